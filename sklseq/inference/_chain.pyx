@@ -1,0 +1,2 @@
+def _placeholder():
+    return 0
