@@ -1,2 +1,634 @@
-def _placeholder():
-    return 0
+"""Linear-chain dynamic programs over packed batches.
+
+Conventions, once for the whole file
+------------------------------------
+A batch holds the rows of all sequences; sequence s is rows offsets[s] to offsets[s + 1] - 1.
+Every row has `width` numbers: L labels, then padding up to a whole number of lanes (2, 4 or a
+multiple of 8; `padded_width`). The innermost loops run over one block of lanes, whose count the
+compiler knows, so that a block of alpha lives in vector registers.
+
+    psi[t, j]     emission score psi_t(j); start and end scores are folded into the first and the
+                  last row of their sequence (`fold_boundaries`)
+    score[i, j]   transition score psi(i, j); -inf forbids
+    e[t, j]       exp(psi[t, j] - shift[t]), shift[t] being the row's maximum: in [0, 1]
+    E[i, j]       exp(psi(i, j) - max psi): in [0, 1]
+    Et            E transposed
+
+Padding is 0 in e and E and -inf in psi and score, so no label ever comes from there.
+
+Scaled arithmetic: when it is exact
+-----------------------------------
+alpha rows are divided by their sum c_t, so nothing overflows; what can go wrong is that a factor
+or product underflows to 0 and is missed later. Two sufficient conditions, either will do:
+
+1. *Mixing.* If E[i, j] >= MIX for all i, j, a path whose mass was lost (less than `tiny` of its row)
+   can gain on the rest by at most a factor 1 / MIX, ever: one row after the loss, each label
+   receives at most that loss times e_t(j), and at least MIX times e_t(j) from what was kept. The
+   relative error of Z is then below n_rows * L * tiny / MIX.
+2. *Nothing lost.* Otherwise every unnormalised entry of alpha is looked at: it is either at least
+   FLOOR, or zero because no allowed path ends there. By induction nothing underflowed at all.
+
+A sequence for which neither holds is marked, and done again in the log domain. (A lower bound on
+the row sums c_t alone would prove nothing: rows can lose a factor 1e-150 each, again and again,
+after the label that would have won has been rounded to zero.)
+"""
+
+from libc.math cimport INFINITY, exp, log
+from libc.stdlib cimport free, malloc
+
+ctypedef fused real:
+    float
+    double
+
+# The number of lanes as a type, so that each instance of a kernel knows it at compile time.
+cdef struct Lanes2:
+    char unused
+cdef struct Lanes4:
+    char unused
+cdef struct Lanes8:
+    char unused
+ctypedef fused lanes:
+    Lanes2
+    Lanes4
+    Lanes8
+
+# Where products must not fall below: far above the smallest normal number (2.2e-308, 1.2e-38).
+cdef double FLOOR64 = 1e-280, FLOOR32 = 1e-30
+# Smallest transition factor for which condition 1 proves more digits than the type has.
+MIX = {"float64": 1e-100, "float32": 1e-12}
+
+
+def padded_width(Py_ssize_t n_labels):
+    """Numbers a row takes: 2, 4, or the next multiple of 8."""
+    if n_labels <= 2:
+        return 2
+    if n_labels <= 4:
+        return 4
+    return (n_labels + 7) // 8 * 8
+
+
+cdef inline Py_ssize_t n_lanes(lanes* tag) noexcept nogil:
+    if lanes is Lanes2:
+        return 2
+    elif lanes is Lanes4:
+        return 4
+    else:
+        return 8
+
+
+cdef inline void row_times_matrix(
+    lanes* tag, const real* x, const real* matrix, real* out, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # out(j) = sum_i x(i) * matrix(i, j)
+    cdef Py_ssize_t B = n_lanes(tag), block, i, j, k
+    cdef real acc[8]
+    cdef real x_i
+    for block in range(width // B):
+        j = block * B
+        for k in range(B):
+            acc[k] = 0
+        for i in range(L):
+            x_i = x[i]
+            for k in range(B):
+                acc[k] += x_i * matrix[i * width + j + k]
+        for k in range(B):
+            out[j + k] = acc[k]
+
+
+cdef inline void add_products(
+    lanes* tag, const real* a, const real* b, Py_ssize_t n, double* out, double weight,
+    Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # out(i, j) += weight * sum_{t < n} a(t, i) * b(t, j), two rows of out at a time.
+    cdef Py_ssize_t B = n_lanes(tag), block, i, j, k, t
+    cdef real acc0[8]
+    cdef real acc1[8]
+    cdef real a0, a1
+    for i in range(0, L, 2):
+        for block in range(width // B):
+            j = block * B
+            for k in range(B):
+                acc0[k] = 0
+                acc1[k] = 0
+            for t in range(n):
+                a0 = a[t * width + i]
+                a1 = a[t * width + i + 1]
+                for k in range(B):
+                    acc0[k] += a0 * b[t * width + j + k]
+                for k in range(B):
+                    acc1[k] += a1 * b[t * width + j + k]
+            for k in range(B):
+                out[i * width + j + k] += weight * acc0[k]
+                out[(i + 1) * width + j + k] += weight * acc1[k]
+
+
+def fold_boundaries(
+    real[:, ::1] psi,                # (n_rows, width)  IN/OUT
+    const long long[::1] offsets,
+    const real[::1] start,           # (width,)
+    const real[::1] end,
+):
+    """Add `start` to the first and `end` to the last row of each sequence."""
+    cdef Py_ssize_t s, j, first, last
+    with nogil:
+        for s in range(offsets.shape[0] - 1):
+            first = offsets[s]
+            last = offsets[s + 1] - 1
+            if last >= first:
+                for j in range(psi.shape[1]):
+                    psi[first, j] += start[j]
+                    psi[last, j] += end[j]
+
+
+def shift_rows(
+    const real[:, ::1] psi,          # (n_rows, width)
+    real[:, ::1] e,                  # (n_rows, width)  OUT psi minus the row's maximum
+    real[::1] shift,                 # (n_rows,)        OUT the maximum
+    Py_ssize_t L,
+):
+    """Subtract each row's maximum, so that exp(e) is in [0, 1]; padding becomes -inf."""
+    cdef Py_ssize_t t, j
+    cdef real top
+    with nogil:
+        for t in range(psi.shape[0]):
+            top = psi[t, 0]
+            for j in range(1, L):
+                top = psi[t, j] if psi[t, j] > top else top
+            shift[t] = top
+            if top == -INFINITY:     # no label is allowed here: all of e is exp(-inf) = 0
+                top = 0
+            for j in range(L):
+                e[t, j] = psi[t, j] - top
+            for j in range(L, psi.shape[1]):
+                e[t, j] = -INFINITY
+
+
+cdef inline bint nothing_lost(
+    const real* alpha, const real* previous, const real* psi, const real* E, double floor,
+    Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # Condition 2 for one row of unnormalised alpha; `previous` is NULL in the first row.
+    cdef Py_ssize_t i, j
+    for j in range(L):
+        if alpha[j] >= floor or psi[j] == -INFINITY:
+            continue
+        if alpha[j] > 0 or previous == NULL:
+            return False
+        for i in range(L):
+            if previous[i] > 0 and E[i * width + j] > 0:
+                return False
+    return True
+
+
+cdef double forward(
+    lanes* tag, const real* psi, const real* e, const real* E, real* alpha, real* inverse_c,
+    Py_ssize_t T, Py_ssize_t L, Py_ssize_t width, bint check
+) noexcept nogil:
+    # alpha_t(j) = e_t(j) * sum_i alpha_{t-1}(i) * E(i, j), each row divided by its sum c_t.
+    # Returns sum_t log c_t, or NaN if the sequence has to be done in the log domain.
+    cdef Py_ssize_t t, j
+    cdef real total
+    cdef double log_c = 0, product = 1, floor = FLOOR32 if real is float else FLOOR64
+    cdef real* row
+    for t in range(T):
+        row = alpha + t * width
+        if t == 0:
+            for j in range(width):
+                row[j] = e[j]
+        else:
+            row_times_matrix(tag, row - width, E, row, L, width)
+            for j in range(width):
+                row[j] *= e[t * width + j]
+        if check and not nothing_lost(
+            row, row - width if t else NULL, psi + t * width, E, floor, L, width
+        ):
+            return log(-1.0)
+        total = 0
+        for j in range(L):
+            total += row[j]
+        if not total > 0:
+            return log(-1.0)
+        inverse_c[t] = 1 / total
+        for j in range(width):
+            row[j] *= inverse_c[t]
+        # The logarithm of a product of many c_t is cheaper than many logarithms.
+        if total < 1e-100:
+            log_c += log(total)
+        else:
+            product *= total
+        if not 1e-100 < product < 1e100:
+            log_c += log(product)
+            product = 1
+    return log_c + log(product)
+
+
+cdef void backward(
+    lanes* tag, const real* E, const real* Et, const real* alpha, const real* inverse_c,
+    real* e, real* marginals, double* pairwise, double weight,
+    Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # u_t(j) = e_t(j) * beta_t(j) / c_t     (kept in place of e)
+    # beta_{t-1}(i) = sum_j E(i, j) * u_t(j)
+    # mu_t(j) = alpha_t(j) * beta_t(j)
+    # sum_t xi_t(i, j) = E(i, j) * sum_t alpha_{t-1}(i) * u_t(j)
+    # beta of a label that no path reaches is never used: it is set to 0, lest it overflow.
+    cdef Py_ssize_t t, j
+    cdef real* beta
+    cdef const real* a
+    for t in range(T - 1, -1, -1):
+        beta = marginals + t * width
+        a = alpha + t * width
+        if t == T - 1:
+            for j in range(width):
+                beta[j] = 1
+        else:
+            row_times_matrix(tag, e + (t + 1) * width, Et, beta, L, width)
+        for j in range(width):
+            beta[j] = beta[j] if a[j] > 0 else 0
+        for j in range(width):
+            e[t * width + j] *= beta[j] * inverse_c[t]
+        for j in range(width):
+            beta[j] *= a[j]
+    if T > 1:
+        add_products(tag, alpha, e + width, T - 1, pairwise, weight, L, width)
+
+
+cdef void _forward_backward(
+    lanes* tag,
+    real[:, ::1] psi, real[:, ::1] e, const real[::1] shift, const long long[::1] offsets,
+    const real[:, ::1] E, const real[:, ::1] Et, double top, const double[::1] weights,
+    real[:, ::1] alpha, real[::1] inverse_c, double[::1] log_z, double[:, ::1] pairwise,
+    Py_ssize_t L, bint check
+) noexcept nogil:
+    # log Z = sum_t (log c_t + shift_t) + (T - 1) * top
+    cdef Py_ssize_t s, r, t, T, width = psi.shape[1]
+    for s in range(offsets.shape[0] - 1):
+        r = offsets[s]
+        T = offsets[s + 1] - r
+        log_z[s] = 0
+        if T == 0:
+            continue
+        log_z[s] = forward(
+            tag, &psi[r, 0], &e[r, 0], &E[0, 0], &alpha[r, 0], &inverse_c[r], T, L, width, check
+        )
+        if log_z[s] != log_z[s]:
+            continue
+        backward(
+            tag, &E[0, 0], &Et[0, 0], &alpha[r, 0], &inverse_c[r], &e[r, 0], &psi[r, 0],
+            &pairwise[0, 0], weights[s], T, L, width
+        )
+        log_z[s] += (T - 1) * top
+        for t in range(r, r + T):
+            log_z[s] += shift[t]
+
+
+def forward_backward_scaled(
+    real[:, ::1] psi,                # (n_rows, width)  IN scores, OUT marginals
+    real[:, ::1] e,                  # (n_rows, width)  IN, overwritten
+    const real[::1] shift,           # (n_rows,)
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    const real[:, ::1] E,            # (width, width)
+    const real[:, ::1] Et,           # (width, width)
+    double top,                      # the largest transition score, taken out of E
+    const double[::1] weights,       # (n_sequences,)   of the sequences in `pairwise`
+    real[:, ::1] alpha,              # (n_rows, width)  OUT
+    real[::1] inverse_c,             # (n_rows,)        OUT
+    double[::1] log_z,               # (n_sequences,)   OUT  NaN: to be done in the log domain
+    double[:, ::1] pairwise,         # (width, width)   IN/OUT  += sum alpha_{t-1} u_t', E left out
+    Py_ssize_t L,
+    bint check,                      # True: condition 2 of the module's notes, else condition 1
+):
+    """Scaled forward-backward. A sequence marked NaN keeps its `psi`."""
+    cdef Lanes2 two
+    cdef Lanes4 four
+    cdef Lanes8 eight
+    with nogil:
+        if psi.shape[1] == 2:
+            _forward_backward(&two, psi, e, shift, offsets, E, Et, top, weights, alpha, inverse_c,
+                              log_z, pairwise, L, check)
+        elif psi.shape[1] == 4:
+            _forward_backward(&four, psi, e, shift, offsets, E, Et, top, weights, alpha,
+                              inverse_c, log_z, pairwise, L, check)
+        else:
+            _forward_backward(&eight, psi, e, shift, offsets, E, Et, top, weights, alpha,
+                              inverse_c, log_z, pairwise, L, check)
+
+
+# ---------------------------------------------------------------- the log domain
+
+
+cdef double log_sum_exp(const double* x, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t k
+    cdef double top = -INFINITY, total = 0
+    for k in range(n):
+        if x[k] > top:
+            top = x[k]
+    if top == -INFINITY:
+        return top
+    for k in range(n):
+        total += exp(x[k] - top)
+    return top + log(total)
+
+
+cdef void log_forward(
+    const real* psi, const real* score, double* log_alpha, double* scratch,
+    Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # log alpha_t(j) = psi_t(j) + log sum_i exp(log alpha_{t-1}(i) + psi(i, j))
+    cdef Py_ssize_t t, i, j
+    for j in range(L):
+        log_alpha[j] = psi[j]
+    for t in range(1, T):
+        for j in range(L):
+            for i in range(L):
+                scratch[i] = log_alpha[(t - 1) * L + i] + score[i * width + j]
+            log_alpha[t * L + j] = psi[t * width + j] + log_sum_exp(scratch, L)
+
+
+cdef void log_backward(
+    const double* log_alpha, const real* score, real* psi, double* pairwise, double weight,
+    double* scratch, Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # log beta_{t-1}(i) = log sum_j exp(psi(i, j) + psi_t(j) + log beta_t(j))
+    # mu_t(j)    is proportional to exp(log alpha_t(j) + log beta_t(j))
+    # xi_t(i, j) is proportional to exp(log alpha_{t-1}(i) + log beta_{t-1}(i))
+    #     * exp(psi(i, j) + psi_t(j) + log beta_t(j) - log beta_{t-1}(i))
+    # Each row is normalised by its own sum, not by log Z: what large scores lost to rounding
+    # before and after a row is common to all its labels, and cancels.
+    cdef Py_ssize_t t, i, j
+    cdef double log_z, mu
+    cdef double* log_beta = scratch + L
+    cdef double* ahead = scratch + 2 * L      # psi_t(j) + log beta_t(j)
+    for j in range(L):
+        log_beta[j] = 0
+    for t in range(T - 1, -1, -1):
+        for j in range(L):
+            scratch[j] = log_alpha[t * L + j] + log_beta[j]
+        log_z = log_sum_exp(scratch, L)
+        for j in range(L):
+            ahead[j] = psi[t * width + j] + log_beta[j]
+            psi[t * width + j] = <real> exp(scratch[j] - log_z)
+        if t == 0:
+            return
+        for i in range(L):
+            for j in range(L):
+                scratch[j] = score[i * width + j] + ahead[j]
+            log_beta[i] = log_sum_exp(scratch, L)
+        for i in range(L):
+            scratch[i] = log_alpha[(t - 1) * L + i] + log_beta[i]
+        log_z = log_sum_exp(scratch, L)
+        for i in range(L):
+            mu = weight * exp(scratch[i] - log_z)
+            if mu == 0:
+                continue
+            for j in range(L):
+                pairwise[i * width + j] += mu * exp(score[i * width + j] + ahead[j] - log_beta[i])
+
+
+def forward_backward_log(
+    real[:, ::1] psi,                # (T, width)       IN scores, OUT marginals
+    const real[:, ::1] score,        # (width, width)
+    double weight,
+    double[:, ::1] pairwise,         # (width, width)   IN/OUT  += weight * sum_t xi_t
+    double[:, ::1] log_alpha,        # (T, L)           OUT
+):
+    """Log-domain forward-backward of one sequence; returns log Z, -inf if no path is allowed."""
+    cdef Py_ssize_t T = psi.shape[0], L = log_alpha.shape[1], width = psi.shape[1]
+    cdef double* scratch = <double*> malloc(3 * L * sizeof(double))
+    cdef double log_z
+    if scratch == NULL:
+        raise MemoryError()
+    with nogil:
+        log_forward(&psi[0, 0], &score[0, 0], &log_alpha[0, 0], scratch, T, L, width)
+        log_z = log_sum_exp(&log_alpha[T - 1, 0], L)
+        if log_z > -INFINITY:
+            log_backward(&log_alpha[0, 0], &score[0, 0], &psi[0, 0], &pairwise[0, 0], weight,
+                         scratch, T, L, width)
+        free(scratch)
+    return log_z
+
+
+# ---------------------------------------------------------------- best paths
+
+
+cdef inline void row_max_plus(
+    lanes* tag, const real* x, const real* matrix, real* out, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # out(j) += max_i x(i) + matrix(i, j)
+    cdef Py_ssize_t B = n_lanes(tag), block, i, j, k
+    cdef real best[8]
+    cdef real x_i, v
+    for block in range(width // B):
+        j = block * B
+        for k in range(B):
+            best[k] = -INFINITY
+        for i in range(L):
+            x_i = x[i]
+            for k in range(B):
+                v = x_i + matrix[i * width + j + k]
+                best[k] = v if v > best[k] else best[k]
+        for k in range(B):
+            out[j + k] += best[k]
+
+
+cdef inline Py_ssize_t first_argmax(
+    const real* x, const real* column, Py_ssize_t L
+) noexcept nogil:
+    # The lowest i that maximises x(i) + column(i); column may be NULL.
+    cdef Py_ssize_t i, best = 0
+    cdef real v, top = -INFINITY
+    for i in range(L):
+        v = x[i] + column[i] if column != NULL else x[i]
+        if v > top:
+            top = v
+            best = i
+    return best
+
+
+cdef double best_path(
+    lanes* tag, real* delta, const real* score, const real* score_t, int* labels,
+    Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # delta_t(j) = psi_t(j) + max_i (delta_{t-1}(i) + psi(i, j)), in place of psi. Each row's
+    # maximum is moved to the running total, so that long sequences lose no digits. No back
+    # pointers are kept: along the one path that is wanted they are found again in O(L) a row.
+    cdef Py_ssize_t t, j
+    cdef double total = 0
+    cdef real top
+    for t in range(T):
+        if t:
+            row_max_plus(tag, delta + (t - 1) * width, score, delta + t * width, L, width)
+        top = -INFINITY
+        for j in range(L):
+            top = delta[t * width + j] if delta[t * width + j] > top else top
+        if top == -INFINITY:
+            return -INFINITY
+        total += top
+        for j in range(L):
+            delta[t * width + j] -= top
+    j = first_argmax(delta + (T - 1) * width, <const real*> NULL, L)
+    labels[T - 1] = <int> j
+    for t in range(T - 2, -1, -1):
+        j = first_argmax(delta + t * width, score_t + j * width, L)
+        labels[t] = <int> j
+    return total
+
+
+cdef void _viterbi(
+    lanes* tag, real[:, ::1] psi, const long long[::1] offsets, const real[:, ::1] score,
+    const real[:, ::1] score_t, int[::1] labels, double[::1] scores, Py_ssize_t L
+) noexcept nogil:
+    cdef Py_ssize_t s, r, T
+    for s in range(offsets.shape[0] - 1):
+        r = offsets[s]
+        T = offsets[s + 1] - r
+        scores[s] = 0
+        if T > 0:
+            scores[s] = best_path(tag, &psi[r, 0], &score[0, 0], &score_t[0, 0], &labels[r], T, L,
+                                  psi.shape[1])
+
+
+def viterbi_padded(
+    real[:, ::1] psi,                # (n_rows, width)  IN, overwritten
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    const real[:, ::1] score,        # (width, width)
+    const real[:, ::1] score_t,      # (width, width)   score transposed
+    int[::1] labels,                 # (n_rows,)        OUT
+    double[::1] scores,              # (n_sequences,)   OUT  -inf: no path is allowed
+    Py_ssize_t L,
+):
+    """Best path of every sequence; ties go to the lowest label."""
+    cdef Lanes2 two
+    cdef Lanes4 four
+    cdef Lanes8 eight
+    with nogil:
+        if psi.shape[1] == 2:
+            _viterbi(&two, psi, offsets, score, score_t, labels, scores, L)
+        elif psi.shape[1] == 4:
+            _viterbi(&four, psi, offsets, score, score_t, labels, scores, L)
+        else:
+            _viterbi(&eight, psi, offsets, score, score_t, labels, scores, L)
+
+
+cdef Py_ssize_t merge_best(
+    const double* previous, const double* score, double gain, Py_ssize_t stride, Py_ssize_t* heads,
+    Py_ssize_t n, Py_ssize_t L, double* best, int* pointers
+) noexcept nogil:
+    # The n largest of previous(i, k) + score(i) + gain: L sorted lists, merged by their heads.
+    # Ties: lowest label i, then lowest rank k. Returns how many are finite.
+    cdef Py_ssize_t i, k, top_i
+    cdef double v, top
+    for i in range(L):
+        heads[i] = 0
+    for k in range(n):
+        top = -INFINITY
+        top_i = -1
+        for i in range(L):
+            if heads[i] < n:
+                v = previous[i * n + heads[i]] + score[i * stride]
+                if v > top:
+                    top = v
+                    top_i = i
+        if top_i < 0:
+            for i in range(k, n):
+                best[i] = -INFINITY
+            return k
+        best[k] = top + gain
+        pointers[k] = <int> (top_i * n + heads[top_i])
+        heads[top_i] += 1
+    return n
+
+
+def nbest_sequence(
+    const double[:, ::1] psi,        # (T, L)
+    const double[:, ::1] score,      # (L, L)
+    double[:, :, ::1] delta,         # (2, L, n)        scratch
+    int[:, :, ::1] pointers,         # (T, L, n)        scratch
+    Py_ssize_t[::1] heads,           # (L,)             scratch
+    double[::1] zeros,               # (L,)             of zeros
+    int[:, ::1] labels,              # (n, T)           OUT best first
+    double[::1] scores,              # (n,)             OUT
+):
+    """n best paths of one sequence; returns how many exist (fewer than n on small problems)."""
+    cdef Py_ssize_t T = psi.shape[0], L = psi.shape[1], n = labels.shape[0]
+    cdef Py_ssize_t t, j, k, found, state
+    with nogil:
+        delta[0, :, :] = -INFINITY
+        for j in range(L):
+            delta[0, j, 0] = psi[0, j]
+        for t in range(1, T):
+            for j in range(L):
+                merge_best(&delta[(t - 1) % 2, 0, 0], &score[0, j], psi[t, j], L, &heads[0], n, L,
+                           &delta[t % 2, j, 0], &pointers[t, j, 0])
+        # An end state above all labels collects the best of the last row.
+        found = merge_best(&delta[(T - 1) % 2, 0, 0], &zeros[0], 0, 1, &heads[0], n, L, &scores[0],
+                           &pointers[0, 0, 0])
+        for k in range(found):
+            state = (&pointers[0, 0, 0])[k]
+            for t in range(T - 1, 0, -1):
+                labels[k, t] = <int> (state // n)
+                state = pointers[t, state // n, state % n]
+            labels[k, 0] = <int> (state // n)
+    return found
+
+
+# ---------------------------------------------------------------- sampling
+
+
+cdef Py_ssize_t draw(const double* log_p, double uniform, Py_ssize_t n) noexcept nogil:
+    # The first k at which the cumulated exp(log_p) exceeds uniform times their sum.
+    cdef Py_ssize_t k, last = 0
+    cdef double top = -INFINITY, total = 0, target
+    for k in range(n):
+        if log_p[k] > top:
+            top = log_p[k]
+    for k in range(n):
+        total += exp(log_p[k] - top)
+    target = uniform * total
+    total = 0
+    for k in range(n):
+        if log_p[k] > -INFINITY:
+            total += exp(log_p[k] - top)
+            last = k
+            if total > target:
+                return k
+    return last
+
+
+def sample_sequence(
+    const double[:, ::1] log_alpha,  # (T, L)
+    const double[:, ::1] score,      # (L, L)
+    const double[:, ::1] uniforms,   # (n_samples, T)   in [0, 1)
+    int[:, ::1] labels,              # (n_samples, T)   OUT
+):
+    """Draw paths backwards: p(y_{t-1} = i | y_t = j) is proportional to alpha_{t-1}(i) E(i, j)."""
+    cdef Py_ssize_t T = log_alpha.shape[0], L = log_alpha.shape[1], n, t, i, j
+    cdef double* log_p = <double*> malloc(L * sizeof(double))
+    if log_p == NULL:
+        raise MemoryError()
+    with nogil:
+        for n in range(labels.shape[0]):
+            j = draw(&log_alpha[T - 1, 0], uniforms[n, T - 1], L)
+            labels[n, T - 1] = <int> j
+            for t in range(T - 2, -1, -1):
+                for i in range(L):
+                    log_p[i] = log_alpha[t, i] + score[i, j]
+                j = draw(log_p, uniforms[n, t], L)
+                labels[n, t] = <int> j
+        free(log_p)
+
+
+def log_forward_sequence(
+    const double[:, ::1] psi,        # (T, L)
+    const double[:, ::1] score,      # (L, L)
+    double[:, ::1] log_alpha,        # (T, L)           OUT
+):
+    """log alpha of one sequence; returns log Z, -inf if no path is allowed."""
+    cdef Py_ssize_t T = psi.shape[0], L = psi.shape[1]
+    cdef double* scratch = <double*> malloc(L * sizeof(double))
+    if scratch == NULL:
+        raise MemoryError()
+    with nogil:
+        log_forward(&psi[0, 0], &score[0, 0], &log_alpha[0, 0], scratch, T, L, L)
+        free(scratch)
+    return log_sum_exp(&log_alpha[T - 1, 0], L)

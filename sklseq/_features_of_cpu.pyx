@@ -1,0 +1,20 @@
+"""What the processor can do."""
+
+cdef extern from *:
+    """
+    #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+    static int sklseq_has_v3(void) {
+        __builtin_cpu_init();
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
+            && __builtin_cpu_supports("bmi2");
+    }
+    #else
+    static int sklseq_has_v3(void) { return 0; }
+    #endif
+    """
+    bint sklseq_has_v3() noexcept nogil
+
+
+def has_x86_64_v3():
+    """Whether the processor and the compiler support the x86-64-v3 level (AVX2, FMA)."""
+    return bool(sklseq_has_v3())
