@@ -1,0 +1,686 @@
+"""How good predicted label sequences are: tokens, whole sequences and spans.
+
+Every function takes lists, object arrays or 2-D arrays of label sequences. They are put end to end
+before anything is counted, so labels of sequences of equal length, such as ``[[0, 1], [1, 1]]``,
+never count as scikit-learn's multilabel indicators.
+
+Importing this module makes the names in `SCORERS` known to scikit-learn: see `register_scorers`.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import sklearn.metrics
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import make_scorer
+
+from sklseq._labels import Spans, as_label_sequences, find_spans, locate
+
+__all__ = [
+    "SCORERS",
+    "SpanScores",
+    "get_scorer",
+    "register_scorers",
+    "sequence_accuracy",
+    "sequence_accuracy_scorer",
+    "span_f1",
+    "span_f1_scorer",
+    "span_precision",
+    "span_precision_recall_fscore_support",
+    "span_precision_scorer",
+    "span_recall",
+    "span_recall_scorer",
+    "span_report",
+    "token_accuracy",
+    "token_accuracy_scorer",
+]
+
+# Label sequences of a corpus: a list, an object array or a 2-D array.
+LabelSequences = Iterable[Sequence[Any]] | NDArray
+
+
+# --------------------------------------------------------------------- tokens and sequences
+
+
+def token_accuracy(
+    y_true: LabelSequences, y_pred: LabelSequences, *, sample_weight: ArrayLike | None = None
+) -> float:
+    """Share of rows with the right label.
+
+    Parameters
+    ----------
+    y_true, y_pred : list, object array or 2-D array of label sequences
+        True and predicted labels, sequence by sequence of the same length.
+    sample_weight : array-like of shape (n_sequences,), optional
+        Weight of all rows of each sequence.
+
+    Returns
+    -------
+    accuracy : float
+        Between 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        If the sequences do not match, there are no rows, or a weight is negative or not finite.
+
+    Notes
+    -----
+    With v_s the weight of sequence s and T_s its length,
+    accuracy = Σ_s v_s Σ_t [y_st = ŷ_st] / Σ_s v_s T_s.
+
+    Examples
+    --------
+    >>> from sklseq.metrics import token_accuracy
+    >>> token_accuracy([["B-x", "O"], ["O", "O"]], [["B-x", "B-x"], ["O", "O"]])
+    0.75
+    """
+    flat_true, flat_pred, offsets = _align(y_true, y_pred)
+    lengths = np.diff(offsets)
+    weight = _check_weight(sample_weight, len(lengths))
+    return _mean(flat_true == flat_pred, np.repeat(weight, lengths), "rows")
+
+
+def sequence_accuracy(
+    y_true: LabelSequences, y_pred: LabelSequences, *, sample_weight: ArrayLike | None = None
+) -> float:
+    """Share of sequences with all labels right.
+
+    Parameters
+    ----------
+    y_true, y_pred : list, object array or 2-D array of label sequences
+        True and predicted labels, sequence by sequence of the same length. An empty sequence
+        has no wrong label.
+    sample_weight : array-like of shape (n_sequences,), optional
+        Weight of each sequence.
+
+    Returns
+    -------
+    accuracy : float
+        Between 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        If the sequences do not match, there are none, or a weight is negative or not finite.
+
+    Notes
+    -----
+    With v_s the weight of sequence s, accuracy = Σ_s v_s [y_s = ŷ_s] / Σ_s v_s.
+
+    Examples
+    --------
+    >>> from sklseq.metrics import sequence_accuracy
+    >>> sequence_accuracy([["B-x", "O"], ["O", "O"]], [["B-x", "B-x"], ["O", "O"]])
+    0.5
+    """
+    flat_true, flat_pred, offsets = _align(y_true, y_pred)
+    # Differences of a running count, because reduceat misreads empty sequences.
+    errors_before = np.concatenate(([0], np.cumsum(flat_true != flat_pred)))
+    right = np.diff(errors_before[offsets]) == 0
+    return _mean(right, _check_weight(sample_weight, len(right)), "sequences")
+
+
+def _align(
+    y_true: LabelSequences, y_pred: LabelSequences
+) -> tuple[NDArray, NDArray, NDArray[np.int64]]:
+    """Flat true and predicted labels and their common offsets; raise if they do not match."""
+    flat_true, offsets = as_label_sequences(y_true, "y_true")
+    flat_pred, offsets_pred = as_label_sequences(y_pred, "y_pred")
+    if len(offsets) != len(offsets_pred):
+        short, shorter = min((len(offsets), "y_true"), (len(offsets_pred), "y_pred"))
+        raise ValueError(
+            f"y_true has {len(offsets) - 1} sequences, y_pred {len(offsets_pred) - 1}; sequence "
+            f"{short - 1} is missing in {shorter}: pass a prediction for every sequence."
+        )
+    unequal = np.flatnonzero(np.diff(offsets) != np.diff(offsets_pred))
+    if unequal.size:
+        n_true, n_pred = (np.diff(ends)[unequal[0]] for ends in (offsets, offsets_pred))
+        raise ValueError(
+            f"Sequence {unequal[0]} has {n_true} labels in y_true but {n_pred} in y_pred; they "
+            f"must be of equal length: predict one label per row."
+        )
+    kinds = {flat.dtype.kind == "U" for flat in (flat_true, flat_pred)}
+    if len(flat_true) and len(kinds) == 2:
+        raise ValueError(
+            f"y_true has labels such as {flat_true[0].item()!r}, y_pred such as "
+            f"{flat_pred[0].item()!r} (sequence {locate(offsets, 0).split()[-1]}); both must be "
+            f"strings, or neither: convert one."
+        )
+    return flat_true, flat_pred, offsets
+
+
+def _check_weight(sample_weight: ArrayLike | None, n_sequences: int) -> NDArray[np.float64]:
+    if sample_weight is None:
+        return np.ones(n_sequences)
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (n_sequences,):
+        raise ValueError(
+            f"sample_weight must have one entry per sequence, shape ({n_sequences},); got shape "
+            f"{weight.shape}."
+        )
+    wrong = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    if wrong.size:
+        raise ValueError(
+            f"sample_weight[{wrong[0]}] is {weight[wrong[0]]}; weights must be finite and not "
+            f"negative."
+        )
+    return weight
+
+
+def _mean(right: NDArray[np.bool_], weight: NDArray[np.float64], what: str) -> float:
+    if not weight.sum() > 0:
+        raise ValueError(
+            f"Accuracy over no {what} is undefined; pass sequences that have labels, with at least "
+            f"one positive weight."
+        )
+    return float(np.average(right, weights=weight))
+
+
+# ------------------------------------------------------------------------------------- spans
+
+
+class SpanScores(NamedTuple):
+    """Span scores: floats for an average, arrays of one entry per type without."""
+
+    precision: float | NDArray[np.float64]  # right / predicted
+    recall: float | NDArray[np.float64]  # right / true
+    f1: float | NDArray[np.float64]  # 2 right / (true + predicted)
+    support: int | NDArray[np.int64]  # true
+
+
+class _SpanCounts(NamedTuple):
+    types: list[str]
+    right: NDArray[np.int64]  # (n_types,) spans with the same rows and type on both sides
+    predicted: NDArray[np.int64]  # (n_types,)
+    true: NDArray[np.int64]  # (n_types,)
+
+
+def span_precision_recall_fscore_support(
+    y_true: LabelSequences,
+    y_pred: LabelSequences,
+    *,
+    scheme: str | None = None,
+    average: str | None = None,
+    labels: Sequence[str] | None = None,
+    zero_division: float = 0.0,
+) -> SpanScores:
+    """Precision, recall, F1 and support of the spans that labels describe.
+
+    Parameters
+    ----------
+    y_true, y_pred : list, object array or 2-D array of label sequences
+        True and predicted labels, sequence by sequence of the same length.
+    scheme : {"iob2", "iobes", "bilou"} or None, default=None
+        The labels that may occur; None takes the prefixes of all schemes. Spans are read by the
+        same rules in each case.
+    average : {"micro", "macro", "weighted"} or None, default=None
+        None gives one score per type. ``"micro"`` counts the spans of all types together (what
+        conlleval prints first), ``"macro"`` is the mean over types, ``"weighted"`` the mean
+        weighted by the number of true spans.
+    labels : sequence of str, optional
+        The span types to score, in this order; by default all that occur in `y_true` or `y_pred`,
+        sorted.
+    zero_division : {0.0, 1.0, nan}, default=0.0
+        The score of a type that divides by zero, and of an average over nothing. Averages leave
+        NaN out.
+
+    Returns
+    -------
+    scores : SpanScores
+        ``precision``, ``recall``, ``f1`` and ``support``: arrays of shape (n_types,), or floats
+        and the total number of true spans if `average` is given.
+
+    Raises
+    ------
+    ValueError
+        If the sequences do not match, a label is not a span label, or a parameter is not one of
+        those allowed.
+
+    Notes
+    -----
+    A predicted span is right if a true span has the same first row, last row and type:
+
+        precision = right / predicted,  recall = right / true,  F1 = 2 right / (predicted + true).
+
+    Any order of labels is read, with the rules of conlleval [1]_: an I-x that follows O or another
+    type begins a span. F1 = 0 where a type is on one side only, whatever `zero_division`.
+
+    References
+    ----------
+    .. [1] E. Tjong Kim Sang and S. Buchholz, "Introduction to the CoNLL-2000 shared task:
+       chunking", CoNLL 2000.
+
+    Examples
+    --------
+    >>> from sklseq.metrics import span_precision_recall_fscore_support
+    >>> y_true = [["B-PER", "I-PER", "O", "B-LOC"]]
+    >>> y_pred = [["B-PER", "I-PER", "O", "B-PER"]]
+    >>> scores = span_precision_recall_fscore_support(y_true, y_pred)
+    >>> scores.precision, scores.support  # types LOC, PER
+    (array([0. , 0.5]), array([1, 1]))
+    >>> span_precision_recall_fscore_support(y_true, y_pred, average="micro").f1
+    0.5
+    """
+    _check_options(average, labels, zero_division)
+    counts = _count_spans(y_true, y_pred, scheme)
+    return _scores(_select(counts, labels), average, zero_division)
+
+
+def _check_options(average: str | None, labels: Sequence[str] | None, zero_division: float) -> None:
+    if average not in (None, "micro", "macro", "weighted"):
+        raise ValueError(f"average must be None, 'micro', 'macro' or 'weighted'; got {average!r}.")
+    if isinstance(labels, str):
+        raise ValueError(f"labels must be a list of span types; got {labels!r}: wrap it in a list.")
+    if not (zero_division in (0, 1) or zero_division != zero_division):
+        raise ValueError(f"zero_division must be 0.0, 1.0 or nan; got {zero_division!r}.")
+
+
+def _count_spans(y_true: LabelSequences, y_pred: LabelSequences, scheme: str | None) -> _SpanCounts:
+    flat_true, flat_pred, offsets = _align(y_true, y_pred)
+    true = _find(flat_true, offsets, scheme, "y_true")
+    pred = _find(flat_pred, offsets, scheme, "y_pred")
+    types = sorted({*true.types, *pred.types})
+    type_true, type_pred = (_recode(spans, types) for spans in (true, pred))
+    # At most one span begins at a row, so predicted spans are looked up by their first row.
+    stop_at = np.zeros(len(flat_true), dtype=np.int64)
+    type_at = np.zeros(len(flat_true), dtype=np.int64)
+    stop_at[pred.start], type_at[pred.start] = pred.stop, type_pred
+    right = (stop_at[true.start] == true.stop) & (type_at[true.start] == type_true)
+    counts = (
+        np.bincount(t, minlength=len(types)) for t in (type_true[right], type_pred, type_true)
+    )
+    return _SpanCounts(types, *counts)
+
+
+def _find(flat: NDArray, offsets: NDArray[np.int64], scheme: str | None, name: str) -> Spans:
+    try:
+        return find_spans(flat, offsets, scheme)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _recode(spans: Spans, types: list[str]) -> NDArray[np.int64]:
+    """Types of spans as indices into a larger list."""
+    return np.array([types.index(type_) for type_ in spans.types], dtype=np.int64)[spans.type]
+
+
+def _select(counts: _SpanCounts, labels: Sequence[str] | None) -> _SpanCounts:
+    """Counts of the given types; zero for those that do not occur."""
+    if labels is None:
+        return counts
+    position = {type_: index for index, type_ in enumerate(counts.types)}
+    chosen = [position.get(label, -1) for label in labels]
+    padded = (np.append(count, 0)[chosen] for count in counts[1:])  # index -1: the zero
+    return _SpanCounts(list(labels), *padded)
+
+
+def _scores(counts: _SpanCounts, average: str | None, zero_division: float) -> SpanScores:
+    _, right, predicted, true = counts
+    if average == "micro":
+        right, predicted, true = (count.sum(keepdims=True) for count in counts[1:])
+    per_type = [
+        _divide(right, predicted, zero_division),
+        _divide(right, true, zero_division),
+        _divide(2 * right, predicted + true, zero_division),
+    ]
+    if average is None:
+        return SpanScores(*per_type, true)
+    weight = true if average == "weighted" else np.ones(len(true))
+    averages = (_average(score, weight, zero_division) for score in per_type)
+    return SpanScores(*averages, int(true.sum()))
+
+
+def _divide(above: NDArray, below: NDArray, zero_division: float) -> NDArray[np.float64]:
+    quotient = np.full(len(above), float(zero_division))
+    return np.divide(above, below, out=quotient, where=below > 0)
+
+
+def _average(score: NDArray, weight: NDArray, zero_division: float) -> float:
+    weight = np.where(np.isnan(score), 0, weight)
+    if not weight.sum() > 0:
+        return float(zero_division)
+    return float(np.average(np.nan_to_num(score), weights=weight))
+
+
+def span_precision(
+    y_true: LabelSequences,
+    y_pred: LabelSequences,
+    *,
+    scheme: str | None = None,
+    average: str | None = "micro",
+    labels: Sequence[str] | None = None,
+    zero_division: float = 0.0,
+) -> float | NDArray[np.float64]:
+    """Share of predicted spans that are right.
+
+    Parameters
+    ----------
+    y_true, y_pred : list, object array or 2-D array of label sequences
+        True and predicted labels, sequence by sequence of the same length.
+    scheme : {"iob2", "iobes", "bilou"} or None, default=None
+        The labels that may occur; None takes the prefixes of all schemes.
+    average : {"micro", "macro", "weighted"} or None, default="micro"
+        How to join the types; None gives one score per type.
+    labels : sequence of str, optional
+        The span types to score; by default all that occur, sorted.
+    zero_division : {0.0, 1.0, nan}, default=0.0
+        The score where no span is predicted.
+
+    Returns
+    -------
+    precision : float, or ndarray of shape (n_types,) if `average` is None
+        Right / predicted.
+
+    Raises
+    ------
+    ValueError
+        As `span_precision_recall_fscore_support`, where the formulas are.
+
+    Examples
+    --------
+    >>> from sklseq.metrics import span_precision
+    >>> span_precision([["B-x", "O", "O"]], [["B-x", "O", "B-x"]])
+    0.5
+    """
+    return span_precision_recall_fscore_support(
+        y_true, y_pred, scheme=scheme, average=average, labels=labels, zero_division=zero_division
+    ).precision
+
+
+def span_recall(
+    y_true: LabelSequences,
+    y_pred: LabelSequences,
+    *,
+    scheme: str | None = None,
+    average: str | None = "micro",
+    labels: Sequence[str] | None = None,
+    zero_division: float = 0.0,
+) -> float | NDArray[np.float64]:
+    """Share of true spans that are predicted.
+
+    Parameters
+    ----------
+    y_true, y_pred : list, object array or 2-D array of label sequences
+        True and predicted labels, sequence by sequence of the same length.
+    scheme : {"iob2", "iobes", "bilou"} or None, default=None
+        The labels that may occur; None takes the prefixes of all schemes.
+    average : {"micro", "macro", "weighted"} or None, default="micro"
+        How to join the types; None gives one score per type.
+    labels : sequence of str, optional
+        The span types to score; by default all that occur, sorted.
+    zero_division : {0.0, 1.0, nan}, default=0.0
+        The score where there is no true span.
+
+    Returns
+    -------
+    recall : float, or ndarray of shape (n_types,) if `average` is None
+        Right / true.
+
+    Raises
+    ------
+    ValueError
+        As `span_precision_recall_fscore_support`, where the formulas are.
+
+    Examples
+    --------
+    >>> from sklseq.metrics import span_recall
+    >>> span_recall([["B-x", "O", "O"]], [["B-x", "O", "B-x"]])
+    1.0
+    """
+    return span_precision_recall_fscore_support(
+        y_true, y_pred, scheme=scheme, average=average, labels=labels, zero_division=zero_division
+    ).recall
+
+
+def span_f1(
+    y_true: LabelSequences,
+    y_pred: LabelSequences,
+    *,
+    scheme: str | None = None,
+    average: str | None = "micro",
+    labels: Sequence[str] | None = None,
+    zero_division: float = 0.0,
+) -> float | NDArray[np.float64]:
+    """Harmonic mean of span precision and recall: the F1 that conlleval prints.
+
+    Parameters
+    ----------
+    y_true, y_pred : list, object array or 2-D array of label sequences
+        True and predicted labels, sequence by sequence of the same length.
+    scheme : {"iob2", "iobes", "bilou"} or None, default=None
+        The labels that may occur; None takes the prefixes of all schemes.
+    average : {"micro", "macro", "weighted"} or None, default="micro"
+        How to join the types; None gives one score per type.
+    labels : sequence of str, optional
+        The span types to score; by default all that occur, sorted.
+    zero_division : {0.0, 1.0, nan}, default=0.0
+        The score where there is neither a true nor a predicted span.
+
+    Returns
+    -------
+    f1 : float, or ndarray of shape (n_types,) if `average` is None
+        2 right / (predicted + true).
+
+    Raises
+    ------
+    ValueError
+        As `span_precision_recall_fscore_support`, where the formulas are.
+
+    Examples
+    --------
+    >>> from sklseq.metrics import span_f1
+    >>> span_f1([["B-x", "O", "B-y"]], [["B-x", "O", "O"]], average="macro")
+    0.5
+    """
+    return span_precision_recall_fscore_support(
+        y_true, y_pred, scheme=scheme, average=average, labels=labels, zero_division=zero_division
+    ).f1
+
+
+def span_report(
+    y_true: LabelSequences,
+    y_pred: LabelSequences,
+    *,
+    scheme: str | None = None,
+    digits: int = 2,
+    output_dict: bool = False,
+) -> str | dict[str, dict[str, float]]:
+    """Table of span scores: each type, micro and macro average, and the token accuracy.
+
+    Parameters
+    ----------
+    y_true, y_pred : list, object array or 2-D array of label sequences
+        True and predicted labels, sequence by sequence of the same length.
+    scheme : {"iob2", "iobes", "bilou"} or None, default=None
+        The labels that may occur; None takes the prefixes of all schemes.
+    digits : int, default=2
+        Decimals of the scores in the text.
+    output_dict : bool, default=False
+        Return the numbers instead of the text.
+
+    Returns
+    -------
+    report : str or dict of dict
+        As a dictionary, ``report[row][column]`` with the types, ``"micro avg"`` and
+        ``"macro avg"`` as rows, and ``"precision"``, ``"recall"``, ``"f1-score"`` and
+        ``"support"`` as columns; ``report["token accuracy"]`` has ``"accuracy"`` and
+        ``"support"``, the number of rows.
+
+    Raises
+    ------
+    ValueError
+        As `span_precision_recall_fscore_support`, and if there are no rows.
+
+    Examples
+    --------
+    >>> from sklseq.metrics import span_report
+    >>> y_true = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "O"]]
+    >>> y_pred = [["B-PER", "I-PER", "O", "B-PER"], ["B-LOC", "O"]]
+    >>> print(span_report(y_true, y_pred))
+                    precision    recall  f1-score   support
+    <BLANKLINE>
+               LOC       1.00      0.50      0.67         2
+               PER       0.50      1.00      0.67         1
+    <BLANKLINE>
+         micro avg       0.67      0.67      0.67         3
+         macro avg       0.75      0.75      0.67         3
+    token accuracy                           0.83         6
+    """
+    counts = _count_spans(y_true, y_pred, scheme)
+    per_type = zip(*_scores(counts, None, 0.0))
+    rows = {type_: SpanScores(*scores) for type_, scores in zip(counts.types, per_type)}
+    averages = {f"{name} avg": _scores(counts, name, 0.0) for name in ("micro", "macro")}
+    accuracy = token_accuracy(y_true, y_pred)
+    n_rows = sum(map(len, y_true))
+    if output_dict:
+        return _report_dict({**rows, **averages}, accuracy, n_rows)
+    return _report_text(rows, averages, accuracy, n_rows, digits)
+
+
+_COLUMNS = ("precision", "recall", "f1-score", "support")
+
+
+def _report_dict(
+    rows: dict[str, SpanScores], accuracy: float, n_rows: int
+) -> dict[str, dict[str, float]]:
+    report = {
+        name: dict(zip(_COLUMNS, (*map(float, scores[:3]), int(scores.support))))
+        for name, scores in rows.items()
+    }
+    return {**report, "token accuracy": {"accuracy": accuracy, "support": n_rows}}
+
+
+def _report_text(
+    rows: dict[str, SpanScores],
+    averages: dict[str, SpanScores],
+    accuracy: float,
+    n_rows: int,
+    digits: int,
+) -> str:
+    width = max(map(len, [*rows, "token accuracy"]))
+
+    def line(name: str, scores: SpanScores) -> str:
+        numbers = "".join(f" {score:>9.{digits}f}" for score in scores[:3])
+        return f"{name:>{width}} {numbers} {scores.support:>9}"
+
+    header = " " * (width + 1) + "".join(f" {column:>9}" for column in _COLUMNS)
+    return "\n".join(
+        [
+            header,
+            "",
+            *(line(name, scores) for name, scores in rows.items()),
+            "",
+            *(line(name, scores) for name, scores in averages.items()),
+            f"{'token accuracy':>{width}} {'':20} {accuracy:>9.{digits}f} {n_rows:>9}",
+        ]
+    )
+
+
+# ----------------------------------------------------------------------------------- scorers
+
+token_accuracy_scorer = make_scorer(token_accuracy)
+sequence_accuracy_scorer = make_scorer(sequence_accuracy)
+span_precision_scorer = make_scorer(span_precision)
+span_recall_scorer = make_scorer(span_recall)
+span_f1_scorer = make_scorer(span_f1)
+
+SCORERS: dict[str, Callable[..., float]] = {
+    "token_accuracy": token_accuracy_scorer,
+    "sequence_accuracy": sequence_accuracy_scorer,
+    "span_precision": span_precision_scorer,
+    "span_recall": span_recall_scorer,
+    "span_f1": span_f1_scorer,
+}
+
+
+def get_scorer(scoring: str | Callable[..., float]) -> Callable[..., float]:
+    """Scorer of a name: one of `SCORERS`, or else one of scikit-learn's.
+
+    Parameters
+    ----------
+    scoring : str or callable
+        ``"token_accuracy"``, ``"sequence_accuracy"``, ``"span_precision"``, ``"span_recall"``,
+        ``"span_f1"``, or what :func:`sklearn.metrics.get_scorer` accepts.
+
+    Returns
+    -------
+    scorer : callable
+        A copy, called as ``scorer(estimator, X, y)``.
+
+    Raises
+    ------
+    ValueError
+        If no scorer has this name.
+
+    Examples
+    --------
+    >>> from sklseq.metrics import get_scorer
+    >>> get_scorer("span_f1")
+    make_scorer(span_f1, response_method='predict')
+
+    Other parameters make another scorer:
+
+    >>> from sklearn.metrics import make_scorer
+    >>> from sklseq.metrics import span_f1
+    >>> macro = make_scorer(span_f1, average="macro", scheme="iob2")
+    """
+    if isinstance(scoring, str) and scoring in SCORERS:
+        return copy.deepcopy(SCORERS[scoring])
+    return sklearn.metrics.get_scorer(scoring)
+
+
+def register_scorers() -> bool:
+    """Make the names in `SCORERS` valid for ``scoring=`` in scikit-learn.
+
+    Called when `sklseq.metrics` is imported; there is no need to call it.
+
+    Returns
+    -------
+    registered : bool
+        False, with nothing changed, if this scikit-learn keeps its scorers elsewhere; then pass
+        the objects, as in ``scoring=span_f1_scorer``.
+
+    Notes
+    -----
+    scikit-learn has no public way to add a name. This function is the only place in the package
+    that knows two private facts: scorers are entries of a dictionary; and what takes a name, such
+    as `GridSearchCV`, holds a set of those that were valid when it was imported, often before
+    this. Names that scikit-learn already has are left alone.
+
+    Examples
+    --------
+    >>> from sklearn.metrics import get_scorer_names
+    >>> from sklseq.metrics import SCORERS, register_scorers
+    >>> register_scorers(), set(SCORERS) <= set(get_scorer_names())
+    (True, True)
+    """
+    try:
+        from sklearn.metrics._scorer import _SCORERS as registry
+    except ImportError:
+        return False
+    for name, scorer in SCORERS.items():
+        registry.setdefault(name, scorer)
+    # A module imported later asks the registry, and importing one here would take time.
+    for module in ("sklearn.metrics", "sklearn.model_selection"):
+        for user in vars(sys.modules[module]).values() if module in sys.modules else ():
+            _allow_names(user)
+    return True
+
+
+def _allow_names(user: Any) -> None:
+    """Add the names to those that a class or function of scikit-learn takes as ``scoring=``."""
+    for attribute in ("_parameter_constraints", "_skl_parameter_constraints"):
+        constraints = getattr(user, attribute, None)
+        options = constraints.get("scoring", ()) if isinstance(constraints, dict) else ()
+        for names in (getattr(option, "options", None) for option in options):
+            if isinstance(names, set):
+                names.update(SCORERS)
+
+
+register_scorers()

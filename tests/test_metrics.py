@@ -1,0 +1,498 @@
+"""Token, sequence and span scores; scorers in scikit-learn's model selection."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import sklearn.metrics
+from joblib import Parallel, delayed
+from numpy.testing import assert_allclose, assert_array_equal
+from seqeval.metrics import sequence_labeling as seqeval
+from sklearn.base import BaseEstimator, clone
+from sklearn.metrics import make_scorer
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    cross_val_score,
+    cross_validate,
+    learning_curve,
+)
+
+from sklseq import metrics
+from sklseq._labels import (
+    as_label_sequences,
+    labels_to_segments,
+    segments_to_labels,
+    split_labels,
+)
+from sklseq.metrics import (
+    SCORERS,
+    sequence_accuracy,
+    span_f1,
+    span_precision,
+    span_precision_recall_fscore_support,
+    span_recall,
+    span_report,
+    token_accuracy,
+)
+
+EXACT = 1e-12  # the same few operations in another order
+
+
+def random_labels(seed, classes, n_sequences=12, max_length=9, n_wrong=0.3):
+    """True and predicted label sequences, of unlike lengths and with many broken spans."""
+    rng = np.random.default_rng(seed)
+    y_true = [
+        rng.choice(classes, size=rng.integers(0, max_length)).tolist() for _ in range(n_sequences)
+    ]
+    y_pred = [
+        [rng.choice(classes).item() if rng.random() < n_wrong else label for label in labels]
+        for labels in y_true
+    ]
+    return y_true, y_pred
+
+
+IOB2 = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER", "B-a-b", "I-a-b"]
+IOBES = ["O", *(f"{letter}-{type_}" for letter in "BIES" for type_ in ("LOC", "PER"))]
+
+
+# --------------------------------------------------------------------- tokens and sequences
+
+
+def test_accuracies_by_hand():
+    y_true = [["a", "b"], [], ["a", "a", "a"], ["b"]]
+    y_pred = [["a", "a"], [], ["a", "a", "a"], ["a"]]
+    assert_allclose(token_accuracy(y_true, y_pred), 4 / 6, rtol=EXACT)
+    assert_allclose(sequence_accuracy(y_true, y_pred), 2 / 4, rtol=EXACT)
+
+
+def test_weights_count_sequences_again():
+    y_true, y_pred = random_labels(0, IOB2)
+    weight = np.random.default_rng(1).integers(0, 4, size=len(y_true))
+    again = np.repeat(np.arange(len(y_true)), weight)
+    for score in (token_accuracy, sequence_accuracy):
+        expected = score([y_true[i] for i in again], [y_pred[i] for i in again])
+        assert_allclose(score(y_true, y_pred, sample_weight=weight), expected, rtol=EXACT)
+        assert 0 < expected < 1
+
+
+@pytest.mark.parametrize("convert", [list, np.array, lambda y: np.array(y, dtype=object)])
+def test_equal_length_binary_labels_are_sequences(convert):
+    y_true, y_pred = convert([[0, 1, 0], [1, 1, 0]]), convert([[0, 1, 1], [1, 1, 0]])
+    assert_allclose(token_accuracy(y_true, y_pred), 5 / 6, rtol=EXACT)
+    assert_allclose(sequence_accuracy(y_true, y_pred), 1 / 2, rtol=EXACT)
+
+
+@pytest.mark.parametrize("score", [token_accuracy, sequence_accuracy, span_f1, span_report])
+@pytest.mark.parametrize(
+    ("y_true", "y_pred", "message"),
+    [
+        (
+            [["O"], ["O"], ["O"]],
+            [["O"], ["O"]],
+            r"y_true has 3 sequences, y_pred 2; sequence 2 is missing in y_pred: pass",
+        ),
+        ([["O"]], [["O"], ["O"]], r"y_pred 2; sequence 1 is missing in y_true"),
+        (
+            [["O"], ["O", "O"], ["O"]],
+            [["O"], ["O"], ["O", "O"]],
+            r"Sequence 1 has 2 labels in y_true but 1 in y_pred; they must be of equal length",
+        ),
+        ([[], ["O"]], [[], [1]], r"labels such as 'O', y_pred such as 1 \(sequence 1\)"),
+        ([["O", None]], [["O", "O"]], r"Label None of y_true, at row 1 of sequence 0"),
+        ([["O", "O"]], [["O", np.nan]], r"Label nan of y_pred, at row 1 of sequence 0"),
+    ],
+)
+def test_mismatches_name_the_sequence(score, y_true, y_pred, message):
+    with pytest.raises(ValueError, match=message):
+        score(y_true, y_pred)
+
+
+@pytest.mark.parametrize(
+    ("score", "y", "weight", "message"),
+    [
+        (token_accuracy, [], None, r"Accuracy over no rows is undefined; pass sequences"),
+        (token_accuracy, [[], []], None, r"Accuracy over no rows is undefined"),
+        (sequence_accuracy, [], None, r"Accuracy over no sequences is undefined"),
+        (sequence_accuracy, [["O"]], [0], r"Accuracy over no sequences is undefined"),
+        (
+            token_accuracy,
+            [["O"]],
+            [1, 2],
+            r"one entry per sequence, shape \(1,\); got shape \(2,\)",
+        ),
+        (token_accuracy, [["O"], ["O"]], [1, -2], r"sample_weight\[1\] is -2.0; weights must be"),
+        (sequence_accuracy, [["O"]], [np.nan], r"sample_weight\[0\] is nan; weights must be finit"),
+    ],
+)
+def test_errors_of_accuracies(score, y, weight, message):
+    with pytest.raises(ValueError, match=message):
+        score(y, y, sample_weight=weight)
+
+
+# ------------------------------------------------------------------------------------- spans
+
+
+def test_span_scores_by_hand():
+    y_true = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "O", "B-PER"]]
+    y_pred = [["B-PER", "O", "O", "B-LOC"], ["B-LOC", "B-LOC", "I-PER"]]
+    scores = span_precision_recall_fscore_support(y_true, y_pred)
+    assert_allclose(scores.precision, [2 / 3, 1 / 2], rtol=EXACT)
+    assert_allclose(scores.recall, [1, 1 / 2], rtol=EXACT)
+    assert_allclose(scores.f1, [4 / 5, 1 / 2], rtol=EXACT)
+    assert scores.support.tolist() == [2, 2]
+    assert_allclose(span_precision(y_true, y_pred), 3 / 5, rtol=EXACT)
+    assert_allclose(span_recall(y_true, y_pred), 3 / 4, rtol=EXACT)
+    assert_allclose(span_f1(y_true, y_pred), 2 / 3, rtol=EXACT)
+    assert_allclose(span_f1(y_true, y_pred, average="macro"), 13 / 20, rtol=EXACT)
+
+
+@pytest.mark.parametrize("classes", [IOB2, IOBES], ids=["iob2", "iobes"])
+@pytest.mark.parametrize("n_wrong", [0.05, 0.3, 1.0])
+def test_spans_agree_with_seqeval(classes, n_wrong):
+    # Left out, because seqeval differs on purpose: it calls the type of a bare "B" "_", where here
+    # it is empty; it knows no L and U; and with zero_division=1 its F1 is 0/0 -> 0.
+    scheme = "iob2" if classes is IOB2 else "iobes"
+    for seed in range(60):
+        y_true, y_pred = random_labels(seed, classes, n_wrong=n_wrong)
+        for average in (None, "micro", "macro", "weighted"):
+            expected = seqeval.precision_recall_fscore_support(
+                y_true, y_pred, average=average, zero_division=0
+            )
+            for given in (None, scheme):
+                got = span_precision_recall_fscore_support(
+                    y_true, y_pred, average=average, scheme=given
+                )
+                for value, reference in zip(got, expected):
+                    assert_allclose(value, reference, rtol=EXACT, atol=0)
+
+
+def test_spans_agree_with_a_set_of_triples():
+    """BILOU and bare prefixes, which seqeval does not read."""
+    classes = ["O", "B", "I", "L", "U", "B-x", "I-x", "L-x", "U-x"]
+    for seed in range(50):
+        y_true, y_pred = random_labels(seed, classes)
+        spans_true, spans_pred = (
+            {(n, s) for n, labels in enumerate(y) for s in labels_to_segments(labels, "bilou")}
+            for y in (y_true, y_pred)
+        )
+        f1 = 2 * len(spans_true & spans_pred) / (len(spans_true) + len(spans_pred))
+        assert_allclose(span_f1(y_true, y_pred, scheme="bilou"), f1, rtol=EXACT)
+
+
+@pytest.mark.parametrize("average", [None, "micro", "macro", "weighted"])
+@pytest.mark.parametrize("seed", range(5))
+def test_changes_that_change_no_span_score(average, seed):
+    y_true, y_pred = random_labels(seed, IOB2)
+    expected = span_precision_recall_fscore_support(y_true, y_pred, average=average)
+
+    order = np.random.default_rng(seed).permutation(len(y_true))
+    permuted = [y_true[i] for i in order], [y_pred[i] for i in order]
+    # One long sequence: an O between two sequences does what the boundary did.
+    joined = tuple([[label for labels in y for label in [*labels, "O"]]] for y in (y_true, y_pred))
+    # The same spans, written correctly in another scheme.
+    rewritten = tuple(
+        [segments_to_labels(labels_to_segments(row), len(row), "iobes") for row in y]
+        for y in (y_true, y_pred)
+    )
+    as_arrays = tuple(split_labels(*as_label_sequences(y)) for y in permuted)
+    for changed in (permuted, joined, rewritten, as_arrays):
+        got = span_precision_recall_fscore_support(*changed, average=average)
+        for value, reference in zip(got, expected):
+            assert_allclose(value, reference, rtol=EXACT, atol=0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_renamed_types_rename_the_scores(seed):
+    y_true, y_pred = random_labels(seed, IOB2)
+    names = {"LOC": "z", "PER": "m", "a-b": ""}  # reverses the sorted order
+
+    def rename(y):
+        parts = [[label.partition("-") for label in labels] for labels in y]
+        return [[a + h + names.get(type_, "") for a, h, type_ in labels] for labels in parts]
+
+    before = span_precision_recall_fscore_support(y_true, y_pred)
+    after = span_precision_recall_fscore_support(rename(y_true), rename(y_pred))
+    for value, reference in zip(after, before):
+        assert_array_equal(value, reference[::-1])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_swapping_truth_and_prediction_swaps_precision_and_recall(seed):
+    y_true, y_pred = random_labels(seed, IOBES)
+    scores = span_precision_recall_fscore_support(y_true, y_pred)
+    swapped = span_precision_recall_fscore_support(y_pred, y_true)
+    assert_array_equal(scores.precision, swapped.recall)
+    assert_array_equal(scores.f1, swapped.f1)
+    assert_array_equal(span_f1(y_true, y_true, average=None), np.ones(2))
+
+
+def test_chosen_types():
+    y_true, y_pred = [["B-x", "B-y", "O", "B-z"]], [["B-x", "O", "B-y", "B-z"]]
+    scores = span_precision_recall_fscore_support(y_true, y_pred, labels=["z", "no", "y"])
+    assert scores.f1.tolist() == [1, 0, 0]
+    assert scores.support.tolist() == [1, 0, 1]
+    chosen = {"labels": ["x", "y"]}
+    assert span_f1(y_true, y_pred, **chosen) == 0.5
+    assert span_f1(y_true, y_pred, average="macro", labels=["x", "z", "no"]) == 2 / 3
+    assert span_recall(y_true, y_pred, average="weighted", **chosen) == 0.5
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, np.nan])
+@pytest.mark.parametrize("average", ["micro", "macro", "weighted"])
+def test_zero_division_without_any_span(average, value):
+    for y in ([], [[]], [["O", "O"]]):
+        scores = span_precision_recall_fscore_support(y, y, average=average, zero_division=value)
+        assert_array_equal(scores, [value, value, value, 0])
+    assert span_f1([["O"]], [["O"]], average=None).shape == (0,)
+
+
+def test_zero_division_of_a_type_on_one_side():
+    y_true, y_pred = [["B-x", "O", "B-y"]], [["O", "B-z", "B-y"]]  # types x, y, z
+    for value in (0.0, 1.0, np.nan):
+        precision, recall, f1, support = span_precision_recall_fscore_support(
+            y_true, y_pred, zero_division=value
+        )
+        assert_array_equal(precision, [value, 1, 0])
+        assert_array_equal(recall, [0, 1, value])
+        assert_array_equal(f1, [0, 1, 0])
+        assert_array_equal(support, [1, 1, 0])
+    assert span_precision(y_true, y_pred, average="macro", zero_division=np.nan) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("y", "options", "message"),
+    [
+        ([["B-x"]], {"average": "samples"}, r"average must be None, 'micro', .*; got 'samples'\."),
+        ([["B-x"]], {"labels": "x"}, r"labels must be a list of span types; got 'x': wrap it"),
+        ([["B-x"]], {"zero_division": "warn"}, r"zero_division must be .*; got 'warn'\."),
+        ([["B-x"]], {"zero_division": 0.5}, r"zero_division must be 0.0, 1.0 or nan; got 0.5\."),
+        ([["B-x"]], {"scheme": "iob"}, r"scheme must be one of 'iob2', .*; got 'iob'\."),
+        ([["O"], ["O", "E-x"]], {"scheme": "iob2"}, r"y_true: Label 'E-x' at row 1 of sequence 1"),
+        ([[0, 1]], {}, r"y_true: Label 0 at row 0 of sequence 0 is not a span label"),
+    ],
+)
+def test_errors_of_span_scores(y, options, message):
+    with pytest.raises(ValueError, match=message):
+        span_precision_recall_fscore_support(y, y, **options)
+
+
+def test_wrong_label_in_y_pred_is_named():
+    with pytest.raises(ValueError, match=r"y_pred: Label 'name' at row 1 of sequence 0 is not"):
+        span_f1([["O", "O"]], [["O", "name"]])
+
+
+# ------------------------------------------------------------------------------------ report
+
+
+def test_report_as_text():
+    y_true = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "O"]]
+    y_pred = [["B-PER", "I-PER", "O", "B-PER"], ["B-LOC", "O"]]
+    assert span_report(y_true, y_pred, digits=3).splitlines() == [
+        "                precision    recall  f1-score   support",
+        "",
+        "           LOC      1.000     0.500     0.667         2",
+        "           PER      0.500     1.000     0.667         1",
+        "",
+        "     micro avg      0.667     0.667     0.667         3",
+        "     macro avg      0.750     0.750     0.667         3",
+        "token accuracy                          0.833         6",
+    ]
+
+
+def test_report_columns_stay_aligned_with_long_types():
+    labels = [["B-a-very-long-type-of-span", "O"]]
+    lines = span_report(labels, labels).splitlines()
+    assert {len(line) for line in lines if line} == {len(lines[0])}
+
+
+def test_report_without_spans():
+    report = span_report([["O", "O"]], [["O", "O"]], output_dict=True)
+    assert report["token accuracy"] == {"accuracy": 1.0, "support": 2}
+    assert set(report) == {"micro avg", "macro avg", "token accuracy"}
+    with pytest.raises(ValueError, match=r"Accuracy over no rows is undefined"):
+        span_report([], [])
+
+
+def test_report_as_dictionary_has_the_scores():
+    y_true, y_pred = random_labels(3, IOB2)
+    report = span_report(y_true, y_pred, output_dict=True)
+    assert list(report) == ["LOC", "PER", "a-b", "micro avg", "macro avg", "token accuracy"]
+    scores = span_precision_recall_fscore_support(y_true, y_pred)
+    for index, type_ in enumerate(["LOC", "PER", "a-b"]):
+        assert list(report[type_].values()) == [score[index] for score in scores]
+    for average in ("micro", "macro"):
+        scores = span_precision_recall_fscore_support(y_true, y_pred, average=average)
+        assert list(report[f"{average} avg"].values()) == list(scores)
+    assert report["token accuracy"]["accuracy"] == token_accuracy(y_true, y_pred)
+
+
+# ----------------------------------------------------------------------------------- scorers
+
+
+def make_tagger(damage=0.0):
+    # A class inside a function travels by value to worker processes, which cannot import tests.
+    class Tagger(BaseEstimator):
+        """Says of each token what it was told of it; `damage` is the share of lies."""
+
+        def __init__(self, damage=0.0):
+            self.damage = damage
+
+        def fit(self, X, y):
+            self.label_of_ = {t: label for x, z in zip(X, y) for t, label in zip(x, z)}
+            self.classes_ = sorted(set(self.label_of_.values()))
+            return self
+
+        def predict(self, X):
+            rng = np.random.default_rng(0)
+            labels = np.empty(len(X), dtype=object)
+            for index, tokens in enumerate(X):
+                told = [self.label_of_.get(token, self.classes_[0]) for token in tokens]
+                lies = rng.random(len(tokens)) < self.damage
+                labels[index] = np.where(lies, self.classes_[0], told)
+            return labels
+
+    return Tagger(damage)
+
+
+def ragged_corpus():
+    y = random_labels(7, IOB2, n_sequences=40, max_length=12)[0]
+    return y, y  # tokens that say what they are
+
+
+def equal_length_corpus(as_array=False):
+    X = np.random.default_rng(0).integers(0, 10, size=(30, 3))
+    y = (X > 4).astype(int)
+    return (X, y) if as_array else (X.tolist(), y.tolist())
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_grid_search_by_name(name):
+    X, y = ragged_corpus()
+    search = GridSearchCV(make_tagger(), {"damage": [1.0, 0.0, 0.5]}, scoring=name, cv=3)
+    search.fit(X, y)
+    assert search.best_params_ == {"damage": 0.0}
+    assert search.best_score_ == 1.0
+    by_object = GridSearchCV(
+        make_tagger(), {"damage": [1.0, 0.0, 0.5]}, scoring=SCORERS[name], cv=3
+    ).fit(X, y)
+    assert_array_equal(
+        by_object.cv_results_["mean_test_score"], search.cv_results_["mean_test_score"]
+    )
+    assert 0 <= by_object.cv_results_["mean_test_score"][0] < 1
+
+
+def test_several_scorers_at_once():
+    X, y = ragged_corpus()
+    found = cross_validate(make_tagger(0.3), X, y, scoring=list(SCORERS), cv=KFold(3))
+    for name, scorer in SCORERS.items():
+        expected = cross_val_score(make_tagger(0.3), X, y, scoring=scorer, cv=KFold(3))
+        assert_array_equal(found[f"test_{name}"], expected)
+        assert 0 < expected.mean() < 1
+    search = GridSearchCV(
+        make_tagger(), {"damage": [0.5, 0.0]}, scoring=list(SCORERS), refit="span_f1", cv=3
+    )
+    assert clone(search).fit(X, y).best_params_ == {"damage": 0.0}
+
+
+@pytest.mark.parametrize("as_array", [False, True])
+@pytest.mark.parametrize("name", ["token_accuracy", "sequence_accuracy"])
+def test_equal_length_binary_labels_through_model_selection(name, as_array):
+    X, y = equal_length_corpus(as_array)
+    assert cross_val_score(make_tagger(), X, y, scoring=name, cv=3).tolist() == [1, 1, 1]
+    damaged = cross_val_score(make_tagger(0.8), X, y, scoring=name, cv=3)
+    assert ((damaged > 0) & (damaged < 1)).all()
+    scorer, tagger = SCORERS[name], make_tagger(0.8).fit(X, y)
+    pairs = list(zip(y, tagger.predict(X)))
+    by_hand = {
+        "token_accuracy": np.mean([a == b for rows in pairs for a, b in zip(*rows)]),
+        "sequence_accuracy": np.mean([list(a) == list(b) for a, b in pairs]),
+    }
+    assert_allclose(scorer(tagger, X, y), by_hand[name], rtol=EXACT)
+    search = GridSearchCV(make_tagger(), {"damage": [0.8, 0.0]}, scoring=name, cv=3).fit(X, y)
+    assert search.best_params_ == {"damage": 0.0}
+    sizes, _, test_scores = learning_curve(make_tagger(), X, y, scoring=name, cv=3)
+    assert test_scores.shape == (len(sizes), 3)
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_scorers_pickle_and_are_cloned(name):
+    X, y = ragged_corpus()
+    tagger = make_tagger(0.5).fit(X, y)
+    score = SCORERS[name](tagger, X, y)
+    assert pickle.loads(pickle.dumps(SCORERS[name]))(tagger, X, y) == score
+    assert clone(SCORERS[name], safe=False)(tagger, X, y) == score
+    assert metrics.get_scorer(name)(tagger, X, y) == score
+    assert sklearn.metrics.get_scorer(name)(tagger, X, y) == score
+
+
+def test_scorers_work_in_worker_processes():
+    X, y = ragged_corpus()
+    tagger = make_tagger(0.5).fit(X, y)
+    with Parallel(n_jobs=2, backend="loky") as workers:
+        scores = workers(delayed(scorer)(tagger, X, y) for scorer in SCORERS.values())
+    assert scores == [scorer(tagger, X, y) for scorer in SCORERS.values()]
+    options = {"scoring": ["span_f1", "token_accuracy"], "refit": "span_f1", "cv": 3}
+    grid = {"damage": [0.5, 0.0]}
+    alone, together = (
+        GridSearchCV(make_tagger(), grid, n_jobs=n_jobs, **options).fit(X, y) for n_jobs in (1, 2)
+    )
+    assert together.best_params_ == {"damage": 0.0}
+    for name in ("mean_test_span_f1", "mean_test_token_accuracy"):
+        assert_array_equal(together.cv_results_[name], alone.cv_results_[name])
+
+
+def test_weight_reaches_the_scorer():
+    X, y = [["B-x"], ["O"]], [["B-x"], ["B-x"]]
+    tagger = make_tagger().fit(X[:1] + [["O"]], y[:1] + [["O"]])
+    assert metrics.token_accuracy_scorer(tagger, X, y, sample_weight=[3, 1]) == 0.75
+
+
+def test_other_parameters_make_another_scorer():
+    X, y = ragged_corpus()
+    tagger = make_tagger(0.5).fit(X, y)
+    macro = make_scorer(span_f1, average="macro", scheme="iob2")
+    assert macro(tagger, X, y) == span_f1(y, tagger.predict(X), average="macro")
+
+
+def test_get_scorer_knows_the_names_of_scikit_learn():
+    assert repr(metrics.get_scorer("accuracy")) == repr(sklearn.metrics.get_scorer("accuracy"))
+    assert metrics.get_scorer("span_f1") is not metrics.span_f1_scorer
+    with pytest.raises(ValueError, match="span_f2"):
+        metrics.get_scorer("span_f2")
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "from sklearn.model_selection import GridSearchCV, cross_val_score; import sklseq.metrics",
+        "import sklseq.metrics; from sklearn.model_selection import GridSearchCV, cross_val_score",
+    ],
+    ids=["scikit-learn first", "sklseq first"],
+)
+def test_names_are_known_in_either_order_of_imports(imports):
+    code = f"""{imports}
+from sklearn.base import BaseEstimator
+class Copy(BaseEstimator):
+    def fit(self, X, y): return self
+    def predict(self, X): return X
+y = [["B-x", "O"], ["B-x"], ["O", "B-y"], ["B-y"]]
+assert cross_val_score(Copy(), y, y, scoring="span_f1", cv=2).tolist() == [1, 1]
+print(GridSearchCV(Copy(), {{}}, scoring="span_f1", cv=2).fit(y, y).best_score_)"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "1.0", done.stderr
+
+
+def test_registering_leaves_other_names_alone(monkeypatch):
+    registry = {"span_f1": "theirs"}
+    monkeypatch.setattr("sklearn.metrics._scorer._SCORERS", registry)
+    assert metrics.register_scorers()
+    assert registry == {**SCORERS, "span_f1": "theirs"}
+
+
+def test_registering_does_nothing_without_a_registry(monkeypatch):
+    monkeypatch.delattr("sklearn.metrics._scorer._SCORERS")
+    assert not metrics.register_scorers()
+    assert metrics.get_scorer("span_f1") is not None
