@@ -1,0 +1,141 @@
+"""Reading raw token columns: which form X has, what its columns are called, where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+__all__ = ["Columns", "read_columns"]
+
+_FORMS = {
+    "columns": "a mapping from column name to list of strings",
+    "tokens": "a list of strings",
+    "rows": "a list of tuples or lists of strings",
+    "dicts": "a list of dicts from column name to string",
+}
+
+
+class Columns(NamedTuple):
+    """Sequences of token columns, checked to have one form.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Column names, in order.
+    form : {"columns", "tokens", "rows", "dicts"}
+        What one sequence is.
+    sequences : list
+        The sequences as given.
+    """
+
+    names: tuple[str, ...]
+    form: str
+    sequences: list
+
+    def lengths(self, name: str) -> np.ndarray:
+        """Rows of each sequence, read off one column."""
+        sequences = self.sequences if self.form != "columns" else self.column(name)[1]
+        return np.fromiter(map(len, sequences), dtype=np.int64, count=len(sequences))
+
+    def column(self, name: str) -> tuple[str, list, Any]:
+        """Arguments ``form, sequences, key`` under which the kernels find the column."""
+        if self.form == "columns":
+            return "tokens", [_column(x, name, s) for s, x in enumerate(self.sequences)], name
+        return self.form, self.sequences, self.names.index(name) if self.form == "rows" else name
+
+
+def _column(sequence: Any, name: str, s: int) -> list:
+    if type(sequence) is list and not sequence:  # an empty sequence has no form
+        return sequence
+    try:
+        values = sequence[name]
+    except KeyError:
+        raise ValueError(
+            f"Sequence {s} of X has no column {name!r}; it has {list(sequence.keys())}."
+        ) from None
+    if isinstance(values, list):
+        return values
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+        raise ValueError(
+            f"Column {name!r} of sequence {s} of X must be a list of strings; "
+            f"got {type(values).__name__}."
+        )
+    return values.tolist() if hasattr(values, "tolist") else list(values)
+
+
+def read_columns(X: Any, names: tuple[str, ...] | None = None) -> Columns:
+    """Check the form of ``X`` and name its columns; the strings are not looked at.
+
+    Parameters
+    ----------
+    X : list of sequences
+        Each a mapping from column name to list of str, a list of str, a list of tuples or
+        lists of str, or a list of dicts from column name to str.
+    names : tuple of str, optional
+        Column names. By default the keys of the first mapping or dict; "w" for plain strings;
+        "c0", "c1", ... for tuples.
+
+    Raises
+    ------
+    ValueError
+        If ``X`` is no list of sequences, or two sequences differ in form.
+    """
+    no_list = isinstance(X, (str, bytes, Mapping)) or sparse.issparse(X)
+    if no_list or not hasattr(X, "__len__") or hasattr(X, "keys"):
+        raise ValueError(
+            f"X must be a list of sequences; got {type(X).__name__}. "
+            "Wrap a single sequence in a list: [X]."
+        )
+    sequences = list(X)
+    form, example = "tokens", None
+    for s, sequence in enumerate(sequences):
+        this = _form_of(sequence, s)
+        if this == form or this == "empty":
+            continue
+        if example is not None or _holds_tokens(sequences[:s]):
+            raise ValueError(
+                f"All sequences of X must have one form; sequence {s} is {_FORMS[this]}, "
+                f"an earlier one {_FORMS[form]}. Convert them to the same form."
+            )
+        form, example = this, sequence
+    return Columns(_names(form, example) if names is None else tuple(names), form, sequences)
+
+
+def _holds_tokens(sequences: list) -> bool:
+    return any(len(sequence) for sequence in sequences)
+
+
+def _form_of(sequence: Any, s: int) -> str:
+    if isinstance(sequence, (dict, Mapping)) or hasattr(sequence, "keys"):
+        return "columns"
+    if not isinstance(sequence, (list, tuple, np.ndarray)):
+        raise ValueError(
+            f"Sequence {s} of X must be a mapping of columns, or a list of strings, tuples or "
+            f"dicts; got {type(sequence).__name__}."
+        )
+    if len(sequence) == 0:
+        return "empty"
+    row = sequence[0]
+    if isinstance(row, str):
+        return "tokens"
+    if isinstance(row, (tuple, list, np.ndarray)):
+        return "rows"
+    if isinstance(row, Mapping):
+        return "dicts"
+    raise ValueError(
+        f"Row 0 of sequence {s} of X must be a string, a tuple of strings or a dict of strings; "
+        f"got {row!r} ({type(row).__name__}). Convert tokens with str() or decode them."
+    )
+
+
+def _names(form: str, example: Any) -> tuple[str, ...]:
+    if form == "columns":
+        return tuple(example.keys())
+    if form == "dicts":
+        return tuple(example[0].keys())
+    if form == "rows":
+        return tuple(f"c{i}" for i in range(len(example[0])))
+    return ("w",)

@@ -1,0 +1,215 @@
+"""Attributes from feature dicts and attribute lists, read as python-crfsuite reads them."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from sklseq._sequences import Sequences
+from sklseq.features import _encode
+from sklseq.features._ones import rows_of_ones
+
+__all__ = ["DictFeatures"]
+
+
+class DictFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
+    """Attributes from items as code for sklearn-crfsuite and python-crfsuite builds them.
+
+    A sequence is a list of items, one a token. An item is
+
+    * a dict: ``{"word": "cat"}`` is the attribute ``"word:cat"`` with weight 1,
+      ``{"length": 3.0}`` and ``{"upper": True}`` are ``"length"`` and ``"upper"`` with that
+      weight, and a dict, list or set as value gives its attributes behind ``"key:"``;
+    * or a list, tuple, set or other iterable of strings: attributes with weight 1.
+
+    Bytes are read as UTF-8. An attribute that an item has several times gets the sum of its
+    weights. Attributes never seen in ``fit`` are dropped.
+
+    Parameters
+    ----------
+    min_count : int, default=1
+        Drop attributes that fewer rows of the training data have.
+    dtype : {float64, float32}, default=float64
+        Type of the output's values.
+
+    Attributes
+    ----------
+    vocabulary_ : dict of str to int
+        Column of each attribute, in order of first occurrence.
+    n_features_out_ : int
+        Number of attributes.
+
+    Raises
+    ------
+    ValueError
+        If a parameter cannot be used, or ``X`` holds something else than items, a NaN or an
+        infinity; the message names the sequence, the row and the attribute.
+
+    Notes
+    -----
+    Different from python-crfsuite on purpose: NaN and infinite weights are errors; so is an
+    item that is one string, which there means its letters; mappings other than dicts are read
+    like dicts, not as their keys alone; any iterable is an item, with or without a length.
+
+    Cost O(attributes) time. Pairs of strings are looked up as they are: ``"key:value"`` is
+    built only once, when it enters the vocabulary. The hash table for this is made from
+    ``vocabulary_`` again after unpickling, at the first ``transform``.
+
+    Examples
+    --------
+    >>> from sklseq.features import DictFeatures
+    >>> X = [[{"word": "the", "bias": 1}, {"word": "cat", "length": 3, "pre": ["c", "ca"]}]]
+    >>> features = DictFeatures()
+    >>> features.fit_transform(X).rows.toarray()
+    array([[1., 1., 0., 0., 0., 0.],
+           [0., 0., 1., 3., 1., 1.]])
+    >>> features.get_feature_names_out().tolist()
+    ['word:the', 'bias', 'word:cat', 'length', 'pre:c', 'pre:ca']
+    """
+
+    def __init__(self, *, min_count=1, dtype=np.float64):
+        self.min_count = min_count
+        self.dtype = dtype
+
+    def fit(self, X: Any, y: Any = None) -> DictFeatures:
+        """Learn the attributes of ``X``.
+
+        Parameters
+        ----------
+        X : list of sequences, each a list of items
+        y : ignored
+
+        Returns
+        -------
+        self : DictFeatures
+        """
+        self.fit_transform(X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Sequences:
+        """Learn the attributes of ``X`` and return them, in one pass.
+
+        Parameters
+        ----------
+        X : list of sequences, each a list of items
+        y : ignored
+
+        Returns
+        -------
+        Sequences
+            CSR rows, one row an item.
+        """
+        self._check_parameters()
+        sequences = _as_list(X)
+        if not sequences:
+            raise ValueError("X holds no sequences; give at least one to fit.")
+        table = _encode.NameTable()
+        packed = self._read(sequences, table, grow=True)
+        names = table.names
+        if self.min_count > 1:
+            counts = np.bincount(packed.rows.indices, minlength=len(names))
+            kept = np.flatnonzero(counts >= self.min_count)
+            names = [names[i] for i in kept]
+            packed, table = packed.with_rows(packed.rows[:, kept]), _encode.NameTable(names)
+        self.vocabulary_ = dict(zip(names, range(len(names))))
+        self.n_features_out_ = len(names)
+        self._table = table
+        return packed
+
+    def transform(self, X: Any) -> Sequences:
+        """The attributes of ``X`` that were seen in training.
+
+        Parameters
+        ----------
+        X : list of sequences, each a list of items
+
+        Returns
+        -------
+        Sequences
+            CSR rows, one row an item.
+        """
+        check_is_fitted(self, "n_features_out_")
+        if "_table" not in self.__dict__:  # not pickled, but made again from the names
+            self._table = _encode.NameTable(list(self.vocabulary_))
+        return self._read(_as_list(X), self._table, grow=False)
+
+    def inverse_transform(self, X: Sequences) -> list[list[dict[str, float]]]:
+        """Lists of dicts, attribute to weight, from transformed sequences.
+
+        Parameters
+        ----------
+        X : Sequences
+            As ``transform`` returns them.
+
+        Returns
+        -------
+        list of list of dict
+        """
+        check_is_fitted(self, "n_features_out_")
+        if not isinstance(X, Sequences) or X.shape[1] != self.n_features_out_:
+            raise ValueError(
+                f"X must be Sequences of {self.n_features_out_} features, as transform returns "
+                f"them; got {X!r}."
+            )
+        names, rows = self.get_feature_names_out(), sparse.csr_matrix(X.rows)
+        items = [
+            dict(zip(names[rows.indices[a:b]].tolist(), rows.data[a:b].tolist()))
+            for a, b in zip(rows.indptr[:-1], rows.indptr[1:])
+        ]
+        return [items[start:stop] for start, stop in zip(X.offsets[:-1], X.offsets[1:])]
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """The attributes, column by column.
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        ndarray of str objects, of shape (n_features_out_,)
+        """
+        check_is_fitted(self, "n_features_out_")
+        return np.array([*self.vocabulary_, None], dtype=object)[:-1]
+
+    @property
+    def receptive_field(self) -> tuple[int, int]:
+        """How many tokens before and after a token its attributes depend on: none."""
+        return 0, 0
+
+    def _check_parameters(self) -> None:
+        if not isinstance(self.min_count, numbers.Integral) or self.min_count < 1:
+            raise ValueError(f"min_count must be an integer of at least 1; got {self.min_count!r}.")
+        if self.dtype not in (np.float32, np.float64, "float32", "float64"):
+            raise ValueError(f"dtype must be float32 or float64; got {self.dtype!r}.")
+
+    def _read(self, sequences: list, table: _encode.NameTable, grow: bool) -> Sequences:
+        indices, weights, indptr, offsets, unchecked = _encode.read_items(sequences, table, grow)
+        n_attributes = len(table.names)
+        if weights is None and not unchecked:
+            return Sequences(rows_of_ones(indices, indptr, n_attributes, self.dtype), offsets)
+        weights = np.ones(len(indices)) if weights is None else weights
+        shape = len(indptr) - 1, n_attributes
+        rows = sparse.csr_matrix((weights.astype(self.dtype), indices, indptr), shape=shape)
+        if unchecked:
+            rows.sum_duplicates()
+        return Sequences(rows, offsets)
+
+    def __getstate__(self):
+        return {name: value for name, value in super().__getstate__().items() if name != "_table"}
+
+
+def _as_list(X: Any) -> list:
+    no_list = isinstance(X, (str, bytes, Mapping, Sequences)) or sparse.issparse(X)
+    if no_list or not hasattr(X, "__iter__"):
+        raise ValueError(
+            f"X must be a list of sequences, each a list of items; got {type(X).__name__}. "
+            "Wrap a single sequence in a list: [X]."
+        )
+    return list(X)

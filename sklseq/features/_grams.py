@@ -1,0 +1,229 @@
+"""Grams: values joined at fixed distances, numbered once however many templates read them.
+
+Nodes are columns, then flags, then grams; a gram extends a node by one column at a distance
+from its first value, so that longer templates share the work of shorter ones. A node has one
+code at each position, 0 where it has no value.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sklseq.features import _encode
+from sklseq.features._columns import Columns
+from sklseq.features._parse import Template
+
+__all__ = ["FLAGS", "Layout", "Plan", "keys_of", "number_grams", "prune", "slots_of"]
+
+# Columns that are not in X: code 1 on these rows of each sequence.
+FLAGS = ("every row", "first row", "last row")
+
+
+class Layout(NamedTuple):
+    """Positions: each sequence's rows with ``before`` free places ahead, ``after`` behind."""
+
+    lengths: np.ndarray  # (n_sequences,)
+    offsets: np.ndarray  # (n_sequences + 1,) rows
+    starts: np.ndarray  # (n_sequences,) position of the first row
+    n_positions: int
+    before: int
+    after: int
+
+    @classmethod
+    def of(cls, lengths: np.ndarray, before: int, after: int) -> Layout:
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        starts = offsets[:-1] + before + (before + after) * np.arange(len(lengths))
+        n_positions = int(offsets[-1]) + (before + after) * len(lengths)
+        return cls(lengths, offsets, starts, n_positions, before, after)
+
+    def codes(
+        self,
+        columns: Columns,
+        column_codes: dict[str, dict[str, int]],
+        flags: list[int],
+        n_nodes: int,
+        n_marks: int,
+        grow: bool = False,
+    ) -> np.ndarray:
+        """Codes (n_nodes, n_positions): columns and flags filled in, grams still 0."""
+        codes = np.zeros((n_nodes, self.n_positions), dtype=np.int32)
+        for row, (name, known) in zip(codes, column_codes.items()):
+            form, sequences, key = columns.column(name)
+            self._check_lengths(sequences, name, form)
+            _encode.encode_column(sequences, form, key, known, 1 + n_marks, self.starts, row, grow)
+            if n_marks:
+                self._mark_ends(row)
+        for row, flag in zip(codes[len(column_codes) :], flags):
+            row[self._flagged(flag)] = 1
+        return codes
+
+    def _check_lengths(self, sequences: list, name: str, form: str) -> None:
+        if form != "tokens":
+            return
+        for s, (sequence, length) in enumerate(zip(sequences, self.lengths.tolist())):
+            if len(sequence) != length:
+                raise ValueError(
+                    f"Columns of a sequence must be equally long; column {name!r} of sequence "
+                    f"{s} of X has {len(sequence)} values, an earlier column {length}."
+                )
+
+    def _mark_ends(self, row: np.ndarray) -> None:
+        # Codes 1, 2, ... are _B-1, _B-2, ..., then _B+1, _B+2, ...
+        for i in range(self.before):
+            row[self.starts - 1 - i] = 1 + i
+        for i in range(self.after):
+            row[self.starts + self.lengths + i] = 1 + self.before + i
+
+    def _flagged(self, flag: int) -> np.ndarray:
+        if FLAGS[flag] == "every row":
+            shift = np.repeat(self.starts - self.offsets[:-1], self.lengths)
+            return np.arange(self.offsets[-1]) + shift
+        filled = self.lengths > 0
+        first = self.starts[filled]
+        return first if FLAGS[flag] == "first row" else first + self.lengths[filled] - 1
+
+
+class Plan(NamedTuple):
+    """What to compute for the templates, before any data is seen."""
+
+    templates: list[Template]
+    columns: list[str]  # nodes 0, 1, ...
+    flags: list[int]  # the nodes after them
+    grams: list[tuple[int, int, int]]  # the nodes after those: parent, column, distance
+    nodes: list[int]  # node that each template reads ...
+    shifts: list[int]  # ... at this distance from the row
+    padding: tuple[int, int]
+
+    @classmethod
+    def of(cls, templates: list[Template]) -> Plan:
+        columns = list(dict.fromkeys(c for t in templates for c, _ in t.parts))
+        flags = sorted({t.flag for t in templates if not t.parts})
+        offsets = [offset for t in templates for _, offset in t.parts]
+        padding = max([0] + [-o for o in offsets]), max([0] + offsets)
+        grams: dict[tuple[int, int, int], int] = {}
+        nodes = []
+        for template in templates:
+            if not template.parts:
+                nodes.append(len(columns) + flags.index(template.flag))
+                continue
+            (name, start), *rest = template.parts
+            node = columns.index(name)
+            for column, offset in rest:
+                gram = node, columns.index(column), offset - start
+                node = grams.setdefault(gram, len(columns) + len(flags) + len(grams))
+            nodes.append(node)
+        shifts = [t.parts[0][1] if t.parts else 0 for t in templates]
+        return cls(templates, columns, flags, list(grams), nodes, shifts, padding)
+
+    @property
+    def first_gram(self) -> int:
+        return len(self.columns) + len(self.flags)
+
+    @property
+    def n_nodes(self) -> int:
+        return self.first_gram + len(self.grams)
+
+    def blocks(self, n_codes: list[int]) -> tuple[list[int], list[int]]:
+        """Where each node's (code, template) block of the table starts; how wide it is."""
+        widths = [self.nodes.count(node) for node in range(self.n_nodes)]
+        sizes = [n * width for n, width in zip(n_codes, widths)]
+        return np.cumsum([0, *sizes]).tolist(), widths
+
+    def table_size(self, n_codes: list[int]) -> int:
+        return self.blocks(n_codes)[0][-1]
+
+    def readers(self, n_codes: list[int]) -> np.ndarray:
+        """For each template its node, shift, first table entry and the width of a table row.
+
+        Templates that read the same node are neighbours in the table: the five lines for
+        ``w[-2]`` to ``w[2]`` are one line a word.
+        """
+        starts, widths = self.blocks(n_codes)
+        rows = []
+        for j, (node, shift) in enumerate(zip(self.nodes, self.shifts)):
+            k = self.nodes[:j].count(node)
+            rows.append((node, shift, starts[node] + k, widths[node]))
+        return np.array(rows, dtype=np.int64).reshape(-1, 4)
+
+
+def number_grams(codes: np.ndarray, plan: Plan) -> list[np.ndarray]:
+    """Fill in the codes of all grams; return the key of each code, gram by gram."""
+    keys = []
+    for node, (parent, column, distance) in enumerate(plan.grams, plan.first_gram):
+        # The positions p where p + distance is one, too.
+        low, high = max(0, -distance), max(0, codes.shape[1] - max(0, distance))
+        low = min(low, high)
+        keys.append(
+            _number_pairs(
+                codes[parent, low:high],
+                codes[column, low + distance : high + distance],
+                codes[node, low:high],
+            )
+        )
+    return keys
+
+
+def _number_pairs(first: np.ndarray, second: np.ndarray, out: np.ndarray) -> np.ndarray:
+    slots, i, n_known = np.zeros((1 << 12, 2), dtype=np.uint64), 0, 0
+    while True:
+        i, n_known = _encode.insert_pairs(first, second, slots, _shift(slots), out, i, n_known)
+        keys = keys_of(slots, n_known + 1)
+        if i == len(first):
+            return keys
+        slots = _slots(keys, 4 * len(slots))
+
+
+def keys_of(slots: np.ndarray, n_codes: int) -> np.ndarray:
+    """The key of each code, 0 for code 0."""
+    keys = np.zeros(n_codes, dtype=np.uint64)
+    keys[slots[:, 1]] = slots[:, 0]  # free slots say (0, 0)
+    return keys
+
+
+def _slots(keys: np.ndarray, capacity: int) -> np.ndarray:
+    slots = np.zeros((capacity, 2), dtype=np.uint64)
+    pairs = np.stack([keys, np.arange(len(keys), dtype=np.uint64)], axis=1)
+    _encode.fill_slots(pairs, slots, _shift(slots))
+    return slots
+
+
+def _shift(slots: np.ndarray) -> int:
+    return 65 - len(slots).bit_length()  # the high bits of a hash choose the slot
+
+
+def slots_of(keys: list[np.ndarray], plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+    """All grams' hash tables in one array, and a line for each gram on how to read its own.
+
+    A line is node, parent, column, distance, first slot, hash shift, slot mask.
+    """
+    tables = [_slots(k, 1 << max(3, (2 * len(k) - 1).bit_length())) for k in keys]
+    lines, first = [], 0
+    for node, gram, table in zip(range(plan.first_gram, plan.n_nodes), plan.grams, tables):
+        lines.append((node, *gram, first, _shift(table), len(table) - 1))
+        first += len(table)
+    slots = np.concatenate([np.zeros((0, 2), dtype=np.uint64), *tables])
+    return np.array(lines, dtype=np.int64).reshape(-1, 7), slots
+
+
+def prune(
+    table: np.ndarray, keys: list[np.ndarray], n_codes: list[int], plan: Plan
+) -> tuple[np.ndarray, list[np.ndarray], list[int]]:
+    """Forget the grams from which no attribute is left, and renumber the others."""
+    starts, widths = plan.blocks(n_codes)
+    blocks = [table[a : a + n * w].reshape(n, w) for a, n, w in zip(starts, n_codes, widths)]
+    keep = [(block >= 0).any(axis=1) for block in blocks]
+    for node in range(plan.n_nodes):
+        keep[node][: 1 if node >= plan.first_gram else None] = True
+    new_keys: list[np.ndarray] = [None] * len(keys)
+    for g in range(len(keys) - 1, -1, -1):  # children are numbered after their parents
+        parent, kept = plan.grams[g][0], keep[plan.first_gram + g]
+        new_keys[g] = keys[g][kept]
+        keep[parent][(new_keys[g] >> np.uint64(32)).astype(np.intp)] = True
+    for g, k in enumerate(new_keys):
+        number = np.cumsum(keep[plan.grams[g][0]], dtype=np.uint64) - np.uint64(1)
+        first = number[(k >> np.uint64(32)).astype(np.intp)]
+        new_keys[g] = first << np.uint64(32) | k & np.uint64(0xFFFFFFFF)
+    table = np.concatenate([block[kept].ravel() for block, kept in zip(blocks, keep)])
+    return table, new_keys, [int(kept.sum()) for kept in keep]

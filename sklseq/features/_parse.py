@@ -1,0 +1,152 @@
+"""Templates as CRFsuite, CRF++ and Wapiti users write them, turned into one form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+__all__ = ["Template", "default_templates", "parse_templates"]
+
+MAX_OFFSET = 1000
+
+_PART = re.compile(r"\s*([^\[\]|%]+?)\s*\[\s*([+-]?\d+)\s*\]\s*")
+_MACRO = re.compile(r"%x\[\s*([+-]?\d+)\s*,\s*(\d+)\s*\]")
+_FORMS = (
+    "Write 'w[-1]' or 'w[0]|pos[1]', a tuple like (('w', -1), ('pos', 0)), "
+    "or a CRF++ line like 'U05:%x[-1,0]/%x[0,1]'."
+)
+
+
+class Template(NamedTuple):
+    """One template: an attribute's name is its literals and values in turn.
+
+    Attributes
+    ----------
+    text : str
+        What an error message calls it.
+    parts : tuple of (column, offset)
+        The values joined. None: the attribute is constant.
+    literals : tuple of str
+        The text before each value, and after the last.
+    flag : int
+        Where an attribute without values stands, see ``_grams.FLAGS``.
+    """
+
+    text: str
+    parts: tuple[tuple[str, int], ...]
+    literals: tuple[str, ...]
+    flag: int = 0
+
+
+def default_templates(columns: Sequence[str]) -> list[str]:
+    """A window of five values and its pairs; for tag-like columns also wider pairs, triples.
+
+    The first column is taken for words: of its pairs only those with the current word. With
+    two columns these are the 19 templates of CRFsuite's chunking example.
+    """
+    templates = []
+    for c, name in enumerate(columns):
+        pairs = range(-1, 1) if c == 0 else range(-2, 2)
+        templates += [f"{name}[{i}]" for i in range(-2, 3)]
+        templates += [f"{name}[{i}]|{name}[{i + 1}]" for i in pairs]
+        if c > 0:
+            templates += [f"{name}[{i - 1}]|{name}[{i}]|{name}[{i + 1}]" for i in range(-1, 2)]
+    return templates
+
+
+def parse_templates(templates: Any, columns: Sequence[str]) -> list[Template]:
+    """Parse templates of any of the forms and check them against the columns.
+
+    Raises
+    ------
+    ValueError
+        If a template cannot be read, names an unknown column, reaches too far or is repeated.
+    """
+    if isinstance(templates, str):
+        templates = templates.splitlines()
+    if not isinstance(templates, Iterable):
+        raise ValueError(f"templates must be a list of templates; got {templates!r}. {_FORMS}")
+    parsed = [_parse(t, columns) for t in templates if not _says_nothing(t)]
+    seen = set()
+    for template in parsed:
+        if (template.literals, template.parts) in seen:
+            raise ValueError(f"Template {template.text!r} is given twice; remove one.")
+        seen.add((template.literals, template.parts))
+    return parsed
+
+
+def _says_nothing(template: Any) -> bool:
+    """Blank lines, comments, and "B": transition features, which a CRF always has."""
+    if not isinstance(template, str):
+        return False
+    text = template.strip()
+    if not text or text.startswith("#"):
+        return True
+    return re.fullmatch(r"[Bb][^\[\]%|]*", text) is not None
+
+
+def _parse(template: Any, columns: Sequence[str]) -> Template:
+    if isinstance(template, str):
+        text = template.strip()
+        parsed = _parse_brackets(text) or _parse_macros(text, columns)
+    else:
+        parsed = _parse_tuple(template)
+    if parsed is None:
+        raise ValueError(f"Template {template!r} cannot be read. {_FORMS}")
+    for column, offset in parsed.parts:
+        if column not in columns:
+            raise ValueError(
+                f"Template {template!r} names the column {column!r}; "
+                f"the columns are {list(columns)}."
+            )
+        if abs(offset) > MAX_OFFSET:
+            raise ValueError(
+                f"Template {template!r} reaches {abs(offset)} rows away; at most {MAX_OFFSET} "
+                "are allowed."
+            )
+    return parsed
+
+
+def _joined(parts: tuple) -> Template:
+    name = "|".join(f"{column}[{offset}]" for column, offset in parts)
+    return Template(name, parts, (f"{name}=", *["|"] * (len(parts) - 1), ""))
+
+
+def _parse_brackets(text: str) -> Template | None:
+    matches = [_PART.fullmatch(part) for part in text.split("|")]
+    if not all(matches):
+        return None
+    return _joined(tuple((m[1], int(m[2])) for m in matches))
+
+
+def _parse_tuple(template: Any) -> Template | None:
+    try:
+        parts = tuple((column, offset) for column, offset in template)
+    except (TypeError, ValueError):
+        return None
+    if not parts or not all(isinstance(c, str) and type(i) is int for c, i in parts):
+        return None
+    return _joined(parts)
+
+
+def _parse_macros(text: str, columns: Sequence[str]) -> Template | None:
+    if text[:1] in "Bb*" and "%" in text:
+        raise ValueError(
+            f"Template {text!r} conditions transitions on observations, which the taggers here "
+            "do not model; write it as a 'U' line, or leave it out."
+        )
+    if text[:1] not in "Uu":
+        return None
+    literals = _MACRO.sub("\0", text).split("\0")
+    if any("%" in literal for literal in literals):  # %m, %t, %X of Wapiti, or a typing error
+        return None
+    parts = []
+    for offset, number in _MACRO.findall(text):
+        if int(number) >= len(columns):
+            raise ValueError(
+                f"Template {text!r} reads column number {number}; "
+                f"the columns are {list(columns)}, counted from 0."
+            )
+        parts.append((columns[int(number)], int(offset)))
+    return Template(text, tuple(parts), tuple(literals))

@@ -1,0 +1,353 @@
+"""Attributes from templates over token columns, computed by integer codes."""
+
+from __future__ import annotations
+
+import numbers
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from sklseq._sequences import Sequences
+from sklseq.features import _encode
+from sklseq.features._columns import Columns, read_columns
+from sklseq.features._grams import Layout, Plan, keys_of, number_grams, prune, slots_of
+from sklseq.features._ones import rows_of_ones
+from sklseq.features._parse import Template, default_templates, parse_templates
+
+__all__ = ["TemplateFeatures"]
+
+ROWS_PER_THREAD = 50_000  # below this a thread costs more than it saves
+
+
+class TemplateFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
+    """Attributes of every token from templates over columns: words, tags, anything in strings.
+
+    The template ``"w[-1]|w[0]"`` gives each token the attribute ``"w[-1]|w[0]=the|cat"`` from
+    the word before it and its own. Attributes never seen in ``fit`` are dropped.
+
+    Parameters
+    ----------
+    templates : list, str or None, default=None
+        Each template is a string ``"w[-1]|pos[0]"``, a tuple ``(("w", -1), ("pos", 0))`` as in
+        CRFsuite's examples, or a CRF++ or Wapiti line ``"U05:%x[-1,0]/%x[0,1]"`` with columns
+        by number. One string may hold a whole template file: blank lines, comments (``#``) and
+        ``B`` (transitions, which a CRF always has) are passed over. None: for each of
+        ``columns`` a window of five values, their pairs, and triples of all columns but the
+        first; for ``("w", "pos")`` the 19 templates of CRFsuite's chunking example.
+    columns : list of str, default=None
+        Names of the columns: of tuples in their order; of mappings, those to use. None: the
+        keys of the first mapping; ``"w"`` if tokens are plain strings; ``"c0"``, ``"c1"``, ...
+        if they are tuples. Required with ``templates=None`` if there are several columns: one
+        of them may be the label.
+    boundary : {"skip", "mark"}, default="skip"
+        A template that reaches over the end of a sequence gives no attribute there ("skip",
+        as in CRFsuite's examples) or reads ``_B-1``, ``_B-2``, ... before the sequence and
+        ``_B+1``, ... after it ("mark", as in CRF++).
+    bos_eos : bool, default=True
+        Add the attributes ``__BOS__`` to the first and ``__EOS__`` to the last token.
+    bias : bool, default=False
+        Add the attribute ``bias`` to every token.
+    min_count : int, default=1
+        Drop attributes that fewer rows of the training data have.
+    dtype : {float64, float32}, default=float64
+        Type of the output's values, which are all 1.
+    n_jobs : int, default=None
+        Threads in ``transform``; the result does not depend on it.
+
+    Attributes
+    ----------
+    columns_ : list of str
+        Column names.
+    templates_ : list of str
+        The templates as read, with ``bias``, ``__BOS__`` and ``__EOS__`` where they are on.
+    column_codes_ : dict of str to dict
+        For each column used, its tokens and their integer codes.
+    n_features_out_ : int
+        Number of attributes.
+
+    Raises
+    ------
+    ValueError
+        If a parameter, a template or the data cannot be used; the message says what to change.
+
+    Notes
+    -----
+    Attributes are numbered by first occurrence in the training data, row by row and within a
+    row in the order of the templates: rare attributes of one sentence are neighbours. The
+    columns of an output row keep the order of the templates, so they are not sorted.
+
+    Each column's tokens are coded once. Templates that join the same columns at the same
+    distances (``w[-1]|w[0]`` and ``w[0]|w[1]``) share one hash lookup a position, and longer
+    ones extend shorter ones; what remains is one table entry a template and token. Cost
+    O(rows × templates) time; memory one integer a distinct attribute, 16 to 32 bytes a distinct
+    pair, and the output.
+
+    Examples
+    --------
+    >>> from sklseq.features import TemplateFeatures
+    >>> X = [{"w": ["He", "runs"], "pos": ["PRP", "VBZ"]}, {"w": ["He"], "pos": ["PRP"]}]
+    >>> features = TemplateFeatures(["w[0]", "pos[-1]|pos[0]"])
+    >>> features.fit_transform(X)
+    <Sequences: 2 sequences, 3 rows, 5 features, sparse float64>
+    >>> features.get_feature_names_out().tolist()
+    ['w[0]=He', '__BOS__', 'w[0]=runs', 'pos[-1]|pos[0]=PRP|VBZ', '__EOS__']
+    >>> TemplateFeatures("U00:%x[0,0]").fit([["a", "b"]]).get_feature_names_out().tolist()
+    ['U00:a', '__BOS__', 'U00:b', '__EOS__']
+    """
+
+    def __init__(
+        self,
+        templates=None,
+        *,
+        columns=None,
+        boundary="skip",
+        bos_eos=True,
+        bias=False,
+        min_count=1,
+        dtype=np.float64,
+        n_jobs=None,
+    ):
+        self.templates = templates
+        self.columns = columns
+        self.boundary = boundary
+        self.bos_eos = bos_eos
+        self.bias = bias
+        self.min_count = min_count
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None) -> TemplateFeatures:
+        """Learn the attributes of ``X``.
+
+        Parameters
+        ----------
+        X : list of sequences
+            One sequence is a mapping from column name to list of str, a list of str (one
+            column), a list of tuples or lists of str, or a list of dicts from column name to
+            str. All of one form.
+        y : ignored
+
+        Returns
+        -------
+        self : TemplateFeatures
+        """
+        self._fit(X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Sequences:
+        """Learn the attributes of ``X`` and return them, in one pass.
+
+        Parameters
+        ----------
+        X : list of sequences
+            As in ``fit``.
+        y : ignored
+
+        Returns
+        -------
+        Sequences
+            CSR rows of ones, one row a token.
+        """
+        return self._fit(X)
+
+    def transform(self, X: Any) -> Sequences:
+        """The attributes of ``X`` that were seen in training.
+
+        Parameters
+        ----------
+        X : list of sequences
+            As in ``fit``; the columns are found by the names learnt there.
+
+        Returns
+        -------
+        Sequences
+            CSR rows of ones, one row a token.
+        """
+        check_is_fitted(self, "n_features_out_")
+        columns = read_columns(X, self.columns_)
+        layout = self._layout(columns, list(self.column_codes_), self.padding_)
+        n_nodes = len(self.column_codes_) + len(self.flags_) + len(self.grams_)
+        codes = layout.codes(columns, self.column_codes_, self.flags_, n_nodes, self.n_marks_)
+        indices, indptr = self._look_up(codes, layout)
+        rows = rows_of_ones(indices, indptr, self.n_features_out_, self.dtype)
+        return Sequences(rows, layout.offsets)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the attributes: ``"w[-1]|w[0]=the|cat"``, or as CRF++ writes them.
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        ndarray of str objects, of shape (n_features_out_,)
+        """
+        check_is_fitted(self, "n_features_out_")
+        names = np.empty(self.n_features_out_, dtype=object)
+        tokens = self._tokens()
+        for literals, (node, _, first, width) in zip(self.literals_, self.readers_):
+            n_codes = self.n_codes_[node]
+            attributes = self.table_[first : first + n_codes * width : width]
+            codes = np.flatnonzero(attributes >= 0)
+            pattern = "%s".join(text.replace("%", "%%") for text in literals)
+            values = self._values(node, codes, tokens) if len(literals) > 1 else []
+            rows = zip(*values) if values else [()] * len(codes)
+            names[attributes[codes]] = [pattern % row for row in rows]
+        return names
+
+    @property
+    def vocabulary_(self) -> dict[str, int]:
+        """Column number of each attribute name (built anew at each access)."""
+        return {name: i for i, name in enumerate(self.get_feature_names_out())}
+
+    @property
+    def receptive_field(self) -> tuple[int, int]:
+        """How many tokens before and after a token its attributes depend on.
+
+        Knowing the first and the last token takes one token on either side.
+        """
+        check_is_fitted(self, "n_features_out_")
+        before, after = self.padding_
+        return max(before, 1 in self.flags_), max(after, 2 in self.flags_)
+
+    def _fit(self, X: Any) -> Sequences:
+        self._check_parameters()
+        columns = read_columns(X, self.columns)
+        if not columns.sequences:
+            raise ValueError("X holds no sequences; give at least one to fit.")
+        plan = Plan.of(self._templates(columns))
+        layout = self._layout(columns, plan.columns, plan.padding)
+        n_marks = sum(plan.padding) if self.boundary == "mark" else 0
+        column_codes = {name: {} for name in plan.columns}
+        codes = layout.codes(columns, column_codes, plan.flags, plan.n_nodes, n_marks, grow=True)
+        n_codes = [1 + n_marks + len(known) for known in column_codes.values()]
+        keys = number_grams(codes, plan)
+        n_codes += [2] * len(plan.flags) + [len(k) for k in keys]
+        table, n, indices, indptr = self._number(codes, layout, plan, n_codes)
+        if self.min_count > 1:
+            table, keys, n_codes = prune(table, keys, n_codes, plan)
+        grams, slots = slots_of(keys, plan)
+        self.columns_ = list(columns.names)
+        self.templates_ = [template.text for template in plan.templates]
+        self.literals_ = [list(template.literals) for template in plan.templates]
+        self.column_codes_, self.flags_, self.n_marks_ = column_codes, plan.flags, n_marks
+        self.padding_, self.n_codes_ = list(plan.padding), n_codes
+        self.grams_, self.slots_ = grams, slots
+        self.readers_, self.table_ = plan.readers(n_codes), table
+        self.n_features_out_ = n
+        return Sequences(rows_of_ones(indices, indptr, n, self.dtype), layout.offsets)
+
+    def _check_parameters(self) -> None:
+        if self.boundary not in ("skip", "mark"):
+            raise ValueError(f'boundary must be "skip" or "mark"; got {self.boundary!r}.')
+        if not isinstance(self.min_count, numbers.Integral) or self.min_count < 1:
+            raise ValueError(f"min_count must be an integer of at least 1; got {self.min_count!r}.")
+        if self.dtype not in (np.float32, np.float64, "float32", "float64"):
+            raise ValueError(f"dtype must be float32 or float64; got {self.dtype!r}.")
+        if isinstance(self.columns, str):
+            raise ValueError(
+                f"columns must be a list of column names; got the string {self.columns!r}. "
+                "Put it into a list."
+            )
+
+    def _templates(self, columns: Columns) -> list[Template]:
+        templates = self.templates
+        if templates is None:
+            if self.columns is None and len(columns.names) > 1:
+                raise ValueError(
+                    f"templates=None with the columns {list(columns.names)} needs columns=: name "
+                    "those to read, without the label."
+                )
+            templates = default_templates(columns.names)
+        parsed = parse_templates(templates, columns.names)
+        if self.bias:
+            parsed.append(Template("bias", (), ("bias",)))
+        if self.bos_eos:
+            parsed.append(Template("__BOS__", (), ("__BOS__",), flag=1))
+            parsed.append(Template("__EOS__", (), ("__EOS__",), flag=2))
+        if not parsed:
+            raise ValueError("templates holds no template; give at least one such as 'w[0]'.")
+        return parsed
+
+    @staticmethod
+    def _layout(columns: Columns, used: list[str], padding: Any) -> Layout:
+        # Without a template over columns, any column tells the lengths.
+        return Layout.of(columns.lengths((used or columns.names)[0]), *padding)
+
+    def _number(self, codes: np.ndarray, layout: Layout, plan: Plan, n_codes: list[int]) -> tuple:
+        n_rows, n_templates = int(layout.offsets[-1]), len(plan.templates)
+        readers = plan.readers(n_codes)
+        table = np.full(plan.table_size(n_codes), -1, dtype=np.int32)
+        indices = np.empty(n_rows * n_templates, dtype=np.int32)
+        indptr = np.zeros(n_rows + 1, dtype=np.int64)
+        n = _encode.number_attributes(
+            codes, layout.starts, layout.lengths, readers, table, indices, indptr
+        )
+        indices = indices[: indptr[-1]]
+        if self.min_count > 1:
+            return _keep_frequent(table, n, indices, indptr, self.min_count)
+        return table, n, indices, indptr
+
+    def _look_up(self, codes: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+        offsets, n_rows = layout.offsets, int(layout.offsets[-1])
+        indptr = np.zeros(n_rows + 1, dtype=np.int64)
+
+        def block(first: int, stop: int) -> np.ndarray:
+            n_max = int(offsets[stop] - offsets[first]) * len(self.readers_) + 1
+            indices = np.empty(n_max, dtype=np.int32)
+            n = _encode.look_up_attributes(
+                codes, layout.starts, offsets, first, stop, layout.before, layout.after,
+                self.grams_, self.slots_, self.readers_, self.table_, indices, indptr,
+            )  # fmt: skip
+            return indices[:n]
+
+        n_blocks = max(1, min(effective_n_jobs(self.n_jobs), n_rows // ROWS_PER_THREAD))
+        if n_blocks == 1:
+            return block(0, len(offsets) - 1), indptr
+        cuts = np.searchsorted(offsets, np.linspace(0, n_rows, n_blocks + 1)).tolist()
+        cuts[0], cuts[-1] = 0, len(offsets) - 1
+        with ThreadPoolExecutor(n_blocks) as threads:
+            blocks = list(threads.map(block, cuts[:-1], cuts[1:]))
+        n_before = 0  # a block counts from 0: add what precedes it
+        for indices, first, stop in zip(blocks, cuts[:-1], cuts[1:]):
+            indptr[offsets[first] + 1 : offsets[stop] + 1] += n_before
+            n_before += len(indices)
+        return np.concatenate(blocks), indptr
+
+    def _tokens(self) -> list[np.ndarray]:
+        """For each column, the text of each of its codes."""
+        marks = [f"_B-{i + 1}" for i in range(self.padding_[0])]
+        marks += [f"_B+{i + 1}" for i in range(self.padding_[1])]
+        marks = marks[: self.n_marks_]
+        texts = (["", *marks, *known] for known in self.column_codes_.values())
+        return [np.array(text, dtype=object) for text in texts]
+
+    def _values(self, node: int, codes: np.ndarray, tokens: list) -> list[list[str]]:
+        """The strings that each code of a node joins: one list a part."""
+        parts = []
+        first_gram = len(self.column_codes_) + len(self.flags_)
+        while node >= first_gram:
+            _, parent, column, _, first, _, mask = self.grams_[node - first_gram]
+            keys = keys_of(self.slots_[first : first + mask + 1], self.n_codes_[node])[codes]
+            parts.append(tokens[column][keys & 0xFFFFFFFF].tolist())
+            node, codes = parent, keys >> 32
+        parts.append(tokens[node][codes].tolist())
+        return parts[::-1]
+
+
+def _keep_frequent(
+    table: np.ndarray, n: int, indices: np.ndarray, indptr: np.ndarray, min_count: int
+) -> tuple:
+    """Drop attributes counted less often; the others keep their order."""
+    kept = np.bincount(indices, minlength=n) >= min_count
+    new = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
+    known = table >= 0
+    table[known] = new[table[known]]
+    kept_here = kept[indices]
+    indptr = np.concatenate([[0], np.cumsum(kept_here)])[indptr]
+    return table, int(kept.sum()), new[indices[kept_here]], indptr
