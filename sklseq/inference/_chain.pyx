@@ -3,9 +3,7 @@
 Conventions, once for the whole file
 ------------------------------------
 A batch holds the rows of all sequences; sequence s is rows offsets[s] to offsets[s + 1] - 1.
-Every row has `width` numbers: L labels, then padding up to a whole number of lanes (2, 4 or a
-multiple of 8; `padded_width`). The innermost loops run over one block of lanes, whose count the
-compiler knows, so that a block of alpha lives in vector registers.
+Every row has `width` numbers: L labels, then padding up to a whole number of lanes (`_lanes.pxd`).
 
     psi[t, j]     emission score psi_t(j); start and end scores are folded into the first and the
                   last row of their sequence (`fold_boundaries`)
@@ -36,21 +34,7 @@ after the label that would have won has been rounded to zero.)
 from libc.math cimport INFINITY, exp, log
 from libc.stdlib cimport free, malloc
 
-ctypedef fused real:
-    float
-    double
-
-# The number of lanes as a type, so that each instance of a kernel knows it at compile time.
-cdef struct Lanes2:
-    char unused
-cdef struct Lanes4:
-    char unused
-cdef struct Lanes8:
-    char unused
-ctypedef fused lanes:
-    Lanes2
-    Lanes4
-    Lanes8
+from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes, real
 
 # Where products must not fall below: far above the smallest normal number (2.2e-308, 1.2e-38).
 cdef double FLOOR64 = 1e-280, FLOOR32 = 1e-30
@@ -65,15 +49,6 @@ def padded_width(Py_ssize_t n_labels):
     if n_labels <= 4:
         return 4
     return (n_labels + 7) // 8 * 8
-
-
-cdef inline Py_ssize_t n_lanes(lanes* tag) noexcept nogil:
-    if lanes is Lanes2:
-        return 2
-    elif lanes is Lanes4:
-        return 4
-    else:
-        return 8
 
 
 cdef inline void row_times_matrix(

@@ -1,15 +1,19 @@
-"""The linear score map A, sparse: rows of a CSR matrix times a matrix with padded rows.
+"""The linear score map A on sparse rows, and its transpose.
 
-out[t] = sum_p data[p] * rows[indices[p]],  p from indptr[t] to indptr[t + 1] - 1
+A gathers: the scores of a row are the sum of the weight rows of its features,
 
-With X (tokens by features) and the weights this is A; with X transposed and the residuals it is
-the adjoint, and needs no buffer per thread: whoever computes a row of the gradient computes all
-of it, in one fixed order.
+    psi[t] = sum_p data[p] * W[indices[p]],   p from indptr[t] to indptr[t + 1] - 1.
+
+The transpose, G = A'(residual), is done in one of two ways, whichever moves less memory:
+
+* *hot* features, which occur often, are scattered row by row into a small buffer per thread;
+* *rare* features gather the residuals of their few rows: whoever computes a row of G computes
+  all of it, in one fixed order, and needs no buffer.
+
+Rows have a whole number of lanes (`_lanes.pxd`). `data` is empty where all values are one.
 """
 
-ctypedef fused real:
-    float
-    double
+from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes, real
 
 ctypedef fused index:
     int
@@ -25,75 +29,180 @@ cdef extern from *:
     """
     void sklseq_prefetch(const void* address) noexcept nogil
 
-# Rows of weights are scattered over memory: asking this many entries ahead hides the latency.
+# Rows are scattered over memory: asking for them this many entries ahead hides the latency.
 cdef Py_ssize_t AHEAD = 24
 
 
-cdef inline void gather_block(
-    const index* indices, const real* data, Py_ssize_t n, const real* rows, Py_ssize_t width,
-    real* out
+cdef inline void prefetch_row(const real* row, Py_ssize_t width) noexcept nogil:
+    cdef Py_ssize_t k
+    for k in range((width + 7) // 8):    # eight float64 fill a cache line
+        sklseq_prefetch(row + 8 * k)
+
+
+cdef inline void gather_row(
+    lanes* tag, const index* indices, const real* data, Py_ssize_t n, const real* rows,
+    Py_ssize_t width, const real* w, real ridge, real* out
 ) noexcept nogil:
-    # Eight columns of one row of the product, in registers.
-    cdef Py_ssize_t p, k
+    # out = ridge * w + sum_p data[p] * rows[indices[p]], a block of lanes at a time.
+    cdef Py_ssize_t B = n_lanes(tag), block, p, k
     cdef real acc[8]
     cdef real x
     cdef const real* row
-    for k in range(8):
-        acc[k] = 0
-    if data == NULL:
-        for p in range(n):
-            row = rows + indices[p] * width
-            for k in range(8):
-                acc[k] += row[k]
-    else:
-        for p in range(n):
-            row = rows + indices[p] * width
-            x = data[p]
-            for k in range(8):
-                acc[k] += x * row[k]
-    for k in range(8):
-        out[k] = acc[k]
+    for block in range(width // B):
+        for k in range(B):
+            acc[k] = 0
+        if data == NULL:
+            for p in range(n):
+                row = rows + indices[p] * width + block * B
+                for k in range(B):
+                    acc[k] += row[k]
+        else:
+            for p in range(n):
+                row = rows + indices[p] * width + block * B
+                x = data[p]
+                for k in range(B):
+                    acc[k] += x * row[k]
+        if w != NULL:
+            for k in range(B):
+                acc[k] += ridge * w[block * B + k]
+        for k in range(B):
+            out[block * B + k] = acc[k]
 
 
-def sparse_times_rows(
-    const index[::1] indptr, const index[::1] indices, const real[::1] data,
-    const real[:, ::1] rows, real[:, ::1] out, Py_ssize_t first=0, Py_ssize_t last=-1,
+cdef double gather(
+    lanes* tag, const index* indptr, const index* indices, Py_ssize_t nnz, const real* data,
+    const real* rows, Py_ssize_t width, const real* w, real ridge, real* out,
+    Py_ssize_t first, Py_ssize_t last
+) noexcept nogil:
+    cdef Py_ssize_t t, p, k
+    cdef double squares = 0, row_squares
+    for t in range(first, last):
+        for p in range(indptr[t], indptr[t + 1]):
+            if p + AHEAD < nnz:
+                prefetch_row(rows + indices[p + AHEAD] * width, width)
+        gather_row(
+            tag, indices + indptr[t], data + indptr[t] if data != NULL else NULL,
+            indptr[t + 1] - indptr[t], rows, width,
+            w + t * width if w != NULL else NULL, ridge, out + t * width
+        )
+        if w != NULL:
+            row_squares = 0
+            for k in range(width):
+                row_squares += <double> w[t * width + k] * w[t * width + k]
+            squares += row_squares
+    return squares
+
+
+def gather_rows(
+    const index[::1] indptr,         # (n + 1,)
+    const index[::1] indices,        # (nnz,)
+    const real[::1] data,            # (nnz,) or (0,)   empty: all ones
+    const real[:, ::1] rows,         # (m, width)
+    real[:, ::1] out,                # (n, width)       OUT
+    Py_ssize_t first, Py_ssize_t last,
+    const real[:, ::1] w=None,       # (n, width)
+    double ridge=0,
 ):
-    cdef Py_ssize_t t, p, k, n, b, width = rows.shape[1], line
-    cdef Py_ssize_t nnz = indices.shape[0]
-    cdef const index* ind
-    cdef const real* base = &rows[0, 0]
-    cdef const real* values = NULL
-    if last < 0:
-        last = out.shape[0]
+    """out[t] = sum_p data[p] * rows[indices[p]] + ridge * w[t] for first <= t < last.
+
+    Returns the sum of squares of w[first:last].
+    """
+    cdef Lanes2 two
+    cdef Lanes4 four
+    cdef Lanes8 eight
+    cdef Py_ssize_t width = out.shape[1], nnz = indices.shape[0]
+    cdef double squares
+    if first >= last:
+        return 0.0
+    cdef const index* ind = &indices[0] if nnz else NULL
+    cdef const real* x = &data[0] if data.shape[0] else NULL
+    cdef const real* r = &rows[0, 0] if rows.shape[0] else NULL
+    cdef const real* v = &w[0, 0] if w is not None else NULL
     with nogil:
-        for t in range(first, last):
-            n = indptr[t + 1] - indptr[t]
-            ind = &indices[0] + indptr[t]
-            for p in range(indptr[t], indptr[t + 1]):
-                if p + AHEAD < nnz:
-                    line = indices[p + AHEAD] * width
-                    for b in range(0, width, 8):
-                        sklseq_prefetch(base + line + b)
-            for b in range(width // 8):
-                gather_block(ind, values, n, base + b * 8, width, &out[t, b * 8])
+        if width == 2:
+            squares = gather(&two, &indptr[0], ind, nnz, x, r, width, v, <real> ridge, &out[0, 0],
+                             first, last)
+        elif width == 4:
+            squares = gather(&four, &indptr[0], ind, nnz, x, r, width, v, <real> ridge,
+                             &out[0, 0], first, last)
+        else:
+            squares = gather(&eight, &indptr[0], ind, nnz, x, r, width, v, <real> ridge,
+                             &out[0, 0], first, last)
+    return squares
 
 
-def scatter(const index[::1] indptr, const index[::1] indices, const real[:, ::1] r, real[:, ::1] G):
-    cdef Py_ssize_t t, p, k, b, width = r.shape[1], line
-    cdef Py_ssize_t nnz = indices.shape[0]
-    cdef real* base = &G[0, 0]
-    cdef real* g
-    cdef const real* rr
+cdef void scatter(
+    lanes* tag, const index* begin, const index* stop, const index* indices, const real* data,
+    const real* rows, Py_ssize_t width, real* out, Py_ssize_t n
+) noexcept nogil:
+    cdef Py_ssize_t B = n_lanes(tag), t, p, block, k
+    cdef real x
+    cdef real* target
+    cdef const real* row
+    for t in range(n):
+        row = rows + t * width
+        for p in range(begin[t], stop[t]):
+            target = out + indices[p] * width
+            x = data[p] if data != NULL else 1
+            for block in range(width // B):
+                for k in range(B):
+                    target[block * B + k] += x * row[block * B + k]
+
+
+def scatter_rows(
+    const index[::1] begin,          # (n,)   first entry of each row
+    const index[::1] stop,           # (n,)   past the last hot one
+    const index[::1] indices,        # (nnz,)
+    const real[::1] data,            # (nnz,) or (0,)
+    const real[:, ::1] rows,         # (n, width)
+    real[:, ::1] out,                # (n_hot, width)   IN/OUT
+):
+    """out[indices[p]] += data[p] * rows[t] for begin[t] <= p < stop[t]."""
+    cdef Lanes2 two
+    cdef Lanes4 four
+    cdef Lanes8 eight
+    cdef Py_ssize_t width = rows.shape[1], n = rows.shape[0]
+    if n == 0 or indices.shape[0] == 0 or out.shape[0] == 0:
+        return
+    cdef const real* x = &data[0] if data.shape[0] else NULL
     with nogil:
-        for t in range(r.shape[0]):
-            rr = &r[t, 0]
-            for p in range(indptr[t], indptr[t + 1]):
-                if p + AHEAD < nnz:
-                    line = indices[p + AHEAD] * width
-                    for b in range(0, width, 8):
-                        sklseq_prefetch(base + line + b)
-                g = base + indices[p] * width
-                for b in range(width // 8):
-                    for k in range(8):
-                        g[b * 8 + k] += rr[b * 8 + k]
+        if width == 2:
+            scatter(&two, &begin[0], &stop[0], &indices[0], x, &rows[0, 0], width, &out[0, 0], n)
+        elif width == 4:
+            scatter(&four, &begin[0], &stop[0], &indices[0], x, &rows[0, 0], width, &out[0, 0], n)
+        else:
+            scatter(&eight, &begin[0], &stop[0], &indices[0], x, &rows[0, 0], width, &out[0, 0], n)
+
+
+def observed_scores(
+    const real[:, ::1] psi,          # (n_rows, width)
+    const int[::1] y,                # (n_rows,)
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    double[::1] out,                 # (n_sequences,)   OUT
+):
+    """out[s] = sum_t psi[t, y_t] over the rows of sequence s."""
+    cdef Py_ssize_t s, t
+    with nogil:
+        for s in range(out.shape[0]):
+            out[s] = 0
+            for t in range(offsets[s], offsets[s + 1]):
+                out[s] += psi[t, y[t]]
+
+
+def to_residuals(
+    real[:, ::1] mu,                 # (n_rows, width)  IN marginals, OUT weight * (mu - observed)
+    const int[::1] y,                # (n_rows,)
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    const double[::1] weights,       # (n_sequences,)
+):
+    """Expected minus observed label indicators, times the weight of the sequence."""
+    cdef Py_ssize_t s, t, j
+    cdef real weight
+    with nogil:
+        for s in range(weights.shape[0]):
+            weight = <real> weights[s]
+            for t in range(offsets[s], offsets[s + 1]):
+                if weight != 1:
+                    for j in range(mu.shape[1]):
+                        mu[t, j] *= weight
+                mu[t, y[t]] -= weight

@@ -1,0 +1,6 @@
+"""Solvers: they see an objective's named methods and nothing else."""
+
+from sklseq.solvers._lbfgs import lbfgs
+from sklseq.solvers._result import SolverResult
+
+__all__ = ["SolverResult", "lbfgs"]

@@ -1,0 +1,36 @@
+"""What a solver returns."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["SolverResult"]
+
+
+class SolverResult(NamedTuple):
+    """Answer of a solver.
+
+    Attributes
+    ----------
+    w : ndarray
+        The best weights found.
+    value : float
+        Objective at ``w``, penalties included.
+    n_iter : int
+        Iterations done.
+    converged : bool
+        Whether a stopping rule was met before ``max_iter``.
+    history : list of float
+        Objective after each iteration; ``history[0]`` is at the start.
+    message : str
+        Why it stopped.
+    """
+
+    w: np.ndarray
+    value: float
+    n_iter: int
+    converged: bool
+    history: list
+    message: str
