@@ -19,7 +19,15 @@ import numpy as np
 from sklseq.inference.chain import Transitions, _chain
 from sklseq.objectives._design import arrange
 
-__all__ = ["ScoreMap", "Support", "Weights", "aligned_zeros", "observed_support"]
+__all__ = [
+    "ScoreMap",
+    "Support",
+    "Weights",
+    "aligned_zeros",
+    "full_support",
+    "observed_support",
+    "padded_rows",
+]
 
 
 class Weights(NamedTuple):
@@ -86,6 +94,25 @@ def observed_support(X, y: np.ndarray, n_labels: int) -> Support:
     start[y[first]] = True
     end[y[last]] = True
     return Support(pairs, transition, start, end)
+
+
+def padded_rows(coef: np.ndarray) -> np.ndarray:
+    """``coef`` with rows padded and aligned as the kernels want them: itself, or a copy."""
+    width = _chain.padded_width(coef.shape[1])
+    rows = coef.base
+    if isinstance(rows, np.ndarray) and rows.dtype == coef.dtype and rows.ndim == 2:
+        same = rows.shape == (len(coef), width) and rows.ctypes.data == coef.ctypes.data
+        if same and rows.flags.c_contiguous:
+            return rows
+    rows = aligned_zeros(len(coef) * width, coef.dtype).reshape(-1, width)
+    rows[:, : coef.shape[1]] = coef
+    return rows
+
+
+def full_support(n_labels: int) -> Support:
+    """Every pair, transition, start and end has a weight."""
+    ones = np.ones(n_labels, dtype=bool)
+    return Support(None, np.ones((n_labels, n_labels), dtype=bool), ones, ones)
 
 
 class ScoreMap:
@@ -172,8 +199,9 @@ class ScoreMap:
 
     def unpack(self, w: np.ndarray) -> Weights:
         """w as arrays in the user's order of features."""
-        coef = np.empty((self.n_features, self.n_labels), dtype=self.dtype)
-        coef[self.design.order] = self.state_rows(w)[:, : self.n_labels]
+        rows = aligned_zeros(self.n_features * self.width, self.dtype).reshape(-1, self.width)
+        rows[self.design.order] = self.state_rows(w)
+        coef = rows[:, : self.n_labels]  # the rows stay padded, as decoding wants them
         return Weights(coef, *(x.astype(self.dtype) for x in self._chain_weights(w)))
 
     def pack(self, weights: Weights) -> np.ndarray:
@@ -182,7 +210,7 @@ class ScoreMap:
         rows = np.zeros((self.n_features, self.width), dtype=self.dtype)
         rows[:, : self.n_labels] = weights.coef[self.design.order]
         a, b, c, d = self.ends
-        flat = rows.reshape(-1)
+        flat = rows.reshape(-1)  # forbidden labels have no place in w, so their -inf is dropped
         w[:a] = flat if self.state_at is None else flat[self.state_at]
         w[a:b] = weights.transition.reshape(-1)[self.transition_at]
         w[b:c] = weights.start[self.start_at]

@@ -1,0 +1,238 @@
+"""What all taggers share: reading X and y, decoding, score, tags."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from sklseq._labels import as_label_sequences, encode_labels, split_labels
+from sklseq._sequences import Sequences, as_sequences, input_form
+from sklseq._threads import Threads
+from sklseq.inference.chain import Transitions, Workspace, best_paths, check_paths, row_blocks
+from sklseq.objectives._design import arrange
+from sklseq.objectives._scores import padded_rows
+
+__all__ = ["BaseTagger", "Potentials", "check_sample_weight", "read_sequences"]
+
+
+class Potentials(NamedTuple):
+    """Scores of a linear chain: all that decoding needs to know of a model.
+
+    Attributes
+    ----------
+    emission : ndarray of shape (n_rows, n_labels)
+    transition : ndarray of shape (n_labels, n_labels)
+    start, end : ndarray of shape (n_labels,)
+    offsets : ndarray of shape (n_sequences + 1,)
+    """
+
+    emission: np.ndarray
+    transition: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    offsets: np.ndarray
+
+
+def read_sequences(X: Any, vectorizer=None, *, fit: bool = False):
+    """Any input form as ``(Sequences, vectorizer)``; dicts and attributes need a vectorizer."""
+    from sklseq.features import DictFeatures
+
+    form = input_form(X)
+    if fit and form in ("dicts", "attributes"):
+        vectorizer = DictFeatures()
+        return vectorizer.fit_transform(X), vectorizer
+    if form in ("dicts", "attributes") or (form == "empty" and vectorizer is not None):
+        if vectorizer is None:
+            raise ValueError(
+                f"X holds {form}, but this estimator was fitted on arrays; pass rows of features."
+            )
+        return vectorizer.transform(X), vectorizer
+    if vectorizer is not None and not fit and form != "packed":
+        raise ValueError(
+            "X holds arrays, but this estimator was fitted on feature dicts or attributes; "
+            "pass those."
+        )
+    return as_sequences(X), None
+
+
+def read_labels(y: Any, X: Sequences) -> np.ndarray:
+    """Labels of all rows, checked against the lengths of X."""
+    labels, offsets = as_label_sequences(y)
+    if len(offsets) != len(X.offsets):
+        raise ValueError(
+            f"X and y must hold the same number of sequences; "
+            f"got {len(X)} in X and {len(offsets) - 1} in y."
+        )
+    wrong = np.flatnonzero(np.diff(offsets) != X.lengths)
+    if wrong.size:
+        s = wrong[0]
+        raise ValueError(
+            f"Sequence {s} has {X.lengths[s]} rows in X but {np.diff(offsets)[s]} labels in y; "
+            "each row needs one label."
+        )
+    return labels
+
+
+def check_sample_weight(sample_weight: Any, n_sequences: int) -> np.ndarray:
+    """One finite, non-negative float64 a sequence."""
+    if sample_weight is None:
+        return np.ones(n_sequences)
+    weights = np.ascontiguousarray(sample_weight, dtype=np.float64)
+    if weights.shape != (n_sequences,):
+        raise ValueError(
+            f"sample_weight must have one entry a sequence ({n_sequences}); "
+            f"got shape {weights.shape}."
+        )
+    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if bad.size:
+        raise ValueError(
+            f"sample_weight must be finite and not negative; "
+            f"entry {bad[0]} is {weights[bad[0]]}."
+        )
+    return weights
+
+
+class BaseTagger(BaseEstimator):
+    """A linear chain of linear scores; subclasses train ``coef_``, ``transition_`` and the ends."""
+
+    # No ClassifierMixin: with it, GridSearchCV stratifies ragged labels and fails.
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.two_d_array = False
+        tags.target_tags.required = True
+        return tags
+
+    def __getstate__(self):
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_rows"}
+
+    def _read(self, X: Any) -> Sequences:
+        check_is_fitted(self, "coef_")
+        X, _ = read_sequences(X, self.vectorizer_)
+        if X.n_rows == 0 and X.shape[1] == 0:
+            return X
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} was fitted with "
+                f"{self.n_features_in_}; extract them with the same fitted transformer."
+            )
+        return X
+
+    def _state_rows(self) -> np.ndarray:
+        # coef_ with padded rows: kept, unless somebody replaced or reloaded coef_.
+        cached = self.__dict__.get("_rows")
+        if cached is None or cached[0] is not self.coef_:
+            cached = (self.coef_, padded_rows(self.coef_))
+            self._rows = cached
+        return cached[1]
+
+    def _chain(self) -> Transitions:
+        return Transitions(self.transition_, self.start_, self.end_, self.coef_.dtype)
+
+    def _blocks(self, X: Sequences, work) -> list:
+        """``work(a, b, psi, offsets)`` on the padded scores of runs of sequences a to b - 1."""
+        W, design = self._state_rows(), None
+        if X.n_rows:
+            design = arrange(X, W.dtype, for_training=False)
+
+        def run(block: tuple[int, int]):
+            a, b = block
+            first, last = X.offsets[a], X.offsets[b]
+            psi = np.empty((last - first, W.shape[1]), dtype=W.dtype)
+            if design is not None:
+                design.scores(W, first, last, psi)
+            return work(a, b, psi, X.offsets[a : b + 1] - first)
+
+        with Threads(self.n_jobs) as threads:
+            return threads.map(run, row_blocks(X.offsets))
+
+    def potentials(self, X: Any) -> Potentials:
+        """Scores of each label at each row, and of transitions, starts and ends.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        Potentials
+        """
+        X = self._read(X)
+        L = len(self.classes_)
+        emission = np.empty((X.n_rows, L), dtype=self.coef_.dtype)
+
+        def copy(a, b, psi, _):
+            emission[X.offsets[a] : X.offsets[b]] = psi[:, :L]
+
+        self._blocks(X, copy)
+        return Potentials(emission, self.transition_, self.start_, self.end_, X.offsets)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The best label path of each sequence (Viterbi); ties go to the first label.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        ndarray of shape (n_sequences,), dtype object
+            One array of labels a sequence.
+        """
+        X = self._read(X)
+        chain = self._chain()
+
+        def decode(a, b, psi, offsets):
+            labels, scores = best_paths(psi, offsets, chain)
+            check_paths(scores, a)
+            return labels
+
+        codes = self._blocks(X, decode)
+        codes = np.concatenate(codes) if codes else np.zeros(0, dtype=np.int32)
+        return split_labels(self.classes_[codes], X.offsets)
+
+    def _marginals(self, X: Sequences, marginals: np.ndarray | None) -> np.ndarray:
+        """log Z of each sequence; label marginals are written into ``marginals``."""
+        chain, log_z, L = self._chain().exponentiate(), np.zeros(len(X)), len(self.classes_)
+
+        def forward_backward(a, b, psi, offsets):
+            work = Workspace(len(psi), chain.width, chain.dtype)
+            log_z[a:b] = work.forward_backward(psi, offsets, np.ones(b - a), chain)
+            check_paths(log_z[a:b], a)
+            if marginals is not None:
+                marginals[X.offsets[a] : X.offsets[b]] = psi[:, :L]
+
+        self._blocks(X, forward_backward)
+        return log_z
+
+    def _encode(self, y: Any, X: Sequences) -> np.ndarray:
+        return encode_labels(read_labels(y, X), self.classes_, X.offsets)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of rows whose predicted label is right.
+
+        Parameters
+        ----------
+        X : list of sequences
+        y : list of label sequences
+        sample_weight : array-like of shape (n_sequences,), optional
+
+        Returns
+        -------
+        float
+        """
+        X = self._read(X)
+        truth = self._encode(y, X)
+        predicted = self.predict(X)
+        weights = np.repeat(check_sample_weight(sample_weight, len(X)), X.lengths)
+        if not weights.sum() > 0:
+            raise ValueError("score needs at least one row of positive weight.")
+        flat = np.concatenate([np.asarray(p) for p in predicted])
+        return float(np.average(flat == self.classes_[truth], weights=weights))
+
+

@@ -1,0 +1,524 @@
+"""Linear-chain conditional random fields."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from sklseq._base import BaseTagger, check_sample_weight, read_labels, read_sequences
+from sklseq._callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
+from sklseq._labels import check_constraints, encode_labels, resolve_constraints, unique_labels
+from sklseq._threads import Threads
+from sklseq.inference import nbest, sample
+from sklseq.inference.chain import as_generator
+from sklseq.objectives._likelihood import LogLikelihood
+from sklseq.objectives._scores import ScoreMap, Support, Weights, full_support, observed_support
+from sklseq.solvers import SolverResult, lbfgs
+
+__all__ = ["CRFTagger", "TokenExplanation"]
+
+
+class TokenExplanation(NamedTuple):
+    """Why one row got its label; see :meth:`CRFTagger.explain`.
+
+    Attributes
+    ----------
+    label : label
+        The predicted one.
+    probability : float
+        Its marginal probability.
+    contributions : list of (name, score)
+        Terms of the best path's score that belong to this row, largest magnitude first. They add
+        up, over all rows, to the score of the path.
+    """
+
+    label: Any
+    probability: float
+    contributions: list
+
+
+class CRFTagger(CallbackSupportMixin, BaseTagger):
+    """Linear-chain conditional random field.
+
+    Trains by minimising
+
+        -Σ_s weight_s · log p(y_s | x_s) + l1 · ‖w‖₁ + l2 · ‖w‖²₂,
+
+        p(y | x) = exp(s(y)) / Z,   s(y) = start(y_1) + Σ_t x_t · coef(:, y_t)
+                                           + Σ_t transition(y_{t-1}, y_t) + end(y_T),
+
+    over all weights w = (coef, transition, start, end). ``l1`` and ``l2`` are the c1 and c2 of
+    CRFsuite, on the same scale.
+
+    Parameters
+    ----------
+    l1 : float, default=0.0
+        Weight of the L1 penalty; above 0, many weights become exactly 0.
+    l2 : float, default=1.0
+        Weight of the squared L2 penalty.
+    solver : {"auto", "lbfgs", "owlqn"}, default="auto"
+        "owlqn" for ``l1 > 0``, else "lbfgs"; "auto" picks.
+    gradient : {"auto", "forward-backward"}, default="auto"
+        How gradients are computed.
+    all_possible_states : bool, default=False
+        Whether every (feature, label) pair has a weight, or only those seen in training.
+    all_possible_transitions : bool, default=False
+        The same for transitions, starts and ends. A transition without a weight scores 0; only
+        ``constraints`` forbid.
+    constraints : None, "iob2", "iobes" or bool array-like of shape (n_labels, n_labels), default=None
+        Transitions that may occur, in training and in every answer: rows from, columns to, in
+        the order of the sorted labels. The schemes also constrain the first and last label.
+    boundaries : bool, default=True
+        Whether first and last labels have weights of their own. False gives exactly the model of
+        CRFsuite.
+    max_iter : int, default=500
+        Iterations of the solver.
+    tol : float, default=1e-5
+        Training stops when ten iterations lower the objective by less than this share, or the
+        gradient's norm falls below ``tol · max(1, ‖w‖)``.
+    warm_start : bool, default=False
+        Whether ``fit`` starts from the weights of the previous one.
+    n_jobs : int or None, default=None
+        Threads, in training and prediction.
+    verbose : int, default=0
+        Above 0, the objective is printed after each iteration.
+    random_state : int, RandomState instance or None, default=None
+        Seed of :meth:`sample`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_labels,)
+        Labels, sorted.
+    coef_ : ndarray of shape (n_features, n_labels)
+        State weights.
+    transition_ : ndarray of shape (n_labels, n_labels)
+        Weights of label i followed by j; -inf where forbidden.
+    start_, end_ : ndarray of shape (n_labels,)
+        Weights of the first and of the last label.
+    n_iter_ : int
+        Iterations done.
+    objective_ : float
+        Objective at the end.
+    loss_curve_ : list of float
+        Objective at the start and after each iteration.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when fitted on feature dicts or attributes.
+    vectorizer_ : DictFeatures or None
+        What turns dicts into rows.
+
+    Raises
+    ------
+    ValueError
+        On bad parameters or data, before any work: see the message.
+
+    Notes
+    -----
+    An iteration costs O(nnz · L + n_rows · L²), nnz being the number of feature values. float32
+    input trains float32 weights; the objective is summed in float64.
+
+    References
+    ----------
+    J. Lafferty, A. McCallum, F. Pereira (2001), "Conditional random fields", ICML.
+
+    C. Sutton, A. McCallum (2012), "An introduction to conditional random fields", Foundations and
+    Trends in Machine Learning 4(4), §4.1, §5.1.
+
+    Examples
+    --------
+    >>> from sklseq import CRFTagger
+    >>> X = [[{"w": "the"}, {"w": "cat"}, {"w": "sleeps"}], [{"w": "a"}, {"w": "dog"}]]
+    >>> y = [["D", "N", "V"], ["D", "N"]]
+    >>> tagger = CRFTagger(l2=0.1).fit(X, y)
+    >>> tagger.predict([[{"w": "the"}, {"w": "dog"}, {"w": "sleeps"}]])[0]
+    array(['D', 'N', 'V'], dtype='<U1')
+    >>> tagger.score(X, y)
+    1.0
+    """
+
+    def __init__(
+        self,
+        *,
+        l1=0.0,
+        l2=1.0,
+        solver="auto",
+        gradient="auto",
+        all_possible_states=False,
+        all_possible_transitions=False,
+        constraints=None,
+        boundaries=True,
+        max_iter=500,
+        tol=1e-5,
+        warm_start=False,
+        n_jobs=None,
+        verbose=0,
+        random_state=None,
+    ):
+        self.l1 = l1
+        self.l2 = l2
+        self.solver = solver
+        self.gradient = gradient
+        self.all_possible_states = all_possible_states
+        self.all_possible_transitions = all_possible_transitions
+        self.constraints = constraints
+        self.boundaries = boundaries
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    # ------------------------------------------------------------------ training
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CRFTagger:
+        """Train on labelled sequences.
+
+        Parameters
+        ----------
+        X : list of sequences
+            Lists of feature dicts (read as python-crfsuite reads them), lists of collections of
+            attribute strings, 2-D arrays, CSR matrices, or ``Sequences``.
+        y : list of label sequences
+        sample_weight : array-like of shape (n_sequences,), optional
+
+        Returns
+        -------
+        CRFTagger
+            The estimator itself.
+        """
+        self._check_parameters()
+        rows, vectorizer = read_sequences(X, fit=True)
+        _check_not_empty(rows)
+        labels = read_labels(y, rows)
+        weights = check_sample_weight(sample_weight, len(rows))
+        classes = unique_labels(labels)
+        codes = encode_labels(labels, classes, rows.offsets)
+        scores = self._score_map(rows, codes, classes)
+        start = self._starting_point(scores, classes)
+        result = self._solve(scores, rows, codes, weights, start, (X, y, classes, vectorizer))
+        self._warn(result, classes)
+        for name, value in self._attributes(scores, result.w, classes, vectorizer).items():
+            setattr(self, name, value)
+        if vectorizer is None and hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self.n_iter_, self.objective_ = result.n_iter, result.value
+        self.loss_curve_ = result.history
+        return self
+
+    def _check_parameters(self) -> None:
+        for name in ("l1", "l2", "tol"):
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Real) or not 0 <= value < np.inf:
+                raise ValueError(f"{name} must be a finite number of at least 0; got {value!r}.")
+        if not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1:
+            raise ValueError(f"max_iter must be an integer of at least 1; got {self.max_iter!r}.")
+        for name, allowed in (
+            ("solver", ("auto", "lbfgs", "owlqn")),
+            ("gradient", ("auto", "forward-backward")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
+        if self.solver == "lbfgs" and self.l1 > 0:
+            raise ValueError(
+                f"solver='lbfgs' cannot minimise an L1 penalty (l1={self.l1}); "
+                "use solver='owlqn' or 'auto', or l1=0."
+            )
+
+    def _score_map(self, X, codes: np.ndarray, classes: np.ndarray) -> ScoreMap:
+        allowed = resolve_constraints(self.constraints, classes)
+        check_constraints(codes, X.offsets, *allowed, classes)
+        support, seen = full_support(len(classes)), None
+        if not (self.all_possible_states and self.all_possible_transitions):
+            seen = observed_support(X, codes, len(classes))
+        pairs = support.pairs if self.all_possible_states else seen.pairs
+        if not self.all_possible_transitions:
+            support = seen
+        ends = (support.start & self.boundaries, support.end & self.boundaries)
+        support = Support(pairs, support.transition, *ends)
+        dtype = np.float32 if X.dtype == np.float32 else np.float64
+        return ScoreMap(X, len(classes), support, allowed, dtype)
+
+    def _starting_point(self, scores: ScoreMap, classes: np.ndarray) -> np.ndarray:
+        if not self.warm_start or not hasattr(self, "coef_"):
+            return scores.new_vector()
+        if not np.array_equal(self.classes_, classes) or len(self.coef_) != scores.n_features:
+            raise ValueError(
+                f"warm_start=True needs the labels and features of the previous fit "
+                f"({len(self.classes_)} labels, {len(self.coef_)} features); got {len(classes)} "
+                f"labels and {scores.n_features} features. Use warm_start=False."
+            )
+        return scores.pack(Weights(self.coef_, self.transition_, self.start_, self.end_))
+
+    def _solve(self, scores, rows, codes, weights, start, told) -> SolverResult:
+        X, y, classes, vectorizer = told
+        after_iteration, after_fit = iteration_hook(
+            self, X, y, lambda w: self._attributes(scores, w, classes, vectorizer)
+        )
+
+        def report(k: int, value: float, w: np.ndarray) -> bool:
+            if self.verbose:
+                print(f"[CRFTagger] iteration {k}: objective {value:.6f}")
+            return after_iteration(k, value, w)
+
+        with Threads(self.n_jobs) as threads:
+            likelihood = LogLikelihood(scores, codes, rows.offsets, weights, self.l2, threads)
+            result = lbfgs(
+                likelihood, start, l1=float(self.l1), tol=float(self.tol),
+                max_iter=int(self.max_iter), threads=threads, callback=report,
+            )  # fmt: skip
+        after_fit()
+        return result
+
+    def _attributes(self, scores: ScoreMap, w, classes, vectorizer) -> dict:
+        # What makes a fitted tagger of weights.
+        weights = scores.unpack(w)
+        attributes = {
+            "classes_": classes,
+            "coef_": weights.coef,
+            "transition_": weights.transition,
+            "start_": weights.start,
+            "end_": weights.end,
+            "n_features_in_": scores.n_features,
+            "vectorizer_": vectorizer,
+        }
+        if vectorizer is not None:
+            attributes["feature_names_in_"] = vectorizer.get_feature_names_out()
+        return attributes
+
+    def _warn(self, result: SolverResult, classes: np.ndarray) -> None:
+        if len(classes) == 1:
+            warnings.warn(
+                f"y holds one label only ({classes[0]!r}); every prediction will be that label.",
+                UserWarning,
+                stacklevel=3,
+            )
+        if not result.converged:
+            warnings.warn(
+                f"CRFTagger did not converge in max_iter={self.max_iter} iterations "
+                f"(objective {result.value:.6g}); raise max_iter, tol or l2.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    # ------------------------------------------------------------------ probabilities
+
+    def predict_proba(self, X: Any) -> list[np.ndarray]:
+        """Marginal probability of each label at each row.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        list of ndarray of shape (n_steps, n_labels)
+        """
+        X = self._read(X)
+        marginals = np.empty((X.n_rows, len(self.classes_)), dtype=self.coef_.dtype)
+        self._marginals(X, marginals)
+        return [marginals[a:b] for a, b in zip(X.offsets[:-1], X.offsets[1:])]
+
+    def predict_log_proba_sequence(self, X: Any, y: Any) -> np.ndarray:
+        """log p(y_s | x_s) of whole label sequences; -inf where ``constraints`` forbid one.
+
+        Parameters
+        ----------
+        X : list of sequences
+        y : list of label sequences
+
+        Returns
+        -------
+        ndarray of shape (n_sequences,)
+        """
+        X = self._read(X)
+        codes = self._encode(y, X)
+        emission, transition, start, end, offsets = self.potentials(X)
+        score = emission[np.arange(X.n_rows), codes].astype(np.float64)
+        lengths, filled = X.lengths, X.lengths > 0
+        first, last = offsets[:-1][filled], offsets[1:][filled] - 1
+        score[first] += start[codes[first]]
+        score[last] += end[codes[last]]
+        follows = np.ones(X.n_rows, dtype=bool)
+        follows[first] = False
+        after = np.flatnonzero(follows)
+        score[after] += transition[codes[after - 1], codes[after]]
+        total = np.bincount(np.repeat(np.arange(len(X)), lengths), score, minlength=len(X))
+        return total - self._marginals(X, None)
+
+    def predict_nbest(self, X: Any, n: int = 10) -> list:
+        """The ``n`` best label paths of each sequence, with their log-probabilities.
+
+        Parameters
+        ----------
+        X : list of sequences
+        n : int, default=10
+
+        Returns
+        -------
+        list of (labels, log_proba)
+            ``labels`` of shape (k, n_steps) and ``log_proba`` of shape (k,), best first; k is n,
+            or the number of allowed paths if that is smaller.
+        """
+        X = self._read(X)
+        emission, transition, start, end, offsets = self.potentials(X)
+        paths = nbest(emission, transition, offsets, n, start=start, end=end)
+        log_z = self._marginals(X, None)
+        return [(self.classes_[codes], s - z) for (codes, s), z in zip(paths, log_z)]
+
+    def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> list[np.ndarray]:
+        """Label paths drawn from p(y | x).
+
+        Parameters
+        ----------
+        X : list of sequences
+        n_samples : int, default=1
+            Paths a sequence.
+        random_state : int, RandomState, Generator or None
+            None: that of the estimator.
+
+        Returns
+        -------
+        list of ndarray of shape (n_samples, n_steps)
+        """
+        emission, transition, start, end, offsets = self.potentials(X)
+        rng = as_generator(self.random_state if random_state is None else random_state)
+        codes = sample(
+            emission, transition, offsets, n_samples, start=start, end=end, random_state=rng
+        )
+        return [self.classes_[codes[:, a:b]] for a, b in zip(offsets[:-1], offsets[1:])]
+
+    # ------------------------------------------------------------------ inspection
+
+    def _names(self, feature_names: Any) -> np.ndarray:
+        check_is_fitted(self, "coef_")
+        if feature_names is None:
+            feature_names = getattr(self, "feature_names_in_", None)
+        if feature_names is None:
+            return np.array([f"x{k}" for k in range(self.n_features_in_)], dtype=object)
+        if len(feature_names) != self.n_features_in_:
+            raise ValueError(
+                f"feature_names must name {self.n_features_in_} features; got {len(feature_names)}."
+            )
+        return np.asarray(feature_names, dtype=object)
+
+    def top_features(
+        self, n: int = 10, *, label: Any = None, feature_names: Any = None
+    ) -> list[tuple]:
+        """The state weights of largest magnitude.
+
+        Parameters
+        ----------
+        n : int, default=10
+        label : label, optional
+            Only weights of this label.
+        feature_names : array-like of str, optional
+            Names of the columns, e.g. ``pipeline[:-1].get_feature_names_out()``.
+
+        Returns
+        -------
+        list of (weight, label, feature name)
+        """
+        names = self._names(feature_names)
+        coef = self.coef_
+        if label is not None:
+            if label not in self.classes_:
+                raise ValueError(f"label must be one of {list(self.classes_)}; got {label!r}.")
+            coef = np.where(self.classes_ == label, coef, 0)
+        flat = _largest(np.abs(coef).ravel(), n)
+        feature, j = np.divmod(flat, len(self.classes_))
+        return [
+            (float(self.coef_[f, k]), self.classes_[k], str(names[f]))
+            for f, k in zip(feature, j)
+            if coef[f, k] != 0
+        ]
+
+    def top_transitions(self, n: int = 10) -> list[tuple]:
+        """The transition weights of largest magnitude, forbidden ones left out.
+
+        Parameters
+        ----------
+        n : int, default=10
+
+        Returns
+        -------
+        list of (weight, label, next label)
+        """
+        check_is_fitted(self, "coef_")
+        weights = np.where(np.isfinite(self.transition_), self.transition_, 0)
+        i, j = np.divmod(_largest(np.abs(weights).ravel(), n), len(self.classes_))
+        return [
+            (float(weights[a, b]), self.classes_[a], self.classes_[b])
+            for a, b in zip(i, j)
+            if weights[a, b] != 0
+        ]
+
+    def explain(self, x: Any, *, feature_names: Any = None) -> list[TokenExplanation]:
+        """Why each row of one sequence gets its label.
+
+        Parameters
+        ----------
+        x : one sequence, in any form that :meth:`predict` takes in a list
+        feature_names : array-like of str, optional
+
+        Returns
+        -------
+        list of TokenExplanation
+            One a row: label, its probability, and the terms of the path's score.
+        """
+        names, X = self._names(feature_names), self._read([x])
+        codes = np.searchsorted(self.classes_, self.predict(X)[0])
+        proba = self.predict_proba(X)[0]
+        rows = []
+        for t, j in enumerate(codes):
+            terms = self._emission_terms(X, t, j, names) + self._chain_terms(codes, t)
+            terms.sort(key=lambda term: -abs(term[1]))
+            rows.append(TokenExplanation(self.classes_[j], float(proba[t, j]), terms))
+        return rows
+
+    def _emission_terms(self, X, t: int, j: int, names: np.ndarray) -> list[tuple[str, float]]:
+        if X.is_sparse:
+            entries = slice(X.rows.indptr[t], X.rows.indptr[t + 1])
+            columns, values = X.rows.indices[entries], X.rows.data[entries]
+        else:
+            columns, values = np.flatnonzero(X.rows[t]), X.rows[t][np.flatnonzero(X.rows[t])]
+        scores = values * self.coef_[columns, j]
+        return [(str(names[c]), float(s)) for c, s in zip(columns, scores) if s != 0]
+
+    def _chain_terms(self, codes: np.ndarray, t: int) -> list[tuple[str, float]]:
+        j, terms = codes[t], []
+        if t == 0:
+            terms.append((f"start → {self.classes_[j]}", float(self.start_[j])))
+        else:
+            i = codes[t - 1]
+            name = f"{self.classes_[i]} → {self.classes_[j]}"
+            terms.append((name, float(self.transition_[i, j])))
+        if t == len(codes) - 1:
+            terms.append((f"{self.classes_[j]} → end", float(self.end_[j])))
+        return [term for term in terms if term[1] != 0]
+
+
+def _largest(values: np.ndarray, n: int) -> np.ndarray:
+    # Positions of the n largest values, largest first, ties by position.
+    n = min(int(n), len(values))
+    if n < len(values):
+        threshold = np.partition(values, len(values) - n)[len(values) - n] if n else np.inf
+        candidates = np.flatnonzero(values >= threshold)
+    else:
+        candidates = np.arange(len(values))
+    return candidates[np.argsort(-values[candidates], kind="stable")][:n]
+
+
+def _check_not_empty(X) -> None:
+    if len(X) == 0 or X.n_rows == 0:
+        raise ValueError(
+            f"X must hold at least one row; got {len(X)} sequences with {X.n_rows} rows in all."
+        )
+    if X.shape[1] == 0:
+        raise ValueError("X must have at least one feature; got 0.")
