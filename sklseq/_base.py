@@ -89,8 +89,7 @@ def check_sample_weight(sample_weight: Any, n_sequences: int) -> np.ndarray:
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if bad.size:
         raise ValueError(
-            f"sample_weight must be finite and not negative; "
-            f"entry {bad[0]} is {weights[bad[0]]}."
+            f"sample_weight must be finite and not negative; entry {bad[0]} is {weights[bad[0]]}."
         )
     return weights
 
@@ -234,5 +233,3 @@ class BaseTagger(BaseEstimator):
             raise ValueError("score needs at least one row of positive weight.")
         flat = np.concatenate([np.asarray(p) for p in predicted])
         return float(np.average(flat == self.classes_[truth], weights=weights))
-
-

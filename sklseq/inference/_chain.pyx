@@ -51,50 +51,107 @@ def padded_width(Py_ssize_t n_labels):
     return (n_labels + 7) // 8 * 8
 
 
-cdef inline void row_times_matrix(
-    lanes* tag, const real* x, const real* matrix, real* out, Py_ssize_t L, Py_ssize_t width
+cdef extern from *:
+    """
+    /* Left alone, GCC vectorises across the rows of a matrix, which costs it shuffles; past this
+       point it cannot, and takes the lanes of one row instead. */
+    #if defined(__GNUC__) || defined(__clang__)
+    #define sklseq_one_row_at_a_time() __asm__ volatile ("")
+    #else
+    #define sklseq_one_row_at_a_time() ((void) 0)
+    #endif
+    """
+    void sklseq_one_row_at_a_time() noexcept nogil
+
+
+cdef inline void block_of_product(
+    lanes* tag, const real* x, Py_ssize_t stride, const real* matrix, Py_ssize_t n,
+    Py_ssize_t width, real* acc
 ) noexcept nogil:
-    # out(j) = sum_i x(i) * matrix(i, j)
-    cdef Py_ssize_t B = n_lanes(tag), block, i, j, k
-    cdef real acc[8]
+    # acc(k) = sum_{i < n} x(i * stride) * matrix(i, k), k over the lanes of one block
+    cdef Py_ssize_t B = n_lanes(tag), i, k
     cdef real x_i
+    for k in range(B):
+        acc[k] = 0
+    for i in range(n):
+        x_i = x[i * stride]
+        for k in range(B):
+            acc[k] += x_i * matrix[i * width + k]
+        sklseq_one_row_at_a_time()
+
+
+cdef inline real forward_row(
+    lanes* tag, const real* previous, const real* E, const real* e, real* alpha,
+    Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # alpha(j) = e(j) * sum_i previous(i) * E(i, j); returns its sum.
+    cdef Py_ssize_t B = n_lanes(tag), block, k
+    cdef real acc[8]
+    cdef real sums[8]
+    cdef real total = 0
+    for k in range(B):
+        sums[k] = 0
     for block in range(width // B):
-        j = block * B
+        block_of_product(tag, previous, 1, E + block * B, L, width, acc)
         for k in range(B):
-            acc[k] = 0
-        for i in range(L):
-            x_i = x[i]
-            for k in range(B):
-                acc[k] += x_i * matrix[i * width + j + k]
+            acc[k] *= e[block * B + k]
         for k in range(B):
-            out[j + k] = acc[k]
+            sums[k] += acc[k]
+        for k in range(B):
+            alpha[block * B + k] = acc[k]
+    for k in range(B):
+        total += sums[k]
+    return total
+
+
+cdef inline void scale_row(
+    lanes* tag, const real* row, real factor, real* out, Py_ssize_t width
+) noexcept nogil:
+    cdef Py_ssize_t B = n_lanes(tag), block, k
+    cdef real acc[8]
+    for block in range(width // B):
+        for k in range(B):
+            acc[k] = factor * row[block * B + k]
+        for k in range(B):
+            out[block * B + k] = acc[k]
+
+
+cdef inline void backward_row(
+    lanes* tag, const real* alpha, real inverse_c, real* e, real* beta, Py_ssize_t width
+) noexcept nogil:
+    # e(j) becomes u(j) = e(j) * beta(j) / c, beta(j) becomes mu(j) = alpha(j) * beta(j).
+    # beta of a label that no path reaches is never used: it is set to 0, lest it overflow.
+    cdef Py_ssize_t B = n_lanes(tag), block, k
+    cdef real b[8]
+    cdef real a[8]
+    cdef real u[8]
+    for block in range(width // B):
+        for k in range(B):
+            a[k] = alpha[block * B + k]
+        for k in range(B):
+            b[k] = beta[block * B + k] if a[k] > 0 else 0
+        for k in range(B):
+            u[k] = e[block * B + k] * (b[k] * inverse_c)
+        for k in range(B):
+            e[block * B + k] = u[k]
+        for k in range(B):
+            beta[block * B + k] = a[k] * b[k]
 
 
 cdef inline void add_products(
-    lanes* tag, const real* a, const real* b, Py_ssize_t n, double* out, double weight,
-    Py_ssize_t L, Py_ssize_t width
+    lanes* tag, const real* a, const real* b, Py_ssize_t n, real* scratch, double* out,
+    double weight, Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
-    # out(i, j) += weight * sum_{t < n} a(t, i) * b(t, j), two rows of out at a time.
-    cdef Py_ssize_t B = n_lanes(tag), block, i, j, k, t
-    cdef real acc0[8]
-    cdef real acc1[8]
-    cdef real a0, a1
-    for i in range(0, L, 2):
-        for block in range(width // B):
-            j = block * B
+    # out(i, j) += weight * sum_{t < n} a(t, i) * b(t, j)
+    cdef Py_ssize_t B = n_lanes(tag), block, i, k
+    cdef real acc[8]
+    for block in range(width // B):
+        for i in range(L):
+            block_of_product(tag, a + i, width, b + block * B, n, width, acc)
             for k in range(B):
-                acc0[k] = 0
-                acc1[k] = 0
-            for t in range(n):
-                a0 = a[t * width + i]
-                a1 = a[t * width + i + 1]
-                for k in range(B):
-                    acc0[k] += a0 * b[t * width + j + k]
-                for k in range(B):
-                    acc1[k] += a1 * b[t * width + j + k]
-            for k in range(B):
-                out[i * width + j + k] += weight * acc0[k]
-                out[(i + 1) * width + j + k] += weight * acc1[k]
+                scratch[i * width + block * B + k] = acc[k]
+    for k in range(L * width):
+        out[k] += weight * scratch[k]
 
 
 def fold_boundaries(
@@ -168,24 +225,20 @@ cdef double forward(
     for t in range(T):
         row = alpha + t * width
         if t == 0:
+            total = 0
             for j in range(width):
                 row[j] = e[j]
+                total += e[j]
         else:
-            row_times_matrix(tag, row - width, E, row, L, width)
-            for j in range(width):
-                row[j] *= e[t * width + j]
+            total = forward_row(tag, row - width, E, e + t * width, row, L, width)
         if check and not nothing_lost(
             row, row - width if t else NULL, psi + t * width, E, floor, L, width
         ):
             return log(-1.0)
-        total = 0
-        for j in range(L):
-            total += row[j]
         if not total > 0:
             return log(-1.0)
         inverse_c[t] = 1 / total
-        for j in range(width):
-            row[j] *= inverse_c[t]
+        scale_row(tag, row, inverse_c[t], row, width)
         # The logarithm of a product of many c_t is cheaper than many logarithms.
         if total < 1e-100:
             log_c += log(total)
@@ -198,42 +251,38 @@ cdef double forward(
 
 
 cdef void backward(
-    lanes* tag, const real* E, const real* Et, const real* alpha, const real* inverse_c,
-    real* e, real* marginals, double* pairwise, double weight,
+    lanes* tag, const real* Et, const real* alpha, const real* inverse_c,
+    real* e, real* marginals, real* scratch, double* pairwise, double weight,
     Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
     # u_t(j) = e_t(j) * beta_t(j) / c_t     (kept in place of e)
     # beta_{t-1}(i) = sum_j E(i, j) * u_t(j)
     # mu_t(j) = alpha_t(j) * beta_t(j)
     # sum_t xi_t(i, j) = E(i, j) * sum_t alpha_{t-1}(i) * u_t(j)
-    # beta of a label that no path reaches is never used: it is set to 0, lest it overflow.
-    cdef Py_ssize_t t, j
+    cdef Py_ssize_t t, j, block, B = n_lanes(tag)
+    cdef real acc[8]
     cdef real* beta
-    cdef const real* a
     for t in range(T - 1, -1, -1):
         beta = marginals + t * width
-        a = alpha + t * width
-        if t == T - 1:
-            for j in range(width):
-                beta[j] = 1
-        else:
-            row_times_matrix(tag, e + (t + 1) * width, Et, beta, L, width)
-        for j in range(width):
-            beta[j] = beta[j] if a[j] > 0 else 0
-        for j in range(width):
-            e[t * width + j] *= beta[j] * inverse_c[t]
-        for j in range(width):
-            beta[j] *= a[j]
+        for block in range(width // B):
+            if t < T - 1:
+                block_of_product(tag, e + (t + 1) * width, 1, Et + block * B, L, width, acc)
+                for j in range(B):
+                    beta[block * B + j] = acc[j]
+            else:
+                for j in range(B):
+                    beta[block * B + j] = 1
+        backward_row(tag, alpha + t * width, inverse_c[t], e + t * width, beta, width)
     if T > 1:
-        add_products(tag, alpha, e + width, T - 1, pairwise, weight, L, width)
+        add_products(tag, alpha, e + width, T - 1, scratch, pairwise, weight, L, width)
 
 
 cdef void _forward_backward(
     lanes* tag,
     real[:, ::1] psi, real[:, ::1] e, const real[::1] shift, const long long[::1] offsets,
     const real[:, ::1] E, const real[:, ::1] Et, double top, const double[::1] weights,
-    real[:, ::1] alpha, real[::1] inverse_c, double[::1] log_z, double[:, ::1] pairwise,
-    Py_ssize_t L, bint check
+    real[:, ::1] alpha, real[::1] inverse_c, real[:, ::1] scratch, double[::1] log_z,
+    double[:, ::1] pairwise, Py_ssize_t L, bint check
 ) noexcept nogil:
     # log Z = sum_t (log c_t + shift_t) + (T - 1) * top
     cdef Py_ssize_t s, r, t, T, width = psi.shape[1]
@@ -249,8 +298,8 @@ cdef void _forward_backward(
         if log_z[s] != log_z[s]:
             continue
         backward(
-            tag, &E[0, 0], &Et[0, 0], &alpha[r, 0], &inverse_c[r], &e[r, 0], &psi[r, 0],
-            &pairwise[0, 0], weights[s], T, L, width
+            tag, &Et[0, 0], &alpha[r, 0], &inverse_c[r], &e[r, 0], &psi[r, 0],
+            &scratch[0, 0], &pairwise[0, 0], weights[s], T, L, width
         )
         log_z[s] += (T - 1) * top
         for t in range(r, r + T):
@@ -268,6 +317,7 @@ def forward_backward_scaled(
     const double[::1] weights,       # (n_sequences,)   of the sequences in `pairwise`
     real[:, ::1] alpha,              # (n_rows, width)  OUT
     real[::1] inverse_c,             # (n_rows,)        OUT
+    real[:, ::1] scratch,            # (width, width)
     double[::1] log_z,               # (n_sequences,)   OUT  NaN: to be done in the log domain
     double[:, ::1] pairwise,         # (width, width)   IN/OUT  += sum alpha_{t-1} u_t', E left out
     Py_ssize_t L,
@@ -280,13 +330,13 @@ def forward_backward_scaled(
     with nogil:
         if psi.shape[1] == 2:
             _forward_backward(&two, psi, e, shift, offsets, E, Et, top, weights, alpha, inverse_c,
-                              log_z, pairwise, L, check)
+                              scratch, log_z, pairwise, L, check)
         elif psi.shape[1] == 4:
             _forward_backward(&four, psi, e, shift, offsets, E, Et, top, weights, alpha,
-                              inverse_c, log_z, pairwise, L, check)
+                              inverse_c, scratch, log_z, pairwise, L, check)
         else:
             _forward_backward(&eight, psi, e, shift, offsets, E, Et, top, weights, alpha,
-                              inverse_c, log_z, pairwise, L, check)
+                              inverse_c, scratch, log_z, pairwise, L, check)
 
 
 # ---------------------------------------------------------------- the log domain
@@ -402,6 +452,7 @@ cdef inline void row_max_plus(
             for k in range(B):
                 v = x_i + matrix[i * width + j + k]
                 best[k] = v if v > best[k] else best[k]
+            sklseq_one_row_at_a_time()
         for k in range(B):
             out[j + k] += best[k]
 

@@ -15,7 +15,15 @@ from sklseq._sequences import check_offsets
 
 _chain = load_kernel("sklseq.inference._chain")
 
-__all__ = ["Marginals", "Transitions", "Workspace", "forward_backward", "nbest", "sample", "viterbi"]
+__all__ = [
+    "Marginals",
+    "Transitions",
+    "Workspace",
+    "forward_backward",
+    "nbest",
+    "sample",
+    "viterbi",
+]
 
 # Rows worked on at a time: their potentials stay in the second-level cache.
 BLOCK_ROWS = 1024
@@ -98,6 +106,7 @@ class Workspace:
         self.alpha = np.empty((n_rows, width), dtype=dtype)
         self.inverse_c = np.empty(n_rows, dtype=dtype)
         self.shift = np.empty(n_rows, dtype=dtype)
+        self.scratch = np.empty((width, width), dtype=dtype)
         # Sums of pair marginals: [0] from scaled recursions, to be multiplied by E; [1] as is.
         self.pairwise = np.zeros((2, width, width))
 
@@ -116,7 +125,7 @@ class Workspace:
         np.exp(e, out=e)
         _chain.forward_backward_scaled(
             psi, e, self.shift[:n], offsets, chain.E, chain.E_t, chain.top, weights,
-            self.alpha[:n], self.inverse_c[:n], log_z, self.pairwise[0], L, chain.check,
+            self.alpha[:n], self.inverse_c[:n], self.scratch, log_z, self.pairwise[0], L, chain.check,
         )  # fmt: skip
         for s in np.flatnonzero(np.isnan(log_z)):
             rows = slice(offsets[s], offsets[s + 1])
@@ -263,9 +272,7 @@ def best_paths(
     labels = np.zeros(len(psi), dtype=np.int32)
     scores = np.zeros(len(offsets) - 1)
     chain.fold_boundaries(psi, offsets)
-    _chain.viterbi_padded(
-        psi, offsets, chain.score, chain.score_t, labels, scores, chain.n_labels
-    )
+    _chain.viterbi_padded(psi, offsets, chain.score, chain.score_t, labels, scores, chain.n_labels)
     return labels, scores
 
 

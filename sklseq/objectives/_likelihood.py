@@ -44,7 +44,9 @@ class LogLikelihood:
         width, dtype = scores.width, scores.dtype
         self.residual = np.empty((len(y), width), dtype=dtype)
         self.shares = self._share(threads.n)
-        largest = max((offsets[b] - offsets[a] for share in self.shares for a, b in share), default=0)
+        largest = max(
+            (offsets[b] - offsets[a] for share in self.shares for a, b in share), default=0
+        )
         self.work = [Workspace(int(largest), width, dtype) for _ in self.shares]
         self.buffers = [scores.design.new_buffer(width) for _ in self.shares]
         self.observed = self._observed_counts()
@@ -113,7 +115,9 @@ class LogLikelihood:
         filled = np.diff(self.offsets) > 0
         L = self.scores.n_labels
         first, last = self.offsets[:-1][filled], self.offsets[1:][filled] - 1
-        return tuple(self.residual[rows, :L].sum(axis=0, dtype=np.float64) for rows in (first, last))
+        return tuple(
+            self.residual[rows, :L].sum(axis=0, dtype=np.float64) for rows in (first, last)
+        )
 
     def _chain_score(self, chain) -> float:
         # Score of the observed transitions, starts and ends: counts times weights.
