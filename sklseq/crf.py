@@ -70,7 +70,7 @@ class CRFTagger(CallbackSupportMixin, BaseTagger):
     all_possible_transitions : bool, default=False
         The same for transitions, starts and ends. A transition without a weight scores 0; only
         ``constraints`` forbid.
-    constraints : None, "iob2", "iobes" or bool array-like of shape (n_labels, n_labels), default=None
+    constraints : {"iob2", "iobes"}, bool array-like (n_labels, n_labels) or None, default=None
         Transitions that may occur, in training and in every answer: rows from, columns to, in
         the order of the sorted labels. The schemes also constrain the first and last label.
     boundaries : bool, default=True

@@ -19,10 +19,10 @@ Scaled arithmetic: when it is exact
 alpha rows are divided by their sum c_t, so nothing overflows; what can go wrong is that a factor
 or product underflows to 0 and is missed later. Two sufficient conditions, either will do:
 
-1. *Mixing.* If E[i, j] >= MIX for all i, j, a path whose mass was lost (less than `tiny` of its row)
-   can gain on the rest by at most a factor 1 / MIX, ever: one row after the loss, each label
-   receives at most that loss times e_t(j), and at least MIX times e_t(j) from what was kept. The
-   relative error of Z is then below n_rows * L * tiny / MIX.
+1. *Mixing.* If E[i, j] >= MIX for all i, j, mass that was lost (less than `tiny` of its row) can
+   gain on the rest by at most a factor 1 / MIX, ever: one row after the loss, each label receives
+   at most that loss times e_t(j), and at least MIX times e_t(j) from what was kept. The relative
+   error of Z is then below n_rows * L * tiny / MIX.
 2. *Nothing lost.* Otherwise every unnormalised entry of alpha is looked at: it is either at least
    FLOOR, or zero because no allowed path ends there. By induction nothing underflowed at all.
 

@@ -125,7 +125,8 @@ class Workspace:
         np.exp(e, out=e)
         _chain.forward_backward_scaled(
             psi, e, self.shift[:n], offsets, chain.E, chain.E_t, chain.top, weights,
-            self.alpha[:n], self.inverse_c[:n], self.scratch, log_z, self.pairwise[0], L, chain.check,
+            self.alpha[:n], self.inverse_c[:n], self.scratch, log_z, self.pairwise[0], L,
+            chain.check,
         )  # fmt: skip
         for s in np.flatnonzero(np.isnan(log_z)):
             rows = slice(offsets[s], offsets[s + 1])

@@ -149,8 +149,8 @@ class _Search:
         return step
 
     def _weak_wolfe(self, slope: float) -> float | None:
-        # Bisection between a step too long (too little decrease) and one too short (slope still
-        # steep): Lewis, Overton (2013), Algorithm 2.6, with quadratic interpolation on the way back.
+        # Between a step too long (too little decrease) and one too short (slope still steep):
+        # Lewis, Overton (2013), Algorithm 2.6, interpolating instead of halving and doubling.
         t, low, high = 1.0, 0.0, np.inf
         for _ in range(MAX_TRIALS):
             self.history.step_from(self.w, t, self.p, self.trial)
@@ -160,9 +160,11 @@ class _Search:
                     return None
                 high = t
                 t = max(_interpolate(t, self.value, slope, value), low + 0.1 * (high - low))
-            elif self.history.dot(self.g, self.p) < CURVATURE * slope:
+            elif (steep := self.history.dot(self.g, self.p)) < CURVATURE * slope:
                 low = t
-                t = 2 * t if high == np.inf else (low + high) / 2
+                # Where a straight line through both slopes meets zero.
+                ahead = t * np.clip(slope / min(slope - steep, -1e-300), 2, 10)
+                t = ahead if high == np.inf else (low + high) / 2
             else:
                 break
         else:
