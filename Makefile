@@ -1,0 +1,103 @@
+# Every target works alone: it makes its own virtual environment, builds the package there and
+# runs. Another Python: make test PYTHON=python3.13
+
+PYTHON ?= python3
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test test-checked lint format bench docs clean
+# A step that fails leaves no stamp behind.
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+CHECKED := .venv-checked
+BUILD_FILES := pyproject.toml meson.build meson.options $(wildcard sklseq/meson.build)
+# Arguments for pytest and for the benchmark: make test ARGS="-k viterbi"
+ARGS ?=
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+unexport PYTHONPATH PYTHONHOME PIP_USER
+
+help:
+	@echo 'make demo          train, inspect and save a model (examples/plot_chunking.py)'
+	@echo 'make test          tests and doctests; real data if SKLSEQ_DATA names its folder'
+	@echo 'make test-checked  the same with every array index checked in the compiled code'
+	@echo 'make lint          ruff and cython-lint'
+	@echo 'make format        let ruff format the sources'
+	@echo 'make bench         sklseq and python-crfsuite side by side'
+	@echo 'make docs          HTML pages in docs/_build/html'
+	@echo 'make clean         remove environments and everything built'
+
+demo: $(VENV)/.built $(VENV)/.with-plot
+	$(BIN)/python examples/plot_chunking.py
+
+test: $(VENV)/.built $(VENV)/.with-test
+	$(BIN)/python -m pytest $(ARGS)
+
+test-checked: $(CHECKED)/.built $(CHECKED)/.with-test
+	$(CHECKED)/bin/python -m pytest $(ARGS)
+
+lint: $(VENV)/.with-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/cython-lint sklseq
+
+format: $(VENV)/.with-lint
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.built $(VENV)/.with-bench
+	$(BIN)/python benchmarks/bench_crfsuite.py $(ARGS)
+
+docs: $(VENV)/.built $(VENV)/.with-docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo 'docs/_build/html/index.html'
+
+clean:
+	rm -rf $(VENV) $(CHECKED) build build-* dist docs/_build docs/generated docs/auto_examples
+	rm -rf examples/output .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- Environments -------------------------------------------------------------------------------
+
+# Requirements are read from pyproject.toml, the one place where they stand.
+REQUIRES = import sys, tomllib; \
+  project = tomllib.load(open("pyproject.toml", "rb")); \
+  extras = {"build": project["build-system"]["requires"] + ["ninja"]}; \
+  extras |= project["project"]["optional-dependencies"]; \
+  print("\n".join(extras[sys.argv[1]]))
+
+$(VENV)/.made $(CHECKED)/.made:
+	@command -v $(PYTHON) >/dev/null || { echo 'Python is missing: install Python 3.11 or newer (Debian: apt install python3 python3-venv python3-dev) or name one with make PYTHON=...' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "sklseq needs Python 3.11 or newer and $(PYTHON) is $$($(PYTHON) -V 2>&1): install a newer one and name it with make PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "The venv module of $(PYTHON) is missing or incomplete: install it (Debian: apt install python3-venv)." >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(@D)
+	@touch $@
+
+# PATH: the build finds meson, ninja and cython of the environment though it is not activated.
+$(VENV)/.built: MESON_ARGS := --config-settings=build-dir=build/release
+$(CHECKED)/.built: MESON_ARGS := --config-settings=build-dir=build/checked \
+  --config-settings=setup-args=-Dbounds_checks=true
+$(VENV)/.built $(CHECKED)/.built: %/.built: %/.made $(BUILD_FILES)
+	@found=; for cc in $(if $(filter default,$(origin CC)),cc gcc clang,$(firstword $(CC))); do command -v $$cc >/dev/null && found=$$cc && break; done; \
+	  test -n "$$found" || { echo 'A C compiler is missing: install one (Debian: apt install build-essential).' >&2; exit 1; }; \
+	  printf '#include <stdio.h>\nint main(void) { return 0; }\n' | $$found -x c -o $(@D)/.compiled - 2>/dev/null \
+	    || { echo "The C compiler $$found cannot build a program: install its headers and linker (Debian: apt install build-essential)." >&2; exit 1; }; \
+	  rm -f $(@D)/.compiled
+	@test -f "$$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" \
+	  || { echo 'The C headers of Python are missing: install them (Debian: apt install python3-dev).' >&2; exit 1; }
+	@echo 'Building sklseq in $(@D)'
+	@$(@D)/bin/python -c '$(REQUIRES)' build > $(@D)/build.txt
+	@$(@D)/bin/python -m pip install -qq -r $(@D)/build.txt
+	@PATH="$(CURDIR)/$(@D)/bin:$$PATH" $(@D)/bin/python -m pip install -qq --no-build-isolation $(MESON_ARGS) --editable .
+	@touch $@
+
+$(VENV)/.with-%: $(VENV)/.made pyproject.toml
+	@$(BIN)/python -c '$(REQUIRES)' $* > $(@D)/$*.txt
+	@$(BIN)/python -m pip install -qq -r $(@D)/$*.txt
+	@touch $@
+$(CHECKED)/.with-%: $(CHECKED)/.made pyproject.toml
+	@$(CHECKED)/bin/python -c '$(REQUIRES)' $* > $(@D)/$*.txt
+	@$(CHECKED)/bin/python -m pip install -qq -r $(@D)/$*.txt
+	@touch $@
