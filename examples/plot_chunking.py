@@ -53,7 +53,9 @@ began = perf_counter()
 model.fit(X_train, y_train)
 seconds = perf_counter() - began
 features, tagger = model[0], model[-1]
-print(f"Training   {seconds:.1f} s, {tagger.n_iter_} iterations, objective {tagger.objective_:,.1f}")
+print(
+    f"Training   {seconds:.1f} s, {tagger.n_iter_} iterations, objective {tagger.objective_:,.1f}"
+)
 print(f"Weights    {tagger.coef_.shape[0]:,} attributes × {len(tagger.classes_)} labels")
 
 # %%

@@ -1,0 +1,196 @@
+"""The packed container: slicing as scikit-learn does it, joining, pickling, and the door."""
+
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy import sparse
+from sklearn.model_selection import KFold, train_test_split
+from sklearn.pipeline import FeatureUnion
+from sklearn.preprocessing import FunctionTransformer
+
+from sklseq import Sequences
+from sklseq._sequences import as_sequences, input_form
+
+LENGTHS = [3, 0, 1, 5, 2]
+
+
+def dense_rows(X):
+    rows = [x.toarray() if sparse.issparse(x) else x for x in X]
+    return [np.asarray(x) for x in rows]
+
+
+def make(form, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, 3, size=(sum(LENGTHS), 4)).astype(float)
+    offsets = np.concatenate([[0], np.cumsum(LENGTHS)])
+    as_form = {"dense": np.asarray, "matrix": sparse.csr_matrix, "array": sparse.csr_array}
+    return Sequences(as_form[form](rows), offsets), np.split(rows, offsets[1:-1])
+
+
+FORMS = ["dense", "matrix", "array"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "key",
+    [
+        slice(None),
+        slice(1, 4),
+        slice(3, 1),
+        slice(None, None, -1),
+        slice(0, None, 2),
+        [4, 0, 0, -2],
+        [],
+        np.array([True, False, True, True, False]),
+        np.arange(5),
+    ],
+    ids=str,
+)
+def test_slicing_equals_slicing_the_list(form, key):
+    X, blocks = make(form)
+    expected = (
+        [blocks[i] for i in np.arange(len(blocks))[np.array(key, dtype=int)]]
+        if (isinstance(key, list) and not key)
+        else [blocks[i] for i in np.arange(len(blocks))[key]]
+    )
+    for chosen in (X[key], X[key, ...], X[key, :]):
+        assert isinstance(chosen, Sequences)
+        assert chosen.offsets[0] == 0
+        assert len(chosen) == len(expected)
+        for got, want in zip(dense_rows(chosen), expected):
+            assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_int_gives_one_sequence(form):
+    X, blocks = make(form)
+    for s in range(-5, 5):
+        assert_array_equal(dense_rows([X[s]])[0], blocks[s])
+    with pytest.raises(IndexError):
+        X[5]
+
+
+def test_bad_keys_say_what_is_allowed():
+    X, _ = make("dense")
+    with pytest.raises(IndexError, match="out of range for 5 sequences"):
+        X[[0, 7]]
+    with pytest.raises(IndexError, match="A mask over 5 sequences must have that length"):
+        X[np.array([True, False])]
+    with pytest.raises(IndexError, match="indexed by int, slice, 1-D integer array or mask"):
+        X[[0.5]]
+    with pytest.raises(IndexError, match=r"select columns of \.rows"):
+        X[0, 1]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_scikit_learn_splits_it(form):
+    X, blocks = make(form)
+    train, test = train_test_split(X, test_size=2, random_state=0)
+    assert isinstance(train, Sequences)
+    assert (len(train), len(test)) == (3, 2)
+    for _, chosen in KFold(5).split(X):
+        assert_array_equal(dense_rows(X[chosen])[0], blocks[chosen[0]])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_feature_union_joins_columns(form):
+    X, blocks = make(form)
+
+    def doubled(X):
+        return X.with_rows(X.rows * 2)
+
+    union = FeatureUnion([("once", FunctionTransformer()), ("twice", FunctionTransformer(doubled))])
+    joined = union.fit_transform(X)
+    assert isinstance(joined, Sequences)
+    assert joined.shape == (5, 8)
+    for got, want in zip(dense_rows(joined), blocks):
+        assert_array_equal(got, np.hstack([want, 2 * want]))
+
+
+def test_joining_refuses_other_sequences():
+    X, _ = make("dense")
+    with pytest.raises(ValueError, match="must hold the same sequences; block 1 differs"):
+        np.hstack([X, X[:3]])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_pickle_and_memory_map_round_trip(form, tmp_path):
+    X, blocks = make(form)
+    joblib.dump(X, tmp_path / "X.joblib")
+    for again in (
+        pickle.loads(pickle.dumps(X)),
+        joblib.load(tmp_path / "X.joblib", mmap_mode="r"),
+    ):
+        for got, want in zip(dense_rows(again[::-1]), blocks[::-1]):
+            assert_array_equal(got, want)
+
+
+def test_offsets_must_cut_the_rows():
+    rows = np.zeros((4, 2))
+    for offsets in ([0, 3], [1, 4], [0, 3, 2, 4]):
+        with pytest.raises(ValueError, match=r"offsets must rise from 0 to the number of rows"):
+            Sequences(rows, offsets)
+    with pytest.raises(ValueError, match="1-D integer array"):
+        Sequences(rows, [0.0, 4.0])
+    with pytest.raises(ValueError, match="rows must be 2-D"):
+        Sequences(np.zeros(4), [0, 4])
+
+
+INPUTS = {
+    "array": [np.ones((2, 3)), np.ones((1, 3))],
+    "sparse": [sparse.csr_matrix(np.ones((2, 3))), sparse.csr_array(np.ones((1, 3)))],
+    "dicts": [[{"a": 1.0}], [{"b": "x"}]],
+    "attributes": [[["a", "b"], []], [{"c"}]],
+    "empty": [[], []],
+}
+
+
+@pytest.mark.parametrize("form", INPUTS)
+def test_input_forms_are_told_apart(form):
+    assert input_form(INPUTS[form]) == form
+    assert input_form(tuple(INPUTS[form])) == form
+    assert input_form([[], *INPUTS[form]]) == form
+
+
+@pytest.mark.parametrize("form", ["array", "sparse"])
+def test_numeric_lists_are_packed(form):
+    X = as_sequences([INPUTS[form][0], INPUTS[form][1], []])
+    assert_array_equal(X.lengths, [2, 1, 0])
+    assert X.is_sparse == (form == "sparse")
+    assert as_sequences(np.ones((2, 4, 3))).shape == (2, 3)
+    assert as_sequences([np.ones((2, 3), dtype=np.float32)]).dtype == np.float32
+    assert as_sequences([np.ones((2, 3), dtype=int)]).dtype == np.float64
+    assert as_sequences([[[1, 2], [3, 4]]]).shape == (1, 2)
+
+
+def test_bad_input_is_one_clear_sentence():
+    with pytest.raises(ValueError, match=r"Wrap a single sequence in a list: \[X\]"):
+        input_form(np.ones((2, 3)))
+    with pytest.raises(ValueError, match=r"Wrap a single sequence in a list: \[X\]"):
+        input_form(sparse.csr_matrix((2, 3)))
+    with pytest.raises(ValueError, match="sequence 0 holds a 2-D array but sequence 1 holds feat"):
+        input_form([np.ones((2, 3)), [{"a": 1}]])
+    with pytest.raises(ValueError, match=r"Sequence 1 of X must be 2-D"):
+        input_form([np.ones((2, 3)), np.ones(3)])
+    with pytest.raises(ValueError, match="Turn raw tokens into features first"):
+        input_form([["the", "cat"]])
+    with pytest.raises(ValueError, match="sequence 1 has 2, the first has 3"):
+        as_sequences([np.ones((2, 3)), np.ones((2, 2))])
+    with pytest.raises(ValueError, match="vectorise them first with DictFeatures"):
+        as_sequences(INPUTS["dicts"])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_located(form, value):
+    X, blocks = make(form)
+    rows = np.concatenate(blocks)
+    rows[6, 1] = value
+    as_form = {"dense": np.asarray, "matrix": sparse.csr_matrix, "array": sparse.csr_array}
+    with pytest.raises(ValueError, match=f"row 2 of sequence 3 holds {value}"):
+        as_sequences(Sequences(as_form[form](rows), X.offsets))
+    large = Sequences(np.full((4, 2), 1e308), [0, 4])  # finite, though the sum overflows
+    assert as_sequences(large) is large
