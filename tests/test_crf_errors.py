@@ -218,7 +218,7 @@ def test_labels_of_one_sequence_that_are_not_in_a_list(y):
 def test_labels_that_are_not_labels():
     X = [np.ones((2, 1))]
     for bad in (np.nan, None, 1.5):
-        with pytest.raises(ValueError, match="Label .* of y, at row 1 of sequence 0"):
+        with pytest.raises(ValueError, match=r"Label .* of y, at row 1 of sequence 0"):
             CRFTagger().fit(X, [["a", bad]])
 
 
@@ -240,8 +240,8 @@ def test_explain_takes_one_sequence(data, model):
 
 
 FAILURES = {
-    "parameter": (dict(l2=-1.0), lambda X, y: (X, y)),
-    "constraint": (dict(constraints=np.zeros((3, 3), dtype=bool)), lambda X, y: (X, y)),
+    "parameter": ({"l2": -1.0}, lambda X, y: (X, y)),
+    "constraint": ({"constraints": np.zeros((3, 3), dtype=bool)}, lambda X, y: (X, y)),
     "labels": ({}, lambda X, y: (X, y[:-1])),
     "features": ({}, lambda X, y: (spoiled(X, np.nan, "dense")[0], y)),
     "dicts": ({}, lambda X, y: ([[{"a": np.nan}]], [["u"]])),

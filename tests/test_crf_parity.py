@@ -1,0 +1,139 @@
+"""CRFTagger with ``boundaries=False`` is CRFsuite's model: same loss, optimum, tags, marginals."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from sklseq import CRFTagger
+from sklseq.datasets import read_conll
+from sklseq.features import TemplateFeatures
+from sklseq.inference import forward_backward
+
+pycrfsuite = pytest.importorskip("pycrfsuite")
+
+# CRFsuite reports its loss, and dumps its weights, to six decimals.
+LOSS = 1e-6
+# Marginals from weights that were rounded to six decimals.
+ROUNDED = {"rtol": 1e-4, "atol": 1e-4}
+SEEDS = range(4)
+CHOICES = pytest.mark.parametrize("every", [False, True], ids=["observed", "all"])
+
+
+def make_attributes(seed, n=40, M=15, L=4):
+    rng = np.random.default_rng(seed)
+    X, y = [], []
+    for _ in range(n):
+        T = int(rng.integers(1, 9))
+        codes = rng.integers(0, L, size=T)
+        rows = rng.random((T, M)) < 0.15
+        X.append([["bias", f"is{c if rng.random() < 0.6 else 0}", *(f"a{k}" for k in
+                   np.flatnonzero(row))] for c, row in zip(codes, rows)])  # fmt: skip
+        y.append([f"L{c}" for c in codes])
+    return X, y
+
+
+def train_crfsuite(X, y, path, every, max_iterations=2000, **tight):
+    """(reported loss, tagger) of python-crfsuite with c1 = 0, c2 = 1."""
+    trainer = pycrfsuite.Trainer("lbfgs", verbose=False)
+    trainer.set_params({
+        "c1": 0.0, "c2": 1.0, "max_iterations": max_iterations,
+        "feature.possible_states": every, "feature.possible_transitions": every, **tight,
+    })  # fmt: skip
+    for x, labels in zip(X, y):
+        trainer.append(x, labels)
+    trainer.train(str(path))
+    tagger = pycrfsuite.Tagger()
+    tagger.open(str(path))
+    return trainer.logparser.last_iteration["loss"], tagger
+
+
+def our_model(every, **parameters):
+    choice = {"all_possible_states": every, "all_possible_transitions": every}
+    return CRFTagger(boundaries=False, l2=1.0, **choice, **parameters)
+
+
+def load_weights(model, tagger):
+    """Replace a fitted model's weights by those of CRFsuite's file."""
+    info = tagger.info()
+    column = {label: j for j, label in enumerate(model.classes_)}
+    row = {name: k for k, name in enumerate(model.feature_names_in_)}
+    coef, transition = np.zeros_like(model.coef_), np.zeros_like(model.transition_)
+    for (name, label), weight in info.state_features.items():
+        coef[row[name], column[label]] = weight
+    for (i, j), weight in info.transitions.items():
+        transition[column[i], column[j]] = weight
+    model.coef_, model.transition_ = coef, transition
+    return model
+
+
+def objective(model, X, y):
+    squares = (model.coef_**2).sum() + (model.transition_**2).sum()
+    return squares - model.predict_log_proba_sequence(X, y).sum()
+
+
+def check_parity(X, y, path, every, agreement, marginals_of, **limits):
+    loss, tagger = train_crfsuite(X, y, path, every, **limits)
+    ours = our_model(every, tol=1e-7, max_iter=1000).fit(X, y)
+    assert ours.objective_ <= loss * (1 + LOSS)
+    tags = [tagger.tag(x) for x in X]
+    assert agreement_of(ours.predict(X), tags) >= agreement
+
+    theirs = load_weights(ours, tagger)
+    assert_allclose(objective(theirs, X, y), loss, rtol=LOSS)
+    assert agreement_of(theirs.predict(X), tags) >= 0.9999
+    for x in X[:marginals_of]:
+        tagger.set(x)
+        expected = [[tagger.marginal(c, t) for c in theirs.classes_] for t in range(len(x))]
+        assert_allclose(theirs.predict_proba([x])[0], expected, **ROUNDED)
+
+
+def agreement_of(a, b):
+    return np.mean(np.concatenate(list(a)) == np.concatenate(b))
+
+
+@CHOICES
+@pytest.mark.parametrize("seed", SEEDS)
+def test_same_loss_optimum_tags_and_marginals(tmp_path, every, seed):
+    X, y = make_attributes(seed)
+    tight = {"epsilon": 1e-9, "delta": 1e-12, "max_iterations": 2000}
+    check_parity(X, y, tmp_path / "model", every, 0.999, len(X), **tight)
+
+
+@CHOICES
+def test_same_number_of_weights(tmp_path, every):
+    X, y = make_attributes(0)
+    info = train_crfsuite(X, y, tmp_path / "model", every)[1].info()
+    ours = our_model(every).fit(X, y)
+    names = ours.feature_names_in_
+    trained = {(str(names[k]), str(ours.classes_[j])) for k, j in np.argwhere(ours.coef_ != 0)}
+    assert trained >= set(info.state_features)  # its dump leaves out weights of exactly zero
+    assert len(trained - set(info.state_features)) <= (0 if not every else ours.coef_.size)
+
+
+def conll2000(n):
+    folder = os.environ.get("SKLSEQ_DATA")
+    if not folder:
+        pytest.skip("SKLSEQ_DATA does not point to a folder with conll2000/")
+    X, y = read_conll(Path(folder) / "conll2000" / "train.txt.gz", columns=["w", "pos"])
+    features = TemplateFeatures(None, columns=["w", "pos"])
+    rows = features.fit_transform(X[:n])
+    names = features.get_feature_names_out().tolist()
+    attributes = [[[names[k] for k in row.indices] for row in x] for x in rows]
+    return attributes, y[:n]
+
+
+@CHOICES
+def test_conll2000(tmp_path, every):
+    X, y = conll2000(1000)
+    check_parity(X, y, tmp_path / "model", every, 0.999, 20, max_iterations=150)
+
+
+def test_marginals_of_potentials_are_those_of_inference():
+    X, y = make_attributes(1)
+    model = our_model(True).fit(X, y)
+    emission, transition, start, end, offsets = model.potentials(X)
+    again = forward_backward(emission, transition, offsets, start=start, end=end)
+    assert_allclose(np.concatenate(model.predict_proba(X)), again.marginals, rtol=1e-10)
