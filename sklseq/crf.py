@@ -201,7 +201,7 @@ class CRFTagger(CallbackSupportMixin, BaseTagger):
         classes = unique_labels(labels)
         codes = encode_labels(labels, classes, rows.offsets)
         scores = self._score_map(rows, codes, classes)
-        start = self._starting_point(scores, classes)
+        start = self._starting_point(scores, classes, vectorizer)
         result = self._solve(scores, rows, codes, weights, start, (X, y, classes, vectorizer))
         self._warn(result, classes)
         for name, value in self._attributes(scores, result.w, classes, vectorizer).items():
@@ -225,6 +225,12 @@ class CRFTagger(CallbackSupportMixin, BaseTagger):
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
+        if self.n_jobs is not None and (
+            not isinstance(self.n_jobs, numbers.Integral) or self.n_jobs == 0
+        ):
+            raise ValueError(
+                f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}."
+            )
         if self.solver == "lbfgs" and self.l1 > 0:
             raise ValueError(
                 f"solver='lbfgs' cannot minimise an L1 penalty (l1={self.l1}); "
@@ -245,9 +251,15 @@ class CRFTagger(CallbackSupportMixin, BaseTagger):
         dtype = np.float32 if X.dtype == np.float32 else np.float64
         return ScoreMap(X, len(classes), support, allowed, dtype)
 
-    def _starting_point(self, scores: ScoreMap, classes: np.ndarray) -> np.ndarray:
+    def _starting_point(self, scores: ScoreMap, classes: np.ndarray, vectorizer) -> np.ndarray:
         if not self.warm_start or not hasattr(self, "coef_"):
             return scores.new_vector()
+        before = None if self.vectorizer_ is None else self.vectorizer_.vocabulary_
+        if before != (None if vectorizer is None else vectorizer.vocabulary_):
+            raise ValueError(
+                "warm_start=True needs the attributes of the previous fit, in the same order of "
+                "first occurrence; vectorise X once with DictFeatures, or use warm_start=False."
+            )
         if not np.array_equal(self.classes_, classes) or len(self.coef_) != scores.n_features:
             raise ValueError(
                 f"warm_start=True needs the labels and features of the previous fit "
@@ -295,7 +307,8 @@ class CRFTagger(CallbackSupportMixin, BaseTagger):
     def _warn(self, result: SolverResult, classes: np.ndarray) -> None:
         if len(classes) == 1:
             warnings.warn(
-                f"y holds one label only ({classes[0]!r}); every prediction will be that label.",
+                f"y holds one label only ({classes.tolist()[0]!r}); every prediction will be that "
+                "label.",
                 UserWarning,
                 stacklevel=3,
             )
@@ -429,7 +442,7 @@ class CRFTagger(CallbackSupportMixin, BaseTagger):
         coef = self.coef_
         if label is not None:
             if label not in self.classes_:
-                raise ValueError(f"label must be one of {list(self.classes_)}; got {label!r}.")
+                raise ValueError(f"label must be one of {self.classes_.tolist()}; got {label!r}.")
             coef = np.where(self.classes_ == label, coef, 0)
         flat = _largest(np.abs(coef).ravel(), n)
         feature, j = np.divmod(flat, len(self.classes_))

@@ -84,6 +84,10 @@ class SparseRows:
             (data.copy(), indices, self.indptr), shape=(n_rows, self.n_features), copy=False
         )
         rows.sort_indices()
+        if not rows.has_canonical_format:  # equal entries of a row add up, on both ways alike
+            rows = rows.astype(self.data.dtype)
+            rows.sum_duplicates()
+            self.indptr, self.data = rows.indptr, rows.data
         hot = rows.indices < self.n_hot
         before = np.concatenate([[0], np.cumsum(hot, dtype=self.indptr.dtype)])
         self.stop = (self.indptr[:-1] + np.diff(before[self.indptr])).astype(self.indptr.dtype)
