@@ -186,12 +186,24 @@ def _mean(right: NDArray[np.bool_], weight: NDArray[np.float64], what: str) -> f
 
 
 class SpanScores(NamedTuple):
-    """Span scores: floats for an average, arrays of one entry per type without."""
+    """Span scores: numbers for an average, arrays of one entry per type without.
 
-    precision: float | NDArray[np.float64]  # right / predicted
-    recall: float | NDArray[np.float64]  # right / true
-    f1: float | NDArray[np.float64]  # 2 right / (true + predicted)
-    support: int | NDArray[np.int64]  # true
+    Attributes
+    ----------
+    precision : float or ndarray
+        right / predicted.
+    recall : float or ndarray
+        right / true.
+    f1 : float or ndarray
+        2 right / (true + predicted).
+    support : int or ndarray
+        true.
+    """
+
+    precision: float | NDArray[np.float64]
+    recall: float | NDArray[np.float64]
+    f1: float | NDArray[np.float64]
+    support: int | NDArray[np.int64]
 
 
 class _SpanCounts(NamedTuple):
