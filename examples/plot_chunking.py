@@ -47,7 +47,7 @@ print(f"Test       {len(y_test):,} sequences, {n_test:,} tokens")
 # label and for each pair of neighbouring labels.
 model = make_pipeline(
     TemplateFeatures(templates, columns=None if templates else ["w", "pos"], n_jobs=-1),
-    CRFTagger(l2=1.0, n_jobs=-1, max_iter=100, tol=1e-4),
+    CRFTagger(l2=1.0 if on_real_data else 0.1, n_jobs=-1, max_iter=100, tol=1e-4),
 )
 began = perf_counter()
 model.fit(X_train, y_train)
@@ -78,14 +78,13 @@ else:
         print(f"{label:<16}{row}")
 
 # %%
-# Look inside. Attributes are numbered as the extractor names them.
+# Look inside. Attributes have the names that the extractor gives them.
 names = features.get_feature_names_out()
 print("\nStrongest transitions")
 for weight, before, after in tagger.top_transitions(8):
     print(f"{weight:8.3f}  {before} → {after}")
 print("\nStrongest features")
-for weight, label, feature in tagger.top_features(8):
-    name = names[feature] if isinstance(feature, (int, np.integer)) else feature
+for weight, label, name in tagger.top_features(8, feature_names=names):
     print(f"{weight:8.3f}  {label:<12} {name}")
 
 # %%
@@ -114,6 +113,6 @@ axes.grid(which="minor", color="white", linewidth=0.5)
 axes.tick_params(which="both", length=0)
 axes.spines[:].set_visible(False)
 axes.set(xlabel="next label", ylabel="label", title="Transition weights, labels by frequency")
-figure.colorbar(image, label="weight: log-odds for (+) or against (−)", shrink=0.8)
+figure.colorbar(image, label="weight: for (+) or against (−) this pair", shrink=0.8)
 figure.savefig(output / "transitions.png", dpi=120)
 print(f"Transition matrix drawn:     {output.name}/transitions.png")

@@ -1,0 +1,329 @@
+"""sklseq and python-crfsuite side by side: the same attributes, objective and process.
+
+Runs alternate (A B A B ...), medians are reported. The model is CRFsuite's: `boundaries=False` on
+our side, c1 = 0, c2 = 1. Data: CoNLL-2000 if SKLSEQ_DATA names a folder that holds `conll2000/`, else
+generated documents. Prints a Markdown table; "ratio" above 1 means that sklseq is better.
+"""
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+import pycrfsuite
+
+from sklseq import CRFTagger, Sequences
+from sklseq._labels import encode_labels, unique_labels
+from sklseq._threads import Threads
+from sklseq.datasets import make_contacts, read_conll
+from sklseq.features import TemplateFeatures
+from sklseq.metrics import span_f1, token_accuracy
+from sklseq.objectives._likelihood import LogLikelihood
+
+WINDOW = range(-2, 3)
+
+
+# --- Data and attributes ------------------------------------------------------------------------
+
+
+def load(n_sentences=None):
+    """(X_train, y_train, X_test, y_test), dicts of the columns "w" and "pos"."""
+    folder = Path(os.environ.get("SKLSEQ_DATA", "")) / "conll2000"
+    if "SKLSEQ_DATA" in os.environ and folder.is_dir():
+        train = read_conll(folder / "train.txt.gz", columns=("w", "pos"))
+        test = read_conll(folder / "test.txt.gz", columns=("w", "pos"))
+    else:
+        X, y = make_contacts(1000, random_state=0)
+        X = [{"w": x["w"], "pos": x["newline"]} for x in X]
+        train, test = (X[:800], y[:800]), (X[800:], y[800:])
+    cut = slice(n_sentences)
+    return train[0][cut], train[1][cut], test[0][cut], test[1][cut]
+
+
+def crfsuite_templates():
+    """The 19 templates of CRFsuite's chunking example."""
+    single = [[(c, k)] for c in ("w", "pos") for k in WINDOW]
+    pairs = [[("w", k), ("w", k + 1)] for k in (-1, 0)]
+    pairs += [[("pos", k), ("pos", k + 1)] for k in range(-2, 2)]
+    triples = [[("pos", k), ("pos", k + 1), ("pos", k + 2)] for k in range(-2, 1)]
+    return [("|".join(f"{c}[{k}]" for c, k in t), t) for t in single + pairs + triples]
+
+
+def attributes_in_python(x, templates):
+    """Attribute lists of one sequence, as CRFsuite's example builds them."""
+    n = len(x["w"])
+    items = []
+    for t in range(n):
+        item = []
+        for name, template in templates:
+            values = []
+            for column, k in template:
+                if not 0 <= t + k < n:
+                    break
+                values.append(x[column][t + k])
+            else:
+                item.append(name + "=" + "|".join(values))
+        items.append(item)
+    if n:
+        items[0].append("__BOS__")
+        items[-1].append("__EOS__")
+    return items
+
+
+def our_features(dtype=np.float64, n_jobs=1):
+    names = [name for name, _ in crfsuite_templates()]
+    return TemplateFeatures(names, columns=["w", "pos"], dtype=dtype, n_jobs=n_jobs)
+
+
+def our_tagger(states, **parameters):
+    possible = states == "all"
+    return CRFTagger(
+        l2=1.0, boundaries=False, all_possible_states=possible, all_possible_transitions=possible,
+        **parameters,
+    )  # fmt: skip
+
+
+# --- Both sides ---------------------------------------------------------------------------------
+
+
+def train_crfsuite(items, y, states, max_iter, path):
+    """(trainer, seconds); its log has the losses."""
+    began = perf_counter()
+    trainer = pycrfsuite.Trainer(verbose=False)
+    possible = int(states == "all")
+    trainer.set_params({
+        "c1": 0.0, "c2": 1.0, "max_iterations": max_iter, "feature.possible_states": possible,
+        "feature.possible_transitions": possible, "period": 10**6, "delta": 0.0, "epsilon": 0.0,
+    })  # fmt: skip
+    for item, labels in zip(items, y):
+        trainer.append(item, labels)
+    trainer.train(str(path))
+    return trainer, perf_counter() - began
+
+
+def crfsuite_evaluation(items, y, states, path):
+    """Seconds per evaluation: of the iterations, by the line-search trials they took."""
+    trainer, _ = train_crfsuite(items, y, states, 12, path)
+    log = trainer.logparser.iterations[1:]  # the first one also has evaluations not logged
+    return sum(i["time"] for i in log) / sum(i["linesearch_trials"] for i in log)
+
+
+class OurObjective:
+    """Objective with gradient at a fixed w, as the solver calls it."""
+
+    def __init__(self, X, y, states, threads):
+        labels = np.concatenate(y)
+        classes = unique_labels(labels)
+        codes = encode_labels(labels, classes, X.offsets)
+        self.scores = our_tagger(states)._score_map(X, codes, classes)
+        weights = np.ones(len(X))
+        self.objective = LogLikelihood(self.scores, codes, X.offsets, weights, 1.0, threads)
+        self.w, self.gradient = self.scores.new_vector(), self.scores.new_vector()
+        self.objective.value_and_gradient(self.w, self.gradient)
+        self.w[:] = -1e-3 * self.gradient
+
+    def seconds(self, repeats=5):
+        times = []
+        for _ in range(repeats):
+            began = perf_counter()
+            self.objective.value_and_gradient(self.w, self.gradient)
+            times.append(perf_counter() - began)
+        return median(times)
+
+
+# --- Questions ----------------------------------------------------------------------------------
+
+
+def alternate(ours, theirs, rounds):
+    """Medians of both over `rounds` runs A B A B."""
+    times = [(ours(), theirs()) for _ in range(rounds)]
+    return [median(column) for column in zip(*times)]
+
+
+class Table:
+    def __init__(self):
+        print("| question | states | sklseq | python-crfsuite | ratio |")
+        print("|---|---|---:|---:|---:|", flush=True)
+
+    def row(self, question, states, ours, theirs, *, unit, higher_is_better=False):
+        ratio = ours / theirs if higher_is_better else theirs / ours
+        print(
+            f"| {question} | {states} | {ours:,.4g} {unit} | {theirs:,.4g} {unit} | {ratio:.2f} |"
+        )
+        sys.stdout.flush()
+
+
+def compare_evaluations(table, X, y, items, states, path, rounds):
+    theirs = None
+    rows = our_features().fit_transform(X)
+    rows32 = Sequences(rows.rows.astype(np.float32), rows.offsets)
+    for data, name in ((rows, "float64"), (rows32, "float32")):
+        for n in (1, 2):
+            with Threads(n) as threads:
+                objective = OurObjective(data, y, states, threads)
+                if name == "float64" and n == 1:
+                    ours, theirs = alternate(
+                        objective.seconds,
+                        lambda: crfsuite_evaluation(items, y, states, path),
+                        rounds,
+                    )
+                else:
+                    ours = median(objective.seconds() for _ in range(rounds))
+            question = f"evaluation, {name}, {n} thread{'s' * (n > 1)}"
+            table.row(question, states, ours, theirs, unit="s")
+
+
+def compare_prediction(table, data, states, path, rounds):
+    X, y, X_test, y_test = data
+    templates = crfsuite_templates()
+    n = sum(map(len, y_test))
+    features = our_features()
+    tagger = our_tagger(states, max_iter=30, tol=0).fit(features.fit_transform(X), y)
+    train_crfsuite([attributes_in_python(x, templates) for x in X], y, states, 30, path)
+    other = pycrfsuite.Tagger()
+    other.open(str(path))
+    rows = features.transform(X_test)
+    items = [pycrfsuite.ItemSequence(attributes_in_python(x, templates)) for x in X_test]
+    labels = other.labels()
+
+    def marginals():
+        for sequence in items:
+            other.set(sequence)
+            for t in range(len(sequence)):
+                for label in labels:
+                    other.marginal(label, t)
+
+    questions = {
+        "tagging from token columns": (
+            lambda: tagger.predict(features.transform(X_test)),
+            lambda: [other.tag(attributes_in_python(x, templates)) for x in X_test],
+        ),
+        "tagging from prepared features": (
+            lambda: tagger.predict(rows),
+            lambda: [other.tag(sequence) for sequence in items],
+        ),
+        "marginals": (lambda: tagger.predict_proba(rows), marginals),
+    }
+    for question, (ours, theirs) in questions.items():
+        a, b = alternate(timed(ours), timed(theirs), rounds)
+        table.row(question, states, n / a, n / b, unit="tokens/s", higher_is_better=True)
+
+
+def timed(function):
+    def run():
+        began = perf_counter()
+        function()
+        return perf_counter() - began
+
+    return run
+
+
+def compare_fits(table, data, states, path, rounds):
+    """Token columns to the objective that CRFsuite has after 100 iterations."""
+    X, y, X_test, y_test = data
+    templates = crfsuite_templates()
+    score = span_f1 if any(label.startswith("B-") for label in y[0]) else token_accuracy
+    state = {}
+
+    def theirs():
+        began = perf_counter()
+        items = [attributes_in_python(x, templates) for x in X]
+        state["trainer"], _ = train_crfsuite(items, y, states, 100, path)
+        return perf_counter() - began
+
+    def ours():
+        began = perf_counter()
+        features = our_features(n_jobs=2)
+        rows = features.fit_transform(X)
+        tagger = our_tagger(states, max_iter=state["n_iter"], tol=0, n_jobs=2).fit(rows, y)
+        state["model"] = features, tagger
+        return perf_counter() - began
+
+    first = theirs()
+    target = state["trainer"].logparser.iterations[-1]["loss"]
+    rows = our_features(n_jobs=2).fit_transform(X)
+    curve = our_tagger(states, max_iter=300, tol=0, n_jobs=2).fit(rows, y).loss_curve_
+    reached = np.flatnonzero(np.asarray(curve) <= target * (1 + 1e-9))
+    if not len(reached):
+        print(f"sklseq did not reach {target:,.2f} in 300 iterations: {curve[-1]:,.2f}")
+        return
+    state["n_iter"] = int(reached[0])
+    times = [(ours(), first)] + [(ours(), theirs()) for _ in range(rounds - 1)]
+    a, b = (median(column) for column in zip(*times))
+    table.row(f"fit to objective {target:,.1f}, 2 threads", states, a, b, unit="s")
+    features, tagger = state["model"]
+    other = pycrfsuite.Tagger()
+    other.open(str(path))
+    mine = score(y_test, tagger.predict(features.transform(X_test)))
+    yours = score(y_test, [other.tag(attributes_in_python(x, templates)) for x in X_test])
+    name = "chunk F1" if score is span_f1 else "token accuracy"
+    table.row(name, states, 100 * mine, 100 * yours, unit="%", higher_is_better=True)
+
+
+def compare_memory(table, states, quick):
+    """Peak of a fresh process above what it had with the data loaded."""
+    peaks = []
+    for side in ("ours", "theirs"):
+        command = [sys.executable, __file__, "--memory", side, "--states", states]
+        done = subprocess.run(
+            command + ["--quick"] * quick, check=True, capture_output=True, text=True
+        )
+        peaks.append(float(done.stdout.split()[-1]))
+    table.row("peak memory of a fit above the data", states, *peaks, unit="MB")
+
+
+def print_peak(side, states, n_sentences):
+    X, y, _, _ = load(n_sentences)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if side == "ours":
+        our_tagger(states, max_iter=5, tol=0).fit(our_features().fit_transform(X), y)
+    else:
+        templates = crfsuite_templates()
+        items = (attributes_in_python(x, templates) for x in X)
+        with tempfile.TemporaryDirectory() as folder:
+            train_crfsuite(items, y, states, 5, Path(folder) / "model")
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="100 sentences, one round")
+    parser.add_argument("--full", action="store_true", help="whole fits too: minutes")
+    parser.add_argument("--states", choices=["observed", "all", "both"], default="both")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--memory", choices=["ours", "theirs"], help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    n_sentences = 100 if options.quick else None
+    if options.memory:
+        print_peak(options.memory, options.states, n_sentences)
+        return
+    rounds = 1 if options.quick else options.rounds
+    data = X, y, _, _ = load(n_sentences)
+    templates = crfsuite_templates()
+    items = [pycrfsuite.ItemSequence(attributes_in_python(x, templates)) for x in X]
+    labels = np.concatenate(y)
+    print(f"{len(y):,} sequences, {len(labels):,} tokens, {len(np.unique(labels))} labels\n")
+    table = Table()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model"
+        for states in ["observed", "all"] if options.states == "both" else [options.states]:
+            compare_evaluations(table, X, y, items, states, path, rounds)
+            compare_prediction(table, data, states, path, rounds)
+            compare_memory(table, states, options.quick)
+            if options.full:
+                compare_fits(table, data, states, path, rounds)
+
+
+if __name__ == "__main__":
+    import warnings
+
+    from sklearn.exceptions import ConvergenceWarning
+
+    warnings.simplefilter("ignore", ConvergenceWarning)  # fits are cut short on purpose
+    main()
