@@ -41,7 +41,7 @@ test-checked: $(CHECKED)/.built $(CHECKED)/.with-test
 lint: $(VENV)/.with-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/cython-lint sklseq
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint sklseq
 
 format: $(VENV)/.with-lint
 	$(BIN)/ruff check --fix .
