@@ -1,4 +1,10 @@
-"""Label and segment sequences with scikit-learn."""
+"""Label and segment sequences with scikit-learn.
+
+>>> from sklseq import CRFTagger
+>>> from sklseq.features import TemplateFeatures
+"""
+
+from importlib import import_module
 
 from sklseq import metrics
 from sklseq._sequences import Sequences
@@ -6,3 +12,16 @@ from sklseq.crf import CRFTagger
 
 __version__ = "0.1.0.dev0"
 __all__ = ["CRFTagger", "Sequences", "metrics"]
+
+_LAZY = ("datasets", "features", "inference")
+
+
+def __getattr__(name: str):
+    # Sub-packages load when first used: `sklseq.datasets.make_contacts` needs no import of its own.
+    if name in _LAZY:
+        return import_module(f"sklseq.{name}")
+    raise AttributeError(f"module 'sklseq' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_LAZY]

@@ -38,8 +38,9 @@ from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes, real
 
 # Where products must not fall below: far above the smallest normal number (2.2e-308, 1.2e-38).
 cdef double FLOOR64 = 1e-280, FLOOR32 = 1e-30
-# Smallest transition factor for which condition 1 proves more digits than the type has.
-MIX = {"float64": 1e-100, "float32": 1e-12}
+# Smallest transition factor for which condition 1 proves more digits than the type has, and for
+# which u <= 1 / MIX**2 cannot overflow.
+MIX = {"float64": 1e-150, "float32": 1e-18}
 
 
 def padded_width(Py_ssize_t n_labels):
