@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sklseq._threads import spans
 from sklseq.inference.chain import Transitions, _chain
 from sklseq.objectives._design import arrange
 
@@ -73,16 +74,17 @@ def aligned_zeros(n: int, dtype: np.dtype) -> np.ndarray:
 def observed_support(X, y: np.ndarray, n_labels: int) -> Support:
     """What occurs in the training data: (feature, label) pairs, transitions, ends."""
     L = n_labels
+    seen = np.zeros((X.shape[1], L), dtype=bool)
     if X.is_sparse:
-        rows = np.repeat(y.astype(np.int64), np.diff(X.rows.indptr))
-        keys = X.rows.indices.astype(np.int64) * L + rows
-        keys = keys[X.rows.data != 0]
-        pairs = np.unique(keys)
+        for a, b in spans(X.n_rows, 1 + X.rows.nnz // 500_000):  # so that temporaries stay small
+            entries = slice(X.rows.indptr[a], X.rows.indptr[b])
+            labels = np.repeat(y[a:b], np.diff(X.rows.indptr[a : b + 1]))
+            present = X.rows.data[entries] != 0
+            seen[X.rows.indices[entries][present], labels[present]] = True
     else:
-        seen = np.zeros((X.shape[1], L), dtype=bool)
         for j in range(L):
             seen[:, j] = (X.rows[y == j] != 0).any(axis=0)
-        pairs = np.flatnonzero(seen)
+    pairs = np.flatnonzero(seen)
     first, last = X.offsets[:-1], X.offsets[1:] - 1
     first, last = first[last >= first], last[last >= first]
     follows = np.ones(len(y), dtype=bool)
@@ -200,7 +202,11 @@ class ScoreMap:
     def unpack(self, w: np.ndarray) -> Weights:
         """w as arrays in the user's order of features."""
         rows = aligned_zeros(self.n_features * self.width, self.dtype).reshape(-1, self.width)
-        rows[self.design.order] = self.state_rows(w)
+        if self.state_at is None:
+            rows[self.design.order] = self.state_rows(w)
+        else:
+            feature, label = np.divmod(self.state_at, self.width)
+            rows[self.design.order[feature], label] = w[: self.n_state]
         coef = rows[:, : self.n_labels]  # the rows stay padded, as decoding wants them
         return Weights(coef, *(x.astype(self.dtype) for x in self._chain_weights(w)))
 
