@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-__all__ = ["Sequences", "as_sequences", "check_finite", "input_form"]
+__all__ = ["Sequences", "as_sequences", "check_finite", "input_form", "row_positions"]
 
 Rows = Any  # 2-D ndarray, SciPy CSR matrix or CSR array
 
@@ -211,6 +211,18 @@ def check_offsets(offsets: Any, n_rows: int) -> np.ndarray:
             f"got {offsets[0]} to {offsets[-1]}."
         )
     return offsets
+
+
+def row_positions(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows that are first, that are last, and that follow another, in their sequence.
+
+    Empty sequences have none: ``first`` and ``last`` are of the others, in order.
+    """
+    filled = offsets[:-1] < offsets[1:]
+    first, last = offsets[:-1][filled], offsets[1:][filled] - 1
+    follows = np.ones(offsets[-1], dtype=bool)
+    follows[first] = False
+    return first, last, np.flatnonzero(follows)
 
 
 def input_form(X: Any) -> str:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq._base import BaseTagger, check_sample_weight, read_labels, read_sequences
 from sklseq._callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
 from sklseq._labels import check_constraints, encode_labels, resolve_constraints, unique_labels
+from sklseq._sequences import row_positions
 from sklseq._threads import Threads
 from sklseq.inference import nbest, sample
 from sklseq.inference.chain import as_generator
@@ -354,15 +355,11 @@ class CRFTagger(CallbackSupportMixin, BaseTagger):
         codes = self._encode(y, X)
         emission, transition, start, end, offsets = self.potentials(X)
         score = emission[np.arange(X.n_rows), codes].astype(np.float64)
-        lengths, filled = X.lengths, X.lengths > 0
-        first, last = offsets[:-1][filled], offsets[1:][filled] - 1
+        first, last, after = row_positions(offsets)
         score[first] += start[codes[first]]
         score[last] += end[codes[last]]
-        follows = np.ones(X.n_rows, dtype=bool)
-        follows[first] = False
-        after = np.flatnonzero(follows)
         score[after] += transition[codes[after - 1], codes[after]]
-        total = np.bincount(np.repeat(np.arange(len(X)), lengths), score, minlength=len(X))
+        total = np.bincount(np.repeat(np.arange(len(X)), X.lengths), score, minlength=len(X))
         return total - self._marginals(X, None)
 
     def predict_nbest(self, X: Any, n: int = 10) -> list:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sklseq._sequences import row_positions
 from sklseq._threads import Threads
 from sklseq.inference.chain import Workspace, check_paths, row_blocks
 from sklseq.objectives._design import _linear
@@ -49,6 +50,7 @@ class LogLikelihood:
         )
         self.work = [Workspace(int(largest), width, dtype) for _ in self.shares]
         self.buffers = [scores.design.new_buffer(width) for _ in self.shares]
+        self.positions = row_positions(offsets)
         self.observed = self._observed_counts()
         self.n_evaluations = 0
 
@@ -65,15 +67,11 @@ class LogLikelihood:
     def _observed_counts(self):
         y, offsets, weights, L = self.y, self.offsets, self.weights, self.scores.n_labels
         row_weights = np.repeat(weights, np.diff(offsets))
-        filled = np.diff(offsets) > 0
-        first, last = offsets[:-1][filled], offsets[1:][filled] - 1
-        follows = np.ones(len(y), dtype=bool)
-        follows[first] = False
-        after = np.flatnonzero(follows)
+        first, last, after = self.positions
         pairs = y[after - 1].astype(np.intp) * L + y[after]
         transition = np.bincount(pairs, weights=row_weights[after], minlength=L * L)
-        start = np.bincount(y[first], weights=weights[filled], minlength=L)
-        end = np.bincount(y[last], weights=weights[filled], minlength=L)
+        start = np.bincount(y[first], weights=row_weights[first], minlength=L)
+        end = np.bincount(y[last], weights=row_weights[last], minlength=L)
         return transition.reshape(L, L), start, end
 
     def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
@@ -112,9 +110,8 @@ class LogLikelihood:
 
     def _end_marginals(self) -> tuple[np.ndarray, np.ndarray]:
         # Residuals of the first and last rows are expected minus observed starts and ends.
-        filled = np.diff(self.offsets) > 0
         L = self.scores.n_labels
-        first, last = self.offsets[:-1][filled], self.offsets[1:][filled] - 1
+        first, last, _ = self.positions
         return tuple(
             self.residual[rows, :L].sum(axis=0, dtype=np.float64) for rows in (first, last)
         )

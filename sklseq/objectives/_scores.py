@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sklseq._sequences import row_positions
 from sklseq._threads import spans
 from sklseq.inference.chain import Transitions, _chain
 from sklseq.objectives._design import arrange
@@ -85,11 +86,7 @@ def observed_support(X, y: np.ndarray, n_labels: int) -> Support:
         for j in range(L):
             seen[:, j] = (X.rows[y == j] != 0).any(axis=0)
     pairs = np.flatnonzero(seen)
-    first, last = X.offsets[:-1], X.offsets[1:] - 1
-    first, last = first[last >= first], last[last >= first]
-    follows = np.ones(len(y), dtype=bool)
-    follows[first] = False
-    after = np.flatnonzero(follows)
+    first, last, after = row_positions(X.offsets)
     transition = np.zeros((L, L), dtype=bool)
     transition[y[after - 1], y[after]] = True
     start, end = np.zeros(L, dtype=bool), np.zeros(L, dtype=bool)
