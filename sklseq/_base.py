@@ -12,7 +12,7 @@ from sklseq._labels import as_label_sequences, encode_labels, split_labels
 from sklseq._sequences import Sequences, as_sequences, input_form
 from sklseq._threads import Threads
 from sklseq.inference.chain import Transitions, Workspace, best_paths, check_paths, row_blocks
-from sklseq.objectives._design import arrange
+from sklseq.objectives._design import score_rows
 from sklseq.objectives._scores import padded_rows
 
 __all__ = ["BaseTagger", "Potentials", "check_sample_weight", "read_sequences"]
@@ -137,7 +137,7 @@ class BaseTagger(BaseEstimator):
         """``work(a, b, psi, offsets)`` on the padded scores of runs of sequences a to b - 1."""
         W, design = self._state_rows(), None
         if X.n_rows:
-            design = arrange(X, W.dtype, for_training=False)
+            design = score_rows(X, W.dtype)
 
         def run(block: tuple[int, int]):
             a, b = block

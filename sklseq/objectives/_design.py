@@ -1,7 +1,19 @@
 """Feature rows arranged for the kernels: A(w) on a block of rows, and its transpose.
 
-Features are renumbered from the most to the least frequent, so that the rows of weights that are
-needed all the time lie together; nobody outside this file and ``_scores.py`` sees the new numbers.
+A *design* owns the layout of the state weights: nobody outside this file and ``_observed.py`` knows
+where in w the weight of a (feature, label) pair stands. All designs answer the same questions:
+
+========================= ========================================================================
+``n_weights``             length of the state part of w
+``weights(w)``            w as ``scores`` wants it; once an evaluation
+``scores(W, a, b, psi)``  psi = X[a:b] · coef
+``new_buffer()``          zeros in which a thread sums up its share of the transpose
+``collect(r, a, buffer)`` add the share of the residuals r of rows a, a + 1, …
+``finish(…)``             gradient = X' residual + ridge · w; returns Σ w²
+``unpack(w)``             padded rows (n_features, width), in the user's order of features
+``pack(rows)``            the inverse
+``needs_all_residuals``   whether ``finish`` reads the residuals of all rows
+========================= ========================================================================
 """
 
 from __future__ import annotations
@@ -15,67 +27,122 @@ from sklseq._threads import Threads, spans
 
 _linear = load_kernel("sklseq.objectives._linear")
 
-__all__ = ["DenseRows", "SparseRows", "arrange"]
+__all__ = ["DenseRows", "SparseRows", "aligned_zeros", "score_rows"]
 
 # Features that occur more often than this are scattered, the rest gathered: see _linear.pyx.
 HOT_COUNT = 8
 
 
-def arrange(X: Sequences, dtype: np.dtype, *, for_training: bool):
-    """Rows of ``X`` in the form that suits them."""
-    if X.is_sparse:
-        return SparseRows(X, dtype, for_training=for_training)
-    return DenseRows(X, dtype)
+def aligned_zeros(n: int, dtype: np.dtype) -> np.ndarray:
+    """Zeros that start at a cache line, so that no padded row straddles one more than it must."""
+    itemsize = np.dtype(dtype).itemsize
+    memory = np.zeros(n * itemsize + 64, dtype=np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start : start + n * itemsize].view(dtype)
 
 
-class DenseRows:
-    """A and its transpose for a dense matrix: BLAS does it best."""
+def values_unless_ones(rows: sparse.csr_matrix, dtype: np.dtype) -> np.ndarray:
+    """Values of CSR rows as the kernels read them: empty where all are one."""
+    ones = bool((rows.data == 1).all())
+    return np.zeros(0, dtype) if ones else np.ascontiguousarray(rows.data, dtype)
+
+
+def score_rows(X: Sequences, dtype: np.dtype):
+    """A alone, for weights in the user's order of features."""
+    return SparseScores(X, dtype) if X.is_sparse else DenseScores(X, dtype)
+
+
+class DenseScores:
+    """A for a dense matrix: BLAS does it best."""
 
     def __init__(self, X: Sequences, dtype: np.dtype):
         self.rows = np.ascontiguousarray(X.rows, dtype=dtype)
         self.n_features = self.rows.shape[1]
-        self.order = np.arange(self.n_features)
 
     def scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> None:
         """out = X[first:last] @ W."""
         np.matmul(self.rows[first:last], W, out=out)
 
-    def new_buffer(self, width: int) -> np.ndarray:
-        return np.zeros((self.n_features, width), dtype=self.rows.dtype)
+
+class SparseScores:
+    """A for CSR rows."""
+
+    def __init__(self, X: Sequences, dtype: np.dtype):
+        self.indptr, self.indices = X.rows.indptr, np.ascontiguousarray(X.rows.indices)
+        self.data = values_unless_ones(X.rows, dtype)
+
+    def scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> None:
+        """out = X[first:last] @ W."""
+        indptr = self.indptr[first : last + 1]
+        _linear.gather_rows(indptr, self.indices, self.data, W, out, 0, last - first)
+
+
+class DenseRows(DenseScores):
+    """Design for a dense matrix. w holds the padded rows, or of these the ``pairs`` only.
+
+    Parameters
+    ----------
+    X : Sequences
+    pairs : ndarray of flat (feature · n_labels + label), sorted, or None for all
+    n_labels, width : int
+    dtype : numpy dtype
+    """
+
+    needs_all_residuals = False
+
+    def __init__(self, X: Sequences, pairs, n_labels: int, width: int, dtype: np.dtype):
+        super().__init__(X, dtype)
+        self.shape = (self.n_features, width)
+        self.at = slice(None)
+        if pairs is not None and len(pairs) < self.n_features * n_labels:
+            feature, label = np.divmod(pairs, n_labels)
+            self.at = feature * width + label
+        self.n_weights = len(self.new_buffer().reshape(-1)[self.at])
+
+    def weights(self, w: np.ndarray) -> np.ndarray:
+        return self.unpack(w) if isinstance(self.at, np.ndarray) else w.reshape(self.shape)
+
+    def new_buffer(self) -> np.ndarray:
+        return np.zeros(self.shape, dtype=self.rows.dtype)
 
     def collect(self, residual: np.ndarray, first: int, buffer: np.ndarray) -> None:
-        """Add the transpose's share of a block of residuals to a thread's buffer."""
         buffer += self.rows[first : first + len(residual)].T @ residual
 
-    def finish(
-        self, residual: np.ndarray, buffers: list, W: np.ndarray, ridge: float, out: np.ndarray,
-        threads: Threads,
-    ) -> float:  # fmt: skip
-        """out = X' residual + ridge · W; returns Σ W²."""
-        np.multiply(W, ridge, out=out)
+    def finish(self, residual, buffers, w, ridge, gradient, threads) -> float:
+        np.multiply(w, ridge, out=gradient)
         for buffer in buffers:
-            out += buffer
-        return float(np.square(W, dtype=np.float64).sum())
+            gradient += buffer.reshape(-1)[self.at]
+        return float(np.square(w, dtype=np.float64).sum())
+
+    def unpack(self, w: np.ndarray) -> np.ndarray:
+        rows = aligned_zeros(self.shape[0] * self.shape[1], w.dtype)
+        rows[self.at] = w
+        return rows.reshape(self.shape)
+
+    def pack(self, rows: np.ndarray) -> np.ndarray:
+        return rows.reshape(-1)[self.at]
 
 
 class SparseRows:
-    """A and its transpose for CSR rows."""
+    """Design for CSR rows where every (feature, label) pair has a weight.
 
-    def __init__(self, X: Sequences, dtype: np.dtype, *, for_training: bool):
-        rows = X.rows
+    w holds the padded rows of weights, from the most to the least frequent feature, so that those
+    that are needed all the time lie together.
+    """
+
+    needs_all_residuals = True
+
+    def __init__(self, X: Sequences, width: int, dtype: np.dtype):
+        rows, self.width = X.rows, width
         n_rows, self.n_features = rows.shape
-        self.indptr, indices = rows.indptr, rows.indices
-        ones = bool((rows.data == 1).all())
-        self.data = np.zeros(0, dtype) if ones else np.ascontiguousarray(rows.data, dtype)
-        self.order = np.arange(self.n_features)
-        if for_training:
-            counts = np.bincount(indices, minlength=self.n_features)
-            self.order = np.argsort(-counts, kind="stable")
-            rank = np.empty(self.n_features, dtype=indices.dtype)
-            rank[self.order] = np.arange(self.n_features, dtype=indices.dtype)
-            self.n_hot = int((counts > HOT_COUNT).sum())
-            indices = self._hot_first(rank[indices], n_rows)
-        self.indices = np.ascontiguousarray(indices)
+        self.n_weights = self.n_features * width
+        self.indptr, self.data = rows.indptr, values_unless_ones(rows, dtype)
+        counts = np.bincount(rows.indices, minlength=self.n_features)
+        self.order = np.argsort(-counts, kind="stable")
+        rank = np.empty(self.n_features, dtype=rows.indices.dtype)
+        rank[self.order] = np.arange(self.n_features, dtype=rank.dtype)
+        self.n_hot = int((counts > HOT_COUNT).sum())
+        self.indices = np.ascontiguousarray(self._hot_first(rank[rows.indices], n_rows))
 
     def _hot_first(self, indices: np.ndarray, n_rows: int) -> np.ndarray:
         # Sort each row by the new numbers; what is not hot goes into columns of its own.
@@ -103,28 +170,23 @@ class SparseRows:
             self.data, self.rare_data = rows.data, rare.data
         return rows.indices
 
-    def scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> None:
-        """out = X[first:last] @ W."""
-        indptr = self.indptr[first : last + 1]
-        _linear.gather_rows(indptr, self.indices, self.data, W, out, 0, last - first)
+    def weights(self, w: np.ndarray) -> np.ndarray:
+        return w.reshape(-1, self.width)
 
-    def new_buffer(self, width: int) -> np.ndarray:
-        return np.zeros((self.n_hot, width), dtype=self.data.dtype)
+    scores = SparseScores.scores
+
+    def new_buffer(self) -> np.ndarray:
+        return np.zeros((self.n_hot, self.width), dtype=self.data.dtype)
 
     def collect(self, residual: np.ndarray, first: int, buffer: np.ndarray) -> None:
-        """Add the hot features' share of a block of residuals to a thread's buffer."""
         last = first + len(residual)
         _linear.scatter_rows(
             self.indptr[first:last], self.stop[first:last], self.indices, self.data, residual,
             buffer,
         )  # fmt: skip
 
-    def finish(
-        self, residual: np.ndarray, buffers: list, W: np.ndarray, ridge: float, out: np.ndarray,
-        threads: Threads,
-    ) -> float:  # fmt: skip
-        """out = X' residual + ridge · W; returns Σ W²."""
-        hot = self.n_hot
+    def finish(self, residual, buffers, w, ridge, gradient, threads: Threads) -> float:
+        hot, W, out = self.n_hot, self.weights(w), self.weights(gradient)
         np.multiply(W[:hot], ridge, out=out[:hot])
         for buffer in buffers:
             out[:hot] += buffer
@@ -139,3 +201,11 @@ class SparseRows:
 
         squares = threads.map(gather, pieces)
         return float(np.square(W[:hot], dtype=np.float64).sum()) + sum(squares)
+
+    def unpack(self, w: np.ndarray) -> np.ndarray:
+        rows = aligned_zeros(self.n_weights, w.dtype).reshape(-1, self.width)
+        rows[self.order] = self.weights(w)
+        return rows
+
+    def pack(self, rows: np.ndarray) -> np.ndarray:
+        return rows[self.order].reshape(-1)

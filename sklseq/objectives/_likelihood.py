@@ -13,6 +13,31 @@ from sklseq.objectives._scores import ScoreMap
 __all__ = ["LogLikelihood"]
 
 
+class Share(Workspace):
+    """What one thread needs for its share of the blocks, and the sums that it makes."""
+
+    def __init__(self, n_rows: int, scores: ScoreMap):
+        super().__init__(n_rows, scores.width, scores.dtype)
+        self.buffer = scores.design.new_buffer()
+        self.ends = np.zeros((2, scores.width))
+        self.psi = np.empty_like(self.e)
+
+    def clear(self) -> None:
+        self.pairwise[:] = 0
+        self.buffer[:] = 0
+        self.ends[:] = 0
+
+    def rows(self, residual: np.ndarray | None, first: int, last: int) -> np.ndarray:
+        """Room for the scores, then residuals, of some rows: kept where ``residual`` is."""
+        return self.psi[: last - first] if residual is None else residual[first:last]
+
+    def add_ends(self, residual: np.ndarray, offsets: np.ndarray) -> None:
+        """Residuals of first and last rows are expected minus observed starts and ends."""
+        filled = offsets[1:] > offsets[:-1]
+        self.ends[0] += residual[offsets[:-1][filled]].sum(axis=0, dtype=np.float64)
+        self.ends[1] += residual[offsets[1:][filled] - 1].sum(axis=0, dtype=np.float64)
+
+
 class LogLikelihood:
     """f(w) = -Σ_s weight_s · log p(y_s | x_s) + l2 · ‖w‖²₂.
 
@@ -36,21 +61,21 @@ class LogLikelihood:
 
     Notes
     -----
-    An evaluation costs O(nnz · L + n_rows · L²). ``residual`` holds n_rows · width numbers.
+    An evaluation costs O(nnz · L + n_rows · L²). Memory beside A: n_rows · width
+    numbers with all states, a block of rows and a thread's buffer otherwise.
     """
 
     def __init__(self, scores: ScoreMap, y, offsets, weights, l2: float, threads: Threads):
         self.scores, self.y, self.offsets, self.weights = scores, y, offsets, weights
         self.l2, self.threads = float(l2), threads
-        width, dtype = scores.width, scores.dtype
-        self.residual = np.empty((len(y), width), dtype=dtype)
         self.shares = self._share(threads.n)
         largest = max(
             (offsets[b] - offsets[a] for share in self.shares for a, b in share), default=0
         )
-        self.work = [Workspace(int(largest), width, dtype) for _ in self.shares]
-        self.buffers = [scores.design.new_buffer(width) for _ in self.shares]
-        self.positions = row_positions(offsets)
+        self.work = [Share(int(largest), scores) for _ in self.shares]
+        self.residual = None
+        if scores.design.needs_all_residuals:
+            self.residual = np.empty((len(y), scores.width), dtype=scores.dtype)
         self.observed = self._observed_counts()
         self.n_evaluations = 0
 
@@ -67,7 +92,7 @@ class LogLikelihood:
     def _observed_counts(self):
         y, offsets, weights, L = self.y, self.offsets, self.weights, self.scores.n_labels
         row_weights = np.repeat(weights, np.diff(offsets))
-        first, last, after = self.positions
+        first, last, after = row_positions(offsets)
         pairs = y[after - 1].astype(np.intp) * L + y[after]
         transition = np.bincount(pairs, weights=row_weights[after], minlength=L * L)
         start = np.bincount(y[first], weights=row_weights[first], minlength=L)
@@ -76,45 +101,38 @@ class LogLikelihood:
 
     def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
         """f(w); its gradient is written into ``gradient``."""
-        W, chain = self.scores.state_rows(w), self.scores.chain(w)
-        jobs = zip(self.shares, self.work, self.buffers)
+        scores, design = self.scores, self.scores.design
+        W, chain = design.weights(scores.state(w)), scores.chain(w)
+        jobs = zip(self.shares, self.work)
         log_p = self.threads.map(lambda job: self._run_share(W, chain, *job), jobs)
-        pairwise = sum(work.pairwise_sum(chain) for work in self.work)
-        start, end = self._end_marginals()
-        squares = self.scores.design.finish(
-            self.residual, self.buffers, W, 2 * self.l2, self.scores.gradient_rows(gradient),
-            self.threads,
+        squares = design.finish(
+            self.residual, [work.buffer for work in self.work], scores.state(w), 2 * self.l2,
+            scores.state(gradient), self.threads,
         )  # fmt: skip
-        self.scores.store_gradient(gradient, pairwise - self.observed[0], start, end)
+        pairwise = sum(work.pairwise_sum(chain) for work in self.work)
+        start, end = sum(work.ends for work in self.work)[:, : scores.n_labels]
+        scores.store_chain(gradient, pairwise - self.observed[0], start, end)
         self.n_evaluations += 1
         return self._add_ridge(w, gradient, squares) - self._chain_score(chain) - sum(log_p)
 
-    def _run_share(self, W, chain, blocks, work: Workspace, buffer: np.ndarray) -> float:
-        # Emission score of the observed labels minus log Z, summed; residuals and hot gradient.
-        work.pairwise[:] = 0
-        buffer[:] = 0
-        total = 0.0
+    def _run_share(self, W, chain, blocks, work: Share) -> float:
+        # Emission score of the observed labels minus log Z, summed; residuals into the buffers.
+        work.clear()
+        design, total = self.scores.design, 0.0
         for a, b in blocks:
             first, last = self.offsets[a], self.offsets[b]
             local, weights = self.offsets[a : b + 1] - first, self.weights[a:b]
-            psi, y = self.residual[first:last], self.y[first:last]
+            psi, y = work.rows(self.residual, first, last), self.y[first:last]
             observed = np.empty(b - a)
-            self.scores.design.scores(W, first, last, psi)
+            design.scores(W, first, last, psi)
             _linear.observed_scores(psi, y, local, observed)
             log_z = work.forward_backward(psi, local, weights, chain)
             check_paths(log_z, a)
             _linear.to_residuals(psi, y, local, weights)
-            self.scores.design.collect(psi, first, buffer)
+            design.collect(psi, first, work.buffer)
+            work.add_ends(psi, local)
             total += float(weights @ (observed - log_z))
         return total
-
-    def _end_marginals(self) -> tuple[np.ndarray, np.ndarray]:
-        # Residuals of the first and last rows are expected minus observed starts and ends.
-        L = self.scores.n_labels
-        first, last, _ = self.positions
-        return tuple(
-            self.residual[rows, :L].sum(axis=0, dtype=np.float64) for rows in (first, last)
-        )
 
     def _chain_score(self, chain) -> float:
         # Score of the observed transitions, starts and ends: counts times weights.

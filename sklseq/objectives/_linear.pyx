@@ -10,6 +10,10 @@ The transpose, G = A'(residual), is done in one of two ways, whichever moves les
 * *rare* features gather the residuals of their few rows: whoever computes a row of G computes
   all of it, in one fixed order, and needs no buffer.
 
+Where only observed (feature, label) pairs have a weight, most features have one or two of them. A
+value of such a feature becomes one entry (row, label, pair) for each pair, and the row of weights
+is never looked at: `add_pairs` and its transpose `collect_pairs`.
+
 Rows have a whole number of lanes (`_lanes.pxd`). `data` is empty where all values are one.
 """
 
@@ -172,6 +176,40 @@ def scatter_rows(
             scatter(&four, &begin[0], &stop[0], &indices[0], x, &rows[0, 0], width, &out[0, 0], n)
         else:
             scatter(&eight, &begin[0], &stop[0], &indices[0], x, &rows[0, 0], width, &out[0, 0], n)
+
+
+def add_pairs(
+    const index[::1] indptr,         # (n + 1,)
+    const int[::1] pair,             # (n_entries,)
+    const int[::1] label,            # (n_entries,)
+    const real[::1] data,            # (n_entries,) or (0,)
+    const real[::1] w,               # (n_pairs,)
+    real[:, ::1] psi,                # (n, width)         IN/OUT
+):
+    """psi[t, label[e]] += data[e] * w[pair[e]] for the entries e of each row t."""
+    cdef Py_ssize_t t, e
+    cdef bint ones = data.shape[0] == 0
+    with nogil:
+        for t in range(psi.shape[0]):
+            for e in range(indptr[t], indptr[t + 1]):
+                psi[t, label[e]] += w[pair[e]] if ones else data[e] * w[pair[e]]
+
+
+def collect_pairs(
+    const index[::1] indptr,         # (n + 1,)
+    const int[::1] pair,             # (n_entries,)
+    const int[::1] label,            # (n_entries,)
+    const real[::1] data,            # (n_entries,) or (0,)
+    const real[:, ::1] residual,     # (n, width)
+    real[::1] out,                   # (n_pairs,)         IN/OUT
+):
+    """out[pair[e]] += data[e] * residual[t, label[e]] for the entries e of each row t."""
+    cdef Py_ssize_t t, e
+    cdef bint ones = data.shape[0] == 0
+    with nogil:
+        for t in range(residual.shape[0]):
+            for e in range(indptr[t], indptr[t + 1]):
+                out[pair[e]] += residual[t, label[e]] if ones else data[e] * residual[t, label[e]]
 
 
 def observed_scores(

@@ -2,12 +2,11 @@
 
 ``w`` is, in this order:
 
-1. state weights. All (feature, label) pairs: rows of features in the order of the design, each
-   padded to ``width`` numbers (padding stays 0). Only observed pairs: the pairs, one number each;
+1. state weights, laid out as the design wants them (``_design.py``, ``_observed.py``);
 2. transition weights (i, j), those that have one, row by row;
 3. start weights, then end weights, those that have one.
 
-Nobody else indexes w.
+Nobody else indexes w, but for the design its own part.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ import numpy as np
 from sklseq._sequences import row_positions
 from sklseq._threads import spans
 from sklseq.inference.chain import Transitions, _chain
-from sklseq.objectives._design import arrange
+from sklseq.objectives._design import DenseRows, SparseRows, aligned_zeros
+from sklseq.objectives._observed import ObservedRows
 
 __all__ = [
     "ScoreMap",
     "Support",
     "Weights",
-    "aligned_zeros",
     "full_support",
     "observed_support",
     "padded_rows",
@@ -62,14 +61,6 @@ class Support(NamedTuple):
     transition: np.ndarray
     start: np.ndarray
     end: np.ndarray
-
-
-def aligned_zeros(n: int, dtype: np.dtype) -> np.ndarray:
-    """Zeros that start at a cache line, so that no padded row straddles one more than it must."""
-    itemsize = np.dtype(dtype).itemsize
-    memory = np.zeros(n * itemsize + 64, dtype=np.uint8)
-    start = -memory.ctypes.data % 64
-    return memory[start : start + n * itemsize].view(dtype)
 
 
 def observed_support(X, y: np.ndarray, n_labels: int) -> Support:
@@ -131,50 +122,33 @@ class ScoreMap:
     def __init__(self, X, n_labels: int, support: Support, allowed, dtype: np.dtype):
         self.n_labels, self.dtype = n_labels, np.dtype(dtype)
         self.width = _chain.padded_width(n_labels)
-        self.design = arrange(X, self.dtype, for_training=True)
-        self.n_features = self.design.n_features
+        self.design = self._arrange(X, support.pairs)
+        self.n_features, self.n_state = X.shape[1], self.design.n_weights
         self.allowed = allowed
         self.transition_at = np.flatnonzero(support.transition & allowed.transition)
         self.start_at = np.flatnonzero(support.start & allowed.start)
         self.end_at = np.flatnonzero(support.end & allowed.end)
-        self.state_at = None if support.pairs is None else self._positions(support.pairs)
-        padded = self.n_features * self.width
-        self.n_state = padded if self.state_at is None else len(self.state_at)
         sizes = [self.n_state, len(self.transition_at), len(self.start_at), len(self.end_at)]
         self.ends = np.cumsum(sizes)
         self.n_weights = int(self.ends[-1])
-        if self.state_at is not None:
-            self._W = aligned_zeros(padded, self.dtype).reshape(-1, self.width)
-            self._G = aligned_zeros(padded, self.dtype).reshape(-1, self.width)
 
-    def _positions(self, pairs: np.ndarray) -> np.ndarray:
-        # Places of the pairs in the padded matrix whose rows are in the design's order.
-        feature, label = np.divmod(pairs, self.n_labels)
-        rank = np.empty(self.n_features, dtype=np.int64)
-        rank[self.design.order] = np.arange(self.n_features)
-        return np.sort(rank[feature] * self.width + label)
+    def _arrange(self, X, pairs: np.ndarray | None):
+        if not X.is_sparse:
+            return DenseRows(X, pairs, self.n_labels, self.width, self.dtype)
+        if pairs is None:
+            return SparseRows(X, self.width, self.dtype)
+        return ObservedRows(X, pairs, self.n_labels, self.width, self.dtype)
 
     def new_vector(self) -> np.ndarray:
         return aligned_zeros(self.n_weights, self.dtype)
 
-    def state_rows(self, w: np.ndarray) -> np.ndarray:
-        """State weights as rows (n_features, width): a view of w, or a buffer filled from it."""
-        if self.state_at is None:
-            return w[: self.n_state].reshape(-1, self.width)
-        self._W.reshape(-1)[self.state_at] = w[: self.n_state]
-        return self._W
+    def state(self, w: np.ndarray) -> np.ndarray:
+        """The part of w, or of its gradient, that the design lays out: a view."""
+        return w[: self.n_state]
 
-    def gradient_rows(self, gradient: np.ndarray) -> np.ndarray:
-        """Where the transpose writes; :meth:`store_gradient` takes it from there."""
-        if self.state_at is None:
-            return gradient[: self.n_state].reshape(-1, self.width)
-        return self._G
-
-    def store_gradient(self, gradient, pairwise, start, end) -> None:
-        """Fill ``gradient`` from rows already written and from label-level residuals."""
+    def store_chain(self, gradient, pairwise, start, end) -> None:
+        """Fill the label-level part of ``gradient`` from residuals."""
         a, b, c, d = self.ends
-        if self.state_at is not None:
-            np.take(self._G.reshape(-1), self.state_at, out=gradient[:a], mode="clip")
         gradient[a:b] = pairwise.reshape(-1)[self.transition_at]
         gradient[b:c] = start[self.start_at]
         gradient[c:d] = end[self.end_at]
@@ -198,23 +172,16 @@ class ScoreMap:
 
     def unpack(self, w: np.ndarray) -> Weights:
         """w as arrays in the user's order of features."""
-        rows = aligned_zeros(self.n_features * self.width, self.dtype).reshape(-1, self.width)
-        if self.state_at is None:
-            rows[self.design.order] = self.state_rows(w)
-        else:
-            feature, label = np.divmod(self.state_at, self.width)
-            rows[self.design.order[feature], label] = w[: self.n_state]
+        rows = self.design.unpack(self.state(w))
         coef = rows[:, : self.n_labels]  # the rows stay padded, as decoding wants them
         return Weights(coef, *(x.astype(self.dtype) for x in self._chain_weights(w)))
 
     def pack(self, weights: Weights) -> np.ndarray:
         """The inverse of :meth:`unpack`; weights that w has no place for are dropped."""
         w = self.new_vector()
-        rows = np.zeros((self.n_features, self.width), dtype=self.dtype)
-        rows[:, : self.n_labels] = weights.coef[self.design.order]
+        w[: self.n_state] = self.design.pack(padded_rows(weights.coef).astype(self.dtype))
         a, b, c, d = self.ends
-        flat = rows.reshape(-1)  # forbidden labels have no place in w, so their -inf is dropped
-        w[:a] = flat if self.state_at is None else flat[self.state_at]
+        # Forbidden transitions have no place in w, so their -inf is dropped.
         w[a:b] = weights.transition.reshape(-1)[self.transition_at]
         w[b:c] = weights.start[self.start_at]
         w[c:d] = weights.end[self.end_at]
