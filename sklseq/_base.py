@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._labels import as_label_sequences, encode_labels, split_labels
-from sklseq._sequences import Sequences, as_sequences, input_form
+from sklseq._sequences import Sequences, as_sequences, check_sample_weight, input_form
 from sklseq._threads import Threads
 from sklseq.inference.chain import Transitions, Workspace, best_paths, check_paths, row_blocks
 from sklseq.objectives._design import score_rows
@@ -74,24 +74,6 @@ def read_labels(y: Any, X: Sequences) -> np.ndarray:
             "each row needs one label."
         )
     return labels
-
-
-def check_sample_weight(sample_weight: Any, n_sequences: int) -> np.ndarray:
-    """One finite, non-negative float64 a sequence."""
-    if sample_weight is None:
-        return np.ones(n_sequences)
-    weights = np.ascontiguousarray(sample_weight, dtype=np.float64)
-    if weights.shape != (n_sequences,):
-        raise ValueError(
-            f"sample_weight must have one entry a sequence ({n_sequences}); "
-            f"got shape {weights.shape}."
-        )
-    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
-    if bad.size:
-        raise ValueError(
-            f"sample_weight must be finite and not negative; entry {bad[0]} is {weights[bad[0]]}."
-        )
-    return weights
 
 
 class BaseTagger(BaseEstimator):

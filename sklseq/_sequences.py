@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-__all__ = ["Sequences", "as_sequences", "check_finite", "input_form", "row_positions"]
+__all__ = [
+    "Sequences",
+    "as_sequences",
+    "check_finite",
+    "check_sample_weight",
+    "input_form",
+    "row_positions",
+]
 
 Rows = Any  # 2-D ndarray, SciPy CSR matrix or CSR array
 
@@ -368,3 +375,22 @@ def check_finite(X: Sequences) -> None:
         f"X must be finite; row {row - X.offsets[s]} of sequence {s} holds "
         f"{np.ravel(values)[bad[0]]}. Impute or drop it."
     )
+
+
+def check_sample_weight(sample_weight: Any, n_sequences: int) -> np.ndarray:
+    """One finite, non-negative float64 a sequence; ones where there are none."""
+    if sample_weight is None:
+        return np.ones(n_sequences)
+    weight = np.ascontiguousarray(sample_weight, dtype=np.float64)
+    if weight.shape != (n_sequences,):
+        raise ValueError(
+            f"sample_weight must have one entry per sequence, shape ({n_sequences},); got shape "
+            f"{weight.shape}."
+        )
+    wrong = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    if wrong.size:
+        raise ValueError(
+            f"sample_weight[{wrong[0]}] is {weight[wrong[0]]}; weights must be finite and not "
+            "negative."
+        )
+    return weight

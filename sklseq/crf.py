@@ -204,6 +204,7 @@ class CRFTagger(CallbackSupportMixin, BaseTagger):
         scores = self._score_map(rows, codes, classes)
         start = self._starting_point(scores, classes, vectorizer)
         result = self._solve(scores, rows, codes, weights, start, (X, y, classes, vectorizer))
+        scores.design.release()  # so that its memory can hold the weights
         self._warn(result, classes)
         for name, value in self._attributes(scores, result.w, classes, vectorizer).items():
             setattr(self, name, value)

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import make_scorer
 
 from sklseq._labels import Spans, as_label_sequences, find_spans, locate
+from sklseq._sequences import check_sample_weight
 
 __all__ = [
     "SCORERS",
@@ -82,7 +83,7 @@ def token_accuracy(
     """
     flat_true, flat_pred, offsets = _align(y_true, y_pred)
     lengths = np.diff(offsets)
-    weight = _check_weight(sample_weight, len(lengths))
+    weight = check_sample_weight(sample_weight, len(lengths))
     return _mean(flat_true == flat_pred, np.repeat(weight, lengths), "rows")
 
 
@@ -123,7 +124,7 @@ def sequence_accuracy(
     # Differences of a running count, because reduceat misreads empty sequences.
     errors_before = np.concatenate(([0], np.cumsum(flat_true != flat_pred)))
     right = np.diff(errors_before[offsets]) == 0
-    return _mean(right, _check_weight(sample_weight, len(right)), "sequences")
+    return _mean(right, check_sample_weight(sample_weight, len(right)), "sequences")
 
 
 def _align(
@@ -153,24 +154,6 @@ def _align(
             f"strings, or neither: convert one."
         )
     return flat_true, flat_pred, offsets
-
-
-def _check_weight(sample_weight: ArrayLike | None, n_sequences: int) -> NDArray[np.float64]:
-    if sample_weight is None:
-        return np.ones(n_sequences)
-    weight = np.asarray(sample_weight, dtype=np.float64)
-    if weight.shape != (n_sequences,):
-        raise ValueError(
-            f"sample_weight must have one entry per sequence, shape ({n_sequences},); got shape "
-            f"{weight.shape}."
-        )
-    wrong = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
-    if wrong.size:
-        raise ValueError(
-            f"sample_weight[{wrong[0]}] is {weight[wrong[0]]}; weights must be finite and not "
-            f"negative."
-        )
-    return weight
 
 
 def _mean(right: NDArray[np.bool_], weight: NDArray[np.float64], what: str) -> float:

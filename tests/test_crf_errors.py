@@ -174,11 +174,11 @@ def test_lbfgs_with_an_l1_penalty_names_the_solver_to_use(data):
 
 
 WEIGHTS = [
-    (np.ones(11), r"sample_weight .*\(12\).*\(11,\)"),
+    (np.ones(11), r"sample_weight .*\(12,\).*\(11,\)"),
     (np.ones((12, 1)), r"sample_weight .*\(12, 1\)"),
-    (np.r_[np.ones(11), -1], r"sample_weight .*entry 11 is -1"),
-    (np.r_[np.nan, np.ones(11)], r"sample_weight .*entry 0 is nan"),
-    (np.r_[np.inf, np.ones(11)], r"sample_weight .*entry 0 is inf"),
+    (np.r_[np.ones(11), -1], r"sample_weight\[11\] is -1"),
+    (np.r_[np.nan, np.ones(11)], r"sample_weight\[0\] is nan"),
+    (np.r_[np.inf, np.ones(11)], r"sample_weight\[0\] is inf"),
 ]
 
 

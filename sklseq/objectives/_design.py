@@ -10,6 +10,7 @@ where in w the weight of a (feature, label) pair stands. All designs answer the 
 ``new_buffer()``          zeros in which a thread sums up its share of the transpose
 ``collect(r, a, buffer)`` add the share of the residuals r of rows a, a + 1, …
 ``finish(…)``             gradient = X' residual + ridge · w; returns Σ w²
+``release()``             forget the rows of X: of the above, nothing works any more
 ``unpack(w)``             padded rows (n_features, width), in the user's order of features
 ``pack(rows)``            the inverse
 ``needs_all_residuals``   whether ``finish`` reads the residuals of all rows
@@ -114,6 +115,9 @@ class DenseRows(DenseScores):
             gradient += buffer.reshape(-1)[self.at]
         return float(np.square(w, dtype=np.float64).sum())
 
+    def release(self) -> None:
+        del self.rows
+
     def unpack(self, w: np.ndarray) -> np.ndarray:
         rows = aligned_zeros(self.shape[0] * self.shape[1], w.dtype)
         rows[self.at] = w
@@ -201,6 +205,10 @@ class SparseRows:
 
         squares = threads.map(gather, pieces)
         return float(np.square(W[:hot], dtype=np.float64).sum()) + sum(squares)
+
+    def release(self) -> None:
+        del self.indptr, self.indices, self.data, self.stop
+        del self.rare_indptr, self.rare_rows, self.rare_data
 
     def unpack(self, w: np.ndarray) -> np.ndarray:
         rows = aligned_zeros(self.n_weights, w.dtype).reshape(-1, self.width)

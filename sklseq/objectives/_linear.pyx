@@ -181,7 +181,7 @@ def scatter_rows(
 def add_pairs(
     const index[::1] indptr,         # (n + 1,)
     const int[::1] pair,             # (n_entries,)
-    const int[::1] label,            # (n_entries,)
+    const unsigned short[::1] label, # (n_entries,)
     const real[::1] data,            # (n_entries,) or (0,)
     const real[::1] w,               # (n_pairs,)
     real[:, ::1] psi,                # (n, width)         IN/OUT
@@ -198,7 +198,7 @@ def add_pairs(
 def collect_pairs(
     const index[::1] indptr,         # (n + 1,)
     const int[::1] pair,             # (n_entries,)
-    const int[::1] label,            # (n_entries,)
+    const unsigned short[::1] label, # (n_entries,)
     const real[::1] data,            # (n_entries,) or (0,)
     const real[:, ::1] residual,     # (n, width)
     real[::1] out,                   # (n_pairs,)         IN/OUT

@@ -13,7 +13,7 @@ __all__ = ["ObservedRows"]
 # A feature with at most this many pairs is narrow: an entry a pair costs less than a padded row.
 NARROW = 4
 # Entries that setup looks at together, so that its temporaries stay small.
-CHUNK = 500_000
+CHUNK = 100_000
 
 
 class ObservedRows:
@@ -58,7 +58,7 @@ class ObservedRows:
         order = np.concatenate([np.flatnonzero(of_wide)[np.argsort(at)], np.flatnonzero(~of_wide)])
         self.shape, self.wide_at, self.n_wide = (len(wide), self.width), np.sort(at), len(at)
         self.user_at = feature[order] * self.width + label[order]
-        self.narrow_label = label[~of_wide].astype(np.int32)
+        self.narrow_label = label[~of_wide].astype(np.uint16)
         self._W = aligned_zeros(len(wide) * self.width, self.dtype).reshape(self.shape)
         return rank
 
@@ -71,7 +71,8 @@ class ObservedRows:
         kind = np.int64 if max(n_entries) > np.iinfo(np.int32).max else np.int32
         self.indptr, self.narrow_indptr = np.zeros((2, n_rows + 1), dtype=kind)
         self.indices = np.empty(n_entries[0], dtype=np.int32)
-        self.pair, self.label = np.empty((2, n_entries[1]), dtype=np.int32)
+        self.pair = np.empty(n_entries[1], dtype=np.int32)
+        self.label = np.empty(n_entries[1], dtype=np.uint16)
         values = self.data
         if len(values):
             self.data, self.narrow_data = (np.empty(n, dtype=values.dtype) for n in n_entries)
@@ -142,6 +143,10 @@ class ObservedRows:
             gradient[: self.n_wide] += buffer[self.wide_at]
             gradient[self.n_wide :] += buffer[n:]
         return float(np.square(w, dtype=np.float64).sum())
+
+    def release(self) -> None:
+        del self.indptr, self.indices, self.data, self._W
+        del self.narrow_indptr, self.pair, self.label, self.narrow_data, self.narrow_label
 
     def unpack(self, w: np.ndarray) -> np.ndarray:
         rows = aligned_zeros(self.n_features * self.width, w.dtype)
