@@ -183,7 +183,7 @@ class BaseTagger(BaseEstimator):
 
         def forward_backward(a, b, psi, offsets):
             work = Workspace(len(psi), chain.width, chain.dtype)
-            log_z[a:b] = work.forward_backward(psi, offsets, np.ones(b - a), chain)
+            work.forward_backward(psi, offsets, np.ones(b - a), chain, log_z[a:b])
             check_paths(log_z[a:b], a)
             if marginals is not None:
                 marginals[X.offsets[a] : X.offsets[b]] = psi[:, :L]

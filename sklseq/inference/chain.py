@@ -65,8 +65,10 @@ class Transitions:
         self.width = _chain.padded_width(self.n_labels)
         self.score = self._padded(transition, -np.inf)
         self.score_t = np.ascontiguousarray(self.score.T)
-        self.start = None if start is None else self._padded(start, 0)
-        self.end = None if end is None else self._padded(end, 0)
+        zeros = np.zeros(self.n_labels)
+        self.start = self._padded(zeros if start is None else start, 0)
+        self.end = self._padded(zeros if end is None else end, 0)
+        self.has_ends = bool(self.start.any() or self.end.any())
 
     def _padded(self, scores: Any, fill: float) -> np.ndarray:
         scores = np.asarray(scores)
@@ -86,10 +88,8 @@ class Transitions:
 
     def fold_boundaries(self, psi: np.ndarray, offsets: np.ndarray) -> None:
         """Add start and end scores to the first and last row of each sequence, in place."""
-        if self.start is not None or self.end is not None:
-            zeros = np.zeros(self.width, dtype=self.dtype)
-            start = zeros if self.start is None else self.start
-            _chain.fold_boundaries(psi, offsets, start, zeros if self.end is None else self.end)
+        if self.has_ends:
+            _chain.fold_boundaries(psi, offsets, self.start, self.end)
 
     def pad_rows(self, emission: np.ndarray) -> np.ndarray:
         """A padded, writable copy of emission scores."""
@@ -111,16 +111,17 @@ class Workspace:
         self.pairwise = np.zeros((2, width, width))
 
     def forward_backward(
-        self, psi: np.ndarray, offsets: np.ndarray, weights: np.ndarray, chain: Transitions
-    ) -> np.ndarray:
-        """Turn scores ``psi`` (padded) into marginals, in place; return log Z a sequence.
+        self, psi: np.ndarray, offsets: np.ndarray, weights: np.ndarray, chain: Transitions,
+        log_z: np.ndarray,
+    ) -> None:  # fmt: skip
+        """Turn scores ``psi`` (padded) into marginals, in place; log Z goes into ``log_z``.
 
         Pair marginals, times the sequence's weight, are added to ``self.pairwise``.
         log Z is -inf where no path is allowed; the marginals of that sequence mean nothing.
         """
         n, L = len(psi), chain.n_labels
         chain.fold_boundaries(psi, offsets)
-        e, log_z = self.e[:n], np.empty(len(offsets) - 1)
+        e = self.e[:n]
         _chain.shift_rows(psi, e, self.shift[:n], L)
         np.exp(e, out=e)
         _chain.forward_backward_scaled(
@@ -128,13 +129,12 @@ class Workspace:
             self.alpha[:n], self.inverse_c[:n], self.scratch, log_z, self.pairwise[0], L,
             chain.check,
         )  # fmt: skip
-        for s in np.flatnonzero(np.isnan(log_z)):
+        for s in np.isnan(log_z).nonzero()[0]:
             rows = slice(offsets[s], offsets[s + 1])
             log_alpha = np.empty((rows.stop - rows.start, L))
             log_z[s] = _chain.forward_backward_log(
                 psi[rows], chain.score, weights[s], self.pairwise[1], log_alpha
             )
-        return log_z
 
     def pairwise_sum(self, chain: Transitions) -> np.ndarray:
         """Pair marginals summed since this workspace was made, shape (n_labels, n_labels)."""
@@ -215,7 +215,7 @@ def forward_backward(
     for a, b in blocks:
         rows = slice(offsets[a], offsets[b])
         local = offsets[a : b + 1] - offsets[a]
-        log_z[a:b] = work.forward_backward(psi[rows], local, weights[a:b], chain)
+        work.forward_backward(psi[rows], local, weights[a:b], chain, log_z[a:b])
     check_paths(log_z)
     return Marginals(log_z, psi[:, : chain.n_labels].copy(), work.pairwise_sum(chain))
 

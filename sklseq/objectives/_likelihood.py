@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from sklseq._sequences import row_positions
@@ -31,11 +33,16 @@ class Share(Workspace):
         """Room for the scores, then residuals, of some rows: kept where ``residual`` is."""
         return self.psi[: last - first] if residual is None else residual[first:last]
 
-    def add_ends(self, residual: np.ndarray, offsets: np.ndarray) -> None:
-        """Residuals of first and last rows are expected minus observed starts and ends."""
-        filled = offsets[1:] > offsets[:-1]
-        self.ends[0] += residual[offsets[:-1][filled]].sum(axis=0, dtype=np.float64)
-        self.ends[1] += residual[offsets[1:][filled] - 1].sum(axis=0, dtype=np.float64)
+
+class Block(NamedTuple):
+    """A run of sequences that is worked on at once: views, made once."""
+
+    first: int
+    last: int
+    sequences: slice
+    offsets: np.ndarray  # of these sequences, from 0
+    weights: np.ndarray
+    y: np.ndarray
 
 
 class LogLikelihood:
@@ -68,26 +75,28 @@ class LogLikelihood:
     def __init__(self, scores: ScoreMap, y, offsets, weights, l2: float, threads: Threads):
         self.scores, self.y, self.offsets, self.weights = scores, y, offsets, weights
         self.l2, self.threads = float(l2), threads
+        self.log_z, self.observed_score = np.zeros((2, len(weights)))
         self.shares = self._share(threads.n)
-        largest = max(
-            (offsets[b] - offsets[a] for share in self.shares for a, b in share), default=0
-        )
-        self.work = [Share(int(largest), scores) for _ in self.shares]
+        largest = max(block.last - block.first for share in self.shares for block in share)
+        self.work = [Share(largest, scores) for _ in self.shares]
         self.residual = None
         if scores.design.needs_all_residuals:
             self.residual = np.empty((len(y), scores.width), dtype=scores.dtype)
         self.observed = self._observed_counts()
         self.n_evaluations = 0
 
-    def _share(self, n: int) -> list[list[tuple[int, int]]]:
+    def _share(self, n: int) -> list[list[Block]]:
         # Contiguous runs of blocks, one a thread, with about the same number of rows.
-        blocks = row_blocks(self.offsets)
-        rows = np.cumsum([self.offsets[b] - self.offsets[a] for a, b in blocks])
-        if not len(rows):
-            return [[]]
+        blocks = [self._block(a, b) for a, b in row_blocks(self.offsets)]
+        rows = np.cumsum([block.last - block.first for block in blocks])
         cuts = np.searchsorted(rows, np.linspace(0, rows[-1], n + 1)[1:-1], side="left") + 1
         cuts = [0, *cuts.tolist(), len(blocks)]
         return [blocks[a:b] for a, b in zip(cuts[:-1], cuts[1:]) if b > a]
+
+    def _block(self, a: int, b: int) -> Block:
+        first, last = int(self.offsets[a]), int(self.offsets[b])
+        offsets = self.offsets[a : b + 1] - first
+        return Block(first, last, slice(a, b), offsets, self.weights[a:b], self.y[first:last])
 
     def _observed_counts(self):
         y, offsets, weights, L = self.y, self.offsets, self.weights, self.scores.n_labels
@@ -104,7 +113,8 @@ class LogLikelihood:
         scores, design = self.scores, self.scores.design
         W, chain = design.weights(scores.state(w)), scores.chain(w)
         jobs = zip(self.shares, self.work)
-        log_p = self.threads.map(lambda job: self._run_share(W, chain, *job), jobs)
+        self.threads.map(lambda job: self._run_share(W, chain, *job), jobs)
+        check_paths(self.log_z)
         squares = design.finish(
             self.residual, [work.buffer for work in self.work], scores.state(w), 2 * self.l2,
             scores.state(gradient), self.threads,
@@ -113,26 +123,20 @@ class LogLikelihood:
         start, end = sum(work.ends for work in self.work)[:, : scores.n_labels]
         scores.store_chain(gradient, pairwise - self.observed[0], start, end)
         self.n_evaluations += 1
-        return self._add_ridge(w, gradient, squares) - self._chain_score(chain) - sum(log_p)
+        log_p = float(self.weights @ (self.observed_score - self.log_z)) + self._chain_score(chain)
+        return self._add_ridge(w, gradient, squares) - log_p
 
-    def _run_share(self, W, chain, blocks, work: Share) -> float:
-        # Emission score of the observed labels minus log Z, summed; residuals into the buffers.
+    def _run_share(self, W, chain, blocks: list[Block], work: Share) -> None:
+        # Emission score of the observed labels, log Z, residuals; gradient into the buffers.
         work.clear()
-        design, total = self.scores.design, 0.0
-        for a, b in blocks:
-            first, last = self.offsets[a], self.offsets[b]
-            local, weights = self.offsets[a : b + 1] - first, self.weights[a:b]
-            psi, y = work.rows(self.residual, first, last), self.y[first:last]
-            observed = np.empty(b - a)
+        design = self.scores.design
+        for first, last, sequences, offsets, weights, y in blocks:
+            psi = work.rows(self.residual, first, last)
             design.scores(W, first, last, psi)
-            _linear.observed_scores(psi, y, local, observed)
-            log_z = work.forward_backward(psi, local, weights, chain)
-            check_paths(log_z, a)
-            _linear.to_residuals(psi, y, local, weights)
+            _linear.observed_scores(psi, y, offsets, self.observed_score[sequences])
+            work.forward_backward(psi, offsets, weights, chain, self.log_z[sequences])
+            _linear.to_residuals(psi, y, offsets, weights, work.ends)
             design.collect(psi, first, work.buffer)
-            work.add_ends(psi, local)
-            total += float(weights @ (observed - log_z))
-        return total
 
     def _chain_score(self, chain) -> float:
         # Score of the observed transitions, starts and ends: counts times weights.

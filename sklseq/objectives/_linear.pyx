@@ -232,15 +232,22 @@ def to_residuals(
     const int[::1] y,                # (n_rows,)
     const long long[::1] offsets,    # (n_sequences + 1,)
     const double[::1] weights,       # (n_sequences,)
+    double[:, ::1] ends,             # (2, width)       IN/OUT += first rows, last rows
 ):
     """Expected minus observed label indicators, times the weight of the sequence."""
-    cdef Py_ssize_t s, t, j
+    cdef Py_ssize_t s, t, j, first, last
     cdef real weight
     with nogil:
         for s in range(weights.shape[0]):
             weight = <real> weights[s]
-            for t in range(offsets[s], offsets[s + 1]):
+            first = offsets[s]
+            last = offsets[s + 1] - 1
+            for t in range(first, last + 1):
                 if weight != 1:
                     for j in range(mu.shape[1]):
                         mu[t, j] *= weight
                 mu[t, y[t]] -= weight
+            if last >= first:
+                for j in range(mu.shape[1]):
+                    ends[0, j] += mu[first, j]
+                    ends[1, j] += mu[last, j]
