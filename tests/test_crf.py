@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, Sequences
 from sklseq.inference import reference
+from sklseq.objectives._scores import padded_rows
 
 from .oracles import all_paths, kkt_residual, numerical_gradient
 
@@ -684,3 +685,14 @@ def test_explanations_add_up_to_the_score_of_the_path():
     assert_allclose(total, reference.score_path(path, *chain), **EXACT)
     proba = model.predict_proba([x])[0]
     assert_allclose([row[1] for row in rows], proba[np.arange(len(path)), path], **EXACT)
+
+
+def test_decoding_uses_the_fitted_weights_where_they_are():
+    rng = np.random.default_rng(3)
+    X = [sparse.csr_matrix(rng.integers(0, 2, (5, 4)).astype(float)) for _ in range(6)]
+    tagger = CRFTagger().fit(X, [["a", "b", "c", "b", "a"]] * 6)
+    assert np.shares_memory(padded_rows(tagger.coef_), tagger.coef_)
+    wide = np.ones((4, 4))
+    rows = padded_rows(wide[:, :3])  # a view whose neighbours are not padding
+    assert not np.shares_memory(rows, wide)
+    assert_array_equal(rows, [[1, 1, 1, 0]] * 4)

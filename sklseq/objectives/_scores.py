@@ -89,11 +89,13 @@ def observed_support(X, y: np.ndarray, n_labels: int) -> Support:
 def padded_rows(coef: np.ndarray) -> np.ndarray:
     """``coef`` with rows padded and aligned as the kernels want them: itself, or a copy."""
     width = _chain.padded_width(coef.shape[1])
-    rows = coef.base
-    if isinstance(rows, np.ndarray) and rows.dtype == coef.dtype and rows.ndim == 2:
-        same = rows.shape == (len(coef), width) and rows.ctypes.data == coef.ctypes.data
-        if same and rows.flags.c_contiguous:
-            return rows
+    base, strides = coef.base, (width * coef.itemsize, coef.itemsize)
+    if isinstance(base, np.ndarray) and base.flags.c_contiguous and coef.strides == strides:
+        start = coef.ctypes.data - base.ctypes.data
+        if 0 <= start and start + len(coef) * strides[0] <= base.nbytes:
+            rows = np.lib.stride_tricks.as_strided(coef, (len(coef), width), writeable=False)
+            if not rows[:, coef.shape[1] :].any():
+                return rows
     rows = aligned_zeros(len(coef) * width, coef.dtype).reshape(-1, width)
     rows[:, : coef.shape[1]] = coef
     return rows
