@@ -92,7 +92,7 @@ def padded_rows(coef: np.ndarray) -> np.ndarray:
     base, strides = coef.base, (width * coef.itemsize, coef.itemsize)
     if isinstance(base, np.ndarray) and base.flags.c_contiguous and coef.strides == strides:
         start = coef.ctypes.data - base.ctypes.data
-        if 0 <= start and start + len(coef) * strides[0] <= base.nbytes:
+        if start >= 0 and start + len(coef) * strides[0] <= base.nbytes:
             rows = np.lib.stride_tricks.as_strided(coef, (len(coef), width), writeable=False)
             if not rows[:, coef.shape[1] :].any():
                 return rows
