@@ -1,6 +1,7 @@
 """Solvers: they see an objective's named methods and nothing else."""
 
+from sklseq.solvers._cg import cg
 from sklseq.solvers._lbfgs import lbfgs
 from sklseq.solvers._result import SolverResult
 
-__all__ = ["SolverResult", "lbfgs"]
+__all__ = ["SolverResult", "cg", "lbfgs"]
