@@ -9,9 +9,10 @@ from importlib import import_module
 from sklseq import metrics
 from sklseq._sequences import Sequences
 from sklseq.crf import CRFTagger
+from sklseq.zscore import ZScoreTagger
 
 __version__ = "0.1.0.dev0"
-__all__ = ["CRFTagger", "Sequences", "metrics"]
+__all__ = ["CRFTagger", "Sequences", "ZScoreTagger", "metrics"]
 
 _LAZY = ("datasets", "features", "inference")
 

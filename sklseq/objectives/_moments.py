@@ -36,17 +36,22 @@ from sklseq._sequences import row_positions
 
 __all__ = [
     "ChainWeights",
+    "Maximum",
     "Sample",
     "ScoreMoments",
     "Statistics",
     "combine",
     "count_statistics",
+    "centred",
     "decompose",
     "extended_rows",
     "loss_multiplier",
     "observed_features",
+    "one_hot",
+    "pair_statistics",
     "score_moments",
     "stack_weights",
+    "statistics_zscore",
     "unstack_weights",
 ]
 
@@ -241,11 +246,33 @@ def combine(
 
 def _pair_weights(statistics: Statistics, l2: float) -> tuple[np.ndarray, float]:
     # D = counts, doubly centred, over their variance; and its share of bᵀC⁻¹b.
-    counts = statistics.transitions
-    L, excess = len(counts), centred(centred(counts).T).T
-    variance = counts.sum() / L**2 + 2 * l2
+    excess, variance = pair_statistics(statistics, l2)
+    L = len(excess)
     pairs = excess / variance if variance > 0 else np.zeros((L, L))
     return pairs, float(np.vdot(excess, pairs))
+
+
+def pair_statistics(statistics: Statistics, l2: float) -> tuple[np.ndarray, float]:
+    """D's part of b, and D's part of C + 2 · l2: a number."""
+    counts = statistics.transitions
+    return centred(centred(counts).T).T, counts.sum() / counts.size + 2 * l2
+
+
+def statistics_zscore(
+    statistics: Statistics, weights: ChainWeights, cost: np.ndarray | None
+) -> float:
+    """The z-score of the true labels, a loss included, from sums alone."""
+    main, pairs = decompose(weights)
+    L, excess = len(pairs), pair_statistics(statistics, 0.0)[0]
+    gap = np.vdot(main, statistics.observed) + np.vdot(pairs, excess)
+    total = np.vdot(main, statistics.gram @ main) / L
+    total += statistics.transitions.sum() * np.square(pairs).mean()
+    if cost is not None:
+        costs = centred(cost)
+        gap -= statistics.labels @ cost.mean(axis=1)
+        total += 2 * np.vdot(main, statistics.observed @ costs) / L
+        total += statistics.labels @ np.square(costs).mean(axis=1)
+    return float(gap / np.sqrt(total)) if total > 0 else 0.0
 
 
 # ------------------------------------------------------------------ scores of given weights

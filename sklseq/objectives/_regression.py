@@ -29,6 +29,8 @@ class RidgeSystem:
     n_labels : int
     ridge : float
     threads : Threads
+    eliminate : bool, default=True
+        False keeps all columns, for right-hand sides other than ``gradient``.
 
     Attributes
     ----------
@@ -39,12 +41,15 @@ class RidgeSystem:
         minimum norm.
     """
 
-    def __init__(self, rows, y, weights, n_labels: int, ridge: float, threads: Threads):
+    def __init__(
+        self, rows, y, weights, n_labels: int, ridge: float, threads: Threads,
+        eliminate: bool = True,
+    ):  # fmt: skip
         self.y, self.n_labels, self.ridge, self.threads = y, n_labels, ridge, threads
         self.n_columns = rows.shape[1]
         self.kept, self.once = np.arange(self.n_columns), None
-        if sparse.issparse(rows):
-            rows = self._without_rare(rows, weights)
+        if sparse.issparse(rows) and eliminate:
+            rows = self._without_rare(rows)
         self.d = weights if self.once is None else self._reduced(weights)
         self.rows = rows
         self.blocks = _cut(rows, self.threads.n)
@@ -52,7 +57,7 @@ class RidgeSystem:
         self.gradient = self._map_blocks(lambda block, a, b: block.T @ labels[a:b].toarray())
         self.preconditioner = None if ridge == 0 else 1 / (self._squares() + ridge)
 
-    def _without_rare(self, rows, weights):
+    def _without_rare(self, rows):
         # Columns by frequency, so that weights that are often needed lie together.
         if not rows.has_canonical_format:
             rows = rows.copy()

@@ -1,7 +1,8 @@
 """Solvers: they see an objective's named methods and nothing else."""
 
 from sklseq.solvers._cg import cg
+from sklseq.solvers._dense import least_distance, solve_dense
 from sklseq.solvers._lbfgs import lbfgs
 from sklseq.solvers._result import SolverResult
 
-__all__ = ["SolverResult", "cg", "lbfgs"]
+__all__ = ["SolverResult", "cg", "lbfgs", "least_distance", "solve_dense"]

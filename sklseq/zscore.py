@@ -1,0 +1,618 @@
+"""Sequence taggers trained by one linear solve: the z-score."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtr
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from sklseq._base import BaseTagger, check_sample_weight, read_labels, read_sequences
+from sklseq._labels import (
+    Constraints,
+    check_constraints,
+    encode_labels,
+    resolve_constraints,
+    unique_labels,
+)
+from sklseq._separate import FreeSystem, PathSystem, separate
+from sklseq._sequences import row_positions
+from sklseq._threads import Threads
+from sklseq.inference import nbest
+from sklseq.inference.chain import as_generator
+from sklseq.objectives._moments import (
+    ChainWeights,
+    Sample,
+    Statistics,
+    combine,
+    count_statistics,
+    extended_rows,
+    loss_multiplier,
+    score_moments,
+    statistics_zscore,
+    unstack_weights,
+)
+from sklseq.objectives._path_moments import AllowedMoments, AllowedPaths, SampledMoments
+from sklseq.objectives._programs import DynamicPrograms, count_programs
+from sklseq.objectives._regression import RidgeSystem
+from sklseq.solvers import SolverResult, cg, solve_dense
+
+__all__ = ["SequenceZScores", "ZScoreTagger"]
+
+DIRECT = 1_000  # features up to which solver="auto" factorises
+MAX_PROGRAMS, MAX_WEIGHTS = 20_000, 4_000  # of moments="dp"
+
+
+class SequenceZScores(NamedTuple):
+    """How far the score of a labeling stands out; see :meth:`ZScoreTagger.sequence_zscore`.
+
+    Attributes
+    ----------
+    zscore : ndarray of shape (n_sequences,)
+        Standard deviations above the mean score of all labelings.
+    p_value : ndarray of shape (n_sequences,)
+        Share of labelings that score higher, were the scores normal.
+    """
+
+    zscore: np.ndarray
+    p_value: np.ndarray
+
+
+class ZScoreTagger(BaseTagger):
+    """Linear-chain tagger trained by one linear solve, which maximises the z-score.
+
+    If all labelings of a sequence were equally likely, the scores w · φ(x, y) would have a mean
+    and a variance. Training finds the weights with which the true labels ȳ score as many standard
+    deviations as possible above that mean,
+
+        max_w  w·b / √(wᵀCw),   b = Σ_s ω_s (φ(x_s, ȳ_s) - E φ(x_s, ·)),   C = Σ_s ω_s Cov φ(x_s, ·),
+
+    by w = (C + 2 · l2)⁻¹ b: the Newton step, from zero, of :class:`CRFTagger` with the same ``l2``
+    and no boundary weights. With a loss ℓ that scores of wrong labelings are raised by, it is
+
+        min_w  ½ wᵀCw + wᵀc + l2 · ‖w‖²   subject to   w·b - E ℓ ≥ 1,      c = Cov(φ, ℓ).
+
+    Neither needs the data again once C⁻¹b is there, nor a learning rate, nor a search.
+
+    Parameters
+    ----------
+    loss : {"hamming"}, array-like of shape (n_labels, n_labels) or None, default="hamming"
+        None is Equation (4) of the paper, "hamming" its §5.1. A matrix gives the loss of each
+        true label (row) taken for another (column), in the order of the sorted labels.
+    l2 : float, default=1.0
+        Ridge. 0 is the paper's parameter-free form; of many solutions, that of minimum norm.
+    moments : {"exact", "dp", "sampling"}, default="exact"
+        How b and C are found. "exact": in closed form, or with ``constraints`` by products with C.
+        "dp": the paper's dynamic programs, one a pair of features: slow, and the same. "sampling":
+        from random labelings.
+    n_paths : int, default=100
+        Labelings drawn of each sequence, for ``moments="sampling"``.
+    constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
+        Transitions that may occur: only labelings that keep to them are averaged over, and given
+        as answers. Rows from, columns to, in the order of the sorted labels.
+    separate : bool, default=False
+        Whether the weights must also let every true labeling score highest on its own sequence.
+        Violated constraints are added as they are found, until none is, as the paper's §6
+        proposes for separable data. On other data it warns, and does without.
+    solver : {"auto", "direct", "cg"}, default="auto"
+        "direct" factorises a matrix of n_features², "cg" is conjugate gradients on the rows;
+        "auto" takes the former up to 1000 features.
+    max_iter : int, default=500
+        Iterations of conjugate gradients, or rounds of constraints with ``separate``.
+    tol : float, default=1e-3
+        Conjugate gradients stop when the residual is that share of the right-hand side. (On text,
+        predictions do not change from there on.)
+    n_jobs : int or None, default=None
+        Threads.
+    verbose : int, default=0
+        Above 0, residuals are printed.
+    random_state : int, RandomState instance or None, default=None
+        Seed of ``moments="sampling"``.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_labels,)
+        Labels, sorted.
+    coef_ : ndarray of shape (n_features, n_labels)
+        State weights.
+    transition_ : ndarray of shape (n_labels, n_labels)
+        Weights of label i followed by j; -inf where forbidden.
+    start_, end_ : ndarray of shape (n_labels,)
+        0, or -inf where forbidden.
+    zscore_ : float
+        The z-score of the training labels, their loss included.
+    multiplier_ : float
+        α in w = C⁻¹(α b - c); 1 without a loss.
+    n_iter_ : int
+        Iterations of conjugate gradients; 1 for a direct solution.
+    n_constraints_ : int
+        Constraints added, with ``separate``.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when fitted on feature dicts or attributes.
+    vectorizer_ : DictFeatures or None
+        What turns dicts into rows.
+
+    Raises
+    ------
+    ValueError
+        On bad parameters or data, before any work: see the message.
+
+    Notes
+    -----
+    Free labels are independent under the uniform distribution, and the problem falls apart into
+    ridge regression of label indicators on the rows and a closed form for transitions: see
+    ``docs/maths``. Cost of "exact": O(nnz · n_labels) an iteration, or O(n_features³) once.
+    With ``constraints`` an iteration is O(nnz · n_labels + n_rows · n_labels²).
+
+    References
+    ----------
+    E. Ricci, T. De Bie, N. Cristianini (2007), "Discriminative sequence labeling by z-score
+    optimization", ECML, LNCS 4701.
+
+    Examples
+    --------
+    >>> from sklseq import ZScoreTagger
+    >>> X = [[{"w": "the"}, {"w": "cat"}, {"w": "sleeps"}], [{"w": "a"}, {"w": "dog"}]]
+    >>> y = [["D", "N", "V"], ["D", "N"]]
+    >>> tagger = ZScoreTagger(l2=0.1).fit(X, y)
+    >>> tagger.predict([[{"w": "the"}, {"w": "dog"}, {"w": "sleeps"}]])[0]
+    array(['D', 'N', 'V'], dtype='<U1')
+    >>> tagger.sequence_zscore(X, y).zscore.round(1)
+    array([2.8, 2.5])
+    """
+
+    def __init__(
+        self,
+        *,
+        loss: Any = "hamming",
+        l2: float = 1.0,
+        moments: str = "exact",
+        n_paths: int = 100,
+        constraints: Any = None,
+        separate: bool = False,
+        solver: str = "auto",
+        max_iter: int = 500,
+        tol: float = 1e-3,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        random_state: Any = None,
+    ):
+        self.loss = loss
+        self.l2 = l2
+        self.moments = moments
+        self.n_paths = n_paths
+        self.constraints = constraints
+        self.separate = separate
+        self.solver = solver
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    # ------------------------------------------------------------------ training
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ZScoreTagger:
+        """Train on labelled sequences.
+
+        Parameters
+        ----------
+        X : list of sequences
+            In any form that :class:`CRFTagger` takes.
+        y : list of label sequences
+        sample_weight : array-like of shape (n_sequences,), optional
+
+        Returns
+        -------
+        ZScoreTagger
+            The estimator itself.
+        """
+        self._check_parameters()
+        rows, vectorizer = read_sequences(X, fit=True)
+        check_not_empty(rows)
+        labels = read_labels(y, rows)
+        weights = check_sample_weight(sample_weight, len(rows))
+        classes = unique_labels(labels)
+        codes = encode_labels(labels, classes, rows.offsets)
+        allowed = resolve_constraints(self.constraints, classes)
+        check_constraints(codes, rows.offsets, *allowed, classes)
+        cost = resolve_loss(self.loss, classes)
+        sample = Sample(rows.rows, rows.offsets, codes, weights, len(classes))
+        if self.moments == "dp":
+            _check_programs(sample, allowed, cost)
+        chain, multiplier, result = self._solve(sample, allowed, cost)
+        self._forget()
+        if self.separate:
+            chain = self._separate(sample, allowed, cost, chain)
+        warn_one_label(classes)
+        self._warn_convergence(result)
+        self._set_weights(chain, allowed, classes, vectorizer, rows.dtype)
+        self.multiplier_, self.n_iter_ = multiplier, result.n_iter
+        self.zscore_ = self._training_zscore(sample, allowed, cost, chain)
+        return self
+
+    def _check_parameters(self) -> None:
+        for name in ("l2", "tol"):
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Real) or not 0 <= value < np.inf:
+                raise ValueError(f"{name} must be a finite number of at least 0; got {value!r}.")
+        for name, least in (("max_iter", 1), ("n_paths", 2)):
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Integral) or value < least:
+                raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
+        for name, allowed in (
+            ("moments", ("exact", "dp", "sampling")),
+            ("solver", ("auto", "direct", "cg")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
+        if self.n_jobs is not None and (
+            not isinstance(self.n_jobs, numbers.Integral) or self.n_jobs == 0
+        ):
+            raise ValueError(
+                f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}."
+            )
+
+    def _solve(self, sample: Sample, allowed: Constraints, cost):
+        # (weights, multiplier, SolverResult)
+        if self.moments == "exact" and is_free(allowed):
+            return self._solve_free(sample, cost)
+        return self._solve_paths(sample, allowed, cost)
+
+    def _is_direct(self, n_columns: int) -> bool:
+        return self.solver == "direct" or (self.solver == "auto" and n_columns <= DIRECT)
+
+    def _solve_free(self, sample: Sample, cost):
+        L, ridge = sample.n_labels, 2 * sample.n_labels * float(self.l2)
+        extended = extended_rows(sample.rows, sample.offsets, L)
+        direct = self._is_direct(extended.shape[1] - 2)
+        statistics = count_statistics(sample, extended, gram=direct)
+        if direct:
+            result = solve_dense(statistics.gram, statistics.observed, ridge)
+        else:
+            with Threads(self.n_jobs) as threads:
+                weights = sample.row_weights
+                system = RidgeSystem(extended, sample.y, weights, L, ridge, threads)
+                result = self._conjugate_gradients(system, system.gradient)
+                result = result._replace(w=system.all_columns(result.w))
+        maximum = combine(result.w, statistics, cost, float(self.l2))
+        return maximum.weights, maximum.multiplier, result
+
+    def _solve_paths(self, sample: Sample, allowed: Constraints, cost):
+        moments = self._path_moments(sample, allowed)
+        sides = [moments.b]
+        if cost is not None:
+            sides.append(moments.loss_covariance(cost))
+        result = self._solve_moments(moments, np.stack(sides, axis=1))
+        w, multiplier = result.w[:, 0], 1.0
+        if cost is not None:
+            with_loss = result.w[:, 1]
+            bb, bc = float(moments.b @ w), float(moments.b @ with_loss)
+            multiplier = loss_multiplier(moments.mean_loss(cost), bb, bc)
+            w = multiplier * w - with_loss
+        chain = unstack_weights(w, sample.rows.shape[1], sample.n_labels)
+        return chain, multiplier, result
+
+    def _path_moments(self, sample: Sample, allowed: Constraints):
+        ridge = 2 * float(self.l2)
+        if self.moments == "dp":
+            return DynamicPrograms(sample, ridge, allowed)
+        if self.moments == "sampling":
+            rng = as_generator(self.random_state)
+            return SampledMoments(sample, ridge, allowed, int(self.n_paths), rng)
+        return AllowedMoments(sample, ridge, allowed)
+
+    def _solve_moments(self, moments, sides: np.ndarray) -> SolverResult:
+        if self.moments == "dp":
+            return solve_dense(moments.matrix, sides, moments.ridge)
+        if self._is_direct(len(sides)):
+            matrix = moments.hessian_product(np.eye(len(sides)))
+            return solve_dense(matrix - moments.ridge * np.eye(len(sides)), sides, moments.ridge)
+        return self._conjugate_gradients(moments, sides)
+
+    def _conjugate_gradients(self, system, sides: np.ndarray) -> SolverResult:
+        def report(k: int, residual: float, _: np.ndarray) -> bool:
+            if self.verbose:
+                print(f"[{type(self).__name__}] iteration {k}: residual {residual:.2e}")
+            return False
+
+        return cg(
+            system, sides, preconditioner=system.preconditioner, tol=float(self.tol),
+            max_iter=int(self.max_iter), callback=report,
+        )  # fmt: skip
+
+    def _separate(self, sample: Sample, allowed: Constraints, cost, chain: ChainWeights):
+        if self.moments == "exact" and is_free(allowed):
+            system = FreeSystem(sample, float(self.l2))
+        else:
+            system = PathSystem(self._path_moments(sample, allowed))
+        found = separate(system, sample, allowed, cost, chain, int(self.max_iter))
+        self.n_constraints_ = found.n_constraints
+        if found.message:
+            warnings.warn(found.message, ConvergenceWarning, stacklevel=3)
+        return found.weights
+
+    def _training_zscore(self, sample: Sample, allowed: Constraints, cost, chain) -> float:
+        rows = np.asarray(sample.rows @ chain.coef)
+        truth, mean, variance = labeling_scores(
+            rows, chain.transition, sample.offsets, sample.y, allowed, cost
+        )
+        total = float(sample.weights @ variance)
+        gap = float(sample.weights @ (truth - mean))
+        return gap / np.sqrt(total) if total > 0 else 0.0
+
+    def _warn_convergence(self, result: SolverResult) -> None:
+        if not result.converged:
+            warnings.warn(
+                f"{type(self).__name__} did not converge in max_iter={self.max_iter} iterations "
+                f"(residual {result.history[-1]:.2g}, tol={self.tol}); raise max_iter, tol or l2.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _forget(self) -> None:
+        # What partial_fit keeps, and what only some fits set.
+        for name in (*STATISTICS, "n_constraints_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+
+    def _set_weights(self, chain: ChainWeights, allowed: Constraints, classes, vectorizer, dtype):
+        dtype = np.float32 if dtype == np.float32 else np.float64
+        self.classes_, self.vectorizer_ = classes, vectorizer
+        self.coef_ = np.ascontiguousarray(chain.coef, dtype=dtype)
+        self.transition_ = np.where(allowed.transition, chain.transition, -np.inf).astype(dtype)
+        self.start_ = np.where(allowed.start, 0, -np.inf).astype(dtype)
+        self.end_ = np.where(allowed.end, 0, -np.inf).astype(dtype)
+        self.n_features_in_ = len(chain.coef)
+        if vectorizer is not None:
+            self.feature_names_in_ = vectorizer.get_feature_names_out()
+
+    # ------------------------------------------------------------------ training in parts
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> ZScoreTagger:
+        """Train on further sequences: after all parts, the weights are those of one ``fit``.
+
+        Sums of products of features are kept, O(n_features²) numbers, so features must be few;
+        sequences are not kept.
+
+        Parameters
+        ----------
+        X : list of sequences
+        y : list of label sequences
+        classes : array-like of shape (n_labels,), optional
+            All labels there will be; needed in the first call.
+        sample_weight : array-like of shape (n_sequences,), optional
+
+        Returns
+        -------
+        ZScoreTagger
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            With more than 4000 features, ``constraints``, ``separate`` or moments other than
+            "exact"; after ``fit``, which keeps no sums.
+        """
+        self._check_parameters()
+        known = getattr(self, "classes_", None)
+        self._check_partial(classes, known)
+        rows, vectorizer = read_sequences(X, getattr(self, "vectorizer_", None), fit=known is None)
+        check_not_empty(rows)
+        n_features = rows.shape[1]
+        if known is not None and n_features != self.n_features_in_:
+            raise ValueError(
+                f"X has {n_features} features, but the first call of partial_fit had "
+                f"{self.n_features_in_}; extract them with the same fitted transformer."
+            )
+        if n_features > MAX_WEIGHTS:
+            raise ValueError(
+                f"partial_fit keeps sums of n_features² numbers, for at most {MAX_WEIGHTS} "
+                f"features; got {n_features}. Use fit, or fewer features."
+            )
+        labels = read_labels(y, rows)
+        weights = check_sample_weight(sample_weight, len(rows))
+        classes = unique_labels(np.asarray(classes)) if known is None else known
+        cost = resolve_loss(self.loss, classes)
+        codes = encode_labels(labels, classes, rows.offsets)
+        sample = Sample(rows.rows, rows.offsets, codes, weights, len(classes))
+        extended = extended_rows(sample.rows, sample.offsets, len(classes))
+        part = count_statistics(sample, extended, gram=True)
+        if known is not None:
+            part = Statistics(*(getattr(self, n) + x for n, x in zip(STATISTICS, part)))
+            vectorizer = self.vectorizer_
+        self._fit_statistics(part, cost, classes, vectorizer, rows.dtype)
+        return self
+
+    def _check_partial(self, classes: Any, known) -> None:
+        if self.moments != "exact" or self.constraints is not None or self.separate:
+            raise ValueError(
+                "partial_fit needs moments='exact', constraints=None and separate=False: only "
+                "then are sums enough. Use fit."
+            )
+        if known is None and classes is None:
+            raise ValueError("The first call of partial_fit needs classes, all labels there are.")
+        if known is not None and not hasattr(self, STATISTICS[0]):
+            raise ValueError(
+                "partial_fit cannot go on from fit, which keeps no sums; train with partial_fit "
+                "from the start, on a clone of this estimator."
+            )
+        if known is not None and classes is not None and not np.array_equal(
+            unique_labels(np.asarray(classes)), known
+        ):  # fmt: skip
+            raise ValueError(
+                f"classes must be those of the first call, {known.tolist()}; got "
+                f"{np.asarray(classes).tolist()}."
+            )
+
+    def _fit_statistics(self, statistics: Statistics, cost, classes, vectorizer, dtype) -> None:
+        l2 = float(self.l2)
+        result = solve_dense(statistics.gram, statistics.observed, 2 * len(classes) * l2)
+        maximum = combine(result.w, statistics, cost, l2)
+        free = resolve_constraints(None, classes)
+        for name, value in zip(STATISTICS, statistics):
+            setattr(self, name, value)
+        self._set_weights(maximum.weights, free, classes, vectorizer, dtype)
+        self.multiplier_, self.n_iter_ = maximum.multiplier, result.n_iter
+        self.zscore_ = statistics_zscore(statistics, maximum.weights, cost)
+
+    # ------------------------------------------------------------------ scores
+
+    def sequence_zscore(self, X: Any, y: Any) -> SequenceZScores:
+        """How many standard deviations labelings score above the mean, one by one.
+
+        The mean and the variance are over all labelings of the sequence that are allowed, each as
+        likely as any other. The p-value takes the scores to be normal: for long sequences they
+        nearly are.
+
+        Parameters
+        ----------
+        X : list of sequences
+        y : list of label sequences
+
+        Returns
+        -------
+        SequenceZScores
+            Named tuple ``(zscore, p_value)``; NaN where all labelings score the same. A
+            labeling that ``constraints`` forbid has the z-score -inf.
+        """
+        rows = self._read(X)
+        codes = self._encode(y, rows)
+        emission, transition, start, end, offsets = self.potentials(X)
+        allowed = Constraints(np.isfinite(transition), start == 0, end == 0)
+        truth, mean, variance = labeling_scores(
+            emission.astype(np.float64), transition.astype(np.float64), offsets, codes, allowed
+        )
+        deviation = np.sqrt(np.where(variance > 0, variance, np.nan))
+        z = np.where(np.isnan(deviation), np.nan, (truth - mean) / deviation)
+        return SequenceZScores(z, ndtr(-z))
+
+    def predict_nbest(self, X: Any, n: int = 10) -> list:
+        """The ``n`` best label paths of each sequence, with their scores.
+
+        Parameters
+        ----------
+        X : list of sequences
+        n : int, default=10
+
+        Returns
+        -------
+        list of (labels, scores)
+            ``labels`` of shape (k, n_steps) and ``scores`` of shape (k,), best first; k is n, or
+            the number of allowed paths if that is smaller.
+        """
+        emission, transition, start, end, offsets = self.potentials(X)
+        paths = nbest(emission, transition, offsets, n, start=start, end=end)
+        return [(self.classes_[codes], scores) for codes, scores in paths]
+
+    def to_crf(self, **parameters: Any):
+        """A :class:`CRFTagger` with these weights, whose ``fit`` goes on from them.
+
+        Parameters
+        ----------
+        **parameters
+            Of the new tagger; ``warm_start`` is True unless given.
+
+        Returns
+        -------
+        CRFTagger
+        """
+        from sklseq.crf import CRFTagger
+
+        check_is_fitted(self, "coef_")
+        crf = CRFTagger(**{"warm_start": True, "constraints": self.constraints, **parameters})
+        names = ("classes_", "coef_", "transition_", "start_", "end_", "n_features_in_")
+        for name in (*names, "vectorizer_", "feature_names_in_"):
+            if hasattr(self, name):
+                value = getattr(self, name)
+                setattr(crf, name, value.copy() if isinstance(value, np.ndarray) else value)
+        return crf
+
+
+# What partial_fit adds up, in the order of Statistics.
+STATISTICS = ("gram_", "observed_", "transition_counts_", "label_counts_")
+
+
+def check_not_empty(X) -> None:
+    if len(X) == 0 or X.n_rows == 0:
+        raise ValueError(
+            f"X must hold at least one row; got {len(X)} sequences with {X.n_rows} rows in all."
+        )
+    if X.shape[1] == 0:
+        raise ValueError("X must have at least one feature; got 0.")
+
+
+def warn_one_label(classes: np.ndarray) -> None:
+    if len(classes) == 1:
+        warnings.warn(
+            f"y holds one label only ({classes.tolist()[0]!r}); every prediction will be that "
+            "label.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def is_free(allowed: Constraints) -> bool:
+    """Whether any labeling may occur."""
+    return all(mask.all() for mask in allowed)
+
+
+def resolve_loss(loss: Any, classes: np.ndarray) -> np.ndarray | None:
+    """The loss as a matrix of shape (n_labels, n_labels), true labels in rows."""
+    L = len(classes)
+    if loss is None:
+        return None
+    if isinstance(loss, str):
+        if loss != "hamming":
+            raise ValueError(f"loss must be 'hamming', None or a matrix; got {loss!r}.")
+        return 1.0 - np.eye(L)
+    try:
+        cost = np.array(loss, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"loss must be 'hamming', None or a matrix; got {loss!r}.") from None
+    if cost.shape != (L, L):
+        raise ValueError(
+            f"loss given as a matrix must have one row and one column a label, ({L}, {L}); "
+            f"got shape {cost.shape}."
+        )
+    if not np.isfinite(cost).all() or (cost < 0).any() or np.diag(cost).any():
+        raise ValueError(
+            "loss given as a matrix must be finite, not negative, and 0 on the diagonal: the "
+            "right label costs nothing."
+        )
+    return cost
+
+
+def _check_programs(sample: Sample, allowed: Constraints, cost) -> None:
+    M, L = sample.rows.shape[1], sample.n_labels
+    n_weights = M * L + L * L
+    n = count_programs(sample.rows, L, free=is_free(allowed), with_loss=cost is not None)
+    if n > MAX_PROGRAMS or n_weights > MAX_WEIGHTS:
+        raise ValueError(
+            f"moments='dp' would run {n:,} dynamic programs over {len(sample.y):,} rows for a "
+            f"matrix of {n_weights:,}² (at most {MAX_PROGRAMS:,} and {MAX_WEIGHTS:,}²); use "
+            "moments='exact', which has the same answer, or 'sampling'."
+        )
+
+
+def labeling_scores(emission, transition, offsets, y, allowed: Constraints, cost=None):
+    """(score of y, mean, variance) of each sequence, a loss added to the scores of the others."""
+    n = len(offsets) - 1
+    after = row_positions(offsets)[2]
+    owner = np.repeat(np.arange(n), np.diff(offsets))
+    truth = np.bincount(owner, emission[np.arange(len(y)), y], minlength=n)
+    truth += np.bincount(owner[after], transition[y[after - 1], y[after]], minlength=n)
+    if not is_free(allowed):
+        first, last, _ = row_positions(offsets)
+        truth[owner[first]] += np.where(allowed.start[y[first]], 0, -np.inf)
+        truth[owner[last]] += np.where(allowed.end[y[last]], 0, -np.inf)
+    raised = emission if cost is None else emission + cost[y]
+    if is_free(allowed):
+        return truth, *score_moments(raised, transition, offsets)
+    return truth, *AllowedPaths(allowed, offsets).score_moments(raised, transition)

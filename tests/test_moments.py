@@ -1,0 +1,302 @@
+"""Closed form = dynamic programs = products with C = enumeration of all labelings."""
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+
+from sklseq._labels import resolve_constraints
+from sklseq._threads import Threads
+from sklseq.objectives._moments import (
+    ChainWeights,
+    Sample,
+    combine,
+    count_statistics,
+    decompose,
+    extended_rows,
+    score_moments,
+    stack_weights,
+    statistics_zscore,
+    unstack_weights,
+)
+from sklseq.objectives._path_moments import AllowedMoments, AllowedPaths, SampledMoments
+from sklseq.objectives._programs import DynamicPrograms, count_programs
+from sklseq.objectives._regression import RidgeSystem
+from sklseq.solvers import cg, solve_dense
+
+# Sums of a few hundred float64 terms.
+EXACT = {"rtol": 1e-10, "atol": 1e-10}
+SEEDS = range(4)
+LABELS = ["B-x", "I-x", "O"]
+CONSTRAINTS = pytest.mark.parametrize("constraints", [None, "iob2", "mask"])
+FORMS = pytest.mark.parametrize("form", ["discrete", "real"])
+
+
+def path_features(rows, path, n_labels):
+    """φ(y) by counting: state weights row by row, then transitions."""
+    coef, transition = np.zeros((rows.shape[1], n_labels)), np.zeros((n_labels, n_labels))
+    for t, j in enumerate(path):
+        coef[:, j] += rows[t]
+        if t:
+            transition[path[t - 1], j] += 1
+    return np.concatenate([coef.ravel(), transition.ravel()])
+
+
+def is_allowed(path, allowed):
+    if not len(path):
+        return True
+    steps = all(allowed.transition[i, j] for i, j in itertools.pairwise(path))
+    return bool(allowed.start[path[0]] and allowed.end[path[-1]] and steps)
+
+
+def labelings(T, allowed):
+    L = len(allowed.start)
+    return [p for p in itertools.product(range(L), repeat=T) if is_allowed(p, allowed)]
+
+
+def resolve(constraints, n_labels):
+    if constraints == "mask":
+        mask = np.ones((n_labels, n_labels), dtype=bool)
+        mask[0, 1] = mask[2, 2] = False
+        return resolve_constraints(mask, range(n_labels))
+    return resolve_constraints(constraints, LABELS[:n_labels])
+
+
+def make_sample(seed, form="real", constraints=None, lengths=(3, 1, 4, 0, 2), L=3, M=4):
+    """(Sample, allowed): random rows and labels that keep to the constraints."""
+    rng = np.random.default_rng(seed)
+    allowed = resolve(constraints, L)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    if form == "discrete":
+        rows = np.eye(M)[rng.integers(0, M, offsets[-1])]
+    else:
+        rows = rng.normal(size=(offsets[-1], M)) * (rng.random((offsets[-1], M)) < 0.6)
+    codes = []
+    for T in lengths:
+        paths = labelings(T, allowed)
+        codes.extend(paths[rng.integers(len(paths))])
+    weights = rng.choice([0.5, 1.0, 2.0], size=len(lengths))
+    return Sample(rows, offsets, np.array(codes, dtype=np.int32), weights, L), allowed
+
+
+def random_cost(seed, L=3):
+    cost = np.random.default_rng(seed).random((L, L))
+    np.fill_diagonal(cost, 0)
+    return cost
+
+
+def enumerate_moments(sample, allowed, cost):
+    """(b, C, c, mean loss) by summing over every allowed labeling."""
+    L, n = sample.n_labels, sample.rows.shape[1] * sample.n_labels + sample.n_labels**2
+    b, C, c, mean_loss = np.zeros(n), np.zeros((n, n)), np.zeros(n), 0.0
+    for s, weight in enumerate(sample.weights):
+        span = slice(*sample.offsets[s : s + 2])
+        rows, y = sample.rows[span], sample.y[span]
+        paths = labelings(len(y), allowed)
+        phi = np.array([path_features(rows, p, L) for p in paths])
+        loss = np.array([sum(cost[i, j] for i, j in zip(y, p)) for p in paths])
+        around = phi - phi.mean(axis=0)
+        b += weight * (path_features(rows, y, L) - phi.mean(axis=0))
+        C += weight * around.T @ around / len(paths)
+        c += weight * around.T @ (loss - loss.mean()) / len(paths)
+        mean_loss += weight * loss.mean()
+    return b, C, c, mean_loss
+
+
+def best_weights(b, C, c, mean_loss, l2, with_loss):
+    """C⁻¹(α b - c), with the pseudo-inverse."""
+    inverse = np.linalg.pinv(C + 2 * l2 * np.eye(len(b)), rcond=1e-11, hermitian=True)
+    if not with_loss:
+        return inverse @ b
+    alpha = max(0, (1 + mean_loss + b @ inverse @ c) / (b @ inverse @ b))
+    return inverse @ (alpha * b - c)
+
+
+def closed_form(sample, cost, l2, *, direct, threads=1):
+    extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
+    statistics = count_statistics(sample, extended, gram=True)
+    ridge = 2 * sample.n_labels * l2
+    if direct:
+        solution = solve_dense(statistics.gram, statistics.observed, ridge).w
+    else:
+        with Threads(threads) as pool:
+            system = RidgeSystem(
+                extended, sample.y, sample.row_weights, sample.n_labels, ridge, pool
+            )
+            result = cg(system, system.gradient, preconditioner=system.preconditioner, tol=1e-13)
+            solution = system.all_columns(result.w)
+    return combine(solution, statistics, cost, l2), statistics
+
+
+def flat(weights):
+    return np.concatenate([weights.coef.ravel(), weights.transition.ravel()])
+
+
+@FORMS
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("l2", [0.0, 0.3])
+@pytest.mark.parametrize("loss", [None, "hamming", "matrix"])
+@pytest.mark.parametrize("way", ["direct", "cg", "cg on sparse rows", "two threads"])
+def test_the_closed_form_is_the_maximum(form, seed, l2, loss, way):
+    sample, allowed = make_sample(seed, form)
+    cost = {None: None, "hamming": 1 - np.eye(3), "matrix": random_cost(seed)}[loss]
+    moments = enumerate_moments(sample, allowed, np.zeros((3, 3)) if cost is None else cost)
+    expected = best_weights(*moments, l2, cost is not None)
+    if way != "direct" and way != "cg":
+        sample = sample._replace(rows=sparse.csr_matrix(sample.rows))
+    threads = 2 if way == "two threads" else 1
+    maximum, _ = closed_form(sample, cost, l2, direct=way == "direct", threads=threads)
+    # Two solvers of a linear system whose condition number is up to 1e3.
+    assert_allclose(flat(maximum.weights), expected, rtol=1e-8, atol=1e-9)
+
+
+@FORMS
+@CONSTRAINTS
+@pytest.mark.parametrize("seed", SEEDS)
+def test_dynamic_programs_are_the_enumeration(form, constraints, seed):
+    sample, allowed = make_sample(seed, form, constraints)
+    cost = random_cost(seed)
+    b, C, c, mean_loss = enumerate_moments(sample, allowed, cost)
+    programs = DynamicPrograms(sample, 0.7, allowed)
+    assert_allclose(programs.b, b, **EXACT)
+    assert_allclose(programs.matrix, C, **EXACT)
+    assert_allclose(programs.hessian_product(np.eye(len(b))), C + 0.7 * np.eye(len(b)), **EXACT)
+    assert_allclose(programs.loss_covariance(cost), c, **EXACT)
+    assert_allclose(programs.mean_loss(cost), mean_loss, **EXACT)
+
+
+@FORMS
+@CONSTRAINTS
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_products_with_the_covariance_are_the_enumeration(form, constraints, seed, kind):
+    sample, allowed = make_sample(seed, form, constraints)
+    cost = random_cost(seed)
+    b, C, c, mean_loss = enumerate_moments(sample, allowed, cost)
+    if kind == "sparse":
+        sample = sample._replace(rows=sparse.csr_matrix(sample.rows))
+    moments = AllowedMoments(sample, 0.7, allowed)
+    assert_allclose(moments.b, b, **EXACT)
+    assert_allclose(moments.hessian_product(np.eye(len(b))), C + 0.7 * np.eye(len(b)), **EXACT)
+    assert_allclose(moments.loss_covariance(cost), c, **EXACT)
+    assert_allclose(moments.mean_loss(cost), mean_loss, **EXACT)
+
+
+@pytest.mark.parametrize("M", [2, 4, 7])
+def test_proposition_2_counts_the_programs(M):
+    sample, allowed = make_sample(M, "discrete", M=M, lengths=(20, 20))
+    assert len(np.unique(sample.rows.argmax(axis=1))) == M
+    assert DynamicPrograms(sample, 0.0, allowed).n_programs == 6 * M + 5
+    assert count_programs(sample.rows, 3, free=True, with_loss=False) == 6 * M + 5
+    n = 3 * M + 9
+    assert count_programs(sample.rows, 3, free=False, with_loss=True) == n * (n + 1) // 2 + n
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@CONSTRAINTS
+def test_sampling_converges_at_the_monte_carlo_rate(seed, constraints):
+    sample, allowed = make_sample(seed, "real", constraints)
+    cost = random_cost(seed)
+    exact = enumerate_moments(sample, allowed, cost)
+    errors = []
+    for n_paths in (100, 10_000):
+        rng, found = np.random.default_rng(seed), []
+        for _ in range(10 if n_paths == 100 else 3):
+            moments = SampledMoments(sample, 0.0, allowed, n_paths, rng)
+            answer = (
+                moments.b, moments.hessian_product(np.eye(len(moments.b))),
+                moments.loss_covariance(cost), moments.mean_loss(cost),
+            )  # fmt: skip
+            found.append([np.sqrt(np.mean(np.square(a - e))) for a, e in zip(answer, exact)])
+        errors.append(np.sqrt(np.mean(np.square(found), axis=0)))
+    # A hundred times the paths, a tenth of the error; a factor 2 for chance.
+    ratio = errors[0] / errors[1]
+    assert (ratio > 5).all() and (ratio < 20).all(), ratio
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_samples_have_the_moments_of_their_paths(seed):
+    sample, allowed = make_sample(seed)
+    moments = SampledMoments(sample, 0.0, allowed, 7, np.random.default_rng(seed))
+    n = len(moments.b)
+    C, b = np.zeros((n, n)), np.zeros(n)
+    for s, weight in enumerate(sample.weights):
+        span = slice(*sample.offsets[s : s + 2])
+        phi = np.array([path_features(sample.rows[span], p[span], 3) for p in moments.paths])
+        C += weight * np.cov(phi.T, bias=True)
+        b += weight * (path_features(sample.rows[span], sample.y[span], 3) - phi.mean(axis=0))
+    assert_allclose(moments.b, b, **EXACT)
+    assert_allclose(moments.hessian_product(np.eye(n)), C, **EXACT)
+
+
+@CONSTRAINTS
+@pytest.mark.parametrize("seed", SEEDS)
+def test_score_moments(constraints, seed):
+    sample, allowed = make_sample(seed, constraints=constraints)
+    rng = np.random.default_rng(seed)
+    # A level of 1e3 in the emission scores must not cost the variance its digits.
+    emission = rng.normal(size=(len(sample.y), 3)) + 1e3
+    transition = np.where(allowed.transition, rng.normal(size=(3, 3)), -np.inf)
+    found = AllowedPaths(allowed, sample.offsets).score_moments(emission, transition)
+    for s in range(len(sample.weights)):
+        psi = emission[slice(*sample.offsets[s : s + 2])]
+        scores = np.array([
+            sum(psi[t, j] for t, j in enumerate(p))
+            + sum(transition[i, j] for i, j in itertools.pairwise(p))
+            for p in labelings(len(psi), allowed)
+        ])  # fmt: skip
+        assert_allclose(found.mean[s], scores.mean(), rtol=1e-10)
+        assert_allclose(found.variance[s], scores.var(), rtol=1e-9, atol=1e-9)
+    if constraints is None:
+        free = score_moments(emission, transition, sample.offsets)
+        assert_allclose(free.mean, found.mean, rtol=1e-10)
+        assert_allclose(free.variance, found.variance, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_decomposition_is_an_isometry(seed):
+    rng = np.random.default_rng(seed)
+    one, two = (ChainWeights(rng.normal(size=(4, 3)), rng.normal(size=(3, 3))) for _ in range(2))
+    kept = stack_weights(*decompose(one))
+    (W1, D1), (W2, D2) = decompose(one), decompose(two)
+    assert_allclose(np.vdot(flat(kept), flat(two)), np.vdot(W1, W2) + np.vdot(D1, D2), **EXACT)
+    again = stack_weights(*decompose(kept))
+    assert_allclose(flat(again), flat(kept), **EXACT)
+    lost = unstack_weights(flat(one) - flat(kept), 4, 3)  # one number a row, one for transitions
+    assert_allclose(np.ptp(lost.coef, axis=1), 0, atol=1e-12)
+    assert_allclose(np.ptp(lost.transition), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("loss", [None, "matrix"])
+def test_the_zscore_from_sums_alone(seed, loss):
+    sample, allowed = make_sample(seed)
+    cost = None if loss is None else random_cost(seed)
+    maximum, statistics = closed_form(sample, cost, 0.1, direct=True)
+    none = np.zeros((3, 3)) if cost is None else cost
+    b, C, c, mean_loss = enumerate_moments(sample, allowed, none)
+    spread = sum(
+        weight * np.var([sum(none[i, j] for i, j in zip(y, p)) for p in labelings(len(y), allowed)])
+        for weight, y in zip(sample.weights, np.split(sample.y, sample.offsets[1:-1]))
+    )
+    w = flat(maximum.weights)
+    expected = (w @ b - mean_loss) / np.sqrt(w @ C @ w + 2 * w @ c + spread)
+    assert_allclose(statistics_zscore(statistics, maximum.weights, cost), expected, **EXACT)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("ridge", [0.01, 10.0])
+def test_columns_seen_once_are_eliminated_exactly(seed, ridge):
+    rng = np.random.default_rng(seed)
+    rows = sparse.random(40, 60, 0.04, "csr", random_state=rng)
+    weights, y = rng.random(40) + 0.1, rng.integers(0, 3, 40).astype(np.int32)
+    with Threads(1) as threads:
+        system = RidgeSystem(rows, y, weights, 3, ridge, threads)
+        result = cg(system, system.gradient, preconditioner=system.preconditioner, tol=1e-13)
+        found = system.all_columns(result.w)
+    assert 0 < len(system.kept) < (rows != 0).sum(axis=0).astype(bool).sum()
+    X, Y = rows.toarray(), np.eye(3)[y] * weights[:, None]
+    expected = np.linalg.solve(X.T @ (weights[:, None] * X) + ridge * np.eye(60), X.T @ Y)
+    assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
