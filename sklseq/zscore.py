@@ -260,6 +260,9 @@ class ZScoreTagger(BaseTagger):
 
     def _solve(self, sample: Sample, allowed: Constraints, cost):
         # (weights, multiplier, SolverResult)
+        if sample.n_labels == 1:  # one labeling, no variance: C = 0 and, but for rounding, b = 0
+            zeros = ChainWeights(np.zeros((sample.rows.shape[1], 1)), np.zeros((1, 1)))
+            return zeros, 1.0, SolverResult(zeros.coef, 0.0, 0, True, [0.0], "residual")
         if self.moments == "exact" and is_free(allowed):
             return self._solve_free(sample, cost)
         return self._solve_paths(sample, allowed, cost)

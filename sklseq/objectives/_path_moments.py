@@ -141,9 +141,7 @@ class AllowedPaths:
             variance[self.order[ends]] = (p * q[ends]).sum(axis=1)
         owner = np.repeat(np.arange(len(self.lengths)), self.lengths)
         variance = np.maximum(variance - mean**2, 0)
-        return ScoreMoments(
-            mean + np.bincount(owner, shift, minlength=len(self.lengths)), variance
-        )
+        return ScoreMoments(mean + np.bincount(owner, shift, minlength=len(self.lengths)), variance)
 
 
 def _normalised(values: np.ndarray, axis: int = 0) -> np.ndarray:

@@ -45,7 +45,9 @@ class Features(NamedTuple):
     def transition(self, n_labels: int) -> np.ndarray:
         """What each adds at the transition i → j, shape (n_features, n_labels, n_labels)."""
         labels = np.arange(n_labels)
-        return ((self.a[:, None] == labels)[:, :, None] & (self.b[:, None] == labels)[:, None]) * 1.0
+        return (
+            (self.a[:, None] == labels)[:, :, None] & (self.b[:, None] == labels)[:, None]
+        ) * 1.0
 
 
 def classes_of_pairs(features: Features, together: np.ndarray, n_labels: int) -> np.ndarray:
@@ -68,8 +70,11 @@ def classes_of_pairs(features: Features, together: np.ndarray, n_labels: int) ->
     states = 8 + 4 * M + 2 * (first * M + second) + (p == p2)
     states = np.where(together[q, q2], states, -1)  # -1 as a column: overwritten below
     column = np.maximum(q, q2)
-    mixed = 8 + 4 * column + 2 * (np.where(q >= 0, p == a2, p2 == a)) + np.where(
-        q >= 0, p == b2, p2 == b
+    mixed = (
+        8
+        + 4 * column
+        + 2 * (np.where(q >= 0, p == a2, p2 == a))
+        + np.where(q >= 0, p == b2, p2 == b)
     )
     pairs = 4 * ((a == a2) & (b == b2)) + 1 * (b == a2) + 1 * (a == b2)
     return np.where((q >= 0) & (q2 >= 0), states, np.where((q >= 0) | (q2 >= 0), mixed, pairs))

@@ -1,0 +1,549 @@
+"""ZScoreTagger: three ways to its weights agree, and with the CRF's Newton step."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from scipy.optimize import minimize
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+
+from sklseq import CRFTagger, Sequences, ZScoreTagger
+from sklseq._separate import FreeSystem
+from sklseq._threads import Threads
+from sklseq.inference import sample as sample_paths
+from sklseq.objectives._likelihood import LogLikelihood
+from sklseq.objectives._scores import ScoreMap, Weights, full_support
+from sklseq.solvers import cg, least_distance, solve_dense
+
+from .oracles import numerical_gradient
+from .test_crf import make_data
+from .test_moments import (
+    LABELS,
+    best_weights,
+    enumerate_moments,
+    labelings,
+    make_sample,
+    path_features,
+    random_cost,
+)
+
+# Weights found through different factorisations of systems of condition up to 1e4.
+SAME = {"rtol": 1e-8, "atol": 1e-9}
+SEEDS = range(3)
+
+
+def as_lists(sample, labels=None):
+    cuts = sample.offsets[1:-1]
+    y = sample.y if labels is None else np.array(labels)[sample.y]
+    return np.split(sample.rows, cuts), np.split(y, cuts)
+
+
+def flat(tagger):
+    finite = np.where(np.isfinite(tagger.transition_), tagger.transition_, 0)
+    return np.concatenate([tagger.coef_.ravel(), finite.ravel()])
+
+
+def make_markov(seed, n=20, n_states=3, n_symbols=4, T=10):
+    """Sequences of a random hidden Markov model, one-hot."""
+    rng = np.random.default_rng(seed)
+    A, E = rng.dirichlet(np.ones(n_states), n_states), rng.dirichlet(np.ones(n_symbols), n_states)
+    X, y = [], []
+    for _ in range(n):
+        path = [rng.integers(n_states)]
+        for _ in range(T - 1):
+            path.append(rng.choice(n_states, p=A[path[-1]]))
+        X.append(np.eye(n_symbols)[[rng.choice(n_symbols, p=E[j]) for j in path]])
+        y.append(np.array(path))
+    return X, y
+
+
+WAYS = [
+    {"moments": "exact", "solver": "direct"},
+    {"moments": "exact", "solver": "cg", "tol": 1e-13},
+    {"moments": "dp"},
+]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("form", ["discrete", "real"])
+@pytest.mark.parametrize("constraints", [None, "iob2"])
+@pytest.mark.parametrize("loss", [None, "hamming", "matrix"])
+@pytest.mark.parametrize("l2", [0.0, 0.3])
+def test_exact_and_dp_are_the_enumeration(seed, form, constraints, loss, l2):
+    lengths = (3, 1, 4, 2, 3, 1, 4)
+    sample, allowed = make_sample(seed, form, constraints, lengths)
+    assert len(np.unique(sample.y)) == 3
+    X, y = as_lists(sample, LABELS)
+    cost = {None: np.zeros((3, 3)), "hamming": 1 - np.eye(3), "matrix": random_cost(seed)}[loss]
+    b, C, c, mean_loss = enumerate_moments(sample, allowed, cost)
+    expected = best_weights(b, C, c, mean_loss, l2, loss is not None)
+    spread = sum(
+        weight * np.var([sum(cost[i, j] for i, j in zip(t, p)) for p in labelings(len(t), allowed)])
+        for weight, t in zip(sample.weights, np.split(sample.y, sample.offsets[1:-1]))
+    )
+    variance = expected @ C @ expected + 2 * expected @ c + spread
+    for way in WAYS:
+        tagger = ZScoreTagger(
+            loss=cost if loss == "matrix" else loss, l2=l2, constraints=constraints, **way
+        )
+        tagger.fit(X, y, sample_weight=sample.weights)
+        assert_allclose(flat(tagger), expected, **SAME, err_msg=str(way))
+        zscore = (expected @ b - mean_loss * (loss is not None)) / np.sqrt(variance)
+        assert_allclose(tagger.zscore_, zscore, rtol=1e-8, err_msg=str(way))
+        assert_array_equal(np.isfinite(tagger.transition_), allowed.transition)
+        assert_array_equal(np.isfinite(tagger.start_), allowed.start)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("constraints", [None, "iob2"])
+def test_weights_are_one_newton_step_of_the_crf(seed, constraints):
+    sample, allowed = make_sample(seed, "real", constraints, (3, 1, 4, 2, 3))
+    X, y = as_lists(sample, LABELS)
+    l2, L = 0.4, 3
+    tagger = ZScoreTagger(loss=None, l2=l2, constraints=constraints)
+    tagger.fit(X, y, sample_weight=sample.weights)
+    support = full_support(L)._replace(start=np.zeros(L, bool), end=np.zeros(L, bool))
+    scores = ScoreMap(Sequences(sample.rows, sample.offsets), L, support, allowed, np.float64)
+    with Threads(1) as threads:
+        likelihood = LogLikelihood(scores, sample.y, sample.offsets, sample.weights, l2, threads)
+
+        def gradient(w):
+            g = scores.new_vector()
+            likelihood.value_and_gradient(w, g)
+            return g
+
+        at_zero = gradient(scores.new_vector())
+        step = scores.pack(Weights(tagger.coef_, tagger.transition_, tagger.start_, tagger.end_))
+        # H · step = -gradient, H · step by central differences: errors of order 1e-10 · third
+        # derivatives, and 1e-16 / 1e-5 from rounding.
+        moved = (gradient(1e-5 * step) - gradient(-1e-5 * step)) / 2e-5
+    assert_allclose(moved, -at_zero, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_other_weights_have_a_larger_zscore(seed):
+    sample, allowed = make_sample(seed, "real", None, (3, 4, 2, 4))
+    X, y = as_lists(sample)
+    tagger = ZScoreTagger(loss=None, l2=0.0).fit(X, y, sample_weight=sample.weights)
+    b, C, _, _ = enumerate_moments(sample, allowed, np.zeros((3, 3)))
+
+    def zscore(w):
+        return w @ b / np.sqrt(w @ C @ w)
+
+    w = flat(tagger)
+    assert_allclose(zscore(w), tagger.zscore_, rtol=1e-10)
+    assert np.abs(numerical_gradient(zscore, w)).max() < 1e-7  # central differences
+    rng = np.random.default_rng(seed)
+    assert all(zscore(w + rng.normal(size=len(w))) <= tagger.zscore_ for _ in range(100))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_hamming_solution_solves_the_quadratic_program(seed):
+    sample, allowed = make_sample(seed, "real", None, (3, 4, 2, 4, 4))
+    X, y = as_lists(sample)
+    l2 = 0.1
+    tagger = ZScoreTagger(l2=l2).fit(X, y, sample_weight=sample.weights)
+    b, C, c, mean_loss = enumerate_moments(sample, allowed, 1 - np.eye(3))
+    found = minimize(
+        lambda w: 0.5 * w @ C @ w + w @ c + l2 * w @ w, np.zeros(len(b)),
+        jac=lambda w: C @ w + c + 2 * l2 * w, method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 999},
+        constraints={"type": "ineq", "fun": lambda w: w @ b - mean_loss - 1, "jac": lambda w: b},
+    )  # fmt: skip
+    assert found.success
+    # SLSQP stops where the objective, of order 1 to 10, no longer falls by 1e-14.
+    assert_allclose(flat(tagger), found.x, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("moments", ["exact", "dp", "sampling"])
+def test_sequences_of_one_row(moments):
+    rng = np.random.default_rng(0)
+    X, y = [rng.normal(size=(1, 3)) for _ in range(30)], rng.integers(0, 3, (30, 1))
+    tagger = ZScoreTagger(moments=moments, loss=None, l2=0.5, random_state=0).fit(X, y)
+    assert_array_equal(tagger.transition_, 0)
+    if moments != "sampling":
+        rows, Y = np.concatenate(X), np.eye(3)[y[:, 0]] - 1 / 3
+        expected = np.linalg.solve(rows.T @ rows / 3 + np.eye(3), rows.T @ Y)
+        assert_allclose(tagger.coef_, expected, **SAME)
+
+
+@pytest.mark.parametrize("constraints", [None, "iob2"])
+def test_sampling_converges_to_the_exact_weights(constraints):
+    sample, _ = make_sample(1, "real", constraints, (3, 1, 4, 2, 3))
+    X, y = as_lists(sample, LABELS)
+    exact = flat(ZScoreTagger(constraints=constraints).fit(X, y))
+    errors = []
+    for n_paths in (200, 20_000):
+        found = [
+            flat(
+                ZScoreTagger(
+                    moments="sampling", n_paths=n_paths, constraints=constraints, random_state=k
+                ).fit(X, y)
+            )
+            for k in range(5)
+        ]
+        errors.append(np.sqrt(np.mean(np.square(np.array(found) - exact))))
+    assert 4 < errors[0] / errors[1] < 25, errors  # the square root of 100, but for chance
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_forms_of_input_give_the_same_weights(seed):
+    X, y = make_data(seed)
+    dense = ZScoreTagger().fit(X, y)
+    for other in ([sparse.csr_matrix(x) for x in X], Sequences.from_list(X)):
+        assert_allclose(flat(ZScoreTagger().fit(other, y)), flat(dense), **SAME)
+    single = ZScoreTagger().fit([x.astype(np.float32) for x in X], y)
+    assert single.coef_.dtype == single.potentials(X[:1]).emission.dtype == np.float32
+    assert_allclose(single.coef_, dense.coef_, rtol=1e-3, atol=1e-5)
+
+
+def test_weights_count_like_copies():
+    X, y = make_data(0)
+    twice = ZScoreTagger().fit(X + X[:4], [*y, *y[:4]])
+    weighted = ZScoreTagger().fit(X, y, sample_weight=[2.0] * 4 + [1.0] * 8)
+    assert_allclose(flat(weighted), flat(twice), **SAME)
+
+
+@pytest.mark.parametrize("loss", [None, "hamming"])
+def test_partial_fit_is_fit(loss):
+    X, y = make_data(2, n=20)
+    whole = ZScoreTagger(loss=loss).fit(X, y)
+    parts = ZScoreTagger(loss=loss).partial_fit(X[:5], y[:5], classes=[2, 0, 1])
+    parts.partial_fit(X[5:6], y[5:6]).partial_fit(X[6:], y[6:])
+    assert_allclose(flat(parts), flat(whole), **SAME)
+    assert_allclose(parts.zscore_, whole.zscore_, rtol=1e-9)
+
+
+def test_partial_fit_of_dicts_keeps_the_first_attributes():
+    X = [[{"a": 1.0}, {"b": 1.0}], [{"b": 1.0}, {"c": 1.0}]]
+    y = [["u", "v"], ["v", "u"]]
+    tagger = ZScoreTagger().partial_fit(X[:1], y[:1], classes=["u", "v"]).partial_fit(X[1:], y[1:])
+    assert tagger.coef_.shape == (2, 2)
+    assert tagger.predict(X)[0].tolist() == ["u", "v"]
+
+
+# ------------------------------------------------------------------ scores
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("constraints", [None, "iob2"])
+def test_sequence_zscores_are_those_of_the_enumeration(seed, constraints):
+    sample, allowed = make_sample(seed, "real", constraints, (3, 1, 4, 2, 3))
+    X, y = as_lists(sample, LABELS)
+    tagger = ZScoreTagger(constraints=constraints).fit(X, y)
+    found = tagger.sequence_zscore(X, y)
+    for s, rows in enumerate(X):
+        span = slice(*sample.offsets[s : s + 2])
+        w = flat(tagger)
+        scores = np.array([w @ path_features(rows, p, 3) for p in labelings(len(rows), allowed)])
+        truth = w @ path_features(rows, sample.y[span], 3)
+        assert_allclose(found.zscore[s], (truth - scores.mean()) / scores.std(), rtol=1e-8)
+    assert ((found.p_value > 0) & (found.p_value < 1)).all()
+
+
+def test_p_values_are_shares_of_labelings_that_score_higher():
+    # Thirty rows: sums of that many terms are nearly normal. 4000 labelings: shares are known to
+    # 0.008, and the normal law holds to about 0.03.
+    X, y = make_markov(0, n=15, T=30)
+    tagger = ZScoreTagger(loss=None).fit(X[:10], y[:10])
+    emission, transition, _, _, offsets = tagger.potentials(X[10:])
+    zeros = np.zeros_like(emission)
+    paths = sample_paths(zeros, np.zeros((3, 3)), offsets, 4000, random_state=0)
+    rng = np.random.default_rng(0)
+    random_y = [rng.choice(3, 30) for _ in range(5)]
+    found = tagger.sequence_zscore(X[10:], random_y).p_value
+    for s, labels in enumerate(random_y):
+        psi, drawn = emission[offsets[s] : offsets[s + 1]], paths[:, offsets[s] : offsets[s + 1]]
+
+        def score(p, psi=psi):
+            return psi[np.arange(30), p].sum(axis=-1) + transition[p[..., :-1], p[..., 1:]].sum(-1)
+
+        assert abs(np.mean(score(drawn) > score(labels)) - found[s]) < 0.04
+
+
+def test_zscore_of_a_forbidden_labeling_and_of_no_rows():
+    X = [[["a"], ["b"]], [["a"], ["c"]], []]
+    y = [["B-x", "I-x"], ["B-x", "O"], []]
+    tagger = ZScoreTagger(constraints="iob2").fit(X, y)
+    z = tagger.sequence_zscore(X, [["O", "I-x"], ["I-x", "O"], []])
+    assert z.zscore[:2].tolist() == [-np.inf, -np.inf]
+    assert z.p_value[:2].tolist() == [1, 1]
+    assert np.isnan(z.zscore[2])
+
+
+def test_nbest_begins_with_the_best_path():
+    X, y = make_data(1)
+    tagger = ZScoreTagger().fit(X, y)
+    for (labels, scores), best in zip(tagger.predict_nbest(X, 3), tagger.predict(X)):
+        assert_array_equal(labels[0], best)
+        assert (np.diff(scores) <= 0).all()
+
+
+# ------------------------------------------------------------------ separable data
+
+
+def make_separable(seed, n=12):
+    """Labels that some linear chain gives: those of the best path under random weights."""
+    X, y = make_data(seed, n=n, M=6)
+    teacher = CRFTagger(boundaries=False).fit(X, y)
+    rng = np.random.default_rng(seed)
+    teacher.coef_, teacher.transition_ = rng.normal(size=(6, 3)), 2 * rng.normal(size=(3, 3))
+    return X, list(teacher.predict(X))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("way", [{}, {"moments": "dp"}, {"loss": None}])
+def test_separable_data_are_separated(seed, way):
+    X, y = make_separable(seed)
+    tagger = ZScoreTagger(l2=1e-3, separate=True, **way).fit(X, y)
+    plain = ZScoreTagger(l2=1e-3, **way).fit(X, y)
+    assert tagger.score(X, y) == 1
+    assert (tagger.n_constraints_ == 0) == (plain.score(X, y) == 1)
+    if not tagger.n_constraints_:
+        assert_allclose(flat(tagger), flat(plain), **SAME)
+
+
+def test_separation_is_needed_somewhere():
+    assert any(ZScoreTagger(l2=1e-3).fit(*make_separable(k)).score(*make_separable(k)) < 1
+               for k in range(5))  # fmt: skip
+
+
+def test_data_that_cannot_be_separated():
+    X, y = [np.ones((2, 1)), np.ones((2, 1))], [[0, 1], [1, 0]]
+    with pytest.warns(ConvergenceWarning, match="No weights decode all training sequences right"):
+        tagger = ZScoreTagger(separate=True).fit(X, y)
+    assert_allclose(flat(tagger), flat(ZScoreTagger().fit(X, y)), **SAME)
+
+
+@pytest.mark.parametrize("l2", [0.1, 1.0])
+def test_the_system_is_inverted(l2):
+    sample, allowed = make_sample(0, lengths=(3, 4, 2))
+    system = FreeSystem(sample, l2)
+    b, C, c, _ = enumerate_moments(sample, allowed, 1 - np.eye(3))
+    for flat_side, side in ((system.b, b), (system.loss_covariance(1 - np.eye(3)), c)):
+        weights = system.weights(system.solve(flat_side[:, None])[:, 0])
+        expected = np.linalg.solve(C + 2 * l2 * np.eye(len(b)), side)
+        found = np.concatenate([weights.coef.ravel(), weights.transition.ravel()])
+        assert_allclose(found, expected, **SAME)
+
+
+# ------------------------------------------------------------------ inside scikit-learn
+
+
+def test_clone_pickle_and_grid_search():
+    X, y = make_data(0, n=18)
+    tagger = ZScoreTagger(l2=0.5)
+    assert not hasattr(clone(tagger.fit(X, y)), "coef_")
+    again = pickle.loads(pickle.dumps(tagger))
+    for p, q in zip(again.predict(X), tagger.predict(X)):
+        assert_array_equal(p, q)
+    search = GridSearchCV(ZScoreTagger(), {"l2": [0.1, 1.0]}, cv=3).fit(X, y)
+    assert search.best_score_ > 0.4
+
+
+def test_skops_loads_it():
+    io = pytest.importorskip("skops.io")
+    X, y = make_data(0)
+    tagger = ZScoreTagger().fit(X, y)
+    data = io.dumps(tagger)
+    again = io.loads(data, trusted=io.get_untrusted_types(data=data))
+    assert_array_equal(again.coef_, tagger.coef_)
+
+
+def test_a_crf_goes_on_from_these_weights():
+    X, y = make_data(0, n=30)
+    tagger = ZScoreTagger(loss=None, l2=1.0).fit(X, y)
+    everything = {"all_possible_states": True, "all_possible_transitions": True}
+    crf = tagger.to_crf(l2=1.0, boundaries=False, tol=1e-9, **everything)
+    for p, q in zip(crf.predict(X), tagger.predict(X)):
+        assert_array_equal(p, q)
+    crf.fit(X, y)
+    cold = CRFTagger(l2=1.0, boundaries=False, tol=1e-9, **everything).fit(X, y)
+    assert crf.loss_curve_[0] < cold.loss_curve_[0]
+    assert_allclose(crf.objective_, cold.objective_, rtol=1e-7)
+
+
+# ------------------------------------------------------------------ errors
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"l2": -1}, "l2 must be a finite number of at least 0; got -1"),
+        ({"tol": np.nan}, "tol must be a finite number"),
+        ({"n_paths": 1}, "n_paths must be an integer of at least 2; got 1"),
+        ({"max_iter": 0}, "max_iter must be an integer of at least 1"),
+        ({"moments": "guess"}, "moments must be one of .*; got 'guess'"),
+        ({"solver": "lsmr"}, "solver must be one of .*; got 'lsmr'"),
+        ({"n_jobs": 0}, "n_jobs must be None or an integer other than 0"),
+        ({"loss": "zero_one"}, "loss must be 'hamming', None or a matrix; got 'zero_one'"),
+        ({"loss": np.eye(2)}, r"one row and one column a label, \(3, 3\); got shape \(2, 2\)"),
+        ({"loss": np.eye(3)}, "0 on the diagonal"),
+        ({"loss": np.full((3, 3), np.nan)}, "must be finite, not negative"),
+        ({"loss": [[0, "x"], [1, 0]]}, "loss must be 'hamming', None or a matrix"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    X, y = make_data(0)
+    tagger = ZScoreTagger(**parameters)
+    with pytest.raises(ValueError, match=message):
+        tagger.fit(X, y)
+    assert not hasattr(tagger, "coef_")
+
+
+def test_too_many_programs():
+    X = [np.random.default_rng(0).normal(size=(5, 200))]
+    # 200 real-valued columns: 200 · 201 pairs of states, 800 of both kinds, 5 of transitions,
+    # and with the loss one for each of 404 weights.
+    message = r"would run 41,409 dynamic programs over 5 rows .*; use moments='exact'"
+    with pytest.raises(ValueError, match=message):
+        ZScoreTagger(moments="dp").fit(X, [[0, 1, 0, 1, 1]])
+
+
+@pytest.mark.parametrize("moments", ["exact", "dp", "sampling"])
+def test_one_label_only(moments):
+    X = [np.ones((3, 2)), np.ones((1, 2))]
+    with pytest.warns(UserWarning, match="one label only"):
+        tagger = ZScoreTagger(moments=moments).fit(X, [["u"] * 3, ["u"]])
+    assert_array_equal(tagger.coef_, 0)
+    assert tagger.predict(X)[0].tolist() == ["u"] * 3
+    assert np.isnan(tagger.sequence_zscore(X, [["u"] * 3, ["u"]]).zscore).all()
+
+
+def test_conjugate_gradients_cut_short():
+    X, y = make_data(0, n=30, M=20)
+    with pytest.warns(ConvergenceWarning, match="did not converge in max_iter=1 iterations"):
+        ZScoreTagger(solver="cg", tol=1e-12, max_iter=1).fit(X, y)
+
+
+def test_forbidden_training_labels():
+    with pytest.raises(ValueError, match="'I-x' may not follow 'O' at row 1 of sequence 0"):
+        ZScoreTagger(constraints="iob2").fit([np.ones((2, 1))], [["O", "I-x"]])
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [([], "at least one row"), ([np.ones((0, 2))], "at least one row"),
+     ([np.ones((2, 0))], "at least one feature"), ([[[np.nan], [1.0]]], "holds nan")],
+)  # fmt: skip
+def test_bad_data(X, message):
+    y = [["a"] * len(x) for x in X]
+    with pytest.raises(ValueError, match=message):
+        ZScoreTagger().fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("tagger", "classes", "message"),
+    [
+        (ZScoreTagger(), None, "first call of partial_fit needs classes"),
+        (ZScoreTagger(constraints="iob2"), [0, 1, 2], "needs moments='exact', constraints=None"),
+        (ZScoreTagger(moments="dp"), [0, 1, 2], "needs moments='exact'"),
+        (ZScoreTagger(separate=True), [0, 1, 2], "separate=False"),
+        (ZScoreTagger(), [0, 1], "Unknown label 2"),
+    ],
+)
+def test_partial_fit_is_refused(tagger, classes, message):
+    X, y = make_data(0)
+    with pytest.raises(ValueError, match=message):
+        tagger.partial_fit(X, y, classes=classes)
+    assert not hasattr(tagger, "coef_")
+
+
+def test_partial_fit_after_other_things():
+    X, y = make_data(0)
+    with pytest.raises(ValueError, match="cannot go on from fit"):
+        ZScoreTagger().fit(X, y).partial_fit(X, y)
+    tagger = ZScoreTagger().partial_fit(X, y, classes=[0, 1, 2])
+    with pytest.raises(ValueError, match="classes must be those of the first call"):
+        tagger.partial_fit(X, y, classes=[0, 1])
+    with pytest.raises(ValueError, match="X has 3 features, but the first call"):
+        tagger.partial_fit([x[:, :3] for x in X], y)
+    with pytest.raises(ValueError, match="at most 4000 features; got 4001"):
+        ZScoreTagger().partial_fit([sparse.csr_matrix((2, 4001))], [[0, 1]], classes=[0, 1])
+
+
+# ------------------------------------------------------------------ solvers
+
+
+class Matrix:
+    def __init__(self, A):
+        self.A = A
+
+    def hessian_product(self, V):
+        return self.A @ V
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("columns", ["plain", "dependent", "zero among them"])
+def test_block_conjugate_gradients(seed, columns):
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(30, 40))
+    A = A @ A.T + 0.1 * np.eye(30)
+    B = rng.normal(size=(30, 4))
+    if columns == "dependent":
+        B[:, 3] = B[:, 0] - 2 * B[:, 1]
+    elif columns == "zero among them":
+        B[:, 2] = 0
+    result = cg(Matrix(A), B, preconditioner=1 / np.diag(A), tol=1e-12)
+    assert result.converged
+    expected = np.linalg.solve(A, B)
+    assert_allclose(result.w, expected, rtol=1e-8, atol=1e-9)
+    assert_allclose(result.value, -0.5 * np.vdot(expected, B), rtol=1e-9)
+    # Columns share their directions: 4 a product, 30 in all.
+    assert result.n_iter <= 15
+    assert_allclose(result.history[-1], np.linalg.norm(B - A @ result.w, axis=0).max()
+                    / np.linalg.norm(B, axis=0).max(), atol=1e-11)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_minimum_norm_of_a_singular_system(seed):
+    rng = np.random.default_rng(seed)
+    F = rng.normal(size=(20, 6))
+    A, B = F @ F.T, F @ rng.normal(size=(6, 3))
+    expected = np.linalg.pinv(A, rcond=1e-10, hermitian=True) @ B
+    assert_allclose(cg(Matrix(A), B, tol=1e-13).w, expected, rtol=1e-7, atol=1e-9)
+    assert_allclose(solve_dense(A, B, 0.0).w, expected, rtol=1e-7, atol=1e-9)
+
+
+def test_nothing_to_solve():
+    result = cg(Matrix(np.eye(3)), np.zeros((3, 2)))
+    assert result.converged
+    assert_array_equal(result.w, 0)
+
+
+def test_a_callback_stops_conjugate_gradients():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(30, 30))
+    result = cg(Matrix(A @ A.T), rng.normal(size=(30, 1)), callback=lambda k, r, W: k == 3)
+    assert (result.n_iter, result.message) == (3, "callback")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_least_distance(seed):
+    rng = np.random.default_rng(seed)
+    F, h = rng.normal(size=(5, 8)), rng.normal(size=5)
+    x = F.T @ least_distance(F @ F.T, h)
+    found = minimize(
+        lambda x: 0.5 * x @ x, np.zeros(8), jac=lambda x: x, method="SLSQP",
+        options={"ftol": 1e-14},
+        constraints={"type": "ineq", "fun": lambda x: F @ x - h, "jac": lambda x: F},
+    )  # fmt: skip
+    assert_allclose(x, found.x, rtol=1e-5, atol=1e-6)
+
+
+def test_contradicting_constraints_have_no_answer():
+    F = np.array([[1.0, 0.0], [-1.0, 0.0]])
+    assert least_distance(F @ F.T, np.array([1.0, 1.0])) is None
+
+
+def test_nothing_warns_on_good_data():
+    X, y = make_data(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ZScoreTagger().fit(X, y)
+        ZScoreTagger(solver="cg").fit(X, y)
