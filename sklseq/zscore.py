@@ -65,11 +65,11 @@ class SequenceZScores(NamedTuple):
 class ZScoreTagger(BaseTagger):
     """Linear-chain tagger trained by one linear solve, which maximises the z-score.
 
-    If all labelings of a sequence were equally likely, the scores w · φ(x, y) would have a mean
+    If all labelings of a sequence were equally likely, their scores w · φ_s(y) would have a mean
     and a variance. Training finds the weights with which the true labels ȳ score as many standard
     deviations as possible above that mean,
 
-        max_w  w·b / √(wᵀCw),   b = Σ_s ω_s (φ(x_s, ȳ_s) - E φ(x_s, ·)),   C = Σ_s ω_s Cov φ(x_s, ·),
+        max_w  w·b / √(wᵀCw),   b = Σ_s ω_s (φ_s(ȳ_s) - E φ_s),   C = Σ_s ω_s Cov φ_s,
 
     by w = (C + 2 · l2)⁻¹ b: the Newton step, from zero, of :class:`CRFTagger` with the same ``l2``
     and no boundary weights. With a loss ℓ that scores of wrong labelings are raised by, it is
@@ -314,8 +314,10 @@ class ZScoreTagger(BaseTagger):
         if self.moments == "dp":
             return solve_dense(moments.matrix, sides, moments.ridge)
         if self._is_direct(len(sides)):
-            matrix = moments.hessian_product(np.eye(len(sides)))
-            return solve_dense(matrix - moments.ridge * np.eye(len(sides)), sides, moments.ridge)
+            if self.moments == "sampling":
+                return solve_dense(moments.matrix(), sides, moments.ridge)
+            with_ridge = moments.hessian_product(np.eye(len(sides)))
+            return solve_dense(with_ridge, sides, 0.0)
         return self._conjugate_gradients(moments, sides)
 
     def _conjugate_gradients(self, system, sides: np.ndarray) -> SolverResult:

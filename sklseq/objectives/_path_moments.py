@@ -263,6 +263,28 @@ class SampledMoments(_FlatMoments):
         pairs = np.bincount(self.pairs.ravel(), shares[:, self.after].ravel(), minlength=L * L)
         return mu.reshape(n_rows, L), pairs.reshape(L, L)
 
+    def matrix(self) -> np.ndarray:
+        """C*, formed: for few features, from those of every path drawn."""
+        rows, L, n_sequences = self.sample.rows, self.n_labels, len(self.sample.offsets) - 1
+        rows = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
+        first = row_positions(self.sample.offsets)[0]
+        starts, owners, n_state = first, self.owner[first], rows.shape[1] * L
+        C = np.zeros((len(self.b),) * 2)
+        total = np.zeros((n_sequences, len(self.b)))
+        root = np.sqrt(self.sample.weights)[:, None]
+        phi = np.zeros_like(total)
+        for path, pairs in zip(self.paths, self.pairs):
+            for j in range(L):
+                sums = np.add.reduceat(rows * (path == j)[:, None], starts, axis=0)
+                phi[owners, j:n_state:L] = sums
+            cells = self.owner[self.after] * L * L + pairs
+            counts = np.bincount(cells, minlength=n_sequences * L * L)
+            phi[:, n_state:] = counts.reshape(n_sequences, L * L)
+            weighted = root * phi
+            C += weighted.T @ weighted
+            total += weighted
+        return C / self.n_paths - total.T @ total / self.n_paths**2
+
     def path_scores(self, emission: np.ndarray, transition: np.ndarray) -> np.ndarray:
         """Scores of the paths drawn, shape (n_paths, n_sequences), each sequence centred."""
         rows = np.take_along_axis(emission, self.paths.T, axis=1)

@@ -56,7 +56,7 @@ def cg(
 
     Notes
     -----
-    Four blocks of n · k numbers are held. Beside the product, an iteration costs O(n · k²), in BLAS.
+    Four blocks of n · k numbers are held. Beside the product, an iteration costs O(n · k²).
 
     References
     ----------
