@@ -9,10 +9,10 @@ from importlib import import_module
 from sklseq import metrics
 from sklseq._sequences import Sequences
 from sklseq.crf import CRFTagger
-from sklseq.zscore import ZScoreTagger
+from sklseq.zscore import ZScoreTagger, ZScoreTaggerCV
 
 __version__ = "0.1.0.dev0"
-__all__ = ["CRFTagger", "Sequences", "ZScoreTagger", "metrics"]
+__all__ = ["CRFTagger", "Sequences", "ZScoreTagger", "ZScoreTaggerCV", "metrics"]
 
 _LAZY = ("datasets", "features", "inference")
 

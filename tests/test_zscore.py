@@ -12,10 +12,11 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
-from sklseq import CRFTagger, Sequences, ZScoreTagger
+from sklseq import CRFTagger, Sequences, ZScoreTagger, ZScoreTaggerCV
 from sklseq._separate import FreeSystem
 from sklseq._threads import Threads
 from sklseq.inference import sample as sample_paths
+from sklseq.objectives._leave_out import LeaveOut
 from sklseq.objectives._likelihood import LogLikelihood
 from sklseq.objectives._scores import ScoreMap, Weights, full_support
 from sklseq.solvers import cg, least_distance, solve_dense
@@ -330,6 +331,95 @@ def test_the_system_is_inverted(l2):
         expected = np.linalg.solve(C + 2 * l2 * np.eye(len(b)), side)
         found = np.concatenate([weights.coef.ravel(), weights.transition.ravel()])
         assert_allclose(found, expected, **SAME)
+
+
+# ------------------------------------------------------------------ cross-validation
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("M", [4, 40], ids=["few features", "few rows"])
+@pytest.mark.parametrize("loss", [None, "hamming", "matrix"])
+@pytest.mark.parametrize("l2", [0.01, 1.0])
+def test_left_out_scores_are_those_of_a_new_fit(seed, M, loss, l2):
+    sample, _ = make_sample(seed, lengths=(3, 1, 4, 2, 3, 4), M=M)
+    cost = {None: None, "hamming": 1 - np.eye(3), "matrix": random_cost(seed)}[loss]
+    X, y = as_lists(sample)
+    for s, found in enumerate(LeaveOut(sample, cost).scores(l2)):
+        others = [k for k in range(len(X)) if k != s]
+        tagger = ZScoreTagger(loss=cost, l2=l2)
+        tagger.fit([X[k] for k in others], [y[k] for k in others], sample.weights[others])
+        if len(tagger.classes_) < 3:  # it never heard of the left-out label
+            continue
+        emission, transition = tagger.potentials([X[s]])[:2]
+        rows = np.arange(len(X[s]))
+        scores = np.array([
+            [e[rows, p].sum() + t[p[:-1], p[1:]].sum()
+             for e, t in ((emission, transition), found)]
+            for p in map(list, labelings(len(X[s]), make_sample(0)[1]))
+        ])  # fmt: skip
+        around = scores - scores.mean(axis=0)
+        assert_allclose(around[:, 0], around[:, 1], rtol=1e-7, atol=1e-8)
+
+
+def test_the_best_ridge_is_that_of_leaving_out_one_by_one():
+    X, y = make_data(3, n=15, M=8)
+    l2s = [0.01, 0.1, 1.0, 10.0]
+    found = ZScoreTaggerCV(l2s=l2s).fit(X, y)
+    expected = []
+    for l2 in l2s:
+        right = 0
+        for s in range(len(X)):
+            tagger = ZScoreTagger(l2=l2).fit(X[:s] + X[s + 1 :], y[:s] + y[s + 1 :])
+            right += (tagger.predict([X[s]])[0] == y[s]).sum()
+        expected.append(right / sum(map(len, y)))
+    assert_allclose(found.cv_scores_, expected, rtol=1e-12)
+    assert found.l2_ == max(l2 for l2, a in zip(l2s, expected) if a == max(expected))
+    assert found.best_score_ == found.cv_scores_.max()
+    assert_allclose(flat(found), flat(ZScoreTagger(l2=found.l2_).fit(X, y)), **SAME)
+    clone(found).fit(X, y)
+
+
+@pytest.mark.parametrize("M", [3, 60], ids=["few features", "few rows"])
+def test_generalised_cross_validation(M):
+    X, y = make_data(0, M=M)
+    l2s = [0.01, 1.0, 100.0]
+    found = ZScoreTaggerCV(l2s=l2s, scoring="gcv").fit(X, y)
+    lengths = np.array([len(x) for x in X])
+    ends = np.concatenate([[[t + 1 < n, t > 0] for t in range(n)] for n in lengths]) / np.sqrt(3)
+    rows, Y = np.hstack([np.concatenate(X), ends]), np.eye(3)[np.concatenate(y)]
+    for l2, score in zip(l2s, found.cv_scores_):
+        H = rows @ np.linalg.solve(rows.T @ rows + 6 * l2 * np.eye(M + 2), rows.T)
+        n = len(rows)
+        expected = n * np.square(Y - H @ Y).sum() / (n - np.trace(H)) ** 2
+        assert_allclose(-score, expected, rtol=1e-8)
+
+
+def test_cross_validation_of_dicts_and_with_weights():
+    X = [[{"a": 1.0}, {"b": 1.0}], [{"b": 1.0}, {"c": 1.0}], [{"a": 1.0}], []] * 2
+    y = [["u", "v"], ["v", "u"], ["u"], []] * 2
+    found = ZScoreTaggerCV().fit(X, y, sample_weight=[1, 2, 0, 1, 1, 1, 3, 0])
+    assert found.predict(X[:1])[0].tolist() == ["u", "v"]
+    assert found.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert np.isfinite(found.cv_scores_).all()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [({"l2s": []}, "l2s must be a list"), ({"l2s": [0.0, 1.0]}, "finite numbers above 0"),
+     ({"l2s": "gcv"}, "l2s must be a list"), ({"scoring": "f1"}, "scoring must be .*; got 'f1'"),
+     ({"loss": "zero"}, "loss must be")],
+)  # fmt: skip
+def test_bad_parameters_of_cross_validation(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        ZScoreTaggerCV(**parameters).fit(*make_data(0))
+
+
+def test_cross_validation_refuses_what_does_not_fit():
+    X = [sparse.csr_matrix((20_000, 30_000))]
+    with pytest.raises(ValueError, match=r"would hold 400,000,000 numbers .*use GridSearchCV"):
+        ZScoreTaggerCV().fit(X, [[0, 1] * 10_000])
+    with pytest.raises(ValueError, match="cannot be trained in parts"):
+        ZScoreTaggerCV().partial_fit([], [])
 
 
 # ------------------------------------------------------------------ inside scikit-learn
