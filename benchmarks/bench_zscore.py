@@ -153,9 +153,9 @@ def figure1(runs):
     }  # fmt: skip
     header("sequences", *models)
     for size in (5, 10, 20, 50, 100, 200):
-        rng, found = np.random.default_rng(size), {name: [] for name in models}
-        for _ in range(runs):
-            draw = markov(rng, 3, 4, 10, 1.0)
+        found = {name: [] for name in models}
+        for run in range(runs):  # the same models for every size
+            draw = markov(np.random.default_rng(run), 3, 4, 10, 1.0)
             train, test = draw(size), draw(100)
             while len(np.unique(train[1])) < 3:
                 train = draw(size)
