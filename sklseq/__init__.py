@@ -8,8 +8,9 @@ from importlib import import_module
 
 from sklseq import metrics
 from sklseq._sequences import Sequences
+from sklseq._zscore_cv import ZScoreTaggerCV
 from sklseq.crf import CRFTagger
-from sklseq.zscore import ZScoreTagger, ZScoreTaggerCV
+from sklseq.zscore import ZScoreTagger
 
 __version__ = "0.1.0.dev0"
 __all__ = ["CRFTagger", "Sequences", "ZScoreTagger", "ZScoreTaggerCV", "metrics"]

@@ -22,9 +22,8 @@ from sklseq._labels import (
 from sklseq._separate import FreeSystem, PathSystem, separate
 from sklseq._sequences import row_positions
 from sklseq._threads import Threads
-from sklseq.inference import nbest, viterbi
+from sklseq.inference import nbest
 from sklseq.inference.chain import as_generator
-from sklseq.objectives._leave_out import LeaveOut
 from sklseq.objectives._moments import (
     ChainWeights,
     Sample,
@@ -42,10 +41,9 @@ from sklseq.objectives._programs import DynamicPrograms, count_programs
 from sklseq.objectives._regression import RidgeSystem
 from sklseq.solvers import SolverResult, cg, solve_dense
 
-__all__ = ["SequenceZScores", "ZScoreTagger", "ZScoreTaggerCV"]
+__all__ = ["SequenceZScores", "ZScoreTagger"]
 
 DIRECT = 1_000  # features up to which solver="auto" factorises
-MAX_ENTRIES = 100_000_000  # of the matrix that ZScoreTaggerCV holds
 MAX_PROGRAMS, MAX_WEIGHTS = 20_000, 4_000  # of moments="dp"
 
 
@@ -165,7 +163,7 @@ class ZScoreTagger(BaseTagger):
     >>> tagger.predict([[{"w": "the"}, {"w": "dog"}, {"w": "sleeps"}]])[0]
     array(['D', 'N', 'V'], dtype='<U1')
     >>> tagger.sequence_zscore(X, y).zscore.round(1)
-    array([2.8, 2.5])
+    array([3. , 2.4])
     """
 
     def __init__(
@@ -412,17 +410,7 @@ class ZScoreTagger(BaseTagger):
         self._check_partial(classes, known)
         rows, vectorizer = read_sequences(X, getattr(self, "vectorizer_", None), fit=known is None)
         check_not_empty(rows)
-        n_features = rows.shape[1]
-        if known is not None and n_features != self.n_features_in_:
-            raise ValueError(
-                f"X has {n_features} features, but the first call of partial_fit had "
-                f"{self.n_features_in_}; extract them with the same fitted transformer."
-            )
-        if n_features > MAX_WEIGHTS:
-            raise ValueError(
-                f"partial_fit keeps sums of n_features² numbers, for at most {MAX_WEIGHTS} "
-                f"features; got {n_features}. Use fit, or fewer features."
-            )
+        self._check_columns(rows.shape[1], known is None)
         labels = read_labels(y, rows)
         weights = check_sample_weight(sample_weight, len(rows))
         classes = unique_labels(np.asarray(classes)) if known is None else known
@@ -456,6 +444,18 @@ class ZScoreTagger(BaseTagger):
             raise ValueError(
                 f"classes must be those of the first call, {known.tolist()}; got "
                 f"{np.asarray(classes).tolist()}."
+            )
+
+    def _check_columns(self, n_features: int, is_first: bool) -> None:
+        if not is_first and n_features != self.n_features_in_:
+            raise ValueError(
+                f"X has {n_features} features, but the first call of partial_fit had "
+                f"{self.n_features_in_}; extract them with the same fitted transformer."
+            )
+        if n_features > MAX_WEIGHTS:
+            raise ValueError(
+                f"partial_fit keeps sums of n_features² numbers, for at most {MAX_WEIGHTS} "
+                f"features; got {n_features}. Use fit, or fewer features."
             )
 
     def _fit_statistics(self, statistics: Statistics, cost, classes, vectorizer, dtype) -> None:
@@ -541,163 +541,6 @@ class ZScoreTagger(BaseTagger):
                 value = getattr(self, name)
                 setattr(crf, name, value.copy() if isinstance(value, np.ndarray) else value)
         return crf
-
-
-class ZScoreTaggerCV(ZScoreTagger):
-    """:class:`ZScoreTagger` that finds its ridge by leaving out each sequence in turn.
-
-    Nothing is fitted anew: one eigendecomposition gives, for every ridge, what weights trained on
-    the other sequences score each sequence, exactly.
-
-    Parameters
-    ----------
-    l2s : array-like of float, default=(0.001, 0.01, 0.1, 1.0, 10.0)
-        Ridges to try, above 0. Of equally good ones the largest wins.
-    scoring : {"token_accuracy", "gcv"}, default="token_accuracy"
-        "token_accuracy": the share of labels right when each sequence is decoded with what the
-        others taught. "gcv": generalised cross-validation of the regression of labels on rows,
-        without decoding.
-    loss : {"hamming"}, array-like of shape (n_labels, n_labels) or None, default="hamming"
-        As in :class:`ZScoreTagger`.
-    n_jobs : int or None, default=None
-        Threads of prediction.
-
-    Attributes
-    ----------
-    l2_ : float
-        The best ridge.
-    best_score_ : float
-        Its token accuracy, or minus its criterion for "gcv".
-    cv_scores_ : ndarray of shape (n_l2s,)
-        Those of all ridges.
-    classes_, coef_, transition_, start_, end_, zscore_, multiplier_, n_iter_, n_features_in_ : \
-        ndarray, float and int
-        As in :class:`ZScoreTagger`, trained with ``l2_`` on all sequences.
-
-    Raises
-    ------
-    ValueError
-        If n_rows · min(n_rows, n_features) exceeds 100 million; search with GridSearchCV then.
-
-    Notes
-    -----
-    Cost O(n_rows · n_features · min(n_rows, n_features)) once, and O(n_rows · min(...)) a ridge.
-
-    Examples
-    --------
-    >>> from sklseq import ZScoreTaggerCV
-    >>> X = [[{"w": "the"}, {"w": "cat"}], [{"w": "a"}, {"w": "dog"}], [{"w": "the"}, {"w": "dog"}]]
-    >>> tagger = ZScoreTaggerCV(l2s=[0.1, 1.0]).fit(X, [["D", "N"]] * 3)
-    >>> tagger.l2_, tagger.best_score_
-    (1.0, 1.0)
-    """
-
-    def __init__(
-        self,
-        *,
-        l2s: Any = (0.001, 0.01, 0.1, 1.0, 10.0),
-        scoring: str = "token_accuracy",
-        loss: Any = "hamming",
-        n_jobs: int | None = None,
-    ):
-        self.l2s = l2s
-        self.scoring = scoring
-        self.loss = loss
-        self.n_jobs = n_jobs
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ZScoreTaggerCV:
-        """Choose the ridge, then train on all sequences.
-
-        Parameters
-        ----------
-        X : list of sequences
-        y : list of label sequences
-        sample_weight : array-like of shape (n_sequences,), optional
-
-        Returns
-        -------
-        ZScoreTaggerCV
-            The estimator itself.
-        """
-        ridges = self._check_ridges()
-        inner = ZScoreTagger(loss=self.loss, n_jobs=self.n_jobs, tol=1e-8, max_iter=5_000)
-        inner._check_parameters()
-        rows, vectorizer = read_sequences(X, fit=True)
-        check_not_empty(rows)
-        labels = read_labels(y, rows)
-        weights = check_sample_weight(sample_weight, len(rows))
-        _check_entries(rows)
-        classes = unique_labels(labels)
-        codes = encode_labels(labels, classes, rows.offsets)
-        cost = resolve_loss(self.loss, classes)
-        used = np.flatnonzero((weights > 0) & (rows.lengths > 0))
-        part, kept = rows[used], np.repeat(np.isin(np.arange(len(rows)), used), rows.lengths)
-        sample = Sample(part.rows, part.offsets, codes[kept], weights[used], len(classes))
-        leave_out = LeaveOut(sample, cost)
-        score = self._accuracy if self.scoring == "token_accuracy" else self._minus_gcv
-        scores = np.array([score(leave_out, l2) for l2 in ridges])
-        best = max(range(len(ridges)), key=lambda k: (scores[k], ridges[k]))
-        inner.set_params(l2=float(ridges[best])).fit(rows, y, sample_weight)
-        self._forget()
-        fitted = {name: value for name, value in vars(inner).items() if name.endswith("_")}
-        vars(self).update(fitted)
-        self.vectorizer_ = vectorizer
-        if vectorizer is not None:
-            self.feature_names_in_ = vectorizer.get_feature_names_out()
-        self.l2_, self.cv_scores_ = float(ridges[best]), scores
-        self.best_score_ = float(scores[best])
-        return self
-
-    def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
-    ) -> ZScoreTaggerCV:
-        """Not possible: leaving sequences out needs them all.
-
-        Parameters
-        ----------
-        X, y, classes, sample_weight : ignored
-
-        Raises
-        ------
-        ValueError
-            Always.
-        """
-        raise ValueError(
-            "ZScoreTaggerCV cannot be trained in parts, as it leaves out sequences; use fit, or "
-            "ZScoreTagger's partial_fit with the l2 found."
-        )
-
-    def _check_ridges(self) -> np.ndarray:
-        try:
-            ridges = np.array(self.l2s, dtype=np.float64)
-        except (TypeError, ValueError):
-            ridges = np.zeros(0)
-        if ridges.ndim != 1 or not len(ridges) or not (np.isfinite(ridges) & (ridges > 0)).all():
-            raise ValueError(f"l2s must be a list of finite numbers above 0; got {self.l2s!r}.")
-        if self.scoring not in ("token_accuracy", "gcv"):
-            raise ValueError(f"scoring must be 'token_accuracy' or 'gcv'; got {self.scoring!r}.")
-        return ridges
-
-    def _accuracy(self, leave_out: LeaveOut, l2: float) -> float:
-        sample, right = leave_out.sample, 0.0
-        for s, scores in enumerate(leave_out.scores(l2)):
-            path, _ = viterbi(scores.emission, scores.transition)
-            truth = sample.y[slice(*sample.offsets[s : s + 2])]
-            right += sample.weights[s] * (path == truth).sum()
-        return right / sample.row_weights.sum()
-
-    def _minus_gcv(self, leave_out: LeaveOut, l2: float) -> float:
-        return -leave_out.gcv(l2)
-
-
-def _check_entries(rows) -> None:
-    n_rows, n_columns = rows.rows.shape
-    if n_rows * min(n_rows, n_columns) > MAX_ENTRIES:
-        raise ValueError(
-            f"ZScoreTaggerCV would hold {n_rows * min(n_rows, n_columns):,} numbers for {n_rows:,} "
-            f"rows and {n_columns:,} features (at most {MAX_ENTRIES:,}); use "
-            "GridSearchCV(ZScoreTagger(), {'l2': [...]})."
-        )
 
 
 # What partial_fit adds up, in the order of Statistics.

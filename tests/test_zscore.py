@@ -203,6 +203,16 @@ def test_forms_of_input_give_the_same_weights(seed):
     assert_allclose(single.coef_, dense.coef_, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_threads_change_rounding_only(seed):
+    X, y = make_data(seed, n=40)
+    X = [sparse.csr_matrix(x) for x in X]
+    one, two = (ZScoreTagger(solver="cg", tol=1e-13, n_jobs=n).fit(X, y) for n in (1, 2))
+    assert_allclose(flat(two), flat(one), **SAME)
+    again = ZScoreTagger(solver="cg", tol=1e-13, n_jobs=2).fit(X, y)
+    assert_array_equal(flat(again), flat(two))
+
+
 def test_weights_count_like_copies():
     X, y = make_data(0)
     twice = ZScoreTagger().fit(X + X[:4], [*y, *y[:4]])
