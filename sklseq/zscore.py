@@ -518,11 +518,14 @@ class ZScoreTagger(BaseTagger):
         paths = nbest(emission, transition, offsets, n, start=start, end=end)
         return [(self.classes_[codes], scores) for codes, scores in paths]
 
-    def to_crf(self, **parameters: Any):
+    def to_crf(self, *, scale: float = 1.0, **parameters: Any):
         """A :class:`CRFTagger` with these weights, whose ``fit`` goes on from them.
 
         Parameters
         ----------
+        scale : float, default=1.0
+            What weights are multiplied by. Predictions stay; probabilities become sharper. On
+            text, where weights of the z-score are small, 4 is a better start than 1.
         **parameters
             Of the new tagger; ``warm_start`` is True unless given.
 
@@ -540,6 +543,7 @@ class ZScoreTagger(BaseTagger):
             if hasattr(self, name):
                 value = getattr(self, name)
                 setattr(crf, name, value.copy() if isinstance(value, np.ndarray) else value)
+        crf.coef_, crf.transition_ = scale * crf.coef_, scale * crf.transition_
         return crf
 
 

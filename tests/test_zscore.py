@@ -462,6 +462,7 @@ def test_a_crf_goes_on_from_these_weights():
     crf = tagger.to_crf(l2=1.0, boundaries=False, tol=1e-9, **everything)
     for p, q in zip(crf.predict(X), tagger.predict(X)):
         assert_array_equal(p, q)
+    assert_allclose(tagger.to_crf(scale=3.0).coef_, 3 * tagger.coef_)
     crf.fit(X, y)
     cold = CRFTagger(l2=1.0, boundaries=False, tol=1e-9, **everything).fit(X, y)
     assert crf.loss_curve_[0] < cold.loss_curve_[0]
