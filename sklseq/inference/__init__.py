@@ -8,5 +8,14 @@ array([0, 1, 2], dtype=int32)
 """
 
 from sklseq.inference.chain import Marginals, forward_backward, nbest, sample, viterbi
+from sklseq.inference.online import OnlinePaths, decode_online
 
-__all__ = ["Marginals", "forward_backward", "nbest", "sample", "viterbi"]
+__all__ = [
+    "Marginals",
+    "OnlinePaths",
+    "decode_online",
+    "forward_backward",
+    "nbest",
+    "sample",
+    "viterbi",
+]

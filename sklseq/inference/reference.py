@@ -9,7 +9,15 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import logsumexp
 
-__all__ = ["backward", "forward", "forward_backward", "score_path", "viterbi"]
+__all__ = [
+    "OnlineReference",
+    "backward",
+    "decode_online",
+    "forward",
+    "forward_backward",
+    "score_path",
+    "viterbi",
+]
 
 
 def _fold(emission, start, end) -> np.ndarray:
@@ -73,3 +81,124 @@ def viterbi(emission, transition, start=None, end=None) -> tuple[np.ndarray, flo
     for t in range(T - 2, -1, -1):
         labels[t] = (delta[t] + transition[:, labels[t + 1]]).argmax()
     return labels, float(delta[-1].max())
+
+
+# ---------------------------------------------------------------- online decoding
+
+
+class OnlineReference:
+    """Online decoding by definition: at each new row everything pending is computed again.
+
+    Same rules and names as ``decode_online``; Figures and sections are those of Narasimhan, Viola
+    and Shilman (2006).
+    """
+
+    def __init__(
+        self, transition, start=None, end=None, *, strategy="step", latency_cost=0.05,
+        uncertainty="error", belief="viterbi", window_size=None, max_latency=None,
+        restart="conflict",
+    ):  # fmt: skip
+        self.transition = np.asarray(transition, dtype=np.float64)
+        zeros = np.zeros(len(self.transition))
+        self.start, self.end = zeros if start is None else start, zeros if end is None else end
+        self.strategy, self.latency_cost = strategy, latency_cost
+        self.uncertainty, self.belief, self.restart = uncertainty, belief, restart
+        self.window_size = np.inf if window_size is None else window_size
+        self.max_latency = np.inf if max_latency is None else max_latency
+        if strategy == "chunk":
+            self.window_size = min(self.window_size, self.max_latency + 1)
+        self.psi, self.labels, self.times, self.restarted = [], [], [], 0
+
+    def push(self, row) -> None:
+        """One more row; labels that leave are appended to ``labels``."""
+        row = np.asarray(row, dtype=np.float64)
+        self.psi.append(row if self.psi else row + self.start)
+        while len(self.labels) < len(self.psi) and self._emit_some():
+            pass
+
+    def finish(self) -> None:
+        """No more rows: the best path of all that is pending."""
+        if len(self.labels) == len(self.psi):
+            return
+        last, self.psi[-1] = self.psi[-1], self.psi[-1] + self.end
+        if not (self._beam()[0] > -np.inf).any():
+            self.psi[-1] = last
+        while len(self.labels) < len(self.psi):
+            delta, paths, _ = self._beam()
+            self._emit(paths[delta.argmax()])
+
+    def _beam(self):
+        # (δ_T, paths, P_T): paths[b] holds the labels t0 to T of the best path that ends in b.
+        first, t0 = self.restarted, len(self.labels)
+        psi = np.array(self.psi[first:])
+        if first:  # the label before this row is given
+            psi[0] = psi[0] + self.transition[self.labels[first - 1]]
+        delta, log_alpha = psi[0], forward(psi, self.transition)[-1]
+        paths = np.arange(len(delta))[:, None]
+        for row in psi[1:]:
+            scores = delta[:, None] + self.transition
+            paths = np.hstack([paths[scores.argmax(axis=0)], np.arange(len(delta))[:, None]])
+            delta = row + scores.max(axis=0)
+        belief = log_alpha if self.belief == "forward" else delta
+        with np.errstate(invalid="ignore"):
+            p = np.where(delta > -np.inf, np.exp(belief - belief.max()), 0)
+        return delta, paths[:, t0 - first :], p / p.sum()
+
+    def measure(self) -> tuple[float, np.ndarray]:
+        """M_T(t0) and P̃_T(t0, ·) for the oldest pending row (§3.3.1)."""
+        delta, paths, p = self._beam()
+        pp = np.bincount(paths[:, 0], p, minlength=len(delta))
+        if callable(self.uncertainty):
+            return self.uncertainty(pp), pp
+        if len(set(paths[delta > -np.inf, 0])) == 1:
+            return 0.0, pp
+        if self.uncertainty == "ambiguity":
+            return 1.0, pp
+        if self.uncertainty == "entropy":
+            return -sum(x * np.log(x) for x in pp if x > 0), pp
+        return np.delete(pp, pp.argmax()).sum(), pp  # 1 - max pp, without cancellation
+
+    def _emit(self, labels, lossless=False) -> bool:
+        if self.labels and self.transition[self.labels[-1], labels[0]] == -np.inf:
+            self.restarted = len(self.labels)  # and look again
+            return True
+        self.labels += [int(label) for label in labels]
+        self.times += [len(self.psi) - 1] * len(labels)
+        if not lossless and self.restart == "always":
+            self.restarted = len(self.labels)
+        return len(labels) > 0
+
+    def _emit_some(self) -> bool:
+        delta, paths, p = self._beam()
+        n, waited = paths.shape[1], paths.shape[1] - 1
+        best, overdue = delta.argmax(), waited >= self.max_latency
+        if self.strategy == "chunk":
+            return n >= self.window_size and self._emit(paths[best])
+        survivors = paths[delta > -np.inf]
+        n_agreed = int((survivors == survivors[0]).all(axis=0).cumprod().sum())
+        if self.strategy != "viterbi" and n_agreed:
+            return self._emit(survivors[0, :n_agreed], lossless=True)
+        patience = self.latency_cost * waited
+        if self.strategy == "window":
+            return self._emit_window(delta, paths, p, patience, overdue)
+        if self.strategy == "step":
+            m, pp = self.measure()
+            due = overdue or (self.latency_cost > 0 and m <= patience)
+            return due and self._emit([pp.argmax()])
+        return overdue and self._emit(paths[best, :1], lossless=n_agreed > 0)
+
+    def _emit_window(self, delta, paths, p, patience, overdue) -> bool:
+        # Loss_T(a, b): how many pending labels differ between the paths that end in a and b.
+        loss = (paths[:, None, :] != paths[None, :, :]).sum(axis=2) @ p
+        loss = np.where(delta > -np.inf, loss, np.inf)
+        due = overdue or (self.latency_cost > 0 and loss.min() <= patience)
+        return due and self._emit(paths[loss.argmin()])
+
+
+def decode_online(emission, transition, start=None, end=None, **rule):
+    """(labels, times) of one sequence, row by row."""
+    decoder = OnlineReference(transition, start, end, **rule)
+    for row in emission:
+        decoder.push(row)
+    decoder.finish()
+    return np.array(decoder.labels, dtype=int), np.array(decoder.times, dtype=int)

@@ -1,0 +1,363 @@
+"""Online decoding of given potentials: against the definition, against Viterbi, worked cases."""
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from sklseq.inference import decode_online, reference, viterbi
+from sklseq.inference.online import OnlineRule
+
+INF = np.inf
+STRATEGIES = ["step", "window", "closure", "chunk", "viterbi"]
+
+
+def random_chain(seed, *, ties=False, forbidden=False, dtype=np.float64):
+    """(emission, transition, start, end); with ties all scores are small integers."""
+    rng = np.random.default_rng(seed)
+    L, T = int(rng.integers(1, 6)), int(rng.integers(1, 15))
+
+    def scores(*shape):
+        if ties:
+            return rng.integers(-2, 3, shape).astype(dtype)
+        return (rng.choice([0.3, 1, 3]) * rng.standard_normal(shape)).astype(dtype)
+
+    emission, transition, start, end = scores(T, L), scores(L, L), scores(L), scores(L)
+    if forbidden:
+        transition[rng.random((L, L)) < 0.3] = -INF
+        np.fill_diagonal(transition, 0)  # there always is a way on
+    return emission, transition, start, end
+
+
+def random_rule(seed):
+    rng = np.random.default_rng(seed)
+    return {
+        "latency_cost": float(rng.choice([0, 0.013, 0.11, 0.5])),
+        "uncertainty": str(rng.choice(["error", "entropy", "ambiguity"])),
+        "belief": str(rng.choice(["viterbi", "forward"])),
+        "restart": str(rng.choice(["conflict", "always"])),
+        "window_size": int(rng.integers(1, 5)),
+        "max_latency": [None, 0, 1, 3][rng.integers(4)],
+    }
+
+
+def long_chain(seed, T=400, L=5, scale=0.7):
+    rng = np.random.default_rng(seed)
+    emission, transition = rng.standard_normal((T, L)), rng.standard_normal((L, L))
+    return scale * emission, scale * transition + np.eye(L)
+
+
+# ------------------------------------------------------------------ the definition
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("seed", range(120))
+def test_labels_and_times_are_those_of_the_definition(strategy, seed):
+    # Where expected losses are equal, "window" is decided by rounding: no ties for it.
+    chain = random_chain(seed, ties=seed % 3 == 0 and strategy != "window", forbidden=seed % 4 == 0)
+    emission, transition, start, end = chain
+    rule = random_rule(seed)
+    paths = decode_online(emission, transition, start=start, end=end, strategy=strategy, **rule)
+    labels, times = reference.decode_online(*chain, strategy=strategy, **rule)
+    assert_array_equal(paths.labels, labels)
+    assert_array_equal(paths.latency, times - np.arange(len(times)))
+
+
+def test_a_callable_measure_is_the_built_in_one():
+    emission, transition = long_chain(0)
+    for name, measure in [
+        ("error", lambda p: np.delete(p, p.argmax()).sum()),
+        ("entropy", lambda p: -sum(x * np.log(x) for x in p if x > 0)),
+        ("ambiguity", lambda p: 1),
+    ]:
+        built_in = decode_online(emission, transition, uncertainty=name, latency_cost=0.04)
+        own = decode_online(emission, transition, uncertainty=measure, latency_cost=0.04)
+        assert_array_equal(own.labels, built_in.labels)
+        assert_array_equal(own.latency, built_in.latency)
+
+
+def test_confidence_is_the_belief_in_the_label():
+    emission, transition = long_chain(1, T=30)
+    paths = decode_online(emission, transition, latency_cost=0.05, restart="always")
+    decoder = reference.OnlineReference(
+        transition, latency_cost=0.05, restart="always", max_latency=None
+    )
+    for t, row in enumerate(emission):
+        decoder.psi.append(row)
+        while len(decoder.labels) < len(decoder.psi):
+            k, (_, pp) = len(decoder.labels), decoder.measure()
+            if not decoder._emit_some():
+                break
+            # rtol: the definition adds the same few numbers in another order.
+            assert_allclose(paths.confidence[k], pp[paths.labels[k]], rtol=1e-12)
+            assert paths.latency[k] == t - k
+    assert len(decoder.labels) > 10
+
+
+# ------------------------------------------------------------------ Viterbi's algorithm
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"strategy": "closure"},
+        {"strategy": "viterbi"},
+        {"strategy": "step", "latency_cost": 0},
+        {"strategy": "window", "latency_cost": 0},
+        {"strategy": "step", "latency_cost": 0, "belief": "forward", "restart": "always"},
+    ],
+    ids=str,
+)
+def test_lossless_rules_equal_offline_viterbi(rule, ties, dtype):
+    for seed in range(60):
+        chain = random_chain(seed, ties=ties, forbidden=seed % 2, dtype=dtype)
+        emission, transition, start, end = chain
+        emission = np.tile(emission, (20, 1))
+        expected, _ = viterbi(emission, transition, start=start, end=end)
+        labels, _, confidence = decode_online(emission, transition, start=start, end=end, **rule)
+        assert_array_equal(labels, expected)
+        assert ((confidence > 0) & (confidence <= 1)).all()
+
+
+def test_float32_rounds_like_the_batch_algorithm():
+    # Scores on a grid so coarse that float32 sums collide: ties must fall as they do in batch.
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        emission = (1e5 + rng.integers(0, 4, (300, 6)) * 2.0**-7).astype(np.float32)
+        transition = (rng.integers(0, 4, (6, 6)) * 2.0**-9).astype(np.float32)
+        expected, _ = viterbi(emission, transition)
+        assert_array_equal(decode_online(emission, transition, strategy="closure").labels, expected)
+
+
+def test_an_ambiguity_measure_without_cost_is_the_closure():
+    emission, transition = long_chain(2)
+    closure = decode_online(emission, transition, strategy="closure")
+    paths = decode_online(emission, transition, uncertainty="ambiguity", latency_cost=1e-9)
+    assert_array_equal(paths.labels, closure.labels)
+    assert_array_equal(paths.latency, closure.latency)
+
+
+# ------------------------------------------------------------------ what always holds
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("max_latency", [0, 1, 2, 7])
+def test_latency_never_exceeds_max_latency(strategy, max_latency):
+    emission, transition = long_chain(3, scale=0.2)
+    paths = decode_online(
+        emission, transition, strategy=strategy, latency_cost=0.001, window_size=9,
+        max_latency=max_latency,
+    )  # fmt: skip
+    assert paths.latency.max() == max_latency
+
+
+def test_fixed_lag_waits_exactly_so_long():
+    emission, transition = long_chain(4)
+    for lag in (0, 1, 5):
+        latency = decode_online(emission, transition, lag=lag).latency
+        assert (latency[: len(latency) - lag] == lag).all()
+        assert_array_equal(latency[len(latency) - lag :], np.arange(lag)[::-1])
+
+
+@pytest.mark.parametrize("restart", ["conflict", "always"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_emitted_labels_form_an_allowed_path(strategy, restart):
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        L = 4
+        transition = np.where(rng.random((L, L)) < 0.5, -INF, 0.0)
+        transition[np.arange(L), (np.arange(L) + 1) % L] = 0  # there always is a way on
+        start = np.where(np.arange(L) == seed % L, 0.0, -INF)
+        rule = random_rule(seed) | {"restart": restart, "window_size": 3, "max_latency": seed % 3}
+        labels = decode_online(
+            2 * rng.standard_normal((40, L)), transition, start=start, strategy=strategy, **rule
+        ).labels
+        assert labels[0] == seed % L
+        assert (transition[labels[:-1], labels[1:]] == 0).all()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_sequences_do_not_influence_each_other(strategy):
+    emission, transition = long_chain(5, T=60)
+    offsets, rule = np.array([0, 0, 1, 17, 40, 60, 60]), {"strategy": strategy, "window_size": 4}
+    together = decode_online(emission, transition, offsets, **rule)
+    for a, b in itertools.pairwise(offsets):
+        alone = decode_online(emission[a:b], transition, **rule)
+        assert_array_equal(together.labels[a:b], alone.labels)
+        assert_array_equal(together.latency[a:b], alone.latency)
+        assert_array_equal(together.confidence[a:b], alone.confidence)
+
+
+def test_waiting_longer_never_costs_more_errors_than_not_waiting():
+    emission, transition = long_chain(6, T=4000, scale=1.0)
+    expected, _ = viterbi(emission, transition)
+    wrong, latency = [], []
+    for cost in (1.0, 0.1, 0.01, 0.0):
+        paths = decode_online(emission, transition, latency_cost=cost)
+        wrong.append((paths.labels != expected).mean())
+        latency.append(paths.latency.mean())
+    assert wrong == sorted(wrong, reverse=True)
+    assert latency == sorted(latency)
+    assert wrong[0] > 0.01
+    assert wrong[-1] == 0
+
+
+def test_restarting_only_in_conflict_is_no_worse():
+    emission, transition = long_chain(7, T=20_000, scale=1.0)
+    expected, _ = viterbi(emission, transition)
+    wrong = {
+        restart: (decode_online(emission, transition, restart=restart).labels != expected).mean()
+        for restart in ("conflict", "always")
+    }
+    assert wrong["conflict"] < 0.9 * wrong["always"]
+
+
+def test_the_forward_filter_survives_factors_that_underflow():
+    # Transitions so unlikely that products of probabilities are 0 in float64.
+    rng = np.random.default_rng(8)
+    transition = np.where(np.eye(3, dtype=bool), 0, -800.0)
+    emission = 900 * rng.standard_normal((50, 3))
+    paths = decode_online(emission, transition, belief="forward", latency_cost=0.1)
+    labels, times = reference.decode_online(
+        emission, transition, belief="forward", latency_cost=0.1
+    )
+    assert_array_equal(paths.labels, labels)
+    assert_array_equal(paths.latency, times - np.arange(50))
+    assert np.isfinite(paths.confidence).all()
+
+
+# ------------------------------------------------------------------ the paper's worked cases
+
+A, B, C, D = range(4)
+
+
+def chain_of_pointers(pointers, n_labels=4):
+    """A chain whose back-pointers are these, one list a row from the second on.
+
+    Transitions are the same at all rows, so its labels are pairs (predecessor, label), of which
+    each row allows those of its back-pointers.
+    """
+    pairs = [(i, j) for i in range(n_labels) for j in range(n_labels)]
+    transition = np.array([[0.0 if p[1] == q[0] else -INF for q in pairs] for p in pairs])
+    emission = np.full((1 + len(pointers), len(pairs)), -INF)
+    for k, (i, j) in enumerate(pairs):
+        emission[0, k] = 0.0 if i == j else -INF
+        for t, previous in enumerate(pointers, start=1):
+            emission[t, k] = 0.0 if previous[j] == i else -INF
+    return emission, transition, np.array([j for _, j in pairs])
+
+
+def closure_times(pointers):
+    emission, transition, second = chain_of_pointers(pointers)
+    paths = decode_online(emission, transition, strategy="closure")
+    return second[paths.labels], paths.latency + np.arange(len(emission))
+
+
+def test_figure_1_labels_leave_when_all_pointers_meet():
+    # At time 3 all labels come from B; the path to it is C, C, B. Figure 1.
+    pointers = [[C, A, C, D], [A, C, D, B], [B, B, B, B], [A, B, C, D]]
+    labels, times = closure_times(pointers)
+    assert labels[:3].tolist() == [C, C, B]
+    assert times[:3].tolist() == [3, 3, 3]
+    assert times[3:].tolist() == [4, 4]
+
+
+def test_figure_3_labels_leave_without_a_common_predecessor():
+    # At time 3 the labels come from A and B at time 2, those from C and D, or C alone, at time 1,
+    # but C is the label at times 0 and 1 whichever wins. Figure 3.
+    pointers = [[C, D, C, D], [C, C, D, D], [A, B, A, B], [A, B, C, D]]
+    labels, times = closure_times(pointers)
+    assert labels[:2].tolist() == [C, C]
+    assert times[:2].tolist() == [3, 3]
+    assert times[2] > 3
+
+
+def test_figure_2_fixed_windows_take_a_path_that_waiting_avoids():
+    # A leads on only through A, A. Windows of three are drawn to B, B, B and cannot go on as the
+    # best path does; the lossless strategy knows better. Figure 2.
+    transition = np.zeros((2, 2))
+    transition[0, 1] = transition[1, 0] = -4.0
+    emission = np.array([[0.0, 1], [0, 1], [0, 1], [9, 0], [0, 0], [0, 0]])
+    expected, _ = viterbi(emission, transition)
+    assert expected.tolist() == [A] * 6
+    chunks = decode_online(emission, transition, strategy="chunk", window_size=3)
+    assert chunks.labels[:3].tolist() == [B, B, B]
+    assert_array_equal(decode_online(emission, transition, strategy="closure").labels, expected)
+    shifted = decode_online(emission, transition, strategy="chunk", window_size=4)
+    assert_array_equal(shifted.labels, expected)
+
+
+# ------------------------------------------------------------------ Lemma 1
+
+
+@pytest.mark.parametrize("uncertainty", ["error", "entropy"])
+def test_stopping_time_is_within_the_factor_two_of_lemma_1(uncertainty):
+    # f(T) = M_T + λ T of the first label; where M never rises, f(stop) <= 2 min f + λ.
+    met = late = 0
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        emission, transition = rng.standard_normal((25, 3)), rng.standard_normal((3, 3))
+        cost = float(rng.choice([0.003, 0.02, 0.1, 0.3]))
+        decoder = reference.OnlineReference(transition, strategy="viterbi", uncertainty=uncertainty)
+        m = []
+        for row in emission:
+            decoder.psi.append(row)
+            m.append(decoder.measure()[0])
+        if (np.diff(m) > 0).any():
+            continue
+        met += 1
+        stop = decode_online(
+            emission, transition, latency_cost=cost, uncertainty=uncertainty
+        ).latency[0]
+        f = np.array(m) + cost * np.arange(len(m))
+        late += stop > f.argmin()
+        assert f[stop] <= 2 * f.min() + cost
+    assert met > 50  # inputs that meet the assumption of the lemma
+    assert late > 5  # and on which the rule is not simply the best one
+
+
+# ------------------------------------------------------------------ errors
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({"strategy": "greedy"}, r"strategy must be one of \('step', .*; got 'greedy'"),
+        ({"uncertainty": "variance"}, r"uncertainty must be one of .* function .*'variance'"),
+        ({"belief": "gibbs"}, r"belief must be one of \('viterbi', 'forward'\); got 'gibbs'"),
+        ({"restart": "never"}, r"restart must be one of \('conflict', 'always'\); got 'never'"),
+        ({"latency_cost": -0.1}, r"latency_cost must be a finite number of at least 0; got -0.1"),
+        ({"latency_cost": np.nan}, r"latency_cost must be a finite number .*; got nan"),
+        ({"latency_cost": INF}, r"latency_cost must be a finite number .*; got inf"),
+        ({"latency_cost": "low"}, r"latency_cost must be a finite number .*; got 'low'"),
+        ({"strategy": "chunk"}, r'strategy="chunk" needs window_size'),
+        ({"window_size": 0}, r"window_size must be an integer of at least 1; got 0"),
+        ({"max_latency": -1}, r"max_latency must be an integer of at least 0; got -1"),
+        ({"lag": 1.5}, r"lag must be an integer of at least 0; got 1.5"),
+        ({"lag": 2, "max_latency": 3}, r"lag=2 and max_latency=3 exclude each other"),
+    ],
+)
+def test_errors_of_rules(rule, message):
+    with pytest.raises(ValueError, match=message):
+        OnlineRule.checked(**rule)
+    with pytest.raises(ValueError, match=message):
+        decode_online(np.zeros((2, 2)), np.zeros((2, 2)), **rule)
+
+
+def test_errors_of_paths_that_are_not_allowed():
+    forbidden = np.array([[0, 0], [-INF, -INF]])
+    emission = np.array([[9.0, 0], [0, 9.0], [0, 9.0]])
+    with pytest.raises(ValueError, match=r"No label is allowed at row 2 of sequence 1"):
+        decode_online(np.vstack([emission[:2], emission]), forbidden, [0, 2, 5], lag=0)
+    with pytest.raises(ValueError, match=r"at the end, after row 2 of sequence 0"):
+        decode_online(emission, np.zeros((2, 2)), end=[-INF, -INF], strategy="closure")
+    with pytest.raises(ValueError, match="returned nan"):
+        decode_online(emission, np.eye(2), uncertainty=lambda p: np.nan)
+
+
+def test_an_end_that_is_forbidden_after_a_label_left_is_passed_over():
+    labels = decode_online([[0.0, 1.0]], np.zeros((2, 2)), end=[0, -INF], lag=0).labels
+    assert labels.tolist() == [1]
