@@ -10,10 +10,18 @@ from sklseq import metrics
 from sklseq._sequences import Sequences
 from sklseq._zscore_cv import ZScoreTaggerCV
 from sklseq.crf import CRFTagger
+from sklseq.online import OnlineDecoder
 from sklseq.zscore import ZScoreTagger
 
 __version__ = "0.1.0.dev0"
-__all__ = ["CRFTagger", "Sequences", "ZScoreTagger", "ZScoreTaggerCV", "metrics"]
+__all__ = [
+    "CRFTagger",
+    "OnlineDecoder",
+    "Sequences",
+    "ZScoreTagger",
+    "ZScoreTaggerCV",
+    "metrics",
+]
 
 _LAZY = ("datasets", "features", "inference")
 

@@ -17,6 +17,8 @@ ESTIMATORS = [
     "sklseq._zscore_cv",
     "sklseq._separate",
     "sklseq._base",
+    "sklseq.online",
+    "sklseq._stream",
 ]
 FORBIDDEN = {
     "inference": ["sklearn", "sklseq.solvers", "sklseq.objectives", "sklseq.features", *ESTIMATORS],
@@ -96,7 +98,14 @@ def test_imports_are_found(suffix, text, expected, tmp_path, monkeypatch):
 
 # --- Docstrings ---------------------------------------------------------------------------------
 
-MODULES = ["sklseq", "sklseq.inference", "sklseq.features", "sklseq.metrics", "sklseq.datasets"]
+MODULES = [
+    "sklseq",
+    "sklseq.datasets",
+    "sklseq.features",
+    "sklseq.inference",
+    "sklseq.metrics",
+    "sklseq.online",
+]
 
 
 def public_objects():

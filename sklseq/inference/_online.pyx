@@ -270,6 +270,8 @@ cdef class Beam:
         cdef Py_ssize_t wanted = self.n_pending + 1, size = self.width
         if self.n_queued + wanted > self.room:
             self.resize_queue(max(SMALLEST, 2 * (self.n_queued + wanted)))
+        if self.first == 0 and self.capacity > 32 * max(wanted, SMALLEST):
+            self.resize_rows(max(SMALLEST, 4 * wanted))    # after a long wait
         if self.first + wanted <= self.capacity:
             return 0
         if self.first:
