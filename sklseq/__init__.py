@@ -23,7 +23,7 @@ __all__ = [
     "metrics",
 ]
 
-_LAZY = ("datasets", "features", "inference")
+_LAZY = ("datasets", "display", "features", "inference")
 
 
 def __getattr__(name: str):

@@ -1,0 +1,239 @@
+"""Pictures; matplotlib is imported when one is drawn."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from sklseq.inference.online import OnlineRule, decode_block
+from sklseq.online import LatencyReport, OnlineDecoder, chain_of, report_of, viterbi_of
+
+__all__ = ["LatencyAccuracyDisplay", "TradeOff"]
+
+LATENCY_COSTS = (1.0, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+# What is swept for each curve, and over what: names as a reader of the paper expects them.
+SWEEPS = {
+    "chunk": ("window_size", (2, 3, 4, 5, 7, 10, 15, 20)),
+    "lag": ("lag", (1, 2, 3, 4, 5, 7, 10)),
+    "step": ("latency_cost", LATENCY_COSTS),
+    "window": ("latency_cost", LATENCY_COSTS),
+    "closure": (None, (None,)),
+}
+STYLES = {
+    "chunk": ("fixed windows", "#9a9a9a", "s"),
+    "lag": ("fixed lag", "#b8860b", "D"),
+    "step": ("online step", "#0b6fa4", "o"),
+    "window": ("online variable window", "#b3312c", "^"),
+    "closure": ("lossless", "#2e7d32", "*"),
+}
+
+
+class TradeOff(NamedTuple):
+    """One curve: a strategy, swept.
+
+    Attributes
+    ----------
+    strategy : str
+    values : tuple
+        Of the parameter that was swept.
+    reports : list of LatencyReport
+        One a value.
+    """
+
+    strategy: str
+    values: tuple
+    reports: list[LatencyReport]
+
+    @property
+    def latency(self) -> np.ndarray:
+        return np.array([report.mean for report in self.reports])
+
+    @property
+    def disagreement(self) -> np.ndarray:
+        return np.array([report.disagreement for report in self.reports])
+
+
+class LatencyAccuracyDisplay:
+    """What labels cost in waiting, and what haste costs in errors.
+
+    Use :meth:`from_estimator`; :meth:`plot` draws disagreement with Viterbi's algorithm against
+    mean latency, :meth:`plot_look_ahead` how the latency is distributed: Figures 5 and 6 of
+    Narasimhan, Viola and Shilman (2006).
+
+    Parameters
+    ----------
+    curves : list of TradeOff
+    look_ahead : TradeOff
+        One report, of the rule whose latency is to be shown in full.
+
+    Attributes
+    ----------
+    curves, look_ahead
+        As given.
+    ax_ : matplotlib Axes
+        Of the last plot.
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklseq import CRFTagger
+    >>> from sklseq.datasets import make_contacts
+    >>> from sklseq.display import LatencyAccuracyDisplay
+    >>> from sklseq.features import TemplateFeatures
+    >>> X, y = make_contacts(12, random_state=0)
+    >>> model = make_pipeline(TemplateFeatures(["w[0]"], bos_eos=False), CRFTagger(l2=0.1))
+    >>> display = LatencyAccuracyDisplay.from_estimator(model.fit(X, y), X, strategies=["step"])
+    >>> (display.curves[0].latency >= 0).all()
+    np.True_
+    """
+
+    def __init__(self, curves: list[TradeOff], look_ahead: TradeOff):
+        self.curves = curves
+        self.look_ahead = look_ahead
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        strategies: Any = tuple(SWEEPS),
+        sweep: dict | None = None,
+        goal: float = 0.001,
+    ) -> LatencyAccuracyDisplay:
+        """Decode with every strategy and every value of its parameter; draw nothing yet.
+
+        Parameters
+        ----------
+        estimator : OnlineDecoder, tagger or pipeline
+            Fitted. Of a decoder, ``uncertainty``, ``belief`` and ``restart`` are kept.
+        X : list of sequences
+        strategies : list of {"chunk", "lag", "step", "window", "closure"}
+        sweep : dict, optional
+            Strategy to the values to try, instead of the built-in ones: window sizes for "chunk",
+            lags for "lag", latency costs for the others.
+        goal : float, default=0.001
+            The latency shown in full is that of the "step" rule (or the last of ``strategies``,
+            without it) with the highest latency cost whose disagreement is at most this.
+
+        Returns
+        -------
+        LatencyAccuracyDisplay
+        """
+        decoder = _as_decoder(estimator)
+        unknown = [name for name in strategies if name not in SWEEPS]
+        if unknown or not len(strategies):
+            raise ValueError(
+                f"strategies must be some of {tuple(SWEEPS)}; got {list(strategies)!r}."
+            )
+        potentials, delay = decoder._potentials(X)
+        chain, best = chain_of(potentials), viterbi_of(potentials)
+        curves = []
+        for name in strategies:
+            parameter, values = SWEEPS[name]
+            values = tuple((sweep or {}).get(name, values))
+            rules = [_rule(decoder, name, parameter, value) for value in values]
+            reports = [_report(potentials, delay, chain, best, rule) for rule in rules]
+            curves.append(TradeOff(name, values, reports))
+        return cls(curves, _reaching(curves, goal))
+
+    def plot(self, ax: Any = None) -> LatencyAccuracyDisplay:
+        """Disagreement with Viterbi against mean latency, a curve a strategy (Figure 5).
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        LatencyAccuracyDisplay
+            The display itself.
+        """
+        ax = self._axes(ax)
+        for curve in self.curves:
+            label, color, marker = STYLES[curve.strategy]
+            errors = 100 * curve.disagreement
+            if curve.strategy == "closure":
+                ax.axvline(curve.latency[0], color=color, linestyle=":", label=label)
+                continue
+            seen = errors > 0  # nothing to show on a logarithmic axis
+            ax.plot(curve.latency[seen], errors[seen], marker=marker, color=color, label=label)
+        ax.set_yscale("log")
+        ax.set(xlabel="mean latency (rows)", ylabel="disagreement with Viterbi (%)")
+        ax.grid(color="0.9", which="both", linewidth=0.6)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(frameon=False)
+        return self
+
+    def plot_look_ahead(self, ax: Any = None) -> LatencyAccuracyDisplay:
+        """Share of the labels at each latency (Figure 6).
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        LatencyAccuracyDisplay
+            The display itself.
+        """
+        ax = self._axes(ax)
+        (report,), (value,) = self.look_ahead.reports, self.look_ahead.values
+        share = 100 * report.histogram / report.n_rows
+        label, color, _ = STYLES[self.look_ahead.strategy]
+        shown = min(len(share), 16)
+        ax.bar(np.arange(shown), share[:shown], color=color, width=0.8)
+        parameter = SWEEPS[self.look_ahead.strategy][0]
+        setting = f" ({parameter} {value:g})" if parameter else ""
+        ax.set_title(
+            f"{label}{setting}: {100 * report.disagreement:.3g} % disagreement, "
+            f"mean {report.mean:.2f}, above 10: {100 * report.share_above_10:.3g} %",
+            fontsize=10,
+        )
+        ax.set(xlabel="look-ahead (rows)", ylabel="share of the labels (%)")
+        ax.spines[["top", "right"]].set_visible(False)
+        return self
+
+    def _axes(self, ax: Any) -> Any:
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            _, ax = plt.subplots(layout="constrained")
+        self.ax_, self.figure_ = ax, ax.figure
+        return ax
+
+
+def _as_decoder(estimator: Any) -> OnlineDecoder:
+    if isinstance(estimator, OnlineDecoder):
+        check_is_fitted(estimator, "estimator_")
+        return estimator
+    decoder = OnlineDecoder()
+    decoder.estimator_ = estimator
+    return decoder
+
+
+def _rule(decoder: OnlineDecoder, name: str, parameter: str | None, value: Any) -> OnlineRule:
+    rule = {key: getattr(decoder, key) for key in ("uncertainty", "belief", "restart")}
+    if name != "lag":
+        rule["strategy"] = name
+    if parameter is not None:
+        rule[parameter] = value
+    return OnlineRule.checked(**rule)
+
+
+def _report(potentials, delay: int, chain, best: np.ndarray, rule: OnlineRule) -> LatencyReport:
+    offsets = potentials.offsets
+    paths = decode_block(potentials.emission, offsets, chain, rule)
+    to_end = np.repeat(offsets[1:], np.diff(offsets)) - 1 - np.arange(len(best))
+    return report_of(np.minimum(paths.latency + delay, to_end), paths.labels != best)
+
+
+def _reaching(curves: list[TradeOff], goal: float) -> TradeOff:
+    names = [curve.strategy for curve in curves]
+    curve = curves[names.index("step") if "step" in names else -1]
+    reached = [k for k, report in enumerate(curve.reports) if report.disagreement <= goal]
+    k = min(reached, key=lambda k: curve.reports[k].mean) if reached else -1
+    return TradeOff(curve.strategy, (curve.values[k],), [curve.reports[k]])
