@@ -189,8 +189,8 @@ class LatencyAccuracyDisplay:
         parameter = SWEEPS[self.look_ahead.strategy][0]
         setting = f" ({parameter} {value:g})" if parameter else ""
         ax.set_title(
-            f"{label}{setting}: {100 * report.disagreement:.3g} % disagreement, "
-            f"mean {report.mean:.2f}, above 10: {100 * report.share_above_10:.3g} %",
+            f"{label}{setting}: {100 * report.disagreement:.3g} % disagreement\n"
+            f"mean look-ahead {report.mean:.2f}, above 10: {100 * report.share_above_10:.3g} %",
             fontsize=10,
         )
         ax.set(xlabel="look-ahead (rows)", ylabel="share of the labels (%)")

@@ -116,9 +116,10 @@ class OnlineDecoder(MetaEstimatorMixin, BaseEstimator):
         ahead is part of it.
     lag : int, default=None
         Fixed lag: each label leaves that many rows later. Replaces ``strategy``.
-    restart : {"conflict", "always"}, default="conflict"
-        Whether paths that contradict a label which left early are kept as long as they may be, or
-        dropped at once, as in the paper.
+    restart : {"always", "conflict"}, default="always"
+        Whether paths that contradict a label which left early are dropped at once, as in the paper,
+        so that labels fit together; or kept as long as that label allows, so that fewer of them
+        differ from Viterbi's. The first is better for spans, the second for single tokens.
     n_jobs : int, default=None
         Threads that decode sequences given together.
 
@@ -183,7 +184,7 @@ class OnlineDecoder(MetaEstimatorMixin, BaseEstimator):
         window_size: int | None = None,
         max_latency: int | None = None,
         lag: int | None = None,
-        restart: str = "conflict",
+        restart: str = "always",
         n_jobs: int | None = None,
     ):
         self.estimator = estimator

@@ -205,7 +205,7 @@ def test_waiting_longer_never_costs_more_errors_than_not_waiting():
     assert wrong[-1] == 0
 
 
-def test_restarting_only_in_conflict_is_no_worse():
+def test_restarting_only_in_conflict_disagrees_less_with_viterbi():
     emission, transition = long_chain(7, T=20_000, scale=1.0)
     expected, _ = viterbi(emission, transition)
     wrong = {
@@ -328,7 +328,7 @@ def test_stopping_time_is_within_the_factor_two_of_lemma_1(uncertainty):
         ({"strategy": "greedy"}, r"strategy must be one of \('step', .*; got 'greedy'"),
         ({"uncertainty": "variance"}, r"uncertainty must be one of .* function .*'variance'"),
         ({"belief": "gibbs"}, r"belief must be one of \('viterbi', 'forward'\); got 'gibbs'"),
-        ({"restart": "never"}, r"restart must be one of \('conflict', 'always'\); got 'never'"),
+        ({"restart": "never"}, r"restart must be one of \('always', 'conflict'\); got 'never'"),
         ({"latency_cost": -0.1}, r"latency_cost must be a finite number of at least 0; got -0.1"),
         ({"latency_cost": np.nan}, r"latency_cost must be a finite number .*; got nan"),
         ({"latency_cost": INF}, r"latency_cost must be a finite number .*; got inf"),

@@ -20,7 +20,7 @@ from sklseq.inference import decode_online
 
 RULES = [
     {"strategy": "step", "latency_cost": 0.03},
-    {"strategy": "step", "latency_cost": 0.03, "restart": "always", "belief": "forward"},
+    {"strategy": "step", "latency_cost": 0.03, "restart": "conflict", "belief": "forward"},
     {"strategy": "step", "uncertainty": lambda p: 1 - p.max(), "max_latency": 5},
     {"strategy": "window", "latency_cost": 0.1},
     {"strategy": "closure"},
@@ -28,6 +28,7 @@ RULES = [
     {"strategy": "chunk", "window_size": 5},
     {"strategy": "viterbi"},
     {"lag": 3},
+    {"lag": 1, "restart": "conflict"},
 ]
 rules = pytest.mark.parametrize("rule", RULES, ids=lambda rule: "-".join(rule))
 COLUMNS = ("w", "tag")

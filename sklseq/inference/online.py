@@ -38,7 +38,7 @@ class OnlineRule(NamedTuple):
     belief: str = "viterbi"
     window_size: int | None = None
     max_latency: int | None = None
-    restart: str = "conflict"
+    restart: str = "always"
 
     @classmethod
     def checked(cls, *, lag: int | None = None, **parameters: Any) -> OnlineRule:
@@ -59,7 +59,7 @@ class OnlineRule(NamedTuple):
         for name, allowed in (
             ("strategy", _online.STRATEGIES),
             ("belief", ("viterbi", "forward")),
-            ("restart", ("conflict", "always")),
+            ("restart", ("always", "conflict")),
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
@@ -142,7 +142,7 @@ def decode_online(
     window_size=None,
     max_latency=None,
     lag=None,
-    restart="conflict",
+    restart="always",
 ) -> OnlinePaths:
     """Labels of linear chains as they would be given while rows arrive one by one.
 
@@ -180,11 +180,12 @@ def decode_online(
     lag : int, optional
         Fixed lag: each label leaves exactly ``lag`` rows later, on the path that is best then.
         Short for ``strategy="viterbi", max_latency=lag``.
-    restart : {"conflict", "always"}, default="conflict"
-        After a label has left on which survivors disagree, "always" drops the paths that contradict
-        it, as in the paper's Figure 4. "conflict" keeps them until a label is to leave that may not
-        follow: one wrong label then does not lead the next ones astray, which halves the
-        disagreement with Viterbi at equal latency or better.
+    restart : {"always", "conflict"}, default="always"
+        What becomes of paths that contradict a label which has left though survivors disagree.
+        "always" drops them, as the paper's Figure 4: what follows fits what was emitted, so spans
+        stay whole. "conflict" keeps them until a label is to leave that may not follow: a wrong
+        label then does not lead the next ones astray, which about halves the disagreement with
+        Viterbi, but labels that fit badly may come to stand side by side.
 
     Returns
     -------

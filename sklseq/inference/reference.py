@@ -96,7 +96,7 @@ class OnlineReference:
     def __init__(
         self, transition, start=None, end=None, *, strategy="step", latency_cost=0.05,
         uncertainty="error", belief="viterbi", window_size=None, max_latency=None,
-        restart="conflict",
+        restart="always",
     ):  # fmt: skip
         self.transition = np.asarray(transition, dtype=np.float64)
         zeros = np.zeros(len(self.transition))
