@@ -107,6 +107,37 @@ def test_scores_can_be_pushed_directly(rule):
     assert told(emissions + stream.flush()) == expected(emission, transition, rule)
 
 
+def test_scores_of_any_layout_and_precision_can_be_pushed():
+    emission, transition = chain(1)
+    decoder = decoder_of(transition, latency_cost=0.02)
+    wanted = expected(emission, transition, {"latency_cost": 0.02})
+    wide = np.repeat(emission, 2, axis=1)[:, ::2]
+    for rows in (wide, np.asfortranarray(emission), emission.tolist(), emission.astype(">f8")):
+        for push_all in (True, False):
+            stream = decoder.stream()
+            parts = [rows] if push_all else rows
+            emissions = [e for part in parts for e in stream.push_potentials(part)]
+            assert told(emissions + stream.flush()) == wanted
+
+
+def test_streams_of_a_float32_model_round_as_it_does():
+    # Scores that float32 cannot tell apart: ties must fall as in the batch algorithm.
+    rng = np.random.default_rng(0)
+    emission = 1e5 + rng.integers(0, 4, (80, 4)) * 2.0**-7 + rng.random((80, 4)) * 2.0**-12
+    decoder = decoder_of(rng.integers(0, 4, (4, 4)) * 2.0**-9, strategy="closure")
+    for name in ("coef_", "transition_", "start_", "end_"):
+        setattr(decoder.estimator_, name, getattr(decoder.estimator_, name).astype(np.float32))
+    batch = decoder.estimator_.predict([emission.astype(np.float32)])[0].tolist()
+    for push in ("push_many", "push_potentials"):
+        stream = decoder.stream()
+        rows = emission.astype(np.float32) if push == "push_many" else emission
+        emissions = getattr(stream, push)(rows) + stream.flush()
+        assert [e.label for e in emissions] == batch
+    stream = decoder.stream()
+    emissions = [e for row in emission for e in stream.push_potentials(row)] + stream.flush()
+    assert [e.label for e in emissions] == batch
+
+
 def test_starts_and_ends_count():
     emission, transition = chain(2, T=8)
     ends = np.array([0, 5.0, 0, 0]), np.array([0, 0, 9.0, 0])

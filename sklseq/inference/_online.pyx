@@ -774,7 +774,7 @@ cdef class Beam:
 
     # ------------------------------------------------------------ from Python
 
-    def push(self, const double[::1] row):
+    def push(self, const double[:] row):
         """Take the emission scores of one more row, checked; True unless no label is allowed."""
         cdef Py_ssize_t j
         if row.shape[0] != self.n_labels:
@@ -875,7 +875,7 @@ def push_rows(Beam beam, const real[:, :] emission):
     with nogil:
         for t in range(emission.shape[0]):
             for j in range(beam.n_labels):
-                beam.row[j] = emission[t, j]
+                beam.row[j] = beam.rounded(emission[t, j])
             if beam.push_row() == DEAD:
                 with gil:
                     return t

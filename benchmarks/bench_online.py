@@ -1,0 +1,363 @@
+"""Online decoding: curves of all strategies, and speed. Prints Markdown tables.
+
+Two tasks: CoNLL-2000, test sentences joined in documents of 20, a CRF with all states and c2 = 1;
+and the fields of Enron e-mails. With SKLSEQ_DATA they are read from `conll2000/` and
+`enron-email-fields/`; what is missing is replaced by generated contact documents. Disagreement is
+with Viterbi's algorithm on whole documents; latency counts rows, not what features look ahead.
+"""
+
+import argparse
+import os
+import re
+from itertools import chain
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+
+from sklseq import CRFTagger, OnlineDecoder
+from sklseq.datasets import make_contacts, read_conll
+from sklseq.features import TemplateFeatures
+from sklseq.inference import decode_online, viterbi
+from sklseq.metrics import span_f1
+
+COSTS = (1.0, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0003, 0.0001)
+SIZES = (2, 3, 4, 5, 6, 8, 10, 15, 20, 30)
+LAGS = (0, 1, 2, 3, 4, 5, 7, 10, 15)
+WINDOW = range(-2, 3)
+
+
+# --- Data ---------------------------------------------------------------------------------------
+
+
+def data_folder(name):
+    folder = Path(os.environ.get("SKLSEQ_DATA", "")) / name
+    return folder if "SKLSEQ_DATA" in os.environ and folder.is_dir() else None
+
+
+def joined(X, y, n=20):
+    """Documents of n sentences."""
+    runs = [slice(i, i + n) for i in range(0, len(X), n)]
+    columns = [{k: list(chain.from_iterable(x[k] for x in X[run])) for k in X[0]} for run in runs]
+    return columns, [list(chain.from_iterable(y[run])) for run in runs]
+
+
+def conll2000(max_iter):
+    folder = data_folder("conll2000")
+    train, test = (read_conll(folder / f"{n}.txt.gz", columns=("w", "pos")) for n in TRAIN_TEST)
+    features = TemplateFeatures(columns=["w", "pos"])
+    tagger = CRFTagger(
+        l2=1.0, all_possible_states=True, all_possible_transitions=True, max_iter=max_iter,
+        tol=1e-4, n_jobs=-1,
+    )  # fmt: skip
+    return make_pipeline(features, tagger).fit(*train), *joined(*test)
+
+
+TRAIN_TEST = ("train", "test")
+
+
+def shape(word):
+    """Capitals, letters and digits as A, a, 0; runs cut to two."""
+    kinds = re.sub(r"[a-z]", "a", re.sub(r"[A-Z]", "A", re.sub(r"\d", "0", word)))
+    return re.sub(r"(.)\1+", r"\1\1", kinds)
+
+
+def enron_columns(x):
+    lines = x["line"]
+    newline = ["1", *("01"[a != b] for a, b in zip(lines, lines[1:]))][: len(lines)]
+    return {"w": [w.lower() for w in x["w"]], "shape": list(map(shape, x["w"])), "newline": newline}
+
+
+def enron(max_iter):
+    folder, names = data_folder("enron-email-fields"), ("w", "line", "space", "zone")
+    train, test = (read_conll(folder / f"{n}.tsv.gz", columns=names) for n in TRAIN_TEST)
+    model = contact_model(["w", "shape", "newline"], max_iter, l2=1.0)
+    model.fit(list(map(enron_columns, train[0])), train[1])
+    return model, list(map(enron_columns, test[0])), test[1]
+
+
+def contacts(max_iter):
+    X, y = make_contacts(600, random_state=0)
+    return contact_model(["w", "newline"], max_iter, l2=0.1).fit(X[:400], y[:400]), X[400:], y[400:]
+
+
+def contact_model(columns, max_iter, l2):
+    templates = [f"{c}[{k}]" for c in columns[:-1] for k in WINDOW]
+    templates += [f"{c}[{k}]|{c}[{k + 1}]" for c in columns[:-1] for k in (-1, 0)]
+    templates += ["newline[-1]", "newline[0]", "newline[1]", "newline[0]|w[0]"]
+    tagger = CRFTagger(l2=l2, all_possible_transitions=True, max_iter=max_iter, tol=1e-4, n_jobs=-1)
+    return make_pipeline(TemplateFeatures(templates, columns=columns), tagger)
+
+
+# --- Curves -------------------------------------------------------------------------------------
+
+
+class Task:
+    """A fitted model, test documents, their potentials and the best paths."""
+
+    def __init__(self, name, model, X, y):
+        self.name, self.model, self.X, self.y = name, model, X, y
+        self.psi = model[-1].potentials(model[:-1].transform(X))
+        self.chain = {"start": self.psi.start, "end": self.psi.end}
+        self.best = self.viterbi()
+        self.truth = np.concatenate([np.asarray(labels) for labels in y])
+
+    def viterbi(self):
+        emission, transition, _, _, offsets = self.psi
+        return viterbi(emission, transition, offsets, **self.chain)[0]
+
+    def decode(self, **rule):
+        emission, transition, _, _, offsets = self.psi
+        return decode_online(emission, transition, offsets, **self.chain, **rule)
+
+    def row(self, **rule):
+        """(latency, disagreement in %, share above 10 in %, accuracy in %, largest latency)."""
+        labels, latency, _ = self.decode(**rule)
+        return self.measured(labels, latency)
+
+    def measured(self, labels, latency):
+        wrong, late = 100 * (labels != self.best).mean(), 100 * (latency > 10).mean()
+        accuracy = 100 * (self.model[-1].classes_[labels] == self.truth).mean()
+        return latency.mean(), wrong, late, accuracy, int(latency.max())
+
+    def independent_windows(self, size):
+        """The paper's fixed windows: Viterbi on each alone, whatever was emitted before.
+
+        Scores of first and last labels count only where documents begin and end.
+        """
+        emission, transition, start, end, offsets = self.psi
+        filled = offsets[:-1] < offsets[1:]
+        emission = emission.copy()
+        emission[offsets[:-1][filled]] += start
+        emission[offsets[1:][filled] - 1] += end
+        runs = [np.arange(a, b, size) for a, b in zip(offsets[:-1], offsets[1:])]
+        cuts = np.append(np.concatenate(runs), offsets[-1])
+        labels, _ = viterbi(emission, transition, cuts)
+        stop = np.repeat(cuts[1:], np.diff(cuts))
+        return self.measured(labels, stop - 1 - np.arange(len(stop)))
+
+    def accuracy(self):
+        return 100 * (self.model[-1].classes_[self.best] == self.truth).mean()
+
+
+RESTARTS = ("always", "conflict")
+
+
+def curves(task):
+    """name -> list of (setting, measured)."""
+    answers = {
+        "windows, independent": [(w, task.independent_windows(w)) for w in SIZES],
+        "closure": [("", task.row(strategy="closure"))],
+    }
+    for restart in RESTARTS:
+        rule = {"restart": restart}
+        rows = [(w, task.row(strategy="chunk", window_size=w, **rule)) for w in SIZES]
+        answers[f"chunk, restart {restart}"] = rows
+        answers[f"lag, restart {restart}"] = [(k, task.row(lag=k, **rule)) for k in LAGS]
+        for strategy in ("step", "window"):
+            for belief in ("viterbi", "forward"):
+                rule = {"strategy": strategy, "belief": belief, "restart": restart}
+                rows = [(c, task.row(latency_cost=c, **rule)) for c in COSTS]
+                answers[f"{strategy}, {belief}, restart {restart}"] = rows
+    answers["step, entropy"] = [(c, task.row(latency_cost=c, uncertainty="entropy")) for c in COSTS]
+    return answers
+
+
+def print_curves(answers):
+    print("| strategy | setting | mean latency | disagreement % | above 10 % | accuracy % | max |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    for name, rows in answers.items():
+        for setting, (latency, wrong, late, accuracy, longest) in rows:
+            print(f"| {name} | {setting} | {latency:.3f} | {wrong:.4f} | {late:.3f} | "
+                  f"{accuracy:.3f} | {longest} |")  # fmt: skip
+
+
+def at_latency(rows, latency):
+    """Disagreement at a mean latency, interpolated in its logarithm; None outside the curve."""
+    points = sorted((m[0], max(m[1], 1e-4)) for _, m in rows)
+    x, y = np.array(points).T
+    if not x[0] <= latency <= x[-1]:
+        return None
+    return float(np.exp(np.interp(latency, x, np.log(y))))
+
+
+def at_disagreement(rows, percent):
+    """Least mean latency at which a curve is at most that wrong (of the points measured)."""
+    return min((m[0] for _, m in rows if m[1] <= percent), default=None)
+
+
+def print_ratios(answers, restart):
+    """Disagreement at equal latency, and latency at equal disagreement.
+
+    The fixed lag is the stronger one, which restarts in conflict only.
+    """
+    print(f"\nrestart {restart}")
+    ours = [answers[f"{name}, viterbi, restart {restart}"] for name in ("step", "window")]
+    baselines = ("lag, restart conflict", f"chunk, restart {restart}", "windows, independent")
+    theirs = [answers[name] for name in baselines]
+    names = "step | window | lag | chunk | independent"
+    print(f"\n| at mean latency | {names} | lag / best | chunk / best | independent / best |")
+    print("|---:" * 9 + "|")
+    for latency in (0.75, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0):
+        found = [at_latency(rows, latency) for rows in ours + theirs]
+        best = min((f for f in found[:2] if f is not None), default=None)
+        ratios = [None if f is None or best is None else f / best for f in found[2:]]
+        cells = ["–" if f is None else f"{f:.4f}" for f in found]
+        cells += ["–" if r is None else f"{r:.1f} ×" for r in ratios]
+        print(f"| {latency} | " + " | ".join(cells) + " |")
+    print(f"\n| at disagreement % | {names} |\n" + "|---:" * 6 + "|")
+    for percent in (1.0, 0.5, 0.1, 0.05, 0.01):
+        found = [at_disagreement(rows, percent) for rows in ours + theirs]
+        cells = ["–" if f is None else f"{f:.3f}" for f in found]
+        print(f"| {percent} | " + " | ".join(cells) + " |")
+
+
+def how_often_certainty_grows(task, horizon=12):
+    """Shares of (t0, T) with M_{T+1}(t0) <= M_T(t0), of all and of those still uncertain.
+
+    The survivors are those of Viterbi's algorithm, nothing emitted; all rows t0 move on together.
+    """
+    psi, transition = task.psi.emission, task.psi.transition
+    offsets, n, L = task.psi.offsets, *task.psi.emission.shape
+    delta, pointers = np.empty((n, L)), np.zeros((n, L), dtype=np.intp)
+    for a, b in zip(offsets[:-1], offsets[1:]):
+        delta[a] = psi[a] + task.psi.start
+        for t in range(a + 1, b):
+            scores = delta[t - 1][:, None] + transition
+            pointers[t] = scores.argmax(axis=0)
+            delta[t] = psi[t] + scores.max(axis=0)
+    p = np.exp(delta - delta.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    stop = np.repeat(offsets[1:], np.diff(offsets))
+    rows, origin = np.arange(n), np.tile(np.arange(L), (n, 1))
+    m = 1 - p.max(axis=1)
+    total = grew = uncertain = uncertain_grew = 0
+    for k in range(1, horizon + 1):
+        alive = rows + k < stop[rows]
+        rows, m, origin = rows[alive], m[alive], origin[alive]
+        origin = np.take_along_axis(origin, pointers[rows + k], axis=1)
+        pp = np.zeros((len(rows), L))
+        np.add.at(pp, (np.arange(len(rows))[:, None], origin), p[rows + k])
+        later = 1 - pp.max(axis=1)
+        fell, open_ = later <= m + 1e-12, m > 1e-6
+        total, grew = total + len(rows), grew + fell.sum()
+        uncertain, uncertain_grew = uncertain + open_.sum(), uncertain_grew + (fell & open_).sum()
+        m = later
+    return grew / total, uncertain_grew / max(uncertain, 1)
+
+
+# --- Speed --------------------------------------------------------------------------------------
+
+
+def seconds(work, repeats=5):
+    times = []
+    for _ in range(repeats):
+        began = perf_counter()
+        work()
+        times.append(perf_counter() - began)
+    return median(times)
+
+
+def print_speed(task):
+    n, L = task.psi.emission.shape
+    print(
+        f"\nSpeed, {n:,} rows, L = {L}, one thread (medians of 5)\n\n| what | figure |\n|---|---:|"
+    )
+    rules = {
+        "step, λ = 0.02": {"latency_cost": 0.02},
+        "step, λ = 0.02, restart conflict": {"latency_cost": 0.02, "restart": "conflict"},
+        "step, λ = 0.02, forward filter": {"latency_cost": 0.02, "belief": "forward"},
+        "window, λ = 0.05": {"strategy": "window", "latency_cost": 0.05},
+        "closure": {"strategy": "closure"},
+        "lag 2": {"lag": 2},
+    }
+    print(f"| Viterbi, batch: million rows/s | {n / seconds(task.viterbi) / 1e6:.2f} |")
+    for name, rule in rules.items():
+        taken = seconds(lambda rule=rule: task.decode(**rule))
+        print(f"| {name}: million rows/s | {n / taken / 1e6:.2f} |")
+    for name, microseconds in pushes(task):
+        print(f"| push, {name}: µs | {microseconds:.2f} |")
+
+
+def pushes(task):
+    """Microseconds an item, for items of every form."""
+    tagger = OnlineDecoder(FrozenEstimator(task.model[-1]), latency_cost=0.02).fit(None, None)
+    whole = OnlineDecoder(FrozenEstimator(task.model), latency_cost=0.02).fit(None, None)
+    scores = np.ascontiguousarray(task.psi.emission, dtype=np.float64)
+    tokens = [dict(zip(x, row)) for x in task.X[:10] for row in zip(*x.values())][:2000]
+    csr = task.model[:-1].transform(task.X[:10]).rows
+    sparse_rows = [csr[t] for t in range(1000)]
+
+    def one_by_one(decoder, method, items):
+        def work():
+            push = getattr(decoder.stream(), method)
+            for item in items:
+                push(item)
+
+        return 1e6 * seconds(work, 3) / len(items)
+
+    yield "prepared row (its label scores)", one_by_one(tagger, "push_potentials", list(scores))
+    yield "CSR row", one_by_one(tagger, "push", sparse_rows)
+    yield "raw token through the pipeline", one_by_one(whole, "push", tokens)
+    many = seconds(lambda: whole.stream().push_many(tokens), 3)
+    yield f"raw token, {len(tokens)} at once", 1e6 * many / len(tokens)
+    many = seconds(lambda: tagger.stream().push_potentials(scores), 3)
+    yield f"prepared row, {len(scores)} at once", 1e6 * many / len(scores)
+
+
+# --- Report -------------------------------------------------------------------------------------
+
+
+def report(task, spans):
+    n, L = task.psi.emission.shape
+    print(f"\n## {task.name}: {len(task.X)} documents, {n:,} rows, {L} labels\n")
+    print(f"Viterbi: accuracy {task.accuracy():.3f} %\n")
+    answers = curves(task)
+    print_curves(answers)
+    for restart in RESTARTS:
+        print_ratios(answers, restart)
+    every, uncertain = how_often_certainty_grows(task)
+    print(f"\nM_T does not rise in T: {100 * every:.2f} % of all, {100 * uncertain:.2f} % of those "
+          "with M_T > 1e-6")  # fmt: skip
+    if spans:
+        print_spans(task)
+    print_speed(task)
+
+
+def print_spans(task):
+    print("\n| strategy | span F1 | token accuracy % | latency |\n|---|---:|---:|---:|")
+    print_span_row(task, "Viterbi", task.best, 0)
+    for strategy in ("step", "window"):
+        for restart in RESTARTS:
+            for cost in (0.2, 0.05, 0.01):
+                paths = task.decode(strategy=strategy, restart=restart, latency_cost=cost)
+                name = f"{strategy}, λ = {cost}, restart {restart}"
+                print_span_row(task, name, paths.labels, paths.latency.mean())
+
+
+def print_span_row(task, name, labels, latency):
+    classes, offsets = task.model[-1].classes_, task.psi.offsets
+    cut = [classes[labels[a:b]] for a, b in zip(offsets[:-1], offsets[1:])]
+    right = 100 * (classes[labels] == task.truth).mean()
+    print(f"| {name} | {100 * span_f1(task.y, cut):.2f} | {right:.2f} | {latency:.2f} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--max-iter", type=int, default=150, help="of training; default 150")
+    parser.add_argument("--task", choices=["conll2000", "enron", "contacts"], action="append")
+    args = parser.parse_args()
+    there = {"conll2000": data_folder("conll2000"), "enron": data_folder("enron-email-fields")}
+    chosen = args.task or [name for name, folder in there.items() if folder] or ["contacts"]
+    for name in chosen:
+        model, X, y = {"conll2000": conll2000, "enron": enron, "contacts": contacts}[name](
+            args.max_iter
+        )  # fmt: skip
+        report(Task(name, model, X, y), spans=name != "contacts")
+
+
+if __name__ == "__main__":
+    main()
