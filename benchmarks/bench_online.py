@@ -24,7 +24,7 @@ from sklseq.features import TemplateFeatures
 from sklseq.inference import decode_online, viterbi
 from sklseq.metrics import span_f1
 
-COSTS = (1.0, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0003, 0.0001)
+COSTS = (1.0, 0.5, 0.3, 0.2, 0.1, 0.05, 0.04, 0.03, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0003, 0.0001)
 SIZES = (2, 3, 4, 5, 6, 8, 10, 15, 20, 30)
 LAGS = (0, 1, 2, 3, 4, 5, 7, 10, 15)
 WINDOW = range(-2, 3)
@@ -175,9 +175,12 @@ def print_curves(answers):
                   f"{accuracy:.3f} | {longest} |")  # fmt: skip
 
 
-def at_latency(rows, latency):
-    """Disagreement at a mean latency, interpolated in its logarithm; None outside the curve."""
-    points = sorted((m[0], max(m[1], 1e-4)) for _, m in rows)
+def at_latency(rows, latency, least):
+    """Disagreement at a mean latency, interpolated in its logarithm; None outside the curve.
+
+    ``least`` stands for none at all: one row, so that ratios stay finite.
+    """
+    points = sorted((m[0], max(m[1], least)) for _, m in rows)
     x, y = np.array(points).T
     if not x[0] <= latency <= x[-1]:
         return None
@@ -189,7 +192,7 @@ def at_disagreement(rows, percent):
     return min((m[0] for _, m in rows if m[1] <= percent), default=None)
 
 
-def print_ratios(answers, restart):
+def print_ratios(answers, restart, n):
     """Disagreement at equal latency, and latency at equal disagreement.
 
     The fixed lag is the stronger one, which restarts in conflict only.
@@ -202,7 +205,7 @@ def print_ratios(answers, restart):
     print(f"\n| at mean latency | {names} | lag / best | chunk / best | independent / best |")
     print("|---:" * 9 + "|")
     for latency in (0.75, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0):
-        found = [at_latency(rows, latency) for rows in ours + theirs]
+        found = [at_latency(rows, latency, 100 / n) for rows in ours + theirs]
         best = min((f for f in found[:2] if f is not None), default=None)
         ratios = [None if f is None or best is None else f / best for f in found[2:]]
         cells = ["–" if f is None else f"{f:.4f}" for f in found]
@@ -318,7 +321,7 @@ def report(task, spans):
     answers = curves(task)
     print_curves(answers)
     for restart in RESTARTS:
-        print_ratios(answers, restart)
+        print_ratios(answers, restart, n)
     every, uncertain = how_often_certainty_grows(task)
     print(f"\nM_T does not rise in T: {100 * every:.2f} % of all, {100 * uncertain:.2f} % of those "
           "with M_T > 1e-6")  # fmt: skip

@@ -603,8 +603,11 @@ def test_a_failed_push_changes_nothing_and_the_next_one_works(rule, call, error,
 def test_a_dead_end_after_committed_labels_is_refused_row_by_row():
     # Label 0 must be followed by 0; it leaves at once, then 1 is forced: refused, state as before.
     transition = np.array([[0, -np.inf], [0, 0]])
-    for rule in ({"lag": 0}, {"lag": 0, "restart": "always"}, {"strategy": "window"}):
-        rule = rule | ({} if "lag" in rule else {"max_latency": 0})
+    rules = ({"lag": 0}, {"strategy": "window", "max_latency": 0}, {"strategy": "step"})
+    for rule, restart in itertools.product(rules, ("always", "conflict")):
+        rule = {"max_latency": 0} | rule | {"restart": restart}
+        if "lag" in rule:
+            del rule["max_latency"]
         stream, twin = (decoder_of(transition, **rule).stream() for _ in range(2))
         for s in (stream, twin):
             assert s.push([3.0, 0.0])[0].label == "L0"
