@@ -71,7 +71,7 @@ templates = [f"{c}[{k}]" for c in ("w", "shape") for k in (-1, 0, 1)]
 templates += ["w[-1]|w[0]", "shape[-1]|shape[0]", "newline[0]", "newline[1]", "newline[0]|w[0]"]
 tagger = make_pipeline(
     TemplateFeatures(templates, columns=["w", "shape", "newline"]),
-    CRFTagger(l2=0.3, all_possible_transitions=True, max_iter=300, tol=1e-3, n_jobs=-1),
+    CRFTagger(l2=0.3, all_possible_transitions=True, max_iter=200, tol=1e-2, n_jobs=-1),
 )
 tagger.fit(X_train, y_train)
 print(f"accuracy of the tagger, offline: {100 * tagger.score(X_test, y_test):.2f} %")
