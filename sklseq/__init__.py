@@ -8,12 +8,12 @@ from importlib import import_module
 
 from sklseq import metrics
 from sklseq._sequences import Sequences
+from sklseq._version import __version__ as __version__
 from sklseq._zscore_cv import ZScoreTaggerCV
 from sklseq.crf import CRFTagger
 from sklseq.online import OnlineDecoder
 from sklseq.zscore import ZScoreTagger
 
-__version__ = "0.1.0.dev0"
 __all__ = [
     "CRFTagger",
     "OnlineDecoder",

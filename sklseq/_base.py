@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._labels import as_label_sequences, encode_labels, split_labels
+from sklseq._public import Public
 from sklseq._sequences import Sequences, as_sequences, check_sample_weight, input_form
 from sklseq._threads import Threads
 from sklseq.inference.chain import Transitions, Workspace, best_paths, check_paths, row_blocks
@@ -76,7 +77,7 @@ def read_labels(y: Any, X: Sequences) -> np.ndarray:
     return labels
 
 
-class BaseTagger(BaseEstimator):
+class BaseTagger(Public, BaseEstimator):
     """A linear chain of linear scores; subclasses train ``coef_``, ``transition_`` and the ends."""
 
     # No ClassifierMixin: with it, GridSearchCV stratifies ragged labels and fails.

@@ -1,6 +1,15 @@
 """Extractors: from raw sequences to rows of features."""
 
 from sklseq.features._dict import DictFeatures
+from sklseq.features._field import receptive_field
 from sklseq.features._template import TemplateFeatures
+from sklseq.features._token import TokenFeatures
+from sklseq.features._window import WindowFeatures
 
-__all__ = ["DictFeatures", "TemplateFeatures"]
+__all__ = [
+    "DictFeatures",
+    "TemplateFeatures",
+    "TokenFeatures",
+    "WindowFeatures",
+    "receptive_field",
+]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-__all__ = ["Columns", "read_columns"]
+__all__ = ["Columns", "read_columns", "select_columns"]
 
 _FORMS = {
     "columns": "a mapping from column name to list of strings",
@@ -29,11 +30,14 @@ class Columns(NamedTuple):
         What one sequence is.
     sequences : list
         The sequences as given.
+    width : int
+        Columns that the first row has, or the first mapping.
     """
 
     names: tuple[str, ...]
     form: str
     sequences: list
+    width: int = 1
 
     def lengths(self, name: str) -> np.ndarray:
         """Rows of each sequence, read off one column."""
@@ -45,6 +49,38 @@ class Columns(NamedTuple):
         if self.form == "columns":
             return "tokens", [_column(x, name, s) for s, x in enumerate(self.sequences)], name
         return self.form, self.sequences, self.names.index(name) if self.form == "rows" else name
+
+    def check_lengths(self, name: str, lengths: np.ndarray) -> None:
+        """Raise a ValueError if the lists of a column are not as long as those of an earlier."""
+        if self.form != "columns":
+            return
+        for s, (values, length) in enumerate(zip(self.column(name)[1], lengths.tolist())):
+            if len(values) != length:
+                raise ValueError(
+                    f"Columns of a sequence must be equally long; column {name!r} of sequence "
+                    f"{s} of X has {len(values)} values, an earlier column {length}."
+                )
+
+    def remember(self, estimator: Any) -> None:
+        """Set ``n_features_in_``, and ``feature_names_in_`` where columns have names."""
+        estimator.n_features_in_ = self.width
+        if self.form in ("columns", "dicts") and len(self.names) == self.width:
+            estimator.feature_names_in_ = np.array(self.names, dtype=object)
+        elif hasattr(estimator, "feature_names_in_"):
+            del estimator.feature_names_in_
+
+    def check_like(self, estimator: Any) -> None:
+        """Raise a ValueError if X has other columns than the estimator was fitted on.
+
+        Mappings and dicts may have more; a column that is missing is noticed when it is read.
+        """
+        if self.form in ("columns", "dicts") or not _holds_tokens(self.sequences):
+            return
+        if self.width != estimator.n_features_in_:
+            raise ValueError(
+                f"X has {self.width} columns, but {type(estimator).__name__} was fitted on "
+                f"{estimator.n_features_in_}; give the columns of the training data, in its order."
+            )
 
 
 def _column(sequence: Any, name: str, s: int) -> list:
@@ -101,7 +137,38 @@ def read_columns(X: Any, names: tuple[str, ...] | None = None) -> Columns:
                 f"an earlier one {_FORMS[form]}. Convert them to the same form."
             )
         form, example = this, sequence
-    return Columns(_names(form, example) if names is None else tuple(names), form, sequences)
+    if example is None:  # plain strings: no example was needed
+        own_names = ("w",)
+    else:
+        own_names = _names(form, example)
+    return Columns(own_names if names is None else tuple(names), form, sequences, len(own_names))
+
+
+def select_columns(selected: Any, columns: Columns) -> list[str]:
+    """Names of the columns that a parameter ``columns=`` selects: names, positions or None."""
+    if selected is None:
+        if len(columns.names) > 1:
+            raise ValueError(
+                f"X has the columns {list(columns.names)}; columns= must say which to read, "
+                "without the label."
+            )
+        return list(columns.names)
+    several = selected if isinstance(selected, (list, tuple, np.ndarray)) else [selected]
+    if len(several) == 0:
+        raise ValueError("columns must name at least one column; got an empty list.")
+    return [_select_column(name, columns) for name in several]
+
+
+def _select_column(name: Any, columns: Columns) -> str:
+    if isinstance(name, numbers.Integral) and not isinstance(name, bool):
+        if -len(columns.names) <= name < len(columns.names):
+            return columns.names[name]
+    elif name in columns.names or not _holds_tokens(columns.sequences):
+        return str(name)
+    raise ValueError(
+        f"columns must hold names or positions of the columns of X, {list(columns.names)}; "
+        f"got {name!r}."
+    )
 
 
 def _holds_tokens(sequences: list) -> bool:

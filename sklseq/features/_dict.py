@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from sklseq._sequences import Sequences
 from sklseq.features import _encode
+from sklseq.features._family import Extractor, as_names, check_parameters, hashed_names
 from sklseq.features._ones import rows_of_ones
 
 __all__ = ["DictFeatures"]
 
 
-class DictFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
+class DictFeatures(Extractor, auto_wrap_output_keys=None):
     """Attributes from items as code for sklearn-crfsuite and python-crfsuite builds them.
 
     A sequence is a list of items, one a token. An item is
@@ -33,8 +31,13 @@ class DictFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
 
     Parameters
     ----------
+    columns : str or list of str, default=None
+        Read only these keys of the dicts. None: all.
     min_count : int, default=1
         Drop attributes that fewer rows of the training data have.
+    n_features : int, default=None
+        A power of two: columns by hash of the attribute, without a vocabulary, for data without
+        end; attributes that share a column in a row add up. None: by vocabulary.
     dtype : {float64, float32}, default=float64
         Type of the output's values.
 
@@ -73,8 +76,10 @@ class DictFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
     ['word:the', 'bias', 'word:cat', 'length', 'pre:c', 'pre:ca']
     """
 
-    def __init__(self, *, min_count=1, dtype=np.float64):
+    def __init__(self, *, columns=None, min_count=1, n_features=None, dtype=np.float64):
+        self.columns = columns
         self.min_count = min_count
+        self.n_features = n_features
         self.dtype = dtype
 
     def fit(self, X: Any, y: Any = None) -> DictFeatures:
@@ -105,12 +110,12 @@ class DictFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         Sequences
             CSR rows, one row an item.
         """
-        self._check_parameters()
-        sequences = _as_list(X)
+        check_parameters(self)
+        sequences = self._selected(_as_list(X))
         if not sequences:
             raise ValueError("X holds no sequences; give at least one to fit.")
         table = _encode.NameTable()
-        packed = self._read(sequences, table, grow=True)
+        packed = self._read(sequences, table, grow=self.n_features is None)
         names = table.names
         if self.min_count > 1:
             counts = np.bincount(packed.rows.indices, minlength=len(names))
@@ -118,7 +123,7 @@ class DictFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
             names = [names[i] for i in kept]
             packed, table = packed.with_rows(packed.rows[:, kept]), _encode.NameTable(names)
         self.vocabulary_ = dict(zip(names, range(len(names))))
-        self.n_features_out_ = len(names)
+        self.n_features_out_ = int(self.n_features or len(names))
         self._table = table
         return packed
 
@@ -134,10 +139,11 @@ class DictFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         Sequences
             CSR rows, one row an item.
         """
-        check_is_fitted(self, "n_features_out_")
-        if "_table" not in self.__dict__:  # not pickled, but made again from the names
-            self._table = _encode.NameTable(list(self.vocabulary_))
-        return self._read(_as_list(X), self._table, grow=False)
+        self._check_fitted()
+        table = self.__dict__.get("_table")
+        if table is None:  # not pickled, but made again from the names
+            self._table = table = _encode.NameTable(list(self.vocabulary_))
+        return self._read(self._selected(_as_list(X)), table, grow=False)
 
     def inverse_transform(self, X: Sequences) -> list[list[dict[str, float]]]:
         """Lists of dicts, attribute to weight, from transformed sequences.
@@ -151,7 +157,7 @@ class DictFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         -------
         list of list of dict
         """
-        check_is_fitted(self, "n_features_out_")
+        self._check_fitted()
         if not isinstance(X, Sequences) or X.shape[1] != self.n_features_out_:
             raise ValueError(
                 f"X must be Sequences of {self.n_features_out_} features, as transform returns "
@@ -175,23 +181,25 @@ class DictFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         -------
         ndarray of str objects, of shape (n_features_out_,)
         """
-        check_is_fitted(self, "n_features_out_")
-        return np.array([*self.vocabulary_, None], dtype=object)[:-1]
+        self._check_fitted()
+        if self.n_features is not None:
+            return hashed_names(self.n_features_out_)
+        return as_names(list(self.vocabulary_))
 
-    @property
-    def receptive_field(self) -> tuple[int, int]:
-        """How many tokens before and after a token its attributes depend on: none."""
-        return 0, 0
-
-    def _check_parameters(self) -> None:
-        if not isinstance(self.min_count, numbers.Integral) or self.min_count < 1:
-            raise ValueError(f"min_count must be an integer of at least 1; got {self.min_count!r}.")
-        if self.dtype not in (np.float32, np.float64, "float32", "float64"):
-            raise ValueError(f"dtype must be float32 or float64; got {self.dtype!r}.")
+    def _selected(self, sequences: list) -> list:
+        """Sequences of items with the keys of ``columns`` only."""
+        if self.columns is None:
+            return sequences
+        keys = [self.columns] if isinstance(self.columns, str) else list(self.columns)
+        return [[_restricted(item, keys, s, t) for t, item in enumerate(sequence)]
+                for s, sequence in enumerate(sequences)]  # fmt: skip
 
     def _read(self, sequences: list, table: _encode.NameTable, grow: bool) -> Sequences:
-        indices, weights, indptr, offsets, unchecked = _encode.read_items(sequences, table, grow)
-        n_attributes = len(table.names)
+        n_hashed = int(self.n_features or 0)
+        indices, weights, indptr, offsets, unchecked = _encode.read_items(
+            sequences, table, grow, n_hashed
+        )
+        n_attributes = n_hashed or len(table.names)
         if weights is None and not unchecked:
             return Sequences(rows_of_ones(indices, indptr, n_attributes, self.dtype), offsets)
         weights = np.ones(len(indices)) if weights is None else weights
@@ -203,6 +211,15 @@ class DictFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
 
     def __getstate__(self):
         return {name: value for name, value in super().__getstate__().items() if name != "_table"}
+
+
+def _restricted(item: Any, keys: list[str], s: int, t: int) -> dict:
+    if not isinstance(item, Mapping):
+        raise ValueError(
+            f"columns= selects keys of dicts; row {t} of sequence {s} of X is "
+            f"{type(item).__name__}. Use columns=None."
+        )
+    return {key: item[key] for key in keys if key in item}
 
 
 def _as_list(X: Any) -> list:

@@ -6,12 +6,12 @@ training) and every table maps it to nothing, so no loop below asks about bounda
 
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.object cimport PyObject
-from cpython.unicode cimport (
-    PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_KIND, PyUnicode_READ,
-)
+from cpython.unicode cimport PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_KIND
 from libc.math cimport isfinite
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp
+
+from sklseq.features._hash cimport BASE, hash_on, letter, mixed
 
 from collections.abc import Mapping
 
@@ -26,7 +26,6 @@ cdef extern from * nogil:
     #endif
     """
     void prefetch "SKLSEQ_PREFETCH"(const void *address)
-    uint64_t BASE "0x9E3779B97F4A7C15ULL"  # of the polynomial hash: any odd number
     PyObject *item_of "PyList_GET_ITEM"(PyObject *a_list, Py_ssize_t i)
 
 cdef enum:
@@ -305,33 +304,6 @@ cdef struct Query:  # the attribute ``key``, or "key:value"
     uint64_t hash
 
 
-cdef inline uint32_t _letter(int kind, void *data, Py_ssize_t i) noexcept:
-    return <uint32_t>PyUnicode_READ(kind, data, i)
-
-
-cdef inline uint64_t _hash_on(uint64_t h, PyObject *text) noexcept:
-    # h * BASE + letter, letter by letter, so that hashing "key", ":" and "value" in turn
-    # hashes "key:value". Four letters at a time shorten the chain of multiplications.
-    cdef uint64_t b2 = BASE * BASE, b3 = BASE * BASE * BASE, b4 = b2 * b2
-    cdef Py_ssize_t i = 0, n = PyUnicode_GET_LENGTH(<object>text)
-    cdef int kind = PyUnicode_KIND(<object>text)
-    cdef void *data = PyUnicode_DATA(<object>text)
-    cdef const uint8_t *p = <const uint8_t *>data
-    if kind == 1:
-        while i + 4 <= n:
-            h = h * b4 + p[i] * b3 + p[i + 1] * b2 + p[i + 2] * BASE + p[i + 3]
-            i += 4
-    while i < n:
-        h = h * BASE + _letter(kind, data, i)
-        i += 1
-    return h
-
-
-cdef inline uint64_t _mixed(uint64_t h) noexcept:
-    h = (h ^ (h >> 32)) * <uint64_t>0xD6E8FEB86659FD93
-    return h ^ (h >> 32)
-
-
 cdef bint _has_at(PyObject *name, Py_ssize_t start, PyObject *text) noexcept:
     """Whether ``name[start:]`` begins with ``text``; ``name`` is long enough."""
     cdef Py_ssize_t i, n = PyUnicode_GET_LENGTH(<object>text)
@@ -341,7 +313,7 @@ cdef bint _has_at(PyObject *name, Py_ssize_t start, PyObject *text) noexcept:
     if kind == text_kind:
         return memcmp(<char *>data + start * kind, text_data, n * kind) == 0
     for i in range(n):
-        if _letter(kind, data, start + i) != _letter(text_kind, text_data, i):
+        if letter(kind, data, start + i) != letter(text_kind, text_data, i):
             return False
     return True
 
@@ -354,7 +326,7 @@ cdef bint _is_named(PyObject *name, Query *query) noexcept:
     if n != n_key + 1 + PyUnicode_GET_LENGTH(<object>query.value):
         return False
     return (
-        _letter(PyUnicode_KIND(<object>name), PyUnicode_DATA(<object>name), n_key) == COLON
+        letter(PyUnicode_KIND(<object>name), PyUnicode_DATA(<object>name), n_key) == COLON
         and _has_at(name, n_key + 1, query.value) and _has_at(name, 0, query.key)
     )
 
@@ -394,10 +366,10 @@ cdef class NameTable:
         return 0
 
     cdef inline void hash(self, Query *query) noexcept:
-        cdef uint64_t h = _hash_on(0, query.key)
+        cdef uint64_t h = hash_on(0, query.key)
         if query.value != NULL:
-            h = _hash_on(h * BASE + COLON, query.value)
-        query.hash = _mixed(h)
+            h = hash_on(h * BASE + COLON, query.value)
+        query.hash = mixed(h)
 
     cdef inline NameSlot *first_slot(self, Query *query) noexcept:
         return self.slots + ((query.hash >> 32) & self.mask)
@@ -434,13 +406,15 @@ cdef class NameTable:
 
 # --- items: dicts or collections of attribute strings ------------------------------------
 
-def read_items(list sequences, NameTable table, bint grow):
+def read_items(list sequences, NameTable table, bint grow, uint64_t n_hashed=0):
     """Read items as python-crfsuite does, see ``ItemReader``.
+
+    With ``n_hashed = 2**k``, numbers are hashes of names and the table stays empty.
 
     Returns indices (int32), weights (float64; None: all are 1), indptr, offsets (int64), and
     whether a row may hold an attribute twice.
     """
-    cdef ItemReader reader = ItemReader(table, grow)
+    cdef ItemReader reader = ItemReader(table, grow, n_hashed)
     cdef list ends = [0], offsets = [0]
     for reader.sequence, sequence in enumerate(sequences):
         if isinstance(sequence, (str, bytes, Mapping)) or not hasattr(sequence, "__iter__"):
@@ -473,6 +447,7 @@ cdef class ItemReader:
     """
 
     cdef NameTable table
+    cdef uint64_t n_hashed
     cdef bint grow, all_ones, unchecked
     cdef object indices_array, weights_array
     cdef int32_t[::1] indices
@@ -481,8 +456,8 @@ cdef class ItemReader:
     cdef Py_ssize_t n_queued
     cdef Py_ssize_t n, first, sequence, row  # first: where the current row starts
 
-    def __cinit__(self, NameTable table, bint grow):
-        self.table, self.grow = table, grow
+    def __cinit__(self, NameTable table, bint grow, uint64_t n_hashed):
+        self.table, self.grow, self.n_hashed = table, grow, n_hashed
         self.all_ones, self.unchecked, self.n, self.n_queued = True, False, 0, 0
         self.indices_array, self.weights_array = np.empty(1024, dtype=np.int32), None
         self.indices = self.indices_array
@@ -565,12 +540,15 @@ cdef class ItemReader:
         for i in range(self.n_queued):
             self.table.hash(&self.queue[i])
             prefetch(self.table.first_slot(&self.queue[i]))
-        for i in range(self.n_queued):
+        for i in range(0 if self.n_hashed else self.n_queued):
             text = <const char *>self.table.first_slot(&self.queue[i]).name
             prefetch(text)
             prefetch(text + 64)  # a string's letters begin 40 bytes in
         for i in range(self.n_queued):
             query = &self.queue[i]
+            if self.n_hashed:
+                self._add(<int32_t>(query.hash & (self.n_hashed - 1)), query.weight)
+                continue
             number = self.table.find(query)
             if number < 0 and self.grow:
                 number = self.table.insert(query)

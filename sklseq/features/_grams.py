@@ -15,7 +15,16 @@ from sklseq.features import _encode
 from sklseq.features._columns import Columns
 from sklseq.features._parse import Template
 
-__all__ = ["FLAGS", "Layout", "Plan", "keys_of", "number_grams", "prune", "slots_of"]
+__all__ = [
+    "FLAGS",
+    "Layout",
+    "Plan",
+    "keys_of",
+    "number_grams",
+    "number_pairs",
+    "prune",
+    "slots_of",
+]
 
 # Columns that are not in X: code 1 on these rows of each sequence.
 FLAGS = ("every row", "first row", "last row")
@@ -51,23 +60,13 @@ class Layout(NamedTuple):
         codes = np.zeros((n_nodes, self.n_positions), dtype=np.int32)
         for row, (name, known) in zip(codes, column_codes.items()):
             form, sequences, key = columns.column(name)
-            self._check_lengths(sequences, name, form)
+            columns.check_lengths(name, self.lengths)
             _encode.encode_column(sequences, form, key, known, 1 + n_marks, self.starts, row, grow)
             if n_marks:
                 self._mark_ends(row)
         for row, flag in zip(codes[len(column_codes) :], flags):
             row[self._flagged(flag)] = 1
         return codes
-
-    def _check_lengths(self, sequences: list, name: str, form: str) -> None:
-        if form != "tokens":
-            return
-        for s, (sequence, length) in enumerate(zip(sequences, self.lengths.tolist())):
-            if len(sequence) != length:
-                raise ValueError(
-                    f"Columns of a sequence must be equally long; column {name!r} of sequence "
-                    f"{s} of X has {len(sequence)} values, an earlier column {length}."
-                )
 
     def _mark_ends(self, row: np.ndarray) -> None:
         # Codes 1, 2, ... are _B-1, _B-2, ..., then _B+1, _B+2, ...
@@ -156,7 +155,7 @@ def number_grams(codes: np.ndarray, plan: Plan) -> list[np.ndarray]:
         low, high = max(0, -distance), max(0, codes.shape[1] - max(0, distance))
         low = min(low, high)
         keys.append(
-            _number_pairs(
+            number_pairs(
                 codes[parent, low:high],
                 codes[column, low + distance : high + distance],
                 codes[node, low:high],
@@ -165,7 +164,7 @@ def number_grams(codes: np.ndarray, plan: Plan) -> list[np.ndarray]:
     return keys
 
 
-def _number_pairs(first: np.ndarray, second: np.ndarray, out: np.ndarray) -> np.ndarray:
+def number_pairs(first: np.ndarray, second: np.ndarray, out: np.ndarray) -> np.ndarray:
     slots, i, n_known = np.zeros((1 << 12, 2), dtype=np.uint64), 0, 0
     while True:
         i, n_known = _encode.insert_pairs(first, second, slots, _shift(slots), out, i, n_known)

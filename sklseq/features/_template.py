@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import numbers
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from sklseq._sequences import Sequences
-from sklseq.features import _encode
+from sklseq.features import _encode, _values
 from sklseq.features._columns import Columns, read_columns
+from sklseq.features._family import (
+    Extractor,
+    check_parameters,
+    hashed_names,
+    keep_frequent,
+    vocabulary,
+)
 from sklseq.features._grams import Layout, Plan, keys_of, number_grams, prune, slots_of
 from sklseq.features._ones import rows_of_ones
 from sklseq.features._parse import Template, default_templates, parse_templates
@@ -23,7 +27,7 @@ __all__ = ["TemplateFeatures"]
 ROWS_PER_THREAD = 50_000  # below this a thread costs more than it saves
 
 
-class TemplateFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
+class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
     """Attributes of every token from templates over columns: words, tags, anything in strings.
 
     The template ``"w[-1]|w[0]"`` gives each token the attribute ``"w[-1]|w[0]=the|cat"`` from
@@ -53,6 +57,9 @@ class TemplateFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=No
         Add the attribute ``bias`` to every token.
     min_count : int, default=1
         Drop attributes that fewer rows of the training data have.
+    n_features : int, default=None
+        A power of two: columns by hash of the attribute's name, without a vocabulary, for data
+        without end. None: by vocabulary.
     dtype : {float64, float32}, default=float64
         Type of the output's values, which are all 1.
     n_jobs : int, default=None
@@ -99,6 +106,8 @@ class TemplateFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=No
     ['U00:a', '__BOS__', 'U00:b', '__EOS__']
     """
 
+    vocabulary_ = vocabulary
+
     def __init__(
         self,
         templates=None,
@@ -108,6 +117,7 @@ class TemplateFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=No
         bos_eos=True,
         bias=False,
         min_count=1,
+        n_features=None,
         dtype=np.float64,
         n_jobs=None,
     ):
@@ -117,6 +127,7 @@ class TemplateFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=No
         self.bos_eos = bos_eos
         self.bias = bias
         self.min_count = min_count
+        self.n_features = n_features
         self.dtype = dtype
         self.n_jobs = n_jobs
 
@@ -167,8 +178,11 @@ class TemplateFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=No
         Sequences
             CSR rows of ones, one row a token.
         """
-        check_is_fitted(self, "n_features_out_")
+        self._check_fitted()
         columns = read_columns(X, self.columns_)
+        columns.check_like(self)
+        if self.n_features is not None:
+            return self._hash(columns)
         layout = self._layout(columns, list(self.column_codes_), self.padding_)
         n_nodes = len(self.column_codes_) + len(self.flags_) + len(self.grams_)
         codes = layout.codes(columns, self.column_codes_, self.flags_, n_nodes, self.n_marks_)
@@ -187,7 +201,9 @@ class TemplateFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=No
         -------
         ndarray of str objects, of shape (n_features_out_,)
         """
-        check_is_fitted(self, "n_features_out_")
+        self._check_fitted()
+        if self.n_features is not None:
+            return hashed_names(self.n_features_out_)
         names = np.empty(self.n_features_out_, dtype=object)
         tokens = self._tokens()
         for literals, (node, _, first, width) in zip(self.literals_, self.readers_):
@@ -201,17 +217,12 @@ class TemplateFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=No
         return names
 
     @property
-    def vocabulary_(self) -> dict[str, int]:
-        """Column number of each attribute name (built anew at each access)."""
-        return {name: i for i, name in enumerate(self.get_feature_names_out())}
-
-    @property
     def receptive_field(self) -> tuple[int, int]:
         """How many tokens before and after a token its attributes depend on.
 
         Knowing the first and the last token takes one token on either side.
         """
-        check_is_fitted(self, "n_features_out_")
+        self._check_fitted()
         before, after = self.padding_
         return max(before, 1 in self.flags_), max(after, 2 in self.flags_)
 
@@ -220,6 +231,8 @@ class TemplateFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=No
         columns = read_columns(X, self.columns)
         if not columns.sequences:
             raise ValueError("X holds no sequences; give at least one to fit.")
+        if self.n_features is not None:
+            return self._fit_hashed(columns)
         plan = Plan.of(self._templates(columns))
         layout = self._layout(columns, plan.columns, plan.padding)
         n_marks = sum(plan.padding) if self.boundary == "mark" else 0
@@ -240,15 +253,53 @@ class TemplateFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=No
         self.grams_, self.slots_ = grams, slots
         self.readers_, self.table_ = plan.readers(n_codes), table
         self.n_features_out_ = n
+        columns.remember(self)
         return Sequences(rows_of_ones(indices, indptr, n, self.dtype), layout.offsets)
+
+    def _fit_hashed(self, columns: Columns) -> Sequences:
+        plan = Plan.of(self._templates(columns))
+        self.columns_ = list(columns.names)
+        self.templates_ = [template.text for template in plan.templates]
+        self.column_codes_ = {name: {} for name in plan.columns}  # nothing is kept in them
+        self.flags_, self.padding_ = plan.flags, list(plan.padding)
+        self.n_marks_ = sum(plan.padding) if self.boundary == "mark" else 0
+        self.n_features_out_ = int(self.n_features)
+        columns.remember(self)
+        return self._hash(columns)
+
+    def _hash(self, columns: Columns) -> Sequences:
+        """Rows by hash of each attribute's name, from hashes of its pieces."""
+        templates = self._templates(columns)
+        layout = self._layout(columns, list(self.column_codes_), self.padding_)
+        column_codes: dict[str, dict] = {name: {} for name in self.column_codes_}
+        n_nodes = len(column_codes) + len(self.flags_)
+        codes = layout.codes(columns, column_codes, self.flags_, n_nodes, self.n_marks_, grow=True)
+        texts = [_values.polynomials(list(t)) for t in self._tokens(column_codes)]
+        first = np.cumsum([0] + [len(t) for t in texts]).tolist()
+        names = list(column_codes)
+        parts = []
+        for template in templates:
+            parts += [(names.index(c), d, first[names.index(c)]) for c, d in template.parts]
+            if not template.parts:
+                parts.append((len(names) + self.flags_.index(template.flag), 0, -1))
+        ends = np.cumsum([0] + [max(1, len(t.parts)) for t in templates])
+        literals = [t for x in templates for t in (x.literals if x.parts else ("", *x.literals))]
+        n_rows = int(layout.offsets[-1])
+        indices = np.empty(n_rows * len(templates), dtype=np.int32)
+        indptr = np.zeros(n_rows + 1, dtype=np.int64)
+        n = _values.hash_templates(
+            codes, layout.starts, layout.lengths, np.array(parts, dtype=np.int64).reshape(-1, 3),
+            ends.astype(np.int64), _values.polynomials(literals),
+            np.concatenate([np.zeros((0, 2), dtype=np.uint64), *texts]),
+            int(self.n_features), indices, indptr,
+        )  # fmt: skip
+        rows = rows_of_ones(indices[:n], indptr, self.n_features_out_, self.dtype)
+        return Sequences(rows, layout.offsets)
 
     def _check_parameters(self) -> None:
         if self.boundary not in ("skip", "mark"):
             raise ValueError(f'boundary must be "skip" or "mark"; got {self.boundary!r}.')
-        if not isinstance(self.min_count, numbers.Integral) or self.min_count < 1:
-            raise ValueError(f"min_count must be an integer of at least 1; got {self.min_count!r}.")
-        if self.dtype not in (np.float32, np.float64, "float32", "float64"):
-            raise ValueError(f"dtype must be float32 or float64; got {self.dtype!r}.")
+        check_parameters(self)
         if isinstance(self.columns, str):
             raise ValueError(
                 f"columns must be a list of column names; got the string {self.columns!r}. "
@@ -290,7 +341,10 @@ class TemplateFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=No
         )
         indices = indices[: indptr[-1]]
         if self.min_count > 1:
-            return _keep_frequent(table, n, indices, indptr, self.min_count)
+            counts, known = np.bincount(indices, minlength=n), table >= 0
+            new, indices, indptr = keep_frequent(counts, indices, indptr, self.min_count)
+            table[known] = new[table[known]]
+            n = int((new >= 0).sum())
         return table, n, indices, indptr
 
     def _look_up(self, codes: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
@@ -319,12 +373,13 @@ class TemplateFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=No
             n_before += len(indices)
         return np.concatenate(blocks), indptr
 
-    def _tokens(self) -> list[np.ndarray]:
+    def _tokens(self, column_codes: dict | None = None) -> list[np.ndarray]:
         """For each column, the text of each of its codes."""
         marks = [f"_B-{i + 1}" for i in range(self.padding_[0])]
         marks += [f"_B+{i + 1}" for i in range(self.padding_[1])]
         marks = marks[: self.n_marks_]
-        texts = (["", *marks, *known] for known in self.column_codes_.values())
+        known_tokens = (column_codes or self.column_codes_).values()
+        texts = (["", *marks, *known] for known in known_tokens)
         return [np.array(text, dtype=object) for text in texts]
 
     def _values(self, node: int, codes: np.ndarray, tokens: list) -> list[list[str]]:
@@ -338,16 +393,3 @@ class TemplateFeatures(TransformerMixin, BaseEstimator, auto_wrap_output_keys=No
             node, codes = parent, keys >> 32
         parts.append(tokens[node][codes].tolist())
         return parts[::-1]
-
-
-def _keep_frequent(
-    table: np.ndarray, n: int, indices: np.ndarray, indptr: np.ndarray, min_count: int
-) -> tuple:
-    """Drop attributes counted less often; the others keep their order."""
-    kept = np.bincount(indices, minlength=n) >= min_count
-    new = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
-    known = table >= 0
-    table[known] = new[table[known]]
-    kept_here = kept[indices]
-    indptr = np.concatenate([[0], np.cumsum(kept_here)])[indptr]
-    return table, int(kept.sum()), new[indices[kept_here]], indptr

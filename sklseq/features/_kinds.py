@@ -1,0 +1,186 @@
+"""Kinds of attributes of a token: functions from a list of tokens to a list of values."""
+
+from __future__ import annotations
+
+import numbers
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["FLAGS", "Kind", "affix_lengths", "own_kind", "shapes", "short_shapes", "standard_kinds"]
+
+_NOTHING_BUT_PUNCTUATION = re.compile(r"(?:[^\w\s]|_)+")
+_DIGIT = re.compile(r"\d")
+
+# Yes or no of a token; each is an attribute where it is yes.
+FLAGS: dict[str, Callable[[str], Any]] = {
+    "upper": str.isupper,
+    "title": str.istitle,
+    "digit": str.isdigit,
+    "alpha": str.isalpha,
+    "has_digit": _DIGIT.search,
+    "has_hyphen": lambda token: "-" in token,
+    "has_inner_upper": lambda token: token[1:] != token[1:].lower(),
+    "punct": _NOTHING_BUT_PUNCTUATION.fullmatch,
+}
+
+_LENGTHS = ["1", "2", "3", "4", "5-6", "5-6", "7-9", "7-9", "7-9"]
+
+
+class Kind(NamedTuple):
+    """One kind of attribute.
+
+    Attributes
+    ----------
+    name : str
+        What stands before "=" in the attributes; a flag is its name alone.
+    values : callable
+        From a list of distinct tokens to a list of as many values: a str, or None for nothing;
+        for ``many`` a list of str for each token, whole attributes.
+    is_flag, many : bool
+    """
+
+    name: str
+    values: Callable[[list[str]], list]
+    is_flag: bool = False
+    many: bool = False
+
+
+def standard_kinds(
+    *, word: bool, lower: bool, shape: bool, short_shape: bool, prefixes: Any, suffixes: Any,
+    flags: Any, length: bool,
+) -> list[Kind]:  # fmt: skip
+    """The kinds that are switched on, in the order in which a token's attributes come."""
+    kinds = [
+        (word, Kind("word", _words)),
+        (lower, Kind("lower", lambda tokens: [_or_none(t.lower()) for t in tokens])),
+        (shape, Kind("shape", shapes)),
+        (short_shape, Kind("short_shape", short_shapes)),
+    ]
+    kinds = [kind for is_on, kind in kinds if is_on]
+    for n in affix_lengths(prefixes, "prefixes"):
+        kinds.append(Kind(f"prefix{n}", lambda tokens, n=n: [t[:n] or None for t in tokens]))
+    for n in affix_lengths(suffixes, "suffixes"):
+        kinds.append(Kind(f"suffix{n}", lambda tokens, n=n: [t[-n:] or None for t in tokens]))
+    for name in _flag_names(flags):
+        kinds.append(Kind(name, lambda tokens, has=FLAGS[name]: _flags(tokens, has), is_flag=True))
+    if length:
+        kinds.append(Kind("length", _lengths))
+    return kinds
+
+
+def _or_none(value: str) -> str | None:
+    return value or None
+
+
+def _words(tokens: list[str]) -> list[str | None]:
+    return [_or_none(token) for token in tokens]
+
+
+def _flags(tokens: list[str], has: Callable[[str], Any]) -> list[str | None]:
+    return ["" if has(token) else None for token in tokens]
+
+
+def _lengths(tokens: list[str]) -> list[str | None]:
+    table = [None, *_LENGTHS]
+    return [table[len(t)] if len(t) < len(table) else "10+" for t in tokens]
+
+
+def affix_lengths(value: Any, name: str) -> list[int]:
+    """``3`` means 1, 2, 3; a collection says the lengths themselves; 0, False and None: none."""
+    if value is None or value is False:
+        return []
+    if isinstance(value, numbers.Integral) and value is not True and value >= 0:
+        return list(range(1, int(value) + 1))
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+        lengths = list(value)
+        if all(isinstance(n, numbers.Integral) and n >= 1 for n in lengths):
+            return [int(n) for n in lengths]
+    raise ValueError(
+        f"{name} must be an integer n (lengths 1 to n) or a list of lengths of at least 1; "
+        f"got {value!r}."
+    )
+
+
+def _flag_names(flags: Any) -> list[str]:
+    if flags is True:
+        return list(FLAGS)
+    if flags is None or flags is False:
+        return []
+    names = [flags] if isinstance(flags, str) else list(flags)
+    for name in names:
+        if name not in FLAGS:
+            raise ValueError(f"flags must be True, False or names of {list(FLAGS)}; got {name!r}.")
+    return names
+
+
+# --- Shapes ---------------------------------------------------------------------------------
+
+
+class _ShapeOfLetters(dict):
+    """For str.translate: X an upper-case letter, x another letter, d a digit, else itself."""
+
+    def __missing__(self, code: int) -> str:
+        letter = chr(code)
+        if letter.isupper() or letter.istitle():
+            shape = "X"
+        elif letter.isalpha():
+            shape = "x"
+        else:
+            shape = "d" if letter.isdigit() else letter
+        self[code] = shape
+        return shape
+
+
+_SHAPES = _ShapeOfLetters()
+_RUN = re.compile(r"(.)\1+", re.DOTALL)
+
+
+def shapes(tokens: list[str]) -> list[str | None]:
+    """``"U.S.-1990s"`` is ``"X.X.-ddddx"``."""
+    return [token.translate(_SHAPES) or None for token in tokens]
+
+
+def short_shapes(tokens: list[str]) -> list[str | None]:
+    """Shapes with runs of one letter written once: ``"X.X.-dx"``."""
+    short: dict[str | None, str | None] = {None: None}
+    full = shapes(tokens)
+    for shape in set(full) - {None}:  # few shapes, many tokens
+        short[shape] = _RUN.sub(r"\1", shape)
+    return [short[shape] for shape in full]
+
+
+# --- The user's own functions -------------------------------------------------------------------
+
+
+def own_kind(name: str, function: Callable[[str], Any]) -> Kind:
+    """The kind of a function from a token to attributes."""
+    return Kind(
+        name,
+        lambda tokens: [_attributes(name, token, function(token)) for token in tokens],
+        many=True,
+    )
+
+
+def _attributes(name: str, token: str, value: Any) -> list[str]:
+    if value is None or value is False:
+        return []
+    if value is True:
+        return [name]
+    if isinstance(value, str):
+        return [f"{name}={value}"]
+    if isinstance(value, Mapping):
+        items = [f"{k}={v}" if isinstance(v, str) else k for k, v in value.items() if v or v == ""]
+        if all(isinstance(v, (str, bool)) or v is None for v in value.values()) and all(
+            isinstance(k, str) for k in value
+        ):
+            return list(dict.fromkeys(items))
+    elif isinstance(value, Iterable):
+        values = list(dict.fromkeys(value))
+        if all(isinstance(v, str) for v in values):
+            return [f"{name}={v}" for v in values]
+    raise ValueError(
+        f"The function {name!r} must return a string, a bool, None, a collection of strings, or a "
+        f"dict of strings and bools; for the token {token!r} it returned {value!r}. "
+        "For numbers and vectors use PerToken."
+    )

@@ -1,0 +1,135 @@
+"""Integer kernels on the rows of all sequences: gather, window, join, match."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from sklseq.features._hash cimport mixed
+
+
+def gather_rows(
+    const int32_t[:, ::1] codes,  # (n_columns, n_rows) distinct token of each row
+    const int64_t[::1] ends,  # (n_tokens + 1,) attributes of each distinct token
+    const int32_t[::1] attributes,
+    int32_t[::1] indices,  # OUT
+    int64_t[::1] indptr,  # (n_rows + 1,)   OUT
+):
+    """Copy to each row the attributes of its tokens, column after column."""
+    cdef Py_ssize_t row, c, k, n = 0
+    cdef int32_t code
+    with nogil:
+        for row in range(codes.shape[1]):
+            for c in range(codes.shape[0]):
+                code = codes[c, row]
+                for k in range(ends[code], ends[code + 1]):
+                    indices[n] = attributes[k]
+                    n += 1
+            indptr[row + 1] = n
+    return n
+
+
+def window_rows(
+    const int64_t[::1] inner_ends,  # (n_rows + 1,)
+    const int32_t[::1] inner,  # attributes of the rows
+    const int64_t[::1] offsets,  # (n_sequences + 1,) rows
+    int64_t n_inner,  # columns of the rows
+    int before, int after,
+    const int32_t[::1] table,  # column of block * n_inner + attribute, -1: none; empty: itself
+    uint64_t n_hashed,  # 2**k: hash instead; 0: not
+    int32_t[::1] indices,  # OUT
+    int64_t[::1] indptr,  # (n_rows + 1,)   OUT
+    int64_t[::1] sources,  # which inner entry each came from   OUT, unless empty
+):
+    """Attributes of the rows t - before, ..., t + after of the same sequence, at each row t.
+
+    The attribute a of row t + d becomes the attribute (d + before) * n_inner + a of row t.
+    """
+    cdef Py_ssize_t s, t, u, k, n = 0
+    cdef int64_t base, number
+    cdef bint renumbered = table.shape[0] > 0, with_sources = sources.shape[0] > 0
+    with nogil:
+        for s in range(offsets.shape[0] - 1):
+            for t in range(offsets[s], offsets[s + 1]):
+                for u in range(max(offsets[s], t - before), min(offsets[s + 1], t + after + 1)):
+                    base = (u - t + before) * n_inner
+                    for k in range(inner_ends[u], inner_ends[u + 1]):
+                        number = base + inner[k]
+                        if n_hashed and u != t:  # the row's own attributes stay as they are
+                            number = hash_pair(inner[k], u - t) & (n_hashed - 1)
+                        elif n_hashed:
+                            number = inner[k] & (n_hashed - 1)
+                        elif renumbered:
+                            number = table[number]
+                            if number < 0:
+                                continue
+                        indices[n] = <int32_t>number
+                        if with_sources:
+                            sources[n] = k
+                        n += 1
+                indptr[t + 1] = n
+    return n
+
+
+cdef inline uint64_t hash_pair(int64_t a, int64_t b) noexcept nogil:
+    return mixed((<uint64_t>a * <uint64_t>0x9E3779B97F4A7C15) ^ mixed(<uint64_t>b + 0x5851F42D))
+
+
+def hash_pairs(const int32_t[::1] first, const int32_t[::1] second, int32_t[::1] out):
+    """A positive code of each pair of codes, by hash."""
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(first.shape[0]):
+            out[i] = <int32_t>(hash_pair(first[i], second[i]) & 0x3FFFFFFF) + 1
+
+
+def join_rows(
+    const int64_t[::1] a_ends, const int32_t[::1] a,
+    const int64_t[::1] b_ends, const int32_t[::1] b,
+    int64_t shift,  # added to the columns of b
+    int32_t[::1] indices,  # OUT
+    int64_t[::1] indptr,  # OUT
+):
+    """Rows of a followed by rows of b."""
+    cdef Py_ssize_t row, k, n = 0
+    with nogil:
+        for row in range(a_ends.shape[0] - 1):
+            for k in range(a_ends[row], a_ends[row + 1]):
+                indices[n] = a[k]
+                n += 1
+            for k in range(b_ends[row], b_ends[row + 1]):
+                indices[n] = <int32_t>(b[k] + shift)
+                n += 1
+            indptr[row + 1] = n
+    return n
+
+
+def match_entries(
+    const int32_t[::1] codes,  # (n_rows,) of tokens, 0: in no entry
+    const int64_t[::1] offsets,  # (n_sequences + 1,) rows
+    const uint64_t[:, ::1] slots,  # (node + 1) << 32 | code -> node; the root is node 0
+    int shift,
+    const uint8_t[::1] is_entry,  # (n_nodes + 1,)
+    uint8_t[::1] tags,  # (n_rows,) bit 1: an entry begins here, bit 2: one goes on   OUT
+):
+    """Mark the longest entry from each row, unless it lies inside one from an earlier row."""
+    cdef Py_ssize_t s, t, u, stop, reach
+    cdef uint64_t key, at, node, mask = slots.shape[0] - 1
+    with nogil:
+        for s in range(offsets.shape[0] - 1):
+            reach = offsets[s]  # end of the entry that reaches farthest so far
+            for t in range(offsets[s], offsets[s + 1]):
+                tags[t] = 2 if reach > t else 0
+                node, stop = 0, t
+                for u in range(t, offsets[s + 1]):
+                    if codes[u] == 0:
+                        break
+                    key = (node + 1) << 32 | <uint64_t>codes[u]
+                    at = ((key ^ (key >> 32)) * <uint64_t>0x9E3779B97F4A7C15) >> shift
+                    while slots[at, 0] != key and slots[at, 0] != 0:
+                        at = (at + 1) & mask
+                    if slots[at, 0] == 0:
+                        break
+                    node = slots[at, 1]
+                    if is_entry[node]:
+                        stop = u + 1
+                if stop > reach:
+                    tags[t] |= 1
+                    reach = stop

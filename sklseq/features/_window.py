@@ -1,0 +1,366 @@
+"""Attributes of a token's neighbours, and joined attributes."""
+
+from __future__ import annotations
+
+import numbers
+import re
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone
+
+from sklseq._sequences import Sequences, as_sequences, row_positions
+from sklseq.features import _rows, _values
+from sklseq.features._conjoin import Conjunctions, parse_conjunctions
+from sklseq.features._family import (
+    Extractor,
+    as_names,
+    check_parameters,
+    hashed_names,
+    keep_frequent,
+    vocabulary,
+)
+from sklseq.features._field import receptive_field
+from sklseq.features._ones import OnesMatrix, rows_of_ones
+
+__all__ = ["WindowFeatures"]
+
+MARKS = ("__BOS__", "__EOS__")
+
+
+class WindowFeatures(Extractor, auto_wrap_output_keys=None):
+    """The features of a token and of its neighbours, each with its offset in the name.
+
+    With ``before=1, after=1`` a token whose left neighbour has the attribute ``w.lower=the``
+    gets ``-1:w.lower=the`` beside its own. A window ends with its sequence.
+
+    Parameters
+    ----------
+    extractor : transformer, default=None
+        Gives the features of single tokens: a :class:`TokenFeatures`, another extractor, or a
+        ``FeatureUnion`` or ``Pipeline`` of them. None: ``X`` holds rows of features already.
+    before, after : int, default=1
+        How many neighbours on either side.
+    conjoin : list, default=None
+        Joined attributes: each a string as ``"w.lower[-1]|w.lower[0]"`` or a tuple
+        ``(("w.lower", -1), ("w.lower", 0))`` of kinds of attributes, which are their names up to
+        "=", with offsets (a kind alone: offset 0). A token gets one attribute for each
+        combination of values, as ``-1:w.lower=the|w.lower=cat``.
+    bos_eos : bool, default=True
+        Add the attributes ``__BOS__`` to the first and ``__EOS__`` to the last token.
+    bias : bool, default=False
+        Add the attribute ``bias`` to every token.
+    min_count : int, default=1
+        Drop neighbours' and joined attributes that fewer rows of the training data have. With
+        1, none is dropped and each offset has as many columns as the extractor.
+    n_features : int, default=None
+        A power of two: columns by hash of attribute and offset. None: one column each.
+    dtype : {float64, float32}, default=float64
+        Type of the output's values where all are 1; other values keep that of the extractor.
+
+    Attributes
+    ----------
+    extractor_ : transformer or None
+        The fitted extractor.
+    n_inner_ : int
+        Its number of features.
+    table_ : ndarray of int32
+        Column of each (offset, feature), -1 if dropped; empty if none was.
+    n_features_out_ : int
+        Number of features.
+
+    Raises
+    ------
+    ValueError
+        If a parameter cannot be used, or the extractor does not give ``Sequences``.
+
+    Notes
+    -----
+    Feature ``j`` of the neighbour at ``d`` is column ``(d + before) · n_inner + j`` unless
+    ``min_count`` or ``n_features`` number anew; joined attributes and marks come behind. Cost
+    O(features copied). Beyond the ends of a sequence, dense features are 0.
+
+    Examples
+    --------
+    >>> from sklseq.features import TokenFeatures, WindowFeatures
+    >>> words = TokenFeatures(word=False, shape=False, short_shape=False, prefixes=0, suffixes=0,
+    ...                       flags=False, length=False)
+    >>> window = WindowFeatures(words, before=1, after=0, bos_eos=False)
+    >>> window.fit_transform([["the", "cat"]]).rows.toarray()
+    array([[0., 0., 1., 0.],
+           [1., 0., 0., 1.]])
+    >>> window.get_feature_names_out().tolist()
+    ['-1:w.lower=the', '-1:w.lower=cat', 'w.lower=the', 'w.lower=cat']
+    """
+
+    vocabulary_ = vocabulary
+
+    def __init__(
+        self,
+        extractor=None,
+        *,
+        before=1,
+        after=1,
+        conjoin=None,
+        bos_eos=True,
+        bias=False,
+        min_count=1,
+        n_features=None,
+        dtype=np.float64,
+    ):
+        self.extractor = extractor
+        self.before = before
+        self.after = after
+        self.conjoin = conjoin
+        self.bos_eos = bos_eos
+        self.bias = bias
+        self.min_count = min_count
+        self.n_features = n_features
+        self.dtype = dtype
+
+    def fit_transform(self, X: Any, y: Any = None) -> Sequences:
+        """Fit the extractor, learn the joined attributes, and return the features.
+
+        Parameters
+        ----------
+        X : list of sequences
+            What the extractor takes; with ``extractor=None`` rows of features.
+        y : list of label sequences, optional
+            Passed on to the extractor.
+
+        Returns
+        -------
+        Sequences
+            One row a token: CSR, or dense if the extractor's rows are dense.
+        """
+        self._check_parameters()
+        extractor = None if self.extractor is None else clone(self.extractor)
+        inner = as_rows(X if extractor is None else extractor.fit_transform(X, y), extractor)
+        if self.n_features and not inner.is_sparse:
+            raise ValueError(
+                "n_features hashes attributes, but the extractor gives dense rows; use None."
+            )
+        conjunctions = self._conjunctions(inner, extractor)
+        self.extractor_, self.n_inner_ = extractor, inner.shape[1]
+        self.n_features_in_ = inner.shape[1] if extractor is None else 1
+        if hasattr(extractor, "n_features_in_"):
+            self.n_features_in_ = extractor.n_features_in_
+        self.table_ = np.zeros(0, dtype=np.int32)
+        n_window = (self.before + self.after + 1) * self.n_inner_
+        if inner.is_sparse and self.min_count > 1:
+            n_window = self._learn_table(inner)
+        joined = conjunctions.learn(inner, self.min_count, self.n_features)
+        self.conjunctions_ = conjunctions.state()
+        self.n_window_ = int(self.n_features or n_window)
+        n_extra = conjunctions.n + 2 * bool(self.bos_eos) + bool(self.bias)
+        self.n_features_out_ = int(self.n_features or n_window + n_extra)
+        return self._assemble(inner, joined)
+
+    def transform(self, X: Any) -> Sequences:
+        """The features of ``X`` with those of the neighbours.
+
+        Parameters
+        ----------
+        X : list of sequences
+            As in ``fit_transform``.
+
+        Returns
+        -------
+        Sequences
+            One row a token.
+        """
+        self._check_fitted()
+        inner = as_rows(X if self.extractor_ is None else self.extractor_.transform(X),
+                        self.extractor_)  # fmt: skip
+        if inner.n_rows == 0 and inner.shape[1] != self.n_inner_:
+            inner = inner.with_rows(sparse.csr_matrix((0, self.n_inner_)))
+        if inner.shape[1] != self.n_inner_:
+            raise ValueError(
+                f"X has {inner.shape[1]} features, but WindowFeatures was fitted with "
+                f"{self.n_inner_}; extract them with the same fitted transformer."
+            )
+        conjunctions = Conjunctions.from_state(self.conjunctions_)
+        return self._assemble(inner, conjunctions.find(inner, self.n_features))
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the features: the extractor's, behind ``"-1:"``, ``"+1:"``, ... for neighbours.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the columns of ``X``, used if there is no extractor.
+
+        Returns
+        -------
+        ndarray of str objects, of shape (n_features_out_,)
+        """
+        self._check_fitted()
+        if self.n_features is not None:
+            return hashed_names(self.n_features_out_)
+        inner = inner_names(self.extractor_, self.n_inner_, input_features)
+        blocks = [
+            [at_offset(d) + name for name in inner] for d in range(-self.before, self.after + 1)
+        ]
+        names = as_names([name for block in blocks for name in block])
+        if len(self.table_):
+            kept = np.flatnonzero(self.table_ >= 0)
+            names = names[kept[np.argsort(self.table_[kept])]]
+        joined = Conjunctions.from_state(self.conjunctions_).names(inner, at_offset)
+        return as_names([*names, *joined, *self._mark_names()])
+
+    @property
+    def receptive_field(self) -> tuple[int, int]:
+        """How many tokens before and after a token its features depend on.
+
+        The window's and the extractor's; knowing the first and the last token takes one token
+        on either side.
+        """
+        extractor = getattr(self, "extractor_", self.extractor)
+        before, after = (0, 0) if extractor is None else receptive_field(extractor)
+        offsets = [d for c in parse_conjunctions(self.conjoin) for _, d in c]
+        before += max(self.before, *(-d for d in offsets), 0)
+        after += max(self.after, *offsets, 0)
+        return max(before, int(self.bos_eos)), max(after, int(self.bos_eos))
+
+    def _check_parameters(self) -> None:
+        check_parameters(self)
+        for name in ("before", "after"):
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Integral) or not 0 <= value <= 1000:
+                raise ValueError(f"{name} must be an integer from 0 to 1000; got {value!r}.")
+        parse_conjunctions(self.conjoin)
+
+    def _conjunctions(self, inner: Sequences, extractor: Any) -> Conjunctions:
+        parsed = parse_conjunctions(self.conjoin)
+        if not parsed:
+            return Conjunctions([], [])
+        if not inner.is_sparse:
+            raise ValueError("conjoin joins attributes, but the extractor gives dense rows.")
+        names = inner_names(extractor, inner.shape[1], None)
+        return Conjunctions.of(parsed, [kind_of(name) for name in names])
+
+    def _learn_table(self, inner: Sequences) -> int:
+        indices, _, _ = self._window(inner)
+        counts = np.bincount(indices, minlength=(self.before + self.after + 1) * self.n_inner_)
+        own = slice(self.before * self.n_inner_, (self.before + 1) * self.n_inner_)
+        counts[own] = self.min_count  # the extractor's own features are the extractor's to drop
+        self.table_, _, _ = keep_frequent(
+            counts, np.zeros(0, np.int32), np.zeros(1, np.int64), self.min_count
+        )
+        return int((self.table_ >= 0).sum())
+
+    def _window(self, inner: Sequences) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Indices, row ends, and (unless all values are 1) the inner entry of each entry."""
+        rows = inner.rows
+        n_max = rows.nnz * (self.before + self.after + 1)
+        indices, indptr = np.empty(n_max, np.int32), np.zeros(inner.n_rows + 1, np.int64)
+        sources = np.empty(0 if isinstance(rows, OnesMatrix) else n_max, dtype=np.int64)
+        n = _rows.window_rows(
+            rows.indptr.astype(np.int64), rows.indices.astype(np.int32, copy=False),
+            inner.offsets, self.n_inner_, self.before, self.after, self.table_,
+            self.n_features or 0, indices, indptr, sources,
+        )  # fmt: skip
+        return indices[:n], indptr, None if isinstance(rows, OnesMatrix) else sources[:n]
+
+    def _assemble(self, inner: Sequences, joined: tuple | None) -> Sequences:
+        if not inner.is_sparse:
+            return self._assemble_dense(inner)
+        indices, indptr, sources = self._window(inner)
+        values = None if sources is None else inner.rows.data[sources]
+        shift = 0 if self.n_features else self.n_window_
+        for more, ends, step in (joined, self._marks(inner)):
+            if len(more):
+                values = _join_ones(values, indptr, ends)
+                indices, indptr = _join(indptr, indices, ends, more, shift)
+            shift += step
+        if values is None:
+            rows = rows_of_ones(indices, indptr, self.n_features_out_, self.dtype)
+        else:
+            shape = inner.n_rows, self.n_features_out_
+            rows = sparse.csr_matrix((values, indices, indptr), shape=shape)
+        return inner.with_rows(rows)
+
+    def _assemble_dense(self, inner: Sequences) -> Sequences:
+        n, rows = self.n_inner_, inner.rows
+        out = np.zeros((inner.n_rows, self.n_features_out_), dtype=rows.dtype)
+        position = np.arange(inner.n_rows) - np.repeat(inner.offsets[:-1], inner.lengths)
+        behind = np.repeat(inner.lengths, inner.lengths) - position - 1
+        for block, d in enumerate(range(-self.before, self.after + 1)):
+            inside = np.flatnonzero((position >= -d) & (behind >= d))
+            out[inside, block * n : (block + 1) * n] = rows[inside + d]
+        columns, ends, _ = self._marks(inner)
+        out[np.repeat(np.arange(inner.n_rows), np.diff(ends)), self.n_window_ + columns] = 1
+        return inner.with_rows(out)
+
+    def _mark_names(self) -> list[str]:
+        return [*(MARKS if self.bos_eos else ()), *(["bias"] if self.bias else [])]
+
+    def _marks(self, inner: Sequences) -> tuple[np.ndarray, np.ndarray, int]:
+        """Columns and row ends of ``__BOS__``, ``__EOS__`` and ``bias``, counted from 0."""
+        names, n_rows = self._mark_names(), inner.n_rows
+        marked = np.zeros((n_rows, len(names)), dtype=bool)
+        if self.bos_eos:
+            first, last, _ = row_positions(inner.offsets)
+            marked[first, 0] = marked[last, 1] = True
+        if self.bias:
+            marked[:, -1] = True
+        columns = np.arange(len(names), dtype=np.int32)
+        if self.n_features and names:
+            _values.hash_values("", names, self.n_features, columns)
+        ends = np.concatenate([[0], np.cumsum(marked.sum(axis=1))]).astype(np.int64)
+        return np.broadcast_to(columns, marked.shape)[marked], ends, 0
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def as_rows(X: Any, extractor: Any) -> Sequences:
+    """The extractor's output, which must be ``Sequences``; rows of features as given."""
+    if extractor is None:
+        return as_sequences(X)
+    if not isinstance(X, Sequences):
+        raise ValueError(
+            f"The extractor must give Sequences; {type(extractor).__name__} gave "
+            f"{type(X).__name__}. Wrap a transformer of rows in PerToken."
+        )
+    return X
+
+
+def at_offset(d: int) -> str:
+    """What stands before the names of the neighbour at ``d``."""
+    return f"{d:+d}:" if d else ""
+
+
+def kind_of(name: str) -> str:
+    """The kind of an attribute: its name up to "="."""
+    return re.split("=", name, maxsplit=1)[0]
+
+
+def inner_names(extractor: Any, n: int, input_features: Any) -> list[str]:
+    """Names of the extractor's features, or of the columns of X."""
+    if extractor is not None:
+        return list(extractor.get_feature_names_out())
+    if input_features is None:
+        return [f"x{j}" for j in range(n)]
+    if len(input_features) != n:
+        raise ValueError(f"input_features must name {n} features; got {len(input_features)}.")
+    return list(input_features)
+
+
+def _join(a_ends, a, b_ends, b, shift: int) -> tuple[np.ndarray, np.ndarray]:
+    indices = np.empty(len(a) + len(b), dtype=np.int32)
+    indptr = np.zeros(len(a_ends), dtype=np.int64)
+    _rows.join_rows(a_ends, a, b_ends, b.astype(np.int32), shift, indices, indptr)
+    return indices, indptr
+
+
+def _join_ones(values, a_ends, b_ends) -> np.ndarray | None:
+    if values is None:
+        return None
+    out = np.ones(a_ends[-1] + b_ends[-1], dtype=values.dtype)
+    own = np.arange(a_ends[-1]) + np.repeat(b_ends[:-1], np.diff(a_ends))
+    out[own] = values
+    return out
