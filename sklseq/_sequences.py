@@ -313,10 +313,11 @@ def _list_form(row: Any, s: int) -> str:
     )
 
 
-def as_sequences(X: Any) -> Sequences:
+def as_sequences(X: Any, *, finite: bool = True) -> Sequences:
     """Pack numeric input (lists of arrays or sparse matrices) into ``Sequences``.
 
-    Integer and boolean features become float64; float32 stays float32.
+    Integer and boolean features become float64; float32 stays float32. ``finite=False`` lets
+    NaN and infinity pass.
 
     Raises
     ------
@@ -331,7 +332,8 @@ def as_sequences(X: Any) -> Sequences:
         if packed.dtype.kind not in "biuf":
             raise ValueError(f"X must hold numbers; got dtype {packed.dtype}.")
         packed = packed.with_rows(packed.rows.astype(np.float64))
-    check_finite(packed)
+    if finite:
+        check_finite(packed)
     return packed
 
 

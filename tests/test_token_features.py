@@ -9,6 +9,7 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.pipeline import FeatureUnion, make_pipeline, make_union
+from sklearn.preprocessing import StandardScaler
 
 from sklseq import Sequences
 from sklseq.features import (
@@ -455,10 +456,9 @@ def test_receptive_fields_add_up():
     assert receptive_field(WindowFeatures(make_union(window, template), bos_eos=False)) == (5, 2)
     assert receptive_field(WindowFeatures(tokens, conjoin=["a[-5]|a[2]"])) == (5, 2)
     assert receptive_field(WindowFeatures(tokens, before=0, after=0)) == (1, 1)
-    with pytest.raises(ValueError, match="StandardScaler does not say .* wrap it in PerToken"):
-        from sklearn.preprocessing import StandardScaler
-
-        receptive_field(make_pipeline(window, StandardScaler()))
+    scaled = make_pipeline(window, StandardScaler())
+    with pytest.raises(ValueError, match=r"StandardScaler does not say .* wrap it in PerToken"):
+        receptive_field(scaled)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -2,12 +2,14 @@
 
 from sklseq.features._dict import DictFeatures
 from sklseq.features._field import receptive_field
+from sklseq.features._per_token import PerToken
 from sklseq.features._template import TemplateFeatures
 from sklseq.features._token import TokenFeatures
 from sklseq.features._window import WindowFeatures
 
 __all__ = [
     "DictFeatures",
+    "PerToken",
     "TemplateFeatures",
     "TokenFeatures",
     "WindowFeatures",

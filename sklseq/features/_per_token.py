@@ -1,0 +1,326 @@
+"""Any transformer of rows, applied to the rows of all sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone
+
+from sklseq._labels import as_label_sequences
+from sklseq._sequences import Sequences, as_sequences
+from sklseq.features._columns import Columns, read_columns, select_columns
+from sklseq.features._family import Extractor, as_names
+from sklseq.features._token import distinct_tokens
+
+__all__ = ["PerToken"]
+
+
+class PerToken(Extractor, auto_wrap_output_keys=None):
+    """A transformer of scikit-learn, or a function, applied to every row of every sequence.
+
+    For ``StandardScaler``, ``PCA``, ``Nystroem``, ``SelectKBest`` and the like on rows of
+    numbers, for ``HashingVectorizer`` or ``OneHotEncoder`` on tokens, and for embeddings.
+
+    Parameters
+    ----------
+    transformer : transformer or callable, default=None
+        A transformer that works row by row. Or a function from a token (from a row of numbers,
+        if ``X`` holds numbers) to a vector or a number. None: rows stay as they are.
+    columns : str, int, list of them, slice or mask, default=None
+        Which columns the transformer sees; others are dropped. Of tokens, as in
+        ``ColumnTransformer``: a single name or position gives it a list of strings, as text
+        vectorizers want; a list of names gives an object array with a column each, as encoders
+        want. Of numbers: positions, a slice or a mask. None: all; a function gets the only one.
+
+    Attributes
+    ----------
+    transformer_ : transformer or callable
+        The fitted transformer.
+    columns_ : list of str
+        Columns of tokens that are read; only if ``X`` holds tokens.
+    n_features_in_ : int
+        Columns of the training data.
+    feature_names_in_ : ndarray of str
+        Their names, if sequences were mappings or of dicts.
+    n_features_out_ : int
+        Number of features.
+
+    Raises
+    ------
+    ValueError
+        If ``X`` is neither tokens nor rows of numbers, or the transformer changes the number
+        of rows.
+
+    Notes
+    -----
+    The transformer is fitted on the rows of all sequences together, with their labels as ``y``.
+    Strings are transformed once for each distinct one (or distinct combination of columns).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sklseq.features import PerToken
+    >>> X = [np.array([[1.0], [3.0]]), np.array([[5.0]])]
+    >>> PerToken(StandardScaler()).fit_transform(X).rows.ravel().round(2).tolist()
+    [-1.22, 0.0, 1.22]
+    >>> vectors = {"a": [0.1, 0.2], "b": [0.3, 0.4]}
+    >>> PerToken(vectors.get).fit_transform([["a", "b"], ["a"]])[0].tolist()
+    [[0.1, 0.2], [0.3, 0.4]]
+    """
+
+    def __init__(self, transformer=None, *, columns=None):
+        self.transformer = transformer
+        self.columns = columns
+
+    def fit_transform(self, X: Any, y: Any = None) -> Sequences:
+        """Fit the transformer on all rows and return them transformed.
+
+        Parameters
+        ----------
+        X : list of sequences
+            Rows of numbers (2-D arrays, CSR, ``Sequences``), or tokens as in
+            :class:`TokenFeatures`.
+        y : list of label sequences, default=None
+            The labels of all rows are the transformer's ``y``.
+
+        Returns
+        -------
+        Sequences
+        """
+        labels = None if y is None else as_label_sequences(y)[0]
+        columns = _tokens_of(X)
+        if columns is None:
+            packed = as_sequences(X, finite=False)
+            if packed.n_rows == 0:
+                raise ValueError("X must hold at least one row to fit a transformer; got 0.")
+            chosen = _numeric_columns(packed, self.columns)
+            rows, transformer = self._fit(chosen, labels)
+            self._forget_columns()
+            self.n_features_in_ = packed.shape[1]
+        else:
+            names = self._names(columns)
+            values, offsets = self._all_values(columns, names)
+            if len(values) == 0:
+                raise ValueError("X must hold at least one token to fit a transformer; got 0.")
+            packed = None
+            rows, transformer = self._fit(values, labels)
+            self._forget_columns()
+            self.columns_ = names
+            columns.remember(self)
+        self.transformer_, self.n_features_out_ = transformer, rows.shape[1]
+        return packed.with_rows(rows) if packed is not None else Sequences(rows, offsets)
+
+    def transform(self, X: Any) -> Sequences:
+        """The rows transformed.
+
+        Parameters
+        ----------
+        X : list of sequences
+            As in ``fit_transform``.
+
+        Returns
+        -------
+        Sequences
+        """
+        self._check_fitted()
+        if hasattr(self, "columns_"):
+            return self._transform_tokens(X)
+        packed = as_sequences(X, finite=False)
+        if packed.n_rows == 0:
+            return packed.with_rows(np.zeros((0, self.n_features_out_)))
+        if packed.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {packed.shape[1]} features, but PerToken was fitted with "
+                f"{self.n_features_in_}; give the columns of the training data."
+            )
+        chosen = _numeric_columns(packed, self.columns)
+        return packed.with_rows(self._apply(self.transformer_, chosen))
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the features, as the transformer calls them.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the columns of ``X``.
+
+        Returns
+        -------
+        ndarray of str objects, of shape (n_features_out_,)
+        """
+        self._check_fitted()
+        names = self._input_names(input_features)
+        inner = self.transformer_
+        if inner is None:
+            return names
+        if hasattr(inner, "get_feature_names_out"):
+            known = getattr(inner, "feature_names_in_", None)
+            if names is None or isinstance(known, np.ndarray):
+                return as_names(list(inner.get_feature_names_out()))
+            return as_names(list(inner.get_feature_names_out(names)))
+        stem = getattr(inner, "__name__", type(inner).__name__).strip("<>").lower()
+        return as_names([f"{stem}{i}" for i in range(self.n_features_out_)])
+
+    def _input_names(self, input_features: Any) -> np.ndarray | None:
+        if hasattr(self, "columns_"):
+            # A text vectorizer takes no names: it makes them of the text.
+            return None if self._is_single() else as_names(self.columns_)
+        if input_features is None:
+            input_features = [f"x{j}" for j in range(self.n_features_in_)]
+        if len(input_features) != self.n_features_in_:
+            raise ValueError(
+                f"input_features must name {self.n_features_in_} features; "
+                f"got {len(input_features)}."
+            )
+        names = as_names(list(input_features))
+        return names if self.columns is None else names[_positions(self.columns)]
+
+    def _names(self, columns: Columns) -> list[str]:
+        if self.columns is None and not self._is_function():
+            return list(columns.names)
+        return select_columns(self.columns, columns)
+
+    def _is_function(self) -> bool:
+        return callable(self.transformer) and not hasattr(self.transformer, "transform")
+
+    def _is_single(self) -> bool:
+        """Whether the transformer gets a list of strings rather than columns."""
+        return self._is_function() or isinstance(self.columns, (str, int, np.integer))
+
+    def _forget_columns(self) -> None:
+        for name in ("columns_", "feature_names_in_"):
+            if hasattr(self, name):
+                delattr(self, name)
+
+    def _all_values(self, columns: Columns, names: list[str]) -> tuple[Any, np.ndarray]:
+        tokens, codes, offsets = distinct_tokens(columns, names)
+        known = as_names([token for of_column in tokens for token in of_column])
+        values = known[codes]
+        return (values[0] if self._is_single() else values.T), offsets
+
+    def _transform_tokens(self, X: Any) -> Sequences:
+        columns = read_columns(X)
+        columns.check_like(self)
+        tokens, codes, offsets = distinct_tokens(columns, self.columns_)
+        if codes.shape[1] == 0:
+            return Sequences(sparse.csr_matrix((0, self.n_features_out_)), offsets)
+        if len(tokens) == 1:
+            values, place = as_names(tokens[0])[np.newaxis], codes[0]
+        else:
+            known = as_names([token for of_column in tokens for token in of_column])
+            distinct, place = np.unique(codes, axis=1, return_inverse=True)
+            values = known[distinct]
+        rows = self._apply(self.transformer_, values[0] if self._is_single() else values.T)
+        return Sequences(rows[np.ravel(place)], offsets)
+
+    def _fit(self, rows: Any, labels: np.ndarray | None) -> tuple[Any, Any]:
+        if self.transformer is None or self._is_function():
+            return self._apply(self.transformer, rows), self.transformer
+        inner = clone(self.transformer)
+        if hasattr(inner, "set_output"):  # a table would only be taken apart again
+            inner.set_output(transform="default")
+        n_rows = rows.shape[0]
+        if labels is not None and len(labels) != n_rows:
+            raise ValueError(
+                f"X and y must have the same number of rows; got {n_rows} and {len(labels)}."
+            )
+        out = inner.fit_transform(rows, labels)
+        return self._checked(out, n_rows), inner
+
+    def _apply(self, transformer: Any, rows: Any) -> Any:
+        if transformer is None:
+            out = rows
+        elif self._is_function():
+            out = _by_function(transformer, rows)
+        else:
+            out = transformer.transform(rows)
+        return self._checked(out, rows.shape[0])
+
+    def _checked(self, out: Any, n_rows: int) -> Any:
+        what = getattr(self.transformer, "__name__", type(self.transformer).__name__)
+        if not sparse.issparse(out):
+            out = np.asarray(out)
+            out = out[:, np.newaxis] if out.ndim == 1 else out
+            if out.dtype.kind not in "biuf":
+                raise ValueError(f"{what} must give numbers; got {out.dtype}.")
+        if out.ndim != 2 or out.shape[0] != n_rows:
+            raise ValueError(
+                f"{what} must give one row of features for each of {n_rows} rows; got shape "
+                f"{out.shape}. A transformer that drops or adds rows cannot work per token."
+            )
+        return out.tocsr() if sparse.issparse(out) else out
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _tokens_of(X: Any) -> Columns | None:
+    """Columns of tokens, or None if X holds rows of numbers."""
+    if isinstance(X, Sequences) or (isinstance(X, np.ndarray) and X.dtype != object):
+        return None
+    if not hasattr(X, "__len__") or isinstance(X, str) or sparse.issparse(X):
+        return None  # as_sequences says what is wrong
+    for x in X:
+        if sparse.issparse(x) or (isinstance(x, np.ndarray) and x.dtype.kind in "biuf"):
+            return None
+        if hasattr(x, "keys") or isinstance(x, (str, bytes)) or not hasattr(x, "__len__"):
+            break
+        if len(x):
+            first = x[0]
+            values = first if isinstance(first, (list, tuple, np.ndarray)) else [first]
+            if len(values) and not isinstance(values[0], (str, bytes, dict)):
+                return None
+            break
+    return read_columns(X)
+
+
+def _positions(columns: Any) -> Any:
+    if isinstance(columns, slice):
+        return columns
+    return np.atleast_1d(np.asarray(columns))
+
+
+def _numeric_columns(packed: Sequences, columns: Any) -> Any:
+    if columns is None:
+        return packed.rows
+    wanted = _positions(columns)
+    if not isinstance(wanted, slice):
+        n, is_mask = packed.shape[1], wanted.dtype == bool
+        fits = len(wanted) == n if is_mask else wanted.dtype.kind in "iu" and wanted.size
+        if not fits or (not is_mask and (wanted.min() < -n or wanted.max() >= n)):
+            raise ValueError(
+                f"columns must be positions below {n}, a slice or a mask over the {n} columns of "
+                f"X; got {columns!r}."
+            )
+    return packed.rows[:, wanted]
+
+
+def _by_function(function: Any, rows: Any) -> np.ndarray:
+    if sparse.issparse(rows):
+        rows = rows.toarray()
+    is_tokens = rows.ndim == 1
+    vectors, known = [], {}
+    for row in rows:
+        if is_tokens and row in known:
+            vectors.append(known[row])
+            continue
+        vector = np.atleast_1d(np.asarray(function(row)))
+        if vector.dtype.kind not in "biuf" or vector.ndim != 1:
+            raise ValueError(
+                f"The function must give a vector of numbers; for {row!r} it gave "
+                f"{vector.dtype} of shape {vector.shape}."
+            )
+        if vectors and len(vector) != len(vectors[0]):
+            raise ValueError(
+                f"The function must give vectors of one length; for {row!r} it has {len(vector)}, "
+                f"for an earlier row {len(vectors[0])}."
+            )
+        vectors.append(vector)
+        if is_tokens:
+            known[row] = vector
+    return np.stack(vectors)

@@ -1,0 +1,188 @@
+"""PerToken: the same as the transformer on all rows, for every kind of transformer."""
+
+import pickle
+
+import numpy as np
+import pytest
+import sklearn
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
+from sklearn.feature_selection import SelectKBest
+from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import Nystroem
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
+
+from sklseq import CRFTagger, Sequences
+from sklseq.features import PerToken, TokenFeatures, WindowFeatures, receptive_field
+
+
+def numeric(seed=0, kind="dense"):
+    rng = np.random.default_rng(seed)
+    X = [rng.normal(size=(n, 4)) for n in (3, 0, 5, 1)]
+    y = [rng.choice(["a", "b"], size=len(x)).tolist() for x in X]
+    if kind == "packed":
+        return Sequences(np.concatenate(X), [0, 3, 3, 8, 9]), y
+    return ([sparse.csr_matrix(x) for x in X] if kind == "sparse" else X), y
+
+
+TOKENS = [["ab", "cd", "ab"], [], ["ef"]]
+COLUMNS = [{"w": ["ab", "cd"], "pos": ["N", "V"]}, {"w": ["ab"], "pos": ["V"]}]
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "packed"])
+@pytest.mark.parametrize(
+    "transformer",
+    [StandardScaler(with_mean=False), PCA(2), TruncatedSVD(2), Nystroem(n_components=3),
+     SelectKBest(k=2), MaxAbsScaler()],
+    ids=lambda t: type(t).__name__,
+)  # fmt: skip
+def test_rows_are_those_of_the_transformer(transformer, kind):
+    X, y = numeric(kind=kind)
+    if hasattr(transformer, "random_state"):
+        transformer.set_params(random_state=0)
+    dense = np.concatenate(numeric()[0])
+    rows = sparse.csr_matrix(dense) if kind == "sparse" else dense
+    alone = clone(transformer)
+    expected = alone.fit_transform(rows, np.concatenate(y))
+    per_token = PerToken(transformer)
+    for got in (per_token.fit_transform(X, y), per_token.transform(X)):
+        assert got.lengths.tolist() == [3, 0, 5, 1]
+        assert sparse.issparse(got.rows) == sparse.issparse(expected)
+        assert_allclose(_dense(got.rows), _dense(expected), rtol=1e-9, atol=1e-12)
+    names = per_token.get_feature_names_out(["p", "q", "r", "s"])
+    assert len(names) == per_token.n_features_out_ == expected.shape[1]
+    if isinstance(transformer, SelectKBest):
+        assert set(names) <= {"p", "q", "r", "s"}
+    assert not hasattr(transformer, "n_features_in_"), "the parameter was fitted"
+
+
+def _dense(rows):
+    return rows.toarray() if sparse.issparse(rows) else rows
+
+
+@pytest.mark.parametrize("columns", [[0, 2], slice(0, 3, 2), [True, False, True, False], -1])
+def test_columns_of_numbers(columns):
+    X, _ = numeric()
+    kept = {"slice(0, 3, 2)": [0, 2], "-1": [3]}.get(str(columns), [0, 2])
+    per_token = PerToken(StandardScaler(), columns=columns)
+    expected = StandardScaler().fit_transform(np.concatenate(X)[:, kept])
+    assert_allclose(per_token.fit_transform(X).rows, expected)
+    assert_allclose(per_token.transform(X).rows, expected)
+    names = np.array(["p", "q", "r", "s"])
+    assert per_token.get_feature_names_out(names).tolist() == names[kept].tolist()
+
+
+def test_missing_values_may_be_imputed():
+    X = [np.array([[1.0], [np.nan], [3.0]])]
+    assert PerToken(SimpleImputer()).fit_transform(X).rows.ravel().tolist() == [1, 2, 3]
+
+
+def test_a_vectorizer_gets_strings_and_an_encoder_columns():
+    hashing = HashingVectorizer(analyzer="char", n_features=16, norm=None)
+    got = PerToken(hashing, columns="w").fit_transform(COLUMNS)
+    assert_array_equal(got.rows.toarray(), hashing.transform(["ab", "cd", "ab"]).toarray())
+    encoder = PerToken(OneHotEncoder(handle_unknown="ignore"), columns=["w", "pos"])
+    table = [["ab", "N"], ["cd", "V"], ["ab", "V"]]
+    expected = OneHotEncoder().fit_transform(np.array(table, dtype=object)).toarray()
+    assert_array_equal(encoder.fit_transform(COLUMNS).rows.toarray(), expected)
+    assert_array_equal(encoder.transform(COLUMNS).rows.toarray(), expected)
+    assert encoder.get_feature_names_out().tolist() == ["w_ab", "w_cd", "pos_N", "pos_V"]
+    assert encoder.feature_names_in_.tolist() == ["w", "pos"]
+    counts = PerToken(CountVectorizer(analyzer="char"), columns=0)
+    counts.fit(TOKENS)
+    assert counts.get_feature_names_out().tolist() == list("abcdef")
+    assert counts.transform([["fa"], []]).rows.toarray().tolist() == [[1, 0, 0, 0, 0, 1]]
+
+
+def test_embeddings_from_a_function_called_once_a_token():
+    calls = []
+
+    def embed(token):
+        calls.append(token)
+        return [len(token), ord(token[0])]
+
+    per_token = PerToken(embed)
+    rows = per_token.fit_transform(TOKENS).rows
+    assert rows.tolist() == [[2, 97], [2, 99], [2, 97], [2, 101]]
+    assert sorted(calls) == ["ab", "cd", "ef"]
+    assert_array_equal(per_token.transform(TOKENS).rows, rows)
+    assert len(calls) == 6
+    assert per_token.get_feature_names_out().tolist() == ["embed0", "embed1"]
+    norms = PerToken(np.linalg.norm).fit_transform(numeric()[0])
+    assert_allclose(norms.rows[:, 0], np.linalg.norm(np.concatenate(numeric()[0]), axis=1))
+
+
+def test_nothing_to_do():
+    X, _ = numeric()
+    per_token = PerToken(columns=[1]).fit(X)
+    assert_array_equal(per_token.transform(X).rows, np.concatenate(X)[:, [1]])
+    assert per_token.get_feature_names_out().tolist() == ["x1"]
+
+
+@pytest.mark.parametrize(
+    ("transformer", "X", "message"),
+    [
+        (PCA(2), [[], []], "at least one"),
+        (len, [[]], "at least one"),
+        (lambda token: "x", TOKENS, "vector of numbers; for 'ab' it gave"),
+        (lambda token: [1] * ord(token[0]), TOKENS, r"one length; for 'cd' it has 99.*97"),
+        (None, TOKENS, "must give numbers"),
+    ],
+)
+def test_errors(transformer, X, message):
+    with pytest.raises(ValueError, match=message):
+        PerToken(transformer).fit(X)
+
+
+@pytest.mark.parametrize("columns", [[4], [True], [0.5], "w"])
+def test_errors_of_columns(columns):
+    with pytest.raises(ValueError, match="columns must be positions below 4"):
+        PerToken(StandardScaler(), columns=columns).fit(numeric()[0])
+
+
+class DropsRows(StandardScaler):
+    def fit_transform(self, X, y=None):
+        return super().fit_transform(X)[:-1]
+
+
+def test_errors_of_shape():
+    X, y = numeric()
+    with pytest.raises(ValueError, match="cannot work per token"):
+        PerToken(DropsRows()).fit(X)
+    with pytest.raises(ValueError, match="X has 2 features, but PerToken was fitted with 4"):
+        PerToken(PCA(1)).fit(X).transform([np.ones((2, 2))])
+    with pytest.raises(ValueError, match="same number of rows; got 9 and 3"):
+        PerToken(PCA(1)).fit(X, y[:1])
+    with pytest.raises(ValueError, match="input_features must name 4 features; got 1"):
+        PerToken(PCA(1)).fit(X).get_feature_names_out(["a"])
+
+
+def test_composition():
+    X, y = numeric()
+    pipe = make_pipeline(PerToken(StandardScaler()), WindowFeatures(before=2, after=0), CRFTagger())
+    assert receptive_field(pipe) == (2, 1)
+    assert [len(p) for p in pipe.fit(X, y).predict(X)] == [3, 0, 5, 1]
+    assert pipe[:-1].get_feature_names_out(["a", "b", "c", "d"])[0] == "-2:a"
+    words = make_pipeline(TokenFeatures(), PerToken(TruncatedSVD(2)), CRFTagger())
+    labels = [["a", "b", "a"], [], ["b"]]
+    again = pickle.loads(pickle.dumps(words.fit(TOKENS, labels)))
+    for p, q in zip(again.predict(TOKENS), words.predict(TOKENS)):
+        assert_array_equal(p, q)
+
+
+@pytest.mark.parametrize("X", [TOKENS, COLUMNS], ids=["tokens", "columns"])
+def test_empty_sequences(X):
+    per_token = PerToken(OneHotEncoder(handle_unknown="ignore")).fit(X)
+    assert per_token.transform([]).shape == (0, per_token.n_features_out_)
+    assert per_token.transform([[], []]).shape == (2, per_token.n_features_out_)
+
+
+def test_tables_as_output_elsewhere_do_not_break_it():
+    pytest.importorskip("pandas")
+    with sklearn.config_context(transform_output="pandas"):
+        rows = PerToken(StandardScaler()).fit_transform(numeric()[0]).rows
+    assert isinstance(rows, np.ndarray)
