@@ -23,7 +23,15 @@ __all__ = [
     "metrics",
 ]
 
-_LAZY = ("datasets", "display", "features", "inference")
+_LAZY = (
+    "datasets",
+    "deployment",
+    "display",
+    "features",
+    "inference",
+    "inspection",
+    "testing",
+)
 
 
 def __getattr__(name: str):

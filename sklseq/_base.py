@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq._labels import as_label_sequences, encode_labels, split_labels
 from sklseq._public import Public
 from sklseq._sequences import Sequences, as_sequences, check_sample_weight, input_form
+from sklseq._slim import dense_weights
 from sklseq._threads import Threads
 from sklseq.inference.chain import Transitions, Workspace, best_paths, check_paths, row_blocks
 from sklseq.objectives._design import score_rows
@@ -109,7 +110,7 @@ class BaseTagger(Public, BaseEstimator):
         # coef_ with padded rows: kept, unless somebody replaced or reloaded coef_.
         cached = self.__dict__.get("_rows")
         if cached is None or cached[0] is not self.coef_:
-            cached = (self.coef_, padded_rows(self.coef_))
+            cached = (self.coef_, padded_rows(dense_weights(self.coef_)))
             self._rows = cached
         return cached[1]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -14,12 +14,15 @@ from sklseq._base import BaseTagger, check_sample_weight, read_labels, read_sequ
 from sklseq._callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
 from sklseq._labels import check_constraints, encode_labels, resolve_constraints, unique_labels
 from sklseq._sequences import row_positions
+from sklseq._slim import SlimMixin, dense_weights
 from sklseq._threads import Threads
 from sklseq.inference import nbest, sample
 from sklseq.inference.chain import as_generator
 from sklseq.objectives._likelihood import LogLikelihood
 from sklseq.objectives._scores import ScoreMap, Support, Weights, full_support, observed_support
-from sklseq.solvers import SolverResult, lbfgs
+
+if TYPE_CHECKING:
+    from sklseq.solvers import SolverResult
 
 __all__ = ["CRFTagger", "TokenExplanation"]
 
@@ -43,7 +46,7 @@ class TokenExplanation(NamedTuple):
     contributions: list
 
 
-class CRFTagger(CallbackSupportMixin, BaseTagger):
+class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
     """Linear-chain conditional random field.
 
     Trains by minimising
@@ -262,15 +265,19 @@ class CRFTagger(CallbackSupportMixin, BaseTagger):
                 "warm_start=True needs the attributes of the previous fit, in the same order of "
                 "first occurrence; vectorise X once with DictFeatures, or use warm_start=False."
             )
-        if not np.array_equal(self.classes_, classes) or len(self.coef_) != scores.n_features:
+        if not np.array_equal(self.classes_, classes) or self.coef_.shape[0] != scores.n_features:
             raise ValueError(
                 f"warm_start=True needs the labels and features of the previous fit "
-                f"({len(self.classes_)} labels, {len(self.coef_)} features); got {len(classes)} "
-                f"labels and {scores.n_features} features. Use warm_start=False."
+                f"({len(self.classes_)} labels, {self.coef_.shape[0]} features); got "
+                f"{len(classes)} labels and {scores.n_features} features. Use warm_start=False."
             )
-        return scores.pack(Weights(self.coef_, self.transition_, self.start_, self.end_))
+        return scores.pack(
+            Weights(dense_weights(self.coef_), self.transition_, self.start_, self.end_)
+        )
 
     def _solve(self, scores, rows, codes, weights, start, told) -> SolverResult:
+        from sklseq.solvers import lbfgs  # a model that only predicts does not load solvers
+
         X, y, classes, vectorizer = told
         after_iteration, after_fit = iteration_hook(
             self, X, y, lambda w: self._attributes(scores, w, classes, vectorizer)
@@ -437,7 +444,7 @@ class CRFTagger(CallbackSupportMixin, BaseTagger):
         list of (weight, label, feature name)
         """
         names = self._names(feature_names)
-        coef = self.coef_
+        weights = coef = dense_weights(self.coef_)
         if label is not None:
             if label not in self.classes_:
                 raise ValueError(f"label must be one of {self.classes_.tolist()}; got {label!r}.")
@@ -445,7 +452,7 @@ class CRFTagger(CallbackSupportMixin, BaseTagger):
         flat = _largest(np.abs(coef).ravel(), n)
         feature, j = np.divmod(flat, len(self.classes_))
         return [
-            (float(self.coef_[f, k]), self.classes_[k], str(names[f]))
+            (float(weights[f, k]), self.classes_[k], str(names[f]))
             for f, k in zip(feature, j)
             if coef[f, k] != 0
         ]
@@ -499,7 +506,7 @@ class CRFTagger(CallbackSupportMixin, BaseTagger):
             columns, values = X.rows.indices[entries], X.rows.data[entries]
         else:
             columns, values = np.flatnonzero(X.rows[t]), X.rows[t][np.flatnonzero(X.rows[t])]
-        scores = values * self.coef_[columns, j]
+        scores = values * dense_weights(self.coef_[columns])[:, j]
         return [(str(names[c]), float(s)) for c, s in zip(columns, scores) if s != 0]
 
     def _chain_terms(self, codes: np.ndarray, t: int) -> list[tuple[str, float]]:

@@ -17,6 +17,7 @@ ESTIMATORS = [
     "sklseq._zscore_cv",
     "sklseq._separate",
     "sklseq._base",
+    "sklseq._slim",
     "sklseq.online",
     "sklseq._stream",
 ]
@@ -100,11 +101,13 @@ def test_imports_are_found(suffix, text, expected, tmp_path, monkeypatch):
 
 MODULES = [
     "sklseq",
-    "sklseq.datasets",
-    "sklseq.features",
     "sklseq.inference",
+    "sklseq.features",
     "sklseq.metrics",
     "sklseq.online",
+    "sklseq.datasets",
+    "sklseq.deployment",
+    "sklseq.inspection",
 ]
 
 

@@ -2,6 +2,7 @@
 
 from sklseq.features._dict import DictFeatures
 from sklseq.features._field import receptive_field
+from sklseq.features._lexicon import LexiconFeatures
 from sklseq.features._per_token import PerToken
 from sklseq.features._template import TemplateFeatures
 from sklseq.features._token import TokenFeatures
@@ -9,6 +10,7 @@ from sklseq.features._window import WindowFeatures
 
 __all__ = [
     "DictFeatures",
+    "LexiconFeatures",
     "PerToken",
     "TemplateFeatures",
     "TokenFeatures",

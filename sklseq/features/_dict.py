@@ -145,6 +145,31 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
             self._table = table = _encode.NameTable(list(self.vocabulary_))
         return self._read(self._selected(_as_list(X)), table, grow=False)
 
+    def restrict(self, support: Any) -> DictFeatures:
+        """Forget attributes; the others keep their order.
+
+        Parameters
+        ----------
+        support : array-like of bool, of shape (n_features_out_,)
+            Which to keep.
+
+        Returns
+        -------
+        self : DictFeatures
+        """
+        self._check_fitted()
+        support = np.asarray(support)
+        if self.n_features is not None or support.shape != (self.n_features_out_,):
+            raise ValueError(
+                f"support must be a mask over {self.n_features_out_} attributes of a vocabulary; "
+                f"got shape {support.shape}."
+            )
+        names = self.get_feature_names_out()[support.astype(bool)].tolist()
+        self.vocabulary_ = dict(zip(names, range(len(names))))
+        self.n_features_out_ = len(names)
+        self.__dict__.pop("_table", None)
+        return self
+
     def inverse_transform(self, X: Sequences) -> list[list[dict[str, float]]]:
         """Lists of dicts, attribute to weight, from transformed sequences.
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.pipeline import FeatureUnion, Pipeline
-
 __all__ = ["receptive_field"]
 
 
@@ -36,6 +34,8 @@ def receptive_field(estimator: Any) -> tuple[int, int]:
     >>> receptive_field(make_pipeline(WindowFeatures(TokenFeatures(), before=2, after=1)))
     (2, 1)
     """
+    from sklearn.pipeline import FeatureUnion, Pipeline
+
     if isinstance(estimator, Pipeline):
         fields = [receptive_field(step) for _, step in estimator.steps]
         return sum(b for b, _ in fields), sum(a for _, a in fields)

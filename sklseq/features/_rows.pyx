@@ -130,6 +130,6 @@ def match_entries(
                     node = slots[at, 1]
                     if is_entry[node]:
                         stop = u + 1
-                if stop > reach:
+                if stop > t and stop > reach:
                     tags[t] |= 1
                     reach = stop

@@ -1,0 +1,279 @@
+"""Where entries of word lists begin and go on."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sklseq._sequences import Sequences
+from sklseq.features import _encode, _rows
+from sklseq.features._columns import read_columns, select_columns
+from sklseq.features._family import Extractor, as_names, check_parameters
+from sklseq.features._ones import rows_of_ones
+from sklseq.features._token import distinct_tokens
+
+__all__ = ["LexiconFeatures"]
+
+B, I = 1, 2  # noqa: E741
+
+
+class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
+    """Whether a token begins or continues an entry of a word list (gazetteer).
+
+    With ``lexicons={"city": ["New York", "York", "Paris"]}`` the tokens of "in New York" get
+    nothing, ``w.lexicon.city=B`` and ``w.lexicon.city=I``. At each token the longest entry
+    that begins there counts, unless it lies inside one that began before.
+
+    Parameters
+    ----------
+    lexicons : dict of str to list or path, or list of paths, default=None
+        Name to entries. An entry is a str, split at white space, or a list of tokens. A path
+        (str or path-like) names a UTF-8 text file, plain or gzipped, with an entry a line; in a
+        list of paths the names are those of the files without suffix. Files are read in ``fit``
+        and not needed afterwards.
+    columns : str, int or list of them, default=None
+        Columns to read: names of mappings and dicts, positions of tuples. None: the only one.
+    case_sensitive : bool, default=False
+        False: upper and lower case count as equal (``str.casefold``).
+    min_tokens : int, default=1
+        Pass over entries of fewer tokens.
+    dtype : {float64, float32}, default=float64
+        Type of the output's values, which are all 1.
+
+    Attributes
+    ----------
+    columns_ : list of str
+        Columns read.
+    lexicons_ : list of str
+        Names of the lexicons.
+    token_codes_ : dict of str to int
+        The tokens of all entries.
+    tries_ : list of dict of arrays
+        For each lexicon its entries as hash table from (node, token) to node, and which nodes
+        end an entry.
+    max_length_ : int
+        Tokens of the longest entry.
+    n_features_in_ : int
+        Columns of the training data.
+    feature_names_in_ : ndarray of str
+        Their names, if sequences were mappings or of dicts.
+    n_features_out_ : int
+        Two for each column and lexicon.
+
+    Raises
+    ------
+    ValueError
+        If a lexicon is empty, unreadable or of another form.
+
+    Notes
+    -----
+    Entries may overlap but not nest, so a row depends on ``max_length_ - 1`` tokens on either
+    side only; with matches from left to right that exclude each other it would depend on all
+    tokens before. Cost O(rows) hash look-ups where nothing matches, whatever the number of
+    entries.
+
+    Examples
+    --------
+    >>> from sklseq.features import LexiconFeatures
+    >>> features = LexiconFeatures({"city": ["New York", "York", "Paris"]})
+    >>> features.fit_transform([["In", "NEW", "York"]]).rows.toarray()
+    array([[0., 0.],
+           [1., 0.],
+           [0., 1.]])
+    >>> features.get_feature_names_out().tolist()
+    ['w.lexicon.city=B', 'w.lexicon.city=I']
+    """
+
+    def __init__(
+        self, lexicons=None, *, columns=None, case_sensitive=False, min_tokens=1, dtype=np.float64
+    ):
+        self.lexicons = lexicons
+        self.columns = columns
+        self.case_sensitive = case_sensitive
+        self.min_tokens = min_tokens
+        self.dtype = dtype
+
+    def fit_transform(self, X: Any, y: Any = None) -> Sequences:
+        """Read the lexicons and the names of the columns, and return the features.
+
+        Parameters
+        ----------
+        X : list of sequences
+            As in :class:`TokenFeatures`.
+        y : ignored
+
+        Returns
+        -------
+        Sequences
+            CSR rows of ones, one row a token.
+        """
+        check_parameters(self)
+        if not isinstance(self.min_tokens, (int, np.integer)) or self.min_tokens < 1:
+            raise ValueError(f"min_tokens must be an integer of at least 1; got {self.min_tokens}.")
+        columns = read_columns(X)
+        if not columns.sequences:
+            raise ValueError("X holds no sequences; give at least one to fit.")
+        names = select_columns(self.columns, columns)
+        lexicons = {name: self._entries(name, e) for name, e in _named(self.lexicons).items()}
+        token_codes: dict[str, int] = {}
+        tries = [_trie(entries, token_codes) for entries in lexicons.values()]
+        self.columns_, self.lexicons_ = names, list(lexicons)
+        self.token_codes_, self.tries_ = token_codes, tries
+        self.max_length_ = max(len(e) for entries in lexicons.values() for e in entries)
+        columns.remember(self)
+        self.n_features_out_ = 2 * len(names) * len(lexicons)
+        return self._rows(columns)
+
+    def transform(self, X: Any) -> Sequences:
+        """Where entries begin and go on in ``X``.
+
+        Parameters
+        ----------
+        X : list of sequences
+            As in ``fit_transform``.
+
+        Returns
+        -------
+        Sequences
+            CSR rows of ones, one row a token.
+        """
+        self._check_fitted()
+        columns = read_columns(X)
+        columns.check_like(self)
+        return self._rows(columns)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the features: ``"w.lexicon.city=B"``, ``"w.lexicon.city=I"``.
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        ndarray of str objects, of shape (n_features_out_,)
+        """
+        self._check_fitted()
+        return as_names(
+            [
+                f"{c}.lexicon.{x}={tag}"
+                for c in self.columns_
+                for x in self.lexicons_
+                for tag in "BI"
+            ]
+        )
+
+    @property
+    def receptive_field(self) -> tuple[int, int]:
+        """How many tokens before and after a token its features depend on."""
+        self._check_fitted()
+        return self.max_length_ - 1, self.max_length_ - 1
+
+    def _fold(self, token: str) -> str:
+        return token if self.case_sensitive else token.casefold()
+
+    def _entries(self, name: str, entries: Any) -> list[tuple[str, ...]]:
+        """Entries as tuples of tokens, folded, without repetitions."""
+        found: dict[tuple[str, ...], None] = {}
+        for entry in _lines(name, entries):
+            tokens = entry.split() if isinstance(entry, str) else entry
+            if not isinstance(tokens, (list, tuple)) or not all(
+                isinstance(token, str) for token in tokens
+            ):
+                raise ValueError(
+                    f"Entries of a lexicon must be strings or lists of strings; {name!r} holds "
+                    f"{entry!r}."
+                )
+            if len(tokens) >= self.min_tokens:
+                found[tuple(self._fold(token) for token in tokens)] = None
+        if not found:
+            raise ValueError(
+                f"The lexicon {name!r} has no entry of at least {self.min_tokens} tokens."
+            )
+        return list(found)
+
+    def _rows(self, columns: Any) -> Sequences:
+        tokens, codes, offsets = distinct_tokens(columns, self.columns_)
+        folded = [self._fold(token) for of_column in tokens for token in of_column]
+        known = np.zeros(len(folded), dtype=np.int32)
+        for i, token in enumerate(folded):
+            known[i] = self.token_codes_.get(token, 0)
+        tags = np.empty((len(self.columns_) * len(self.tries_), codes.shape[1]), dtype=np.uint8)
+        for c, of_column in enumerate(codes):
+            here = known[of_column] if len(known) else np.zeros(0, dtype=np.int32)
+            for k, trie in enumerate(self.tries_):
+                _rows.match_entries(
+                    here, offsets, trie["slots"], _shift(trie["slots"]), trie["is_entry"],
+                    tags[c * len(self.tries_) + k],
+                )  # fmt: skip
+        marked = np.stack([tags & B, tags & I], axis=1)
+        marked = marked.reshape(2 * len(tags), codes.shape[1]).T > 0
+        indptr = np.concatenate([[0], np.cumsum(marked.sum(axis=1))]).astype(np.int64)
+        indices = np.nonzero(marked)[1].astype(np.int32)
+        return Sequences(rows_of_ones(indices, indptr, self.n_features_out_, self.dtype), offsets)
+
+
+def _named(lexicons: Any) -> dict[str, Any]:
+    if isinstance(lexicons, Mapping):
+        named = {str(name): entries for name, entries in lexicons.items()}
+    elif isinstance(lexicons, (list, tuple)) and all(
+        isinstance(path, (str, os.PathLike)) for path in lexicons
+    ):
+        named = {Path(path).name.split(".")[0]: path for path in lexicons}
+        if len(named) < len(lexicons):
+            raise ValueError("Files of lexicons must have different names; use a dict.")
+    else:
+        named = {}
+    if not named:
+        raise ValueError(
+            "lexicons must be a dict from name to entries or path, or a list of paths, and not "
+            f"empty; got {lexicons!r}."
+        )
+    return named
+
+
+def _lines(name: str, entries: Any) -> list:
+    if isinstance(entries, (str, os.PathLike)):
+        path = Path(entries)
+        if not path.is_file():
+            raise ValueError(
+                f"The lexicon {name!r} names the file {str(path)!r}, which does not exist. Give a "
+                "path, or a list of entries."
+            )
+        raw = path.read_bytes()
+        raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+        return raw.decode("utf-8-sig").splitlines()
+    if not isinstance(entries, Iterable) or isinstance(entries, (bytes, Mapping)):
+        raise ValueError(
+            f"The lexicon {name!r} must be a list of entries or a path; "
+            f"got {type(entries).__name__}."
+        )
+    # Sets of strings have another order in each process.
+    return sorted(entries) if isinstance(entries, (set, frozenset)) else list(entries)
+
+
+def _trie(entries: list[tuple[str, ...]], token_codes: dict[str, int]) -> dict[str, np.ndarray]:
+    """Children of nodes as a table of pairs; node 0 is the root."""
+    children: dict[int, int] = {}
+    ends = set()
+    for entry in entries:
+        node = 0
+        for token in entry:
+            code = token_codes.setdefault(token, len(token_codes) + 1)
+            node = children.setdefault((node + 1) << 32 | code, len(children) + 1)
+        ends.add(node)
+    pairs = np.array(list(children.items()), dtype=np.uint64)
+    slots = np.zeros((1 << max(3, (2 * len(pairs)).bit_length()), 2), dtype=np.uint64)
+    _encode.fill_slots(pairs, slots, _shift(slots))
+    is_entry = np.zeros(len(children) + 1, dtype=np.uint8)
+    is_entry[list(ends)] = 1
+    return {"slots": slots, "is_entry": is_entry}
+
+
+def _shift(slots: np.ndarray) -> int:
+    return 65 - len(slots).bit_length()  # the high bits of a hash choose the slot

@@ -1,0 +1,99 @@
+"""What a fitted pipeline has learnt, in the words of its input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+__all__ = ["explain", "feature_names", "top_features"]
+
+
+def feature_names(model: Any, input_features: Any = None) -> np.ndarray | None:
+    """Names of the features that the last step of a fitted pipeline sees.
+
+    Parameters
+    ----------
+    model : Pipeline or estimator
+        Fitted.
+    input_features : array-like of str, default=None
+        Names of the columns of ``X`` where it holds numbers.
+
+    Returns
+    -------
+    ndarray of str objects, or None
+        None if there are no names: an estimator on its own, fitted on rows of numbers.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklseq import CRFTagger
+    >>> from sklseq.features import TemplateFeatures
+    >>> from sklseq.inspection import feature_names
+    >>> model = make_pipeline(TemplateFeatures(["w[0]"], bos_eos=False), CRFTagger())
+    >>> feature_names(model.fit([["a", "b"]], [["x", "y"]])).tolist()
+    ['w[0]=a', 'w[0]=b']
+    """
+    if isinstance(model, Pipeline) and len(model.steps) > 1:
+        return model[:-1].get_feature_names_out(input_features)
+    last = model[-1] if isinstance(model, Pipeline) else model
+    return getattr(last, "feature_names_in_", input_features)
+
+
+def top_features(
+    model: Any, n: int = 10, *, label: Any = None, input_features: Any = None
+) -> list[tuple]:
+    """The state weights of largest magnitude of a tagger at the end of a pipeline.
+
+    Parameters
+    ----------
+    model : Pipeline or tagger
+        Fitted.
+    n : int, default=10
+    label : label, optional
+        Only weights of this label.
+    input_features : array-like of str, default=None
+        Names of the columns of ``X`` where it holds numbers.
+
+    Returns
+    -------
+    list of (weight, label, feature name)
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklseq import CRFTagger
+    >>> from sklseq.features import TemplateFeatures
+    >>> from sklseq.inspection import top_features
+    >>> model = make_pipeline(TemplateFeatures(["w[0]"], bos_eos=False), CRFTagger(l2=0.1))
+    >>> sorted({name for _, _, name in top_features(model.fit([["a", "b"]], [["x", "y"]]), 4)})
+    ['w[0]=a', 'w[0]=b']
+    """
+    names = feature_names(model, input_features)
+    return _last(model).top_features(n, label=label, feature_names=names)
+
+
+def explain(model: Any, x: Any, *, input_features: Any = None) -> list:
+    """Why each row of one raw sequence gets its label from a pipeline.
+
+    Parameters
+    ----------
+    model : Pipeline or tagger
+        Fitted.
+    x : one sequence, in the form that ``model.predict`` takes in a list
+    input_features : array-like of str, default=None
+        Names of the columns of ``X`` where it holds numbers.
+
+    Returns
+    -------
+    list of TokenExplanation
+    """
+    names = feature_names(model, input_features)
+    if isinstance(model, Pipeline) and len(model.steps) > 1:
+        x = model[:-1].transform([x])[0]
+    return _last(model).explain(x, feature_names=names)
+
+
+def _last(model: Any) -> Any:
+    return model[-1] if isinstance(model, Pipeline) else model
