@@ -17,7 +17,7 @@ from sklseq.inference.chain import Transitions, Workspace, best_paths, check_pat
 from sklseq.objectives._design import score_rows
 from sklseq.objectives._scores import padded_rows
 
-__all__ = ["BaseTagger", "Potentials", "check_sample_weight", "read_sequences"]
+__all__ = ["BaseTagger", "Potentials", "read_sequences", "training_weights"]
 
 
 class Potentials(NamedTuple):
@@ -76,6 +76,14 @@ def read_labels(y: Any, X: Sequences) -> np.ndarray:
             "each row needs one label."
         )
     return labels
+
+
+def training_weights(sample_weight: Any, n_sequences: int) -> np.ndarray:
+    """Weights of sequences to train on: as checked, and not all zero."""
+    weights = check_sample_weight(sample_weight, n_sequences)
+    if n_sequences and not weights.any():
+        raise ValueError("sample_weight must have a positive entry; all weights are zero.")
+    return weights
 
 
 class BaseTagger(Public, BaseEstimator):

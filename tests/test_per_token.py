@@ -155,8 +155,10 @@ def test_errors_of_shape():
         PerToken(DropsRows()).fit(X)
     with pytest.raises(ValueError, match="X has 2 features, but PerToken was fitted with 4"):
         PerToken(PCA(1)).fit(X).transform([np.ones((2, 2))])
-    with pytest.raises(ValueError, match="same number of rows; got 9 and 3"):
+    with pytest.raises(ValueError, match="same number of sequences; got 4 in X and 1 in y"):
         PerToken(PCA(1)).fit(X, y[:1])
+    with pytest.raises(ValueError, match="Sequence 2 has 5 rows in X but 4 labels in y"):
+        PerToken(PCA(1)).fit(X, [*y[:2], y[2][:-1], y[3]])
     with pytest.raises(ValueError, match="input_features must name 4 features; got 1"):
         PerToken(PCA(1)).fit(X).get_feature_names_out(["a"])
 

@@ -108,6 +108,7 @@ MODULES = [
     "sklseq.datasets",
     "sklseq.deployment",
     "sklseq.inspection",
+    "sklseq.testing",
 ]
 
 

@@ -90,14 +90,13 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         -------
         Sequences
         """
-        labels = None if y is None else as_label_sequences(y)[0]
         columns = _tokens_of(X)
         if columns is None:
             packed = as_sequences(X, finite=False)
             if packed.n_rows == 0:
                 raise ValueError("X must hold at least one row to fit a transformer; got 0.")
             chosen = _numeric_columns(packed, self.columns)
-            rows, transformer = self._fit(chosen, labels)
+            rows, transformer = self._fit(chosen, _labels_of_rows(y, packed.offsets))
             self._forget_columns()
             self.n_features_in_ = packed.shape[1]
         else:
@@ -106,7 +105,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
             if len(values) == 0:
                 raise ValueError("X must hold at least one token to fit a transformer; got 0.")
             packed = None
-            rows, transformer = self._fit(values, labels)
+            rows, transformer = self._fit(values, _labels_of_rows(y, offsets))
             self._forget_columns()
             self.columns_ = names
             columns.remember(self)
@@ -222,13 +221,8 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         inner = clone(self.transformer)
         if hasattr(inner, "set_output"):  # a table would only be taken apart again
             inner.set_output(transform="default")
-        n_rows = rows.shape[0]
-        if labels is not None and len(labels) != n_rows:
-            raise ValueError(
-                f"X and y must have the same number of rows; got {n_rows} and {len(labels)}."
-            )
         out = inner.fit_transform(rows, labels)
-        return self._checked(out, n_rows), inner
+        return self._checked(out, rows.shape[0]), inner
 
     def _apply(self, transformer: Any, rows: Any) -> Any:
         if transformer is None:
@@ -277,6 +271,26 @@ def _tokens_of(X: Any) -> Columns | None:
                 return None
             break
     return read_columns(X)
+
+
+def _labels_of_rows(y: Any, offsets: np.ndarray) -> np.ndarray | None:
+    """Labels of all rows, checked against the lengths of X."""
+    if y is None:
+        return None
+    labels, ends = as_label_sequences(y)
+    if len(ends) != len(offsets):
+        raise ValueError(
+            "X and y must hold the same number of sequences; "
+            f"got {len(offsets) - 1} in X and {len(ends) - 1} in y."
+        )
+    wrong = np.flatnonzero(np.diff(ends) != np.diff(offsets))
+    if wrong.size:
+        s = wrong[0]
+        raise ValueError(
+            f"Sequence {s} has {np.diff(offsets)[s]} rows in X but {np.diff(ends)[s]} labels in "
+            "y; each row needs one label."
+        )
+    return labels
 
 
 def _positions(columns: Any) -> Any:

@@ -1,0 +1,532 @@
+"""Checks that every tagger, segmenter and extractor has to pass.
+
+The scikit-learn checks feed one 2-D array; samples of ours are sequences, so the contract is
+written down here, one function a promise. Use it on estimators of your own::
+
+    check_sequence_estimator(MyTagger())
+
+or, with pytest, as one test a promise::
+
+    @pytest.mark.parametrize(("name", "check"), sequence_checks(MyTagger()))
+    def test_contract(name, check):
+        check()
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import tempfile
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import sklearn
+from scipy import sparse
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.utils import get_tags
+
+from sklseq._sequences import Sequences
+
+__all__ = ["check_sequence_estimator", "sequence_checks"]
+
+# Answers of two computations that differ in the order of additions only.
+CLOSE = dict(rtol=1e-3, atol=1e-3)
+
+
+def check_sequence_estimator(estimator: Any, *, data: str = "auto", exclude: Any = ()) -> None:
+    """Raise an AssertionError, naming the promise, if an estimator does not keep one.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A tagger or segmenter (with ``predict``), an extractor (with ``transform``), or a pipeline
+        of them. Not fitted.
+    data : {"auto", "rows", "tokens"}, default="auto"
+        What one sequence of ``X`` is: a 2-D array, or a list of strings. "auto": tokens if the
+        tags of the first step say that it reads strings.
+    exclude : collection of str, default=()
+        Names of promises that cannot hold for it, see :func:`sequence_checks`.
+
+    Returns
+    -------
+    None
+
+    Examples
+    --------
+    >>> from sklseq import CRFTagger
+    >>> from sklseq.testing import check_sequence_estimator
+    >>> check_sequence_estimator(CRFTagger(l2=0.1))
+    """
+    for name, check in sequence_checks(estimator, data=data, exclude=exclude):
+        try:
+            check()
+        except Exception as error:
+            raise AssertionError(f"{type(estimator).__name__}: {name}: {error}") from error
+
+
+def sequence_checks(
+    estimator: Any, *, data: str = "auto", exclude: Any = ()
+) -> list[tuple[str, Callable[[], None]]]:
+    """The promises that apply to an estimator, each as name and function to call.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Not fitted.
+    data : {"auto", "rows", "tokens"}, default="auto"
+        What one sequence of ``X`` is, see :func:`check_sequence_estimator`.
+    exclude : collection of str, default=()
+        Names of those to leave out.
+
+    Returns
+    -------
+    list of (name, callable)
+
+    Raises
+    ------
+    ValueError
+        If ``data`` or a name in ``exclude`` is not one of those known.
+    """
+    if data not in ("auto", "rows", "tokens"):
+        raise ValueError(f'data must be "auto", "rows" or "tokens"; got {data!r}.')
+    unknown = set(exclude) - {check.__name__.removeprefix("check_") for check in CHECKS}
+    if unknown:
+        raise ValueError(f"exclude names {sorted(unknown)}, which are not checks.")
+    subject = Subject(estimator, data)
+    checks = [(check.__name__.removeprefix("check_"), check) for check in CHECKS]
+    return [
+        (name, partial(_quietly, check, subject))
+        for name, check in checks
+        if name not in exclude and all(getattr(subject, need) for need in _needs(check))
+    ]
+
+
+def _needs(check: Callable) -> list[str]:
+    return getattr(check, "needs", [])
+
+
+def _for(*needs: str) -> Callable:
+    """The check applies to subjects with all of these properties."""
+
+    def mark(check: Callable) -> Callable:
+        check.needs = needs
+        return check
+
+    return mark
+
+
+def _quietly(check: Callable, subject: Subject) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check(subject)
+
+
+# --- What is checked, and on which data ---------------------------------------------------------
+
+
+class Subject:
+    """An estimator, what it can do, and data for it."""
+
+    def __init__(self, estimator: Any, data: str):
+        self.original = estimator
+        self.predicts = hasattr(estimator, "predict") or hasattr(estimator, "predict_labels")
+        self.reads_tokens = data == "tokens" or (data == "auto" and _reads_strings(estimator))
+        self.reads_numbers = not self.reads_tokens
+        self.transforms = not self.predicts
+        # Segments are read off IOB labels, so a segmenter's labels are not any objects.
+        self.any_label = self.predicts and not hasattr(estimator, "predict_labels")
+        self.has_proba = hasattr(estimator, "predict_proba")
+        fit = inspect.signature(estimator.fit).parameters if hasattr(estimator, "fit") else {}
+        self.takes_weights = "sample_weight" in fit
+        self.has_n_jobs = any(name.endswith("n_jobs") for name in estimator.get_params())
+        self.is_ours = isinstance(estimator, BaseEstimator) and not isinstance(estimator, Pipeline)
+
+    def new(self, *, precise: bool = False, **parameters: Any) -> Any:
+        """A fresh clone with a seed; ``precise`` trains until additions in another order agree."""
+        estimator = clone(self.original)
+        for name in estimator.get_params():
+            last = name.rsplit("__", 1)[-1]
+            if last == "random_state":
+                parameters.setdefault(name, 0)
+            if precise and last == "tol":
+                parameters.setdefault(name, 1e-9)
+            if precise and last == "max_iter":
+                parameters.setdefault(name, 2000)
+        return estimator.set_params(**parameters)
+
+    def data(self, seed: int = 0, lengths: Any = (3, 1, 4, 2, 5, 1, 3, 2, 4, 3)) -> tuple:
+        """Sequences whose labels can be learnt: tokens or rows of numbers, and IOB labels."""
+        rng, X, y = np.random.default_rng(seed), [], []
+        for n in lengths:
+            inside = rng.integers(0, 2, size=n)
+            begins = inside & ~np.concatenate([[0], inside[:-1]])
+            codes = inside * (2 - begins)  # O, B, I
+            X.append(self._tokens(rng, codes) if self.reads_tokens else self._rows(rng, codes))
+            y.append(np.array(["O", "B-x", "I-x"])[codes].tolist())
+        return X, y
+
+    @staticmethod
+    def _tokens(rng: np.random.Generator, codes: np.ndarray) -> list[str]:
+        return [f"{'abc'[code]}{rng.integers(0, 3)}" for code in codes]
+
+    @staticmethod
+    def _rows(rng: np.random.Generator, codes: np.ndarray) -> np.ndarray:
+        return np.round(4 * np.eye(3)[codes] + rng.uniform(0, 0.5, size=(len(codes), 3)), 3)
+
+    def fitted(self, X: Any = None, y: Any = None, **parameters: Any) -> Any:
+        if X is None:
+            X, y = self.data()
+        return self.new(**parameters).fit(X, y)
+
+
+def _reads_strings(estimator: Any) -> bool:
+    if isinstance(estimator, Pipeline):
+        return _reads_strings(estimator.steps[0][1])
+    if isinstance(estimator, FeatureUnion):
+        return _reads_strings(estimator.transformer_list[0][1])
+    return bool(get_tags(estimator).input_tags.string)
+
+
+def answers(estimator: Any, X: Any) -> list:
+    """What an estimator says of each sequence, as comparable things."""
+    if hasattr(estimator, "predict_labels"):
+        return [np.asarray(p).tolist() for p in estimator.predict_labels(X)]
+    if hasattr(estimator, "predict"):
+        return [np.asarray(p).tolist() for p in estimator.predict(X)]
+    out = estimator.transform(X)
+    assert isinstance(out, Sequences), f"transform gave {type(out).__name__}, not Sequences"
+    names = estimator.get_feature_names_out().tolist()
+    assert len(names) == out.shape[1], "get_feature_names_out does not name every column"
+    return [_named_rows(rows, names) for rows in out]
+
+
+def _named_rows(rows: Any, names: list[str]) -> list[dict]:
+    dense = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
+    return [{names[j]: float(row[j]) for j in np.flatnonzero(row)} for row in dense]
+
+
+def assert_alike(a: Any, b: Any, X: Any, *, exactly: bool = True) -> None:
+    """Two estimators say the same of X."""
+    assert answers(a, X) == answers(b, X), "answers differ"
+    if hasattr(a, "predict_proba"):
+        for p, q in zip(a.predict_proba(X), b.predict_proba(X)):
+            if exactly:
+                np.testing.assert_array_equal(p, q)
+            else:
+                np.testing.assert_allclose(p, q, **CLOSE)
+
+
+def _raises(errors: Any, call: Callable, *arguments: Any) -> str:
+    try:
+        call(*arguments)
+    except errors as error:
+        return str(error)
+    raise AssertionError("bad input was accepted without an error")
+
+
+# --- Parameters and state -----------------------------------------------------------------------
+
+
+def check_clone_has_equal_parameters(subject: Subject) -> None:
+    one, two = clone(subject.original), clone(subject.original)
+    assert repr(one.get_params()) == repr(two.get_params()) == repr(subject.original.get_params())
+
+
+@_for("is_ours")  # a Pipeline puts the fitted steps where the parameters were
+def check_fit_changes_no_parameter(subject: Subject) -> None:
+    estimator = subject.new()
+    before = {k: (id(v), repr(v)) for k, v in estimator.get_params().items()}
+    X, y = subject.data()
+    assert estimator.fit(X, y) is estimator, "fit must return self"
+    answers(estimator, X)
+    assert {k: (id(v), repr(v)) for k, v in estimator.get_params().items()} == before
+
+
+@_for("is_ours")
+def check_attributes_end_in_an_underscore(subject: Subject) -> None:
+    estimator = subject.new()
+    parameters = set(estimator.get_params(deep=False))
+    assert set(vars(estimator)) == parameters, "__init__ sets more than its parameters"
+    X, y = subject.data()
+    answers(estimator.fit(X, y), X)
+    for name in set(vars(estimator)) - parameters:
+        assert name.endswith("_") or name.startswith("_"), f"attribute {name!r} has no underscore"
+
+
+def check_an_unfitted_one_says_so(subject: Subject) -> None:
+    X, _ = subject.data()
+    _raises(NotFittedError, answers, subject.new(), X)
+
+
+@_for("is_ours")
+def check_a_failed_fit_leaves_nothing_fitted(subject: Subject) -> None:
+    estimator = subject.new()
+    _raises(ValueError, estimator.fit, [], [])
+    _raises(NotFittedError, answers, estimator, subject.data()[0])
+
+
+def check_refit_equals_fit(subject: Subject) -> None:
+    X, y = subject.data()
+    other = subject.data(seed=1, lengths=(2, 6, 1, 7))
+    again = subject.new().fit(*other).fit(X, y)
+    assert_alike(subject.fitted(X, y), again, X)
+
+
+def check_pickles_answer_alike(subject: Subject) -> None:
+    X, _ = subject.data()
+    estimator = subject.fitted()
+    for copied in (pickle.loads(pickle.dumps(estimator)), copy.deepcopy(estimator)):
+        assert_alike(estimator, copied, X)
+    assert_alike(estimator, pickle.loads(pickle.dumps(estimator)), X)  # after answering, too
+
+
+def check_memory_maps_answer_alike(subject: Subject) -> None:
+    X, y = subject.data()
+    estimator = subject.fitted()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        path = Path(folder) / "model"
+        joblib.dump(estimator, path)
+        assert_alike(estimator, joblib.load(path, mmap_mode="r"), X)
+        joblib.dump((X, y), path)
+        mapped, labels = joblib.load(path, mmap_mode="r")
+        assert_alike(estimator, subject.fitted(mapped, labels), X)
+        assert answers(estimator, mapped) == answers(estimator, X)
+
+
+@_for("is_ours", "reads_numbers")
+def check_n_features_in(subject: Subject) -> None:
+    estimator = subject.fitted()
+    assert estimator.n_features_in_ == 3
+    wider = [np.ones((2, 4))]
+    message = _raises(ValueError, answers, estimator, wider)
+    assert "4" in message, "the message does not say how many features there are"
+    assert "3" in message, "the message does not say how many features are expected"
+
+
+# --- Inputs -------------------------------------------------------------------------------------
+
+
+def check_inputs_are_not_changed(subject: Subject) -> None:
+    X, y = subject.data()
+    before = pickle.dumps((X, y))
+    answers(subject.fitted(X, y), X)
+    assert pickle.dumps((X, y)) == before, "fit or predict changed its input"
+
+
+def check_read_only_inputs(subject: Subject) -> None:
+    X, y = subject.data()
+    estimator = subject.fitted(X, y)
+    if subject.reads_numbers:
+        for x in X:
+            x.flags.writeable = False
+    assert_alike(estimator, subject.fitted(X, y), X)
+
+
+@_for("reads_numbers")
+def check_dense_sparse_packed_and_dicts_are_equal(subject: Subject) -> None:
+    X, y = subject.data()
+    dense = subject.new(precise=True).fit(X, y)
+    csr = [sparse.csr_matrix(x) for x in X]
+    offsets = np.cumsum([0] + [len(x) for x in X])
+    for form in (csr, Sequences(np.concatenate(X), offsets), [np.asfortranarray(x) for x in X]):
+        assert_alike(dense, subject.new(precise=True).fit(form, y), form, exactly=False)
+        assert answers(dense, form) == answers(dense, X), "a form of input changes the answer"
+    if subject.predicts:
+        dicts = [[{f"x{j}": v for j, v in enumerate(row)} for row in x.tolist()] for x in X]
+        of_dicts = subject.new(precise=True).fit(dicts, y)
+        assert answers(of_dicts, dicts) == answers(dense, X), "dicts change the answer"
+
+
+@_for("reads_numbers")
+def check_float32_and_float64(subject: Subject) -> None:
+    X, y = subject.data()
+    small = [x.astype(np.float32) for x in X]
+    assert answers(subject.fitted(small, y), small) == answers(subject.fitted(X, y), X)
+
+
+@_for("reads_numbers", "predicts")
+def check_nan_and_infinity_are_errors(subject: Subject) -> None:
+    X, y = subject.data()
+    estimator = subject.fitted(X, y)
+    for value in (np.nan, np.inf):
+        bad = copy.deepcopy(X)
+        bad[2][1, 0] = value
+        for call in (partial(subject.new().fit, bad, y), partial(answers, estimator, bad)):
+            assert "2" in _raises(ValueError, call), "the message does not name the sequence"
+
+
+@_for("predicts")
+def check_wrong_lengths_are_errors(subject: Subject) -> None:
+    X, y = subject.data()
+    _raises(ValueError, subject.new().fit, X, y[:-1])
+    message = _raises(ValueError, subject.new().fit, X, [*y[:4], y[4][:-1], *y[5:]])
+    assert "4" in message, "the message does not name the sequence"
+
+
+def check_one_sequence_instead_of_a_list_is_an_error(subject: Subject) -> None:
+    X, _ = subject.data()
+    single = "abc" if subject.reads_tokens else X[0]
+    _raises(ValueError, answers, subject.fitted(), single)
+
+
+# --- Sequences ----------------------------------------------------------------------------------
+
+
+def check_order_of_sequences_is_irrelevant(subject: Subject) -> None:
+    X, y = subject.data()
+    order = np.random.default_rng(0).permutation(len(X))
+    estimator = subject.new(precise=True).fit(X, y)
+    mixed = [X[s] for s in order]
+    expected = answers(estimator, X)
+    assert answers(estimator, mixed) == [expected[s] for s in order]
+    other = subject.new(precise=True).fit(mixed, [y[s] for s in order])
+    assert answers(other, X) == expected, "training on permuted sequences changes the answer"
+
+
+def check_each_sequence_is_answered_alone(subject: Subject) -> None:
+    X, _ = subject.data()
+    estimator = subject.fitted()
+    assert answers(estimator, X) == [answers(estimator, [x])[0] for x in X]
+
+
+def check_equal_lengths_are_nothing_special(subject: Subject) -> None:
+    X, y = subject.data(lengths=(3,) * 8)
+    estimator = subject.fitted(X, y)
+    ragged, _ = subject.data(lengths=(3, 1))
+    assert answers(estimator, X + ragged)[:8] == answers(estimator, X)
+    if subject.predicts and not hasattr(estimator, "predict_labels"):
+        for predicted in (estimator.predict(X), estimator.predict(X + ragged)):
+            assert predicted.dtype == object, "predict must give an object array"
+            assert predicted.ndim == 1, "predict must give a 1-D object array, ragged or not"
+    if subject.reads_numbers:
+        as_cube = np.stack(X)
+        assert answers(estimator, as_cube) == answers(estimator, X)
+
+
+def check_empty_sequences_give_empty_answers(subject: Subject) -> None:
+    X, y = subject.data()
+    empty = [] if subject.reads_tokens else np.zeros((0, 3))
+    with_empty, labels = [empty, *X[:4], empty, *X[4:]], [[], *y[:4], [], *y[4:]]
+    estimator = subject.new(precise=True).fit(with_empty, labels)
+    plain = answers(subject.new(precise=True).fit(X, y), X)
+    got = answers(estimator, with_empty)
+    assert [len(a) for a in (got[0], got[5])] == [0, 0]
+    assert got[1:5] + got[6:] == plain, "empty sequences change the others' answers"
+    assert answers(estimator, [empty]) == [[]]
+    assert answers(estimator, []) == []
+
+
+def check_one_row_sequences(subject: Subject) -> None:
+    X, y = subject.data(lengths=(1,) * 12)
+    estimator = subject.fitted(X, y)
+    got = answers(estimator, X)
+    assert [len(a) for a in got] == [1] * 12
+    if subject.predicts:
+        assert got == y, "single rows that are easy to tell apart are not learnt"
+
+
+def check_training_labels_are_learnt(subject: Subject) -> None:
+    if subject.predicts:
+        X, y = subject.data()
+        assert answers(subject.fitted(X, y), X) == y, "easy training data is not learnt"
+
+
+# --- Labels and weights -------------------------------------------------------------------------
+
+
+@_for("any_label")
+def check_labels_of_any_type(subject: Subject) -> None:
+    X, y = subject.data()
+    for table in (
+        {"O": 7, "B-x": -1, "I-x": 3},
+        {"O": "no", "B-x": "yes", "I-x": "more"},
+        {"O": np.int8(0), "B-x": np.int8(1), "I-x": np.int8(2)},
+    ):
+        labels = [[table[label] for label in path] for path in y]
+        expected = [[_plain(label) for label in path] for path in labels]
+        assert answers(subject.fitted(X, labels), X) == expected
+        arrays = [np.array(path) for path in labels]
+        assert answers(subject.fitted(X, arrays), X) == expected
+        objects = np.empty(len(y), dtype=object)
+        objects[:] = [np.array(path, dtype=object) for path in labels]
+        assert answers(subject.fitted(X, objects), X) == expected
+
+
+def _plain(label: Any) -> Any:
+    return label.item() if hasattr(label, "item") else label
+
+
+def _contradicted(subject: Subject) -> tuple:
+    """Data, and the same with other labels: weights must decide between them."""
+    X, y = subject.data()
+    other = {"O": "B-x", "B-x": "O", "I-x": "O"}
+    return X, y, [[other[label] for label in path] for path in y]
+
+
+@_for("takes_weights", "predicts")
+def check_weight_0_is_removal_and_weight_2_duplication(subject: Subject) -> None:
+    X, y, wrong = _contradicted(subject)
+    n = len(X)
+    alone = subject.new(precise=True).fit(X, y)
+    none = subject.new(precise=True).fit(X + X, y + wrong, sample_weight=np.repeat([1.0, 0.0], n))
+    assert_alike(alone, none, X, exactly=False)
+    weighted = subject.new(precise=True).fit(X + X, y + wrong, sample_weight=[2.0] * n + [1.0] * n)
+    twice = subject.new(precise=True).fit(X + X + X, y + y + wrong)
+    assert_alike(twice, weighted, X, exactly=False)
+
+
+@_for("takes_weights", "predicts")
+def check_bad_weights_are_errors(subject: Subject) -> None:
+    X, y = subject.data()
+    for bad in (np.ones(len(X) + 1), np.full(len(X), -1.0), np.full(len(X), np.nan)):
+        _raises(ValueError, subject.new().fit, X, y, bad)
+
+
+@_for("takes_weights", "predicts", "is_ours")
+def check_weights_are_routed(subject: Subject) -> None:
+    X, y, wrong = _contradicted(subject)
+    X, y = X + X, y + wrong
+    weight = np.repeat([1.0, 0.0], len(X) // 2)
+    expected = subject.new().fit(X, y, sample_weight=weight)
+    plain = Pipeline([("last", subject.new())]).fit(X, y, last__sample_weight=weight)
+    assert_alike(expected, plain, X)
+    with sklearn.config_context(enable_metadata_routing=True):
+        last = subject.new().set_fit_request(sample_weight=True)
+        routed = Pipeline([("last", last)]).fit(X, y, sample_weight=weight)
+    assert_alike(expected, routed, X)
+
+
+# --- Settings around it -------------------------------------------------------------------------
+
+
+def check_settings_of_output_do_not_break_it(subject: Subject) -> None:
+    X, y = subject.data()
+    expected = answers(subject.fitted(X, y), X)
+    with sklearn.config_context(transform_output="pandas"):
+        assert answers(subject.fitted(X, y), X) == expected
+    assert not hasattr(subject.new(), "set_output") or isinstance(subject.original, Pipeline)
+
+
+@_for("has_n_jobs")
+def check_numbers_of_threads_agree(subject: Subject) -> None:
+    X, y = subject.data()
+    names = [name for name in subject.original.get_params() if name.endswith("n_jobs")]
+    one, two = (subject.fitted(X, y, **dict.fromkeys(names, n)) for n in (1, 2))
+    assert_alike(one, two, X, exactly=False)
+    again = subject.fitted(X, y, **dict.fromkeys(names, 2))
+    assert_alike(two, again, X)
+
+
+CHECKS = [
+    value
+    for name, value in list(globals().items())
+    if name.startswith("check_") and name != "check_sequence_estimator"
+]
