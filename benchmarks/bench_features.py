@@ -1,0 +1,332 @@
+"""Feature extraction and deployment beside what users copy today; prints Markdown tables.
+
+* the tutorial of sklearn-crfsuite on CoNLL-2002 Spanish, raw tokens to labels;
+* extraction at 30 attributes a token, beside a hand-written Python function and its dicts;
+* look-ups in a lexicon of 100,000 entries, beside a search in a Python dict of tuples;
+* a fresh process that loads a model and tags one sentence, beside importing scikit-learn's base
+  module and loading the arrays.
+
+Runs alternate (A B A B ...); medians. Data: SKLSEQ_DATA, a folder that holds `conll2002/` and
+`conll2000/`, else generated documents. Needs sklearn-crfsuite. "ratio" above 1: sklseq is better.
+"""
+
+import argparse
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import tracemalloc
+import warnings
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+from sklearn.pipeline import FeatureUnion, make_pipeline
+
+from sklseq import CRFTagger
+from sklseq.datasets import make_contacts, read_conll
+from sklseq.features import LexiconFeatures, TemplateFeatures, TokenFeatures, WindowFeatures
+from sklseq.metrics import span_f1, token_accuracy
+
+C1, C2, ITERATIONS = 0.1, 0.1, 100  # of the tutorial
+
+
+def load(corpus, names, n_sentences=None):
+    folder = Path(os.environ.get("SKLSEQ_DATA", "")) / corpus
+    if "SKLSEQ_DATA" in os.environ and folder.is_dir():
+        parts = [read_conll(folder / name, columns=("w", "pos")) for name in names]
+        cut = slice(n_sentences)
+        return parts[0][0][cut], parts[0][1][cut], parts[1][0][cut], parts[1][1][cut]
+    X, y = make_contacts(400, random_state=0)
+    X = [{"w": x["w"], "pos": x["newline"]} for x in X]
+    return X[:300], y[:300], X[300:], y[300:]
+
+
+def f1(y, predicted):
+    try:
+        return span_f1(y, predicted)
+    except ValueError:  # generated labels are no spans
+        return token_accuracy(y, predicted)
+
+
+def n_tokens(X):
+    return sum(len(x["w"]) for x in X)
+
+
+def alternate(rounds, *sides):
+    """Median seconds of each side, run in turn."""
+    seconds = [[] for _ in sides]
+    for _ in range(rounds):
+        for times, side in zip(seconds, sides):
+            gc.collect()
+            began = perf_counter()
+            side()
+            times.append(perf_counter() - began)
+    return [median(times) for times in seconds]
+
+
+# --- The tutorial: features as a Python function, dicts, sklearn-crfsuite ---------------------
+
+
+def word_features(words, tags, t):
+    """The dict of one token, as the tutorial of sklearn-crfsuite describes it."""
+    word, tag = words[t], tags[t]
+    item = {
+        "bias": 1.0, "word.lower()": word.lower(), "word[-3:]": word[-3:], "word[-2:]": word[-2:],
+        "word.isupper()": word.isupper(), "word.istitle()": word.istitle(),
+        "word.isdigit()": word.isdigit(), "postag": tag, "postag[:2]": tag[:2],
+    }  # fmt: skip
+    for there, prefix, edge in ((t - 1, "-1:", "BOS"), (t + 1, "+1:", "EOS")):
+        if 0 <= there < len(words):
+            word, tag = words[there], tags[there]
+            item[prefix + "word.lower()"] = word.lower()
+            item[prefix + "word.istitle()"] = word.istitle()
+            item[prefix + "word.isupper()"] = word.isupper()
+            item[prefix + "postag"] = tag
+            item[prefix + "postag[:2]"] = tag[:2]
+        else:
+            item[edge] = True
+    return item
+
+
+def sentence_features(x):
+    return [word_features(x["w"], x["pos"], t) for t in range(len(x["w"]))]
+
+
+def tutorial(X, y, X_test):
+    """(model, predictions, seconds of features, fit, predict)."""
+    import sklearn_crfsuite
+
+    began = perf_counter()
+    items = [sentence_features(x) for x in X]
+    items_test = [sentence_features(x) for x in X_test]
+    extracted = perf_counter()
+    model = sklearn_crfsuite.CRF(algorithm="lbfgs", c1=C1, c2=C2, max_iterations=ITERATIONS,
+                                 all_possible_transitions=True)  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(items, y)
+        fitted = perf_counter()
+        predicted = model.predict(items_test)
+    return predicted, (extracted - began, fitted - extracted, perf_counter() - fitted)
+
+
+# --- The same as a pipeline ---------------------------------------------------------------------
+
+OFF = dict(word=False, lower=False, shape=False, short_shape=False, prefixes=0, suffixes=0,
+           flags=False, length=False)  # fmt: skip
+
+
+def tutorial_window(n_suffixes=(2, 3)):
+    words = OFF | {"lower": True, "suffixes": n_suffixes, "flags": ["upper", "title", "digit"]}
+    tags = OFF | {"word": True, "prefixes": [2]}
+    parts = [
+        ("w", TokenFeatures(columns="w", **words)),
+        ("p", TokenFeatures(columns="pos", **tags)),
+    ]
+    union = FeatureUnion(parts, verbose_feature_names_out=False)
+    return WindowFeatures(union, before=1, after=1, bias=True)
+
+
+def our_pipeline(n_jobs):
+    # boundaries=False: exactly the transitions of CRFsuite.
+    tagger = CRFTagger(
+        l1=C1, l2=C2, max_iter=ITERATIONS, all_possible_transitions=True, boundaries=False,
+        n_jobs=n_jobs,
+    )  # fmt: skip
+    return make_pipeline(tutorial_window(), tagger)
+
+
+def ours(X, y, X_test, n_jobs):
+    began = perf_counter()
+    model = our_pipeline(n_jobs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X, y)
+    fitted = perf_counter()
+    predicted = model.predict(X_test)
+    return model, predicted, (fitted - began, perf_counter() - fitted)
+
+
+def bench_tutorial(rounds, n_sentences):
+    X, y, X_test, y_test = load("conll2002", ("esp.train.gz", "esp.testb.gz"), n_sentences)
+    theirs, mine = [], {1: [], 2: []}
+    for _ in range(rounds):
+        began = perf_counter()
+        predicted_theirs, parts = tutorial(X, y, X_test)
+        theirs.append(perf_counter() - began)
+        for n_jobs, times in mine.items():
+            began = perf_counter()
+            model, predicted, our_parts = ours(X, y, X_test, n_jobs)
+            times.append(perf_counter() - began)
+    t = median(theirs)
+    print(f"\nTutorial, {len(X)} sequences, {n_tokens(X)} tokens; c1 = {C1}, c2 = {C2}\n")
+    print("| | seconds, fit + predict | ratio | F1 |\n|---|---|---|---|")
+    print(f"| sklearn-crfsuite, tutorial | {t:.2f} | 1 | {f1(y_test, predicted_theirs):.4f} |")
+    for n_jobs, times in mine.items():
+        m = median(times)
+        print(f"| sklseq, {n_jobs} threads | {m:.2f} | {t / m:.1f} | {f1(y_test, predicted):.4f} |")
+    features, fit, predict = parts
+    print(f"\ntheirs: features {features:.2f}, fit {fit:.2f}, predict {predict:.2f} s")
+    fit, predict = our_parts
+    print(
+        f"ours, 2 threads: fit {fit:.2f} ({model[-1].n_iter_} iterations), predict {predict:.2f} s"
+    )
+
+
+# --- Extraction alone ---------------------------------------------------------------------------
+
+
+def function_of_30(words, t):
+    """30 attributes of a token and its neighbours, by hand."""
+    item = {}
+    for d in (-1, 0, 1):
+        if not 0 <= t + d < len(words):
+            continue
+        word, p = words[t + d], f"{d}:"
+        item[p + "word"], item[p + "lower"] = word, word.lower()
+        for n in (1, 2, 3):
+            item[f"{p}prefix{n}"], item[f"{p}suffix{n}"] = word[:n], word[-n:]
+        item[p + "title"], item[p + "upper"] = word.istitle(), word.isupper()
+    return item
+
+
+def thirty():
+    """The same 30 attributes; flags count where they are true."""
+    tokens = OFF | {"word": True, "lower": True, "prefixes": 3, "suffixes": 3, "length": True,
+                    "shape": True}  # fmt: skip
+    return WindowFeatures(TokenFeatures(columns="w", **tokens), bos_eos=False)
+
+
+def memory_of(make):
+    """Bytes that Python allocates for what ``make`` returns."""
+    gc.collect()
+    tracemalloc.start()
+    made = make()
+    gc.collect()
+    size = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return size, made
+
+
+def bench_extraction(rounds, n_sentences):
+    X, _, _, _ = load("conll2002", ("esp.train.gz", "esp.testb.gz"), n_sentences)
+    n, features = n_tokens(X), thirty()
+    per_token = features.fit_transform(X).rows.nnz / n
+
+    def by_hand():
+        return [[function_of_30(x["w"], t) for t in range(len(x["w"]))] for x in X]
+
+    fit, again, hand = alternate(
+        rounds, lambda: features.fit_transform(X), lambda: features.transform(X), by_hand
+    )
+    hashed = WindowFeatures(features.extractor, bos_eos=False, n_features=2**20)
+    (hash_time,) = alternate(rounds, lambda: hashed.fit_transform(X))
+    print(f"\nExtraction, {n} tokens, {per_token:.1f} attributes a token, one thread\n")
+    print("| | tokens/s | ratio |\n|---|---|---|")
+    for name, seconds in (("function and dicts", hand), ("fit_transform", fit),
+                          ("transform", again), ("fit_transform, hashed", hash_time)):  # fmt: skip
+        print(f"| {name} | {n / seconds:,.0f} | {hand / seconds:.1f} |")
+    ours, rows = memory_of(lambda: thirty().fit_transform(X))
+    dicts, _ = memory_of(by_hand)
+    csr = sum(a.nbytes for a in (rows.rows.indices, rows.rows.indptr))
+    print(f"\nMemory of the set: dicts {dicts / 1e6:.0f} MB, ours {ours / 1e6:.1f} MB (CSR "
+          f"{csr / 1e6:.1f} MB): 1/{dicts / ours:.0f}")  # fmt: skip
+
+
+# --- Lexicon ------------------------------------------------------------------------------------
+
+
+def longest_by_hand(words, entries, longest):
+    """Length of the longest entry from each token, by tuples in a set."""
+    folded = [word.casefold() for word in words]
+    return [
+        next((n for n in range(longest, 0, -1) if tuple(folded[t : t + n]) in entries), 0)
+        for t in range(len(folded))
+    ]
+
+
+def bench_lexicon(rounds, n_sentences):
+    X, _, _, _ = load("conll2002", ("esp.train.gz", "esp.testb.gz"), n_sentences)
+    rng = np.random.default_rng(0)
+    words = sorted({word for x in X for word in x["w"]}) + [f"unseen{i}" for i in range(50_000)]
+    lengths = rng.integers(1, 5, size=100_000)
+    numbers = [rng.integers(len(words), size=n).tolist() for n in lengths]
+    entries = {tuple(words[i] for i in entry) for entry in numbers}
+    began = perf_counter()
+    features = LexiconFeatures({"x": [list(e) for e in sorted(entries)]}, columns="w").fit(X)
+    built = perf_counter() - began
+    folded = {tuple(word.casefold() for word in entry) for entry in entries}
+    mine, hand = alternate(
+        rounds, lambda: features.transform(X),
+        lambda: [longest_by_hand(x["w"], folded, 4) for x in X],
+    )  # fmt: skip
+    n = n_tokens(X)
+    print(f"\nLexicon of {len(entries)} entries (fit {built:.2f} s)\n")
+    print("| | tokens/s | ratio |\n|---|---|---|")
+    print(f"| tuples in a set | {n / hand:,.0f} | 1 |")
+    print(f"| LexiconFeatures | {n / mine:,.0f} | {hand / mine:.1f} |")
+
+
+# --- A fresh process ----------------------------------------------------------------------------
+
+ARRAYS = """
+import sklearn.base, numpy as np
+with np.load("model.npz") as arrays:
+    loaded = {name: arrays[name] for name in arrays}
+"""
+TAG = """
+import pickle
+model = pickle.load(open("model.pkl", "rb"))
+print(model.predict([pickle.load(open("x.pkl", "rb"))])[0][:3])
+"""
+
+
+def bench_process(rounds, n_sentences):
+    X, y, _, _ = load("conll2000", ("train.txt.gz", "test.txt.gz"), n_sentences)
+    templates = TemplateFeatures(columns=["w", "pos"])
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
+        warnings.simplefilter("ignore")
+        model = make_pipeline(templates, CRFTagger(l1=0.5, l2=0.1, max_iter=40)).fit(X, y)
+        size = len(pickle.dumps(model))
+        tagger = model[-1]
+        names = ("coef_", "transition_", "start_", "end_", "classes_")
+        np.savez(Path(folder) / "model.npz", **{name: getattr(tagger, name) for name in names})
+
+        def run(code):
+            subprocess.run([sys.executable, "-c", code], cwd=folder, check=True,
+                           stdout=subprocess.DEVNULL)  # fmt: skip
+
+        print("\nFresh process, first sentence of CoNLL-2000\n")
+        print("| | seconds | ratio of times |\n|---|---|---|")
+        for form in ("dense", "sparse"):
+            if form == "sparse":
+                tagger.sparsify()
+                size = len(pickle.dumps(model))
+            (Path(folder) / "model.pkl").write_bytes(pickle.dumps(model, protocol=5))
+            (Path(folder) / "x.pkl").write_bytes(pickle.dumps(X[0]))
+            base, ours = alternate(max(rounds, 9), lambda: run(ARRAYS), lambda: run(TAG))
+            if form == "dense":
+                print(f"| sklearn.base and the arrays | {base:.3f} | 1 |")
+            what = f"unpickle ({form}, {size / 1e6:.1f} MB) and tag"
+            print(f"| {what} | {ours:.3f} | {ours / base:.2f} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sentences", type=int, default=None, help="of each part")
+    parser.add_argument("--only", choices=["tutorial", "extraction", "lexicon", "process"])
+    arguments = parser.parse_args()
+    benches = {"extraction": bench_extraction, "lexicon": bench_lexicon, "process": bench_process,
+               "tutorial": bench_tutorial}  # fmt: skip
+    for name, bench in benches.items():
+        if arguments.only in (None, name):
+            bench(arguments.rounds, arguments.sentences)
+
+
+if __name__ == "__main__":
+    main()
