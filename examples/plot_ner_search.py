@@ -5,8 +5,8 @@ Named entities: a search over penalties and windows
 How much context, how many letters of a word, how strong a penalty? A randomised search over the
 parameters of the extractor and of the tagger at once, with span F1 as the score. With the
 environment variable ``SKLSEQ_DATA`` naming a folder that holds ``conll2002/``, the task is to find
-persons, places and organisations in Spanish newspaper text (``N_SENTENCES`` of it, 1,200 if not
-set); otherwise to find names, telephone numbers and addresses in generated documents.
+persons, places and organisations in Spanish newspaper text; otherwise to find names, telephone
+numbers and addresses in generated documents. ``N_SENTENCES`` says how many sequences to take.
 """
 
 # %%
@@ -44,13 +44,13 @@ def as_iob(labels):
 
 folder = Path(os.environ.get("SKLSEQ_DATA", "")) / "conll2002"
 on_real_data = "SKLSEQ_DATA" in os.environ and folder.is_dir()
+n = int(os.environ.get("N_SENTENCES", "1200" if on_real_data else "60"))
 if on_real_data:
-    n = int(os.environ.get("N_SENTENCES", "1200"))
     X_train, y_train = read_conll(folder / "esp.train.gz", columns=("w", "tag"))
     X_train, y_train = X_train[:n], y_train[:n]
     X_test, y_test = read_conll(folder / "esp.testb.gz", columns=("w", "tag"))
 else:
-    X, y = make_contacts(60, random_state=0)
+    X, y = make_contacts(n, random_state=0)
     X = [{"w": x["w"], "tag": x["newline"]} for x in X]
     y = [as_iob(labels) for labels in y]
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, random_state=0)
