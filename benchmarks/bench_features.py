@@ -120,15 +120,14 @@ OFF = dict(word=False, lower=False, shape=False, short_shape=False, prefixes=0, 
            flags=False, length=False)  # fmt: skip
 
 
-def tutorial_window(n_suffixes=(2, 3)):
-    words = OFF | {"lower": True, "suffixes": n_suffixes, "flags": ["upper", "title", "digit"]}
-    tags = OFF | {"word": True, "prefixes": [2]}
-    parts = [
-        ("w", TokenFeatures(columns="w", **words)),
-        ("p", TokenFeatures(columns="pos", **tags)),
-    ]
-    union = FeatureUnion(parts, verbose_feature_names_out=False)
-    return WindowFeatures(union, before=1, after=1, bias=True)
+def tutorial_features():
+    """The tutorial's attributes exactly: suffixes and digits of the token itself only."""
+    words = TokenFeatures(columns="w", **OFF | {"lower": True, "flags": ["upper", "title"]})
+    tags = TokenFeatures(columns="pos", **OFF | {"word": True, "prefixes": [2]})
+    own = TokenFeatures(columns="w", **OFF | {"suffixes": [2, 3], "flags": ["digit"]})
+    both = FeatureUnion([("w", words), ("p", tags)], verbose_feature_names_out=False)
+    window = WindowFeatures(both, before=1, after=1, bias=True)
+    return FeatureUnion([("window", window), ("own", own)], verbose_feature_names_out=False)
 
 
 def our_pipeline(n_jobs):
@@ -137,7 +136,7 @@ def our_pipeline(n_jobs):
         l1=C1, l2=C2, max_iter=ITERATIONS, all_possible_transitions=True, boundaries=False,
         n_jobs=n_jobs,
     )  # fmt: skip
-    return make_pipeline(tutorial_window(), tagger)
+    return make_pipeline(tutorial_features(), tagger)
 
 
 def ours(X, y, X_test, n_jobs):
