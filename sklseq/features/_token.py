@@ -95,7 +95,7 @@ class TokenFeatures(Extractor, auto_wrap_output_keys=None):
     >>> from sklseq.features import TokenFeatures
     >>> features = TokenFeatures(shape=False, prefixes=0, suffixes=[2], flags=["title"])
     >>> features.fit_transform([["He", "runs"], ["He"]])
-    <Sequences: 2 sequences, 3 rows, 10 features, sparse float64>
+    <Sequences: 2 sequences, 3 rows, 11 features, sparse float64>
     >>> features.get_feature_names_out()[:6].tolist()
     ['w.word=He', 'w.lower=he', 'w.short_shape=Xx', 'w.suffix2=He', 'w.title', 'w.length=2']
     """
