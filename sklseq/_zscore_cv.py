@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sklseq._base import check_sample_weight, read_labels, read_sequences
+from sklseq._base import read_labels, read_sequences, training_weights
 from sklseq._labels import encode_labels, unique_labels
 from sklseq.inference import viterbi
 from sklseq.objectives._leave_out import LeaveOut
@@ -99,7 +99,7 @@ class ZScoreTaggerCV(ZScoreTagger):
         rows, vectorizer = read_sequences(X, fit=True)
         check_not_empty(rows)
         labels = read_labels(y, rows)
-        weights = check_sample_weight(sample_weight, len(rows))
+        weights = training_weights(sample_weight, len(rows))
         _check_entries(rows)
         classes = unique_labels(labels)
         codes = encode_labels(labels, classes, rows.offsets)

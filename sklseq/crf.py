@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq._base import BaseTagger, check_sample_weight, read_labels, read_sequences
+from sklseq._base import BaseTagger, read_labels, read_sequences, training_weights
 from sklseq._callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
 from sklseq._labels import check_constraints, encode_labels, resolve_constraints, unique_labels
 from sklseq._sequences import row_positions
@@ -201,7 +201,7 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         rows, vectorizer = read_sequences(X, fit=True)
         _check_not_empty(rows)
         labels = read_labels(y, rows)
-        weights = check_sample_weight(sample_weight, len(rows))
+        weights = training_weights(sample_weight, len(rows))
         classes = unique_labels(labels)
         codes = encode_labels(labels, classes, rows.offsets)
         scores = self._score_map(rows, codes, classes)

@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq._base import BaseTagger, check_sample_weight, read_labels, read_sequences
+from sklseq._base import BaseTagger, read_labels, read_sequences, training_weights
 from sklseq._labels import (
     Constraints,
     check_constraints,
@@ -216,7 +216,7 @@ class ZScoreTagger(BaseTagger):
         rows, vectorizer = read_sequences(X, fit=True)
         check_not_empty(rows)
         labels = read_labels(y, rows)
-        weights = check_sample_weight(sample_weight, len(rows))
+        weights = training_weights(sample_weight, len(rows))
         classes = unique_labels(labels)
         codes = encode_labels(labels, classes, rows.offsets)
         allowed = resolve_constraints(self.constraints, classes)
@@ -412,7 +412,7 @@ class ZScoreTagger(BaseTagger):
         check_not_empty(rows)
         self._check_columns(rows.shape[1], known is None)
         labels = read_labels(y, rows)
-        weights = check_sample_weight(sample_weight, len(rows))
+        weights = training_weights(sample_weight, len(rows))
         classes = unique_labels(np.asarray(classes)) if known is None else known
         cost = resolve_loss(self.loss, classes)
         codes = encode_labels(labels, classes, rows.offsets)
