@@ -9,10 +9,7 @@ from importlib import import_module
 from sklseq import metrics
 from sklseq._sequences import Sequences
 from sklseq._version import __version__ as __version__
-from sklseq._zscore_cv import ZScoreTaggerCV
 from sklseq.crf import CRFTagger
-from sklseq.online import OnlineDecoder
-from sklseq.zscore import ZScoreTagger
 
 __all__ = [
     "CRFTagger",
@@ -23,23 +20,23 @@ __all__ = [
     "metrics",
 ]
 
-_LAZY = (
-    "datasets",
-    "deployment",
-    "display",
-    "features",
-    "inference",
-    "inspection",
-    "testing",
-)
+# Loaded when first used: a deployed model loads its own estimator and nothing else, and
+# `sklseq.datasets.make_contacts` needs no import of its own.
+_MODULES = ("datasets", "deployment", "display", "features", "inference", "inspection", "testing")
+_CLASSES = {
+    "OnlineDecoder": "sklseq.online",
+    "ZScoreTagger": "sklseq.zscore",
+    "ZScoreTaggerCV": "sklseq._zscore_cv",
+}
 
 
 def __getattr__(name: str):
-    # Sub-packages load when first used: `sklseq.datasets.make_contacts` needs no import of its own.
-    if name in _LAZY:
+    if name in _MODULES:
         return import_module(f"sklseq.{name}")
+    if name in _CLASSES:
+        return getattr(import_module(_CLASSES[name]), name)
     raise AttributeError(f"module 'sklseq' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_LAZY]
+    return [*globals(), *_MODULES, *_CLASSES]

@@ -127,6 +127,8 @@ class OnlineDecoder(MetaEstimatorMixin, BaseEstimator):
     ----------
     estimator_ : estimator
         The fitted tagger or pipeline.
+    n_features_in_ : int
+        As the estimator has it.
     classes_ : ndarray of shape (n_labels,)
         Labels, sorted.
 
@@ -235,6 +237,13 @@ class OnlineDecoder(MetaEstimatorMixin, BaseEstimator):
     def classes_(self) -> np.ndarray:
         check_is_fitted(self, "estimator_")
         return tagger_of(self.estimator_)[1].classes_
+
+    @property
+    def n_features_in_(self) -> int:
+        # An AttributeError before fit, as hasattr wants it.
+        if not hasattr(self, "estimator_"):
+            raise AttributeError("OnlineDecoder has no n_features_in_ before fit.")
+        return self.estimator_.n_features_in_
 
     def _rule(self, delay: int = 0) -> OnlineRule:
         # The rule of the beam: of what max_latency allows, the features have used ``delay``.
