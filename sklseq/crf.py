@@ -7,13 +7,14 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._base import BaseTagger, read_labels, read_sequences, training_weights
 from sklseq._callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
 from sklseq._labels import check_constraints, encode_labels, resolve_constraints, unique_labels
-from sklseq._sequences import row_positions
+from sklseq._sequences import Sequences, row_positions
 from sklseq._slim import SlimMixin, dense_weights
 from sklseq._threads import Threads
 from sklseq.inference import nbest, sample
@@ -65,8 +66,12 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         Weight of the L1 penalty; above 0, many weights become exactly 0.
     l2 : float, default=1.0
         Weight of the squared L2 penalty.
-    solver : {"auto", "lbfgs", "owlqn"}, default="auto"
-        "owlqn" for ``l1 > 0``, else "lbfgs"; "auto" picks.
+    solver : {"auto", "eg", "lbfgs", "owlqn"}, default="auto"
+        "eg": exponentiated gradient ascent in the dual, one sequence at a time, with a duality gap
+        as certificate; ``l1 = 0`` and ``l2 > 0`` only; several times faster than "lbfgs" on large
+        data. "lbfgs": all data at once. "owlqn": the same for ``l1 > 0``. "auto": "owlqn" for
+        ``l1 > 0``; "eg" for sparse data of 10,000 rows or more, unless ``l2`` is below 0.01 or
+        ``warm_start`` gives weights to start from; else "lbfgs".
     gradient : {"auto", "forward-backward"}, default="auto"
         How gradients are computed.
     all_possible_states : bool, default=False
@@ -81,10 +86,11 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         Whether first and last labels have weights of their own. False gives exactly the model of
         CRFsuite.
     max_iter : int, default=500
-        Iterations of the solver.
+        Iterations of the solver; passes over the data for "eg".
     tol : float, default=1e-5
         Training stops when ten iterations lower the objective by less than this share, or the
-        gradient's norm falls below ``tol · max(1, ‖w‖)``.
+        gradient's norm falls below ``tol · max(1, ‖w‖)``. "eg" stops when the objective is proved
+        to be within this share of the optimum; below 1e-5, "lbfgs" finishes what it began.
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one.
     n_jobs : int or None, default=None
@@ -92,7 +98,8 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
     verbose : int, default=0
         Above 0, the objective is printed after each iteration.
     random_state : int, RandomState instance or None, default=None
-        Seed of :meth:`sample`.
+        Seed of :meth:`sample`, and of the order in which "eg" visits sequences (None: always the
+        same).
 
     Attributes
     ----------
@@ -109,7 +116,7 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
     objective_ : float
         Objective at the end.
     loss_curve_ : list of float
-        Objective at the start and after each iteration.
+        Objective at the start and after each iteration; for "eg", where it was evaluated.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only when fitted on feature dicts or attributes.
@@ -204,9 +211,13 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         weights = training_weights(sample_weight, len(rows))
         classes = unique_labels(labels)
         codes = encode_labels(labels, classes, rows.offsets)
-        scores = self._score_map(rows, codes, classes)
+        dual = self._is_dual(rows)
+        scores = self._score_map(rows, codes, classes, dual)
         start = self._starting_point(scores, classes, vectorizer)
-        result = self._solve(scores, rows, codes, weights, start, (X, y, classes, vectorizer))
+        solve = self._ascend if dual else self._descend
+        result = self._solve(
+            solve, scores, rows, codes, weights, start, (X, y, classes, vectorizer)
+        )
         scores.design.release()  # so that its memory can hold the weights
         self._warn(result, classes)
         for name, value in self._attributes(scores, result.w, classes, vectorizer).items():
@@ -225,7 +236,7 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         if not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1:
             raise ValueError(f"max_iter must be an integer of at least 1; got {self.max_iter!r}.")
         for name, allowed in (
-            ("solver", ("auto", "lbfgs", "owlqn")),
+            ("solver", ("auto", "eg", "lbfgs", "owlqn")),
             ("gradient", ("auto", "forward-backward")),
         ):
             if getattr(self, name) not in allowed:
@@ -236,13 +247,22 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
             raise ValueError(
                 f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}."
             )
-        if self.solver == "lbfgs" and self.l1 > 0:
+        if self.solver in ("eg", "lbfgs") and self.l1 > 0:
             raise ValueError(
-                f"solver='lbfgs' cannot minimise an L1 penalty (l1={self.l1}); "
+                f"solver={self.solver!r} cannot minimise an L1 penalty (l1={self.l1}); "
                 "use solver='owlqn' or 'auto', or l1=0."
             )
+        if self.solver == "eg" and self.l2 == 0:
+            raise ValueError("solver='eg' needs l2 > 0; got 0. Raise l2, or use solver='lbfgs'.")
 
-    def _score_map(self, X, codes: np.ndarray, classes: np.ndarray) -> ScoreMap:
+    def _is_dual(self, X: Sequences) -> bool:
+        # Whether exponentiated gradient ascent does it.
+        if self.solver != "auto":
+            return self.solver == "eg"
+        fresh = not (self.warm_start and hasattr(self, "coef_"))
+        return X.is_sparse and X.n_rows >= 10_000 and self.l1 == 0 and self.l2 >= 0.01 and fresh
+
+    def _score_map(self, X, codes: np.ndarray, classes: np.ndarray, dual: bool = False) -> ScoreMap:
         allowed = resolve_constraints(self.constraints, classes)
         check_constraints(codes, X.offsets, *allowed, classes)
         support, seen = full_support(len(classes)), None
@@ -254,7 +274,10 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         ends = (support.start & self.boundaries, support.end & self.boundaries)
         support = Support(pairs, support.transition, *ends)
         dtype = np.float32 if X.dtype == np.float32 else np.float64
-        return ScoreMap(X, len(classes), support, allowed, dtype)
+        if not dual:
+            return ScoreMap(X, len(classes), support, allowed, dtype)
+        X = Sequences(sparse.csr_matrix(X.rows), X.offsets)  # visited row by row, in float64
+        return ScoreMap(X, len(classes), support, allowed, np.dtype(np.float64), dtype)
 
     def _starting_point(self, scores: ScoreMap, classes: np.ndarray, vectorizer) -> np.ndarray:
         if not self.warm_start or not hasattr(self, "coef_"):
@@ -275,9 +298,7 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
             Weights(dense_weights(self.coef_), self.transition_, self.start_, self.end_)
         )
 
-    def _solve(self, scores, rows, codes, weights, start, told) -> SolverResult:
-        from sklseq.solvers import lbfgs  # a model that only predicts does not load solvers
-
+    def _solve(self, solve, scores, rows, codes, weights, start, told) -> SolverResult:
         X, y, classes, vectorizer = told
         after_iteration, after_fit = iteration_hook(
             self, X, y, lambda w: self._attributes(scores, w, classes, vectorizer)
@@ -290,12 +311,35 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
 
         with Threads(self.n_jobs) as threads:
             likelihood = LogLikelihood(scores, codes, rows.offsets, weights, self.l2, threads)
-            result = lbfgs(
-                likelihood, start, l1=float(self.l1), tol=float(self.tol),
-                max_iter=int(self.max_iter), threads=threads, callback=report,
-            )  # fmt: skip
+            result = solve(likelihood, start, threads, report)
         after_fit()
         return result
+
+    def _descend(self, likelihood: LogLikelihood, start, threads, report) -> SolverResult:
+        from sklseq.solvers import lbfgs  # a model that only predicts does not load solvers
+
+        return lbfgs(
+            likelihood, start, l1=float(self.l1), tol=float(self.tol),
+            max_iter=int(self.max_iter), threads=threads, callback=report,
+        )  # fmt: skip
+
+    def _ascend(self, likelihood: LogLikelihood, start, threads, report) -> SolverResult:
+        from sklseq.objectives._dual import DualLikelihood
+        from sklseq.solvers import exponentiated_gradient
+
+        dual = DualLikelihood(likelihood)
+        result = exponentiated_gradient(
+            dual, likelihood, tol=max(float(self.tol), 1e-5), max_iter=int(self.max_iter),
+            random_state=as_generator(0 if self.random_state is None else self.random_state),
+            callback=report,
+        )  # fmt: skip
+        left = int(self.max_iter) - result.n_iter
+        if left < 1 or result.message == "callback" or (result.converged and self.tol >= 1e-5):
+            return result
+        rest = self._descend(likelihood, result.w, threads, report)
+        return rest._replace(
+            n_iter=result.n_iter + rest.n_iter, history=result.history + rest.history[1:]
+        )
 
     def _attributes(self, scores: ScoreMap, w, classes, vectorizer) -> dict:
         # What makes a fitted tagger of weights.

@@ -177,6 +177,13 @@ class SparseRows:
     def weights(self, w: np.ndarray) -> np.ndarray:
         return w.reshape(-1, self.width)
 
+    def entries(self):
+        """(rows, narrow entries, mask) as `_ascent.pyx` reads them."""
+        return (self.indptr.astype(np.int64), self.indices.astype(np.int32), self.data), None, None
+
+    def store(self, W: np.ndarray, w: np.ndarray) -> None:
+        """The inverse of :meth:`weights`, after a kernel changed W: it is the same memory."""
+
     scores = SparseScores.scores
 
     def new_buffer(self) -> np.ndarray:

@@ -110,6 +110,17 @@ class ObservedRows:
         self._W.reshape(-1)[self.wide_at] = w[: self.n_wide]
         return self._W, w[self.n_wide :]
 
+    def entries(self):
+        """(rows, narrow entries, mask) as `_ascent.pyx` reads them."""
+        mask = np.zeros(self.shape)
+        mask.reshape(-1)[self.wide_at] = 1
+        narrow = (self.narrow_indptr.astype(np.int64), self.pair, self.label, self.narrow_data)
+        return (self.indptr.astype(np.int64), self.indices, self.data), narrow, mask
+
+    def store(self, W: np.ndarray, w: np.ndarray) -> None:
+        """The inverse of :meth:`weights`, after the kernel changed W."""
+        w[: self.n_wide] = W.reshape(-1)[self.wide_at]
+
     def scores(self, W, first: int, last: int, out: np.ndarray) -> None:
         """out = X[first:last] · coef."""
         wide, narrow = W

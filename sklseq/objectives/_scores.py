@@ -119,10 +119,16 @@ class ScoreMap:
     allowed : Support-like with bool ``transition``, ``start``, ``end``
         Where False, the score is -inf whatever the weights.
     dtype : numpy dtype
+        Of w.
+    user_dtype : numpy dtype, optional
+        Of the weights that :meth:`unpack` gives, if another.
     """
 
-    def __init__(self, X, n_labels: int, support: Support, allowed, dtype: np.dtype):
+    def __init__(
+        self, X, n_labels: int, support: Support, allowed, dtype: np.dtype, user_dtype=None
+    ):
         self.n_labels, self.dtype = n_labels, np.dtype(dtype)
+        self.user_dtype = np.dtype(user_dtype or dtype)
         self.width = _chain.padded_width(n_labels)
         self.design = self._arrange(X, support.pairs)
         self.n_features, self.n_state = X.shape[1], self.design.n_weights
@@ -155,6 +161,22 @@ class ScoreMap:
         gradient[b:c] = start[self.start_at]
         gradient[c:d] = end[self.end_at]
 
+    def chain_masks(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows i of transitions, then start and end: 1 where trained, and 1 where allowed."""
+        L = self.n_labels
+        trained, allowed = np.zeros((2, L + 2, self.width))
+        ones = np.zeros((L + 2, L))
+        ones[:L].reshape(-1)[self.transition_at] = 1
+        ones[L, self.start_at] = ones[L + 1, self.end_at] = 1
+        trained[:, :L] = ones
+        allowed[:L, :L], allowed[L, :L], allowed[L + 1, :L] = self.allowed
+        return trained, allowed
+
+    def split_chain(self, chain: np.ndarray):
+        """Transition, start and end of such rows."""
+        L = self.n_labels
+        return np.ascontiguousarray(chain[:L, :L]), chain[L, :L], chain[L + 1, :L]
+
     def _chain_weights(self, w: np.ndarray):
         a, b, c, d = self.ends
         L = self.n_labels
@@ -174,9 +196,9 @@ class ScoreMap:
 
     def unpack(self, w: np.ndarray) -> Weights:
         """w as arrays in the user's order of features."""
-        rows = self.design.unpack(self.state(w))
+        rows = self.design.unpack(self.state(w).astype(self.user_dtype, copy=False))
         coef = rows[:, : self.n_labels]  # the rows stay padded, as decoding wants them
-        return Weights(coef, *(x.astype(self.dtype) for x in self._chain_weights(w)))
+        return Weights(coef, *(x.astype(self.user_dtype) for x in self._chain_weights(w)))
 
     def pack(self, weights: Weights) -> np.ndarray:
         """The inverse of :meth:`unpack`; weights that w has no place for are dropped."""

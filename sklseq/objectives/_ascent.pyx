@@ -1,0 +1,414 @@
+"""Steps of exponentiated gradient ascent in the dual of the conditional likelihood.
+
+What is ascended, and why the steps look as they do: `_dual.py`. Here, for one sequence at a time:
+
+    S      = A w                    scores of the present weights
+    theta' = theta + eta (S - theta)
+    mu'    = marginals of theta'
+    w'     = w + (weight / lam) Phi (mu - mu')
+
+and the step is taken back if the dual
+
+    D = sum_s weight_s H(mu_s) - lam / 2 ||w||^2
+
+fell. theta and mu are kept in float32; w follows the rounded mu exactly.
+"""
+
+from libc.math cimport INFINITY
+
+from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
+from sklseq.inference._recursions cimport backward, forward
+from sklseq.objectives._gather cimport gather_row, prefetch_row
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    /* exp(x) for x <= 0, by range reduction to |r| <= log(2)/2 and Taylor's series: in a form that
+       compilers vectorise, which calls of libm's are not. Relative error about 3e-16. */
+    static inline double sklseq_exp(double x)
+    {
+        const double shift = 6755399441055744.0;            /* 1.5 * 2**52 */
+        double z = x < -708.0 ? -708.0 : x;
+        double t = z * 1.4426950408889634 + shift, n = t - shift, r, p;
+        int64_t bits, power;
+        r = (z - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
+        p = 1.0 / 479001600.0;
+        p = p * r + 1.0 / 39916800.0;
+        p = p * r + 1.0 / 3628800.0;
+        p = p * r + 1.0 / 362880.0;
+        p = p * r + 1.0 / 40320.0;
+        p = p * r + 1.0 / 5040.0;
+        p = p * r + 1.0 / 720.0;
+        p = p * r + 1.0 / 120.0;
+        p = p * r + 1.0 / 24.0;
+        p = p * r + 1.0 / 6.0;
+        p = p * r + 0.5;
+        p = p * r + 1.0;
+        p = p * r + 1.0;
+        memcpy(&bits, &p, sizeof bits);
+        memcpy(&power, &t, sizeof power);
+        bits += (int64_t) ((uint64_t) power << 52);         /* p * 2**n */
+        memcpy(&p, &bits, sizeof p);
+        return x < -708.0 ? 0.0 : p;
+    }
+    """
+    double sklseq_exp(double x) noexcept nogil
+
+# Condition 1 of `_chain.pyx`: with no transition factor below this, nothing can be lost.
+cdef double MIX = 1e-150
+# Entries ahead of the present one whose weights are fetched.
+cdef Py_ssize_t AHEAD = 24
+
+# What a step may ask for, as plain pointers; shapes as in `ascend`.
+cdef struct Problem:
+    Py_ssize_t L, width, nnz
+    const long long* indptr
+    const int* indices
+    const double* data
+    double* W
+    const double* mask
+    const long long* narrow_indptr
+    const int* pair
+    const unsigned short* label
+    const double* narrow_data
+    double* w
+    double* chain            # (L + 2, width): transitions, start, end
+    const double* chain_mask
+    const double* allowed
+    double lam
+    # scratch
+    double* S                # (T, width) scores, then changes of mu
+    double* theta            # (T, width) candidate
+    double* e                # (T, width)
+    double* alpha            # (T, width)
+    double* mu               # (T, width) candidate
+    double* inverse_c        # (T,)
+    double* pair_theta       # (L, width) candidate
+    double* pair_mu          # (L, width) candidate
+    double* E                # (width, width)
+    double* Et               # (width, width)
+    double* products         # (width, width)
+
+
+cdef void scores(lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T) noexcept nogil:
+    # S = A w of the rows r to r + T - 1, start and end scores folded in
+    cdef Py_ssize_t t, p, j, W = q.width
+    cdef const double* start = q.chain + q.L * W
+    for t in range(r, r + T):
+        for p in range(q.indptr[t], q.indptr[t + 1]):
+            if p + AHEAD < q.nnz:
+                prefetch_row(q.W + q.indices[p + AHEAD] * W, W)
+        gather_row(
+            tag, q.indices + q.indptr[t], q.data + q.indptr[t] if q.data != NULL else NULL,
+            q.indptr[t + 1] - q.indptr[t], <const double*> q.W, W, NULL, 0, q.S + (t - r) * W
+        )
+        if q.narrow_indptr != NULL:
+            for p in range(q.narrow_indptr[t], q.narrow_indptr[t + 1]):
+                q.S[(t - r) * W + q.label[p]] += (
+                    q.w[q.pair[p]] if q.narrow_data == NULL else q.narrow_data[p] * q.w[q.pair[p]]
+                )
+    for j in range(q.L):
+        q.S[j] += start[j]
+        q.S[(T - 1) * W + j] += start[W + j]
+
+
+cdef double candidate_nodes(
+    Problem* q, const float* theta, double eta, Py_ssize_t T
+) noexcept nogil:
+    # theta' and e = exp(theta' - row maximum); returns the sum of the maxima
+    cdef Py_ssize_t t, j, W = q.width, L = q.L
+    cdef double top, total = 0
+    cdef double* row
+    cdef double* e
+    cdef const double* start = q.allowed + L * W
+    for t in range(T):
+        row = q.theta + t * W
+        e = q.e + t * W
+        top = -INFINITY
+        for j in range(L):
+            row[j] = theta[t * W + j] + eta * (q.S[t * W + j] - theta[t * W + j])
+            top = row[j] if row[j] > top else top
+        for j in range(W):
+            e[j] = sklseq_exp(row[j] - top) if j < L else 0
+        total += top
+    for j in range(L):
+        q.e[j] *= start[j]
+        q.e[(T - 1) * W + j] *= start[W + j]
+    return total
+
+
+cdef double candidate_pairs(
+    Problem* q, const float* pair_theta, double eta, bint* check
+) noexcept nogil:
+    # The same for transitions, into E and Et; returns the maximum.
+    cdef Py_ssize_t i, j, W = q.width, L = q.L
+    cdef double top = -INFINITY, least = 1
+    cdef double* row = q.pair_theta
+    for i in range(L):
+        for j in range(L):
+            row[i * W + j] = pair_theta[i * W + j] + eta * (
+                q.chain[i * W + j] - pair_theta[i * W + j]
+            )
+            top = row[i * W + j] if row[i * W + j] > top else top
+    for i in range(L):
+        for j in range(L):
+            q.E[i * W + j] = q.allowed[i * W + j] * sklseq_exp(row[i * W + j] - top)
+    for i in range(L):
+        for j in range(L):
+            least = q.E[i * W + j] if q.E[i * W + j] < least else least
+            q.Et[j * W + i] = q.E[i * W + j]
+    check[0] = least < MIX
+    return top
+
+
+cdef double marginals(
+    lanes* tag, Problem* q, Py_ssize_t T, bint check
+) noexcept nogil:
+    # mu' and pair_mu', rounded to float32; returns log Z less the maxima, or NaN
+    cdef Py_ssize_t t, k, W = q.width, L = q.L
+    cdef double log_z
+    # By scores of -inf `forward` tells forbidden labels from those lost to underflow.
+    for k in range(T * W):
+        q.mu[k] = q.theta[k]
+    for k in range(L):
+        if q.allowed[L * W + k] == 0:
+            q.mu[k] = -INFINITY
+        if q.allowed[(L + 1) * W + k] == 0:
+            q.mu[(T - 1) * W + k] = -INFINITY
+    log_z = forward(
+        tag, q.mu, q.e, q.E, q.alpha, q.inverse_c, T, L, W, check
+    )
+    if log_z != log_z:
+        return log_z
+    for k in range(L * W):
+        q.pair_mu[k] = 0
+    backward(
+        tag, q.Et, q.alpha, q.inverse_c, q.e, q.mu, q.products, q.pair_mu, 1, T, L, W
+    )
+    for t in range(T):
+        for k in range(L):
+            q.mu[t * W + k] = <float> q.mu[t * W + k]
+    for k in range(L * W):
+        q.pair_mu[k] = <float> (q.pair_mu[k] * q.E[k])
+    return log_z
+
+
+cdef void compare(
+    Problem* q, const float* theta, const float* mu, Py_ssize_t T, const double* score,
+    const double* new_theta, const double* new_mu, double* sums
+) noexcept nogil:
+    # sums += [<theta', mu'>, <score - theta, mu' - mu>, <score, mu - mu'>] over T rows
+    cdef Py_ssize_t t, j, k, W = q.width
+    cdef double change
+    for t in range(T):
+        for j in range(q.L):
+            k = t * W + j
+            change = new_mu[k] - mu[k]
+            sums[0] += new_theta[k] * new_mu[k]
+            sums[1] += (score[k] - theta[k]) * change
+            sums[2] -= score[k] * change
+
+
+cdef double move(
+    lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T, double sign
+) noexcept nogil:
+    # w += sign * Phi S on the weights that are trained; returns the change of ||w||^2
+    cdef Py_ssize_t B = n_lanes(tag), W = q.width, t, p, block, k
+    cdef double x, step, total = 0
+    cdef double acc[8]
+    cdef double* row
+    cdef const double* mask
+    cdef const double* change
+    for k in range(B):
+        acc[k] = 0
+    for t in range(T):
+        for p in range(q.indptr[r + t], q.indptr[r + t + 1]):
+            x = sign * (q.data[p] if q.data != NULL else 1)
+            for block in range(W // B):
+                row = q.W + q.indices[p] * W + block * B
+                change = q.S + t * W + block * B
+                if q.mask == NULL:
+                    for k in range(B):
+                        acc[k] += x * change[k] * (2 * row[k] + x * change[k])
+                    for k in range(B):
+                        row[k] += x * change[k]
+                else:
+                    mask = q.mask + q.indices[p] * W + block * B
+                    for k in range(B):
+                        acc[k] += mask[k] * x * change[k] * (2 * row[k] + x * change[k])
+                    for k in range(B):
+                        row[k] += mask[k] * x * change[k]
+        if q.narrow_indptr != NULL:
+            for p in range(q.narrow_indptr[r + t], q.narrow_indptr[r + t + 1]):
+                x = sign * (q.narrow_data[p] if q.narrow_data != NULL else 1)
+                step = x * q.S[t * W + q.label[p]]
+                total += step * (2 * q.w[q.pair[p]] + step)
+                q.w[q.pair[p]] += step
+    for k in range(B):
+        total += acc[k]
+    return total
+
+
+cdef double move_chain(
+    Problem* q, const float* pair_mu, Py_ssize_t T, double scale, double sign
+) noexcept nogil:
+    # The same for transition, start and end weights; S holds the changes of the rows.
+    cdef Py_ssize_t i, j, k, W = q.width, L = q.L
+    cdef double step, total = 0
+    for i in range(L + 2):
+        for j in range(L):
+            k = i * W + j
+            if i < L:
+                step = scale * (pair_mu[k] - q.pair_mu[k])
+            else:
+                step = q.S[j] if i == L else q.S[(T - 1) * W + j]
+            step *= sign * q.chain_mask[k]
+            total += step * (2 * q.chain[k] + step)
+            q.chain[k] += step
+    return total
+
+
+cdef double visit(
+    lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T, float* theta, float* mu,
+    float* pair_theta, float* pair_mu, double* entropy, double weight, double* eta, double* gap,
+    bint first, bint* rejected
+) noexcept nogil:
+    # One sequence; returns the gain of the dual, which is 0 where the step is taken back.
+    cdef Py_ssize_t t, j, W = q.width, L = q.L
+    cdef double log_z, norm, gain, scale = weight / q.lam
+    cdef double sums[3]
+    cdef bint check
+    rejected[0] = True
+    scores(tag, q, r, T)
+    log_z = candidate_nodes(q, theta, eta[0], T)
+    log_z += (T - 1) * candidate_pairs(q, pair_theta, eta[0], &check)
+    log_z += marginals(tag, q, T, check)
+    if log_z != log_z:                   # too far apart for scaled arithmetic: a shorter step
+        eta[0] *= 0.5
+        return 0
+    sums[0] = sums[1] = sums[2] = 0
+    compare(q, theta, mu, T, q.S, q.theta, q.mu, sums)
+    compare(q, pair_theta, pair_mu, L, q.chain, q.pair_theta, q.pair_mu, sums)
+    for t in range(T):
+        for j in range(L):
+            q.S[t * W + j] = scale * (mu[t * W + j] - q.mu[t * W + j])
+    norm = move(tag, q, r, T, 1) + move_chain(q, pair_mu, T, scale, 1)
+    gain = weight * (log_z - sums[0] - entropy[0]) - 0.5 * q.lam * norm
+    gap[0] = 0.5 * weight * sums[1] / eta[0]
+    # Along the step, D(x eta) = D + weight sums[1] (x - x^2/2) / eta - lam/2 ||step of w||^2 x^2,
+    # to second order; its maximum, less a quarter, is the next step's length.
+    norm -= 2 * scale * sums[2]
+    eta[0] *= 0.75 * weight * sums[1] / (weight * sums[1] * eta[0] + q.lam * norm + 1e-300)
+    eta[0] = min(max(eta[0], 1e-3), 1)
+    if gain < -1e-9 and not first:
+        move(tag, q, r, T, -1)
+        move_chain(q, pair_mu, T, scale, -1)
+        return 0
+    rejected[0] = False
+    entropy[0] = log_z - sums[0]
+    for t in range(T):
+        for j in range(L):
+            theta[t * W + j] = <float> q.theta[t * W + j]
+            mu[t * W + j] = <float> q.mu[t * W + j]
+    for t in range(L):
+        for j in range(L):
+            pair_theta[t * W + j] = <float> q.pair_theta[t * W + j]
+            pair_mu[t * W + j] = <float> q.pair_mu[t * W + j]
+    return gain
+
+
+cdef double visit_all(
+    lanes* tag, Problem* q, const long long[::1] order, const long long[::1] offsets,
+    const double[::1] weights, float[:, ::1] theta, float[:, ::1] mu, float[:, :, ::1] pair_theta,
+    float[:, :, ::1] pair_mu, double[::1] entropy, double[::1] eta, double[::1] gap,
+    unsigned char[::1] seen, Py_ssize_t* n_rejected
+) noexcept nogil:
+    cdef Py_ssize_t k, s, r
+    cdef bint rejected
+    cdef double gain = 0
+    for k in range(order.shape[0]):
+        s = order[k]
+        r = offsets[s]
+        gain += visit(
+            tag, q, r, offsets[s + 1] - r, &theta[r, 0], &mu[r, 0], &pair_theta[s, 0, 0],
+            &pair_mu[s, 0, 0], &entropy[s], weights[s], &eta[s], &gap[s], seen[s] == 0, &rejected
+        )
+        n_rejected[0] += rejected
+        if not rejected:
+            seen[s] = 1
+    return gain
+
+
+def ascend(
+    const long long[::1] order,       # (n,)               sequences to visit, none empty
+    const long long[::1] offsets,     # (n_sequences + 1,)
+    const double[::1] weights,        # (n_sequences,)     positive where visited
+    rows,                             # (indptr, indices, data) of rows with padded weights
+    narrow,                           # (indptr, pair, label, data) or None
+    double[:, ::1] W,                 # (n, width)         IN/OUT
+    mask,                             # (n, width): 1 where trained; or None
+    double[::1] w,                    # (n_pairs,)         IN/OUT
+    double[:, ::1] chain,             # (L + 2, width)     IN/OUT transition, start, end weights
+    const double[:, ::1] chain_mask,  # (L + 2, width)     1 where trained
+    const double[:, ::1] allowed,     # (L + 2, width)     0 where forbidden
+    float[:, ::1] theta,              # (n_rows, width)    IN/OUT
+    float[:, ::1] mu,                 # (n_rows, width)    IN/OUT
+    float[:, :, ::1] pair_theta,      # (n_sequences, L, width)  IN/OUT
+    float[:, :, ::1] pair_mu,         # (n_sequences, L, width)  IN/OUT
+    double[::1] entropy,              # (n_sequences,)     IN/OUT
+    double[::1] eta,                  # (n_sequences,)     IN/OUT length of the next step
+    double[::1] gap,                  # (n_sequences,)     OUT estimate of each one's duality gap
+    unsigned char[::1] seen,          # (n_sequences,)     IN/OUT
+    double lam,
+    double[:, ::1] scratch,           # (5 * T + 3 * width + 2 * L, width), T the longest
+    double[::1] inverse_c,            # (T,)
+):
+    """Visit sequences in order; returns (gain of the dual, number of steps taken back)."""
+    cdef const long long[::1] indptr = rows[0], narrow_indptr
+    cdef const int[::1] indices = rows[1], pair
+    cdef const double[::1] data = rows[2], narrow_data
+    cdef const double[:, ::1] trained
+    cdef const unsigned short[::1] label
+    cdef Problem q
+    cdef Lanes2 two
+    cdef Lanes4 four
+    cdef Lanes8 eight
+    cdef Py_ssize_t T = inverse_c.shape[0], rejected = 0
+    cdef double gain = 0
+    if order.shape[0] == 0:
+        return 0.0, 0
+    q.width, q.L, q.nnz, q.lam = W.shape[1], pair_mu.shape[1], indices.shape[0], lam
+    q.indptr, q.indices = &indptr[0], &indices[0] if q.nnz else NULL
+    q.data = &data[0] if data.shape[0] else NULL
+    q.W = &W[0, 0] if W.shape[0] else NULL
+    q.mask = NULL
+    if mask is not None and W.shape[0]:
+        trained = mask
+        q.mask = &trained[0, 0]
+    q.narrow_indptr = q.pair = NULL
+    q.label, q.narrow_data, q.w = NULL, NULL, NULL
+    if narrow is not None and narrow[1].shape[0]:
+        narrow_indptr, pair, label, narrow_data = narrow
+        q.narrow_indptr, q.pair, q.label = &narrow_indptr[0], &pair[0], &label[0]
+        q.narrow_data = &narrow_data[0] if narrow_data.shape[0] else NULL
+        q.w = &w[0]
+    q.chain, q.chain_mask, q.allowed = &chain[0, 0], &chain_mask[0, 0], &allowed[0, 0]
+    q.S, q.theta, q.e = &scratch[0, 0], &scratch[T, 0], &scratch[2 * T, 0]
+    q.alpha, q.mu = &scratch[3 * T, 0], &scratch[4 * T, 0]
+    q.E, q.Et = &scratch[5 * T, 0], &scratch[5 * T + q.width, 0]
+    q.products = &scratch[5 * T + 2 * q.width, 0]
+    q.pair_theta = &scratch[5 * T + 3 * q.width, 0]
+    q.pair_mu = &scratch[5 * T + 3 * q.width + q.L, 0]
+    q.inverse_c = &inverse_c[0]
+    with nogil:
+        if q.width == 2:
+            gain = visit_all(&two, &q, order, offsets, weights, theta, mu, pair_theta, pair_mu,
+                             entropy, eta, gap, seen, &rejected)
+        elif q.width == 4:
+            gain = visit_all(&four, &q, order, offsets, weights, theta, mu, pair_theta, pair_mu,
+                             entropy, eta, gap, seen, &rejected)
+        else:
+            gain = visit_all(&eight, &q, order, offsets, weights, theta, mu, pair_theta, pair_mu,
+                             entropy, eta, gap, seen, &rejected)
+    return gain, rejected

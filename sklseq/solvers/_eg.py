@@ -1,0 +1,76 @@
+"""Exponentiated gradient ascent in the dual, until the duality gap is small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from sklseq.solvers._result import SolverResult
+
+__all__ = ["exponentiated_gradient"]
+
+# Sequences whose gap is below this share of the mean are visited every MAX_REST-th pass only.
+SMALL_GAP, MAX_REST = 0.5, 4
+# Passes over all sequences before gaps are trusted.
+FULL_PASSES = 3
+
+
+def exponentiated_gradient(
+    dual, primal, *, tol: float, max_iter: int, random_state=0,
+    callback: Callable[[int, float, np.ndarray], bool] | None = None,
+) -> SolverResult:  # fmt: skip
+    """Ascend ``dual`` until f(w) - D <= tol · f(w).
+
+    Parameters
+    ----------
+    dual : object with ``ascend(order)``, ``visited``, ``gap`` (estimates, one a sequence),
+        ``value`` and ``w``
+    primal : object with ``value_and_gradient(w, gradient)``
+        Evaluated when the estimates say that the gap may be small enough.
+    tol : float
+    max_iter : int
+        Passes over the data.
+    random_state : int or numpy Generator
+        Order of visits.
+    callback : callable(k, dual value, w) -> bool, optional
+        Called after each pass; True stops.
+
+    Returns
+    -------
+    SolverResult
+        ``history`` holds the objective at the passes where it was evaluated.
+    """
+    rng = np.random.default_rng(random_state)
+    rest = np.zeros(len(dual.gap), np.int64)
+    gradient, history, message, k = np.zeros_like(dual.w), [], "", 0
+    stalled = 0
+    while k < max_iter and not message:
+        order = _choose(dual, rest, k)
+        before = dual.value
+        dual.ascend(rng.permutation(order))
+        k += 1
+        if callback is not None and callback(k, dual.value, dual.w):
+            message = "callback"
+        # Rounding of mu to float32 leaves a gap that no pass closes.
+        stalled = stalled + 1 if dual.value - before <= 1e-9 * abs(dual.value) else 0
+        if dual.gap[dual.visited].sum() <= tol * abs(dual.value) or stalled >= 3:
+            history.append(primal.value_and_gradient(dual.w, gradient))
+            if history[-1] - dual.value <= tol * abs(history[-1]):
+                message = "gap"
+            elif stalled >= 3:
+                message = "precision"
+    if not history or not message:
+        history.append(primal.value_and_gradient(dual.w, gradient))
+    return SolverResult(dual.w, history[-1], k, message in ("gap", "callback"), history, message)
+
+
+def _choose(dual, rest: np.ndarray, k: int) -> np.ndarray:
+    # Where the gap is large, and all others now and then.
+    rest += 1
+    visited = dual.visited
+    if k >= FULL_PASSES:
+        gap = dual.gap[visited]
+        visited = visited[(gap > SMALL_GAP * gap.mean()) | (rest[visited] >= MAX_REST)]
+    rest[visited] = 0
+    return visited
