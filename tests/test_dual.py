@@ -1,0 +1,167 @@
+"""Exponentiated gradient ascent against L-BFGS, and the certificate against both."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+from sklseq import CRFTagger, Sequences
+from sklseq._threads import Threads
+from sklseq.objectives._dual import DualLikelihood
+from sklseq.objectives._likelihood import LogLikelihood
+from sklseq.solvers import exponentiated_gradient
+
+# The dual keeps marginals in float32, so its value is good to about 1e-7 of the objective.
+ROUNDING = 1e-6
+SEEDS = range(3)
+
+
+def make_data(seed, n=30, M=8, L=3, ones=False):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 8, n)
+    rows = rng.integers(0, 2, (lengths.sum(), M)) * (1.0 if ones else rng.normal(size=M))
+    X = Sequences(sparse.csr_matrix(rows), np.concatenate([[0], np.cumsum(lengths)]))
+    y = [rng.integers(0, L, T) for T in lengths]
+    y[0][:] = np.arange(len(y[0])) % L
+    y[1] = np.r_[y[1][:-1], L - 1]
+    return X, y
+
+
+def likelihood_of(tagger, X, y, threads, weights=None):
+    classes, codes = np.unique(np.concatenate(y), return_inverse=True)
+    scores = tagger._score_map(X, codes.astype(np.int32), classes, dual=True)
+    weights = np.ones(len(X)) if weights is None else weights
+    return LogLikelihood(scores, codes.astype(np.int32), X.offsets, weights, tagger.l2, threads)
+
+
+MODELS = [
+    {},
+    {"all_possible_states": True, "all_possible_transitions": True},
+    {"boundaries": False},
+    {"l2": 0.3},
+    {"l2": 20.0},
+]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("model", MODELS, ids=str)
+@pytest.mark.parametrize("L", [2, 3, 5, 9])
+def test_the_dual_never_exceeds_the_objective_and_meets_it(seed, model, L):
+    X, y = make_data(seed, L=L)
+    tagger = CRFTagger(**model)
+    with Threads(1) as threads:
+        primal = likelihood_of(tagger, X, y, threads)
+        dual = DualLikelihood(primal)
+        gradient, values = np.zeros_like(dual.w), []
+        for _ in range(1500):
+            dual.ascend(np.random.default_rng(seed).permutation(dual.visited))
+            values.append(dual.value)
+            value = primal.value_and_gradient(dual.w, gradient)
+            assert value >= dual.value - ROUNDING * abs(value)
+            if value - dual.value <= 1e-4 * abs(value):
+                break
+    assert np.all(np.diff(values[1:]) >= -ROUNDING * abs(values[-1]))
+    assert value - dual.value <= 1e-4 * abs(value)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_weights_are_those_of_the_marginals(seed, model):
+    # w = 1/(2 l2) * (observed - expected): no weight drifts away while rows are updated.
+    X, y = make_data(seed)
+    with Threads(1) as threads:
+        primal = likelihood_of(CRFTagger(**model), X, y, threads)
+        dual = DualLikelihood(primal)
+        for _ in range(7):
+            dual.ascend(dual.visited)
+        residual = dual.mu[:, :3].astype(np.float64)
+        residual[np.arange(len(primal.y)), primal.y] -= 1
+        coef = primal.scores.unpack(dual.w).coef
+        expected = -(X.rows.T @ residual) / dual.lam
+        trained = coef != 0
+        assert_allclose(coef[trained], expected[trained], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("form", ["sparse", "dense", "ones", "float32", "constraints", "weights"])
+def test_eg_and_lbfgs_find_the_same_model(seed, form):
+    X, y = make_data(seed, ones=form == "ones")
+    if form == "dense":
+        X = Sequences(X.rows.toarray(), X.offsets)
+    if form == "float32":
+        X = Sequences(X.rows.astype(np.float32), X.offsets)
+    model = {"l2": 0.3}
+    if form == "constraints":
+        y = [np.maximum.accumulate(labels) for labels in y]  # labels never go down
+        model["constraints"] = np.triu(np.ones((3, 3), bool))
+    rng = np.random.default_rng(seed)
+    weight = rng.integers(0, 3, len(X)).astype(float) if form == "weights" else None
+    if form == "weights":
+        weight[:2] = 1
+    a = CRFTagger(solver="eg", tol=1e-5, max_iter=2000, **model).fit(X, y, weight)
+    b = CRFTagger(solver="lbfgs", tol=1e-8, max_iter=2000, **model).fit(X, y, weight)
+    assert a.coef_.dtype == b.coef_.dtype
+    # Proved to be within 1e-5 of the optimum.
+    assert a.objective_ <= b.objective_ * (1 + 2e-5)
+    assert b.objective_ <= a.objective_ * (1 + 2e-5)
+    assert_allclose(a.coef_, b.coef_, atol=0.02)
+    assert_array_equal(np.isinf(a.transition_), np.isinf(b.transition_))
+
+
+def test_a_smaller_tolerance_is_finished_by_lbfgs():
+    X, y = make_data(0)
+    a = CRFTagger(solver="eg", tol=1e-9, max_iter=2000).fit(X, y)
+    b = CRFTagger(solver="lbfgs", tol=1e-9, max_iter=2000).fit(X, y)
+    assert_allclose(a.coef_, b.coef_, atol=1e-4)
+
+
+def test_same_seed_same_bits_and_another_order_the_same_model():
+    X, y = make_data(1)
+    fits = [CRFTagger(solver="eg", random_state=s).fit(X, y).coef_ for s in (0, 0, 1)]
+    assert_array_equal(fits[0], fits[1])
+    assert not np.array_equal(fits[0], fits[2])
+    assert_allclose(fits[0], fits[2], atol=0.02)
+
+
+def test_threads_do_not_change_the_answer():
+    X, y = make_data(2)
+    one, two = (CRFTagger(solver="eg", n_jobs=n).fit(X, y).coef_ for n in (1, 2))
+    assert_allclose(one, two, rtol=1e-9, atol=1e-9)
+
+
+def test_scores_far_apart_take_shorter_steps_instead_of_breaking():
+    X, y = make_data(0)
+    X = Sequences(X.rows * 1e3, X.offsets)
+    tagger = CRFTagger(solver="eg", max_iter=30, tol=1e-3)
+    with pytest.warns(ConvergenceWarning):
+        tagger.fit(X, y)
+    assert np.isfinite(tagger.coef_).all()
+    assert np.isfinite(tagger.objective_)
+
+
+def test_passes_and_stops_are_reported():
+    X, y = make_data(0)
+    with Threads(1) as threads:
+        primal = likelihood_of(CRFTagger(), X, y, threads)
+        seen = []
+        result = exponentiated_gradient(
+            DualLikelihood(primal), primal, tol=1e-4, max_iter=3,
+            callback=lambda k, value, w: seen.append(k) or k == 2,
+        )  # fmt: skip
+    assert seen == [1, 2]
+    assert result.message == "callback"
+    assert result.n_iter == 2
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"l1": 0.1}, r"solver='eg' cannot minimise an L1 penalty"),
+        ({"l2": 0.0}, r"solver='eg' needs l2 > 0; got 0"),
+    ],
+)
+def test_what_eg_cannot_do(parameters, message):
+    X, y = make_data(0)
+    with pytest.raises(ValueError, match=message):
+        CRFTagger(solver="eg", **parameters).fit(X, y)
