@@ -1,9 +1,22 @@
 """Solvers: they see an objective's named methods and nothing else."""
 
+from sklseq.solvers._bcfw import bcfw
 from sklseq.solvers._cg import cg
 from sklseq.solvers._dense import least_distance, solve_dense
 from sklseq.solvers._eg import exponentiated_gradient
 from sklseq.solvers._lbfgs import lbfgs
+from sklseq.solvers._perceptron import perceptron
 from sklseq.solvers._result import SolverResult
+from sklseq.solvers._working_set import working_set
 
-__all__ = ["SolverResult", "cg", "exponentiated_gradient", "lbfgs", "least_distance", "solve_dense"]
+__all__ = [
+    "SolverResult",
+    "bcfw",
+    "cg",
+    "exponentiated_gradient",
+    "lbfgs",
+    "least_distance",
+    "perceptron",
+    "solve_dense",
+    "working_set",
+]

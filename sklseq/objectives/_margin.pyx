@@ -1,0 +1,720 @@
+"""Passes over sequences for margin training: most violated paths, and exact steps in the dual.
+
+With phi(x, y) the counts of a labeling and y_i the truth of sequence i, the weights are
+
+    w = sum_i sum_p alpha_ip (phi(x_i, y_i) - phi(x_i, p)),      alpha_ip >= 0,
+
+p running over the *working set* of i: the few paths with alpha_ip > 0. The gradient of the dual,
+
+    g_ip = loss(y_i, p) + F(x_i, p) - F(x_i, y_i),               F = w . phi,
+
+is the violation of p's margin, and g = 0 belongs to the truth, which may be thought of as one more
+path. A *step* moves mass between two paths, by exact line search. As these differ in few rows,
+only few rows of the data take part.
+
+F comes from one of two sources, and nobody but `read_scores`, `squared_distance` and `move` knows
+which: rows of w gathered by the features of a row (linear kernel), or scores of all rows under a
+Gram matrix, kept up to date (any kernel).
+
+Rows of labels are padded to a multiple of 8, with score -inf for padding.
+"""
+
+from libc.math cimport INFINITY
+from libc.string cimport memcmp, memcpy
+
+import numpy as np
+
+cdef enum:
+    LANES = 8
+    AHEAD = 24       # rows of weights asked for that many entries ahead
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__) || defined(__clang__)
+    #define sklseq_prefetch(address) __builtin_prefetch(address)
+    #define sklseq_one_row_at_a_time() __asm__ volatile ("")
+    #else
+    #define sklseq_prefetch(address) ((void) 0)
+    #define sklseq_one_row_at_a_time() ((void) 0)
+    #endif
+    """
+    void sklseq_prefetch(const void* address) noexcept nogil
+    void sklseq_one_row_at_a_time() noexcept nogil
+
+# Slack of a sequence: linear, squared, or none allowed.
+L1, L2, HARD = 0, 1, 2
+cdef enum:
+    SLACK_L1 = 0
+    SLACK_L2 = 1
+
+
+def local_columns(const long long[::1] indptr, const int[::1] indices,
+                  const long long[::1] offsets, Py_ssize_t n_columns):
+    """(number of each entry's column among those of its sequence, most columns of a sequence)."""
+    cdef int[::1] local = np.empty(indices.shape[0], dtype=np.int32)
+    cdef int[::1] owner = np.full(n_columns, -1, dtype=np.int32)
+    cdef int[::1] number = np.zeros(n_columns, dtype=np.int32)
+    cdef Py_ssize_t s, p, most = 0
+    cdef int n
+    with nogil:
+        for s in range(offsets.shape[0] - 1):
+            n = 0
+            for p in range(indptr[offsets[s]], indptr[offsets[s + 1]]):
+                if owner[indices[p]] != s:
+                    owner[indices[p]] = <int> s
+                    number[indices[p]] = n
+                    n += 1
+                local[p] = number[indices[p]]
+            most = n if n > most else most
+    return np.asarray(local), most
+
+
+cdef inline void prefetch_row(const double* row, Py_ssize_t width) noexcept nogil:
+    cdef Py_ssize_t k
+    for k in range(width // LANES):
+        sklseq_prefetch(row + LANES * k)
+
+
+cdef inline void gather_row(
+    const int* indices, const double* data, Py_ssize_t n, const double* w, Py_ssize_t width,
+    double* out
+) noexcept nogil:
+    # out = sum_p data[p] * w[indices[p]], a block of lanes at a time
+    cdef Py_ssize_t block, p, k
+    cdef double acc[8]
+    cdef double x
+    cdef const double* row
+    for block in range(width // LANES):
+        for k in range(LANES):
+            acc[k] = 0
+        for p in range(n):
+            row = w + indices[p] * width + block * LANES
+            if data == NULL:
+                for k in range(LANES):
+                    acc[k] += row[k]
+            else:
+                x = data[p]
+                for k in range(LANES):
+                    acc[k] += x * row[k]
+            sklseq_one_row_at_a_time()
+        for k in range(LANES):
+            out[block * LANES + k] = acc[k]
+
+
+cdef inline void best_into(
+    const double* previous, const double* score, Py_ssize_t L, Py_ssize_t width, double* out
+) noexcept nogil:
+    # out(j) = max_i previous(i) + score(i, j)
+    cdef Py_ssize_t block, i, k
+    cdef double best[8]
+    cdef double x, v
+    for block in range(width // LANES):
+        for k in range(LANES):
+            best[k] = -INFINITY
+        for i in range(L):
+            x = previous[i]
+            for k in range(LANES):
+                v = x + score[i * width + block * LANES + k]
+                best[k] = v if v > best[k] else best[k]
+            sklseq_one_row_at_a_time()
+        for k in range(LANES):
+            out[block * LANES + k] = best[k]
+
+
+cdef class HingeBlocks:
+    """Working sets of all sequences, and the weights that they add up to.
+
+    Attributes
+    ----------
+    paths : int16 ndarray of shape (n_slots, n_rows)
+        Slot k of sequence s: ``paths[k, offsets[s]:offsets[s + 1]]``, for k < size[s].
+    alpha, loss : ndarray of shape (n_slots, n_sequences)
+    size : int32 ndarray of shape (n_sequences,)
+    score : ndarray of shape (width, width)
+        Transition scores; start, end of shape (width,).
+    W : ndarray of shape (n_features, width) or (0, width)
+        Weights of states, for the linear kernel.
+    coef : ndarray of shape (n_rows, width) or (0, width)
+        For other kernels, coefficients of rows.
+    S : ndarray of shape (width, n_rows) or (width, 0)
+        gram @ coef, transposed.
+    late_* :
+        Sums of changes, each times the stamp of its visit: for averages of all iterates.
+    count : int
+        Visits so far.
+    """
+
+    cdef readonly object arrays
+    cdef readonly Py_ssize_t count
+    cdef readonly Py_ssize_t unbounded         # a sequence whose dual has no maximum, or -1
+    cdef public int averaging                  # 0: no, 1: all iterates alike, 2: later ones more
+    cdef Py_ssize_t L, width, n_rows
+    cdef int slack
+    cdef double loss_offset, scale2, boundary2
+    cdef bint linear
+    cdef const long long[::1] offsets
+    cdef const short[::1] y
+    cdef const double[:, ::1] cost             # (L, width) by true label
+    cdef const double[::1] C
+    cdef short[:, ::1] paths
+    cdef double[:, ::1] alpha, loss
+    cdef int[::1] size
+    cdef double[:, ::1] score, score_t, late_score
+    cdef double[::1] start, end, late_start, late_end
+    cdef double[:, ::1] late_sums              # (2, n_sequences): loss, mass
+    cdef const long long[::1] indptr
+    cdef const int[::1] indices, local
+    cdef const double[::1] data
+    cdef double[:, ::1] W, late_W, local_change
+    cdef const double[:, ::1] gram
+    cdef double[:, ::1] coef, late_coef, S, change
+    cdef double[:, ::1] psi, delta, pair_change
+    cdef double[::1] truth                     # scores of the prefixes of y_i
+    cdef double[::1] g                         # (n_slots,)
+    cdef short[::1] found
+    cdef int[::1] differing
+
+    def __init__(self, offsets, y, cost, loss_offset, C, slack, score, start, end, scales,
+                 n_slots=8, rows=None, gram=None, averaging=0):
+        """`rows` is (indptr, indices, data or empty, n_features), or None and `gram` given."""
+        cdef Py_ssize_t n = len(offsets) - 1
+        self.L, self.width, self.n_rows = len(cost), cost.shape[1], len(y)
+        self.offsets, self.y, self.cost, self.C = offsets, y, cost, C
+        self.loss_offset, self.slack, self.averaging = loss_offset, slack, averaging
+        self.scale2, self.boundary2 = scales
+        self.count, self.unbounded = 0, -1
+        longest = int(np.diff(offsets).max(initial=1))
+        zeros = np.zeros
+        self.arrays = a = {
+            "score": score, "score_t": np.ascontiguousarray(score.T), "start": start, "end": end,
+            "size": zeros(n, np.int32), "late_sums": zeros((2, n)),
+            "paths": zeros((n_slots, len(y)), np.int16),
+            "alpha": zeros((n_slots, n)), "loss": zeros((n_slots, n)),
+            "late_score": zeros(score.shape), "late_start": zeros(self.width),
+            "late_end": zeros(self.width),
+        }
+        self._bind_slots()
+        self.score, self.score_t, self.start, self.end = score, a["score_t"], start, end
+        self.late_score, self.late_start = a["late_score"], a["late_start"]
+        self.late_end, self.late_sums, self.size = a["late_end"], a["late_sums"], a["size"]
+        self.psi, self.delta = zeros((longest, self.width)), zeros((longest, self.width))
+        self.pair_change, self.truth = zeros((self.width, self.width)), zeros(longest)
+        self.found, self.differing = zeros(longest, np.int16), zeros(longest, np.int32)
+        self.linear = rows is not None
+        if self.linear:
+            self._bind_rows(rows)
+        else:
+            self.gram = gram
+            a["coef"], a["S"] = zeros((len(y), self.width)), zeros((self.width, len(y)))
+            a["late_coef"] = zeros((len(y) if averaging else 0, self.width))
+            self.coef, self.S, self.late_coef = a["coef"], a["S"], a["late_coef"]
+            self.change = zeros((longest, self.width))
+
+    def _bind_slots(self):
+        a = self.arrays
+        self.paths, self.alpha, self.loss = a["paths"], a["alpha"], a["loss"]
+        self.g = np.zeros(len(a["paths"]) + 1)
+
+    def _bind_rows(self, rows):
+        indptr, indices, data, n_features = rows
+        self.indptr, self.indices, self.data = indptr, indices, data
+        local, most = local_columns(indptr, indices, self.offsets, n_features)
+        self.local = local
+        self.local_change = np.zeros((max(most, 1), self.width))
+        a = self.arrays
+        a["W"] = np.zeros((n_features, self.width))
+        a["late_W"] = np.zeros((n_features if self.averaging else 0, self.width))
+        self.W, self.late_W = a["W"], a["late_W"]
+
+    def grow(self):
+        """Double the number of slots."""
+        for name in ("paths", "alpha", "loss"):
+            old = self.arrays[name]
+            self.arrays[name] = np.concatenate([old, np.zeros_like(old)])
+        self._bind_slots()
+
+    # -------------------------------------------------------------- scores
+
+    cdef void read_scores(self, Py_ssize_t s) noexcept nogil:
+        # psi[t, j] = F's part of label j at row t
+        cdef Py_ssize_t r = self.offsets[s], T = self.offsets[s + 1] - r, t, j, p, last
+        if not self.linear:
+            for j in range(self.L):
+                for t in range(T):
+                    self.psi[t, j] = self.S[j, r + t]
+            return
+        last = self.indptr[r + T]
+        for t in range(T):
+            p = self.indptr[r + t]
+            for j in range(p, self.indptr[r + t + 1]):
+                if j + AHEAD < last:
+                    prefetch_row(&self.W[self.indices[j + AHEAD], 0], self.width)
+            if p == self.indptr[r + t + 1]:
+                for j in range(self.width):
+                    self.psi[t, j] = 0
+                continue
+            gather_row(&self.indices[p], &self.data[p] if self.data.shape[0] else NULL,
+                       self.indptr[r + t + 1] - p, &self.W[0, 0], self.width, &self.psi[t, 0])
+
+    cdef double best_other(self, Py_ssize_t s) noexcept nogil:
+        # The most violated path: the best of score plus loss among all paths but the truth,
+        #     delta_t(j) = psi_t(j) + cost(y_t, j) + max(max_i delta_{t-1}(i) + psi(i, j),
+        #                                                [j != y_t] (f_{t-1} + psi(y_{t-1}, j))),
+        # delta being of prefixes that have left the truth, and f_t the score of its prefix.
+        # Returns g of `found`, -inf if the truth is the only path.
+        cdef Py_ssize_t r = self.offsets[s], T = self.offsets[s + 1] - r, t, i, j, W = self.width
+        cdef const short* y = &self.y[r]
+        cdef double best, v
+        cdef double* row
+        for j in range(W):
+            self.delta[0, j] = (self.psi[0, j] + self.cost[y[0], j] + self.start[j]
+                                if j < self.L else -INFINITY)
+        self.delta[0, y[0]] = -INFINITY
+        self.truth[0] = self.psi[0, y[0]] + self.start[y[0]]
+        for t in range(1, T):
+            row = &self.delta[t, 0]
+            best_into(&self.delta[t - 1, 0], &self.score[0, 0], self.L, W, row)
+            best = row[y[t]]
+            for j in range(W):
+                v = self.truth[t - 1] + self.score[y[t - 1], j]
+                row[j] = v if v > row[j] else row[j]
+            row[y[t]] = best
+            for j in range(W):
+                row[j] += self.psi[t, j] + self.cost[y[t], j]
+            self.truth[t] = (self.truth[t - 1] + self.score[y[t - 1], y[t]]
+                             + self.psi[t, y[t]])
+        best = -INFINITY
+        j = 0
+        for i in range(self.L):
+            v = self.delta[T - 1, i] + self.end[i]
+            if v > best:
+                best = v
+                j = i
+        if best == -INFINITY:
+            return best
+        self.trace_back(y, T, j)
+        return self.loss_offset + best - self.truth[T - 1] - self.end[y[T - 1]]
+
+    cdef void trace_back(self, const short* y, Py_ssize_t T, Py_ssize_t j) noexcept nogil:
+        cdef Py_ssize_t t, i, back
+        cdef double best, v
+        for t in range(T - 1, 0, -1):
+            self.found[t] = <short> j
+            best = -INFINITY
+            back = 0
+            for i in range(self.L):
+                v = self.delta[t - 1, i] + self.score_t[j, i]
+                if v > best:
+                    best = v
+                    back = i
+            if j != y[t] and self.truth[t - 1] + self.score[y[t - 1], j] >= best:
+                memcpy(&self.found[0], y, t * sizeof(short))
+                return
+            j = back
+        self.found[0] = <short> j
+
+    cdef double path_loss(self, Py_ssize_t s, const short* p) noexcept nogil:
+        cdef Py_ssize_t r = self.offsets[s], t
+        cdef double total = self.loss_offset
+        for t in range(self.offsets[s + 1] - r):
+            total += self.cost[self.y[r + t], p[t]]
+        return total
+
+    cdef double advantage(self, Py_ssize_t s, const short* p) noexcept nogil:
+        # F(p) - F(y_s)
+        cdef Py_ssize_t r = self.offsets[s], T = self.offsets[s + 1] - r, t
+        cdef const short* y = &self.y[r]
+        cdef double total = 0
+        if p[0] != y[0]:
+            total += self.start[p[0]] - self.start[y[0]] + self.psi[0, p[0]] - self.psi[0, y[0]]
+        for t in range(1, T):
+            if p[t] != y[t]:
+                total += self.psi[t, p[t]] - self.psi[t, y[t]]
+            elif p[t - 1] == y[t - 1]:
+                continue
+            total += self.score[p[t - 1], p[t]] - self.score[y[t - 1], y[t]]
+        if p[T - 1] != y[T - 1]:
+            total += self.end[p[T - 1]] - self.end[y[T - 1]]
+        return total
+
+    # -------------------------------------------------------------- steps
+
+    cdef Py_ssize_t find_differing(
+        self, const short* a, const short* b, Py_ssize_t T
+    ) noexcept nogil:
+        cdef Py_ssize_t t, n = 0
+        for t in range(T):
+            if a[t] != b[t]:
+                self.differing[n] = <int> t
+                n += 1
+        return n
+
+    cdef double squared_distance(
+        self, Py_ssize_t s, const short* a, const short* b, Py_ssize_t n
+    ) noexcept nogil:
+        # ||phi(a) - phi(b)||^2 by rows where they differ. Of every cell that changes by v, the
+        # square changes by v (2 old + v).
+        cdef Py_ssize_t T = self.offsets[s + 1] - self.offsets[s], k
+        cdef double total
+        if self.linear:
+            total = self.distance_by_columns(s, a, b, n)
+        else:
+            total = self.distance_by_gram(s, a, b, n)
+        total += self.scale2 * self.pair_distance(a, b, T)
+        k = (a[0] != b[0]) + (a[T - 1] != b[T - 1])
+        return total + 2 * self.boundary2 * k
+
+    cdef double distance_by_columns(
+        self, Py_ssize_t s, const short* a, const short* b, Py_ssize_t n
+    ) noexcept nogil:
+        cdef Py_ssize_t r = self.offsets[s], k, t, p
+        cdef double total = 0, x = 1
+        cdef double* cell
+        for k in range(n):
+            t = self.differing[k]
+            for p in range(self.indptr[r + t], self.indptr[r + t + 1]):
+                if self.data.shape[0]:
+                    x = self.data[p]
+                cell = &self.local_change[self.local[p], 0]
+                total += x * (2 * cell[a[t]] + x)
+                cell[a[t]] += x
+                total += x * (x - 2 * cell[b[t]])
+                cell[b[t]] -= x
+        for k in range(n):
+            t = self.differing[k]
+            for p in range(self.indptr[r + t], self.indptr[r + t + 1]):
+                self.local_change[self.local[p], a[t]] = 0
+                self.local_change[self.local[p], b[t]] = 0
+        return total
+
+    cdef double distance_by_gram(
+        self, Py_ssize_t s, const short* a, const short* b, Py_ssize_t n
+    ) noexcept nogil:
+        cdef Py_ssize_t r = self.offsets[s], k, m, t, u
+        cdef int same
+        cdef double total = 0
+        for k in range(n):
+            t = self.differing[k]
+            total += 2 * self.gram[r + t, r + t]
+            for m in range(k):
+                u = self.differing[m]
+                same = (a[t] == a[u]) + (b[t] == b[u]) - (a[t] == b[u]) - (b[t] == a[u])
+                total += 2 * same * self.gram[r + t, r + u]
+        return total
+
+    cdef double pair_distance(self, const short* a, const short* b, Py_ssize_t T) noexcept nogil:
+        cdef Py_ssize_t t
+        cdef double total = 0
+        cdef double* cell
+        for t in range(1, T):
+            if a[t] == b[t] and a[t - 1] == b[t - 1]:
+                continue
+            cell = &self.pair_change[a[t - 1], a[t]]
+            total += 2 * cell[0] + 1
+            cell[0] += 1
+            cell = &self.pair_change[b[t - 1], b[t]]
+            total += 1 - 2 * cell[0]
+            cell[0] -= 1
+        for t in range(1, T):
+            self.pair_change[a[t - 1], a[t]] = 0
+            self.pair_change[b[t - 1], b[t]] = 0
+        return total
+
+    cdef double stamp(self) noexcept nogil:
+        # What a change of now counts in `late`: the weights of all iterates before it.
+        if self.averaging == 1:
+            return self.count
+        if self.averaging == 2:
+            return 0.5 * self.count * (self.count + 1.0)
+        return 0
+
+    cdef void move(
+        self, Py_ssize_t s, const short* a, const short* b, Py_ssize_t n, double step
+    ) noexcept nogil:
+        # w += step * (phi(a) - phi(b)); with a Gram matrix, psi is brought up to date as well
+        cdef Py_ssize_t T = self.offsets[s + 1] - self.offsets[s]
+        if self.linear:
+            self.move_columns(s, a, b, n, step)
+        else:
+            self.move_rows(s, a, b, n, step, T)
+        self.move_pairs(a, b, T, self.scale2 * step)
+        self.move_ends(self.start, self.late_start, a[0], b[0], self.boundary2 * step)
+        self.move_ends(self.end, self.late_end, a[T - 1], b[T - 1], self.boundary2 * step)
+
+    cdef void move_columns(
+        self, Py_ssize_t s, const short* a, const short* b, Py_ssize_t n, double step
+    ) noexcept nogil:
+        cdef Py_ssize_t r = self.offsets[s], k, t, p
+        cdef double x = step, late = self.stamp()
+        cdef double* row
+        for k in range(n):
+            t = self.differing[k]
+            for p in range(self.indptr[r + t], self.indptr[r + t + 1]):
+                if self.data.shape[0]:
+                    x = step * self.data[p]
+                row = &self.W[self.indices[p], 0]
+                row[a[t]] += x
+                row[b[t]] -= x
+                if late > 0:
+                    row = &self.late_W[self.indices[p], 0]
+                    row[a[t]] += late * x
+                    row[b[t]] -= late * x
+
+    cdef void move_rows(
+        self, Py_ssize_t s, const short* a, const short* b, Py_ssize_t n, double step,
+        Py_ssize_t T
+    ) noexcept nogil:
+        cdef Py_ssize_t r = self.offsets[s], k, t, u
+        cdef double x
+        for k in range(n):
+            t = self.differing[k]
+            self.change[t, a[t]] += step
+            self.change[t, b[t]] -= step
+            for u in range(T):
+                x = step * self.gram[r + t, r + u]
+                self.psi[u, a[t]] += x
+                self.psi[u, b[t]] -= x
+
+    cdef void spread_changes(self, Py_ssize_t s) noexcept nogil:
+        # S += (gram @ change)': only columns of the rows that changed
+        cdef Py_ssize_t r = self.offsets[s], t, u, j
+        cdef double x, late = self.stamp()
+        cdef const double* source
+        cdef double* target
+        if self.linear:
+            return
+        for t in range(self.offsets[s + 1] - r):
+            for j in range(self.L):
+                x = self.change[t, j]
+                if x == 0:
+                    continue
+                self.change[t, j] = 0
+                self.coef[r + t, j] += x
+                if late > 0:
+                    self.late_coef[r + t, j] += late * x
+                source = &self.gram[r + t, 0]
+                target = &self.S[j, 0]
+                for u in range(self.n_rows):
+                    target[u] += x * source[u]
+
+    cdef void move_pairs(
+        self, const short* a, const short* b, Py_ssize_t T, double x
+    ) noexcept nogil:
+        cdef Py_ssize_t t
+        cdef double late = self.stamp()
+        if x == 0:
+            return
+        for t in range(1, T):
+            if a[t] == b[t] and a[t - 1] == b[t - 1]:
+                continue
+            self.score[a[t - 1], a[t]] += x
+            self.score[b[t - 1], b[t]] -= x
+            self.score_t[a[t], a[t - 1]] += x
+            self.score_t[b[t], b[t - 1]] -= x
+            if late > 0:
+                self.late_score[a[t - 1], a[t]] += late * x
+                self.late_score[b[t - 1], b[t]] -= late * x
+
+    cdef void move_ends(
+        self, double[::1] ends, double[::1] late_ends, Py_ssize_t a, Py_ssize_t b, double x
+    ) noexcept nogil:
+        cdef double late = self.stamp()
+        if a == b or x == 0:
+            return
+        ends[a] += x
+        ends[b] -= x
+        if late > 0:
+            late_ends[a] += late * x
+            late_ends[b] -= late * x
+
+    # -------------------------------------------------------------- one sequence
+
+    cdef double mass(self, Py_ssize_t s) noexcept nogil:
+        cdef Py_ssize_t k
+        cdef double total = 0
+        for k in range(self.size[s]):
+            total += self.alpha[k, s]
+        return total
+
+    cdef void violations(self, Py_ssize_t s) noexcept nogil:
+        cdef Py_ssize_t k
+        for k in range(self.size[s]):
+            self.g[k] = self.loss[k, s] + self.advantage(s, &self.paths[k, self.offsets[s]])
+
+    cdef double products(self, Py_ssize_t s) noexcept nogil:
+        # sum_p alpha_p g_p
+        cdef Py_ssize_t k
+        cdef double total = 0
+        for k in range(self.size[s]):
+            total += self.alpha[k, s] * self.g[k]
+        return total
+
+    cdef double block_gap(self, Py_ssize_t s, double v) noexcept nogil:
+        # What this sequence adds to primal minus dual. (HARD: how far from optimal, only.)
+        cdef double mass = self.mass(s), gap = -self.products(s)
+        v = v if v > 0 else 0
+        if self.slack == SLACK_L1:
+            return gap + self.C[s] * v
+        if self.slack == SLACK_L2:
+            return gap + self.C[s] * v * v + mass * mass / (4 * self.C[s])
+        return (gap if gap > 0 else -gap) + v
+
+    cdef void admit(self, Py_ssize_t s, double v) noexcept nogil:
+        # `found` into the working set, unless it is there
+        cdef Py_ssize_t r = self.offsets[s], n = (self.offsets[s + 1] - r) * sizeof(short), k
+        for k in range(self.size[s]):
+            if memcmp(&self.paths[k, r], &self.found[0], n) == 0:
+                return
+        k = self.size[s]
+        self.size[s] += 1
+        memcpy(&self.paths[k, r], &self.found[0], n)
+        self.alpha[k, s] = 0
+        self.loss[k, s] = self.path_loss(s, &self.found[0])
+        self.g[k] = v
+
+    cdef void drop_inactive(self, Py_ssize_t s) noexcept nogil:
+        cdef Py_ssize_t r = self.offsets[s], n = (self.offsets[s + 1] - r) * sizeof(short), k = 0
+        cdef Py_ssize_t last
+        while k < self.size[s]:
+            if self.alpha[k, s] > 0:
+                k += 1
+                continue
+            self.size[s] -= 1
+            last = self.size[s]
+            if k != last:
+                memcpy(&self.paths[k, r], &self.paths[last, r], n)
+                self.alpha[k, s] = self.alpha[last, s]
+                self.loss[k, s] = self.loss[last, s]
+
+    cdef double exchange(self, Py_ssize_t s, double tol) noexcept nogil:
+        # One exact step from the path of the lowest to that of the highest g; the truth, number
+        # -1, has g = 0 (for squared slack: the derivative of the slack's term more than others)
+        # and what C leaves. Returns how far apart they were; up to `tol` nothing is done.
+        cdef Py_ssize_t k, high = -1, low = -1, r = self.offsets[s], n
+        cdef double mass = self.mass(s), left = self.C[s] - mass, of_truth = 0, most, step, square
+        cdef const short* a
+        cdef const short* b
+        if self.slack == SLACK_L2:
+            of_truth = mass / (2 * self.C[s])
+            left = INFINITY
+        cdef double top = of_truth, bottom = of_truth if left > 0 else INFINITY
+        for k in range(self.size[s]):
+            if self.g[k] > top:
+                top = self.g[k]
+                high = k
+            if self.alpha[k, s] > 0 and self.g[k] < bottom:
+                bottom = self.g[k]
+                low = k
+        if not top - bottom > tol:
+            return top - bottom
+        a = &self.y[r] if low < 0 else &self.paths[low, r]
+        b = &self.y[r] if high < 0 else &self.paths[high, r]
+        n = self.find_differing(a, b, self.offsets[s + 1] - r)
+        square = self.squared_distance(s, a, b, n)
+        if self.slack == SLACK_L2 and (low < 0 or high < 0):
+            square += 1 / (2 * self.C[s])
+        most = left if low < 0 else self.alpha[low, s]
+        step = (top - bottom) / square if square > 0 else INFINITY
+        step = most if step > most else step
+        if step == INFINITY:
+            self.unbounded = s
+            return 0
+        self.move(s, a, b, n, step)
+        self.shift_mass(s, low, high, step, most)
+        return top - bottom
+
+    cdef void shift_mass(
+        self, Py_ssize_t s, Py_ssize_t low, Py_ssize_t high, double step, double most
+    ) noexcept nogil:
+        cdef double late = self.stamp()
+        if low >= 0:
+            self.alpha[low, s] = self.alpha[low, s] - step if step < most else 0
+            self.late_sums[0, s] -= late * step * self.loss[low, s]
+            self.late_sums[1, s] -= late * step
+        if high >= 0:
+            self.alpha[high, s] += step
+            self.late_sums[0, s] += late * step * self.loss[high, s]
+            self.late_sums[1, s] += late * step
+
+    # -------------------------------------------------------------- passes
+
+    def optimize(self, const long long[::1] order, Py_ssize_t n_steps, double accuracy,
+                 double[::1] gaps):
+        """Steps on each sequence of `order`, up to `n_steps` each, until within `accuracy`.
+
+        `accuracy` is a share of how far apart g was at the visit. Writes into `gaps` what each
+        sequence added to the duality gap when it was visited. Returns how many of `order` were
+        visited: fewer if slots ran out (`grow`), or the dual of `unbounded` has no maximum.
+        """
+        cdef Py_ssize_t k, s, _step
+        cdef double v, apart, first
+        with nogil:
+            for k in range(order.shape[0]):
+                s = order[k]
+                if self.size[s] == self.paths.shape[0]:
+                    with gil:
+                        return k
+                self.read_scores(s)
+                v = self.best_other(s)
+                self.violations(s)
+                gaps[s] = self.block_gap(s, v)
+                if v > 0:
+                    self.admit(s, v)
+                first = self.exchange(s, 0)
+                for _step in range(1, n_steps):
+                    if not first > 0 or self.unbounded >= 0 or self.size[s] == 0:
+                        break
+                    if self.linear:
+                        self.read_scores(s)
+                    self.violations(s)
+                    apart = self.exchange(s, accuracy * first)
+                    if apart <= accuracy * first:
+                        break
+                self.spread_changes(s)
+                self.drop_inactive(s)
+                self.count += 1
+                if self.unbounded >= 0:
+                    with gil:
+                        return k
+        return order.shape[0]
+
+    def evaluate(self, const long long[::1] order, double[::1] worst, double[::1] products):
+        """At the present weights: the largest g of each sequence, and its sum_p alpha_p g_p."""
+        cdef Py_ssize_t k, s
+        with nogil:
+            for k in range(order.shape[0]):
+                s = order[k]
+                self.read_scores(s)
+                worst[s] = self.best_other(s)
+                self.violations(s)
+                products[s] = self.products(s)
+
+    def mistakes(self, const long long[::1] order, double[::1] squares):
+        """Perceptron: w += phi(y_s) - phi(found) wherever `found` scores no less than y_s.
+
+        Returns the number of such sequences; `squares` gets ||phi(y_s) - phi(found)||^2.
+        """
+        cdef Py_ssize_t k, s, n, made = 0
+        cdef const short* y
+        with nogil:
+            for k in range(order.shape[0]):
+                s = order[k]
+                self.read_scores(s)
+                if self.best_other(s) >= 0:
+                    made += 1
+                    y = &self.y[self.offsets[s]]
+                    n = self.find_differing(
+                        y, &self.found[0], self.offsets[s + 1] - self.offsets[s]
+                    )
+                    squares[s] = self.squared_distance(s, y, &self.found[0], n)
+                    self.move(s, y, &self.found[0], n, 1)
+                    self.spread_changes(s)
+                self.count += 1
+        return made
+
+    def most_violated(self, Py_ssize_t s):
+        """(labels, g) of the best path of score plus loss that is not the truth of sequence s."""
+        self.read_scores(s)
+        g = self.best_other(s)
+        n = self.offsets[s + 1] - self.offsets[s]
+        return np.array(self.found[:n]), g
