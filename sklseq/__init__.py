@@ -13,6 +13,7 @@ from sklseq.crf import CRFTagger
 
 __all__ = [
     "CRFTagger",
+    "HMSVMTagger",
     "OnlineDecoder",
     "Sequences",
     "ZScoreTagger",
@@ -24,6 +25,7 @@ __all__ = [
 # `sklseq.datasets.make_contacts` needs no import of its own.
 _MODULES = ("datasets", "deployment", "display", "features", "inference", "inspection", "testing")
 _CLASSES = {
+    "HMSVMTagger": "sklseq.hmsvm",
     "OnlineDecoder": "sklseq.online",
     "ZScoreTagger": "sklseq.zscore",
     "ZScoreTaggerCV": "sklseq._zscore_cv",

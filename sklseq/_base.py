@@ -103,7 +103,7 @@ class BaseTagger(Public, BaseEstimator):
         return {name: value for name, value in state.items() if name != "_rows"}
 
     def _read(self, X: Any) -> Sequences:
-        check_is_fitted(self, "coef_")
+        check_is_fitted(self, "classes_")
         X, _ = read_sequences(X, self.vectorizer_)
         if X.n_rows == 0 and X.shape[1] == 0:
             return X
@@ -123,7 +123,7 @@ class BaseTagger(Public, BaseEstimator):
         return cached[1]
 
     def _chain(self) -> Transitions:
-        return Transitions(self.transition_, self.start_, self.end_, self.coef_.dtype)
+        return Transitions(self.transition_, self.start_, self.end_, self.transition_.dtype)
 
     def _blocks(self, X: Sequences, work) -> list:
         """``work(a, b, psi, offsets)`` on the padded scores of runs of sequences a to b - 1."""
@@ -155,7 +155,7 @@ class BaseTagger(Public, BaseEstimator):
         """
         X = self._read(X)
         L = len(self.classes_)
-        emission = np.empty((X.n_rows, L), dtype=self.coef_.dtype)
+        emission = np.empty((X.n_rows, L), dtype=self.transition_.dtype)
 
         def copy(a, b, psi, _):
             emission[X.offsets[a] : X.offsets[b]] = psi[:, :L]

@@ -13,7 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent / "sklseq"
 # folder: what nothing in it may import. Estimators are the modules beside the folders.
 ESTIMATORS = [
     "sklseq.crf",
+    "sklseq.hmsvm",
     "sklseq.zscore",
+    "sklseq._kernels",
     "sklseq._zscore_cv",
     "sklseq._separate",
     "sklseq._base",

@@ -1,0 +1,532 @@
+"""Hidden Markov support vector machines."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.validation import check_is_fitted
+
+from sklseq._base import BaseTagger, check_sample_weight, read_labels, read_sequences
+from sklseq._callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
+from sklseq._kernels import NAMES, RowKernel, gram_matrix, resolve_gamma
+from sklseq._labels import check_constraints, encode_labels, resolve_constraints, unique_labels
+from sklseq._threads import Threads
+from sklseq.inference import nbest
+from sklseq.inference.chain import as_generator, row_blocks
+from sklseq.objectives._hinge import PathLoss, StructuredHinge, linear_rows
+from sklseq.solvers import bcfw, perceptron, working_set
+from sklseq.zscore import check_not_empty, resolve_loss, warn_one_label
+
+__all__ = ["HMSVMTagger", "SupportSequence"]
+
+PASSES = {"bcfw": 1000, "working_set": 1000, "perceptron": 10}
+
+
+class SupportSequence(NamedTuple):
+    """A wrong labeling that holds the margin; see :attr:`HMSVMTagger.support_sequences_`.
+
+    Attributes
+    ----------
+    sequence : int
+        Number of the training sequence.
+    labels : ndarray of shape (n_steps,)
+    alpha : float
+    """
+
+    sequence: int
+    labels: np.ndarray
+    alpha: float
+
+
+class HMSVMTagger(CallbackSupportMixin, BaseTagger):
+    """Hidden Markov support vector machine: a tagger of maximum margin, with kernels.
+
+    Trains by minimising, with F(x, y) the score of a labeling as in :class:`CRFTagger`,
+
+        ½‖w‖² + C · Σ_i weight_i · ξ_i          (slack "l1"; "l2" has ξ_i²)
+
+        ξ_i = max(0, max_{y ≠ y_i} loss(y_i, y) + F(x_i, y) - F(x_i, y_i)),
+
+    so that every true labeling scores higher than any other by as much as the other is wrong.
+    Training also finds the dual problem's value, so that it is known how far the objective is from
+    its minimum: ``dual_gap_``.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the slacks; their sum is not divided by the number n of sequences, as in
+        scikit-learn's LinearSVC. SVM^struct and SVM^hmm do divide: theirs is n · C.
+        ``np.inf`` is a hard margin, for separable data.
+    loss : {"hamming", "zero_one"} or array-like of shape (n_labels, n_labels), default="hamming"
+        What a wrong labeling costs: 1 for each wrong label (margin rescaling), 1 in all (the
+        paper's), or the matrix entries of its wrong labels, true labels in rows.
+    slack : {"l1", "l2"}, default="l1"
+        Whether slacks are summed or their squares.
+    kernel : {"linear", "poly", "rbf", "precomputed"} or callable, default="linear"
+        Kernel between rows. A callable takes two matrices of rows and returns that of their
+        kernels. With "precomputed", rows of X hold their kernel with each training row.
+    gamma : {"scale", "auto"} or float, default="scale"
+        Of "poly", (gamma · x·z + coef0)^degree, and "rbf", exp(-gamma · ‖x - z‖²); names as in
+        scikit-learn's SVC.
+    degree : int, default=3
+    coef0 : float, default=0.0
+    transition_scale : float, default=1.0
+        η of the paper: value of the features of transitions, and of the first and last label.
+        Above 1, the chain counts more against the rows; 0 leaves it out.
+    boundaries : bool, default=True
+        Whether first and last labels have weights of their own.
+    class_weight : dict, "balanced" or None, default=None
+        What the loss of a row is multiplied by, by its true label. Not for ``loss="zero_one"``.
+    constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
+        Transitions that may occur, in training and in every answer, as in :class:`CRFTagger`.
+    solver : {"auto", "bcfw", "working_set", "perceptron"}, default="auto"
+        "bcfw": block-coordinate Frank–Wolfe, on w for the linear kernel and on the dual for
+        others. "working_set": the paper's Algorithm 2; exact on each sequence. "perceptron": the
+        paper's Algorithm 1; has no margin, so no ``C``, ``loss`` or ``slack``. "auto" takes
+        "working_set" for a hard margin, else "bcfw".
+    average : bool or "auto", default="auto"
+        Whether weights are the average of all iterates (for "bcfw", of later ones more); "auto":
+        for the perceptron. Not for "working_set".
+    max_iter : int or None, default=None
+        Passes over the data; None: 10 for the perceptron, else 1000.
+    tol : float, default=0.01
+        Training stops when ``dual_gap_`` is at most this share of the objective.
+    cache_size : float, default=1000
+        Megabytes that the Gram matrix of kernels other than "linear" may take: 8 · n_rows².
+    n_jobs : int or None, default=None
+        Threads, in prediction.
+    verbose : int, default=0
+        Above 0, progress is printed.
+    random_state : int, RandomState instance or None, default=None
+        Order of sequences.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_labels,)
+        Labels, sorted.
+    coef_ : ndarray of shape (n_features, n_labels)
+        State weights; for the linear kernel only.
+    transition_ : ndarray of shape (n_labels, n_labels)
+        Scores of label i followed by j; -inf where forbidden.
+    start_, end_ : ndarray of shape (n_labels,)
+        Scores of the first and of the last label.
+    dual_coef_ : ndarray of shape (n_support, n_labels)
+        Coefficients of the support rows. For the linear kernel, only where the solver is not the
+        perceptron and nothing is averaged.
+    support_ : ndarray of shape (n_support,)
+        Training rows, counted over all sequences, with coefficients other than 0.
+    n_support_ : int
+    support_vectors_ : ndarray or CSR matrix of shape (n_support, n_features)
+        These rows; for kernels other than "linear" and "precomputed".
+    support_sequences_ : list of SupportSequence
+        Wrong labelings with α > 0, the largest α of a sequence first. With ``average=True``, those
+        of the last iterate.
+    objective_, dual_gap_ : float
+        Objective, and an upper bound of its distance from the minimum. Not for the perceptron.
+    loss_curve_ : ndarray of shape (n_points, 4)
+        Passes, primal and dual objective, gap. For the perceptron, mistakes of each pass.
+    n_mistakes_, radius_ : int, float
+        Of the perceptron: mistakes made, at most (radius_ / margin)² of them on separable data.
+    n_iter_ : int
+        Passes done.
+    gamma_ : float
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when fitted on feature dicts or attributes.
+    vectorizer_ : DictFeatures or None
+        What turns dicts into rows.
+
+    Raises
+    ------
+    ValueError
+        On bad parameters or data, before any work: see the message. Also if a hard margin is asked
+        of data that have none.
+
+    Notes
+    -----
+    A pass costs O(nnz · L + n_rows · L²) for the linear kernel; for others, of every row whose
+    label is moved, O(n_rows), with 8 · n_rows² bytes. For more rows than that allows, approximate
+    the kernel: ``X.with_rows(Nystroem().fit_transform(X.rows))`` and ``kernel="linear"``.
+
+    References
+    ----------
+    Y. Altun, I. Tsochantaridis, T. Hofmann (2003), "Hidden Markov support vector machines", ICML.
+
+    S. Lacoste-Julien, M. Jaggi, M. Schmidt, P. Pletscher (2013), "Block-coordinate Frank-Wolfe
+    optimization for structural SVMs", ICML.
+
+    Examples
+    --------
+    >>> from sklseq import HMSVMTagger
+    >>> X = [[{"w": "the"}, {"w": "cat"}, {"w": "sleeps"}], [{"w": "a"}, {"w": "dog"}]]
+    >>> y = [["D", "N", "V"], ["D", "N"]]
+    >>> tagger = HMSVMTagger(random_state=0).fit(X, y)
+    >>> tagger.predict([[{"w": "the"}, {"w": "dog"}, {"w": "sleeps"}]])[0]
+    array(['D', 'N', 'V'], dtype='<U1')
+    >>> bool(tagger.dual_gap_ <= 0.01 * tagger.objective_)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        loss: Any = "hamming",
+        slack: str = "l1",
+        kernel: Any = "linear",
+        gamma: Any = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        transition_scale: float = 1.0,
+        boundaries: bool = True,
+        class_weight: Any = None,
+        constraints: Any = None,
+        solver: str = "auto",
+        average: Any = "auto",
+        max_iter: int | None = None,
+        tol: float = 1e-2,
+        cache_size: float = 1000,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        random_state: Any = None,
+    ):
+        self.C = C
+        self.loss = loss
+        self.slack = slack
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.transition_scale = transition_scale
+        self.boundaries = boundaries
+        self.class_weight = class_weight
+        self.constraints = constraints
+        self.solver = solver
+        self.average = average
+        self.max_iter = max_iter
+        self.tol = tol
+        self.cache_size = cache_size
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    # ------------------------------------------------------------------ training
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> HMSVMTagger:
+        """Train on labelled sequences.
+
+        Parameters
+        ----------
+        X : list of sequences
+            In any form that :class:`CRFTagger` takes.
+        y : list of label sequences
+        sample_weight : array-like of shape (n_sequences,), optional
+            What ``C`` is multiplied by; 0 leaves a sequence out.
+
+        Returns
+        -------
+        HMSVMTagger
+            The estimator itself.
+        """
+        self._check_parameters()
+        rows, vectorizer = read_sequences(X, fit=True)
+        check_not_empty(rows)
+        labels = read_labels(y, rows)
+        weights = check_sample_weight(sample_weight, len(rows))
+        classes = unique_labels(labels)
+        codes = encode_labels(labels, classes, rows.offsets)
+        allowed = resolve_constraints(self.constraints, classes)
+        check_constraints(codes, rows.offsets, *allowed, classes)
+        loss = self._path_loss(classes, labels)
+        kernel = self._row_kernel(rows.rows)
+        objective = self._objective(rows, codes, weights, loss, allowed, kernel)
+        told = (X, y, classes, vectorizer, rows, kernel)
+        result, mistakes = self._solve(objective, told)
+        objective.settle()
+        warn_one_label(classes)
+        self._forget()
+        for name, value in self._attributes(objective, told).items():
+            setattr(self, name, value)
+        self._record(objective, result, mistakes)
+        self._warn_convergence(result, objective)
+        return self
+
+    def _check_parameters(self) -> None:
+        if not isinstance(self.C, numbers.Real) or not self.C > 0:
+            raise ValueError(
+                f"C must be a number above 0 (np.inf for a hard margin); got {self.C!r}."
+            )
+        for name in ("tol", "transition_scale", "cache_size"):
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Real) or not 0 <= value < np.inf:
+                raise ValueError(f"{name} must be a finite number of at least 0; got {value!r}.")
+        if self.max_iter is not None and (
+            not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1
+        ):
+            raise ValueError(
+                f"max_iter must be None or an integer of at least 1; got {self.max_iter!r}."
+            )
+        for name, choices in (
+            ("slack", ("l1", "l2")),
+            ("solver", ("auto", *PASSES)),
+            ("average", ("auto", True, False)),
+        ):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {choices}; got {getattr(self, name)!r}.")
+        if self.solver == "working_set" and self.average is True:
+            raise ValueError(
+                "average=True needs solver='bcfw' or 'perceptron'; got 'working_set', whose last "
+                "weights are its best."
+            )
+        if self.n_jobs is not None and (
+            not isinstance(self.n_jobs, numbers.Integral) or self.n_jobs == 0
+        ):
+            raise ValueError(
+                f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}."
+            )
+        self._check_kernel()
+
+    def _check_kernel(self) -> None:
+        if not callable(self.kernel) and self.kernel not in NAMES:
+            raise ValueError(f"kernel must be one of {NAMES} or a callable; got {self.kernel!r}.")
+        if isinstance(self.gamma, numbers.Real):
+            if not 0 < self.gamma < np.inf:
+                raise ValueError(f"gamma must be above 0 and finite; got {self.gamma!r}.")
+        elif self.gamma not in ("scale", "auto"):
+            raise ValueError(f"gamma must be 'scale', 'auto' or a number; got {self.gamma!r}.")
+        if not isinstance(self.degree, numbers.Integral) or self.degree < 1:
+            raise ValueError(f"degree must be an integer of at least 1; got {self.degree!r}.")
+        if not isinstance(self.coef0, numbers.Real) or not 0 <= self.coef0 < np.inf:
+            raise ValueError(
+                "coef0 must be finite and not negative, lest the kernel be indefinite; got "
+                f"{self.coef0!r}."
+            )
+
+    def _path_loss(self, classes: np.ndarray, labels: np.ndarray) -> PathLoss:
+        zero_one = isinstance(self.loss, str) and self.loss == "zero_one"
+        if isinstance(self.loss, str) and self.loss not in ("hamming", "zero_one"):
+            raise ValueError(f"loss must be 'hamming', 'zero_one' or a matrix; got {self.loss!r}.")
+        if self.loss is None:
+            raise ValueError("loss must be 'hamming', 'zero_one' or a matrix; got None.")
+        if zero_one and self.class_weight is not None:
+            raise ValueError(
+                "class_weight weighs wrong labels, which loss='zero_one' does not count; use "
+                "loss='hamming' or a matrix, or sample_weight."
+            )
+        if zero_one:
+            return PathLoss(np.zeros((len(classes), len(classes))), 1.0)
+        by_class = np.ones(len(classes))
+        if self.class_weight is not None:
+            by_class = compute_class_weight(self.class_weight, classes=classes, y=labels)
+        if not (np.isfinite(by_class).all() and (by_class >= 0).all()):
+            raise ValueError(f"class_weight must be finite and not negative; got {by_class}.")
+        return PathLoss(by_class[:, None] * resolve_loss(self.loss, classes), 0.0)
+
+    def _solver(self) -> str:
+        if self.solver != "auto":
+            return self.solver
+        return "working_set" if np.isinf(self.C) else "bcfw"
+
+    def _averaging(self) -> int:
+        # How StructuredHinge names the kinds of averages.
+        if self._solver() == "perceptron":
+            return 1 if self.average in ("auto", True) else 0
+        return 2 if self.average is True else 0
+
+    def _row_kernel(self, rows: Any) -> RowKernel:
+        gamma = 1.0
+        if self.kernel in ("poly", "rbf"):
+            gamma = resolve_gamma(self.gamma, rows)
+        return RowKernel(self.kernel, gamma, int(self.degree), float(self.coef0))
+
+    def _objective(self, rows, codes, weights, loss, allowed, kernel) -> StructuredHinge:
+        if self._solver() == "perceptron":
+            loss = PathLoss(np.zeros_like(loss.cost), 0.0)
+        C = np.where(weights > 0, 1.0, 0.0)
+        C[weights > 0] *= self.C * weights[weights > 0]
+        if self.kernel == "linear":
+            source = linear_rows(rows.rows)
+        else:
+            source = gram_matrix(kernel, rows.rows, float(self.cache_size))
+        scale = float(self.transition_scale)
+        return StructuredHinge(
+            source, rows.offsets, codes, loss, C, "hard" if np.isinf(self.C) else self.slack,
+            allowed, scale, scale * bool(self.boundaries), self._averaging(),
+        )  # fmt: skip
+
+    def _solve(self, objective: StructuredHinge, told: tuple):
+        solver, rng = self._solver(), as_generator(self.random_state)
+        after_iteration, after_fit = iteration_hook(
+            self, *told[:2], lambda w: self._attributes(w, told)
+        )
+
+        def report(k: int, value: float, w: StructuredHinge) -> bool:
+            if self.verbose:
+                what = "mistakes" if solver == "perceptron" else "objective"
+                print(f"[HMSVMTagger] pass {k}: {what} {value:.6g}")
+            return after_iteration(k, value, w)
+
+        max_iter, mistakes = int(self.max_iter or PASSES[solver]), None
+        options = {"tol": float(self.tol), "max_iter": max_iter, "callback": report}
+        if solver == "perceptron":
+            result, mistakes = perceptron(objective, rng=rng, max_iter=max_iter, callback=report)
+        elif solver == "bcfw":
+            result = bcfw(objective, rng=rng, **options)
+        else:
+            result = working_set(objective, **options)
+        after_fit()
+        if objective.unbounded >= 0:
+            raise ValueError(
+                f"A hard margin (C={self.C}) needs separable data; sequence "
+                f"{objective.unbounded} scores the same with other labels whatever the weights. "
+                "Give a finite C."
+            )
+        return result, mistakes
+
+    # ------------------------------------------------------------------ fitted attributes
+
+    def _forget(self) -> None:
+        for name in (
+            "coef_", "dual_coef_", "support_", "n_support_", "support_vectors_", "gamma_",
+            "feature_names_in_", "objective_", "dual_gap_", "n_mistakes_", "radius_",
+            "support_index_", "support_alpha_", "support_labels_", "support_offsets_",
+        ):  # fmt: skip
+            self.__dict__.pop(name, None)
+
+    def _attributes(self, objective: StructuredHinge, told: tuple) -> dict:
+        # What makes a fitted tagger of the state of a solver.
+        _, _, classes, vectorizer, rows, kernel = told
+        dtype = np.float32 if rows.dtype == np.float32 else np.float64
+        weights = objective.weights()
+        attributes = {
+            "classes_": classes,
+            "transition_": weights.transition.astype(dtype),
+            "start_": weights.start.astype(dtype),
+            "end_": weights.end.astype(dtype),
+            "n_features_in_": rows.shape[1],
+            "vectorizer_": vectorizer,
+        }
+        if vectorizer is not None:
+            attributes["feature_names_in_"] = vectorizer.get_feature_names_out()
+        if self.kernel == "linear":
+            attributes["coef_"] = weights.coef.astype(dtype)
+        if self.kernel in ("poly", "rbf"):
+            attributes["gamma_"] = kernel.gamma
+        if self.kernel != "linear" or not (self._averaging() or self._solver() == "perceptron"):
+            attributes |= self._support(objective, rows, dtype)
+        return attributes
+
+    def _support(self, objective: StructuredHinge, rows, dtype) -> dict:
+        coef = objective.row_coefficients()
+        support = np.flatnonzero((coef != 0).any(axis=1))
+        attributes = {
+            "dual_coef_": coef[support].astype(dtype),
+            "support_": support,
+            "n_support_": len(support),
+        }
+        if self.kernel not in ("linear", "precomputed"):
+            attributes["support_vectors_"] = rows.rows[support]
+        return attributes
+
+    def _record(self, objective: StructuredHinge, result, mistakes) -> None:
+        self.n_iter_, self.loss_curve_ = result.n_iter, np.array(result.history)
+        if mistakes is not None:
+            self.n_mistakes_, self.radius_ = mistakes
+            return
+        last = objective.certificate()
+        self.objective_, self.dual_gap_ = last.primal, last.gap
+        paths = objective.support_paths()
+        self.support_index_, self.support_alpha_ = paths.sequence, paths.alpha
+        self.support_labels_ = paths.labels
+        lengths = np.diff(objective.offsets)[paths.sequence]
+        self.support_offsets_ = np.concatenate([[0], np.cumsum(lengths)])
+
+    def _warn_convergence(self, result, objective: StructuredHinge) -> None:
+        if result.converged or self._solver() == "perceptron" or "callback" in result.message:
+            return
+        if np.isinf(self.C):
+            advice = (
+                "a hard margin needs separable data: if these are not, no number of passes will "
+                "do; give a finite C, or raise max_iter"
+            )
+        else:
+            advice = "raise max_iter or tol, or lower C"
+        warnings.warn(
+            f"HMSVMTagger did not converge in {result.n_iter} passes (objective "
+            f"{self.objective_:.6g}, duality gap {self.dual_gap_:.3g}, tol={self.tol}); {advice}.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+    @property
+    def support_sequences_(self) -> list[SupportSequence]:
+        """Wrong labelings with α > 0, by training sequence, the largest α first."""
+        check_is_fitted(self, "classes_")
+        if not hasattr(self, "support_index_"):
+            raise AttributeError(
+                "solver='perceptron' keeps coefficients of rows, and no support_sequences_; use "
+                "'bcfw' or 'working_set'."
+            )
+        order = np.lexsort([-self.support_alpha_, self.support_index_])
+        bounds = self.support_offsets_
+        return [
+            SupportSequence(
+                int(self.support_index_[k]),
+                self.classes_[self.support_labels_[bounds[k] : bounds[k + 1]]],
+                float(self.support_alpha_[k]),
+            )
+            for k in order
+        ]
+
+    # ------------------------------------------------------------------ prediction
+
+    def _blocks(self, X, work) -> list:
+        # As BaseTagger has it for coef_; other kernels score rows by the support rows.
+        if hasattr(self, "coef_"):
+            return super()._blocks(X, work)
+        chain, L = self._chain(), len(self.classes_)
+        kernel = RowKernel(
+            self.kernel, getattr(self, "gamma_", 1.0), int(self.degree), float(self.coef0)
+        )
+
+        def run(block: tuple[int, int]):
+            a, b = block
+            first, last = X.offsets[a], X.offsets[b]
+            psi = np.zeros((last - first, chain.width), dtype=chain.dtype)
+            if last > first and len(self.support_):
+                psi[:, :L] = self._support_kernel(kernel, X.rows[first:last]) @ self.dual_coef_
+            return work(a, b, psi, X.offsets[a : b + 1] - first)
+
+        with Threads(self.n_jobs) as threads:
+            return threads.map(run, row_blocks(X.offsets))
+
+    def _support_kernel(self, kernel: RowKernel, rows) -> np.ndarray:
+        if self.kernel == "precomputed":
+            chosen = rows[:, self.support_]
+            return chosen.toarray() if sparse.issparse(chosen) else chosen
+        return kernel(rows, self.support_vectors_)
+
+    def predict_nbest(self, X: Any, n: int = 10) -> list:
+        """The ``n`` best label paths of each sequence, with their scores.
+
+        Parameters
+        ----------
+        X : list of sequences
+        n : int, default=10
+
+        Returns
+        -------
+        list of (labels, scores)
+            ``labels`` of shape (k, n_steps) and ``scores`` of shape (k,), best first; k is n, or
+            the number of allowed paths if that is smaller.
+        """
+        emission, transition, start, end, offsets = self.potentials(X)
+        paths = nbest(emission, transition, offsets, n, start=start, end=end)
+        return [(self.classes_[codes], scores) for codes, scores in paths]

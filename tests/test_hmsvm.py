@@ -1,0 +1,600 @@
+"""HMSVMTagger against quadratic programs over all labelings, and against other implementations."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from scipy.optimize import minimize
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.kernel_approximation import Nystroem
+from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kernel
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
+
+from sklseq import HMSVMTagger, Sequences
+from sklseq._labels import resolve_constraints
+from sklseq.features import DictFeatures
+from sklseq.inference import nbest
+from sklseq.objectives._hinge import PathLoss, StructuredHinge, linear_rows
+from sklseq.solvers import perceptron
+from tests.oracles import all_paths
+
+COST = np.array([[0.0, 1.0, 2.0], [0.5, 0.0, 1.0], [1.5, 1.0, 0.0]])
+KERNELS = {
+    "linear": lambda A, B: linear_kernel(A, B),
+    "poly": lambda A, B: polynomial_kernel(A, B, degree=2, gamma=0.7, coef0=1.0),
+    "rbf": lambda A, B: rbf_kernel(A, B, gamma=0.7),
+}
+PARAMETERS = {
+    "linear": {},
+    "poly": {"kernel": "poly", "degree": 2, "gamma": 0.7, "coef0": 1.0},
+    "rbf": {"kernel": "rbf", "gamma": 0.7},
+}
+
+
+def problem(seed, lengths=(3, 1, 2, 3), n_features=3, L=3, separable=False):
+    """Random rows and labels 0 to L - 1, all of which occur."""
+    rng = np.random.default_rng(seed)
+    X = [rng.normal(size=(T, n_features)) for T in lengths]
+    y = [rng.integers(L, size=T) for T in lengths]
+    if separable:
+        W = 2 * rng.normal(size=(n_features, L))
+        y = [(x @ W).argmax(axis=1) for x in X]
+    y[0][: min(L, lengths[0])] = np.arange(min(L, lengths[0]))
+    return X, y
+
+
+def path_features(x, path, L, eta, boundary):
+    """φ(x, y), as one vector: states, transitions, first and last label."""
+    states, pairs, ends = np.zeros((x.shape[1], L)), np.zeros((L, L)), np.zeros((2, L))
+    for t, j in enumerate(path):
+        states[:, j] += x[t]
+        if t:
+            pairs[path[t - 1], j] += eta
+    ends[0, path[0]] += boundary
+    ends[1, path[-1]] += boundary
+    return np.concatenate([states.ravel(), pairs.ravel(), ends.ravel()])
+
+
+def differences(X, y, L, cost, offset, eta=1.0, boundary=1.0):
+    """(sequence, φ(y_i) - φ(y), loss) for every wrong labeling y of every sequence."""
+    for s, (x, truth) in enumerate(zip(X, y)):
+        phi = path_features(x, truth, L, eta, boundary)
+        for path in all_paths(len(truth), L):
+            if (path != truth).any():
+                loss = offset + sum(cost[a, b] for a, b in zip(truth, path))
+                yield s, phi - path_features(x, path, L, eta, boundary), loss
+
+
+def quadratic_program(X, y, L, cost, offset, C, slack, **scales):
+    """Minimum of the primal with one constraint a labeling, by SLSQP."""
+    owner, A, loss = map(np.array, zip(*differences(X, y, L, cost, offset, **scales)))
+    n, m = (0 if slack == "hard" else len(X)), A.shape[1]
+    C = np.broadcast_to(C, len(X))[:n]
+    G = np.hstack([A, np.eye(len(X))[owner][:, :n]])
+    power = 2 if slack == "l2" else 1
+
+    def value(v):
+        gradient = np.concatenate([v[:m], C * power * v[m:] ** (power - 1)])
+        return 0.5 * v[:m] @ v[:m] + C @ v[m:] ** power, gradient
+
+    start = np.concatenate([np.zeros(m), np.full(n, loss.max())])
+    result = minimize(
+        value, start, jac=True, method="SLSQP", bounds=[(None, None)] * m + [(0, None)] * n,
+        constraints={"type": "ineq", "fun": lambda v: G @ v - loss, "jac": lambda v: G},
+        options={"ftol": 1e-13, "maxiter": 2000},
+    )  # fmt: skip
+    assert (G @ result.x - loss).min() > -1e-8
+    return result.fun
+
+
+def explicit_rows(X, kernel):
+    """Rows whose inner products are their kernels."""
+    rows = np.concatenate(X)
+    values, vectors = np.linalg.eigh(KERNELS[kernel](rows, rows))
+    mapped = vectors * np.sqrt(np.clip(values, 0, None))
+    return np.split(mapped, np.cumsum([len(x) for x in X])[:-1])
+
+
+LOSSES = {"hamming": (1 - np.eye(3), 0.0), "zero_one": (0 * COST, 1.0), "matrix": (COST, 0.0)}
+TIGHT = {"tol": 1e-8, "max_iter": 100_000, "random_state": 0}
+
+
+# ------------------------------------------------------------------ the optimum
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("slack", ["l1", "l2"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_primal_and_dual_equal_the_program_over_all_labelings(loss, slack, kernel):
+    seed = 10 * list(LOSSES).index(loss) + list(KERNELS).index(kernel)
+    X, y = problem(seed)
+    best = quadratic_program(explicit_rows(X, kernel), y, 3, *LOSSES[loss], C=0.7, slack=slack)
+    given = COST if loss == "matrix" else loss
+    for solver in ("bcfw", "working_set"):
+        tagger = HMSVMTagger(
+            C=0.7, loss=given, slack=slack, solver=solver, **PARAMETERS[kernel], **TIGHT
+        ).fit(X, y)
+        # SLSQP is exact to about 1e-8 here, our gap to 1e-8 of the objective.
+        assert_allclose(tagger.objective_, best, rtol=1e-6)
+        assert_allclose(tagger.objective_ - tagger.dual_gap_, best, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("loss", ["hamming", "zero_one"])
+def test_hard_margin_equals_the_program(loss, kernel):
+    X, y = problem(3, n_features=8, separable=True)
+    best = quadratic_program(explicit_rows(X, kernel), y, 3, *LOSSES[loss], C=1, slack="hard")
+    for solver in ("auto", "bcfw"):
+        tagger = HMSVMTagger(C=np.inf, loss=loss, solver=solver, **PARAMETERS[kernel], **TIGHT).fit(
+            X, y
+        )
+        assert_allclose(tagger.objective_, best, rtol=1e-6)
+        assert tagger.score(X, y) == 1
+
+
+@pytest.mark.parametrize(("scale", "boundaries"), [(0.0, True), (0.5, False), (2.0, True)])
+def test_transition_scale_and_boundaries(scale, boundaries):
+    X, y = problem(5)
+    scales = {"eta": scale, "boundary": scale * boundaries}
+    best = quadratic_program(X, y, 3, *LOSSES["hamming"], C=0.7, slack="l1", **scales)
+    tagger = HMSVMTagger(C=0.7, transition_scale=scale, boundaries=boundaries, **TIGHT).fit(X, y)
+    assert_allclose(tagger.objective_, best, rtol=1e-6)
+    assert (tagger.transition_ != 0).any() == (scale > 0)
+    assert tagger.start_.any() == (scale > 0 and boundaries)
+
+
+def test_weights_of_sequences_and_classes():
+    X, y = problem(6)
+    weights, by_class = np.array([2.0, 0.0, 0.5, 1.0]), np.array([1.0, 3.0, 0.5])
+    cost = by_class[:, None] * (1 - np.eye(3))
+    kept = [0, 2, 3]
+    best = quadratic_program([X[s] for s in kept], [y[s] for s in kept], 3, cost, 0.0,
+                             C=0.7 * weights[kept], slack="l1")  # fmt: skip
+    tagger = HMSVMTagger(C=0.7, class_weight=dict(enumerate(by_class)), **TIGHT)
+    tagger.fit(X, y, sample_weight=weights)
+    assert_allclose(tagger.objective_, best, rtol=1e-6)
+    assert 1 not in tagger.support_index_
+    balanced = HMSVMTagger(class_weight="balanced", **TIGHT).fit(X, y)
+    counts = np.bincount(np.concatenate(y))
+    same = HMSVMTagger(class_weight=dict(enumerate(9 / (3 * counts))), **TIGHT).fit(X, y)
+    assert_allclose(balanced.coef_, same.coef_)
+
+
+@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize("solver", ["bcfw", "working_set"])
+def test_gap_is_never_negative_and_shrinks(solver, average):
+    if solver == "working_set" and average:
+        return
+    X, y = problem(7, lengths=[6] * 30, n_features=4)
+    tagger = HMSVMTagger(C=0.3, solver=solver, average=average, tol=1e-3, random_state=1).fit(X, y)
+    passes, primal, dual, gap = tagger.loss_curve_.T
+    assert (gap >= 0).all()
+    assert (np.diff(dual) >= -1e-12 * dual[-1]).all()
+    assert gap[-1] < 0.1 * gap[0]
+    assert gap[-1] <= 1e-3 * primal[-1]
+    assert_allclose(gap, primal - dual)
+    assert (np.diff(passes) > 0).all()
+    assert 0 <= tagger.dual_gap_ <= (1 if average else 1e-3) * tagger.objective_
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_length_one_equals_crammer_and_singer(seed):
+    X, y = problem(seed, lengths=[1] * 40, n_features=5)
+    y = [np.array([k % 3]) for k in range(40)]
+    svm = LinearSVC(C=0.5, multi_class="crammer_singer", fit_intercept=False, tol=1e-8,
+                    max_iter=1_000_000, random_state=0)  # fmt: skip
+    svm.fit(np.concatenate(X), np.concatenate(y))
+    for loss in ("hamming", "zero_one"):
+        tagger = HMSVMTagger(C=0.5, loss=loss, boundaries=False, **TIGHT).fit(X, y)
+        # Weights are known to the square root of the gap.
+        assert_allclose(tagger.coef_, svm.coef_.T, atol=1e-3)
+        slack = [np.delete(1 + x @ svm.coef_.T, j).max() - (x @ svm.coef_.T)[0, j]
+                 for x, j in zip(X, np.concatenate(y))]  # fmt: skip
+        value = 0.5 * (svm.coef_**2).sum() + 0.5 * np.maximum(slack, 0).sum()
+        assert_allclose(tagger.objective_, value, rtol=1e-5)
+
+
+@pytest.mark.parametrize("solver", ["bcfw", "working_set", "perceptron"])
+def test_primal_equals_dual(solver):
+    X, y = problem(9, lengths=[4] * 12)
+    options = {**TIGHT, "max_iter": None, "tol": 1e-6, "solver": solver}
+    primal = HMSVMTagger(**options).fit(X, y)
+    rows = np.concatenate(X)
+    columns = np.split(rows @ rows.T, np.arange(4, 48, 4))
+    for kernel, data in ((linear_kernel, X), ("precomputed", columns)):
+        dual = HMSVMTagger(kernel=kernel, **options).fit(data, y)
+        # A perceptron makes the same steps; else rounding may choose between paths that tie, and
+        # weights are known to the square root of the gap.
+        atol = 1e-10 if solver == "perceptron" else 1e-3
+        for p, q in zip(primal.potentials(X)[:4], dual.potentials(data)[:4]):
+            assert_allclose(p, q, atol=atol)
+        if solver != "perceptron":
+            assert_allclose(primal.objective_, dual.objective_, rtol=2e-6)
+            assert_allclose(rows[dual.support_].T @ dual.dual_coef_, primal.coef_, atol=atol)
+        assert not hasattr(dual, "coef_")
+
+
+# ------------------------------------------------------------------ paths
+
+
+@pytest.mark.parametrize("T", [1, 2, 5])
+@pytest.mark.parametrize("L", [1, 2, 3, 9])
+def test_most_violated_equals_enumeration(T, L):
+    rng, allowed = np.random.default_rng(T + 10 * L), np.ones((L, L), dtype=bool)
+    T = min(T, 3) if L == 9 else T
+    y = np.zeros(T, dtype=int) if L < 3 else rng.integers(L, size=T)
+    if L == 3:
+        allowed[0, 2] = y[1:].tolist().count(2) > 0
+    x, cost = rng.normal(size=(T, 3)), rng.random((L, L)) * (1 - np.eye(L))
+    for offset in (0.0, 1.0):
+        hinge = StructuredHinge(
+            linear_rows(x), np.array([0, T]), y, PathLoss(cost, offset), np.ones(1), "l1",
+            resolve_constraints(allowed, np.arange(L)), 1.0, 1.0,
+        )  # fmt: skip
+        state = hinge.kernel.arrays
+        state["W"][:, :L] = rng.normal(size=(3, L))
+        state["score"][:L, :L] += rng.normal(size=(L, L))
+        state["score_t"][...] = state["score"].T
+        for name in ("start", "end"):
+            state[name][:L] = rng.normal(size=L)
+        w = hinge.weights()
+
+        def score(p, w=w):
+            pairs = w.transition[p[:-1], p[1:]].sum()
+            return (x @ w.coef)[np.arange(T), p].sum() + w.start[p[0]] + w.end[p[-1]] + pairs
+
+        wrong = [p for p in all_paths(T, L) if (p != y).any() and score(p) > -np.inf]
+        path, g = hinge.most_violated(0)
+        if not wrong:
+            assert g == -np.inf
+            continue
+        values = [offset + cost[y, p].sum() + score(p) - score(y) for p in wrong]
+        assert_allclose(g, max(values), rtol=1e-12, atol=1e-12)
+        assert_array_equal(path, wrong[int(np.argmax(values))])
+
+
+def test_zero_one_finds_the_second_best_path_where_the_truth_is_best():
+    X, y = problem(3, n_features=8, separable=True)
+    tagger = HMSVMTagger(C=np.inf, loss="zero_one", tol=1e-4).fit(X, y)
+    emission, transition, start, end, offsets = tagger.potentials(X)
+    best = nbest(emission, transition, offsets, 2, start=start, end=end)
+    margins = [scores[0] - scores[1] for _, scores in best]
+    assert_array_equal(np.concatenate([labels[0] for labels, _ in best]), np.concatenate(y))
+    assert_allclose(min(margins), 1, atol=1e-3)
+    found = {s.sequence: s.labels for s in tagger.support_sequences_[::-1]}
+    tight = int(np.argmin(margins))
+    assert any(np.array_equal(found[s], best[s][0][1]) for s in found)
+    assert tight in found
+
+
+# ------------------------------------------------------------------ perceptron
+
+
+def slow_perceptron(X, y, L, order, n_passes):
+    """Collins's Figure 1, with the average of the weights after each visit."""
+    n = len(path_features(X[0], y[0], L, 1.0, 1.0))
+    w, total, visits, mistakes = np.zeros(n), np.zeros(n), 0, 0
+    for _ in range(n_passes):
+        for s in order(len(X)):
+            phi = path_features(X[s], y[s], L, 1.0, 1.0)
+            others = [path_features(X[s], p, L, 1.0, 1.0)
+                      for p in all_paths(len(y[s]), L) if (p != y[s]).any()]  # fmt: skip
+            scores = [w @ other for other in others]
+            if max(scores) >= w @ phi:
+                guess = others[int(np.argmax(scores))]
+                if not w.any():  # all paths tie: ours differs in the last label that is not 0
+                    path = y[s].copy()
+                    path[np.flatnonzero(path)[-1]] = 0
+                    guess = path_features(X[s], path, L, 1.0, 1.0)
+                w, mistakes = w + phi - guess, mistakes + 1
+            total, visits = total + w, visits + 1
+    return w, total / visits, mistakes
+
+
+@pytest.mark.parametrize("kernel", ["linear", linear_kernel], ids=["primal", "dual"])
+def test_averaged_perceptron_equals_the_slow_one(kernel):
+    X, y = problem(11, lengths=[3] * 8)
+    last, mean, mistakes = slow_perceptron(X, y, 3, np.random.default_rng(4).permutation, 5)
+    for average, expected in ((False, last), (True, mean)):
+        tagger = HMSVMTagger(
+            solver="perceptron", kernel=kernel, average=average, max_iter=5, random_state=4
+        ).fit(X, y)
+        assert tagger.n_mistakes_ == mistakes == sum(tagger.loss_curve_)
+        emission, transition, start, end, _ = tagger.potentials(X)
+        assert_allclose(emission, np.concatenate(X) @ expected[:9].reshape(3, 3), atol=1e-10)
+        assert_allclose(transition.ravel(), expected[9:18], atol=1e-12)
+        assert_allclose([start, end], expected[18:].reshape(2, 3), atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_perceptron_keeps_its_bound(kernel, seed):
+    X, y = problem(seed, lengths=[3] * 6, n_features=6, separable=True)
+    # The hard margin of the zero-one loss is 1 / ‖w‖, ‖w‖² being twice the objective.
+    widest = HMSVMTagger(C=np.inf, loss="zero_one", **PARAMETERS[kernel], tol=1e-3).fit(X, y)
+    made = HMSVMTagger(solver="perceptron", max_iter=100_000, **PARAMETERS[kernel]).fit(X, y)
+    assert made.loss_curve_[-1] == 0
+    assert 0 < made.n_mistakes_ <= made.radius_**2 * 2 * widest.objective_
+
+
+def test_perceptron_reports_what_it_did():
+    X, y = problem(0)
+    tagger = HMSVMTagger(solver="perceptron", random_state=0).fit(X, y)
+    assert tagger.n_iter_ == len(tagger.loss_curve_) <= 10
+    assert not hasattr(tagger, "dual_gap_")
+    assert not hasattr(tagger, "dual_coef_")
+    with pytest.raises(AttributeError, match="keeps coefficients of rows"):
+        _ = tagger.support_sequences_
+    assert perceptron.__doc__
+
+
+# ------------------------------------------------------------------ attributes
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix], ids=["dense", "sparse"])
+def test_support_sequences_and_coefficients_make_the_weights(form):
+    X, y = problem(13, lengths=[5] * 20)
+    tagger = HMSVMTagger(C=2.0, random_state=0).fit([form(x) for x in X], y)
+    w = np.zeros(len(path_features(X[0], y[0], 3, 1, 1)))
+    for sequence, labels, alpha in tagger.support_sequences_:
+        assert alpha > 0
+        truth, wrong = (path_features(X[sequence], p, 3, 1, 1) for p in (y[sequence], labels))
+        w += alpha * (truth - wrong)
+    expected = [tagger.coef_.ravel(), tagger.transition_.ravel(), tagger.start_, tagger.end_]
+    assert_allclose(w, np.concatenate(expected), atol=1e-9)
+    rows = np.concatenate(X)[tagger.support_]
+    assert_allclose(rows.T @ tagger.dual_coef_, tagger.coef_, atol=1e-9)
+    assert tagger.n_support_ == len(tagger.support_) == len(tagger.dual_coef_)
+    by_sequence = np.bincount(tagger.support_index_, tagger.support_alpha_)
+    assert by_sequence.max() <= 2.0 * (1 + 1e-12)
+
+
+def test_working_sets_grow_beyond_their_first_slots():
+    X, y = problem(14, lengths=[12] * 4, n_features=2)
+    tagger = HMSVMTagger(C=5.0, tol=1e-4, max_iter=5000, random_state=0).fit(X, y)
+    assert np.bincount(tagger.support_index_).max() > 8
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+@pytest.mark.parametrize("linear", [True, False])
+def test_average_of_all_iterates(kind, linear):
+    X, y = problem(15, lengths=[4] * 5)
+    rows, offsets = np.concatenate(X), np.arange(0, 21, 4)
+    hinge = StructuredHinge(
+        linear_rows(rows) if linear else rows @ rows.T, offsets, np.concatenate(y),
+        PathLoss(1 - np.eye(3), 0.0), np.full(5, 0.8), "l1",
+        resolve_constraints(None, np.arange(3)), 1.0, 1.0, averaging=kind,
+    )  # fmt: skip
+    gaps, iterates, certificates = np.zeros(5), [], []
+    for s in np.random.default_rng(0).integers(5, size=12):
+        hinge.optimize(np.array([s]), gaps, 2, 0.1)
+        iterates.append(np.concatenate([w.ravel() for w in hinge.weights()]))
+        certificates.append(hinge.certificate())
+    weights = np.ones(12) if kind == 1 else np.arange(1.0, 13)
+    hinge.settle()
+    settled = np.concatenate([w.ravel() for w in hinge.weights()])
+    assert_allclose(settled, np.average(iterates, axis=0, weights=weights), atol=1e-12)
+    # Primal and dual are convex and concave: the average is no worse than the averages of both.
+    primal, dual = np.average(certificates, axis=0, weights=weights)
+    last = hinge.certificate()
+    assert last.primal <= primal
+    assert last.dual >= dual
+    assert last.gap >= 0
+
+
+@pytest.mark.parametrize("kernel", ["poly", "rbf"])
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix], ids=["dense", "sparse"])
+def test_kernel_scores_of_new_rows(form, kernel):
+    X, y = problem(16, lengths=[5] * 20)
+    new, _ = problem(17, lengths=[2, 0, 4])
+    tagger = HMSVMTagger(**PARAMETERS[kernel], random_state=0).fit([form(x) for x in X], y)
+    rows = np.concatenate(X)[tagger.support_]
+    emission = tagger.potentials([form(x) for x in new]).emission
+    scores = KERNELS[kernel](np.concatenate(new), rows) @ tagger.dual_coef_
+    assert_allclose(emission, scores, atol=1e-10)
+    predicted = tagger.predict([form(x) for x in new])
+    best = tagger.predict_nbest([form(x) for x in new], 3)
+    for p, (labels, values) in zip(predicted, best):
+        assert_array_equal(p, labels[0])
+        assert (np.diff(values) <= 0).all()
+    assert tagger.gamma_ == 0.7
+
+
+def test_gamma_scale_is_that_of_svc():
+    X, y = problem(18)
+    rows = np.concatenate(X)
+    for form in (np.asarray, sparse.csr_matrix):
+        tagger = HMSVMTagger(kernel="rbf").fit([form(x) for x in X], y)
+        assert_allclose(tagger.gamma_, 1 / (3 * rows.var()))
+    assert HMSVMTagger(kernel="rbf", gamma="auto").fit(X, y).gamma_ == 1 / 3
+
+
+def test_forms_of_input_and_float32():
+    X, y = problem(19, lengths=[4] * 10)
+    dense = HMSVMTagger(random_state=0).fit(X, y)
+    packed = HMSVMTagger(random_state=0).fit(Sequences.from_list(X), y)
+    csr = HMSVMTagger(random_state=0).fit([sparse.csr_matrix(x) for x in X], y)
+    single = HMSVMTagger(random_state=0).fit([x.astype(np.float32) for x in X], y)
+    assert_array_equal(dense.coef_, packed.coef_)
+    assert_allclose(dense.coef_, csr.coef_, atol=1e-10)
+    assert single.coef_.dtype == single.transition_.dtype == np.float32
+    # Rows differ by 1e-7; where training stops may differ by a pass, so by the tolerance.
+    assert_allclose(single.objective_, dense.objective_, rtol=0.02)
+
+
+def test_empty_sequences_and_one_label():
+    X, y = problem(20, lengths=[3, 0, 4, 0])
+    tagger = HMSVMTagger(random_state=0).fit(X, y)
+    assert [len(p) for p in tagger.predict(X)] == [3, 0, 4, 0]
+    assert_allclose(tagger.objective_, HMSVMTagger(random_state=0).fit(X[::2], y[::2]).objective_,
+                    rtol=0.03)  # fmt: skip
+    with pytest.warns(UserWarning, match="one label only"):
+        alone = HMSVMTagger().fit(X, [np.zeros(len(x), dtype=int) for x in X])
+    assert set(np.concatenate(alone.predict(X))) == {0}
+    assert alone.objective_ == alone.dual_gap_ == 0
+
+
+def test_constraints_hold_in_training_and_in_answers():
+    rng = np.random.default_rng(0)
+    y = [["O", "B-x", "I-x", "O"], ["B-x", "O"], ["O", "B-x", "I-x"]] * 4
+    X = [rng.normal(size=(len(labels), 2)) for labels in y]
+    tagger = HMSVMTagger(constraints="iob2", random_state=0).fit(X, y)
+    for labels in [s.labels for s in tagger.support_sequences_] + list(tagger.predict(X)):
+        assert not any(b == "I-x" and a == "O" for a, b in zip(["O", *labels], labels))
+    assert tagger.transition_[2, 1] == tagger.start_[1] == -np.inf
+    assert np.isfinite(tagger.objective_)
+
+
+# ------------------------------------------------------------------ scikit-learn
+
+
+def items():
+    words = [["the", "cat", "sleeps"], ["a", "dog"], ["the", "dog", "barks"], ["a", "cat"]] * 3
+    y = [["D", "N", "V"][: len(sentence)] for sentence in words]
+    return [[{"w": word} for word in sentence] for sentence in words], y
+
+
+def test_dicts_pipelines_search_and_clones():
+    X, y = items()
+    tagger = HMSVMTagger(random_state=0).fit(X, y)
+    assert tagger.score(X, y) == 1
+    assert "w:cat" in "".join(tagger.feature_names_in_) or len(tagger.feature_names_in_) == 6
+    pipe = make_pipeline(DictFeatures(), HMSVMTagger(random_state=0)).fit(X, y)
+    for p, q in zip(pipe.predict(X), tagger.predict(X)):
+        assert_array_equal(p, q)
+    search = GridSearchCV(HMSVMTagger(), {"C": [0.1, 1], "kernel": ["linear", "rbf"]}, cv=2)
+    assert search.fit(X, y).best_score_ > 0.5
+    assert len(cross_val_predict(HMSVMTagger(), X, y, cv=2)) == len(X)
+    assert clone(tagger).get_params() == tagger.get_params()
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", linear_kernel])
+def test_pickled_and_refitted(kernel):
+    X, y = problem(21)
+    tagger = HMSVMTagger(kernel=kernel, random_state=0).fit(X, y)
+    again = pickle.loads(pickle.dumps(tagger))
+    assert_array_equal(again.potentials(X).emission, tagger.potentials(X).emission)
+    assert len(again.support_sequences_) == len(tagger.support_sequences_)
+    tagger.set_params(kernel="linear", solver="perceptron").fit(X, y)
+    assert not hasattr(tagger, "support_")
+    assert not hasattr(tagger, "dual_gap_")
+
+
+def test_skops_loads_what_it_saves():
+    skops = pytest.importorskip("skops.io")
+    X, y = problem(22)
+    for kernel in ("linear", "rbf"):
+        tagger = HMSVMTagger(kernel=kernel, random_state=0).fit(X, y)
+        data = skops.dumps(tagger)
+        trusted = skops.get_untrusted_types(data=data)
+        assert all(name.startswith("sklseq.") for name in trusted)
+        again = skops.loads(data, trusted=trusted)
+        for p, q in zip(again.predict(X), tagger.predict(X)):
+            assert_array_equal(p, q)
+
+
+def test_same_seed_same_bits_and_threads():
+    X, y = problem(23, lengths=[40] * 60)
+    one, two = (HMSVMTagger(C=0.01, random_state=3, n_jobs=n).fit(X, y) for n in (1, 2))
+    assert_array_equal(one.coef_, two.coef_)
+    for p, q in zip(one.predict(X), two.predict(X)):
+        assert_array_equal(p, q)
+
+
+def test_nystroem_features_stand_for_a_kernel():
+    X, y = problem(24, lengths=[5] * 20)
+    X = Sequences.from_list(X)
+    exact = HMSVMTagger(kernel="rbf", gamma=0.7, tol=1e-4, random_state=0).fit(X, y)
+    mapped = Nystroem(gamma=0.7, n_components=100, random_state=0).fit_transform(X.rows)
+    linear = HMSVMTagger(tol=1e-4, random_state=0).fit(X.with_rows(mapped), y)
+    # With every row as a component the kernel is exact.
+    assert_allclose(linear.objective_, exact.objective_, rtol=1e-3)
+
+
+def test_verbose(capsys):
+    HMSVMTagger(verbose=1).fit(*problem(0))
+    assert "[HMSVMTagger] pass 1: objective" in capsys.readouterr().out
+    HMSVMTagger(verbose=1, solver="perceptron").fit(*problem(0))
+    assert "[HMSVMTagger] pass 1: mistakes" in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"C": 0}, "C must be a number above 0"),
+        ({"C": -1.0}, "C must be a number above 0"),
+        ({"C": np.nan}, "C must be a number above 0"),
+        ({"tol": -1}, "tol must be a finite number of at least 0"),
+        ({"transition_scale": -1}, "transition_scale must be a finite number of at least 0"),
+        ({"max_iter": 0}, "max_iter must be None or an integer of at least 1; got 0"),
+        ({"slack": "l3"}, "slack must be one of"),
+        ({"solver": "smo"}, "solver must be one of"),
+        ({"average": "yes"}, "average must be one of"),
+        ({"solver": "working_set", "average": True}, "average=True needs solver='bcfw'"),
+        ({"kernel": "sigmoid"}, "kernel must be one of .* or a callable; got 'sigmoid'"),
+        ({"gamma": 0}, "gamma must be above 0 and finite; got 0"),
+        ({"gamma": "wide"}, "gamma must be 'scale', 'auto' or a number"),
+        ({"degree": 0}, "degree must be an integer of at least 1; got 0"),
+        ({"coef0": -1.0}, "coef0 must be finite and not negative"),
+        ({"n_jobs": 0}, "n_jobs must be None or an integer other than 0"),
+        ({"loss": "squared"}, "loss must be 'hamming', 'zero_one' or a matrix; got 'squared'"),
+        ({"loss": None}, "loss must be 'hamming', 'zero_one' or a matrix; got None"),
+        ({"loss": np.ones((3, 3))}, "0 on the diagonal"),
+        ({"loss": "zero_one", "class_weight": "balanced"}, "class_weight weighs wrong labels"),
+        ({"class_weight": {0: -1.0}}, "class_weight must be finite and not negative"),
+        ({"kernel": lambda A, B: np.ones((2, 2))}, r"matrix of shape \(9, 9\).*got shape \(2, 2\)"),
+        ({"kernel": lambda A, B: np.full((len(A), len(B)), np.nan)}, "finite real numbers"),
+        ({"kernel": lambda A, B: A[:, :1] - B[:, 0]}, "kernel must be symmetric; rows"),
+        ({"kernel": lambda A, B: -A @ B.T}, "positive semi-definite; on 9 training rows"),
+        ({"kernel": "precomputed"}, "as many columns as rows in all sequences, 9; got 3 columns"),
+        ({"kernel": "rbf", "cache_size": 0.0005}, "9 rows needs 0 MB.*enough for 7 rows"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    tagger = HMSVMTagger(**parameters)
+    with pytest.raises(ValueError, match=message):
+        tagger.fit(*problem(0))
+    assert not hasattr(tagger, "classes_")
+
+
+def test_bad_data():
+    X, y = problem(0)
+    tagger = HMSVMTagger(kernel="rbf").fit(X, y)
+    with pytest.raises(ValueError, match=r"Unknown label 7 at row 0 of sequence 1"):
+        tagger.score(X, [y[0], [7], *y[2:]])
+    with pytest.raises(ValueError, match="X has 2 features, but HMSVMTagger was fitted with 3"):
+        tagger.predict([x[:, :2] for x in X])
+    with pytest.raises(ValueError, match="at least one row"):
+        HMSVMTagger().fit([], [])
+    with pytest.raises(ValueError, match="sample_weight must have one entry per sequence"):
+        HMSVMTagger().fit(X, y, sample_weight=[1.0])
+
+
+def test_hard_margin_on_data_without_one():
+    x = np.array([[1.0, 0.0]])
+    with pytest.raises(ValueError, match=r"needs separable data; sequence 0 scores the same"):
+        HMSVMTagger(C=np.inf, boundaries=False).fit([0 * x, x], [[0], [1]])
+    for solver in ("working_set", "bcfw"):
+        tagger = HMSVMTagger(C=np.inf, solver=solver, max_iter=30)
+        with pytest.warns(ConvergenceWarning, match="if these are not, no number of passes"):
+            tagger.fit([x, x, x], [[0], [1], [0]])
+
+
+def test_warns_when_passes_run_out():
+    X, y = problem(0, lengths=[5] * 10)
+    with pytest.warns(
+        ConvergenceWarning, match=r"in 1 passes .* raise max_iter or tol, or lower C"
+    ):
+        HMSVMTagger(C=100, max_iter=1, tol=1e-9).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        HMSVMTagger(solver="perceptron", max_iter=1).fit(X, y)
