@@ -87,7 +87,8 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         Transitions that may occur, in training and in every answer, as in :class:`CRFTagger`.
     solver : {"auto", "bcfw", "working_set", "perceptron"}, default="auto"
         "bcfw": block-coordinate Frank–Wolfe, on w for the linear kernel and on the dual for
-        others. "working_set": the paper's Algorithm 2; exact on each sequence. "perceptron": the
+        others. "working_set": the paper's Algorithm 2, which solves
+        the problem of one sequence after the other. "perceptron": the
         paper's Algorithm 1; has no margin, so no ``C``, ``loss`` or ``slack``. "auto" takes
         "working_set" for a hard margin, else "bcfw".
     average : bool or "auto", default="auto"
@@ -380,7 +381,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         elif solver == "bcfw":
             result = bcfw(objective, rng=rng, **options)
         else:
-            result = working_set(objective, **options)
+            result = working_set(objective, rng=rng, **options)
         after_fit()
         if objective.unbounded >= 0:
             raise ValueError(

@@ -261,7 +261,7 @@ def test_most_violated_equals_enumeration(T, L):
 
 def test_zero_one_finds_the_second_best_path_where_the_truth_is_best():
     X, y = problem(3, n_features=8, separable=True)
-    tagger = HMSVMTagger(C=np.inf, loss="zero_one", tol=1e-4).fit(X, y)
+    tagger = HMSVMTagger(C=np.inf, loss="zero_one", **{**TIGHT, "tol": 1e-4}).fit(X, y)
     emission, transition, start, end, offsets = tagger.potentials(X)
     best = nbest(emission, transition, offsets, 2, start=start, end=end)
     margins = [scores[0] - scores[1] for _, scores in best]
@@ -317,8 +317,9 @@ def test_averaged_perceptron_equals_the_slow_one(kernel):
 def test_perceptron_keeps_its_bound(kernel, seed):
     X, y = problem(seed, lengths=[3] * 6, n_features=6, separable=True)
     # The hard margin of the zero-one loss is 1 / ‖w‖, ‖w‖² being twice the objective.
-    widest = HMSVMTagger(C=np.inf, loss="zero_one", **PARAMETERS[kernel], tol=1e-3).fit(X, y)
-    made = HMSVMTagger(solver="perceptron", max_iter=100_000, **PARAMETERS[kernel]).fit(X, y)
+    options = {"max_iter": 100_000, "random_state": seed, **PARAMETERS[kernel]}
+    widest = HMSVMTagger(C=np.inf, loss="zero_one", tol=1e-3, **options).fit(X, y)
+    made = HMSVMTagger(solver="perceptron", **options).fit(X, y)
     assert made.loss_curve_[-1] == 0
     assert 0 < made.n_mistakes_ <= made.radius_**2 * 2 * widest.objective_
 

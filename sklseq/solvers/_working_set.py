@@ -11,12 +11,15 @@ from sklseq.solvers._result import SolverResult
 
 __all__ = ["working_set"]
 
-MAX_STEPS = 1000
+# The QP of a sequence is solved by so many pairs of paths at most, or until the spread of
+# violations has fallen to a share, `tol` or ACCURACY: the next visit brings another path anyway.
+MAX_STEPS, ACCURACY = 1000, 0.1
 
 
 def working_set(
     objective: Any,
     *,
+    rng: Any,
     tol: float = 1e-2,
     max_iter: int = 1000,
     callback: Callable[[int, float, Any], bool] | None = None,
@@ -24,12 +27,12 @@ def working_set(
     """Coordinate ascent over sequences: each adds its most violated path, and solves its QP.
 
     The QP of a sequence is over the paths in its working set, starts from the α it has (α-seeding)
-    and is solved by pairs of paths until the spread of violations has fallen to a tenth of tol's
-    share; paths whose α became 0 leave the set.
+    and is solved by pairs of paths; those whose α became 0 leave the set. The order of sequences is
+    drawn anew for each pass: in a fixed one, ten times as many passes are needed.
 
     Parameters
     ----------
-    objective, tol, max_iter, callback
+    objective, rng, tol, max_iter, callback
         As for :func:`bcfw`.
 
     Returns
@@ -45,9 +48,8 @@ def working_set(
     history, blocks = [], objective.blocks
     gaps = np.full(int(blocks.max(initial=-1)) + 1, np.inf)
     converged, message, primal = False, "max_iter reached", np.inf
-    accuracy = min(0.1, 0.1 * tol)
     for k in range(1, max_iter + 1):
-        objective.optimize(blocks, gaps, MAX_STEPS, accuracy)
+        objective.optimize(rng.permutation(blocks), gaps, MAX_STEPS, min(tol, ACCURACY))
         if objective.unbounded >= 0:
             return SolverResult(objective, np.inf, k, False, history, "not separable")
         primal, dual = objective.certificate()
