@@ -333,7 +333,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
     def _solver(self) -> str:
         if self.solver != "auto":
             return self.solver
-        return "working_set" if np.isinf(self.C) else "bcfw"
+        return "working_set" if np.isinf(self.C) and self.average is not True else "bcfw"
 
     def _averaging(self) -> int:
         # How StructuredHinge names the kinds of averages.
