@@ -173,25 +173,24 @@ def with_suffixes(word):
     return shape_features(word) + [f"s{k}={word[-k:].lower()}" for k in (1, 2, 3)]
 
 
-def table_models():
+def table_models(Cs):
     poly = {"kernel": "poly", "degree": 2, "gamma": 1.0, "coef0": 1.0, "random_state": 0}
-    return {
-        "CRF, l2=0.03": CRFTagger(l2=0.03),
-        "CRF, l2=0.1": CRFTagger(l2=0.1),
-        "CRF, l2=0.5": CRFTagger(l2=0.5),
-        "perceptron, poly": HMSVMTagger(solver="perceptron", **poly),
+    crf = {f"CRF, l2={l2}": CRFTagger(l2=l2) for l2 in (0.01, 0.03, 0.1)}
+    crf |= {
+        f"CRF, all states, l2={l2}": CRFTagger(l2=l2, all_possible_states=True)
+        for l2 in (0.01, 0.03, 0.1)
+    }
+    return crf | {
         "perceptron, linear": HMSVMTagger(solver="perceptron", random_state=0),
+        "perceptron, poly": HMSVMTagger(solver="perceptron", **poly),
         "HM-SVM, linear, C=0.3": HMSVMTagger(C=0.3, random_state=0),
         "HM-SVM, linear, C=1": HMSVMTagger(C=1, random_state=0),
-        "HM-SVM, poly, C=0.1": HMSVMTagger(C=0.1, **poly),
-        "HM-SVM, poly, C=0.3": HMSVMTagger(C=0.3, **poly),
-        "HM-SVM, poly, C=1": HMSVMTagger(C=1, **poly),
-        "HM-SVM, poly, C=1, zero_one": HMSVMTagger(C=1, loss="zero_one", **poly),
+        **{f"HM-SVM, poly, C={C}": HMSVMTagger(C=C, **poly) for C in Cs},
     }
 
 
-def five_folds(X, y):
-    models = table_models()
+def five_folds(X, y, Cs):
+    models = table_models(Cs)
     found = {name: [] for name in models}
     for train, test in KFold(5, shuffle=True, random_state=0).split(X):
         vectorizer = DictFeatures()
@@ -218,7 +217,8 @@ def entities(runs):
     columns, y = read_conll(path / "esp.train.gz", columns=("w", "pos"))
     chosen = [s for s, labels in enumerate(y) if len(labels) >= 10][:300]
     print("The paper's order, from the worst: HMM, perceptron, CRF, penalised CRF, HM-SVM.\n")
-    five_folds(windows([columns[s]["w"] for s in chosen], shape_features), [y[s] for s in chosen])
+    X = windows([columns[s]["w"] for s in chosen], shape_features)
+    five_folds(X, [y[s] for s in chosen], (0.1, 0.3, 1))
 
 
 def tags(runs):
@@ -232,7 +232,7 @@ def tags(runs):
         sentences = [s.split("\n") for s in file.read().strip().split("\n\n")][:300]
     cells = [[line.split("\t") for line in sentence] for sentence in sentences]
     words, y = ([[cell[k] for cell in s] for s in cells] for k in (0, 1))
-    five_folds(windows(words, with_suffixes), y)
+    five_folds(windows(words, with_suffixes), y, (0.01, 0.03))
 
 
 PARTS = {"chunking": chunking, "letters": letters, "entities": entities, "tags": tags}
