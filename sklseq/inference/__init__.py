@@ -8,12 +8,16 @@ array([0, 1, 2], dtype=int32)
 """
 
 from sklseq.inference.chain import Marginals, forward_backward, nbest, sample, viterbi
+from sklseq.inference.expectation import ExpectedFeatures, entropy, expected_features
 from sklseq.inference.online import OnlinePaths, decode_online
 
 __all__ = [
+    "ExpectedFeatures",
     "Marginals",
     "OnlinePaths",
     "decode_online",
+    "entropy",
+    "expected_features",
     "forward_backward",
     "nbest",
     "sample",
