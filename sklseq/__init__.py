@@ -7,6 +7,7 @@
 from importlib import import_module
 
 from sklseq import metrics
+from sklseq._blocks import RowBlocks
 from sklseq._sequences import Sequences
 from sklseq._version import __version__ as __version__
 from sklseq.crf import CRFTagger
@@ -15,6 +16,7 @@ __all__ = [
     "CRFTagger",
     "HMSVMTagger",
     "OnlineDecoder",
+    "RowBlocks",
     "Sequences",
     "ZScoreTagger",
     "ZScoreTaggerCV",

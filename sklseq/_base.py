@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from sklseq._blocks import RowBlocks, in_blocks
+from sklseq._decode_blocks import decode_blocks, predict_blocks, score_blocks
 from sklseq._labels import as_label_sequences, encode_labels, split_labels
 from sklseq._public import Public
 from sklseq._sequences import Sequences, as_sequences, check_sample_weight, input_form
@@ -104,6 +107,11 @@ class BaseTagger(Public, BaseEstimator):
 
     def _read(self, X: Any) -> Sequences:
         check_is_fitted(self, "classes_")
+        if in_blocks(X):
+            raise ValueError(
+                "X holds sequences in blocks, which only fit, predict, predict_blocks and score "
+                "read; pass arrays."
+            )
         X, _ = read_sequences(X, self.vectorizer_)
         if X.n_rows == 0 and X.shape[1] == 0:
             return X
@@ -169,12 +177,17 @@ class BaseTagger(Public, BaseEstimator):
         Parameters
         ----------
         X : list of sequences
+            They may come in blocks of rows, see :class:`RowBlocks`: labels are the same, and
+            beside them only a block and the rows not yet decided are held.
 
         Returns
         -------
         ndarray of shape (n_sequences,), dtype object
             One array of labels a sequence.
         """
+        if in_blocks(X):
+            check_is_fitted(self, "coef_")
+            return predict_blocks(self, X)
         X = self._read(X)
         chain = self._chain()
 
@@ -186,6 +199,22 @@ class BaseTagger(Public, BaseEstimator):
         codes = self._blocks(X, decode)
         codes = np.concatenate(codes) if codes else np.zeros(0, dtype=np.int32)
         return split_labels(self.classes_[codes], X.offsets)
+
+    def predict_blocks(self, x: Any) -> Iterator[np.ndarray]:
+        """The labels of one sequence of any length, while it is read.
+
+        Parameters
+        ----------
+        x : RowBlocks, or what one is made from: an iterator or function that yields blocks, …
+
+        Returns
+        -------
+        iterator of ndarray
+            Labels in order, those of :meth:`predict`, as soon as no row to come can change them.
+        """
+        check_is_fitted(self, "coef_")
+        x = x if isinstance(x, RowBlocks) else RowBlocks(x)
+        return (self.classes_[codes] for codes in decode_blocks(self, x))
 
     def _marginals(self, X: Sequences, marginals: np.ndarray | None) -> np.ndarray:
         """log Z of each sequence; label marginals are written into ``marginals``."""
@@ -217,6 +246,9 @@ class BaseTagger(Public, BaseEstimator):
         -------
         float
         """
+        if in_blocks(X):
+            check_is_fitted(self, "coef_")
+            return score_blocks(self, X, y, sample_weight)
         X = self._read(X)
         truth = self._encode(y, X)
         predicted = self.predict(X)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
+from sklearn import get_config
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._base import BaseTagger, read_labels, read_sequences, training_weights
+from sklseq._blocks import blocks_of, in_blocks
 from sklseq._callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
 from sklseq._labels import check_constraints, encode_labels, resolve_constraints, unique_labels
 from sklseq._sequences import Sequences, row_positions
@@ -20,6 +22,7 @@ from sklseq._threads import Threads
 from sklseq.inference import nbest, sample
 from sklseq.inference.chain import as_generator
 from sklseq.objectives._likelihood import LogLikelihood
+from sklseq.objectives._long import GRADIENTS, LongData, LongLogLikelihood, Plan, plan_gradient
 from sklseq.objectives._scores import ScoreMap, Support, Weights, full_support, observed_support
 
 if TYPE_CHECKING:
@@ -72,8 +75,16 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         data. "lbfgs": all data at once. "owlqn": the same for ``l1 > 0``. "auto": "owlqn" for
         ``l1 > 0``; "eg" for sparse data of 10,000 rows or more, unless ``l2`` is below 0.01 or
         ``warm_start`` gives weights to start from; else "lbfgs".
-    gradient : {"auto", "forward-backward"}, default="auto"
-        How gradients are computed.
+    gradient : {"auto", "forward-backward", "checkpoint", "emp"}, default="auto"
+        How gradients are computed; all give the same numbers.
+
+        - "forward-backward" keeps a few numbers for each row and label of a sequence.
+        - "checkpoint" keeps √T rows of T and computes the others twice. Reads rows in any order:
+          from memory, memory maps and ``.npy`` files.
+        - "emp" goes forward once, in memory that does not depend on T. Reads any source, once an
+          evaluation.
+        - "auto" is forward-backward where that fits into ``sklearn.get_config()
+          ["working_memory"]`` MiB, else EMP; ``verbose`` tells.
     all_possible_states : bool, default=False
         Whether every (feature, label) pair has a weight, or only those seen in training.
     all_possible_transitions : bool, default=False
@@ -195,8 +206,10 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         ----------
         X : list of sequences
             Lists of feature dicts (read as python-crfsuite reads them), lists of collections of
-            attribute strings, 2-D arrays, CSR matrices, or ``Sequences``.
+            attribute strings, 2-D arrays, CSR matrices, or ``Sequences``. A sequence too long for
+            memory: :class:`RowBlocks`, a memory map, or a function that yields blocks of rows.
         y : list of label sequences
+            Or, for a long one, a function that yields blocks of labels.
         sample_weight : array-like of shape (n_sequences,), optional
 
         Returns
@@ -205,19 +218,58 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
             The estimator itself.
         """
         self._check_parameters()
+        if in_blocks(X):
+            data = LongData.read(blocks_of(X), y, sample_weight, self._plan)
+            return self._fit_long(data, (X, y))
         rows, vectorizer = read_sequences(X, fit=True)
         _check_not_empty(rows)
         labels = read_labels(y, rows)
         weights = training_weights(sample_weight, len(rows))
         classes = unique_labels(labels)
+        plan = self._plan(rows.lengths.max(), len(classes), packed=True, random_access=True)
+        if plan.passes is not None:
+            data = LongData.packed(rows, labels, weights, plan)
+            return self._fit_long(data, (X, y), vectorizer)
         codes = encode_labels(labels, classes, rows.offsets)
         dual = self._is_dual(rows)
         scores = self._score_map(rows, codes, classes, dual)
         start = self._starting_point(scores, classes, vectorizer)
+
+        def likelihood(threads: Threads) -> LogLikelihood:
+            return LogLikelihood(scores, codes, rows.offsets, weights, self.l2, threads)
+
         solve = self._ascend if dual else self._descend
-        result = self._solve(
-            solve, scores, rows, codes, weights, start, (X, y, classes, vectorizer)
-        )
+        result = self._solve(solve, scores, likelihood, start, (X, y, classes, vectorizer))
+        return self._finish(scores, result, classes, vectorizer)
+
+    def _fit_long(self, data: LongData, told: tuple, vectorizer=None) -> CRFTagger:
+        # The same steps on sequences in blocks: see objectives/_long.py.
+        if self.solver == "eg":
+            raise ValueError(
+                "solver='eg' visits single sequences in memory; with sequences in blocks, or "
+                "another gradient than 'forward-backward', use solver='lbfgs' or 'auto'."
+            )
+        survey, classes = data.survey, data.survey.classes
+        allowed = resolve_constraints(self.constraints, classes)
+        survey.check_constraints(allowed)
+        scores = self._long_score_map(survey, allowed)
+        start = self._starting_point(scores, classes, vectorizer)
+
+        def likelihood(threads: Threads) -> LongLogLikelihood:
+            return LongLogLikelihood(scores, data, self.l2)
+
+        told = (*told, classes, vectorizer)
+        result = self._solve(self._descend, scores, likelihood, start, told)
+        return self._finish(scores, result, classes, vectorizer)
+
+    def _plan(self, n_rows: int, n_labels: int, **source: bool) -> Plan:
+        budget = get_config()["working_memory"] * 2.0**20
+        plan = plan_gradient(self.gradient, int(n_rows), n_labels, budget=budget, **source)
+        if self.verbose:
+            print(f"[CRFTagger] gradient {plan.gradient!r}: {plan.why}")
+        return plan
+
+    def _finish(self, scores: ScoreMap, result: SolverResult, classes, vectorizer) -> CRFTagger:
         scores.design.release()  # so that its memory can hold the weights
         self._warn(result, classes)
         for name, value in self._attributes(scores, result.w, classes, vectorizer).items():
@@ -237,7 +289,7 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
             raise ValueError(f"max_iter must be an integer of at least 1; got {self.max_iter!r}.")
         for name, allowed in (
             ("solver", ("auto", "eg", "lbfgs", "owlqn")),
-            ("gradient", ("auto", "forward-backward")),
+            ("gradient", GRADIENTS),
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
@@ -265,19 +317,29 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
     def _score_map(self, X, codes: np.ndarray, classes: np.ndarray, dual: bool = False) -> ScoreMap:
         allowed = resolve_constraints(self.constraints, classes)
         check_constraints(codes, X.offsets, *allowed, classes)
-        support, seen = full_support(len(classes)), None
+        seen = None
         if not (self.all_possible_states and self.all_possible_transitions):
             seen = observed_support(X, codes, len(classes))
-        pairs = support.pairs if self.all_possible_states else seen.pairs
-        if not self.all_possible_transitions:
-            support = seen
-        ends = (support.start & self.boundaries, support.end & self.boundaries)
-        support = Support(pairs, support.transition, *ends)
         dtype = np.float32 if X.dtype == np.float32 else np.float64
+        support = self._support(seen, len(classes))
         if not dual:
             return ScoreMap(X, len(classes), support, allowed, dtype)
         X = Sequences(sparse.csr_matrix(X.rows), X.offsets)  # visited row by row, in float64
         return ScoreMap(X, len(classes), support, allowed, np.dtype(np.float64), dtype)
+
+    def _long_score_map(self, survey, allowed) -> ScoreMap:
+        L = len(survey.classes)
+        support = self._support(survey.support, L)
+        return ScoreMap(survey.layout(), L, support, allowed, survey.dtype)
+
+    def _support(self, seen: Support | None, n_labels: int) -> Support:
+        # Which weights there are, given what was seen.
+        support = full_support(n_labels)
+        pairs = support.pairs if self.all_possible_states else seen.pairs
+        if not self.all_possible_transitions:
+            support = seen
+        ends = (support.start & self.boundaries, support.end & self.boundaries)
+        return Support(pairs, support.transition, *ends)
 
     def _starting_point(self, scores: ScoreMap, classes: np.ndarray, vectorizer) -> np.ndarray:
         if not self.warm_start or not hasattr(self, "coef_"):
@@ -298,7 +360,7 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
             Weights(dense_weights(self.coef_), self.transition_, self.start_, self.end_)
         )
 
-    def _solve(self, solve, scores, rows, codes, weights, start, told) -> SolverResult:
+    def _solve(self, solve, scores, likelihood, start, told) -> SolverResult:
         X, y, classes, vectorizer = told
         after_iteration, after_fit = iteration_hook(
             self, X, y, lambda w: self._attributes(scores, w, classes, vectorizer)
@@ -310,8 +372,7 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
             return after_iteration(k, value, w)
 
         with Threads(self.n_jobs) as threads:
-            likelihood = LogLikelihood(scores, codes, rows.offsets, weights, self.l2, threads)
-            result = solve(likelihood, start, threads, report)
+            result = solve(likelihood(threads), start, threads, report)
         after_fit()
         return result
 
@@ -363,14 +424,14 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
                 f"y holds one label only ({classes.tolist()[0]!r}); every prediction will be that "
                 "label.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         if not result.converged:
             warnings.warn(
                 f"CRFTagger did not converge in max_iter={self.max_iter} iterations "
                 f"(objective {result.value:.6g}); raise max_iter, tol or l2.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     # ------------------------------------------------------------------ probabilities

@@ -821,6 +821,16 @@ cdef class Beam:
             self.resize_queue(max(SMALLEST, 2 * self.n_pending))
         return emissions
 
+    def take_codes(self):
+        """Emitted labels since the last call, as an array of codes."""
+        cdef Py_ssize_t i, n = self.n_queued
+        codes = np.empty(n, dtype=np.intc)
+        cdef int[::1] to_codes = codes
+        for i in range(n):
+            to_codes[i] = self.queue_label[i]
+        self.n_queued = 0
+        return codes
+
     def state(self):
         """Everything that changes, as numbers and arrays; labels not yet taken are left out."""
         cdef Py_ssize_t a = self.first, b = self.first + self.n_pending, L = self.n_labels

@@ -306,11 +306,11 @@ class BlockChain:
 
     Parameters
     ----------
-    chain : Transitions, float64
+    chain : Transitions
     """
 
     def __init__(self, chain: Transitions):
-        self.chain = chain.exponentiate()
+        self.chain = chain = _double(chain).exponentiate()
         self.width, self.n_labels = chain.width, chain.n_labels
 
     def filter(self, psi: np.ndarray, before: np.ndarray | None, alpha=None, inverse=None):

@@ -1,0 +1,381 @@
+"""Sequences too long for memory: rows that come in blocks, and their labels.
+
+A sequence in blocks is anything that yields its rows a block at a time: see :class:`RowBlocks`.
+Whoever reads it gets blocks of a convenient size, checked, and errors that name the block.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from sklseq._labels import as_label_sequences
+from sklseq._sequences import Sequences
+
+__all__ = ["LabelBlocks", "RowBlocks", "blocks_of", "in_blocks", "label_blocks", "one_shot_error"]
+
+# Rows that are worked on at a time, unless memory is short.
+BLOCK_ROWS = 4096
+# Memory maps of this many bytes are read in blocks without being asked to.
+LARGE_MAP = 1 << 28
+
+
+class RowBlocks:
+    """One sequence whose rows come in blocks, from memory, a file or a function.
+
+    Taggers take it, or what it is made from, as an item of ``X``: ``fit([RowBlocks(path)], [y])``,
+    ``fit([read_log], [y])``. Neither rows nor what is computed from them is ever held whole,
+    but for the labels that ``predict`` returns.
+
+    Parameters
+    ----------
+    source : callable, iterable, 2-D array, memory map, CSR matrix, str or path
+        - A function without arguments that returns an iterator of blocks, each time from the
+          beginning; or an object whose ``__iter__`` does. A block is a 2-D array or sparse matrix
+          of any number of rows.
+        - An array, a ``numpy.memmap``, a CSR matrix. (In ``X`` itself, only memory maps of 256 MB
+          or more are read in blocks.)
+        - The name of a file that ``numpy.save`` wrote (``.npy``) or
+          ``scipy.sparse.save_npz`` (``.npz``, compressed or not).
+
+        A generator works too where one pass is enough: ``predict``, ``score``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``source`` is none of these; when rows are read, if a block is not two-dimensional,
+        finite and as wide as the first, or cannot be read.
+
+    Notes
+    -----
+    Arrays, memory maps and ``.npy`` files can be read from any row on, which
+    ``CRFTagger(gradient="checkpoint")`` needs; the others from the beginning only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklseq import CRFTagger, RowBlocks
+    >>> def read_log():
+    ...     for day in range(3):
+    ...         yield np.random.default_rng(day).normal(size=(100, 4))
+    >>> y = np.concatenate([block[:, 0] > 0 for block in read_log()])
+    >>> tagger = CRFTagger(gradient="emp").fit([RowBlocks(read_log)], [y])
+    >>> tagger.score([read_log], [y]) > 0.95
+    True
+    """
+
+    def __init__(self, source: Any):
+        self.source = source
+        self.n_reads = 0  # passes begun, for tests and reports
+        if isinstance(source, RowBlocks):
+            self.source = source.source
+        elif isinstance(source, (str, os.PathLike)):
+            self.source = _open(os.fspath(source))
+        elif sparse.issparse(source):
+            self.source = source.tocsr()
+        elif isinstance(source, (list, tuple, Mapping, set)) or not (
+            callable(source) or hasattr(source, "__iter__")
+        ):
+            raise TypeError(
+                "RowBlocks needs a function that returns an iterator of blocks, an object that "
+                "iterates over them, a 2-D array, a CSR matrix or the name of a .npy or .npz "
+                f"file; got {type(source).__name__}."
+            )
+        if self.random_access and self.source.ndim != 2:
+            raise ValueError(
+                f"Rows must be 2-D (n_steps, n_features); got shape {self.source.shape}."
+            )
+
+    @property
+    def random_access(self) -> bool:
+        """Whether blocks can be read from any row on."""
+        return isinstance(self.source, np.ndarray) or sparse.issparse(self.source)
+
+    @property
+    def one_shot(self) -> bool:
+        """Whether the source is an iterator, which can be read once."""
+        return isinstance(self.source, Iterator)
+
+    def __repr__(self) -> str:
+        return f"RowBlocks({type(self.source).__name__})"
+
+    def rows(self, first: int, last: int) -> Any:
+        """Rows of a source with random access, as they are.
+
+        Parameters
+        ----------
+        first, last : int
+
+        Returns
+        -------
+        array or CSR matrix
+            Rows first to last - 1.
+        """
+        return self.source[first:last]
+
+    def read(
+        self, block_rows: int = BLOCK_ROWS, where: str = "the sequence", *, finite: bool = True
+    ) -> Iterator:
+        """Read from the beginning.
+
+        Parameters
+        ----------
+        block_rows : int
+            Small blocks are joined, large ones cut, to have so many rows.
+        where : str
+            What messages call the sequence.
+        finite : bool, default=True
+            Whether to look for NaN and infinity.
+
+        Returns
+        -------
+        iterator of array or CSR matrix
+        """
+        self.n_reads += 1
+        if self.random_access:
+            n = self.source.shape[0]
+            parts = (self.rows(a, min(a + block_rows, n)) for a in range(0, n, block_rows))
+        else:
+            parts = _iterate(self.source, where)
+        return _recut(_checked(parts, where, finite), block_rows)
+
+
+def _open(path: str) -> Any:
+    if path.endswith(".npy"):
+        return np.load(path, mmap_mode="r")
+    if path.endswith(".npz"):
+        if not zipfile.is_zipfile(path):
+            raise ValueError(f"{path} is not a whole .npz file; write it again.")
+        return _SavedCSR(path)
+    raise ValueError(f"Rows are read from .npy and .npz files; got {path!r}.")
+
+
+class _SavedCSR:
+    """What ``scipy.sparse.save_npz`` wrote, read front to back."""
+
+    def __init__(self, path: str):
+        self.path = path
+        with zipfile.ZipFile(path) as file, file.open("format.npy") as member:
+            kind = np.lib.format.read_array(member).item()
+        if kind != b"csr":
+            raise ValueError(
+                f"{path} holds a {kind.decode()} matrix; save it as CSR: save_npz(path, X.tocsr())."
+            )
+
+    def __iter__(self) -> Iterator:
+        with zipfile.ZipFile(self.path) as file:
+            with file.open("shape.npy") as member:
+                n, width = (int(k) for k in np.lib.format.read_array(member))
+            parts = (_Member(file, name) for name in ("indptr", "indices", "data"))
+            indptr, indices, data = parts
+            before = indptr.take(1)[0]
+            for first in range(0, n, BLOCK_ROWS):
+                ends = indptr.take(min(BLOCK_ROWS, n - first))
+                ptr, count = np.concatenate([[before], ends]) - before, int(ends[-1] - before)
+                before = ends[-1]
+                rows = (data.take(count), indices.take(count), ptr)
+                yield sparse.csr_matrix(rows, shape=(len(ends), width))
+
+
+class _Member:
+    """An array in a zip file, read a piece at a time."""
+
+    def __init__(self, file: zipfile.ZipFile, name: str):
+        self.name, self.stream = name, file.open(f"{name}.npy")
+        version = np.lib.format.read_magic(self.stream)
+        read = np.lib.format.read_array_header_1_0
+        if version != (1, 0):
+            read = np.lib.format.read_array_header_2_0
+        self.dtype = read(self.stream)[2]
+
+    def take(self, n: int) -> np.ndarray:
+        wanted = n * self.dtype.itemsize
+        values = self.stream.read(wanted)
+        if len(values) < wanted:
+            raise EOFError(f"array {self.name!r} ends early")
+        return np.frombuffer(values, self.dtype)
+
+
+def _iterate(source: Any, where: str) -> Iterator:
+    # Blocks as they come; whatever goes wrong in somebody's reader is told with its place.
+    k = 0
+    try:
+        for block in source() if callable(source) else source:
+            yield block
+            k += 1
+    except GeneratorExit:
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"Block {k} of {where} cannot be read: {type(error).__name__}: {error}. "
+            "Nothing was fitted or returned; repair the source and start again."
+        ) from error
+
+
+def _checked(parts: Iterable, where: str, finite: bool) -> Iterator:
+    width = None
+    for k, block in enumerate(parts):
+        name = f"Block {k} of {where}"
+        if not sparse.issparse(block):
+            block = np.asarray(block)
+        if block.ndim != 2:
+            raise ValueError(
+                f"{name} must be 2-D (n_rows, n_features); got shape {block.shape}. Reshape it."
+            )
+        width = block.shape[1] if width is None else width
+        if block.shape[1] != width:
+            raise ValueError(
+                f"{name} has {block.shape[1]} features, the blocks before have {width}; "
+                "all blocks must have the same columns."
+            )
+        if block.dtype.kind not in "biuf":
+            raise ValueError(f"{name} must hold numbers; got dtype {block.dtype}.")
+        if sparse.issparse(block):
+            block = block.tocsr()
+        values = block.data if sparse.issparse(block) else block
+        if finite:
+            _check_finite(values, name)
+        yield block
+
+
+def _check_finite(values: np.ndarray, name: str) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(np.sum(values)):  # no temporary; finite unless a term is not
+            return
+    bad = np.ravel(values)[~np.isfinite(np.ravel(values))]
+    if len(bad):
+        raise ValueError(f"{name} must be finite; it holds {bad[0]}. Impute or drop it.")
+
+
+def _recut(blocks: Iterable, block_rows: int) -> Iterator:
+    # Join small blocks and cut large ones, so that none has far more or fewer rows.
+    held, n = [], 0
+    for block in blocks:
+        first = 0
+        while block.shape[0] - first >= block_rows - n > 0:
+            held.append(block[first : first + block_rows - n])
+            first += block_rows - n
+            yield _join(held)
+            held, n = [], 0
+        if first < block.shape[0]:
+            held.append(block[first:] if first else block)
+            n += held[-1].shape[0]
+    if held:
+        yield _join(held)
+
+
+def _join(blocks: list) -> Any:
+    if len(blocks) == 1:
+        return blocks[0]
+    if any(sparse.issparse(block) for block in blocks):
+        return sparse.vstack(blocks, format="csr")
+    return np.concatenate(blocks)
+
+
+# ---------------------------------------------------------------------- labels
+
+
+class LabelBlocks:
+    """Labels of one sequence, taken a number at a time.
+
+    Parameters
+    ----------
+    source : array-like of labels, or a function or iterable that yields such arrays
+    """
+
+    def __init__(self, source: Any):
+        self.source = source
+        self.whole = not (callable(source) or _iterates_only(source))
+        if self.whole:
+            self.source = as_label_sequences([source])[0]
+
+    @property
+    def one_shot(self) -> bool:
+        return isinstance(self.source, Iterator)
+
+    def read(self, where: str, block_rows: int = 1 << 20) -> Iterator[np.ndarray]:
+        """Flat arrays of labels."""
+        if self.whole:
+            for a in range(0, len(self.source), block_rows):
+                yield self.source[a : a + block_rows]
+            return
+        for block in _iterate(self.source, f"the labels of {where}"):
+            yield as_label_sequences([block])[0]
+
+    def reader(self, where: str) -> Callable[[int], np.ndarray]:
+        """``take(n)``: the next n labels, fewer at the end."""
+        blocks, held = self.read(where), []
+
+        def take(n: int) -> np.ndarray:
+            nonlocal held
+            while sum(map(len, held)) < n:
+                block = next(blocks, None)
+                if block is None:
+                    break
+                held.append(block)
+            flat = np.concatenate(held) if held else np.zeros(0, dtype=np.int64)
+            held = [flat[n:]] if len(flat) > n else []
+            return flat[:n]
+
+        return take
+
+
+def _iterates_only(source: Any) -> bool:
+    return hasattr(source, "__iter__") and not hasattr(source, "__len__")
+
+
+# ---------------------------------------------------------------------- X and y
+
+
+def _is_long(sequence: Any) -> bool:
+    if isinstance(sequence, np.ndarray):  # a small memory map is an array like any other
+        return isinstance(sequence, np.memmap) and sequence.nbytes >= LARGE_MAP
+    return not sparse.issparse(sequence) and (
+        isinstance(sequence, (RowBlocks, os.PathLike))
+        or callable(sequence)
+        or _iterates_only(sequence)
+    )
+
+
+def in_blocks(X: Any) -> bool:
+    """Whether X is a list with at least one sequence in blocks."""
+    return isinstance(X, (list, tuple)) and any(_is_long(sequence) for sequence in X)
+
+
+def blocks_of(X: Any) -> list[RowBlocks]:
+    """Each sequence of X as ``RowBlocks``; ordinary ones are cut where they lie."""
+    if isinstance(X, Sequences):
+        return [RowBlocks(rows) for rows in X]
+    sequences = []
+    for s, sequence in enumerate(X):
+        if not (_is_long(sequence) or sparse.issparse(sequence)):
+            if not isinstance(sequence, np.ndarray) or sequence.ndim != 2:
+                raise ValueError(
+                    f"Sequence {s} of X must be rows of numbers, as others come in blocks; got "
+                    f"{type(sequence).__name__}. Vectorise it first, e.g. with DictFeatures."
+                )
+        sequences.append(sequence if isinstance(sequence, RowBlocks) else RowBlocks(sequence))
+    return sequences
+
+
+def label_blocks(y: Any, n_sequences: int) -> list[LabelBlocks]:
+    """The labels of each sequence."""
+    if not isinstance(y, (list, tuple, np.ndarray)) or len(y) != n_sequences:
+        n = len(y) if hasattr(y, "__len__") else f"a {type(y).__name__}"
+        raise ValueError(
+            f"X and y must hold the same number of sequences; got {n_sequences} in X and {n} in y."
+        )
+    return [LabelBlocks(labels) for labels in y]
+
+
+def one_shot_error(name: str, needs: str) -> ValueError:
+    """What to raise when an iterator would have to be read again."""
+    return ValueError(
+        f"{name} is an iterator, which can be read once, but {needs}. Pass a function that "
+        "returns a new iterator each time, e.g. lambda: read_blocks(path), or a memory map."
+    )

@@ -1,0 +1,262 @@
+"""Expected counts of a sequence in blocks: one forward pass, checkpoints, or all rows stored.
+
+All three run the recursions of ``inference/expectation.py`` and add the same numbers into
+:class:`Counts`; they differ in what they keep while going forward.
+
+=================== ============================== ========================= =================
+class               keeps                          reads the rows            needs
+=================== ============================== ========================= =================
+``OnePass``         L conditional expectations     once                      any source
+``Checkpoints``     the filter at √T rows          twice                     random access
+``Stored``          the filter at all rows         twice                     any source
+=================== ============================== ========================= =================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from sklseq.inference.expectation import AGREE, BlockChain, FilteredBlock
+
+__all__ = ["Checkpoints", "Counts", "OnePass", "Stored"]
+
+# Rows that L recursions run over at a time, until they agree.
+TAIL = 64
+
+
+class Counts:
+    """Expected counts of all features: (n_features, width), (width, width), (width,), (width,)."""
+
+    def __init__(self, n_features: int, width: int):
+        self.state = np.zeros((n_features, width))
+        self.pairs = np.zeros((width, width))
+        self.start, self.end = np.zeros((2, width))
+
+
+class Pending:
+    """Expected counts of the rows so far given the last label r, but for what is common to all r.
+
+    ``state[r]`` has a row for each of ``columns`` (None: all), so that a sparse design needs
+    room for the features of the last rows only.
+    """
+
+    def __init__(self, n_labels: int, width: int, n_features: int, sparse: bool):
+        self.width = width
+        self.columns = np.zeros(0, dtype=np.int32) if sparse else None
+        self.state = np.zeros((n_labels, 0 if sparse else n_features, width))
+        self.pairs = np.zeros((n_labels, width, width))
+        self.start = np.zeros((n_labels, width))
+
+    def _make_room(self, columns: np.ndarray | None) -> None:
+        if self.columns is None or np.isin(columns, self.columns, assume_unique=True).all():
+            return
+        merged = np.union1d(self.columns, columns)
+        state = np.zeros((len(self.state), len(merged), self.width))
+        state[:, np.searchsorted(merged, self.columns)] = self.state
+        self.columns, self.state = merged, state
+
+    def collect(self, rows, marginals: np.ndarray, first: int) -> None:
+        """Add marginals given the last label, (L, n, width), of n rows of a block."""
+        if self.columns is None:
+            rows.collect(marginals, first, self.state)
+            return
+        self._make_room(rows.columns_of(first, first + marginals.shape[1]))
+        rows.collect(marginals, first, self.state, self.columns)
+
+    def absorb(self, S: np.ndarray, older: Pending) -> None:
+        """Add what was pending before, S[r] being the distribution of its last label given r."""
+        L = len(self.state)
+        self._make_room(older.columns)
+        at = slice(None) if self.columns is None else np.searchsorted(self.columns, older.columns)
+        mixed = S[:, :L] @ older.state.reshape(L, -1)
+        self.state[:, at] += mixed.reshape(L, -1, self.width)
+        self.pairs += np.tensordot(S[:, :L], older.pairs, 1)
+        self.start += S[:, :L] @ older.start
+
+    def resolve(self, p: np.ndarray, counts: Counts) -> None:
+        """Add to ``counts``, p being the distribution of the last label."""
+        p = p[: len(self.state)]
+        at = slice(None) if self.columns is None else self.columns
+        state = p @ self.state.reshape(len(p), -1)
+        counts.state[at] += state.reshape(-1, self.width)
+        counts.pairs += np.tensordot(p, self.pairs, 1)
+        counts.start += p @ self.start
+
+
+class _Pass:
+    """What the three have in common.
+
+    Parameters
+    ----------
+    bc : BlockChain
+    W : ndarray of shape (n_features, width)
+        State weights.
+    counts : Counts
+    weight : float
+        What the sequence counts.
+    """
+
+    def __init__(self, bc: BlockChain, W: np.ndarray, counts: Counts, weight: float):
+        self.bc, self.W, self.counts, self.weight = bc, W, counts, weight
+
+    def _filter(self, rows, before, last: bool):
+        # Scores of a block, boundaries folded in, and the forward recursion over it.
+        psi = rows.scores(self.W)
+        if before is None:
+            psi[0] += self.bc.chain.start
+        if last:
+            psi[-1] += self.bc.chain.end
+        return self.bc.filter(psi, before)
+
+    def _seed(self, block: FilteredBlock) -> np.ndarray:
+        # Where going back starts: the distribution of the last label, times the weight.
+        p = self.weight * block.probabilities(self.bc.n_labels)
+        self.counts.end += p
+        return p[None]
+
+    def _back(self, block: FilteredBlock, rows, S: np.ndarray, hi: int) -> None:
+        # One recursion from row hi - 1 to the first of the block; S goes on to the row before.
+        _, marginals, pairs = self.bc.backward(block, S, 0, hi, np.ones(1))
+        rows.collect(marginals, 0, self.counts.state[None])
+        self.counts.pairs += pairs[0]
+        if block.first:
+            self.counts.start += marginals[0, 0]
+
+
+class OnePass(_Pass):
+    """EMP in blocks: the forward recursion, and going back from each block's last label.
+
+    Memory O(block · (L + M) + L · M) whatever the length; rows that a block's last labels do not
+    tell apart any more cost what forward-backward does, the few others L times that.
+    """
+
+    n_reads = 1
+
+    def run(self, sequence) -> float:
+        """Add the expected counts of a sequence; its log Z."""
+        before, pending, log_z = None, None, 0.0
+        for rows, last in _with_last(sequence.blocks()):
+            block, share = self._filter(rows, before, last)
+            log_z += share
+            if share == -np.inf:
+                return -np.inf
+            if last:
+                S = self._seed(block)
+                self._back(block, rows, S, len(rows))
+                if pending is not None:
+                    pending.resolve(S[0], self.counts)
+            else:
+                pending = self._fold(block, rows, pending)
+                before = block.last(self.bc.n_labels)
+        return log_z
+
+    def _fold(self, block: FilteredBlock, rows, older: Pending | None) -> Pending:
+        L, hi, agreed = self.bc.n_labels, len(rows), False
+        S, live = np.eye(L, self.bc.width), block.probabilities(L)
+        pending = Pending(L, self.bc.width, len(self.W), rows.columns_of(0, 0) is not None)
+        while hi > 0 and not agreed:
+            lo = max(0, hi - TAIL)
+            reached, marginals, pairs = self.bc.backward(block, S, lo, hi, live, AGREE)
+            pending.collect(rows, np.ascontiguousarray(marginals), reached)
+            pending.pairs += pairs
+            hi, agreed = reached, reached > lo
+        if agreed:
+            S = self.weight * S[[np.argmax(live)]]
+            self._back(block, rows, S, hi)
+            if older is not None:
+                older.resolve(S[0], self.counts)
+        elif block.first:
+            pending.start += marginals[:, 0]
+        else:
+            pending.absorb(S, older)
+        return pending
+
+
+class Checkpoints(_Pass):
+    """Forward once, keeping the filter at √T rows; then block by block from the end, forward again
+    and back (Grice, Hughey, Speck 1997). Memory O(L √T)."""
+
+    n_reads = 2
+
+    def run(self, sequence) -> float:
+        """Add the expected counts of a sequence; its log Z."""
+        spans, before, log_z = sequence.spans(), [None], 0.0
+        for a, b in spans:
+            rows, last = sequence.block(a, b), b == spans[-1][1]
+            block, share = self._filter(rows, before[-1], last)
+            log_z += share
+            if share == -np.inf:
+                return -np.inf
+            before.append(block.last(self.bc.n_labels))
+        S = self._seed(block)
+        self._back(block, rows, S, len(rows))
+        for (a, b), alpha in reversed(list(zip(spans[:-1], before))):
+            rows = sequence.block(a, b)
+            block, _ = self._filter(rows, alpha, False)
+            self._back(block, rows, S, len(rows))
+        return log_z
+
+
+class Stored(_Pass):
+    """Forward-backward with the filter of all rows kept: Cases I and II of Ilić et al. (2010).
+
+    What is kept of a row's transition matrix is its factor of L numbers, ``inverse``; with
+    ``recompute`` it is made again on the way back. Memory 2 L T or L T.
+    """
+
+    n_reads = 2
+    recompute = False
+
+    def run(self, sequence) -> float:
+        """Add the expected counts of a sequence; its log Z."""
+        blocks, before, log_z = [], None, 0.0
+        for rows, last in _with_last(sequence.blocks()):
+            block, share = self._filter(rows, before, last)
+            log_z += share
+            if share == -np.inf:
+                return -np.inf
+            before = block.last(self.bc.n_labels)
+            blocks.append(block._replace(inverse=None) if self.recompute else block)
+        S, residuals = self._seed(blocks[-1]), []
+        while blocks:
+            residuals.append(self._marginals(blocks.pop(), S))
+        for rows in sequence.blocks():
+            rows.collect(residuals.pop(), 0, self.counts.state[None])
+        return log_z
+
+    def _marginals(self, block: FilteredBlock, S: np.ndarray) -> np.ndarray:
+        n = len(block.alpha) - 1
+        if block.inverse is None and not block.in_logs:
+            block = block._replace(inverse=self._inverse(block))
+        _, marginals, pairs = self.bc.backward(block, S, 0, n, np.ones(1))
+        self.counts.pairs += pairs[0]
+        if block.first:
+            self.counts.start += marginals[0, 0]
+        return marginals
+
+    def _inverse(self, block: FilteredBlock) -> np.ndarray:
+        with np.errstate(divide="ignore", over="ignore"):
+            inverse = 1 / (block.alpha[:-1] @ self.bc.chain.E)
+        if block.first:
+            inverse[0] = 1
+        inverse[block.alpha[1:] == 0] = 0
+        return inverse
+
+
+class StoredOnce(Stored):
+    """Case II: the factors of the transition matrices are computed again."""
+
+    recompute = True
+
+
+def _with_last(blocks) -> Iterator:
+    # (block, whether it is the last one).
+    held = None
+    for block in blocks:
+        if held is not None:
+            yield held, False
+        held = block
+    if held is not None:
+        yield held, True

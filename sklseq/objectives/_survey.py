@@ -1,0 +1,217 @@
+"""One look at labelled sequences in blocks: everything about them that no weight changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from sklseq._labels import encode_labels
+from sklseq._sequences import Sequences
+from sklseq.inference.chain import _chain
+from sklseq.objectives._block_rows import as_block
+from sklseq.objectives._passes import Counts
+from sklseq.objectives._scores import Support
+
+__all__ = ["BlockSequence", "Survey", "survey", "survey_labels"]
+
+
+class BlockSequence:
+    """One sequence as the passes read it.
+
+    Parameters
+    ----------
+    rows : RowBlocks
+    number : int
+        Of the sequence, for messages.
+    block_rows : int
+    n_rows : int
+    """
+
+    def __init__(self, rows, number: int, block_rows: int, n_rows: int):
+        self.source, self.number = rows, number
+        self.block_rows, self.n_rows = block_rows, n_rows
+
+    def blocks(self) -> Iterator:
+        """Blocks ready for the kernels; an error if their number has changed."""
+        n, where = 0, f"sequence {self.number}"
+        for rows in self.source.read(self.block_rows, where, finite=False):
+            n += rows.shape[0]
+            yield as_block(rows)
+        if n != self.n_rows:
+            raise ValueError(
+                f"Sequence {self.number} had {self.n_rows} rows when it was first read, and {n} "
+                "now; a source must yield the same rows each time."
+            )
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Cuts between about √T checkpoints, a block apart at least."""
+        step = max(min(self.block_rows, 1024), int(np.ceil(np.sqrt(self.n_rows))))
+        cuts = [*range(0, self.n_rows, step), self.n_rows]
+        return list(zip(cuts[:-1], cuts[1:]))
+
+    def block(self, first: int, last: int):
+        return as_block(self.source.rows(first, last))
+
+
+class Survey(NamedTuple):
+    """What the training data says by itself.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (n_labels,)
+    lengths : ndarray of shape (n_sequences,)
+    n_features : int
+    dtype : numpy dtype
+        Of the weights: float32 if all rows are.
+    observed : Counts
+        Observed counts of all features, weighted.
+    support : Support
+        What was observed at all.
+    """
+
+    classes: np.ndarray
+    lengths: np.ndarray
+    n_features: int
+    dtype: np.dtype
+    observed: Counts
+    support: Support
+
+    def check_constraints(self, allowed) -> None:
+        """Raise if labels violate a constraint."""
+        names, seen = self.classes.tolist(), self.support
+        broken = [f"{names[i]!r} may not follow {names[j]!r}"
+                  for j, i in np.argwhere(seen.transition & ~allowed.transition)]  # fmt: skip
+        broken += [f"{names[j]!r} may not come first"
+                   for j in np.flatnonzero(seen.start & ~allowed.start)]  # fmt: skip
+        broken += [f"{names[j]!r} may not come last"
+                   for j in np.flatnonzero(seen.end & ~allowed.end)]  # fmt: skip
+        if broken:
+            raise ValueError(
+                f"Training labels violate `constraints`: {broken[0]}. Correct the labels, or "
+                "loosen `constraints`."
+            )
+
+    def layout(self) -> Sequences:
+        """No rows, but as wide as the data: all that the layout of w depends on."""
+        return Sequences(np.zeros((0, self.n_features), self.dtype), [0])
+
+
+def survey_labels(labels: list) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted distinct labels of all sequences, and how many labels each has."""
+    found, lengths = None, np.zeros(max(1, len(labels)), dtype=np.int64)
+    for s, one in enumerate(labels):
+        for block in one.read(f"sequence {s}"):
+            lengths[s] += len(block)
+            if len(block):
+                found = _union(found, np.unique(block), s)
+    if found is None:
+        raise ValueError("y must hold at least one label; got none.")
+    return found, lengths
+
+
+def _union(found: np.ndarray | None, more: np.ndarray, s: int) -> np.ndarray:
+    if found is None:
+        return more
+    if found.dtype.kind != more.dtype.kind:
+        raise ValueError(
+            f"Labels must be all strings or all integers; those of sequence {s} differ from the "
+            "ones before. Convert them."
+        )
+    return np.union1d(found, more)
+
+
+def survey(sources: list, labels: list, classes: np.ndarray, weights, block_rows: int) -> Survey:
+    """Read all rows and labels once."""
+    look = _Look(classes)
+    lengths = [
+        look.at(s, source, one.reader(f"sequence {s}"), weight, block_rows)
+        for s, (source, one, weight) in enumerate(zip(sources, labels, weights))
+    ]
+    if look.counts is None:
+        raise ValueError(
+            f"X must hold at least one row; got {len(lengths)} sequences with 0 rows in all."
+        )
+    L = len(classes)
+    pairs = np.flatnonzero(look.seen)
+    chain = (x[:L] > 0 for x in (look.start, look.end))
+    return Survey(
+        classes, np.array(lengths, dtype=np.int64), len(look.seen),
+        np.dtype(np.float32 if look.single else np.float64), look.counts,
+        Support(pairs, look.transition[:L, :L] > 0, *chain),
+    )  # fmt: skip
+
+
+class _Look:
+    """The sums of :func:`survey` while they grow."""
+
+    def __init__(self, classes: np.ndarray):
+        self.classes, self.width = classes, _chain.padded_width(len(classes))
+        self.transition = np.zeros((self.width, self.width))
+        self.start, self.end = np.zeros((2, self.width))
+        self.counts = self.seen = None
+        self.single = True
+
+    def at(self, s: int, source, take, weight: float, block_rows: int) -> int:
+        """Look at one sequence; its length."""
+        n, code = 0, None
+        for rows in source.read(block_rows, f"sequence {s}"):
+            codes = encode_labels(take(rows.shape[0]), self.classes)
+            n += rows.shape[0]
+            if len(codes) < rows.shape[0]:
+                n_labels = n - rows.shape[0] + len(codes)
+                raise _different(s, n if n > n_labels else n_labels, n_labels, "at least ")
+            if len(codes) == 0:
+                continue
+            self._features(s, rows, codes, weight)
+            self._transitions(codes, code, weight)
+            code = codes[-1]
+        more = len(take(1 << 16))
+        if more:
+            raise _different(s, n, n + more, "", "at least ")
+        if code is not None:
+            self.end[code] += 1
+            self.counts.end[code] += weight
+        return n
+
+    def _features(self, s: int, rows, codes: np.ndarray, weight: float) -> None:
+        if self.counts is None:
+            if rows.shape[1] == 0:
+                raise ValueError("X must have at least one feature; got 0.")
+            self.counts = Counts(rows.shape[1], self.width)
+            self.seen = np.zeros((rows.shape[1], len(self.classes)), dtype=bool)
+        if rows.shape[1] != len(self.seen):
+            raise ValueError(
+                f"All sequences of X must have the same number of features; sequence {s} has "
+                f"{rows.shape[1]}, those before have {len(self.seen)}."
+            )
+        self.single &= rows.dtype == np.float32
+        one_hot = np.zeros((len(codes), self.width))
+        one_hot[np.arange(len(codes)), codes] = weight
+        as_block(rows).collect(one_hot[None], 0, self.counts.state[None])
+        if hasattr(rows, "indptr"):
+            present = rows.data != 0
+            of_row = np.repeat(codes, np.diff(rows.indptr))
+            self.seen[rows.indices[present], of_row[present]] = True
+        else:
+            for j in np.unique(codes):
+                self.seen[:, j] |= (rows[codes == j] != 0).any(axis=0)
+
+    def _transitions(self, codes: np.ndarray, before: int | None, weight: float) -> None:
+        if before is None:
+            self.start[codes[0]] += 1
+            self.counts.start[codes[0]] += weight
+        else:
+            codes = np.concatenate([[before], codes])
+        flat = codes[:-1].astype(np.intp) * self.width + codes[1:]
+        pairs = np.bincount(flat, minlength=self.width**2).reshape(self.transition.shape)
+        self.transition += pairs
+        self.counts.pairs += weight * pairs
+
+
+def _different(s: int, n_rows, n_labels, some_rows: str = "", some_labels: str = "") -> ValueError:
+    return ValueError(
+        f"Sequence {s} has {some_rows}{n_rows} rows in X but {some_labels}{n_labels} labels in y; "
+        "each row needs one label."
+    )
