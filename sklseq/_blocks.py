@@ -353,12 +353,14 @@ def blocks_of(X: Any) -> list[RowBlocks]:
         return [RowBlocks(rows) for rows in X]
     sequences = []
     for s, sequence in enumerate(X):
-        if not (_is_long(sequence) or sparse.issparse(sequence)):
-            if not isinstance(sequence, np.ndarray) or sequence.ndim != 2:
-                raise ValueError(
-                    f"Sequence {s} of X must be rows of numbers, as others come in blocks; got "
-                    f"{type(sequence).__name__}. Vectorise it first, e.g. with DictFeatures."
-                )
+        rows = sparse.issparse(sequence) or (
+            isinstance(sequence, np.ndarray) and sequence.ndim == 2 and sequence.dtype != object
+        )
+        if not rows and not _is_long(sequence):
+            raise ValueError(
+                f"Sequence {s} of X must be rows of numbers, as others come in blocks; got "
+                f"{type(sequence).__name__}. Vectorise it first, e.g. with DictFeatures."
+            )
         sequences.append(sequence if isinstance(sequence, RowBlocks) else RowBlocks(sequence))
     return sequences
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._cpu import load_kernel
-from sklseq.inference.chain import Transitions, _check_chain, _plain_scores, check_paths
+from sklseq.inference.chain import Transitions, _chain, _check_chain, _plain_scores, check_paths
 
 _expectation = load_kernel("sklseq.inference._expectation")
 
@@ -119,7 +119,8 @@ def expected_features(
     >>> import numpy as np
     >>> from sklseq.inference import expected_features
     >>> change = (1 - np.eye(2))[:, :, None]
-    >>> answer = expected_features(np.zeros((3, 2)), np.zeros((2, 2)), pair_features=change, order=2)
+    >>> free = np.zeros((3, 2)), np.zeros((2, 2))
+    >>> answer = expected_features(*free, pair_features=change, order=2)
     >>> answer.mean[0], answer.covariance[0], np.exp(answer.entropy)
     (array([1.]), array([[0.5]]), array([8.]))
     """
@@ -333,9 +334,8 @@ class BlockChain:
         chain, L, n, first = self.chain, self.n_labels, len(psi), before is None
         alpha = np.empty((n + 1, self.width)) if alpha is None else alpha
         inverse = np.empty((n, self.width)) if inverse is None else inverse
-        shift = psi[:, :L].max(axis=1)
-        e = psi - np.where(shift == -np.inf, 0, shift)[:, None]
-        e[:, L:] = -np.inf
+        e, shift = np.empty_like(psi), np.empty(n)
+        _chain.shift_rows(psi, e, shift, L)
         np.exp(e, out=e)
         alpha[0] = 0 if first else np.exp(before)
         small = not first and (before[before > -np.inf] < _expectation.SMALLEST_LOG).any()

@@ -34,9 +34,14 @@ class DenseBlock:
 
     def collect(self, residual: np.ndarray, first: int, out: np.ndarray) -> None:
         """out[r] += X[first:first + n]' · residual[r], (R, n, width) to (R, n_features, width)."""
-        rows = self.rows[first : first + residual.shape[1]].T
-        for r in range(len(residual)):
-            out[r] += rows @ residual[r]
+        R, n, width = residual.shape
+        beside = residual.transpose(1, 0, 2).reshape(n, R * width)  # one product, not R thin ones
+        product = self.rows[first : first + n].T @ beside
+        out += product.reshape(-1, R, width).transpose(1, 0, 2)
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows.nbytes
 
     def columns_of(self, first: int, last: int) -> None:
         """Columns in use, sorted; None: all."""
@@ -44,18 +49,32 @@ class DenseBlock:
 
 
 class SparseBlock:
-    """A block of a CSR matrix."""
+    """A block of a CSR matrix.
+
+    Parameters
+    ----------
+    rows : CSR matrix
+    """
 
     def __init__(self, rows: sparse.csr_matrix):
-        self.shape = rows.shape
         wide = rows.nnz > np.iinfo(np.int32).max
         self.indptr = np.ascontiguousarray(rows.indptr, dtype=np.int64 if wide else np.int32)
         self.indices = np.ascontiguousarray(rows.indices, dtype=self.indptr.dtype)
         ones = bool((rows.data == 1).all())
         self.data = np.zeros(0) if ones else np.ascontiguousarray(rows.data, dtype=np.float64)
 
+    def part(self, first: int, last: int) -> SparseBlock:
+        """Some of the rows: a view."""
+        part = object.__new__(SparseBlock)
+        part.indptr, part.indices, part.data = self.indptr[first : last + 1], self.indices, self.data
+        return part
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.indptr[-1] - self.indptr[0]) * (self.indices.itemsize + 8)
+
     def __len__(self) -> int:
-        return self.shape[0]
+        return len(self.indptr) - 1
 
     def scores(self, W: np.ndarray) -> np.ndarray:
         out = np.empty((len(self), W.shape[1]))

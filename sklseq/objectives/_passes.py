@@ -23,7 +23,9 @@ from sklseq.inference.expectation import AGREE, BlockChain, FilteredBlock
 __all__ = ["Checkpoints", "Counts", "OnePass", "Stored"]
 
 # Rows that L recursions run over at a time, until they agree.
-TAIL = 64
+TAIL = 128
+# Bytes of rows that may wait until all last labels agree on them.
+WAITING = 1 << 26
 
 
 class Counts:
@@ -126,52 +128,78 @@ class _Pass:
 
 
 class OnePass(_Pass):
-    """EMP in blocks: the forward recursion, and going back from each block's last label.
+    """EMP in blocks: the forward recursion, and going back from a block's last label.
 
-    Memory O(block · (L + M) + L · M) whatever the length; rows that a block's last labels do not
-    tell apart any more cost what forward-backward does, the few others L times that.
+    Memory O(block · (L + M) + L · M) whatever the length. Rows that the last label does not bear
+    upon any more cost what forward-backward does, the few others L times that. Where these are
+    not few, as labels stick, more blocks wait (``sequence.hold``), up to ``WAITING`` bytes.
     """
 
     n_reads = 1
 
     def run(self, sequence) -> float:
         """Add the expected counts of a sequence; its log Z."""
-        before, pending, log_z = None, None, 0.0
+        before, pending, waiting, log_z = None, None, [], 0.0
         for rows, last in _with_last(sequence.blocks()):
             block, share = self._filter(rows, before, last)
             log_z += share
             if share == -np.inf:
                 return -np.inf
+            waiting.append((block, rows))
             if last:
                 S = self._seed(block)
-                self._back(block, rows, S, len(rows))
-                if pending is not None:
-                    pending.resolve(S[0], self.counts)
-            else:
-                pending = self._fold(block, rows, pending)
-                before = block.last(self.bc.n_labels)
+                self._resolve(S, waiting, len(rows), pending)
+            elif len(waiting) >= sequence.hold:
+                pending, agreed = self._fold(waiting, pending)
+                room = WAITING // (rows.nbytes + 3 * block.alpha.nbytes)
+                if not agreed and 2 * sequence.hold <= room:
+                    sequence.hold *= 2
+                waiting = []
+            before = block.last(self.bc.n_labels)
         return log_z
 
-    def _fold(self, block: FilteredBlock, rows, older: Pending | None) -> Pending:
-        L, hi, agreed = self.bc.n_labels, len(rows), False
-        S, live = np.eye(L, self.bc.width), block.probabilities(L)
-        pending = Pending(L, self.bc.width, len(self.W), rows.columns_of(0, 0) is not None)
-        while hi > 0 and not agreed:
+    def _resolve(self, S: np.ndarray, waiting: list, hi: int, older: Pending | None) -> None:
+        # One recursion over all that waits, from row hi - 1 of the last block.
+        while waiting:
+            block, rows = waiting.pop()
+            self._back(block, rows, S, hi)
+            hi = len(waiting[-1][1]) if waiting else 0
+        if older is not None:
+            older.resolve(S[0], self.counts)
+
+    def _fold(self, waiting: list, older: Pending | None) -> tuple[Pending, bool]:
+        # L recursions, until they agree; one for the rest. Returns what the last label decides.
+        L = self.bc.n_labels
+        S, live = np.eye(L, self.bc.width), waiting[-1][0].probabilities(L)
+        sparse = waiting[-1][1].columns_of(0, 0) is not None
+        pending = Pending(L, self.bc.width, len(self.W), sparse)
+        while waiting:
+            block, rows = waiting[-1]
+            hi, agreed = self._tail(block, rows, S, live, pending)
+            if agreed:
+                S = self.weight * S[[np.argmax(live)]]
+                self._resolve(S, waiting, hi, older)
+                return pending, True
+            waiting.pop()
+        if older is not None:
+            pending.absorb(S, older)
+        return pending, False
+
+    def _tail(self, block, rows, S, live, pending: Pending) -> tuple[int, bool]:
+        # L recursions over a block, to its first row or until they agree.
+        hi = len(rows)
+        while hi > 0:
             lo = max(0, hi - TAIL)
             reached, marginals, pairs = self.bc.backward(block, S, lo, hi, live, AGREE)
-            pending.collect(rows, np.ascontiguousarray(marginals), reached)
+            marginals = np.ascontiguousarray(marginals)
+            pending.collect(rows, marginals, reached)
             pending.pairs += pairs
-            hi, agreed = reached, reached > lo
-        if agreed:
-            S = self.weight * S[[np.argmax(live)]]
-            self._back(block, rows, S, hi)
-            if older is not None:
-                older.resolve(S[0], self.counts)
-        elif block.first:
-            pending.start += marginals[:, 0]
-        else:
-            pending.absorb(S, older)
-        return pending
+            if block.first and reached == 0:
+                pending.start += marginals[:, 0]
+            if reached > lo:
+                return reached, True
+            hi = reached
+        return hi, False
 
 
 class Checkpoints(_Pass):

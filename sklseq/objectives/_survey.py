@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from sklseq._labels import encode_labels
 from sklseq._sequences import Sequences
@@ -32,9 +33,15 @@ class BlockSequence:
     def __init__(self, rows, number: int, block_rows: int, n_rows: int):
         self.source, self.number = rows, number
         self.block_rows, self.n_rows = block_rows, n_rows
+        self.hold = 1  # see OnePass
+        self._whole = as_block(rows.source) if sparse.issparse(rows.source) else None
 
     def blocks(self) -> Iterator:
         """Blocks ready for the kernels; an error if their number has changed."""
+        if self.source.random_access:
+            for a in range(0, self.n_rows, self.block_rows):
+                yield self.block(a, min(a + self.block_rows, self.n_rows))
+            return
         n, where = 0, f"sequence {self.number}"
         for rows in self.source.read(self.block_rows, where, finite=False):
             n += rows.shape[0]
@@ -47,11 +54,14 @@ class BlockSequence:
 
     def spans(self) -> list[tuple[int, int]]:
         """Cuts between about √T checkpoints, a block apart at least."""
-        step = max(min(self.block_rows, 1024), int(np.ceil(np.sqrt(self.n_rows))))
+        step = max(self.block_rows, int(np.ceil(np.sqrt(self.n_rows))))
         cuts = [*range(0, self.n_rows, step), self.n_rows]
         return list(zip(cuts[:-1], cuts[1:]))
 
     def block(self, first: int, last: int):
+        """Rows first to last - 1, of a source with random access."""
+        if self._whole is not None:
+            return self._whole.part(first, last)
         return as_block(self.source.rows(first, last))
 
 
@@ -190,7 +200,7 @@ class _Look:
         one_hot = np.zeros((len(codes), self.width))
         one_hot[np.arange(len(codes)), codes] = weight
         as_block(rows).collect(one_hot[None], 0, self.counts.state[None])
-        if hasattr(rows, "indptr"):
+        if sparse.issparse(rows):
             present = rows.data != 0
             of_row = np.repeat(codes, np.diff(rows.indptr))
             self.seen[rows.indices[present], of_row[present]] = True
