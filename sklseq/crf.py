@@ -22,7 +22,14 @@ from sklseq._threads import Threads
 from sklseq.inference import nbest, sample
 from sklseq.inference.chain import as_generator
 from sklseq.objectives._likelihood import LogLikelihood
-from sklseq.objectives._long import GRADIENTS, LongData, LongLogLikelihood, Plan, plan_gradient
+from sklseq.objectives._long import (
+    GRADIENTS,
+    LongData,
+    LongLogLikelihood,
+    Plan,
+    memory_told,
+    plan_gradient,
+)
 from sklseq.objectives._scores import ScoreMap, Support, Weights, full_support, observed_support
 
 if TYPE_CHECKING:
@@ -238,8 +245,9 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         def likelihood(threads: Threads) -> LogLikelihood:
             return LogLikelihood(scores, codes, rows.offsets, weights, self.l2, threads)
 
-        solve = self._ascend if dual else self._descend
-        result = self._solve(solve, scores, likelihood, start, (X, y, classes, vectorizer))
+        solve, told = self._ascend if dual else self._descend, (X, y, classes, vectorizer)
+        with memory_told(plan):
+            result = self._solve(solve, scores, likelihood, start, told)
         return self._finish(scores, result, classes, vectorizer)
 
     def _fit_long(self, data: LongData, told: tuple, vectorizer=None) -> CRFTagger:
@@ -259,7 +267,8 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
             return LongLogLikelihood(scores, data, self.l2)
 
         told = (*told, classes, vectorizer)
-        result = self._solve(self._descend, scores, likelihood, start, told)
+        with memory_told(data.plan):
+            result = self._solve(self._descend, scores, likelihood, start, told)
         return self._finish(scores, result, classes, vectorizer)
 
     def _plan(self, n_rows: int, n_labels: int, **source: bool) -> Plan:

@@ -229,11 +229,12 @@ cdef inline double log_kernel(
     if top == -INFINITY:
         return top
     for i in range(L):
-        total += exp(log_k[i] - top)
-    top += log(total)
+        log_k[i] -= top    # before log(total) is, whose digits a large top would swallow
+        total += exp(log_k[i])
+    total = log(total)
     for i in range(L):
-        log_k[i] -= top
-    return top
+        log_k[i] -= total
+    return top + total
 
 
 cdef inline double normalise(double* log_alpha, Py_ssize_t L) noexcept nogil:
@@ -245,11 +246,12 @@ cdef inline double normalise(double* log_alpha, Py_ssize_t L) noexcept nogil:
     if top == -INFINITY:
         return top
     for j in range(L):
-        total += exp(log_alpha[j] - top)
-    top += log(total)
-    for j in range(L):
         log_alpha[j] -= top
-    return top
+        total += exp(log_alpha[j])
+    total = log(total)
+    for j in range(L):
+        log_alpha[j] -= total
+    return top + total
 
 
 def filter_log(

@@ -66,7 +66,11 @@ class SparseBlock:
     def part(self, first: int, last: int) -> SparseBlock:
         """Some of the rows: a view."""
         part = object.__new__(SparseBlock)
-        part.indptr, part.indices, part.data = self.indptr[first : last + 1], self.indices, self.data
+        part.indptr, part.indices, part.data = (
+            self.indptr[first : last + 1],
+            self.indices,
+            self.data,
+        )
         return part
 
     @property

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,14 @@ from sklseq.objectives._passes import TAIL, Checkpoints, Counts, OnePass, Stored
 from sklseq.objectives._scores import ScoreMap
 from sklseq.objectives._survey import BlockSequence, Survey, survey, survey_labels
 
-__all__ = ["GRADIENTS", "LongData", "LongLogLikelihood", "Plan", "plan_gradient"]
+__all__ = [
+    "GRADIENTS",
+    "LongData",
+    "LongLogLikelihood",
+    "Plan",
+    "memory_told",
+    "plan_gradient",
+]
 
 GRADIENTS = ("auto", "forward-backward", "checkpoint", "emp")
 BLOCK_ROWS = 4096
@@ -67,18 +75,15 @@ def plan_gradient(
     Plan
     """
     factor = 8.0 * n_rows * _chain.padded_width(n_labels)
+    kept = (4 if packed else 2) * factor
+    why = f"forward-backward keeps {_size(kept)}, of {_size(budget)} allowed"
     if gradient == "auto":
-        kept = (4 if packed else 2) * factor
-        fits = kept <= budget
-        gradient = "forward-backward" if fits else "emp"
-        why = f"forward-backward keeps {_size(kept)}, of {_size(budget)} allowed"
+        gradient = "forward-backward" if kept <= budget else "emp"
     elif gradient == "checkpoint" and not random_access:
         raise ValueError(
             "gradient='checkpoint' reads blocks from the last to the first, but X can only be read "
             "from the beginning; use gradient='emp', or pass an array, a memory map or a .npy file."
         )
-    else:
-        why = "as asked for"
     if gradient == "forward-backward" and packed:
         return Plan(gradient, None, n_rows, why)
     case = Stored if 2 * factor <= budget else StoredOnce
@@ -106,6 +111,18 @@ def _size(n_bytes: float) -> str:
             return f"{n_bytes:.3g} {unit}"
         n_bytes /= 1000
     raise AssertionError
+
+
+@contextmanager
+def memory_told(plan: Plan) -> Iterator[None]:
+    """Say what to do where memory runs out."""
+    try:
+        yield
+    except MemoryError as error:
+        raise MemoryError(
+            f"gradient={plan.gradient!r} ran out of memory ({plan.why}); use gradient='emp', whose "
+            "memory does not grow with the sequence, on rows in blocks if X itself is too large."
+        ) from error
 
 
 class LongData(NamedTuple):
