@@ -201,8 +201,8 @@ def test_one_pass_reads_once_and_holds_more_where_labels_stick():
     source = RowBlocks(lambda: iter([X]))
     plan = Plan("emp", OnePass, 64, "")
     data = LongData.read([source], [y], None, lambda *_, **__: plan)
-    scores = ScoreMap(data.survey.layout(), 3, full_support(3), resolve_constraints(None, [0, 1, 2]),
-                      np.float64)  # fmt: skip
+    allowed = resolve_constraints(None, [0, 1, 2])
+    scores = ScoreMap(data.survey.layout(), 3, full_support(3), allowed, np.float64)
     likelihood = LongLogLikelihood(scores, data, 1.0)
     before = source.n_reads
     weights = Weights(np.zeros((5, 3)), 12 * np.eye(3), np.zeros(3), np.zeros(3))
