@@ -17,7 +17,15 @@ from scipy import sparse
 from sklseq._labels import as_label_sequences
 from sklseq._sequences import Sequences
 
-__all__ = ["LabelBlocks", "RowBlocks", "blocks_of", "in_blocks", "label_blocks", "one_shot_error"]
+__all__ = [
+    "LabelBlocks",
+    "RowBlocks",
+    "blocks_of",
+    "holds_rows",
+    "in_blocks",
+    "label_blocks",
+    "one_shot_error",
+]
 
 # Rows that are worked on at a time, unless memory is short.
 BLOCK_ROWS = 4096
@@ -291,20 +299,21 @@ class LabelBlocks:
     def __init__(self, source: Any):
         self.source = source
         self.whole = not (callable(source) or _iterates_only(source))
-        if self.whole:
+        known = isinstance(source, np.ndarray) and source.ndim == 1 and source.dtype.kind in "biuU"
+        if self.whole and not known:
             self.source = as_label_sequences([source])[0]
 
     @property
     def one_shot(self) -> bool:
         return isinstance(self.source, Iterator)
 
-    def read(self, where: str, block_rows: int = 1 << 20) -> Iterator[np.ndarray]:
+    def read(self, where: str, block_rows: int = BLOCK_ROWS) -> Iterator[np.ndarray]:
         """Flat arrays of labels."""
+        blocks = _iterate(self.source, f"the labels of {where}")
         if self.whole:
-            for a in range(0, len(self.source), block_rows):
-                yield self.source[a : a + block_rows]
-            return
-        for block in _iterate(self.source, f"the labels of {where}"):
+            starts = range(0, len(self.source), block_rows)
+            blocks = (self.source[a : a + block_rows] for a in starts)
+        for block in blocks:
             yield as_label_sequences([block])[0]
 
     def reader(self, where: str) -> Callable[[int], np.ndarray]:
@@ -345,6 +354,14 @@ def _is_long(sequence: Any) -> bool:
 def in_blocks(X: Any) -> bool:
     """Whether X is a list with at least one sequence in blocks."""
     return isinstance(X, (list, tuple)) and any(_is_long(sequence) for sequence in X)
+
+
+def holds_rows(X: Any) -> bool:
+    """Whether X is a list of 2-D arrays and sparse matrices only, which can be read in blocks."""
+    return isinstance(X, (list, tuple)) and all(
+        sparse.issparse(x) or (isinstance(x, np.ndarray) and x.ndim == 2 and x.dtype != object)
+        for x in X
+    )
 
 
 def blocks_of(X: Any) -> list[RowBlocks]:

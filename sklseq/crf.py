@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._base import BaseTagger, read_labels, read_sequences, training_weights
-from sklseq._blocks import blocks_of, in_blocks
+from sklseq._blocks import blocks_of, holds_rows, in_blocks
 from sklseq._callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
 from sklseq._labels import check_constraints, encode_labels, resolve_constraints, unique_labels
 from sklseq._sequences import Sequences, row_positions
@@ -225,7 +225,7 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
             The estimator itself.
         """
         self._check_parameters()
-        if in_blocks(X):
+        if in_blocks(X) or (self.gradient in ("checkpoint", "emp") and holds_rows(X)):
             data = LongData.read(blocks_of(X), y, sample_weight, self._plan)
             return self._fit_long(data, (X, y))
         rows, vectorizer = read_sequences(X, fit=True)

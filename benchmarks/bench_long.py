@@ -1,0 +1,261 @@
+"""Sequences of any length: time and memory of each gradient, and an intrusion detector.
+
+    python benchmarks/bench_long.py                 all parts, small
+    python benchmarks/bench_long.py --full          lengths up to 10 million
+    python benchmarks/bench_long.py --part ratio
+
+ratio      time of an evaluation beside forward-backward, both in memory, one thread
+memory     time and peak memory above the input against T (memory map; every peak in a process of
+           its own, as counted by tracemalloc, which sees NumPy's arrays and no mapped file)
+limit      fits under an address-space limit: which gradient finishes
+detector   KDD Cup 1999 as one sequence: EMP, forward-backward, logistic regression by record
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+import warnings
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+
+from sklseq import CRFTagger, RowBlocks, Sequences
+from sklseq._labels import resolve_constraints
+from sklseq._threads import Threads
+from sklseq.datasets import make_connections, read_kdd99
+from sklseq.objectives._likelihood import LogLikelihood
+from sklseq.objectives._long import LongData, LongLogLikelihood, plan_gradient
+from sklseq.objectives._scores import ScoreMap, Weights, full_support, observed_support
+
+GRADIENTS = ("forward-backward", "checkpoint", "emp")
+BUDGET = 2.0**30
+
+
+def log(n_rows: int, n_labels: int, n_features: int, kind: str, seed: int = 0):
+    """Rows and labels in runs: dense normal features, or 20 a row of many."""
+    rng = np.random.default_rng(seed)
+    if kind == "dense":
+        X = rng.normal(size=(n_rows, n_features))
+    else:
+        X = sparse.random(n_rows, n_features, 20 / n_features, format="csr", random_state=rng)
+    return X, np.repeat(rng.integers(0, n_labels, n_rows // 10 + 1), 10)[:n_rows].astype(np.int32)
+
+
+def objective(gradient: str, X, y, n_labels: int):
+    """The objective that CRFTagger would use, of rows in memory."""
+    rows, weights = Sequences(X, [0, X.shape[0]]), np.ones(1)
+    plan = plan_gradient(
+        gradient, len(y), n_labels, packed=True, random_access=True, budget=BUDGET
+    )  # fmt: skip
+    allowed = resolve_constraints(None, np.arange(n_labels))
+    if plan.passes is None:
+        support = observed_support(rows, y, n_labels)
+        scores = ScoreMap(rows, n_labels, support, allowed, np.float64)
+        return LogLikelihood(scores, y, rows.offsets, weights, 1.0, Threads(1))
+    data = LongData.packed(rows, y, weights, plan)
+    scores = ScoreMap(data.survey.layout(), n_labels, data.survey.support, allowed, np.float64)
+    return LongLogLikelihood(scores, data, 1.0)
+
+
+def seconds(f, n_labels: int, stick: float, rounds: int = 5) -> float:
+    """Median time of an evaluation at random weights."""
+    rng, zeros = np.random.default_rng(1), np.zeros(n_labels)
+    coef = 0.3 * rng.normal(size=(f.scores.n_features, n_labels))
+    w = f.scores.pack(Weights(coef, stick * np.eye(n_labels), zeros, zeros))
+    gradient, times = np.empty_like(w), []
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        f.value_and_gradient(w, gradient)
+        times.append(time.perf_counter() - begin)
+    return float(np.median(times))
+
+
+def part_ratio(full: bool) -> None:
+    n_rows = 200_000 if full else 50_000
+    print(f"\nTime of an evaluation, T = {n_rows:,}, one thread")
+    print("rows    L    M  transition  forward-backward  checkpoint      emp")
+    cases = [(k, n, m, 0.5) for k in ("dense", "sparse") for n in (2, 5, 10) for m in (50, 500)]
+    for kind, n_labels, n_features, stick in [
+        *cases,
+        ("dense", 10, 500, 8),
+        ("sparse", 10, 500, 8),
+    ]:
+        X, y = log(n_rows, n_labels, n_features, kind)
+        t = [seconds(objective(g, X, y, n_labels), n_labels, stick) for g in GRADIENTS]
+        print(
+            f"{kind:6} {n_labels:2} {n_features:4} {stick:11} {1e9 * t[0] / n_rows:13.0f} ns "
+            f"{t[1] / t[0]:10.2f}x {t[2] / t[0]:7.2f}x",
+            flush=True,
+        )
+
+
+# ---------------------------------------------------------------------- memory against T
+
+N_FEATURES, N_LABELS = 8, 3
+
+
+def mapped_log(path: Path, n_rows: int) -> np.ndarray:
+    """A file of float32 rows, written a block at a time."""
+    rows = np.lib.format.open_memmap(path, "w+", np.float32, (n_rows, N_FEATURES))
+    block, _ = log(10_000, N_LABELS, N_FEATURES, "dense")
+    for a in range(0, n_rows, len(block)):
+        rows[a : a + len(block)] = block[: n_rows - a]
+    rows.flush()
+    return rows
+
+
+def long_objective(gradient: str, path: Path):
+    source = RowBlocks(path)
+    n_rows = source.source.shape[0]
+    y = np.resize(np.repeat(np.arange(N_LABELS, dtype=np.int8), 10), n_rows)
+
+    def plan(longest, n_labels, **kind):
+        return plan_gradient(gradient, int(longest), n_labels, budget=BUDGET, **kind)
+
+    data = LongData.read([source], [y], None, plan)
+    allowed = resolve_constraints(None, np.arange(N_LABELS))
+    layout = data.survey.layout()
+    scores = ScoreMap(layout, N_LABELS, full_support(N_LABELS), allowed, np.float64)
+    return LongLogLikelihood(scores, data, 1.0)
+
+
+def measure(gradient: str, path: str) -> None:
+    """In a process of its own: seconds an evaluation, and its peak in bytes."""
+    f = long_objective(gradient, Path(path))
+    t = seconds(f, N_LABELS, 1.0, rounds=2)
+    tracemalloc.start()
+    seconds(f, N_LABELS, 1.0, rounds=1)
+    print(t, tracemalloc.get_traced_memory()[1])
+
+
+def part_memory(full: bool) -> None:
+    lengths = [10**4, 10**5, 10**6] + [10**7] * full
+    print(f"\nAn evaluation, {N_FEATURES} features, {N_LABELS} labels: seconds, peak above input")
+    print("         T  " + "".join(f"{g:>28}" for g in GRADIENTS))
+    with tempfile.TemporaryDirectory() as folder:
+        for n_rows in lengths:
+            path = Path(folder) / "rows.npy"
+            mapped_log(path, n_rows)
+            cells = []
+            for gradient in GRADIENTS:
+                command = [sys.executable, __file__, "--measure", gradient, str(path)]
+                out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+                t, peak = map(float, out.split())
+                cells.append(f"{t:15.3f} s {peak / 1e6:8.2f} MB")
+            print(f"{n_rows:>10,}  " + "".join(cells), flush=True)
+
+
+# ---------------------------------------------------------------------- an address-space limit
+
+
+def fit_within(gradient: str, megabytes: str, n_rows: str) -> None:
+    """In a process of its own: a fit of a generated log under RLIMIT_AS."""
+    X, y, _ = make_connections(100_000)
+    repeats = int(n_rows) // 100_000
+
+    def rows():
+        return (X for _ in range(repeats))
+
+    def labels():
+        return (y for _ in range(repeats))
+
+    limit = int(megabytes) << 20
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    warnings.simplefilter("ignore")
+    begin = time.perf_counter()
+    try:
+        tagger = CRFTagger(gradient=gradient, max_iter=3).fit([rows], [labels])
+        print(f"objective {tagger.objective_:.0f} in {time.perf_counter() - begin:.1f} s")
+    except MemoryError as error:
+        print(f"MemoryError: {error}")
+
+
+def part_limit(full: bool) -> None:
+    megabytes = 1500
+    print(f"\nFits of 3 iterations within {megabytes} MB of address space")
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    for n_rows in [10**6, 4 * 10**6, 16 * 10**6][: 2 + full]:
+        for gradient in ("forward-backward", "emp"):
+            command = [sys.executable, __file__, "--fit", gradient, str(megabytes), str(n_rows)]
+            out = subprocess.run(
+                command, check=True, capture_output=True, text=True, env=environment
+            ).stdout
+            print(f"T = {n_rows:>10,}  {gradient:16}  {out.strip()}", flush=True)
+
+
+# ---------------------------------------------------------------------- the detector
+
+
+def connections(full: bool):
+    """Training and test log: the KDD files, or generated ones."""
+    folder = Path(os.environ.get("SKLSEQ_DATA", "")) / "kddcup99"
+    if not (folder / "corrected.csv.gz").exists():
+        log, n = make_connections(60_000), 40_000
+        return (log.X[:n], log.y[:n]), (log.X[n:], log.y[n:])
+    n = None if full else 100_000
+    train = read_kdd99(folder / "kddcup.data_10_percent.csv.gz", n_records=n)
+    X, y, _ = read_kdd99(folder / "corrected.csv.gz", feature_names=train.feature_names)
+    cut = len(train.y) * 7 // 10
+    if not full:  # of the one file, what follows
+        return (train.X[:cut], train.y[:cut]), (train.X[cut:], train.y[cut:])
+    return (train.X, train.y), (X, y)
+
+
+def report(name: str, t: float, truth, predicted, classes) -> None:
+    per_class = f1_score(truth, predicted, labels=classes, average=None, zero_division=0)
+    cells = "  ".join(f"{c} {s:.4f}" for c, s in zip(classes, per_class))
+    print(
+        f"{name:18} {t:7.1f} s  accuracy {np.mean(truth == predicted):.4f}  F1: {cells}", flush=True
+    )
+
+
+def part_detector(full: bool) -> None:
+    (X, y), (X_test, y_test) = connections(full)
+    classes = np.unique(y)
+    print(f"\nIntrusion detector: {len(y):,} records for training, {len(y_test):,} for the test")
+    warnings.simplefilter("ignore")
+    options = {"l2": 1.0, "max_iter": 100}
+    for gradient in GRADIENTS:
+        begin = time.perf_counter()
+        tagger = CRFTagger(gradient=gradient, **options).fit([X], [y])
+        t = time.perf_counter() - begin
+        report(gradient, t, y_test, tagger.predict([X_test])[0], classes)
+    begin = time.perf_counter()
+    single = LogisticRegression(C=0.5, max_iter=100).fit(X, y)
+    t = time.perf_counter() - begin
+    report("logistic, a record", t, y_test, single.predict(X_test), classes)
+
+
+PARTS = {
+    "ratio": part_ratio, "memory": part_memory, "limit": part_limit, "detector": part_detector,
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--part", choices=PARTS)
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--fit", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        measure(*options.measure)
+    elif options.fit:
+        fit_within(*options.fit)
+    else:
+        for name in [options.part] if options.part else PARTS:
+            PARTS[name](options.full)
+
+
+if __name__ == "__main__":
+    main()
