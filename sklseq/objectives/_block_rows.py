@@ -60,7 +60,8 @@ class SparseBlock:
         wide = rows.nnz > np.iinfo(np.int32).max
         self.indptr = np.ascontiguousarray(rows.indptr, dtype=np.int64 if wide else np.int32)
         self.indices = np.ascontiguousarray(rows.indices, dtype=self.indptr.dtype)
-        ones = bool((rows.data == 1).all())
+        pieces = range(0, len(rows.data), 1 << 16)  # no temporary as long as the data
+        ones = all((rows.data[a : a + (1 << 16)] == 1).all() for a in pieces)
         self.data = np.zeros(0) if ones else np.ascontiguousarray(rows.data, dtype=np.float64)
 
     def part(self, first: int, last: int) -> SparseBlock:
