@@ -345,7 +345,7 @@ def expectation_sequence(
     """
     cdef Py_ssize_t T = psi.shape[0], L = psi.shape[1], M = h.shape[2], t, i, j, m, n, old, new
     cdef long long a
-    cdef bint second = C.shape[0] > 0
+    cdef bint second = C.shape[2] > 0
     cdef double log_z = 0, k, log_pred, c
     cdef double* before = &work[0, 0]
     cdef double* H = &work[1, 0]
@@ -358,7 +358,8 @@ def expectation_sequence(
             old = t % 2
             new = 1 - old
             for j in range(L):
-                memset(&h[new, j, 0], 0, M * sizeof(double))
+                if M:
+                    memset(&h[new, j, 0], 0, M * sizeof(double))
                 if second:
                     memset(&C[new, j, 0, 0], 0, M * M * sizeof(double))
                 H_after[j] = 0
