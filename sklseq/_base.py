@@ -10,7 +10,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._blocks import RowBlocks, in_blocks
-from sklseq._decode_blocks import decode_blocks, predict_blocks, score_blocks
 from sklseq._labels import as_label_sequences, encode_labels, split_labels
 from sklseq._public import Public
 from sklseq._sequences import Sequences, as_sequences, check_sample_weight, input_form
@@ -187,6 +186,8 @@ class BaseTagger(Public, BaseEstimator):
         """
         if in_blocks(X):
             check_is_fitted(self, "coef_")
+            from sklseq._decode_blocks import predict_blocks  # not needed by a deployed model
+
             return predict_blocks(self, X)
         X = self._read(X)
         chain = self._chain()
@@ -212,6 +213,8 @@ class BaseTagger(Public, BaseEstimator):
         iterator of ndarray
             Labels in order, those of :meth:`predict`, as soon as no row to come can change them.
         """
+        from sklseq._decode_blocks import decode_blocks
+
         check_is_fitted(self, "coef_")
         x = x if isinstance(x, RowBlocks) else RowBlocks(x)
         return (self.classes_[codes] for codes in decode_blocks(self, x))
@@ -248,6 +251,8 @@ class BaseTagger(Public, BaseEstimator):
         """
         if in_blocks(X):
             check_is_fitted(self, "coef_")
+            from sklseq._decode_blocks import score_blocks
+
             return score_blocks(self, X, y, sample_weight)
         X = self._read(X)
         truth = self._encode(y, X)

@@ -112,9 +112,9 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one.
     n_jobs : int or None, default=None
-        Threads, in training and prediction.
+        Threads, in training and prediction. Sequences in blocks are worked on by one.
     verbose : int, default=0
-        Above 0, the objective is printed after each iteration.
+        Above 0, the choice of the gradient is printed, and the objective after each iteration.
     random_state : int, RandomState instance or None, default=None
         Seed of :meth:`sample`, and of the order in which "eg" visits sequences (None: always the
         same).

@@ -22,6 +22,7 @@ ESTIMATORS = [
     "sklseq._slim",
     "sklseq.online",
     "sklseq._stream",
+    "sklseq._decode_blocks",
 ]
 FORBIDDEN = {
     "inference": ["sklearn", "sklseq.solvers", "sklseq.objectives", "sklseq.features", *ESTIMATORS],

@@ -20,7 +20,7 @@ import numpy as np
 
 from sklseq.inference.expectation import AGREE, BlockChain, FilteredBlock
 
-__all__ = ["Checkpoints", "Counts", "OnePass", "Stored"]
+__all__ = ["Checkpoints", "Counts", "OnePass", "Stored", "StoredOnce"]
 
 # Rows that L recursions run over at a time, until they agree.
 TAIL = 128
