@@ -12,7 +12,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sklseq
 import sklseq.features
-from sklseq import CRFTagger, OnlineDecoder, ZScoreTagger, ZScoreTaggerCV, testing
+from sklseq import (
+    CRFTagger,
+    HMSVMTagger,
+    OnlineDecoder,
+    ZScoreTagger,
+    ZScoreTaggerCV,
+    testing,
+)
 from sklseq.features import (
     LexiconFeatures,
     PerToken,
@@ -26,9 +33,13 @@ from sklseq.testing import check_sequence_estimator, sequence_checks
 SUBJECTS = {
     "CRFTagger": (CRFTagger(l2=0.1), ()),
     "CRFTagger l1": (CRFTagger(l1=0.01, l2=0.01, n_jobs=2), ()),
+    # tol: with duplicates the order of visits is another, so the end is another point within tol.
+    "CRFTagger eg": (CRFTagger(l2=0.1, solver="eg", tol=1e-8), ()),
+    "HMSVMTagger": (HMSVMTagger(), ()),
     "ZScoreTagger": (ZScoreTagger(), ()),
     "ZScoreTagger sampling": (ZScoreTagger(moments="sampling", random_state=0), ()),
     "ZScoreTaggerCV": (ZScoreTaggerCV(), ()),
+    "HMSVMTagger rbf": (HMSVMTagger(kernel="rbf"), ()),
     "OnlineDecoder": (OnlineDecoder(CRFTagger(l2=0.1)), ()),
     "TokenFeatures": (TokenFeatures(), ()),
     "TokenFeatures hashed": (TokenFeatures(n_features=64), ()),
