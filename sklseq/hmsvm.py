@@ -133,7 +133,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
     loss_curve_ : ndarray of shape (n_points, 4)
         Passes, primal and dual objective, gap. For the perceptron, mistakes of each pass.
     n_mistakes_, radius_ : int, float
-        Of the perceptron: mistakes made, at most (radius_ / margin)² of them on separable data.
+        Of the perceptron: mistakes made, at most (``radius_`` / margin)² of them on separable data.
     n_iter_ : int
         Passes done.
     gamma_ : float

@@ -140,6 +140,19 @@ def test_scores_far_apart_take_shorter_steps_instead_of_breaking():
     assert np.isfinite(tagger.objective_)
 
 
+def test_where_ascent_is_slow_lbfgs_takes_over():
+    # Every row with one label and with another: the optimum lies deep inside, and l2 is small.
+    X, y = make_data(0)
+    X = Sequences(
+        sparse.vstack([X.rows, X.rows], "csr"), np.r_[X.offsets, X.offsets[1:] + X.n_rows]
+    )
+    y = y + [2 - labels for labels in y]
+    a = CRFTagger(solver="eg", l2=0.001, tol=1e-5, max_iter=2000).fit(X, y)
+    b = CRFTagger(solver="lbfgs", l2=0.001, tol=1e-9, max_iter=2000).fit(X, y)
+    assert a.n_iter_ < 500
+    assert a.objective_ <= b.objective_ * (1 + 1e-4)
+
+
 def test_passes_and_stops_are_reported():
     X, y = make_data(0)
     with Threads(1) as threads:

@@ -14,6 +14,8 @@ __all__ = ["exponentiated_gradient"]
 SMALL_GAP, MAX_REST = 0.5, 4
 # Passes over all sequences before gaps are trusted.
 FULL_PASSES = 3
+# A gap that this many passes do not halve is left to a solver that sees all data at once.
+PATIENCE = 10
 
 
 def exponentiated_gradient(
@@ -39,12 +41,14 @@ def exponentiated_gradient(
     Returns
     -------
     SolverResult
-        ``history`` holds the objective at the passes where it was evaluated.
+        ``message`` is "gap" if the gap was reached, "slow" if 10 passes did not halve it,
+        "precision" if rounding keeps it open. ``history`` holds the objective at the passes where
+        it was evaluated.
     """
     rng = np.random.default_rng(random_state)
     rest = np.zeros(len(dual.gap), np.int64)
     gradient, history, message, k = np.zeros_like(dual.w), [], "", 0
-    stalled = 0
+    gaps, stalled = [], 0
     while k < max_iter and not message:
         order = _choose(dual, rest, k)
         before = dual.value
@@ -54,13 +58,16 @@ def exponentiated_gradient(
             message = "callback"
         # Rounding of mu to float32 leaves a gap that no pass closes.
         stalled = stalled + 1 if dual.value - before <= 1e-9 * abs(dual.value) else 0
-        if dual.gap[dual.visited].sum() <= tol * abs(dual.value) or stalled >= 3:
+        gaps.append(dual.gap[dual.visited].sum())
+        if gaps[-1] <= tol * abs(dual.value) or stalled >= 3:
             history.append(primal.value_and_gradient(dual.w, gradient))
             if history[-1] - dual.value <= tol * abs(history[-1]):
                 message = "gap"
             elif stalled >= 3:
                 message = "precision"
-    if not history or not message:
+        if not message and k > 2 * PATIENCE and 2 * gaps[-1] > gaps[-1 - PATIENCE]:
+            message = "slow"
+    if not history or message in ("", "slow", "callback"):
         history.append(primal.value_and_gradient(dual.w, gradient))
     return SolverResult(dual.w, history[-1], k, message in ("gap", "callback"), history, message)
 
