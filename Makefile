@@ -29,14 +29,15 @@ help:
 	@echo 'make docs          HTML pages in docs/_build/html'
 	@echo 'make clean         remove environments and everything built'
 
+# PATH: a changed kernel is compiled at import, by the environment's own tools.
 demo: $(VENV)/.built $(VENV)/.with-plot
-	$(BIN)/python examples/plot_chunking.py
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/plot_chunking.py
 
 test: $(VENV)/.built $(VENV)/.with-test
-	$(BIN)/python -m pytest $(ARGS)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(ARGS)
 
 test-checked: $(CHECKED)/.built $(CHECKED)/.with-test
-	$(CHECKED)/bin/python -m pytest $(ARGS)
+	PATH="$(CURDIR)/$(CHECKED)/bin:$$PATH" $(CHECKED)/bin/python -m pytest $(ARGS)
 
 lint: $(VENV)/.with-lint
 	$(BIN)/ruff check .
@@ -48,10 +49,10 @@ format: $(VENV)/.with-lint
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.built $(VENV)/.with-bench
-	$(BIN)/python benchmarks/bench_crfsuite.py $(ARGS)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/bench_crfsuite.py $(ARGS)
 
 docs: $(VENV)/.built $(VENV)/.with-docs
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo 'docs/_build/html/index.html'
 
 clean:

@@ -78,10 +78,10 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         Weight of the squared L2 penalty.
     solver : {"auto", "eg", "lbfgs", "owlqn"}, default="auto"
         "eg": exponentiated gradient ascent in the dual, one sequence at a time, with a duality gap
-        as certificate; ``l1 = 0`` and ``l2 > 0`` only; several times faster than "lbfgs" on large
-        data. "lbfgs": all data at once. "owlqn": the same for ``l1 > 0``. "auto": "owlqn" for
-        ``l1 > 0``; "eg" for sparse data of 10,000 rows or more, unless ``l2`` is below 0.01 or
-        ``warm_start`` gives weights to start from; else "lbfgs".
+        as certificate; ``l2 > 0`` only; several times faster on large data. "lbfgs": all data at
+        once, ``l1 = 0`` only. "owlqn": the same for ``l1 > 0``. "auto": "eg" for sparse data of
+        10,000 rows or more, unless ``l2`` is below 0.01 or ``warm_start`` gives weights to start
+        from; else "owlqn" or "lbfgs".
     gradient : {"auto", "forward-backward", "checkpoint", "emp"}, default="auto"
         How gradients are computed; all give the same numbers.
 
@@ -238,6 +238,7 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
             data = LongData.packed(rows, labels, weights, plan)
             return self._fit_long(data, (X, y), vectorizer)
         codes = encode_labels(labels, classes, rows.offsets)
+        del labels  # strings take more room than anything else that is small
         dual = self._is_dual(rows)
         scores = self._score_map(rows, codes, classes, dual)
         start = self._starting_point(scores, classes, vectorizer)
@@ -308,9 +309,9 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
             raise ValueError(
                 f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}."
             )
-        if self.solver in ("eg", "lbfgs") and self.l1 > 0:
+        if self.solver == "lbfgs" and self.l1 > 0:
             raise ValueError(
-                f"solver={self.solver!r} cannot minimise an L1 penalty (l1={self.l1}); "
+                f"solver='lbfgs' cannot minimise an L1 penalty (l1={self.l1}); "
                 "use solver='owlqn' or 'auto', or l1=0."
             )
         if self.solver == "eg" and self.l2 == 0:
@@ -321,7 +322,7 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         if self.solver != "auto":
             return self.solver == "eg"
         fresh = not (self.warm_start and hasattr(self, "coef_"))
-        return X.is_sparse and X.n_rows >= 10_000 and self.l1 == 0 and self.l2 >= 0.01 and fresh
+        return X.is_sparse and X.n_rows >= 10_000 and self.l2 >= 0.01 and fresh
 
     def _score_map(self, X, codes: np.ndarray, classes: np.ndarray, dual: bool = False) -> ScoreMap:
         allowed = resolve_constraints(self.constraints, classes)
@@ -397,9 +398,10 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         from sklseq.objectives._dual import DualLikelihood
         from sklseq.solvers import exponentiated_gradient
 
-        dual = DualLikelihood(likelihood)
+        l1 = float(self.l1)
         result = exponentiated_gradient(
-            dual, likelihood, tol=max(float(self.tol), 1e-5), max_iter=int(self.max_iter),
+            DualLikelihood(likelihood, l1), likelihood, l1=l1, tol=max(float(self.tol), 1e-5),
+            max_iter=int(self.max_iter),
             random_state=as_generator(0 if self.random_state is None else self.random_state),
             callback=report,
         )  # fmt: skip

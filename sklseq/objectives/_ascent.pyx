@@ -7,7 +7,8 @@ What is ascended, and why the steps look as they do: `_dual.py`. Here, for one s
     mu'    = marginals of theta'
     w'     = w + (weight / lam) Phi (mu - mu')
 
-and the step is taken back if the dual
+where with an L1 penalty it is u that is moved, and w = soft(u, l1 / lam); and the step is taken
+back if the dual
 
     D = sum_s weight_s H(mu_s) - lam / 2 ||w||^2
 
@@ -74,6 +75,10 @@ cdef struct Problem:
     const double* narrow_data
     double* w
     double* chain            # (L + 2, width): transitions, start, end
+    double* U                # before the threshold, shapes as W, w and chain; NULL without L1
+    double* narrow_u
+    double* chain_u
+    double threshold         # l1 / lam
     const double* chain_mask
     const double* allowed
     double lam
@@ -89,6 +94,24 @@ cdef struct Problem:
     double* E                # (width, width)
     double* Et               # (width, width)
     double* products         # (width, width)
+
+
+cdef inline double soft(double u, double threshold) noexcept nogil:
+    # argmin_w (w - u)^2 / 2 + threshold |w|
+    if u > threshold:
+        return u - threshold
+    return u + threshold if u < -threshold else 0
+
+
+cdef inline double step_to(double* w, double* u, double step, double threshold) noexcept nogil:
+    # One weight; returns the change of its square.
+    cdef double before = w[0]
+    if u == NULL:
+        w[0] += step
+    else:
+        u[0] += step
+        w[0] = soft(u[0], threshold)
+    return (w[0] - before) * (w[0] + before)
 
 
 cdef void scores(lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T) noexcept nogil:
@@ -228,6 +251,15 @@ cdef double move(
             for block in range(W // B):
                 row = q.W + q.indices[p] * W + block * B
                 change = q.S + t * W + block * B
+                if q.U != NULL:
+                    for k in range(B):
+                        step = x * change[k]
+                        if q.mask != NULL:
+                            step *= q.mask[q.indices[p] * W + block * B + k]
+                        total += step_to(
+                            row + k, q.U + q.indices[p] * W + block * B + k, step, q.threshold
+                        )
+                    continue
                 if q.mask == NULL:
                     for k in range(B):
                         acc[k] += x * change[k] * (2 * row[k] + x * change[k])
@@ -242,9 +274,10 @@ cdef double move(
         if q.narrow_indptr != NULL:
             for p in range(q.narrow_indptr[r + t], q.narrow_indptr[r + t + 1]):
                 x = sign * (q.narrow_data[p] if q.narrow_data != NULL else 1)
-                step = x * q.S[t * W + q.label[p]]
-                total += step * (2 * q.w[q.pair[p]] + step)
-                q.w[q.pair[p]] += step
+                total += step_to(
+                    q.w + q.pair[p], q.narrow_u + q.pair[p] if q.U != NULL else NULL,
+                    x * q.S[t * W + q.label[p]], q.threshold
+                )
     for k in range(B):
         total += acc[k]
     return total
@@ -264,8 +297,9 @@ cdef double move_chain(
             else:
                 step = q.S[j] if i == L else q.S[(T - 1) * W + j]
             step *= sign * q.chain_mask[k]
-            total += step * (2 * q.chain[k] + step)
-            q.chain[k] += step
+            total += step_to(
+                q.chain + k, q.chain_u + k if q.U != NULL else NULL, step, q.threshold
+            )
     return total
 
 
@@ -361,6 +395,8 @@ def ascend(
     double[::1] gap,                  # (n_sequences,)     OUT estimate of each one's duality gap
     unsigned char[::1] seen,          # (n_sequences,)     IN/OUT
     double lam,
+    u,                                # (like W, like w, like chain) IN/OUT, or None without L1
+    double threshold,                 # l1 / lam
     double[:, ::1] scratch,           # (5 * T + 3 * width + 2 * L, width), T the longest
     double[::1] inverse_c,            # (T,)
 ):
@@ -369,6 +405,8 @@ def ascend(
     cdef const int[::1] indices = rows[1], pair
     cdef const double[::1] data = rows[2], narrow_data
     cdef const double[:, ::1] trained
+    cdef double[:, ::1] wide_u, chain_u
+    cdef double[::1] narrow_u
     cdef const unsigned short[::1] label
     cdef Problem q
     cdef Lanes2 two
@@ -386,6 +424,12 @@ def ascend(
     if mask is not None and W.shape[0]:
         trained = mask
         q.mask = &trained[0, 0]
+    q.U, q.narrow_u, q.chain_u, q.threshold = NULL, NULL, NULL, threshold
+    if u is not None:
+        wide_u, narrow_u, chain_u = u
+        q.U = &wide_u[0, 0] if wide_u.shape[0] else &chain_u[0, 0]
+        q.narrow_u = &narrow_u[0] if narrow_u.shape[0] else NULL
+        q.chain_u = &chain_u[0, 0]
     q.narrow_indptr = q.pair = NULL
     q.label, q.narrow_data, q.w = NULL, NULL, NULL
     if narrow is not None and narrow[1].shape[0]:

@@ -179,7 +179,8 @@ class SparseRows:
 
     def entries(self):
         """(rows, narrow entries, mask) as `_ascent.pyx` reads them."""
-        return (self.indptr.astype(np.int64), self.indices.astype(np.int32), self.data), None, None
+        indices = self.indices.astype(np.int32, copy=False)
+        return (self.indptr.astype(np.int64), indices, self.data), None, None
 
     def store(self, W: np.ndarray, w: np.ndarray) -> None:
         """The inverse of :meth:`weights`, after a kernel changed W: it is the same memory."""

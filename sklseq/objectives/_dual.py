@@ -33,12 +33,17 @@ class DualLikelihood:
     sequence from the curvature seen at its last visit, and a step that lowers D is taken back; the
     paper has one eta, halved on failure.
 
+    With an L1 penalty, w(mu) = soft(the same, l1 / (2 · l2)), and everything else stays as it is
+    (the dual of the elastic net; Shalev-Shwartz, Zhang 2014, §1).
+
     f(w(mu)) - D(mu) is never negative, and bounds how far w is from the optimum.
 
     Parameters
     ----------
     primal : LogLikelihood
         Of sparse rows, in float64, with l2 > 0.
+    l1 : float, default=0.0
+        Of the penalty l1 · ‖w‖₁, which ``primal`` does not have.
 
     Notes
     -----
@@ -46,13 +51,14 @@ class DualLikelihood:
     8 · (n_rows · L + n_sequences · L²) bytes beside the rows.
     """
 
-    def __init__(self, primal: LogLikelihood):
+    def __init__(self, primal: LogLikelihood, l1: float = 0.0):
         scores, offsets, weights = primal.scores, primal.offsets, primal.weights
         self.scores, self.offsets, self.weights = scores, offsets, weights
         self.lam = 2.0 * primal.l2
         self.w = scores.new_vector()
         self.visited = np.flatnonzero((weights > 0) & (np.diff(offsets) > 0))
         self.rows, self.narrow, self.mask = scores.design.entries()
+        self.threshold = l1 / self.lam
         self._start(primal.y)
         longest = int(np.diff(offsets).max(initial=1))
         L, width = scores.n_labels, scores.width
@@ -75,19 +81,26 @@ class DualLikelihood:
         self.eta, self.seen = np.full(n, FIRST_STEP), np.zeros(n, np.uint8)
         self.chain = np.zeros((L + 2, width))
         self.chain_mask, self.allowed = self.scores.chain_masks()
+        self.u = None
+        if self.threshold > 0:
+            W, w = self._wide_and_narrow()
+            self.u = (np.zeros_like(W), np.zeros_like(w), np.zeros_like(self.chain))
+
+    def _wide_and_narrow(self) -> tuple[np.ndarray, np.ndarray]:
+        state = self.scores.state(self.w)
+        W = self.scores.design.weights(state)
+        return (W, state[:0]) if self.narrow is None else W
 
     def ascend(self, order: np.ndarray) -> int:
         """Visit sequences in this order; returns how many steps were taken back."""
-        state, design = self.scores.state(self.w), self.scores.design
-        W, w = design.weights(state), state[-1:]
-        if self.narrow is not None:
-            W, w = W
+        W, w = self._wide_and_narrow()
         gain, rejected = _ascent.ascend(
             order, self.offsets, self.weights, self.rows, self.narrow, W, self.mask, w, self.chain,
             self.chain_mask, self.allowed, self.theta, self.mu, self.pair_theta, self.pair_mu,
-            self.entropy, self.eta, self.gap, self.seen, self.lam, self.scratch, self.inverse_c,
+            self.entropy, self.eta, self.gap, self.seen, self.lam, self.u, self.threshold,
+            self.scratch, self.inverse_c,
         )  # fmt: skip
-        design.store(W, state)
+        self.scores.design.store(W, self.scores.state(self.w))
         self.scores.store_chain(self.w, *self.scores.split_chain(self.chain))
         self.value += gain
         return rejected
