@@ -80,7 +80,7 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         "eg": exponentiated gradient ascent in the dual, one sequence at a time, with a duality gap
         as certificate; ``l2 > 0`` only; several times faster on large data. "lbfgs": all data at
         once, ``l1 = 0`` only. "owlqn": the same for ``l1 > 0``. "auto": "eg" for sparse data of
-        10,000 rows or more, unless ``l2`` is below 0.01 or ``warm_start`` gives weights to start
+        10,000 rows or more, unless ``l2`` is below 0.3 or ``warm_start`` gives weights to start
         from; else "owlqn" or "lbfgs".
     gradient : {"auto", "forward-backward", "checkpoint", "emp"}, default="auto"
         How gradients are computed; all give the same numbers.
@@ -241,7 +241,7 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         del labels  # strings take more room than anything else that is small
         dual = self._is_dual(rows)
         scores = self._score_map(rows, codes, classes, dual)
-        start = self._starting_point(scores, classes, vectorizer)
+        start = scores.new_vector() if dual else self._starting_point(scores, classes, vectorizer)
 
         def likelihood(threads: Threads) -> LogLikelihood:
             return LogLikelihood(scores, codes, rows.offsets, weights, self.l2, threads)
@@ -322,7 +322,7 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         if self.solver != "auto":
             return self.solver == "eg"
         fresh = not (self.warm_start and hasattr(self, "coef_"))
-        return X.is_sparse and X.n_rows >= 10_000 and self.l2 >= 0.01 and fresh
+        return X.is_sparse and X.n_rows >= 10_000 and self.l2 >= 0.3 and fresh
 
     def _score_map(self, X, codes: np.ndarray, classes: np.ndarray, dual: bool = False) -> ScoreMap:
         allowed = resolve_constraints(self.constraints, classes)
@@ -386,12 +386,15 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         after_fit()
         return result
 
-    def _descend(self, likelihood: LogLikelihood, start, threads, report) -> SolverResult:
+    def _descend(
+        self, likelihood: LogLikelihood, start, threads, report, done: int = 0
+    ) -> SolverResult:
         from sklseq.solvers import lbfgs  # a model that only predicts does not load solvers
 
         return lbfgs(
             likelihood, start, l1=float(self.l1), tol=float(self.tol),
-            max_iter=int(self.max_iter), threads=threads, callback=report,
+            max_iter=int(self.max_iter) - done, threads=threads,
+            callback=lambda k, value, w: report(done + k, value, w),
         )  # fmt: skip
 
     def _ascend(self, likelihood: LogLikelihood, start, threads, report) -> SolverResult:
@@ -400,15 +403,19 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
 
         l1 = float(self.l1)
         result = exponentiated_gradient(
-            DualLikelihood(likelihood, l1), likelihood, l1=l1, tol=max(float(self.tol), 1e-5),
-            max_iter=int(self.max_iter),
+            DualLikelihood(likelihood, l1, start), likelihood, l1=l1,
+            tol=max(float(self.tol), 1e-5), max_iter=int(self.max_iter),
             random_state=as_generator(0 if self.random_state is None else self.random_state),
             callback=report,
         )  # fmt: skip
-        left = int(self.max_iter) - result.n_iter
-        if left < 1 or result.message == "callback" or (result.converged and self.tol >= 1e-5):
+        enough = result.n_iter >= self.max_iter or result.message == "callback"
+        if enough or (result.converged and self.tol >= 1e-5):
             return result
-        rest = self._descend(likelihood, result.w, threads, report)
+        # Slow ascent can leave weights that are worse than none.
+        zeros, gradient = likelihood.scores.new_vector(), likelihood.scores.new_vector()
+        worse = result.value > likelihood.value_and_gradient(zeros, gradient)
+        w = zeros if worse else result.w
+        rest = self._descend(likelihood, w, threads, report, result.n_iter)
         return rest._replace(
             n_iter=result.n_iter + rest.n_iter, history=result.history + rest.history[1:]
         )

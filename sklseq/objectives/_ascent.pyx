@@ -150,7 +150,7 @@ cdef double candidate_nodes(
         e = q.e + t * W
         top = -INFINITY
         for j in range(L):
-            row[j] = theta[t * W + j] + eta * (q.S[t * W + j] - theta[t * W + j])
+            row[j] = theta[t * L + j] + eta * (q.S[t * W + j] - theta[t * L + j])
             top = row[j] if row[j] > top else top
         for j in range(W):
             e[j] = sklseq_exp(row[j] - top) if j < L else 0
@@ -170,8 +170,8 @@ cdef double candidate_pairs(
     cdef double* row = q.pair_theta
     for i in range(L):
         for j in range(L):
-            row[i * W + j] = pair_theta[i * W + j] + eta * (
-                q.chain[i * W + j] - pair_theta[i * W + j]
+            row[i * W + j] = pair_theta[i * L + j] + eta * (
+                q.chain[i * W + j] - pair_theta[i * L + j]
             )
             top = row[i * W + j] if row[i * W + j] > top else top
     for i in range(L):
@@ -227,9 +227,9 @@ cdef void compare(
     for t in range(T):
         for j in range(q.L):
             k = t * W + j
-            change = new_mu[k] - mu[k]
+            change = new_mu[k] - mu[t * q.L + j]
             sums[0] += new_theta[k] * new_mu[k]
-            sums[1] += (score[k] - theta[k]) * change
+            sums[1] += (score[k] - theta[t * q.L + j]) * change
             sums[2] -= score[k] * change
 
 
@@ -293,7 +293,7 @@ cdef double move_chain(
         for j in range(L):
             k = i * W + j
             if i < L:
-                step = scale * (pair_mu[k] - q.pair_mu[k])
+                step = scale * (pair_mu[i * L + j] - q.pair_mu[k])
             else:
                 step = q.S[j] if i == L else q.S[(T - 1) * W + j]
             step *= sign * q.chain_mask[k]
@@ -326,7 +326,7 @@ cdef double visit(
     compare(q, pair_theta, pair_mu, L, q.chain, q.pair_theta, q.pair_mu, sums)
     for t in range(T):
         for j in range(L):
-            q.S[t * W + j] = scale * (mu[t * W + j] - q.mu[t * W + j])
+            q.S[t * W + j] = scale * (mu[t * L + j] - q.mu[t * W + j])
     norm = move(tag, q, r, T, 1) + move_chain(q, pair_mu, T, scale, 1)
     gain = weight * (log_z - sums[0] - entropy[0]) - 0.5 * q.lam * norm
     gap[0] = 0.5 * weight * sums[1] / eta[0]
@@ -343,12 +343,12 @@ cdef double visit(
     entropy[0] = log_z - sums[0]
     for t in range(T):
         for j in range(L):
-            theta[t * W + j] = <float> q.theta[t * W + j]
-            mu[t * W + j] = <float> q.mu[t * W + j]
+            theta[t * L + j] = <float> q.theta[t * W + j]
+            mu[t * L + j] = <float> q.mu[t * W + j]
     for t in range(L):
         for j in range(L):
-            pair_theta[t * W + j] = <float> q.pair_theta[t * W + j]
-            pair_mu[t * W + j] = <float> q.pair_mu[t * W + j]
+            pair_theta[t * L + j] = <float> q.pair_theta[t * W + j]
+            pair_mu[t * L + j] = <float> q.pair_mu[t * W + j]
     return gain
 
 
@@ -386,10 +386,10 @@ def ascend(
     double[:, ::1] chain,             # (L + 2, width)     IN/OUT transition, start, end weights
     const double[:, ::1] chain_mask,  # (L + 2, width)     1 where trained
     const double[:, ::1] allowed,     # (L + 2, width)     0 where forbidden
-    float[:, ::1] theta,              # (n_rows, width)    IN/OUT
-    float[:, ::1] mu,                 # (n_rows, width)    IN/OUT
-    float[:, :, ::1] pair_theta,      # (n_sequences, L, width)  IN/OUT
-    float[:, :, ::1] pair_mu,         # (n_sequences, L, width)  IN/OUT
+    float[:, ::1] theta,              # (n_rows, L)        IN/OUT
+    float[:, ::1] mu,                 # (n_rows, L)        IN/OUT
+    float[:, :, ::1] pair_theta,      # (n_sequences, L, L)  IN/OUT
+    float[:, :, ::1] pair_mu,         # (n_sequences, L, L)  IN/OUT
     double[::1] entropy,              # (n_sequences,)     IN/OUT
     double[::1] eta,                  # (n_sequences,)     IN/OUT length of the next step
     double[::1] gap,                  # (n_sequences,)     OUT estimate of each one's duality gap

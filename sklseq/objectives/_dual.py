@@ -6,6 +6,7 @@ import numpy as np
 
 from sklseq._cpu import load_kernel
 from sklseq._sequences import row_positions
+from sklseq._threads import spans
 from sklseq.objectives._design import aligned_zeros
 from sklseq.objectives._likelihood import LogLikelihood
 
@@ -44,6 +45,8 @@ class DualLikelihood:
         Of sparse rows, in float64, with l2 > 0.
     l1 : float, default=0.0
         Of the penalty l1 · ‖w‖₁, which ``primal`` does not have.
+    w : ndarray, optional
+        Zeros to work in.
 
     Notes
     -----
@@ -51,11 +54,11 @@ class DualLikelihood:
     8 · (n_rows · L + n_sequences · L²) bytes beside the rows.
     """
 
-    def __init__(self, primal: LogLikelihood, l1: float = 0.0):
+    def __init__(self, primal: LogLikelihood, l1: float = 0.0, w: np.ndarray | None = None):
         scores, offsets, weights = primal.scores, primal.offsets, primal.weights
         self.scores, self.offsets, self.weights = scores, offsets, weights
         self.lam = 2.0 * primal.l2
-        self.w = scores.new_vector()
+        self.w = scores.new_vector() if w is None else w
         self.visited = np.flatnonzero((weights > 0) & (np.diff(offsets) > 0))
         self.rows, self.narrow, self.mask = scores.design.entries()
         self.threshold = l1 / self.lam
@@ -70,13 +73,19 @@ class DualLikelihood:
     def _start(self, y: np.ndarray) -> None:
         # mu is all on the observed paths: w = 0, D = 0.
         n, L, width = len(self.weights), self.scores.n_labels, self.scores.width
-        self.mu = np.zeros((len(y), width), np.float32)
+        # Both in one block: allocators give large ones back to the system when they are freed.
+        self.mu, self.theta = np.zeros((2, len(y), L), np.float32)
         self.mu[np.arange(len(y)), y] = 1
-        self.theta = CONFIDENCE * self.mu
-        self.pair_mu, self.pair_theta = np.zeros((2, n, L, width), np.float32)
-        _, _, after = row_positions(self.offsets)
-        owner = np.repeat(np.arange(n), np.diff(self.offsets))
-        np.add.at(self.pair_mu, (owner[after], y[after - 1], y[after]), 1)
+        self.theta[np.arange(len(y)), y] = CONFIDENCE
+        self.pair_mu, self.pair_theta = np.zeros((2, n, L, L), np.float32)
+        for a, b in spans(n, 16):  # so that temporaries stay small
+            offsets, codes = (
+                self.offsets[a : b + 1] - self.offsets[a],
+                y[slice(*self.offsets[[a, b]])],
+            )
+            _, _, after = row_positions(offsets)
+            owner = a + np.repeat(np.arange(b - a), np.diff(offsets))
+            np.add.at(self.pair_mu, (owner[after], codes[after - 1], codes[after]), 1)
         self.entropy, self.gap = np.zeros((2, n))
         self.eta, self.seen = np.full(n, FIRST_STEP), np.zeros(n, np.uint8)
         self.chain = np.zeros((L + 2, width))

@@ -58,6 +58,8 @@ class ObservedRows:
         order = np.concatenate([np.flatnonzero(of_wide)[np.argsort(at)], np.flatnonzero(~of_wide)])
         self.shape, self.wide_at, self.n_wide = (len(wide), self.width), np.sort(at), len(at)
         self.user_at = feature[order] * self.width + label[order]
+        if self.n_features * self.width < 2**31:
+            self.user_at = self.user_at.astype(np.int32)
         self.narrow_label = label[~of_wide].astype(np.uint16)
         self._W = aligned_zeros(len(wide) * self.width, self.dtype).reshape(self.shape)
         return rank
