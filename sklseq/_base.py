@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numbers
+import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -15,11 +17,27 @@ from sklseq._public import Public
 from sklseq._sequences import Sequences, as_sequences, check_sample_weight, input_form
 from sklseq._slim import dense_weights
 from sklseq._threads import Threads
-from sklseq.inference.chain import Transitions, Workspace, best_paths, check_paths, row_blocks
+from sklseq.inference.chain import (
+    Transitions,
+    Workspace,
+    best_paths,
+    check_paths,
+    nbest,
+    row_blocks,
+)
 from sklseq.objectives._design import score_rows
 from sklseq.objectives._scores import padded_rows
 
-__all__ = ["BaseTagger", "Potentials", "read_sequences", "training_weights"]
+__all__ = [
+    "BaseTagger",
+    "Potentials",
+    "check_n_jobs",
+    "check_not_empty",
+    "read_labels",
+    "read_sequences",
+    "training_weights",
+    "warn_one_label",
+]
 
 
 class Potentials(NamedTuple):
@@ -86,6 +104,33 @@ def training_weights(sample_weight: Any, n_sequences: int) -> np.ndarray:
     if n_sequences and not weights.any():
         raise ValueError("sample_weight must have a positive entry; all weights are zero.")
     return weights
+
+
+def check_not_empty(X: Sequences) -> None:
+    """Raise unless there is something to train on."""
+    if len(X) == 0 or X.n_rows == 0:
+        raise ValueError(
+            f"X must hold at least one row; got {len(X)} sequences with {X.n_rows} rows in all."
+        )
+    if X.shape[1] == 0:
+        raise ValueError("X must have at least one feature; got 0.")
+
+
+def warn_one_label(classes: np.ndarray) -> None:
+    """Say that a model of one label has nothing to decide."""
+    if len(classes) == 1:
+        warnings.warn(
+            f"y holds one label only ({classes.tolist()[0]!r}); every prediction will be that "
+            "label.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def check_n_jobs(n_jobs: Any) -> None:
+    """Raise unless it is a number of threads as scikit-learn counts them."""
+    if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
+        raise ValueError(f"n_jobs must be None or an integer other than 0; got {n_jobs!r}.")
 
 
 class BaseTagger(Public, BaseEstimator):
@@ -218,6 +263,24 @@ class BaseTagger(Public, BaseEstimator):
         check_is_fitted(self, "coef_")
         x = x if isinstance(x, RowBlocks) else RowBlocks(x)
         return (self.classes_[codes] for codes in decode_blocks(self, x))
+
+    def predict_nbest(self, X: Any, n: int = 10) -> list:
+        """The ``n`` best label paths of each sequence, with their scores.
+
+        Parameters
+        ----------
+        X : list of sequences
+        n : int, default=10
+
+        Returns
+        -------
+        list of (labels, scores)
+            ``labels`` of shape (k, n_steps) and ``scores`` of shape (k,), best first; k is n, or
+            the number of allowed paths if that is smaller.
+        """
+        emission, transition, start, end, offsets = self.potentials(X)
+        paths = nbest(emission, transition, offsets, n, start=start, end=end)
+        return [(self.classes_[codes], scores) for codes, scores in paths]
 
     def _marginals(self, X: Sequences, marginals: np.ndarray | None) -> np.ndarray:
         """log Z of each sequence; label marginals are written into ``marginals``."""

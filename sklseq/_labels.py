@@ -30,6 +30,7 @@ __all__ = [
     "find_spans",
     "labels_to_segments",
     "resolve_constraints",
+    "resolve_loss",
     "segments_to_labels",
     "split_labels",
     "unique_labels",
@@ -710,3 +711,29 @@ def _first_violation(
     if row in first:
         return f"{label!r} may not be the first label, at {where}"
     return f"{label!r} may not follow {labels[codes[row - 1]]!r} at {where}"
+
+
+def resolve_loss(loss: Any, classes: np.ndarray) -> np.ndarray | None:
+    """The loss as a matrix of shape (n_labels, n_labels), true labels in rows."""
+    L = len(classes)
+    if loss is None:
+        return None
+    if isinstance(loss, str):
+        if loss != "hamming":
+            raise ValueError(f"loss must be 'hamming', None or a matrix; got {loss!r}.")
+        return 1.0 - np.eye(L)
+    try:
+        cost = np.array(loss, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"loss must be 'hamming', None or a matrix; got {loss!r}.") from None
+    if cost.shape != (L, L):
+        raise ValueError(
+            f"loss given as a matrix must have one row and one column a label, ({L}, {L}); "
+            f"got shape {cost.shape}."
+        )
+    if not np.isfinite(cost).all() or (cost < 0).any() or np.diag(cost).any():
+        raise ValueError(
+            "loss given as a matrix must be finite, not negative, and 0 on the diagonal: the "
+            "right label costs nothing."
+        )
+    return cost

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from sklseq._base import read_labels, read_sequences, training_weights
-from sklseq._labels import encode_labels, unique_labels
+from sklseq._base import check_not_empty, read_labels, read_sequences, training_weights
+from sklseq._labels import encode_labels, resolve_loss, unique_labels
 from sklseq.inference import viterbi
 from sklseq.objectives._leave_out import LeaveOut
 from sklseq.objectives._moments import Sample
-from sklseq.zscore import ZScoreTagger, check_not_empty, resolve_loss
+from sklseq.zscore import ZScoreTagger
 
 __all__ = ["ZScoreTaggerCV"]
 

@@ -12,7 +12,15 @@ from sklearn import get_config
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq._base import BaseTagger, read_labels, read_sequences, training_weights
+from sklseq._base import (
+    BaseTagger,
+    check_n_jobs,
+    check_not_empty,
+    read_labels,
+    read_sequences,
+    training_weights,
+    warn_one_label,
+)
 from sklseq._blocks import blocks_of, holds_rows, in_blocks
 from sklseq._callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
 from sklseq._labels import check_constraints, encode_labels, resolve_constraints, unique_labels
@@ -229,7 +237,7 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
             data = LongData.read(blocks_of(X), y, sample_weight, self._plan)
             return self._fit_long(data, (X, y))
         rows, vectorizer = read_sequences(X, fit=True)
-        _check_not_empty(rows)
+        check_not_empty(rows)
         labels = read_labels(y, rows)
         weights = training_weights(sample_weight, len(rows))
         classes = unique_labels(labels)
@@ -303,12 +311,7 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
-        if self.n_jobs is not None and (
-            not isinstance(self.n_jobs, numbers.Integral) or self.n_jobs == 0
-        ):
-            raise ValueError(
-                f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}."
-            )
+        check_n_jobs(self.n_jobs)
         if self.solver == "lbfgs" and self.l1 > 0:
             raise ValueError(
                 f"solver='lbfgs' cannot minimise an L1 penalty (l1={self.l1}); "
@@ -437,13 +440,7 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         return attributes
 
     def _warn(self, result: SolverResult, classes: np.ndarray) -> None:
-        if len(classes) == 1:
-            warnings.warn(
-                f"y holds one label only ({classes.tolist()[0]!r}); every prediction will be that "
-                "label.",
-                UserWarning,
-                stacklevel=4,
-            )
+        warn_one_label(classes)
         if not result.converged:
             warnings.warn(
                 f"CRFTagger did not converge in max_iter={self.max_iter} iterations "
@@ -654,12 +651,3 @@ def _largest(values: np.ndarray, n: int) -> np.ndarray:
     else:
         candidates = np.arange(len(values))
     return candidates[np.argsort(-values[candidates], kind="stable")][:n]
-
-
-def _check_not_empty(X) -> None:
-    if len(X) == 0 or X.n_rows == 0:
-        raise ValueError(
-            f"X must hold at least one row; got {len(X)} sequences with {X.n_rows} rows in all."
-        )
-    if X.shape[1] == 0:
-        raise ValueError("X must have at least one feature; got 0.")

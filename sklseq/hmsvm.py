@@ -12,16 +12,28 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq._base import BaseTagger, check_sample_weight, read_labels, read_sequences
+from sklseq._base import (
+    BaseTagger,
+    check_n_jobs,
+    check_not_empty,
+    read_labels,
+    read_sequences,
+    warn_one_label,
+)
 from sklseq._callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
 from sklseq._kernels import NAMES, RowKernel, gram_matrix, resolve_gamma
-from sklseq._labels import check_constraints, encode_labels, resolve_constraints, unique_labels
+from sklseq._labels import (
+    check_constraints,
+    encode_labels,
+    resolve_constraints,
+    resolve_loss,
+    unique_labels,
+)
+from sklseq._sequences import check_sample_weight
 from sklseq._threads import Threads
-from sklseq.inference import nbest
 from sklseq.inference.chain import as_generator, row_blocks
 from sklseq.objectives._hinge import PathLoss, StructuredHinge, linear_rows
 from sklseq.solvers import bcfw, perceptron, working_set
-from sklseq.zscore import check_not_empty, resolve_loss, warn_one_label
 
 __all__ = ["HMSVMTagger", "SupportSequence"]
 
@@ -286,12 +298,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
                 "average=True needs solver='bcfw' or 'perceptron'; got 'working_set', whose last "
                 "weights are its best."
             )
-        if self.n_jobs is not None and (
-            not isinstance(self.n_jobs, numbers.Integral) or self.n_jobs == 0
-        ):
-            raise ValueError(
-                f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}."
-            )
+        check_n_jobs(self.n_jobs)
         self._check_kernel()
 
     def _check_kernel(self) -> None:
@@ -513,21 +520,3 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
             chosen = rows[:, self.support_]
             return chosen.toarray() if sparse.issparse(chosen) else chosen
         return kernel(rows, self.support_vectors_)
-
-    def predict_nbest(self, X: Any, n: int = 10) -> list:
-        """The ``n`` best label paths of each sequence, with their scores.
-
-        Parameters
-        ----------
-        X : list of sequences
-        n : int, default=10
-
-        Returns
-        -------
-        list of (labels, scores)
-            ``labels`` of shape (k, n_steps) and ``scores`` of shape (k,), best first; k is n, or
-            the number of allowed paths if that is smaller.
-        """
-        emission, transition, start, end, offsets = self.potentials(X)
-        paths = nbest(emission, transition, offsets, n, start=start, end=end)
-        return [(self.classes_[codes], scores) for codes, scores in paths]

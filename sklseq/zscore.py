@@ -11,18 +11,26 @@ from scipy.special import ndtr
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq._base import BaseTagger, read_labels, read_sequences, training_weights
+from sklseq._base import (
+    BaseTagger,
+    check_n_jobs,
+    check_not_empty,
+    read_labels,
+    read_sequences,
+    training_weights,
+    warn_one_label,
+)
 from sklseq._labels import (
     Constraints,
     check_constraints,
     encode_labels,
     resolve_constraints,
+    resolve_loss,
     unique_labels,
 )
 from sklseq._separate import FreeSystem, PathSystem, separate
 from sklseq._sequences import row_positions
 from sklseq._threads import Threads
-from sklseq.inference import nbest
 from sklseq.inference.chain import as_generator
 from sklseq.objectives._moments import (
     ChainWeights,
@@ -251,12 +259,7 @@ class ZScoreTagger(BaseTagger):
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
-        if self.n_jobs is not None and (
-            not isinstance(self.n_jobs, numbers.Integral) or self.n_jobs == 0
-        ):
-            raise ValueError(
-                f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}."
-            )
+        check_n_jobs(self.n_jobs)
 
     def _solve(self, sample: Sample, allowed: Constraints, cost):
         # (weights, multiplier, SolverResult)
@@ -500,24 +503,6 @@ class ZScoreTagger(BaseTagger):
         z = np.where(np.isnan(deviation), np.nan, (truth - mean) / deviation)
         return SequenceZScores(z, ndtr(-z))
 
-    def predict_nbest(self, X: Any, n: int = 10) -> list:
-        """The ``n`` best label paths of each sequence, with their scores.
-
-        Parameters
-        ----------
-        X : list of sequences
-        n : int, default=10
-
-        Returns
-        -------
-        list of (labels, scores)
-            ``labels`` of shape (k, n_steps) and ``scores`` of shape (k,), best first; k is n, or
-            the number of allowed paths if that is smaller.
-        """
-        emission, transition, start, end, offsets = self.potentials(X)
-        paths = nbest(emission, transition, offsets, n, start=start, end=end)
-        return [(self.classes_[codes], scores) for codes, scores in paths]
-
     def to_crf(self, *, scale: float = 1.0, **parameters: Any):
         """A :class:`CRFTagger` with these weights, whose ``fit`` goes on from them.
 
@@ -551,54 +536,9 @@ class ZScoreTagger(BaseTagger):
 STATISTICS = ("gram_", "observed_", "transition_counts_", "label_counts_")
 
 
-def check_not_empty(X) -> None:
-    if len(X) == 0 or X.n_rows == 0:
-        raise ValueError(
-            f"X must hold at least one row; got {len(X)} sequences with {X.n_rows} rows in all."
-        )
-    if X.shape[1] == 0:
-        raise ValueError("X must have at least one feature; got 0.")
-
-
-def warn_one_label(classes: np.ndarray) -> None:
-    if len(classes) == 1:
-        warnings.warn(
-            f"y holds one label only ({classes.tolist()[0]!r}); every prediction will be that "
-            "label.",
-            UserWarning,
-            stacklevel=3,
-        )
-
-
 def is_free(allowed: Constraints) -> bool:
     """Whether any labeling may occur."""
     return all(mask.all() for mask in allowed)
-
-
-def resolve_loss(loss: Any, classes: np.ndarray) -> np.ndarray | None:
-    """The loss as a matrix of shape (n_labels, n_labels), true labels in rows."""
-    L = len(classes)
-    if loss is None:
-        return None
-    if isinstance(loss, str):
-        if loss != "hamming":
-            raise ValueError(f"loss must be 'hamming', None or a matrix; got {loss!r}.")
-        return 1.0 - np.eye(L)
-    try:
-        cost = np.array(loss, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"loss must be 'hamming', None or a matrix; got {loss!r}.") from None
-    if cost.shape != (L, L):
-        raise ValueError(
-            f"loss given as a matrix must have one row and one column a label, ({L}, {L}); "
-            f"got shape {cost.shape}."
-        )
-    if not np.isfinite(cost).all() or (cost < 0).any() or np.diag(cost).any():
-        raise ValueError(
-            "loss given as a matrix must be finite, not negative, and 0 on the diagonal: the "
-            "right label costs nothing."
-        )
-    return cost
 
 
 def _check_programs(sample: Sample, allowed: Constraints, cost) -> None:
