@@ -19,68 +19,17 @@ from libc.math cimport INFINITY
 
 from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference._recursions cimport backward, forward
-from sklseq.objectives._gather cimport gather_row, prefetch_row
-
-cdef extern from *:
-    """
-    #include <stdint.h>
-    #include <string.h>
-    /* exp(x) for x <= 0, by range reduction to |r| <= log(2)/2 and Taylor's series: in a form that
-       compilers vectorise, which calls of libm's are not. Relative error about 3e-16. */
-    static inline double sklseq_exp(double x)
-    {
-        const double shift = 6755399441055744.0;            /* 1.5 * 2**52 */
-        double z = x < -708.0 ? -708.0 : x;
-        double t = z * 1.4426950408889634 + shift, n = t - shift, r, p;
-        int64_t bits, power;
-        r = (z - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
-        p = 1.0 / 479001600.0;
-        p = p * r + 1.0 / 39916800.0;
-        p = p * r + 1.0 / 3628800.0;
-        p = p * r + 1.0 / 362880.0;
-        p = p * r + 1.0 / 40320.0;
-        p = p * r + 1.0 / 5040.0;
-        p = p * r + 1.0 / 720.0;
-        p = p * r + 1.0 / 120.0;
-        p = p * r + 1.0 / 24.0;
-        p = p * r + 1.0 / 6.0;
-        p = p * r + 0.5;
-        p = p * r + 1.0;
-        p = p * r + 1.0;
-        memcpy(&bits, &p, sizeof bits);
-        memcpy(&power, &t, sizeof power);
-        bits += (int64_t) ((uint64_t) power << 52);         /* p * 2**n */
-        memcpy(&p, &bits, sizeof p);
-        return x < -708.0 ? 0.0 : p;
-    }
-    """
-    double sklseq_exp(double x) noexcept nogil
+from sklseq.objectives._visits cimport Rows, rows_of, scores, sklseq_exp, soft
 
 # Condition 1 of `_chain.pyx`: with no transition factor below this, nothing can be lost.
 cdef double MIX = 1e-150
-# Entries ahead of the present one whose weights are fetched.
-cdef Py_ssize_t AHEAD = 24
-
 # What a step may ask for, as plain pointers; shapes as in `ascend`.
 cdef struct Problem:
-    Py_ssize_t L, width, nnz
-    const long long* indptr
-    const int* indices
-    const double* data
-    double* W
-    const double* mask
-    const long long* narrow_indptr
-    const int* pair
-    const unsigned short* label
-    const double* narrow_data
-    double* w
-    double* chain            # (L + 2, width): transitions, start, end
+    Rows rows
     double* U                # before the threshold, shapes as W, w and chain; NULL without L1
     double* narrow_u
     double* chain_u
     double threshold         # l1 / lam
-    const double* chain_mask
-    const double* allowed
     double lam
     # scratch
     double* S                # (T, width) scores, then changes of mu
@@ -96,13 +45,6 @@ cdef struct Problem:
     double* products         # (width, width)
 
 
-cdef inline double soft(double u, double threshold) noexcept nogil:
-    # argmin_w (w - u)^2 / 2 + threshold |w|
-    if u > threshold:
-        return u - threshold
-    return u + threshold if u < -threshold else 0
-
-
 cdef inline double step_to(double* w, double* u, double step, double threshold) noexcept nogil:
     # One weight; returns the change of its square.
     cdef double before = w[0]
@@ -114,37 +56,15 @@ cdef inline double step_to(double* w, double* u, double step, double threshold) 
     return (w[0] - before) * (w[0] + before)
 
 
-cdef void scores(lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T) noexcept nogil:
-    # S = A w of the rows r to r + T - 1, start and end scores folded in
-    cdef Py_ssize_t t, p, j, W = q.width
-    cdef const double* start = q.chain + q.L * W
-    for t in range(r, r + T):
-        for p in range(q.indptr[t], q.indptr[t + 1]):
-            if p + AHEAD < q.nnz:
-                prefetch_row(q.W + q.indices[p + AHEAD] * W, W)
-        gather_row(
-            tag, q.indices + q.indptr[t], q.data + q.indptr[t] if q.data != NULL else NULL,
-            q.indptr[t + 1] - q.indptr[t], <const double*> q.W, W, NULL, 0, q.S + (t - r) * W
-        )
-        if q.narrow_indptr != NULL:
-            for p in range(q.narrow_indptr[t], q.narrow_indptr[t + 1]):
-                q.S[(t - r) * W + q.label[p]] += (
-                    q.w[q.pair[p]] if q.narrow_data == NULL else q.narrow_data[p] * q.w[q.pair[p]]
-                )
-    for j in range(q.L):
-        q.S[j] += start[j]
-        q.S[(T - 1) * W + j] += start[W + j]
-
-
 cdef double candidate_nodes(
     Problem* q, const float* theta, double eta, Py_ssize_t T
 ) noexcept nogil:
     # theta' and e = exp(theta' - row maximum); returns the sum of the maxima
-    cdef Py_ssize_t t, j, W = q.width, L = q.L
+    cdef Py_ssize_t t, j, W = q.rows.width, L = q.rows.L
     cdef double top, total = 0
     cdef double* row
     cdef double* e
-    cdef const double* start = q.allowed + L * W
+    cdef const double* start = q.rows.allowed + L * W
     for t in range(T):
         row = q.theta + t * W
         e = q.e + t * W
@@ -165,18 +85,18 @@ cdef double candidate_pairs(
     Problem* q, const float* pair_theta, double eta, bint* check
 ) noexcept nogil:
     # The same for transitions, into E and Et; returns the maximum.
-    cdef Py_ssize_t i, j, W = q.width, L = q.L
+    cdef Py_ssize_t i, j, W = q.rows.width, L = q.rows.L
     cdef double top = -INFINITY, least = 1
     cdef double* row = q.pair_theta
     for i in range(L):
         for j in range(L):
             row[i * W + j] = pair_theta[i * L + j] + eta * (
-                q.chain[i * W + j] - pair_theta[i * L + j]
+                q.rows.chain[i * W + j] - pair_theta[i * L + j]
             )
             top = row[i * W + j] if row[i * W + j] > top else top
     for i in range(L):
         for j in range(L):
-            q.E[i * W + j] = q.allowed[i * W + j] * sklseq_exp(row[i * W + j] - top)
+            q.E[i * W + j] = q.rows.allowed[i * W + j] * sklseq_exp(row[i * W + j] - top)
     for i in range(L):
         for j in range(L):
             least = q.E[i * W + j] if q.E[i * W + j] < least else least
@@ -189,15 +109,15 @@ cdef double marginals(
     lanes* tag, Problem* q, Py_ssize_t T, bint check
 ) noexcept nogil:
     # mu' and pair_mu', rounded to float32; returns log Z less the maxima, or NaN
-    cdef Py_ssize_t t, k, W = q.width, L = q.L
+    cdef Py_ssize_t t, k, W = q.rows.width, L = q.rows.L
     cdef double log_z
     # By scores of -inf `forward` tells forbidden labels from those lost to underflow.
     for k in range(T * W):
         q.mu[k] = q.theta[k]
     for k in range(L):
-        if q.allowed[L * W + k] == 0:
+        if q.rows.allowed[L * W + k] == 0:
             q.mu[k] = -INFINITY
-        if q.allowed[(L + 1) * W + k] == 0:
+        if q.rows.allowed[(L + 1) * W + k] == 0:
             q.mu[(T - 1) * W + k] = -INFINITY
     log_z = forward(
         tag, q.mu, q.e, q.E, q.alpha, q.inverse_c, T, L, W, check
@@ -222,14 +142,14 @@ cdef void compare(
     const double* new_theta, const double* new_mu, double* sums
 ) noexcept nogil:
     # sums += [<theta', mu'>, <score - theta, mu' - mu>, <score, mu - mu'>] over T rows
-    cdef Py_ssize_t t, j, k, W = q.width
+    cdef Py_ssize_t t, j, k, W = q.rows.width
     cdef double change
     for t in range(T):
-        for j in range(q.L):
+        for j in range(q.rows.L):
             k = t * W + j
-            change = new_mu[k] - mu[t * q.L + j]
+            change = new_mu[k] - mu[t * q.rows.L + j]
             sums[0] += new_theta[k] * new_mu[k]
-            sums[1] += (score[k] - theta[t * q.L + j]) * change
+            sums[1] += (score[k] - theta[t * q.rows.L + j]) * change
             sums[2] -= score[k] * change
 
 
@@ -237,7 +157,7 @@ cdef double move(
     lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T, double sign
 ) noexcept nogil:
     # w += sign * Phi S on the weights that are trained; returns the change of ||w||^2
-    cdef Py_ssize_t B = n_lanes(tag), W = q.width, t, p, block, k
+    cdef Py_ssize_t B = n_lanes(tag), W = q.rows.width, t, p, block, k
     cdef double x, step, total = 0
     cdef double acc[8]
     cdef double* row
@@ -246,37 +166,37 @@ cdef double move(
     for k in range(B):
         acc[k] = 0
     for t in range(T):
-        for p in range(q.indptr[r + t], q.indptr[r + t + 1]):
-            x = sign * (q.data[p] if q.data != NULL else 1)
+        for p in range(q.rows.indptr[r + t], q.rows.indptr[r + t + 1]):
+            x = sign * (q.rows.data[p] if q.rows.data != NULL else 1)
             for block in range(W // B):
-                row = q.W + q.indices[p] * W + block * B
+                row = q.rows.W + q.rows.indices[p] * W + block * B
                 change = q.S + t * W + block * B
                 if q.U != NULL:
                     for k in range(B):
                         step = x * change[k]
-                        if q.mask != NULL:
-                            step *= q.mask[q.indices[p] * W + block * B + k]
+                        if q.rows.mask != NULL:
+                            step *= q.rows.mask[q.rows.indices[p] * W + block * B + k]
                         total += step_to(
-                            row + k, q.U + q.indices[p] * W + block * B + k, step, q.threshold
+                            row + k, q.U + q.rows.indices[p] * W + block * B + k, step, q.threshold
                         )
                     continue
-                if q.mask == NULL:
+                if q.rows.mask == NULL:
                     for k in range(B):
                         acc[k] += x * change[k] * (2 * row[k] + x * change[k])
                     for k in range(B):
                         row[k] += x * change[k]
                 else:
-                    mask = q.mask + q.indices[p] * W + block * B
+                    mask = q.rows.mask + q.rows.indices[p] * W + block * B
                     for k in range(B):
                         acc[k] += mask[k] * x * change[k] * (2 * row[k] + x * change[k])
                     for k in range(B):
                         row[k] += mask[k] * x * change[k]
-        if q.narrow_indptr != NULL:
-            for p in range(q.narrow_indptr[r + t], q.narrow_indptr[r + t + 1]):
-                x = sign * (q.narrow_data[p] if q.narrow_data != NULL else 1)
+        if q.rows.narrow_indptr != NULL:
+            for p in range(q.rows.narrow_indptr[r + t], q.rows.narrow_indptr[r + t + 1]):
+                x = sign * (q.rows.narrow_data[p] if q.rows.narrow_data != NULL else 1)
                 total += step_to(
-                    q.w + q.pair[p], q.narrow_u + q.pair[p] if q.U != NULL else NULL,
-                    x * q.S[t * W + q.label[p]], q.threshold
+                    q.rows.w + q.rows.pair[p], q.narrow_u + q.rows.pair[p] if q.U != NULL else NULL,
+                    x * q.S[t * W + q.rows.label[p]], q.threshold
                 )
     for k in range(B):
         total += acc[k]
@@ -287,7 +207,7 @@ cdef double move_chain(
     Problem* q, const float* pair_mu, Py_ssize_t T, double scale, double sign
 ) noexcept nogil:
     # The same for transition, start and end weights; S holds the changes of the rows.
-    cdef Py_ssize_t i, j, k, W = q.width, L = q.L
+    cdef Py_ssize_t i, j, k, W = q.rows.width, L = q.rows.L
     cdef double step, total = 0
     for i in range(L + 2):
         for j in range(L):
@@ -296,9 +216,9 @@ cdef double move_chain(
                 step = scale * (pair_mu[i * L + j] - q.pair_mu[k])
             else:
                 step = q.S[j] if i == L else q.S[(T - 1) * W + j]
-            step *= sign * q.chain_mask[k]
+            step *= sign * q.rows.chain_mask[k]
             total += step_to(
-                q.chain + k, q.chain_u + k if q.U != NULL else NULL, step, q.threshold
+                q.rows.chain + k, q.chain_u + k if q.U != NULL else NULL, step, q.threshold
             )
     return total
 
@@ -309,12 +229,12 @@ cdef double visit(
     bint first, bint* rejected
 ) noexcept nogil:
     # One sequence; returns the gain of the dual, which is 0 where the step is taken back.
-    cdef Py_ssize_t t, j, W = q.width, L = q.L
+    cdef Py_ssize_t t, j, W = q.rows.width, L = q.rows.L
     cdef double log_z, norm, gain, scale = weight / q.lam
     cdef double sums[3]
     cdef bint check
     rejected[0] = True
-    scores(tag, q, r, T)
+    scores(tag, &q.rows, r, T, q.S)
     log_z = candidate_nodes(q, theta, eta[0], T)
     log_z += (T - 1) * candidate_pairs(q, pair_theta, eta[0], &check)
     log_z += marginals(tag, q, T, check)
@@ -323,7 +243,7 @@ cdef double visit(
         return 0
     sums[0] = sums[1] = sums[2] = 0
     compare(q, theta, mu, T, q.S, q.theta, q.mu, sums)
-    compare(q, pair_theta, pair_mu, L, q.chain, q.pair_theta, q.pair_mu, sums)
+    compare(q, pair_theta, pair_mu, L, q.rows.chain, q.pair_theta, q.pair_mu, sums)
     for t in range(T):
         for j in range(L):
             q.S[t * W + j] = scale * (mu[t * L + j] - q.mu[t * W + j])
@@ -401,13 +321,8 @@ def ascend(
     double[::1] inverse_c,            # (T,)
 ):
     """Visit sequences in order; returns (gain of the dual, number of steps taken back)."""
-    cdef const long long[::1] indptr = rows[0], narrow_indptr
-    cdef const int[::1] indices = rows[1], pair
-    cdef const double[::1] data = rows[2], narrow_data
-    cdef const double[:, ::1] trained
     cdef double[:, ::1] wide_u, chain_u
     cdef double[::1] narrow_u
-    cdef const unsigned short[::1] label
     cdef Problem q
     cdef Lanes2 two
     cdef Lanes4 four
@@ -416,40 +331,25 @@ def ascend(
     cdef double gain = 0
     if order.shape[0] == 0:
         return 0.0, 0
-    q.width, q.L, q.nnz, q.lam = W.shape[1], pair_mu.shape[1], indices.shape[0], lam
-    q.indptr, q.indices = &indptr[0], &indices[0] if q.nnz else NULL
-    q.data = &data[0] if data.shape[0] else NULL
-    q.W = &W[0, 0] if W.shape[0] else NULL
-    q.mask = NULL
-    if mask is not None and W.shape[0]:
-        trained = mask
-        q.mask = &trained[0, 0]
+    q.rows, q.lam = rows_of(rows, narrow, W, mask, w, chain, chain_mask, allowed), lam
     q.U, q.narrow_u, q.chain_u, q.threshold = NULL, NULL, NULL, threshold
     if u is not None:
         wide_u, narrow_u, chain_u = u
         q.U = &wide_u[0, 0] if wide_u.shape[0] else &chain_u[0, 0]
         q.narrow_u = &narrow_u[0] if narrow_u.shape[0] else NULL
         q.chain_u = &chain_u[0, 0]
-    q.narrow_indptr = q.pair = NULL
-    q.label, q.narrow_data, q.w = NULL, NULL, NULL
-    if narrow is not None and narrow[1].shape[0]:
-        narrow_indptr, pair, label, narrow_data = narrow
-        q.narrow_indptr, q.pair, q.label = &narrow_indptr[0], &pair[0], &label[0]
-        q.narrow_data = &narrow_data[0] if narrow_data.shape[0] else NULL
-        q.w = &w[0]
-    q.chain, q.chain_mask, q.allowed = &chain[0, 0], &chain_mask[0, 0], &allowed[0, 0]
     q.S, q.theta, q.e = &scratch[0, 0], &scratch[T, 0], &scratch[2 * T, 0]
     q.alpha, q.mu = &scratch[3 * T, 0], &scratch[4 * T, 0]
-    q.E, q.Et = &scratch[5 * T, 0], &scratch[5 * T + q.width, 0]
-    q.products = &scratch[5 * T + 2 * q.width, 0]
-    q.pair_theta = &scratch[5 * T + 3 * q.width, 0]
-    q.pair_mu = &scratch[5 * T + 3 * q.width + q.L, 0]
+    q.E, q.Et = &scratch[5 * T, 0], &scratch[5 * T + q.rows.width, 0]
+    q.products = &scratch[5 * T + 2 * q.rows.width, 0]
+    q.pair_theta = &scratch[5 * T + 3 * q.rows.width, 0]
+    q.pair_mu = &scratch[5 * T + 3 * q.rows.width + q.rows.L, 0]
     q.inverse_c = &inverse_c[0]
     with nogil:
-        if q.width == 2:
+        if q.rows.width == 2:
             gain = visit_all(&two, &q, order, offsets, weights, theta, mu, pair_theta, pair_mu,
                              entropy, eta, gap, seen, &rejected)
-        elif q.width == 4:
+        elif q.rows.width == 4:
             gain = visit_all(&four, &q, order, offsets, weights, theta, mu, pair_theta, pair_mu,
                              entropy, eta, gap, seen, &rejected)
         else:

@@ -7,8 +7,8 @@ import numpy as np
 from sklseq._cpu import load_kernel
 from sklseq._sequences import row_positions
 from sklseq._threads import spans
-from sklseq.objectives._design import aligned_zeros
 from sklseq.objectives._likelihood import LogLikelihood
+from sklseq.objectives._visits import Visits
 
 _ascent = load_kernel("sklseq.objectives._ascent")
 
@@ -19,7 +19,7 @@ __all__ = ["DualLikelihood"]
 CONFIDENCE, FIRST_STEP = 5.0, 0.5
 
 
-class DualLikelihood:
+class DualLikelihood(Visits):
     """D(mu) = Σ_s weight_s · H(mu_s) - l2 · ‖w(mu)‖²₂, with max D = min f of `LogLikelihood`.
 
     mu_s are the marginals of a distribution over the label paths of sequence s, H its entropy, and
@@ -55,24 +55,16 @@ class DualLikelihood:
     """
 
     def __init__(self, primal: LogLikelihood, l1: float = 0.0, w: np.ndarray | None = None):
-        scores, offsets, weights = primal.scores, primal.offsets, primal.weights
-        self.scores, self.offsets, self.weights = scores, offsets, weights
+        super().__init__(primal, w)
         self.lam = 2.0 * primal.l2
-        self.w = scores.new_vector() if w is None else w
-        self.visited = np.flatnonzero((weights > 0) & (np.diff(offsets) > 0))
-        self.rows, self.narrow, self.mask = scores.design.entries()
         self.threshold = l1 / self.lam
         self._start(primal.y)
-        longest = int(np.diff(offsets).max(initial=1))
-        L, width = scores.n_labels, scores.width
-        self.scratch = aligned_zeros((5 * longest + 3 * width + 2 * L) * width, np.float64)
-        self.scratch = self.scratch.reshape(-1, width)
-        self.inverse_c = np.zeros(longest)
+        self.scratch = self.new_scratch(5, 3 * self.scores.width + 2 * self.scores.n_labels)
         self.value = 0.0
 
     def _start(self, y: np.ndarray) -> None:
         # mu is all on the observed paths: w = 0, D = 0.
-        n, L, width = len(self.weights), self.scores.n_labels, self.scores.width
+        n, L = len(self.weights), self.scores.n_labels
         # Both in one block: allocators give large ones back to the system when they are freed.
         self.mu, self.theta = np.zeros((2, len(y), L), np.float32)
         self.mu[np.arange(len(y)), y] = 1
@@ -88,28 +80,19 @@ class DualLikelihood:
             np.add.at(self.pair_mu, (owner[after], codes[after - 1], codes[after]), 1)
         self.entropy, self.gap = np.zeros((2, n))
         self.eta, self.seen = np.full(n, FIRST_STEP), np.zeros(n, np.uint8)
-        self.chain = np.zeros((L + 2, width))
-        self.chain_mask, self.allowed = self.scores.chain_masks()
         self.u = None
         if self.threshold > 0:
-            W, w = self._wide_and_narrow()
+            W, w = self.wide_and_narrow()
             self.u = (np.zeros_like(W), np.zeros_like(w), np.zeros_like(self.chain))
-
-    def _wide_and_narrow(self) -> tuple[np.ndarray, np.ndarray]:
-        state = self.scores.state(self.w)
-        W = self.scores.design.weights(state)
-        return (W, state[:0]) if self.narrow is None else W
 
     def ascend(self, order: np.ndarray) -> int:
         """Visit sequences in this order; returns how many steps were taken back."""
-        W, w = self._wide_and_narrow()
+        arguments = self.arguments()
         gain, rejected = _ascent.ascend(
-            order, self.offsets, self.weights, self.rows, self.narrow, W, self.mask, w, self.chain,
-            self.chain_mask, self.allowed, self.theta, self.mu, self.pair_theta, self.pair_mu,
-            self.entropy, self.eta, self.gap, self.seen, self.lam, self.u, self.threshold,
-            self.scratch, self.inverse_c,
+            order, self.offsets, self.weights, *arguments, self.theta, self.mu, self.pair_theta,
+            self.pair_mu, self.entropy, self.eta, self.gap, self.seen, self.lam, self.u,
+            self.threshold, self.scratch, self.inverse_c,
         )  # fmt: skip
-        self.scores.design.store(W, self.scores.state(self.w))
-        self.scores.store_chain(self.w, *self.scores.split_chain(self.chain))
+        self.store(arguments[2])
         self.value += gain
         return rejected

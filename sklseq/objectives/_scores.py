@@ -172,19 +172,29 @@ class ScoreMap:
         allowed[:L, :L], allowed[L, :L], allowed[L + 1, :L] = self.allowed
         return trained, allowed
 
+    def padded_chain(self, w: np.ndarray) -> np.ndarray:
+        """Rows i of transition weights, then start and end weights; 0 where there is none."""
+        L = self.n_labels
+        chain = np.zeros((L + 2, self.width))
+        chain[:L, :L], chain[L, :L], chain[L + 1, :L] = self._trained_chain(w)
+        return chain
+
     def split_chain(self, chain: np.ndarray):
         """Transition, start and end of such rows."""
         L = self.n_labels
         return np.ascontiguousarray(chain[:L, :L]), chain[L, :L], chain[L + 1, :L]
 
-    def _chain_weights(self, w: np.ndarray):
+    def _trained_chain(self, w: np.ndarray):
         a, b, c, d = self.ends
         L = self.n_labels
         transition, start, end = np.zeros(L * L), np.zeros(L), np.zeros(L)
         transition[self.transition_at] = w[a:b]
         start[self.start_at] = w[b:c]
         end[self.end_at] = w[c:d]
-        transition = transition.reshape(L, L)
+        return transition.reshape(L, L), start, end
+
+    def _chain_weights(self, w: np.ndarray):
+        transition, start, end = self._trained_chain(w)
         transition[~self.allowed.transition] = -np.inf
         start[~self.allowed.start] = -np.inf
         end[~self.allowed.end] = -np.inf
