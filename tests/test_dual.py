@@ -30,7 +30,7 @@ def make_data(seed, n=30, M=8, L=3, ones=False):
 
 def likelihood_of(tagger, X, y, threads, weights=None):
     classes, codes = np.unique(np.concatenate(y), return_inverse=True)
-    scores = tagger._score_map(X, codes.astype(np.int32), classes, dual=True)
+    scores = tagger._score_map(X, codes.astype(np.int32), classes, visits=True)
     weights = np.ones(len(X)) if weights is None else weights
     return LogLikelihood(scores, codes.astype(np.int32), X.offsets, weights, tagger.l2, threads)
 
@@ -190,6 +190,7 @@ def test_passes_and_stops_are_reported():
     ("parameters", "message"),
     [
         ({"l2": 0.0}, r"solver='eg' needs l2 > 0; got 0"),
+        ({"warm_start": True}, r"solver='eg' cannot start from given weights"),
     ],
 )
 def test_what_eg_cannot_do(parameters, message):

@@ -1,33 +1,44 @@
 """One pass of stochastic gradient descent over sequences, each weight with a step of its own.
 
 For one sequence at a time, with g its gradient of -weight · log p(y | x) in one weight, entry by
-entry (Duchi, Hazan, Singer 2011, §1.2 and §5.1: AdaGrad in its composite form):
+entry, and s the largest magnitude of that weight's feature (Duchi, Hazan, Singer 2011, §1.2 and
+§5.1: AdaGrad in its composite form; Ross, Mineiro, Langford 2013: s):
 
-    G ← G + g²
-    w ← w - rate / √G · g
+    G ← G + (g / s)²
+    w ← w - rate / (s² √G) · g
     w ← shrunk by the penalties' share of this sequence, (l1 ‖w‖₁ + l2 ‖w‖²₂) / n
 
-A weight that a sequence does not touch is shrunk when it is next touched, for all the sequences in
-between at once: ``stamp`` keeps the last one.
+A weight that a sequence does not touch is shrunk after it is next touched, or at the end of the
+pass, for all the visits in between at once: ``stamp`` keeps the last one. G and what is made of it
+are float32: square roots and divisions are what a step costs.
 """
 
-from libc.math cimport INFINITY, log, sqrt
+from libc.math cimport INFINITY, sqrtf
 
 from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference._recursions cimport backward, forward
+from sklseq.objectives._gather cimport sklseq_prefetch
 from sklseq.objectives._visits cimport Rows, rows_of, scores, sklseq_exp, soft
 
 # As in `_ascent.pyx`: with no transition factor below this, nothing can be lost.
 cdef double MIX = 1e-150
 
+# Entries ahead of the present one whose sums of squares are fetched.
+cdef enum:
+    NEAR = 8
+
 cdef struct Problem:
     Rows rows
-    double* G                # sums of squared gradients; shapes as W, w and chain
-    double* narrow_G
-    double* chain_G
+    float* G                 # sums of squared gradients; shapes as W, w and chain
+    float* narrow_G
+    float* chain_G
+    const double* scale      # (n,) and (n_pairs,): 1 / s; NULL where all values are one
+    const double* narrow_scale
     long long* stamp         # (n,) and (n_pairs,): the visit that shrank a row last
     long long* narrow_stamp
     Py_ssize_t n_rows, n_pairs
+    unsigned long long random
+    double almost            # residuals below are sampled
     double rate
     double l1                # of one visit: l1 / n
     double l2                # 2 * l2 / n
@@ -43,46 +54,56 @@ cdef struct Problem:
     double* products         # (width, width)
 
 
-cdef inline double shrunk(double w, double step, double l1, double l2) noexcept nogil:
-    # argmin_v (v - w)^2 / (2 step) + l1 |v| + l2 v^2 / 2
-    return soft(w, step * l1) / (1 + step * l2)
+cdef inline void shrink(
+    double* w, const float* G, double m, const double* scale, Problem* q
+) noexcept nogil:
+    # argmin_v (v - w)^2 / (2 step) + l1 |v| + l2 v^2 / 2, with the step of m visits
+    cdef float step
+    if scale != NULL:
+        m *= scale[0] * scale[0]
+    step = <float> (m * q.rate) / sqrtf(G[0])
+    w[0] = soft(w[0], step * q.l1) * (1 / (1 + step * <float> q.l2))
 
 
-cdef void shrink_row(Problem* q, Py_ssize_t row, Py_ssize_t visit) noexcept nogil:
-    # What the visits since the last one owe to a row of weights.
-    cdef Py_ssize_t k, W = q.rows.width
-    cdef double m = visit - q.stamp[row], step
-    cdef double* w = q.rows.W + row * W
-    cdef const double* G = q.G + row * W
-    if m == 0:
-        return
+cdef inline void move(
+    double* w, float* G, double g, double m, const double* scale, Problem* q
+) noexcept nogil:
+    # The step of one weight, then `shrink`.
+    cdef double rate = q.rate
+    if scale != NULL:
+        g *= scale[0]
+        rate *= scale[0]
+    G[0] += <float> (g * g)
+    w[0] -= rate * g / sqrtf(G[0])
+    shrink(w, G, m, scale, q)
+
+
+cdef void move_row(
+    lanes* tag, Problem* q, Py_ssize_t row, const double* g, double x, Py_ssize_t visit
+) noexcept nogil:
+    # `move` for a row of weights with gradients x * g.
+    cdef Py_ssize_t B = n_lanes(tag), W = q.rows.width, block, k
+    cdef double* w
+    cdef float* G
+    cdef const double* mask = q.rows.mask
+    cdef double v, rate = q.rate
+    cdef float inverse, m = visit - q.stamp[row], l1 = q.l1, l2 = q.l2, r, step
     q.stamp[row] = visit
-    for k in range(W):
-        step = m * q.rate / sqrt(G[k])
-        w[k] = shrunk(w[k], step, q.l1, q.l2)
-
-
-cdef inline void shrink_pair(Problem* q, Py_ssize_t pair, Py_ssize_t visit) noexcept nogil:
-    cdef double m = visit - q.narrow_stamp[pair]
-    if m == 0:
-        return
-    q.narrow_stamp[pair] = visit
-    q.rows.w[pair] = shrunk(q.rows.w[pair], m * q.rate / sqrt(q.narrow_G[pair]), q.l1, q.l2)
-
-
-cdef void shrink_touched(Problem* q, Py_ssize_t r, Py_ssize_t T, Py_ssize_t visit) noexcept nogil:
-    cdef Py_ssize_t p, i, j, k
-    for p in range(q.rows.indptr[r], q.rows.indptr[r + T]):
-        shrink_row(q, q.rows.indices[p], visit)
-    if q.rows.narrow_indptr != NULL:
-        for p in range(q.rows.narrow_indptr[r], q.rows.narrow_indptr[r + T]):
-            shrink_pair(q, q.rows.pair[p], visit)
-    for i in range(q.rows.L + 2):
-        for j in range(q.rows.L):
-            k = i * q.rows.width + j
-            q.rows.chain[k] = shrunk(
-                q.rows.chain[k], q.rate / sqrt(q.chain_G[k]), q.l1, q.l2
-            )
+    if q.scale != NULL:
+        x *= q.scale[row]
+        rate *= q.scale[row]
+    r = <float> rate
+    m *= <float> (rate * (q.scale[row] if q.scale != NULL else 1))
+    for block in range(W // B):
+        w, G = q.rows.W + row * W + block * B, q.G + row * W + block * B
+        for k in range(B):
+            v = x * g[block * B + k]
+            if mask != NULL:
+                v *= mask[row * W + block * B + k]
+            G[k] += <float> (v * v)
+            inverse = 1 / sqrtf(G[k])
+            step = m * inverse
+            w[k] = soft(w[k] - (r * inverse) * v, step * l1) * (1 / (1 + step * l2))
 
 
 cdef double expectations(
@@ -135,45 +156,31 @@ cdef double expectations(
     return log_z
 
 
-cdef inline void step_of(double* w, double* G, double g, double rate) noexcept nogil:
-    G[0] += g * g
-    w[0] -= rate * g / sqrt(G[0])
+cdef inline bint kept(Problem* q, double* residual) noexcept nogil:
+    # A row whose label is almost certain moves the weights rarely, and then as far as all the times
+    # that it did not: in the mean nothing is lost.
+    cdef Py_ssize_t j
+    cdef double top = 0
+    for j in range(q.rows.L):
+        top = max(top, residual[j] if residual[j] > 0 else -residual[j])
+    if top >= q.almost:
+        return True
+    q.random ^= q.random << 13           # Marsaglia (2003): xorshift
+    q.random ^= q.random >> 7
+    q.random ^= q.random << 17
+    if <double> (q.random >> 11) * (1.0 / 9007199254740992.0) * q.almost >= top:
+        return False
+    for j in range(q.rows.L):
+        residual[j] *= q.almost / top
+    return True
 
 
-cdef void step_row(
-    lanes* tag, Problem* q, Py_ssize_t row, const double* g, double x
+cdef void move_all(
+    lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T, Py_ssize_t visit
 ) noexcept nogil:
-    cdef Py_ssize_t B = n_lanes(tag), W = q.rows.width, block, k, at
-    cdef double v
-    for block in range(W // B):
-        at = row * W + block * B
-        if q.rows.mask == NULL:
-            for k in range(B):
-                v = x * g[block * B + k]
-                q.G[at + k] += v * v
-                q.rows.W[at + k] -= q.rate * v / sqrt(q.G[at + k])
-        else:
-            for k in range(B):
-                v = x * g[block * B + k] * q.rows.mask[at + k]
-                q.G[at + k] += v * v
-                q.rows.W[at + k] -= q.rate * v / sqrt(q.G[at + k])
-
-
-cdef void step_all(lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T) noexcept nogil:
     # S holds the residuals of the rows, pair_mu those of the transitions.
-    cdef Py_ssize_t t, p, i, j, k, W = q.rows.width, L = q.rows.L
+    cdef Py_ssize_t t, p, pair, i, j, k, W = q.rows.width, L = q.rows.L
     cdef double g, x
-    for t in range(T):
-        for p in range(q.rows.indptr[r + t], q.rows.indptr[r + t + 1]):
-            x = q.rows.data[p] if q.rows.data != NULL else 1
-            step_row(tag, q, q.rows.indices[p], q.S + t * W, x)
-        if q.rows.narrow_indptr != NULL:
-            for p in range(q.rows.narrow_indptr[r + t], q.rows.narrow_indptr[r + t + 1]):
-                x = q.rows.narrow_data[p] if q.rows.narrow_data != NULL else 1
-                step_of(
-                    q.rows.w + q.rows.pair[p], q.narrow_G + q.rows.pair[p],
-                    x * q.S[t * W + q.rows.label[p]], q.rate
-                )
     for i in range(L + 2):
         for j in range(L):
             k = i * W + j
@@ -181,17 +188,54 @@ cdef void step_all(lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T) noexcept 
                 g = q.pair_mu[k]
             else:
                 g = q.S[j] if i == L else q.S[(T - 1) * W + j]
-            step_of(q.rows.chain + k, q.chain_G + k, g * q.rows.chain_mask[k], q.rate)
+            move(q.rows.chain + k, q.chain_G + k, g * q.rows.chain_mask[k], 1, NULL, q)
+    for t in range(T):
+        if not kept(q, q.S + t * W):
+            continue
+        for p in range(q.rows.indptr[r + t], q.rows.indptr[r + t + 1]):
+            x = q.rows.data[p] if q.rows.data != NULL else 1
+            move_row(tag, q, q.rows.indices[p], q.S + t * W, x, visit)
+        if q.rows.narrow_indptr != NULL:
+            for p in range(q.rows.narrow_indptr[r + t], q.rows.narrow_indptr[r + t + 1]):
+                if p + NEAR < q.rows.narrow_nnz:
+                    sklseq_prefetch(q.narrow_stamp + q.rows.pair[p + NEAR])
+                    sklseq_prefetch(q.narrow_G + q.rows.pair[p + NEAR])
+                x = q.rows.narrow_data[p] if q.rows.narrow_data != NULL else 1
+                pair = q.rows.pair[p]
+                move(
+                    q.rows.w + pair, q.narrow_G + pair, x * q.S[t * W + q.rows.label[p]],
+                    visit - q.narrow_stamp[pair],
+                    q.narrow_scale + pair if q.narrow_scale != NULL else NULL, q
+                )
+                q.narrow_stamp[pair] = visit
+
+
+cdef void catch_up(Problem* q, Py_ssize_t visit) noexcept nogil:
+    # What the visits since its last one owe to each weight.
+    cdef Py_ssize_t row, k, W = q.rows.width
+    for row in range(q.n_rows):
+        if q.stamp[row] < visit:
+            for k in range(row * W, (row + 1) * W):
+                shrink(
+                    q.rows.W + k, q.G + k, visit - q.stamp[row],
+                    q.scale + row if q.scale != NULL else NULL, q
+                )
+            q.stamp[row] = visit
+    for k in range(q.n_pairs):
+        shrink(
+            q.rows.w + k, q.narrow_G + k, visit - q.narrow_stamp[k],
+            q.narrow_scale + k if q.narrow_scale != NULL else NULL, q
+        )
+        q.narrow_stamp[k] = visit
 
 
 cdef double visit(
     lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T, const int* y, double weight,
     Py_ssize_t number
 ) noexcept nogil:
-    # Returns weight * -log p(y | x) as it was before the step.
+    # Returns -log p(y | x) as it was before the step.
     cdef Py_ssize_t t, j, W = q.rows.width, L = q.rows.L
     cdef double log_z, score = 0, temper = 1
-    shrink_touched(q, r, T, number)
     scores(tag, &q.rows, r, T, q.S)
     log_z = expectations(tag, q, T, temper)
     while log_z != log_z and temper > 1e-30:
@@ -208,26 +252,25 @@ cdef double visit(
         q.S[t * W + y[t]] -= weight
     for j in range(L * W):
         q.pair_mu[j] *= weight
-    step_all(tag, q, r, T)
-    return weight * (log_z / temper - score)
+    move_all(tag, q, r, T, number)
+    return log_z / temper - score
 
 
 cdef double visit_all(
     lanes* tag, Problem* q, const long long[::1] order, const long long[::1] offsets,
-    const int[::1] y, const double[::1] weights, Py_ssize_t first_visit
+    const int[::1] y, const double[::1] weights, double[::1] losses, Py_ssize_t first_visit
 ) noexcept nogil:
     cdef Py_ssize_t k, s
     cdef double total = 0
     for k in range(order.shape[0]):
         s = order[k]
-        total += visit(
+        losses[s] = visit(
             tag, q, offsets[s], offsets[s + 1] - offsets[s], &y[offsets[s]], weights[s],
             first_visit + k + 1
         )
-    for k in range(q.n_rows):
-        shrink_row(q, k, first_visit + order.shape[0])
-    for k in range(q.n_pairs):
-        shrink_pair(q, k, first_visit + order.shape[0])
+        total += weights[s] * losses[s]
+    if q.l1 > 0 or q.l2 > 0:
+        catch_up(q, first_visit + order.shape[0])
     return total
 
 
@@ -244,12 +287,16 @@ def descend(
     double[:, ::1] chain,             # (L + 2, width)     IN/OUT transition, start, end weights
     const double[:, ::1] chain_mask,  # (L + 2, width)     1 where trained
     const double[:, ::1] allowed,     # (L + 2, width)     0 where forbidden
-    double[:, ::1] G,                 # like W             IN/OUT, positive
-    double[::1] narrow_G,             # like w             IN/OUT, positive
-    double[:, ::1] chain_G,           # like chain         IN/OUT, positive
+    float[:, ::1] G,                  # like W             IN/OUT, positive
+    float[::1] narrow_G,              # like w             IN/OUT, positive
+    float[:, ::1] chain_G,            # like chain         IN/OUT, positive
+    scale,                            # (n,) and (n_pairs,): 1 / s; or None
     long long[::1] stamp,             # (n,)               IN/OUT
     long long[::1] narrow_stamp,      # (n_pairs,)         IN/OUT
+    double[::1] losses,               # (n_sequences,)     OUT -log p of those visited
     Py_ssize_t first_visit,
+    unsigned long long seed,          # not 0
+    double almost,
     double rate,
     double l1,
     double l2,
@@ -262,6 +309,7 @@ def descend(
     cdef Lanes4 four
     cdef Lanes8 eight
     cdef Py_ssize_t T = inverse_c.shape[0]
+    cdef const double[::1] wide_scale, narrow_scale
     cdef double total
     if order.shape[0] == 0:
         return 0.0
@@ -272,7 +320,12 @@ def descend(
     q.narrow_G = &narrow_G[0] if narrow_G.shape[0] else NULL
     q.narrow_stamp = &narrow_stamp[0] if q.n_pairs else NULL
     q.chain_G = &chain_G[0, 0]
-    q.rate, q.l1, q.l2 = rate, l1, l2
+    q.scale = q.narrow_scale = NULL
+    if scale is not None:
+        wide_scale, narrow_scale = scale
+        q.scale = &wide_scale[0] if W.shape[0] else NULL
+        q.narrow_scale = &narrow_scale[0] if q.n_pairs else NULL
+    q.rate, q.l1, q.l2, q.random, q.almost = rate, l1, l2, seed, almost
     q.S, q.e, q.alpha, q.mu = &scratch[0, 0], &scratch[T, 0], &scratch[2 * T, 0], &scratch[3 * T, 0]
     q.E, q.Et = &scratch[4 * T, 0], &scratch[4 * T + q.rows.width, 0]
     q.products = &scratch[4 * T + 2 * q.rows.width, 0]
@@ -280,9 +333,9 @@ def descend(
     q.inverse_c = &inverse_c[0]
     with nogil:
         if q.rows.width == 2:
-            total = visit_all(&two, &q, order, offsets, y, weights, first_visit)
+            total = visit_all(&two, &q, order, offsets, y, weights, losses, first_visit)
         elif q.rows.width == 4:
-            total = visit_all(&four, &q, order, offsets, y, weights, first_visit)
+            total = visit_all(&four, &q, order, offsets, y, weights, losses, first_visit)
         else:
-            total = visit_all(&eight, &q, order, offsets, y, weights, first_visit)
+            total = visit_all(&eight, &q, order, offsets, y, weights, losses, first_visit)
     return total

@@ -46,7 +46,7 @@ cdef enum:
     AHEAD = 24
 
 cdef struct Rows:
-    Py_ssize_t L, width, nnz
+    Py_ssize_t L, width, nnz, narrow_nnz
     const long long* indptr
     const int* indices
     const double* data               # NULL where all are one
@@ -82,9 +82,11 @@ cdef inline Rows rows_of(
         trained = mask
         at.mask = &trained[0, 0]
     at.narrow_indptr = at.pair = NULL
+    at.narrow_nnz = 0
     at.label, at.narrow_data, at.w = NULL, NULL, NULL
     if narrow is not None and narrow[1].shape[0]:
         narrow_indptr, pair, label, narrow_data = narrow
+        at.narrow_nnz = pair.shape[0]
         at.narrow_indptr, at.pair, at.label = &narrow_indptr[0], &pair[0], &label[0]
         at.narrow_data = &narrow_data[0] if narrow_data.shape[0] else NULL
         at.w = &w[0]
@@ -104,6 +106,7 @@ cdef inline void scores(
 ) noexcept nogil:
     # S = A w of the rows r to r + T - 1, start and end scores folded in
     cdef Py_ssize_t t, p, j, W = at.width
+    cdef double x
     cdef const double* start = at.chain + at.L * W
     for t in range(r, r + T):
         for p in range(at.indptr[t], at.indptr[t + 1]):
@@ -115,8 +118,11 @@ cdef inline void scores(
         )
         if at.narrow_indptr != NULL:
             for p in range(at.narrow_indptr[t], at.narrow_indptr[t + 1]):
+                if p + AHEAD < at.narrow_nnz:
+                    prefetch_row(at.w + at.pair[p + AHEAD], 1)
+                x = at.w[at.pair[p]]
                 S[(t - r) * W + at.label[p]] += (
-                    at.w[at.pair[p]] if at.narrow_data == NULL else at.narrow_data[p] * at.w[at.pair[p]]
+                    x if at.narrow_data == NULL else at.narrow_data[p] * x
                 )
     for j in range(at.L):
         S[j] += start[j]

@@ -1,5 +1,6 @@
 """Solvers: they see an objective's named methods and nothing else."""
 
+from sklseq.solvers._adagrad import adagrad
 from sklseq.solvers._bcfw import bcfw
 from sklseq.solvers._cg import cg
 from sklseq.solvers._dense import least_distance, solve_dense
@@ -11,6 +12,7 @@ from sklseq.solvers._working_set import working_set
 
 __all__ = [
     "SolverResult",
+    "adagrad",
     "bcfw",
     "cg",
     "exponentiated_gradient",

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent with a step for each weight, until passes stop paying."""
+"""Stochastic gradient descent with a step for each weight, in a fixed number of passes."""
 
 from __future__ import annotations
 
@@ -10,63 +10,71 @@ from sklseq.solvers._result import SolverResult
 
 __all__ = ["adagrad"]
 
-# A pass has to lower the objective by this share, or the next ones take half the step.
-ENOUGH, HALVINGS = 0.02, 5
+# Sequences with less than the mean loss are visited less often, but at least in this share of the
+# passes; in the first ones all are.
+LEAST_SHARE, FULL_PASSES = 0.3, 2
 
 
 def adagrad(
-    stochastic, primal, *, l1: float = 0.0, rate: float = 1.0, tol: float, max_iter: int,
-    random_state=0, callback: Callable[[int, float, np.ndarray], bool] | None = None,
+    stochastic, primal, *, l1: float = 0.0, rate: float = 1.0, n_passes: int, random_state=0,
+    callback: Callable[[int, float, np.ndarray], bool] | None = None,
 ) -> SolverResult:  # fmt: skip
-    """Minimise ``primal`` + l1 · ‖w‖₁ roughly, in few passes over the data.
+    """Minimise ``primal`` + l1 · ‖w‖₁ roughly, in ``n_passes`` over the data.
+
+    Steps shrink linearly from ``rate`` to 0, so that the noise of single sequences is averaged out
+    in the end. A pass whose losses add up to more than the objective at the start, or are not
+    finite, is taken back, and the others take a quarter of the step.
 
     Parameters
     ----------
-    stochastic : object with ``descend(order, rate)``, ``restart(w)``, ``visited`` and ``w``
+    stochastic : object with ``descend(order, rate, boost)``, ``restart(w)``, ``losses``,
+        ``visited`` and ``w``
     primal : object with ``value_and_gradient(w, gradient)``
-        Evaluated after each pass.
+        Evaluated at the start and at the end.
     l1 : float
     rate : float
-        The first step. It is halved when a pass lowers the objective by less than 2 %; a pass
-        that raises it is taken back.
-    tol : float
-        Converged when a pass lowers the objective by a share of at most ``tol``, after the step
-        was halved.
-    max_iter : int
-        Passes over the data.
+    n_passes : int
     random_state : int or numpy Generator
         Order of visits.
-    callback : callable(k, value, w) -> bool, optional
-        Called after each pass; True stops.
+    callback : callable(k, loss, w) -> bool, optional
+        Called after each pass with the sum of the losses met in it; True stops.
 
     Returns
     -------
     SolverResult
-        Of the best pass. ``message`` is "decrease", "slow" (5 halvings), "callback" or "max_iter".
+        ``message`` is "passes", "callback", or "worse" where the end is no better than the start,
+        which is then the answer.
     """
     rng = np.random.default_rng(random_state)
-    w, gradient = stochastic.w.copy(), np.zeros_like(stochastic.w)
+    start, gradient = stochastic.w.copy(), np.zeros_like(stochastic.w)
 
     def objective(w: np.ndarray) -> float:
         return primal.value_and_gradient(w, gradient) + l1 * float(np.abs(w).sum())
 
-    history, message, halved, k = [objective(w)], "", 0, 0
-    while k < max_iter and not message:
-        stochastic.descend(rng.permutation(stochastic.visited), rate * 0.5**halved)
-        value = objective(stochastic.w) if np.isfinite(stochastic.w).all() else np.inf
-        k += 1
-        gain = (history[-1] - value) / max(abs(history[-1]), 1e-300)
-        if gain > 0:
-            w[:] = stochastic.w
-            history.append(value)
-        else:
-            stochastic.restart(w)
-        if callback is not None and callback(k, history[-1], w):
+    history, message, before = [objective(start)], "passes", start
+    for k in range(n_passes):
+        order, boost = _choose(stochastic, rng, k)
+        loss = stochastic.descend(order, rate * (1 - k / n_passes), boost)
+        if not loss <= history[0] or not np.isfinite(stochastic.w).all():
+            stochastic.restart(before)
+            rate /= 4
+        before = stochastic.w.copy()
+        if callback is not None and callback(k + 1, loss, stochastic.w):
             message = "callback"
-        elif halved and 0 < gain <= tol:
-            message = "decrease"
-        elif gain < ENOUGH:
-            halved += 1
-            message = "slow" if halved > HALVINGS else ""
-    converged = message in ("decrease", "callback")
-    return SolverResult(w, history[-1], k, converged, history, message or "max_iter")
+            break
+    history.append(objective(stochastic.w))
+    if not history[-1] <= history[0]:
+        return SolverResult(start, history[0], k + 1, False, history[:1], "worse")
+    return SolverResult(stochastic.w, history[-1], k + 1, True, history, message)
+
+
+def _choose(stochastic, rng, k: int) -> tuple[np.ndarray, np.ndarray | float]:
+    # Each sequence with a probability that grows with its loss, and weighted by the inverse.
+    visited = stochastic.visited
+    if k < FULL_PASSES:
+        return rng.permutation(visited), 1.0
+    losses = stochastic.losses[visited]
+    chance = np.clip(losses / max(losses.mean(), 1e-300), LEAST_SHARE, 1)
+    boost = np.ones(len(stochastic.losses))
+    boost[visited] = 1 / chance
+    return rng.permutation(visited[rng.random(len(visited)) < chance]), boost
