@@ -24,7 +24,9 @@ from sklseq._base import (
 )
 from sklseq._blocks import blocks_of, holds_rows, in_blocks
 from sklseq._callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
+from sklseq._early_stopping import EarlyStopping, check_early_stopping
 from sklseq._labels import check_constraints, encode_labels, resolve_constraints, unique_labels
+from sklseq._partial_fit import PartialFitMixin
 from sklseq._sequences import Sequences, row_positions
 from sklseq._slim import SlimMixin, dense_weights
 from sklseq._threads import Threads
@@ -72,7 +74,7 @@ class TokenExplanation(NamedTuple):
     contributions: list
 
 
-class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
+class CRFTagger(CallbackSupportMixin, PartialFitMixin, SlimMixin, BaseTagger):
     """Linear-chain conditional random field.
 
     Trains by minimising
@@ -129,6 +131,13 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         to be within this share of the optimum; below 1e-5, "lbfgs" finishes what it began.
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one.
+    early_stopping : bool, default=False
+        Whether to set sequences aside, stop when their score no longer rises, and keep the
+        weights with which it was highest.
+    validation_fraction : float, default=0.1
+        Share of the sequences set aside.
+    n_iter_no_change : int, default=5
+        Iterations without a higher score after which training stops.
     n_jobs : int or None, default=None
         Threads, in training and prediction. Sequences in blocks are worked on by one.
     verbose : int, default=0
@@ -153,6 +162,10 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         Objective at the end.
     loss_curve_ : list of float
         Objective at the start and after each iteration; for "eg", where it was evaluated.
+    validation_scores_ : list of float
+        Only with ``early_stopping``: score of the sequences set aside, after each iteration.
+    n_seen_ : int
+        Only after :meth:`partial_fit`: sequences seen so far.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only when fitted on feature dicts or attributes.
@@ -202,6 +215,9 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         max_iter: int = 500,
         tol: float = 1e-5,
         warm_start: bool = False,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
         n_jobs: int | None = None,
         verbose: int = 0,
         random_state: Any = None,
@@ -217,6 +233,9 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
@@ -262,21 +281,33 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         start = scores.new_vector()
         if solve != self._ascend:
             start = self._starting_point(scores, classes, vectorizer)
+        validation = None
+        if self.early_stopping:
+            validation = EarlyStopping(self, rows, codes, classes, weights)
+            weights = validation.weights
 
         def likelihood(threads: Threads) -> LogLikelihood:
             return LogLikelihood(scores, codes, rows.offsets, weights, self.l2, threads)
 
         told = (X, y, classes, vectorizer)
         with memory_told(plan):
-            result = self._solve(solve, scores, likelihood, start, told)
-        return self._finish(scores, result, classes, vectorizer)
+            result = self._solve(solve, scores, likelihood, start, told, validation)
+        self._finish(scores, result, classes, vectorizer)
+        if validation is not None:
+            self.validation_scores_ = validation.scores
+        return self
 
     def _fit_long(self, data: LongData, told: tuple, vectorizer=None) -> CRFTagger:
         # The same steps on sequences in blocks: see objectives/_long.py.
         if self.solver in ("eg", "adagrad"):
             raise ValueError(
-                f"solver={self.solver!r} visits single sequences in memory; with sequences in blocks, or "
-                "another gradient than 'forward-backward', use solver='lbfgs' or 'auto'."
+                f"solver={self.solver!r} visits single sequences in memory; with sequences in "
+                "blocks, or another gradient than 'forward-backward', use solver='lbfgs' or 'auto'."
+            )
+        if self.early_stopping:
+            raise ValueError(
+                "early_stopping=True sets single sequences aside, in memory; with sequences in "
+                "blocks, or another gradient than 'forward-backward', use early_stopping=False."
             )
         survey, classes = data.survey, data.survey.classes
         allowed = resolve_constraints(self.constraints, classes)
@@ -304,8 +335,9 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
         self._warn(result, classes)
         for name, value in self._attributes(scores, result.w, classes, vectorizer).items():
             setattr(self, name, value)
-        if vectorizer is None and hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+        stale = ["validation_scores_", "n_seen_", "_squares"]  # of another way of training
+        for name in stale + ["feature_names_in_"] * (vectorizer is None):
+            self.__dict__.pop(name, None)
         self.n_iter_, self.objective_ = result.n_iter, result.value
         self.loss_curve_ = result.history
         return self
@@ -324,6 +356,7 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
         check_n_jobs(self.n_jobs)
+        check_early_stopping(self)
         if self.solver == "lbfgs" and self.l1 > 0:
             raise ValueError(
                 f"solver='lbfgs' cannot minimise an L1 penalty (l1={self.l1}); "
@@ -393,21 +426,34 @@ class CRFTagger(CallbackSupportMixin, SlimMixin, BaseTagger):
             Weights(dense_weights(self.coef_), self.transition_, self.start_, self.end_)
         )
 
-    def _solve(self, solve, scores, likelihood, start, told) -> SolverResult:
+    def _solve(
+        self, solve, scores, likelihood, start, told, validation: EarlyStopping | None = None
+    ) -> SolverResult:
         X, y, classes, vectorizer = told
-        after_iteration, after_fit = iteration_hook(
-            self, X, y, lambda w: self._attributes(scores, w, classes, vectorizer)
-        )
+
+        def fitted(w: np.ndarray) -> dict:
+            return self._attributes(scores, w, classes, vectorizer)
+
+        after_iteration, after_fit = iteration_hook(self, X, y, fitted)
 
         def report(k: int, value: float, w: np.ndarray) -> bool:
             if self.verbose:
                 print(f"[CRFTagger] iteration {k}: objective {value:.6f}")
-            return after_iteration(k, value, w)
+            stops = validation is not None and validation.stops(w, fitted(w))
+            return after_iteration(k, value, w) or stops
 
         with Threads(self.n_jobs) as threads:
-            result = solve(likelihood(threads), start, threads, report)
+            objective = likelihood(threads)
+            result = solve(objective, start, threads, report)
+            if validation is not None and validation.best is not None:
+                result = self._best(objective, result, validation.best)
         after_fit()
         return result
+
+    def _best(self, objective, result: SolverResult, w: np.ndarray) -> SolverResult:
+        # The weights that labelled best, and their objective.
+        value = objective.value_and_gradient(w, np.zeros_like(w))
+        return result._replace(w=w, value=value + self.l1 * float(np.abs(w).sum()))
 
     def _descend(
         self, likelihood: LogLikelihood, start, threads, report, done: int = 0

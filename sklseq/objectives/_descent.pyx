@@ -20,6 +20,8 @@ from sklseq.inference._recursions cimport backward, forward
 from sklseq.objectives._gather cimport sklseq_prefetch
 from sklseq.objectives._visits cimport Rows, rows_of, scores, sklseq_exp, soft
 
+# Of what is kept in float32.
+cdef double LARGEST = 1e30
 # As in `_ascent.pyx`: with no transition factor below this, nothing can be lost.
 cdef double MIX = 1e-150
 
@@ -61,7 +63,7 @@ cdef inline void shrink(
     cdef float step
     if scale != NULL:
         m *= scale[0] * scale[0]
-    step = <float> (m * q.rate) / sqrtf(G[0])
+    step = <float> min(m * q.rate, LARGEST) / sqrtf(G[0])
     w[0] = soft(w[0], step * q.l1) * (1 / (1 + step * <float> q.l2))
 
 
@@ -87,13 +89,12 @@ cdef void move_row(
     cdef float* G
     cdef const double* mask = q.rows.mask
     cdef double v, rate = q.rate
-    cdef float inverse, m = visit - q.stamp[row], l1 = q.l1, l2 = q.l2, r, step
-    q.stamp[row] = visit
+    cdef float inverse, m, l1 = q.l1, l2 = q.l2, step
     if q.scale != NULL:
         x *= q.scale[row]
         rate *= q.scale[row]
-    r = <float> rate
-    m *= <float> (rate * (q.scale[row] if q.scale != NULL else 1))
+    m = min((visit - q.stamp[row]) * rate * (q.scale[row] if q.scale != NULL else 1), LARGEST)
+    q.stamp[row] = visit
     for block in range(W // B):
         w, G = q.rows.W + row * W + block * B, q.G + row * W + block * B
         for k in range(B):
@@ -103,7 +104,7 @@ cdef void move_row(
             G[k] += <float> (v * v)
             inverse = 1 / sqrtf(G[k])
             step = m * inverse
-            w[k] = soft(w[k] - (r * inverse) * v, step * l1) * (1 / (1 + step * l2))
+            w[k] = soft(w[k] - (rate * inverse) * v, step * l1) * (1 / (1 + step * l2))
 
 
 cdef double expectations(

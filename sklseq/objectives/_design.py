@@ -28,7 +28,7 @@ from sklseq._threads import Threads, spans
 
 _linear = load_kernel("sklseq.objectives._linear")
 
-__all__ = ["DenseRows", "SparseRows", "aligned_zeros", "score_rows"]
+__all__ = ["DenseRows", "PlainRows", "SparseRows", "aligned_zeros", "score_rows"]
 
 # Features that occur more often than this are scattered, the rest gathered: see _linear.pyx.
 HOT_COUNT = 8
@@ -225,3 +225,31 @@ class SparseRows:
 
     def pack(self, rows: np.ndarray) -> np.ndarray:
         return rows[self.order].reshape(-1)
+
+
+class PlainRows:
+    """Design for CSR rows that are visited once: w holds the padded rows in the user's order."""
+
+    def __init__(self, X: Sequences, width: int, dtype: np.dtype):
+        self.width, self.n_features = width, X.shape[1]
+        self.n_weights = self.n_features * width
+        rows = X.rows
+        self.rows = (
+            rows.indptr.astype(np.int64), rows.indices.astype(np.int32),
+            values_unless_ones(rows, dtype),
+        )  # fmt: skip
+
+    weights, store = SparseRows.weights, SparseRows.store
+
+    def entries(self):
+        """(rows, narrow entries, mask) as the kernels that visit sequences read them."""
+        return self.rows, None, None
+
+    def unpack(self, w: np.ndarray) -> np.ndarray:
+        return self.weights(w)
+
+    def pack(self, rows: np.ndarray) -> np.ndarray:
+        return rows.reshape(-1)
+
+    def release(self) -> None:
+        del self.rows

@@ -18,7 +18,7 @@ import numpy as np
 from sklseq._sequences import row_positions
 from sklseq._threads import spans
 from sklseq.inference.chain import Transitions, _chain
-from sklseq.objectives._design import DenseRows, SparseRows, aligned_zeros
+from sklseq.objectives._design import DenseRows, PlainRows, SparseRows, aligned_zeros
 from sklseq.objectives._observed import ObservedRows
 
 __all__ = [
@@ -122,15 +122,18 @@ class ScoreMap:
         Of w.
     user_dtype : numpy dtype, optional
         Of the weights that :meth:`unpack` gives, if another.
+    as_it_is : bool, default=False
+        Whether sparse rows are left as they are, for one pass over them.
     """
 
     def __init__(
-        self, X, n_labels: int, support: Support, allowed, dtype: np.dtype, user_dtype=None
-    ):
+        self, X, n_labels: int, support: Support, allowed, dtype: np.dtype, user_dtype=None,
+        as_it_is: bool = False,
+    ):  # fmt: skip
         self.n_labels, self.dtype = n_labels, np.dtype(dtype)
         self.user_dtype = np.dtype(user_dtype or dtype)
         self.width = _chain.padded_width(n_labels)
-        self.design = self._arrange(X, support.pairs)
+        self.design = self._arrange(X, support.pairs, as_it_is)
         self.n_features, self.n_state = X.shape[1], self.design.n_weights
         self.allowed = allowed
         self.transition_at = np.flatnonzero(support.transition & allowed.transition)
@@ -140,7 +143,9 @@ class ScoreMap:
         self.ends = np.cumsum(sizes)
         self.n_weights = int(self.ends[-1])
 
-    def _arrange(self, X, pairs: np.ndarray | None):
+    def _arrange(self, X, pairs: np.ndarray | None, as_it_is: bool):
+        if as_it_is:
+            return PlainRows(X, self.width, self.dtype)
         if not X.is_sparse:
             return DenseRows(X, pairs, self.n_labels, self.width, self.dtype)
         if pairs is None:

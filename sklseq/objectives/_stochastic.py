@@ -23,8 +23,8 @@ class StochasticLikelihood(Visits):
     """f(w) of `LogLikelihood` with its penalties, in steps of AdaGrad.
 
     Each weight has a step of its own, rate / √(sum of its squared gradients so far), so that rare
-    features move as far as frequent ones, and features of any scale; both penalties are applied in closed form, shared out
-    evenly among the visits (Duchi, Hazan, Singer 2011, §1.2, §5.1).
+    features move as far as frequent ones, whatever their scale; both penalties are applied in
+    closed form, shared out evenly among the visits (Duchi, Hazan, Singer 2011, §1.2, §5.1).
 
     Parameters
     ----------
@@ -61,13 +61,18 @@ class StochasticLikelihood(Visits):
         pairs = ((n_wide, self.rows[1], self.rows[2]), (n_narrow, pair, data))
         return tuple(_inverse_scale(*entries) for entries in pairs)
 
-    def descend(self, order: np.ndarray, rate: float, boost: np.ndarray | float = 1.0) -> float:
+    def descend(
+        self, order: np.ndarray, rate: float, boost: np.ndarray | float = 1.0,
+        n_sequences: int | None = None,
+    ) -> float:  # fmt: skip
         """Visit sequences in this order, with their weights times ``boost``.
+
+        The penalties are those of ``n_sequences``, or as many as are visited.
 
         Returns Σ weight · boost · -log p, each before its step; -log p itself is in ``losses``.
         """
         arguments = self.arguments()
-        share = 1 / max(len(order), 1)
+        share = 1 / max(n_sequences or len(order), 1)
         loss = _descent.descend(
             order, self.offsets, self.y, self.weights * boost, *arguments, *self.squares,
             self.scale, *self.stamps, self.losses, self.n_visits, SEED + self.n_visits, ALMOST,

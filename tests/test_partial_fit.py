@@ -1,0 +1,214 @@
+"""Training batch by batch, and training that stops early."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.base import clone
+
+from sklseq import CRFTagger, Sequences
+from sklseq._threads import Threads
+from sklseq.objectives._stochastic import StochasticLikelihood
+
+CLASSES = ["a", "b", "c"]
+
+
+def make_data(seed, n=60, noise=0.05):
+    """Labels follow from the features, up to noise."""
+    rng = np.random.default_rng(seed)
+    weights = np.random.default_rng(99).normal(size=(8, 3)) * 3
+    X = [(rng.random((T, 8)) < 0.4).astype(float) for T in rng.integers(1, 9, n)]
+    y = []
+    for x in X:
+        codes = (x @ weights).argmax(axis=1)
+        wrong = rng.random(len(x)) < noise
+        y.append(np.array(CLASSES)[np.where(wrong, rng.integers(0, 3, len(x)), codes)])
+    return X, y
+
+
+def batches(X, y, size):
+    return [(X[k : k + size], y[k : k + size]) for k in range(0, len(X), size)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("form", ["dense", "sparse", "sequences"])
+def test_batches_lead_to_a_good_model(seed, form):
+    X, y = make_data(seed, n=300)
+    if form == "sparse":
+        X = [sparse.csr_matrix(x) for x in X]
+    if form == "sequences":
+        X = Sequences(np.vstack(X), np.cumsum([0, *map(len, X)]))
+    tagger = CRFTagger()
+    for _ in range(3):
+        for batch in batches(X, y, 20):
+            tagger.partial_fit(*batch, classes=CLASSES)
+    fitted = CRFTagger().fit(X, y)
+    assert tagger.score(X, y) >= fitted.score(X, y) - 0.02
+    assert tagger.n_seen_ == 900
+    assert tagger.n_iter_ == len(tagger.loss_curve_) == 45
+
+
+@pytest.mark.parametrize("ones", [True, False])
+def test_one_call_is_one_pass_of_adagrad(ones):
+    X, y = make_data(0)
+    if not ones:
+        X = [x * np.arange(1, 9) for x in X]
+    batch = Sequences(sparse.csr_matrix(np.vstack(X)), np.cumsum([0, *map(len, X)]))
+    codes = np.searchsorted(CLASSES, np.concatenate(y)).astype(np.int32)
+    tagger = CRFTagger(l1=0.1, all_possible_states=True, all_possible_transitions=True)
+    scores = tagger._score_map(batch, codes, np.array(CLASSES), visits=True)
+    with Threads(1) as threads:
+        from sklseq.objectives._likelihood import LogLikelihood
+
+        primal = LogLikelihood(scores, codes, batch.offsets, np.ones(60), 1.0, threads)
+        stochastic = StochasticLikelihood(primal, 0.1)
+        order = np.random.default_rng([0, 0]).permutation(stochastic.visited)
+        stochastic.descend(order, 1.0)
+    tagger.partial_fit(X, y, classes=CLASSES)
+    expected = scores.unpack(stochastic.w)
+    assert_allclose(tagger.coef_, expected.coef, atol=1e-12)
+    assert_allclose(tagger.transition_, expected.transition, atol=1e-12)
+    assert_allclose(tagger.start_, expected.start, atol=1e-12)
+
+
+def test_a_pickle_goes_on_with_the_same_bits():
+    X, y = make_data(1)
+    a = CRFTagger().partial_fit(X[:30], y[:30], classes=CLASSES)
+    b = pickle.loads(pickle.dumps(a))
+    assert_array_equal(a.partial_fit(X[30:], y[30:]).coef_, b.partial_fit(X[30:], y[30:]).coef_)
+
+
+def test_it_goes_on_from_fit_and_fit_starts_anew():
+    X, y = make_data(2)
+    tagger = CRFTagger(all_possible_transitions=True).fit(X, y)
+    before = clone(tagger).fit(X, y)
+    tagger.partial_fit(X, y)
+    assert tagger.n_seen_ == len(X)
+    # From a good start, one pass does not end far away.
+    assert tagger.score(X, y) >= before.score(X, y) - 0.02
+    tagger.fit(X, y)
+    assert_array_equal(tagger.coef_, before.coef_)
+    assert not hasattr(tagger, "n_seen_")
+
+
+def test_labels_that_come_later_and_rows_that_are_attributes():
+    X, y = make_data(0)
+    tagger = CRFTagger().partial_fit(X[:1], [["a"] * len(X[0])], classes=CLASSES)
+    tagger.partial_fit(X, y)
+    assert set(np.concatenate(tagger.predict(X))) == set(CLASSES)
+    words = [[{"w": "x"}, {"w": "y"}], [{"w": "y"}]]
+    labels = [["a", "b"], ["b"]]
+    tagger = CRFTagger(l2=0.1).fit(words, labels)
+    for _ in range(5):
+        tagger.partial_fit(words, labels)
+    assert tagger.score(words, labels) == 1
+    assert list(tagger.feature_names_in_) == ["w:x", "w:y"]
+
+
+def test_constraints_hold():
+    X, y = make_data(0, noise=0)
+    y = [np.sort(labels) for labels in y]
+    tagger = CRFTagger(constraints=np.triu(np.ones((3, 3), bool)))
+    tagger.partial_fit(X, y, classes=CLASSES)
+    assert np.isneginf(tagger.transition_[1, 0])
+    for labels in tagger.predict(X):
+        assert list(labels) == sorted(labels)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "The first call of partial_fit needs classes"),
+        ({"classes": ["a", "b"]}, "'c'"),
+        ({"classes": CLASSES, "X": [[{"w": "x"}]], "y": [["a"]]}, "columns that stay the same"),
+    ],
+)
+def test_bad_first_calls(arguments, message):
+    X, y = make_data(0)
+    arguments = {"X": X, "y": y} | arguments
+    tagger = CRFTagger()
+    with pytest.raises(ValueError, match=message):
+        tagger.partial_fit(**arguments)
+    assert not hasattr(tagger, "coef_")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda X, y: (X, y, ["a", "b"]), "classes must stay those of the first call"),
+        (lambda X, y: ([x[:, :5] for x in X], y), "5 features"),
+        (lambda X, y: (X, [np.full(len(v), "z") for v in y]), "'z'"),
+    ],
+)
+def test_bad_later_calls_change_nothing(change, message):
+    X, y = make_data(0)
+    tagger = CRFTagger().partial_fit(X, y, classes=CLASSES)
+    before = tagger.coef_.copy()
+    with pytest.raises(ValueError, match=message):
+        tagger.partial_fit(*change(X, y))
+    assert_array_equal(tagger.coef_, before)
+    assert tagger.n_seen_ == len(X)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3, 1e100])
+def test_scales_do_not_make_it_diverge(scale):
+    X, y = make_data(0)
+    tagger = CRFTagger(l2=0)
+    for _ in range(3):
+        tagger.partial_fit([x * scale for x in X], y, classes=CLASSES)
+    assert np.isfinite(tagger.coef_).all()
+    assert tagger.score([x * scale for x in X], y) > 0.8
+
+
+# --- Early stopping ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "eg", "adagrad", "owlqn"])
+def test_it_stops_and_keeps_the_best_weights(solver):
+    X, y = make_data(0, n=120, noise=0.4)
+    tagger = CRFTagger(
+        solver=solver, l2=0.01, early_stopping=True, validation_fraction=0.25, n_iter_no_change=3,
+        max_iter=300,
+    ).fit(X, y)  # fmt: skip
+    scores = tagger.validation_scores_
+    assert len(scores) == tagger.n_iter_ < 300
+    assert len(scores) - 1 - int(np.argmax(scores)) == 3
+    aside = np.sort(np.random.default_rng(0).permutation(120)[:30])
+    assert tagger.score([X[s] for s in aside], [y[s] for s in aside]) == max(scores)
+
+
+@pytest.mark.filterwarnings("ignore:CRFTagger did not converge")
+def test_sequences_set_aside_teach_nothing():
+    X, y = make_data(3)
+    aside = np.sort(np.random.default_rng(0).permutation(60)[:6])
+    weight = np.ones(60)
+    weight[aside] = 0
+    a = CRFTagger(early_stopping=True, n_iter_no_change=1000, max_iter=4, tol=0).fit(X, y)
+    b = [CRFTagger(max_iter=k + 1, tol=0).fit(X, y, weight) for k in range(4)]
+    best = int(np.argmax(a.validation_scores_))
+    assert_allclose(a.coef_, b[best].coef_, rtol=1e-9, atol=1e-12)
+    assert_allclose(a.objective_, b[best].objective_, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"validation_fraction": 0.0}, "validation_fraction must lie between 0 and 1; got 0.0"),
+        ({"validation_fraction": 1}, "validation_fraction must lie between 0 and 1; got 1"),
+        ({"n_iter_no_change": 0}, "n_iter_no_change must be an integer of at least 1; got 0"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    X, y = make_data(0)
+    with pytest.raises(ValueError, match=message):
+        CRFTagger(early_stopping=True, **parameters).fit(X, y)
+
+
+def test_too_few_sequences_and_blocks():
+    X, y = make_data(0)
+    with pytest.raises(ValueError, match="leaves none of 1 to train on"):
+        CRFTagger(early_stopping=True).fit(X[:1], y[:1])
+    with pytest.raises(ValueError, match="early_stopping=True sets single sequences aside"):
+        CRFTagger(early_stopping=True, gradient="emp").fit(X, y)
