@@ -126,8 +126,8 @@ class CRFTagger(CallbackSupportMixin, PartialFitMixin, SlimMixin, BaseTagger):
     max_iter : int, default=500
         Iterations of the solver; passes over the data for "eg" and "adagrad".
     tol : float, default=1e-5
-        Training stops when ten iterations lower the objective by less than this share, or the
-        gradient's norm falls below ``tol · max(1, ‖w‖)``. "eg" stops when the objective is proved
+        Training stops when ten iterations lower the objective by less than this share, or one does
+        and the gradient's norm falls below ``tol · max(1, ‖w‖)``. "eg" stops when the objective is proved
         to be within this share of the optimum; below 1e-5, "lbfgs" finishes what it began.
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one.
@@ -529,7 +529,8 @@ class CRFTagger(CallbackSupportMixin, PartialFitMixin, SlimMixin, BaseTagger):
         if not result.converged:
             warnings.warn(
                 f"CRFTagger did not converge in max_iter={self.max_iter} iterations "
-                f"(objective {result.value:.6g}); raise max_iter, tol or l2.",
+                f"(objective {result.value:.6g}); raise max_iter, tol or l2, or scale features of "
+                "very different or large magnitude.",
                 ConvergenceWarning,
                 stacklevel=4,
             )

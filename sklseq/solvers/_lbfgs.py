@@ -44,8 +44,9 @@ def lbfgs(
         Where to start; overwritten.
     l1 : float
     tol : float
-        Stops when the (pseudo-)gradient's norm is at most ``tol · max(1, ‖w‖)``, or ten iterations
-        lowered the objective by a share of at most ``tol``.
+        Stops when an iteration lowered the objective by a share of at most ``tol`` and the
+        (pseudo-)gradient's norm is at most ``tol · max(1, ‖w‖)``, or when ten iterations together
+        lowered it by no more.
     max_iter : int
     memory : int
         Pairs kept.
@@ -104,9 +105,14 @@ class _Search:
 
     def why_stop(self, history: list, tol: float) -> str:
         """The stopping rule that is met, or ""."""
-        norm_w = np.sqrt(self.history.dot(self.w, self.w))
-        if np.sqrt(self.history.with_v[-1]) <= tol * max(1.0, norm_w):
+        norm_v = np.sqrt(self.history.with_v[-1])
+        if norm_v == 0:
             return "gradient"
+        # Gradients are also small where features are: only together with the decrease do they tell.
+        if len(history) > 1 and history[-2] - history[-1] <= tol * max(abs(history[-1]), 1e-300):
+            norm_w = np.sqrt(self.history.dot(self.w, self.w))
+            if norm_v <= tol * max(1.0, norm_w):
+                return "gradient"
         if len(history) > PERIOD:
             before, now = history[-1 - PERIOD], history[-1]
             if before - now <= tol * max(abs(now), 1e-300):

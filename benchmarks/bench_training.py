@@ -1,0 +1,286 @@
+"""Training side by side: our solvers on five data sets, and beside what else one would use.
+
+Parts (all, or those named): corpora, penalties, scales, threads, l1, peers, curves. Tables go to
+standard output in Markdown; `--json FILE` keeps the figures, `--plot FILE` the curves. Data:
+SKLSEQ_DATA, a folder that holds the folders named in `_corpora.py` and `conll2000`.
+"""
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+import warnings
+from pathlib import Path
+from time import perf_counter
+
+import bench_crfsuite as chunks
+import numpy as np
+import pycrfsuite
+from _corpora import CORPORA, corpus
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import LinearSVC
+
+from sklseq import CRFTagger, HMSVMTagger, Sequences
+from sklseq._threads import Threads
+from sklseq.metrics import span_f1
+
+FIGURES = {}
+
+
+def table(part, *names):
+    """Print a header; returns a function that prints and keeps one row."""
+    print(f"\n## {part}\n\n| " + " | ".join(names) + " |\n|" + "---|" * len(names), flush=True)
+    kept = FIGURES.setdefault(part, [])
+
+    def row(*cells):
+        kept.append(dict(zip(names, cells)))
+        shown = (f"{c:,.4g}" if isinstance(c, float) else str(c) for c in cells)
+        print("| " + " | ".join(shown) + " |", flush=True)
+
+    return row
+
+
+def fit(X, y, **parameters):
+    """(fitted tagger, seconds, what it warned of)."""
+    began = perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tagger = CRFTagger(**parameters).fit(X, y)
+    return tagger, perf_counter() - began, [str(w.message) for w in caught]
+
+
+# --- Our solvers against each other ---------------------------------------------------------------
+
+
+def part_corpora(quick):
+    """Every solver on data of five shapes: objective above that of L-BFGS run to the end."""
+    row = table("corpora", "data", "rows", "labels", "weights", "solver", "seconds",
+                "seconds of L-BFGS to the same", "objective above optimum")  # fmt: skip
+    for name in CORPORA:
+        X, y = corpus(name, 100 if quick else None)
+        best, _, _ = fit(X, y, solver="lbfgs", tol=1e-8, max_iter=2000)
+        curve = np.array(best.loss_curve_)
+        for solver in ("eg", "adagrad"):
+            tagger, seconds, _ = fit(X, y, solver=solver, tol=1e-4 if solver == "eg" else 1e-5)
+            above = tagger.objective_ / best.objective_ - 1
+            n = int(np.argmax(curve <= tagger.objective_)) if above > 0 else len(curve) - 1
+            _, theirs, _ = fit(X, y, solver="lbfgs", tol=0, max_iter=max(n, 1))
+            row(name, X.n_rows, len(tagger.classes_), tagger.coef_.size, solver, seconds, theirs,
+                above)  # fmt: skip
+
+
+def part_penalties(quick):
+    """The default solver from weak to strong penalties."""
+    row = table("penalties", "data", "l2", "seconds", "iterations", "above L-BFGS", "warned")
+    for name in ("ocr-letters", "ncbi-disease"):
+        X, y = corpus(name, 50 if quick else 1500)
+        for l2 in (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0):
+            best, _, _ = fit(X, y, solver="lbfgs", l2=l2, tol=1e-7, max_iter=3000)
+            tagger, seconds, warned = fit(X, y, l2=l2, max_iter=3000)
+            row(name, l2, seconds, tagger.n_iter_, tagger.objective_ / best.objective_ - 1,
+                bool(warned))  # fmt: skip
+
+
+def part_scales(quick):
+    """Features a thousand times too large or small, by each solver."""
+    row = table("scales", "data", "scale", "l2", "solver", "seconds", "iterations",
+                "above L-BFGS", "warned")  # fmt: skip
+    for name in ("ocr-letters", "ncbi-disease"):
+        X, y = corpus(name, 50 if quick else 1000)
+        for scale in (1e-3, 1e3):
+            scaled = Sequences(X.rows * scale, X.offsets)
+            for l2 in (scale**2, 1.0):  # the same model in other units, and another model
+                best, _, _ = fit(scaled, y, solver="lbfgs", l2=l2, tol=1e-7, max_iter=5000)
+                for solver in ("eg", "adagrad", "lbfgs"):
+                    tagger, seconds, warned = fit(scaled, y, solver=solver, l2=l2)
+                    row(name, scale, l2, solver, seconds, tagger.n_iter_,
+                        tagger.objective_ / best.objective_ - 1, bool(warned))  # fmt: skip
+
+
+# --- CoNLL-2000, 19 attributes a token ------------------------------------------------------------
+
+
+def chunking(quick):
+    """(rows, labels, rows of the test set, its labels, attribute lists)."""
+    X, y, X_test, y_test = chunks.load(200 if quick else None)
+    features = chunks.our_features()
+    templates = chunks.crfsuite_templates()
+    items = [pycrfsuite.ItemSequence(chunks.attributes_in_python(x, templates)) for x in X]
+    rows, rows_test = features.fit_transform(X), features.transform(X_test)
+    tests = [chunks.attributes_in_python(x, templates) for x in X_test]
+    return rows, y, rows_test, y_test, items, tests
+
+
+def part_threads(quick):
+    """One thread and two, by turns."""
+    row = table("threads", "what", "states", "1 thread, s", "2 threads, s", "ratio")
+    X, y, *_ = chunking(quick)
+    for states in ("observed", "all"):
+        for dtype in (np.float64, np.float32):
+            data = Sequences(X.rows.astype(dtype), X.offsets)
+            with Threads(1) as one, Threads(2) as two:
+                a, b = (chunks.OurObjective(data, y, states, threads) for threads in (one, two))
+                times = [(a.seconds(1), b.seconds(1)) for _ in range(3 if quick else 15)]
+            one, two = np.median(times, axis=0)
+            row(f"evaluation, {np.dtype(dtype)}", states, one, two, one / two)
+        tagger = chunks.our_tagger(states, max_iter=20, tol=0.0)
+        tagger.fit(X, y)
+        for name in ("predict", "predict_proba"):
+            times = []
+            for _ in range(3 if quick else 15):
+                pair = []
+                for n in (1, 2):
+                    work = getattr(tagger.set_params(n_jobs=n), name)
+                    began = perf_counter()
+                    work(X)
+                    pair.append(perf_counter() - began)
+                times.append(pair)
+            one, two = np.median(times, axis=0)
+            row(name, states, one, two, one / two)
+
+
+def part_l1(quick):
+    """c1 = 1, c2 = 1: to the objective of CRFsuite's OWL-QN after 100 iterations."""
+    row = table("l1", "solver", "seconds", "ratio", "objective", "weights not 0", "F1")
+    X, y, X_test, y_test, items, tests = chunking(quick)
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "model")
+        trainer = pycrfsuite.Trainer(algorithm="lbfgs", verbose=False)
+        trainer.set_params({"c1": 1.0, "c2": 1.0, "max_iterations": 100, "delta": 0.0})
+        for item, labels in zip(items, y):
+            trainer.append(item, labels)
+        began = perf_counter()
+        trainer.train(path)
+        theirs = perf_counter() - began
+        last = trainer.logparser.iterations[-1]
+        tagger = pycrfsuite.Tagger()
+        tagger.open(path)
+        info = tagger.info()
+        nonzero = len(info.state_features) + len(info.transitions)
+        score = span_f1(y_test, [tagger.tag(x) for x in tests])
+        row("CRFsuite", theirs, 1.0, last["loss"], nonzero, score)
+        del info
+    for solver, tol, n_jobs in (("eg", 1e-4, 1), ("adagrad", 1e-3, 1), ("owlqn", 1e-4, 1),
+                                ("owlqn", 1e-4, 2)):  # fmt: skip
+        model, seconds, _ = fit(X, y, l1=1.0, l2=1.0, boundaries=False, solver=solver, tol=tol,
+                                n_jobs=n_jobs, max_iter=300)  # fmt: skip
+        nonzero = int((model.coef_ != 0).sum() + (model.transition_ != 0).sum())
+        score = span_f1(y_test, model.predict(X_test))
+        row(f"{solver}, {n_jobs} thread(s)", seconds, theirs / seconds, model.objective_, nonzero,
+            score)  # fmt: skip
+
+
+def part_peers(quick):
+    """What an impatient user would take instead."""
+    row = table("peers", "who", "fit, s", "F1")
+    X, y, X_test, y_test, items, tests = chunking(quick)
+    began = perf_counter()
+    svc = LinearSVC().fit(X.rows, np.concatenate(y))
+    seconds = perf_counter() - began
+    flat = svc.predict(X_test.rows)
+    row(
+        "LinearSVC on single tokens", seconds, span_f1(y_test, np.split(flat, X_test.offsets[1:-1]))
+    )
+    for name, make in {
+        "CRFTagger, defaults": lambda: CRFTagger(),
+        "CRFTagger, tol=1e-3": lambda: CRFTagger(tol=1e-3),
+        "CRFTagger, tol=1e-2": lambda: CRFTagger(tol=1e-2),
+        "CRFTagger, eg, 5 passes": lambda: CRFTagger(solver="eg", max_iter=5),
+        "CRFTagger, adagrad, 5 passes": lambda: CRFTagger(solver="adagrad", max_iter=5, tol=1e-2),
+        "HMSVMTagger": lambda: HMSVMTagger(),
+        "HMSVMTagger, perceptron": lambda: HMSVMTagger(solver="perceptron", max_iter=5),
+    }.items():
+        began = perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = make().fit(X, y)
+        row(name, perf_counter() - began, span_f1(y_test, model.predict(X_test)))
+    for algorithm in ("lbfgs", "l2sgd", "ap", "pa", "arow"):
+        trainer = pycrfsuite.Trainer(algorithm=algorithm, verbose=False)
+        if algorithm == "lbfgs":
+            trainer.set_params({"c1": 0.0, "c2": 1.0, "max_iterations": 100})
+        for item, labels in zip(items, y):
+            trainer.append(item, labels)
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder) / "model")
+            began = perf_counter()
+            trainer.train(path)
+            seconds = perf_counter() - began
+            tagger = pycrfsuite.Tagger()
+            tagger.open(path)
+            row(f"CRFsuite, {algorithm}", seconds,
+                span_f1(y_test, [tagger.tag(x) for x in tests]))  # fmt: skip
+
+
+def part_curves(quick):
+    """Objective and F1 against seconds of training."""
+    row = table("curves", "who", "seconds", "objective", "F1")
+    X, y, X_test, y_test, items, tests = chunking(quick)
+    most = {"eg": (1, 2, 3, 4, 6, 8, 12, 16, 24), "adagrad": (1, 2, 4, 8, 16, 36),
+            "lbfgs": (5, 10, 20, 40, 70, 100, 150)}  # fmt: skip
+    for solver, numbers in most.items():
+        for n in numbers[:2] if quick else numbers:
+            model, seconds, _ = fit(X, y, solver=solver, boundaries=False, max_iter=n,
+                                    tol=1e-3 if solver == "adagrad" else 0.0)  # fmt: skip
+            row(solver, seconds, model.objective_, span_f1(y_test, model.predict(X_test)))
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "model")
+        for n in (5, 10) if quick else (5, 10, 20, 40, 70, 100):
+            trainer, seconds = chunks.train_crfsuite(items, y, "observed", n, path)
+            tagger = pycrfsuite.Tagger()
+            tagger.open(path)
+            loss = trainer.logparser.iterations[-1]["loss"]
+            row("CRFsuite", seconds, loss, span_f1(y_test, [tagger.tag(x) for x in tests]))
+
+
+def plot_curves(path):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    best = min(f["objective"] for f in FIGURES["curves"])
+    for k, who in enumerate(dict.fromkeys(f["who"] for f in FIGURES["curves"])):
+        found = [f for f in FIGURES["curves"] if f["who"] == who]
+        seconds = [f["seconds"] for f in found]
+        style = {"marker": "os^D"[k % 4], "color": f"C{k}", "label": who, "markersize": 4}
+        axes[0].loglog(seconds, [f["objective"] / best - 1 + 1e-6 for f in found], **style)
+        axes[1].semilogx(seconds, [100 * f["F1"] for f in found], **style)
+    axes[0].set(xlabel="seconds of training", ylabel="objective above the least, share")
+    axes[1].set(xlabel="seconds of training", ylabel="chunk F1, %", ylim=(85, 94.5))
+    axes[1].legend(loc="lower right")
+    figure.savefig(path, dpi=120)
+
+
+PARTS = {name[5:]: value for name, value in list(globals().items()) if name.startswith("part_")}
+
+
+def machine():
+    model = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+             if line.startswith("model name")][:1]  # fmt: skip
+    return {"processor": (model or [platform.processor()])[0], "cores": os.cpu_count(),
+            "python": platform.python_version(), "numpy": np.__version__}  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
+    parser.add_argument("--quick", action="store_true", help="little data: does it run?")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--plot", type=Path)
+    options = parser.parse_args()
+    for name in options.parts or PARTS:
+        PARTS[name](options.quick)
+        if options.json:
+            before = json.loads(options.json.read_text()) if options.json.exists() else {}
+            options.json.write_text(
+                json.dumps(before | {"machine": machine()} | FIGURES, indent=1, default=float)
+            )
+    if options.plot and "curves" in FIGURES:
+        plot_curves(options.plot)
+
+
+if __name__ == "__main__":
+    main()
