@@ -127,8 +127,8 @@ class CRFTagger(CallbackSupportMixin, PartialFitMixin, SlimMixin, BaseTagger):
         Iterations of the solver; passes over the data for "eg" and "adagrad".
     tol : float, default=1e-5
         Training stops when ten iterations lower the objective by less than this share, or one does
-        and the gradient's norm falls below ``tol · max(1, ‖w‖)``. "eg" stops when the objective is proved
-        to be within this share of the optimum; below 1e-5, "lbfgs" finishes what it began.
+        and the gradient's norm falls below ``tol · max(1, ‖w‖)``. "eg" stops when the objective is
+        proved to be within this share of the optimum; below 1e-5, "lbfgs" finishes what it began.
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one.
     early_stopping : bool, default=False
