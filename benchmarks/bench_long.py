@@ -67,17 +67,20 @@ def objective(gradient: str, X, y, n_labels: int):
     return LongLogLikelihood(scores, data, 1.0)
 
 
-def seconds(f, n_labels: int, stick: float, rounds: int = 5) -> float:
-    """Median time of an evaluation at random weights."""
+def seconds(objectives: list, n_labels: int, stick: float, rounds: int = 25) -> np.ndarray:
+    """Times of evaluations at random weights, by turns: (rounds, objectives)."""
     rng, zeros = np.random.default_rng(1), np.zeros(n_labels)
-    coef = 0.3 * rng.normal(size=(f.scores.n_features, n_labels))
-    w = f.scores.pack(Weights(coef, stick * np.eye(n_labels), zeros, zeros))
-    gradient, times = np.empty_like(w), []
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        f.value_and_gradient(w, gradient)
-        times.append(time.perf_counter() - begin)
-    return float(np.median(times))
+    coef = 0.3 * rng.normal(size=(objectives[0].scores.n_features, n_labels))
+    weights = Weights(coef, stick * np.eye(n_labels), zeros, zeros)
+    times = np.zeros((rounds, len(objectives)))
+    for k in range(rounds):
+        for j, f in enumerate(objectives):
+            w = f.scores.pack(weights)
+            gradient = np.empty_like(w)
+            begin = time.perf_counter()
+            f.value_and_gradient(w, gradient)
+            times[k, j] = time.perf_counter() - begin
+    return times
 
 
 def part_ratio(full: bool) -> None:
@@ -91,10 +94,11 @@ def part_ratio(full: bool) -> None:
         ("sparse", 10, 500, 8),
     ]:
         X, y = log(n_rows, n_labels, n_features, kind)
-        t = [seconds(objective(g, X, y, n_labels), n_labels, stick) for g in GRADIENTS]
+        t = seconds([objective(g, X, y, n_labels) for g in GRADIENTS], n_labels, stick)
         print(
-            f"{kind:6} {n_labels:2} {n_features:4} {stick:11} {1e9 * t[0] / n_rows:13.0f} ns "
-            f"{t[1] / t[0]:10.2f}x {t[2] / t[0]:7.2f}x",
+            f"{kind:6} {n_labels:2} {n_features:4} {stick:11} "
+            f"{1e9 * np.median(t[:, 0]) / n_rows:13.0f} ns "
+            f"{np.median(t[:, 1] / t[:, 0]):10.2f}x {np.median(t[:, 2] / t[:, 0]):7.2f}x",
             flush=True,
         )
 
@@ -132,9 +136,9 @@ def long_objective(gradient: str, path: Path):
 def measure(gradient: str, path: str) -> None:
     """In a process of its own: seconds an evaluation, and its peak in bytes."""
     f = long_objective(gradient, Path(path))
-    t = seconds(f, N_LABELS, 1.0, rounds=2)
+    t = float(np.median(seconds([f], N_LABELS, 1.0, rounds=2)))
     tracemalloc.start()
-    seconds(f, N_LABELS, 1.0, rounds=1)
+    seconds([f], N_LABELS, 1.0, rounds=1)
     print(t, tracemalloc.get_traced_memory()[1])
 
 
