@@ -17,6 +17,7 @@ __all__ = [
     "HMSVMTagger",
     "OnlineDecoder",
     "RowBlocks",
+    "SegmentPotentials",
     "Sequences",
     "ZScoreTagger",
     "ZScoreTaggerCV",
@@ -29,6 +30,7 @@ _MODULES = ("datasets", "deployment", "display", "features", "inference", "inspe
 _CLASSES = {
     "HMSVMTagger": "sklseq.hmsvm",
     "OnlineDecoder": "sklseq.online",
+    "SegmentPotentials": "sklseq._segments",
     "ZScoreTagger": "sklseq.zscore",
     "ZScoreTaggerCV": "sklseq._zscore_cv",
 }

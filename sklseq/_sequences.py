@@ -20,6 +20,7 @@ __all__ = [
     "check_sample_weight",
     "input_form",
     "row_positions",
+    "sample_positions",
 ]
 
 Rows = Any  # 2-D ndarray, SciPy CSR matrix or CSR array
@@ -132,30 +133,11 @@ class Sequences:
             if step == 1:
                 return self._span(start, max(start, stop))
             return self._take(np.arange(start, stop, step))
-        return self._take(self._as_positions(key))
+        return self._take(sample_positions(key, len(self)))
 
     def _span(self, start: int, stop: int) -> Sequences:
         offsets = self.offsets[start : stop + 1]
         return Sequences(self.rows[offsets[0] : offsets[-1]], offsets - offsets[0])
-
-    def _as_positions(self, key) -> np.ndarray:
-        key = np.asarray(key)
-        if key.dtype == bool:
-            if key.shape != (len(self),):
-                raise IndexError(
-                    f"A mask over {len(self)} sequences must have that length; got {key.shape}."
-                )
-            return np.flatnonzero(key)
-        if key.size == 0:
-            return np.zeros(0, dtype=np.intp)
-        if key.dtype.kind not in "iu" or key.ndim != 1:
-            raise IndexError(
-                "Sequences are indexed by int, slice, 1-D integer array or mask; "
-                f"got {key.dtype} of shape {key.shape}."
-            )
-        if key.min() < -len(self) or key.max() >= len(self):
-            raise IndexError(f"Sequence index out of range for {len(self)} sequences.")
-        return np.where(key < 0, key + len(self), key)
 
     def _take(self, which: np.ndarray) -> Sequences:
         lengths = self.lengths[which]
@@ -201,6 +183,25 @@ def _hstack(blocks: list[Sequences]) -> Sequences:
     if any(block.is_sparse for block in blocks):
         return first.with_rows(sparse.hstack([b.rows for b in blocks], format="csr"))
     return first.with_rows(np.concatenate([b.rows for b in blocks], axis=1))
+
+
+def sample_positions(key: Any, n: int) -> np.ndarray:
+    """Numbers of the sequences that a mask or an integer array chooses of ``n``."""
+    key = np.asarray(key)
+    if key.dtype == bool:
+        if key.shape != (n,):
+            raise IndexError(f"A mask over {n} sequences must have that length; got {key.shape}.")
+        return np.flatnonzero(key)
+    if key.size == 0:
+        return np.zeros(0, dtype=np.intp)
+    if key.dtype.kind not in "iu" or key.ndim != 1:
+        raise IndexError(
+            "Sequences are indexed by int, slice, 1-D integer array or mask; "
+            f"got {key.dtype} of shape {key.shape}."
+        )
+    if key.min() < -n or key.max() >= n:
+        raise IndexError(f"Sequence index out of range for {n} sequences.")
+    return np.where(key < 0, key + n, key)
 
 
 def check_offsets(offsets: Any, n_rows: int) -> np.ndarray:
