@@ -1,4 +1,4 @@
-"""Exact inference on linear chains, given nothing but potentials.
+"""Exact inference on linear chains and segmentations, given nothing but potentials.
 
 >>> import numpy as np
 >>> from sklseq.inference import viterbi
@@ -10,16 +10,30 @@ array([0, 1, 2], dtype=int32)
 from sklseq.inference.chain import Marginals, forward_backward, nbest, sample, viterbi
 from sklseq.inference.expectation import ExpectedFeatures, entropy, expected_features
 from sklseq.inference.online import OnlinePaths, decode_online
+from sklseq.inference.segments import (
+    SegmentMarginals,
+    SegmentSpans,
+    segment_forward_backward,
+    segment_nbest,
+    segment_sample,
+    segment_viterbi,
+)
 
 __all__ = [
     "ExpectedFeatures",
     "Marginals",
     "OnlinePaths",
+    "SegmentMarginals",
+    "SegmentSpans",
     "decode_online",
     "entropy",
     "expected_features",
     "forward_backward",
     "nbest",
     "sample",
+    "segment_forward_backward",
+    "segment_nbest",
+    "segment_sample",
+    "segment_viterbi",
     "viterbi",
 ]

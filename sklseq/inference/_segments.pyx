@@ -1,0 +1,747 @@
+"""Dynamic programs over segmentations, in scaled arithmetic and in the log domain.
+
+Conventions, once for the whole file
+------------------------------------
+A segment [s, e) starts at boundary s and ends at boundary e of a sequence of n steps. *Cells* are
+the distinct (kind, start, stop) of a sequence's potentials, sorted by stop, then by falling start:
+those that stop at e are what step e reads. `_segment_plan.pyx` arranges the rest, once a data set:
+
+    visit       one group of starts at one step; those of step e are step_visits[e - 1] up to
+                step_visits[e], from the newest start to the oldest. The first is start e - 1 alone
+    G_v(y)      mass of the segments of label y that started in the group and have not ended before
+                e, with all factors that they have got by then
+    target[v]   the visit of the next step into which group v goes; -1: none
+    mask[v]     row of `masks` that takes out labels whose longest length is reached; 0: none
+
+Every row has `width` numbers: L labels, then padding up to a whole number of lanes. Padding is 0 in
+E and in the start factors (-inf in scores), so nothing ever comes from there.
+
+The recursion (Sarawagi 2006, Equation 5, with any number of groups instead of one)
+
+    alpha^_s    = start                         if s = 0, else alpha_s E
+    pre_v       = alpha^_{e-1} for the newest visit, else the sum of G_u over target[u] = v
+    G_v         = pre_v * open_v                open_v: cells that stop at e, open at the end
+    alpha_e     = sum_v G_v * closed_v          closed_v: cells that stop at e, closed at the end
+
+and cells with an open start are multiplied up from the newest group to the oldest, once each.
+Its derivatives, backwards, are beta and all marginals: nothing is divided, so nothing cancels.
+
+Scaled arithmetic: when it is exact
+-----------------------------------
+When the mass of a step leaves [2^-100, 2^100], the next step multiplies all by a power of two,
+which rounds nothing. All terms are non-negative and are only added and multiplied: if no operation
+underflows or overflows, every result has a relative error below the number of operations that led
+to it, times 1e-16. The processor remembers whether one did (the flags of IEEE 754, §7): they are
+cleared before and looked at after each sequence. If one is set, or if exp of a score is not a
+normal number, the sequence is done again in the log domain.
+"""
+
+from libc.math cimport INFINITY, exp, fabs, frexp, ldexp, log, log1p
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from sklseq.inference._recursions cimport block_of_product
+from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
+
+
+cdef extern from "<fenv.h>" nogil:
+    int FE_UNDERFLOW, FE_OVERFLOW, FE_INVALID
+    int feclearexcept(int)
+    int fetestexcept(int)
+
+cdef double LARGE = 2.0 ** 100, SMALL = 2.0 ** -100, LOG_2 = 0.6931471805599453
+
+
+cdef struct Plan:
+    # Of one sequence: pointers to its first step, visit; cells and visits are numbered from there.
+    Py_ssize_t n                     # steps
+    const long long* step_visits     # (n + 1,)
+    const long long* first_cell      # (n_visits,)  cells of a visit: first_cell[v] to last_cell[v]
+    const long long* last_cell
+    const long long* target
+    const int* mask
+    const signed char* kind          # (n_cells,)
+
+
+cdef inline void forward_step(
+    lanes* tag, Plan* plan, Py_ssize_t e, const double* F, const double* masks, double factor,
+    double* G, double* alpha, double* total, Py_ssize_t width
+) noexcept nogil:
+    # G and alpha of step e; G of its targets is added up. total: mass of the step.
+    cdef Py_ssize_t B = n_lanes(tag), block, j, k, v, c, t
+    cdef double opened[8]
+    cdef double closed[8]
+    cdef double mine[8]
+    cdef double ends[8]
+    cdef double g[8]
+    cdef double acc[8]
+    cdef double mass[8]
+    cdef const double* f
+    cdef double* row
+    total[0] = 0
+    for block in range(width // B):
+        j = block * B
+        for k in range(B):
+            opened[k] = factor
+            closed[k] = 1
+            acc[k] = 0
+            mass[k] = 0
+        for v in range(plan.step_visits[e - 1], plan.step_visits[e]):
+            row = G + v * width + j
+            for k in range(B):
+                mine[k] = 1
+                ends[k] = 1
+            for c in range(plan.first_cell[v], plan.last_cell[v]):
+                f = F + c * width + j
+                if plan.kind[c] == 3:
+                    for k in range(B):
+                        opened[k] *= f[k]
+                elif plan.kind[c] == 2:
+                    for k in range(B):
+                        closed[k] *= f[k]
+                elif plan.kind[c] == 1:
+                    for k in range(B):
+                        mine[k] *= f[k]
+                else:
+                    for k in range(B):
+                        ends[k] *= f[k]
+            for k in range(B):
+                g[k] = row[k] * (opened[k] * mine[k])
+            for k in range(B):
+                acc[k] += g[k] * (closed[k] * ends[k])
+            for k in range(B):
+                mass[k] += g[k]
+            for k in range(B):
+                row[k] = g[k]
+            t = plan.target[v]
+            if t < 0:
+                continue
+            row = G + t * width + j
+            if plan.mask[v]:
+                f = masks + plan.mask[v] * width + j
+                for k in range(B):
+                    row[k] += g[k] * f[k]
+            else:
+                for k in range(B):
+                    row[k] += g[k]
+        for k in range(B):
+            alpha[j + k] = acc[k]
+        for k in range(B):
+            total[0] += acc[k] + mass[k]
+
+
+cdef inline double forward(
+    lanes* tag, Plan* plan, const double* F, const double* E, const double* start,
+    const double* end, const double* masks, double* G, double* alpha, double* factor,
+    Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # Scaled forward pass; returns log Z, -inf if there is no mass.
+    cdef Py_ssize_t B = n_lanes(tag), e, j, k, block
+    cdef int power = 0, shifted = 0
+    cdef double total = 0, scale = 1
+    cdef double acc[8]
+    cdef double* row
+    e = plan.step_visits[0]
+    memset(G + e * width, 0, (plan.step_visits[plan.n] - e) * width * sizeof(double))
+    for e in range(1, plan.n + 1):
+        row = G + plan.step_visits[e - 1] * width
+        if e == 1:
+            for j in range(width):
+                row[j] = start[j]
+        else:
+            for block in range(width // B):
+                block_of_product(tag, alpha + (e - 2) * width, 1, E + block * B, L, width, acc)
+                for k in range(B):
+                    row[block * B + k] = acc[k]
+        factor[e - 1] = scale
+        forward_step(tag, plan, e, F, masks, scale, G, alpha + (e - 1) * width, &total, width)
+        scale = 1
+        if not SMALL < total < LARGE:
+            if not 0 < total < INFINITY:
+                return -INFINITY
+            frexp(total, &power)
+            scale = ldexp(1.0, -power)
+            if e < plan.n:
+                shifted += power
+    total = 0
+    for j in range(L):
+        total += alpha[(plan.n - 1) * width + j] * end[j]
+    return log(total) + shifted * LOG_2 if total > 0 else -INFINITY
+
+
+cdef inline void backward_step(
+    lanes* tag, Plan* plan, Py_ssize_t e, double* F, const double* masks, double factor,
+    double* G, const double* beta, double* tokens, double* scratch, Py_ssize_t width
+) noexcept nogil:
+    # G becomes the derivative by pre, F the marginals of the cells of step e.
+    # tokens: probability of each label between boundaries e - 1 and e.
+    cdef Py_ssize_t B = n_lanes(tag), block, j, k, v, c, t
+    cdef Py_ssize_t v0 = plan.step_visits[e - 1], v1 = plan.step_visits[e]
+    cdef double opened[8]
+    cdef double closed[8]
+    cdef double mine[8]
+    cdef double ends[8]
+    cdef double ahead[8]
+    cdef double going[8]
+    cdef double ending[8]
+    cdef double sum_going[8]
+    cdef double sum_ending[8]
+    cdef double* f
+    cdef const double* m
+    cdef double* row
+    cdef double* x
+    for block in range(width // B):
+        j = block * B
+        for k in range(B):
+            opened[k] = factor
+            closed[k] = beta[j + k]
+            sum_going[k] = 0
+            sum_ending[k] = 0
+        for v in range(v0, v1):              # factors, from the newest group to the oldest
+            for k in range(B):
+                mine[k] = 1
+                ends[k] = 1
+            for c in range(plan.first_cell[v], plan.last_cell[v]):
+                f = F + c * width + j
+                if plan.kind[c] == 3:
+                    for k in range(B):
+                        opened[k] *= f[k]
+                elif plan.kind[c] == 2:
+                    for k in range(B):
+                        closed[k] *= f[k]
+                elif plan.kind[c] == 1:
+                    for k in range(B):
+                        mine[k] *= f[k]
+                else:
+                    for k in range(B):
+                        ends[k] *= f[k]
+            x = scratch + (v - v0) * 2 * B
+            for k in range(B):
+                x[k] = opened[k] * mine[k]
+            for k in range(B):
+                x[B + k] = closed[k] * ends[k]
+        for v in range(v1 - 1, v0 - 1, -1):  # sums, from the oldest group to the newest
+            x = scratch + (v - v0) * 2 * B
+            row = G + v * width + j
+            t = plan.target[v]
+            if t < 0:
+                for k in range(B):
+                    ahead[k] = x[B + k]
+            elif plan.mask[v]:
+                m = masks + plan.mask[v] * width + j
+                for k in range(B):
+                    ahead[k] = x[B + k] + m[k] * G[t * width + j + k]
+            else:
+                for k in range(B):
+                    ahead[k] = x[B + k] + G[t * width + j + k]
+            # What no segmentation reaches has no use for a derivative, which might overflow.
+            for k in range(B):
+                ahead[k] = ahead[k] if row[k] > 0 else 0
+            for k in range(B):
+                going[k] = row[k] * ahead[k]
+            for k in range(B):
+                ending[k] = row[k] * x[B + k]
+            for k in range(B):
+                sum_going[k] += going[k]
+            for k in range(B):
+                sum_ending[k] += ending[k]
+            for k in range(B):
+                row[k] = x[k] * ahead[k]
+            for c in range(plan.first_cell[v], plan.last_cell[v]):
+                f = F + c * width + j
+                if plan.kind[c] == 3:
+                    for k in range(B):
+                        f[k] = sum_going[k]
+                elif plan.kind[c] == 2:
+                    for k in range(B):
+                        f[k] = sum_ending[k]
+                elif plan.kind[c] == 1:
+                    for k in range(B):
+                        f[k] = going[k]
+                else:
+                    for k in range(B):
+                        f[k] = ending[k]
+        for k in range(B):
+            tokens[j + k] = sum_going[k]
+
+
+cdef inline void backward(
+    lanes* tag, Plan* plan, double* F, const double* Et, const double* start,
+    const double* end, const double* masks, double* G, const double* alpha, const double* factor,
+    double* u, double* tokens, double* beta, double* scratch,
+    Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # beta_e(i) = sum_j E(i, j) u_{e+1}(j), u_e: derivative of log Z by alpha^_{e-1}
+    cdef Py_ssize_t B = n_lanes(tag), e, j, k, block
+    cdef double total = 0
+    cdef double acc[8]
+    cdef double* row
+    for j in range(L):
+        total += alpha[(plan.n - 1) * width + j] * end[j]
+    for j in range(width):
+        beta[j] = end[j] / total
+    for e in range(plan.n, 0, -1):
+        backward_step(tag, plan, e, F, masks, factor[e - 1], G, beta,
+                      tokens + (e - 1) * width, scratch, width)
+        row = G + plan.step_visits[e - 1] * width
+        for j in range(width):
+            u[(e - 1) * width + j] = row[j]
+        if e == 1:
+            return
+        for block in range(width // B):
+            block_of_product(tag, row, 1, Et + block * B, L, width, acc)
+            for k in range(B):
+                beta[block * B + k] = acc[k] if alpha[(e - 2) * width + block * B + k] > 0 else 0
+
+
+cdef inline bint add_pairs(
+    lanes* tag, Py_ssize_t n, const double* alpha, const double* u, const double* start,
+    const double* end, double weight, double* scratch, double* pairwise, double* ends,
+    Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # pairwise(i, j) += weight * sum_e alpha_e(i) u_{e+1}(j), to be multiplied by E; the first label
+    # into ends[0], the last into ends[1]. False, and nothing added, if a product overflows.
+    cdef Py_ssize_t B = n_lanes(tag), block, i, k
+    cdef double acc[8]
+    cdef double total = 0
+    if n > 1:
+        for block in range(width // B):
+            for i in range(L):
+                block_of_product(tag, alpha + i, width, u + width + block * B, n - 1, width, acc)
+                for k in range(B):
+                    scratch[i * width + block * B + k] = acc[k]
+        if fetestexcept(FE_OVERFLOW | FE_INVALID):
+            return False
+        for k in range(L * width):
+            pairwise[k] += weight * scratch[k]
+    for k in range(L):
+        total += alpha[(n - 1) * width + k] * end[k]
+    for k in range(L):
+        ends[k] += weight * start[k] * u[k]
+        ends[width + k] += weight * alpha[(n - 1) * width + k] * end[k] / total
+    return True
+
+
+cdef inline bint all_normal(const double* psi, Py_ssize_t n) noexcept nogil:
+    # Whether exp of every score is a normal number, or a real 0. Few are looked at twice.
+    cdef Py_ssize_t k
+    cdef Py_ssize_t odd = 0
+    for k in range(n):
+        odd += not fabs(psi[k]) < 690
+    if odd == 0:
+        return True
+    for k in range(n):
+        if not fabs(psi[k]) < 690 and psi[k] != -INFINITY:
+            return False
+    return True
+
+
+cdef Py_ssize_t most_visits(const long long[::1] step_visits) noexcept nogil:
+    cdef Py_ssize_t e, most = 1
+    for e in range(1, step_visits.shape[0]):
+        most = max(most, step_visits[e] - step_visits[e - 1])
+    return most
+
+
+cdef inline double one_sequence(
+    lanes* tag, Plan* plan, double* F, const double* E, const double* Et, const double* start,
+    const double* end, const double* masks, double weight, double* G, double* alpha,
+    double* factor, double* u, double* tokens, double* scratch, double* pairwise, double* ends,
+    bint only_log_z, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # log Z, or NaN if the flags say that scaled arithmetic was not exact.
+    cdef double log_z, redo = log(-1.0)
+    cdef int bad = FE_UNDERFLOW | FE_OVERFLOW | FE_INVALID
+    feclearexcept(bad)
+    log_z = forward(tag, plan, F, E, start, end, masks, G, alpha, factor, L, width)
+    if fetestexcept(bad):
+        return redo
+    if only_log_z or log_z == -INFINITY:
+        return log_z
+    backward(tag, plan, F, Et, start, end, masks, G, alpha, factor, u, tokens, scratch,
+             scratch + width, L, width)
+    if fetestexcept(bad):
+        return redo
+    if not add_pairs(tag, plan.n, alpha, u, start, end, weight, scratch, pairwise, ends, L, width):
+        return redo
+    return log_z
+
+
+cdef void _forward_backward(
+    lanes* tag, const double[:, ::1] psi, double[:, ::1] F, const long long[::1] cells,
+    const long long[::1] steps, const long long[::1] step_visits,
+    const long long[::1] first_cell, const long long[::1] last_cell, const long long[::1] target,
+    const int[::1] mask, const signed char[::1] kind, const double[:, ::1] masks,
+    const double[:, ::1] E, const double[:, ::1] Et, const double[:, ::1] boundary,
+    const double[::1] weights, double[:, ::1] G, double[:, ::1] alpha, double[::1] factor,
+    double[:, ::1] u, double[:, ::1] tokens, double* scratch, double[::1] log_z,
+    double[:, ::1] pairwise, double[:, ::1] ends, bint only_log_z, Py_ssize_t L
+) noexcept nogil:
+    cdef Py_ssize_t s, r, width = E.shape[1]
+    cdef double* f = NULL
+    cdef Plan plan
+    for s in range(steps.shape[0] - 1):
+        r = steps[s] - steps[0]
+        log_z[s] = 0
+        if steps[s + 1] == steps[s]:
+            continue
+        # Visits and cells are numbered in the whole set: pointers are moved to fit.
+        fill_plan(&plan, steps[s + 1] - steps[s], &step_visits[steps[s]], first_cell, last_cell,
+                  target, mask, kind)
+        if F.shape[0]:
+            f = &F[0, 0] - cells[0] * width
+            if not all_normal(&psi[0, 0] + (cells[s] - cells[0]) * width,
+                              (cells[s + 1] - cells[s]) * width):
+                log_z[s] = log(-1.0)
+                continue
+        log_z[s] = one_sequence(
+            tag, &plan, f, &E[0, 0], &Et[0, 0], &boundary[0, 0], &boundary[1, 0], &masks[0, 0],
+            weights[s], &G[0, 0] - plan.step_visits[0] * width, &alpha[r, 0], &factor[r],
+            &u[r, 0], &tokens[r, 0], scratch, &pairwise[0, 0], &ends[0, 0], only_log_z, L, width
+        )
+
+
+cdef inline void fill_plan(
+    Plan* plan, Py_ssize_t n, const long long* step_visits, const long long[::1] first_cell,
+    const long long[::1] last_cell, const long long[::1] target, const int[::1] mask,
+    const signed char[::1] kind
+) noexcept nogil:
+    plan.n = n
+    plan.step_visits = step_visits
+    plan.first_cell = &first_cell[0]
+    plan.last_cell = &last_cell[0]
+    plan.target = &target[0]
+    plan.mask = &mask[0]
+    plan.kind = NULL
+    if kind.shape[0]:
+        plan.kind = &kind[0]
+
+
+def forward_backward_scaled(
+    const double[:, ::1] psi,        # (n_cells, width)  scores of the cells of these sequences
+    double[:, ::1] F,                # (n_cells, width)  IN exp(psi), OUT marginals
+    const long long[::1] cells,      # (n_sequences + 1,)  cells and steps, numbered in the set
+    const long long[::1] steps,
+    const long long[::1] step_visits,
+    const long long[::1] first_cell,
+    const long long[::1] last_cell,
+    const long long[::1] target,
+    const int[::1] mask,
+    const signed char[::1] kind,
+    const double[:, ::1] masks,      # (n_masks, width)
+    const double[:, ::1] E,          # (width, width)    exp of transition scores
+    const double[:, ::1] Et,
+    const double[:, ::1] boundary,   # (2, width)        exp of start and end scores
+    const double[::1] weights,       # (n_sequences,)    of the sequences in pairwise and ends
+    double[:, ::1] G,                # (visits of the largest sequence, width)  scratch
+    double[:, ::1] alpha,            # (n_steps, width)  scratch, like factor and u
+    double[::1] factor,
+    double[:, ::1] u,
+    double[:, ::1] tokens,           # (n_steps, width)  OUT  marginals of labels at steps
+    Py_ssize_t most,                 # visits of a step, at most
+    double[::1] log_z,               # (n_sequences,)    OUT  NaN: to be done in the log domain
+    double[:, ::1] pairwise,         # (width, width)    IN/OUT, E left out
+    double[:, ::1] ends,             # (2, width)        IN/OUT
+    bint only_log_z,
+    bint is_normal,                  # whether E and boundary are normal numbers, or real zeros
+    Py_ssize_t L,
+):
+    """Scaled forward-backward over segmentations. A sequence marked NaN leaves no other trace."""
+    cdef Py_ssize_t width = E.shape[1], s
+    cdef Lanes2 two
+    cdef Lanes4 four
+    cdef Lanes8 eight
+    cdef double* scratch
+    if steps[steps.shape[0] - 1] == steps[0]:
+        log_z[:] = 0
+        return
+    if not is_normal:
+        for s in range(log_z.shape[0]):
+            log_z[s] = log(-1.0) if steps[s + 1] > steps[s] else 0
+        return
+    scratch = <double*> malloc((width + max(16 * most, width * width)) * sizeof(double))
+    if scratch == NULL:
+        raise MemoryError()
+    with nogil:
+        if width == 2:
+            _forward_backward(&two, psi, F, cells, steps, step_visits, first_cell, last_cell,
+                              target, mask, kind, masks, E, Et, boundary, weights, G, alpha,
+                              factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z, L)
+        elif width == 4:
+            _forward_backward(&four, psi, F, cells, steps, step_visits, first_cell, last_cell,
+                              target, mask, kind, masks, E, Et, boundary, weights, G, alpha,
+                              factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z, L)
+        else:
+            _forward_backward(&eight, psi, F, cells, steps, step_visits, first_cell, last_cell,
+                              target, mask, kind, masks, E, Et, boundary, weights, G, alpha,
+                              factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z, L)
+        free(scratch)
+
+
+# ---------------------------------------------------------------- the log domain
+
+
+cdef inline double log_add(double a, double b) noexcept nogil:
+    if a < b:
+        a, b = b, a
+    return a + log1p(exp(b - a)) if b > -INFINITY else a
+
+
+cdef double log_sum(
+    const double* x, const double* y, Py_ssize_t stride, Py_ssize_t n
+) noexcept nogil:
+    # log sum_k exp(x(k) + y(k * stride))
+    cdef Py_ssize_t k
+    cdef double top = -INFINITY, total = 0
+    for k in range(n):
+        top = max(top, x[k] + y[k * stride])
+    if top == -INFINITY:
+        return top
+    for k in range(n):
+        total += exp(x[k] + y[k * stride] - top)
+    return top + log(total)
+
+
+cdef void step_factors(
+    Plan* plan, Py_ssize_t e, Py_ssize_t c0, const double* psi, Py_ssize_t y, Py_ssize_t width,
+    double* opened, double* closed
+) noexcept nogil:
+    # Log factors of the visits of step e for label y: on the way on, and at an end here.
+    cdef Py_ssize_t v, c, v0 = plan.step_visits[e - 1]
+    cdef double all_open = 0, all_closed = 0, mine, ends, x
+    for v in range(v0, plan.step_visits[e]):
+        mine = ends = 0
+        for c in range(plan.first_cell[v], plan.last_cell[v]):
+            x = psi[(c - c0) * width + y]
+            if plan.kind[c] == 3:
+                all_open += x
+            elif plan.kind[c] == 2:
+                all_closed += x
+            elif plan.kind[c] == 1:
+                mine += x
+            else:
+                ends += x
+        opened[v - v0] = all_open + mine
+        closed[v - v0] = all_closed + ends
+
+
+def forward_log(
+    const double[:, ::1] psi,        # (n_cells, width)  of one sequence
+    Py_ssize_t first_of_cells,       # its first cell
+    const long long[::1] step_visits,  # (n + 1,)
+    const long long[::1] first_cell,
+    const long long[::1] last_cell,
+    const long long[::1] target,
+    const int[::1] mask,
+    const signed char[::1] kind,
+    const double[:, ::1] masks,      # (n_masks, width)
+    const double[:, ::1] score,      # (width, width)
+    const double[:, ::1] boundary,   # (2, width)        start and end scores
+    double[:, ::1] log_G,            # (n_visits, L)     OUT
+    double[:, ::1] log_alpha,        # (n, L)            OUT
+    Py_ssize_t most,
+):
+    """log G and log alpha of one sequence; returns log Z, -inf if nothing is allowed."""
+    cdef Py_ssize_t L = log_alpha.shape[1], n = log_alpha.shape[0], width = score.shape[1]
+    cdef Py_ssize_t e, v, y, t, v0 = step_visits[0], v1
+    cdef double* scratch = <double*> malloc(2 * most * sizeof(double))
+    cdef const double* p = NULL
+    cdef double g
+    cdef Plan plan
+    if scratch == NULL:
+        raise MemoryError()
+    with nogil:
+        fill_plan(&plan, n, &step_visits[0], first_cell, last_cell, target, mask, kind)
+        if psi.shape[0]:
+            p = &psi[0, 0]
+        log_G[:, :] = -INFINITY
+        log_alpha[:, :] = -INFINITY
+        for e in range(1, n + 1):
+            v1 = step_visits[e - 1]
+            for y in range(L):
+                log_G[v1 - v0, y] = boundary[0, y] if e == 1 else log_sum(
+                    &log_alpha[e - 2, 0], &score[0, y], width, L
+                )
+                step_factors(&plan, e, first_of_cells, p, y, width, scratch, scratch + most)
+                for v in range(v1, step_visits[e]):
+                    g = log_G[v - v0, y] + scratch[v - v1]
+                    log_G[v - v0, y] = g
+                    log_alpha[e - 1, y] = log_add(log_alpha[e - 1, y], g + scratch[most + v - v1])
+                    t = target[v]
+                    if t >= 0 and masks[mask[v], y] > 0:
+                        log_G[t - v0, y] = log_add(log_G[t - v0, y], g)
+        free(scratch)
+    return log_sum(&log_alpha[n - 1, 0], &boundary[1, 0], 1, L)
+
+
+def backward_log(
+    const double[:, ::1] psi,
+    Py_ssize_t first_of_cells,
+    const long long[::1] step_visits,
+    const long long[::1] first_cell,
+    const long long[::1] last_cell,
+    const long long[::1] target,
+    const int[::1] mask,
+    const signed char[::1] kind,
+    const double[:, ::1] masks,
+    const double[:, ::1] score,
+    const double[:, ::1] boundary,
+    double[:, ::1] log_G,            # (n_visits, L)     IN as forward_log left it, OUT derivatives
+    const double[:, ::1] log_alpha,  # (n, L)
+    double log_z,
+    double weight,
+    double[:, ::1] F,                # (n_cells, width)  OUT marginals
+    double[:, ::1] tokens,           # (n, width)        OUT
+    double[:, ::1] pairwise,         # (width, width)    IN/OUT += weight * expected transitions
+    double[:, ::1] ends,             # (2, width)        IN/OUT
+    Py_ssize_t most,
+):
+    """Marginals of one sequence, all sums in the log domain."""
+    cdef Py_ssize_t L = log_alpha.shape[1], n = log_alpha.shape[0], width = score.shape[1]
+    cdef Py_ssize_t e, v, y, i, c, t, v0 = step_visits[0], v1
+    cdef double* scratch = <double*> malloc((2 * most + 2 * L) * sizeof(double))
+    cdef double* beta
+    cdef double* u
+    cdef const double* p = NULL
+    cdef double ahead, going, ending, sum_going, sum_ending
+    cdef Plan plan
+    if scratch == NULL:
+        raise MemoryError()
+    beta = scratch + 2 * most
+    u = beta + L
+    with nogil:
+        fill_plan(&plan, n, &step_visits[0], first_cell, last_cell, target, mask, kind)
+        if psi.shape[0]:
+            p = &psi[0, 0]
+        for y in range(L):
+            beta[y] = boundary[1, y] - log_z
+            ends[1, y] += weight * exp(log_alpha[n - 1, y] + beta[y])
+        for e in range(n, 0, -1):
+            v1 = step_visits[e - 1]
+            for y in range(L):
+                step_factors(&plan, e, first_of_cells, p, y, width, scratch, scratch + most)
+                sum_going = sum_ending = 0
+                for v in range(step_visits[e] - 1, v1 - 1, -1):
+                    ending = scratch[most + v - v1] + beta[y]
+                    t = target[v]
+                    ahead = ending
+                    if t >= 0 and masks[mask[v], y] > 0:
+                        ahead = log_add(ahead, log_G[t - v0, y])
+                    going = exp(log_G[v - v0, y] + ahead)
+                    ending = exp(log_G[v - v0, y] + ending)
+                    sum_going += going
+                    sum_ending += ending
+                    log_G[v - v0, y] = scratch[v - v1] + ahead
+                    for c in range(first_cell[v], last_cell[v]):
+                        F[c - first_of_cells, y] = (
+                            sum_going if kind[c] == 3 else sum_ending if kind[c] == 2
+                            else going if kind[c] == 1 else ending
+                        )
+                tokens[e - 1, y] = sum_going
+                u[y] = log_G[v1 - v0, y]
+            if e == 1:
+                for y in range(L):
+                    ends[0, y] += weight * exp(boundary[0, y] + u[y])
+                break
+            for i in range(L):
+                for y in range(L):
+                    pairwise[i, y] += weight * exp(log_alpha[e - 2, i] + score[i, y] + u[y])
+                beta[i] = log_sum(u, &score[i, 0], 1, L)
+        free(scratch)
+
+
+# ---------------------------------------------------------------- sampling
+
+
+cdef Py_ssize_t draw(const double* log_p, double uniform, Py_ssize_t n) noexcept nogil:
+    # The first k at which the cumulated exp(log_p) exceeds uniform times their sum.
+    cdef Py_ssize_t k, last = 0
+    cdef double top = -INFINITY, total = 0, target
+    for k in range(n):
+        top = max(top, log_p[k])
+    for k in range(n):
+        total += exp(log_p[k] - top)
+    target = uniform * total
+    total = 0
+    for k in range(n):
+        if log_p[k] > -INFINITY:
+            total += exp(log_p[k] - top)
+            last = k
+            if total > target:
+                return k
+    return last
+
+
+def sample_log(
+    const double[:, ::1] psi,
+    Py_ssize_t first_of_cells,
+    const long long[::1] step_visits,
+    const long long[::1] first_cell,
+    const long long[::1] last_cell,
+    const long long[::1] target,
+    const int[::1] mask,
+    const signed char[::1] kind,
+    const double[:, ::1] masks,
+    const double[:, ::1] score,
+    const double[:, ::1] boundary,
+    const double[:, ::1] log_G,
+    const double[:, ::1] log_alpha,
+    const double[::1] uniforms,      # (2 n + 1,) or more, in [0, 1)
+    long long[:, ::1] segments,      # (n, 3)  OUT  start, stop, label, last segment first
+    Py_ssize_t most,
+):
+    """Draw one segmentation from the last segment backwards; returns its number of segments."""
+    cdef Py_ssize_t L = log_alpha.shape[1], n = log_alpha.shape[0], width = score.shape[1]
+    cdef Py_ssize_t e = n, stop, v, y, k, v0 = step_visits[0], v1, count = 0, drawn = 0, w
+    cdef double* scratch = <double*> malloc((2 * most + L) * sizeof(double))
+    cdef double* log_p
+    cdef const double* p = NULL
+    cdef Plan plan
+    if scratch == NULL:
+        raise MemoryError()
+    log_p = <double*> malloc((most + L) * sizeof(double))
+    if log_p == NULL:
+        free(scratch)
+        raise MemoryError()
+    with nogil:
+        fill_plan(&plan, n, &step_visits[0], first_cell, last_cell, target, mask, kind)
+        if psi.shape[0]:
+            p = &psi[0, 0]
+        for k in range(L):
+            log_p[k] = log_alpha[n - 1, k] + boundary[1, k]
+        y = draw(log_p, uniforms[drawn], L)
+        drawn += 1
+        while True:
+            stop = e
+            # In which group did the segment that ends here start? Then follow it back.
+            v1 = step_visits[e - 1]
+            step_factors(&plan, e, first_of_cells, p, y, width, scratch, scratch + most)
+            for v in range(v1, step_visits[e]):
+                log_p[v - v1] = log_G[v - v0, y] + scratch[most + v - v1]
+            v = v1 + draw(log_p, uniforms[drawn], step_visits[e] - v1)
+            drawn += 1
+            while v != step_visits[e - 1]:
+                e -= 1
+                v1 = step_visits[e - 1]
+                k = 0
+                for w in range(v1, step_visits[e]):
+                    log_p[w - v1] = -INFINITY
+                    if target[w] == v and masks[mask[w], y] > 0:
+                        log_p[w - v1] = log_G[w - v0, y]
+                        k += 1
+                v = v1 + draw(log_p, uniforms[drawn], step_visits[e] - v1)
+                drawn += 1
+            segments[count, 0] = e - 1
+            segments[count, 1] = stop
+            segments[count, 2] = y
+            count += 1
+            if e == 1:
+                break
+            e -= 1
+            for k in range(L):
+                log_p[k] = log_alpha[e - 1, k] + score[k, y]
+            y = draw(log_p, uniforms[drawn], L)
+            drawn += 1
+        free(scratch)
+        free(log_p)
+    return count

@@ -1,0 +1,90 @@
+"""Inference over segmentations as published, and by brute force: specification and oracle.
+
+One sequence, float64, log domain. ``spans`` is (kind, start, stop), ``scores`` (n_potentials,
+n_labels). ``_segments.pyx`` must agree with these functions; these with enumeration.
+
+S. Sarawagi (2006), "Efficient inference on sequence segmentation models", Proc. 23rd ICML.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import logsumexp
+
+__all__ = ["fires", "forward_full", "forward_succinct", "reach_back", "reach_forward"]
+
+
+def fires(kind, start, stop, i: int, j: int) -> np.ndarray:
+    """Which potentials fire for the segment [i, j)."""
+    begins = np.where(kind & 2, i <= start, i == start)
+    ends = np.where(kind & 1, j >= stop, j == stop)
+    return begins & ends
+
+
+def reach_back(start, stop, n: int) -> np.ndarray:
+    """A(0), …, A(n) of §3.1, counted as in the paper: positions from 1, 0 for none.
+
+    A(i) is the largest j <= i such that all potentials that start at or before j end at or before
+    i. In the paper a potential of span [start, stop) runs from ``start + 1`` to ``stop``.
+    """
+    A = np.zeros(n + 1, dtype=int)
+    for i in range(1, n + 1):
+        late = start[stop > i] + 1
+        A[i] = min(i, late.min(initial=n + 1) - 1)
+    return A
+
+
+def reach_forward(start, stop, n: int) -> np.ndarray:
+    """B(1), …, B(n + 1) at their indices: the smallest j >= i such that all potentials that end at
+    or after j start at or after i; n + 1 where there is none.
+    """
+    B = np.zeros(n + 2, dtype=int)
+    for i in range(1, n + 2):
+        B[i] = max(i, stop[start + 1 < i].max(initial=0) + 1)
+    return B
+
+
+def forward_full(n, kind, start, stop, scores, transition, first, max_length=None) -> np.ndarray:
+    """log α of Equation 1, shape (n + 1, n_labels): the plain recursion, O(n L).
+
+    log α_e(y) = log Σ_{e - L <= s < e} exp(log α^_s(y) + θ(s, e, y)), α^_s = α_s · exp(transition).
+    """
+    log_alpha = np.full((n + 1, len(transition)), -np.inf)
+    for e in range(1, n + 1):
+        terms = []
+        for s in range(0 if max_length is None else max(0, e - max_length), e):
+            theta = scores[fires(kind, start, stop, s, e)].sum(axis=0)
+            terms.append(_entered(log_alpha, s, transition, first) + theta)
+        log_alpha[e] = logsumexp(terms, axis=0)
+    return log_alpha
+
+
+def _entered(log_alpha, s: int, transition, first) -> np.ndarray:
+    if s == 0:
+        return np.asarray(first, dtype=float)
+    return logsumexp(log_alpha[s][:, None] + transition, axis=0)
+
+
+def forward_succinct(n, kind, start, stop, scores, transition, first):
+    """(log α, log αᴾ) of Equation 5, indices as in the paper, shape (n + 1, n_labels) each.
+
+    α_i = αᴾ_{i-1} a_i + Σ_{A(i-1) < i' <= i} α^_{i'} θ_{i':i}, where a_i is what all starts up to
+    A(i - 1) get at i alike: the potentials that stop at i with an open start beyond A(i - 1).
+    """
+    A, L = reach_back(start, stop, n), len(transition)
+    log_alpha, log_p = np.full((2, n + 1, L), -np.inf)
+    for i in range(1, n + 1):
+        new = (stop == i) & (kind & 2 > 0)  # nothing that starts at A(i - 1) or before stops here
+        a = scores[new].sum(axis=0)
+        a_on = scores[new & (kind & 1 > 0)].sum(axis=0)
+        terms, on = [log_p[i - 1] + a], [log_p[i - 1] + a_on]
+        for i1 in range(A[i - 1] + 1, i + 1):  # segments from position i1, half-open from i1 - 1
+            enter = _entered(log_alpha, i1 - 1, transition, first)
+            fired = fires(kind, start, stop, i1 - 1, i)
+            terms.append(enter + scores[fired].sum(axis=0))
+            if i1 <= A[i]:
+                # θ_{i1:>i}: all that are open at the end and stop at or before i.
+                on.append(enter + scores[fired & (kind & 1 > 0)].sum(axis=0))
+        log_alpha[i] = logsumexp(terms, axis=0)
+        log_p[i] = logsumexp(on, axis=0)
+    return log_alpha, log_p
