@@ -32,8 +32,16 @@ When the mass of a step leaves [2^-100, 2^100], the next step multiplies all by 
 which rounds nothing. All terms are non-negative and are only added and multiplied: if no operation
 underflows or overflows, every result has a relative error below the number of operations that led
 to it, times 1e-16. The processor remembers whether one did (the flags of IEEE 754, §7): they are
-cleared before and looked at after each sequence. If one is set, or if exp of a score is not a
-normal number, the sequence is done again in the log domain.
+cleared before and looked at after each sequence.
+
+If one is set, it is most often for a group of starts that is kept apart for many steps and whose
+labels fall behind, step by step. Then the sequence is done again, and an entry of `pre` below
+2^-600 becomes 0 where another group has at least 2^-300 for the same label. From there on the two
+have the same futures, and the same factors but for cells that both start before this step and stop
+in it or later; if their scores sum up to at most REACH in magnitude, what is dropped is at most
+2^-300 exp(REACH) = 1e-25 of what is kept (labels of a longest length above 1 have
+other futures, and are left alone). If a flag is set again, or REACH is exceeded, or exp of a score
+is not a normal number, the sequence is done in the log domain.
 """
 
 from libc.math cimport INFINITY, exp, fabs, frexp, ldexp, log, log1p
@@ -50,6 +58,8 @@ cdef extern from "<fenv.h>" nogil:
     int fetestexcept(int)
 
 cdef double LARGE = 2.0 ** 100, SMALL = 2.0 ** -100, LOG_2 = 0.6931471805599453
+cdef double DROPPED = 2.0 ** -600, KEPT = 2.0 ** -300
+REACH = 150.0
 
 
 cdef struct Plan:
@@ -130,10 +140,25 @@ cdef inline void forward_step(
             total[0] += acc[k] + mass[k]
 
 
+cdef void drop_what_fell_behind(
+    double* G, Py_ssize_t n, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    cdef Py_ssize_t v, y
+    cdef double top
+    for y in range(L):
+        top = 0
+        for v in range(n):
+            top = max(top, G[v * width + y])
+        if top >= KEPT:
+            for v in range(n):
+                if G[v * width + y] < DROPPED:
+                    G[v * width + y] = 0
+
+
 cdef inline double forward(
     lanes* tag, Plan* plan, const double* F, const double* E, const double* start,
     const double* end, const double* masks, double* G, double* alpha, double* factor,
-    Py_ssize_t L, Py_ssize_t width
+    bint drop, Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
     # Scaled forward pass; returns log Z, -inf if there is no mass.
     cdef Py_ssize_t B = n_lanes(tag), e, j, k, block
@@ -154,6 +179,8 @@ cdef inline double forward(
                 for k in range(B):
                     row[block * B + k] = acc[k]
         factor[e - 1] = scale
+        if drop:
+            drop_what_fell_behind(row, plan.step_visits[e] - plan.step_visits[e - 1], L, width)
         forward_step(tag, plan, e, F, masks, scale, G, alpha + (e - 1) * width, &total, width)
         scale = 1
         if not SMALL < total < LARGE:
@@ -347,13 +374,14 @@ cdef inline double one_sequence(
     lanes* tag, Plan* plan, double* F, const double* E, const double* Et, const double* start,
     const double* end, const double* masks, double weight, double* G, double* alpha,
     double* factor, double* u, double* tokens, double* scratch, double* pairwise, double* ends,
-    bint only_log_z, Py_ssize_t L, Py_ssize_t width
+    bint only_log_z, bint drop, Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
     # log Z, or NaN if the flags say that scaled arithmetic was not exact.
     cdef double log_z, redo = log(-1.0)
     cdef int bad = FE_UNDERFLOW | FE_OVERFLOW | FE_INVALID
     feclearexcept(bad)
-    log_z = forward(tag, plan, F, E, start, end, masks, G, alpha, factor, L, width)
+    log_z = forward(tag, plan, F, E, start, end, masks, G, alpha, factor, drop, L,
+                    width)
     if fetestexcept(bad):
         return redo
     if only_log_z or log_z == -INFINITY:
@@ -375,7 +403,7 @@ cdef void _forward_backward(
     const double[:, ::1] E, const double[:, ::1] Et, const double[:, ::1] boundary,
     const double[::1] weights, double[:, ::1] G, double[:, ::1] alpha, double[::1] factor,
     double[:, ::1] u, double[:, ::1] tokens, double* scratch, double[::1] log_z,
-    double[:, ::1] pairwise, double[:, ::1] ends, bint only_log_z, Py_ssize_t L
+    double[:, ::1] pairwise, double[:, ::1] ends, bint only_log_z, bint drop, Py_ssize_t L
 ) noexcept nogil:
     cdef Py_ssize_t s, r, width = E.shape[1]
     cdef double* f = NULL
@@ -397,7 +425,8 @@ cdef void _forward_backward(
         log_z[s] = one_sequence(
             tag, &plan, f, &E[0, 0], &Et[0, 0], &boundary[0, 0], &boundary[1, 0], &masks[0, 0],
             weights[s], &G[0, 0] - plan.step_visits[0] * width, &alpha[r, 0], &factor[r],
-            &u[r, 0], &tokens[r, 0], scratch, &pairwise[0, 0], &ends[0, 0], only_log_z, L, width
+            &u[r, 0], &tokens[r, 0], scratch, &pairwise[0, 0], &ends[0, 0], only_log_z, drop, L,
+            width
         )
 
 
@@ -443,6 +472,7 @@ def forward_backward_scaled(
     double[:, ::1] pairwise,         # (width, width)    IN/OUT, E left out
     double[:, ::1] ends,             # (2, width)        IN/OUT
     bint only_log_z,
+    bint drop,                       # 2^-600 beside 2^-300 is 0, see the module's notes
     bint is_normal,                  # whether E and boundary are normal numbers, or real zeros
     Py_ssize_t L,
 ):
@@ -466,15 +496,18 @@ def forward_backward_scaled(
         if width == 2:
             _forward_backward(&two, psi, F, cells, steps, step_visits, first_cell, last_cell,
                               target, mask, kind, masks, E, Et, boundary, weights, G, alpha,
-                              factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z, L)
+                              factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z,
+                              drop, L)
         elif width == 4:
             _forward_backward(&four, psi, F, cells, steps, step_visits, first_cell, last_cell,
                               target, mask, kind, masks, E, Et, boundary, weights, G, alpha,
-                              factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z, L)
+                              factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z,
+                              drop, L)
         else:
             _forward_backward(&eight, psi, F, cells, steps, step_visits, first_cell, last_cell,
                               target, mask, kind, masks, E, Et, boundary, weights, G, alpha,
-                              factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z, L)
+                              factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z,
+                              drop, L)
         free(scratch)
 
 
@@ -603,7 +636,7 @@ def backward_log(
     cdef double* beta
     cdef double* u
     cdef const double* p = NULL
-    cdef double ahead, going, ending, sum_going, sum_ending
+    cdef double ahead, going, ending, sum_going, sum_ending, total
     cdef Plan plan
     if scratch == NULL:
         raise MemoryError()
@@ -618,6 +651,7 @@ def backward_log(
             ends[1, y] += weight * exp(log_alpha[n - 1, y] + beta[y])
         for e in range(n, 0, -1):
             v1 = step_visits[e - 1]
+            total = 0
             for y in range(L):
                 step_factors(&plan, e, first_of_cells, p, y, width, scratch, scratch + most)
                 sum_going = sum_ending = 0
@@ -638,6 +672,15 @@ def backward_log(
                             else going if kind[c] == 1 else ending
                         )
                 tokens[e - 1, y] = sum_going
+                total += sum_going
+            # Each step is normalised by its own sum: what large scores lost to rounding before and
+            # after is common to all that passes here, and cancels.
+            for y in range(L):
+                tokens[e - 1, y] /= total
+                for c in range(first_cell[v1], last_cell[step_visits[e] - 1]):
+                    F[c - first_of_cells, y] /= total
+                for v in range(v1, step_visits[e]):
+                    log_G[v - v0, y] -= log(total)
                 u[y] = log_G[v1 - v0, y]
             if e == 1:
                 for y in range(L):

@@ -173,6 +173,12 @@ class SegmentPlan:
             )  # fmt: skip
             size = int(self.step_visits[-1])
         self.visits = self.step_visits[self.steps]
+        self.unreached = None  # cells of segments that are too long: no visit reads them
+        if self.drop < NEVER:
+            seen = np.zeros(self.n_cells + 1, dtype=np.int64)
+            np.add.at(seen, self.first_cell, 1)
+            np.add.at(seen, self.last_cell, -1)
+            self.unreached = np.cumsum(seen[:-1]) == 0
         self.largest = int(np.diff(self.visits).max(initial=0))
 
     @property
@@ -184,6 +190,17 @@ class SegmentPlan:
         """The same for kernels that take one sequence: its first cell, then its steps and all."""
         steps = self.step_visits[self.steps[s] : self.steps[s + 1] + 1]
         return int(self.cells[s]), steps, *self.arrays[1:]
+
+    def reach(self, s: int, psi: np.ndarray) -> float:
+        """The largest sum of magnitudes, over cells that start before a step and stop there or
+        later, and of one label: see the notes of ``_segments.pyx``."""
+        own, size = slice(self.cells[s], self.cells[s + 1]), np.abs(psi)
+        if not np.isfinite(size).all():
+            return np.inf
+        crossing = np.zeros((self.steps[s + 1] - self.steps[s] + 1, self.width))
+        np.add.at(crossing, self.start[own], size)
+        np.add.at(crossing, self.stop[own], -size)
+        return float(np.cumsum(crossing, axis=0).max(initial=0))
 
     def blocks(self) -> list[tuple[int, int]]:
         """Runs of sequences that are worked on at once."""
@@ -212,12 +229,14 @@ class SegmentTransitions:
         self.score[:L, :L] = transition
         self.boundary = np.full((2, self.width), -np.inf)
         self.boundary[:, :L] = start, end
-        with np.errstate(over="ignore", under="ignore"):
-            self.E, self.ends = np.exp(self.score), np.exp(self.boundary)
-        self.E_t = np.ascontiguousarray(self.E.T)
         scores = np.concatenate([self.score[:L, :L].ravel(), self.boundary[:, :L].ravel()])
         # Otherwise an exponential is not a normal number: all sequences go to the log domain.
         self.is_normal = bool((np.abs(scores[scores > -np.inf]) < 690).all())
+        self.E, self.ends = np.zeros_like(self.score), np.zeros_like(self.boundary)
+        if self.is_normal:
+            np.exp(self.score, out=self.E)
+            np.exp(self.boundary, out=self.ends)
+        self.E_t = np.ascontiguousarray(self.E.T)
 
 
 class SegmentWorkspace:
@@ -249,34 +268,50 @@ class SegmentWorkspace:
         overwrites. Expected transitions, starts and ends, times the sequences' weights, are added
         up in this workspace.
         """
-        plan = self.plan
-        steps = plan.steps[a : b + 1]
-        n = steps[-1] - steps[0]
-        F, tokens = self.F[: len(psi)], self.tokens[:n]
+        steps = self.plan.steps[a : b + 1] - self.plan.steps[a]
+        F, tokens = self.F[: len(psi)], self.tokens[: steps[-1]]
+        self._scaled(psi, F, tokens, a, b, chain, weights, log_z, only_log_z)
+        for s in np.flatnonzero(np.isnan(log_z)):
+            self._again(psi, F, tokens, a, int(s), chain, weights, log_z, only_log_z)
+        return F, tokens
+
+    def _scaled(self, psi, F, tokens, a, b, chain, weights, log_z, only_log_z, drop=False) -> None:
+        plan, n = self.plan, len(tokens)
         with np.errstate(over="ignore", under="ignore"):
             np.exp(psi, out=F)
         _sums.forward_backward_scaled(
-            psi, F, plan.cells[a : b + 1], steps, *plan.arrays, plan.masks, chain.E, chain.E_t,
-            chain.ends, weights, self.G, self.alpha, self.factor, self.u, tokens, plan.most,
-            log_z, self.pairwise[0], self.ends, only_log_z, chain.is_normal, plan.n_labels,
+            psi, F, plan.cells[a : b + 1], plan.steps[a : b + 1], *plan.arrays, plan.masks,
+            chain.E, chain.E_t, chain.ends, weights, self.G, self.alpha[:n], self.factor[:n],
+            self.u[:n], tokens, plan.most, log_z, self.pairwise[0], self.ends, only_log_z, drop,
+            chain.is_normal, plan.n_labels,
         )  # fmt: skip
-        for s in np.flatnonzero(np.isnan(log_z)):
-            self._log_domain(psi, F, tokens, a, int(s), chain, weights, log_z, only_log_z)
-        return F, tokens
+        if plan.unreached is not None:
+            F[plan.unreached[plan.cells[a] : plan.cells[b]]] = 0
 
-    def _log_domain(self, psi, F, tokens, a, s, chain, weights, log_z, only_log_z) -> None:
+    def _again(self, psi, F, tokens, a, s, chain, weights, log_z, only_log_z) -> None:
+        # One sequence, s from the first of the block: without what fell behind, or in logarithms.
         plan = self.plan
         cells = slice(*(plan.cells[a + s : a + s + 2] - plan.cells[a]))
         rows = slice(*(plan.steps[a + s : a + s + 2] - plan.steps[a]))
-        log_z[s], log_G, log_alpha = log_forward(plan, a + s, psi[cells], chain)
-        if only_log_z or log_z[s] == -np.inf:
+        own = (psi[cells], F[cells], tokens[rows])
+        if plan.longest <= 1 and plan.reach(a + s, psi[cells]) <= _sums.REACH:
+            one = slice(s, s + 1)
+            self._scaled(
+                *own, a + s, a + s + 1, chain, weights[one], log_z[one], only_log_z, drop=True
+            )
+        if np.isnan(log_z[s]):
+            self._log_domain(*own, a + s, chain, weights[s], log_z[s : s + 1], only_log_z)
+
+    def _log_domain(self, psi, F, tokens, s, chain, weight, log_z, only_log_z) -> None:
+        plan = self.plan
+        log_z[0], log_G, log_alpha = log_forward(plan, s, psi, chain)
+        if only_log_z or log_z[0] == -np.inf:
             return
-        F[cells] = 0
-        tokens[rows] = 0
+        F[:] = 0
+        tokens[:] = 0
         _sums.backward_log(
-            psi[cells], *plan.of_sequence(a + s), plan.masks, chain.score, chain.boundary, log_G,
-            log_alpha, log_z[s], weights[s], F[cells], tokens[rows], self.pairwise[1], self.ends,
-            plan.most,
+            psi, *plan.of_sequence(s), plan.masks, chain.score, chain.boundary, log_G, log_alpha,
+            log_z[0], weight, F, tokens, self.pairwise[1], self.ends, plan.most,
         )  # fmt: skip
 
     def transition_sum(self, chain: SegmentTransitions) -> np.ndarray:
