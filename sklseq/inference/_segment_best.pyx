@@ -48,9 +48,10 @@ cdef inline void keep_larger(
 cdef void best_prefixes(
     lanes* tag, const double* psi, Py_ssize_t n, const long long* step_visits,
     const long long* first_cell, const long long* last_cell, const long long* target,
-    const int* mask, const signed char* kind, const double* log_masks, const double* score,
-    const double* start, double* G, double* origin, double* alpha, double* best_start,
-    double* top, Py_ssize_t L, Py_ssize_t width
+    const int* mask, const signed char* kind, const long long* entry, const double* log_masks,
+    const double* score, const double* start, double* G, double* origin, double* alpha,
+    double* best_start,
+    double* top, double* entering, Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
     # alpha and the starts that give it. Each step is lowered by its largest score, in top, so that
     # long sequences lose no digits. G and origin hold the visits of two steps, one after another.
@@ -68,14 +69,17 @@ cdef void best_prefixes(
             G[v * width + j] = -INFINITY
             origin[v * width + j] = -1
     for e in range(1, n + 1):
-        row = G + step_visits[e - 1] * width
         if e == 1:
             for j in range(width):
-                row[j] = start[j]
+                entering[j] = start[j]
         else:
-            enter(tag, alpha + (e - 2) * width, score, row, L, width)
+            enter(tag, alpha + (e - 2) * width, score, entering, L, width)
+        # A later start wins among equals: what enters is not smaller than what is there.
+        row = G + entry[e - 1] * width
         for j in range(width):
-            origin[step_visits[e - 1] * width + j] = e - 1
+            if entering[j] >= row[j]:
+                row[j] = entering[j]
+                origin[entry[e - 1] * width + j] = e - 1
         top[e - 1] = -INFINITY
         for block in range(width // B):
             j = block * B
@@ -158,12 +162,13 @@ cdef void _viterbi(
     lanes* tag, const double[:, ::1] psi, const long long[::1] cells, const long long[::1] steps,
     const long long[::1] step_visits, const long long[::1] first_cell,
     const long long[::1] last_cell, const long long[::1] target, const int[::1] mask,
-    const signed char[::1] kind, const double[:, ::1] log_masks, const double[:, ::1] score,
+    const signed char[::1] kind, const long long[::1] entry, const double[:, ::1] log_masks,
+    const double[:, ::1] score,
     const double[:, ::1] boundary, double[:, ::1] G, double[:, ::1] origin, double[:, ::1] alpha,
     double[:, ::1] best_start, double[::1] top, long long[:, ::1] segments,
     long long[::1] counts, double[::1] scores, Py_ssize_t L
 ) noexcept nogil:
-    cdef Py_ssize_t s, n, r, v0, width = score.shape[1], count = 0
+    cdef Py_ssize_t s, n, r, v0, width = score.shape[1], count = 0, longest = top.shape[0]
     cdef const double* p = NULL
     cdef const signed char* of_cells = NULL
     if psi.shape[0]:
@@ -176,9 +181,10 @@ cdef void _viterbi(
             continue
         v0 = step_visits[steps[s]]
         best_prefixes(
-            tag, p, n, &step_visits[steps[s]], &first_cell[0], &last_cell[0], &target[0], &mask[0],
-            of_cells, &log_masks[0, 0], &score[0, 0], &boundary[0, 0], &G[0, 0] - v0 * width,
-            &origin[0, 0] - v0 * width, &alpha[0, 0], &best_start[0, 0], &top[0], L, width
+            tag, p, n, &step_visits[steps[s]], &first_cell[0], &last_cell[0], &target[0],
+            &mask[0], of_cells, &entry[steps[s]], &log_masks[0, 0], &score[0, 0], &boundary[0, 0], &G[0, 0] - v0 * width,
+            &origin[0, 0] - v0 * width, &alpha[0, 0], &best_start[0, 0], &top[0],
+            &alpha[longest, 0], L, width
         )
         scores[s] = trace_back(
             &alpha[0, 0], &best_start[0, 0], &top[0], &score[0, 0], &boundary[1, 0], n, L, width,
@@ -197,12 +203,13 @@ def viterbi_padded(
     const long long[::1] target,
     const int[::1] mask,
     const signed char[::1] kind,
+    const long long[::1] entry,
     const double[:, ::1] log_masks,  # (n_masks, width)  0 or -inf
     const double[:, ::1] score,      # (width, width)
     const double[:, ::1] boundary,   # (2, width)        start and end scores
     double[:, ::1] G,                # (visits of the largest sequence, width)  scratch, as origin
     double[:, ::1] origin,
-    double[:, ::1] alpha,            # (steps of the largest, width)  scratch, as best_start, top
+    double[:, ::1] alpha,            # (longest + 1, width)     scratch, as best_start, top
     double[:, ::1] best_start,
     double[::1] top,
     long long[:, ::1] segments,      # (n_steps, 3)      OUT from the first step of each sequence:
@@ -221,16 +228,16 @@ def viterbi_padded(
     with nogil:
         if score.shape[1] == 2:
             _viterbi(&two, psi, cells, steps, step_visits, first_cell, last_cell, target, mask,
-                     kind, log_masks, score, boundary, G, origin, alpha, best_start, top, segments,
-                     counts, scores, L)
+                     kind, entry, log_masks, score, boundary, G, origin, alpha, best_start, top,
+                     segments, counts, scores, L)
         elif score.shape[1] == 4:
             _viterbi(&four, psi, cells, steps, step_visits, first_cell, last_cell, target, mask,
-                     kind, log_masks, score, boundary, G, origin, alpha, best_start, top, segments,
-                     counts, scores, L)
+                     kind, entry, log_masks, score, boundary, G, origin, alpha, best_start, top,
+                     segments, counts, scores, L)
         else:
             _viterbi(&eight, psi, cells, steps, step_visits, first_cell, last_cell, target, mask,
-                     kind, log_masks, score, boundary, G, origin, alpha, best_start, top, segments,
-                     counts, scores, L)
+                     kind, entry, log_masks, score, boundary, G, origin, alpha, best_start, top,
+                     segments, counts, scores, L)
 
 
 # ---------------------------------------------------------------- n best
@@ -270,6 +277,7 @@ def nbest_sequence(
     const long long[::1] target,
     const int[::1] mask,
     const signed char[::1] kind,
+    const long long[::1] entry,
     const double[:, ::1] log_masks,
     const double[:, ::1] score,
     const double[:, ::1] boundary,
@@ -314,7 +322,7 @@ def nbest_sequence(
                             item.score = alpha[((e - 2) * L + i) * N + k].score + score[i, y]
                             item.start, item.rank = -i, k
                             insert(entered + ((e - 1) * L + y) * N, N, item)
-                v = step_visits[e - 1] - v0
+                v = entry[e - 1] - v0
                 for k in range(N):
                     item.score = entered[((e - 1) * L + y) * N + k].score
                     item.start, item.rank = e - 1, k

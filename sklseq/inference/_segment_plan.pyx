@@ -2,7 +2,8 @@
 
 Starts of segments that no potential to come can tell apart are one group (Sarawagi 2006 keeps one
 such group, those up to A(i), and all later starts apart; here any number of starts may be joined,
-so that one long potential costs one group more and not as many as it spans).
+so that one long potential costs one group more and not as many as it spans). A new start that
+nothing tells from older ones is not even a group of its own.
 
 Two starts must be kept apart at the end of step e while
 
@@ -46,6 +47,22 @@ cdef Py_ssize_t close_step(
     return kept
 
 
+cdef Py_ssize_t join_new(
+    const Group* groups, Py_ssize_t k, Py_ssize_t e, Py_ssize_t longest, Py_ssize_t pin
+) noexcept nogil:
+    # Which group the start e - 1 can join at once, because not even step e tells them apart; or k.
+    # A longest length of 1 is no obstacle: older members have lost these labels already.
+    cdef Py_ssize_t i
+    if longest > 1 or pin >= e:
+        return k
+    for i in range(k - 1, -1, -1):
+        if groups[i].bar >= e:
+            return k
+        if groups[i].pin < e:
+            return i
+    return k
+
+
 cdef void last_stops(
     const long long[::1] start, const long long[::1] stop, const signed char[::1] kind,
     Py_ssize_t first, Py_ssize_t last, Py_ssize_t n, long long* pin, long long* bar
@@ -75,9 +92,10 @@ def arrange(
     long long[::1] last_cell,
     long long[::1] target,
     int[::1] mask,
+    long long[::1] entry,            # (n_steps,)        OUT the visit that the new start is in
 ):
     """Fill the plan, or only ``step_visits``; returns the largest number of visits of a step."""
-    cdef Py_ssize_t s, n, e, i, k, c, v = 0, most = 1, size = 1
+    cdef Py_ssize_t s, n, e, i, k, c, new, age, kept, v = 0, most = 1, size = 1
     cdef bint fill = first_cell.shape[0] > 0
     for s in range(steps.shape[0] - 1):
         size = max(size, steps[s + 1] - steps[s])
@@ -97,10 +115,14 @@ def arrange(
             k = 0
             c = cells[s]
             for e in range(1, n + 1):
-                groups[k].start = e - 1
-                groups[k].pin = max(pin[e - 1], e - 1 + longest)
-                groups[k].bar = pin[size + e - 1]
-                k += 1
+                new = join_new(groups, k, e, longest, pin[e - 1])
+                if new == k:
+                    groups[k].start = e - 1
+                    groups[k].pin = max(pin[e - 1], e - 1 + longest)
+                    groups[k].bar = 0
+                    k += 1
+                groups[k - 1].bar = max(groups[k - 1].bar, pin[size + e - 1])
+                entry[steps[s] + e - 1] = v + k - 1 - new
                 most = max(most, k)
                 step_visits[steps[s] + e] = v + k
                 for i in range(k - 1, -1, -1):          # from the newest to the oldest
@@ -112,29 +134,29 @@ def arrange(
                         last_cell[v] = c
                         target[v] = -1
                         mask[v] = 0
-                        if e - groups[i].start <= longest and limits[e - groups[i].start]:
-                            mask[v] = <int> (e - groups[i].start)
+                        age = 1 if i == new else e - groups[i].start
+                        if age <= longest and limits[age]:
+                            mask[v] = <int> age
                     v += 1
                 while c < cells[s + 1] and stop[c] == e:
                     c += 1                              # no segment that long is allowed
                 if e < n:
-                    k = advance(groups, k, e, drop, into, v, target, fill)
+                    kept = close_step(groups, k, e, drop, into)
+                    new = join_new(groups, kept, e + 1, longest, pin[e])
+                    if fill:
+                        point(into, k, v, kept + (new == kept), target)
+                    k = kept
         free(pin)
         free(groups)
         free(into)
     return most
 
 
-cdef Py_ssize_t advance(
-    Group* groups, Py_ssize_t k, Py_ssize_t e, Py_ssize_t drop, Py_ssize_t* into, Py_ssize_t v,
-    long long[::1] target, bint fill
+cdef void point(
+    const Py_ssize_t* into, Py_ssize_t k, Py_ssize_t v, Py_ssize_t n_next, long long[::1] target
 ) noexcept nogil:
-    # Close step e and point its visits at those of the next, numbered from v: the new start first,
-    # then the groups that are left from the newest to the oldest.
-    cdef Py_ssize_t i, kept, first = v - k
-    kept = close_step(groups, k, e, drop, into)
-    if fill:
-        for i in range(k):
-            if into[i] >= 0:
-                target[first + k - 1 - i] = v + kept - into[i]
-    return kept
+    # The k visits before v, newest first, go on to those of the next step: n_next of them from v.
+    cdef Py_ssize_t i
+    for i in range(k):
+        if into[i] >= 0:
+            target[v - 1 - i] = v + n_next - 1 - into[i]

@@ -7,7 +7,8 @@ the distinct (kind, start, stop) of a sequence's potentials, sorted by stop, the
 those that stop at e are what step e reads. `_segment_plan.pyx` arranges the rest, once a data set:
 
     visit       one group of starts at one step; those of step e are step_visits[e - 1] up to
-                step_visits[e], from the newest start to the oldest. The first is start e - 1 alone
+                step_visits[e], from the newest start to the oldest
+    entry[e-1]  the visit of step e whose group start e - 1 is in
     G_v(y)      mass of the segments of label y that started in the group and have not ended before
                 e, with all factors that they have got by then
     target[v]   the visit of the next step into which group v goes; -1: none
@@ -19,7 +20,7 @@ E and in the start factors (-inf in scores), so nothing ever comes from there.
 The recursion (Sarawagi 2006, Equation 5, with any number of groups instead of one)
 
     alpha^_s    = start                         if s = 0, else alpha_s E
-    pre_v       = alpha^_{e-1} for the newest visit, else the sum of G_u over target[u] = v
+    pre_v       = sum of G_u over target[u] = v, and of alpha^_{e-1} if v = entry[e-1]
     G_v         = pre_v * open_v                open_v: cells that stop at e, open at the end
     alpha_e     = sum_v G_v * closed_v          closed_v: cells that stop at e, closed at the end
 
@@ -71,6 +72,7 @@ cdef struct Plan:
     const long long* target
     const int* mask
     const signed char* kind          # (n_cells,)
+    const long long* entry           # (n,)
 
 
 cdef inline void forward_step(
@@ -169,7 +171,7 @@ cdef inline double forward(
     e = plan.step_visits[0]
     memset(G + e * width, 0, (plan.step_visits[plan.n] - e) * width * sizeof(double))
     for e in range(1, plan.n + 1):
-        row = G + plan.step_visits[e - 1] * width
+        row = G + plan.entry[e - 1] * width
         if e == 1:
             for j in range(width):
                 row[j] = start[j]
@@ -177,10 +179,11 @@ cdef inline double forward(
             for block in range(width // B):
                 block_of_product(tag, alpha + (e - 2) * width, 1, E + block * B, L, width, acc)
                 for k in range(B):
-                    row[block * B + k] = acc[k]
+                    row[block * B + k] += acc[k]
         factor[e - 1] = scale
         if drop:
-            drop_what_fell_behind(row, plan.step_visits[e] - plan.step_visits[e - 1], L, width)
+            drop_what_fell_behind(G + plan.step_visits[e - 1] * width,
+                                  plan.step_visits[e] - plan.step_visits[e - 1], L, width)
         forward_step(tag, plan, e, F, masks, scale, G, alpha + (e - 1) * width, &total, width)
         scale = 1
         if not SMALL < total < LARGE:
@@ -310,7 +313,7 @@ cdef inline void backward(
     for e in range(plan.n, 0, -1):
         backward_step(tag, plan, e, F, masks, factor[e - 1], G, beta,
                       tokens + (e - 1) * width, scratch, width)
-        row = G + plan.step_visits[e - 1] * width
+        row = G + plan.entry[e - 1] * width
         for j in range(width):
             u[(e - 1) * width + j] = row[j]
         if e == 1:
@@ -399,7 +402,8 @@ cdef void _forward_backward(
     lanes* tag, const double[:, ::1] psi, double[:, ::1] F, const long long[::1] cells,
     const long long[::1] steps, const long long[::1] step_visits,
     const long long[::1] first_cell, const long long[::1] last_cell, const long long[::1] target,
-    const int[::1] mask, const signed char[::1] kind, const double[:, ::1] masks,
+    const int[::1] mask, const signed char[::1] kind, const long long[::1] entry,
+    const double[:, ::1] masks,
     const double[:, ::1] E, const double[:, ::1] Et, const double[:, ::1] boundary,
     const double[::1] weights, double[:, ::1] G, double[:, ::1] alpha, double[::1] factor,
     double[:, ::1] u, double[:, ::1] tokens, double* scratch, double[::1] log_z,
@@ -415,7 +419,7 @@ cdef void _forward_backward(
             continue
         # Visits and cells are numbered in the whole set: pointers are moved to fit.
         fill_plan(&plan, steps[s + 1] - steps[s], &step_visits[steps[s]], first_cell, last_cell,
-                  target, mask, kind)
+                  target, mask, kind, &entry[steps[s]])
         if F.shape[0]:
             f = &F[0, 0] - cells[0] * width
             if not all_normal(&psi[0, 0] + (cells[s] - cells[0]) * width,
@@ -433,7 +437,7 @@ cdef void _forward_backward(
 cdef inline void fill_plan(
     Plan* plan, Py_ssize_t n, const long long* step_visits, const long long[::1] first_cell,
     const long long[::1] last_cell, const long long[::1] target, const int[::1] mask,
-    const signed char[::1] kind
+    const signed char[::1] kind, const long long* entry
 ) noexcept nogil:
     plan.n = n
     plan.step_visits = step_visits
@@ -441,6 +445,7 @@ cdef inline void fill_plan(
     plan.last_cell = &last_cell[0]
     plan.target = &target[0]
     plan.mask = &mask[0]
+    plan.entry = entry
     plan.kind = NULL
     if kind.shape[0]:
         plan.kind = &kind[0]
@@ -457,6 +462,7 @@ def forward_backward_scaled(
     const long long[::1] target,
     const int[::1] mask,
     const signed char[::1] kind,
+    const long long[::1] entry,
     const double[:, ::1] masks,      # (n_masks, width)
     const double[:, ::1] E,          # (width, width)    exp of transition scores
     const double[:, ::1] Et,
@@ -495,17 +501,17 @@ def forward_backward_scaled(
     with nogil:
         if width == 2:
             _forward_backward(&two, psi, F, cells, steps, step_visits, first_cell, last_cell,
-                              target, mask, kind, masks, E, Et, boundary, weights, G, alpha,
+                              target, mask, kind, entry, masks, E, Et, boundary, weights, G, alpha,
                               factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z,
                               drop, L)
         elif width == 4:
             _forward_backward(&four, psi, F, cells, steps, step_visits, first_cell, last_cell,
-                              target, mask, kind, masks, E, Et, boundary, weights, G, alpha,
+                              target, mask, kind, entry, masks, E, Et, boundary, weights, G, alpha,
                               factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z,
                               drop, L)
         else:
             _forward_backward(&eight, psi, F, cells, steps, step_visits, first_cell, last_cell,
-                              target, mask, kind, masks, E, Et, boundary, weights, G, alpha,
+                              target, mask, kind, entry, masks, E, Et, boundary, weights, G, alpha,
                               factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z,
                               drop, L)
         free(scratch)
@@ -567,6 +573,7 @@ def forward_log(
     const long long[::1] target,
     const int[::1] mask,
     const signed char[::1] kind,
+    const long long[::1] entry,
     const double[:, ::1] masks,      # (n_masks, width)
     const double[:, ::1] score,      # (width, width)
     const double[:, ::1] boundary,   # (2, width)        start and end scores
@@ -584,7 +591,7 @@ def forward_log(
     if scratch == NULL:
         raise MemoryError()
     with nogil:
-        fill_plan(&plan, n, &step_visits[0], first_cell, last_cell, target, mask, kind)
+        fill_plan(&plan, n, &step_visits[0], first_cell, last_cell, target, mask, kind, &entry[0])
         if psi.shape[0]:
             p = &psi[0, 0]
         log_G[:, :] = -INFINITY
@@ -592,9 +599,11 @@ def forward_log(
         for e in range(1, n + 1):
             v1 = step_visits[e - 1]
             for y in range(L):
-                log_G[v1 - v0, y] = boundary[0, y] if e == 1 else log_sum(
+                g = boundary[0, y] if e == 1 else log_sum(
                     &log_alpha[e - 2, 0], &score[0, y], width, L
                 )
+                v = entry[e - 1] - v0
+                log_G[v, y] = log_add(log_G[v, y], g)
                 step_factors(&plan, e, first_of_cells, p, y, width, scratch, scratch + most)
                 for v in range(v1, step_visits[e]):
                     g = log_G[v - v0, y] + scratch[v - v1]
@@ -616,6 +625,7 @@ def backward_log(
     const long long[::1] target,
     const int[::1] mask,
     const signed char[::1] kind,
+    const long long[::1] entry,
     const double[:, ::1] masks,
     const double[:, ::1] score,
     const double[:, ::1] boundary,
@@ -643,7 +653,7 @@ def backward_log(
     beta = scratch + 2 * most
     u = beta + L
     with nogil:
-        fill_plan(&plan, n, &step_visits[0], first_cell, last_cell, target, mask, kind)
+        fill_plan(&plan, n, &step_visits[0], first_cell, last_cell, target, mask, kind, &entry[0])
         if psi.shape[0]:
             p = &psi[0, 0]
         for y in range(L):
@@ -681,7 +691,7 @@ def backward_log(
                     F[c - first_of_cells, y] /= total
                 for v in range(v1, step_visits[e]):
                     log_G[v - v0, y] -= log(total)
-                u[y] = log_G[v1 - v0, y]
+                u[y] = log_G[entry[e - 1] - v0, y]
             if e == 1:
                 for y in range(L):
                     ends[0, y] += weight * exp(boundary[0, y] + u[y])
@@ -724,12 +734,13 @@ def sample_log(
     const long long[::1] target,
     const int[::1] mask,
     const signed char[::1] kind,
+    const long long[::1] entry,
     const double[:, ::1] masks,
     const double[:, ::1] score,
     const double[:, ::1] boundary,
     const double[:, ::1] log_G,
     const double[:, ::1] log_alpha,
-    const double[::1] uniforms,      # (2 n + 1,) or more, in [0, 1)
+    const double[::1] uniforms,      # (3 n + 1,) or more, in [0, 1)
     long long[:, ::1] segments,      # (n, 3)  OUT  start, stop, label, last segment first
     Py_ssize_t most,
 ):
@@ -742,12 +753,12 @@ def sample_log(
     cdef Plan plan
     if scratch == NULL:
         raise MemoryError()
-    log_p = <double*> malloc((most + L) * sizeof(double))
+    log_p = <double*> malloc((most + L + 1) * sizeof(double))
     if log_p == NULL:
         free(scratch)
         raise MemoryError()
     with nogil:
-        fill_plan(&plan, n, &step_visits[0], first_cell, last_cell, target, mask, kind)
+        fill_plan(&plan, n, &step_visits[0], first_cell, last_cell, target, mask, kind, &entry[0])
         if psi.shape[0]:
             p = &psi[0, 0]
         for k in range(L):
@@ -763,17 +774,25 @@ def sample_log(
                 log_p[v - v1] = log_G[v - v0, y] + scratch[most + v - v1]
             v = v1 + draw(log_p, uniforms[drawn], step_visits[e] - v1)
             drawn += 1
-            while v != step_visits[e - 1]:
-                e -= 1
-                v1 = step_visits[e - 1]
-                k = 0
-                for w in range(v1, step_visits[e]):
+            while True:
+                # One more choice, the last: it starts at this step.
+                v1 = step_visits[e - 2] if e > 1 else step_visits[e - 1]
+                k = step_visits[e - 1] - v1
+                for w in range(v1, step_visits[e - 1]):
                     log_p[w - v1] = -INFINITY
                     if target[w] == v and masks[mask[w], y] > 0:
                         log_p[w - v1] = log_G[w - v0, y]
-                        k += 1
-                v = v1 + draw(log_p, uniforms[drawn], step_visits[e] - v1)
+                log_p[k] = -INFINITY
+                if v == entry[e - 1]:
+                    log_p[k] = boundary[0, y] if e == 1 else log_sum(
+                        &log_alpha[e - 2, 0], &score[0, y], width, L
+                    )
+                w = draw(log_p, uniforms[drawn], k + 1)
                 drawn += 1
+                if w == k:
+                    break
+                v = v1 + w
+                e -= 1
             segments[count, 0] = e - 1
             segments[count, 1] = stop
             segments[count, 2] = y

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 # Visits worked on at a time: their potentials stay in the second-level cache.
-BLOCK_VISITS = 1024
+BLOCK_VISITS = 2048
 NEVER = np.iinfo(np.int64).max // 4
 
 
@@ -162,6 +162,7 @@ class SegmentPlan:
     def _arrange(self) -> None:
         n = int(self.steps[-1])
         self.step_visits = np.zeros(n + 1, dtype=np.int64)
+        self.entry = np.zeros(n, dtype=np.int64)
         size = 0
         for _ in range(2):  # count, then fill
             self.first_cell, self.last_cell, self.target = np.zeros((3, size), dtype=np.int64)
@@ -169,7 +170,7 @@ class SegmentPlan:
             self.most = _arrange(
                 self.steps, self.cells, self.start, self.stop, self.kind, self.longest, self.drop,
                 self.at_limit, self.step_visits, self.first_cell, self.last_cell, self.target,
-                self.mask,
+                self.mask, self.entry,
             )  # fmt: skip
             size = int(self.step_visits[-1])
         self.visits = self.step_visits[self.steps]
@@ -184,12 +185,14 @@ class SegmentPlan:
     @property
     def arrays(self) -> tuple:
         """What the kernels read of it."""
-        return self.step_visits, self.first_cell, self.last_cell, self.target, self.mask, self.kind
+        of_visits = (self.first_cell, self.last_cell, self.target, self.mask)
+        return self.step_visits, *of_visits, self.kind, self.entry
 
     def of_sequence(self, s: int) -> tuple:
         """The same for kernels that take one sequence: its first cell, then its steps and all."""
         steps = self.step_visits[self.steps[s] : self.steps[s + 1] + 1]
-        return int(self.cells[s]), steps, *self.arrays[1:]
+        entry = self.entry[self.steps[s] : self.steps[s + 1]]
+        return int(self.cells[s]), steps, *self.arrays[1:-1], entry
 
     def reach(self, s: int, psi: np.ndarray) -> float:
         """The largest sum of magnitudes, over cells that start before a step and stop there or
@@ -467,7 +470,7 @@ def best_segments(
     found = np.empty((steps[-1] - steps[0], 3), dtype=np.int64)
     counts, scores = np.zeros(b - a, dtype=np.int64), np.zeros(b - a)
     G, origin = np.empty((2, plan.largest, width))
-    alpha, best_start = np.empty((2, longest, width))
+    alpha, best_start = np.empty((2, longest + 1, width))
     _best.viterbi_padded(
         psi, plan.cells[a : b + 1], steps, *plan.arrays, plan.log_masks, chain.score,
         chain.boundary, G, origin, alpha, best_start, np.empty(longest), found, counts, scores,
@@ -598,7 +601,7 @@ def samples_of_sequence(plan, s, psi, chain, n_samples, uniform) -> list[np.ndar
     for _ in range(n_samples):
         count = _sums.sample_log(
             own, *plan.of_sequence(s), plan.masks, chain.score, chain.boundary, log_G, log_alpha,
-            uniform(2 * T + 2), segments, plan.most,
+            uniform(3 * T + 2), segments, plan.most,
         )  # fmt: skip
         drawn.append(segments[:count][::-1].copy())
     return drawn
