@@ -18,6 +18,7 @@ __all__ = [
     "OnlineDecoder",
     "RowBlocks",
     "SegmentPotentials",
+    "SemiCRFSegmenter",
     "Sequences",
     "ZScoreTagger",
     "ZScoreTaggerCV",
@@ -31,6 +32,7 @@ _CLASSES = {
     "HMSVMTagger": "sklseq.hmsvm",
     "OnlineDecoder": "sklseq.online",
     "SegmentPotentials": "sklseq._segments",
+    "SemiCRFSegmenter": "sklseq.semicrf",
     "ZScoreTagger": "sklseq.zscore",
     "ZScoreTaggerCV": "sklseq._zscore_cv",
 }

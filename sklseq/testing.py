@@ -197,6 +197,9 @@ def _reads_strings(estimator: Any) -> bool:
 
 def answers(estimator: Any, X: Any) -> list:
     """What an estimator says of each sequence, as comparable things."""
+    if isinstance(estimator, Pipeline) and hasattr(estimator[-1], "predict_labels"):
+        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
+        estimator = estimator[-1]
     if hasattr(estimator, "predict_labels"):
         return [np.asarray(p).tolist() for p in estimator.predict_labels(X)]
     if hasattr(estimator, "predict"):

@@ -15,6 +15,7 @@ ESTIMATORS = [
     "sklseq.crf",
     "sklseq.hmsvm",
     "sklseq.zscore",
+    "sklseq.semicrf",
     "sklseq._kernels",
     "sklseq._zscore_cv",
     "sklseq._separate",

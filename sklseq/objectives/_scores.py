@@ -198,7 +198,8 @@ class ScoreMap:
         end[self.end_at] = w[c:d]
         return transition.reshape(L, L), start, end
 
-    def _chain_weights(self, w: np.ndarray):
+    def chain_weights(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Transition, start and end scores, float64; -inf where forbidden."""
         transition, start, end = self._trained_chain(w)
         transition[~self.allowed.transition] = -np.inf
         start[~self.allowed.start] = -np.inf
@@ -207,13 +208,13 @@ class ScoreMap:
 
     def chain(self, w: np.ndarray) -> Transitions:
         """Transition, start and end scores, ready for the kernels."""
-        return Transitions(*self._chain_weights(w), dtype=self.dtype).exponentiate()
+        return Transitions(*self.chain_weights(w), dtype=self.dtype).exponentiate()
 
     def unpack(self, w: np.ndarray) -> Weights:
         """w as arrays in the user's order of features."""
         rows = self.design.unpack(self.state(w).astype(self.user_dtype, copy=False))
         coef = rows[:, : self.n_labels]  # the rows stay padded, as decoding wants them
-        return Weights(coef, *(x.astype(self.user_dtype) for x in self._chain_weights(w)))
+        return Weights(coef, *(x.astype(self.user_dtype) for x in self.chain_weights(w)))
 
     def pack(self, weights: Weights) -> np.ndarray:
         """The inverse of :meth:`unpack`; weights that w has no place for are dropped."""
