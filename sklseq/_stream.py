@@ -65,12 +65,17 @@ def _steps(estimator: Any, prefix: str = "") -> list[tuple[str, Any]]:
 def tagger_of(estimator: Any) -> tuple[list[tuple[str, Any]], Any]:
     """(transformers with names, tagger) of a tagger or a pipeline that ends in one."""
     *transformers, (_, tagger) = _steps(estimator)
-    if not callable(getattr(tagger, "potentials", None)):
+    if not (callable(getattr(tagger, "potentials", None)) or decodes_segments(tagger)):
         raise TypeError(
             f"OnlineDecoder needs an estimator with potentials(X), such as CRFTagger, or a "
             f"pipeline that ends in one; {type(tagger).__name__} has none."
         )
     return transformers, tagger
+
+
+def decodes_segments(tagger: Any) -> bool:
+    """Whether it is a segmenter, which knows itself when a segment is certain."""
+    return callable(getattr(tagger, "decode_closure", None))
 
 
 def look_ahead(estimator: Any, *, fitted: bool = True) -> tuple[int, int]:

@@ -12,7 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq._base import Potentials
 from sklseq._labels import split_labels
 from sklseq._sequences import Sequences
-from sklseq._stream import Emission, OnlineStream, StreamModel, look_ahead, tagger_of
+from sklseq._stream import (
+    Emission,
+    OnlineStream,
+    StreamModel,
+    decodes_segments,
+    look_ahead,
+    tagger_of,
+)
 from sklseq._threads import Threads
 from sklseq.inference.chain import BLOCK_ROWS, Transitions, best_paths, row_blocks
 from sklseq.inference.online import OnlinePaths, OnlineRule, decode_block
@@ -98,6 +105,7 @@ class OnlineDecoder(MetaEstimatorMixin, BaseEstimator):
     ----------
     estimator : estimator, default=None
         A tagger with ``potentials(X)``, or a pipeline that ends in one; None is ``CRFTagger()``.
+        Of a ``SemiCRFSegmenter``, whole sequences are decoded, by ``strategy="closure"``.
         Wrapped in ``FrozenEstimator`` it is used as it is, without training.
     strategy : {"step", "window", "closure", "chunk", "viterbi"}, default="step"
         When labels leave; :func:`sklseq.inference.decode_online` explains each. "closure" is
@@ -229,6 +237,11 @@ class OnlineDecoder(MetaEstimatorMixin, BaseEstimator):
         self._rule()
         estimator = CRFTagger() if self.estimator is None else clone(self.estimator)
         look_ahead(estimator, fitted=False)
+        if decodes_segments(tagger_of(estimator)[1]) and self.strategy != "closure":
+            raise ValueError(
+                "A segmenter is decoded online by strategy='closure' only, which emits a segment "
+                f"when all that survives shares it; got strategy={self.strategy!r}."
+            )
         self.estimator_ = estimator.fit(X, y, **fit_params)
         tagger_of(self.estimator_)
         return self
@@ -265,9 +278,31 @@ class OnlineDecoder(MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self, "estimator_")
         transformers, tagger = tagger_of(self.estimator_)
         (_, delay) = look_ahead(self.estimator_)
+        if decodes_segments(tagger):
+            raise TypeError(
+                f"{type(tagger).__name__} labels segments: of it, OnlineDecoder has fit, decode, "
+                "predict and score."
+            )
         for _, transformer in transformers:
             X = transformer.transform(X)
         return tagger.potentials(X), delay
+
+    def _decode_segments(self, X: Any) -> OnlineDecoding:
+        # IOB2 labels; those of a segment leave together, when all that survives shares it.
+        transformers, segmenter = tagger_of(self.estimator_)
+        (_, delay) = look_ahead(self.estimator_)
+        for _, transformer in transformers:
+            X = transformer.transform(X)
+        labels, times = segmenter._closure_labels(X)
+        offsets = np.cumsum([0, *(len(t) for t in times)])
+        times = [np.minimum(t + delay, len(t) - 1) for t in times]
+        empty = np.zeros(0, dtype=np.int64)
+        columns = (
+            np.concatenate([np.zeros(0, dtype=np.str_), *labels]),
+            np.concatenate([empty, *times]),
+            np.ones(offsets[-1]),
+        )
+        return OnlineDecoding(*(split_labels(column, offsets) for column in columns))
 
     def _decode(self, potentials: Potentials, delay: int) -> tuple[OnlinePaths, np.ndarray]:
         # Paths, and the latency including what the features look ahead (cut by the end).
@@ -301,6 +336,9 @@ class OnlineDecoder(MetaEstimatorMixin, BaseEstimator):
             Named tuple ``(labels, times, confidence)``, each an object array of one array a
             sequence. The latency of label t is ``times[s][t] - t``.
         """
+        check_is_fitted(self, "estimator_")
+        if decodes_segments(tagger_of(self.estimator_)[1]):
+            return self._decode_segments(X)
         potentials, delay = self._potentials(X)
         paths, latency = self._decode(potentials, delay)
         offsets = potentials.offsets

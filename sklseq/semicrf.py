@@ -19,6 +19,7 @@ from sklseq._segment_labels import Segments, read_segments, write_segments
 from sklseq._segments import SegmentPotentials
 from sklseq._threads import Threads
 from sklseq.inference.chain import as_generator
+from sklseq.inference.segment_online import closure_of_sequence
 from sklseq.inference.segments import (
     SegmentPlan,
     SegmentSpans,
@@ -561,6 +562,43 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
             list(self._written(samples_of_sequence(plan, s, psi, chain, n_samples, rng.random)))
             for s in range(plan.n_sequences)
         ]
+
+    def decode_closure(self, X: Any) -> list:
+        """Segments as a stream would give them: when all that survives shares them, no later.
+
+        What is emitted is exactly what :meth:`predict` answers at the end.
+
+        Parameters
+        ----------
+        X : SegmentPotentials, or list of sequences
+
+        Returns
+        -------
+        list of (segments, times)
+            Lists of (start, stop, label), and for each the newest step when it was certain. Step t
+            knows the potentials that stop at t + 1 or before.
+        """
+        X = self._read(X)
+        plan, psi, chain = self._program(X)
+        answers = []
+        for s in range(len(X)):
+            rows, times = closure_of_sequence(plan, s, psi, chain)
+            kept = self.classes_[rows[:, 2]] != self.outside
+            answers.append((write_segments(rows, self.classes_, self.outside), times[kept]))
+        return answers
+
+    def _closure_labels(self, X: Any) -> tuple[list, list]:
+        # IOB2 labels and times of rows: what OnlineDecoder gives.
+        X = self._read(X)
+        plan, psi, chain = self._program(X)
+        labels, times = [], []
+        outside = "O" if self.outside is None else self.outside
+        for s, n in enumerate(X.lengths.tolist()):
+            rows, certain = closure_of_sequence(plan, s, psi, chain)
+            segments = write_segments(rows, self.classes_, self.outside)
+            labels.append(segments_to_labels(segments, n, outside=outside))
+            times.append(np.repeat(certain, rows[:, 1] - rows[:, 0]))
+        return labels, times
 
     def score(self, X: Any, y: Any) -> float:
         """F1 of the predicted segments, micro-averaged.

@@ -45,6 +45,10 @@ SUBJECTS = {
     "SemiCRFSegmenter full": (SemiCRFSegmenter(l2=0.1, inference="full", n_jobs=2), ()),
     "SemiCRFSegmenter l1": (SemiCRFSegmenter(l1=0.01, l2=0.01, max_segment_length=9), ()),
     "OnlineDecoder": (OnlineDecoder(CRFTagger(l2=0.1)), ()),
+    "OnlineDecoder of segments": (
+        OnlineDecoder(SemiCRFSegmenter(l2=0.1), strategy="closure"),
+        ("labels_of_any_type",),  # a segmenter's labels are strings
+    ),
     "TokenFeatures": (TokenFeatures(), ()),
     "TokenFeatures hashed": (TokenFeatures(n_features=64), ()),
     "WindowFeatures": (

@@ -9,8 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from sklseq import CRFTagger, SegmentPotentials, SemiCRFSegmenter, Sequences
+from sklseq import CRFTagger, OnlineDecoder, SegmentPotentials, SemiCRFSegmenter, Sequences
 from sklseq._threads import Threads
+from sklseq.inference import segment_closure, segment_viterbi
 from sklseq.inference.segment_reference import fires
 from sklseq.objectives._scores import ScoreMap, full_support
 from sklseq.objectives._segment_likelihood import (
@@ -20,7 +21,7 @@ from sklseq.objectives._segment_likelihood import (
     segment_support,
 )
 from tests.oracles import kkt_residual, numerical_gradient
-from tests.test_segment_inference import segmentations
+from tests.test_segment_inference import one, random_problem, segmentations
 
 LABELS = ("O", "a", "b")
 
@@ -333,6 +334,63 @@ def test_no_potential_in_some_sequence(fitted):
     assert len(model.predict(X)) == 2
     assert model.predict_labels(X)[1].tolist() == []
     assert_allclose(model.predict_proba(X)[0].sum(axis=1), 1, rtol=1e-12)
+
+
+# ------------------------------------------------------------------ online
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_closure_is_lossless_and_no_future_changes_it(seed):
+    rng = np.random.default_rng(seed)
+    n, spans, scores, transition, start, end = random_problem(seed, n=12, L=2, n_potentials=50)
+    stop = spans[2]
+    ends = {"start": start, "end": end}
+    segments, times = segment_closure(one(n, spans), scores, transition, **ends)
+    best, _ = segment_viterbi(one(n, spans), scores, transition, **ends)
+    assert_array_equal(segments[0], best[0])
+    assert (times[0] >= segments[0][:, 1] - 1).all()
+    assert (np.diff(times[0]) >= 0).all()
+    for t in range(n - 1):
+        sure = segments[0][times[0] <= t].tolist()
+        for _ in range(20):
+            # Whatever comes after step t, even if it never comes to an end in the same way.
+            changed = scores.copy()
+            later = stop > t + 1
+            changed[later] = rng.normal(size=(later.sum(), 2)) * 20
+            other = segment_viterbi(
+                one(n, spans), changed, transition, start=start, end=20 * rng.normal(size=2)
+            )[0][0].tolist()
+            assert other[: len(sure)] == sure
+
+
+def test_closure_emits_before_the_end():
+    rng = np.random.default_rng(0)
+    n, L = 400, 3
+    steps = np.arange(n)
+    spans = one(n, (np.repeat([1, 3], n), np.tile(steps, 2), np.tile(steps + 1, 2)))
+    scores = 3 * rng.normal(size=(2 * n, L))
+    segments, times = segment_closure(spans, scores, np.zeros((L, L)))
+    waited = times[0] - segments[0][:, 1] + 1
+    assert 0 < waited.mean() < 20
+    assert len(segments[0]) > 50
+
+
+def test_online_decoder_of_segments(fitted):
+    model, X, y = fitted
+    decoder = OnlineDecoder(SemiCRFSegmenter(l2=0.05), strategy="closure").fit(X, y)
+    decoded = decoder.decode(X)
+    emitted = model.decode_closure(X)
+    for s, n in enumerate(X.lengths):
+        assert decoded.labels[s].tolist() == model.predict_labels(X)[s].tolist()
+        assert emitted[s][0] == model.predict(X)[s]
+        assert len(decoded.times[s]) == n
+        for (i, j, _), time in zip(*emitted[s], strict=True):
+            assert (decoded.times[s][i:j] == time).all()
+            assert time >= j - 1
+    with pytest.raises(ValueError, match="strategy='closure' only"):
+        OnlineDecoder(SemiCRFSegmenter()).fit(X, y)
+    with pytest.raises(TypeError, match="SemiCRFSegmenter labels segments"):
+        decoder.latency_report(X)
 
 
 # ------------------------------------------------------------------ bad input

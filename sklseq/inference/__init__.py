@@ -10,6 +10,7 @@ array([0, 1, 2], dtype=int32)
 from sklseq.inference.chain import Marginals, forward_backward, nbest, sample, viterbi
 from sklseq.inference.expectation import ExpectedFeatures, entropy, expected_features
 from sklseq.inference.online import OnlinePaths, decode_online
+from sklseq.inference.segment_online import segment_closure
 from sklseq.inference.segments import (
     SegmentMarginals,
     SegmentSpans,
@@ -31,6 +32,7 @@ __all__ = [
     "forward_backward",
     "nbest",
     "sample",
+    "segment_closure",
     "segment_forward_backward",
     "segment_nbest",
     "segment_sample",
