@@ -186,6 +186,9 @@ cdef inline double forward(
                                   plan.step_visits[e] - plan.step_visits[e - 1], L, width)
         forward_step(tag, plan, e, F, masks, scale, G, alpha + (e - 1) * width, &total, width)
         scale = 1
+        # Numbers that underflow are slow: no need to go on.
+        if e % 16 == 0 and fetestexcept(FE_UNDERFLOW):
+            return -INFINITY
         if not SMALL < total < LARGE:
             if not 0 < total < INFINITY:
                 return -INFINITY

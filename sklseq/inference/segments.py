@@ -195,15 +195,16 @@ class SegmentPlan:
         return int(self.cells[s]), steps, *self.arrays[1:-1], entry
 
     def reach(self, s: int, psi: np.ndarray) -> float:
-        """The largest sum of magnitudes, over cells that start before a step and stop there or
-        later, and of one label: see the notes of ``_segments.pyx``."""
-        own, size = slice(self.cells[s], self.cells[s + 1]), np.abs(psi)
+        """A bound of the sums of magnitudes of cells that start before a step and stop there or
+        later: see the notes of ``_segments.pyx``."""
+        own = slice(self.cells[s], self.cells[s + 1])
+        size = np.abs(psi).max(axis=1, initial=0)
         if not np.isfinite(size).all():
             return np.inf
-        crossing = np.zeros((self.steps[s + 1] - self.steps[s] + 1, self.width))
-        np.add.at(crossing, self.start[own], size)
-        np.add.at(crossing, self.stop[own], -size)
-        return float(np.cumsum(crossing, axis=0).max(initial=0))
+        n = int(self.steps[s + 1] - self.steps[s]) + 1
+        begun = np.bincount(self.start[own], size, minlength=n)
+        over = np.bincount(self.stop[own], size, minlength=n)
+        return float(np.cumsum(begun - over).max(initial=0))
 
     def blocks(self) -> list[tuple[int, int]]:
         """Runs of sequences that are worked on at once."""
