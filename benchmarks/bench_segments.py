@@ -88,13 +88,13 @@ class Chain:
 
 
 def medians(*runs, repeat: int = 9) -> list[float]:
-    """Seconds of each of some functions, run in turn."""
+    """Processor seconds of each of some functions, run in turn."""
     seconds = np.empty((repeat, len(runs)))
     for k in range(repeat):
         for j, run in enumerate(runs):
-            begin = time.perf_counter()
+            begin = time.process_time()
             run()
-            seconds[k, j] = time.perf_counter() - begin
+            seconds[k, j] = time.process_time() - begin
     return np.median(seconds, axis=0).tolist()
 
 

@@ -182,7 +182,8 @@ cdef void _viterbi(
         v0 = step_visits[steps[s]]
         best_prefixes(
             tag, p, n, &step_visits[steps[s]], &first_cell[0], &last_cell[0], &target[0],
-            &mask[0], of_cells, &entry[steps[s]], &log_masks[0, 0], &score[0, 0], &boundary[0, 0], &G[0, 0] - v0 * width,
+            &mask[0], of_cells, &entry[steps[s]], &log_masks[0, 0], &score[0, 0],
+            &boundary[0, 0], &G[0, 0] - v0 * width,
             &origin[0, 0] - v0 * width, &alpha[0, 0], &best_start[0, 0], &top[0],
             &alpha[longest, 0], L, width
         )

@@ -49,7 +49,7 @@ from libc.math cimport INFINITY, exp, fabs, frexp, ldexp, log, log1p
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from sklseq.inference._recursions cimport block_of_product
+from sklseq.inference._recursions cimport block_of_product, sklseq_one_row_at_a_time
 from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 
 
@@ -75,11 +75,26 @@ cdef struct Plan:
     const long long* entry           # (n,)
 
 
-cdef inline void forward_step(
-    lanes* tag, Plan* plan, Py_ssize_t e, const double* F, const double* masks, double factor,
-    double* G, double* alpha, double* total, Py_ssize_t width
+cdef inline double sum_of_lanes(lanes* tag, const double* a, const double* b) noexcept nogil:
+    # By halves: a running sum would wait for each addition.
+    cdef double s[4]
+    cdef Py_ssize_t k
+    if lanes is Lanes2:
+        return (a[0] + b[0]) + (a[1] + b[1])
+    elif lanes is Lanes4:
+        return ((a[0] + b[0]) + (a[2] + b[2])) + ((a[1] + b[1]) + (a[3] + b[3]))
+    else:
+        for k in range(4):
+            s[k] = (a[k] + b[k]) + (a[k + 4] + b[k + 4])
+        return (s[0] + s[2]) + (s[1] + s[3])
+
+
+cdef inline double forward_step(
+    lanes* tag, Plan* plan, Py_ssize_t e, const double* F, const double* E, const double* start,
+    const double* masks, double factor, double* G, double* alpha, double* entering,
+    Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
-    # G and alpha of step e; G of its targets is added up. total: mass of the step.
+    # G, alpha and alpha^ of step e; G of its targets is added up. Returns the mass of the step.
     cdef Py_ssize_t B = n_lanes(tag), block, j, k, v, c, t
     cdef double opened[8]
     cdef double closed[8]
@@ -88,11 +103,19 @@ cdef inline void forward_step(
     cdef double g[8]
     cdef double acc[8]
     cdef double mass[8]
+    cdef double total = 0
     cdef const double* f
     cdef double* row
-    total[0] = 0
     for block in range(width // B):
         j = block * B
+        if e == 1:
+            for k in range(B):
+                entering[j + k] = start[j + k]
+        else:
+            block_of_product(tag, alpha + (e - 2) * width, 1, E + j, L, width, acc)
+            for k in range(B):
+                entering[j + k] = acc[k]
+            sklseq_one_row_at_a_time()       # stored whole: the product keeps its lanes
         for k in range(B):
             opened[k] = factor
             closed[k] = 1
@@ -117,8 +140,12 @@ cdef inline void forward_step(
                 else:
                     for k in range(B):
                         ends[k] *= f[k]
-            for k in range(B):
-                g[k] = row[k] * (opened[k] * mine[k])
+            if v == plan.entry[e - 1]:
+                for k in range(B):
+                    g[k] = (row[k] + entering[j + k]) * (opened[k] * mine[k])
+            else:
+                for k in range(B):
+                    g[k] = row[k] * (opened[k] * mine[k])
             for k in range(B):
                 acc[k] += g[k] * (closed[k] * ends[k])
             for k in range(B):
@@ -137,9 +164,9 @@ cdef inline void forward_step(
                 for k in range(B):
                     row[k] += g[k]
         for k in range(B):
-            alpha[j + k] = acc[k]
-        for k in range(B):
-            total[0] += acc[k] + mass[k]
+            alpha[(e - 1) * width + j + k] = acc[k]
+        total += sum_of_lanes(tag, acc, mass)
+    return total
 
 
 cdef void drop_what_fell_behind(
@@ -160,31 +187,21 @@ cdef void drop_what_fell_behind(
 cdef inline double forward(
     lanes* tag, Plan* plan, const double* F, const double* E, const double* start,
     const double* end, const double* masks, double* G, double* alpha, double* factor,
-    bint drop, Py_ssize_t L, Py_ssize_t width
+    double* u, bint drop, Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
     # Scaled forward pass; returns log Z, -inf if there is no mass.
-    cdef Py_ssize_t B = n_lanes(tag), e, j, k, block
+    cdef Py_ssize_t e, j
     cdef int power = 0, shifted = 0
     cdef double total = 0, scale = 1
-    cdef double acc[8]
-    cdef double* row
     e = plan.step_visits[0]
     memset(G + e * width, 0, (plan.step_visits[plan.n] - e) * width * sizeof(double))
     for e in range(1, plan.n + 1):
-        row = G + plan.entry[e - 1] * width
-        if e == 1:
-            for j in range(width):
-                row[j] = start[j]
-        else:
-            for block in range(width // B):
-                block_of_product(tag, alpha + (e - 2) * width, 1, E + block * B, L, width, acc)
-                for k in range(B):
-                    row[block * B + k] += acc[k]
         factor[e - 1] = scale
         if drop:
             drop_what_fell_behind(G + plan.step_visits[e - 1] * width,
                                   plan.step_visits[e] - plan.step_visits[e - 1], L, width)
-        forward_step(tag, plan, e, F, masks, scale, G, alpha + (e - 1) * width, &total, width)
+        total = forward_step(tag, plan, e, F, E, start, masks, scale, G, alpha,
+                             u + (e - 1) * width, L, width)
         scale = 1
         # Numbers that underflow are slow: no need to go on.
         if e % 16 == 0 and fetestexcept(FE_UNDERFLOW):
@@ -204,9 +221,9 @@ cdef inline double forward(
 
 cdef inline void backward_step(
     lanes* tag, Plan* plan, Py_ssize_t e, double* F, const double* masks, double factor,
-    double* G, const double* beta, double* tokens, double* scratch, Py_ssize_t width
+    double* G, const double* beta, double* tokens, double* u, double* scratch, Py_ssize_t width
 ) noexcept nogil:
-    # G becomes the derivative by pre, F the marginals of the cells of step e.
+    # G becomes the derivative by pre, u that by alpha^, F the marginals of the cells of step e.
     # tokens: probability of each label between boundaries e - 1 and e.
     cdef Py_ssize_t B = n_lanes(tag), block, j, k, v, c, t
     cdef Py_ssize_t v0 = plan.step_visits[e - 1], v1 = plan.step_visits[e]
@@ -280,6 +297,9 @@ cdef inline void backward_step(
                 sum_ending[k] += ending[k]
             for k in range(B):
                 row[k] = x[k] * ahead[k]
+            if v == plan.entry[e - 1]:
+                for k in range(B):
+                    u[j + k] = row[k]
             for c in range(plan.first_cell[v], plan.last_cell[v]):
                 f = F + c * width + j
                 if plan.kind[c] == 3:
@@ -298,6 +318,68 @@ cdef inline void backward_step(
             tokens[j + k] = sum_going[k]
 
 
+cdef inline void backward_single(
+    lanes* tag, Plan* plan, Py_ssize_t v, double* F, const double* masks, double factor,
+    double* G, const double* beta, double* tokens, double* u, Py_ssize_t width
+) noexcept nogil:
+    # backward_step where all starts are one group, as with features of single tokens only.
+    cdef Py_ssize_t B = n_lanes(tag), block, j, k, c, t = plan.target[v]
+    cdef Py_ssize_t c0 = plan.first_cell[v], c1 = plan.last_cell[v]
+    cdef double opened[8]
+    cdef double closed[8]
+    cdef double ahead[8]
+    cdef double g[8]
+    cdef double* f
+    cdef const double* m
+    for block in range(width // B):
+        j = block * B
+        for k in range(B):
+            opened[k] = factor
+            closed[k] = beta[j + k]
+        for c in range(c0, c1):
+            f = F + c * width + j
+            if plan.kind[c] & 1:
+                for k in range(B):
+                    opened[k] *= f[k]
+            else:
+                for k in range(B):
+                    closed[k] *= f[k]
+        if t < 0:
+            for k in range(B):
+                ahead[k] = closed[k]
+        elif plan.mask[v]:
+            m = masks + plan.mask[v] * width + j
+            for k in range(B):
+                ahead[k] = closed[k] + m[k] * G[t * width + j + k]
+        else:
+            for k in range(B):
+                ahead[k] = closed[k] + G[t * width + j + k]
+        for k in range(B):
+            g[k] = G[v * width + j + k]
+        for k in range(B):
+            ahead[k] = ahead[k] if g[k] > 0 else 0
+        for k in range(B):
+            opened[k] *= ahead[k]
+        for k in range(B):
+            G[v * width + j + k] = opened[k]
+        for k in range(B):
+            u[j + k] = opened[k]
+        for k in range(B):
+            ahead[k] *= g[k]
+        for k in range(B):
+            tokens[j + k] = ahead[k]
+        for k in range(B):
+            closed[k] *= g[k]
+        for c in range(c0, c1):
+            f = F + c * width + j
+            if plan.kind[c] & 1:
+                for k in range(B):
+                    f[k] = ahead[k]
+            else:
+                for k in range(B):
+                    f[k] = closed[k]
+
+
 cdef inline void backward(
     lanes* tag, Plan* plan, double* F, const double* Et, const double* start,
     const double* end, const double* masks, double* G, const double* alpha, const double* factor,
@@ -308,23 +390,27 @@ cdef inline void backward(
     cdef Py_ssize_t B = n_lanes(tag), e, j, k, block
     cdef double total = 0
     cdef double acc[8]
-    cdef double* row
     for j in range(L):
         total += alpha[(plan.n - 1) * width + j] * end[j]
     for j in range(width):
         beta[j] = end[j] / total
     for e in range(plan.n, 0, -1):
-        backward_step(tag, plan, e, F, masks, factor[e - 1], G, beta,
-                      tokens + (e - 1) * width, scratch, width)
-        row = G + plan.entry[e - 1] * width
-        for j in range(width):
-            u[(e - 1) * width + j] = row[j]
+        if plan.step_visits[e] - plan.step_visits[e - 1] == 1:
+            backward_single(tag, plan, plan.step_visits[e - 1], F, masks, factor[e - 1], G, beta,
+                            tokens + (e - 1) * width, u + (e - 1) * width, width)
+        else:
+            backward_step(tag, plan, e, F, masks, factor[e - 1], G, beta,
+                          tokens + (e - 1) * width, u + (e - 1) * width, scratch, width)
         if e == 1:
             return
         for block in range(width // B):
-            block_of_product(tag, row, 1, Et + block * B, L, width, acc)
+            block_of_product(tag, u + (e - 1) * width, 1, Et + block * B, L, width, acc)
             for k in range(B):
-                beta[block * B + k] = acc[k] if alpha[(e - 2) * width + block * B + k] > 0 else 0
+                beta[block * B + k] = acc[k]
+            sklseq_one_row_at_a_time()
+        for j in range(width):
+            if not alpha[(e - 2) * width + j] > 0:
+                beta[j] = 0
 
 
 cdef inline bint add_pairs(
@@ -386,8 +472,8 @@ cdef inline double one_sequence(
     cdef double log_z, redo = log(-1.0)
     cdef int bad = FE_UNDERFLOW | FE_OVERFLOW | FE_INVALID
     feclearexcept(bad)
-    log_z = forward(tag, plan, F, E, start, end, masks, G, alpha, factor, drop, L,
-                    width)
+    log_z = forward(tag, plan, F, E, start, end, masks, G, alpha, factor, u, drop,
+                    L, width)
     if fetestexcept(bad):
         return redo
     if only_log_z or log_z == -INFINITY:
