@@ -88,10 +88,12 @@ class FreeSystem:
         if self.direct:
             main = solve_dense(self.statistics.gram, main, self.ridge).w
         else:
-            main = cg(
-                self.regression, main, preconditioner=self.regression.preconditioner,
+            order, solved = self.regression.kept, np.empty_like(main)
+            solved[order] = cg(
+                self.regression, main[order], preconditioner=self.regression.preconditioner,
                 tol=TOLERANCE, max_iter=5_000,
             ).w  # fmt: skip
+            main = solved
         pairs = V[n * L :] / self.variance if self.variance > 0 else 0 * V[n * L :]
         return np.concatenate([L * main.reshape(n * L, -1), pairs])
 

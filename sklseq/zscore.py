@@ -7,6 +7,7 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 from scipy.special import ndtr
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -52,6 +53,7 @@ from sklseq.solvers import SolverResult, cg, solve_dense
 __all__ = ["SequenceZScores", "ZScoreTagger"]
 
 DIRECT = 1_000  # features up to which solver="auto" factorises
+SINGLE = 1e-4  # the least tol for which conjugate gradients on sparse rows are done in float32
 MAX_PROGRAMS, MAX_WEIGHTS = 20_000, 4_000  # of moments="dp"
 
 
@@ -281,13 +283,25 @@ class ZScoreTagger(BaseTagger):
         if direct:
             result = solve_dense(statistics.gram, statistics.observed, ridge)
         else:
-            with Threads(self.n_jobs) as threads:
-                weights = sample.row_weights
-                system = RidgeSystem(extended, sample.y, weights, L, ridge, threads)
-                result = self._conjugate_gradients(system, system.gradient)
-                result = result._replace(w=system.all_columns(result.w))
+            result = self._solve_rows(sample, extended, ridge)
         maximum = combine(result.w, statistics, cost, float(self.l2))
         return maximum.weights, maximum.multiplier, result
+
+    def _solve_rows(self, sample: Sample, extended, ridge: float) -> SolverResult:
+        # In float32, if that is precise enough.
+        dtypes = [np.float64]
+        if ridge > 0 and self.tol >= SINGLE and sparse.issparse(extended):
+            dtypes = [np.float32, np.float64]
+        with Threads(self.n_jobs) as threads:
+            for dtype in dtypes:
+                system = RidgeSystem(
+                    extended, sample.y, sample.row_weights, sample.n_labels, ridge, threads,
+                    dtype=dtype,
+                )  # fmt: skip
+                result = self._conjugate_gradients(system, system.gradient)
+                if result.message != "precision":
+                    break
+            return result._replace(w=system.all_columns(result.w))
 
     def _solve_paths(self, sample: Sample, allowed: Constraints, cost):
         moments = self._path_moments(sample, allowed)

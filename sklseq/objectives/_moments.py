@@ -45,6 +45,7 @@ __all__ = [
     "count_statistics",
     "decompose",
     "extended_rows",
+    "label_sums",
     "loss_multiplier",
     "observed_features",
     "one_hot",
@@ -132,8 +133,8 @@ def one_hot(y: np.ndarray, values: np.ndarray, n_labels: int) -> sparse.csr_matr
     )
 
 
-def _label_sums(rows, y, values, n_labels: int) -> np.ndarray:
-    # rowsᵀ diag(values) Y, shape (n_columns, n_labels)
+def label_sums(rows, y, values, n_labels: int) -> np.ndarray:
+    """rowsᵀ diag(values) Y, shape (n_columns, n_labels)."""
     sums = one_hot(y, values, n_labels).T @ rows
     return np.ascontiguousarray((sums.toarray() if sparse.issparse(sums) else sums).T)
 
@@ -152,7 +153,7 @@ def count_statistics(sample: Sample, extended, *, gram: bool) -> Statistics:
     pairs = y[after - 1].astype(np.intp) * L + y[after]
     transitions = np.bincount(pairs, weights=weights[after], minlength=L * L).reshape(L, L)
     labels = np.bincount(y, weights=weights, minlength=L).astype(np.float64)
-    return Statistics(product, _label_sums(extended, y, weights, L), transitions, labels)
+    return Statistics(product, label_sums(extended, y, weights, L), transitions, labels)
 
 
 def observed_features(sample: Sample) -> ChainWeights:
@@ -162,7 +163,7 @@ def observed_features(sample: Sample) -> ChainWeights:
     pairs = sample.y[after - 1].astype(np.intp) * L + sample.y[after]
     transitions = np.bincount(pairs, weights=weights[after], minlength=L * L)
     return ChainWeights(
-        _label_sums(sample.rows, sample.y, weights, L), transitions.reshape(L, L).astype(float)
+        label_sums(sample.rows, sample.y, weights, L), transitions.reshape(L, L).astype(float)
     )
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from sklseq._threads import Threads
-from sklseq.objectives._moments import one_hot
+from sklseq._sequences import Sequences
+from sklseq._threads import Threads, spans
+from sklseq.inference.chain import _chain
+from sklseq.objectives._design import SparseRows, aligned_zeros
+from sklseq.objectives._moments import label_sums
 
 __all__ = ["RidgeSystem"]
+
+BLOCK = 4_096  # rows whose scores stay in the cache between A and its transpose
 
 
 class RidgeSystem:
@@ -31,6 +36,8 @@ class RidgeSystem:
     threads : Threads
     eliminate : bool, default=True
         False keeps all columns, for right-hand sides other than ``gradient``.
+    dtype : numpy dtype, default=float64
+        Of products with sparse rows, and of ``gradient``; float32 halves the memory that moves.
 
     Attributes
     ----------
@@ -43,39 +50,39 @@ class RidgeSystem:
 
     def __init__(
         self, rows, y, weights, n_labels: int, ridge: float, threads: Threads,
-        eliminate: bool = True,
+        eliminate: bool = True, dtype=np.float64,
     ):  # fmt: skip
         self.y, self.n_labels, self.ridge, self.threads = y, n_labels, ridge, threads
-        self.n_columns = rows.shape[1]
+        self.n_columns, self.is_sparse = rows.shape[1], sparse.issparse(rows)
+        self.dtype = np.dtype(dtype if self.is_sparse else np.float64)
         self.kept, self.once = np.arange(self.n_columns), None
-        if sparse.issparse(rows) and eliminate:
+        if self.is_sparse and eliminate:
             rows = self._without_rare(rows)
-        self.d = weights if self.once is None else self._reduced(weights)
         self.rows = rows
-        self.blocks = _cut(rows, self.threads.n)
-        labels = one_hot(y, self.d, n_labels)
-        self.gradient = self._map_blocks(lambda block, a, b: block.T @ labels[a:b].toarray())
-        self.preconditioner = None if ridge == 0 else 1 / (self._squares() + ridge)
+        self.d = weights if self.once is None else self._reduced(weights)
+        self.gradient = label_sums(rows, y, self.d, n_labels).astype(self.dtype)
+        if self.is_sparse:
+            self._arrange(rows)
+        self.preconditioner = None
+        if ridge > 0:
+            self.preconditioner = (1 / (self._squares() + ridge)).astype(self.dtype)
 
     def _without_rare(self, rows):
-        # Columns by frequency, so that weights that are often needed lie together.
         if not rows.has_canonical_format:
             rows = rows.copy()
             rows.sum_duplicates()
         counts = np.bincount(rows.indices, minlength=self.n_columns)
-        order = np.argsort(-counts, kind="stable")
-        n_kept = int((counts > (1 if self.ridge > 0 else 0)).sum())
-        rank = np.empty(self.n_columns, dtype=rows.indices.dtype)
-        rank[order] = np.arange(self.n_columns, dtype=rows.indices.dtype)
-        self.kept = order[:n_kept]
-        new, before = rank[rows.indices], np.zeros(rows.nnz + 1, dtype=rows.indptr.dtype)
-        stays = new < n_kept
+        keep = counts > (1 if self.ridge > 0 else 0)
+        self.kept = np.flatnonzero(keep)
+        number = np.cumsum(keep, dtype=rows.indices.dtype) - 1
+        stays, before = keep[rows.indices], np.zeros(rows.nnz + 1, dtype=rows.indptr.dtype)
         np.cumsum(stays, out=before[1:])
         if self.ridge > 0:
-            owner = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))[~stays]
+            owner = np.searchsorted(rows.indptr, np.flatnonzero(~stays), side="right") - 1
             self.once = (rows.indices[~stays], owner, rows.data[~stays])
         return sparse.csr_matrix(
-            (rows.data[stays], new[stays], before[rows.indptr]), shape=(rows.shape[0], n_kept)
+            (rows.data[stays], number[rows.indices[stays]], before[rows.indptr]),
+            shape=(rows.shape[0], len(self.kept)),
         )
 
     def _reduced(self, weights: np.ndarray) -> np.ndarray:
@@ -83,33 +90,51 @@ class RidgeSystem:
         squares = np.bincount(owner, np.square(x), minlength=len(weights))
         return weights * self.ridge / (self.ridge + weights * squares)
 
-    def _map_blocks(self, work) -> np.ndarray:
-        # Sum, in a fixed order, of what threads make of their rows.
-        parts = self.threads.map(lambda cut: work(self.rows[cut[0] : cut[1]], *cut), self.blocks)
-        for part in parts[1:]:
-            parts[0] += part
-        return parts[0]
+    def _arrange(self, rows) -> None:
+        # The kernels' layout, with the columns by frequency; V has their order until all_columns.
+        self.width = _chain.padded_width(self.n_labels)
+        sequences = Sequences(rows, np.array([0, rows.shape[0]], dtype=np.int64))
+        self.design = SparseRows(sequences, self.width, self.dtype)
+        self.kept = self.kept[self.design.order]
+        self.gradient = self.gradient[self.design.order]
+        self.residual = aligned_zeros(rows.shape[0] * self.width, self.dtype)
+        self.padded = aligned_zeros(self.design.n_weights, self.dtype)
+        self.pieces = spans(rows.shape[0], self.threads.n)
 
     def _squares(self) -> np.ndarray:
-        if sparse.issparse(self.rows):
-            owner = np.repeat(self.d, np.diff(self.rows.indptr))
-            values = np.square(self.rows.data) * owner
-            return np.bincount(self.rows.indices, values, minlength=self.rows.shape[1])
-        return np.square(self.rows).T @ self.d
+        if not self.is_sparse:
+            return np.square(self.rows).T @ self.d
+        owner = np.repeat(self.d, np.diff(self.rows.indptr))
+        values = np.square(self.rows.data) * owner
+        squares = np.bincount(self.rows.indices, values, minlength=self.rows.shape[1])
+        return squares[self.design.order]
 
     def hessian_product(self, V: np.ndarray) -> np.ndarray:
         """(Xᵀ diag(d) X + ridge) V."""
+        if not self.is_sparse:
+            return self.rows.T @ (self.d[:, None] * (self.rows @ V)) + self.ridge * V
+        starts = range(0, V.shape[1], self.width)
+        columns = [self._sparse_product(V[:, k : k + self.width]) for k in starts]
+        return columns[0] if len(columns) == 1 else np.hstack(columns)
 
-        def through(rows, a: int, b: int) -> np.ndarray:
-            residual = rows @ V
-            residual *= self.d[a:b, None]
-            # SciPy scatters: columns go from the most to the least frequent, and so fit the cache.
-            return rows.T @ residual
+    def _sparse_product(self, V: np.ndarray) -> np.ndarray:
+        W = self.padded.reshape(-1, self.width)
+        W[:, : V.shape[1]], W[:, V.shape[1] :] = V, 0
+        residual = self.residual.reshape(-1, self.width)
 
-        product = self._map_blocks(through)
-        if self.ridge:
-            product += self.ridge * V
-        return product
+        def through(piece: tuple[int, int]) -> np.ndarray:
+            buffer = self.design.new_buffer()
+            for a in range(*piece, BLOCK):
+                b = min(a + BLOCK, piece[1])
+                self.design.scores(W, a, b, residual[a:b])
+                residual[a:b] *= self.d[a:b, None]
+                self.design.collect(residual[a:b], a, buffer)
+            return buffer
+
+        buffers = self.threads.map(through, self.pieces)
+        product = aligned_zeros(self.design.n_weights, self.dtype)
+        self.design.finish(residual, buffers, self.padded, self.ridge, product, self.threads)
+        return product.reshape(-1, self.width)[:, : V.shape[1]]
 
     def all_columns(self, V: np.ndarray) -> np.ndarray:
         """The solution with the eliminated columns back: shape (n_columns, n_labels)."""
@@ -117,15 +142,7 @@ class RidgeSystem:
         solution[self.kept] = V
         if self.once is not None and len(self.once[0]):
             column, owner, x = self.once
-            left = -(self.rows[owner] @ V)
+            left = -(self.rows[owner] @ V[np.argsort(self.design.order)])
             left[np.arange(len(owner)), self.y[owner]] += 1
             solution[column] = left * (x * self.d[owner] / self.ridge)[:, None]
         return solution
-
-
-def _cut(rows, parts: int) -> list[tuple[int, int]]:
-    # Runs of rows with about the same number of entries.
-    entries = rows.indptr if sparse.issparse(rows) else np.arange(len(rows) + 1)
-    cuts = np.searchsorted(entries, np.linspace(0, entries[-1], parts + 1)[1:-1]).tolist()
-    cuts = [0, *cuts, rows.shape[0]]
-    return [(a, b) for a, b in zip(cuts[:-1], cuts[1:]) if b > a] or [(0, rows.shape[0])]

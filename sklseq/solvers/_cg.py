@@ -10,8 +10,9 @@ from sklseq.solvers._result import SolverResult
 
 __all__ = ["cg"]
 
-# Squared length, relative to the longest, below which a direction counts as dependent on others.
-DEPENDENT = 1e-14
+# Squared length, relative to the longest, below which a direction counts as dependent on others:
+# so many roundings.
+DEPENDENT = 50
 
 
 def cg(
@@ -39,7 +40,8 @@ def cg(
     objective : object with ``hessian_product(P) -> ndarray``
         A times a block of columns; must not keep P.
     gradient : ndarray of shape (n, k)
-        B: what the steepest ascent from zero follows.
+        B: what the steepest ascent from zero follows. If float32, so are all large arrays; matrices
+        of k² are float64 in any case.
     preconditioner : ndarray of shape (n,), optional
         D, about the inverse of the diagonal of A. Without it, a singular but consistent system is
         given its solution of minimum norm.
@@ -74,7 +76,7 @@ def cg(
             break
         AP = objective.hessian_product(P)
         inverse = _pseudo_inverse(P.T @ AP)
-        step = inverse @ (P.T @ R)
+        step = (inverse @ (P.T @ R)).astype(R.dtype)
         W += P @ step
         R -= AP @ step
         history.append(_longest(R) / scale)
@@ -84,7 +86,7 @@ def cg(
             message = "callback"
         else:
             Z = _precondition(preconditioner, R)
-            Z -= P @ (inverse @ (AP.T @ Z))
+            Z -= P @ (inverse @ (AP.T @ Z)).astype(R.dtype)
             P = _independent(Z)
             message = "" if P.shape[1] else "precision"
     value = -0.5 * float(np.vdot(W, gradient + R))
@@ -102,15 +104,16 @@ def _precondition(preconditioner: np.ndarray | None, R: np.ndarray) -> np.ndarra
 
 def _independent(Z: np.ndarray) -> np.ndarray:
     # Orthonormal directions that span those of Z, columns first brought to equal length.
-    length = np.sqrt(np.einsum("ij,ij->j", Z, Z))
+    products = (Z.T @ Z).astype(np.float64)
+    length = np.sqrt(np.diag(products))
     scale = np.where(length > 0, 1 / np.where(length > 0, length, 1), 0)
-    square, vectors = np.linalg.eigh((Z.T @ Z) * np.outer(scale, scale))
-    kept = square > DEPENDENT * max(square[-1], 0)
-    return Z @ (scale[:, None] * vectors[:, kept] / np.sqrt(square[kept]))
+    square, vectors = np.linalg.eigh(products * np.outer(scale, scale))
+    kept = square > DEPENDENT * np.finfo(Z.dtype).eps * max(square[-1], 0)
+    return Z @ (scale[:, None] * vectors[:, kept] / np.sqrt(square[kept])).astype(Z.dtype)
 
 
 def _pseudo_inverse(S: np.ndarray) -> np.ndarray:
     # Of PᵀAP: directions along which A is zero up to rounding are left alone.
-    value, vectors = np.linalg.eigh((S + S.T) / 2)
-    kept = value > DEPENDENT * max(value[-1], 0)
+    value, vectors = np.linalg.eigh((S + S.T).astype(np.float64) / 2)
+    kept = value > DEPENDENT * np.finfo(S.dtype).eps * max(value[-1], 0)
     return (vectors[:, kept] / value[kept]) @ vectors[:, kept].T
