@@ -98,7 +98,10 @@ class RidgeSystem:
         self.kept = self.kept[self.design.order]
         self.gradient = self.gradient[self.design.order]
         self.residual = aligned_zeros(rows.shape[0] * self.width, self.dtype)
-        self.padded = aligned_zeros(self.design.n_weights, self.dtype)
+        self.padded, self.product = np.split(
+            aligned_zeros(2 * self.design.n_weights, self.dtype), 2
+        )
+        self.scale = self.d.astype(self.dtype)[:, None]
         self.pieces = spans(rows.shape[0], self.threads.n)
 
     def _squares(self) -> np.ndarray:
@@ -110,12 +113,13 @@ class RidgeSystem:
         return squares[self.design.order]
 
     def hessian_product(self, V: np.ndarray) -> np.ndarray:
-        """(Xᵀ diag(d) X + ridge) V."""
+        """(Xᵀ diag(d) X + ridge) V, until the next product."""
         if not self.is_sparse:
             return self.rows.T @ (self.d[:, None] * (self.rows @ V)) + self.ridge * V
         starts = range(0, V.shape[1], self.width)
-        columns = [self._sparse_product(V[:, k : k + self.width]) for k in starts]
-        return columns[0] if len(columns) == 1 else np.hstack(columns)
+        if len(starts) == 1:
+            return self._sparse_product(V)
+        return np.hstack([self._sparse_product(V[:, k : k + self.width]).copy() for k in starts])
 
     def _sparse_product(self, V: np.ndarray) -> np.ndarray:
         W = self.padded.reshape(-1, self.width)
@@ -127,13 +131,13 @@ class RidgeSystem:
             for a in range(*piece, BLOCK):
                 b = min(a + BLOCK, piece[1])
                 self.design.scores(W, a, b, residual[a:b])
-                residual[a:b] *= self.d[a:b, None]
+                residual[a:b] *= self.scale[a:b]
                 self.design.collect(residual[a:b], a, buffer)
             return buffer
 
         buffers = self.threads.map(through, self.pieces)
-        product = aligned_zeros(self.design.n_weights, self.dtype)
-        self.design.finish(residual, buffers, self.padded, self.ridge, product, self.threads)
+        design, product = self.design, self.product
+        design.finish(residual, buffers, self.padded, self.ridge, product, self.threads)
         return product.reshape(-1, self.width)[:, : V.shape[1]]
 
     def all_columns(self, V: np.ndarray) -> np.ndarray:

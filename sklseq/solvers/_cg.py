@@ -38,7 +38,7 @@ def cg(
     Parameters
     ----------
     objective : object with ``hessian_product(P) -> ndarray``
-        A times a block of columns; must not keep P.
+        A times a block of columns; must not keep P, and may use its answer's memory again.
     gradient : ndarray of shape (n, k)
         B: what the steepest ascent from zero follows. If float32, so are all large arrays; matrices
         of k² are float64 in any case.
@@ -68,26 +68,27 @@ def cg(
     H. Ji, Y. Li (2017), "A breakdown-free block conjugate gradient method", BIT 57, Algorithm 1.
     """
     W, R = np.zeros_like(gradient), gradient.copy()
+    Z, change = np.empty_like(R), np.empty_like(R)  # memory that all iterations share
     scale = _longest(gradient)
     history, message = [1.0 if scale else 0.0], "" if scale else "residual"
-    P = None if message else _independent(_precondition(preconditioner, R))
+    P = None if message else _independent(_precondition(preconditioner, R, Z), None)
     for k in range(1, max_iter + 1):
         if message:
             break
         AP = objective.hessian_product(P)
         inverse = _pseudo_inverse(P.T @ AP)
         step = (inverse @ (P.T @ R)).astype(R.dtype)
-        W += P @ step
-        R -= AP @ step
+        W += np.matmul(P, step, out=change)
+        R -= np.matmul(AP, step, out=change)
         history.append(_longest(R) / scale)
         if history[-1] <= tol:
             message = "residual"
         elif callback is not None and callback(k, history[-1], W):
             message = "callback"
         else:
-            Z = _precondition(preconditioner, R)
-            Z -= P @ (inverse @ (AP.T @ Z)).astype(R.dtype)
-            P = _independent(Z)
+            _precondition(preconditioner, R, Z)
+            Z -= np.matmul(P, (inverse @ (AP.T @ Z)).astype(R.dtype), out=change)
+            P = _independent(Z, P)
             message = "" if P.shape[1] else "precision"
     value = -0.5 * float(np.vdot(W, gradient + R))
     converged = message in ("residual", "callback")
@@ -98,18 +99,20 @@ def _longest(R: np.ndarray) -> float:
     return float(np.sqrt(np.einsum("ij,ij->j", R, R).max(initial=0.0)))
 
 
-def _precondition(preconditioner: np.ndarray | None, R: np.ndarray) -> np.ndarray:
-    return R.copy() if preconditioner is None else preconditioner[:, None] * R
+def _precondition(preconditioner: np.ndarray | None, R: np.ndarray, out: np.ndarray) -> np.ndarray:
+    return np.multiply(R, 1 if preconditioner is None else preconditioner[:, None], out=out)
 
 
-def _independent(Z: np.ndarray) -> np.ndarray:
-    # Orthonormal directions that span those of Z, columns first brought to equal length.
+def _independent(Z: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+    # Orthonormal directions that span those of Z, columns first brought to equal length; in the
+    # memory of ``out`` if they are as many.
     products = (Z.T @ Z).astype(np.float64)
     length = np.sqrt(np.diag(products))
     scale = np.where(length > 0, 1 / np.where(length > 0, length, 1), 0)
     square, vectors = np.linalg.eigh(products * np.outer(scale, scale))
     kept = square > DEPENDENT * np.finfo(Z.dtype).eps * max(square[-1], 0)
-    return Z @ (scale[:, None] * vectors[:, kept] / np.sqrt(square[kept])).astype(Z.dtype)
+    basis = (scale[:, None] * vectors[:, kept] / np.sqrt(square[kept])).astype(Z.dtype)
+    return np.matmul(Z, basis, out=out if out is not None and kept.sum() == out.shape[1] else None)
 
 
 def _pseudo_inverse(S: np.ndarray) -> np.ndarray:
