@@ -7,7 +7,6 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 from scipy.special import ndtr
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -29,10 +28,15 @@ from sklseq._labels import (
     resolve_loss,
     unique_labels,
 )
-from sklseq._separate import FreeSystem, PathSystem, separate
-from sklseq._sequences import row_positions
-from sklseq._threads import Threads
-from sklseq.inference.chain import as_generator
+from sklseq._zscore_solve import (
+    MAX_WEIGHTS,
+    Solution,
+    check_programs,
+    labeling_scores,
+    separate_zscore,
+    solve_zscore,
+    training_zscore,
+)
 from sklseq.objectives._moments import (
     ChainWeights,
     Sample,
@@ -40,21 +44,11 @@ from sklseq.objectives._moments import (
     combine,
     count_statistics,
     extended_rows,
-    loss_multiplier,
-    score_moments,
     statistics_zscore,
-    unstack_weights,
 )
-from sklseq.objectives._path_moments import AllowedMoments, AllowedPaths, SampledMoments
-from sklseq.objectives._programs import DynamicPrograms, count_programs
-from sklseq.objectives._regression import RidgeSystem
-from sklseq.solvers import SolverResult, cg, solve_dense
+from sklseq.solvers import SolverResult, solve_dense
 
 __all__ = ["SequenceZScores", "ZScoreTagger"]
-
-DIRECT = 1_000  # features up to which solver="auto" factorises
-SINGLE = 1e-4  # the least tol for which conjugate gradients on sparse rows are done in float32
-MAX_PROGRAMS, MAX_WEIGHTS = 20_000, 4_000  # of moments="dp"
 
 
 class SequenceZScores(NamedTuple):
@@ -234,16 +228,16 @@ class ZScoreTagger(BaseTagger):
         cost = resolve_loss(self.loss, classes)
         sample = Sample(rows.rows, rows.offsets, codes, weights, len(classes))
         if self.moments == "dp":
-            _check_programs(sample, allowed, cost)
-        chain, multiplier, result = self._solve(sample, allowed, cost)
+            check_programs(sample, allowed, cost)
+        solution = solve_zscore(self, sample, allowed, cost)
         self._forget()
         if self.separate:
-            chain = self._separate(sample, allowed, cost, chain)
+            solution = self._separate(sample, allowed, cost, solution)
         warn_one_label(classes)
-        self._warn_convergence(result)
-        self._set_weights(chain, allowed, classes, vectorizer, rows.dtype)
-        self.multiplier_, self.n_iter_ = multiplier, result.n_iter
-        self.zscore_ = self._training_zscore(sample, allowed, cost, chain)
+        self._warn_convergence(solution.result)
+        self._set_weights(solution.weights, allowed, classes, vectorizer, rows.dtype)
+        self.multiplier_, self.n_iter_ = solution.multiplier, solution.result.n_iter
+        self.zscore_ = solution.zscore
         return self
 
     def _check_parameters(self) -> None:
@@ -263,110 +257,13 @@ class ZScoreTagger(BaseTagger):
                 raise ValueError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
         check_n_jobs(self.n_jobs)
 
-    def _solve(self, sample: Sample, allowed: Constraints, cost):
-        # (weights, multiplier, SolverResult)
-        if sample.n_labels == 1:  # one labeling, no variance: C = 0 and, but for rounding, b = 0
-            zeros = ChainWeights(np.zeros((sample.rows.shape[1], 1)), np.zeros((1, 1)))
-            return zeros, 1.0, SolverResult(zeros.coef, 0.0, 0, True, [0.0], "residual")
-        if self.moments == "exact" and is_free(allowed):
-            return self._solve_free(sample, cost)
-        return self._solve_paths(sample, allowed, cost)
-
-    def _is_direct(self, n_columns: int) -> bool:
-        return self.solver == "direct" or (self.solver == "auto" and n_columns <= DIRECT)
-
-    def _solve_free(self, sample: Sample, cost):
-        L, ridge = sample.n_labels, 2 * sample.n_labels * float(self.l2)
-        extended = extended_rows(sample.rows, sample.offsets, L)
-        direct = self._is_direct(extended.shape[1] - 2)
-        statistics = count_statistics(sample, extended, gram=direct)
-        if direct:
-            result = solve_dense(statistics.gram, statistics.observed, ridge)
-        else:
-            result = self._solve_rows(sample, extended, ridge)
-        maximum = combine(result.w, statistics, cost, float(self.l2))
-        return maximum.weights, maximum.multiplier, result
-
-    def _solve_rows(self, sample: Sample, extended, ridge: float) -> SolverResult:
-        # In float32, if that is precise enough.
-        dtypes = [np.float64]
-        if ridge > 0 and self.tol >= SINGLE and sparse.issparse(extended):
-            dtypes = [np.float32, np.float64]
-        with Threads(self.n_jobs) as threads:
-            for dtype in dtypes:
-                system = RidgeSystem(
-                    extended, sample.y, sample.row_weights, sample.n_labels, ridge, threads,
-                    dtype=dtype,
-                )  # fmt: skip
-                result = self._conjugate_gradients(system, system.gradient)
-                if result.message != "precision":
-                    break
-            return result._replace(w=system.all_columns(result.w))
-
-    def _solve_paths(self, sample: Sample, allowed: Constraints, cost):
-        moments = self._path_moments(sample, allowed)
-        sides = [moments.b]
-        if cost is not None:
-            sides.append(moments.loss_covariance(cost))
-        result = self._solve_moments(moments, np.stack(sides, axis=1))
-        w, multiplier = result.w[:, 0], 1.0
-        if cost is not None:
-            with_loss = result.w[:, 1]
-            bb, bc = float(moments.b @ w), float(moments.b @ with_loss)
-            multiplier = loss_multiplier(moments.mean_loss(cost), bb, bc)
-            w = multiplier * w - with_loss
-        chain = unstack_weights(w, sample.rows.shape[1], sample.n_labels)
-        return chain, multiplier, result
-
-    def _path_moments(self, sample: Sample, allowed: Constraints):
-        ridge = 2 * float(self.l2)
-        if self.moments == "dp":
-            return DynamicPrograms(sample, ridge, allowed)
-        if self.moments == "sampling":
-            rng = as_generator(self.random_state)
-            return SampledMoments(sample, ridge, allowed, int(self.n_paths), rng)
-        return AllowedMoments(sample, ridge, allowed)
-
-    def _solve_moments(self, moments, sides: np.ndarray) -> SolverResult:
-        if self.moments == "dp":
-            return solve_dense(moments.matrix, sides, moments.ridge)
-        if self._is_direct(len(sides)):
-            if self.moments == "sampling":
-                return solve_dense(moments.matrix(), sides, moments.ridge)
-            with_ridge = moments.hessian_product(np.eye(len(sides)))
-            return solve_dense(with_ridge, sides, 0.0)
-        return self._conjugate_gradients(moments, sides)
-
-    def _conjugate_gradients(self, system, sides: np.ndarray) -> SolverResult:
-        def report(k: int, residual: float, _: np.ndarray) -> bool:
-            if self.verbose:
-                print(f"[{type(self).__name__}] iteration {k}: residual {residual:.2e}")
-            return False
-
-        return cg(
-            system, sides, preconditioner=system.preconditioner, tol=float(self.tol),
-            max_iter=int(self.max_iter), callback=report,
-        )  # fmt: skip
-
-    def _separate(self, sample: Sample, allowed: Constraints, cost, chain: ChainWeights):
-        if self.moments == "exact" and is_free(allowed):
-            system = FreeSystem(sample, float(self.l2))
-        else:
-            system = PathSystem(self._path_moments(sample, allowed))
-        found = separate(system, sample, allowed, cost, chain, int(self.max_iter))
+    def _separate(self, sample: Sample, allowed: Constraints, cost, solution: Solution) -> Solution:
+        found = separate_zscore(self, sample, allowed, cost, solution.weights)
         self.n_constraints_ = found.n_constraints
         if found.message:
             warnings.warn(found.message, ConvergenceWarning, stacklevel=3)
-        return found.weights
-
-    def _training_zscore(self, sample: Sample, allowed: Constraints, cost, chain) -> float:
-        rows = np.asarray(sample.rows @ chain.coef)
-        truth, mean, variance = labeling_scores(
-            rows, chain.transition, sample.offsets, sample.y, allowed, cost
-        )
-        total = float(sample.weights @ variance)
-        gap = float(sample.weights @ (truth - mean))
-        return gap / np.sqrt(total) if total > 0 else 0.0
+        z = training_zscore(sample, allowed, cost, found.weights)
+        return solution._replace(weights=found.weights, zscore=z)
 
     def _warn_convergence(self, result: SolverResult) -> None:
         if not result.converged:
@@ -548,37 +445,3 @@ class ZScoreTagger(BaseTagger):
 
 # What partial_fit adds up, in the order of Statistics.
 STATISTICS = ("gram_", "observed_", "transition_counts_", "label_counts_")
-
-
-def is_free(allowed: Constraints) -> bool:
-    """Whether any labeling may occur."""
-    return all(mask.all() for mask in allowed)
-
-
-def _check_programs(sample: Sample, allowed: Constraints, cost) -> None:
-    M, L = sample.rows.shape[1], sample.n_labels
-    n_weights = M * L + L * L
-    n = count_programs(sample.rows, L, free=is_free(allowed), with_loss=cost is not None)
-    if n > MAX_PROGRAMS or n_weights > MAX_WEIGHTS:
-        raise ValueError(
-            f"moments='dp' would run {n:,} dynamic programs over {len(sample.y):,} rows for a "
-            f"matrix of {n_weights:,}² (at most {MAX_PROGRAMS:,} and {MAX_WEIGHTS:,}²); use "
-            "moments='exact', which has the same answer, or 'sampling'."
-        )
-
-
-def labeling_scores(emission, transition, offsets, y, allowed: Constraints, cost=None):
-    """(score of y, mean, variance) of each sequence, a loss added to the scores of the others."""
-    n = len(offsets) - 1
-    after = row_positions(offsets)[2]
-    owner = np.repeat(np.arange(n), np.diff(offsets))
-    truth = np.bincount(owner, emission[np.arange(len(y)), y], minlength=n)
-    truth += np.bincount(owner[after], transition[y[after - 1], y[after]], minlength=n)
-    if not is_free(allowed):
-        first, last, _ = row_positions(offsets)
-        truth[owner[first]] += np.where(allowed.start[y[first]], 0, -np.inf)
-        truth[owner[last]] += np.where(allowed.end[y[last]], 0, -np.inf)
-    raised = emission if cost is None else emission + cost[y]
-    if is_free(allowed):
-        return truth, *score_moments(raised, transition, offsets)
-    return truth, *AllowedPaths(allowed, offsets).score_moments(raised, transition)

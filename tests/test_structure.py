@@ -18,6 +18,7 @@ ESTIMATORS = [
     "sklseq.semicrf",
     "sklseq._kernels",
     "sklseq._zscore_cv",
+    "sklseq._zscore_solve",
     "sklseq._separate",
     "sklseq._base",
     "sklseq._slim",

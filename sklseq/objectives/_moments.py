@@ -54,6 +54,7 @@ __all__ = [
     "stack_weights",
     "statistics_zscore",
     "unstack_weights",
+    "weighted_square",
 ]
 
 
@@ -260,13 +261,18 @@ def pair_statistics(statistics: Statistics, l2: float) -> tuple[np.ndarray, floa
 
 
 def statistics_zscore(
-    statistics: Statistics, weights: ChainWeights, cost: np.ndarray | None
+    statistics: Statistics, weights: ChainWeights, cost: np.ndarray | None, square=None
 ) -> float:
-    """The z-score of the true labels, a loss included, from sums alone."""
+    """The z-score of the true labels, a loss included, from sums alone.
+
+    ``square`` is tr Wᵀ(X̃ᵀX̃)W of :func:`weighted_square`, where ``statistics`` has no matrix.
+    """
     main, pairs = decompose(weights)
     L, excess = len(pairs), pair_statistics(statistics, 0.0)[0]
+    if square is None:
+        square = np.vdot(main, statistics.gram @ main)
     gap = np.vdot(main, statistics.observed) + np.vdot(pairs, excess)
-    total = np.vdot(main, statistics.gram @ main) / L
+    total = square / L
     total += statistics.transitions.sum() * np.square(pairs).mean()
     if cost is not None:
         costs = centred(cost)
@@ -274,6 +280,12 @@ def statistics_zscore(
         total += 2 * np.vdot(main, statistics.observed @ costs) / L
         total += statistics.labels @ np.square(costs).mean(axis=1)
     return float(gap / np.sqrt(total)) if total > 0 else 0.0
+
+
+def weighted_square(extended, row_weights: np.ndarray, weights: ChainWeights) -> float:
+    """tr Wᵀ(X̃ᵀX̃)W: squares of centred scores, summed over rows."""
+    scores = extended @ decompose(weights)[0]
+    return float(row_weights @ np.einsum("tj,tj->t", scores, scores))
 
 
 # ------------------------------------------------------------------ scores of given weights

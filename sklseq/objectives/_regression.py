@@ -60,9 +60,10 @@ class RidgeSystem:
             rows = self._without_rare(rows)
         self.rows = rows
         self.d = weights if self.once is None else self._reduced(weights)
-        self.gradient = label_sums(rows, y, self.d, n_labels).astype(self.dtype)
         if self.is_sparse:
             self._arrange(rows)
+        else:
+            self.gradient = label_sums(rows, y, self.d, n_labels)
         self.preconditioner = None
         if ridge > 0:
             self.preconditioner = (1 / (self._squares() + ridge)).astype(self.dtype)
@@ -96,13 +97,15 @@ class RidgeSystem:
         sequences = Sequences(rows, np.array([0, rows.shape[0]], dtype=np.int64))
         self.design = SparseRows(sequences, self.width, self.dtype)
         self.kept = self.kept[self.design.order]
-        self.gradient = self.gradient[self.design.order]
         self.residual = aligned_zeros(rows.shape[0] * self.width, self.dtype)
         self.padded, self.product = np.split(
             aligned_zeros(2 * self.design.n_weights, self.dtype), 2
         )
         self.scale = self.d.astype(self.dtype)[:, None]
         self.pieces = spans(rows.shape[0], self.threads.n)
+        residual = self.residual.reshape(-1, self.width)
+        residual[np.arange(len(self.y)), self.y] = self.d
+        self.gradient = self._transposed(lambda a, b: None)[:, : self.n_labels].copy()
 
     def _squares(self) -> np.ndarray:
         if not self.is_sparse:
@@ -124,21 +127,36 @@ class RidgeSystem:
     def _sparse_product(self, V: np.ndarray) -> np.ndarray:
         W = self.padded.reshape(-1, self.width)
         W[:, : V.shape[1]], W[:, V.shape[1] :] = V, 0
-        residual = self.residual.reshape(-1, self.width)
+
+        def scores(a: int, b: int) -> None:
+            residual = self.residual.reshape(-1, self.width)[a:b]
+            self.design.scores(W, a, b, residual)
+            residual *= self.scale[a:b]
+
+        return self._transposed(scores)[:, : V.shape[1]]
+
+    def _transposed(self, fill) -> np.ndarray:
+        # Xᵀ residual + ridge · padded, where fill(a, b) writes the residual of these rows.
+        design, residual = self.design, self.residual.reshape(-1, self.width)
 
         def through(piece: tuple[int, int]) -> np.ndarray:
-            buffer = self.design.new_buffer()
+            buffer = design.new_buffer()
             for a in range(*piece, BLOCK):
                 b = min(a + BLOCK, piece[1])
-                self.design.scores(W, a, b, residual[a:b])
-                residual[a:b] *= self.scale[a:b]
-                self.design.collect(residual[a:b], a, buffer)
+                fill(a, b)
+                design.collect(residual[a:b], a, buffer)
             return buffer
 
         buffers = self.threads.map(through, self.pieces)
-        design, product = self.design, self.product
-        design.finish(residual, buffers, self.padded, self.ridge, product, self.threads)
-        return product.reshape(-1, self.width)[:, : V.shape[1]]
+        design.finish(residual, buffers, self.padded, self.ridge, self.product, self.threads)
+        return self.product.reshape(-1, self.width)
+
+    def _scores(self, V: np.ndarray) -> np.ndarray:
+        # X V, in the kernels' precision.
+        self.padded.reshape(-1, self.width)[:, : V.shape[1]] = V
+        scores = self.residual.reshape(-1, self.width)
+        self.design.scores(self.padded.reshape(-1, self.width), 0, len(scores), scores)
+        return scores[:, : V.shape[1]]
 
     def all_columns(self, V: np.ndarray) -> np.ndarray:
         """The solution with the eliminated columns back: shape (n_columns, n_labels)."""
@@ -146,7 +164,7 @@ class RidgeSystem:
         solution[self.kept] = V
         if self.once is not None and len(self.once[0]):
             column, owner, x = self.once
-            left = -(self.rows[owner] @ V[np.argsort(self.design.order)])
+            left = -self._scores(V)[owner].astype(np.float64)
             left[np.arange(len(owner)), self.y[owner]] += 1
             solution[column] = left * (x * self.d[owner] / self.ridge)[:, None]
         return solution
