@@ -22,6 +22,9 @@ from sklseq.objectives._moments import (
 __all__ = ["AllowedMoments", "AllowedPaths", "SampledMoments"]
 
 
+CHUNK = 4_000_000  # numbers of a block of path features
+
+
 class AllowedPaths:
     """All labelings that constraints allow, equally likely: a Markov chain.
 
@@ -229,8 +232,9 @@ class AllowedMoments(_FlatMoments):
 class SampledMoments(_FlatMoments):
     """b* and C* from random paths (§6): n_paths of each sequence, drawn independently.
 
-    C* v is the covariance, over the paths drawn, of the features with their scores: it has rank
-    n_sequences · (n_paths - 1) at most and is never formed.
+    Φ = [Z_rows (X ⊗ I), Z_pairs] has a row for each path drawn, sequence by sequence: Z_rows sums
+    the cells (row, label) on the path, Z_pairs counts its transitions. With every sequence's mean
+    taken off, C* = Φᵀ diag(ω / n_paths) Φ, of rank n_sequences · (n_paths - 1) at most.
 
     Parameters
     ----------
@@ -245,10 +249,19 @@ class SampledMoments(_FlatMoments):
         super().__init__(sample, ridge)
         L = self.n_labels
         self.paths = _draw(allowed, sample.offsets, n_paths, rng)  # (n_paths, n_rows)
-        self.n_paths = n_paths
-        self.pairs = self.paths[:, self.after - 1].astype(np.int64) * L + self.paths[:, self.after]
-        shares = np.broadcast_to(self.row_weights / n_paths, self.paths.shape)
-        mu, expected = self._counts(shares)
+        self.n_paths, lengths = n_paths, np.diff(sample.offsets)
+        # One after the other: the first sequence's paths, the second's, ...
+        cuts = sample.offsets[1:-1]
+        cells = self.paths + L * np.arange(self.paths.shape[1])
+        self.on_rows = _path_sums(
+            np.split(cells, cuts, axis=1), lengths, n_paths, L * cells.shape[1]
+        )
+        pairs = self.paths[:, self.after - 1] * L + self.paths[:, self.after]
+        cuts = np.searchsorted(self.after, cuts)
+        between = np.maximum(lengths - 1, 0)
+        self.on_pairs = _path_sums(np.split(pairs, cuts, axis=1), between, n_paths, L * L)
+        self.shares = np.repeat(sample.weights / n_paths, n_paths)
+        mu, expected = self._counts(self.shares)
         seen = observed_features(sample)
         self.b = np.concatenate([seen.coef.ravel(), seen.transition.ravel()])
         self.b -= self.features(mu, expected)
@@ -256,54 +269,50 @@ class SampledMoments(_FlatMoments):
         self.preconditioner = self._inverse_diagonal(variance, expected)
 
     def _counts(self, shares: np.ndarray):
-        # Shares (n_paths, n_rows) of each path, added up by label at each row and by transition.
-        L, n_rows = self.n_labels, self.paths.shape[1]
-        cells = self.paths + L * np.arange(n_rows)
-        mu = np.bincount(cells.ravel(), shares.ravel(), minlength=n_rows * L)
-        pairs = np.bincount(self.pairs.ravel(), shares[:, self.after].ravel(), minlength=L * L)
-        return mu.reshape(n_rows, L), pairs.reshape(L, L)
+        # Shares of the paths, added up by label at each row and by transition.
+        L = self.n_labels
+        return (shares @ self.on_rows).reshape(-1, L), (shares @ self.on_pairs).reshape(L, L)
+
+    def _centre(self, values: np.ndarray) -> np.ndarray:
+        # Of every path, without the mean over its sequence's.
+        by_sequence = values.reshape(-1, self.n_paths, *values.shape[1:])
+        return (by_sequence - by_sequence.mean(axis=1, keepdims=True)).reshape(values.shape)
 
     def matrix(self) -> np.ndarray:
         """C*, formed: for few features, from those of every path drawn."""
-        rows, L, n_sequences = self.sample.rows, self.n_labels, len(self.sample.offsets) - 1
-        rows = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
-        first = row_positions(self.sample.offsets)[0]
-        starts, owners, n_state = first, self.owner[first], rows.shape[1] * L
         C = np.zeros((len(self.b),) * 2)
-        total = np.zeros((n_sequences, len(self.b)))
-        root = np.sqrt(self.sample.weights)[:, None]
-        phi = np.zeros_like(total)
-        for path, pairs in zip(self.paths, self.pairs):
-            for j in range(L):
-                sums = np.add.reduceat(rows * (path == j)[:, None], starts, axis=0)
-                phi[owners, j:n_state:L] = sums
-            cells = self.owner[self.after] * L * L + pairs
-            counts = np.bincount(cells, minlength=n_sequences * L * L)
-            phi[:, n_state:] = counts.reshape(n_sequences, L * L)
-            weighted = root * phi
-            C += weighted.T @ weighted
-            total += weighted
-        return C / self.n_paths - total.T @ total / self.n_paths**2
+        states = sparse.kron(sparse.csr_matrix(self.sample.rows), sparse.identity(self.n_labels))
+        states, step = states.tocsr(), self.n_paths * max(1, CHUNK // len(self.b) // self.n_paths)
+        for a in range(0, len(self.shares), step):
+            paths = slice(a, a + step)
+            parts = self.on_rows[paths] @ states, self.on_pairs[paths]
+            phi = self._centre(np.hstack([part.toarray() for part in parts]))
+            phi *= np.sqrt(self.shares[paths])[:, None]
+            C += phi.T @ phi
+        return C
 
     def path_scores(self, emission: np.ndarray, transition: np.ndarray) -> np.ndarray:
         """Scores of the paths drawn, shape (n_paths, n_sequences), each sequence centred."""
-        rows = np.take_along_axis(emission, self.paths.T, axis=1)
-        rows[self.after] += transition.ravel()[self.pairs].T
-        sums = np.zeros((len(self.sample.offsets) - 1, self.n_paths))
-        first = row_positions(self.sample.offsets)[0]
-        if len(first):
-            sums[self.owner[first]] = np.add.reduceat(rows, first, axis=0)
-        return (sums - sums.mean(axis=1, keepdims=True)).T
+        scores = self.on_rows @ emission.ravel() + self.on_pairs @ transition.ravel()
+        return self._centre(scores).reshape(-1, self.n_paths).T
 
     def covariance(self, emission: np.ndarray, transition: np.ndarray) -> np.ndarray:
         """Σ_s ω_s times the covariance, over paths drawn, of φ_s with the score."""
-        shares = self.path_scores(emission, transition)[:, self.owner] / self.n_paths
-        return self.features(*self._counts(shares * self.row_weights))
+        scores = self.path_scores(emission, transition).T.ravel()
+        return self.features(*self._counts(scores * self.shares))
 
     def mean_loss(self, cost: np.ndarray) -> float:
         """Σ_s ω_s times the mean loss of the paths drawn."""
         losses = cost[self.sample.y, self.paths]
         return float(losses.mean(axis=0) @ self.row_weights)
+
+
+def _path_sums(cells: list, lengths: np.ndarray, n_paths: int, n_cells: int):
+    # CSR of shape (n_sequences · n_paths, n_cells): ones where a path goes.
+    indices = np.concatenate([part.ravel() for part in cells] or [np.zeros(0)])
+    indptr = np.concatenate([[0], np.cumsum(np.repeat(lengths, n_paths))])
+    shape = (len(indptr) - 1, n_cells)
+    return sparse.csr_matrix((np.ones(len(indices)), indices.astype(np.int32), indptr), shape=shape)
 
 
 def _draw(allowed, offsets: np.ndarray, n_paths: int, rng) -> np.ndarray:
