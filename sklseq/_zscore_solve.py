@@ -104,7 +104,8 @@ def _solve_free(tagger, sample: Sample, cost) -> Solution:
 
 
 def _solve_rows(tagger, sample: Sample, extended, ridge: float) -> SolverResult:
-    # In float32, if that is precise enough.
+    # In float32 if that is precise enough: the residual that iterations update is then computed
+    # anew.
     dtypes = [np.float64]
     if ridge > 0 and tagger.tol >= SINGLE and sparse.issparse(extended):
         dtypes = [np.float32, np.float64]
@@ -115,7 +116,9 @@ def _solve_rows(tagger, sample: Sample, extended, ridge: float) -> SolverResult:
                 dtype=dtype,
             )  # fmt: skip
             result = _conjugate_gradients(tagger, system, system.gradient)
-            if result.message != "precision":
+            if dtype == np.float64 or result.message == "max_iter":
+                break
+            if system.relative_residual(result.w) <= 2 * tagger.tol:
                 break
         return result._replace(w=system.all_columns(result.w))
 

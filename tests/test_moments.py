@@ -305,3 +305,25 @@ def test_columns_seen_once_are_eliminated_exactly(seed, ridge):
     X, Y = rows.toarray(), np.eye(3)[y] * weights[:, None]
     expected = np.linalg.solve(X.T @ (weights[:, None] * X) + ridge * np.eye(60), X.T @ Y)
     assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("dtype", "rtol"), [(np.float32, 1e-5), (np.float64, 1e-13)])
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_products_on_the_kernels_rows(seed, dtype, rtol, n_threads):
+    rng = np.random.default_rng(seed)
+    rows = sparse.random(300, 90, 0.1, "csr", random_state=rng)
+    rows.data[: len(rows.data) // 2] = 1
+    weights, y = rng.random(300) + 0.1, rng.integers(0, 5, 300).astype(np.int32)
+    X, Y, V = rows.toarray(), np.eye(5)[y], rng.normal(size=(90, 19))  # wider than the kernels' 8
+    with Threads(n_threads) as threads:
+        system = RidgeSystem(rows, y, weights, 5, 0.7, threads, eliminate=False, dtype=dtype)
+        product, gradient = np.empty((2, 90, 19))
+        product[system.kept] = system.hessian_product(V[system.kept].astype(dtype))
+        gradient[system.kept, :5] = system.gradient
+        share = system.relative_residual(np.zeros((90, 5), dtype))
+    assert_allclose(
+        product, X.T @ (weights[:, None] * (X @ V)) + 0.7 * V, rtol=rtol, atol=rtol * 30
+    )
+    assert_allclose(gradient[:, :5], X.T @ (weights[:, None] * Y), rtol=rtol, atol=rtol * 30)
+    assert share == pytest.approx(1.0, rel=1e-6)

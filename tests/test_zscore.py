@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
-from sklseq import CRFTagger, Sequences, ZScoreTagger, ZScoreTaggerCV
+from sklseq import CRFTagger, Sequences, ZScoreTagger, ZScoreTaggerCV, _zscore_solve
 from sklseq._separate import FreeSystem
 from sklseq._threads import Threads
 from sklseq.inference import sample as sample_paths
@@ -514,6 +514,30 @@ def test_one_label_only(moments):
     assert_array_equal(tagger.coef_, 0)
     assert tagger.predict(X)[0].tolist() == ["u"] * 3
     assert np.isnan(tagger.sequence_zscore(X, [["u"] * 3, ["u"]]).zscore).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("precise", [True, False])
+def test_single_precision_is_used_and_gives_way(seed, precise, monkeypatch):
+    rng = np.random.default_rng(seed)
+    rows = sparse.random(400, 150, 0.05, "csr", random_state=rng)
+    offsets, y = np.arange(0, 401, 20), rng.integers(0, 3, 400)
+    used = []
+    system_of = _zscore_solve.RidgeSystem
+
+    def recorded(*arguments, dtype, **options):
+        used.append(dtype)
+        return system_of(*arguments, dtype=dtype, **options)
+
+    monkeypatch.setattr(_zscore_solve, "RidgeSystem", recorded)
+    if not precise:  # as if what was left were far more than iterations believed
+        monkeypatch.setattr(system_of, "relative_residual", lambda self, V: 1.0)
+    labels = np.split(y, offsets[1:-1])
+    options = {"l2": 1e-4, "loss": None, "max_iter": 2_000}
+    fast = ZScoreTagger(solver="cg", tol=1e-4, **options).fit(Sequences(rows, offsets), labels)
+    exact = ZScoreTagger(solver="direct", **options).fit(Sequences(rows, offsets), labels)
+    assert used == ([np.float32] if precise else [np.float32, np.float64])
+    assert fast.zscore_ == pytest.approx(exact.zscore_, rel=1e-3)
 
 
 def test_conjugate_gradients_cut_short():

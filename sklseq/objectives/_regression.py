@@ -124,6 +124,12 @@ class RidgeSystem:
             return self._sparse_product(V)
         return np.hstack([self._sparse_product(V[:, k : k + self.width]).copy() for k in starts])
 
+    def relative_residual(self, V: np.ndarray) -> float:
+        """Length of the longest column of the residual over that of ``gradient``."""
+        residual = self.gradient - self.hessian_product(V)
+        longest = [np.linalg.norm(block, axis=0).max() for block in (residual, self.gradient)]
+        return float(longest[0] / longest[1]) if longest[1] > 0 else 0.0
+
     def _sparse_product(self, V: np.ndarray) -> np.ndarray:
         W = self.padded.reshape(-1, self.width)
         W[:, : V.shape[1]], W[:, V.shape[1] :] = V, 0
