@@ -79,8 +79,9 @@ class RidgeSystem:
         stays, before = keep[rows.indices], np.zeros(rows.nnz + 1, dtype=rows.indptr.dtype)
         np.cumsum(stays, out=before[1:])
         if self.ridge > 0:
-            owner = np.searchsorted(rows.indptr, np.flatnonzero(~stays), side="right") - 1
-            self.once = (rows.indices[~stays], owner, rows.data[~stays])
+            once = np.flatnonzero(~stays)
+            owner = np.searchsorted(rows.indptr, once, side="right") - 1
+            self.once = (rows.indices[once], owner, rows.data[once])
         return sparse.csr_matrix(
             (rows.data[stays], number[rows.indices[stays]], before[rows.indptr]),
             shape=(rows.shape[0], len(self.kept)),
@@ -110,10 +111,8 @@ class RidgeSystem:
     def _squares(self) -> np.ndarray:
         if not self.is_sparse:
             return np.square(self.rows).T @ self.d
-        owner = np.repeat(self.d, np.diff(self.rows.indptr))
-        values = np.square(self.rows.data) * owner
-        squares = np.bincount(self.rows.indices, values, minlength=self.rows.shape[1])
-        return squares[self.design.order]
+        squares = self.rows.power(2) if len(self.design.data) else self.rows
+        return (squares.T @ self.d)[self.design.order]
 
     def hessian_product(self, V: np.ndarray) -> np.ndarray:
         """(Xᵀ diag(d) X + ridge) V, until the next product."""

@@ -10,6 +10,8 @@ from sklseq.solvers._result import SolverResult
 
 __all__ = ["cg"]
 
+BLOCK = 2_048  # rows worked on while they are in the cache
+
 # Squared length, relative to the longest, below which a direction counts as dependent on others:
 # so many roundings.
 DEPENDENT = 50
@@ -67,56 +69,96 @@ def cg(
 
     H. Ji, Y. Li (2017), "A breakdown-free block conjugate gradient method", BIT 57, Algorithm 1.
     """
-    W, R = np.zeros_like(gradient), gradient.copy()
-    Z, change = np.empty_like(R), np.empty_like(R)  # memory that all iterations share
-    scale = _longest(gradient)
+    D = None if preconditioner is None else preconditioner[:, None]
+    W, R, Z = np.zeros_like(gradient), gradient.copy(), np.empty_like(gradient)
+    scale, products = _first_directions(D, R, Z)
     history, message = [1.0 if scale else 0.0], "" if scale else "residual"
-    P = None if message else _independent(_precondition(preconditioner, R, Z), None)
+    P = _independent(Z, products, None)
     for k in range(1, max_iter + 1):
         if message:
             break
         AP = objective.hessian_product(P)
-        inverse = _pseudo_inverse(P.T @ AP)
-        step = (inverse @ (P.T @ R)).astype(R.dtype)
-        W += np.matmul(P, step, out=change)
-        R -= np.matmul(AP, step, out=change)
-        history.append(_longest(R) / scale)
+        inverse, PR = _products(P, AP, R)
+        longest, APZ = _step(P, AP, (inverse @ PR).astype(R.dtype), D, W, R, Z)
+        history.append(longest / scale)
         if history[-1] <= tol:
             message = "residual"
         elif callback is not None and callback(k, history[-1], W):
             message = "callback"
         else:
-            _precondition(preconditioner, R, Z)
-            Z -= np.matmul(P, (inverse @ (AP.T @ Z)).astype(R.dtype), out=change)
-            P = _independent(Z, P)
+            products = _conjugate(Z, P, (inverse @ APZ).astype(R.dtype))
+            P = _independent(Z, products, P)
             message = "" if P.shape[1] else "precision"
     value = -0.5 * float(np.vdot(W, gradient + R))
     converged = message in ("residual", "callback")
     return SolverResult(W, value, len(history) - 1, converged, history, message or "max_iter")
 
 
-def _longest(R: np.ndarray) -> float:
-    return float(np.sqrt(np.einsum("ij,ij->j", R, R).max(initial=0.0)))
+# Each function goes once over the rows of what it needs, by blocks that stay in the cache: what an
+# iteration costs beside the product is memory traffic. Sums over blocks are float64.
 
 
-def _precondition(preconditioner: np.ndarray | None, R: np.ndarray, out: np.ndarray) -> np.ndarray:
-    return np.multiply(R, 1 if preconditioner is None else preconditioner[:, None], out=out)
+def _blocks(n: int) -> list[slice]:
+    return [slice(a, min(a + BLOCK, n)) for a in range(0, n, BLOCK)]
 
 
-def _independent(Z: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+def _first_directions(D, R, Z) -> tuple[float, np.ndarray]:
+    # Z = D R; the longest column of R, and ZᵀZ.
+    squares, products = np.zeros(R.shape[1]), np.zeros((R.shape[1],) * 2)
+    for rows in _blocks(len(R)):
+        squares += np.einsum("ij,ij->j", R[rows], R[rows])
+        np.multiply(R[rows], 1 if D is None else D[rows], out=Z[rows])
+        products += Z[rows].T @ Z[rows]
+    return float(np.sqrt(squares.max(initial=0.0))), products
+
+
+def _products(P, AP, R) -> tuple[np.ndarray, np.ndarray]:
+    # (PᵀAP)⁻¹ and PᵀR.
+    PAP, PR = np.zeros((P.shape[1],) * 2), np.zeros((P.shape[1], R.shape[1]))
+    for rows in _blocks(len(P)):
+        PAP += P[rows].T @ AP[rows]
+        PR += P[rows].T @ R[rows]
+    return _pseudo_inverse(PAP, P.dtype), PR
+
+
+def _step(P, AP, step, D, W, R, Z) -> tuple[float, np.ndarray]:
+    # W and R a step further, and Z = D R; the longest column of R, and (AP)ᵀZ.
+    squares, APZ = np.zeros(R.shape[1]), np.zeros(step.shape)
+    for rows in _blocks(len(P)):
+        W[rows] += P[rows] @ step
+        R[rows] -= AP[rows] @ step
+        squares += np.einsum("ij,ij->j", R[rows], R[rows])
+        np.multiply(R[rows], 1 if D is None else D[rows], out=Z[rows])
+        APZ += AP[rows].T @ Z[rows]
+    return float(np.sqrt(squares.max(initial=0.0))), APZ
+
+
+def _conjugate(Z, P, factor) -> np.ndarray:
+    # Z without what P has of it, measured by A; ZᵀZ.
+    products = np.zeros((Z.shape[1],) * 2)
+    for rows in _blocks(len(Z)):
+        Z[rows] -= P[rows] @ factor
+        products += Z[rows].T @ Z[rows]
+    return products
+
+
+def _independent(Z: np.ndarray, products: np.ndarray, out: np.ndarray | None) -> np.ndarray:
     # Orthonormal directions that span those of Z, columns first brought to equal length; in the
     # memory of ``out`` if they are as many.
-    products = (Z.T @ Z).astype(np.float64)
     length = np.sqrt(np.diag(products))
     scale = np.where(length > 0, 1 / np.where(length > 0, length, 1), 0)
     square, vectors = np.linalg.eigh(products * np.outer(scale, scale))
-    kept = square > DEPENDENT * np.finfo(Z.dtype).eps * max(square[-1], 0)
+    kept = square > DEPENDENT * np.finfo(Z.dtype).eps * square.max(initial=0)
     basis = (scale[:, None] * vectors[:, kept] / np.sqrt(square[kept])).astype(Z.dtype)
-    return np.matmul(Z, basis, out=out if out is not None and kept.sum() == out.shape[1] else None)
+    if out is None or out.shape[1] != basis.shape[1]:
+        out = np.empty((len(Z), basis.shape[1]), Z.dtype)
+    for rows in _blocks(len(Z)):
+        np.matmul(Z[rows], basis, out=out[rows])
+    return out
 
 
-def _pseudo_inverse(S: np.ndarray) -> np.ndarray:
+def _pseudo_inverse(S: np.ndarray, dtype: np.dtype) -> np.ndarray:
     # Of PᵀAP: directions along which A is zero up to rounding are left alone.
-    value, vectors = np.linalg.eigh((S + S.T).astype(np.float64) / 2)
-    kept = value > DEPENDENT * np.finfo(S.dtype).eps * max(value[-1], 0)
+    value, vectors = np.linalg.eigh((S + S.T) / 2)
+    kept = value > DEPENDENT * np.finfo(dtype).eps * max(value[-1], 0)
     return (vectors[:, kept] / value[kept]) @ vectors[:, kept].T
