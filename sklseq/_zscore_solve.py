@@ -98,8 +98,8 @@ def _solve_free(tagger, sample: Sample, cost) -> Solution:
         result = _solve_rows(tagger, sample, extended, 2 * L * l2)
     maximum = combine(result.w, statistics, cost, l2)
     if not direct:
-        square = weighted_square(extended, sample.row_weights, maximum.weights)
-    z = statistics_zscore(statistics, maximum.weights, cost, square)
+        square = weighted_square(extended, sample.row_weights, maximum.parts[0])
+    z = statistics_zscore(statistics, maximum.parts, cost, square)
     return Solution(maximum.weights, maximum.multiplier, z, result)
 
 

@@ -381,7 +381,7 @@ class ZScoreTagger(BaseTagger):
             setattr(self, name, value)
         self._set_weights(maximum.weights, free, classes, vectorizer, dtype)
         self.multiplier_, self.n_iter_ = maximum.multiplier, result.n_iter
-        self.zscore_ = statistics_zscore(statistics, maximum.weights, cost)
+        self.zscore_ = statistics_zscore(statistics, maximum.parts, cost)
 
     # ------------------------------------------------------------------ scores
 

@@ -288,7 +288,9 @@ def test_the_zscore_from_sums_alone(seed, loss):
     )
     w = flat(maximum.weights)
     expected = (w @ b - mean_loss) / np.sqrt(w @ C @ w + 2 * w @ c + spread)
-    assert_allclose(statistics_zscore(statistics, maximum.weights, cost), expected, **EXACT)
+    assert_allclose(
+        statistics_zscore(statistics, decompose(maximum.weights), cost), expected, **EXACT
+    )
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -209,10 +209,13 @@ class Maximum(NamedTuple):
     weights : ChainWeights
     multiplier : float
         α: what w = C⁻¹(α b - c) has of b.
+    parts : tuple of ndarray
+        (W, D) of the weights.
     """
 
     weights: ChainWeights
     multiplier: float
+    parts: tuple[np.ndarray, np.ndarray]
 
 
 def loss_multiplier(mean_loss: float, bb: float, bc: float) -> float:
@@ -237,13 +240,16 @@ def combine(
     pairs, share = _pair_weights(statistics, l2)
     main = len(statistics.labels) * centred(solution)
     if cost is None:
-        return Maximum(stack_weights(main, pairs), 1.0)
+        return Maximum(stack_weights(main, pairs), 1.0, (main, pairs))
     mean = float(statistics.labels @ cost.mean(axis=1))
     with_loss = solution @ centred(cost)  # C⁻¹c
     bb = float(np.vdot(statistics.observed, main)) + share
     bc = float(np.vdot(centred(statistics.observed), with_loss))
     alpha = loss_multiplier(mean, bb, bc)
-    return Maximum(stack_weights(alpha * main - with_loss, alpha * pairs), alpha)
+    main *= alpha
+    main -= with_loss
+    pairs = alpha * pairs
+    return Maximum(stack_weights(main, pairs), alpha, (main, pairs))
 
 
 def _pair_weights(statistics: Statistics, l2: float) -> tuple[np.ndarray, float]:
@@ -261,13 +267,13 @@ def pair_statistics(statistics: Statistics, l2: float) -> tuple[np.ndarray, floa
 
 
 def statistics_zscore(
-    statistics: Statistics, weights: ChainWeights, cost: np.ndarray | None, square=None
+    statistics: Statistics, parts: tuple, cost: np.ndarray | None, square: float | None = None
 ) -> float:
-    """The z-score of the true labels, a loss included, from sums alone.
+    """The z-score of the true labels, a loss included, from sums alone; ``parts`` are (W, D).
 
     ``square`` is tr Wᵀ(X̃ᵀX̃)W of :func:`weighted_square`, where ``statistics`` has no matrix.
     """
-    main, pairs = decompose(weights)
+    main, pairs = parts
     L, excess = len(pairs), pair_statistics(statistics, 0.0)[0]
     if square is None:
         square = np.vdot(main, statistics.gram @ main)
@@ -282,9 +288,9 @@ def statistics_zscore(
     return float(gap / np.sqrt(total)) if total > 0 else 0.0
 
 
-def weighted_square(extended, row_weights: np.ndarray, weights: ChainWeights) -> float:
+def weighted_square(extended, row_weights: np.ndarray, main: np.ndarray) -> float:
     """tr Wᵀ(X̃ᵀX̃)W: squares of centred scores, summed over rows."""
-    scores = extended @ decompose(weights)[0]
+    scores = extended @ main
     return float(row_weights @ np.einsum("tj,tj->t", scores, scores))
 
 
