@@ -16,8 +16,7 @@ from time import perf_counter
 import matplotlib.pyplot as plt
 import numpy as np
 
-import sklseq
-from sklseq import CRFTagger, ZScoreTagger, ZScoreTaggerCV
+from sklseq import CRFTagger, HMSVMTagger, ZScoreTagger, ZScoreTaggerCV
 
 
 def random_model(rng, n_states, n_symbols, concentration=1.0):
@@ -54,9 +53,8 @@ models = {
     "z-score": ZScoreTagger(loss=None, l2=0.1),
     "z-score, Hamming": ZScoreTagger(l2=0.1),
     "CRF": CRFTagger(l2=0.1),
+    "HM-SVM, Hamming": HMSVMTagger(C=1.0),
 }
-if hasattr(sklseq, "HMSVMTagger"):
-    models["HM-SVM, Hamming"] = sklseq.HMSVMTagger(C=1.0)
 sizes, n_runs = [5, 10, 20, 50, 100, 200], 20
 errors, times = ({name: [] for name in models} for _ in range(2))
 for size in sizes:
