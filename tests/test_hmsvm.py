@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
-from scipy.optimize import minimize
+from scipy.optimize import linprog, minimize
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_approximation import Nystroem
@@ -20,8 +20,9 @@ from sklseq import HMSVMTagger, Sequences
 from sklseq._labels import resolve_constraints
 from sklseq.features import DictFeatures
 from sklseq.inference import nbest
-from sklseq.objectives._hinge import PathLoss, StructuredHinge, linear_rows
-from sklseq.solvers import perceptron
+from sklseq.objectives._hinge import PathLoss, StructuredHinge, SupportPaths, linear_rows
+from sklseq.objectives._separable import contradiction, path_gram
+from sklseq.solvers import bcfw, perceptron
 from tests.oracles import all_paths
 
 COST = np.array([[0.0, 1.0, 2.0], [0.5, 0.0, 1.0], [1.5, 1.0, 0.0]])
@@ -452,6 +453,26 @@ def test_constraints_hold_in_training_and_in_answers():
     assert np.isfinite(tagger.objective_)
 
 
+@pytest.mark.parametrize("kernel", ["linear", "rbf", linear_kernel])
+def test_auto_chooses_by_kernel(kernel, monkeypatch):
+    X, y = problem(25)
+    steps = []
+
+    def spy(objective, **options):
+        steps.append(options["n_steps"])
+        return bcfw(objective, **options)
+
+    monkeypatch.setattr("sklseq.hmsvm.bcfw", spy)
+    auto = HMSVMTagger(kernel=kernel, random_state=0).fit(X, y)
+    named = HMSVMTagger(kernel=kernel, solver="bcfw", random_state=0).fit(X, y)
+    assert steps == [3 if kernel == "linear" else 20] * 2
+    assert_array_equal(auto.potentials(X).emission, named.potentials(X).emission)
+    tagger = HMSVMTagger(C=np.inf, kernel=kernel, random_state=0)
+    tagger.fit(*problem(3, n_features=8, separable=True))
+    assert len(steps) == 3
+    assert tagger.dual_gap_ <= 0.01 * tagger.objective_
+
+
 # ------------------------------------------------------------------ scikit-learn
 
 
@@ -578,16 +599,69 @@ def test_bad_data():
         HMSVMTagger().fit([], [])
     with pytest.raises(ValueError, match="sample_weight must have one entry per sequence"):
         HMSVMTagger().fit(X, y, sample_weight=[1.0])
+    with pytest.raises(ValueError, match="sample_weight must have a positive entry; all weights"):
+        HMSVMTagger().fit(X, y, sample_weight=np.zeros(4))
 
 
-def test_hard_margin_on_data_without_one():
+SOLVERS = ["auto", "bcfw", "working_set"]
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_hard_margin_of_a_sequence_without_one(solver):
     x = np.array([[1.0, 0.0]])
-    with pytest.raises(ValueError, match=r"needs separable data; sequence 0 scores the same"):
-        HMSVMTagger(C=np.inf, boundaries=False).fit([0 * x, x], [[0], [1]])
-    for solver in ("working_set", "bcfw"):
-        tagger = HMSVMTagger(C=np.inf, solver=solver, max_iter=30)
-        with pytest.warns(ConvergenceWarning, match="if these are not, no number of passes"):
-            tagger.fit([x, x, x], [[0], [1], [0]])
+    with pytest.raises(ValueError, match=r"sequence 0 cannot score above its wrong labelings"):
+        HMSVMTagger(C=np.inf, boundaries=False, solver=solver).fit([0 * x, x], [[0], [1]])
+
+
+@pytest.mark.parametrize("loss", ["hamming", "zero_one"])
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_hard_margin_names_sequences_that_contradict_each_other(solver, kernel, loss):
+    X, y = problem(3, n_features=8, lengths=[3] * 12, separable=True)
+    X[7], y[7] = X[4].copy(), y[4].copy()
+    y[7][1] = (y[7][1] + 1) % 3
+    tagger = HMSVMTagger(C=np.inf, loss=loss, solver=solver, random_state=0, **PARAMETERS[kernel])
+    with pytest.raises(ValueError, match="but sequences 4, 7 cannot all score above"):
+        tagger.fit(X, y)
+    assert not hasattr(tagger, "classes_")
+    assert tagger.fit(X[:7] + X[8:], y[:7] + y[8:]).score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("solver", ["bcfw", "working_set"])
+def test_hard_margin_that_is_neither_found_nor_refuted(solver):
+    x = np.array([[1.0, 0.0]])
+    tagger = HMSVMTagger(C=np.inf, solver=solver, max_iter=3, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="if these are not, no number of passes"):
+        tagger.fit([x, x, x], [[0], [1], [0]])
+    assert tagger.n_iter_ == 3
+
+
+def test_hard_margin_needs_a_loss_for_every_wrong_labeling():
+    cost = 1 - np.eye(3)
+    cost[0, 1] = 0
+    with pytest.raises(ValueError, match=r"A hard margin \(C=inf\) needs a loss above 0"):
+        HMSVMTagger(C=np.inf, loss=cost).fit(*problem(0))
+    HMSVMTagger(C=1, loss=cost).fit(*problem(0))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_contradictions_equal_a_linear_program(seed):
+    # Margins can be kept if w · difference ≥ loss has a solution.
+    X, y = problem(seed, n_features=2, lengths=[2] * (2 + seed % 3))
+    owner, A, loss = map(np.array, zip(*differences(X, y, 3, 1 - np.eye(3), 0.0)))
+    program = linprog(np.zeros(A.shape[1]), A_ub=-A, b_ub=-loss, bounds=(None, None))
+    assert program.status in (0, 2)
+    alpha = contradiction(A @ A.T, loss)
+    assert alpha.any() == (program.status == 2)
+    # Square roots of a Gram matrix's rounding.
+    assert_allclose(alpha @ A, 0, atol=1e-6 * (1 + alpha.sum()))
+    paths = SupportPaths(owner, loss, loss, np.concatenate(
+        [p for s, x in enumerate(X) for p in all_paths(2, 3) if (p != y[s]).any()]
+    ))  # fmt: skip
+    rows, offsets = np.concatenate(X), 2 * np.arange(len(X) + 1)
+    for source in (sparse.csr_matrix(rows), rows @ rows.T):
+        gram = path_gram(paths, offsets, np.concatenate(y), 3, source, (1.0, 1.0))
+        assert_allclose(gram, A @ A.T, atol=1e-12)
 
 
 def test_warns_when_passes_run_out():

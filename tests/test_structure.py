@@ -17,6 +17,7 @@ ESTIMATORS = [
     "sklseq.zscore",
     "sklseq.semicrf",
     "sklseq._kernels",
+    "sklseq._hmsvm_parameters",
     "sklseq._zscore_cv",
     "sklseq._zscore_solve",
     "sklseq._separate",

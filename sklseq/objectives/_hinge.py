@@ -23,6 +23,7 @@ from scipy import sparse
 
 from sklseq._cpu import load_kernel
 from sklseq.objectives._scores import Weights
+from sklseq.objectives._separable import path_gram, smallest_contradiction
 
 _margin = load_kernel("sklseq.objectives._margin")
 
@@ -30,6 +31,7 @@ __all__ = ["Certificate", "PathLoss", "StructuredHinge", "SupportPaths", "linear
 
 SLACKS = {"l1": _margin.L1, "l2": _margin.L2, "hard": _margin.HARD}
 LANES = 8
+N_TESTED = 300  # paths among which contradictions are looked for: the square is held
 
 
 class PathLoss(NamedTuple):
@@ -70,14 +72,22 @@ class SupportPaths(NamedTuple):
     Attributes
     ----------
     sequence : int64 ndarray of shape (n_paths,)
-    alpha : ndarray of shape (n_paths,)
+    alpha, loss : ndarray of shape (n_paths,)
     labels : int32 ndarray
         Those of all paths, one after the other.
     """
 
     sequence: np.ndarray
     alpha: np.ndarray
+    loss: np.ndarray
     labels: np.ndarray
+
+    def select(self, chosen: np.ndarray, offsets: np.ndarray) -> SupportPaths:
+        """Some of them, by number; ``offsets`` are those of the data."""
+        bounds = np.concatenate([[0], np.cumsum(np.diff(offsets)[self.sequence])])
+        labels = [self.labels[bounds[k] : bounds[k + 1]] for k in chosen]
+        kept = (values[chosen] for values in (self.sequence, self.alpha, self.loss))
+        return SupportPaths(*kept, np.concatenate(labels))
 
 
 class LinearRows(NamedTuple):
@@ -87,6 +97,11 @@ class LinearRows(NamedTuple):
     indices: np.ndarray
     data: np.ndarray
     order: np.ndarray  # the column that stands at each place
+
+    def matrix(self) -> sparse.csr_matrix:
+        data = self.data if len(self.data) else np.ones(len(self.indices))
+        shape = (len(self.indptr) - 1, len(self.order))
+        return sparse.csr_matrix((data, self.indices, self.indptr), shape=shape)
 
 
 def linear_rows(rows) -> LinearRows:
@@ -153,12 +168,14 @@ class StructuredHinge:
             SLACKS[slack], score, start, end, (scale**2, boundary**2), rows=rows,
             gram=None if self.is_linear else source, averaging=averaging,
         )  # fmt: skip
-        self._settled = None
+        self._settled, self._contradiction = None, np.zeros(0, dtype=int)
 
     @property
-    def unbounded(self) -> int:
-        """A sequence that no weights tell from its wrong path (hard margin), or -1."""
-        return self.kernel.unbounded
+    def inseparable(self) -> np.ndarray:
+        """Sequences known to have no hard margin together; else empty."""
+        if self.kernel.unbounded >= 0:
+            return np.array([self.kernel.unbounded])
+        return self._contradiction
 
     @property
     def n_visits(self) -> int:
@@ -187,7 +204,7 @@ class StructuredHinge:
         done = 0
         while done < len(order):
             done += self.kernel.optimize(order[done:], n_steps, accuracy, gaps)
-            if self.unbounded >= 0:
+            if self.kernel.unbounded >= 0:
                 return
             if done < len(order):
                 self.kernel.grow()
@@ -211,6 +228,18 @@ class StructuredHinge:
         # w violates no margin by more than max ξ, so w / (1 - max ξ / least loss) violates none.
         share = 1 - xi.max(initial=0) / self.loss.least if xi.max(initial=0) > 0 else 1.0
         return Certificate(half / share**2 if share > 0 else np.inf, dual)
+
+    def find_contradiction(self) -> bool:
+        """Whether the paths of largest α prove that there is no hard margin: `inseparable`."""
+        paths = self.support_paths()
+        if self.slack != "hard" or not len(paths.alpha):
+            return False
+        paths = paths.select(np.sort(np.argsort(-paths.alpha)[:N_TESTED]), self.offsets)
+        source = self.source.matrix() if self.is_linear else self.source
+        scales = (self.scale, self.boundary)
+        gram = path_gram(paths, self.offsets, self.y, self.n_labels, source, scales)
+        self._contradiction = smallest_contradiction(gram, paths.loss, paths.sequence)
+        return len(self._contradiction) > 0
 
     def _mass_and_loss(self) -> np.ndarray:
         # (2, n_sequences): Σ_p α loss and Σ_p α of each sequence
@@ -270,7 +299,8 @@ class StructuredHinge:
         slot = np.arange(len(sequence)) - np.repeat(np.cumsum(size) - size, size)
         pieces = [a["paths"][k, bounds[s] : bounds[s + 1]] for s, k in zip(sequence, slot)]
         labels = np.concatenate(pieces) if pieces else np.zeros(0)
-        return SupportPaths(sequence, a["alpha"][slot, sequence], labels.astype(np.int32))
+        alpha, loss = (a[name][slot, sequence] for name in ("alpha", "loss"))
+        return SupportPaths(sequence, alpha, loss, labels.astype(np.int32))
 
     def row_coefficients(self) -> np.ndarray:
         """Coefficients of rows, (n_rows, n_labels): Σ_p α_ip ([y_it = j] - [p_t = j]).

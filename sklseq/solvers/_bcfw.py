@@ -17,6 +17,8 @@ EVERY, BUSY = 4, 0.3
 # Steps on one sequence before the next. Its scores are at hand; its most violated path is not
 # looked for again. They end when the spread of violations has fallen to ACCURACY.
 ACCURACY = 0.1
+# Passes without any separating weights before a hard margin is doubted; then twice as many, ….
+PATIENCE = 8
 
 
 def bcfw(
@@ -37,7 +39,7 @@ def bcfw(
 
     Parameters
     ----------
-    objective : object with blocks, optimize, certificate, unbounded
+    objective : object with blocks, optimize, certificate, inseparable, find_contradiction
     rng : Generator or RandomState
         Shuffles the sequences.
     tol : float
@@ -66,10 +68,11 @@ def bcfw(
     history, blocks = [], objective.blocks
     gaps = np.full(int(blocks.max(initial=-1)) + 1, np.inf)
     converged, message, primal, measured = False, "max_iter reached", np.inf, 0
+    looked_for = PATIENCE
     for k in range(1, max_iter + 1):
         full = k % EVERY == 1 or k == max_iter
         objective.optimize(rng.permutation(_chosen(blocks, gaps, full)), gaps, n_steps, ACCURACY)
-        if objective.unbounded >= 0:
+        if len(objective.inseparable):
             return SolverResult(objective, np.inf, k, False, history, "not separable")
         # The gap as met on the way costs nothing; it is measured when it may be small enough, and
         # at growing intervals for the record.
@@ -82,6 +85,10 @@ def bcfw(
         if np.isfinite(primal) and primal - dual <= tol * primal:
             converged, message = True, "gap within tol"
             break
+        if np.isinf(primal) and k >= looked_for:
+            looked_for = 2 * k
+            if objective.find_contradiction():
+                return SolverResult(objective, np.inf, k, False, history, "not separable")
         if callback is not None and callback(k, primal, objective):
             message = "stopped by the callback"
             break

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sklseq.solvers._bcfw import PATIENCE
 from sklseq.solvers._result import SolverResult
 
 __all__ = ["working_set"]
@@ -47,16 +48,20 @@ def working_set(
     """
     history, blocks = [], objective.blocks
     gaps = np.full(int(blocks.max(initial=-1)) + 1, np.inf)
-    converged, message, primal = False, "max_iter reached", np.inf
+    converged, message, primal, looked_for = False, "max_iter reached", np.inf, PATIENCE
     for k in range(1, max_iter + 1):
         objective.optimize(rng.permutation(blocks), gaps, MAX_STEPS, min(tol, ACCURACY))
-        if objective.unbounded >= 0:
+        if len(objective.inseparable):
             return SolverResult(objective, np.inf, k, False, history, "not separable")
         primal, dual = objective.certificate()
         history.append((k, primal, dual, primal - dual))
         if np.isfinite(primal) and primal - dual <= tol * primal:
             converged, message = True, "gap within tol"
             break
+        if np.isinf(primal) and k >= looked_for:
+            looked_for = 2 * k
+            if objective.find_contradiction():
+                return SolverResult(objective, np.inf, k, False, history, "not separable")
         if callback is not None and callback(k, primal, objective):
             message = "stopped by the callback"
             break

@@ -1,0 +1,143 @@
+"""Whether a hard margin can exist: sequences whose margins contradict each other.
+
+Weights w keep all margins, w · (φ(x_i, y_i) - φ(x_i, p)) ≥ loss(y_i, p), unless (Farkas) there are
+
+    α ≥ 0    with    Σ_ip α_ip (φ(x_i, y_i) - φ(x_i, p)) = 0    and    Σ_ip α_ip loss(y_i, p) = 1.
+
+A solver of the dual that has no maximum runs off in the direction of such an α: its large α show
+where to look for one. Found by non-negative least squares, it is a proof.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import nnls
+
+__all__ = ["contradiction", "path_gram", "smallest_contradiction"]
+
+# Norm of the sum, over that of its longest term, below which it is 0: a margin as narrow, no solver
+# would find either. Rounding leaves about 1e-8 of a Gram matrix's square root.
+NARROW = 1e-6
+FEW = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30)  # sequences that may be enough for a contradiction
+
+
+def contradiction(gram: np.ndarray, loss: np.ndarray) -> np.ndarray:
+    """A proof that no weights keep the margins of some paths, or none.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n_paths, n_paths)
+        Inner products of φ(x_i, y_i) - φ(x_i, p).
+    loss : ndarray of shape (n_paths,)
+
+    Returns
+    -------
+    ndarray of shape (n_paths,)
+        α of the notes, up to scale; all 0 if these margins can be kept.
+    """
+    longest = np.sqrt(gram.diagonal().max(initial=0))
+    if longest == 0:
+        return (np.arange(len(loss)) == 0).astype(float)
+    values, vectors = np.linalg.eigh(gram)
+    columns = (vectors * np.sqrt(np.clip(values, 0, None))).T / longest
+    unit = loss / loss.max()
+    try:
+        alpha, _ = nnls(np.vstack([columns, unit]), np.append(np.zeros(len(loss)), 1.0))
+    except RuntimeError:  # out of iterations
+        return np.zeros(len(loss))
+    narrow = np.linalg.norm(columns @ alpha) <= NARROW * (unit @ alpha)
+    return alpha if narrow else np.zeros(len(loss))
+
+
+def smallest_contradiction(gram: np.ndarray, loss: np.ndarray, owner: np.ndarray) -> np.ndarray:
+    """Few sequences whose margins no weights keep together, or none.
+
+    Parameters
+    ----------
+    gram, loss : ndarray
+        As for :func:`contradiction`.
+    owner : int ndarray of shape (n_paths,)
+        Sequence of each path.
+
+    Returns
+    -------
+    int ndarray
+        Sequences, sorted: the first 1, 2, 3, … of largest α that contradict each other.
+    """
+    share = np.bincount(owner, contradiction(gram, loss))
+    order = np.argsort(-share, kind="stable")[: np.count_nonzero(share)]
+    for k in FEW:
+        chosen = np.flatnonzero(np.isin(owner, order[:k]))
+        if k < len(order) and contradiction(gram[np.ix_(chosen, chosen)], loss[chosen]).any():
+            return np.sort(order[:k])
+    return np.sort(order)
+
+
+def path_gram(
+    paths: Any, offsets: np.ndarray, y: np.ndarray, n_labels: int, source: Any, scales: tuple
+) -> np.ndarray:
+    """Inner products of φ(x_i, y_i) - φ(x_i, p), for the paths p of some sequences i.
+
+    Parameters
+    ----------
+    paths : SupportPaths
+    offsets, y : ndarray
+        Of the data.
+    n_labels : int
+    source : CSR matrix of rows, or their Gram matrix
+    scales : (float, float)
+        Values of transition features, and of those of the first and last label.
+    """
+    total = np.zeros((len(paths.sequence),) * 2)
+    for part in _state_differences(paths, offsets, y, n_labels):
+        if sparse.issparse(source):
+            rows = part @ source
+            total += (rows @ rows.T).toarray()
+        else:
+            used = np.unique(part.indices)
+            part = part[:, used].toarray()
+            total += part @ source[np.ix_(used, used)] @ part.T
+    for part in _chain_differences(paths, offsets, y, n_labels, *scales):
+        total += (part @ part.T).toarray()
+    return total
+
+
+def _state_differences(paths, offsets, y, n_labels):
+    # For each label, a matrix (n_paths, n_rows) of [y_t = j] - [p_t = j].
+    owner, rows = _owner_and_rows(paths, offsets)
+    apart = paths.labels != y[rows]
+    owner, rows, wrong = owner[apart], rows[apart], paths.labels[apart]
+    shape = (len(paths.sequence), len(y))
+    for j in range(n_labels):
+        values = (y[rows] == j).astype(float) - (wrong == j)
+        kept = values != 0
+        yield sparse.csr_matrix((values[kept], (owner[kept], rows[kept])), shape=shape)
+
+
+def _chain_differences(paths, offsets, y, n_labels, scale, boundary):
+    owner, rows = _owner_and_rows(paths, offsets)
+    truth, wrong, n = y[rows].astype(int), paths.labels.astype(int), len(paths.sequence)
+    inside = np.flatnonzero(owner[1:] == owner[:-1]) + 1
+    first = np.searchsorted(owner, np.arange(n))
+    last = np.append(first[1:], len(owner)) - 1
+    for value, size, codes, who in (
+        (scale, n_labels**2, lambda p: n_labels * p[inside - 1] + p[inside], owner[inside]),
+        (boundary, n_labels, lambda p: p[first], np.arange(n)),
+        (boundary, n_labels, lambda p: p[last], np.arange(n)),
+    ):
+        true, false = (
+            sparse.csr_matrix((np.full(len(who), value), (who, codes(p))), shape=(n, size))
+            for p in (truth, wrong)
+        )
+        yield true - false
+
+
+def _owner_and_rows(paths, offsets):
+    # Of each entry of paths.labels: the number of its path, and of its row in the data.
+    lengths = np.diff(offsets)[paths.sequence]
+    before = np.cumsum(lengths) - lengths
+    first = np.repeat(offsets[paths.sequence] - before, lengths)
+    return np.repeat(np.arange(len(lengths)), lengths), np.arange(len(paths.labels)) + first
