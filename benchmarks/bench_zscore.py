@@ -9,13 +9,12 @@ Within a part, models take turns in one process. Errors are shares of labels, in
 """
 
 import argparse
-import os
 import warnings
-from pathlib import Path
 from statistics import mean, median
 from time import perf_counter
 
 import numpy as np
+from _common import folder, header, row, shape_features, window_features
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
@@ -83,11 +82,6 @@ def _choose(rng, shares):
     )
 
 
-def folder(name):
-    path = Path(os.environ.get("SKLSEQ_DATA", "")) / name
-    return path if "SKLSEQ_DATA" in os.environ and path.is_dir() else None
-
-
 # --- Measuring ----------------------------------------------------------------------------------
 
 
@@ -97,15 +91,6 @@ def measure(model, train, test):
     model.fit(*train)
     seconds = perf_counter() - began
     return 100 * (1 - model.score(*test)), seconds
-
-
-def row(*cells):
-    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
-
-
-def header(*cells):
-    row(*cells)
-    row(*["---"] * len(cells))
 
 
 # --- Table 1 ------------------------------------------------------------------------------------
@@ -210,32 +195,11 @@ PAPER_TABLE_2 = {"S1": (11.66, 11.07, 13.94, 10.97, 20.99, 12.01),
                  "S2": (8.01, 7.89, 9.04, 8.11, 13.78, 8.29)}  # fmt: skip
 
 
-def shape_features(word):
-    """What a word looks like: the paper's "spelling properties"."""
-    found = [f"w={word.lower()}"]
-    checks = {
-        "capital": word[:1].isupper(), "upper": word.isupper(),
-        "digit": any(map(str.isdigit, word)),
-        "number": word.replace(",", "").replace(".", "").isdigit(), "hyphen": "-" in word,
-        "point": "." in word and len(word) > 1, "alnum": word.isalnum(), "quote": word in "\"'«»",
-        "inner": any(map(str.isupper, word[1:])) and not word.isupper(), "one": len(word) == 1,
-    }  # fmt: skip
-    return found + [name for name, holds in checks.items() if holds]
-
-
 def spanish_features(words, kind):
     """Attributes of one sentence. "words": the word alone; S1: with its spelling; S2: S1 of the
     previous, this and the next word."""
     own = [[f"w={w.lower()}"] if kind == "words" else shape_features(w) for w in words]
-    if kind != "S2":
-        return own
-    window = []
-    for t in range(len(own)):
-        item = list(own[t])
-        item += [f"-1:{f}" for f in own[t - 1]] if t else ["first"]
-        item += [f"+1:{f}" for f in own[t + 1]] if t + 1 < len(own) else ["last"]
-        window.append(item)
-    return window
+    return window_features(own) if kind == "S2" else own
 
 
 RIDGES = {"l2": [0.001, 0.01, 0.03, 0.1, 0.3, 1.0]}

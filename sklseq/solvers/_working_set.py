@@ -13,7 +13,8 @@ from sklseq.solvers._result import SolverResult
 __all__ = ["working_set"]
 
 # The QP of a sequence is solved by so many pairs of paths at most, or until the spread of
-# violations has fallen to a share, `tol` or ACCURACY: the next visit brings another path anyway.
+# violations has fallen to a share ACCURACY: the next visit brings another path anyway, and goes on.
+# (To a share of 0.01, passes are as many, and take two to four times as long.)
 MAX_STEPS, ACCURACY = 1000, 0.1
 
 
@@ -50,7 +51,7 @@ def working_set(
     gaps = np.full(int(blocks.max(initial=-1)) + 1, np.inf)
     converged, message, primal, looked_for = False, "max_iter reached", np.inf, PATIENCE
     for k in range(1, max_iter + 1):
-        objective.optimize(rng.permutation(blocks), gaps, MAX_STEPS, min(tol, ACCURACY))
+        objective.optimize(rng.permutation(blocks), gaps, MAX_STEPS, ACCURACY)
         if len(objective.inseparable):
             return SolverResult(objective, np.inf, k, False, history, "not separable")
         primal, dual = objective.certificate()

@@ -1,0 +1,49 @@
+"""What several benchmarks share: data folders, tables, clocks, spelling features."""
+
+import os
+from pathlib import Path
+from time import perf_counter
+
+
+def folder(name):
+    """A folder of data under SKLSEQ_DATA, or None."""
+    path = Path(os.environ.get("SKLSEQ_DATA", "")) / name
+    return path if "SKLSEQ_DATA" in os.environ and path.is_dir() else None
+
+
+def row(*cells):
+    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
+
+
+def header(*cells):
+    row(*cells)
+    row(*["---"] * len(cells))
+
+
+def fit_seconds(model, *train):
+    began = perf_counter()
+    model.fit(*train)
+    return perf_counter() - began
+
+
+def shape_features(word):
+    """What a word looks like: the "spelling properties" of several papers."""
+    found = [f"w={word.lower()}"]
+    checks = {
+        "capital": word[:1].isupper(), "upper": word.isupper(),
+        "digit": any(map(str.isdigit, word)),
+        "number": word.replace(",", "").replace(".", "").isdigit(), "hyphen": "-" in word,
+        "point": "." in word and len(word) > 1, "alnum": word.isalnum(), "quote": word in "\"'«»",
+        "inner": any(map(str.isupper, word[1:])) and not word.isupper(), "one": len(word) == 1,
+    }  # fmt: skip
+    return found + [name for name, holds in checks.items() if holds]
+
+
+def window_features(own):
+    """Attributes of the previous, this and the next word, given those of each word."""
+    return [
+        own[t]
+        + ([f"-1:{f}" for f in own[t - 1]] if t else ["first"])
+        + ([f"+1:{f}" for f in own[t + 1]] if t + 1 < len(own) else ["last"])
+        for t in range(len(own))
+    ]
