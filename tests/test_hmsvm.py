@@ -17,8 +17,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from sklseq import HMSVMTagger, Sequences
+from sklseq._kernels import RowKernel, gram_matrix
 from sklseq._labels import resolve_constraints
-from sklseq.features import DictFeatures
+from sklseq.features import DictFeatures, PerToken
 from sklseq.inference import nbest
 from sklseq.objectives._hinge import PathLoss, StructuredHinge, SupportPaths, linear_rows
 from sklseq.objectives._separable import contradiction, path_gram
@@ -127,14 +128,15 @@ def test_primal_and_dual_equal_the_program_over_all_labelings(loss, slack, kerne
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("loss", ["hamming", "zero_one"])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_hard_margin_equals_the_program(loss, kernel):
     X, y = problem(3, n_features=8, separable=True)
     best = quadratic_program(explicit_rows(X, kernel), y, 3, *LOSSES[loss], C=1, slack="hard")
-    for solver in ("auto", "bcfw"):
-        tagger = HMSVMTagger(C=np.inf, loss=loss, solver=solver, **PARAMETERS[kernel], **TIGHT).fit(
-            X, y
-        )
+    given = COST if loss == "matrix" else loss
+    for solver in ("bcfw", "working_set"):
+        tagger = HMSVMTagger(
+            C=np.inf, loss=given, solver=solver, **PARAMETERS[kernel], **TIGHT
+        ).fit(X, y)
         assert_allclose(tagger.objective_, best, rtol=1e-6)
         assert tagger.score(X, y) == 1
 
@@ -408,6 +410,36 @@ def test_kernel_scores_of_new_rows(form, kernel):
     assert tagger.gamma_ == 0.7
 
 
+def test_scores_of_all_rows_are_kept_up_to_date():
+    X, y = problem(26, lengths=[4] * 6)
+    rows, offsets = np.concatenate(X), np.arange(0, 25, 4)
+    gram = rbf_kernel(rows, gamma=0.7)
+    hinge = StructuredHinge(
+        gram, offsets, np.concatenate(y), PathLoss(1 - np.eye(3), 0.0), np.full(6, 2.0), "l1",
+        resolve_constraints(None, np.arange(3)), 1.0, 1.0,
+    )  # fmt: skip
+    rng, gaps = np.random.default_rng(0), np.zeros(6)
+    for _ in range(5):
+        hinge.optimize(rng.permutation(6), gaps, 20, 0.1)
+    state = hinge.kernel.arrays
+    assert (state["coef"] != 0).any()
+    assert_allclose(state["S"], state["coef"].T @ gram, atol=1e-12)
+
+
+@pytest.mark.parametrize("block", [1, 7, 60, 10_000])
+def test_gram_matrix_in_blocks(block, monkeypatch):
+    monkeypatch.setattr("sklseq._kernels.BLOCK", block)
+    rows, sizes = np.random.default_rng(block).normal(size=(20, 3)), []
+
+    def kernel(A, B):
+        sizes.append(len(A))
+        return A @ B.T
+
+    assert_allclose(gram_matrix(RowKernel(kernel), rows, 1), rows @ rows.T, rtol=1e-12)
+    assert sum(sizes) == 20
+    assert max(sizes) == min(20, max(1, block // 20))
+
+
 def test_gamma_scale_is_that_of_svc():
     X, y = problem(18)
     rows = np.concatenate(X)
@@ -537,6 +569,12 @@ def test_nystroem_features_stand_for_a_kernel():
     linear = HMSVMTagger(tol=1e-4, random_state=0).fit(X.with_rows(mapped), y)
     # With every row as a component the kernel is exact.
     assert_allclose(linear.objective_, exact.objective_, rtol=1e-3)
+    pipe = make_pipeline(
+        PerToken(Nystroem(gamma=0.7, n_components=100, random_state=0)),
+        HMSVMTagger(tol=1e-4, random_state=0),
+    )
+    assert_allclose(pipe.fit(X, y)[-1].objective_, exact.objective_, rtol=1e-3)
+    assert pipe.score(X, y) == linear.score(X.with_rows(mapped), y)
 
 
 def test_verbose(capsys):
@@ -604,6 +642,17 @@ def test_bad_data():
 
 
 SOLVERS = ["auto", "bcfw", "working_set"]
+
+
+def test_kernel_is_checked_again_in_prediction():
+    X, y = problem(0)
+    tagger = HMSVMTagger(kernel=lambda A, B: A @ B.T if len(A) > 2 else np.ones((1, 1))).fit(X, y)
+    with pytest.raises(ValueError, match=r"kernel must return a matrix of shape \(2, \d\)"):
+        tagger.predict([X[0][:2]])
+    squares = np.split(np.concatenate(X) @ np.concatenate(X).T, [3, 4, 6])
+    tagger = HMSVMTagger(kernel="precomputed").fit(squares, y)
+    with pytest.raises(ValueError, match="X has 8 features, but HMSVMTagger was fitted with 9"):
+        tagger.predict([squares[0][:, :8]])
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

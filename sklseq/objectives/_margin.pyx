@@ -21,25 +21,12 @@ Rows of labels are padded to a multiple of 8, with score -inf for padding.
 
 from libc.math cimport INFINITY
 from libc.string cimport memcmp, memcpy
+from sklseq.objectives._margin_distances cimport (
+    distance_by_columns, distance_by_gram, find_differing, pair_distance,
+)
+from sklseq.objectives._margin_rows cimport AHEAD, best_into, gather_row, prefetch_row
 
 import numpy as np
-
-cdef enum:
-    LANES = 8
-    AHEAD = 24       # rows of weights asked for that many entries ahead
-
-cdef extern from *:
-    """
-    #if defined(__GNUC__) || defined(__clang__)
-    #define sklseq_prefetch(address) __builtin_prefetch(address)
-    #define sklseq_one_row_at_a_time() __asm__ volatile ("")
-    #else
-    #define sklseq_prefetch(address) ((void) 0)
-    #define sklseq_one_row_at_a_time() ((void) 0)
-    #endif
-    """
-    void sklseq_prefetch(const void* address) noexcept nogil
-    void sklseq_one_row_at_a_time() noexcept nogil
 
 # Slack of a sequence: linear, squared, or none allowed.
 L1, L2, HARD = 0, 1, 2
@@ -67,58 +54,6 @@ def local_columns(const long long[::1] indptr, const int[::1] indices,
                 local[p] = number[indices[p]]
             most = n if n > most else most
     return np.asarray(local), most
-
-
-cdef inline void prefetch_row(const double* row, Py_ssize_t width) noexcept nogil:
-    cdef Py_ssize_t k
-    for k in range(width // LANES):
-        sklseq_prefetch(row + LANES * k)
-
-
-cdef inline void gather_row(
-    const int* indices, const double* data, Py_ssize_t n, const double* w, Py_ssize_t width,
-    double* out
-) noexcept nogil:
-    # out = sum_p data[p] * w[indices[p]], a block of lanes at a time
-    cdef Py_ssize_t block, p, k
-    cdef double acc[8]
-    cdef double x
-    cdef const double* row
-    for block in range(width // LANES):
-        for k in range(LANES):
-            acc[k] = 0
-        for p in range(n):
-            row = w + indices[p] * width + block * LANES
-            if data == NULL:
-                for k in range(LANES):
-                    acc[k] += row[k]
-            else:
-                x = data[p]
-                for k in range(LANES):
-                    acc[k] += x * row[k]
-            sklseq_one_row_at_a_time()
-        for k in range(LANES):
-            out[block * LANES + k] = acc[k]
-
-
-cdef inline void best_into(
-    const double* previous, const double* score, Py_ssize_t L, Py_ssize_t width, double* out
-) noexcept nogil:
-    # out(j) = max_i previous(i) + score(i, j)
-    cdef Py_ssize_t block, i, k
-    cdef double best[8]
-    cdef double x, v
-    for block in range(width // LANES):
-        for k in range(LANES):
-            best[k] = -INFINITY
-        for i in range(L):
-            x = previous[i]
-            for k in range(LANES):
-                v = x + score[i * width + block * LANES + k]
-                best[k] = v if v > best[k] else best[k]
-            sklseq_one_row_at_a_time()
-        for k in range(LANES):
-            out[block * LANES + k] = best[k]
 
 
 cdef class HingeBlocks:
@@ -339,86 +274,21 @@ cdef class HingeBlocks:
 
     # -------------------------------------------------------------- steps
 
-    cdef Py_ssize_t find_differing(
-        self, const short* a, const short* b, Py_ssize_t T
-    ) noexcept nogil:
-        cdef Py_ssize_t t, n = 0
-        for t in range(T):
-            if a[t] != b[t]:
-                self.differing[n] = <int> t
-                n += 1
-        return n
-
     cdef double squared_distance(
         self, Py_ssize_t s, const short* a, const short* b, Py_ssize_t n
     ) noexcept nogil:
-        # ||phi(a) - phi(b)||^2 by rows where they differ. Of every cell that changes by v, the
-        # square changes by v (2 old + v).
-        cdef Py_ssize_t T = self.offsets[s + 1] - self.offsets[s], k
+        # ||phi(a) - phi(b)||^2
+        cdef Py_ssize_t r = self.offsets[s], T = self.offsets[s + 1] - r, k
         cdef double total
         if self.linear:
-            total = self.distance_by_columns(s, a, b, n)
+            total = distance_by_columns(
+                a, b, self.differing, n, r, self.indptr, self.local, self.data, self.local_change
+            )
         else:
-            total = self.distance_by_gram(s, a, b, n)
-        total += self.scale2 * self.pair_distance(a, b, T)
+            total = distance_by_gram(a, b, self.differing, n, r, self.gram)
+        total += self.scale2 * pair_distance(a, b, T, self.pair_change)
         k = (a[0] != b[0]) + (a[T - 1] != b[T - 1])
         return total + 2 * self.boundary2 * k
-
-    cdef double distance_by_columns(
-        self, Py_ssize_t s, const short* a, const short* b, Py_ssize_t n
-    ) noexcept nogil:
-        cdef Py_ssize_t r = self.offsets[s], k, t, p
-        cdef double total = 0, x = 1
-        cdef double* cell
-        for k in range(n):
-            t = self.differing[k]
-            for p in range(self.indptr[r + t], self.indptr[r + t + 1]):
-                if self.data.shape[0]:
-                    x = self.data[p]
-                cell = &self.local_change[self.local[p], 0]
-                total += x * (2 * cell[a[t]] + x)
-                cell[a[t]] += x
-                total += x * (x - 2 * cell[b[t]])
-                cell[b[t]] -= x
-        for k in range(n):
-            t = self.differing[k]
-            for p in range(self.indptr[r + t], self.indptr[r + t + 1]):
-                self.local_change[self.local[p], a[t]] = 0
-                self.local_change[self.local[p], b[t]] = 0
-        return total
-
-    cdef double distance_by_gram(
-        self, Py_ssize_t s, const short* a, const short* b, Py_ssize_t n
-    ) noexcept nogil:
-        cdef Py_ssize_t r = self.offsets[s], k, m, t, u
-        cdef int same
-        cdef double total = 0
-        for k in range(n):
-            t = self.differing[k]
-            total += 2 * self.gram[r + t, r + t]
-            for m in range(k):
-                u = self.differing[m]
-                same = (a[t] == a[u]) + (b[t] == b[u]) - (a[t] == b[u]) - (b[t] == a[u])
-                total += 2 * same * self.gram[r + t, r + u]
-        return total
-
-    cdef double pair_distance(self, const short* a, const short* b, Py_ssize_t T) noexcept nogil:
-        cdef Py_ssize_t t
-        cdef double total = 0
-        cdef double* cell
-        for t in range(1, T):
-            if a[t] == b[t] and a[t - 1] == b[t - 1]:
-                continue
-            cell = &self.pair_change[a[t - 1], a[t]]
-            total += 2 * cell[0] + 1
-            cell[0] += 1
-            cell = &self.pair_change[b[t - 1], b[t]]
-            total += 1 - 2 * cell[0]
-            cell[0] -= 1
-        for t in range(1, T):
-            self.pair_change[a[t - 1], a[t]] = 0
-            self.pair_change[b[t - 1], b[t]] = 0
-        return total
 
     cdef double stamp(self) noexcept nogil:
         # What a change of now counts in `late`: the weights of all iterates before it.
@@ -609,7 +479,7 @@ cdef class HingeBlocks:
             return top - bottom
         a = &self.y[r] if low < 0 else &self.paths[low, r]
         b = &self.y[r] if high < 0 else &self.paths[high, r]
-        n = self.find_differing(a, b, self.offsets[s + 1] - r)
+        n = find_differing(a, b, self.offsets[s + 1] - r, self.differing)
         square = self.squared_distance(s, a, b, n)
         if self.slack == SLACK_L2 and (low < 0 or high < 0):
             square += 1 / (2 * self.C[s])
@@ -703,8 +573,8 @@ cdef class HingeBlocks:
                 if self.best_other(s) >= 0:
                     made += 1
                     y = &self.y[self.offsets[s]]
-                    n = self.find_differing(
-                        y, &self.found[0], self.offsets[s + 1] - self.offsets[s]
+                    n = find_differing(
+                        y, &self.found[0], self.offsets[s + 1] - self.offsets[s], self.differing
                     )
                     squares[s] = self.squared_distance(s, y, &self.found[0], n)
                     self.move(s, y, &self.found[0], n, 1)
