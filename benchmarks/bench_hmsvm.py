@@ -1,7 +1,7 @@
 """HMSVMTagger's figures: speed on CoNLL-2000, kernels on handwriting, and the paper's two tables.
 
     python benchmarks/bench_hmsvm.py [chunking] [letters] [single] [entities] [tagging]
-                                     [--runs N] [--plot FILE] [--seqlearn PYTHON]
+                                     [--runs N] [--sentences N] [--plot FILE] [--seqlearn PYTHON]
 
 Altun, Tsochantaridis, Hofmann (2003), §6: five-fold errors of named entities and parts of speech,
 300 sentences each. Real data is found through SKLSEQ_DATA (`conll2000/`, `ocr-letters/`,
@@ -54,6 +54,7 @@ def chunking(options):
         print("(no conll2000/ under SKLSEQ_DATA)")
         return
     train = read_conll(path / "train.txt.gz", columns=("w", "pos"))
+    train = tuple(part[: options.sentences] for part in train)
     test = read_conll(path / "test.txt.gz", columns=("w", "pos"))
     features = TemplateFeatures(columns=["w", "pos"])
     data = Chunks(
@@ -376,6 +377,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[])
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--sentences", type=int, help="train chunking on so many only")
     parser.add_argument("--plot", metavar="FILE", help="where chunking draws F1 against time")
     parser.add_argument("--seqlearn", metavar="PYTHON", help="an interpreter that has seqlearn")
     options = parser.parse_args()
