@@ -145,7 +145,7 @@ def draw(curves, path):
         style = "o-" if len(curve) > 1 else "*"
         axes.plot(*zip(*curve), style, color=f"C{k}", label=name, ms=5 if len(curve) > 1 else 12)
     axes.plot([56], [92.06], "x", color="0.5", label="SVM^hmm (quoted)")
-    axes.set(xscale="log", xlabel="seconds of training", ylabel="chunk F1, %", ylim=(91.5, 94.1))
+    axes.set(xscale="log", xlabel="seconds of training", ylabel="chunk F1, %")
     axes.set_title("CoNLL-2000: 1, 2, 4, … passes")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
