@@ -12,9 +12,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._blocks import RowBlocks, in_blocks
-from sklseq._labels import as_label_sequences, encode_labels, split_labels
+from sklseq._labels import encode_labels, split_labels
 from sklseq._public import Public
-from sklseq._sequences import Sequences, as_sequences, check_sample_weight, input_form
+from sklseq._sequences import (
+    Sequences,
+    as_sequences,
+    check_sample_weight,
+    input_form,
+    read_labels,
+)
 from sklseq._slim import dense_weights
 from sklseq._threads import Threads
 from sklseq.inference.chain import (
@@ -78,24 +84,6 @@ def read_sequences(X: Any, vectorizer=None, *, fit: bool = False):
             "pass those."
         )
     return as_sequences(X), None
-
-
-def read_labels(y: Any, X: Sequences) -> np.ndarray:
-    """Labels of all rows, checked against the lengths of X."""
-    labels, offsets = as_label_sequences(y)
-    if len(offsets) != len(X.offsets):
-        raise ValueError(
-            f"X and y must hold the same number of sequences; "
-            f"got {len(X)} in X and {len(offsets) - 1} in y."
-        )
-    wrong = np.flatnonzero(np.diff(offsets) != X.lengths)
-    if wrong.size:
-        s = wrong[0]
-        raise ValueError(
-            f"Sequence {s} has {X.lengths[s]} rows in X but {np.diff(offsets)[s]} labels in y; "
-            "each row needs one label."
-        )
-    return labels
 
 
 def training_weights(sample_weight: Any, n_sequences: int) -> np.ndarray:

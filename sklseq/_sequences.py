@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from sklseq._labels import as_label_sequences, encode_labels, split_labels, unique_labels
+
 __all__ = [
     "Sequences",
     "as_sequences",
     "check_finite",
     "check_sample_weight",
     "input_form",
+    "read_labels",
     "row_positions",
     "sample_positions",
 ]
@@ -150,6 +153,83 @@ class Sequences:
         """The same sequences with other features: what a row-wise transformer returns."""
         return Sequences(rows, self.offsets)
 
+    def save(self, path: Any, y: Any = None, sample_weight: Any = None) -> None:
+        """Write everything into one file, which :meth:`load` and :class:`Shards` read.
+
+        The file is written beside its place and moved there when it is whole.
+
+        Parameters
+        ----------
+        path : str or path
+            Ends with ``.npz``; an existing file is replaced.
+        y : list of label sequences, optional
+            As long as their rows.
+        sample_weight : array-like of shape (n_sequences,), optional
+
+        Raises
+        ------
+        ValueError
+            If the name has another ending, or labels or weights do not fit.
+
+        Examples
+        --------
+        >>> import numpy as np, os, tempfile
+        >>> from sklseq import Sequences
+        >>> X = Sequences(np.arange(10.0).reshape(5, 2), [0, 2, 5])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "shard.npz")
+        ...     X.save(path, [["a", "b"], ["b", "b", "a"]])
+        ...     X, y = Sequences.load(path, mmap=False, return_y=True)
+        >>> X, y[0].tolist()
+        (<Sequences: 2 sequences, 5 rows, 2 features, dense float64>, ['a', 'b'])
+        """
+        from sklseq._store import Stored, write_stored
+
+        classes = codes = None
+        if y is not None:
+            labels = read_labels(y, self)
+            classes = unique_labels(labels)
+            codes = encode_labels(labels, classes, self.offsets)
+            codes = codes.astype(np.min_scalar_type(max(len(classes) - 1, 0)))
+        if sample_weight is not None:
+            sample_weight = check_sample_weight(sample_weight, len(self))
+        check_finite(self)
+        write_stored(path, Stored(self.rows, self.offsets, classes, codes, sample_weight))
+
+    @classmethod
+    def load(cls, path: Any, *, mmap: bool = True, return_y: bool = False) -> Any:
+        """Read what :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : str or path
+        mmap : bool, default=True
+            Whether arrays stay in the file, from which pages are read when they are needed;
+            else they are read now.
+        return_y : bool, default=False
+            Whether to return the labels too.
+
+        Returns
+        -------
+        Sequences, or (Sequences, y)
+            ``y`` as ``predict`` returns labels: an object array of arrays; None if none are saved.
+
+        Raises
+        ------
+        ValueError
+            If the file was cut off, is damaged, or was written by something else.
+        """
+        from sklseq._store import read_stored
+
+        stored = read_stored(path, mmap=mmap)
+        X = cls(stored.rows, stored.offsets)
+        if not return_y:
+            return X
+        y = None
+        if stored.codes is not None:
+            y = split_labels(stored.classes[stored.codes], X.offsets)
+        return X, y
+
     def __array_function__(self, func, types, args, kwargs):
         # FeatureUnion joins blocks of columns with np.hstack (scikit-learn < 1.9) or
         # np.concatenate(axis=1): the only NumPy functions that mean something here.
@@ -170,6 +250,24 @@ class Sequences:
             f"<Sequences: {len(self)} sequences, {self.n_rows} rows, "
             f"{self.rows.shape[1]} features, {form} {self.dtype}>"
         )
+
+
+def read_labels(y: Any, X: Sequences) -> np.ndarray:
+    """Labels of all rows, checked against the lengths of X."""
+    labels, offsets = as_label_sequences(y)
+    if len(offsets) != len(X.offsets):
+        raise ValueError(
+            f"X and y must hold the same number of sequences; "
+            f"got {len(X)} in X and {len(offsets) - 1} in y."
+        )
+    wrong = np.flatnonzero(np.diff(offsets) != X.lengths)
+    if wrong.size:
+        s = wrong[0]
+        raise ValueError(
+            f"Sequence {s} has {X.lengths[s]} rows in X but {np.diff(offsets)[s]} labels in y; "
+            "each row needs one label."
+        )
+    return labels
 
 
 def _hstack(blocks: list[Sequences]) -> Sequences:

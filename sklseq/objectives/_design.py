@@ -11,6 +11,8 @@ where in w the weight of a (feature, label) pair stands. All designs answer the 
 ``collect(r, a, buffer)`` add the share of the residuals r of rows a, a + 1, …
 ``finish(…)``             gradient = X' residual + ridge · w; returns Σ w²
 ``release()``             forget the rows of X: of the above, nothing works any more
+``for_rows(X)``           the same layout of w for other rows (not all have it), and their
+                          ``nbytes``; ``unshared()``: beside evaluations at other w
 ``unpack(w)``             padded rows (n_features, width), in the user's order of features
 ``pack(rows)``            the inverse
 ``needs_all_residuals``   whether ``finish`` reads the residuals of all rows
@@ -18,6 +20,8 @@ where in w the weight of a (feature, label) pair stands. All designs answer the 
 """
 
 from __future__ import annotations
+
+from copy import copy
 
 import numpy as np
 from scipy import sparse
@@ -99,6 +103,18 @@ class DenseRows(DenseScores):
             feature, label = np.divmod(pairs, n_labels)
             self.at = feature * width + label
         self.n_weights = len(self.new_buffer().reshape(-1)[self.at])
+
+    def for_rows(self, X: Sequences) -> DenseRows:
+        other = copy(self)
+        DenseScores.__init__(other, X, self.rows.dtype)
+        return other
+
+    def unshared(self) -> DenseRows:
+        return self
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows.nbytes
 
     def weights(self, w: np.ndarray) -> np.ndarray:
         return self.unpack(w) if isinstance(self.at, np.ndarray) else w.reshape(self.shape)

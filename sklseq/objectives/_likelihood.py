@@ -12,7 +12,7 @@ from sklseq.inference.chain import Workspace, check_paths, row_blocks
 from sklseq.objectives._design import _linear
 from sklseq.objectives._scores import ScoreMap
 
-__all__ = ["LogLikelihood"]
+__all__ = ["LogLikelihood", "Share", "clear", "store_gradient"]
 
 
 class Share(Workspace):
@@ -65,6 +65,8 @@ class LogLikelihood:
     weights : float64 ndarray of shape (n_sequences,)
     l2 : float
     threads : Threads
+    work : list of Share, optional
+        One a thread, shared with other shards; by default, made here.
 
     Notes
     -----
@@ -72,13 +74,17 @@ class LogLikelihood:
     numbers with all states, a block of rows and a thread's buffer otherwise.
     """
 
-    def __init__(self, scores: ScoreMap, y, offsets, weights, l2: float, threads: Threads):
+    def __init__(
+        self, scores: ScoreMap, y, offsets, weights, l2: float, threads: Threads, work=None
+    ):
         self.scores, self.y, self.offsets, self.weights = scores, y, offsets, weights
         self.l2, self.threads = float(l2), threads
         self.log_z, self.observed_score = np.zeros((2, len(weights)))
         self.shares = self._share(threads.n)
-        largest = max(block.last - block.first for share in self.shares for block in share)
-        self.work = [Share(largest, scores) for _ in self.shares]
+        if work is None:
+            largest = max(block.last - block.first for share in self.shares for block in share)
+            work = [Share(largest, scores) for _ in self.shares]
+        self.work = work
         self.residual = None
         if scores.design.needs_all_residuals:
             self.residual = np.empty((len(y), scores.width), dtype=scores.dtype)
@@ -110,25 +116,31 @@ class LogLikelihood:
 
     def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
         """f(w); its gradient is written into ``gradient``."""
-        scores, design = self.scores, self.scores.design
-        W, chain = design.weights(scores.state(w)), scores.chain(w)
+        scores, chain = self.scores, self.scores.chain(w)
+        clear(self.work, self.threads)
+        log_p = self.add_up(scores.design.weights(scores.state(w)), chain)
+        self.n_evaluations += 1
+        ridge = store_gradient(
+            scores, self.work, chain, self.observed[0], w, gradient, self.l2, self.threads,
+            self.residual,
+        )  # fmt: skip
+        return ridge - log_p
+
+    def add_up(self, W, chain) -> float:
+        """Σ_s weight_s · log p(y_s | x_s); expected counts are added to what ``work`` holds.
+
+        Parameters
+        ----------
+        W : what ``design.weights`` makes of w
+        chain : Transitions
+        """
         jobs = zip(self.shares, self.work)
         self.threads.map(lambda job: self._run_share(W, chain, *job), jobs)
         check_paths(self.log_z)
-        squares = design.finish(
-            self.residual, [work.buffer for work in self.work], scores.state(w), 2 * self.l2,
-            scores.state(gradient), self.threads,
-        )  # fmt: skip
-        pairwise = sum(work.pairwise_sum(chain) for work in self.work)
-        start, end = sum(work.ends for work in self.work)[:, : scores.n_labels]
-        scores.store_chain(gradient, pairwise - self.observed[0], start, end)
-        self.n_evaluations += 1
-        log_p = float(self.weights @ (self.observed_score - self.log_z)) + self._chain_score(chain)
-        return self._add_ridge(w, gradient, squares) - log_p
+        return float(self.weights @ (self.observed_score - self.log_z)) + self._chain_score(chain)
 
     def _run_share(self, W, chain, blocks: list[Block], work: Share) -> None:
         # Emission score of the observed labels, log Z, residuals; gradient into the buffers.
-        work.clear()
         design = self.scores.design
         for first, last, sequences, offsets, weights, y in blocks:
             psi = work.rows(self.residual, first, last)
@@ -146,9 +158,26 @@ class LogLikelihood:
             total += float((counts * np.where(counts > 0, weights, 0)).sum())
         return total
 
-    def _add_ridge(self, w: np.ndarray, gradient: np.ndarray, squares: float) -> float:
-        # l2 · ‖w‖²: state rows have it from the transpose's pass, the few others get it here.
-        n = self.scores.n_state
-        rest = w[n:].astype(np.float64)
-        gradient[n:] += (2 * self.l2 * rest).astype(gradient.dtype)
-        return self.l2 * (squares + float(rest @ rest))
+
+def clear(work: list[Share], threads: Threads) -> None:
+    """Set all sums to zero."""
+    threads.map(Share.clear, work)
+
+
+def store_gradient(
+    scores: ScoreMap, work: list[Share], chain, observed: np.ndarray, w: np.ndarray,
+    gradient: np.ndarray, l2: float, threads: Threads, residual: np.ndarray | None = None,
+) -> float:  # fmt: skip
+    """Write the gradient that the sums of all threads make; returns l2 · ‖w‖²."""
+    squares = scores.design.finish(
+        residual, [share.buffer for share in work], scores.state(w), 2 * l2,
+        scores.state(gradient), threads,
+    )  # fmt: skip
+    pairwise = sum(share.pairwise_sum(chain) for share in work)
+    start, end = sum(share.ends for share in work)[:, : scores.n_labels]
+    scores.store_chain(gradient, pairwise - observed, start, end)
+    # State rows have the ridge from the transpose's pass, the few others get it here.
+    n = scores.n_state
+    rest = w[n:].astype(np.float64)
+    gradient[n:] += (2 * l2 * rest).astype(gradient.dtype)
+    return l2 * (squares + float(rest @ rest))

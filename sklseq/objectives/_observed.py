@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 
 from sklseq._sequences import Sequences
@@ -33,19 +35,42 @@ class ObservedRows:
     pairs : ndarray of flat (feature · n_labels + label), sorted
     n_labels, width : int
     dtype : numpy dtype
+    counts : ndarray of shape (n_features,), optional
+        How often each feature occurs, which decides where its weights stand; by default, in X.
     """
 
     needs_all_residuals = False
 
-    def __init__(self, X: Sequences, pairs, n_labels: int, width: int, dtype: np.dtype):
+    def __init__(
+        self, X: Sequences, pairs, n_labels: int, width: int, dtype: np.dtype, counts=None
+    ):
         rows, self.width, self.dtype = X.rows, width, np.dtype(dtype)
         self.n_features, self.n_weights = rows.shape[1], len(pairs)
         feature, label = np.divmod(pairs, n_labels)
         n_pairs = np.bincount(feature, minlength=self.n_features)
-        counts = np.bincount(rows.indices, minlength=self.n_features)
-        rank = self._place(feature, label, n_pairs, counts)
-        self.data = self.narrow_data = values_unless_ones(rows, dtype)
-        self._split(rows, rank, n_pairs, counts)
+        if counts is None:
+            counts = np.bincount(rows.indices, minlength=self.n_features)
+        self.rank = self._place(feature, label, n_pairs, counts)
+        self.n_narrow = np.where(self.rank >= 0, 0, n_pairs).astype(np.int32)
+        self._split(rows)
+
+    def for_rows(self, X: Sequences) -> ObservedRows:
+        """The same layout of w for other rows; what it says of w is shared."""
+        other = copy(self)
+        other._split(X.rows)
+        return other
+
+    def unshared(self) -> ObservedRows:
+        """The same rows for one evaluation, beside others at other w."""
+        other = copy(self)
+        other._W = np.zeros_like(self._W)
+        return other
+
+    @property
+    def nbytes(self) -> int:
+        """Of what is kept of the rows."""
+        arrays = (self.indptr, self.narrow_indptr, self.indices, self.pair, self.label)
+        return sum(x.nbytes for x in (*arrays, self.data, self.narrow_data))
 
     def _place(self, feature, label, n_pairs, counts) -> np.ndarray:
         # Where each pair stands in w; returns the row of a wide feature, -1 for a narrow one.
@@ -64,12 +89,13 @@ class ObservedRows:
         self._W = aligned_zeros(len(wide) * self.width, self.dtype).reshape(self.shape)
         return rank
 
-    def _split(self, rows, rank, n_pairs, counts) -> None:
+    def _split(self, rows) -> None:
         # Entries of wide features into one CSR structure, those of narrow ones into another.
-        n_rows, wide = rows.shape[0], rank >= 0
-        n_narrow = np.where(wide, 0, n_pairs)
+        n_rows, rank, n_narrow = rows.shape[0], self.rank, self.n_narrow
         first_pair = np.cumsum(n_narrow) - n_narrow
-        n_entries = (int(counts @ wide), int(counts @ n_narrow))
+        counts = np.bincount(rows.indices, minlength=self.n_features)
+        n_entries = (int(counts @ (rank >= 0)), int(counts @ n_narrow))
+        self.data = self.narrow_data = values_unless_ones(rows, self.dtype)
         kind = np.int64 if max(n_entries) > np.iinfo(np.int32).max else np.int32
         self.indptr, self.narrow_indptr = np.zeros((2, n_rows + 1), dtype=kind)
         self.indices = np.empty(n_entries[0], dtype=np.int32)
@@ -158,7 +184,7 @@ class ObservedRows:
         return float(np.square(w, dtype=np.float64).sum())
 
     def release(self) -> None:
-        del self.indptr, self.indices, self.data, self._W
+        del self.indptr, self.indices, self.data, self._W, self.rank, self.n_narrow
         del self.narrow_indptr, self.pair, self.label, self.narrow_data, self.narrow_label
 
     def unpack(self, w: np.ndarray) -> np.ndarray:

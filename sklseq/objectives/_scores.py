@@ -11,6 +11,7 @@ Nobody else indexes w, but for the design its own part.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -122,18 +123,25 @@ class ScoreMap:
         Of w.
     user_dtype : numpy dtype, optional
         Of the weights that :meth:`unpack` gives, if another.
+    counts : ndarray of shape (n_features,), optional
+        How often each feature occurs in all of the shards of which X is none: the layout of w is
+        theirs, and :meth:`for_rows` gives the map of one.
     as_it_is : bool, default=False
         Whether sparse rows are left as they are, for one pass over them.
     """
 
     def __init__(
         self, X, n_labels: int, support: Support, allowed, dtype: np.dtype, user_dtype=None,
-        as_it_is: bool = False,
+        counts=None, as_it_is: bool = False,
     ):  # fmt: skip
         self.n_labels, self.dtype = n_labels, np.dtype(dtype)
         self.user_dtype = np.dtype(user_dtype or dtype)
         self.width = _chain.padded_width(n_labels)
-        self.design = self._arrange(X, support.pairs, as_it_is)
+        self.design = (
+            PlainRows(X, self.width, self.dtype)
+            if as_it_is
+            else self._arrange(X, support.pairs, counts)
+        )
         self.n_features, self.n_state = X.shape[1], self.design.n_weights
         self.allowed = allowed
         self.transition_at = np.flatnonzero(support.transition & allowed.transition)
@@ -143,14 +151,26 @@ class ScoreMap:
         self.ends = np.cumsum(sizes)
         self.n_weights = int(self.ends[-1])
 
-    def _arrange(self, X, pairs: np.ndarray | None, as_it_is: bool):
-        if as_it_is:
-            return PlainRows(X, self.width, self.dtype)
+    def _arrange(self, X, pairs: np.ndarray | None, counts: np.ndarray | None):
         if not X.is_sparse:
             return DenseRows(X, pairs, self.n_labels, self.width, self.dtype)
-        if pairs is None:
+        if pairs is None and counts is None:
             return SparseRows(X, self.width, self.dtype)
-        return ObservedRows(X, pairs, self.n_labels, self.width, self.dtype)
+        if pairs is None:  # the other design takes its transpose of all rows at once
+            pairs = np.arange(X.shape[1] * self.n_labels)
+        return ObservedRows(X, pairs, self.n_labels, self.width, self.dtype, counts)
+
+    def for_rows(self, X) -> ScoreMap:
+        """The same layout of w for the rows of a shard."""
+        other = copy(self)
+        other.design = self.design.for_rows(X)
+        return other
+
+    def unshared(self) -> ScoreMap:
+        """The same rows for one evaluation, beside others at other w."""
+        other = copy(self)
+        other.design = self.design.unshared()
+        return other
 
     def new_vector(self) -> np.ndarray:
         return aligned_zeros(self.n_weights, self.dtype)
