@@ -20,6 +20,7 @@ __all__ = [
     "SegmentPotentials",
     "SemiCRFSegmenter",
     "Sequences",
+    "Shards",
     "ZScoreTagger",
     "ZScoreTaggerCV",
     "metrics",
@@ -33,6 +34,7 @@ _CLASSES = {
     "OnlineDecoder": "sklseq.online",
     "SegmentPotentials": "sklseq._segments",
     "SemiCRFSegmenter": "sklseq.semicrf",
+    "Shards": "sklseq._shards",
     "ZScoreTagger": "sklseq.zscore",
     "ZScoreTaggerCV": "sklseq._zscore_cv",
 }

@@ -39,6 +39,7 @@ __all__ = [
     "Potentials",
     "check_n_jobs",
     "check_not_empty",
+    "in_shards",
     "read_labels",
     "read_sequences",
     "training_weights",
@@ -62,6 +63,12 @@ class Potentials(NamedTuple):
     start: np.ndarray
     end: np.ndarray
     offsets: np.ndarray
+
+
+def in_shards(X: Any) -> bool:
+    """Whether X is ``Shards``, a Dask bag or a list of delayed shards."""
+    one = X[0] if isinstance(X, (list, tuple)) and len(X) else X
+    return type(one).__module__.split(".")[0] == "dask" or hasattr(X, "to_delayed")
 
 
 def read_sequences(X: Any, vectorizer=None, *, fit: bool = False):
@@ -210,13 +217,20 @@ class BaseTagger(Public, BaseEstimator):
         ----------
         X : list of sequences
             They may come in blocks of rows, see :class:`RowBlocks`: labels are the same, and
-            beside them only a block and the rows not yet decided are held.
+            beside them only a block and the rows not yet decided are held. Or :class:`Shards`, of
+            which one is held at a time; or a Dask bag of sequences, or a list of delayed X.
 
         Returns
         -------
         ndarray of shape (n_sequences,), dtype object
-            One array of labels a sequence.
+            One array of labels a sequence. For a bag a bag of them, for a list of delayed X a
+            list of delayed arrays.
         """
+        if in_shards(X):
+            check_is_fitted(self, "coef_")
+            from sklseq._fit_shards import predict_shards
+
+            return predict_shards(self, X)
         if in_blocks(X):
             check_is_fitted(self, "coef_")
             from sklseq._decode_blocks import predict_blocks  # not needed by a deployed model
@@ -287,12 +301,13 @@ class BaseTagger(Public, BaseEstimator):
     def _encode(self, y: Any, X: Sequences) -> np.ndarray:
         return encode_labels(read_labels(y, X), self.classes_, X.offsets)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Share of rows whose predicted label is right.
 
         Parameters
         ----------
         X : list of sequences
+            Or :class:`Shards`, a Dask bag or delayed shards, as in ``fit``.
         y : list of label sequences
         sample_weight : array-like of shape (n_sequences,), optional
 
@@ -300,16 +315,26 @@ class BaseTagger(Public, BaseEstimator):
         -------
         float
         """
+        if in_shards(X):
+            check_is_fitted(self, "coef_")
+            from sklseq._fit_shards import score_shards
+
+            return score_shards(self, X, y, sample_weight)
         if in_blocks(X):
             check_is_fitted(self, "coef_")
             from sklseq._decode_blocks import score_blocks
 
             return score_blocks(self, X, y, sample_weight)
+        right, total = self._count_right(X, y, sample_weight)
+        if not total > 0:
+            raise ValueError("score needs at least one row of positive weight.")
+        return right / total
+
+    def _count_right(self, X: Any, y: Any, sample_weight: Any) -> tuple[float, float]:
+        # Weight of the rows whose predicted label is right, and of all.
         X = self._read(X)
         truth = self._encode(y, X)
-        predicted = self.predict(X)
         weights = np.repeat(check_sample_weight(sample_weight, len(X)), X.lengths)
-        if not weights.sum() > 0:
-            raise ValueError("score needs at least one row of positive weight.")
-        flat = np.concatenate([np.asarray(p) for p in predicted])
-        return float(np.average(flat == self.classes_[truth], weights=weights))
+        predicted = [np.asarray(p) for p in self.predict(X)]
+        flat = np.concatenate(predicted) if predicted else self.classes_[:0]
+        return float(weights @ (flat == self.classes_[truth])), float(weights.sum())

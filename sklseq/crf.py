@@ -17,6 +17,7 @@ from sklseq._base import (
     BaseTagger,
     check_n_jobs,
     check_not_empty,
+    in_shards,
     read_labels,
     read_sequences,
     training_weights,
@@ -243,7 +244,7 @@ class CRFTagger(CallbackSupportMixin, PartialFitMixin, SlimMixin, BaseTagger):
     # ------------------------------------------------------------------ training
 
     @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CRFTagger:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> CRFTagger:
         """Train on labelled sequences.
 
         Parameters
@@ -252,8 +253,11 @@ class CRFTagger(CallbackSupportMixin, PartialFitMixin, SlimMixin, BaseTagger):
             Lists of feature dicts (read as python-crfsuite reads them), lists of collections of
             attribute strings, 2-D arrays, CSR matrices, or ``Sequences``. A sequence too long for
             memory: :class:`RowBlocks`, a memory map, or a function that yields blocks of rows.
+            Too many for memory: :class:`Shards`; on a Dask cluster, a bag of sequences or of
+            pairs (sequence, labels), or a list of delayed (X, y).
         y : list of label sequences
-            Or, for a long one, a function that yields blocks of labels.
+            Or, for a long one, a function that yields blocks of labels; beside a Dask bag of
+            sequences, a bag of labels. Shards and pairs have their own.
         sample_weight : array-like of shape (n_sequences,), optional
 
         Returns
@@ -262,6 +266,10 @@ class CRFTagger(CallbackSupportMixin, PartialFitMixin, SlimMixin, BaseTagger):
             The estimator itself.
         """
         self._check_parameters()
+        if in_shards(X):
+            from sklseq._fit_shards import fit_shards
+
+            return fit_shards(self, X, y, sample_weight)
         if in_blocks(X) or (self.gradient in ("checkpoint", "emp") and holds_rows(X)):
             data = LongData.read(blocks_of(X), y, sample_weight, self._plan)
             return self._fit_long(data, (X, y))
