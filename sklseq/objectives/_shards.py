@@ -226,9 +226,12 @@ def sum_of_shard(part: LogLikelihood, w: np.ndarray) -> tuple[float, np.ndarray]
     return -log_p, gradient
 
 
-def add_sums(a: tuple[float, np.ndarray], b: tuple[float, np.ndarray]):
-    """The sum of two values and gradients."""
-    return a[0] + b[0], a[1] + b[1]
+def add_sums(*sums: tuple[float, np.ndarray]) -> tuple[float, np.ndarray]:
+    """The sum of values and gradients, from the first to the last."""
+    gradient = sums[0][1].copy()
+    for _, other in sums[1:]:
+        gradient += other
+    return sum(value for value, _ in sums), gradient
 
 
 class ShardedLogLikelihood:
