@@ -1,0 +1,239 @@
+"""Data larger than memory, and more than one machine: memory, time and speed-up.
+
+    python benchmarks/bench_scale.py                    all parts, small
+    python benchmarks/bench_scale.py --full             20 million tokens under 4 GiB
+    python benchmarks/bench_scale.py --part flat
+
+memory   a process that may not have more than 4 GiB of addresses trains on shards; peak memory
+flat     time of an evaluation by token against the number of shards, kept and read again
+dask     the same sum on one and two worker processes, and here
+
+Data: CoNLL-2000 with the 19 attributes of CRFsuite's example if SKLSEQ_DATA names a folder that
+holds `conll2000/`, else generated documents; repeated, each copy without 5 % of its attributes,
+drawn anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from bench_crfsuite import load, our_features
+from scipy import sparse
+
+from sklseq import CRFTagger, Sequences, Shards
+from sklseq._fit_shards import LocalShards, _score_map
+from sklseq._threads import Threads
+from sklseq.objectives._shards import merge_surveys
+
+LIMIT = 4 * 2**30
+DROPPED = 0.05
+
+
+def corpus():
+    """Sequences and labels of one copy."""
+    X, y, _, _ = load()
+    return our_features().fit_transform(X), y
+
+
+def copy_of(X: Sequences, seed: int) -> Sequences:
+    """X without some of its attributes."""
+    kept = np.random.default_rng(seed).random(X.rows.nnz) >= DROPPED
+    before = np.concatenate([[0], np.cumsum(kept)])
+    indices, indptr = X.rows.indices[kept], before[X.rows.indptr].astype(np.int32)
+    ones = np.ones(len(indices))
+    return X.with_rows(sparse.csr_matrix((ones, indices, indptr), shape=X.rows.shape, copy=False))
+
+
+def write(folder: Path, X: Sequences, y: list, n_copies: int, n_shards: int) -> int:
+    """Save copies in so many shards of about equal size; the number of tokens."""
+    per_shard, n = np.array_split(np.arange(n_copies), n_shards), 0
+    if n_shards > n_copies:
+        raise ValueError(f"At most {n_copies} shards.")
+    for k, seeds in enumerate(per_shard):
+        copies = [copy_of(X, int(seed)) for seed in seeds]
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate([c.lengths for c in copies]))])
+        rows = sparse.vstack([c.rows for c in copies], format="csr")
+        Sequences(rows, offsets).save(folder / f"shard-{k:04}.npz", list(y) * len(seeds))
+        n += rows.shape[0]
+    return n
+
+
+def objective(shards: Shards, threads: Threads):
+    """The objective that CRFTagger would use."""
+    data = LocalShards(shards)
+    surveys = data.surveys()
+    found = merge_surveys(surveys, lambda k, why: ValueError(why))
+    scores = _score_map(CRFTagger(), found)
+    return data.likelihood(scores, found, surveys, None, 1.0, threads)
+
+
+def seconds(f, rounds: int) -> float:
+    """Median time of an evaluation; the first one, which reads all, does not count."""
+    w, gradient, times = f.scores.new_vector(), f.scores.new_vector(), []
+    for _ in range(rounds + 1):
+        begin = time.perf_counter()
+        f.value_and_gradient(w, gradient)
+        times.append(time.perf_counter() - begin)
+    return median(times[1:])
+
+
+# ------------------------------------------------------------------------------------- parts
+
+
+def memory(full: bool, folder: Path) -> None:
+    """Train in a process with limited addresses."""
+    X, y = corpus()
+    n_copies, n_shards = (95, 48) if full else (8, 8)
+    begin = time.perf_counter()
+    n = write(folder, X, y, n_copies, n_shards)
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    print(
+        f"{n / 1e6:.2f} million tokens in {n_shards} shards, {size / 1e9:.2f} GB on disk, "
+        f"written in {time.perf_counter() - begin:.0f} s"
+    )
+    print("| max_memory | iterations | fit, s | µs a token, evaluation | peak, GiB | objective |")
+    print("|---|---|---|---|---|---|")
+    for limit in ("2GB", "3GB") if full else ("300MB", "1GB"):
+        command = [sys.executable, __file__, "--train", str(folder), limit]
+        done = subprocess.run(
+            command, check=True, capture_output=True, text=True,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        )  # fmt: skip
+        r = json.loads(done.stdout.splitlines()[-1])
+        print(f"| {limit} | {r['n_iter']} | {r['seconds']:.0f} | "
+              f"{1e6 * r['evaluation'] / n:.2f} | {r['peak'] / 2**30:.2f} | {r['objective']:.2f} |",
+              flush=True)  # fmt: skip
+
+
+def train(folder: str, limit: str) -> None:
+    """What the process of `memory` does."""
+    resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
+    warnings.simplefilter("ignore")
+    times = []
+    from sklseq.objectives._shards import ShardedLogLikelihood
+
+    evaluate = ShardedLogLikelihood.value_and_gradient
+
+    def timed(self, w, gradient):
+        begin = time.perf_counter()
+        value = evaluate(self, w, gradient)
+        times.append(time.perf_counter() - begin)
+        return value
+
+    ShardedLogLikelihood.value_and_gradient = timed
+    begin = time.perf_counter()
+    tagger = CRFTagger(max_iter=8).fit(Shards(folder, max_memory=limit))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({
+        "n_iter": tagger.n_iter_, "seconds": time.perf_counter() - begin, "peak": peak,
+        "evaluation": median(times[1:]), "objective": tagger.objective_,
+    }))  # fmt: skip
+
+
+def flat(full: bool, folder: Path) -> None:
+    """Time by token against the number of shards."""
+    X, y = corpus()
+    n_copies = 64 if full else 16
+    numbers = [n for n in (1, 2, 4, 8, 16, 32, 64) if n <= n_copies]
+    objectives, again = {}, {}
+    for n_shards in numbers:
+        place = folder / str(n_shards)
+        place.mkdir()
+        n = write(place, X, y, n_copies, n_shards)
+        shards = Shards(place, max_memory="4GB")
+        objectives[n_shards] = objective(shards, Threads(1))
+        again[n_shards] = objective(shards, Threads(1))
+        again[n_shards].room = 0
+    kept = {k: [] for k in numbers}
+    read = {k: [] for k in numbers}
+    for _ in range(3):  # in turn
+        for k in numbers:
+            kept[k].append(seconds(objectives[k], 1))
+            objectives[k].kept.clear()
+            objectives[k].room = 4e9
+            read[k].append(seconds(again[k], 1))
+    print(f"{n / 1e6:.2f} million tokens, one thread")
+    print("| shards | kept in memory, µs a token | read each time, µs a token |")
+    print("|---|---|---|")
+    for k in numbers:
+        print(f"| {k} | {1e6 * median(kept[k]) / n:.3f} | {1e6 * median(read[k]) / n:.3f} |")
+
+
+def cluster(full: bool, folder: Path) -> None:
+    """Evaluations on one and two workers, in turn."""
+    from distributed import Client, LocalCluster
+
+    from sklseq._cluster import ClusterShards
+
+    X, y = corpus()
+    n = write(folder, X, y, 32 if full else 8, 8)
+    shards, rounds = Shards(folder, max_memory="4GB"), 5
+    here = objective(shards, Threads(1))
+    w = here.scores.new_vector()
+    w[:] = 0.1 * np.random.default_rng(0).normal(size=len(w))
+    g, g_there, times = w.copy(), w.copy(), {"here": [], 1: [], 2: []}
+    value = here.value_and_gradient(w, g)
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        here.value_and_gradient(w, g)
+        times["here"].append(time.perf_counter() - begin)
+    here.kept.clear()
+    worst = 0.0
+    for n_workers in (1, 2):
+        with (
+            LocalCluster(
+                n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None
+            ) as place,
+            Client(place),
+        ):
+            data = ClusterShards(shards.to_delayed())
+            surveys = data.surveys()
+            found = merge_surveys(surveys, lambda k, why: ValueError(why))
+            f = data.likelihood(_score_map(CRFTagger(), found), found, surveys, None, 1.0, None)
+            there = f.value_and_gradient(w, g_there)
+            worst = max(worst, abs(there - value) / abs(value), np.abs(g - g_there).max())
+            for _ in range(rounds):
+                begin = time.perf_counter()
+                f.value_and_gradient(w, g_there)
+                times[n_workers].append(time.perf_counter() - begin)
+            data.__exit__()
+    print(f"{n / 1e6:.2f} million tokens in 8 shards, {len(w)} weights")
+    print("| where | s an evaluation | speed-up |")
+    print("|---|---|---|")
+    for where, label in (("here", "this process, one thread"), (1, "1 worker"), (2, "2 workers")):
+        t = median(times[where])
+        print(f"| {label} | {t:.3f} | {median(times[1]) / t:.2f} |")
+    print(f"largest difference of objective (relative) and gradient: {worst:.1e}")
+
+
+PARTS = {"memory": memory, "flat": flat, "dask": cluster}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--part", choices=PARTS, action="append")
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--train", nargs=2, metavar=("FOLDER", "MAX_MEMORY"))
+    arguments = parser.parse_args()
+    if arguments.train:
+        train(*arguments.train)
+        return
+    for name in arguments.part or PARTS:
+        print(f"\n{name}\n")
+        with tempfile.TemporaryDirectory() as folder:
+            PARTS[name](arguments.full, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,437 @@
+"""Data in shards: files, training, prediction, and everything that can be wrong with them."""
+
+import zipfile
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from sklseq import CRFTagger, HMSVMTagger, Sequences, Shards
+from sklseq._shards import ShardError, as_bytes
+from sklseq._store import ALIGNMENT, Stored, read_stored, write_stored
+from sklseq._threads import Threads
+from sklseq.features import DictFeatures
+
+# Sums of some 1e4 terms in another order, and what a converged solver makes of the difference.
+CLOSE = {"rtol": 1e-9, "atol": 1e-9}
+FORMS = ["dense", "float32", "csr", "values"]
+
+
+def tokens(n=60, seed=0):
+    """Sequences of dicts, some empty, with labels that depend on them."""
+    rng = np.random.default_rng(seed)
+    X = [[{"a": f"v{rng.integers(12)}", "b": "uv"[rng.random() < 0.5]}
+          for _ in range(rng.integers(0, 9))] for _ in range(n)]  # fmt: skip
+    y = [[("B" if t["b"] == "v" else "A") + t["a"][-1] for t in x] for x in X]
+    return X, [[label if rng.random() < 0.8 else "A0" for label in labels] for labels in y]
+
+
+def packed(form="csr", n=60, seed=0):
+    X, y = tokens(n, seed)
+    X = DictFeatures().fit_transform(X)
+    if form == "values":
+        rows = X.rows.copy()
+        rows.data = np.random.default_rng(1).normal(size=rows.nnz)
+        return X.with_rows(rows), y
+    if form == "csr":
+        return X, y
+    return X.with_rows(X.rows.toarray().astype(np.float32 if form == "float32" else float)), y
+
+
+def cut(X, y, n):
+    size = -(-len(y) // n)
+    return [(X[a : a + size], y[a : a + size]) for a in range(0, len(y), size)]
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A folder of four shards, and all of them together."""
+    X, y = packed()
+    for k, (rows, labels) in enumerate(cut(X, y, 4)):
+        rows.save(tmp_path / f"{k}.npz", labels)
+    return tmp_path, X, y
+
+
+# ---------------------------------------------------------------------------- files
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+@pytest.mark.parametrize("form", FORMS)
+def test_load_gives_what_was_saved(tmp_path, form, mmap):
+    X, y = packed(form)
+    X.save(tmp_path / "a.npz", y, np.arange(len(y)))
+    Z, labels = Sequences.load(tmp_path / "a.npz", mmap=mmap, return_y=True)
+    same = (Z.rows != X.rows).nnz == 0 if X.is_sparse else (Z.rows == X.rows).all()
+    assert same
+    assert Z.dtype == X.dtype
+    np.testing.assert_array_equal(Z.offsets, X.offsets)
+    assert [list(row) for row in labels] == y
+    np.testing.assert_array_equal(read_stored(tmp_path / "a.npz").weights, np.arange(len(y)))
+
+
+def test_rows_are_mapped_where_they_lie(tmp_path):
+    X, y = packed("dense")
+    X.save(tmp_path / "a.npz", y)
+    rows = Sequences.load(tmp_path / "a.npz").rows
+    assert isinstance(rows, np.memmap)
+    assert rows.offset % ALIGNMENT == 0
+    assert not rows.flags.writeable
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npz")["rows"], X.rows)
+
+
+def test_ones_are_not_stored(tmp_path):
+    X, _ = packed("csr")
+    X.save(tmp_path / "a.npz")
+    assert np.load(tmp_path / "a.npz")["data"].size == 0
+    assert Sequences.load(tmp_path / "a.npz", return_y=True)[1] is None
+
+
+@pytest.mark.parametrize("labels", [[[1, 2], [2]], [[True, False], [True]], [["ä", "b"], ["ä"]]])
+def test_labels_keep_their_kind(tmp_path, labels):
+    Sequences(np.zeros((3, 1)), [0, 2, 3]).save(tmp_path / "a.npz", labels)
+    y = Sequences.load(tmp_path / "a.npz", return_y=True)[1]
+    assert [row.tolist() for row in y] == labels
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (0, 0)])
+def test_no_rows(tmp_path, shape):
+    Sequences(np.zeros(shape), [0, 0]).save(tmp_path / "a.npz", [[]])
+    X, y = Sequences.load(tmp_path / "a.npz", return_y=True)
+    assert X.rows.shape == shape
+    assert len(y) == 1
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
+    X, y = packed("dense")
+    X.save(tmp_path / "a.npz", y)
+    before = (tmp_path / "a.npz").read_bytes()
+
+    def fail(*args, **kwargs):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("numpy.lib.format.write_array", fail)
+    with pytest.raises(OSError, match="disk full"):
+        X[:2].save(tmp_path / "a.npz", y[:2])
+    assert (tmp_path / "a.npz").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
+def test_a_truncated_file_is_refused(tmp_path, share):
+    X, y = packed("csr")
+    X.save(tmp_path / "a.npz", y)
+    whole = (tmp_path / "a.npz").read_bytes()
+    (tmp_path / "a.npz").write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(ValueError, match=r"a\.npz' is not a whole \.npz file.*Sequences\.save"):
+        Sequences.load(tmp_path / "a.npz")
+
+
+def test_foreign_and_newer_files_are_refused(tmp_path):
+    np.savez(tmp_path / "a.npz", rows=np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="holds no Sequences"):
+        Sequences.load(tmp_path / "a.npz")
+    np.savez(tmp_path / "a.npz", sklseq=99, offsets=[0])
+    with pytest.raises(ValueError, match="version 99.*install a newer one"):
+        Sequences.load(tmp_path / "a.npz")
+    with pytest.raises(FileNotFoundError, match="There is no file"):
+        Sequences.load(tmp_path / "b.npz")
+    with pytest.raises(ValueError, match=r"saved as \.npz files"):
+        Sequences(np.zeros((1, 1)), [0, 1]).save(tmp_path / "rows.bin")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"codes": np.array([7, 0], np.uint8)}, "labels out of range"),
+        ({"codes": np.array([0], np.uint8)}, "1 labels for 2 rows"),
+        ({"offsets": np.array([0, 3])}, "offsets end at 3 instead of 2"),
+    ],
+)
+def test_damaged_content_is_refused(tmp_path, change, message):
+    good = Stored(np.zeros((2, 1)), np.array([0, 2]), np.array(["a"]), np.zeros(2, np.uint8), None)
+    write_stored(tmp_path / "a.npz", good._replace(**change))
+    with pytest.raises(ValueError, match=f"damaged: {message}"):
+        Sequences.load(tmp_path / "a.npz")
+
+
+def test_columns_out_of_range_are_refused(tmp_path):
+    # Kernels would read memory that is not theirs.
+    members = dict(sklseq=1, offsets=[0, 1], indptr=[0, 1], shape=[1, 2], data=np.zeros(0))
+    np.savez(tmp_path / "a.npz", indices=np.array([2], np.int32), **members)
+    with pytest.raises(ValueError, match="column numbers out of range"):
+        Sequences.load(tmp_path / "a.npz")
+
+
+def test_save_checks_labels_and_rows(tmp_path):
+    X = Sequences(np.zeros((2, 1)), [0, 2])
+    with pytest.raises(ValueError, match="2 rows in X but 1 labels in y"):
+        X.save(tmp_path / "a.npz", [["a"]])
+    with pytest.raises(ValueError, match="X must be finite"):
+        Sequences(np.full((2, 1), np.nan), [0, 2]).save(tmp_path / "a.npz")
+    assert not list(tmp_path.iterdir())
+
+
+# ---------------------------------------------------------------------------- training
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize("l1", [0.0, 0.3])
+@pytest.mark.parametrize("form", FORMS)
+def test_shards_train_the_model_of_all_data_together(form, l1, n_jobs):
+    X, y = packed(form)
+    tight = {"rtol": 1e-3, "atol": 1e-3} if form == "float32" else {"rtol": 1e-6, "atol": 1e-6}
+    solver = {"l1": l1, "n_jobs": n_jobs, "tol": 1e-5 if form == "float32" else 1e-10}
+    together = CRFTagger(solver="owlqn" if l1 else "lbfgs", **solver).fit(X, y)
+    for n in (1, 3, 7):
+        apart = CRFTagger(**solver).fit(Shards(cut(X, y, n)))
+        np.testing.assert_allclose(apart.objective_, together.objective_, rtol=tight["rtol"])
+        np.testing.assert_allclose(apart.coef_, together.coef_, **tight)
+        assert apart.coef_.dtype == together.coef_.dtype
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"all_possible_states": True},
+        {"all_possible_transitions": True, "boundaries": False},
+        {"constraints": np.ones((2, 2), bool)},
+    ],
+)
+@pytest.mark.parametrize("form", ["dense", "csr"])
+def test_parameters_mean_the_same(form, parameters):
+    X, y = packed(form)
+    y = [[label[0] for label in labels] for labels in y]
+    together = CRFTagger(solver="lbfgs", tol=1e-10, **parameters).fit(X, y)
+    apart = CRFTagger(tol=1e-10, **parameters).fit(Shards(cut(X, y, 4)))
+    np.testing.assert_allclose(apart.coef_, together.coef_, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(apart.transition_, together.transition_, rtol=1e-6, atol=1e-6)
+
+
+def objective(shards, l2=0.5, n_jobs=None):
+    from sklseq._fit_shards import LocalShards, _score_map
+    from sklseq.objectives._shards import merge_surveys
+
+    data = LocalShards(shards)
+    surveys = data.surveys()
+    found = merge_surveys(surveys, lambda k, why: ValueError(why))
+    scores = _score_map(CRFTagger(), found)
+    return data.likelihood(scores, found, surveys, None, l2, Threads(n_jobs))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("form", ["dense", "csr", "values"])
+def test_value_and_gradient_are_those_of_one_shard(form, seed):
+    X, y = packed(form, seed=seed)
+    one, many = objective(Shards([(X, y)])), objective(Shards(cut(X, y, 5)))
+    w = np.random.default_rng(seed).normal(size=one.scores.n_weights)
+    g, h = np.zeros((2, len(w)))
+    np.testing.assert_allclose(
+        many.value_and_gradient(w, h), one.value_and_gradient(w, g), rtol=1e-12
+    )
+    np.testing.assert_allclose(h, g, **CLOSE)
+
+
+def test_what_does_not_fit_is_read_again(saved):
+    folder, X, y = saved
+    roomy, tight = objective(Shards(folder)), objective(Shards(folder))
+    tight.room = 0
+    w = np.random.default_rng(0).normal(size=roomy.scores.n_weights)
+    g, h = np.zeros((2, len(w)))
+    for _ in range(3):
+        assert tight.value_and_gradient(w, h) == roomy.value_and_gradient(w, g)
+        np.testing.assert_array_equal(h, g)
+    assert (roomy.n_reads, tight.n_reads) == (4, 12)
+    assert (len(roomy.kept), len(tight.kept)) == (4, 0)
+
+
+def test_dicts_have_the_columns_of_all_shards():
+    X, y = tokens()
+    together = CRFTagger(solver="lbfgs", tol=1e-10).fit(X, y)
+    apart = CRFTagger(tol=1e-10).fit(Shards([lambda p=p: p for p in cut(X, y, 6)]))
+    assert apart.feature_names_in_.tolist() == together.feature_names_in_.tolist()
+    np.testing.assert_allclose(apart.coef_, together.coef_, rtol=1e-6, atol=1e-6)
+    assert all((a == b).all() for a, b in zip(apart.predict(X), together.predict(X)))
+
+
+def test_weights_are_part_of_shards(tmp_path):
+    X, y = packed()
+    weights = np.random.default_rng(0).random(len(y))
+    together = CRFTagger(solver="lbfgs", tol=1e-10).fit(X, y, weights)
+    X[:20].save(tmp_path / "0.npz", y[:20], weights[:20])
+    shards = Shards([tmp_path / "0.npz", (X[20:], y[20:], weights[20:])])
+    apart = CRFTagger(tol=1e-10).fit(shards)
+    np.testing.assert_allclose(apart.coef_, together.coef_, rtol=1e-6, atol=1e-6)
+    assert apart.score(shards) == pytest.approx(together.score(X, y, weights), abs=1e-12)
+
+
+def test_empty_shards_and_labels_of_some_shards_only():
+    X, y = packed("dense")
+    parts = [(X[:0], []), *cut(X, y, 5), ([], [])]
+    apart = CRFTagger(tol=1e-10).fit(Shards(parts))
+    together = CRFTagger(solver="lbfgs", tol=1e-10).fit(X, y)
+    assert apart.classes_.tolist() == together.classes_.tolist()
+    np.testing.assert_allclose(apart.coef_, together.coef_, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [CRFTagger, lambda: HMSVMTagger(max_iter=3, tol=1e3)])
+def test_predict_and_score(saved, make):
+    folder, X, y = saved
+    tagger, shards = make().fit(X, y), Shards(folder)
+    labels = tagger.predict(shards)
+    assert labels.dtype == object
+    assert all((a == b).all() for a, b in zip(labels, tagger.predict(X), strict=True))
+    assert tagger.score(shards) == pytest.approx(tagger.score(X, y), abs=1e-12)
+
+
+def test_iteration_gives_x_and_y(saved):
+    folder, X, y = saved
+    parts = list(Shards(folder))
+    assert sum(len(rows) for rows, _ in parts) == len(X)
+    assert [list(row) for _, labels in parts for row in labels] == y
+
+
+def test_warm_start(saved):
+    folder, _, _ = saved
+    tagger = CRFTagger(warm_start=True, tol=1e-6).fit(Shards(folder))
+    n_iter, value = tagger.n_iter_, tagger.objective_
+    tagger.fit(Shards(folder))
+    assert tagger.n_iter_ < n_iter
+    assert tagger.objective_ <= value
+
+
+# ---------------------------------------------------------------------------- errors
+
+
+def test_a_missing_shard_is_named(saved):
+    folder, X, y = saved
+    tagger = CRFTagger(max_iter=20, tol=1e-3).fit(X, y)
+    before = tagger.coef_
+    with pytest.raises(ShardError, match=r"Shard 1 \('.*none\.npz'\): .*There is no file"):
+        tagger.fit(Shards([folder / "0.npz", folder / "none.npz"]))
+    assert tagger.coef_ is before
+
+
+def test_all_files_are_looked_at_before_any_is_read(saved, monkeypatch):
+    folder, _, _ = saved
+    monkeypatch.setattr(Shards, "_labelled", lambda *args, **kwargs: pytest.fail("was read"))
+    (folder / "3.npz").write_bytes(b"PK")
+    with pytest.raises(ShardError, match=r"Shard 3 .*is not a whole \.npz file"):
+        CRFTagger().fit(Shards(folder))
+
+
+def test_a_shard_of_another_width_is_named(saved):
+    folder, _, _ = saved
+    Sequences(sparse.csr_matrix(np.ones((2, 3))), [0, 2]).save(folder / "2.npz", [["A0", "B1"]])
+    with pytest.raises(ShardError, match=r"Shard 2 \('.*2\.npz'\): it has 3 features, shard 0 has"):
+        CRFTagger().fit(Shards(folder))
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "width"])
+def test_a_shard_that_breaks_in_mid_fit_leaves_the_last_model(saved, monkeypatch, damage):
+    folder, X, y = saved
+    expected = CRFTagger(solver="lbfgs", max_iter=4, tol=0.0)
+    with pytest.warns(match="did not converge"):
+        expected.fit(X, y)
+
+    def after(k, value, w):
+        if k == 4:
+            path = folder / "2.npz"
+            if damage == "missing":
+                path.unlink()
+            elif damage == "truncated":
+                path.write_bytes(path.read_bytes()[:500])
+            else:
+                Sequences(X.rows[:4, :5], [0, 4]).save(path, [["A0", "A0", "A0", "A0"]])
+        return False
+
+    monkeypatch.setattr("sklseq.crf.iteration_hook", lambda *args: (after, lambda: None))
+    monkeypatch.setattr("sklseq.objectives._shards.ShardedLogLikelihood._read", read_always)
+    tagger = CRFTagger(tol=0.0)
+    with pytest.raises(ShardError, match=r"Shard 2 .*The model of iteration 4 is kept.*warm_start"):
+        tagger.fit(Shards(folder))
+    assert tagger.n_iter_ == 4
+    np.testing.assert_allclose(tagger.coef_, expected.coef_, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(tagger.objective_, expected.objective_, rtol=1e-9)
+    assert len(tagger.predict(X)) == len(X)
+
+
+def read_always(self, k):
+    from sklseq.objectives._shards import likelihood_of
+
+    return likelihood_of(self.scores, self.load(k), self.classes, self.threads, self.work)
+
+
+def test_a_memory_limit_below_one_shard(saved):
+    folder, X, y = saved
+    with pytest.raises(ValueError, match=r"Shard 0 .* takes about .* max_memory allows 0.001 MB"):
+        CRFTagger().fit(Shards(folder, max_memory=1000))
+    with pytest.raises(ValueError, match=r"Shard 0 takes about .* weights and solver .* raise max"):
+        CRFTagger().fit(Shards([(X, y)], max_memory="20 kB"))
+
+
+@pytest.mark.parametrize("size", ["a lot", "1.2.3GB", -1, 0, True, "5 XB"])
+def test_sizes_that_are_none(size):
+    with pytest.raises(ValueError, match="max_memory must be a number of bytes"):
+        Shards([([], [])], max_memory=size)
+
+
+def test_sizes():
+    assert as_bytes("1.5 GB") == 1.5e9
+    assert as_bytes("2MiB") == 2 * 2**20
+    assert as_bytes(100) == 100
+
+
+@pytest.mark.parametrize(
+    ("sources", "error", "message"),
+    [
+        (3, TypeError, "Shards needs a list"),
+        ((p for p in "ab"), TypeError, "Make a list of an iterator"),
+        ([], ValueError, "at least one shard"),
+        ([5], TypeError, "Shard 0 must be the path"),
+    ],
+)
+def test_sources_that_are_none(sources, error, message):
+    with pytest.raises(error, match=message):
+        Shards(sources)
+
+
+def test_what_a_function_must_return():
+    with pytest.raises(ShardError, match=r"Shard 0: a shard must be a tuple \(X, y\)"):
+        CRFTagger().fit(Shards([lambda: 3]))
+    with pytest.raises(ShardError, match="Shard 0: KeyError: 'x'"):
+        CRFTagger().fit(Shards([lambda: {}["x"]]))
+    with pytest.raises(ShardError, match="Shard 0: Sequence 0 has 2 rows in X but 1 labels"):
+        CRFTagger().fit(Shards([([np.zeros((2, 1))], [["a"]])]))
+
+
+def test_shards_that_do_not_go_together():
+    dense, form = (Sequences(np.ones((2, 1)), [0, 2]), [["a", "b"]]), "dicts or attribute lists"
+    with pytest.raises(ShardError, match=f"Shard 1: only one of shards 0 and 1 holds {form}"):
+        CRFTagger().fit(Shards([dense, ([[{"x": 1}]], [["a"]])]))
+    csr = (Sequences(sparse.csr_matrix(np.ones((2, 1))), [0, 2]), [["a", "b"]])
+    with pytest.raises(ShardError, match="Shard 1: only one of shards 0 and 1 is sparse"):
+        CRFTagger().fit(Shards([dense, csr]))
+    with pytest.raises(ShardError, match="Shard 1: its labels are of another kind"):
+        CRFTagger().fit(Shards([dense, (dense[0], [[1, 2]])]))
+    with pytest.raises(ValueError, match="2 shards with 0 rows"):
+        CRFTagger().fit(Shards([([], []), ([], [])]))
+    with pytest.raises(ValueError, match="all weights are zero"):
+        CRFTagger().fit(Shards([(*dense, [0.0])]))
+
+
+def test_arguments_that_shards_have_themselves(saved):
+    folder, X, y = saved
+    shards = Shards(folder)
+    with pytest.raises(ValueError, match="leave y out"):
+        CRFTagger().fit(shards, y)
+    with pytest.raises(ValueError, match="sample_weight of shards is part of them"):
+        CRFTagger().fit(shards, sample_weight=np.ones(60))
+    with pytest.raises(ValueError, match="solver='eg' keeps the state of every row"):
+        CRFTagger(solver="eg").fit(shards)
+    with pytest.raises(ValueError, match="gradient='emp' is for single long sequences"):
+        CRFTagger(gradient="emp").fit(shards)
+    with pytest.raises(TypeError, match="y must be a list of label sequences"):
+        CRFTagger().fit(X)
+    X[:3].save(folder / "0.npz")
+    with pytest.raises(ShardError, match="Shard 0 .*it holds no labels"):
+        CRFTagger().fit(shards)
