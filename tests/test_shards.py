@@ -1,7 +1,5 @@
 """Data in shards: files, training, prediction, and everything that can be wrong with them."""
 
-import zipfile
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -131,7 +129,7 @@ def test_foreign_and_newer_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="holds no Sequences"):
         Sequences.load(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", sklseq=99, offsets=[0])
-    with pytest.raises(ValueError, match="version 99.*install a newer one"):
+    with pytest.raises(ValueError, match=r"version 99.*install a newer one"):
         Sequences.load(tmp_path / "a.npz")
     with pytest.raises(FileNotFoundError, match="There is no file"):
         Sequences.load(tmp_path / "b.npz")
@@ -232,7 +230,7 @@ def test_value_and_gradient_are_those_of_one_shard(form, seed):
 
 
 def test_what_does_not_fit_is_read_again(saved):
-    folder, X, y = saved
+    folder, _, _ = saved
     roomy, tight = objective(Shards(folder)), objective(Shards(folder))
     tight.room = 0
     w = np.random.default_rng(0).normal(size=roomy.scores.n_weights)
@@ -433,5 +431,5 @@ def test_arguments_that_shards_have_themselves(saved):
     with pytest.raises(TypeError, match="y must be a list of label sequences"):
         CRFTagger().fit(X)
     X[:3].save(folder / "0.npz")
-    with pytest.raises(ShardError, match="Shard 0 .*it holds no labels"):
+    with pytest.raises(ShardError, match=r"Shard 0 .*it holds no labels"):
         CRFTagger().fit(shards)
