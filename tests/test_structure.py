@@ -26,6 +26,9 @@ ESTIMATORS = [
     "sklseq.online",
     "sklseq._stream",
     "sklseq._decode_blocks",
+    "sklseq._cluster",
+    "sklseq._fit_shards",
+    "sklseq._shards",
 ]
 FORBIDDEN = {
     "inference": ["sklearn", "sklseq.solvers", "sklseq.objectives", "sklseq.features", *ESTIMATORS],
