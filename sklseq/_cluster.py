@@ -199,7 +199,10 @@ class ClusterShards:
         for _ in range(ATTEMPTS):
             try:
                 return ask()
-            except LOST as error:
+            except Exception as error:
+                # Calls on a client that was closed in between fail in ways of their own.
+                if not isinstance(error, LOST) and self.client.status == "running":
+                    raise
                 self.rows = self.futures = self.sent = None
                 lost = error
                 self._wait_for_workers(error)

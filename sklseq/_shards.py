@@ -160,7 +160,10 @@ class Shards:
 
 def _read_one(source: Any, k: int) -> Any:
     # On a worker: what the functions below take.
-    return Shards([source])._labelled(0) if not callable(source) else source()
+    with named(k, source):
+        if isinstance(source, (str, os.PathLike)):
+            return read_file(source)
+        return source() if callable(source) else source
 
 
 @contextmanager
