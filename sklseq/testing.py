@@ -33,6 +33,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
+from sklseq._segments import SegmentPotentials, SequencePotentials
 from sklseq._sequences import Sequences
 
 __all__ = ["check_sequence_estimator", "sequence_checks"]
@@ -205,10 +206,26 @@ def answers(estimator: Any, X: Any) -> list:
     if hasattr(estimator, "predict"):
         return [np.asarray(p).tolist() for p in estimator.predict(X)]
     out = estimator.transform(X)
-    assert isinstance(out, Sequences), f"transform gave {type(out).__name__}, not Sequences"
+    if not isinstance(out, (Sequences, SegmentPotentials)):
+        raise AssertionError(
+            f"transform gave {type(out).__name__}, neither Sequences nor SegmentPotentials"
+        )
     names = estimator.get_feature_names_out().tolist()
     assert len(names) == out.shape[1], "get_feature_names_out does not name every column"
+    if isinstance(out, SegmentPotentials):
+        return [_named_potentials(sequence, names) for sequence in out]
     return [_named_rows(rows, names) for rows in out]
+
+
+def _named_potentials(sequence: SequencePotentials, names: list[str]) -> list[dict]:
+    """For each step what is said of segments from there: (kind, stop, name) to value."""
+    n_steps, *spans, rows = sequence
+    steps: list[dict] = [{} for _ in range(n_steps)]
+    for kind, start, stop, row in zip(*(a.tolist() for a in spans), _named_rows(rows, names)):
+        for name, value in row.items():
+            key = kind, stop, name
+            steps[start][key] = steps[start].get(key, 0.0) + value
+    return steps
 
 
 def _named_rows(rows: Any, names: list[str]) -> list[dict]:

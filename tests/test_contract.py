@@ -24,6 +24,7 @@ from sklseq import (
 from sklseq.features import (
     LexiconFeatures,
     PerToken,
+    SegmentFeatures,
     TemplateFeatures,
     TokenFeatures,
     WindowFeatures,
@@ -57,6 +58,13 @@ SUBJECTS = {
     ),
     "TemplateFeatures": (TemplateFeatures(["w[0]", "w[-1]|w[1]"]), ()),
     "LexiconFeatures": (LexiconFeatures({"x": ["a1 b1", "b1"], "y": ["c0"]}), ()),
+    "SegmentFeatures": (
+        SegmentFeatures(
+            WindowFeatures(TokenFeatures()), first=2, shape=True, lexicons={"x": ["a1 b1", "b1"]},
+            max_length=3,
+        ),
+        (),
+    ),
     "PerToken tokens": (PerToken(OneHotEncoder(handle_unknown="ignore")), ()),
     "FeatureUnion": (
         make_pipeline(make_union(TokenFeatures(), WindowFeatures(TokenFeatures())), CRFTagger()),

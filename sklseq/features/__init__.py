@@ -2,8 +2,10 @@
 
 from sklseq.features._dict import DictFeatures
 from sklseq.features._field import receptive_field
+from sklseq.features._firings import count_firings
 from sklseq.features._lexicon import LexiconFeatures
 from sklseq.features._per_token import PerToken
+from sklseq.features._segment import SegmentFeatures
 from sklseq.features._template import TemplateFeatures
 from sklseq.features._token import TokenFeatures
 from sklseq.features._window import WindowFeatures
@@ -12,8 +14,10 @@ __all__ = [
     "DictFeatures",
     "LexiconFeatures",
     "PerToken",
+    "SegmentFeatures",
     "TemplateFeatures",
     "TokenFeatures",
     "WindowFeatures",
+    "count_firings",
     "receptive_field",
 ]

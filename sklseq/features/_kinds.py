@@ -7,7 +7,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["FLAGS", "Kind", "affix_lengths", "own_kind", "shapes", "short_shapes", "standard_kinds"]
+__all__ = [
+    "FLAGS",
+    "Kind",
+    "affix_lengths",
+    "attributes_of",
+    "own_kind",
+    "shapes",
+    "short_shapes",
+    "standard_kinds",
+]
 
 _NOTHING_BUT_PUNCTUATION = re.compile(r"(?:[^\w\s]|_)+")
 _DIGIT = re.compile(r"\d")
@@ -153,16 +162,20 @@ def short_shapes(tokens: list[str]) -> list[str | None]:
 # --- The user's own functions -------------------------------------------------------------------
 
 
+_FOR_NUMBERS = "For numbers and vectors use PerToken."
+
+
 def own_kind(name: str, function: Callable[[str], Any]) -> Kind:
     """The kind of a function from a token to attributes."""
     return Kind(
         name,
-        lambda tokens: [_attributes(name, token, function(token)) for token in tokens],
+        lambda tokens: [attributes_of(name, "token", t, function(t), _FOR_NUMBERS) for t in tokens],
         many=True,
     )
 
 
-def _attributes(name: str, token: str, value: Any) -> list[str]:
+def attributes_of(name: str, what: str, argument: Any, value: Any, advice: str) -> list[str]:
+    """The attributes that the answer of an own function stands for."""
     if value is None or value is False:
         return []
     if value is True:
@@ -181,6 +194,5 @@ def _attributes(name: str, token: str, value: Any) -> list[str]:
             return [f"{name}={v}" for v in values]
     raise ValueError(
         f"The function {name!r} must return a string, a bool, None, a collection of strings, or a "
-        f"dict of strings and bools; for the token {token!r} it returned {value!r}. "
-        "For numbers and vectors use PerToken."
+        f"dict of strings and bools; for the {what} {argument!r} it returned {value!r}. {advice}"
     )

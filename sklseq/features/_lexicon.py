@@ -17,7 +17,7 @@ from sklseq.features._family import Extractor, as_names, check_parameters
 from sklseq.features._ones import rows_of_ones
 from sklseq.features._token import distinct_tokens
 
-__all__ = ["LexiconFeatures"]
+__all__ = ["LexiconFeatures", "lexicon_lines", "named_lexicons"]
 
 B, I = 1, 2  # noqa: E741
 
@@ -119,7 +119,9 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
         if not columns.sequences:
             raise ValueError("X holds no sequences; give at least one to fit.")
         names = select_columns(self.columns, columns)
-        lexicons = {name: self._entries(name, e) for name, e in _named(self.lexicons).items()}
+        lexicons = {
+            name: self._entries(name, e) for name, e in named_lexicons(self.lexicons).items()
+        }
         token_codes: dict[str, int] = {}
         tries = [_trie(entries, token_codes) for entries in lexicons.values()]
         self.columns_, self.lexicons_ = names, list(lexicons)
@@ -180,7 +182,7 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
     def _entries(self, name: str, entries: Any) -> list[tuple[str, ...]]:
         """Entries as tuples of tokens, folded, without repetitions."""
         found: dict[tuple[str, ...], None] = {}
-        for entry in _lines(name, entries):
+        for entry in lexicon_lines(name, entries):
             tokens = entry.split() if isinstance(entry, str) else entry
             if not isinstance(tokens, (list, tuple)) or not all(
                 isinstance(token, str) for token in tokens
@@ -218,7 +220,8 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
         return Sequences(rows_of_ones(indices, indptr, self.n_features_out_, self.dtype), offsets)
 
 
-def _named(lexicons: Any) -> dict[str, Any]:
+def named_lexicons(lexicons: Any) -> dict[str, Any]:
+    """Name to entries or path of each lexicon."""
     if isinstance(lexicons, Mapping):
         named = {str(name): entries for name, entries in lexicons.items()}
     elif isinstance(lexicons, (list, tuple)) and all(
@@ -237,7 +240,8 @@ def _named(lexicons: Any) -> dict[str, Any]:
     return named
 
 
-def _lines(name: str, entries: Any) -> list:
+def lexicon_lines(name: str, entries: Any) -> list:
+    """The entries of a lexicon as given, or the lines of its file."""
     if isinstance(entries, (str, os.PathLike)):
         path = Path(entries)
         if not path.is_file():

@@ -20,7 +20,7 @@ from sklseq.features._family import (
 from sklseq.features._kinds import Kind, own_kind, standard_kinds
 from sklseq.features._ones import rows_of_ones
 
-__all__ = ["TokenFeatures"]
+__all__ = ["TokenFeatures", "by_first_occurrence", "distinct_tokens", "named_functions"]
 
 
 class TokenFeatures(Extractor, auto_wrap_output_keys=None):
@@ -210,7 +210,7 @@ class TokenFeatures(Extractor, auto_wrap_output_keys=None):
             word=self.word, lower=self.lower, shape=self.shape, short_shape=self.short_shape,
             prefixes=self.prefixes, suffixes=self.suffixes, flags=self.flags, length=self.length,
         )  # fmt: skip
-        kinds += [own_kind(name, f) for name, f in _named(self.functions)]
+        kinds += [own_kind(name, f) for name, f in named_functions(self.functions)]
         if not kinds:
             raise ValueError("All attributes are switched off; switch on at least one, as word.")
         return kinds
@@ -286,7 +286,8 @@ def _prefix(column: str, kind: Kind) -> str:
     return f"{column}." if kind.many else f"{column}.{kind.name}" + "=" * (not kind.is_flag)
 
 
-def _named(functions: Any) -> list[tuple[str, Any]]:
+def named_functions(functions: Any, what: str = "token") -> list[tuple[str, Any]]:
+    """Own functions with their names, which differ."""
     if functions is None:
         return []
     if isinstance(functions, Mapping):
@@ -299,7 +300,7 @@ def _named(functions: Any) -> list[tuple[str, Any]]:
     names = [name for name, _ in named]
     for name, function in named:
         if not callable(function):
-            raise ValueError(f"functions must be callables of a token; {name!r} is {function!r}.")
+            raise ValueError(f"functions must be callables of a {what}; {name!r} is {function!r}.")
         if names.count(name) > 1:
             raise ValueError(f"functions must have different names; two are {name!r}. Use a dict.")
     return named

@@ -1,0 +1,56 @@
+"""How many segments features are said of: what storing them once saves."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sklseq._segments import OPEN_BOTH, OPEN_END, OPEN_START, SegmentPotentials
+
+__all__ = ["count_firings"]
+
+
+def count_firings(X: SegmentPotentials, max_segment_length: int | None = None) -> tuple[int, int]:
+    """G and H of Sarawagi's Table 1: features of all segments one by one, and as stored.
+
+    Parameters
+    ----------
+    X : SegmentPotentials
+    max_segment_length : int, optional
+        Count segments of at most this many tokens in G; None: all.
+
+    Returns
+    -------
+    tuple of int (G, H)
+
+    Notes
+    -----
+    A potential of the span [u, v) in a sequence of T tokens is said of 1 segment if it is exact, of
+    T - v + 1 with an open end, u + 1 with an open start, and the product with both.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklseq import SegmentPotentials
+    >>> from sklseq.features import count_firings
+    >>> X = SegmentPotentials(
+    ...     lengths=[5], offsets=[0, 2], kind=[1, 3], start=[2, 1], stop=[3, 2], rows=np.eye(2))
+    >>> count_firings(X), count_firings(X, max_segment_length=2)
+    ((11, 2), (5, 2))
+    """
+    widths = np.diff(X.rows.indptr).astype(np.int64)[X.row]
+    ends = np.repeat(X.lengths, np.diff(X.offsets))
+    return int((widths * _segments_of(X, ends, max_segment_length)).sum()), int(widths.sum())
+
+
+def _segments_of(X: SegmentPotentials, ends: np.ndarray, longest: int | None) -> np.ndarray:
+    """How many segments each potential is said of."""
+    longest = int(ends.max(initial=1)) if longest is None else longest
+    length, later = X.stop - X.start, ends - X.stop
+    earlier = np.where(np.isin(X.kind, (OPEN_START, OPEN_BOTH)), X.start, 0)
+    later = np.where(np.isin(X.kind, (OPEN_END, OPEN_BOTH)), later, 0)
+    room = longest - length
+    # Segments are [u - a, v + b) with a ≤ earlier, b ≤ later and a + b ≤ room.
+    count = np.zeros(len(length), dtype=np.int64)
+    for a in range(int(min(earlier.max(initial=0), room.max(initial=0))) + 1):
+        count += np.where((a <= earlier) & (a <= room), np.minimum(later, room - a) + 1, 0)
+    return count

@@ -1,0 +1,450 @@
+"""Features of segments, each said of as many segments at once as it holds for."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone
+
+from sklseq._segments import SegmentPotentials
+from sklseq._sequences import Sequences
+from sklseq.features._columns import read_columns, select_columns
+from sklseq.features._family import Extractor, as_names, check_parameters
+from sklseq.features._field import receptive_field
+from sklseq.features._firings import count_firings
+from sklseq.features._kinds import affix_lengths
+from sklseq.features._lexicon import named_lexicons
+from sklseq.features._segment_parts import (
+    FunctionPart,
+    GramPart,
+    LengthPart,
+    LexiconPart,
+    Part,
+    ShapePart,
+    TokenPart,
+    Tokens,
+)
+from sklseq.features._similarity import SIMILARITIES, check_jaro_winkler, make_index
+from sklseq.features._spans import keep_columns, stack_rows
+from sklseq.features._token import TokenFeatures, distinct_tokens, named_functions
+
+__all__ = ["SegmentFeatures"]
+
+
+class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
+    """Features of segments, for a :class:`~sklseq.SemiCRFSegmenter`.
+
+    Of the segment "Prof. Smith" in "by Prof. Smith ." they are, with the default extractor,
+    ``start:w.lower=prof.``, ``end:w.lower=smith``, ``inside:`` of both tokens,
+    ``before:w.lower=by``, ``after:w.lower=.`` and so on, and ``length=2``. On request also its
+    first and last tokens joined, the pattern of its letters, its similarity to entries of word
+    lists, and what functions of your own say of it.
+
+    A feature is stored once for all segments that have it: "contains *Smith*" for every segment
+    around that token, "begins with *Prof.*" for every segment from there on. So the number of
+    stored features, H, does not grow with the length of segments, unless ``max_length`` does.
+
+    Parameters
+    ----------
+    extractor : extractor, default=None
+        Features of single tokens: any transformer to :class:`~sklseq.Sequences`, such as
+        ``TokenFeatures`` or ``PerToken``. None: ``TokenFeatures()``. A fitted copy of it is kept.
+    start, end : int, default=1
+        Features of each of the first (last) tokens of the segment, by position: ``start:``,
+        ``start2:``, ...
+    inside : bool, default=True
+        Features of all tokens of the segment, added up.
+    before, after : int, default=1
+        Features of each of the tokens before (after) the segment, by distance; beyond the ends of
+        the sequence ``before:__BOS__`` and ``after:__EOS__``.
+    first, last : int or list of int, default=0
+        The first (last) 2, 3, ..., n tokens of the segment together, in lower case:
+        ``first2=prof. smith``; a list: these numbers of tokens.
+    length : bool, default=True
+        Each number of tokens up to ``max_length``, and more than that: ``length=2``,
+        ``length>8``.
+    longer_than : list of int, default=()
+        Further thresholds: ``length>12`` for 12.
+    shape : bool, default=False
+        The pattern of letters, for segments up to ``max_length``: ``shape=Xx+ X. d``. A "+" is
+        for a repeated shape.
+    lexicons : dict of str to list or path, or list of paths, default=None
+        Word lists, as in :class:`LexiconFeatures`. ``lexicon.journal.tfidf`` is the similarity of
+        the whole segment, up to ``max_length``, to the most similar entry. Case, and marks around
+        tokens, do not count.
+    similarities : list of {"tfidf", "jaro_winkler"}, default=("tfidf", "jaro_winkler")
+        "tfidf": cosine of TF-IDF vectors. "jaro_winkler": of the letters, against the
+        ``n_candidates`` entries with the highest cosine; needs rapidfuzz
+        (``pip install "sklseq[lexicon]"``).
+    min_similarity : float, default=0.5
+        Lower similarities count as 0.
+    n_gram : int, default=None
+        None: entries are found by whole tokens. An integer n: by n letters in a row, which also
+        finds misspelt ones, and takes longer.
+    n_candidates : int, default=5
+        Entries that are compared letter by letter.
+    functions : list of callables, or dict of str to callable, default=None
+        Own functions of a segment up to ``max_length``, given as list of tokens (str). They may
+        return what functions of :class:`TokenFeatures` may, and numbers: a float gives the
+        feature ``name`` this value, a dict ``{"key": 0.5}`` the feature ``key``.
+    max_length : int, default=8
+        Tokens of the longest segment with a length, shape, lexicon or function of its own. It
+        does not limit the segments that can be found; time and H grow with it.
+    columns : str or int, default=None
+        The column of tokens that ``first``, ``last``, ``shape``, ``lexicons`` and ``functions``
+        look at. None: the only one.
+    min_count : int, default=1
+        Drop features that are stored less often for the training data.
+    dtype : {float64, float32}, default=float64
+        Type of the values.
+
+    Attributes
+    ----------
+    extractor_ : extractor
+        The fitted copy; None if no features of single tokens are used.
+    values_ : list of dict of str to int
+        For each kind of feature the names learnt, and their columns.
+    kept_ : ndarray of shape (n_features_out_,)
+        Which of all columns are frequent enough.
+    lexicons_ : list of dict
+        Entries of each lexicon, by the tokens or letters that they hold.
+    n_firings_ : int
+        H: features stored for the training data.
+    firing_ratio_ : float
+        G / H, where G counts every feature once for every segment that has it: what is saved
+        against features of single segments. (Sarawagi gives G and H in the last column of her
+        Table 1, for segments of limited length: see :func:`count_firings`.)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        If sequences were mappings or of dicts.
+    n_features_out_ : int
+
+    Raises
+    ------
+    ValueError
+        If a parameter or the data cannot be used; the message says what to change.
+    ImportError
+        If "jaro_winkler" is asked for and rapidfuzz is not installed.
+
+    See Also
+    --------
+    LexiconFeatures : tokens inside entries, for taggers.
+
+    Notes
+    -----
+    Every distinct row of the extractor is stored once, distinct spans are looked at once. Cost
+    O(features + n · max_length) for n tokens; a function is called for each distinct span; a
+    lexicon costs O(max_length) times the entries that share a token with the text, see
+    ``_closest.pyx``, not its size: with 100,000 names about as much as with 1,000.
+
+    References
+    ----------
+    S. Sarawagi (2006), "Efficient inference on sequence segmentation models", Proc. 23rd ICML,
+    §3 and §4. W. W. Cohen, P. Ravikumar and S. E. Fienberg (2003), "A comparison of string
+    distance metrics for name-matching tasks", IIWeb-03.
+
+    Examples
+    --------
+    >>> from sklseq.features import SegmentFeatures, TokenFeatures
+    >>> features = SegmentFeatures(
+    ...     TokenFeatures(lower=False, shape=False, short_shape=False, prefixes=0, suffixes=0,
+    ...                   flags=False, length=False),
+    ...     before=0, after=0, max_length=2)
+    >>> features.fit_transform([["by", "Prof.", "Smith"]])
+    <SegmentPotentials: 1 sequences, 3 steps, 15 potentials, 12 features, float64>
+    >>> features.get_feature_names_out()[[0, 5, -1]].tolist()
+    ['start:w.word=by', 'end:w.word=Smith', 'length>2']
+    >>> round(features.firing_ratio_, 2)
+    1.87
+    """
+
+    def __init__(
+        self,
+        extractor=None,
+        *,
+        start=1,
+        end=1,
+        inside=True,
+        before=1,
+        after=1,
+        first=0,
+        last=0,
+        length=True,
+        longer_than=(),
+        shape=False,
+        lexicons=None,
+        similarities=SIMILARITIES,
+        min_similarity=0.5,
+        n_gram=None,
+        n_candidates=5,
+        functions=None,
+        max_length=8,
+        columns=None,
+        min_count=1,
+        dtype=np.float64,
+    ):
+        self.extractor = extractor
+        self.start = start
+        self.end = end
+        self.inside = inside
+        self.before = before
+        self.after = after
+        self.first = first
+        self.last = last
+        self.length = length
+        self.longer_than = longer_than
+        self.shape = shape
+        self.lexicons = lexicons
+        self.similarities = similarities
+        self.min_similarity = min_similarity
+        self.n_gram = n_gram
+        self.n_candidates = n_candidates
+        self.functions = functions
+        self.max_length = max_length
+        self.columns = columns
+        self.min_count = min_count
+        self.dtype = dtype
+
+    def fit_transform(self, X: Any, y: Any = None) -> SegmentPotentials:
+        """Learn the features of ``X`` and return them, in one pass.
+
+        Parameters
+        ----------
+        X : list of sequences
+            What the extractor takes; lists of str, for instance.
+        y : ignored
+
+        Returns
+        -------
+        SegmentPotentials
+        """
+        self._check_parameters()
+        extractor = self._new_extractor()
+        rows = None if extractor is None else _as_rows(extractor.fit_transform(X, y), extractor)
+        columns = read_columns(X) if self._reads_words() or rows is None else None
+        column = select_columns(self.columns, columns)[0] if self._reads_words() else None
+        if columns is not None and not columns.sequences:
+            raise ValueError("X holds no sequences; give at least one to fit.")
+        indices = [make_index(*item, self.n_gram) for item in self._lexicons().items()]
+        tokens = _tokens(rows, columns, column)
+        parts = self._parts(indices)
+        values = [{} for _ in parts]
+        stored = _store(parts, tokens, values, True, self.dtype)
+        self.kept_ = np.flatnonzero(stored.counts() >= self.min_count)
+        self.extractor_, self.column_, self.values_, self.lexicons_ = (
+            extractor, column, values, indices)  # fmt: skip
+        self._remember(columns)
+        self.n_features_out_ = len(self.kept_)
+        out = stored.packed(self.kept_, tokens.offsets)
+        one_by_one, self.n_firings_ = count_firings(out)
+        self.firing_ratio_ = one_by_one / max(self.n_firings_, 1)
+        return out
+
+    def transform(self, X: Any) -> SegmentPotentials:
+        """The features of ``X`` that were seen in training.
+
+        Parameters
+        ----------
+        X : list of sequences
+            As in ``fit_transform``.
+
+        Returns
+        -------
+        SegmentPotentials
+        """
+        self._check_fitted()
+        extractor = self.extractor_
+        rows = None if extractor is None else _as_rows(extractor.transform(X), extractor)
+        columns = None
+        if self.column_ is not None or rows is None:
+            columns = read_columns(X)
+            columns.check_like(self)
+        tokens = _tokens(rows, columns, self.column_)
+        stored = _store(self._parts(self.lexicons_), tokens, self.values_, False, self.dtype)
+        return stored.packed(self.kept_, tokens.offsets)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the features: ``"start:w.lower=the"``, ``"length=2"``, ``"first2=of the"``.
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        ndarray of str objects, of shape (n_features_out_,)
+        """
+        self._check_fitted()
+        of_tokens = []
+        if self.extractor_ is not None:
+            of_tokens = list(self.extractor_.get_feature_names_out())
+        parts = zip(self._parts(self.lexicons_), self.values_)
+        names = [name for part, values in parts for name in part.names(values, of_tokens)]
+        return as_names(names)[self.kept_]
+
+    @property
+    def receptive_field(self) -> tuple[int, int]:
+        """How many tokens before the start and after the stop a potential depends on."""
+        extractor = getattr(self, "extractor_", self.extractor)
+        before, after = (0, 0) if extractor is None else receptive_field(extractor)
+        return self.before + before, self.after + after
+
+    def _check_parameters(self) -> None:
+        check_parameters(self)
+        for name, lowest in (
+            ("start", 0), ("end", 0), ("before", 0), ("after", 0), ("max_length", 1),
+            ("n_candidates", 1),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if not _is_integer(value) or not lowest <= value <= 1000:
+                raise ValueError(f"{name} must be an integer from {lowest} to 1000; got {value!r}.")
+        if self.n_gram is not None and (not _is_integer(self.n_gram) or self.n_gram < 2):
+            raise ValueError(f"n_gram must be None or an integer of at least 2; got {self.n_gram}.")
+        if not isinstance(self.min_similarity, numbers.Real) or not 0 <= self.min_similarity <= 1:
+            raise ValueError(f"min_similarity must be from 0 to 1; got {self.min_similarity!r}.")
+        self._thresholds()
+        similarities = self._similarities()
+        if self.lexicons is not None and "jaro_winkler" in similarities:
+            check_jaro_winkler()
+        if self._new_extractor() is None and not self._parts([{}] * len(self._lexicons())):
+            raise ValueError("All features are switched off; switch on at least one, as inside.")
+
+    def _thresholds(self) -> list[int]:
+        several = self.longer_than
+        if not isinstance(several, Iterable) or not all(_is_integer(k) and k >= 1 for k in several):
+            raise ValueError(
+                f"longer_than must be a list of integers of at least 1; got {several!r}."
+            )
+        return sorted({*map(int, several), *([int(self.max_length)] if self.length else [])})
+
+    def _similarities(self) -> list[str]:
+        several = self.similarities
+        several = [several] if isinstance(several, str) else list(several)
+        if not several or any(name not in SIMILARITIES for name in several):
+            raise ValueError(
+                f"similarities must be some of {list(SIMILARITIES)}; got {self.similarities!r}."
+            )
+        return several
+
+    def _lexicons(self) -> dict[str, Any]:
+        return {} if self.lexicons is None else named_lexicons(self.lexicons)
+
+    def _new_extractor(self) -> Any:
+        if not (self.start or self.end or self.inside or self.before or self.after):
+            return None
+        return TokenFeatures() if self.extractor is None else clone(self.extractor)
+
+    def _reads_words(self) -> bool:
+        return bool(
+            self._gram_lengths("first") or self._gram_lengths("last") or self.shape
+            or self.lexicons is not None or self.functions is not None
+        )  # fmt: skip
+
+    def _gram_lengths(self, name: str) -> list[int]:
+        value = getattr(self, name)
+        lengths = affix_lengths(value, name)
+        return [k for k in lengths if k > 1 or not _is_integer(value)]
+
+    def _parts(self, indices: list[dict]) -> list[Part]:
+        """The kinds of features that are switched on, in the order of their columns."""
+        longest = int(self.max_length)
+        parts = TokenPart.all(self.start, self.end, self.inside, self.before, self.after)
+        for place in ("first", "last"):
+            lengths = self._gram_lengths(place)
+            parts += [GramPart(place, lengths)] if lengths else []
+        thresholds = self._thresholds()
+        if self.length or thresholds:
+            parts.append(LengthPart(longest if self.length else 0, thresholds))
+        parts += [ShapePart(longest)] if self.shape else []
+        for name, index in zip(self._lexicons() if len(indices) else [], indices):
+            parts.append(
+                LexiconPart(name, index, longest, self._similarities(), self.min_similarity,
+                            self.n_gram, int(self.n_candidates))
+            )  # fmt: skip
+        functions = named_functions(self.functions, "segment")
+        return parts + ([FunctionPart(functions, longest)] if functions else [])
+
+    def _remember(self, columns: Any) -> None:
+        if columns is not None:
+            columns.remember(self)
+            return
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.extractor_, name):
+                setattr(self, name, getattr(self.extractor_, name))
+            elif hasattr(self, name):
+                delattr(self, name)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def _as_rows(rows: Any, extractor: Any) -> Sequences:
+    if not isinstance(rows, Sequences):
+        raise ValueError(
+            f"The extractor must give Sequences; {type(extractor).__name__} gave "
+            f"{type(rows).__name__}. Wrap a transformer of rows in PerToken."
+        )
+    return rows if rows.is_sparse else rows.with_rows(sparse.csr_matrix(rows.rows))
+
+
+def _tokens(rows: Sequences | None, columns: Any, column: str | None) -> Tokens:
+    words = codes = None
+    offsets = None if rows is None else rows.offsets
+    if rows is None or column is not None:
+        (words,), (codes,), offsets = distinct_tokens(columns, [column or columns.names[0]])
+    return Tokens(offsets, None if rows is None else rows.rows, words, codes)
+
+
+class _Stored(NamedTuple):
+    """Potentials of all sequences, with all columns; ``start`` counts tokens of all of them."""
+
+    kind: np.ndarray
+    start: np.ndarray
+    length: np.ndarray
+    row: np.ndarray
+    rows: Any  # CSR
+
+    def counts(self) -> np.ndarray:
+        """How many potentials have each column."""
+        times = np.bincount(self.row, minlength=self.rows.shape[0])
+        times = np.repeat(times, np.diff(self.rows.indptr))
+        return np.bincount(self.rows.indices, times, minlength=self.rows.shape[1])
+
+    def packed(self, kept: np.ndarray, offsets: np.ndarray) -> SegmentPotentials:
+        """Those with a column that is kept, in the order of their starts."""
+        rows = keep_columns(self.rows, kept)
+        says = np.flatnonzero(np.diff(rows.indptr)[self.row] > 0)
+        says = says[np.argsort(self.start[says], kind="stable")]
+        start, row = self.start[says], self.row[says]
+        used = np.bincount(row, minlength=rows.shape[0]) > 0
+        ends = np.searchsorted(start, offsets)
+        start = start - np.repeat(offsets[:-1], np.diff(ends))
+        return SegmentPotentials(
+            np.diff(offsets), ends, self.kind[says], start, start + self.length[says],
+            rows[np.flatnonzero(used)], row=(np.cumsum(used) - 1)[row],
+        )  # fmt: skip
+
+
+def _store(parts: list[Part], tokens: Tokens, values: list[dict], grow: bool, dtype: Any):
+    """The potentials of all parts, columns of one behind those of the other."""
+    n_features = 0 if tokens.rows is None else tokens.rows.shape[1]
+    found, bases, n_columns = [], [], 0
+    for part, of_part in zip(parts, values):
+        blocks = part.potentials(tokens, of_part, grow)
+        found += blocks
+        bases += [n_columns] * len(blocks)
+        n_columns += part.n_columns(of_part, n_features)
+    first = np.cumsum([0] + [block.rows.shape[0] for block in found])
+    sizes = [len(block.start) for block in found]
+    return _Stored(
+        np.repeat([block.kind for block in found], sizes),
+        np.concatenate([block.start for block in found]),
+        np.repeat([block.length for block in found], sizes),
+        np.concatenate([block.row + n for block, n in zip(found, first)]),
+        stack_rows([block.rows for block in found], bases, n_columns, dtype),
+    )

@@ -1,0 +1,356 @@
+"""The kinds of features of segments, and which segments each is said of at once.
+
+A part turns tokens into potentials (kind, start, stop, row). For a feature of a segment [i, j):
+
+===================================== ========== ==================================
+what it looks at                      kind       span
+===================================== ========== ==================================
+token i + k                           OPEN_END   [i, i + k + 1)
+token j - 1 - k                       OPEN_START [j - k - 1, j)
+each of its tokens t (a sum)          OPEN_BOTH  [t, t + 1)
+token i - k                           OPEN_END   [i, i + 1)
+token j - 1 + k                       OPEN_START [j - 1, j)
+its first k tokens, j - i ≥ k         OPEN_END   [i, i + k)
+its last k tokens                     OPEN_START [j - k, j)
+length, shape, lexicons, functions    EXACT      [i, j)
+===================================== ========== ==================================
+"""
+
+from __future__ import annotations
+
+import itertools
+import numbers
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from sklseq._segments import EXACT, OPEN_BOTH, OPEN_END, OPEN_START
+from sklseq.features._kinds import attributes_of, short_shapes
+from sklseq.features._similarity import closest_entries, jaro_winkler, normal_form
+from sklseq.features._spans import Spans, distinct_rows, distinct_spans
+
+__all__ = [
+    "FunctionPart",
+    "GramPart",
+    "LengthPart",
+    "LexiconPart",
+    "Part",
+    "Potentials",
+    "ShapePart",
+    "TokenPart",
+    "Tokens",
+]
+
+
+class Potentials(NamedTuple):
+    """What a part says of all sequences; ``start`` counts tokens of all of them.
+
+    Attributes
+    ----------
+    kind : int
+    start, row : ndarray of shape (n_potentials,)
+    length : ndarray of shape (n_potentials,), or int
+        ``stop - start``.
+    rows : CSR matrix of shape (n_rows, n_columns of the part)
+    """
+
+    kind: int
+    start: np.ndarray
+    length: Any
+    row: np.ndarray
+    rows: Any
+
+
+class Tokens:
+    """The tokens of all sequences, and what several parts want to know of them.
+
+    Parameters
+    ----------
+    offsets : ndarray of shape (n_sequences + 1,)
+    rows : CSR matrix, or None
+        Features of each token.
+    words : list of str, codes : int32 ndarray
+        Distinct tokens, and which of them each token is; both may be None.
+    """
+
+    def __init__(self, offsets, rows, words, codes):
+        self.offsets = offsets
+        self.rows = rows
+        self.words = words
+        self.codes = codes
+
+    @property
+    def n(self) -> int:
+        return int(self.offsets[-1])
+
+    @cached_property
+    def before(self) -> np.ndarray:
+        """Tokens before each in its sequence."""
+        return np.arange(self.n) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
+
+    @cached_property
+    def from_here(self) -> np.ndarray:
+        """Tokens from each to the end of its sequence, its own included."""
+        return np.repeat(self.offsets[1:], np.diff(self.offsets)) - np.arange(self.n)
+
+    @cached_property
+    def distinct(self) -> tuple[Any, np.ndarray]:
+        """Distinct rows of features and a last one for tokens beyond the ends; which each has.
+
+        The last column marks tokens beyond the ends.
+        """
+        rows, number = distinct_rows(self.rows)
+        n, m = rows.shape
+        indptr = np.concatenate([rows.indptr, [rows.nnz + 1]])
+        marked = (np.append(rows.data, 1), np.append(rows.indices, m), indptr)
+        return sparse.csr_matrix(marked, shape=(n + 1, m + 1)), number
+
+    def spans(self, values: list, longest: int) -> tuple[list, np.ndarray, list[Spans]]:
+        """Distinct values of tokens, their codes, and the distinct spans of values.
+
+        ``values`` has one for each of ``words``; as many are asked for once.
+        """
+        key: dict = {}
+        of_word = np.array([key.setdefault(v, len(key)) for v in values], dtype=np.int32)
+        codes = of_word[self.codes] if len(of_word) else np.zeros(0, dtype=np.int32)
+        return list(key), codes, distinct_spans(codes, self.offsets, longest)
+
+
+class Part:
+    """One kind of feature of segments.
+
+    ``potentials(tokens, values, grow)`` looks up columns in ``values``, a dict from name to column
+    that is filled if ``grow``; ``names(values, token_names)`` are the names of its columns.
+    """
+
+    def potentials(self, tokens: Tokens, values: dict, grow: bool) -> list[Potentials]:
+        raise NotImplementedError
+
+    def n_columns(self, values: dict, n_token_features: int) -> int:
+        return len(values)
+
+    def names(self, values: dict, token_names: list[str]) -> list[str]:
+        return list(values)
+
+
+class TokenPart(Part):
+    """Features of the token at ``shift`` from the first token of a potential of ``span`` tokens.
+
+    One that lies beyond the ends of its sequence has the feature ``mark``.
+    """
+
+    def __init__(self, prefix: str, kind: int, span: int, shift: int, mark: str | None = None):
+        self.prefix, self.kind, self.span, self.shift, self.mark = prefix, kind, span, shift, mark
+
+    @classmethod
+    def all(cls, start: int, end: int, inside: bool, before: int, after: int) -> list[TokenPart]:
+        """The first ``start`` tokens, the last ``end`` ones, all, and neighbours."""
+        return [
+            *(cls(_nth("start", k), OPEN_END, k, k - 1) for k in range(1, start + 1)),
+            *(cls(_nth("end", k), OPEN_START, k, 0) for k in range(1, end + 1)),
+            *([cls("inside:", OPEN_BOTH, 1, 0)] if inside else []),
+            *(cls(_nth("before", k), OPEN_END, 1, -k, "__BOS__") for k in range(1, before + 1)),
+            *(cls(_nth("after", k), OPEN_START, 1, k, "__EOS__") for k in range(1, after + 1)),
+        ]
+
+    def potentials(self, tokens: Tokens, values: dict, grow: bool) -> list[Potentials]:
+        rows, number = tokens.distinct
+        start = np.flatnonzero(tokens.from_here >= self.span)
+        seen = (tokens.before[start] + self.shift >= 0) & (self.shift < tokens.from_here[start])
+        row = np.full(len(start), rows.shape[0] - 1)
+        row[seen] = number[start[seen] + self.shift]
+        return [Potentials(self.kind, start, self.span, row, rows)]
+
+    def n_columns(self, values: dict, n_token_features: int) -> int:
+        return n_token_features + 1
+
+    def names(self, values: dict, token_names: list[str]) -> list[str]:
+        return [self.prefix + name for name in [*token_names, self.mark or ""]]
+
+
+def _nth(place: str, k: int) -> str:
+    return f"{place}{k}:" if k > 1 else f"{place}:"
+
+
+class GramPart(Part):
+    """The first (last) k tokens in lower case, for each k of ``lengths``."""
+
+    def __init__(self, place: str, lengths: list[int]):
+        self.place, self.lengths = place, lengths
+
+    def potentials(self, tokens: Tokens, values: dict, grow: bool) -> list[Potentials]:
+        words, codes, all_spans = tokens.spans(
+            [word.lower() for word in tokens.words], max(self.lengths)
+        )
+        kind, out = OPEN_END if self.place == "first" else OPEN_START, []
+        for spans in all_spans:
+            if spans.length in self.lengths:
+                prefix = f"{self.place}{spans.length}="
+                names = [prefix + " ".join(span) for span in _texts(words, codes, spans)]
+                out += _by_name(kind, spans, [[(name, 1.0)] for name in names], values, grow)
+        return out
+
+
+class LengthPart(Part):
+    """Each number of tokens up to ``longest``, and "more than" each of ``thresholds``."""
+
+    def __init__(self, longest: int, thresholds: list[int]):
+        self.longest, self.thresholds = longest, thresholds
+
+    def potentials(self, tokens: Tokens, values: dict, grow: bool) -> list[Potentials]:
+        eye, out = sparse.identity(self.n_columns(values, 0), format="csr"), []
+        kinds = [(EXACT, k) for k in range(1, self.longest + 1)]
+        kinds += [(OPEN_END, k + 1) for k in self.thresholds]
+        for column, (kind, length) in enumerate(kinds):
+            start = np.flatnonzero(tokens.from_here >= length)
+            out.append(Potentials(kind, start, length, np.full(len(start), column), eye))
+        return out
+
+    def n_columns(self, values: dict, n_token_features: int) -> int:
+        return self.longest + len(self.thresholds)
+
+    def names(self, values: dict, token_names: list[str]) -> list[str]:
+        exact = [f"length={k}" for k in range(1, self.longest + 1)]
+        return exact + [f"length>{k}" for k in self.thresholds]
+
+
+class ShapePart(Part):
+    """Short shapes of the tokens in a row, repeated ones as one with a "+": ``"Xx+ X. d"``."""
+
+    def __init__(self, longest: int):
+        self.longest = longest
+
+    def potentials(self, tokens: Tokens, values: dict, grow: bool) -> list[Potentials]:
+        known, codes, all_spans = tokens.spans(short_shapes(tokens.words), self.longest)
+        known = [shape or "" for shape in known]
+        out = []
+        for spans in all_spans:
+            names = [f"shape={_pattern(shapes)}" for shapes in _texts(known, codes, spans)]
+            out += _by_name(EXACT, spans, [[(name, 1.0)] for name in names], values, grow)
+        return out
+
+
+def _pattern(shapes: list[str]) -> str:
+    runs = ((shape, len(list(run))) for shape, run in itertools.groupby(shapes))
+    return " ".join(shape + "+" * (n > 1) for shape, n in runs)
+
+
+class LexiconPart(Part):
+    """Similarities of the segment to its most similar entry of one lexicon."""
+
+    def __init__(
+        self, name: str, index: dict, longest: int, similarities: list[str], lowest: float,
+        n_gram: int | None, n_candidates: int,
+    ):  # fmt: skip
+        self.name, self.index, self.longest = name, index, longest
+        self.similarities, self.lowest = similarities, lowest
+        self.n_gram, self.n_candidates = n_gram, n_candidates
+
+    def potentials(self, tokens: Tokens, values: dict, grow: bool) -> list[Potentials]:
+        known, codes, all_spans = tokens.spans([normal_form(w) for w in tokens.words], self.longest)
+        n_best = self.n_candidates if "jaro_winkler" in self.similarities else 0
+        cosine, best = closest_entries(
+            self.index, known, codes, tokens.offsets, self.longest, self.n_gram, n_best
+        )
+        out = []
+        for spans in all_spans:
+            columns = []
+            for similarity in self.similarities:
+                if similarity == "tfidf":
+                    columns.append(cosine[spans.example, spans.length - 1])
+                else:
+                    columns.append(jaro_winkler(self.index, known, codes, spans, best))
+            table = np.stack(columns, axis=1)
+            table[table < self.lowest] = 0
+            out.append(_of_rows(EXACT, spans, sparse.csr_matrix(table)))
+        return out
+
+    def n_columns(self, values: dict, n_token_features: int) -> int:
+        return len(self.similarities)
+
+    def names(self, values: dict, token_names: list[str]) -> list[str]:
+        return [f"lexicon.{self.name}.{similarity}" for similarity in self.similarities]
+
+
+class FunctionPart(Part):
+    """What functions say of the tokens of a segment."""
+
+    def __init__(self, functions: list[tuple[str, Callable]], longest: int):
+        self.functions, self.longest = functions, longest
+
+    def potentials(self, tokens: Tokens, values: dict, grow: bool) -> list[Potentials]:
+        words, codes, all_spans = tokens.spans(tokens.words, self.longest)
+        out = []
+        for spans in all_spans:
+            found = [
+                [
+                    pair
+                    for name, function in self.functions
+                    for pair in _pairs(name, span, function(span))
+                ]
+                for span in _texts(words, codes, spans)
+            ]
+            out += _by_name(EXACT, spans, found, values, grow)
+        return out
+
+
+def _pairs(name: str, span: list[str], value: Any) -> list[tuple[str, float]]:
+    """Features and their values: what tokens' functions may return, and numbers."""
+    if _is_number(value):
+        return _finite(name, span, {name: value})
+    if isinstance(value, Mapping) and any(_is_number(v) for v in value.values()):
+        numeric = {key: v for key, v in value.items() if _is_number(v)}
+        value = {key: v for key, v in value.items() if not _is_number(v)}
+        return _pairs(name, span, value) + _finite(name, span, numeric)
+    attributes = attributes_of(name, "segment", span, value, "Numbers are fine, too.")
+    return [(attribute, 1.0) for attribute in attributes]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
+
+
+def _finite(name: str, span: list[str], found: Mapping) -> list[tuple[str, float]]:
+    for key, value in found.items():
+        if not isinstance(key, str) or not np.isfinite(value):
+            raise ValueError(
+                f"The function {name!r} must return finite numbers under names; for the segment "
+                f"{span!r} it returned {key!r}: {value!r}."
+            )
+    return [(key, float(value)) for key, value in found.items() if value != 0]
+
+
+def _texts(words: list[str], codes: np.ndarray, spans: Spans) -> list[list[str]]:
+    """The values of the tokens of each distinct span."""
+    tokens = codes[spans.example[:, None] + np.arange(spans.length)]
+    return [[words[code] for code in row] for row in tokens.tolist()]
+
+
+def _by_name(
+    kind: int, spans: Spans, found: list[list[tuple[str, float]]], values: dict, grow: bool
+) -> list[Potentials]:
+    """Potentials of spans with named features; names that are not known, nor learnt, say nothing.
+
+    Columns found later widen the part's rows, see ``n_columns``.
+    """
+    indptr, columns, data = [0], [], []
+    for pairs in found:
+        for name, value in pairs:
+            column = values.setdefault(name, len(values)) if grow else values.get(name)
+            if column is not None:
+                columns.append(column)
+                data.append(value)
+        indptr.append(len(columns))
+    shape = len(found), max(len(values), 1)
+    rows = sparse.csr_matrix((np.array(data, dtype=float), np.array(columns, int), indptr), shape)
+    rows.sum_duplicates()
+    return [_of_rows(kind, spans, rows)]
+
+
+def _of_rows(kind: int, spans: Spans, rows: Any) -> Potentials:
+    """Potentials of all spans whose row says something."""
+    says = np.diff(rows.indptr)[spans.number] > 0
+    return Potentials(kind, spans.at[says], spans.length, spans.number[says], rows)

@@ -1,0 +1,185 @@
+"""How much a segment as a whole resembles the entry of a word list that it resembles most.
+
+TF-IDF cosine and Jaro-Winkler similarity are the two that Cohen, Ravikumar and Fienberg (2003)
+found best for matching names, and those of Sarawagi (2006), §4.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from sklseq.features import _closest
+from sklseq.features._lexicon import lexicon_lines
+from sklseq.features._spans import Spans
+
+__all__ = [
+    "SIMILARITIES",
+    "check_jaro_winkler",
+    "closest_entries",
+    "jaro_winkler",
+    "make_index",
+    "normal_form",
+]  # fmt: skip
+
+SIMILARITIES = ("tfidf", "jaro_winkler")
+_MARKS = re.compile(r"^[\W_]+|[\W_]+$")
+
+
+def normal_form(token: str) -> str:
+    """Without case, and without marks before and after: ``"(Computing,"`` is ``"computing"``."""
+    return _MARKS.sub("", token).casefold()
+
+
+def check_jaro_winkler() -> None:
+    """Raise an ImportError that says what to install, if rapidfuzz is missing."""
+    try:
+        import rapidfuzz.process  # noqa: F401
+    except ImportError:
+        raise ImportError(
+            'similarities="jaro_winkler" needs rapidfuzz, which is not installed; install '
+            'sklseq[lexicon] or rapidfuzz, or set similarities=["tfidf"].'
+        ) from None
+
+
+def make_index(name: str, lexicon: Any, n_gram: int | None) -> dict[str, Any]:
+    """Entries of a lexicon by the terms that they hold: what ``closest_entries`` looks into.
+
+    Terms are tokens in normal form, or their n-grams with a space before and after. The weights
+    are scikit-learn's: tf · (log((1 + n) / (1 + df)) + 1) of n entries, rows of norm 1.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    entries = _entries(name, lexicon)
+    vectorizer = TfidfVectorizer(
+        analyzer=lambda tokens: [term for token in tokens for term in _terms(token, n_gram)],
+        dtype=np.float64,
+    )
+    by_term = vectorizer.fit_transform(entries).tocsc()
+    return {
+        "entries": [" ".join(tokens) for tokens in entries],
+        "columns": {term: int(c) for term, c in vectorizer.vocabulary_.items()},
+        "idf": vectorizer.idf_,
+        "posting_ends": by_term.indptr.astype(np.int64),
+        "postings": by_term.indices.astype(np.int32),
+        "weights": by_term.data,
+    }
+
+
+def _entries(name: str, lexicon: Any) -> list[tuple[str, ...]]:
+    """Distinct entries as tuples of tokens in normal form, in order."""
+    found: dict[tuple[str, ...], None] = {}
+    for entry in lexicon_lines(name, lexicon):
+        tokens = entry.split() if isinstance(entry, str) else entry
+        if not isinstance(tokens, (list, tuple)) or not all(isinstance(t, str) for t in tokens):
+            raise ValueError(
+                f"Entries of a lexicon must be strings or lists of strings; {name!r} holds "
+                f"{entry!r}."
+            )
+        normal = tuple(form for form in map(normal_form, tokens) if form)
+        if normal:
+            found[normal] = None
+    if not found:
+        raise ValueError(
+            f"The lexicon {name!r} is empty: it has no entry with a letter or digit. Give at least "
+            "one, or leave the lexicon out."
+        )
+    return list(found)
+
+
+def _terms(token: str, n_gram: int | None) -> list[str]:
+    if n_gram is None or not token:
+        return [token] if token else []
+    padded = f" {token} "
+    return [padded[i : i + n_gram] for i in range(max(1, len(padded) - n_gram + 1))]
+
+
+def closest_entries(
+    index: dict[str, Any], tokens: list[str], codes: np.ndarray, offsets: np.ndarray,
+    longest: int, n_gram: int | None, n_best: int,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Cosine of every span with the entry closest to it, and the ``n_best`` closest entries.
+
+    Parameters
+    ----------
+    index : dict
+        From :func:`make_index`.
+    tokens : list of str
+        Distinct tokens in normal form.
+    codes : int32 ndarray of shape (n_tokens,)
+        Which of them each token of all sequences is.
+    offsets : ndarray of shape (n_sequences + 1,)
+    longest : int
+        Spans of 1 to ``longest`` tokens.
+    n_gram, n_best : int
+
+    Returns
+    -------
+    cosine : ndarray of shape (n_tokens, longest)
+        Of the span of l tokens from t in ``cosine[t, l - 1]``; 0 if no entry shares a term.
+    best : int32 ndarray of shape (n_tokens, longest, n_best)
+        Entries, in no order; -1: none.
+    """
+    ends, terms, weights, n_terms = _vectors(index, tokens, n_gram)
+    posting_ends = np.full(n_terms + 1, index["posting_ends"][-1])
+    posting_ends[: len(index["posting_ends"])] = index["posting_ends"]
+    n_entries, room = len(index["entries"]), max(n_best, 1)
+    cosine = np.zeros((len(codes), longest))
+    best = np.full((len(codes), longest, n_best), -1, dtype=np.int32)
+    _closest.closest_entries(
+        codes, offsets, ends, terms, weights, posting_ends, index["postings"], index["weights"],
+        np.zeros(n_entries), np.zeros(n_terms), np.empty(n_entries, np.int32),
+        np.empty(room), np.empty(room, np.int32), cosine, best,
+    )  # fmt: skip
+    return np.minimum(cosine, 1.0), best
+
+
+def _vectors(index: dict[str, Any], tokens: list[str], n_gram: int | None) -> tuple:
+    """tf · idf of the terms of each token. Terms of no entry count as such with df = 0.
+
+    They have columns behind those of the index: a segment with words that no entry has is not
+    like any.
+    """
+    columns, known = index["columns"], len(index["columns"])
+    new: dict[str, int] = {}
+    ends, terms = [0], []
+    for token in tokens:
+        for term in _terms(token, n_gram):
+            column = columns.get(term)
+            terms.append(new.setdefault(term, known + len(new)) if column is None else column)
+        ends.append(len(terms))
+    of_new = np.log(1.0 + len(index["entries"])) + 1.0
+    idf = np.concatenate([index["idf"], np.full(len(new), of_new)])
+    columns_of = np.array(terms, dtype=np.int32)
+    return np.array(ends, dtype=np.int64), columns_of, idf[columns_of], known + len(new)
+
+
+def jaro_winkler(
+    index: dict[str, Any], tokens: list[str], codes: np.ndarray, spans: Spans, best: np.ndarray
+) -> np.ndarray:
+    """Jaro-Winkler similarity of each distinct span with the closest of its ``best`` entries."""
+    from rapidfuzz.distance import JaroWinkler
+    from rapidfuzz.process import cpdist
+
+    candidates = best[spans.example, spans.length - 1]
+    which, place = np.nonzero(candidates >= 0)
+    out = np.zeros(len(candidates))
+    if len(which) == 0:
+        return out
+    texts = {i: _text(tokens, codes, spans, i) for i in np.unique(which).tolist()}
+    entries = index["entries"]
+    similarity = cpdist(
+        [texts[i] for i in which.tolist()],
+        [entries[e] for e in candidates[which, place].tolist()],
+        scorer=JaroWinkler.normalized_similarity, dtype=np.float64,
+    )  # fmt: skip
+    np.maximum.at(out, which, similarity)
+    return out
+
+
+def _text(tokens: list[str], codes: np.ndarray, spans: Spans, i: int) -> str:
+    at = int(spans.example[i])
+    words = (tokens[code] for code in codes[at : at + spans.length].tolist())
+    return " ".join(word for word in words if word)

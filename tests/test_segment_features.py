@@ -1,0 +1,480 @@
+"""SegmentFeatures: what potentials say of a segment, summed up, is what is computed on it."""
+
+import itertools
+import pickle
+import re
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import FeatureUnion
+
+from sklseq import SegmentPotentials
+from sklseq.features import (
+    PerToken,
+    SegmentFeatures,
+    TokenFeatures,
+    WindowFeatures,
+    count_firings,
+    receptive_field,
+)
+from sklseq.features._segment_parts import Tokens
+from sklseq.features._similarity import normal_form
+from sklseq.features._spans import distinct_rows, distinct_spans
+
+WORDS = ["of", "the", "Of", "ACM", "acm,", "J.", "1999", "12-13", "-", "Jornal", "of."]
+LEXICONS = {
+    "venue": ["Journal of the ACM", "the ACM", "ACM 1999", "of the"],
+    "mark": ["J.", "12-13 of"],
+}
+
+
+def random_tokens(seed, n=12, longest=7):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(0, longest + 1, size=n)
+    return [rng.choice(WORDS, size=k).tolist() for k in lengths]
+
+
+# --- The slow and obvious version --------------------------------------------------------------
+
+
+def segment_features(features, tokens, i, j):
+    """Name to value of the features of one segment, computed on it alone."""
+    found = Counter()
+    plain = TokenFeatures()
+    of_token = [set(plain_names(plain, token)) for token in tokens]
+
+    def add(prefix, t, mark):
+        if 0 <= t < len(tokens):
+            found.update(prefix + name for name in of_token[t])
+        elif mark:
+            found[prefix + mark] += 1
+
+    nth = ["", "", "2", "3", "4"]
+    for k in range(1, features.start + 1):
+        if i + k <= j:
+            add(f"start{nth[k]}:", i + k - 1, None)
+    for k in range(1, features.end + 1):
+        if i + k <= j:
+            add(f"end{nth[k]}:", j - k, None)
+    for t in range(i, j) if features.inside else ():
+        add("inside:", t, None)
+    for k in range(1, features.before + 1):
+        add(f"before{nth[k]}:", i - k, "__BOS__")
+    for k in range(1, features.after + 1):
+        add(f"after{nth[k]}:", j - 1 + k, "__EOS__")
+    for k in range(2, features.first + 1):
+        if i + k <= j:
+            found[f"first{k}=" + " ".join(tokens[i : i + k]).lower()] += 1
+    for k in features.last if isinstance(features.last, list) else ():
+        if i + k <= j:
+            found[f"last{k}=" + " ".join(tokens[j - k : j]).lower()] += 1
+    for k in {*features.longer_than, *([features.max_length] if features.length else [])}:
+        if j - i > k:
+            found[f"length>{k}"] += 1
+    if j - i <= features.max_length:
+        found.update(exact_features(features, tokens[i:j]))
+    return found
+
+
+def exact_features(features, segment):
+    found = Counter()
+    if features.length:
+        found[f"length={len(segment)}"] = 1
+    if features.shape:
+        runs = [(s, len(list(g))) for s, g in itertools.groupby(map(short_shape, segment))]
+        found["shape=" + " ".join(s + "+" * (n > 1) for s, n in runs)] = 1
+    for name, entries in (features.lexicons or {}).items():
+        for kind, value in similarities(entries, segment).items():
+            if value >= features.min_similarity:
+                found[f"lexicon.{name}.{kind}"] = value
+    for name, function in (features.functions or {}).items():
+        value = function(segment)
+        if isinstance(value, str):
+            found[f"{name}={value}"] = 1
+        elif value:
+            found[name] = float(value)
+    return found
+
+
+def plain_names(plain, token):
+    rows = plain.fit_transform([[token]]).rows
+    return plain.get_feature_names_out()[rows.indices]
+
+
+def short_shape(token):
+    shape = "".join("X" if c.isupper() else "x" if c.isalpha() else "d" if c.isdigit() else c
+                    for c in token)  # fmt: skip
+    return re.sub(r"(.)\1+", r"\1", shape)
+
+
+def similarities(entries, segment):
+    """Over all entries: scikit-learn's cosine; Jaro-Winkler where the cosine is positive."""
+    from rapidfuzz.distance import JaroWinkler
+
+    forms = [[f for f in map(normal_form, e.split()) if f] for e in entries]
+    own = [f for f in map(normal_form, segment) if f]
+    words = sorted({w for form in [*forms, own] for w in form})
+    tfidf = TfidfVectorizer(vocabulary=words, tokenizer=str.split, token_pattern=None)
+    tfidf.fit([" ".join(form) for form in forms])
+    texts = [" ".join(form) for form in forms]
+    cosine = (tfidf.transform(texts) @ tfidf.transform([" ".join(own)]).T).toarray().ravel()
+    jaro = [JaroWinkler.similarity(" ".join(own), t) for t, c in zip(texts, cosine) if c > 0]
+    return {"tfidf": min(cosine.max(), 1.0), "jaro_winkler": max(jaro, default=0)}
+
+
+def fires(kind, u, v, i, j):
+    return {0: u == i and v == j, 1: u == i and v <= j, 2: i <= u and v == j, 3: i <= u and v <= j}[
+        kind
+    ]
+
+
+def sums(sequence, names, i, j):
+    """What the potentials that fire for [i, j) say together."""
+    _, kinds, starts, stops, rows = sequence
+    found = Counter()
+    for kind, u, v, row in zip(kinds.tolist(), starts.tolist(), stops.tolist(), rows.toarray()):
+        if fires(kind, u, v, i, j):
+            found.update({names[c]: row[c] for c in np.flatnonzero(row)})
+    return found
+
+
+def assert_equal_sums(found, expected):
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        # Additions in another order; the cosine's norm is updated from span to span.
+        assert found[name] == pytest.approx(value, rel=1e-9, abs=1e-12), name
+
+
+SETTINGS = {
+    "default": {},
+    "positions": dict(start=3, end=2, before=2, after=3, inside=False, max_length=3),
+    "joined": dict(first=3, last=[1, 4], longer_than=[2, 5], length=False, start=0),
+    "shape": dict(shape=True, max_length=4, before=0, after=0),
+    "lexicons": dict(lexicons=LEXICONS, max_length=5, min_similarity=0.3, start=0),
+    "functions": dict(
+        functions={"n_digits": lambda s: sum(c.isdigit() for t in s for c in t) / 2,
+                   "initial": lambda s: s[0][0], "is_mark": lambda s: s == ["-"]},
+        max_length=3, inside=False,
+    ),
+    "all": dict(start=2, end=2, first=2, last=[2], shape=True, lexicons=LEXICONS, max_length=4,
+                functions={"n": len}, longer_than=[1], similarities=("tfidf", "jaro_winkler")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_potentials_add_up_to_the_features_of_each_segment(name, seed):
+    X, new = random_tokens(seed), random_tokens(seed + 100, n=4)
+    features = SegmentFeatures(n_candidates=9, **SETTINGS[name])
+    out = features.fit_transform(X)
+    names = features.get_feature_names_out()
+    for tokens, sequence in zip(X, out):
+        for i, j in itertools.combinations(range(len(tokens) + 1), 2):
+            assert_equal_sums(sums(sequence, names, i, j), segment_features(features, tokens, i, j))
+    known = set(names)
+    for tokens, sequence in zip(new, features.transform(new)):
+        for i, j in itertools.combinations(range(len(tokens) + 1), 2):
+            expected = segment_features(features, tokens, i, j)
+            expected = {n: v for n, v in expected.items() if n in known}
+            assert_equal_sums(sums(sequence, names, i, j), expected)
+
+
+# --- Numbers of firings ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("longest", [None, 1, 3, 50])
+def test_firings_are_those_counted_one_by_one(longest):
+    X = random_tokens(3, n=8)
+    features = SegmentFeatures(start=2, first=2, max_length=3)
+    out = features.fit_transform(X)
+    total = stored = 0
+    for n, kinds, starts, stops, rows in out:
+        widths = np.diff(rows.indptr)
+        stored += widths.sum()
+        for kind, u, v, width in zip(kinds, starts, stops, widths):
+            segments = itertools.combinations(range(n + 1), 2)
+            total += width * sum(
+                fires(kind, u, v, i, j) and j - i <= (longest or n) for i, j in segments
+            )
+    assert count_firings(out, longest) == (total, stored)
+    if longest is None:
+        assert features.n_firings_ == stored
+        assert features.firing_ratio_ == total / stored > 1
+
+
+def test_token_features_fire_as_often_however_long_segments_may_be():
+    X = [["a"] * 50]
+    features = SegmentFeatures(length=False)
+    for n in (3, 30):
+        assert features.set_params(max_length=n).fit(X).n_firings_ == features.n_firings_
+    short = SegmentFeatures(length=False).fit([["a"] * 5])
+    assert features.firing_ratio_ > 5 * short.firing_ratio_
+
+
+# --- Lexicons ----------------------------------------------------------------------------------
+
+
+def lexicon_only(lexicon, **parameters):
+    parameters = dict(min_similarity=0.0, similarities=["tfidf"], max_length=4) | parameters
+    return SegmentFeatures(
+        start=0, end=0, inside=False, before=0, after=0, length=False, lexicons={"x": lexicon},
+        **parameters,
+    )  # fmt: skip
+
+
+def value_of(features, tokens, name):
+    out = features.fit_transform([tokens])
+    full = (out.start == 0) & (out.stop == len(tokens))
+    names = features.get_feature_names_out().tolist()
+    return out.rows[out.row[full]].toarray()[0, names.index(name)] if full.any() else 0.0
+
+
+def test_case_and_marks_do_not_count():
+    features = lexicon_only(["Journal of the ACM"], similarities=["tfidf", "jaro_winkler"])
+    for text in ("journal of the acm", "(Journal Of The ACM),"):
+        for kind in ("tfidf", "jaro_winkler"):
+            assert value_of(features, text.split(), f"lexicon.x.{kind}") == pytest.approx(1)
+
+
+def test_words_of_no_entry_count_against_a_match():
+    features = lexicon_only(["Paris", "London"])
+    one, two = (value_of(features, t, "lexicon.x.tfidf") for t in (["Paris"], ["Paris", "Smith"]))
+    assert one == pytest.approx(1)
+    assert 0.3 < two < 0.8
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_cosine_of_letters_is_that_of_scikit_learn(seed):
+    rng = np.random.default_rng(seed)
+    words = ["".join(rng.choice(list("abcd"), size=k)) for k in rng.integers(1, 7, size=30)]
+    entries = sorted({" ".join(rng.choice(words, size=k)) for k in rng.integers(1, 4, size=20)})
+    tokens = rng.choice(words, size=9).tolist()
+    features = lexicon_only(entries, n_gram=3)
+    out = features.fit_transform([tokens])
+    grams = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 3))
+    of_spans = [" ".join(tokens[u:v]) for u, v in zip(out.start, out.stop)]
+    grams.fit([*entries, *of_spans])  # all columns; then the weights of the entries alone
+    grams = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 3), vocabulary=grams.vocabulary_)
+    expected = (grams.fit(entries).transform(of_spans) @ grams.transform(entries).T).max(axis=1)
+    # The norm of a span is updated from token to token.
+    np.testing.assert_allclose(
+        out.rows[out.row].toarray().ravel(), expected.toarray().ravel(), rtol=1e-9
+    )
+    assert out.n_potentials > 20
+
+
+def test_letters_find_misspelt_entries():
+    tokens, entries = ["Jornal", "of", "Algoritms"], ["Journal of Algorithms", "Physics Letters"]
+    whole = lexicon_only(entries, similarities=["jaro_winkler"])
+    letters = clone(whole).set_params(n_gram=3)
+    assert value_of(whole, tokens[:1], "lexicon.x.jaro_winkler") == 0
+    assert value_of(letters, tokens, "lexicon.x.jaro_winkler") > 0.95
+
+
+def test_one_entry_of_many_is_found():
+    rng = np.random.default_rng(0)
+    words = ["".join(rng.choice(list("abcdefgh"), size=5)) for _ in range(2000)]
+    entries = [" ".join(rng.choice(words, size=3)) for _ in range(20_000)]
+    for entry in (entries[0], entries[-1], entries[777]):
+        features = lexicon_only(entries, similarities=["tfidf", "jaro_winkler"])
+        for kind in ("tfidf", "jaro_winkler"):
+            assert value_of(features, entry.split(), f"lexicon.x.{kind}") == pytest.approx(1)
+
+
+def test_lexicons_are_read_from_files_and_kept(tmp_path):
+    path = tmp_path / "venue.txt"
+    path.write_text("\n".join(LEXICONS["venue"]))
+    X = random_tokens(5)
+    from_file = SegmentFeatures(lexicons=[path]).fit(X)
+    path.unlink()
+    from_list = SegmentFeatures(lexicons={"venue": LEXICONS["venue"]}).fit(X)
+    assert_same(from_file.transform(X), from_list.transform(X))
+    assert from_file.get_feature_names_out()[-1] == "lexicon.venue.jaro_winkler"
+
+
+# --- As an extractor ---------------------------------------------------------------------------
+
+
+def assert_same(a, b):
+    for name in ("lengths", "offsets", "kind", "start", "stop"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+    assert abs(a.rows[a.row] - b.rows[b.row]).max() == 0
+
+
+def test_rare_features_are_dropped():
+    X = random_tokens(1)
+    every, some = SegmentFeatures(), SegmentFeatures(min_count=4)
+    all_rows, rows = every.fit_transform(X), some.fit_transform(X)
+    counts = np.asarray((all_rows.rows[all_rows.row] != 0).sum(axis=0)).ravel()
+    names = every.get_feature_names_out()
+    assert some.get_feature_names_out().tolist() == names[counts >= 4].tolist()
+    assert 0 < len(some.get_feature_names_out()) < len(names)
+    assert rows.rows[rows.row].sum() == counts[counts >= 4].sum()
+
+
+def test_rows_are_stored_once():
+    out = SegmentFeatures(max_length=3).fit_transform([["a", "b"] * 50] * 3)
+    assert out.n_potentials > 2000
+    assert out.rows.shape[0] < 30
+
+
+@pytest.mark.parametrize(
+    "extractor",
+    [WindowFeatures(TokenFeatures(), before=1, after=1), PerToken(lambda t: [len(t), 1.5])],
+    ids=["window", "numbers"],
+)
+def test_any_extractor_serves(extractor):
+    X = random_tokens(2)
+    features = SegmentFeatures(extractor, start=0, end=0, before=0, after=0, length=False)
+    out = features.fit_transform(X)
+    rows = clone(extractor).fit_transform(X).rows
+    assert abs(sparse.csr_matrix(rows) - out.rows[out.row]).max() == 0
+    assert (out.kind == 3).all()
+
+
+def test_frames_of_numbers_need_no_words():
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(n, 2)) for n in (4, 1, 3)]
+    features = SegmentFeatures(PerToken(), before=0, after=0, max_length=2)
+    out = features.fit_transform(X)
+    assert features.n_features_in_ == 2
+    names = features.get_feature_names_out().tolist()
+    assert names[:6] == ["start:x0", "start:x1", "end:x0", "end:x1", "inside:x0", "inside:x1"]
+    found = sums(out[0], names, 1, 4)
+    assert found["inside:x1"] == pytest.approx(X[0][1:, 1].sum())
+    assert found["end:x0"] == X[0][3, 0]
+    assert found["length>2"] == 1
+
+
+def test_one_of_several_columns_gives_the_words():
+    X = [{"w": ["New", "York"], "pos": ["A", "N"]}]
+    features = SegmentFeatures(TokenFeatures(columns="pos"), first=2, columns="w").fit(X)
+    names = features.get_feature_names_out()
+    assert "first2=new york" in names
+    assert "start:pos.word=A" in names
+    with pytest.raises(ValueError, match=r"columns= must say which to read"):
+        SegmentFeatures(TokenFeatures(columns="pos"), first=2).fit(X)
+
+
+def test_no_features_of_tokens_at_all():
+    features = SegmentFeatures(start=0, end=0, inside=False, before=0, after=0, max_length=2)
+    out = features.fit_transform([["a", "b"], []])
+    assert features.get_feature_names_out().tolist() == ["length=1", "length=2"]
+    assert out.n_potentials == 3
+    assert features.extractor_ is None
+
+
+def test_unions_slices_and_pickles():
+    X = random_tokens(4)
+    union = FeatureUnion([("tokens", SegmentFeatures()), ("shape", SegmentFeatures(shape=True))])
+    both = union.fit_transform(X)
+    assert isinstance(both, SegmentPotentials)
+    assert both.shape[1] == len(union.get_feature_names_out())
+    train, test = train_test_split(both, random_state=0)
+    assert len(train) + len(test) == len(X)
+    features = SegmentFeatures(lexicons=LEXICONS).fit(X)
+    assert_same(pickle.loads(pickle.dumps(features)).transform(X), features.transform(X))
+
+
+def test_receptive_field_is_what_a_potential_looks_at():
+    window = WindowFeatures(TokenFeatures(), before=2, after=1)
+    assert receptive_field(SegmentFeatures(window, before=1, after=3).fit([["a"]])) == (3, 4)
+
+
+# --- Helpers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_distinct_spans_are_those_of_a_dict(seed):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(0, 6, size=10)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    codes = rng.integers(0, 3, size=offsets[-1]).astype(np.int32)
+    for spans in distinct_spans(codes, offsets, 4):
+        places = [t for a, b in itertools.pairwise(offsets) for t in range(a, b - spans.length + 1)]
+        assert spans.at.tolist() == places
+        texts = [tuple(codes[t : t + spans.length]) for t in places]
+        assert len(set(zip(texts, spans.number))) == len(set(texts)) == len(spans.example)
+        assert [tuple(codes[t : t + spans.length]) for t in spans.example[spans.number]] == texts
+
+
+def test_distinct_rows_are_distinct_and_the_same():
+    rng = np.random.default_rng(0)
+    rows = sparse.csr_matrix(rng.integers(0, 2, size=(200, 4)) * 1.5)
+    distinct, number = distinct_rows(rows)
+    assert distinct.shape[0] == len({tuple(r) for r in rows.toarray()}) == 16
+    assert abs(distinct[number] - rows).max() == 0
+    # Equal hashes, another order of columns: nothing is shared, and nothing is wrong.
+    mixed = sparse.csr_matrix(([1.0, 2, 2, 1], [0, 1, 1, 0], [0, 2, 4]), shape=(2, 2))
+    distinct, number = distinct_rows(mixed)
+    assert number.tolist() == [0, 1]
+    assert abs(distinct - mixed).max() == 0
+
+
+def test_empty_sequences_only():
+    tokens = Tokens(np.array([0, 0]), sparse.csr_matrix((0, 2)), [], np.zeros(0, np.int32))
+    assert tokens.distinct[0].shape == (1, 3)
+    out = SegmentFeatures(first=2, shape=True, lexicons=LEXICONS).fit_transform([[], []])
+    assert out.n_potentials == 0
+    assert len(out) == 2
+
+
+# --- Errors ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (dict(start=-1), r"start must be an integer from 0 to 1000; got -1"),
+        (dict(after=1.5), r"after must be an integer from 0 to 1000; got 1.5"),
+        (dict(max_length=0), r"max_length must be an integer from 1 to 1000; got 0"),
+        (dict(longer_than=[0]), r"longer_than must be a list of integers of at least 1; got \[0\]"),
+        (dict(first="a"), r"first must be an integer n"),
+        (dict(similarities="cosine"), r"similarities must be some of .*; got 'cosine'"),
+        (dict(similarities=[]), r"similarities must be some of"),
+        (dict(min_similarity=2), r"min_similarity must be from 0 to 1; got 2"),
+        (dict(n_gram=1), r"n_gram must be None or an integer of at least 2; got 1"),
+        (dict(lexicons={}), r"lexicons must be a dict .* not empty"),
+        (dict(lexicons={"city": []}), r"The lexicon 'city' is empty"),
+        (dict(lexicons={"city": ["--", "."]}), r"The lexicon 'city' is empty"),
+        (dict(lexicons={"city": [3]}), r"must be strings or lists of strings; 'city' holds 3"),
+        (dict(lexicons={"city": "no/such/file"}), r"names the file 'no/such/file'"),
+        (dict(functions=[3]), r"functions must be callables of a segment"),
+        (dict(functions={"f": lambda s: 1j}), r"The function 'f' must return .* segment \['a'\]"),
+        (dict(functions={"f": lambda s: np.nan}), r"finite numbers .* segment \['a'\] .*nan"),
+        (dict(min_count=0), r"min_count must be an integer of at least 1"),
+        (dict(dtype=int), r"dtype must be"),
+        (dict(start=0, end=0, inside=False, before=0, after=0, length=False), r"switched off"),
+    ],
+)
+def test_errors_name_the_value(parameters, message):
+    features = SegmentFeatures(**parameters)
+    with pytest.raises(ValueError, match=message):
+        features.fit([["a"]])
+    with pytest.raises(NotFittedError):
+        features.transform([["a"]])
+
+
+def test_an_extractor_of_something_else_is_named():
+    class Table(TokenFeatures):
+        def fit_transform(self, X, y=None):
+            return np.ones((1, 1))
+
+    with pytest.raises(ValueError, match="Table gave ndarray"):
+        SegmentFeatures(Table()).fit([["a"]])
+
+
+def test_without_rapidfuzz_the_message_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
+    monkeypatch.setitem(sys.modules, "rapidfuzz.process", None)
+    with pytest.raises(ImportError, match=r"install sklseq\[lexicon\]"):
+        SegmentFeatures(lexicons=LEXICONS).fit([["a"]])
+    SegmentFeatures(lexicons=LEXICONS, similarities="tfidf").fit([["a"]])
+    SegmentFeatures().fit([["a"]])
