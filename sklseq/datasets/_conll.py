@@ -93,7 +93,7 @@ def read_conll(
     [['B-NP', 'B-VP'], ['B-VP']]
     """
     _check_separator(separator)
-    name, text = _read_text(path, encoding)
+    name, text = read_text(path, encoding)
     lines, numbers, starts, separator = _token_lines(text, separator, comment, docstart)
     if not lines:
         return [], None if label is None else []
@@ -111,7 +111,7 @@ def read_conll(
     return X, None if label is None else y
 
 
-def _read_text(path: str | os.PathLike | IO, encoding: str) -> tuple[str, str]:
+def read_text(path: str | os.PathLike | IO, encoding: str) -> tuple[str, str]:
     """Return a name for error messages and the whole text, unzipped and decoded."""
     if hasattr(path, "read"):
         name, data = str(getattr(path, "name", "the file object")), path.read()

@@ -95,7 +95,7 @@ def make_contacts(
     >>> len(X[0]["w"]) == len(X[0]["newline"]) == len(y[0])
     True
     """
-    n = _check_n(n)
+    n = check_n(n, "documents")
     if not 0 <= separation <= 1:
         raise ValueError(f"separation must be between 0 and 1; got {separation!r}.")
     seeds = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=n)
@@ -107,13 +107,14 @@ def make_contacts(
     return X, [document.labels for document in documents]
 
 
-def _check_n(n: int) -> int:
+def check_n(n: int, what: str) -> int:
+    """The number of `what` to generate, as int."""
     try:
         value = operator.index(n)
     except TypeError:
         value = 0
     if value < 1:
-        raise ValueError(f"n, the number of documents, must be a positive integer; got {n!r}.")
+        raise ValueError(f"n, the number of {what}, must be a positive integer; got {n!r}.")
     return value
 
 
