@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from sklseq._segmentation_display import SegmentationDisplay
 from sklseq.inference.online import OnlineRule, decode_block
 from sklseq.online import LatencyReport, OnlineDecoder, chain_of, report_of, viterbi_of
 
-__all__ = ["LatencyAccuracyDisplay", "TradeOff"]
+__all__ = ["LatencyAccuracyDisplay", "SegmentationDisplay", "TradeOff"]
 
 LATENCY_COSTS = (1.0, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 # What is swept for each curve, and over what: names as a reader of the paper expects them.

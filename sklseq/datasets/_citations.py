@@ -173,7 +173,7 @@ class _Reference:
     def add(self, label: str, text: str, mark: str = "") -> None:
         """A field or, labelled O, words between fields; one mark in ten is forgotten."""
         tokens = text.split()
-        if mark and self.rng.random() < 0.9:
+        if mark and self.rng.random() < 0.9 and not tokens[-1].endswith((".", "?")):
             tokens[-1] += mark
         self.tokens += tokens
         first = ["O" if label == "O" else f"B-{label}"]
@@ -188,7 +188,7 @@ class _Reference:
             self.add("author", name, ",")
         if len(names) > 1 and self.rng.random() < 0.8:
             self.add("O", self.rng.choice(("and", "and", "&")))
-        self.add("author", names[-1], end if not names[-1].endswith(".") else "")
+        self.add("author", names[-1], end)
 
     def add_pages(self, end: str) -> None:
         first = self.rng.randint(1, 900)

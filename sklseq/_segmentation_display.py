@@ -1,0 +1,354 @@
+"""Segments in colour: as HTML in a notebook, as a picture, and how well each field is found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sklseq._labels import labels_to_segments, segments_to_labels
+from sklseq.metrics import span_precision_recall_fscore_support
+
+__all__ = ["SegmentationDisplay"]
+
+# Okabe and Ito (2008), told apart with any colour vision; lighter behind text.
+COLORS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#999999")
+# More types than colours: the border in HTML, the hatching in pictures, tells them apart.
+BORDERS, HATCHES = ("solid", "dashed", "dotted", "double"), ("", "///", "...", "xxx")
+
+Segments = list[tuple[int, int, str]]
+
+
+class SegmentationDisplay:
+    """Sequences of tokens with their segments in colour.
+
+    Shown by itself at the end of a notebook's cell; :meth:`plot` draws the same with matplotlib,
+    :meth:`plot_f1` how well each type of segment is found. Colours are told apart with any colour
+    vision, and every segment also bears its name.
+
+    Parameters
+    ----------
+    tokens : list of list of str
+    segments : list of segmentations
+        Of each sequence a list of (start, stop, type), half-open, or its IOB2 labels.
+    true : list of segmentations, optional
+        The right ones, to be shown below.
+    outside : str, default="O"
+        Label and type of what belongs to no segment.
+
+    Attributes
+    ----------
+    tokens, outside
+        As given.
+    segments, true : list of list of (start, stop, type)
+        Without what is outside; ``true`` may be None.
+    types : list of str
+        Types of all segments, sorted: their colours in order.
+    ax_ : matplotlib Axes
+        Of the last plot.
+    figure_ : matplotlib Figure
+
+    Raises
+    ------
+    ValueError
+        If there are not as many segmentations as sequences, or one does not fit its sequence.
+
+    Examples
+    --------
+    >>> from sklseq.display import SegmentationDisplay
+    >>> display = SegmentationDisplay([["J.", "Doe", "in", "Rome"]],
+    ...                               [[(0, 2, "person"), (3, 4, "city")]])
+    >>> display.types
+    ['city', 'person']
+    >>> print(display.as_text())
+    [person J. Doe] in [city Rome]
+    """
+
+    def __init__(self, tokens: Any, segments: Any, true: Any = None, *, outside: str = "O"):
+        self.tokens = [list(map(str, sequence)) for sequence in tokens]
+        self.outside = outside
+        self.segments = self._segments(segments, "segments")
+        self.true = None if true is None else self._segments(true, "true")
+        every = [s for several in (self.segments, self.true or []) for seq in several for s in seq]
+        self.types = sorted({type_ for _, _, type_ in every})
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any = None, *, outside: str = "O"
+    ) -> SegmentationDisplay:
+        """What an estimator finds in sequences.
+
+        Parameters
+        ----------
+        estimator : segmenter, tagger or pipeline
+            Fitted; ``predict`` gives segments, or IOB2 or IOBES labels.
+        X : list of sequences
+            Lists of str, or mappings or rows whose first column is to be shown.
+        y : list of segmentations, optional
+            The right ones.
+        outside : str, default="O"
+
+        Returns
+        -------
+        SegmentationDisplay
+        """
+        return cls([_words(x) for x in X], estimator.predict(X), y, outside=outside)
+
+    def as_text(self) -> str:
+        """The segments in brackets, a sequence a line.
+
+        Returns
+        -------
+        str
+        """
+        lines = []
+        for pieces in self._pieces(self.segments):
+            lines.append(
+                " ".join(
+                    f"[{type_} {' '.join(words)}]" if type_ else " ".join(words)
+                    for type_, words, _ in pieces
+                )
+            )
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """HTML with all colours inline; text is escaped."""
+        right = None if self.true is None else [set(segments) for segments in self.true]
+        rows = []
+        for s, pieces in enumerate(self._pieces(self.segments)):
+            rows.append(f'<div style="{_ROW}">{self._html(pieces, right and right[s])}</div>')
+            if right is not None and right[s] != set(self.segments[s]):
+                true = self._html(next(self._pieces([self.true[s]], s)), None)
+                rows.append(f'<div style="{_ROW}{_TRUTH}"><small>true: </small>{true}</div>')
+        return "\n".join(rows)
+
+    def plot(self, ax: Any = None, *, width: int = 90) -> SegmentationDisplay:
+        """Draw the sequences, ``width`` letters to a line.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        width : int, default=90
+
+        Returns
+        -------
+        SegmentationDisplay
+            The display itself. With ``true``, its segments are the bars below the text.
+        """
+        lines, at = [], []
+        for s in range(len(self.tokens)):
+            of_sequence = self._lines(s, width)
+            # A gap of half a line between sequences.
+            at += [len(lines) + k + 0.5 * s for k in range(len(of_sequence))]
+            lines += of_sequence
+        bottom = at[-1] + 1 if at else 1
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            size = (0.07 * (width + 2), 0.4 + 0.42 * bottom)  # a letter of 8 points is 0.067 wide
+            _, ax = plt.subplots(figsize=size, layout="constrained")
+        self.ax_, self.figure_ = ax, ax.figure
+        for y, line in zip(at, lines):
+            for mark in line.marks:
+                self._draw(ax, mark, y)
+            for column, word in line.words:
+                ax.text(column, y, word, family="monospace", fontsize=8, va="center")
+        ax.set(xlim=(-1, width + 1), ylim=(bottom - 0.3, -0.8))
+        ax.axis("off")
+        return self
+
+    def plot_f1(self, ax: Any = None) -> SegmentationDisplay:
+        """Draw F1, precision and recall of each type, the most frequent one first.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        SegmentationDisplay
+            The display itself.
+
+        Raises
+        ------
+        ValueError
+            If the right segments are not known.
+        """
+        if self.true is None:
+            raise ValueError("plot_f1 compares with the right segments; give them as true= or y=.")
+        y_true, y_pred = (
+            [
+                segments_to_labels(segments, len(tokens), outside=self.outside)
+                for segments, tokens in zip(several, self.tokens)
+            ]
+            for several in (self.true, self.segments)
+        )
+        scores = span_precision_recall_fscore_support(
+            y_true, y_pred, average=None, labels=self.types
+        )
+        order = np.argsort(scores.support, kind="stable")
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            size = (6, 1.0 + 0.32 * len(self.types))
+            _, ax = plt.subplots(figsize=size, layout="constrained")
+        self.ax_, self.figure_ = ax, ax.figure
+        at = np.arange(len(order))
+        ax.barh(at, 100 * scores.f1[order], color="#56B4E9", height=0.7, label="F1")
+        ax.plot(100 * scores.precision[order], at, "o", color="#D55E00", label="precision")
+        ax.plot(100 * scores.recall[order], at, "D", mfc="none", color="k", label="recall")
+        ax.set_yticks(at, [f"{self.types[k]} ({scores.support[k]})" for k in order])
+        ax.set(xlabel="segments (%)", xlim=(0, 104))
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.45, 1.0))
+        return self
+
+    # --- Input
+
+    def _segments(self, several: Any, name: str) -> list[Segments]:
+        several = list(several)
+        if len(several) != len(self.tokens):
+            raise ValueError(
+                f"{name} must have one segmentation per sequence; got {len(several)} for "
+                f"{len(self.tokens)} sequences."
+            )
+        pairs = enumerate(zip(several, self.tokens))
+        return [self._read(segments, len(tokens), f"{name} of sequence {s}")
+                for s, (segments, tokens) in pairs]  # fmt: skip
+
+    def _read(self, segments: Any, n: int, where: str) -> Segments:
+        """Segments or labels of one sequence as segments, checked, without what is outside."""
+        segments = list(segments)
+        if segments and isinstance(segments[0], str):
+            if len(segments) != n:
+                raise ValueError(f"{where} has {len(segments)} labels for {n} tokens.")
+            return labels_to_segments(segments, None, outside=self.outside)
+        try:
+            segments_to_labels(segments, n)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+        segments = sorted((int(i), int(j), str(type_)) for i, j, type_ in segments)
+        return [segment for segment in segments if segment[2] != self.outside]
+
+    # --- Layout
+
+    def _pieces(self, several: list[Segments], first: int = 0):
+        """For each sequence (type or "", words, segment) of what is inside and between segments."""
+        for tokens, segments in zip(self.tokens[first:], several):
+            at, pieces = 0, []
+            for segment in [*segments, (len(tokens), len(tokens), "")]:
+                start, stop, type_ = segment
+                if start > at:
+                    pieces.append(("", tokens[at:start], None))
+                if stop > start:
+                    pieces.append((type_, tokens[start:stop], segment))
+                at = stop
+            yield pieces
+
+    def _html(self, pieces: list, right: set | None) -> str:
+        out = []
+        for type_, words, segment in pieces:
+            text = escape(" ".join(words))
+            if not type_:
+                out.append(f"<span>{text}</span>")
+                continue
+            color, border, _ = self._style(type_)
+            wrong = right is not None and segment not in right
+            name = f"{escape(type_)}{' ✗' if wrong else ''}"
+            out.append(
+                f'<mark style="{_MARK}background:{_lighter(color)};border-bottom:3px {border} '
+                f'{color}">{text} <small style="color:#444"><b>{name}</b></small></mark>'
+            )
+        return " ".join(out)
+
+    def _lines(self, s: int, width: int) -> list[_Line]:
+        """Words and marks of a sequence, broken into lines."""
+        starts, column, row = [], 0, 0
+        for word in self.tokens[s]:
+            if column and column + len(word) > width:
+                column, row = 0, row + 1
+            starts.append((row, column))
+            column += len(word) + 1
+        lines = [_Line([], []) for _ in range(row + 1)]
+        for (row, column), word in zip(starts, self.tokens[s]):
+            lines[row].words.append((column, word))
+        for below, segments in enumerate(
+            [self.segments[s], *([self.true[s]] if self.true else [])]
+        ):
+            right = set(self.true[s]) if self.true and not below else None
+            for segment in segments:
+                wrong = right is not None and segment not in right
+                self._mark(lines, s, starts, segment, bool(below), wrong)
+        return lines
+
+    def _mark(self, lines, s: int, starts: list, segment: tuple, below: bool, wrong: bool) -> None:
+        start, stop, type_ = segment
+        for row in range(starts[start][0], starts[stop - 1][0] + 1):
+            inside = [t for t in range(start, stop) if starts[t][0] == row]
+            begin, last = starts[inside[0]][1], inside[-1]
+            end = starts[last][1] + len(self.tokens[s][last])
+            name = type_ + " ✗" * wrong if inside[0] == start and not below else ""
+            lines[row].marks.append(_Mark(begin, end, type_, name, below, wrong))
+
+    def _draw(self, ax: Any, mark: _Mark, y: float) -> None:
+        from matplotlib.patches import Rectangle
+
+        color, _, hatch = self._style(mark.type)
+        begin, length = mark.begin - 0.3, mark.end - mark.begin + 0.6
+        if mark.below:
+            ax.add_patch(Rectangle((begin, y + 0.30), length, 0.1, color=color, lw=0))
+            return
+        ax.add_patch(
+            Rectangle((begin, y - 0.28), length, 0.56, facecolor=_lighter(color), hatch=hatch,
+                      edgecolor=color, lw=1.6 if mark.wrong else 0.6,
+                      linestyle="--" if mark.wrong else "-")
+        )  # fmt: skip
+        shown = mark.name[: max(length, 3) and int(1.4 * length) + 1]
+        ax.text(mark.begin, y - 0.31, shown, fontsize=5.5, va="bottom", color="#222222")
+
+    def _style(self, type_: str) -> tuple[str, str, str]:
+        turn, k = divmod(self.types.index(type_), len(COLORS))
+        return COLORS[k], BORDERS[turn % len(BORDERS)], HATCHES[turn % len(HATCHES)]
+
+
+class _Mark(NamedTuple):
+    begin: int  # columns of letters
+    end: int
+    type: str
+    name: str
+    below: bool
+    wrong: bool
+
+
+class _Line(NamedTuple):
+    words: list[tuple[int, str]]
+    marks: list[_Mark]
+
+
+_ROW = "line-height:2.1;margin:0.3em 0;font-family:sans-serif;"
+_TRUTH = "opacity:0.75;margin-left:2em;"
+_MARK = "color:#111;padding:0.15em 0.25em;border-radius:0.25em;"
+
+
+def _lighter(color: str) -> str:
+    """Halfway to white and on, so that black letters are easy to read."""
+    return "#" + "".join(f"{int(255 - 0.4 * (255 - int(color[k : k + 2], 16))):02x}"
+                         for k in (1, 3, 5))  # fmt: skip
+
+
+def _words(sequence: Any) -> list[str]:
+    if isinstance(sequence, Mapping):
+        return [str(word) for word in next(iter(sequence.values()))]
+    first = sequence[0] if len(sequence) else ""
+    if isinstance(first, Mapping):
+        return [str(next(iter(row.values()))) for row in sequence]
+    if isinstance(first, str):
+        return [str(word) for word in sequence]
+    if isinstance(first, (list, tuple)):
+        return [str(row[0]) for row in sequence]
+    raise ValueError(
+        f"X must hold tokens to show them; a row is a {type(first).__name__}. Use "
+        "SegmentationDisplay(tokens, segments)."
+    )
