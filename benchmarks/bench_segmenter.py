@@ -1,0 +1,288 @@
+"""Tables 1 and 2 of Sarawagi (2006): segments against tokens, succinct against one by one.
+
+    python benchmarks/bench_segmenter.py [table1] [table2] [--quick] [--data NAME ...] [--splits N]
+
+    SequenceBCEU   CRFTagger on IOBES labels
+    Segment        SemiCRFSegmenter(inference="full", max_segment_length=L), segment features
+    SegmentOpt     SemiCRFSegmenter(), with segment features (m = L) and without (m = 1)
+
+Features as in the paper's §4: the word, its shapes and flags at each token and its neighbours, and
+whether the token stands in a lexicon's entry; at the start, the end and all tokens of segments.
+Segment features are lengths, and the TF-IDF and Jaro-Winkler similarity to the lexicons' entries.
+Each split trains on a random 30 % and tests on the rest; models take turns within a split. Seconds
+are medians of training and testing together, extraction of features included. Real data is found
+through SKLSEQ_DATA; without it, references are generated.
+"""
+
+import argparse
+import gzip
+import os
+import warnings
+from pathlib import Path
+from statistics import mean, median
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import ShuffleSplit
+from sklearn.pipeline import make_union
+
+import sklseq
+from sklseq import CRFTagger
+from sklseq._labels import labels_to_segments, segments_to_labels
+from sklseq.datasets import make_citations, read_conll
+from sklseq.features import (
+    LexiconFeatures,
+    SegmentFeatures,
+    TokenFeatures,
+    WindowFeatures,
+    count_firings,
+)
+from sklseq.metrics import span_precision_recall_fscore_support
+
+warnings.simplefilter("ignore", ConvergenceWarning)
+FIELDS = ("title", "author", "journal")
+
+
+# --- Data ---------------------------------------------------------------------------------------
+
+
+class Task(NamedTuple):
+    """Sequences of tokens, IOB2 labels and lexicons."""
+
+    X: list
+    y: list
+    lexicons: dict
+    longest: int  # L of Segment, m of SegmentOpt
+
+
+def columns(path):
+    X, y = read_conll(path, separator="\t")
+    return [x["c0"] for x in X], [list(labels) for labels in y]
+
+
+def only(y, fields):
+    """Other fields count as outside."""
+    return [[label if label[2:] in fields else "O" for label in labels] for labels in y]
+
+
+def lines(path, column, starts=""):
+    rows = gzip.decompress(path.read_bytes()).decode().splitlines()
+    return [row.split("\t")[column] for row in rows if row.startswith(starts)]
+
+
+def lexicons(folder):
+    folder = folder / "lexicons"
+    parscit = folder / "parscit-dict.tsv.gz"
+    return {
+        "journal": lines(folder / "journal-names.tsv.gz", 0)
+        + lines(folder / "journal-names.tsv.gz", 1)
+        + lines(folder / "dblp-venues.tsv.gz", 2, "journal"),
+        "last-name": lines(parscit, 1, "last-name"),
+        "first-name": lines(parscit, 1, "male-name") + lines(parscit, 1, "female-name"),
+        "place": lines(parscit, 1, "place"),
+        "publisher": lines(parscit, 1, "publisher"),
+    }
+
+
+def tasks(names, quick):
+    root = os.environ.get("SKLSEQ_DATA")
+    if root is None or not (Path(root) / "cora-citations").is_dir():
+        X, y, words = make_citations(200 if quick else 500, random_state=0, return_lexicons=True)
+        return {"generated": Task(X, y, words, 20)}
+    root, found = Path(root), {}
+    words = lexicons(root)
+    some = {name: words[name] for name in ("journal", "last-name", "first-name")}
+    X, y = columns(root / "cora-citations" / "cora.tsv.gz")
+    found["cora"] = Task(X, y, some, 20)
+    journals = [s for s, labels in enumerate(y) if "B-journal" in labels]
+    found["cora-journals"] = Task(
+        [X[s] for s in journals], only([y[s] for s in journals], FIELDS), some, 20
+    )
+    X, y = columns(root / "anystyle-citations" / "core.tsv.gz")
+    found["anystyle"] = Task(X, only(y, FIELDS), some, 20)
+    parts = [columns(root / "us50-addresses" / f"{part}.tsv.gz") for part in ("train", "test")]
+    places = {"place": words["place"]}
+    found["us50"] = Task(parts[0][0] + parts[1][0], parts[0][1] + parts[1][1], places, 7)
+    if quick:
+        found = {name: Task(t.X[::3], t.y[::3], t.lexicons, t.longest) for name, t in found.items()}
+    return {name: task for name, task in found.items() if not names or name in names}
+
+
+# --- Models -------------------------------------------------------------------------------------
+
+
+def token_features(words):
+    plain = TokenFeatures(prefixes=0, suffixes=0, length=False)
+    return WindowFeatures(make_union(plain, LexiconFeatures(words)), before=1, after=1)
+
+
+def as_iobes(y):
+    return [
+        segments_to_labels(labels_to_segments(labels), len(labels), "iobes").tolist()
+        for labels in y
+    ]
+
+
+class Sequence:
+    def __init__(self, task, l2):
+        self.features, self.model = token_features(task.lexicons), CRFTagger(l2=l2)
+
+    def fit(self, X, y):
+        self.model.fit(self.features.fit_transform(X), as_iobes(y))
+
+    def predict(self, X):
+        return [np.asarray(p).tolist() for p in self.model.predict(self.features.transform(X))]
+
+    def ratio(self, longest):
+        return None
+
+
+class Segment:
+    def __init__(self, task, l2, longest=None, full=False):
+        """``longest``: of segment features; None: none of them."""
+        self.features = SegmentFeatures(
+            token_features(task.lexicons), before=0, after=0, length=longest is not None,
+            max_length=longest or 1, lexicons=None if longest is None else task.lexicons,
+        )  # fmt: skip
+        limit = dict(inference="full", max_segment_length=longest) if full else {}
+        self.model = sklseq.SemiCRFSegmenter(l2=l2, **limit)
+        self.longest = longest if full else None
+
+    def fit(self, X, y):
+        self.potentials = self.features.fit_transform(X)
+        segments = [labels_to_segments(labels) for labels in y]
+        if self.longest is not None:
+            segments = [list(cut(s, self.longest)) for s in segments]
+        self.model.fit(self.potentials, [with_outside(s, x) for s, x in zip(segments, X)])
+
+    def predict(self, X):
+        labels = self.model.predict_labels(self.features.transform(X))
+        return [np.asarray(p).tolist() for p in labels]
+
+    def ratio(self, longest):
+        g, h = count_firings(self.potentials, longest)
+        return g / h
+
+
+def cut(segments, longest):
+    """Too long ones in pieces: what is left to a model that cannot express them."""
+    for start, stop, type_ in segments:
+        for at in range(start, stop, longest):
+            yield at, min(stop, at + longest), type_
+
+
+def with_outside(segments, x):
+    at, out = 0, []
+    for segment in [*segments, (len(x), len(x), "")]:
+        out += [(t, t + 1, "O") for t in range(at, segment[0])]
+        out += [segment] if segment[1] > segment[0] else []
+        at = segment[1]
+    return out
+
+
+# --- Measuring ----------------------------------------------------------------------------------
+
+
+class Result(NamedTuple):
+    recall: float
+    precision: float
+    f1: float
+    seconds: float
+    ratio: float | None
+
+
+def measure(model, X, y, train, test, longest):
+    began = perf_counter()
+    model.fit([X[s] for s in train], [y[s] for s in train])
+    predicted = model.predict([X[s] for s in test])
+    seconds = perf_counter() - began
+    true = [y[s] for s in test]
+    scores = span_precision_recall_fscore_support(true, predicted, average="micro")
+    values = (100 * score for score in (scores.recall, scores.precision, scores.f1))
+    return Result(*values, seconds, model.ratio(longest))
+
+
+def compare(task, models, n_splits):
+    """Name to results of all splits; models take turns."""
+    results = {name: [] for name in models}
+    for train, test in ShuffleSplit(n_splits, train_size=0.3, random_state=0).split(task.X):
+        for name, make in models.items():
+            results[name].append(measure(make(), task.X, task.y, train, test, task.longest))
+    return results
+
+
+def f1_of(results):
+    return mean(r.f1 for r in results)
+
+
+def seconds_of(results):
+    return median(r.seconds for r in results)
+
+
+def table1(found, l2, n_splits):
+    head = ("method", "R", "P", "F1", "seconds", "G/H", "x BCEU")
+    for name, task in found.items():
+        m, models = task.longest, {}
+        models["SequenceBCEU"] = lambda task=task: Sequence(task, l2)
+        models["SegmentOpt m=1"] = lambda task=task: Segment(task, l2)
+        models[f"Segment L={m}"] = lambda task=task, m=m: Segment(task, l2, m, full=True)
+        models[f"SegmentOpt m={m}"] = lambda task=task, m=m: Segment(task, l2, m)
+        results = compare(task, models, n_splits)
+        n_tokens = sum(map(len, task.X))
+        print(f"\n{name}: {len(task.X)} sequences, {n_tokens} tokens, {n_splits} splits")
+        print(f"{head[0]:<18}" + "".join(f"{h:>9}" for h in head[1:]))
+        base = seconds_of(results["SequenceBCEU"])
+        for method, of in results.items():
+            r, p, f = (mean(getattr(x, k) for x in of) for k in ("recall", "precision", "f1"))
+            ratio = f"{mean(x.ratio for x in of):9.1f}" if of[0].ratio else " " * 9
+            seconds = seconds_of(of)
+            print(
+                f"{method:<18}{r:9.1f}{p:9.1f}{f:9.1f}{seconds:9.2f}{ratio}{seconds / base:9.2f}",
+                flush=True,
+            )
+        full, opt = results[f"Segment L={m}"], results[f"SegmentOpt m={m}"]
+        print(
+            f"SegmentOpt is {seconds_of(full) / seconds_of(opt):.1f} times faster than Segment; "
+            f"F1 {f1_of(opt) - f1_of(full):+.1f} against it, "
+            f"{f1_of(opt) - f1_of(results['SequenceBCEU']):+.1f} against SequenceBCEU",
+            flush=True,
+        )
+
+
+def table2(found, l2, n_splits):
+    sizes = (10, 15, 20, 25)
+    for name, task in found.items():
+        if task.longest < 10:  # addresses: the paper varies it for references only
+            continue
+        models = {}
+        for m in sizes:
+            models["Segment", m] = lambda m=m, task=task: Segment(task, l2, m, full=True)
+            models["SegmentOpt", m] = lambda m=m, task=task: Segment(task, l2, m)
+        results = compare(task, models, n_splits)
+        print(f"\n{name}: L of Segment, m of SegmentOpt")
+        print(" " * 20 + "".join(f"{m:>9}" for m in sizes))
+        for what, of in (("F1", f1_of), ("seconds", seconds_of)):
+            for method in ("Segment", "SegmentOpt"):
+                row = "".join(f"{of(results[method, m]):9.2f}" for m in sizes)
+                print(f"{what:<9}{method:<11}{row}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", default=["table1", "table2"])
+    parser.add_argument("--quick", action="store_true", help="a third of the data, one split")
+    parser.add_argument("--data", nargs="*", help="cora, cora-journals, anystyle, us50")
+    parser.add_argument("--splits", type=int, default=4)
+    parser.add_argument("--l2", type=float, default=0.1)
+    arguments = parser.parse_args()
+    found = tasks(arguments.data, arguments.quick)
+    n_splits = 1 if arguments.quick else arguments.splits
+    for part in arguments.parts:
+        print(f"\n{part}")
+        {"table1": table1, "table2": table2}[part](found, arguments.l2, n_splits)
+
+
+if __name__ == "__main__":
+    main()
