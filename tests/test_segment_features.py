@@ -25,7 +25,7 @@ from sklseq.features import (
     receptive_field,
 )
 from sklseq.features._segment_parts import Tokens
-from sklseq.features._similarity import normal_form
+from sklseq.features._similarity import closest_entries, make_index, normal_form
 from sklseq.features._spans import distinct_rows, distinct_spans
 
 WORDS = ["of", "the", "Of", "ACM", "acm,", "J.", "1999", "12-13", "-", "Jornal", "of."]
@@ -276,6 +276,34 @@ def test_letters_find_misspelt_entries():
     letters = clone(whole).set_params(n_gram=3)
     assert value_of(whole, tokens[:1], "lexicon.x.jaro_winkler") == 0
     assert value_of(letters, tokens, "lexicon.x.jaro_winkler") > 0.95
+
+
+@pytest.mark.parametrize("n_best", [1, 3])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_closest_entries_have_the_highest_cosines(n_best, seed):
+    rng = np.random.default_rng(seed)
+    entries = sorted({" ".join(rng.choice(list("abcdefg"), size=k)) for k in (1, 2, 3, 4) * 20})
+    index = make_index("x", entries, None)
+    codes = rng.integers(0, 8, size=30).astype(np.int32)
+    offsets = np.array([0, 11, 11, 30])
+    cosine, best = closest_entries(index, list("abcdefgz"), codes, offsets, 5, None, n_best)
+    vectorizer = TfidfVectorizer(token_pattern=r"\w", vocabulary=list("abcdefgz")).fit(entries)
+    every = vectorizer.transform(entries).toarray()
+    for a, b in itertools.pairwise(offsets):
+        for t, u in itertools.combinations(range(a, b + 1), 2):
+            if u - t > 5:
+                continue
+            span = vectorizer.transform([" ".join("abcdefgz"[c] for c in codes[t:u])]).toarray()
+            exact = (every @ span.T).ravel()
+            # The span's norm is updated from token to token.
+            assert cosine[t, u - t - 1] == pytest.approx(exact.max(), rel=1e-9, abs=1e-12)
+            found = best[t, u - t - 1]
+            assert (found >= 0).sum() == min(n_best, (exact > 0).sum())
+            found = found[found >= 0]
+            assert len(set(found.tolist())) == len(found)
+            np.testing.assert_allclose(
+                np.sort(exact[found]), np.sort(exact)[len(exact) - len(found) :], rtol=1e-9
+            )
 
 
 def test_one_entry_of_many_is_found():
