@@ -310,7 +310,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         similarities = self._similarities()
         if self.lexicons is not None and "jaro_winkler" in similarities:
             check_jaro_winkler()
-        if self._new_extractor() is None and not self._parts([{}] * len(self._lexicons())):
+        if not self._parts([{}] * len(self._lexicons())):
             raise ValueError("All features are switched off; switch on at least one, as inside.")
 
     def _thresholds(self) -> list[int]:
@@ -334,7 +334,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         return {} if self.lexicons is None else named_lexicons(self.lexicons)
 
     def _new_extractor(self) -> Any:
-        if not (self.start or self.end or self.inside or self.before or self.after):
+        if not TokenPart.all(self.start, self.end, self.inside, self.before, self.after):
             return None
         return TokenFeatures() if self.extractor is None else clone(self.extractor)
 

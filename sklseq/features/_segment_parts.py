@@ -262,7 +262,7 @@ class LexiconPart(Part):
                 if similarity == "tfidf":
                     columns.append(cosine[spans.example, spans.length - 1])
                 else:
-                    columns.append(jaro_winkler(self.index, known, codes, spans, best))
+                    columns.append(jaro_winkler(self.index, known, codes, spans, best, self.lowest))
             table = np.stack(columns, axis=1)
             table[table < self.lowest] = 0
             out.append(_of_rows(EXACT, spans, sparse.csr_matrix(table)))
