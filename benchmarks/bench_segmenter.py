@@ -221,7 +221,7 @@ def compare(task, models, n_splits):
         known = {}
         for name, make in models.items():
             model = make()
-            key = repr(model.features)
+            key = type(model.features), str(model.features.get_params(deep=False))
             if key not in known:
                 known[key] = extract(model.features, task.X, train, test)
             results[name].append(measure(model, known[key], task.y, train, test, task.longest))

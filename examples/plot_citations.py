@@ -44,15 +44,15 @@ try:
 except ImportError:
     similarities = ("tfidf",)
 models = {
-    "tokens": make_pipeline(tokens, CRFTagger(l2=0.1)),
+    "tokens": make_pipeline(tokens, CRFTagger(l2=0.1, all_possible_states=True)),
     "segments": make_pipeline(
-        SegmentFeatures(tokens, before=0, after=0, length=False), SemiCRFSegmenter(l2=0.1)
+        SegmentFeatures(tokens, before=0, after=0, length=False), SemiCRFSegmenter(l2=0.1, all_possible_states=True)
     ),
     "segments, lengths and lexicons": make_pipeline(
         SegmentFeatures(
             tokens, before=0, after=0, max_length=12, lexicons=lexicons, similarities=similarities
         ),
-        SemiCRFSegmenter(l2=0.1),
+        SemiCRFSegmenter(l2=0.1, all_possible_states=True),
     ),
 }
 

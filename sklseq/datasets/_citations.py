@@ -168,12 +168,13 @@ class _Reference:
         self.title = self.title[0].upper() + self.title[1:]
         self.year = str(rng.randint(1950, 2024))
         self.journal = rng.choice(world.journals)
-        rng.choice((self.plain, self.plain, self.year_first, self.meeting, self.book, self.terse))()
+        styles = (self.plain, self.year_first, self.meeting, self.book, self.terse)
+        rng.choices(styles, (2, 1, 1, 1, 2))[0]()
 
     def add(self, label: str, text: str, mark: str = "") -> None:
-        """A field or, labelled O, words between fields; one mark in ten is forgotten."""
+        """A field or, labelled O, words between fields; one mark in four is forgotten."""
         tokens = text.split()
-        if mark and self.rng.random() < 0.9 and not tokens[-1].endswith((".", "?")):
+        if mark and self.rng.random() < 0.75 and not tokens[-1].endswith((".", "?")):
             tokens[-1] += mark
         self.tokens += tokens
         first = ["O" if label == "O" else f"B-{label}"]
