@@ -46,7 +46,8 @@ except ImportError:
 models = {
     "tokens": make_pipeline(tokens, CRFTagger(l2=0.1, all_possible_states=True)),
     "segments": make_pipeline(
-        SegmentFeatures(tokens, before=0, after=0, length=False), SemiCRFSegmenter(l2=0.1, all_possible_states=True)
+        SegmentFeatures(tokens, before=0, after=0, length=False),
+        SemiCRFSegmenter(l2=0.1, all_possible_states=True),
     ),
     "segments, lengths and lexicons": make_pipeline(
         SegmentFeatures(
