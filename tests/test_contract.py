@@ -72,6 +72,13 @@ SUBJECTS = {
         ("settings_of_output_do_not_break_it",),
     ),
     "pipeline": (make_pipeline(WindowFeatures(TokenFeatures()), CRFTagger(l2=0.1)), ()),
+    "segments": (
+        make_pipeline(
+            SegmentFeatures(TokenFeatures(), max_length=3),
+            SemiCRFSegmenter(l2=0.01, all_possible_states=True),
+        ),
+        ("labels_of_any_type",),  # a Pipeline hides that its last step reads segments
+    ),
     "numbers": (make_pipeline(PerToken(StandardScaler()), WindowFeatures(), CRFTagger()),
                 ("dense_sparse_packed_and_dicts_are_equal",  # StandardScaler refuses sparse rows
                  "nan_and_infinity_are_errors")),  # and names no sequence
