@@ -82,10 +82,16 @@ print(f"{features.n_firings_} features stored instead of ", end="")
 print(f"{features.n_firings_ * features.firing_ratio_:.0f} (1 : {features.firing_ratio_:.0f})")
 
 # %%
-# The fields of some references. The bars below the text are the true ones; wrong segments have a
-# broken border. In a notebook, ``display`` at the end of a cell shows this as text to select.
+# The fields of some references, two of them right and four with an error. The bars below the text
+# are the true ones; wrong segments have a broken border. In a notebook, ``display`` at the end of a
+# cell shows this as text to select.
 best = models["segments, lengths and lexicons"]
-display = SegmentationDisplay.from_estimator(best, test[0][:6], test[1][:6])
+display = SegmentationDisplay.from_estimator(best, *test)
+errors = [s for s in range(n_test) if display.segments[s] != display.true[s]]
+shown = [0, 1, *errors[:4]]
+display = SegmentationDisplay.from_estimator(
+    best, [test[0][s] for s in shown], [test[1][s] for s in shown]
+)
 display.plot()
 print(display.as_text())
 
