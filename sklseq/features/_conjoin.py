@@ -113,8 +113,8 @@ class Conjunctions:
             entries = self._combine(inner, c, keys, n_features)
             n_codes = 0 if n_features else len(keys[-1])
             table = np.full(n_codes, -1, dtype=np.int32)
-            counts = np.bincount(entries.codes, minlength=n_codes)
-            if not n_features:
+            if not n_features:  # hashes are not counted: the largest one is near 2**30
+                counts = np.bincount(entries.codes, minlength=n_codes)
                 kept = np.flatnonzero(counts[1:] >= min_count) + 1
                 table[kept] = self.n + np.arange(len(kept))
                 self.n += len(kept)
