@@ -138,8 +138,8 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
     -----
     Every distinct row of the extractor is stored once, distinct spans are looked at once. Cost
     O(features + n · max_length) for n tokens; a function is called for each distinct span; a
-    lexicon costs O(max_length) times the entries that share a token with the text, see
-    ``_closest.pyx``, not its size: with 100,000 names about as much as with 1,000.
+    lexicon costs, for each token, max_length times the number of entries that hold that token (or
+    n-gram): what matters is how common its words are, not how long the list is.
 
     References
     ----------
