@@ -233,6 +233,10 @@ class OneRowEach(CRFTagger):
         labels = y if y is None else [[label] for label in np.asarray(y).tolist()]
         return super().fit(_one_row_each(X), labels, sample_weight)
 
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        labels = y if y is None else [[label] for label in np.asarray(y).tolist()]
+        return super().partial_fit(_one_row_each(X), labels, classes, sample_weight)
+
     def _read(self, X):
         return super()._read(_one_row_each(X))
 
