@@ -13,7 +13,6 @@ from sklseq._sequences import Sequences
 from sklseq._slim import dense_weights
 from sklseq.inference.chain import as_generator
 from sklseq.objectives._scores import ScoreMap, Weights, full_support
-from sklseq.objectives._stochastic import StochasticLikelihood
 
 __all__ = ["PartialFitMixin"]
 
@@ -124,6 +123,8 @@ class PartialFitMixin:
         return Sequences(sparse.csr_matrix(rows.rows), rows.offsets), classes
 
     def _pass(self, batch: Batch, classes: np.ndarray) -> None:
+        from sklseq.objectives._stochastic import StochasticLikelihood
+
         before = getattr(self, "n_seen_", 0)
         stochastic = StochasticLikelihood(batch, float(self.l1), self._weights_before(batch.scores))
         if hasattr(self, "coef_") and not before:

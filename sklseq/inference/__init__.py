@@ -7,18 +7,9 @@
 array([0, 1, 2], dtype=int32)
 """
 
+from importlib import import_module
+
 from sklseq.inference.chain import Marginals, forward_backward, nbest, sample, viterbi
-from sklseq.inference.expectation import ExpectedFeatures, entropy, expected_features
-from sklseq.inference.online import OnlinePaths, decode_online
-from sklseq.inference.segment_online import segment_closure
-from sklseq.inference.segments import (
-    SegmentMarginals,
-    SegmentSpans,
-    segment_forward_backward,
-    segment_nbest,
-    segment_sample,
-    segment_viterbi,
-)
 
 __all__ = [
     "ExpectedFeatures",
@@ -39,3 +30,27 @@ __all__ = [
     "segment_viterbi",
     "viterbi",
 ]
+
+# Loaded when first used: a model that labels needs the linear chain only.
+_LATER = {
+    "expectation": ("ExpectedFeatures", "entropy", "expected_features"),
+    "online": ("OnlinePaths", "decode_online"),
+    "segment_online": ("segment_closure",),
+    "segments": (
+        "SegmentMarginals", "SegmentSpans", "segment_forward_backward", "segment_nbest",
+        "segment_sample", "segment_viterbi",
+    ),
+}  # fmt: skip
+_HOME = {name: module for module, names in _LATER.items() for name in names}
+
+
+def __getattr__(name: str):
+    if name in _HOME:
+        return getattr(import_module(f"sklseq.inference.{_HOME[name]}"), name)
+    if name in _LATER:
+        return import_module(f"sklseq.inference.{name}")
+    raise AttributeError(f"module 'sklseq.inference' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__, *_LATER]
