@@ -34,12 +34,19 @@ after the label that would have won has been rounded to zero.)
 from libc.math cimport INFINITY, exp, log
 from libc.stdlib cimport free, malloc
 
-from sklseq.inference._recursions cimport backward, forward, sklseq_one_row_at_a_time
+from sklseq.inference._blocks cimport SKLSEQ_FOUR_ROWS_FIT, max_plus_one, row_max, sum_max
+from sklseq.inference._recursions cimport backward, forward
+from sklseq.inference._together cimport (
+    add_pairs, backward_together, best_scores_together, forward_together, weigh_rows,
+)
 from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes, real
 
 # Smallest transition factor for which condition 1 proves more digits than the type has, and for
 # which u <= 1 / MIX**2 cannot overflow.
 MIX = {"float64": 1e-150, "float32": 1e-18}
+
+# Types whose sums gain from four or eight rows at once: those whose rows fit the registers.
+SUMS_IN_STEP = {"float64": bool(SKLSEQ_FOUR_ROWS_FIT), "float32": True}
 
 
 def padded_width(Py_ssize_t n_labels):
@@ -80,9 +87,12 @@ def shift_rows(
     cdef real top
     with nogil:
         for t in range(psi.shape[0]):
-            top = psi[t, 0]
-            for j in range(1, L):
-                top = psi[t, j] if psi[t, j] > top else top
+            if L > 4:
+                top = row_max(&psi[t, 0], L)
+            else:
+                top = psi[t, 0]
+                for j in range(1, L):
+                    top = psi[t, j] if psi[t, j] > top else top
             shift[t] = top
             if top == -INFINITY:     # no label is allowed here: all of e is exp(-inf) = 0
                 top = 0
@@ -119,6 +129,72 @@ cdef void _forward_backward(
         log_z[s] += (T - 1) * top
         for t in range(r, r + T):
             log_z[s] += shift[t]
+
+
+cdef Py_ssize_t longest_first(
+    const long long[::1] offsets, Py_ssize_t[:, ::1] order
+) noexcept nogil:
+    # order[0] holds sequences sorted by length; fills [1] and [2] with their first rows and
+    # lengths. Returns how many have any row.
+    cdef Py_ssize_t k, s, n = 0
+    for k in range(order.shape[1]):
+        s = order[0, k]
+        order[1, k] = offsets[s]
+        order[2, k] = offsets[s + 1] - offsets[s]
+        n += order[2, k] > 0
+    return n
+
+
+cdef void _forward_backward_together(
+    real[:, ::1] psi, real[:, ::1] e, const real[::1] shift, const long long[::1] offsets,
+    Py_ssize_t[:, ::1] order, const real[:, ::1] E, const real[:, ::1] Et, double top,
+    const double[::1] weights, real[:, ::1] alpha, real[::1] inverse_c, double[::1] log_z,
+    double[:, ::1] pairwise, Py_ssize_t L, bint check
+) noexcept nogil:
+    cdef Py_ssize_t s, t, n = longest_first(offsets, order), width = psi.shape[1]
+    cdef Py_ssize_t* ids = &order[0, 0]
+    cdef Py_ssize_t* first = &order[1, 0]
+    cdef Py_ssize_t* length = &order[2, 0]
+    log_z[:] = 0
+    n = forward_together(
+        &psi[0, 0], &e[0, 0], &E[0, 0], &alpha[0, 0], &inverse_c[0], &log_z[0], ids, first, length,
+        n, L, width, check
+    )
+    backward_together(
+        &Et[0, 0], &alpha[0, 0], &inverse_c[0], &e[0, 0], &psi[0, 0], first, length, n, L, width
+    )
+    weigh_rows(&alpha[0, 0], &e[0, 0], ids, first, length, &weights[0], n, width)
+    add_pairs(&alpha[0, 0], &e[0, 0], psi.shape[0], &pairwise[0, 0], L, width)
+    for s in range(n):
+        log_z[ids[s]] += (length[s] - 1) * top
+        for t in range(first[s], first[s] + length[s]):
+            log_z[ids[s]] += shift[t]
+
+
+def forward_backward_together(
+    real[:, ::1] psi,                # (n_rows, width)  IN scores, OUT marginals
+    real[:, ::1] e,                  # (n_rows, width)  IN, overwritten
+    const real[::1] shift,           # (n_rows,)
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    Py_ssize_t[:, ::1] order,        # (3, n_sequences) [0] IN sequences, longest first; scratch
+    const real[:, ::1] E,            # (width, width)   width a multiple of 8
+    const real[:, ::1] Et,           # (width, width)
+    double top,                      # the largest transition score, taken out of E
+    const double[::1] weights,       # (n_sequences,)   of the sequences in `pairwise`
+    real[:, ::1] alpha,              # (n_rows, width)  scratch
+    real[::1] inverse_c,             # (n_rows,)        OUT
+    double[::1] log_z,               # (n_sequences,)   OUT  NaN: to be done in the log domain
+    double[:, ::1] pairwise,         # (width, width)   IN/OUT  += sum alpha_{t-1} u_t', E left out
+    Py_ssize_t L,
+    bint check,                      # True: condition 2 of the module's notes, else condition 1
+):
+    """`forward_backward_scaled` for many labels: all sequences of a block in step."""
+    if psi.shape[0] == 0:
+        log_z[:] = 0
+        return
+    with nogil:
+        _forward_backward_together(psi, e, shift, offsets, order, E, Et, top, weights, alpha,
+                                   inverse_c, log_z, pairwise, L, check)
 
 
 def forward_backward_scaled(
@@ -260,30 +336,64 @@ cdef inline void row_max_plus(
     cdef real x_i, v
     for block in range(width // B):
         j = block * B
-        for k in range(B):
-            best[k] = -INFINITY
-        for i in range(L):
-            x_i = x[i]
+        if lanes is Lanes8:
+            max_plus_one(x, matrix + j, L, width, best)
+        else:
             for k in range(B):
-                v = x_i + matrix[i * width + j + k]
-                best[k] = v if v > best[k] else best[k]
-            sklseq_one_row_at_a_time()
+                best[k] = -INFINITY
+            for i in range(L):
+                x_i = x[i]
+                for k in range(B):
+                    v = x_i + matrix[i * width + j + k]
+                    best[k] = v if v > best[k] else best[k]
         for k in range(B):
             out[j + k] += best[k]
+
+
+cdef inline real largest(lanes* tag, const real* x, Py_ssize_t L) noexcept nogil:
+    # max_j x(j); a few are compared faster than a function is called
+    cdef Py_ssize_t j
+    cdef real top = -INFINITY
+    if lanes is Lanes8:
+        return row_max(x, L)
+    for j in range(L):
+        top = x[j] if x[j] > top else top
+    return top
 
 
 cdef inline Py_ssize_t first_argmax(
     const real* x, const real* column, Py_ssize_t L
 ) noexcept nogil:
-    # The lowest i that maximises x(i) + column(i); column may be NULL.
+    # The lowest i that maximises x(i) + column(i). From some length on it is faster to find the
+    # maximum in whole registers first, then its place.
     cdef Py_ssize_t i, best = 0
     cdef real v, top = -INFINITY
+    if L > 8:
+        top = sum_max(x, column, L)
+        for i in range(L):
+            if x[i] + column[i] == top:
+                return i
     for i in range(L):
-        v = x[i] + column[i] if column != NULL else x[i]
+        v = x[i] + column[i]
         if v > top:
             top = v
             best = i
     return best
+
+
+cdef inline void trace_back(
+    const real* delta, const real* score_t, int* labels, Py_ssize_t T, Py_ssize_t L,
+    Py_ssize_t width
+) noexcept nogil:
+    # The labels on the best path, last row first.
+    cdef Py_ssize_t t, j = 0
+    cdef const real* last = delta + (T - 1) * width
+    while last[j] < 0:    # the maximum has been taken out of every row
+        j += 1
+    labels[T - 1] = <int> j
+    for t in range(T - 2, -1, -1):
+        j = first_argmax(delta + t * width, score_t + j * width, L)
+        labels[t] = <int> j
 
 
 cdef double best_path(
@@ -299,19 +409,13 @@ cdef double best_path(
     for t in range(T):
         if t:
             row_max_plus(tag, delta + (t - 1) * width, score, delta + t * width, L, width)
-        top = -INFINITY
-        for j in range(L):
-            top = delta[t * width + j] if delta[t * width + j] > top else top
+        top = largest(tag, delta + t * width, L)
         if top == -INFINITY:
             return -INFINITY
         total += top
         for j in range(L):
             delta[t * width + j] -= top
-    j = first_argmax(delta + (T - 1) * width, <const real*> NULL, L)
-    labels[T - 1] = <int> j
-    for t in range(T - 2, -1, -1):
-        j = first_argmax(delta + t * width, score_t + j * width, L)
-        labels[t] = <int> j
+    trace_back(delta, score_t, labels, T, L, width)
     return total
 
 
@@ -327,6 +431,31 @@ cdef void _viterbi(
         if T > 0:
             scores[s] = best_path(tag, &psi[r, 0], &score[0, 0], &score_t[0, 0], &labels[r], T, L,
                                   psi.shape[1])
+
+
+def viterbi_together(
+    real[:, ::1] psi,                # (n_rows, width)  IN, overwritten
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    Py_ssize_t[:, ::1] order,        # (3, n_sequences) [0] IN sequences, longest first; scratch
+    const real[:, ::1] score,        # (width, width)   width a multiple of 8
+    const real[:, ::1] score_t,      # (width, width)   score transposed
+    int[::1] labels,                 # (n_rows,)        OUT
+    double[::1] scores,              # (n_sequences,)   OUT  -inf: no path is allowed
+    Py_ssize_t L,
+):
+    """`viterbi_padded` for many labels: all sequences of a block in step."""
+    cdef Py_ssize_t s, n, width = psi.shape[1]
+    scores[:] = 0
+    if psi.shape[0] == 0:
+        return
+    with nogil:
+        n = longest_first(offsets, order)
+        best_scores_together(&psi[0, 0], &score[0, 0], &scores[0], &order[0, 0], &order[1, 0],
+                             &order[2, 0], n, L, width)
+        for s in range(n):
+            if scores[order[0, s]] > -INFINITY:
+                trace_back(&psi[order[1, s], 0], &score_t[0, 0], &labels[order[1, s]],
+                           order[2, s], L, width)
 
 
 def viterbi_padded(
