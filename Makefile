@@ -14,6 +14,8 @@ CHECKED := .venv-checked
 BUILD_FILES := pyproject.toml meson.build meson.options $(wildcard sklseq/meson.build)
 # Arguments for pytest and for the benchmark: make test ARGS="-k viterbi"
 ARGS ?=
+# Processes that run tests side by side.
+WORKERS ?= -n auto --maxprocesses=4
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
@@ -34,10 +36,12 @@ demo: $(VENV)/.built $(VENV)/.with-plot
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/plot_chunking.py
 
 test: $(VENV)/.built $(VENV)/.with-test
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(ARGS)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -c 'import sklseq'  # once, before several processes do
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 test-checked: $(CHECKED)/.built $(CHECKED)/.with-test
-	PATH="$(CURDIR)/$(CHECKED)/bin:$$PATH" $(CHECKED)/bin/python -m pytest $(ARGS)
+	@PATH="$(CURDIR)/$(CHECKED)/bin:$$PATH" $(CHECKED)/bin/python -c 'import sklseq'
+	PATH="$(CURDIR)/$(CHECKED)/bin:$$PATH" $(CHECKED)/bin/python -m pytest $(WORKERS) $(ARGS)
 
 lint: $(VENV)/.with-lint
 	$(BIN)/ruff check .
