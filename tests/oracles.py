@@ -40,7 +40,7 @@ def numerical_gradient(value, w: np.ndarray, step: float = 1e-5) -> np.ndarray:
     return gradient
 
 
-# Weights of f(w + k h) - f(w - k h), k = 1 ... 4: the error is of order h⁸ (Fornberg 1988, table 1).
+# Weights of f(w + k h) - f(w - k h), k = 1 ... 4, for an error of order h⁸ (Fornberg 1988).
 EIGHTH_ORDER = (4 / 5, -1 / 5, 4 / 105, -1 / 280)
 
 
