@@ -24,12 +24,13 @@ __all__ = [
     "ZScoreTagger",
     "ZScoreTaggerCV",
     "metrics",
+    "read_crfsuite_model",
 ]
 
 # Loaded when first used: a deployed model loads its own estimator and nothing else, and
 # `sklseq.datasets.make_contacts` needs no import of its own.
 _MODULES = ("datasets", "deployment", "display", "features", "inference", "inspection", "testing")
-_CLASSES = {
+_LAZY = {
     "HMSVMTagger": "sklseq.hmsvm",
     "OnlineDecoder": "sklseq.online",
     "SegmentPotentials": "sklseq._segments",
@@ -37,16 +38,17 @@ _CLASSES = {
     "Shards": "sklseq._shards",
     "ZScoreTagger": "sklseq.zscore",
     "ZScoreTaggerCV": "sklseq._zscore_cv",
+    "read_crfsuite_model": "sklseq._crfsuite",
 }
 
 
 def __getattr__(name: str):
     if name in _MODULES:
         return import_module(f"sklseq.{name}")
-    if name in _CLASSES:
-        return getattr(import_module(_CLASSES[name]), name)
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'sklseq' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_MODULES, *_CLASSES]
+    return [*globals(), *_MODULES, *_LAZY]

@@ -100,7 +100,8 @@ class PartialFitMixin:
     def _batch_of(self, X: Any, classes: Any) -> tuple[Sequences, np.ndarray]:
         if hasattr(self, "coef_"):
             rows = self._read(X)
-            if classes is not None and not np.array_equal(unique_labels(classes), self.classes_):
+            known = np.sort(self.classes_)
+            if classes is not None and not np.array_equal(unique_labels(classes), known):
                 raise ValueError(
                     f"classes must stay those of the first call, {self.classes_.tolist()}; got "
                     f"{unique_labels(classes).tolist()}."

@@ -150,7 +150,7 @@ class CRFTagger(CallbackSupportMixin, PartialFitMixin, SlimMixin, BaseTagger):
     Attributes
     ----------
     classes_ : ndarray of shape (n_labels,)
-        Labels, sorted.
+        Labels, sorted; of a model of CRFsuite, in its own order.
     coef_ : ndarray of shape (n_features, n_labels)
         State weights.
     transition_ : ndarray of shape (n_labels, n_labels)
@@ -424,15 +424,16 @@ class CRFTagger(CallbackSupportMixin, PartialFitMixin, SlimMixin, BaseTagger):
                 "warm_start=True needs the attributes of the previous fit, in the same order of "
                 "first occurrence; vectorise X once with DictFeatures, or use warm_start=False."
             )
-        if not np.array_equal(self.classes_, classes) or self.coef_.shape[0] != scores.n_features:
+        order = np.argsort(self.classes_)  # a model of CRFsuite has its own
+        same = np.array_equal(self.classes_[order], classes)
+        if not same or self.coef_.shape[0] != scores.n_features:
             raise ValueError(
                 f"warm_start=True needs the labels and features of the previous fit "
                 f"({len(self.classes_)} labels, {self.coef_.shape[0]} features); got "
                 f"{len(classes)} labels and {scores.n_features} features. Use warm_start=False."
             )
-        return scores.pack(
-            Weights(dense_weights(self.coef_), self.transition_, self.start_, self.end_)
-        )
+        before = (dense_weights(self.coef_)[:, order], self.transition_[np.ix_(order, order)])
+        return scores.pack(Weights(*before, self.start_[order], self.end_[order]))
 
     def _solve(
         self, solve, scores, likelihood, start, told, validation: EarlyStopping | None = None
@@ -705,7 +706,7 @@ class CRFTagger(CallbackSupportMixin, PartialFitMixin, SlimMixin, BaseTagger):
             One a row: label, its probability, and the terms of the path's score.
         """
         names, X = self._names(feature_names), self._read([x])
-        codes = np.searchsorted(self.classes_, self.predict(X)[0])
+        codes = encode_labels(self.predict(X)[0], self.classes_)
         proba = self.predict_proba(X)[0]
         rows = []
         for t, j in enumerate(codes):
