@@ -314,8 +314,8 @@ class _File(NamedTuple):
         wrong = lists[:n] + 4 + 4 * counts > end
         if wrong.any() or counts.sum() != len(mine):
             k = int(np.argmax(wrong))
-            self.fail(where, int(lists[k]) if n else begin,
-                      f"the lists have {counts.sum()} features instead of {len(mine)}.")  # fmt: skip
+            at = int(lists[k]) if n else begin
+            self.fail(where, at, f"its lists name {counts.sum()} features of {len(mine)}.")
         source = np.repeat(np.arange(n), counts)
         inside = np.arange(len(source)) - np.repeat(np.cumsum(counts) - counts, counts)
         at = np.repeat(lists[:n] + 4, counts) + 4 * inside

@@ -35,7 +35,7 @@ def item(rng, code, form):
     return kinds[int(rng.integers(len(kinds)))]()
 
 
-def make(seed, n=30, L=len(LABELS)):
+def make(seed, n=30, L=8):
     """Sequences of dicts for odd seeds, of lists for even ones."""
     rng, form = np.random.default_rng(seed), ("lists", "dicts")[seed % 2]
     X, y = [], []
@@ -61,7 +61,7 @@ def answers(tagger, X):
     for sequence in X:
         labels = tagger.tag(sequence)
         shape = (len(sequence), len(tagger.labels()))
-        proba = [[tagger.marginal(l, t) for l in tagger.labels()] for t in range(shape[0])]
+        proba = [[tagger.marginal(label, t) for label in tagger.labels()] for t in range(shape[0])]
         yield labels, np.reshape(proba, shape), tagger.probability(labels) if labels else 1.0
 
 
@@ -276,7 +276,7 @@ DAMAGE = {
     "hash tables": (lambda d: put(d, at(d, "labels") + 28, 4), "hash tables"),
     "lists": (lambda d: put(d, at(d, "labels' features") + 8, 4), "it must have 6 lists"),
     "list": (lambda d: put(d, at(d, "attributes' features") + 12, 7), "list 0 lies outside, at 7"),
-    "long list": (lambda d: put(d, first_list(d), 2**32 - 1), "the lists have"),
+    "long list": (lambda d: put(d, first_list(d), 2**32 - 1), "its lists name"),
     "listed": (lambda d: put(d, first_list(d) + 4, 10**9), "do not name every feature once"),
 }  # fmt: skip
 
@@ -295,7 +295,7 @@ def test_every_prefix_is_refused(tmp_path, whole):
     path = tmp_path / "m"
     for n in range(0, len(whole), 97):
         path.write_bytes(whole[:n])
-        with pytest.raises(ValueError, match="cut off|not a model"):
+        with pytest.raises(ValueError, match=r"cut off|not a model"):
             read_crfsuite_model(path)
 
 
@@ -325,7 +325,8 @@ def fuzz(whole, path, rng, n):
         try:
             model = read_crfsuite_model(path)
         except ValueError as error:
-            assert str(path) in str(error)
+            if str(path) not in str(error):
+                raise
             refused += 1
         else:  # a changed weight or letter
             assert len(model.classes_) == len(set(model.classes_.tolist())) == model.coef_.shape[1]
