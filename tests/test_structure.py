@@ -116,6 +116,7 @@ MODULES = [
     "sklseq.online",
     "sklseq.datasets",
     "sklseq.deployment",
+    "sklseq.display",
     "sklseq.inspection",
     "sklseq.testing",
 ]

@@ -1,4 +1,4 @@
-"""Pictures; matplotlib is imported when one is drawn."""
+"""What labels cost in waiting, and what haste costs in errors."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq._segmentation_display import SegmentationDisplay
 from sklseq.inference.online import OnlineRule, decode_block
 from sklseq.online import LatencyReport, OnlineDecoder, chain_of, report_of, viterbi_of
 
-__all__ = ["LatencyAccuracyDisplay", "SegmentationDisplay", "TradeOff"]
+__all__ = ["STYLES", "SWEEPS", "LatencyAccuracyDisplay", "TradeOff"]
 
 LATENCY_COSTS = (1.0, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 # What is swept for each curve, and over what: names as a reader of the paper expects them.
@@ -166,7 +165,7 @@ class LatencyAccuracyDisplay:
         ax.set(xlabel="mean latency (rows)", ylabel="disagreement with Viterbi (%)")
         ax.grid(color="0.9", which="both", linewidth=0.6)
         ax.spines[["top", "right"]].set_visible(False)
-        ax.legend(frameon=False)
+        ax.legend(frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1.0))
         return self
 
     def plot_look_ahead(self, ax: Any = None) -> LatencyAccuracyDisplay:

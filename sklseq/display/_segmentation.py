@@ -328,8 +328,11 @@ class _Line(NamedTuple):
 
 
 _ROW = "line-height:2.1;margin:0.3em 0;font-family:sans-serif;"
-_TRUTH = "opacity:0.75;margin-left:2em;"
-_MARK = "color:#111;padding:0.15em 0.25em;border-radius:0.25em;"
+_TRUTH = "opacity:0.9;margin-left:2em;"
+_MARK = (  # each part of a mark that a line's end cuts has its own border
+    "color:#111;padding:0.15em 0.25em;border-radius:0.25em;"
+    "-webkit-box-decoration-break:clone;box-decoration-break:clone;"
+)
 
 
 def _lighter(color: str) -> str:

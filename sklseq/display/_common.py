@@ -1,0 +1,105 @@
+"""What displays share: axes, the fitted estimator in a pipeline, heat maps with names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+__all__ = ["HeatMap", "last_step", "new_axes", "without_frame", "write_values"]
+
+# Cells with a number in each: beyond this, colours only.
+MAX_WRITTEN = 16
+
+
+def last_step(estimator: Any, attribute: str, why: str) -> Any:
+    """The estimator that ends a pipeline or search, which must be fitted and have an attribute."""
+    while True:
+        if isinstance(estimator, Pipeline):
+            estimator = estimator[-1]
+        elif hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        elif hasattr(estimator, "estimator_"):
+            estimator = estimator.estimator_
+        else:
+            break
+    if not hasattr(estimator, attribute):
+        raise ValueError(
+            f"{why} needs a fitted estimator with {attribute}; this {type(estimator).__name__} "
+            "has none."
+        )
+    return estimator
+
+
+def new_axes(display: Any, ax: Any, size: tuple[float, float] | None = None) -> Any:
+    """``ax``, or a new one, noted in the display."""
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        _, ax = plt.subplots(figsize=size, layout="constrained")
+    display.ax_, display.figure_ = ax, ax.figure
+    return ax
+
+
+def without_frame(ax: Any) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(color="0.9", linewidth=0.6)
+    ax.set_axisbelow(True)
+
+
+class HeatMap:
+    """A heat map with named rows and columns, and thin white lines between its cells.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    values : ndarray of shape (n_rows, n_columns)
+        NaN is hatched.
+    rows, columns : list of str
+    vmin, vmax, cmap
+        As of matplotlib.
+    """
+
+    def __init__(self, ax, values, rows, columns, *, cmap, vmin, vmax):
+        self.ax, self.values = ax, values
+        shown = np.ma.masked_invalid(values)
+        ax.set_facecolor("0.93")
+        self.image = ax.imshow(shown, cmap=cmap, vmin=vmin, vmax=vmax, aspect="auto")
+        for i, j in zip(*np.nonzero(shown.mask)) if shown.mask is not np.ma.nomask else ():
+            ax.add_patch(_hatched(j, i))
+        ax.set_xticks(np.arange(len(columns)), columns)
+        ax.set_yticks(np.arange(len(rows)), rows)
+        if max(map(len, columns), default=0) * len(columns) > 40:
+            ax.tick_params(axis="x", rotation=90)
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(False)
+        if values.size <= 60 * 60:
+            for edges, line in ((len(columns), ax.axvline), (len(rows), ax.axhline)):
+                for k in range(1, edges):
+                    line(k - 0.5, color="white", linewidth=0.8)
+
+    def colorbar(self, label: str) -> None:
+        bar = self.ax.figure.colorbar(self.image, ax=self.ax, label=label, fraction=0.05, pad=0.02)
+        bar.outline.set_visible(False)
+
+    def write(self, texts: np.ndarray) -> None:
+        """A text in each cell, black or white, whichever is easier to read there."""
+        for (i, j), value in np.ndenumerate(self.values):
+            if not np.isfinite(value) or not texts[i, j]:
+                continue
+            red, green, blue, _ = self.image.cmap(self.image.norm(value))
+            dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
+            color = "white" if dark else "black"
+            self.ax.text(j, i, texts[i, j], ha="center", va="center", fontsize=7, color=color)
+
+
+def _hatched(j: int, i: int) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, hatch="////", edgecolor="0.7", lw=0)
+
+
+def write_values(values: bool | None, n: int) -> bool:
+    """Whether numbers are written: as asked for, or where they are few."""
+    return n <= MAX_WRITTEN if values is None else values

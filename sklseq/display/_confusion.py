@@ -1,0 +1,216 @@
+"""What becomes of the spans of each type: found, found as another, cut otherwise, missed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sklseq._labels import labels_to_segments
+from sklseq.display._common import HeatMap, new_axes, write_values
+
+__all__ = ["SpanConfusionDisplay"]
+
+BOUNDS, NOTHING = "other bounds", "nothing"
+
+
+class SpanConfusionDisplay:
+    """How spans of each type are taken for others: a confusion matrix of whole spans.
+
+    A true span counts in the column of the type predicted for exactly its rows; in "other bounds"
+    if predicted spans overlap it, none exactly; else in "nothing". The two last rows hold
+    predicted spans with the rows of no true one: those that overlap one, and those that do not.
+
+    Parameters
+    ----------
+    counts : ndarray of int, shape (n_types + 2, n_types + 2)
+        Rows: true; columns: predicted. The last but one is "other bounds", the last "nothing".
+    types : list of str
+        Of the spans.
+
+    Attributes
+    ----------
+    counts, types
+        As given.
+    ax_ : matplotlib Axes
+        Of the last plot.
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> from sklseq.display import SpanConfusionDisplay
+    >>> y_true = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "O"]]
+    >>> y_pred = [["B-PER", "O", "O", "B-LOC"], ["B-PER", "B-PER"]]
+    >>> display = SpanConfusionDisplay.from_predictions(y_true, y_pred)
+    >>> display.types
+    ['LOC', 'PER']
+    >>> display.counts
+    array([[1, 1, 0, 0],
+           [0, 0, 1, 0],
+           [0, 1, 0, 0],
+           [0, 1, 0, 0]])
+    """
+
+    def __init__(self, counts: Any, types: list[str]):
+        self.counts = np.asarray(counts)
+        self.types = [str(type_) for type_ in types]
+        n = len(self.types) + 2
+        if self.counts.shape != (n, n):
+            raise ValueError(
+                f"counts must have the shape {(n, n)}, the types and two more; got "
+                f"{self.counts.shape}."
+            )
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, types: Any = None, outside: str = "O"
+    ) -> SpanConfusionDisplay:
+        """Of what an estimator predicts.
+
+        Parameters
+        ----------
+        estimator : tagger, segmenter or pipeline
+            Fitted; ``predict`` gives labels in IOB2, IOBES or BILOU, or segments.
+        X : list of sequences
+        y : list of label sequences, or of lists of (start, stop, type)
+        types : list of str, optional
+            Which to show, in this order; spans of others are left out. By default all, the most
+            frequent first.
+        outside : str, default="O"
+            Label and type of what belongs to no span.
+
+        Returns
+        -------
+        SpanConfusionDisplay
+        """
+        return cls.from_predictions(y, estimator.predict(X), types=types, outside=outside)
+
+    @classmethod
+    def from_predictions(
+        cls, y_true: Any, y_pred: Any, *, types: Any = None, outside: str = "O"
+    ) -> SpanConfusionDisplay:
+        """Of true and predicted labels or segments.
+
+        Parameters
+        ----------
+        y_true, y_pred : list of label sequences, or of lists of (start, stop, type)
+        types : list of str, optional
+            Which to show, in this order; spans of others are left out. By default all, the most
+            frequent first.
+        outside : str, default="O"
+            Label and type of what belongs to no span.
+
+        Returns
+        -------
+        SpanConfusionDisplay
+
+        Raises
+        ------
+        ValueError
+            If there are not as many predictions as sequences, or a length differs.
+        """
+        y_true, y_pred = list(y_true), list(y_pred)
+        if len(y_true) != len(y_pred):
+            raise ValueError(
+                f"y_true and y_pred must hold the same number of sequences; got {len(y_true)} and "
+                f"{len(y_pred)}."
+            )
+        pairs = [_both(s, *pair, outside) for s, pair in enumerate(zip(y_true, y_pred))]
+        if types is None:
+            types = _by_frequency(pairs)
+        code = {type_: k for k, type_ in enumerate(types)}
+        counts = np.zeros((len(code) + 2, len(code) + 2), dtype=np.int64)
+        for true, predicted in pairs:
+            known = ([span for span in spans if span[2] in code] for spans in (true, predicted))
+            _count(*known, code, counts)
+        return cls(counts, list(types))
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        normalize: bool = True,
+        cmap: str = "Blues",
+        values: bool | None = None,
+    ) -> SpanConfusionDisplay:
+        """Draw the matrix.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        normalize : bool, default=True
+            Whether colours show the share of each row, so that rare types are seen as well; the
+            numbers are always counts.
+        cmap : str, default="Blues"
+        values : bool, optional
+            Whether to write the counts into the cells; by default up to 16 types.
+
+        Returns
+        -------
+        SpanConfusionDisplay
+            The display itself.
+        """
+        n = len(self.counts)
+        side = float(np.clip(2.2 + 0.45 * n, 4.2, 11.0))
+        ax = new_axes(self, ax, (side + 0.8, side))
+        total = self.counts.sum(axis=1, keepdims=True)
+        shown = self.counts / np.maximum(total, 1) if normalize else self.counts.astype(float)
+        vmax = 1.0 if normalize else max(float(shown.max()), 1.0)
+        rows = [f"{type_} ({k})" for type_, k in zip(self.types, total[:, 0].tolist())]
+        # No span is both: what is predicted with other bounds has no true one in these cells.
+        shown[-2:, -2:] = np.nan
+        heat = HeatMap(
+            ax, shown, [*rows, BOUNDS, NOTHING], [*self.types, BOUNDS, NOTHING],
+            cmap=cmap, vmin=0, vmax=vmax,
+        )  # fmt: skip
+        heat.colorbar("share of the row" if normalize else "spans")
+        if write_values(values, n):
+            heat.write(np.where(self.counts, self.counts.astype(str), ""))
+        for line in (ax.axhline, ax.axvline):
+            line(n - 2.5, color="0.4", linewidth=1.2)
+        ax.set(xlabel="predicted as", ylabel="true (number)")
+        return self
+
+
+def _both(s: int, true: Any, predicted: Any, outside: str) -> tuple[list, list]:
+    true, predicted = list(true), list(predicted)
+    of_labels = [len(x) for x in (true, predicted) if x and isinstance(x[0], str)]
+    if len(of_labels) == 2 and of_labels[0] != of_labels[1]:
+        raise ValueError(
+            f"Sequence {s} has {of_labels[0]} labels in y_true but {of_labels[1]} in y_pred."
+        )
+    return _spans(true, outside), _spans(predicted, outside)
+
+
+def _spans(labels: list, outside: str) -> list[tuple[int, int, str]]:
+    if labels and isinstance(labels[0], str):
+        return labels_to_segments(labels, None, outside=outside)
+    return [(int(a), int(b), str(type_)) for a, b, type_ in labels if type_ != outside]
+
+
+def _by_frequency(pairs: list) -> list[str]:
+    count: dict[str, int] = {}
+    for true, predicted in pairs:
+        for _, _, type_ in true:
+            count[type_] = count.get(type_, 0) + 1
+        for _, _, type_ in predicted:
+            count.setdefault(type_, 0)
+    return sorted(count, key=lambda type_: (-count[type_], type_))
+
+
+def _count(true: list, predicted: list, code: dict[str, int], counts: np.ndarray) -> None:
+    bounds, nothing = len(code), len(code) + 1
+    at = {span[:2]: code[span[2]] for span in predicted}
+    for start, stop, type_ in true:
+        found = at.get((start, stop))
+        if found is None:
+            found = bounds if _overlaps(start, stop, predicted) else nothing
+        counts[code[type_], found] += 1
+    exact = {span[:2] for span in true}
+    for start, stop, type_ in predicted:
+        if (start, stop) not in exact:
+            counts[bounds if _overlaps(start, stop, true) else nothing, code[type_]] += 1
+
+
+def _overlaps(start: int, stop: int, spans: list) -> bool:
+    return any(a < stop and start < b for a, b, _ in spans)

@@ -1,0 +1,164 @@
+"""How training went: the objective after each iteration."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sklseq.display._common import last_step, new_axes, without_frame
+
+__all__ = ["LossCurveDisplay"]
+
+# Okabe and Ito (2008), without yellow, which is hard to see as a line.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+DASHES = ("-", "--", "-.", ":")
+
+
+class Curve(NamedTuple):
+    """One training: a name, objectives, at which iterations, and what is known beside them."""
+
+    name: str
+    at: np.ndarray
+    objective: np.ndarray
+    unit: str
+    bound: np.ndarray | None  # from below
+    scores: np.ndarray | None  # of sequences set aside
+
+
+class LossCurveDisplay:
+    """The objective that training lowers, iteration by iteration.
+
+    With ``early_stopping``, the scores of the sequences set aside are drawn against an axis of
+    their own; of a margin tagger the dual objective is drawn too, which is the bound from below.
+
+    Parameters
+    ----------
+    estimators : dict of str to estimator
+        Fitted; each gives a curve.
+
+    Attributes
+    ----------
+    curves : list of tuple
+        Of each estimator ``(name, at, objective, unit, bound, scores)``.
+    ax_ : matplotlib Axes
+        Of the last plot.
+    score_ax_ : matplotlib Axes or None
+        Of the scores, if there are any.
+    figure_ : matplotlib Figure
+
+    Raises
+    ------
+    ValueError
+        If an estimator has no ``loss_curve_``: it is not fitted, or was not trained by iterations.
+
+    Examples
+    --------
+    >>> from sklseq import CRFTagger
+    >>> from sklseq.display import LossCurveDisplay
+    >>> X, y = [[["a"], ["b"]], [["b"], ["a"]]], [["A", "B"], ["B", "A"]]
+    >>> display = LossCurveDisplay.from_estimator(CRFTagger().fit(X, y))
+    >>> curve = display.curves[0]
+    >>> len(curve.objective) == len(curve.at) and curve.objective[-1] < curve.objective[0]
+    np.True_
+    """
+
+    def __init__(self, estimators: dict[str, Any]):
+        if not estimators:
+            raise ValueError("LossCurveDisplay needs at least one estimator.")
+        self.curves = [_curve(name, each) for name, each in estimators.items()]
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, name: str | None = None) -> LossCurveDisplay:
+        """Of one fitted estimator; ``LossCurveDisplay({...})`` compares several.
+
+        Parameters
+        ----------
+        estimator : tagger, segmenter, or pipeline or search that ends in one
+        name : str, optional
+            Shown in the legend; by default that of the class.
+
+        Returns
+        -------
+        LossCurveDisplay
+        """
+        fitted = last_step(estimator, "loss_curve_", "LossCurveDisplay")
+        return cls({name or type(fitted).__name__: fitted})
+
+    def plot(self, ax: Any = None, *, above_lowest: bool = False) -> LossCurveDisplay:
+        """Draw the curves; the axis is logarithmic where objectives fall to less than a tenth.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        above_lowest : bool, default=False
+            Whether to show how far each objective is above the lowest of all, which tells slow
+            ends apart.
+
+        Returns
+        -------
+        LossCurveDisplay
+            The display itself.
+        """
+        ax = new_axes(self, ax)
+        self.score_ax_ = None
+        values = np.concatenate([curve.objective for curve in self.curves])
+        lowest = float(values.min())
+        for k, curve in enumerate(self.curves):
+            self._plot_curve(curve, k, lowest if above_lowest else None)
+        ax.set_xlabel(" or ".join(dict.fromkeys(curve.unit for curve in self.curves)))
+        ax.set_ylabel("objective above the lowest" if above_lowest else "objective")
+        falls = lowest > 0 and values.max() > 10 * lowest
+        ax.set_yscale("log" if above_lowest or falls else "linear")
+        without_frame(ax)
+        self._legend()
+        return self
+
+    def _plot_curve(self, curve: Curve, k: int, lowest: float | None) -> None:
+        color, dash = COLORS[k % len(COLORS)], DASHES[k % len(DASHES)]
+        style = {"color": color, "linestyle": dash}
+        if len(curve.at) <= 40:
+            style |= {"marker": "o", "markersize": 3}
+        y = curve.objective if lowest is None else curve.objective - lowest
+        seen = slice(None) if lowest is None else y > 0
+        self.ax_.plot(curve.at[seen], y[seen], label=curve.name, **style)
+        if curve.bound is not None and lowest is None:
+            name = f"{curve.name}, bound"
+            self.ax_.plot(curve.at, curve.bound, color=color, alpha=0.6, linestyle=":", label=name)
+        if curve.scores is not None:
+            self._plot_scores(curve, color)
+
+    def _plot_scores(self, curve: Curve, color: str) -> None:
+        if self.score_ax_ is None:
+            self.score_ax_ = self.ax_.twinx()
+            self.score_ax_.set_ylabel("score of sequences set aside (thin, ×)")
+            self.score_ax_.spines[["top", "left"]].set_visible(False)
+        at = np.arange(1, len(curve.scores) + 1)
+        label = f"{curve.name}, score"
+        style = {"color": color, "linewidth": 0.8, "marker": "x", "markersize": 4, "alpha": 0.8}
+        self.score_ax_.plot(at, curve.scores, label=label, **style)
+
+    def _legend(self) -> None:
+        # Above the axes, where no curve is.
+        axes = [ax for ax in (self.ax_, self.score_ax_) if ax is not None]
+        drawn = [pair for ax in axes for pair in zip(*ax.get_legend_handles_labels())]
+        handles, labels = [handle for handle, _ in drawn], [label for _, label in drawn]
+        if len(handles) > 1:
+            n = 3 if max(map(len, labels)) < 20 else 2
+            self.ax_.legend(handles, labels, frameon=False, ncols=n, loc="lower left",
+                            bbox_to_anchor=(0, 1.0))  # fmt: skip
+
+
+def _curve(name: str, estimator: Any) -> Curve:
+    estimator = last_step(estimator, "loss_curve_", "LossCurveDisplay")
+    history = np.asarray(estimator.loss_curve_, dtype=float)
+    if history.ndim == 2:  # passes, primal and dual objective, gap
+        return Curve(name, history[:, 0], history[:, 1], "pass", history[:, 2], None)
+    n = getattr(estimator, "n_iter_", -1)
+    scores = getattr(estimator, "validation_scores_", None)
+    if len(history) == n + 1:
+        at, unit = np.arange(n + 1.0), "iteration"
+    else:
+        at, unit = np.arange(1.0, len(history) + 1), "evaluation"
+    scores = None if scores is None else np.asarray(scores, dtype=float)
+    return Curve(name, at, history, unit, None, scores)

@@ -1,0 +1,171 @@
+"""How certain each label is at each row of a sequence: marginals as a heat map."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sklseq.display._common import HeatMap, last_step, new_axes
+from sklseq.display._segmentation import _words
+
+__all__ = ["MarginalsDisplay"]
+
+
+class MarginalsDisplay:
+    """Probability of each label at each row of one sequence.
+
+    The darker, the more probable. A dot marks the predicted label, a ring the right one where it
+    is another; without colour, the marks alone tell what is predicted.
+
+    Parameters
+    ----------
+    proba : array-like of shape (n_steps, n_labels)
+    labels : array-like of shape (n_labels,)
+    tokens : list of str, optional
+        What the rows are; by default their numbers.
+    y_pred, y_true : list of labels, optional
+        Of the rows.
+
+    Attributes
+    ----------
+    proba, labels, tokens, y_pred, y_true
+        As given.
+    ax_ : matplotlib Axes
+        Of the last plot.
+    figure_ : matplotlib Figure
+
+    Raises
+    ------
+    ValueError
+        If the lengths do not fit.
+
+    Examples
+    --------
+    >>> from sklseq import CRFTagger
+    >>> from sklseq.display import MarginalsDisplay
+    >>> tagger = CRFTagger().fit([[["a"], ["b"]], [["b"], ["a"]]], [["A", "B"], ["B", "A"]])
+    >>> display = MarginalsDisplay.from_estimator(tagger, [["a"], ["b"]], tokens=["a", "b"])
+    >>> display.proba.sum(axis=1).round(6)
+    array([1., 1.])
+    """
+
+    def __init__(
+        self, proba: Any, labels: Any, *, tokens: Any = None, y_pred: Any = None, y_true: Any = None
+    ):
+        self.proba, self.labels = np.asarray(proba, dtype=float), np.asarray(labels)
+        if self.proba.ndim != 2 or self.proba.shape[1] != len(self.labels):
+            raise ValueError(
+                f"proba must have the shape (n_steps, {len(self.labels)}), as there are "
+                f"{len(self.labels)} labels; got {self.proba.shape}."
+            )
+        n = len(self.proba)
+        self.tokens = list(map(str, range(n) if tokens is None else tokens))
+        self.y_pred, self.y_true = (None if y is None else list(y) for y in (y_pred, y_true))
+        for name in ("tokens", "y_pred", "y_true"):
+            given = getattr(self, name)
+            if given is not None and len(given) != n:
+                raise ValueError(f"{name} must have one entry a row, {n}; got {len(given)}.")
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, x: Any, y: Any = None, *, tokens: Any = None
+    ) -> MarginalsDisplay:
+        """Of one sequence and what a fitted estimator predicts for it.
+
+        Parameters
+        ----------
+        estimator : tagger, segmenter or pipeline
+            With ``predict_proba``.
+        x : one sequence
+            As ``predict`` takes it in a list.
+        y : list of labels, optional
+            The right ones.
+        tokens : list of str, optional
+            By default the first column of ``x`` where it holds words, else numbers.
+
+        Returns
+        -------
+        MarginalsDisplay
+
+        Raises
+        ------
+        ValueError
+            If the estimator gives no probabilities.
+        """
+        if not hasattr(estimator, "predict_proba"):
+            raise ValueError(
+                f"MarginalsDisplay needs predict_proba, which {type(estimator).__name__} lacks; "
+                "train a CRFTagger."
+            )
+        (proba,), (predicted,) = estimator.predict_proba([x]), estimator.predict([x])
+        labels = last_step(estimator, "classes_", "MarginalsDisplay").classes_
+        if len(predicted) and not isinstance(predicted, np.ndarray):  # segments
+            predicted = _of_segments(predicted, len(proba), labels)
+        if tokens is None:
+            try:
+                tokens = _words(x)
+            except ValueError:
+                tokens = None
+        return cls(proba, labels, tokens=tokens, y_pred=predicted, y_true=y)
+
+    def plot(
+        self, ax: Any = None, *, start: int = 0, stop: int | None = None, cmap: str = "Blues"
+    ) -> MarginalsDisplay:
+        """Draw the heat map.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        start, stop : int, optional
+            Rows to show; by default the first 40.
+        cmap : str, default="Blues"
+
+        Returns
+        -------
+        MarginalsDisplay
+            The display itself.
+        """
+        rows = range(len(self.proba))[start : start + 40 if stop is None else stop]
+        size = (
+            float(np.clip(2.4 + 0.3 * len(rows), 4.5, 14)),
+            float(np.clip(1.4 + 0.28 * len(self.labels), 2.4, 9)),
+        )
+        ax = new_axes(self, ax, size)
+        names = [str(label) for label in self.labels]
+        tokens = [self.tokens[t] for t in rows]
+        heat = HeatMap(ax, self.proba[rows].T, names, tokens, cmap=cmap, vmin=0, vmax=1)
+        heat.colorbar("probability")
+        self._mark(ax, rows)
+        return self
+
+    def _mark(self, ax: Any, rows: range) -> None:
+        code = {label: k for k, label in enumerate(self.labels.tolist())}
+        marks = []
+        if self.y_pred is not None:
+            at = [(k, code[self.y_pred[t]]) for k, t in enumerate(rows) if self.y_pred[t] in code]
+            style = {"s": 14, "color": "#E69F00", "edgecolor": "black", "linewidth": 0.5}
+            marks.append(("predicted", at, style))
+        if self.y_true is not None:
+            wrong = [
+                (k, code[self.y_true[t]])
+                for k, t in enumerate(rows)
+                if self.y_true[t] in code
+                and (self.y_pred is None or self.y_pred[t] != self.y_true[t])
+            ]
+            style = {"s": 60, "facecolor": "none", "edgecolor": "#D55E00", "linewidth": 1.6}
+            marks.append(("right" if self.y_pred is None else "right instead", wrong, style))
+        for name, at, style in marks:
+            if at:
+                ax.scatter(*zip(*at), label=name, zorder=3, **style)
+        if any(at for _, at, _ in marks):
+            ax.legend(frameon=False, ncols=2, loc="lower left", bbox_to_anchor=(0, 1.0))
+
+
+def _of_segments(segments: Any, n: int, labels: np.ndarray) -> list:
+    known = set(labels.tolist())
+    outside = next((label for label in ("O", "") if label in known), "O")
+    out = [outside] * n
+    for start, stop, label in segments:
+        out[start:stop] = [label] * (stop - start)
+    return out

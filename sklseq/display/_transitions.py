@@ -1,0 +1,146 @@
+"""Which label follows which: weights of transitions as a heat map."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sklseq.display._common import HeatMap, last_step, new_axes, write_values
+
+__all__ = ["TransitionsDisplay"]
+
+
+class TransitionsDisplay:
+    """Weights of transitions, starts and ends as a heat map.
+
+    Orange is against a transition, violet for it, white is indifferent; what is forbidden is
+    hatched. The two colours are told apart with any colour vision, and in small maps each cell
+    bears its number.
+
+    Parameters
+    ----------
+    transition : array-like of shape (n_labels, n_labels)
+        Rows: from; columns: to. -inf: forbidden.
+    labels : array-like of shape (n_labels,)
+    start, end : array-like of shape (n_labels,), optional
+        Weights of first and last labels, shown if one is not 0.
+
+    Attributes
+    ----------
+    transition, labels, start, end
+        As given, as arrays.
+    ax_ : matplotlib Axes
+        Of the last plot.
+    figure_ : matplotlib Figure
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
+
+    Examples
+    --------
+    >>> from sklseq import CRFTagger
+    >>> from sklseq.display import TransitionsDisplay
+    >>> tagger = CRFTagger().fit([[["a"], ["b"]], [["b"], ["a"]]], [["A", "B"], ["B", "A"]])
+    >>> display = TransitionsDisplay.from_estimator(tagger)
+    >>> display.transition.shape
+    (2, 2)
+    """
+
+    def __init__(self, transition: Any, labels: Any, *, start: Any = None, end: Any = None):
+        self.transition = np.asarray(transition, dtype=float)
+        self.labels = np.asarray(labels)
+        n = len(self.labels)
+        self.start, self.end = (
+            np.zeros(n) if each is None else np.asarray(each, dtype=float) for each in (start, end)
+        )
+        shapes = self.transition.shape, self.start.shape, self.end.shape
+        if shapes != ((n, n), (n,), (n,)):
+            raise ValueError(
+                f"transition, start and end must have the shapes {(n, n)}, {(n,)} and {(n,)}, as "
+                f"there are {n} labels; got {', '.join(map(str, shapes))}."
+            )
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, labels: Any = None) -> TransitionsDisplay:
+        """Of a fitted tagger or segmenter.
+
+        Parameters
+        ----------
+        estimator : tagger, segmenter, or pipeline or search that ends in one
+        labels : list of labels, optional
+            Which to show, in this order. By default all, those of one type side by side
+            ("B-LOC" beside "I-LOC").
+
+        Returns
+        -------
+        TransitionsDisplay
+
+        Raises
+        ------
+        ValueError
+            If the estimator has no transitions, or a label is unknown.
+        """
+        tagger = last_step(estimator, "transition_", "TransitionsDisplay")
+        known = list(tagger.classes_)
+        labels = sorted(known, key=_by_type) if labels is None else list(labels)
+        unknown = [label for label in labels if label not in known]
+        if unknown or not labels:
+            raise ValueError(f"labels must be some of {known}; got {labels}.")
+        which = [known.index(label) for label in labels]
+        return cls(
+            tagger.transition_[np.ix_(which, which)], labels,
+            start=tagger.start_[which], end=tagger.end_[which],
+        )  # fmt: skip
+
+    def plot(
+        self, ax: Any = None, *, cmap: str = "PuOr", values: bool | None = None
+    ) -> TransitionsDisplay:
+        """Draw the heat map.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        cmap : str, default="PuOr"
+            A diverging map; its middle is weight 0.
+        values : bool, optional
+            Whether to write the weights into the cells, but those that round to 0; by default up
+            to 16 labels.
+
+        Returns
+        -------
+        TransitionsDisplay
+            The display itself.
+        """
+        weights, rows, columns = self._table()
+        n = max(weights.shape)
+        side = float(np.clip(1.8 + 0.42 * n, 4.0, 11.0))
+        ax = new_axes(self, ax, (side + 0.6, side))
+        finite = np.abs(weights[np.isfinite(weights)])
+        limit = float(finite.max(initial=0.0)) or 1.0
+        shown = np.where(np.isfinite(weights), weights, np.nan)
+        heat = HeatMap(ax, shown, rows, columns, cmap=cmap, vmin=-limit, vmax=limit)
+        heat.colorbar("weight")
+        if write_values(values, n):
+            heat.write(
+                np.vectorize(lambda w: f"{w:.1f}" if abs(w) >= 0.05 else "", otypes=[str])(shown)
+            )
+        ax.set(xlabel="label", ylabel="label before")
+        return self
+
+    def _table(self) -> tuple[np.ndarray, list[str], list[str]]:
+        # Starts are a row above, ends a column to the right; nothing leads from start to end.
+        names = [str(label) for label in self.labels]
+        rows, columns, weights = names, names, self.transition
+        if self.start.any() or self.end.any():
+            weights = np.vstack([self.start, weights])
+            weights = np.hstack([weights, np.append(np.nan, self.end)[:, None]])
+            rows, columns = ["(start)", *names], [*names, "(end)"]
+        return weights, rows, columns
+
+
+def _by_type(label: Any) -> tuple[str, str]:
+    prefix, dash, type_ = str(label).partition("-")
+    return (type_, prefix) if dash else ("", prefix)
