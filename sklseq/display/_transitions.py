@@ -124,9 +124,7 @@ class TransitionsDisplay:
         heat = HeatMap(ax, shown, rows, columns, cmap=cmap, vmin=-limit, vmax=limit)
         heat.colorbar("weight")
         if write_values(values, n):
-            heat.write(
-                np.vectorize(lambda w: f"{w:.1f}" if abs(w) >= 0.05 else "", otypes=[str])(shown)
-            )
+            heat.write(np.where(np.abs(shown) >= 0.05, np.char.mod("%.1f", shown), ""))
         ax.set(xlabel="label", ylabel="label before")
         return self
 
