@@ -310,7 +310,7 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 900), (500, 844)], ids=["desktop", "narrow"])
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)], ids=["desktop", "phone"])
 def test_html_of_segments_in_a_browser(tmp_path, width, height):
     resource = pytest.importorskip("resource")
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
