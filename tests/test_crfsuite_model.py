@@ -241,6 +241,14 @@ def first_list(data):
     return number(data, at(data, "attributes' features") + 12)
 
 
+def first_hash(data):
+    """Where the first hash of the labels stands."""
+    begin = at(data, "labels")
+    tables = range(begin + 24, begin + 24 + 8 * 256, 8)
+    begin += next(number(data, table) for table in tables if number(data, table + 4))
+    return next(slot for slot in range(begin, len(data), 8) if number(data, slot + 4))
+
+
 DAMAGE = {
     "empty": (lambda d: b"", "is not a model of CRFsuite: it begins with b''"),
     "magic": (lambda d: b"PK\3\4" + d[4:], r"it begins with b'PK\\x03\\x04', not b'lCRF'"),
@@ -274,6 +282,10 @@ DAMAGE = {
     "entry size": (lambda d: put(d, at(d, "labels") + 2076, 1 << 20), "does not fit"),
     "no zero": (lambda d: put(d, at(d, "labels") + 2076, 1), "does not end with its only zero"),
     "hash tables": (lambda d: put(d, at(d, "labels") + 28, 4), "hash tables"),
+    "hash": (
+        lambda d: put(d, first_hash(d), number(d, first_hash(d)) ^ 1),
+        "a hash stands in the table of another",
+    ),
     "lists": (lambda d: put(d, at(d, "labels' features") + 8, 4), "it must have 6 lists"),
     "list": (lambda d: put(d, at(d, "attributes' features") + 12, 7), "list 0 lies outside, at 7"),
     "long list": (lambda d: put(d, first_list(d), 2**32 - 1), "its lists name"),
