@@ -1,14 +1,12 @@
 """Pictures; matplotlib is imported when one is drawn."""
 
 from sklseq.display._confusion import SpanConfusionDisplay
-from sklseq.display._latency import STYLES, SWEEPS, LatencyAccuracyDisplay, TradeOff
+from sklseq.display._latency import SWEEPS as SWEEPS
+from sklseq.display._latency import LatencyAccuracyDisplay, TradeOff
 from sklseq.display._loss import LossCurveDisplay
 from sklseq.display._marginals import MarginalsDisplay
 from sklseq.display._segmentation import SegmentationDisplay
 from sklseq.display._transitions import TransitionsDisplay
-
-# SWEEPS and STYLES may be changed before a LatencyAccuracyDisplay is made.
-assert STYLES.keys() == SWEEPS.keys()
 
 __all__ = [
     "LatencyAccuracyDisplay",
