@@ -32,11 +32,13 @@ from sklseq.inference.segments import (
     samples_of_sequence,
 )
 from sklseq.metrics import span_f1
+from sklseq.objectives._parallel import merge_parallel_columns
 from sklseq.objectives._scores import ScoreMap, Support, Weights, full_support
 from sklseq.objectives._segment_likelihood import (
     GoldSegments,
     SegmentData,
     SegmentLogLikelihood,
+    SegmentScores,
     segment_support,
 )
 
@@ -71,8 +73,11 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
     outside : str or None, default="O"
         Label of steps that are in no segment: segments of length one, which may be left out of
         ``y`` and which ``predict`` leaves out. None: every step is in a segment.
-    all_possible_states : bool, default=False
-        Whether every (feature, label) pair has a weight, or only those seen in training.
+    all_possible_states : bool, default=True
+        Whether every (feature, label) pair has a weight, or only those seen in training. False is
+        for features of tokens, of which each is seen with its label. Features of whole segments
+        are there for the wrong segments as well, far more than true ones: without a weight for
+        what is seen on these only, a model cannot learn that it speaks against them.
     all_possible_transitions : bool, default=True
         The same for transitions between segments, starts and ends. Without a weight, splitting a
         segment in two of the same label would often cost nothing.
@@ -150,7 +155,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
         inference: str = "succinct",
         max_segment_length: int | None = None,
         outside: str | None = "O",
-        all_possible_states: bool = False,
+        all_possible_states: bool = True,
         all_possible_transitions: bool = True,
         max_iter: int = 500,
         tol: float = 1e-5,
@@ -208,11 +213,12 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
         weights = training_weights(sample_weight, len(potentials))
         classes, codes = np.unique(segments.label, return_inverse=True)
         longest = self._longest(segments)
+        basis = merge_parallel_columns(potentials.rows) if self.l1 == 0 else None
         data = SegmentData(
             potentials, GoldSegments(*segments[:3], codes.reshape(-1)), len(classes),
-            self._limits(classes, longest), longest if self.inference == "full" else None,
+            self._limits(classes, longest), longest if self.inference == "full" else None, basis,
         )  # fmt: skip
-        scores = self._score_map(data, len(classes))
+        scores = SegmentScores(data, self._support(data, len(classes)))
         start = self._starting_point(scores, classes, vectorizer)
         result = self._solve(scores, data, weights, start, (X, y, classes, vectorizer))
         self._warn(result, classes)
@@ -265,14 +271,14 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
         # Longest segment of each label, 0 for any.
         return np.where(classes == self.outside, 1, longest).astype(np.int64)
 
-    def _score_map(self, data: SegmentData, n_labels: int) -> ScoreMap:
+    def _support(self, data: SegmentData, n_labels: int) -> Support:
         support = full_support(n_labels)
         if not (self.all_possible_states and self.all_possible_transitions):
             seen = segment_support(data, n_labels)
             pairs = support.pairs if self.all_possible_states else seen.pairs
             chain = support if self.all_possible_transitions else seen
             support = Support(pairs, *chain[1:])
-        return ScoreMap(data.rows, n_labels, support, full_support(n_labels), np.float64)
+        return support
 
     def _starting_point(self, scores: ScoreMap, classes: np.ndarray, vectorizer) -> np.ndarray:
         if not self.warm_start or not hasattr(self, "coef_"):

@@ -15,9 +15,15 @@ from sklseq.inference.segments import (
     check_segmentations,
     expand_spans,
 )
-from sklseq.objectives._scores import ScoreMap, Support, observed_support
+from sklseq.objectives._scores import ScoreMap, Support, Weights, full_support, observed_support
 
-__all__ = ["GoldSegments", "SegmentData", "SegmentLogLikelihood", "segment_support"]
+__all__ = [
+    "GoldSegments",
+    "SegmentData",
+    "SegmentLogLikelihood",
+    "SegmentScores",
+    "segment_support",
+]
 
 
 class GoldSegments(NamedTuple):
@@ -47,6 +53,8 @@ class SegmentData:
     full : int or None
         If given, every segment of up to so many steps is a potential of its own, with the features
         of all that fire for it: the plain model, as before Sarawagi (2006).
+    basis : CSR matrix of shape (n_features, n_directions), optional
+        Features are replaced by their products with it: see ``_parallel.py``.
 
     Attributes
     ----------
@@ -58,9 +66,10 @@ class SegmentData:
     """
 
     def __init__(
-        self, X: Any, gold: GoldSegments, n_labels: int, max_length: Any, full: int | None = None
-    ):
-        spans, rows = X, X.rows[X.row]
+        self, X: Any, gold: GoldSegments, n_labels: int, max_length: Any, full: int | None = None,
+        basis: Any = None,
+    ):  # fmt: skip
+        spans, rows = X, (X.rows if basis is None else X.rows @ basis)[X.row]
         if full is not None:
             spans, firings = expand_spans(X, full)
             rows = firings @ rows
@@ -69,7 +78,7 @@ class SegmentData:
         rows = (self.plan.cell_matrix() @ rows).astype(np.float64, copy=False).tocsr()
         rows.sort_indices()
         self.rows = Sequences(rows, self.plan.cells)
-        self.gold = gold
+        self.gold, self.basis = gold, basis
         self.label = self._fired_by(gold)
 
     def _fired_by(self, gold: GoldSegments) -> np.ndarray:
@@ -104,6 +113,35 @@ def observed_chain(gold: GoldSegments, weights: np.ndarray, n_labels: int):
     start = np.bincount(label[first], of[first], minlength=L)
     end = np.bincount(label[last], of[last], minlength=L)
     return pairs.reshape(L, L), start, end
+
+
+class SegmentScores(ScoreMap):
+    """Where each weight lives in w; all transitions are allowed, and ``basis`` is that of data.
+
+    Parameters
+    ----------
+    data : SegmentData
+    support : Support
+        Its pairs are of features of ``data.rows``.
+    """
+
+    def __init__(self, data: SegmentData, support: Support):
+        n_labels = data.plan.n_labels
+        super().__init__(data.rows, n_labels, support, full_support(n_labels), np.float64)
+        self.basis = data.basis
+        if self.basis is not None:
+            self.n_features = self.basis.shape[0]
+
+    def unpack(self, w: np.ndarray) -> Weights:
+        weights = super().unpack(w)
+        if self.basis is None:
+            return weights
+        return weights._replace(coef=self.basis @ weights.coef)
+
+    def pack(self, weights: Weights) -> np.ndarray:
+        if self.basis is not None:
+            weights = weights._replace(coef=self.basis.T @ weights.coef)
+        return super().pack(weights)
 
 
 class Share(SegmentWorkspace):
