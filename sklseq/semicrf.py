@@ -365,20 +365,21 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
 
     def _program(self, X: SegmentPotentials, spans: Any = None):
         """(plan, padded scores of its cells, transitions) of sequences."""
-        L = len(self.classes_)
+        L, row = len(self.classes_), None
         scores = np.zeros((0, L))
         if X.n_potentials:
-            scores = (X.rows @ self.coef_)[X.row]
+            scores, row = X.rows @ self.coef_, X.row
         if spans is None:
             spans = X
             if self.inference == "full":
                 spans, firings = expand_spans(X, self.max_segment_length_)
-                scores = firings @ scores
+                scores, row = firings @ scores[X.row], None
         else:  # more potentials, which score 0
-            scores, spans = _with_queries(X, scores, spans)
+            scores, spans = _with_queries(X, scores if row is None else scores[row], spans)
+            row = None
         plan = SegmentPlan(spans, L, self._limits(self.classes_, self.max_segment_length_))
         chain = SegmentTransitions(self.transition_, self.start_, self.end_)
-        return plan, plan.cell_scores(scores), chain
+        return plan, plan.cell_scores(scores, row), chain
 
     def _map(self, plan: SegmentPlan, work) -> list:
         with Threads(self.n_jobs) as threads:

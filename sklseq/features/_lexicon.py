@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -179,25 +180,19 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
     def _fold(self, token: str) -> str:
         return token if self.case_sensitive else token.casefold()
 
-    def _entries(self, name: str, entries: Any) -> list[tuple[str, ...]]:
-        """Entries as tuples of tokens, folded, without repetitions."""
-        found: dict[tuple[str, ...], None] = {}
-        for entry in lexicon_lines(name, entries):
-            tokens = entry.split() if isinstance(entry, str) else entry
-            if not isinstance(tokens, (list, tuple)) or not all(
-                isinstance(token, str) for token in tokens
-            ):
-                raise ValueError(
-                    f"Entries of a lexicon must be strings or lists of strings; {name!r} holds "
-                    f"{entry!r}."
-                )
-            if len(tokens) >= self.min_tokens:
-                found[tuple(self._fold(token) for token in tokens)] = None
+    def _entries(self, name: str, entries: Any) -> list[list[str]]:
+        """Entries as lists of tokens, folded."""
+        lines = lexicon_lines(name, entries)
+        if set(map(type, lines)) <= {str}:
+            found = list(map(str.split, lines if self.case_sensitive else map(str.casefold, lines)))
+        else:
+            found = [[self._fold(t) for t in _checked(name, entry)] for entry in lines]
+        found = [entry for entry in found if len(entry) >= self.min_tokens]
         if not found:
             raise ValueError(
                 f"The lexicon {name!r} has no entry of at least {self.min_tokens} tokens."
             )
-        return list(found)
+        return found
 
     def _rows(self, columns: Any) -> Sequences:
         tokens, codes, offsets = distinct_tokens(columns, self.columns_)
@@ -261,21 +256,37 @@ def lexicon_lines(name: str, entries: Any) -> list:
     return sorted(entries) if isinstance(entries, (set, frozenset)) else list(entries)
 
 
-def _trie(entries: list[tuple[str, ...]], token_codes: dict[str, int]) -> dict[str, np.ndarray]:
-    """Children of nodes as a table of pairs; node 0 is the root."""
-    children: dict[int, int] = {}
-    ends = set()
-    for entry in entries:
-        node = 0
-        for token in entry:
-            code = token_codes.setdefault(token, len(token_codes) + 1)
-            node = children.setdefault((node + 1) << 32 | code, len(children) + 1)
-        ends.add(node)
-    pairs = np.array(list(children.items()), dtype=np.uint64)
+def _checked(name: str, entry: Any) -> list[str]:
+    """The tokens of one entry."""
+    tokens = entry.split() if isinstance(entry, str) else entry
+    if not isinstance(tokens, (list, tuple)) or not all(isinstance(t, str) for t in tokens):
+        raise ValueError(
+            f"Entries of a lexicon must be strings or lists of strings; {name!r} holds {entry!r}."
+        )
+    return tokens
+
+
+def _trie(entries: list[list[str]], token_codes: dict[str, int]) -> dict[str, np.ndarray]:
+    """Children of nodes as a table of pairs; node 0 is the root. All entries go down at once."""
+    tokens = list(chain.from_iterable(entries))
+    for token in dict.fromkeys(tokens):
+        token_codes.setdefault(token, len(token_codes) + 1)
+    codes = np.fromiter(map(token_codes.__getitem__, tokens), np.uint64, len(tokens))
+    size = np.fromiter(map(len, entries), np.int64, len(entries))
+    first, node = np.cumsum(size) - size, np.zeros(len(size), dtype=np.uint64)
+    pairs, n_nodes, alive = [], 1, np.arange(len(size))
+    for depth in range(size.max()):
+        alive = alive[size[alive] > depth]
+        steps = (node[alive] + np.uint64(1)) << np.uint64(32) | codes[first[alive] + depth]
+        steps, child = np.unique(steps, return_inverse=True)
+        new = np.arange(n_nodes, n_nodes + len(steps), dtype=np.uint64)
+        pairs.append(np.stack([steps, new], axis=1))
+        node[alive], n_nodes = new[child], n_nodes + len(steps)
+    pairs = np.concatenate(pairs)
     slots = np.zeros((1 << max(3, (2 * len(pairs)).bit_length()), 2), dtype=np.uint64)
     _encode.fill_slots(pairs, slots, _shift(slots))
-    is_entry = np.zeros(len(children) + 1, dtype=np.uint8)
-    is_entry[list(ends)] = 1
+    is_entry = np.zeros(n_nodes, dtype=np.uint8)
+    is_entry[node.astype(np.int64)] = 1
     return {"slots": slots, "is_entry": is_entry}
 
 

@@ -210,11 +210,18 @@ class SegmentPlan:
         """Runs of sequences that are worked on at once."""
         return row_blocks(self.visits, BLOCK_VISITS)
 
-    def cell_scores(self, scores: np.ndarray) -> np.ndarray:
-        """Padded scores of cells from those of potentials."""
+    def cell_scores(self, scores: np.ndarray, row: np.ndarray | None = None) -> np.ndarray:
+        """Padded scores of cells from those of potentials, which are ``scores[row]``."""
         psi = np.zeros((self.n_cells, self.width))
-        if self.n_cells:
-            np.add.reduceat(scores[self.order], self.first, axis=0, out=psi[:, : self.n_labels])
+        if self.n_cells == 0:
+            return psi
+        # Most cells are one potential: the first is copied, others are added in turn.
+        at = self.order if row is None else row[self.order]
+        psi[:, : self.n_labels] = scores[at[self.first]]
+        size, more, k = np.diff(np.append(self.first, len(at))), np.arange(self.n_cells), 1
+        while len(more := more[size[more] > k]):
+            psi[more, : self.n_labels] += scores[at[self.first[more] + k]]
+            k += 1
         return psi
 
     def cell_matrix(self):
@@ -264,16 +271,16 @@ class SegmentWorkspace:
 
     def forward_backward(
         self, psi: np.ndarray, a: int, b: int, chain: SegmentTransitions, weights: np.ndarray,
-        log_z: np.ndarray, only_log_z: bool = False,
+        log_z: np.ndarray, only_log_z: bool = False, F: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         """log Z of sequences a to b - 1, from the scores ``psi`` of their cells.
 
         Returns the marginals of their cells and of their steps, padded: views that the next call
-        overwrites. Expected transitions, starts and ends, times the sequences' weights, are added
+        overwrites, but for those of cells if there is an ``F`` of the shape of ``psi`` for them. Expected transitions, starts and ends, times the sequences' weights, are added
         up in this workspace.
         """
         steps = self.plan.steps[a : b + 1] - self.plan.steps[a]
-        F, tokens = self.F[: len(psi)], self.tokens[: steps[-1]]
+        F, tokens = self.F[: len(psi)] if F is None else F, self.tokens[: steps[-1]]
         self._scaled(psi, F, tokens, a, b, chain, weights, log_z, only_log_z)
         for s in np.flatnonzero(np.isnan(log_z)):
             self._again(psi, F, tokens, a, int(s), chain, weights, log_z, only_log_z)

@@ -195,6 +195,8 @@ class SegmentLogLikelihood:
         if scores.design.needs_all_residuals:
             self.residual = np.empty((data.plan.n_cells, scores.width))
         self.cell_weights = np.repeat(weights, np.diff(data.plan.cells))
+        self.weighted = bool((weights != 1).any())
+        self.fired = {a: self._fired(a, b) for blocks in self.shares for a, b in blocks}
         self.observed = observed_chain(data.gold, weights, scores.n_labels)
         self.n_evaluations = 0
 
@@ -235,17 +237,24 @@ class SegmentLogLikelihood:
         design, plan = self.scores.design, self.data.plan
         for a, b in blocks:
             first, last = int(plan.cells[a]), int(plan.cells[b])
-            psi = work.psi[: last - first] if self.residual is None else self.residual[first:last]
+            psi, F = work.psi[: last - first], None
+            if self.residual is not None:
+                F = self.residual[first:last]  # what becomes of the marginals is kept in place
             design.scores(W, first, last, psi)
-            label, weight = self.data.label[first:last], self.cell_weights[first:last]
-            fired = np.flatnonzero(label >= 0)
-            work.observed += float(weight[fired] @ psi[fired, label[fired]])
-            marginals, _ = work.forward_backward(
-                psi, a, b, chain, self.weights[a:b], self.log_z[a:b]
-            )
-            marginals[fired, label[fired]] -= 1
-            np.multiply(marginals, weight[:, None], out=psi)
-            design.collect(psi, first, work.buffer)
+            fired, label, weight = self.fired[a]
+            work.observed += float(weight @ psi[fired, label])
+            F, _ = work.forward_backward(psi, a, b, chain, self.weights[a:b], self.log_z[a:b], F=F)
+            if self.weighted:
+                F *= self.cell_weights[first:last, None]
+            F[fired, label] -= weight
+            design.collect(F, first, work.buffer)
+
+    def _fired(self, a: int, b: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        # Cells of sequences a to b - 1 that fire for a true segment, its label, its weight.
+        cells = slice(*self.data.plan.cells[[a, b]])
+        label = self.data.label[cells]
+        fired = np.flatnonzero(label >= 0)
+        return fired, label[fired], self.cell_weights[cells][fired]
 
     def _add_ridge(self, w: np.ndarray, gradient: np.ndarray, squares: float) -> float:
         # l2 · ‖w‖²: state rows have it from the transpose's pass, the few others get it here.

@@ -13,7 +13,7 @@ __all__ = ["History"]
 
 # Above this many weights the pairs are kept in float32: half the memory traffic of an iteration.
 # Pairs only shape the search direction; values, gradients and weights keep their type.
-LARGE = 1 << 18
+LARGE = 1 << 16
 
 
 class History:
