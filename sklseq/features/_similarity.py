@@ -7,7 +7,7 @@ found best for matching names, and those of Sarawagi (2006), §4.
 from __future__ import annotations
 
 import re
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from sklseq.features._spans import Spans
 
 __all__ = [
     "SIMILARITIES",
+    "SpanTexts",
     "check_jaro_winkler",
     "closest_entries",
     "jaro_winkler",
@@ -188,10 +189,33 @@ def _vectors(index: dict[str, Any], tokens: list[str], n_gram: int | None) -> tu
     return np.array(ends, dtype=np.int64), columns_of, idf[columns_of], known + len(new)
 
 
+class SpanTexts:
+    """Tokens in normal form joined by spaces, from which any span is a slice.
+
+    Parameters
+    ----------
+    tokens : list of str
+        Distinct tokens in normal form; empty ones leave no trace.
+    codes : int32 ndarray of shape (n_tokens,)
+        Which of them each token of all sequences is.
+    """
+
+    def __init__(self, tokens: list[str], codes: np.ndarray):
+        self.text = " ".join(filter(None, map(tokens.__getitem__, codes.tolist())))
+        size = np.array([len(token) + 1 if token else 0 for token in tokens], dtype=np.int64)
+        # A span from a to b is text[first[a] : first[b] - 1]; the space before b is not its own.
+        self.first = np.concatenate([[0], np.cumsum(size[codes])])
+
+    def of(self, start: np.ndarray, length: int) -> list[str]:
+        """The texts of spans of ``length`` tokens."""
+        first = self.first[start]
+        stop = np.maximum(self.first[start + length] - 1, first)
+        return [self.text[a:b] for a, b in zip(first.tolist(), stop.tolist())]
+
+
 def jaro_winkler(
-    index: dict[str, Any], tokens: list[str], codes: np.ndarray, spans: Spans, best: np.ndarray,
-    lowest: float,
-) -> np.ndarray:  # fmt: skip
+    index: dict[str, Any], texts: SpanTexts, spans: Spans, best: np.ndarray, lowest: float
+) -> np.ndarray:
     """Jaro-Winkler similarity of each distinct span with the closest of its ``best`` entries.
 
     Similarities below ``lowest`` are 0.
@@ -200,18 +224,17 @@ def jaro_winkler(
     from rapidfuzz.process import cpdist
 
     candidates = best[spans.example, spans.length - 1]
-    which, place = np.nonzero(candidates >= 0)
-    out = np.zeros(len(candidates))
-    if len(which) == 0:
+    shown, entries = candidates >= 0, index["entries"]
+    count, out = shown.sum(axis=1), np.zeros(len(candidates))
+    some = np.flatnonzero(count)
+    if len(some) == 0:
         return out
-    shown = np.unique(which)
-    words = codes[spans.example[shown, None] + np.arange(spans.length)].tolist()
-    texts = [" ".join(filter(None, [tokens[code] for code in row])) for row in words]
-    entries = index["entries"]
+    repeated = map(repeat, texts.of(spans.example[some], spans.length), count[some].tolist())
     similarity = cpdist(
-        [texts[i] for i in np.searchsorted(shown, which).tolist()],
-        [entries[e] for e in candidates[which, place].tolist()],
+        list(chain.from_iterable(repeated)),
+        list(map(entries.__getitem__, candidates[shown].tolist())),
         scorer=JaroWinkler.normalized_similarity, score_cutoff=lowest, dtype=np.float64,
     )  # fmt: skip
-    np.maximum.at(out, which, similarity)
+    first = np.cumsum(count[some]) - count[some]
+    out[some] = np.maximum.reduceat(similarity, first)
     return out
