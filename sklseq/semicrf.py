@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._base import check_n_jobs, read_sequences, training_weights, warn_one_label
@@ -34,6 +35,7 @@ from sklseq.inference.segments import (
 from sklseq.metrics import span_f1
 from sklseq.objectives._parallel import merge_parallel_columns
 from sklseq.objectives._scores import ScoreMap, Support, Weights, full_support
+from sklseq.objectives._segment_hinge import with_token_cells
 from sklseq.objectives._segment_likelihood import (
     GoldSegments,
     SegmentData,
@@ -43,6 +45,13 @@ from sklseq.objectives._segment_likelihood import (
 )
 
 __all__ = ["SemiCRFSegmenter"]
+
+
+def _has_probabilities(segmenter: Any) -> bool:
+    # For methods of the hinge loss that do not exist.
+    if segmenter.loss == "hinge":
+        raise AttributeError("loss='hinge' has no probabilities; use loss='log'.")
+    return True
 
 
 class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
@@ -64,6 +73,13 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
         Weight of the L1 penalty; above 0, many weights become exactly 0.
     l2 : float, default=1.0
         Weight of the squared L2 penalty.
+    loss : {"log", "hinge"}, default="log"
+        "log" is the objective above. "hinge" has in place of -log p
+
+            max_y (errors(y) + s(y)) - s(segments_s),
+
+        errors(y) being the number of steps whose IOB2 label is wrong: a support vector machine with
+        C = 1 / (2 · l2), for ``l1=0`` and ``l2 > 0``. It has no probabilities.
     inference : {"succinct", "full"}, default="succinct"
         "succinct" works on potentials as they are. "full" first writes out the features of every
         segment of up to ``max_segment_length`` steps, as semi-Markov models did before; it is
@@ -82,18 +98,20 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
         The same for transitions between segments, starts and ends. Without a weight, splitting a
         segment in two of the same label would often cost nothing.
     max_iter : int, default=500
-        Iterations of L-BFGS, or of OWL-QN if ``l1 > 0``.
+        Iterations of L-BFGS, or of OWL-QN if ``l1 > 0``; for the hinge loss, passes of
+        block-coordinate Frank-Wolfe.
     tol : float, default=1e-5
         Training stops when ten iterations lower the objective by less than this share, or the
-        gradient's norm falls below ``tol · max(1, ‖w‖)``.
+        gradient's norm falls below ``tol · max(1, ‖w‖)``. For the hinge loss, when the objective is
+        proved to be within a share of ``1000 · tol`` of its minimum.
     warm_start : bool, default=False
-        Whether ``fit`` starts from the weights of the previous one.
+        Whether ``fit`` starts from the weights of the previous one. Not for the hinge loss.
     n_jobs : int or None, default=None
         Threads, in training and prediction.
     verbose : int, default=0
         Above 0, the objective is printed after each iteration.
     random_state : int, RandomState instance or None, default=None
-        Seed of :meth:`sample`.
+        Seed of :meth:`sample`, and of the order of sequences for the hinge loss.
 
     Attributes
     ----------
@@ -152,6 +170,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
         *,
         l1: float = 0.0,
         l2: float = 1.0,
+        loss: str = "log",
         inference: str = "succinct",
         max_segment_length: int | None = None,
         outside: str | None = "O",
@@ -166,6 +185,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
     ):
         self.l1 = l1
         self.l2 = l2
+        self.loss = loss
         self.inference = inference
         self.max_segment_length = max_segment_length
         self.outside = outside
@@ -213,6 +233,8 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
         weights = training_weights(sample_weight, len(potentials))
         classes, codes = np.unique(segments.label, return_inverse=True)
         longest = self._longest(segments)
+        if self.loss == "hinge":
+            potentials = with_token_cells(potentials)
         basis = merge_parallel_columns(potentials.rows) if self.l1 == 0 else None
         data = SegmentData(
             potentials, GoldSegments(*segments[:3], codes.reshape(-1)), len(classes),
@@ -220,7 +242,8 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
         )  # fmt: skip
         scores = SegmentScores(data, self._support(data, len(classes)))
         start = self._starting_point(scores, classes, vectorizer)
-        result = self._solve(scores, data, weights, start, (X, y, classes, vectorizer))
+        solve = self._solve if self.loss == "log" else self._solve_hinge
+        result = solve(scores, data, weights, start, (X, y, classes, vectorizer))
         self._warn(result, classes)
         for name, value in self._attributes(scores, result.w, classes, vectorizer).items():
             setattr(self, name, value)
@@ -237,10 +260,10 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
                 raise ValueError(f"{name} must be a finite number of at least 0; got {value!r}.")
         if not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1:
             raise ValueError(f"max_iter must be an integer of at least 1; got {self.max_iter!r}.")
-        if self.inference not in ("succinct", "full"):
-            raise ValueError(
-                f"inference must be one of ('succinct', 'full'); got {self.inference!r}."
-            )
+        for name, allowed in (("inference", ("succinct", "full")), ("loss", ("log", "hinge"))):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
+        self._check_hinge()
         longest = self.max_segment_length
         if longest is not None and (not isinstance(longest, numbers.Integral) or longest < 1):
             raise ValueError(
@@ -249,6 +272,22 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
         if self.outside is not None and not isinstance(self.outside, str):
             raise ValueError(f"outside must be a string or None; got {self.outside!r}.")
         check_n_jobs(self.n_jobs)
+
+    def _check_hinge(self) -> None:
+        if self.loss != "hinge":
+            return
+        if self.l1 > 0 or self.l2 == 0:
+            raise ValueError(
+                f"loss='hinge' needs l1=0 and l2 > 0; got l1={self.l1} and l2={self.l2}. Use "
+                "loss='log', or other penalties."
+            )
+        if self.inference == "full":
+            raise ValueError("loss='hinge' needs inference='succinct'; got 'full'.")
+        if self.warm_start:
+            raise ValueError(
+                "loss='hinge' cannot start from given weights (warm_start=True); use "
+                "warm_start=False."
+            )
 
     def _longest(self, segments: Segments) -> int:
         # The longest segment of the model, 0 for any; training segments must fit.
@@ -297,9 +336,8 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
             )
         return scores.pack(Weights(self.coef_, self.transition_, self.start_, self.end_))
 
-    def _solve(self, scores, data, weights, start, told):
-        from sklseq.solvers import lbfgs  # a model that only predicts does not load solvers
-
+    def _reporting(self, scores, told):
+        # What solvers call after each iteration, and what ends it.
         X, y, classes, vectorizer = told
         after_iteration, after_fit = iteration_hook(
             self, X, y, lambda w: self._attributes(scores, w, classes, vectorizer)
@@ -310,6 +348,12 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
                 print(f"[SemiCRFSegmenter] iteration {k}: objective {value:.6f}")
             return after_iteration(k, value, w)
 
+        return report, after_fit
+
+    def _solve(self, scores, data, weights, start, told):
+        from sklseq.solvers import lbfgs  # a model that only predicts does not load solvers
+
+        report, after_fit = self._reporting(scores, told)
         with Threads(self.n_jobs) as threads:
             likelihood = SegmentLogLikelihood(scores, data, weights, self.l2, threads)
             result = lbfgs(
@@ -318,6 +362,20 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
             )  # fmt: skip
         after_fit()
         return result
+
+    def _solve_hinge(self, scores, data, weights, start, told):
+        from sklseq.objectives._segment_hinge import SegmentHinge
+        from sklseq.solvers import bcfw
+
+        report, after_fit = self._reporting(scores, told)
+        seed = 0 if self.random_state is None else self.random_state
+        result = bcfw(
+            SegmentHinge(scores, data, weights, self.l2), rng=as_generator(seed),
+            tol=1000 * float(self.tol), max_iter=int(self.max_iter),
+            callback=lambda k, value, hinge: report(k, value, hinge.vector()),
+        )  # fmt: skip
+        after_fit()
+        return result._replace(w=result.w.vector(), history=[row[1] for row in result.history])
 
     def _attributes(self, scores: ScoreMap, w, classes, vectorizer) -> dict:
         weights = scores.unpack(w)
@@ -450,6 +508,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
         check_segmentations(log_z)
         return plan, log_z, marginals, tokens
 
+    @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> list[np.ndarray]:
         """Probability that each step lies in a segment of each label.
 
@@ -464,6 +523,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
         plan, _, _, tokens = self._sums(self._read(X))
         return [tokens[a:b] for a, b in zip(plan.steps[:-1], plan.steps[1:])]
 
+    @available_if(_has_probabilities)
     def predict_segment_proba(self, X: Any, segments: Any = None) -> list[np.ndarray]:
         """Probability that each of given segments is one, with its label and both its ends.
 
@@ -492,6 +552,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
         proba = marginals[plan.cell_of[at], code] if len(at) else np.zeros(0)
         return np.split(proba, np.cumsum([len(s) for s in segments])[:-1]) if len(X) else []
 
+    @available_if(_has_probabilities)
     def predict_log_proba_sequence(self, X: Any, y: Any) -> np.ndarray:
         """log p(segments_s | x_s) of whole segmentations; -inf where a segment is too long.
 
@@ -527,6 +588,8 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
     def predict_nbest(self, X: Any, n: int = 10) -> list:
         """The ``n`` best segmentations of each sequence, with their log-probabilities.
 
+        For the hinge loss, with their scores.
+
         Parameters
         ----------
         X : SegmentPotentials, or list of sequences
@@ -542,12 +605,15 @@ class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
             raise ValueError(f"n must be an integer of at least 1; got {n!r}.")
         X = self._read(X)
         plan, psi, chain = self._program(X)
-        log_z, answers = self._sums(X)[1], []
+        log_z, answers = np.zeros(len(X)), []
+        if self.loss == "log":
+            log_z = self._sums(X)[1]
         for s in range(len(X)):
             found, scores = nbest_of_sequence(plan, s, psi, chain, int(n))
             answers.append((list(self._written(found)), scores - log_z[s]))
         return answers
 
+    @available_if(_has_probabilities)
     def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> list:
         """Segmentations drawn from p(segments | x).
 

@@ -276,8 +276,9 @@ class SegmentWorkspace:
         """log Z of sequences a to b - 1, from the scores ``psi`` of their cells.
 
         Returns the marginals of their cells and of their steps, padded: views that the next call
-        overwrites, but for those of cells if there is an ``F`` of the shape of ``psi`` for them. Expected transitions, starts and ends, times the sequences' weights, are added
-        up in this workspace.
+        overwrites, but for those of cells if there is an ``F`` of the shape of ``psi`` for them.
+        Expected transitions, starts and ends, times the sequences' weights, are added up in this
+        workspace.
         """
         steps = self.plan.steps[a : b + 1] - self.plan.steps[a]
         F, tokens = self.F[: len(psi)] if F is None else F, self.tokens[: steps[-1]]
