@@ -11,7 +11,6 @@ import numpy as np
 from scipy import sparse
 from sklearn import get_config
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from sklseq._base import (
     BaseTagger,
@@ -31,6 +30,7 @@ from sklseq._partial_fit import PartialFitMixin
 from sklseq._sequences import Sequences, row_positions
 from sklseq._slim import SlimMixin, dense_weights
 from sklseq._threads import Threads
+from sklseq._weights import WeightsMixin
 from sklseq.inference import nbest, sample
 from sklseq.inference.chain import as_generator
 from sklseq.objectives._likelihood import LogLikelihood
@@ -75,7 +75,7 @@ class TokenExplanation(NamedTuple):
     contributions: list
 
 
-class CRFTagger(CallbackSupportMixin, PartialFitMixin, SlimMixin, BaseTagger):
+class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, BaseTagger):
     """Linear-chain conditional random field.
 
     Trains by minimising
@@ -629,69 +629,6 @@ class CRFTagger(CallbackSupportMixin, PartialFitMixin, SlimMixin, BaseTagger):
 
     # ------------------------------------------------------------------ inspection
 
-    def _names(self, feature_names: Any) -> np.ndarray:
-        check_is_fitted(self, "coef_")
-        if feature_names is None:
-            feature_names = getattr(self, "feature_names_in_", None)
-        if feature_names is None:
-            return np.array([f"x{k}" for k in range(self.n_features_in_)], dtype=object)
-        if len(feature_names) != self.n_features_in_:
-            raise ValueError(
-                f"feature_names must name {self.n_features_in_} features; got {len(feature_names)}."
-            )
-        return np.asarray(feature_names, dtype=object)
-
-    def top_features(
-        self, n: int = 10, *, label: Any = None, feature_names: Any = None
-    ) -> list[tuple]:
-        """The state weights of largest magnitude.
-
-        Parameters
-        ----------
-        n : int, default=10
-        label : label, optional
-            Only weights of this label.
-        feature_names : array-like of str, optional
-            Names of the columns, e.g. ``pipeline[:-1].get_feature_names_out()``.
-
-        Returns
-        -------
-        list of (weight, label, feature name)
-        """
-        names = self._names(feature_names)
-        weights = coef = dense_weights(self.coef_)
-        if label is not None:
-            if label not in self.classes_:
-                raise ValueError(f"label must be one of {self.classes_.tolist()}; got {label!r}.")
-            coef = np.where(self.classes_ == label, coef, 0)
-        flat = _largest(np.abs(coef).ravel(), n)
-        feature, j = np.divmod(flat, len(self.classes_))
-        return [
-            (float(weights[f, k]), self.classes_[k], str(names[f]))
-            for f, k in zip(feature, j)
-            if coef[f, k] != 0
-        ]
-
-    def top_transitions(self, n: int = 10) -> list[tuple]:
-        """The transition weights of largest magnitude, forbidden ones left out.
-
-        Parameters
-        ----------
-        n : int, default=10
-
-        Returns
-        -------
-        list of (weight, label, next label)
-        """
-        check_is_fitted(self, "coef_")
-        weights = np.where(np.isfinite(self.transition_), self.transition_, 0)
-        i, j = np.divmod(_largest(np.abs(weights).ravel(), n), len(self.classes_))
-        return [
-            (float(weights[a, b]), self.classes_[a], self.classes_[b])
-            for a, b in zip(i, j)
-            if weights[a, b] != 0
-        ]
-
     def explain(self, x: Any, *, feature_names: Any = None) -> list[TokenExplanation]:
         """Why each row of one sequence gets its label.
 
@@ -735,14 +672,3 @@ class CRFTagger(CallbackSupportMixin, PartialFitMixin, SlimMixin, BaseTagger):
         if t == len(codes) - 1:
             terms.append((f"{self.classes_[j]} → end", float(self.end_[j])))
         return [term for term in terms if term[1] != 0]
-
-
-def _largest(values: np.ndarray, n: int) -> np.ndarray:
-    # Positions of the n largest values, largest first, ties by position.
-    n = min(int(n), len(values))
-    if n < len(values):
-        threshold = np.partition(values, len(values) - n)[len(values) - n] if n else np.inf
-        candidates = np.flatnonzero(values >= threshold)
-    else:
-        candidates = np.arange(len(values))
-    return candidates[np.argsort(-values[candidates], kind="stable")][:n]

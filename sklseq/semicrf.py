@@ -19,6 +19,7 @@ from sklseq._public import Public
 from sklseq._segment_labels import Segments, read_segments, write_segments
 from sklseq._segments import SegmentPotentials
 from sklseq._threads import Threads
+from sklseq._weights import WeightsMixin
 from sklseq.inference.chain import as_generator
 from sklseq.inference.segment_online import closure_of_sequence
 from sklseq.inference.segments import (
@@ -54,7 +55,7 @@ def _has_probabilities(segmenter: Any) -> bool:
     return True
 
 
-class SemiCRFSegmenter(CallbackSupportMixin, Public, BaseEstimator):
+class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator):
     """Semi-Markov conditional random field: labels segments, with features of whole segments.
 
     Trains by minimising

@@ -93,4 +93,5 @@ def test_features_of_zeros_only():
         X.lengths, X.offsets, X.kind, X.start, X.stop, sparse.csr_matrix(X.rows.shape), row=X.row
     )
     model = SemiCRFSegmenter().fit(empty, y)
-    assert not model.coef_.any() and model.coef_.shape == (5, 3)
+    assert not model.coef_.any()
+    assert model.coef_.shape == (5, 3)
