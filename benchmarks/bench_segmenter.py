@@ -157,7 +157,7 @@ class Segment:
             max_length=longest or 1, lexicons=None if longest is None else task.lexicons,
         )  # fmt: skip
         limit = dict(inference="full", max_segment_length=longest) if full else {}
-        self.model = SemiCRFSegmenter(l2=l2, all_possible_states=True, **limit)
+        self.model = SemiCRFSegmenter(l2=l2, **limit)
         self.longest = longest if full else None
 
     def fit(self, potentials, y):

@@ -47,13 +47,13 @@ models = {
     "tokens": make_pipeline(tokens, CRFTagger(l2=0.1, all_possible_states=True)),
     "segments": make_pipeline(
         SegmentFeatures(tokens, before=0, after=0, length=False),
-        SemiCRFSegmenter(l2=0.1, all_possible_states=True),
+        SemiCRFSegmenter(l2=0.1),
     ),
     "segments, lengths and lexicons": make_pipeline(
         SegmentFeatures(
             tokens, before=0, after=0, max_length=12, lexicons=lexicons, similarities=similarities
         ),
-        SemiCRFSegmenter(l2=0.1, all_possible_states=True),
+        SemiCRFSegmenter(l2=0.1),
     ),
 }
 

@@ -75,7 +75,7 @@ SUBJECTS = {
     "segments": (
         make_pipeline(
             SegmentFeatures(TokenFeatures(), max_length=3),
-            SemiCRFSegmenter(l2=0.01, all_possible_states=True),
+            SemiCRFSegmenter(l2=0.01),
         ),
         ("labels_of_any_type",),  # a Pipeline hides that its last step reads segments
     ),

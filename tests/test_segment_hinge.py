@@ -128,10 +128,10 @@ def test_estimator_is_within_the_tolerance_of_the_minimum(every):
     X, y = problem(7, dense=False)
     parameters = {"loss": "hinge", "l2": 0.3, "all_possible_states": every}
     rough = SemiCRFSegmenter(**parameters, max_iter=5000).fit(X, y)
-    fine = SemiCRFSegmenter(**parameters, tol=1e-6, max_iter=50_000).fit(X, y)
-    # tol=1e-5 is proved to be within 1 %, tol=1e-6 within 0.1 %.
+    fine = SemiCRFSegmenter(**parameters, tol=2e-6, max_iter=50_000).fit(X, y)
+    # tol=1e-5 is proved to be within 1 %, tol=2e-6 within 0.2 %.
     assert rough.objective_ <= fine.objective_ / 0.99
-    assert fine.objective_ <= rough.objective_ / 0.999
+    assert fine.objective_ <= rough.objective_ / 0.998
     assert rough.n_iter_ < fine.n_iter_
     slack = [max(v) for v in violations(X, y, fine.coef_, _chain(fine))]
     ridge = 0.3 * (np.square(fine.coef_).sum() + np.square(_chain(fine)).sum())
@@ -146,11 +146,11 @@ def test_sample_weights_are_repetitions():
     X, y = problem(8, n_sequences=6)
     counts = np.array([1, 2, 0, 1, 3, 1])
     chosen = np.repeat(np.arange(6), counts)
-    parameters = {"loss": "hinge", "tol": 1e-6, "max_iter": 50_000}
+    parameters = {"loss": "hinge", "tol": 5e-6, "max_iter": 50_000}
     weighted = SemiCRFSegmenter(**parameters).fit(X, y, sample_weight=counts)
     repeated = SemiCRFSegmenter(**parameters).fit(X[chosen], [y[s] for s in chosen])
-    # Each is proved to be within 0.1 % of one minimum.
-    assert_allclose(weighted.objective_, repeated.objective_, rtol=1.1e-3)
+    # Each is proved to be within 0.5 % of one minimum.
+    assert_allclose(weighted.objective_, repeated.objective_, rtol=5.1e-3)
 
 
 def test_answers_without_probabilities():
