@@ -36,7 +36,6 @@ from sklseq.inference.segments import (
 from sklseq.metrics import span_f1
 from sklseq.objectives._parallel import merge_parallel_columns
 from sklseq.objectives._scores import ScoreMap, Support, Weights, full_support
-from sklseq.objectives._segment_hinge import with_token_cells
 from sklseq.objectives._segment_likelihood import (
     GoldSegments,
     SegmentData,
@@ -235,6 +234,8 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         classes, codes = np.unique(segments.label, return_inverse=True)
         longest = self._longest(segments)
         if self.loss == "hinge":
+            from sklseq.objectives._segment_hinge import with_token_cells
+
             potentials = with_token_cells(potentials)
         basis = merge_parallel_columns(potentials.rows) if self.l1 == 0 else None
         data = SegmentData(
