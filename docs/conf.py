@@ -1,6 +1,16 @@
 """Sphinx settings; `make docs` builds."""
 
+import os
+import warnings
+
+import matplotlib
+
 import sklseq
+
+matplotlib.use("agg")
+# Examples show generated data, the same on every machine, and train on one thread.
+os.environ.pop("SKLSEQ_DATA", None)
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 project = "sklseq"
 author = "The sklseq developers"
@@ -10,16 +20,68 @@ release = version = sklseq.__version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.doctest",
     "sphinx.ext.mathjax",
     "numpydoc",
+    "myst_parser",
+    "sphinx_gallery.gen_gallery",
 ]
+nitpicky = True
+# Classes of other projects that signatures and base classes name.
+nitpick_ignore_regex = [(r"py:.*", r"(sklearn|numpy|np|scipy|matplotlib|dask|collections)\..*")]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "_templates"]
+suppress_warnings = ["myst.xref_missing", "config.cache"]
+
 autosummary_generate = True
-numpydoc_show_class_members = True
-numpydoc_show_inherited_class_members = False
-numpydoc_class_members_toctree = False
 autodoc_typehints = "none"
-exclude_patterns = ["_build", "generated/*.part"]
+numpydoc_show_class_members = False
+myst_heading_anchors = 2
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"/plot_",
+    "abort_on_example_error": False,
+    "only_warn_on_example_error": False,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "show_signature": False,
+    "download_all_examples": False,
+    "min_reported_time": 0,
+    "reference_url": {"sklseq": None},
+    "backreferences_dir": "generated/examples",
+    "doc_module": ("sklseq",),
+    "plot_gallery": True,
+    "write_computation_times": False,
+    "image_scrapers": ("matplotlib",),
+    "within_subsection_order": "FileNameSortKey",
+}
+warnings.filterwarnings("ignore", category=UserWarning, message=".*non-interactive.*")
+
 html_theme = "pydata_sphinx_theme"
 html_title = "sklseq"
-html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
-html_sidebars = {"**": []}
+html_static_path = ["_static"]
+html_css_files = ["sklseq.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "show_prev_next": False,
+    "navigation_with_keys": False,
+    "navbar_align": "left",
+    "header_links_before_dropdown": 6,
+    "secondary_sidebar_items": ["page-toc"],
+    "logo": {"text": "sklseq"},
+}
+html_sidebars = {page: [] for page in ("index", "start", "changelog", "contributing")}
+
+
+def leave_out(app, what, name, obj, skip, options):
+    """Class pages show what we wrote, inherited or not, and nothing of other packages."""
+    function = getattr(obj, "fget", obj)
+    module = getattr(function, "__module__", None) or "sklseq"
+    foreign = not module.startswith("sklseq") or type(obj).__module__.startswith("sklearn")
+    return True if foreign or name.startswith("_") else None
+
+
+def setup(app):
+    app.connect("autodoc-skip-member", leave_out)

@@ -141,7 +141,7 @@ class StreamModel(NamedTuple):
 
 
 class OnlineStream:
-    """One sequence that arrives item by item; :meth:`OnlineDecoder.stream` makes it.
+    """One sequence that arrives item by item; :meth:`~sklseq.OnlineDecoder.stream` makes it.
 
     Items are what the model's sequences consist of: tokens, tuples or dicts of tokens for a
     pipeline of extractors; feature dicts, collections of attributes, arrays or sparse rows for a

@@ -37,7 +37,7 @@ __all__ = [
 
 
 class OnlineDecoding(NamedTuple):
-    """Answer of :meth:`OnlineDecoder.decode`: one array a sequence in each field.
+    """Answer of :meth:`~sklseq.OnlineDecoder.decode`: one array a sequence in each field.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class OnlineDecoding(NamedTuple):
 
 
 class LatencyReport(NamedTuple):
-    """Answer of :meth:`OnlineDecoder.latency_report`.
+    """Answer of :meth:`~sklseq.OnlineDecoder.latency_report`.
 
     Attributes
     ----------
@@ -446,7 +446,8 @@ class OnlineDecoder(MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         source : iterable
-            Items as :meth:`OnlineStream.push` takes them: one sequence, which may have no end.
+            Items as :meth:`~sklseq.online.OnlineStream.push` takes them: one sequence, which
+            may have no end.
 
         Yields
         ------

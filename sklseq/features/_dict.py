@@ -150,7 +150,7 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
 
         Parameters
         ----------
-        support : array-like of bool, of shape (n_features_out_,)
+        support : array-like of bool, of shape (n_features_out,)
             Which to keep.
 
         Returns
@@ -204,7 +204,7 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
 
         Returns
         -------
-        ndarray of str objects, of shape (n_features_out_,)
+        ndarray of str objects, of shape (n_features_out,)
         """
         self._check_fitted()
         if self.n_features is not None:

@@ -159,7 +159,7 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
 
         Returns
         -------
-        ndarray of str objects, of shape (n_features_out_,)
+        ndarray of str objects, of shape (n_features_out,)
         """
         self._check_fitted()
         return as_names(

@@ -148,7 +148,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
 
         Returns
         -------
-        ndarray of str objects, of shape (n_features_out_,)
+        ndarray of str objects, of shape (n_features_out,)
         """
         self._check_fitted()
         names = self._input_names(input_features)

@@ -108,7 +108,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         The fitted copy; None if no features of single tokens are used.
     values_ : list of dict of str to int
         For each kind of feature the names learnt, and their columns.
-    kept_ : ndarray of shape (n_features_out_,)
+    kept_ : ndarray of shape (n_features_out,)
         Which of all columns are frequent enough.
     lexicons_ : list of dict
         Entries of each lexicon, by the tokens or letters that they hold.
@@ -276,7 +276,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
 
         Returns
         -------
-        ndarray of str objects, of shape (n_features_out_,)
+        ndarray of str objects, of shape (n_features_out,)
         """
         self._check_fitted()
         of_tokens = []

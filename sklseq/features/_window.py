@@ -193,7 +193,7 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
 
         Returns
         -------
-        ndarray of str objects, of shape (n_features_out_,)
+        ndarray of str objects, of shape (n_features_out,)
         """
         self._check_fitted()
         if self.n_features is not None:
