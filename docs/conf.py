@@ -80,8 +80,26 @@ def leave_out(app, what, name, obj, skip, options):
     function = getattr(obj, "fget", obj)
     module = getattr(function, "__module__", None) or "sklseq"
     foreign = not module.startswith("sklseq") or type(obj).__module__.startswith("sklearn")
-    return True if foreign or name.startswith("_") else None
+    field = type(obj).__name__ == "_tuplegetter"
+    return True if foreign or field or name.startswith("_") else None
+
+
+def keep_formulas(app, what, name, obj, options, lines):
+    """Indented formulas of docstrings stand as they are typed, not as quotations and lists."""
+    out, formula = [], False
+    for k, line in enumerate(lines):
+        indented = line.startswith("    ")
+        if line and not indented:
+            formula = False
+        before = [text for text in lines[:k] if text]
+        after_text = k > 1 and not lines[k - 1] and not before[-1].startswith((" ", ">>>", "-"))
+        if indented and not formula and after_text and not before[-1].endswith("::"):
+            formula = True
+            out += [".. code-block:: none", ""]
+        out.append(line)
+    lines[:] = out
 
 
 def setup(app):
+    app.connect("autodoc-process-docstring", keep_formulas, priority=100)
     app.connect("autodoc-skip-member", leave_out)

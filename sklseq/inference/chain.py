@@ -331,10 +331,12 @@ def nbest(
 
     Parameters
     ----------
-    emission, transition, offsets, start, end
+    emission, transition, offsets
         As in :func:`forward_backward`.
     n : int, default=10
         How many paths to look for.
+    start, end
+        As in :func:`forward_backward`.
 
     Returns
     -------
@@ -397,10 +399,12 @@ def sample(
 
     Parameters
     ----------
-    emission, transition, offsets, start, end
+    emission, transition, offsets
         As in :func:`forward_backward`.
     n_samples : int, default=1
         How many paths to draw for each sequence.
+    start, end
+        As in :func:`forward_backward`.
     random_state : int, Generator, RandomState or None
         Source of randomness; an int makes the answer reproducible.
 

@@ -71,13 +71,15 @@ def expected_features(
 
     Parameters
     ----------
-    emission, transition, offsets, start, end
+    emission, transition, offsets
         As in :func:`forward_backward`.
     row_features : array of shape (n_rows, n_labels, n_features), optional
         f; or a sparse matrix of shape (n_rows · n_labels, n_features), row t · n_labels + j being
         f(t, j).
     pair_features : array of shape (n_labels, n_labels, n_features), optional
         g; or a sparse matrix of shape (n_labels², n_features), row i · n_labels + j being g(i, j).
+    start, end
+        As in :func:`forward_backward`.
     order : {1, 2}, default=1
         2 adds the covariance of the features.
     method : {"conditional", "log"}, default="conditional"

@@ -496,9 +496,11 @@ def segment_nbest(
 
     Parameters
     ----------
-    spans, scores, transition, start, end, max_length
+    spans, scores, transition
         As in :func:`segment_forward_backward`.
     n : int, default=10
+    start, end, max_length
+        As in :func:`segment_forward_backward`.
 
     Returns
     -------
@@ -560,10 +562,12 @@ def segment_sample(
 
     Parameters
     ----------
-    spans, scores, transition, start, end, max_length
+    spans, scores, transition
         As in :func:`segment_forward_backward`.
     n_samples : int, default=1
         How many to draw for each sequence.
+    start, end, max_length
+        As in :func:`segment_forward_backward`.
     random_state : int, Generator, RandomState or None
 
     Returns
