@@ -31,7 +31,7 @@ nitpicky = True
 nitpick_ignore_regex = [(r"py:.*", r"(sklearn|numpy|np|scipy|matplotlib|dask|collections)\..*")]
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "_templates"]
-suppress_warnings = ["myst.xref_missing", "config.cache"]
+suppress_warnings = ["config.cache"]
 
 autosummary_generate = True
 autodoc_typehints = "none"

@@ -120,9 +120,8 @@ for name, model in models.items():
 
 # %%
 # The pictures.
-figure, axes = plt.subplots(
-    1, 3, figsize=(15, 4.6), layout="constrained", width_ratios=[2.2, 1, 0.9]
-)
+figure, panels = plt.subplot_mosaic("SS;GK", figsize=(9, 7.5), layout="constrained")
+axes = [panels[name] for name in "SGK"]
 shown = support[chosen][:6]
 lines = [("", y[chosen]), *((f"α = {alpha:.3f}", labels) for alpha, labels in shown)]
 axes[0].set(xlim=(-0.5, len(words[chosen]) - 0.5), ylim=(len(lines) - 0.5, -0.9))
@@ -131,8 +130,8 @@ for k, (_, labels) in enumerate(lines):
         differs = k and label != y[chosen][t]
         text = str(label) if k == 0 or differs else "·"
         color = "C3" if differs else "0.15" if k == 0 else "0.6"
-        axes[0].text(t, k, text, ha="center", va="center", color=color, fontsize=8, rotation=30)
-axes[0].set_xticks(range(len(words[chosen])), words[chosen], rotation=40, ha="left", fontsize=8)
+        axes[0].text(t, k, text, ha="center", va="center", color=color)
+axes[0].set_xticks(range(len(words[chosen])), words[chosen])
 axes[0].xaxis.tick_top()
 axes[0].set_yticks(range(len(lines)), ["truth", *(name for name, _ in lines[1:])])
 axes[0].tick_params(length=0)

@@ -122,7 +122,8 @@ print(f"\nz-score of the true labels {z:.2f}, p-value {p_value:.1e}")
 
 # %%
 # The pictures.
-figure, axes = plt.subplots(1, 3, figsize=(14, 4.2), layout="constrained")
+figure, panels = plt.subplot_mosaic("ET;SS", figsize=(9, 7), layout="constrained")
+axes = [panels[name] for name in "ETS"]
 for name in models:
     axes[0].plot(sizes, errors[name], marker="o", label=name)
     axes[1].plot(sizes, times[name], marker="o", label=name)
@@ -130,7 +131,7 @@ axes[0].set(xscale="log", xlabel="training sequences", ylabel="wrong labels, %",
 axes[1].set(
     xscale="log", yscale="log", xlabel="training sequences", ylabel="ms", title="Training time"
 )
-axes[0].legend()
+axes[0].legend(loc="lower left")
 axes[2].hist(random_scores, bins=60, density=True, color="0.75", label="random labelings")
 grid = np.linspace(random_scores.min(), random_scores.max(), 200)
 center, width = random_scores.mean(), random_scores.std()
