@@ -4,6 +4,8 @@ import os
 import warnings
 
 import matplotlib
+from docutils.nodes import SkipNode
+from latex2mathml.converter import convert
 
 import sklseq
 
@@ -21,11 +23,12 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.doctest",
-    "sphinx.ext.mathjax",
     "numpydoc",
     "myst_parser",
     "sphinx_gallery.gen_gallery",
 ]
+# Formulas become MathML, which browsers draw themselves: no script, no network.
+html_math_renderer = "mathml"
 nitpicky = True
 # Classes of other projects that signatures and base classes name.
 nitpick_ignore_regex = [(r"py:.*", r"(sklearn|numpy|np|scipy|matplotlib|dask|collections)\..*")]
@@ -75,6 +78,19 @@ html_theme_options = {
 html_sidebars = {page: [] for page in ("index", "start", "changelog", "contributing")}
 
 
+def inline_formula(translator, node):
+    translator.body.append(convert(node.astext()))
+    raise SkipNode
+
+
+def displayed_formula(translator, node):
+    text = node.astext()
+    if "&" in text and "\\begin" not in text:
+        text = f"\\begin{{aligned}}{text}\\end{{aligned}}"
+    translator.body.append(f'<div class="math">{convert(text, display="block")}</div>\n')
+    raise SkipNode
+
+
 def leave_out(app, what, name, obj, skip, options):
     """Class pages show what we wrote, inherited or not, and nothing of other packages."""
     function = getattr(obj, "fget", obj)
@@ -101,5 +117,6 @@ def keep_formulas(app, what, name, obj, options, lines):
 
 
 def setup(app):
+    app.add_html_math_renderer("mathml", (inline_formula, None), (displayed_formula, None))
     app.connect("autodoc-process-docstring", keep_formulas, priority=100)
     app.connect("autodoc-skip-member", leave_out)
