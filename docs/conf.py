@@ -75,19 +75,36 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "logo": {"text": "sklseq"},
 }
-html_sidebars = {page: [] for page in ("index", "start", "changelog", "contributing")}
+html_sidebars = {
+    page: []
+    for page in (
+        "index",
+        "start",
+        "maths",
+        "migration",
+        "benchmarks",
+        "reproduction",
+        "contributing",
+        "changelog",
+    )
+}
+
+
+def mathml(text, display="inline"):
+    """Primes are operators in MathML; the converter takes them for letters, drawn too small."""
+    return convert(text, display=display).replace("<mi>&#x02032;</mi>", "<mo>&#x02032;</mo>")
 
 
 def inline_formula(translator, node):
-    translator.body.append(convert(node.astext()))
+    translator.body.append(mathml(node.astext()))
     raise SkipNode
 
 
 def displayed_formula(translator, node):
     text = node.astext()
     if "&" in text and "\\begin" not in text:
-        text = f"\\begin{{aligned}}{text}\\end{{aligned}}"
-    translator.body.append(f'<div class="math">{convert(text, display="block")}</div>\n')
+        text = f"\\begin{{split}}{text}\\end{{split}}"
+    translator.body.append(f'<div class="formula">{mathml(text, "block")}</div>\n')
     raise SkipNode
 
 

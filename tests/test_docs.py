@@ -62,7 +62,9 @@ def test_the_code_of_the_page_runs(page, tmp_path, monkeypatch):
 
 
 def test_blocks_are_found_where_they_stand():
-    text = ".. code-block:: python\n\n    a = 1\n\n    b = 2\n\nText\n\n.. testsetup::\n\n    c = 3\n"
+    text = (
+        ".. code-block:: python\n\n    a = 1\n\n    b = 2\n\nText\n\n.. testsetup::\n\n    c = 3\n"
+    )
     found = [code for _, code in blocks(text)]
     assert [code.strip().splitlines() for code in found] == [["a = 1", "", "b = 2"], ["c = 3"]]
     assert found[1].splitlines()[10] == "c = 3"
@@ -79,7 +81,7 @@ def public():
 
 
 def named_in_api():
-    """(module, name) of the entries of tables, and of ``names`` of objects that are no functions."""
+    """(module, name) of the entries of tables, and of the ``objects`` that are no functions."""
     module, names = "", set()
     for line in (DOCS / "api.rst").read_text(encoding="utf-8").splitlines():
         if line.startswith(".. currentmodule:: "):
