@@ -1,6 +1,7 @@
 """Sphinx settings; `make docs` builds."""
 
 import os
+import re
 import warnings
 
 import matplotlib
@@ -91,8 +92,20 @@ html_sidebars = {
 
 
 def mathml(text, display="inline"):
-    """Primes are operators in MathML; the converter takes them for letters, drawn too small."""
-    return convert(text, display=display).replace("<mi>&#x02032;</mi>", "<mo>&#x02032;</mo>")
+    """The converter raises primes, whose glyph is raised already: they become too small to see."""
+    prime = '<mo lspace="0" rspace="0">&#x02032;</mo>'
+    out = convert(text, display=display)
+    letter, index, raised = (
+        "(<mi>[^<]+</mi>)",
+        "(<mrow>(?:(?!<mrow>).)*?</mrow>)",
+        "<mi>&#x02032;</mi>",
+    )
+    out = re.sub(
+        f"<msubsup>{letter}{index}{raised}</msubsup>",
+        rf"<msub><mrow>\1{prime}</mrow>\2</msub>",
+        out,
+    )
+    return re.sub(f"<msup>{letter}{raised}</msup>", rf"<mrow>\1{prime}</mrow>", out)
 
 
 def inline_formula(translator, node):
