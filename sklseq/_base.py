@@ -37,6 +37,7 @@ from sklseq.objectives._scores import padded_rows
 __all__ = [
     "BaseTagger",
     "Potentials",
+    "check_magnitude",
     "check_n_jobs",
     "check_not_empty",
     "in_shards",
@@ -109,6 +110,19 @@ def check_not_empty(X: Sequences) -> None:
         )
     if X.shape[1] == 0:
         raise ValueError("X must have at least one feature; got 0.")
+
+
+def check_magnitude(X: Sequences, what: str, limit: float = 0.0) -> None:
+    """Raise where squares of features, or cubes, would overflow and make the model nonsense."""
+    values = X.rows.data if X.is_sparse else X.rows
+    limit = limit or (1e15 if X.dtype == np.float32 else 1e50)
+    top = max(float(values.max()), -float(values.min())) if values.size else 0.0
+    if top > limit:
+        raise ValueError(
+            f"X holds a feature of magnitude {top:.3g}, and {what} multiplies features by each "
+            f"other: at most {limit:.0e} is allowed for {X.dtype}. Scale the features, e.g. by "
+            "PerToken(MaxAbsScaler())."
+        )
 
 
 def warn_one_label(classes: np.ndarray) -> None:

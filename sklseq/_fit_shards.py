@@ -87,9 +87,9 @@ def _score_map(tagger: Any, found: DataSurvey) -> ScoreMap:
     L = len(found.classes)
     allowed = resolve_constraints(tagger.constraints, found.classes)
     support: Support = tagger._support(found.support, L)
-    return ScoreMap(
-        found.layout(), L, support, allowed, found.dtype, counts=found.counts
-    )  # fmt: skip
+    scores = ScoreMap(found.layout(), L, support, allowed, found.dtype, counts=found.counts)
+    scores.largest, scores.n_rows = found.largest, found.n_rows
+    return scores
 
 
 def dict_features(attributes: list) -> DictFeatures:

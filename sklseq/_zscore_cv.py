@@ -6,7 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from sklseq._base import check_not_empty, read_labels, read_sequences, training_weights
+from sklseq._base import (
+    check_magnitude,
+    check_not_empty,
+    read_labels,
+    read_sequences,
+    training_weights,
+)
 from sklseq._labels import encode_labels, resolve_loss, unique_labels
 from sklseq.inference import viterbi
 from sklseq.objectives._leave_out import LeaveOut
@@ -98,6 +104,7 @@ class ZScoreTaggerCV(ZScoreTagger):
         inner._check_parameters()
         rows, vectorizer = read_sequences(X, fit=True)
         check_not_empty(rows)
+        check_magnitude(rows, "Z-score training")
         labels = read_labels(y, rows)
         weights = training_weights(sample_weight, len(rows))
         _check_entries(rows)

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklseq._base import (
     BaseTagger,
+    check_magnitude,
     check_n_jobs,
     check_not_empty,
     in_shards,
@@ -284,6 +285,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
             return self._fit_long(data, (X, y), vectorizer)
         codes = encode_labels(labels, classes, rows.offsets)
         del labels  # strings take more room than anything else that is small
+        if self.solver == "eg":
+            check_magnitude(rows, "solver='eg'", 1e100)
         solve = self._choose_solver(rows)
         scores = self._score_map(rows, codes, classes, solve != self._descend)
         start = scores.new_vector()
@@ -341,13 +344,13 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
     def _finish(self, scores: ScoreMap, result: SolverResult, classes, vectorizer) -> CRFTagger:
         scores.design.release()  # so that its memory can hold the weights
         self._warn(result, classes)
-        for name, value in self._attributes(scores, result.w, classes, vectorizer).items():
-            setattr(self, name, value)
+        # In one step: whoever interrupts finds the estimator as it was, or fitted.
+        trained = {"n_iter_": result.n_iter, "objective_": result.value}
+        trained["loss_curve_"] = result.history
+        vars(self).update(self._attributes(scores, result.w, classes, vectorizer) | trained)
         stale = ["validation_scores_", "n_seen_", "_squares"]  # of another way of training
         for name in stale + ["feature_names_in_"] * (vectorizer is None):
             self.__dict__.pop(name, None)
-        self.n_iter_, self.objective_ = result.n_iter, result.value
-        self.loss_curve_ = result.history
         return self
 
     def _check_parameters(self) -> None:
@@ -404,7 +407,9 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
     def _long_score_map(self, survey, allowed) -> ScoreMap:
         L = len(survey.classes)
         support = self._support(survey.support, L)
-        return ScoreMap(survey.layout(), L, support, allowed, survey.dtype)
+        scores = ScoreMap(survey.layout(), L, support, allowed, survey.dtype)
+        scores.largest, scores.n_rows = survey.largest, int(survey.lengths.sum())
+        return scores
 
     def _support(self, seen: Support | None, n_labels: int) -> Support:
         # Which weights there are, given what was seen.
@@ -473,6 +478,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
             likelihood, start, l1=float(self.l1), tol=float(self.tol),
             max_iter=int(self.max_iter) - done, threads=threads,
             callback=lambda k, value, w: report(done + k, value, w),
+            scale=likelihood.scores.scale(float(self.l2)),
         )  # fmt: skip
 
     def _ascend(self, likelihood: LogLikelihood, start, threads, report) -> SolverResult:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._base import (
     BaseTagger,
+    check_magnitude,
     check_not_empty,
     read_labels,
     read_sequences,
@@ -265,6 +266,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         check_parameters(self)
         rows, vectorizer = read_sequences(X, fit=True)
         check_not_empty(rows)
+        check_magnitude(rows, "HMSVMTagger")
         labels = read_labels(y, rows)
         weights = training_weights(sample_weight, len(rows))
         classes = unique_labels(labels)
@@ -279,8 +281,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         objective.settle()
         warn_one_label(classes)
         self._forget()
-        for name, value in self._attributes(objective, told).items():
-            setattr(self, name, value)
+        vars(self).update(self._attributes(objective, told))
         self._record(objective, result, mistakes)
         self._warn_convergence(result, objective)
         return self

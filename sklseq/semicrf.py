@@ -361,6 +361,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
             result = lbfgs(
                 likelihood, start, l1=float(self.l1), tol=float(self.tol),
                 max_iter=int(self.max_iter), threads=threads, callback=report,
+                scale=scores.scale(float(self.l2)),
             )  # fmt: skip
         after_fit()
         return result

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq._base import (
     BaseTagger,
     check_n_jobs,
+    check_magnitude,
     check_not_empty,
     read_labels,
     read_sequences,
@@ -219,6 +220,7 @@ class ZScoreTagger(BaseTagger):
         self._check_parameters()
         rows, vectorizer = read_sequences(X, fit=True)
         check_not_empty(rows)
+        check_magnitude(rows, "Z-score training")
         labels = read_labels(y, rows)
         weights = training_weights(sample_weight, len(rows))
         classes = unique_labels(labels)
@@ -324,6 +326,7 @@ class ZScoreTagger(BaseTagger):
         self._check_partial(classes, known)
         rows, vectorizer = read_sequences(X, getattr(self, "vectorizer_", None), fit=known is None)
         check_not_empty(rows)
+        check_magnitude(rows, "Z-score training")
         self._check_columns(rows.shape[1], known is None)
         labels = read_labels(y, rows)
         weights = training_weights(sample_weight, len(rows))

@@ -15,6 +15,7 @@ from copy import copy
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from sklseq._sequences import row_positions
 from sklseq._threads import spans
@@ -22,11 +23,15 @@ from sklseq.inference.chain import Transitions, _chain
 from sklseq.objectives._design import DenseRows, PlainRows, SparseRows, aligned_zeros
 from sklseq.objectives._observed import ObservedRows
 
+# Magnitudes of features between which solvers need no scaling.
+USUAL = 1 / 8, 8
+
 __all__ = [
     "ScoreMap",
     "Support",
     "Weights",
     "full_support",
+    "magnitudes",
     "observed_support",
     "padded_rows",
 ]
@@ -108,6 +113,20 @@ def full_support(n_labels: int) -> Support:
     return Support(None, np.ones((n_labels, n_labels), dtype=bool), ones, ones)
 
 
+def magnitudes(rows) -> np.ndarray | None:
+    """Largest magnitude of each column; None if all values of sparse rows are ``USUAL``."""
+    if not sparse.issparse(rows):
+        if len(rows) == 0:
+            return None
+        return np.maximum(rows.max(axis=0), -rows.min(axis=0)).astype(np.float64)
+    values = np.abs(rows.data)
+    if values.size == 0 or (values.max() <= USUAL[1] and values.min() >= USUAL[0]):
+        return None
+    largest = np.zeros(rows.shape[1])
+    np.maximum.at(largest, rows.indices, values)
+    return largest
+
+
 class ScoreMap:
     """Weights to potentials (A), and residuals to gradient (its transpose).
 
@@ -128,6 +147,13 @@ class ScoreMap:
         theirs, and :meth:`for_rows` gives the map of one.
     as_it_is : bool, default=False
         Whether sparse rows are left as they are, for one pass over them.
+
+    Attributes
+    ----------
+    largest : ndarray of shape (n_features,) or None
+        Largest magnitude of each feature, see :func:`magnitudes`; and
+    n_rows : int
+        number of rows: of all shards or blocks, if whoever makes this sets them.
     """
 
     def __init__(
@@ -150,6 +176,7 @@ class ScoreMap:
         sizes = [self.n_state, len(self.transition_at), len(self.start_at), len(self.end_at)]
         self.ends = np.cumsum(sizes)
         self.n_weights = int(self.ends[-1])
+        self.largest, self.n_rows = None if as_it_is else magnitudes(X.rows), X.n_rows
 
     def _arrange(self, X, pairs: np.ndarray | None, counts: np.ndarray | None):
         if not X.is_sparse:
@@ -174,6 +201,25 @@ class ScoreMap:
 
     def new_vector(self) -> np.ndarray:
         return aligned_zeros(self.n_weights, self.dtype)
+
+    def scale(self, l2: float) -> np.ndarray | None:
+        """What solvers multiply w by so that all weights curve the objective about as much.
+
+        The second derivative by a state weight is at most about n_rows · largest² + 2 · l2, that
+        by a transition weight n_rows + 2 · l2. None if features are of the usual magnitude.
+        """
+        if self.largest is None:
+            return None
+        ridge = np.sqrt(2 * l2 / max(self.n_rows, 1))
+        scale = np.maximum(np.where(self.largest > 0, self.largest, 1), ridge) / max(1, ridge)
+        if USUAL[0] <= scale.min() and scale.max() <= USUAL[1]:
+            return None
+        scale = np.exp2(np.round(np.log2(scale)))  # powers of two: products with them are exact
+        L = self.n_labels
+        coef = np.repeat(scale[:, None], L, axis=1)
+        packed = self.pack(Weights(coef, np.ones((L, L)), np.ones(L), np.ones(L)))
+        packed[packed == 0] = 1  # what only fills up rows
+        return packed
 
     def state(self, w: np.ndarray) -> np.ndarray:
         """The part of w, or of its gradient, that the design lays out: a view."""

@@ -13,7 +13,7 @@ from sklseq._sequences import Sequences
 from sklseq._threads import Threads
 from sklseq.inference.chain import BLOCK_ROWS
 from sklseq.objectives._likelihood import LogLikelihood, Share, clear, store_gradient
-from sklseq.objectives._scores import ScoreMap, Support, observed_support
+from sklseq.objectives._scores import ScoreMap, Support, magnitudes, observed_support
 
 __all__ = [
     "DataSurvey",
@@ -69,6 +69,8 @@ class ShardSurvey(NamedTuple):
     counts : ndarray of shape (n_features,), or None if dense
         How often each feature occurs.
     support : Support
+    largest : ndarray of shape (n_features,), or None
+        Largest magnitude of each feature; None: none is far from 1.
     """
 
     attributes: list | None
@@ -82,6 +84,7 @@ class ShardSurvey(NamedTuple):
     weighted: bool
     counts: np.ndarray | None
     support: Support
+    largest: np.ndarray | None
 
 
 def survey_shard(shard: LabelledRows) -> ShardSurvey:
@@ -92,7 +95,7 @@ def survey_shard(shard: LabelledRows) -> ShardSurvey:
     return ShardSurvey(
         shard.attributes, shard.classes, X.n_rows, int(X.lengths.max(initial=0)),
         _n_bytes(X), X.shape[1], X.is_sparse,
-        X.dtype == np.float32, bool(shard.weights.any()), counts, support,
+        X.dtype == np.float32, bool(shard.weights.any()), counts, support, magnitudes(X.rows),
     )  # fmt: skip
 
 
@@ -115,6 +118,7 @@ class DataSurvey(NamedTuple):
     dtype: np.dtype
     counts: np.ndarray | None
     support: Support
+    largest: np.ndarray | None
 
     def layout(self) -> Sequences:
         """No rows, but as wide as the data: all that the layout of w depends on."""
@@ -148,12 +152,12 @@ def merge_surveys(surveys: list[ShardSurvey], wrong: Callable[[int, str], Except
     n_features = first.n_features if names is None else len(names)
     if n_features == 0:
         raise ValueError("X must have at least one feature; got 0.")
-    counts, support = _add_up([one for _, one in filled], names, classes, n_features)
+    counts, support, largest = _add_up([one for _, one in filled], names, classes, n_features)
     single = all(one.single for _, one in filled)
     return DataSurvey(
         names, classes, sum(one.n_rows for _, one in filled),
         max(one.longest for _, one in filled), n_features, first.is_sparse,
-        np.dtype(np.float32 if single else np.float64), counts, support,
+        np.dtype(np.float32 if single else np.float64), counts, support, largest,
     )  # fmt: skip
 
 
@@ -177,12 +181,13 @@ def _check_alike(filled: list, wrong: Callable[[int, str], Exception]) -> None:
 
 
 def _add_up(surveys: list[ShardSurvey], names, classes, n_features: int):
-    # Counts and support, with the columns and labels of the whole data.
+    # Counts, support and magnitudes, with the columns and labels of the whole data.
     L = len(classes)
     column = None if names is None else dict(zip(names, range(n_features)))
     counts = np.zeros(n_features, dtype=np.int64) if surveys[0].is_sparse else None
     seen, transition = np.zeros((n_features, L), dtype=bool), np.zeros((L, L), dtype=bool)
     start, end = np.zeros((2, L), dtype=bool)
+    largest = None if all(one.largest is None for one in surveys) else np.zeros(n_features)
     for one in surveys:
         j = encode_labels(one.classes, classes)
         at = np.arange(n_features)
@@ -190,12 +195,15 @@ def _add_up(surveys: list[ShardSurvey], names, classes, n_features: int):
             at = np.array([column[name] for name in one.attributes], dtype=np.intp)
         if counts is not None:
             counts[at] += one.counts
+        if largest is not None:
+            found = one.counts > 0 if one.largest is None else one.largest
+            largest[at] = np.maximum(largest[at], found)
         feature, label = np.divmod(one.support.pairs, len(one.classes))
         seen[at[feature], j[label]] = True
         transition[np.ix_(j, j)] |= one.support.transition
         start[j] |= one.support.start
         end[j] |= one.support.end
-    return counts, Support(np.flatnonzero(seen), transition, start, end)
+    return counts, Support(np.flatnonzero(seen), transition, start, end), largest
 
 
 # ------------------------------------------------------------------------------------ the sum

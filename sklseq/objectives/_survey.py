@@ -13,7 +13,7 @@ from sklseq._sequences import Sequences
 from sklseq.inference.chain import _chain
 from sklseq.objectives._block_rows import as_block
 from sklseq.objectives._passes import Counts
-from sklseq.objectives._scores import Support
+from sklseq.objectives._scores import Support, magnitudes
 
 __all__ = ["BlockSequence", "Survey", "survey", "survey_labels"]
 
@@ -79,6 +79,8 @@ class Survey(NamedTuple):
         Observed counts of all features, weighted.
     support : Support
         What was observed at all.
+    largest : ndarray of shape (n_features,)
+        Largest magnitude of each feature.
     """
 
     classes: np.ndarray
@@ -87,6 +89,7 @@ class Survey(NamedTuple):
     dtype: np.dtype
     observed: Counts
     support: Support
+    largest: np.ndarray
 
     def check_constraints(self, allowed) -> None:
         """Raise if labels violate a constraint."""
@@ -149,7 +152,7 @@ def survey(sources: list, labels: list, classes: np.ndarray, weights, block_rows
     return Survey(
         classes, np.array(lengths, dtype=np.int64), len(look.seen),
         np.dtype(np.float32 if look.single else np.float64), look.counts,
-        Support(pairs, look.transition[:L, :L] > 0, *chain),
+        Support(pairs, look.transition[:L, :L] > 0, *chain), look.largest,
     )  # fmt: skip
 
 
@@ -191,12 +194,18 @@ class _Look:
                 raise ValueError("X must have at least one feature; got 0.")
             self.counts = Counts(rows.shape[1], self.width)
             self.seen = np.zeros((rows.shape[1], len(self.classes)), dtype=bool)
+            self.largest = np.zeros(rows.shape[1])
         if rows.shape[1] != len(self.seen):
             raise ValueError(
                 f"All sequences of X must have the same number of features; sequence {s} has "
                 f"{rows.shape[1]}, those before have {len(self.seen)}."
             )
         self.single &= rows.dtype == np.float32
+        largest = magnitudes(rows)
+        if largest is None:  # sparse, and no value far from 1
+            largest = np.zeros(rows.shape[1])
+            largest[rows.indices] = 1
+        np.maximum(self.largest, largest, out=self.largest)
         one_hot = np.zeros((len(codes), self.width))
         one_hot[np.arange(len(codes)), codes] = weight
         as_block(rows).collect(one_hot[None], 0, self.counts.state[None])

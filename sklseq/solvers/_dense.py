@@ -12,6 +12,8 @@ __all__ = ["least_distance", "solve_dense"]
 
 # Eigenvalues below this share of the largest are rounding of zero.
 RANK = 1e-12
+# Columns whose sizes differ more than this are scaled before that is judged.
+UNITS = 1e4
 
 
 def solve_dense(A: np.ndarray, B: np.ndarray, ridge: float) -> SolverResult:
@@ -36,11 +38,21 @@ def solve_dense(A: np.ndarray, B: np.ndarray, ridge: float) -> SolverResult:
         except linalg.LinAlgError:  # a ridge below the rounding of A
             W = None
     if W is None:
-        value, vectors = np.linalg.eigh(A)
-        value = value + ridge
+        size = _sizes(A)
+        value, vectors = np.linalg.eigh((A + ridge * np.eye(len(A))) / size / size[:, None])
         kept = value > RANK * max(value[-1], 0)
-        W = (vectors[:, kept] / value[kept]) @ (vectors[:, kept].T @ B)
+        W = (vectors[:, kept] / value[kept]) @ (vectors[:, kept].T @ (B / size[:, None]))
+        W /= size[:, None]
     return SolverResult(W, -0.5 * float(np.vdot(W, B)), 1, True, [1.0, 0.0], "direct")
+
+
+def _sizes(A: np.ndarray) -> np.ndarray:
+    # 1, unless columns are in such different units that small ones would pass for rounding.
+    size = np.sqrt(np.diag(A))
+    size[~(size > 0)] = 1
+    if size.max(initial=1) <= UNITS * size.min(initial=1):
+        return np.ones(len(A))
+    return np.exp2(np.round(np.log2(size)))
 
 
 def least_distance(K: np.ndarray, h: np.ndarray) -> np.ndarray | None:

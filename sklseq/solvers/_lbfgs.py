@@ -33,6 +33,7 @@ def lbfgs(
     memory: int = 6,
     threads: Threads | None = None,
     callback: Callable[[int, float, np.ndarray], bool] | None = None,
+    scale: np.ndarray | None = None,
 ) -> SolverResult:
     """Minimise ``objective`` + l1 · ‖w‖₁.
 
@@ -53,6 +54,9 @@ def lbfgs(
     threads : Threads
     callback : callable(iteration, value, w) -> bool
         Called after each iteration; True stops.
+    scale : ndarray, optional
+        Positive; the recursion works on ``scale · w``. Where weights of very different curvature
+        meet, it stops far from the minimum without it.
 
     Returns
     -------
@@ -62,6 +66,9 @@ def lbfgs(
     -----
     Beside ``w``: three vectors and 2 · memory rows of pairs, in float32 if they are long.
     """
+    if scale is not None:
+        objective, w = Scaled(objective, scale), scale * w
+        l1 = l1 / scale if l1 else 0.0
     search = _Search(objective, w, l1, threads or Threads(1), memory)
     history = [search.value]
     message = search.why_stop(history, tol)
@@ -73,18 +80,38 @@ def lbfgs(
             break
         history.append(search.value)
         message = search.why_stop(history, tol)
-        if callback is not None and callback(len(history) - 1, search.value, search.w):
+        now = search.w if scale is None else search.w / scale
+        if callback is not None and callback(len(history) - 1, search.value, now):
             message = message or "callback"
     return SolverResult(
-        search.w, search.value, len(history) - 1, bool(message), history, message or "max_iter"
+        search.w if scale is None else search.w / scale,
+        search.value,
+        len(history) - 1,
+        bool(message),
+        history,
+        message or "max_iter",
     )
+
+
+class Scaled:
+    """An objective as a function of u = scale · w."""
+
+    def __init__(self, objective, scale: np.ndarray):
+        self.objective, self.scale = objective, scale
+
+    def value_and_gradient(self, u: np.ndarray, gradient: np.ndarray) -> float:
+        """Its value; its gradient in u is written into the second argument."""
+        value = self.objective.value_and_gradient(u / self.scale, gradient)
+        gradient /= self.scale
+        return value
 
 
 class _Search:
     """The moving state: w, gradient g, (pseudo-)gradient v, direction p, and the pairs."""
 
-    def __init__(self, objective, w: np.ndarray, l1: float, threads: Threads, memory: int):
+    def __init__(self, objective, w: np.ndarray, l1, threads: Threads, memory: int):
         self.objective, self.l1, self.w = objective, l1, w
+        self.l1_penalty = bool(np.any(l1))  # l1 may be an array, one value a weight
         self.trial, self.g, self.g_old, self.p = (np.zeros_like(w) for _ in range(4))
         self.history = History(len(w), memory, w.dtype, threads)
         self.value = self._evaluate(w, self.g)
@@ -98,10 +125,10 @@ class _Search:
 
     def _evaluate(self, w: np.ndarray, gradient: np.ndarray) -> float:
         value = self.objective.value_and_gradient(w, gradient)
-        return value + self.l1 * _owlqn.l1_norm(w) if self.l1 else value
+        return value + _owlqn.l1_norm(w, self.l1) if self.l1_penalty else value
 
     def _pseudo_gradient(self) -> np.ndarray:
-        return _owlqn.pseudo_gradient(self.w, self.g, self.l1) if self.l1 else self.g
+        return _owlqn.pseudo_gradient(self.w, self.g, self.l1) if self.l1_penalty else self.g
 
     def why_stop(self, history: list, tol: float) -> str:
         """The stopping rule that is met, or ""."""
@@ -128,7 +155,7 @@ class _Search:
         if step is None:
             return False
         # s = trial - w: as t · p, or for OWL-QN, whose steps are projected, as it is.
-        if self.l1:
+        if self.l1_penalty:
             np.subtract(self.trial, self.w, out=self.p)
             step = 1.0
         self.w, self.trial = self.trial, self.w
@@ -138,7 +165,7 @@ class _Search:
 
     def _try_direction(self) -> float | None:
         self.history.direction(self.v, self.p)
-        if self.l1:
+        if self.l1_penalty:
             _owlqn.keep_descent(self.p, self.v)
         slope = self.history.dot(self.v, self.p)
         if not slope < 0:
@@ -146,11 +173,11 @@ class _Search:
         self.g, self.g_old = self.g_old, self.g
         if self.v is self.g:
             self.v = self.g_old
-        find = self._projected_backtracking if self.l1 else self._weak_wolfe
+        find = self._projected_backtracking if self.l1_penalty else self._weak_wolfe
         step = find(slope)
         if step is None:
             self.g, self.g_old = self.g_old, self.g
-            if not self.l1:
+            if not self.l1_penalty:
                 self.v = self.g
         return step
 

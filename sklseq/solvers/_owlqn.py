@@ -10,12 +10,14 @@ import numpy as np
 __all__ = ["keep_descent", "l1_norm", "orthant", "project", "pseudo_gradient"]
 
 
-def l1_norm(w: np.ndarray) -> float:
-    """‖w‖₁, in float64."""
-    return float(np.abs(w).sum(dtype=np.float64))
+def l1_norm(w: np.ndarray, l1) -> float:
+    """l1 · ‖w‖₁, in float64; ``l1`` may have one value a weight."""
+    if np.ndim(l1):
+        return float(np.abs(w).astype(np.float64) @ l1)
+    return l1 * float(np.abs(w).sum(dtype=np.float64))
 
 
-def pseudo_gradient(w: np.ndarray, g: np.ndarray, l1: float) -> np.ndarray:
+def pseudo_gradient(w: np.ndarray, g: np.ndarray, l1) -> np.ndarray:
     """The steepest one-sided derivative of f + l1 · ‖w‖₁ (Equation 4).
 
     g + l1 · sign(w) where w ≠ 0; else g shrunk towards 0 by l1.

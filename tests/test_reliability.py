@@ -1,0 +1,350 @@
+"""Same answers anywhere, interrupted work leaves nothing behind, files are whole or refused."""
+
+import json
+import os
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import joblib
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+
+from sklseq import (
+    CRFTagger,
+    HMSVMTagger,
+    OnlineDecoder,
+    SemiCRFSegmenter,
+    Sequences,
+    ZScoreTagger,
+    ZScoreTaggerCV,
+)
+from sklseq.datasets import read_conll, write_conll
+from sklseq.features import SegmentFeatures, TokenFeatures
+
+ESTIMATORS = {
+    "lbfgs": CRFTagger(solver="lbfgs"),
+    "owlqn": CRFTagger(solver="owlqn", l1=0.01),
+    "eg": CRFTagger(solver="eg", random_state=3),
+    "adagrad": CRFTagger(solver="adagrad", random_state=3),
+    "checkpoint": CRFTagger(gradient="checkpoint"),
+    "emp": CRFTagger(gradient="emp"),
+    "bcfw": HMSVMTagger(random_state=3),
+    "working set": HMSVMTagger(solver="working_set", random_state=3),
+    "perceptron": HMSVMTagger(solver="perceptron", random_state=3),
+    "rbf": HMSVMTagger(kernel="rbf", random_state=3),
+    "z-score": ZScoreTagger(),
+    "z-score sampling": ZScoreTagger(moments="sampling", n_paths=20, random_state=3),
+    "z-score cv": ZScoreTaggerCV(),
+    "segmenter": SemiCRFSegmenter(),
+    "segmenter full": SemiCRFSegmenter(inference="full", max_segment_length=4),
+    "online": OnlineDecoder(CRFTagger(solver="lbfgs"), latency_cost=0.2),
+}
+
+
+def make_data(seed=0, n=30):
+    rng = np.random.default_rng(seed)
+    X = [rng.normal(size=(int(rng.integers(1, 20)), 4)) for _ in range(n)]
+    return X, [np.array(["O", "B-x", "B-y"])[np.abs(x[:, :3]).argmax(axis=1)] for x in X]
+
+
+def weights_of(model):
+    model = getattr(model, "estimator_", model)
+    names = ("coef_", "dual_coef_", "transition_", "start_", "end_", "objective_")
+    return [np.asarray(getattr(model, name)) for name in names if hasattr(model, name)]
+
+
+def answers_of(model, X):
+    labels = [[str(label) for label in path] for path in model.predict(X)]
+    proba = model.predict_proba(X) if hasattr(model, "predict_proba") else []
+    return labels, proba
+
+
+def digest_of(model, X):
+    labels, proba = answers_of(model, X)
+    arrays = [*weights_of(model), *proba]
+    return joblib.hash([[a.tobytes() for a in map(np.ascontiguousarray, arrays)], labels])
+
+
+# --- Determinism --------------------------------------------------------------------------------
+
+FRESH = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+sys.path.insert(0, sys.argv[1])
+from tests.test_reliability import ESTIMATORS, digest_of, make_data
+from sklearn.base import clone
+X, y = make_data()
+print(json.dumps({name: digest_of(clone(model).fit(X, y), X[:9])
+                  for name, model in ESTIMATORS.items()}))
+"""
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_same_bits_in_a_fresh_process_and_after_pickling():
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    fresh = subprocess.Popen(
+        [sys.executable, "-c", FRESH, root], stdout=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONHASHSEED": "12345"},
+    )  # fmt: skip
+    X, y = make_data()
+    here = {}
+    for name, model in ESTIMATORS.items():
+        fitted = pickle.loads(pickle.dumps(clone(model))).fit(X, y)
+        here[name] = digest_of(fitted, X[:9])
+        assert digest_of(pickle.loads(pickle.dumps(fitted)), X[:9]) == here[name], name
+    there = json.loads(fresh.communicate(timeout=300)[0])
+    assert there == here
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", [n for n in ESTIMATORS if "n_jobs" in ESTIMATORS[n].get_params()])
+def test_numbers_of_threads_agree(name):
+    X, y = make_data(1, n=140)
+    one, again, three = (clone(ESTIMATORS[name]).set_params(n_jobs=n).fit(X, y) for n in (1, 3, 3))
+    assert digest_of(again, X) == digest_of(three, X)
+    for a, b in zip(weights_of(one), weights_of(three)):
+        # Sums of another order; the solvers' paths then differ by rounding, times their condition.
+        assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+    labels, proba = answers_of(one, X)
+    other_labels, other_proba = answers_of(three, X)
+    assert labels == other_labels
+    for a, b in zip(proba, other_proba):
+        assert_allclose(a, b, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_fits_and_answers_in_parallel_threads(name):
+    X, y = make_data(2, n=20)
+    expected = digest_of(clone(ESTIMATORS[name]).fit(X, y), X)
+    shared = clone(ESTIMATORS[name]).fit(X, y)
+    barrier = threading.Barrier(4)
+
+    def work(k):
+        barrier.wait()
+        return [digest_of(clone(ESTIMATORS[name]).fit(X, y) if k % 2 else shared, X)] * 2
+
+    with ThreadPoolExecutor(4) as pool:
+        assert {d for pair in pool.map(work, range(4)) for d in pair} == {expected}
+
+
+# --- Interrupts ---------------------------------------------------------------------------------
+
+INTERRUPTED = """
+import os, signal, sys, threading, time, warnings
+warnings.simplefilter("ignore")
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from tests.test_reliability import ESTIMATORS, digest_of, make_data
+from sklearn.base import clone
+
+X, y = make_data()
+rng = np.random.default_rng(0)
+for name, model in ESTIMATORS.items():
+    expected, model = digest_of(clone(model).fit(X, y), X), clone(model)
+    start = time.perf_counter()
+    clone(model).fit(X, y)
+    takes = time.perf_counter() - start
+    hits = 0
+    for k in range(int(sys.argv[2])):
+        parameters = {k: repr(v) for k, v in model.get_params(deep=False).items()}
+        timer = threading.Timer(
+            rng.uniform(0.02, 0.9) * takes, os.kill, (os.getpid(), signal.SIGINT)
+        )
+        finished = False
+        try:
+            timer.start()
+            model.fit(X, y)
+            finished = True
+            timer.join()
+            time.sleep(0.001)
+        except KeyboardInterrupt:
+            pass
+        if not finished:
+            hits += 1
+            fitted = [a for a in vars(model) if a.endswith("_") and not a.startswith("_")]
+            assert not fitted, (name, fitted)
+        timer.join()
+        assert {k: repr(v) for k, v in model.get_params(deep=False).items()} == parameters
+        model = clone(model)
+    assert digest_of(model.fit(X, y), X) == expected, name
+    assert threading.active_count() == 1, name
+    print(name, hits, flush=True)
+"""
+
+
+def interrupt(n):
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, root, str(n)],
+        capture_output=True, text=True, timeout=1800,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [line.rsplit(" ", 1) for line in done.stdout.splitlines()]
+    return {name: int(hits) for name, hits in lines}
+
+
+def test_ctrl_c_in_fit_leaves_an_unfitted_clean_estimator():
+    hits = interrupt(2)
+    assert hits.keys() == ESTIMATORS.keys()
+    assert sum(hits.values()) >= 2  # many fits are over before their signal
+
+
+def test_an_exception_in_the_midst_of_training_leaves_the_last_model():
+    X, y = make_data()
+    for name in ("lbfgs", "adagrad", "eg"):
+        model = clone(ESTIMATORS[name]).fit(X, y)
+        before = digest_of(model, X)
+
+        def stop(*_):
+            raise KeyboardInterrupt
+
+        model._solve = stop
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X[:20], y[:20])
+        del model._solve
+        assert digest_of(model, X) == before
+
+
+# --- Full disks and cut files -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved():
+    X, y = make_data()
+    return CRFTagger().fit(X, y), Sequences.from_list(X), y
+
+
+def write_model(model, path):
+    joblib.dump(model, path)
+
+
+def write_pickle(model, path):
+    with open(path, "wb") as file:
+        pickle.dump(model, file)
+
+
+def write_skops(model, path):
+    pytest.importorskip("skops.io").dump(model, path)
+
+
+def read_pickle(path):
+    with open(path, "rb") as file:
+        return pickle.load(file)
+
+
+def read_skops(path):
+    from sklseq.deployment import trusted_types
+
+    return pytest.importorskip("skops.io").load(path, trusted=trusted_types())
+
+
+FORMATS = {
+    "joblib": (write_model, joblib.load),
+    "pickle": (write_pickle, read_pickle),
+    "skops": (write_skops, read_skops),
+}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_cut_model_file_never_loads(saved, form, tmp_path):
+    write, read = FORMATS[form]
+    path = tmp_path / f"model.{form}"
+    write(saved[0], path)
+    whole = path.read_bytes()
+    for size in {*range(0, len(whole), max(1, len(whole) // 12)), len(whole) - 1}:
+        path.write_bytes(whole[:size])
+        with pytest.raises(Exception), warnings.catch_warnings():  # noqa: B017
+            warnings.simplefilter("ignore")
+            read(path)
+
+
+def full_disk(n_bytes, work):
+    """Run ``work`` in a child whose files cannot grow above ``n_bytes``; its exit code."""
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # then writing fails with EFBIG, an OSError
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, n_bytes))
+    try:
+        work()
+        os._exit(0)
+    except OSError:
+        os._exit(7)
+    except BaseException:
+        os._exit(1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("n_bytes", [0, 100, 1000, 5000])
+def test_a_full_disk_leaves_the_old_sequences(saved, tmp_path, n_bytes):
+    _, X, y = saved
+    path = tmp_path / "x.npz"
+    X[:2].save(path, y[:2])
+    before = path.read_bytes()
+    assert full_disk(n_bytes, lambda: X.save(path, y)) == 7
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["x.npz"]
+    text = tmp_path / "x.txt"
+    columns = [{"w": ["word"] * len(one)} for one in y]
+    write_conll(text, columns[:1], y[:1])
+    old = text.read_bytes()
+    if n_bytes <= 1000:
+        assert full_disk(n_bytes, lambda: write_conll(text, columns * 9, y * 9)) == 7
+        assert text.read_bytes() == old
+        assert sorted(os.listdir(tmp_path)) == ["x.npz", "x.txt"]
+    assert read_conll(text)[1] == [y[0].tolist()]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_full_disk_never_leaves_a_model_that_loads(saved, tmp_path, form):
+    write, read = FORMATS[form]
+    whole = tmp_path / "whole"
+    write(saved[0], whole)
+    for n_bytes in (0, 10, whole.stat().st_size // 2, whole.stat().st_size - 1):
+        path = tmp_path / f"{n_bytes}"
+        assert full_disk(n_bytes, lambda path=path: write(saved[0], path)) == 7
+        if path.exists():
+            with pytest.raises(Exception):  # noqa: B017
+                read(path)
+
+
+# --- Streams ------------------------------------------------------------------------------------
+
+
+def test_a_stream_holds_only_what_is_pending():
+    X, y = make_data()
+    stream = clone(ESTIMATORS["online"]).fit(X, y).stream()
+    rows, sizes = np.concatenate(X), []
+    n = 0
+    for k in range(6):
+        for row in rows[np.random.default_rng(k).permutation(len(rows))]:
+            n += len(stream.push(row))
+        sizes.append(len(pickle.dumps(stream)) if k else 0)
+    n += len(stream.flush())
+    assert n == 6 * len(rows)
+    assert max(sizes[1:]) <= 1.5 * min(sizes[1:])
+
+
+# --- Segment features in pipelines --------------------------------------------------------------
+
+
+def test_a_segmenter_pipeline_is_deterministic_too():
+    X = [["the", "New", "York", "Times"], ["in", "Ohio"]]
+    y = [["O", "B-x", "I-x", "I-x"], ["O", "B-y"]]
+    make = lambda: make_pipeline(SegmentFeatures(TokenFeatures(), max_length=3), SemiCRFSegmenter())  # noqa: E731
+    a, b = make().fit(X, y), pickle.loads(pickle.dumps(make().fit(X, y)))
+    assert_array_equal(a[-1].coef_, b[-1].coef_)
+    assert a.predict(X).tolist() == b.predict(X).tolist()
