@@ -21,6 +21,7 @@ from __future__ import annotations
 import os
 import struct
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -35,6 +36,11 @@ ALIGNMENT = 64
 # Bytes of a member's header in the zip file beside its name, with the record of large sizes that
 # zipfile puts in front of ours; and of our record's own header.
 HEADER, LARGE_RECORD, RECORD = 30, 20, 4
+# What zipfile and NumPy raise on bytes that nobody wrote.
+DAMAGES = (
+    ValueError, OSError, EOFError, KeyError, IndexError, TypeError, OverflowError, RuntimeError,
+    MemoryError, SyntaxError, zipfile.BadZipFile, zlib.error, struct.error,
+)  # fmt: skip
 # Number of our record, which only takes up room. Readers skip records that they do not know.
 PADDING = 0x5153
 
@@ -122,13 +128,14 @@ def _open(path: Any) -> zipfile.ZipFile:
         raise FileNotFoundError(f"There is no file {path!r}.")
     try:
         file = zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, OSError) as error:
+    except DAMAGES as error:
         raise ValueError(
             f"{path!r} is not a whole .npz file; it was cut off, or is something else. Write it "
             "again with Sequences.save."
         ) from error
-    names = _names(file)
-    version = int(_Member(file, "sklseq").read(False)) if "sklseq" in names else None
+    names, version = _names(file), None
+    if "sklseq" in names and (number := _Member(file, "sklseq").read(False)).shape == ():
+        version = int(number) if number.dtype.kind in "iu" else None
     if version is not None and version <= VERSION and "offsets" in names:
         return file
     file.close()
@@ -141,7 +148,7 @@ def _open(path: Any) -> zipfile.ZipFile:
 
 
 def _names(file: zipfile.ZipFile) -> list[str]:
-    return [name.removesuffix(".npy") for name in file.namelist()]
+    return [name.removesuffix(".npy") for name in file.namelist() if name.endswith(".npy")]
 
 
 class _Member:
@@ -157,7 +164,7 @@ class _Member:
             if array is None:
                 with self.file.open(self.info) as stream:
                     array = np.lib.format.read_array(stream, allow_pickle=False)
-        except (ValueError, EOFError, zipfile.BadZipFile, struct.error) as error:
+        except DAMAGES as error:
             raise ValueError(
                 f"Array {self.name!r} of {self.file.filename!r} cannot be read: {error}. Write "
                 "the file again with Sequences.save."
@@ -198,7 +205,7 @@ def _checked(arrays: dict, path: Any) -> Stored:
                 raise ValueError("labels out of range")
         if offsets[-1] != rows.shape[0]:
             raise ValueError(f"offsets end at {offsets[-1]} instead of {rows.shape[0]}")
-    except (KeyError, ValueError, TypeError, IndexError) as error:
+    except DAMAGES as error:
         raise ValueError(
             f"{os.fspath(path)!r} is damaged: {error}. Write it again with Sequences.save."
         ) from error

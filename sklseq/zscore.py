@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._base import (
     BaseTagger,
-    check_n_jobs,
     check_magnitude,
+    check_n_jobs,
     check_not_empty,
     read_labels,
     read_sequences,

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import joblib
@@ -27,8 +26,9 @@ from sklseq import (
     ZScoreTagger,
     ZScoreTaggerCV,
 )
-from sklseq.datasets import read_conll, write_conll
+from sklseq.datasets import read_conll, read_kdd99, write_conll
 from sklseq.features import SegmentFeatures, TokenFeatures
+from tests import fuzz_readers
 
 ESTIMATORS = {
     "lbfgs": CRFTagger(solver="lbfgs"),
@@ -194,9 +194,9 @@ def interrupt(n):
 
 
 def test_ctrl_c_in_fit_leaves_an_unfitted_clean_estimator():
-    hits = interrupt(2)
+    hits = interrupt(1)
     assert hits.keys() == ESTIMATORS.keys()
-    assert sum(hits.values()) >= 2  # many fits are over before their signal
+    assert sum(hits.values()) >= 1  # many fits are over before their signal
 
 
 def test_an_exception_in_the_midst_of_training_leaves_the_last_model():
@@ -255,6 +255,7 @@ FORMATS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_cut_model_file_never_loads(saved, form, tmp_path):
     write, read = FORMATS[form]
@@ -263,8 +264,7 @@ def test_a_cut_model_file_never_loads(saved, form, tmp_path):
     whole = path.read_bytes()
     for size in {*range(0, len(whole), max(1, len(whole) // 12)), len(whole) - 1}:
         path.write_bytes(whole[:size])
-        with pytest.raises(Exception), warnings.catch_warnings():  # noqa: B017
-            warnings.simplefilter("ignore")
+        with pytest.raises(Exception):  # noqa: B017
             read(path)
 
 
@@ -319,6 +319,28 @@ def test_a_full_disk_never_leaves_a_model_that_loads(saved, tmp_path, form):
         if path.exists():
             with pytest.raises(Exception):  # noqa: B017
                 read(path)
+
+
+# --- Readers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", fuzz_readers.readers())
+def test_readers_survive_mutated_files(name, tmp_path):
+    n = 30 if name == "Shards" else 300
+    outcomes, wrong = fuzz_readers.fuzz(name, n, seed=20, folder=tmp_path)
+    assert not wrong, wrong[0]
+    assert outcomes["read"] > 0
+    assert outcomes["refused"] > n // 20
+
+
+@pytest.mark.parametrize("cell", ["nan", "inf", "-1e300", "1e400"])
+def test_numbers_of_connections_are_finite(cell, tmp_path):
+    path = tmp_path / "log.csv"
+    cells = ["0", "tcp", "http", "SF", "181", cell, *["0"] * 35, "normal."]
+    path.write_text(fuzz_readers.KDD + ",".join(cells) + "\n", encoding="ascii")
+    message = r"Column 6 of log.csv must hold finite numbers; line 2 has "
+    with pytest.raises(ValueError, match=message):
+        read_kdd99(path)
 
 
 # --- Streams ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import zlib
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -137,6 +138,17 @@ def _check_choice(name: str, value: Any, allowed: tuple) -> None:
 
 def _cells(path: Path, n_records: int | None) -> Iterator[tuple[int, np.ndarray]]:
     # (number of the first line, cells) of runs of lines.
+    try:
+        yield from _runs(path, n_records)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(
+            f"{path} is not a whole gzip file ({error}); fetch or compress it again."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path.name} holds bytes that are not ASCII text: {error}.") from error
+
+
+def _runs(path: Path, n_records: int | None) -> Iterator[tuple[int, np.ndarray]]:
     with open(path, "rb") as file:
         zipped = file.read(2) == b"\x1f\x8b"
     with (gzip.open if zipped else open)(path, "rt", encoding="ascii") as file:
@@ -167,6 +179,12 @@ def _columns(cells: np.ndarray, numeric: str, path, first: int) -> Iterator:
                 f"Column {k + 1} of {Path(path).name} must hold numbers; one of lines {first} to "
                 f"{first + len(cells) - 1} does not: {error}."
             ) from error
+        wrong = np.flatnonzero(~(np.abs(x) < 1e18))
+        if wrong.size:
+            raise ValueError(
+                f"Column {k + 1} of {Path(path).name} must hold finite numbers; line "
+                f"{first + wrong[0]} has {cells[wrong[0], k]!r}."
+            )
         name = COUNTS.get(k) or RATES[k]
         scaled = np.log2(1 + np.maximum(x, 0)) / 32 if k in COUNTS else x
         if numeric == "scaled":

@@ -83,13 +83,9 @@ def lbfgs(
         now = search.w if scale is None else search.w / scale
         if callback is not None and callback(len(history) - 1, search.value, now):
             message = message or "callback"
+    w = search.w if scale is None else search.w / scale
     return SolverResult(
-        search.w if scale is None else search.w / scale,
-        search.value,
-        len(history) - 1,
-        bool(message),
-        history,
-        message or "max_iter",
+        w, search.value, len(history) - 1, bool(message), history, message or "max_iter"
     )
 
 
