@@ -4,13 +4,16 @@
 PYTHON ?= python3
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-checked lint format bench docs clean
+.PHONY: help demo test test-checked test-sanitized test-minimum test-threads trials mutations lint format bench docs clean
 # A step that fails leaves no stamp behind.
 .DELETE_ON_ERROR:
 
 VENV := .venv
 BIN := $(VENV)/bin
 CHECKED := .venv-checked
+SANITIZED := .venv-sanitized
+MINIMUM := .venv-minimum
+ENVIRONMENTS := $(VENV) $(CHECKED) $(SANITIZED) $(MINIMUM)
 BUILD_FILES := pyproject.toml meson.build meson.options $(wildcard sklseq/meson.build)
 # Arguments for pytest and for the benchmark: make test ARGS="-k viterbi"
 ARGS ?=
@@ -25,6 +28,11 @@ help:
 	@echo 'make demo          train, inspect and save a model (examples/plot_chunking.py)'
 	@echo 'make test          tests and doctests; real data if SKLSEQ_DATA names its folder'
 	@echo 'make test-checked  the same with every array index checked in the compiled code'
+	@echo 'make test-sanitized  tests of the compiled code under AddressSanitizer and UBSan'
+	@echo 'make test-minimum  the suite with the oldest NumPy, SciPy, scikit-learn and joblib allowed'
+	@echo 'make test-threads  tests of kernels and containers, each in several threads at once'
+	@echo 'make trials        fuzzing of all readers, soak of the stream: about half an hour'
+	@echo 'make mutations     faults put into the sources one by one; the suite has to find each'
 	@echo 'make lint          ruff and cython-lint'
 	@echo 'make format        let ruff format the sources'
 	@echo 'make bench         sklseq and python-crfsuite side by side'
@@ -43,6 +51,29 @@ test-checked: $(CHECKED)/.built $(CHECKED)/.with-test
 	@PATH="$(CURDIR)/$(CHECKED)/bin:$$PATH" $(CHECKED)/bin/python -c 'import sklseq'
 	PATH="$(CURDIR)/$(CHECKED)/bin:$$PATH" $(CHECKED)/bin/python -m pytest $(WORKERS) $(ARGS)
 
+# What runs compiled code most; the rest of the suite takes hours under AddressSanitizer.
+KERNEL_TESTS := $(addprefix tests/test_, $(addsuffix .py, inference online_inference segment_inference \
+  expected_features solvers moments dual stochastic sequences dict_features template_features properties))
+test-sanitized: $(SANITIZED)/.built $(SANITIZED)/.with-test
+	PATH="$(CURDIR)/$(SANITIZED)/bin:$$PATH" LD_PRELOAD="$$($(or $(CC),gcc) -print-file-name=libasan.so)" \
+	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 PYTHONMALLOC=malloc \
+	  $(SANITIZED)/bin/python -m pytest -p no:cacheprovider $(or $(ARGS),$(KERNEL_TESTS))
+
+test-minimum: $(MINIMUM)/.built $(MINIMUM)/.with-test
+	PATH="$(CURDIR)/$(MINIMUM)/bin:$$PATH" $(MINIMUM)/bin/python -m pytest $(ARGS)
+
+test-threads: $(VENV)/.built $(VENV)/.with-test
+	@$(BIN)/python -m pip install -qq pytest-run-parallel
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest --parallel-threads=4 --iterations=2 \
+	  $(or $(ARGS),tests/test_inference.py tests/test_segment_inference.py tests/test_sequences.py tests/test_labels.py tests/test_metrics.py)
+
+trials: $(VENV)/.built $(VENV)/.with-test
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.fuzz_readers 100000
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.soak_stream 10000000
+
+mutations: $(VENV)/.built $(VENV)/.with-test
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.mutations $(ARGS)
+
 lint: $(VENV)/.with-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -60,7 +91,7 @@ docs: $(VENV)/.built $(VENV)/.with-docs
 	@echo 'docs/_build/html/index.html'
 
 clean:
-	rm -rf $(VENV) $(CHECKED) build build-* dist docs/_build docs/generated docs/auto_examples
+	rm -rf $(ENVIRONMENTS) build build-* dist docs/_build docs/generated docs/auto_examples
 	rm -rf examples/output .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -73,7 +104,7 @@ REQUIRES = import sys, tomllib; \
   extras |= project["project"]["optional-dependencies"]; \
   print("\n".join(extras[sys.argv[1]]))
 
-$(VENV)/.made $(CHECKED)/.made:
+$(addsuffix /.made, $(ENVIRONMENTS)):
 	@command -v $(PYTHON) >/dev/null || { echo 'Python is missing: install Python 3.11 or newer (Debian: apt install python3 python3-venv python3-dev) or name one with make PYTHON=...' >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "sklseq needs Python 3.11 or newer and $(PYTHON) is $$($(PYTHON) -V 2>&1): install a newer one and name it with make PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "The venv module of $(PYTHON) is missing or incomplete: install it (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -84,7 +115,12 @@ $(VENV)/.made $(CHECKED)/.made:
 $(VENV)/.built: MESON_ARGS := --config-settings=build-dir=build/release
 $(CHECKED)/.built: MESON_ARGS := --config-settings=build-dir=build/checked \
   --config-settings=setup-args=-Dbounds_checks=true
-$(VENV)/.built $(CHECKED)/.built: %/.built: %/.made $(BUILD_FILES)
+$(SANITIZED)/.built: MESON_ARGS := --config-settings=build-dir=build/sanitized \
+  --config-settings=setup-args=-Dbuildtype=debug --config-settings=setup-args=-Db_lundef=false \
+  --config-settings=setup-args=-Db_sanitize=address,undefined
+$(MINIMUM)/.built: MESON_ARGS := --config-settings=build-dir=build/minimum
+$(MINIMUM)/.built: $(MINIMUM)/.oldest
+$(addsuffix /.built, $(ENVIRONMENTS)): %/.built: %/.made $(BUILD_FILES)
 	@found=; for cc in $(if $(filter default,$(origin CC)),cc gcc clang,$(firstword $(CC))); do command -v $$cc >/dev/null && found=$$cc && break; done; \
 	  test -n "$$found" || { echo 'A C compiler is missing: install one (Debian: apt install build-essential).' >&2; exit 1; }; \
 	  printf '#include <stdio.h>\nint main(void) { return 0; }\n' | $$found -x c -o $(@D)/.compiled - 2>/dev/null \
@@ -102,7 +138,16 @@ $(VENV)/.with-%: $(VENV)/.made pyproject.toml
 	@$(BIN)/python -c '$(REQUIRES)' $* > $(@D)/$*.txt
 	@$(BIN)/python -m pip install -qq -r $(@D)/$*.txt
 	@touch $@
-$(CHECKED)/.with-%: $(CHECKED)/.made pyproject.toml
-	@$(CHECKED)/bin/python -c '$(REQUIRES)' $* > $(@D)/$*.txt
-	@$(CHECKED)/bin/python -m pip install -qq -r $(@D)/$*.txt
+# The oldest versions that pyproject.toml allows; other packages as new as go with them.
+$(MINIMUM)/.oldest: $(MINIMUM)/.made pyproject.toml
+	@$(@D)/bin/python -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb")); \
+	  print("\n".join(project["project"]["dependencies"]).replace(">=", "=="))' > $(@D)/oldest.txt
+	@$(@D)/bin/python -m pip install -qq -r $(@D)/oldest.txt
 	@touch $@
+define with_extra
+$(1)/.with-%: $(1)/.made pyproject.toml
+	@$(1)/bin/python -c '$$(REQUIRES)' $$* > $$(@D)/$$*.txt
+	@$(1)/bin/python -m pip install -qq -r $$(@D)/$$*.txt $$(if $$(wildcard $$(@D)/oldest.txt),-c $$(@D)/oldest.txt)
+	@touch $$@
+endef
+$(foreach environment, $(CHECKED) $(SANITIZED) $(MINIMUM), $(eval $(call with_extra,$(environment))))

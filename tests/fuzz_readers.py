@@ -29,7 +29,8 @@ TAGGED = "<author> A. Smith </author> in <city>New York</city> a < b\n<x></x> wo
 KDD = ",".join(["0", "tcp", "http", "SF", "181", "5450", *["0.5"] * 35, "normal."]) + "\n"
 PIECES = [b"\0", b"\n", b"\r", b"\t", b" ", b"<", b">", b"</", b",", b"nan", b"inf", b"-1",
           b"1e999", b"\xff", b"\xef\xbb\xbf", b"\x1f\x8b", b"9" * 40, b"-DOCSTART-",
-          b"\xe2\x80\xa8", b"%x[0,0]", b"U00:%x[-1,0]/%x[99999999999,0]", b"PK\x05\x06", b"\x93NUMPY"]  # fmt: skip
+          b"\xe2\x80\xa8", b"%x[0,0]", b"U00:%x[-1,0]/%x[99999999999,0]", b"PK\x05\x06",
+          b"\x93NUMPY"]  # fmt: skip
 
 
 def mutate(rng: np.random.Generator, data: bytes) -> bytes:
