@@ -36,7 +36,7 @@ PIECES = [b"\0", b"\n", b"\r", b"\t", b" ", b"<", b">", b"</", b",", b"nan", b"i
 def mutate(rng: np.random.Generator, data: bytes) -> bytes:
     """One to eight changes: bits, cuts, repeats, pieces put in, runs of bytes removed."""
     out = bytearray(data)
-    for _ in range(rng.integers(1, 9)):
+    for _ in range(min(8, rng.geometric(0.5))):
         at = int(rng.integers(0, len(out) + 1))
         kind = rng.integers(0, 7)
         if kind == 0 and out:

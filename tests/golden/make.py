@@ -14,11 +14,12 @@ import numpy as np
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from sklseq import CRFTagger
+from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, SemiCRFSegmenter, ZScoreTagger
 from sklseq.features import (
     DictFeatures,
     LexiconFeatures,
     PerToken,
+    SegmentFeatures,
     TemplateFeatures,
     TokenFeatures,
     WindowFeatures,
@@ -51,6 +52,12 @@ def models():
     yield "window", make_pipeline(window(), crf), COLUMNS
     hashed = WindowFeatures(TokenFeatures(columns="w", n_features=64), n_features=64)
     yield "hashed", make_pipeline(hashed, crf), COLUMNS
+    yield "segmenter", SemiCRFSegmenter(l2=0.1, max_iter=30), dicts
+    segments = SegmentFeatures(TokenFeatures(prefixes=0, suffixes=0), first=1, max_length=3)
+    yield "segments", make_pipeline(segments, SemiCRFSegmenter(l2=0.1, max_iter=30)), WORDS
+    yield "hmsvm", HMSVMTagger(random_state=0), dicts
+    yield "zscore", ZScoreTagger(), dicts
+    yield "online", OnlineDecoder(CRFTagger(l2=0.1, max_iter=30)), dicts
     dense = PerToken(StandardScaler())
     yield "dense", make_pipeline(dense, WindowFeatures(before=1, after=0), crf), rows
 
@@ -69,9 +76,10 @@ def store(name, model, X, version):
     path.write_bytes(pickle.dumps(model, protocol=5))
     truth = {
         "X": as_plain(X),
-        "labels": [p.tolist() for p in model.predict(X)],
-        "proba": [p.tolist() for p in model.predict_proba(X)],
+        "labels": [list(p) if isinstance(p, list) else p.tolist() for p in model.predict(X)],
     }
+    if hasattr(model, "predict_proba"):
+        truth["proba"] = [p.tolist() for p in model.predict_proba(X)]
     text = json.dumps(truth, separators=(",", ":"))
     path.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
 

@@ -1,0 +1,114 @@
+"""Does the suite notice? python -m tests.mutations [python | compiled | NUMBER ...]
+
+Each fault is put into the sources, and the tests of that part have to fail. Python files are
+changed while they are imported; compiled ones on disk, built, and restored whatever happens.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent / "sklseq"
+INFERENCE, ONLINE, SEGMENTS = "test_inference", "test_online_inference", "test_segment_inference"
+# (file, text that occurs once or more: its first is replaced, fault, test files)
+FAULTS = [
+    # Objectives and solvers, in Python
+    ("objectives/_likelihood.py", "return ridge - log_p", "return ridge + log_p", "test_crf"),
+    ("objectives/_likelihood.py", "pairwise - observed, start", "observed - pairwise, start", "test_crf"),
+    ("objectives/_likelihood.py", "(2 * l2 * rest)", "(l2 * rest)", "test_crf"),
+    ("objectives/_scores.py", "transition[y[after - 1], y[after]] = True", "transition[y[after], y[after - 1]] = True", "test_crf"),
+    ("objectives/_scores.py", "gradient[b:c] = start[self.start_at]", "gradient[b:c] = end[self.start_at]", "test_crf"),
+    ("objectives/_scores.py", "/ max(1, ridge)", "* max(1, ridge)", "test_torture"),
+    ("objectives/_moments.py", "max(0.0, (1.0 + mean_loss", "max(0.0, (1.0 - mean_loss", "test_zscore"),
+    ("solvers/_owlqn.py", "shrunk = g - np.clip(g, -l1, l1)", "shrunk = g + np.clip(g, -l1, l1)", "test_solvers"),
+    ("solvers/_owlqn.py", "w[w * signs < 0] = 0", "w[w * signs > 0] = 0", "test_solvers"),
+    ("solvers/_history.py", "c[i] += a[i] - b", "c[i] += a[i] + b", "test_solvers"),
+    ("solvers/_lbfgs.py", "gradient /= self.scale", "gradient *= self.scale", "test_torture"),
+    ("solvers/_dense.py", "W /= size[:, None]", "W *= size[:, None]", "test_torture"),
+    ("solvers/_lbfgs.py", "< CURVATURE * slope", "> CURVATURE * slope", "test_solvers"),
+    # Decoding, containers and readers, in Python
+    ("inference/chain.py", "log_z[a:b])\n    check_paths(log_z)", "log_z[a:b])", INFERENCE),
+    ("inference/chain.py", "np.ascontiguousarray(self.score.T)", "np.ascontiguousarray(self.score)", INFERENCE),
+    ("_sequences.py", "np.where(key < 0, key + n, key)", "np.where(key < 0, key + n - 1, key)", "test_properties"),
+    ("_sequences.py", "self.offsets[which] - offsets[:-1]", "self.offsets[which] - offsets[1:]", "test_sequences"),
+    ("_labels.py", "complete[:, None], goes_on[:, None] & same_type", "complete[:, None], goes_on[:, None]", "test_labels"),
+    ("_store.py", "< width:\n", "<= width:\n", "test_shards"),
+    # Compiled: recursions
+    ("inference/_chain.pyx", "log_z[s] += (T - 1) * top", "log_z[s] += T * top", INFERENCE),
+    ("inference/_chain.pyx", "        if v > top:\n            top = v\n            best = i", "        if v >= top:\n            top = v\n            best = i", INFERENCE),
+    ("inference/_chain.pyx", "for t in range(T - 2, -1, -1):\n        j = first", "for t in range(T - 2, 0, -1):\n        j = first", INFERENCE),
+    ("inference/_chain.pyx", "+ ahead[j] - log_beta[i])", "+ ahead[j] + log_beta[i])", INFERENCE),
+    ("inference/_online.pyx", "if one >= 0 and labels[b] != one:", "if one > 0 and labels[b] != one:", ONLINE),
+    ("inference/_online.pyx", "if bounded and not least <= ", "if bounded and not least < ", ONLINE),
+    ("inference/_segments.pyx", "pairwise[k] += weight * scratch[k]", "pairwise[k] += scratch[k]", SEGMENTS),
+    ("inference/_segments.pyx", "ends[k] += weight * start[k] * u[k]", "ends[k] += weight * u[k]", SEGMENTS),
+    ("objectives/_linear.pyx", "mu[t, y[t]] -= weight", "mu[t, y[t]] += weight", "test_crf"),
+    ("objectives/_linear.pyx", "ends[1, j] += mu[last, j]", "ends[1, j] += mu[first, j]", "test_crf"),
+    ("objectives/_margin.pyx", "row[b[t]] -= x", "row[b[t]] += x", "test_hmsvm"),
+    ("objectives/_margin.pyx", "self.score[b[t - 1], b[t]] -= x", "self.score[b[t - 1], b[t]] -= 0", "test_hmsvm"),
+]  # fmt: skip
+
+HOOK = """
+import importlib.machinery as m, os, sys
+path, old, new = {fault!r}
+read = m.SourceFileLoader.get_data
+def get_data(self, name):
+    if os.path.basename(path)[:-3] + '.cpython' in name and name.endswith('.pyc'):
+        raise OSError
+    data = read(self, name)
+    if name.endswith(path):
+        assert old.encode() in data, 'the text is not there any more'
+        data = data.replace(old.encode(), new.encode(), 1)
+    return data
+m.SourceFileLoader.get_data = get_data
+sys.dont_write_bytecode = True
+import pytest
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
+def run(path: str, old: str, new: str, tests: str) -> int:
+    """pytest's exit code with the fault in place: 1 if tests fail, 0 if none does."""
+    arguments = ["-x", "-q", "-p", "no:cacheprovider", f"tests/{tests}.py"]
+    file, command = ROOT / path, [sys.executable, "-m", "pytest"]
+    if path.endswith(".py"):
+        command = [sys.executable, "-c", HOOK.format(fault=("sklseq/" + path, old, new))]
+    source = file.read_text(encoding="utf-8")
+    if old not in source:
+        return -1
+    try:
+        if path.endswith(".pyx"):
+            file.write_text(source.replace(old, new, 1), encoding="utf-8")
+        done = subprocess.run(
+            [*command, *arguments], cwd=ROOT.parent, capture_output=True, text=True, timeout=1800
+        )
+    finally:
+        if path.endswith(".pyx"):
+            file.write_text(source, encoding="utf-8")
+            os.utime(file)
+    if done.returncode not in (0, 1):  # a crash, or an import that fails: noticed too, but say so
+        print(done.stdout[-600:] + done.stderr[-600:], flush=True)
+    return done.returncode
+
+
+def main() -> int:
+    chosen, survived = sys.argv[1:], 0
+    for k, (path, old, new, tests) in enumerate(FAULTS):
+        kind = "python" if path.endswith(".py") else "compiled"
+        if chosen and kind not in chosen and str(k) not in chosen:
+            continue
+        start = time.perf_counter()
+        code = run(path, old, new, tests)
+        verdict = {0: "SURVIVED", -1: "NOT FOUND"}.get(code, "caught")
+        survived += verdict != "caught"
+        print(f"{k:2} {verdict:9} {time.perf_counter() - start:4.0f} s  {path}: {old!r} -> {new!r} "
+              f"({tests})", flush=True)  # fmt: skip
+    return min(survived, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
