@@ -76,7 +76,7 @@ def stored() -> list[bytes]:
 
 
 def check_conll(path: Path, data: bytes) -> None:
-    X, y = read_conll(io.BytesIO(data))
+    X, y = read_conll(io.BytesIO(data), comment="#")
     for x, labels in zip(X, y, strict=True):
         assert {len(column) for column in x.values()} <= {len(labels)}
 

@@ -22,7 +22,7 @@ FAULTS = [
     ("objectives/_likelihood.py", "(2 * l2 * rest)", "(l2 * rest)", "test_crf"),
     ("objectives/_scores.py", "transition[y[after - 1], y[after]] = True", "transition[y[after], y[after - 1]] = True", "test_crf"),
     ("objectives/_scores.py", "gradient[b:c] = start[self.start_at]", "gradient[b:c] = end[self.start_at]", "test_crf"),
-    ("objectives/_scores.py", "/ max(1, ridge)", "* max(1, ridge)", "test_torture"),
+    ("objectives/_scores.py", "np.maximum(np.where(self.largest", "np.minimum(np.where(self.largest", "test_torture"),
     ("objectives/_moments.py", "max(0.0, (1.0 + mean_loss", "max(0.0, (1.0 - mean_loss", "test_zscore"),
     ("solvers/_owlqn.py", "shrunk = g - np.clip(g, -l1, l1)", "shrunk = g + np.clip(g, -l1, l1)", "test_solvers"),
     ("solvers/_owlqn.py", "w[w * signs < 0] = 0", "w[w * signs > 0] = 0", "test_solvers"),

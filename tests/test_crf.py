@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, Sequences
 from sklseq.inference import reference
-from sklseq.objectives._scores import padded_rows
+from sklseq.objectives._scores import observed_support, padded_rows
 
 from .oracles import all_paths, kkt_residual, numerical_gradient
 
@@ -696,3 +696,13 @@ def test_decoding_uses_the_fitted_weights_where_they_are():
     rows = padded_rows(wide[:, :3])  # a view whose neighbours are not padding
     assert not np.shares_memory(rows, wide)
     assert_array_equal(rows, [[1, 1, 1, 0]] * 4)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_what_is_observed_has_a_weight_and_nothing_else(form):
+    rows = form(np.array([[1.0, 0], [0, 2], [0, 0], [0, 3]]))
+    seen = observed_support(Sequences(rows, [0, 3, 3, 4]), np.array([0, 1, 2, 1]), 3)
+    assert np.argwhere(seen.transition).tolist() == [[0, 1], [1, 2]]
+    assert seen.pairs.tolist() == [0 * 3 + 0, 1 * 3 + 1]
+    assert np.flatnonzero(seen.start).tolist() == [0, 1]
+    assert np.flatnonzero(seen.end).tolist() == [1, 2]
