@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 import zipfile
 import zlib
 from pathlib import Path
@@ -198,6 +199,10 @@ def _checked(arrays: dict, path: Any) -> Stored:
     try:
         offsets, rows = arrays["offsets"], _rows(arrays)
         classes, codes = arrays.get("classes"), arrays.get("codes")
+        if classes is not None and classes.dtype.kind == "U" and classes.size:
+            number = np.dtype(np.uint32).newbyteorder(classes.dtype.byteorder)
+            if np.array(classes).view(number).max() > sys.maxunicode:  # no Python string holds it
+                raise ValueError("labels that are no text")
         if codes is not None:
             if codes.shape != (rows.shape[0],):
                 raise ValueError(f"{len(codes)} labels for {rows.shape[0]} rows")

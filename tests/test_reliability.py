@@ -333,6 +333,17 @@ def test_readers_survive_mutated_files(name, tmp_path):
     assert outcomes["refused"] > n // 20
 
 
+def test_labels_that_are_no_text_are_refused(tmp_path):
+    path = tmp_path / "x.npz"
+    Sequences(np.ones((2, 1)), [0, 2]).save(path, [["a", "b"]])
+    data = path.read_bytes()
+    text = np.array(["a", "b"]).tobytes()
+    assert text in data
+    path.write_bytes(data.replace(text, b"a\0\0\xff" + text[4:]))
+    with pytest.raises(ValueError, match="labels that are no text"):
+        Sequences.load(path)
+
+
 @pytest.mark.parametrize("cell", ["nan", "inf", "-1e300", "1e400"])
 def test_numbers_of_connections_are_finite(cell, tmp_path):
     path = tmp_path / "log.csv"
