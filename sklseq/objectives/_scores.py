@@ -217,7 +217,8 @@ class ScoreMap:
         scale = np.exp2(np.round(np.log2(scale)))  # powers of two: products with them are exact
         L = self.n_labels
         coef = np.repeat(scale[:, None], L, axis=1)
-        packed = self.pack(Weights(coef, np.ones((L, L)), np.ones(L), np.ones(L)))
+        ones = np.ones((L, L)), np.ones(L), np.ones(L)
+        packed = ScoreMap.pack(self, Weights(coef, *ones))  # the columns that are trained
         packed[packed == 0] = 1  # what only fills up rows
         return packed
 
