@@ -360,7 +360,7 @@ def test_support_sequences_and_coefficients_make_the_weights(form):
 
 
 def test_working_sets_grow_beyond_their_first_slots():
-    X, y = problem(14, lengths=[12] * 4, n_features=2)
+    X, y = problem(14, lengths=[20] * 4, n_features=2)
     tagger = HMSVMTagger(C=5.0, tol=1e-4, max_iter=5000, random_state=0).fit(X, y)
     assert np.bincount(tagger.support_index_).max() > 8
 
