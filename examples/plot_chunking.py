@@ -89,7 +89,7 @@ for weight, label, name in tagger.top_features(8, feature_names=names):
 
 # %%
 # Save, load, and get the same answers.
-output = Path(__file__ if "__file__" in globals() else ".").resolve().parent / "output"
+output = (Path(__file__).parent if "__file__" in globals() else Path()) / "output"
 output.mkdir(exist_ok=True)
 joblib.dump(model, output / "chunking.joblib", compress=1)
 again = joblib.load(output / "chunking.joblib").predict(X_test)

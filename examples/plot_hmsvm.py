@@ -143,7 +143,7 @@ axes[1].legend()
 bars = axes[2].bar(list(models), [100 * a for a in accuracy.values()], color=["C0", "C1", "C2"])
 axes[2].bar_label(bars, [f"{100 * accuracy[m]:.1f}\n{seconds[m]:.1f} s" for m in models])
 axes[2].set(ylabel="letters right, %", ylim=(0, 118), title="Kernels")
-output = Path(__file__ if "__file__" in globals() else ".").resolve().parent / "output"
+output = (Path(__file__).parent if "__file__" in globals() else Path()) / "output"
 output.mkdir(exist_ok=True)
 figure.savefig(output / "hmsvm.png", dpi=110)
 print(f"Drawn: {output.name}/hmsvm.png")

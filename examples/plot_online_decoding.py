@@ -95,7 +95,7 @@ figure, axes = plt.subplots(1, 2, figsize=(12, 4.8), layout="constrained")
 display.plot(axes[0])
 axes[0].set_xlim(right=max(curve.latency.max() for curve in display.curves[1:]))
 display.plot_look_ahead(axes[1])
-output = Path(__file__ if "__file__" in globals() else ".").resolve().parent / "output"
+output = (Path(__file__).parent if "__file__" in globals() else Path()) / "output"
 output.mkdir(exist_ok=True)
 figure.savefig(output / "online_decoding.png", dpi=110)
 print(f"\nFigures drawn: {output.name}/online_decoding.png")

@@ -142,7 +142,7 @@ axes[2].axvline(best_score, color="C3", linestyle="--", label="best labels")
 axes[2].set(xlabel="score", yticks=[], title="Scores of one sequence's labelings")
 axes[2].set_ylim(0, 1.45 * normal.max())
 axes[2].legend(ncols=2, loc="upper center")
-output = Path(__file__ if "__file__" in globals() else ".").resolve().parent / "output"
+output = (Path(__file__).parent if "__file__" in globals() else Path()) / "output"
 output.mkdir(exist_ok=True)
 figure.savefig(output / "zscore.png", dpi=110)
 print(f"Drawn: {output.name}/zscore.png")
