@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sklseq._sequences import Sequences
-from sklseq.inference.chain import as_generator
+from sklseq.inference.chain import repeatable_generator
 
 __all__ = ["EarlyStopping", "check_early_stopping"]
 
@@ -53,8 +53,8 @@ class EarlyStopping:
                 f"needs at least 2 sequences with rows and weight, and leaves none of "
                 f"{len(usable)} to train on; pass more, or use early_stopping=False."
             )
-        seed = 0 if estimator.random_state is None else estimator.random_state
-        aside = np.sort(as_generator(seed).permutation(usable)[:n])
+        rng = repeatable_generator(estimator.random_state)
+        aside = np.sort(rng.permutation(usable)[:n])
         self.X, self.weights = X[aside], weights.copy()
         self.y = [classes[codes[X.offsets[s] : X.offsets[s + 1]]] for s in aside]
         self.sample_weight = weights[aside]

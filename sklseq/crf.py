@@ -33,7 +33,7 @@ from sklseq._slim import SlimMixin, dense_weights
 from sklseq._threads import Threads
 from sklseq._weights import WeightsMixin
 from sklseq.inference import nbest, sample
-from sklseq.inference.chain import as_generator
+from sklseq.inference.chain import as_generator, repeatable_generator
 from sklseq.objectives._likelihood import LogLikelihood
 from sklseq.objectives._long import (
     GRADIENTS,
@@ -489,7 +489,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         result = exponentiated_gradient(
             DualLikelihood(likelihood, l1, start), likelihood, l1=l1,
             tol=max(float(self.tol), 1e-5), max_iter=int(self.max_iter),
-            random_state=as_generator(0 if self.random_state is None else self.random_state),
+            random_state=repeatable_generator(self.random_state),
             callback=report,
         )  # fmt: skip
         if result.message != "gap":  # slow ascent can leave weights that are worse than none
@@ -507,7 +507,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         result = adagrad(
             StochasticLikelihood(likelihood, l1, start), likelihood, l1=l1,
             n_passes=min(int(self.max_iter), PASSES), callback=report,
-            random_state=as_generator(0 if self.random_state is None else self.random_state),
+            random_state=repeatable_generator(self.random_state),
         )  # fmt: skip
         return self._polish(likelihood, result, result.converged, ROUGH, threads, report)
 

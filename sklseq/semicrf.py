@@ -20,7 +20,7 @@ from sklseq._segment_labels import Segments, read_segments, write_segments
 from sklseq._segments import SegmentPotentials
 from sklseq._threads import Threads
 from sklseq._weights import WeightsMixin
-from sklseq.inference.chain import as_generator
+from sklseq.inference.chain import as_generator, repeatable_generator
 from sklseq.inference.segment_online import closure_of_sequence
 from sklseq.inference.segments import (
     SegmentPlan,
@@ -371,10 +371,9 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         from sklseq.solvers import bcfw
 
         report, after_fit = self._reporting(scores, told)
-        seed = 0 if self.random_state is None else self.random_state
         result = bcfw(
-            SegmentHinge(scores, data, weights, self.l2), rng=as_generator(seed),
-            tol=1000 * float(self.tol), max_iter=int(self.max_iter),
+            SegmentHinge(scores, data, weights, self.l2),
+            rng=repeatable_generator(self.random_state), tol=1000 * float(self.tol), max_iter=int(self.max_iter),
             callback=lambda k, value, hinge: report(k, value, hinge.vector()),
         )  # fmt: skip
         after_fit()

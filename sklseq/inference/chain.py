@@ -460,6 +460,11 @@ def as_generator(random_state) -> np.random.Generator | np.random.RandomState:
     return np.random.default_rng(random_state)
 
 
+def repeatable_generator(random_state) -> np.random.Generator | np.random.RandomState:
+    """The same, but None means the same generator every time."""
+    return as_generator(0 if random_state is None else random_state)
+
+
 def check_paths(log_z: np.ndarray, first: int = 0) -> None:
     """Raise if a sequence has no allowed path; ``first`` is the number of the first one."""
     bad = np.flatnonzero(log_z == -np.inf)

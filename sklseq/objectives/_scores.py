@@ -31,6 +31,7 @@ __all__ = [
     "Support",
     "Weights",
     "full_support",
+    "largest_at",
     "magnitudes",
     "observed_support",
     "padded_rows",
@@ -122,8 +123,13 @@ def magnitudes(rows) -> np.ndarray | None:
     values = np.abs(rows.data)
     if values.size == 0 or (values.max() <= USUAL[1] and values.min() >= USUAL[0]):
         return None
-    largest = np.zeros(rows.shape[1])
-    np.maximum.at(largest, rows.indices, values)
+    return largest_at(rows.indices, values, rows.shape[1])
+
+
+def largest_at(index: np.ndarray, values: np.ndarray, n: int) -> np.ndarray:
+    """Largest of the values, none negative, at each index below n; 0 where there is none."""
+    largest = np.zeros(n)
+    np.maximum.at(largest, index, values)
     return largest
 
 

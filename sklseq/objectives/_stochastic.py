@@ -6,6 +6,7 @@ import numpy as np
 
 from sklseq._cpu import load_kernel
 from sklseq.objectives._likelihood import LogLikelihood
+from sklseq.objectives._scores import largest_at
 from sklseq.objectives._visits import Visits
 
 _descent = load_kernel("sklseq.objectives._descent")
@@ -37,7 +38,7 @@ class StochasticLikelihood(Visits):
 
     Notes
     -----
-    A visit costs O(nnz · L + T · L²), and two square roots a feature value and label. Memory:
+    A visit costs O(nnz · L + T · L²), and a square root a feature value and label. Memory:
     half as much as w beside w.
     """
 
@@ -89,6 +90,5 @@ class StochasticLikelihood(Visits):
 
 
 def _inverse_scale(n: int, index: np.ndarray, values: np.ndarray) -> np.ndarray:
-    largest = np.zeros(n)
-    np.maximum.at(largest, index, np.abs(values))
+    largest = largest_at(index, np.abs(values), n)
     return 1 / np.where(largest > 0, largest, 1.0)
