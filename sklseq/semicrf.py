@@ -373,7 +373,8 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         report, after_fit = self._reporting(scores, told)
         result = bcfw(
             SegmentHinge(scores, data, weights, self.l2),
-            rng=repeatable_generator(self.random_state), tol=1000 * float(self.tol), max_iter=int(self.max_iter),
+            rng=repeatable_generator(self.random_state), tol=1000 * float(self.tol),
+            max_iter=int(self.max_iter),
             callback=lambda k, value, hinge: report(k, value, hinge.vector()),
         )  # fmt: skip
         after_fit()
