@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq._labels import resolve_constraints
+from sklseq._labels import Constraints, check_seen, resolve_constraints
+from sklseq._sequences import Sequences
 from sklseq._shards import ShardError, Shards, named
 from sklseq._threads import Threads
 from sklseq.features import DictFeatures
+from sklseq.objectives._design import DenseRows
 from sklseq.objectives._long import Plan, memory_told
 from sklseq.objectives._scores import ScoreMap, Support
 from sklseq.objectives._shards import (
@@ -24,16 +27,19 @@ from sklseq.solvers import SolverResult
 
 __all__ = ["fit_shards", "predict_shards", "score_shards"]
 
+# A value in CSR form, in float64.
+CSR_BYTES = 12
 PLAN = Plan("forward-backward", None, 0, "data in shards")
 
 
 def fit_shards(tagger: Any, X: Any, y: Any, sample_weight: Any) -> Any:
     """The steps of ``CRFTagger.fit`` on data in shards."""
-    _check_parameters(tagger)
     data = _source(X, y, sample_weight)
+    _check_parameters(tagger, data)
     surveys = data.surveys()
     found = merge_surveys(surveys, lambda k, why: ShardError(f"{data.name(k)}: {why}."))
     vectorizer = None if found.attributes is None else dict_features(found.attributes)
+    _check_constraints(tagger, data, surveys, found.classes)
     scores = _score_map(tagger, found)
     start = tagger._starting_point(scores, found.classes, vectorizer)
     progress = _Progress(tagger)
@@ -42,9 +48,10 @@ def fit_shards(tagger: Any, X: Any, y: Any, sample_weight: Any) -> Any:
         return data.likelihood(scores, found, surveys, vectorizer, tagger.l2, threads)
 
     told = (X, y, found.classes, vectorizer)
+    solve = progress.step if tagger.solver == "adagrad" else progress.descend
     try:
         with memory_told(PLAN), data:
-            result = tagger._solve(progress.descend, scores, likelihood, start, told)
+            result = tagger._solve(solve, scores, likelihood, start, told)
     except ShardError as error:
         if progress.last is None:
             raise
@@ -56,11 +63,21 @@ def fit_shards(tagger: Any, X: Any, y: Any, sample_weight: Any) -> Any:
     return tagger._finish(scores, result, found.classes, vectorizer)
 
 
-def _check_parameters(tagger: Any) -> None:
+def _check_parameters(tagger: Any, data: Any) -> None:
     if tagger.solver == "eg":
         raise ValueError(
             "solver='eg' keeps the state of every row in memory, 8 bytes a row and label; with "
-            "shards, use solver='auto', 'lbfgs' or 'owlqn'."
+            "shards, use solver='auto', 'adagrad', 'lbfgs' or 'owlqn'."
+        )
+    if tagger.solver == "adagrad" and not isinstance(data, LocalShards):
+        raise ValueError(
+            "solver='adagrad' goes from one shard to the next, and the workers of a cluster work "
+            "side by side; use solver='auto', 'lbfgs' or 'owlqn', or Shards on one machine."
+        )
+    if tagger.early_stopping:
+        raise ValueError(
+            "early_stopping=True sets single sequences aside, in memory; with shards, use "
+            "early_stopping=False."
         )
     if tagger.gradient not in ("auto", "forward-backward"):
         raise ValueError(
@@ -83,11 +100,25 @@ def _source(X: Any, y: Any, sample_weight: Any) -> Any:
     return LocalShards(X)
 
 
+def _check_constraints(tagger: Any, data: Any, surveys: list, classes: np.ndarray) -> None:
+    allowed = resolve_constraints(tagger.constraints, classes)
+    for k, one in enumerate(surveys):
+        if one.n_rows:
+            at = np.searchsorted(classes, one.classes)
+            mine = Constraints(
+                allowed.transition[np.ix_(at, at)], allowed.start[at], allowed.end[at]
+            )
+            check_seen(one.support, mine, one.classes, f", in {data.name(k)}")
+
+
 def _score_map(tagger: Any, found: DataSurvey) -> ScoreMap:
     L = len(found.classes)
     allowed = resolve_constraints(tagger.constraints, found.classes)
     support: Support = tagger._support(found.support, L)
-    scores = ScoreMap(found.layout(), L, support, allowed, found.dtype, counts=found.counts)
+    rows = found.as_visited() if tagger.solver == "adagrad" else found
+    scores = ScoreMap(
+        rows.layout(), L, support, allowed, rows.dtype, found.dtype, counts=rows.counts
+    )
     scores.largest, scores.n_rows = found.largest, found.n_rows
     return scores
 
@@ -107,13 +138,28 @@ class _Progress:
         self.tagger, self.last, self.history = tagger, None, []
 
     def descend(self, likelihood, start, threads, report) -> SolverResult:
+        """All shards at once."""
+
         def note(k: int, value: float, w: np.ndarray) -> bool:
             # w stays as it is until the next iteration is done: the solver has two in turn.
-            self.last = (k, value, w)
-            self.history.append(value)
+            self._note(k, value, w)
             return report(k, value, w)
 
         return self.tagger._descend(likelihood, start, threads, note)
+
+    def step(self, likelihood, start, threads, report) -> SolverResult:
+        """One sequence at a time, shard by shard; then as the tagger goes on from there."""
+        from sklseq.objectives._shard_visits import ShardVisits
+
+        def note(k: int, value: float, w: np.ndarray) -> bool:
+            self._note(k, value, w.copy())  # the next pass works in place
+            return report(k, value, w)
+
+        return self.tagger._step(likelihood, start, threads, note, ShardVisits)
+
+    def _note(self, k: int, value: float, w: np.ndarray) -> None:
+        self.last = (k, value, w)
+        self.history.append(value)
 
     def result(self) -> SolverResult:
         k, value, w = self.last
@@ -165,22 +211,25 @@ class LocalShards:
         """The objective."""
         fixed = solver_bytes(scores, threads.n)
         room = self.shards.max_memory - fixed
-        for k, one in enumerate(surveys):
-            self._check_size(k, one.n_bytes, room, f", weights and solver {fixed / 1e6:.3g} MB")
+        as_csr = not found.is_sparse and not isinstance(scores.design, DenseRows)
+        sizes = [one.n_bytes + as_csr * CSR_BYTES * one.n_rows * one.n_features for one in surveys]
+        for k, size in enumerate(sizes):
+            self._check_size(k, size, room, f", weights and solver {fixed / 1e6:.3g} MB")
         return ShardedLogLikelihood(
-            scores, found.classes, lambda k: self._again(k, found, vectorizer),
+            scores, found.classes, lambda k: self._again(k, found, vectorizer, as_csr),
             [k for k, one in enumerate(surveys) if one.n_rows], found.longest,
-            room, max(one.n_bytes for one in surveys), l2, threads,
-            lambda k: named(k, self.shards.sources[k]),
+            room, max(sizes), l2, threads, lambda k: named(k, self.shards.sources[k]),
         )  # fmt: skip
 
-    def _again(self, k: int, found: DataSurvey, vectorizer):
+    def _again(self, k: int, found: DataSurvey, vectorizer, as_csr: bool):
         rows = self.shards._labelled(k, vectorizer)
         if rows.X.shape[1] != found.n_features or rows.X.is_sparse != found.is_sparse:
             raise ValueError(
                 f"it has {rows.X.shape[1]} features now, and had {found.n_features} when it was "
                 "first read; a shard must hold the same rows each time."
             )
+        if as_csr:
+            return rows._replace(X=Sequences(sparse.csr_matrix(rows.X.rows), rows.X.offsets))
         return rows
 
 

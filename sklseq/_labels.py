@@ -26,6 +26,7 @@ __all__ = [
     "allowed_transitions",
     "as_label_sequences",
     "check_constraints",
+    "check_seen",
     "encode_labels",
     "find_spans",
     "labels_to_segments",
@@ -685,6 +686,31 @@ def check_constraints(
         raise ValueError(
             f"Training labels violate `constraints`: {broken}. Correct the labels, or loosen "
             f"`constraints`."
+        )
+
+
+def check_seen(seen: Any, allowed: Constraints, classes: ArrayLike, where: str = "") -> None:
+    """Raise if what was seen of labels, all together, violates a constraint.
+
+    Parameters
+    ----------
+    seen, allowed : Constraints, or objects with the same fields
+        Transitions, first and last labels that occur, and that may.
+    classes : array-like of shape (L,)
+    where : str
+        What the message adds.
+    """
+    names = np.asarray(classes).tolist()
+    broken = [f"{names[j]!r} may not follow {names[i]!r}"
+              for i, j in np.argwhere(seen.transition & ~allowed.transition)]  # fmt: skip
+    broken += [
+        f"{names[j]!r} may not come first" for j in np.flatnonzero(seen.start & ~allowed.start)
+    ]
+    broken += [f"{names[j]!r} may not come last" for j in np.flatnonzero(seen.end & ~allowed.end)]
+    if broken:
+        raise ValueError(
+            f"Training labels violate `constraints`: {broken[0]}{where}. Correct the labels, or "
+            "loosen `constraints`."
         )
 
 

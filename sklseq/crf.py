@@ -499,13 +499,13 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
                 result = result._replace(w=zeros, value=value)
         return self._polish(likelihood, result, result.converged, 1e-5, threads, report)
 
-    def _step(self, likelihood: LogLikelihood, start, threads, report) -> SolverResult:
+    def _step(self, likelihood, start, threads, report, visits=None) -> SolverResult:
         from sklseq.objectives._stochastic import StochasticLikelihood
         from sklseq.solvers import adagrad
 
         l1 = float(self.l1)
         result = adagrad(
-            StochasticLikelihood(likelihood, l1, start), likelihood, l1=l1,
+            (visits or StochasticLikelihood)(likelihood, l1, start), likelihood, l1=l1,
             n_passes=min(int(self.max_iter), PASSES), callback=report,
             random_state=repeatable_generator(self.random_state),
         )  # fmt: skip

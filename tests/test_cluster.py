@@ -278,6 +278,11 @@ def test_dask_is_not_imported_unless_used():
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_steps_from_shard_to_shard_are_refused(client):
+    with pytest.raises(ValueError, match="solver='adagrad' goes from one shard to the next"):
+        CRFTagger(solver="adagrad").fit(delayed_parts())
+
+
 def test_what_a_bag_must_hold(client, bag):
     with pytest.raises(ValueError, match=r"must hold pairs \(sequence, labels\)"):
         CRFTagger().fit(bag.pluck(0))

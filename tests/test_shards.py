@@ -205,14 +205,14 @@ def test_parameters_mean_the_same(form, parameters):
     np.testing.assert_allclose(apart.transition_, together.transition_, rtol=1e-6, atol=1e-6)
 
 
-def objective(shards, l2=0.5, n_jobs=None):
+def objective(shards, l2=0.5, n_jobs=None, solver="auto"):
     from sklseq._fit_shards import LocalShards, _score_map
     from sklseq.objectives._shards import merge_surveys
 
     data = LocalShards(shards)
     surveys = data.surveys()
     found = merge_surveys(surveys, lambda k, why: ValueError(why))
-    scores = _score_map(CRFTagger(), found)
+    scores = _score_map(CRFTagger(solver=solver), found)
     return data.likelihood(scores, found, surveys, None, l2, Threads(n_jobs))
 
 
@@ -227,6 +227,55 @@ def test_value_and_gradient_are_those_of_one_shard(form, seed):
         many.value_and_gradient(w, h), one.value_and_gradient(w, g), rtol=1e-12
     )
     np.testing.assert_allclose(h, g, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    "parameters", [{}, {"l1": 0.3}, {"all_possible_states": True}, {"l2": 0.0, "l1": 0.5}]
+)
+@pytest.mark.parametrize("form", [*FORMS, "large"])
+def test_sequences_of_one_shard_are_visited_as_those_in_memory(form, parameters):
+    X, y = packed("values" if form == "large" else form)
+    if form == "large":
+        X = X.with_rows((X.rows @ sparse.diags(np.logspace(-2, 3, X.shape[1]))).tocsr())
+    stochastic = {"solver": "adagrad", "tol": 1e-3, "max_iter": 7, "random_state": 3}
+    together = CRFTagger(**stochastic, **parameters).fit(X, y)
+    one = CRFTagger(**stochastic, **parameters).fit(Shards([(X, y)]))
+    np.testing.assert_allclose(one.coef_, together.coef_, rtol=1e-6, atol=1e-9)
+    assert one.coef_.dtype == together.coef_.dtype
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_visits_to_many_shards(seed):
+    X, y = packed("csr", seed=seed)
+    parts = [(X[:0], []), *cut(X, y, 5), ([], [])]
+    best = CRFTagger(solver="lbfgs", tol=1e-10).fit(X, y)
+    rough = CRFTagger(solver="adagrad", tol=1e-3).fit(Shards(parts))
+    assert rough.n_iter_ <= 36
+    assert best.objective_ <= rough.objective_ <= 1.003 * best.objective_
+    exact = CRFTagger(solver="adagrad", tol=1e-10).fit(Shards(parts))
+    np.testing.assert_allclose(exact.coef_, best.coef_, rtol=1e-5, atol=1e-5)
+
+
+def test_a_pass_visits_every_sequence_and_reads_every_shard_once(saved):
+    from sklseq.objectives._shard_visits import ShardVisits
+
+    folder, X, y = saved
+    f = objective(Shards(folder), solver="adagrad")
+    f.room = 0
+    visits = ShardVisits(f, 0.0, f.scores.new_vector())
+    filled = X.lengths > 0
+    np.testing.assert_array_equal(visits.visited, np.flatnonzero(filled))
+    before = f.n_reads
+    order = np.random.default_rng(0).permutation(visits.visited)
+    visits.descend(order, 1.0, np.ones(len(y)))
+    assert f.n_reads == before + 4
+    np.testing.assert_array_equal(visits.losses > 0, filled)
+    assert [k for k, _ in visits._by_shard(np.array([40, 2, 50, 41, 3]))] == [2, 0, 3]
+    assert [list(mine) for _, mine in visits._by_shard(np.array([40, 2, 50, 41, 3]))] == [
+        [40, 41],
+        [2, 3],
+        [50],
+    ]
 
 
 def test_what_does_not_fit_is_read_again(saved):
@@ -353,6 +402,28 @@ def test_a_shard_that_breaks_in_mid_fit_leaves_the_last_model(saved, monkeypatch
     assert len(tagger.predict(X)) == len(X)
 
 
+def test_a_shard_that_breaks_between_visits_leaves_the_last_pass(saved, monkeypatch):
+    folder, _, _ = saved
+    passes = []
+
+    def after(k, value, w):
+        passes.append(w.copy())
+        if k == 3:
+            (folder / "2.npz").unlink()
+        return False
+
+    monkeypatch.setattr("sklseq.crf.iteration_hook", lambda *args: (after, lambda: None))
+    monkeypatch.setattr("sklseq.objectives._shards.ShardedLogLikelihood._read", read_always)
+    tagger = CRFTagger(solver="adagrad", all_possible_states=True)
+    with pytest.raises(ShardError, match=r"Shard 2 .*no file.*The model of iteration 3 is kept"):
+        tagger.fit(Shards(folder))
+    assert tagger.n_iter_ == len(passes) == 3
+    assert len(tagger.loss_curve_) == 3
+    coef = tagger.coef_[tagger.coef_ != 0]
+    assert np.isin(coef, passes[2]).all()
+    assert not np.isin(coef, passes[1]).any()
+
+
 def read_always(self, k):
     from sklseq.objectives._shards import likelihood_of
 
@@ -426,6 +497,8 @@ def test_arguments_that_shards_have_themselves(saved):
         CRFTagger().fit(shards, sample_weight=np.ones(60))
     with pytest.raises(ValueError, match="solver='eg' keeps the state of every row"):
         CRFTagger(solver="eg").fit(shards)
+    with pytest.raises(ValueError, match="early_stopping=True sets single sequences aside"):
+        CRFTagger(early_stopping=True).fit(shards)
     with pytest.raises(ValueError, match="gradient='emp' is for single long sequences"):
         CRFTagger(gradient="emp").fit(shards)
     with pytest.raises(TypeError, match="y must be a list of label sequences"):
@@ -433,3 +506,15 @@ def test_arguments_that_shards_have_themselves(saved):
     X[:3].save(folder / "0.npz")
     with pytest.raises(ShardError, match=r"Shard 0 .*it holds no labels"):
         CRFTagger().fit(shards)
+
+
+def test_labels_that_constraints_forbid():
+    parts = [([np.eye(2)], [["a", "c"]]), ([np.eye(2)], [["b", "a"]]), ([], [])]
+    for forbidden, message in (
+        ([1, 0], r"'a' may not follow 'b', in Shard 1\."),
+        ([0, 2], r"'c' may not follow 'a', in Shard 0\."),
+    ):
+        allowed = np.ones((3, 3), bool)
+        allowed[tuple(forbidden)] = False
+        with pytest.raises(ValueError, match=f"Training labels violate `constraints`: {message}"):
+            CRFTagger(constraints=allowed).fit(Shards(parts))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,6 +125,11 @@ class DataSurvey(NamedTuple):
         """No rows, but as wide as the data: all that the layout of w depends on."""
         make = sparse.csr_matrix if self.is_sparse else np.zeros
         return Sequences(make((0, self.n_features), dtype=self.dtype), [0])
+
+    def as_visited(self) -> DataSurvey:
+        """The same of CSR rows in float64, as which single sequences are visited."""
+        counts = np.zeros(self.n_features, np.int64) if self.counts is None else self.counts
+        return self._replace(is_sparse=True, dtype=np.dtype(np.float64), counts=counts)
 
 
 def merge_surveys(surveys: list[ShardSurvey], wrong: Callable[[int, str], Exception]) -> DataSurvey:
@@ -279,6 +285,7 @@ class ShardedLogLikelihood:
     ):  # fmt: skip
         self.scores, self.classes, self.load, self.filled = scores, classes, load, filled
         self.room, self.l2, self.threads, self.named = budget - reserve, float(l2), threads, named
+        self.longest = longest
         self.work = [Share(max(longest, BLOCK_ROWS), scores) for _ in range(threads.n)]
         self.kept: dict[int, LogLikelihood] = {}
         self.n_evaluations = self.n_reads = 0
@@ -289,8 +296,7 @@ class ShardedLogLikelihood:
         W, log_p, observed = scores.design.weights(scores.state(w)), 0.0, 0.0
         clear(self.work, self.threads)
         for k in self.filled:
-            with self.named(k):
-                part = self.kept.get(k) or self._read(k)
+            with self.part(k) as part:
                 log_p += part.add_up(W, chain)
                 observed = observed + part.observed[0]
             del part
@@ -299,6 +305,12 @@ class ShardedLogLikelihood:
             scores, self.work, chain, observed, w, gradient, self.l2, self.threads
         )
         return ridge - log_p
+
+    @contextmanager
+    def part(self, k: int) -> Iterator[LogLikelihood]:
+        """One shard, kept or read; errors inside name it."""
+        with self.named(k):
+            yield self.kept.get(k) or self._read(k)
 
     def _read(self, k: int) -> LogLikelihood:
         self.n_reads += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 
 from sklseq._cpu import load_kernel
@@ -51,8 +53,21 @@ class StochasticLikelihood(Visits):
         self.scale = self._scales(len(W), len(narrow))
         self.l1, self.l2 = l1, primal.l2
         self.losses = np.zeros(len(self.weights))
-        self.scratch = self.new_scratch(4, 3 * self.scores.width + self.scores.n_labels)
+        self.make_room(self.longest)
         self.n_visits = 0
+
+    def make_room(self, longest: int) -> None:
+        """Scratch for sequences of so many rows."""
+        self.longest, self.inverse_c = longest, np.zeros(longest)
+        self.scratch = self.new_scratch(4, 3 * self.scores.width + self.scores.n_labels)
+
+    def on_rows_of(self, part: LogLikelihood) -> StochasticLikelihood:
+        """The same weights and sums, to visit the sequences of a shard: they change for both."""
+        other = copy(self)
+        other.y, other.offsets, other.weights = part.y, part.offsets, part.weights
+        other.rows, other.narrow, _ = part.scores.design.entries()
+        other.losses = np.zeros(len(part.weights))
+        return other
 
     def _scales(self, n_wide: int, n_narrow: int) -> tuple[np.ndarray, np.ndarray] | None:
         # 1 / largest magnitude of each row's feature, and of each narrow pair's.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from sklseq._labels import encode_labels
+from sklseq._labels import check_seen, encode_labels
 from sklseq._sequences import Sequences
 from sklseq.inference.chain import _chain
 from sklseq.objectives._block_rows import as_block
@@ -93,18 +93,7 @@ class Survey(NamedTuple):
 
     def check_constraints(self, allowed) -> None:
         """Raise if labels violate a constraint."""
-        names, seen = self.classes.tolist(), self.support
-        broken = [f"{names[i]!r} may not follow {names[j]!r}"
-                  for j, i in np.argwhere(seen.transition & ~allowed.transition)]  # fmt: skip
-        broken += [f"{names[j]!r} may not come first"
-                   for j in np.flatnonzero(seen.start & ~allowed.start)]  # fmt: skip
-        broken += [f"{names[j]!r} may not come last"
-                   for j in np.flatnonzero(seen.end & ~allowed.end)]  # fmt: skip
-        if broken:
-            raise ValueError(
-                f"Training labels violate `constraints`: {broken[0]}. Correct the labels, or "
-                "loosen `constraints`."
-            )
+        check_seen(self.support, allowed, self.classes)
 
     def layout(self) -> Sequences:
         """No rows, but as wide as the data: all that the layout of w depends on."""
