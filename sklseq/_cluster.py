@@ -12,6 +12,7 @@ as long as somebody else has what it takes. What only the lost worker had is sen
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -36,14 +37,20 @@ from sklseq.objectives._shards import (
 
 __all__ = ["ClusterError", "ClusterShards", "count_right", "predict_lazily"]
 
-# Times that an evaluation is begun again after workers were lost, and how long to wait for one.
-ATTEMPTS, PATIENCE = 5, "60s"
+# Times that an evaluation is begun again after workers were lost, seconds before the first of them
+# (each time twice as many: the scheduler has to notice first), and how long to wait for a worker:
+# clusters that replace a lost machine need minutes.
+ATTEMPTS, PAUSE, PATIENCE = 6, 0.2, "300s"
 # Sums that are added at a time.
 FAN_IN = 8
 
 
 class ClusterError(RuntimeError):
     """The cluster went away; nothing was fitted."""
+
+
+class _NotSent(Exception):
+    """Data did not reach a worker."""
 
 
 def partitions(X: Any, y: Any = None) -> list[Delayed]:
@@ -173,7 +180,7 @@ class ClusterShards:
         if self.rows is None:
             read = [delayed(_read, pure=False)(part, k) for k, part in enumerate(self.parts)]
             self.rows = self.client.compute(read)
-        [self.sent] = self.client.scatter([self.layout], broadcast=True, hash=False)
+        [self.sent] = self._send([self.layout], broadcast=True)
         self.futures = self.client.map(
             _prepare, self.rows, range(len(self.rows)), layout=self.sent, pure=False
         )
@@ -187,16 +194,24 @@ class ClusterShards:
         if self.futures is None:
             self._prepare()
         client = self.client
-        sent = client.scatter(w, hash=False)  # workers pass it on to each other
+        sent = self._send(w)  # workers pass it on to each other
         sums = client.map(_evaluate, self.futures, range(len(self.futures)), w=sent, pure=False)
         while len(sums) > 1:
             groups = (sums[a : a + FAN_IN] for a in range(0, len(sums), FAN_IN))
             sums = [client.submit(add_sums, *group, pure=False) for group in groups]
         return sums[0].result()
 
+    def _send(self, data: Any, **options: Any) -> Any:
+        # Nothing of ours runs here: whatever goes wrong (a KeyError, if a worker dies between the
+        # arrival of data and the scheduler's taking note of it) is the loss of a worker.
+        try:
+            return self.client.scatter(data, hash=False, **options)
+        except Exception as error:
+            raise _NotSent(f"{type(error).__name__}: {error}") from error
+
     def _insist(self, ask: Any) -> Any:
         # Ask again if workers were lost in between, with everything sent anew.
-        for _ in range(ATTEMPTS):
+        for k in range(ATTEMPTS):
             try:
                 return ask()
             except Exception as error:
@@ -205,6 +220,7 @@ class ClusterShards:
                     raise
                 self.rows = self.futures = self.sent = None
                 lost = error
+                time.sleep(PAUSE * 2**k)
                 self._wait_for_workers(error)
         raise ClusterError(
             f"Workers of the Dask cluster were lost {ATTEMPTS} times in one evaluation "
@@ -247,7 +263,7 @@ def _lost() -> tuple:
     from distributed import KilledWorker
     from distributed.comm import CommClosedError
 
-    return (CancelledError, CommClosedError, KilledWorker, TimeoutError, ConnectionError)
+    return (_NotSent, CancelledError, CommClosedError, KilledWorker, TimeoutError, ConnectionError)
 
 
 LOST = _lost()

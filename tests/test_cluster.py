@@ -78,10 +78,17 @@ def bag(client):
 
 
 def kill(client, n):
-    """Kill n workers; a nanny starts others."""
-    client.wait_for_workers(2, timeout=60)
-    for pid in list(client.run(os.getpid).values())[:n]:
-        os.kill(pid, signal.SIGKILL)
+    """Kill n workers, those with most shards first; a nanny starts others."""
+    pids = {}
+    while len(pids) < 2:  # one that has just died may still be listed
+        client.wait_for_workers(2, timeout=300)
+        pids = client.run(os.getpid, on_error="ignore")
+    # One that has come since the shards were dealt out keeps none, and its loss proves nothing.
+    shards = {w: sum("_prepare" in str(key) for key in keys)
+              for w, keys in client.has_what(list(pids)).items()}  # fmt: skip
+    assert sum(shards.values()) >= 3
+    for worker in sorted(shards, key=shards.get, reverse=True)[:n]:
+        os.kill(pids[worker], signal.SIGKILL)
 
 
 def during_iteration(monkeypatch, k, do):
@@ -198,6 +205,25 @@ def test_shards_of_a_killed_worker_are_made_again(client, monkeypatch, tmp_path)
     during_iteration(monkeypatch, 3, lambda: kill(client, 1))
     CRFTagger().fit([delayed(slow_part)(k, tmp_path) for k in range(3)])
     assert len(list(tmp_path.iterdir())) > 3
+
+
+@pytest.mark.parametrize("error", [KeyError("tcp://127.0.0.1:1"), OSError("timed out")])
+@pytest.mark.parametrize("call", [1, 4])
+def test_data_that_does_not_arrive_is_sent_again(client, monkeypatch, call, error):
+    # What the scheduler raises when a worker dies while data is on its way to it.
+    X, y = together()
+    scatter, calls = client.scatter, []
+
+    def failing(*args, **options):
+        calls.append(args)
+        if len(calls) == call:
+            raise error
+        return scatter(*args, **options)
+
+    monkeypatch.setattr(client, "scatter", failing)
+    there = CRFTagger(**TIGHT).fit(delayed_parts())
+    np.testing.assert_allclose(there.objective_, CRFTagger(**TIGHT).fit(X, y).objective_, rtol=1e-9)
+    assert len(calls) > call
 
 
 # ---------------------------------------------------------------------------- errors
