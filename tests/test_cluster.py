@@ -70,6 +70,18 @@ def client(importable):
 
 
 @pytest.fixture
+def mortal_client(importable):
+    """A cluster of its own for each test that kills: a nanny does not bring back a worker that dies
+    before the nanny has heard that it lives, as one that a test before has killed may do."""
+    cluster = distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+        silence_logs=50,
+    )  # fmt: skip
+    with cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture
 def bag(client):
     import dask.bag
 
@@ -78,17 +90,11 @@ def bag(client):
 
 
 def kill(client, n):
-    """Kill n workers, those with most shards first; a nanny starts others."""
-    pids = {}
-    while len(pids) < 2:  # one that has just died may still be listed
-        client.wait_for_workers(2, timeout=300)
-        pids = client.run(os.getpid, on_error="ignore")
-    # One that has come since the shards were dealt out keeps none, and its loss proves nothing.
-    shards = {w: sum("_prepare" in str(key) for key in keys)
-              for w, keys in client.has_what(list(pids)).items()}  # fmt: skip
-    assert sum(shards.values()) >= 3
-    for worker in sorted(shards, key=shards.get, reverse=True)[:n]:
-        os.kill(pids[worker], signal.SIGKILL)
+    """Kill n of two workers; a nanny starts others."""
+    pids = list(client.run(os.getpid).values())
+    assert len(pids) == 2
+    for pid in pids[:n]:
+        os.kill(pid, signal.SIGKILL)
 
 
 def during_iteration(monkeypatch, k, do):
@@ -184,27 +190,29 @@ def test_the_same_bits_again(client):
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_workers_killed_in_mid_fit(client, monkeypatch, n):
+def test_workers_killed_in_mid_fit(mortal_client, monkeypatch, n):
     X, y = together()
     here = CRFTagger(solver="lbfgs", **TIGHT).fit(X, y)
-    during_iteration(monkeypatch, 5, lambda: kill(client, n))
+    during_iteration(monkeypatch, 5, lambda: kill(mortal_client, n))
     there = CRFTagger(**TIGHT).fit(delayed_parts())
     assert there.n_iter_ > 5
     np.testing.assert_allclose(there.objective_, here.objective_, rtol=1e-9)
     np.testing.assert_allclose(there.coef_, here.coef_, rtol=1e-6, atol=1e-6)
 
 
-def slow_part(k, folder):
+def counted_part(k, folder):
     (folder / f"{k}-{time.time_ns()}").touch()
     return part(k)
 
 
-def test_shards_of_a_killed_worker_are_made_again(client, monkeypatch, tmp_path):
+def test_shards_of_killed_workers_are_made_again(mortal_client, monkeypatch, tmp_path):
     from dask import delayed
 
-    during_iteration(monkeypatch, 3, lambda: kill(client, 1))
-    CRFTagger().fit([delayed(slow_part)(k, tmp_path) for k in range(3)])
-    assert len(list(tmp_path.iterdir())) > 3
+    # Both: of one worker's shards the other may have copies, and none is lost.
+    during_iteration(monkeypatch, 3, lambda: kill(mortal_client, 2))
+    CRFTagger().fit([delayed(counted_part)(k, tmp_path) for k in range(3)])
+    times_made = [len(list(tmp_path.glob(f"{k}-*"))) for k in range(3)]
+    assert min(times_made) >= 2
 
 
 @pytest.mark.parametrize("error", [KeyError("tcp://127.0.0.1:1"), OSError("timed out")])

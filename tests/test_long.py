@@ -18,6 +18,7 @@ from sklseq.objectives._likelihood import LogLikelihood
 from sklseq.objectives._long import LongData, LongLogLikelihood, Plan, plan_gradient
 from sklseq.objectives._passes import Checkpoints, Counts, OnePass, Stored, StoredOnce
 from sklseq.objectives._scores import ScoreMap, Weights, full_support
+from sklseq.objectives._survey import BlockSequence
 
 from .oracles import enumerate_chain, precise_numerical_gradient
 
@@ -78,6 +79,9 @@ class Blocks:
     def spans(self):
         cuts = [*range(0, len(self.rows), self.block_rows), len(self.rows)]
         return list(zip(cuts[:-1], cuts[1:]))
+
+    def first_whole(self, spans, row_bytes):
+        return len(spans) * 2 // 3
 
     def block(self, a, b):
         return as_block(sparse.csr_matrix(self.rows[a:b]))
@@ -211,6 +215,39 @@ def test_one_pass_reads_once_and_holds_more_where_labels_stick():
     evaluate(likelihood, scores.pack(weights))
     assert source.n_reads == before + 1
     assert likelihood.sequences[0].hold > 1
+
+
+@pytest.mark.parametrize(("T", "keep"), [(5000, 0.0), (5000, 3e4), (5000, 1e9), (60_000, 1e9)])
+def test_checkpoints_compute_again_what_they_may_not_keep(monkeypatch, T, keep):
+    X, y = labelled(T, L=4)
+    expected = evaluate(long_likelihood([X], [y], OnePass), 0.1 * np.ones(4 * 5 + 16 + 8))
+    likelihood = long_likelihood([X], [y], Checkpoints, block_rows=64)
+    [sequence], done = likelihood.sequences, []
+    sequence.keep = keep
+    original = BlockChain.filter
+
+    def counted(self, psi, *arguments):
+        done.append(len(psi))
+        return original(self, psi, *arguments)
+
+    monkeypatch.setattr(BlockChain, "filter", counted)
+    value, gradient = evaluate(likelihood, 0.1 * np.ones(4 * 5 + 16 + 8))
+    np.testing.assert_allclose(value, expected[0], rtol=1e-11)
+    np.testing.assert_allclose(gradient, expected[1], rtol=1e-9, atol=1e-9)
+    kept, most = 2 * T - sum(done), min(T, 100 * np.sqrt(T), keep / (16 * 4))
+    assert kept == T if most == T else most - 64 < kept <= max(most, 64)
+
+
+def test_checkpoints_stand_apart_by_a_cache_or_more():
+    narrow, wide = (BlockSequence(RowBlocks(np.zeros((0, m))), 0, 4096, 0) for m in (2, 2048))
+    for sequence, n_rows, step in (
+        (narrow, 10**4, 4096), (wide, 10**4, 128), (wide, 10**7, 2442), (narrow, 10**9, 31623),
+    ):  # fmt: skip
+        sequence.n_rows = n_rows
+        spans = sequence.spans()
+        assert spans[0] == (0, step)
+        assert spans[-1][1] == n_rows
+        assert len(spans) <= max(4096, np.ceil(np.sqrt(n_rows)))
 
 
 # ---------------------------------------------------------------------- the tagger

@@ -5,6 +5,7 @@ The recursions are in ``_expectation.pyx``.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -315,6 +316,14 @@ class BlockChain:
     def __init__(self, chain: Transitions):
         self.chain = chain = _double(chain).exponentiate()
         self.width, self.n_labels = chain.width, chain.n_labels
+        self._rooms: dict[str, np.ndarray] = {}
+
+    def room(self, name: str, *shape: int) -> np.ndarray:
+        """Memory that calls share: fresh pages for every block would cost as much as a sweep."""
+        n = math.prod(shape)
+        if name not in self._rooms or len(self._rooms[name]) < n:
+            self._rooms[name] = np.empty(n)
+        return self._rooms[name][:n].reshape(shape)
 
     def filter(self, psi: np.ndarray, before: np.ndarray | None, alpha=None, inverse=None):
         """Forward over the scores ``psi`` of a block, start and end folded in.
@@ -336,7 +345,7 @@ class BlockChain:
         chain, L, n, first = self.chain, self.n_labels, len(psi), before is None
         alpha = np.empty((n + 1, self.width)) if alpha is None else alpha
         inverse = np.empty((n, self.width)) if inverse is None else inverse
-        e, shift = np.empty_like(psi), np.empty(n)
+        e, shift = self.room("e", n, self.width), self.room("shift", n)
         _chain.shift_rows(psi, e, shift, L)
         np.exp(e, out=e)
         alpha[0] = 0 if first else np.exp(before)
@@ -354,7 +363,9 @@ class BlockChain:
         log_z = _expectation.filter_log(psi, chain.score, alpha, scratch, first, L)
         return FilteredBlock(alpha, inverse, first, True), log_z
 
-    def backward(self, block: FilteredBlock, S, lo: int, hi: int, live, agree: float = 0.0):
+    def backward(
+        self, block: FilteredBlock, S, lo: int, hi: int, live, agree: float = 0.0, out=None
+    ):
         """Backward from row hi - 1 to row lo of a block.
 
         Parameters
@@ -368,6 +379,8 @@ class BlockChain:
             Where 0, that row of S does not matter.
         agree : float
             Stop where the R rows agree so far.
+        out : ndarray of shape (R, hi - lo, width), optional
+            Room for the marginals.
 
         Returns
         -------
@@ -378,7 +391,7 @@ class BlockChain:
             Sum of pair marginals over these rows.
         """
         chain, R = self.chain, len(S)
-        marginals = np.empty((R, hi - lo, self.width))
+        marginals = np.empty((R, hi - lo, self.width)) if out is None else out
         pairs = np.zeros((R, self.width, self.width))
         if block.in_logs:
             marginals[:], scratch = 0, np.zeros((R + 1, self.width))
@@ -387,7 +400,7 @@ class BlockChain:
                 self.n_labels, agree,
             )  # fmt: skip
             return reached, marginals[:, reached - lo :], pairs
-        q = np.empty_like(marginals)
+        q = self.room("q", *marginals.shape)
         reached = _expectation.backward_scaled(
             S, block.alpha, block.inverse, chain.E_t, live, marginals, q, block.first, lo, hi,
             self.n_labels, agree,

@@ -28,9 +28,9 @@ class DenseBlock:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def scores(self, W: np.ndarray) -> np.ndarray:
+    def scores(self, W: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """X · W."""
-        return self.rows @ W
+        return np.matmul(self.rows, W, out=out)
 
     def collect(self, residual: np.ndarray, first: int, out: np.ndarray) -> None:
         """out[r] += X[first:first + n]' · residual[r], (R, n, width) to (R, n_features, width)."""
@@ -81,8 +81,8 @@ class SparseBlock:
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
-    def scores(self, W: np.ndarray) -> np.ndarray:
-        out = np.empty((len(self), W.shape[1]))
+    def scores(self, W: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        out = np.empty((len(self), W.shape[1])) if out is None else out
         _linear.gather_rows(self.indptr, self.indices, self.data, W, out, 0, len(self))
         return out
 

@@ -43,12 +43,15 @@ class Plan(NamedTuple):
         Rows worked on at a time.
     why : str
         For the user.
+    keep : float
+        Bytes that checkpointing may keep of the last rows.
     """
 
     gradient: str
     passes: type | None
     block_rows: int
     why: str
+    keep: float = 0.0
 
 
 def plan_gradient(
@@ -88,11 +91,12 @@ def plan_gradient(
         return Plan(gradient, None, n_rows, why)
     case = Stored if 2 * factor <= budget else StoredOnce
     passes = {"emp": OnePass, "checkpoint": Checkpoints, "forward-backward": case}[gradient]
-    return Plan(gradient, passes, _block_rows(budget, n_labels), why)
+    block_rows, keep = _block_rows(budget, n_labels)
+    return Plan(gradient, passes, block_rows, why, keep)
 
 
-def _block_rows(budget: float, n_labels: int) -> int:
-    # So many that what is computed of them stays within the budget.
+def _block_rows(budget: float, n_labels: int) -> tuple[int, float]:
+    # So many that what is computed of them stays within the budget; what they leave of it.
     width = _chain.padded_width(n_labels)
     a_row, fixed = 8.0 * width * 7, 16.0 * TAIL * n_labels * width
     n = int(min(BLOCK_ROWS, (budget - fixed) // a_row))
@@ -102,7 +106,7 @@ def _block_rows(budget: float, n_labels: int) -> int:
             f"{_size(LEAST_ROWS * a_row + fixed)}; raise it: "
             "sklearn.set_config(working_memory=<MiB>)."
         )
-    return n
+    return n, budget - n * a_row - fixed
 
 
 def _size(n_bytes: float) -> str:
@@ -200,7 +204,7 @@ class LongLogLikelihood:
         self.scores, self.weights, self.l2 = scores, data.weights, float(l2)
         self.passes = data.plan.passes
         self.sequences = [
-            BlockSequence(source, s, data.plan.block_rows, int(n))
+            BlockSequence(source, s, data.plan.block_rows, int(n), data.plan.keep)
             for s, (source, n) in enumerate(zip(data.sources, data.survey.lengths))
         ]
         self.observed = self._pack(data.survey.observed)

@@ -7,7 +7,7 @@ All three run the recursions of ``inference/expectation.py`` and add the same nu
 class               keeps                          reads the rows            needs
 =================== ============================== ========================= =================
 ``OnePass``         L conditional expectations     once                      any source
-``Checkpoints``     the filter at √T rows          twice                     random access
+``Checkpoints``     the filter at O(√T) rows       twice                     random access
 ``Stored``          the filter at all rows         twice                     any source
 =================== ============================== ========================= =================
 """
@@ -103,14 +103,18 @@ class _Pass:
     def __init__(self, bc: BlockChain, W: np.ndarray, counts: Counts, weight: float):
         self.bc, self.W, self.counts, self.weight = bc, W, counts, weight
 
-    def _filter(self, rows, before, last: bool):
-        # Scores of a block, boundaries folded in, and the forward recursion over it.
-        psi = rows.scores(self.W)
-        if before is None:
+    def _scores(self, rows, first: bool, last: bool, out: np.ndarray | None = None) -> np.ndarray:
+        # Scores of a block, boundaries folded in.
+        psi = rows.scores(self.W, out)
+        if first:
             psi[0] += self.bc.chain.start
         if last:
             psi[-1] += self.bc.chain.end
-        return self.bc.filter(psi, before)
+        return psi
+
+    def _filter(self, rows, before, last: bool):
+        # The forward recursion over a block.
+        return self.bc.filter(self._scores(rows, before is None, last), before)
 
     def _seed(self, block: FilteredBlock) -> np.ndarray:
         # Where going back starts: the distribution of the last label, times the weight.
@@ -118,9 +122,9 @@ class _Pass:
         self.counts.end += p
         return p[None]
 
-    def _back(self, block: FilteredBlock, rows, S: np.ndarray, hi: int) -> None:
+    def _back(self, block: FilteredBlock, rows, S: np.ndarray, hi: int, out=None) -> None:
         # One recursion from row hi - 1 to the first of the block; S goes on to the row before.
-        _, marginals, pairs = self.bc.backward(block, S, 0, hi, np.ones(1))
+        _, marginals, pairs = self.bc.backward(block, S, 0, hi, np.ones(1), out=out)
         rows.collect(marginals, 0, self.counts.state[None])
         self.counts.pairs += pairs[0]
         if block.first:
@@ -204,27 +208,44 @@ class OnePass(_Pass):
 
 class Checkpoints(_Pass):
     """Forward once, keeping the filter at √T rows; then block by block from the end, forward again
-    and back (Grice, Hughey, Speck 1997). Memory O(L √T)."""
+    and back (Grice, Hughey, Speck 1997). The last rows, O(√T) of them too, are kept whole, and not
+    computed again. Memory O(L √T)."""
 
     n_reads = 2
 
     def run(self, sequence) -> float:
         """Add the expected counts of a sequence; its log Z."""
-        spans, before, log_z = sequence.spans(), [None], 0.0
-        for a, b in spans:
-            rows, last = sequence.block(a, b), b == spans[-1][1]
-            block, share = self._filter(rows, before[-1], last)
+        spans, log_z, kept = sequence.spans(), 0.0, []
+        n, whole = len(spans), sequence.first_whole(spans, 16 * self.bc.width)
+        before = np.empty((n, self.bc.width))
+        for k in range(n):
+            rows = sequence.block(*spans[k])
+            block, share = self._forward(rows, before[k] if k else None, k == n - 1, k >= whole)
             log_z += share
             if share == -np.inf:
                 return -np.inf
-            before.append(block.last(self.bc.n_labels))
+            if k >= whole:
+                kept.append(block)
+            if k < n - 1:
+                before[k + 1] = block.last(self.bc.n_labels)
         S = self._seed(block)
-        self._back(block, rows, S, len(rows))
-        for (a, b), alpha in reversed(list(zip(spans[:-1], before))):
-            rows = sequence.block(a, b)
-            block, _ = self._filter(rows, alpha, False)
-            self._back(block, rows, S, len(rows))
+        for k in range(n - 1, -1, -1):
+            rows = rows if k == n - 1 else sequence.block(*spans[k])
+            if kept:
+                block = kept.pop()
+            else:
+                block, _ = self._forward(rows, before[k] if k else None, False, False)
+            room = self.bc.room("residual", 1, len(rows), self.bc.width)
+            self._back(block, rows, S, len(rows), room)
         return log_z
+
+    def _forward(self, rows, before, last: bool, keep: bool):
+        # Blocks that are not kept all have the same room.
+        n, width, room = len(rows), self.bc.width, self.bc.room
+        psi = self._scores(rows, before is None, last, room("psi", n, width))
+        if keep:
+            return self.bc.filter(psi, before)
+        return self.bc.filter(psi, before, room("alpha", n + 1, width), room("inverse", n, width))
 
 
 class Stored(_Pass):

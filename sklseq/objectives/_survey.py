@@ -18,6 +18,12 @@ from sklseq.objectives._scores import Support, magnitudes
 __all__ = ["BlockSequence", "Survey", "survey", "survey_labels"]
 
 
+# Of a sequence; bytes of rows between them; and rows, if these are very wide.
+CHECKPOINTS, CACHE, LEAST_ROWS = 4096, 1 << 21, 64
+# Times √T rows that checkpointing keeps whole, at the end of a sequence.
+WHOLE = 100
+
+
 class BlockSequence:
     """One sequence as the passes read it.
 
@@ -28,11 +34,13 @@ class BlockSequence:
         Of the sequence, for messages.
     block_rows : int
     n_rows : int
+    keep : float
+        Bytes that checkpointing may keep of the last rows.
     """
 
-    def __init__(self, rows, number: int, block_rows: int, n_rows: int):
+    def __init__(self, rows, number: int, block_rows: int, n_rows: int, keep: float = 0.0):
         self.source, self.number = rows, number
-        self.block_rows, self.n_rows = block_rows, n_rows
+        self.block_rows, self.n_rows, self.keep = block_rows, n_rows, keep
         self.hold = 1  # see OnePass
         self._whole = as_block(rows.source) if sparse.issparse(rows.source) else None
 
@@ -53,10 +61,25 @@ class BlockSequence:
             )
 
     def spans(self) -> list[tuple[int, int]]:
-        """Cuts between about √T checkpoints, a block apart at least."""
-        step = max(self.block_rows, int(np.ceil(np.sqrt(self.n_rows))))
+        """Cuts between checkpoints: √T of them, or ``CHECKPOINTS`` if that is more.
+
+        Apart by what a cache holds, if not by more: there rows are when they are read again.
+        """
+        n_most = max(CHECKPOINTS, np.sqrt(self.n_rows))
+        step = max(self._cached_rows(), int(np.ceil(self.n_rows / n_most)))
         cuts = [*range(0, self.n_rows, step), self.n_rows]
         return list(zip(cuts[:-1], cuts[1:]))
+
+    def first_whole(self, spans: list[tuple[int, int]], row_bytes: int) -> int:
+        """The span from which on all rows may be kept; the last one always."""
+        n = min(WHOLE * np.sqrt(self.n_rows), self.keep / row_bytes)
+        return sum(self.n_rows - a > n for a, _ in spans[:-1])
+
+    def _cached_rows(self) -> int:
+        if self._whole is not None:
+            return self.block_rows
+        fit = CACHE // (8 * max(1, self.source.source.shape[1]))
+        return min(self.block_rows, max(LEAST_ROWS, fit))
 
     def block(self, first: int, last: int):
         """Rows first to last - 1, of a source with random access."""
