@@ -69,22 +69,23 @@ class Blocks:
     """A sequence whose features are the labels themselves, so that counts are marginals."""
 
     def __init__(self, emission, width, block_rows):
-        self.rows, self.block_rows, self.hold = np.eye(len(emission)), block_rows, 1
-        self.W = np.zeros((len(emission), width))
+        n = len(emission)
+        self.rows, self.block_rows, self.hold = sparse.eye(n, format="csr"), block_rows, 1
+        self.W = np.zeros((n, width))
         self.W[:, : emission.shape[1]] = emission
 
     def blocks(self):
         return (self.block(a, b) for a, b in self.spans())
 
     def spans(self):
-        cuts = [*range(0, len(self.rows), self.block_rows), len(self.rows)]
+        cuts = [*range(0, self.rows.shape[0], self.block_rows), self.rows.shape[0]]
         return list(zip(cuts[:-1], cuts[1:]))
 
     def first_whole(self, spans, row_bytes):
         return len(spans) * 2 // 3
 
     def block(self, a, b):
-        return as_block(sparse.csr_matrix(self.rows[a:b]))
+        return as_block(self.rows[a:b])
 
 
 def run(passes, emission, transition, start, end, block_rows=3, weight=1.0):
@@ -136,6 +137,27 @@ def test_passes_against_forward_backward(passes, L, T, scale, stick, forbid):
     np.testing.assert_allclose(answer[0], log_z[0], rtol=1e-12)
     np.testing.assert_allclose(answer[1], marginals, rtol=1e-9, atol=atol)
     np.testing.assert_allclose(answer[2], pairwise, rtol=1e-9, atol=atol)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3])
+@pytest.mark.parametrize("passes", PASSES)
+def test_passes_against_forward_backward_on_a_hundred_thousand_rows(passes, scale):
+    rng = np.random.default_rng(3)
+    T, M = 100_000, 4
+    X, W = rng.normal(size=(T, M)), scale * rng.normal(size=(M, 3))
+    transition, (start, end) = rng.normal(size=(3, 3)), rng.normal(size=(2, 3))
+    transition[0, 2] = -np.inf
+    log_z, marginals, pairwise = forward_backward(X @ W, transition, start=start, end=end)
+    chain = BlockChain(Transitions(transition, start, end))
+    sequence, counts = Blocks(X @ W, chain.width, 4096), Counts(M, chain.width)
+    sequence.rows, sequence.W = sparse.csr_matrix(X), np.pad(W, ((0, 0), (0, chain.width - 3)))
+    np.testing.assert_allclose(
+        passes(chain, sequence.W, counts, 1.0).run(sequence), log_z[0], rtol=1e-9
+    )
+    # Relative to the largest: entries are sums of numbers of both signs.
+    size = np.abs(X.T @ marginals).max()
+    np.testing.assert_allclose(counts.state[:, :3], X.T @ marginals, rtol=0, atol=1e-9 * size)
+    np.testing.assert_allclose(counts.pairs[:3, :3], pairwise, rtol=0, atol=1e-9 * T)
 
 
 def test_underflow_between_blocks_is_carried():
