@@ -18,7 +18,7 @@ from sklseq.objectives._likelihood import LogLikelihood
 from sklseq.objectives._long import LongData, LongLogLikelihood, Plan, plan_gradient
 from sklseq.objectives._passes import Checkpoints, Counts, OnePass, Stored, StoredOnce
 from sklseq.objectives._scores import ScoreMap, Weights, full_support
-from sklseq.objectives._survey import BlockSequence
+from sklseq.objectives._survey import WHOLE, BlockSequence
 
 from .oracles import enumerate_chain, precise_numerical_gradient
 
@@ -248,15 +248,15 @@ def test_checkpoints_compute_again_what_they_may_not_keep(monkeypatch, T, keep):
     sequence.keep = keep
     original = BlockChain.filter
 
-    def counted(self, psi, *arguments):
+    def counted(self, psi, *arguments, **options):
         done.append(len(psi))
-        return original(self, psi, *arguments)
+        return original(self, psi, *arguments, **options)
 
     monkeypatch.setattr(BlockChain, "filter", counted)
     value, gradient = evaluate(likelihood, 0.1 * np.ones(4 * 5 + 16 + 8))
     np.testing.assert_allclose(value, expected[0], rtol=1e-11)
     np.testing.assert_allclose(gradient, expected[1], rtol=1e-9, atol=1e-9)
-    kept, most = 2 * T - sum(done), min(T, 100 * np.sqrt(T), keep / (16 * 4))
+    kept, most = 2 * T - sum(done), min(T, WHOLE * np.sqrt(T), keep / (16 * 4))
     assert kept == T if most == T else most - 64 < kept <= max(most, 64)
 
 

@@ -28,7 +28,7 @@ from libc.math cimport INFINITY, NAN, exp, fabs, log, log1p
 from libc.string cimport memset
 
 from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
-from sklseq.inference._recursions cimport block_of_product
+from sklseq.inference._recursions cimport block_of_product, forward_row, scale_row
 
 # Products below this may have lost something to underflow; see `_chain.pyx`.
 cdef double FLOOR = 1e-280
@@ -59,20 +59,28 @@ cdef double filter_rows(
     double* inverse, bint first, Py_ssize_t T, Py_ssize_t L, Py_ssize_t width, bint check
 ) noexcept nogil:
     # alpha_t(j) = e_t(j) * pred_t(j) / c_t, pred_t(j) = sum_i alpha_{t-1}(i) * E(i, j)
-    # inverse_t(j) = 1 / pred_t(j), or 0 where alpha_t(j) is. Returns sum_t log c_t or NaN.
+    # inverse_t(j) = 1 / pred_t(j), or 0 where alpha_t(j) is; NULL: nobody goes back from here.
+    # Returns sum_t log c_t or NaN.
     cdef Py_ssize_t t, j, block, k, B = n_lanes(tag)
     cdef double total, log_c = 0, product = 1
     cdef double acc[8]
     cdef double* row
-    cdef double* inv
+    cdef double* inv = NULL
     for t in range(T):
         row = alpha + (t + 1) * width
-        inv = inverse + t * width
+        if inverse != NULL:
+            inv = inverse + t * width
         total = 0
         if t == 0 and first:
             for j in range(width):
-                inv[j] = 1
                 row[j] = e[j]
+            if inv != NULL:
+                for j in range(width):
+                    inv[j] = 1
+            for j in range(L):
+                total += row[j]
+        elif inv == NULL:
+            total = forward_row(tag, row - width, E, e + t * width, row, L, width)
         else:
             for block in range(width // B):
                 block_of_product(tag, row - width, 1, E + block * B, L, width, acc)
@@ -80,18 +88,18 @@ cdef double filter_rows(
                     inv[block * B + k] = acc[k]
                 for k in range(B):
                     row[block * B + k] = acc[k] * e[t * width + block * B + k]
+            for j in range(L):
+                total += row[j]
         if check and not nothing_lost(
             row, NULL if t == 0 and first else row - width, psi + t * width, E, L, width
         ):
             return NAN
-        for j in range(L):
-            total += row[j]
         if not total > 0:
             return NAN
-        for j in range(width):
-            inv[j] = 1 / inv[j] if row[j] > 0 else 0
-        for j in range(width):
-            row[j] *= 1 / total
+        if inv != NULL:
+            for j in range(width):
+                inv[j] = 1 / inv[j] if row[j] > 0 else 0
+        scale_row(tag, row, 1 / total, row, width)
         if total < 1e-100:
             log_c += log(total)
         else:
@@ -107,7 +115,7 @@ def filter_scaled(
     const double[:, ::1] e,          # (n_rows, width)
     const double[:, ::1] E,          # (width, width)
     double[:, ::1] alpha,            # (n_rows + 1, width)  IN [0]: the row before, OUT the others
-    double[:, ::1] inverse,          # (n_rows, width)      OUT
+    double[:, ::1] inverse,          # (n_rows, width)      OUT; or None
     bint first,                      # the first row begins the sequence
     Py_ssize_t L,
     bint check,
@@ -118,16 +126,19 @@ def filter_scaled(
     cdef Lanes8 eight
     cdef Py_ssize_t T = psi.shape[0], width = psi.shape[1]
     cdef double log_c
+    cdef double* inv = NULL
+    if inverse is not None:
+        inv = &inverse[0, 0]
     with nogil:
         if width == 2:
             log_c = filter_rows(&two, &psi[0, 0], &e[0, 0], &E[0, 0], &alpha[0, 0],
-                                &inverse[0, 0], first, T, L, width, check)
+                                inv, first, T, L, width, check)
         elif width == 4:
             log_c = filter_rows(&four, &psi[0, 0], &e[0, 0], &E[0, 0], &alpha[0, 0],
-                                &inverse[0, 0], first, T, L, width, check)
+                                inv, first, T, L, width, check)
         else:
             log_c = filter_rows(&eight, &psi[0, 0], &e[0, 0], &E[0, 0], &alpha[0, 0],
-                                &inverse[0, 0], first, T, L, width, check)
+                                inv, first, T, L, width, check)
     return log_c
 
 

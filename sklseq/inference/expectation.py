@@ -282,7 +282,7 @@ class FilteredBlock(NamedTuple):
     ----------
     alpha : ndarray of shape (n + 1, width)
         p(y_t | rows up to t), in row 0 that of the row before; logarithms if ``in_logs``.
-    inverse : ndarray of shape (n, width)
+    inverse : ndarray of shape (n, width) or None
         1 / p(y_t | rows before t), up to a factor; unused if ``in_logs``.
     first : bool
         Whether the block begins the sequence.
@@ -290,7 +290,7 @@ class FilteredBlock(NamedTuple):
     """
 
     alpha: np.ndarray
-    inverse: np.ndarray
+    inverse: np.ndarray | None
     first: bool
     in_logs: bool
 
@@ -325,7 +325,9 @@ class BlockChain:
             self._rooms[name] = np.empty(n)
         return self._rooms[name][:n].reshape(shape)
 
-    def filter(self, psi: np.ndarray, before: np.ndarray | None, alpha=None, inverse=None):
+    def filter(
+        self, psi: np.ndarray, before: np.ndarray | None, alpha=None, inverse=None, back=True
+    ):
         """Forward over the scores ``psi`` of a block, start and end folded in.
 
         Parameters
@@ -335,6 +337,8 @@ class BlockChain:
             ``last`` of the block before; None: the block begins the sequence.
         alpha, inverse : ndarray, optional
             Where to put the answer.
+        back : bool, default=True
+            Whether going back will follow; without, there is no ``inverse``.
 
         Returns
         -------
@@ -344,7 +348,8 @@ class BlockChain:
         """
         chain, L, n, first = self.chain, self.n_labels, len(psi), before is None
         alpha = np.empty((n + 1, self.width)) if alpha is None else alpha
-        inverse = np.empty((n, self.width)) if inverse is None else inverse
+        if back and inverse is None:
+            inverse = np.empty((n, self.width))
         e, shift = self.room("e", n, self.width), self.room("shift", n)
         _chain.shift_rows(psi, e, shift, L)
         np.exp(e, out=e)

@@ -112,9 +112,9 @@ class _Pass:
             psi[-1] += self.bc.chain.end
         return psi
 
-    def _filter(self, rows, before, last: bool):
+    def _filter(self, rows, before, last: bool, back: bool = True):
         # The forward recursion over a block.
-        return self.bc.filter(self._scores(rows, before is None, last), before)
+        return self.bc.filter(self._scores(rows, before is None, last), before, back=back)
 
     def _seed(self, block: FilteredBlock) -> np.ndarray:
         # Where going back starts: the distribution of the last label, times the weight.
@@ -234,18 +234,22 @@ class Checkpoints(_Pass):
             if kept:
                 block = kept.pop()
             else:
-                block, _ = self._forward(rows, before[k] if k else None, False, False)
+                block, _ = self._forward(rows, before[k] if k else None, False)
             room = self.bc.room("residual", 1, len(rows), self.bc.width)
             self._back(block, rows, S, len(rows), room)
         return log_z
 
-    def _forward(self, rows, before, last: bool, keep: bool):
-        # Blocks that are not kept all have the same room.
+    def _forward(self, rows, before, last: bool, keep: bool | None = None):
+        # ``keep``: for later; False: what comes after is all; None: to go back at once. Blocks that
+        # are not kept all have the same room.
         n, width, room = len(rows), self.bc.width, self.bc.room
         psi = self._scores(rows, before is None, last, room("psi", n, width))
         if keep:
             return self.bc.filter(psi, before)
-        return self.bc.filter(psi, before, room("alpha", n + 1, width), room("inverse", n, width))
+        alpha, inverse = room("alpha", n + 1, width), None
+        if keep is None:
+            inverse = room("inverse", n, width)
+        return self.bc.filter(psi, before, alpha, inverse, back=keep is None)
 
 
 class Stored(_Pass):
@@ -262,12 +266,12 @@ class Stored(_Pass):
         """Add the expected counts of a sequence; its log Z."""
         blocks, before, log_z = [], None, 0.0
         for rows, last in _with_last(sequence.blocks()):
-            block, share = self._filter(rows, before, last)
+            block, share = self._filter(rows, before, last, not self.recompute)
             log_z += share
             if share == -np.inf:
                 return -np.inf
             before = block.last(self.bc.n_labels)
-            blocks.append(block._replace(inverse=None) if self.recompute else block)
+            blocks.append(block)
         S, residuals = self._seed(blocks[-1]), []
         while blocks:
             residuals.append(self._marginals(blocks.pop(), S))

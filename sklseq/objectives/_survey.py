@@ -21,7 +21,7 @@ __all__ = ["BlockSequence", "Survey", "survey", "survey_labels"]
 # Of a sequence; bytes of rows between them; and rows, if these are very wide.
 CHECKPOINTS, CACHE, LEAST_ROWS = 4096, 1 << 21, 64
 # Times √T rows that checkpointing keeps whole, at the end of a sequence.
-WHOLE = 100
+WHOLE = 150
 
 
 class BlockSequence:
