@@ -172,7 +172,7 @@ class ClusterShards:
         """The objective."""
         column = None if vectorizer is None else vectorizer.vocabulary_
         self.layout = (scores, found.classes, column)
-        self._prepare()
+        self._insist(self._prepare)
         return ClusterLogLikelihood(self, scores, l2)
 
     def _prepare(self) -> None:
