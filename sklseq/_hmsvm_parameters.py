@@ -13,19 +13,23 @@ from sklseq._kernels import NAMES
 from sklseq._labels import resolve_loss
 from sklseq.objectives._hinge import PathLoss
 
-__all__ = ["PASSES", "STEPS", "check_parameters", "choose_solver", "path_loss"]
+__all__ = ["EFFORT", "PASSES", "check_parameters", "choose_solver", "path_loss"]
 
 PASSES = {"bcfw": 1000, "working_set": 1000, "perceptron": 10}
-# Steps of "bcfw" on a sequence before the next. With the linear kernel each step costs as much as
-# finding a path. With others, what costs is to bring the scores of all rows up to date, once a
-# visit: more steps, fewer visits (measured: 1.1 to 1.5 times as fast).
-STEPS = {"linear": 3, "other": 20}
+# Effort of "bcfw" on a sequence, and on all of them between two passes. With the linear kernel,
+# what costs is to read the scores of a sequence: it pays to search more than once while they are at
+# hand, and to go over the paths at hand, which are wrong in few rows. With others, it is to bring
+# the scores of all rows up to date, once a visit: more steps, fewer visits.
+EFFORT = {
+    "linear": {"n_steps": 3, "n_searches": 3, "n_revisits": 4},
+    "other": {"n_steps": 20, "n_searches": 1, "n_revisits": 0},
+}
 
 
-def choose_solver(solver: str, kernel: Any) -> tuple[str, int]:
-    """The solver that ``solver`` names, and how many steps "bcfw" makes a visit."""
+def choose_solver(solver: str, kernel: Any) -> tuple[str, dict[str, int]]:
+    """The solver that ``solver`` names, and the effort of "bcfw"."""
     name = "bcfw" if solver == "auto" else solver
-    return name, STEPS["linear" if kernel == "linear" else "other"]
+    return name, EFFORT["linear" if kernel == "linear" else "other"]
 
 
 def check_parameters(tagger: Any) -> None:

@@ -110,8 +110,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         others. "working_set": the paper's Algorithm 2, which solves
         the problem of one sequence after the other. "perceptron": the
         paper's Algorithm 1; has no margin, so no ``C``, ``loss`` or ``slack``. "auto" is "bcfw",
-        in all that was measured the fastest to a small gap, with 3 steps at each visit of a
-        sequence for the linear kernel and 20 for others; see the user guide.
+        in all that was measured the fastest to a small gap, see the user guide.
     average : bool or "auto", default="auto"
         Whether weights are the average of all iterates (for "bcfw", of later ones more); "auto":
         for the perceptron. Not for "working_set".
@@ -120,7 +119,8 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
     tol : float, default=0.01
         Training stops when ``dual_gap_`` is at most this share of the objective.
     cache_size : float, default=1000
-        Megabytes that the Gram matrix of kernels other than "linear" may take: 8 · n_rows².
+        Megabytes that the Gram matrix of kernels other than "linear" may take: 8 · n_rows². For the
+        linear kernel, those of single sequences, 8 · Σ T²; the longest do without where it ends.
     n_jobs : int or None, default=None
         Threads, in prediction.
     verbose : int, default=0
@@ -311,10 +311,11 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         return StructuredHinge(
             source, rows.offsets, codes, loss, C, "hard" if np.isinf(self.C) else self.slack,
             allowed, scale, scale * bool(self.boundaries), self._averaging(),
+            0 if self.solver == "perceptron" else int(self.cache_size * 1e6 / 8),
         )  # fmt: skip
 
     def _solve(self, objective: StructuredHinge, told: tuple):
-        solver, n_steps = choose_solver(self.solver, self.kernel)
+        solver, effort = choose_solver(self.solver, self.kernel)
         rng = as_generator(self.random_state)
         after_iteration, after_fit = iteration_hook(
             self, *told[:2], lambda w: self._attributes(w, told)
@@ -331,7 +332,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         if solver == "perceptron":
             result, mistakes = perceptron(objective, rng=rng, max_iter=max_iter, callback=report)
         elif solver == "bcfw":
-            result = bcfw(objective, rng=rng, n_steps=n_steps, **options)
+            result = bcfw(objective, rng=rng, **effort, **options)
         else:
             result = working_set(objective, rng=rng, **options)
         after_fit()
@@ -365,7 +366,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         if vectorizer is not None:
             attributes["feature_names_in_"] = vectorizer.get_feature_names_out()
         if self.kernel == "linear":
-            attributes["coef_"] = weights.coef.astype(dtype)
+            attributes["coef_"] = weights.coef.astype(dtype, copy=False)
         if self.kernel in ("poly", "rbf"):
             attributes["gamma_"] = kernel.gamma
         if self.kernel != "linear" or not (self._averaging() or self.solver == "perceptron"):

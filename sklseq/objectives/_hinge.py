@@ -23,7 +23,7 @@ from scipy import sparse
 
 from sklseq._cpu import load_kernel
 from sklseq.objectives._scores import Weights
-from sklseq.objectives._separable import path_gram, smallest_contradiction
+from sklseq.objectives._separable import path_gram, path_rows, smallest_contradiction
 
 _margin = load_kernel("sklseq.objectives._margin")
 
@@ -140,6 +140,9 @@ class StructuredHinge:
         Values of transition features, and of features of the first and last label.
     averaging : {0, 1, 2}
         Whether an average of all iterates can be asked for: 1 weighs all alike, 2 the k-th by k.
+    n_own : int
+        For the linear kernel, how many inner products of rows of the same sequence may be held:
+        T² a sequence. Without them, several steps on it cost as much as several visits.
 
     Attributes
     ----------
@@ -149,7 +152,7 @@ class StructuredHinge:
 
     def __init__(
         self, source, offsets, y, loss: PathLoss, C, slack: str, allowed, scale: float,
-        boundary: float, averaging: int = 0,
+        boundary: float, averaging: int = 0, n_own: int = 0,
     ):  # fmt: skip
         L = self.n_labels = len(loss.cost)
         self.offsets, self.y, self.loss, self.C, self.slack = offsets, y, loss, C, slack
@@ -166,7 +169,7 @@ class StructuredHinge:
         self.kernel = _margin.HingeBlocks(
             offsets, y.astype(np.int16), cost, loss.offset, np.ascontiguousarray(C, np.float64),
             SLACKS[slack], score, start, end, (scale**2, boundary**2), rows=rows,
-            gram=None if self.is_linear else source, averaging=averaging,
+            gram=None if self.is_linear else source, averaging=averaging, n_own=n_own,
         )  # fmt: skip
         self._settled, self._contradiction = None, np.zeros(0, dtype=int)
 
@@ -188,9 +191,10 @@ class StructuredHinge:
         return self.kernel.most_violated(s)
 
     def optimize(
-        self, order: np.ndarray, gaps: np.ndarray, n_steps: int = 1, accuracy: float = 0.0
-    ) -> None:
-        """Exact steps on each sequence of ``order``, at most ``n_steps`` each.
+        self, order: np.ndarray, gaps: np.ndarray, n_steps: int = 1, accuracy: float = 0.0,
+        n_searches: int = 1,
+    ) -> None:  # fmt: skip
+        """Exact steps on each sequence of ``order``.
 
         Parameters
         ----------
@@ -198,16 +202,28 @@ class StructuredHinge:
         gaps : ndarray of shape (n_sequences,)
             Gets what each visited sequence added to the gap when its turn came.
         n_steps : int
+            At most so many, after each search for the most violated path.
         accuracy : float
-            Steps on a sequence end when the spread of violations has fallen to this share.
+            Steps on a sequence end when the spread of violations has fallen to this share;
+            searches, when its gap has.
+        n_searches : int
         """
         done = 0
         while done < len(order):
-            done += self.kernel.optimize(order[done:], n_steps, accuracy, gaps)
+            done += self.kernel.optimize(order[done:], n_steps, accuracy, gaps, n_searches)
             if self.kernel.unbounded >= 0:
                 return
             if done < len(order):
                 self.kernel.grow()
+
+    def revisit(
+        self, order: np.ndarray, gaps: np.ndarray, n_steps: int = 1, accuracy: float = 0.0
+    ) -> None:
+        """As :meth:`optimize`, among the paths with α > 0: nothing is searched.
+
+        ``gaps`` get what each sequence would add to the gap, were there no other paths.
+        """
+        self.kernel.revisit(order, n_steps, accuracy, gaps)
 
     def mistakes(self, order: np.ndarray, squares: np.ndarray) -> int:
         """One pass of the perceptron; see the kernel."""
@@ -297,8 +313,8 @@ class StructuredHinge:
         size = a["size"]
         sequence = np.repeat(np.arange(len(size)), size)
         slot = np.arange(len(sequence)) - np.repeat(np.cumsum(size) - size, size)
-        pieces = [a["paths"][k, bounds[s] : bounds[s + 1]] for s, k in zip(sequence, slot)]
-        labels = np.concatenate(pieces) if pieces else np.zeros(0)
+        owner, rows = path_rows(sequence, bounds)
+        labels = a["paths"][slot[owner], rows]
         alpha, loss = (a[name][slot, sequence] for name in ("alpha", "loss"))
         return SupportPaths(sequence, alpha, loss, labels.astype(np.int32))
 
@@ -308,18 +324,21 @@ class StructuredHinge:
         For the linear kernel, those of the working sets, whatever was averaged.
         """
         paths = self.support_paths()
-        lengths = np.diff(self.offsets)[paths.sequence]
-        first = np.repeat(self.offsets[paths.sequence] - (np.cumsum(lengths) - lengths), lengths)
-        rows = np.arange(len(paths.labels)) + first
+        owner, rows = path_rows(paths.sequence, self.offsets)
+        apart = paths.labels != self.y[rows]
+        owner, rows, wrong = owner[apart], rows[apart], paths.labels[apart]
+        shape, L = (len(self.y), self.n_labels), self.n_labels
         if self.is_linear:
-            coef, alpha = np.zeros((len(self.y), self.n_labels)), np.repeat(paths.alpha, lengths)
-            np.add.at(coef, (rows, self.y[rows]), alpha)
-            np.add.at(coef, (rows, paths.labels), -alpha)
+            true, false = (
+                np.bincount(L * rows + j, paths.alpha[owner], minlength=shape[0] * L)
+                for j in (self.y[rows], wrong)
+            )
+            coef = (true - false).reshape(shape)
         else:
             coef = self.kernel.arrays["coef"][:, : self.n_labels].copy()
         if len(paths.alpha) and self._settled is None:
             # What cancels should be zero: rows in which all paths agree with the truth.
-            wrong = np.zeros(len(coef), dtype=bool)
-            wrong[rows[paths.labels != self.y[rows]]] = True
-            coef[~wrong] = 0
+            agreed = np.ones(len(coef), dtype=bool)
+            agreed[rows] = False
+            coef[agreed] = 0
         return coef

@@ -12,9 +12,14 @@ is the violation of p's margin, and g = 0 belongs to the truth, which may be tho
 path. A *step* moves mass between two paths, by exact line search. As these differ in few rows,
 only few rows of the data take part.
 
-F comes from one of two sources, and nobody but `read_scores`, `squared_distance` and `move` knows
-which: rows of w gathered by the features of a row (linear kernel), or scores of all rows under a
-Gram matrix, kept up to date (any kernel).
+F comes from one of two sources, and nobody but `read_scores` and `spread_changes` knows which: rows
+of w gathered by the features of a row (linear kernel), or scores of all rows under a Gram matrix,
+kept up to date (any kernel).
+
+During a visit both go on alike. A step is written down as changes of coefficients of rows, and the
+scores at hand follow by the inner products of the sequence's own rows: of the Gram matrix, or of
+small ones, one a sequence. Only at the end are the changes brought to where they came from. A
+sequence too long for a matrix of its own (`own_start` < 0) brings and reads after every step.
 
 Rows of labels are padded to a multiple of 8, with score -inf for padding.
 """
@@ -54,6 +59,44 @@ def local_columns(const long long[::1] indptr, const int[::1] indices,
                 local[p] = number[indices[p]]
             most = n if n > most else most
     return np.asarray(local), most
+
+
+def own_places(lengths, n_own):
+    """(start of each sequence's matrix, or -1; size of all), the shortest sequences first."""
+    squares = lengths.astype(np.int64) ** 2
+    order = np.argsort(squares, kind="stable")
+    order = order[np.cumsum(squares[order]) <= n_own]
+    start = np.full(len(lengths), -1, dtype=np.int64)
+    chosen = np.sort(order)
+    start[chosen] = np.cumsum(squares[chosen]) - squares[chosen]
+    return start, int(squares[chosen].sum())
+
+
+def own_grams(const long long[::1] indptr, const int[::1] local, const double[::1] data,
+              const long long[::1] offsets, const long long[::1] start, Py_ssize_t n_columns,
+              double[::1] out):
+    """out[start[s] + t T + u] = inner product of rows t and u of sequence s, where start[s] >= 0."""
+    cdef double[::1] dense = np.zeros(max(n_columns, 1))
+    cdef Py_ssize_t s, r, T, t, u, p
+    cdef double total
+    cdef bint ones = data.shape[0] == 0
+    with nogil:
+        for s in range(offsets.shape[0] - 1):
+            if start[s] < 0:
+                continue
+            r = offsets[s]
+            T = offsets[s + 1] - r
+            for t in range(T):
+                for p in range(indptr[r + t], indptr[r + t + 1]):
+                    dense[local[p]] += 1 if ones else data[p]
+                for u in range(t + 1):
+                    total = 0
+                    for p in range(indptr[r + u], indptr[r + u + 1]):
+                        total += dense[local[p]] * (1 if ones else data[p])
+                    out[start[s] + t * T + u] = total
+                    out[start[s] + u * T + t] = total
+                for p in range(indptr[r + t], indptr[r + t + 1]):
+                    dense[local[p]] = 0
 
 
 cdef class HingeBlocks:
@@ -101,17 +144,24 @@ cdef class HingeBlocks:
     cdef const int[::1] indices, local
     cdef const double[::1] data
     cdef double[:, ::1] W, late_W, local_change
+    cdef const double[::1] own                 # Gram matrices of single sequences
+    cdef const long long[::1] own_start
     cdef const double[:, ::1] gram
-    cdef double[:, ::1] coef, late_coef, S, change
+    cdef double[:, ::1] coef, late_coef, S
+    cdef double[:, ::1] change                 # of coefficients of rows, in this visit
     cdef double[:, ::1] psi, delta, pair_change
     cdef double[::1] truth                     # scores of the prefixes of y_i
     cdef double[::1] g                         # (n_slots,)
     cdef short[::1] found
-    cdef int[::1] differing
+    cdef int[::1] differing, at_hand           # rows of the sequence; those with psi up to date
+    cdef Py_ssize_t n_at_hand
 
     def __init__(self, offsets, y, cost, loss_offset, C, slack, score, start, end, scales,
-                 n_slots=8, rows=None, gram=None, averaging=0):
-        """`rows` is (indptr, indices, data or empty, n_features), or None and `gram` given."""
+                 n_slots=8, rows=None, gram=None, averaging=0, n_own=0):
+        """`rows` is (indptr, indices, data or empty, n_features), or None and `gram` given.
+
+        `n_own` numbers, at most, are kept of inner products of rows of the same sequence.
+        """
         cdef Py_ssize_t n = len(offsets) - 1
         self.L, self.width, self.n_rows = len(cost), cost.shape[1], len(y)
         self.offsets, self.y, self.cost, self.C = offsets, y, cost, C
@@ -134,28 +184,33 @@ cdef class HingeBlocks:
         self.late_end, self.late_sums, self.size = a["late_end"], a["late_sums"], a["size"]
         self.psi, self.delta = zeros((longest, self.width)), zeros((longest, self.width))
         self.pair_change, self.truth = zeros((self.width, self.width)), zeros(longest)
+        self.change = zeros((longest, self.width))
         self.found, self.differing = zeros(longest, np.int16), zeros(longest, np.int32)
+        self.at_hand = zeros(longest, np.int32)
         self.linear = rows is not None
         if self.linear:
-            self._bind_rows(rows)
+            self._bind_rows(rows, n_own)
         else:
             self.gram = gram
             a["coef"], a["S"] = zeros((len(y), self.width)), zeros((self.width, len(y)))
             a["late_coef"] = zeros((len(y) if averaging else 0, self.width))
             self.coef, self.S, self.late_coef = a["coef"], a["S"], a["late_coef"]
-            self.change = zeros((longest, self.width))
 
     def _bind_slots(self):
         a = self.arrays
         self.paths, self.alpha, self.loss = a["paths"], a["alpha"], a["loss"]
         self.g = np.zeros(len(a["paths"]) + 1)
 
-    def _bind_rows(self, rows):
+    def _bind_rows(self, rows, n_own):
         indptr, indices, data, n_features = rows
         self.indptr, self.indices, self.data = indptr, indices, data
         local, most = local_columns(indptr, indices, self.offsets, n_features)
         self.local = local
         self.local_change = np.zeros((max(most, 1), self.width))
+        self.own_start, n_own = own_places(np.diff(self.offsets), n_own)
+        own = np.empty(n_own)
+        own_grams(indptr, local, data, self.offsets, self.own_start, most, own)
+        self.own = own
         a = self.arrays
         a["W"] = np.zeros((n_features, self.width))
         a["late_W"] = np.zeros((n_features if self.averaging else 0, self.width))
@@ -170,26 +225,59 @@ cdef class HingeBlocks:
 
     # -------------------------------------------------------------- scores
 
+    cdef const double* own_gram(self, Py_ssize_t s, Py_ssize_t* stride) noexcept nogil:
+        # Inner products of the rows of sequence s, and from one row to the next; or NULL
+        cdef Py_ssize_t r = self.offsets[s]
+        if not self.linear:
+            stride[0] = self.n_rows
+            return &self.gram[r, r]
+        stride[0] = self.offsets[s + 1] - r
+        return &self.own[self.own_start[s]] if self.own_start[s] >= 0 else NULL
+
     cdef void read_scores(self, Py_ssize_t s) noexcept nogil:
         # psi[t, j] = F's part of label j at row t
-        cdef Py_ssize_t r = self.offsets[s], T = self.offsets[s + 1] - r, t, j, p, last
+        cdef Py_ssize_t t
+        self.n_at_hand = self.offsets[s + 1] - self.offsets[s]
+        for t in range(self.n_at_hand):
+            self.at_hand[t] = <int> t
+        self.read_rows(s)
+
+    cdef void read_disputed(self, Py_ssize_t s) noexcept nogil:
+        # The same of rows in which a path of the working set is wrong: `violations` needs no others
+        cdef Py_ssize_t r = self.offsets[s], t, k
+        self.n_at_hand = 0
+        for t in range(self.offsets[s + 1] - r):
+            for k in range(self.size[s]):
+                if self.paths[k, r + t] != self.y[r + t]:
+                    self.at_hand[self.n_at_hand] = <int> t
+                    self.n_at_hand += 1
+                    break
+        self.read_rows(s)
+
+    cdef void read_rows(self, Py_ssize_t s) noexcept nogil:
+        cdef Py_ssize_t r = self.offsets[s], t, j, k, p, stop, ahead = 0
         if not self.linear:
             for j in range(self.L):
-                for t in range(T):
+                for k in range(self.n_at_hand):
+                    t = self.at_hand[k]
                     self.psi[t, j] = self.S[j, r + t]
             return
-        last = self.indptr[r + T]
-        for t in range(T):
+        for k in range(self.n_at_hand):
+            # Rows of W are asked for one row of the data ahead.
+            while ahead < self.n_at_hand and ahead <= k + 1:
+                t = self.at_hand[ahead]
+                for p in range(self.indptr[r + t], self.indptr[r + t + 1]):
+                    prefetch_row(&self.W[self.indices[p], 0], self.width)
+                ahead += 1
+            t = self.at_hand[k]
             p = self.indptr[r + t]
-            for j in range(p, self.indptr[r + t + 1]):
-                if j + AHEAD < last:
-                    prefetch_row(&self.W[self.indices[j + AHEAD], 0], self.width)
-            if p == self.indptr[r + t + 1]:
+            stop = self.indptr[r + t + 1]
+            if p == stop:
                 for j in range(self.width):
                     self.psi[t, j] = 0
                 continue
             gather_row(&self.indices[p], &self.data[p] if self.data.shape[0] else NULL,
-                       self.indptr[r + t + 1] - p, &self.W[0, 0], self.width, &self.psi[t, 0])
+                       stop - p, &self.W[0, 0], self.width, &self.psi[t, 0])
 
     cdef double best_other(self, Py_ssize_t s) noexcept nogil:
         # The most violated path: the best of score plus loss among all paths but the truth,
@@ -278,14 +366,15 @@ cdef class HingeBlocks:
         self, Py_ssize_t s, const short* a, const short* b, Py_ssize_t n
     ) noexcept nogil:
         # ||phi(a) - phi(b)||^2
-        cdef Py_ssize_t r = self.offsets[s], T = self.offsets[s + 1] - r, k
+        cdef Py_ssize_t r = self.offsets[s], T = self.offsets[s + 1] - r, k, stride
+        cdef const double* gram = self.own_gram(s, &stride)
         cdef double total
-        if self.linear:
+        if gram == NULL:
             total = distance_by_columns(
                 a, b, self.differing, n, r, self.indptr, self.local, self.data, self.local_change
             )
         else:
-            total = distance_by_gram(a, b, self.differing, n, r, self.gram)
+            total = distance_by_gram(a, b, self.differing, n, gram, stride)
         total += self.scale2 * pair_distance(a, b, T, self.pair_change)
         k = (a[0] != b[0]) + (a[T - 1] != b[T - 1])
         return total + 2 * self.boundary2 * k
@@ -301,71 +390,65 @@ cdef class HingeBlocks:
     cdef void move(
         self, Py_ssize_t s, const short* a, const short* b, Py_ssize_t n, double step
     ) noexcept nogil:
-        # w += step * (phi(a) - phi(b)); with a Gram matrix, psi is brought up to date as well
-        cdef Py_ssize_t T = self.offsets[s + 1] - self.offsets[s]
-        if self.linear:
-            self.move_columns(s, a, b, n, step)
-        else:
-            self.move_rows(s, a, b, n, step, T)
-        self.move_pairs(a, b, T, self.scale2 * step)
-        self.move_ends(self.start, self.late_start, a[0], b[0], self.boundary2 * step)
-        self.move_ends(self.end, self.late_end, a[T - 1], b[T - 1], self.boundary2 * step)
-
-    cdef void move_columns(
-        self, Py_ssize_t s, const short* a, const short* b, Py_ssize_t n, double step
-    ) noexcept nogil:
-        cdef Py_ssize_t r = self.offsets[s], k, t, p
-        cdef double x = step, late = self.stamp()
-        cdef double* row
-        for k in range(n):
-            t = self.differing[k]
-            for p in range(self.indptr[r + t], self.indptr[r + t + 1]):
-                if self.data.shape[0]:
-                    x = step * self.data[p]
-                row = &self.W[self.indices[p], 0]
-                row[a[t]] += x
-                row[b[t]] -= x
-                if late > 0:
-                    row = &self.late_W[self.indices[p], 0]
-                    row[a[t]] += late * x
-                    row[b[t]] -= late * x
-
-    cdef void move_rows(
-        self, Py_ssize_t s, const short* a, const short* b, Py_ssize_t n, double step,
-        Py_ssize_t T
-    ) noexcept nogil:
-        cdef Py_ssize_t r = self.offsets[s], k, t, u
+        # w += step * (phi(a) - phi(b)), and psi of the rows at hand; of states, as `change` only
+        cdef Py_ssize_t T = self.offsets[s + 1] - self.offsets[s], k, m, t, u, stride
+        cdef const double* gram = self.own_gram(s, &stride)
         cdef double x
         for k in range(n):
             t = self.differing[k]
             self.change[t, a[t]] += step
             self.change[t, b[t]] -= step
-            for u in range(T):
-                x = step * self.gram[r + t, r + u]
+            if gram == NULL:
+                continue
+            for m in range(self.n_at_hand):
+                u = self.at_hand[m]
+                x = step * gram[t * stride + u]
                 self.psi[u, a[t]] += x
                 self.psi[u, b[t]] -= x
+        self.move_pairs(a, b, T, self.scale2 * step)
+        self.move_ends(self.start, self.late_start, a[0], b[0], self.boundary2 * step)
+        self.move_ends(self.end, self.late_end, a[T - 1], b[T - 1], self.boundary2 * step)
+        if gram == NULL:
+            self.spread_changes(s)
+            self.read_rows(s)
 
     cdef void spread_changes(self, Py_ssize_t s) noexcept nogil:
-        # S += (gram @ change)': only columns of the rows that changed
-        cdef Py_ssize_t r = self.offsets[s], t, u, j
-        cdef double x, late = self.stamp()
-        cdef const double* source
-        cdef double* target
-        if self.linear:
-            return
+        # `change` to W, or to coef and the scores of all rows
+        cdef Py_ssize_t r = self.offsets[s], t, j
+        cdef double x
         for t in range(self.offsets[s + 1] - r):
             for j in range(self.L):
                 x = self.change[t, j]
                 if x == 0:
                     continue
                 self.change[t, j] = 0
-                self.coef[r + t, j] += x
-                if late > 0:
-                    self.late_coef[r + t, j] += late * x
-                source = &self.gram[r + t, 0]
-                target = &self.S[j, 0]
-                for u in range(self.n_rows):
-                    target[u] += x * source[u]
+                if self.linear:
+                    self.change_weights(r + t, j, x)
+                else:
+                    self.change_scores(r + t, j, x)
+
+    cdef void change_weights(self, Py_ssize_t row, Py_ssize_t j, double x) noexcept nogil:
+        # W += x times a row of the data, for label j
+        cdef Py_ssize_t p
+        cdef double late = self.stamp(), value = 1
+        for p in range(self.indptr[row], self.indptr[row + 1]):
+            if self.data.shape[0]:
+                value = self.data[p]
+            self.W[self.indices[p], j] += x * value
+            if late > 0:
+                self.late_W[self.indices[p], j] += late * x * value
+
+    cdef void change_scores(self, Py_ssize_t row, Py_ssize_t j, double x) noexcept nogil:
+        # S += (gram @ change)': one column of the Gram matrix
+        cdef Py_ssize_t u
+        cdef double late = self.stamp()
+        cdef const double* source = &self.gram[row, 0]
+        cdef double* target = &self.S[j, 0]
+        self.coef[row, j] += x
+        if late > 0:
+            self.late_coef[row, j] += late * x
+        for u in range(self.n_rows):
+            target[u] += x * source[u]
 
     cdef void move_pairs(
         self, const short* a, const short* b, Py_ssize_t T, double x
@@ -508,16 +591,28 @@ cdef class HingeBlocks:
 
     # -------------------------------------------------------------- passes
 
+    cdef void exchange_all(self, Py_ssize_t s, Py_ssize_t n_steps, double accuracy) noexcept nogil:
+        # Up to `n_steps` steps, until g is apart by a share `accuracy` of what it was at first.
+        cdef Py_ssize_t _step
+        cdef double first = self.exchange(s, 0)
+        for _step in range(1, n_steps):
+            if not first > 0 or self.unbounded >= 0 or self.size[s] == 0:
+                return
+            self.violations(s)
+            if self.exchange(s, accuracy * first) <= accuracy * first:
+                return
+
     def optimize(self, const long long[::1] order, Py_ssize_t n_steps, double accuracy,
-                 double[::1] gaps):
+                 double[::1] gaps, Py_ssize_t n_searches=1):
         """Steps on each sequence of `order`, up to `n_steps` each, until within `accuracy`.
 
-        `accuracy` is a share of how far apart g was at the visit. Writes into `gaps` what each
-        sequence added to the duality gap when it was visited. Returns how many of `order` were
-        visited: fewer if slots ran out (`grow`), or the dual of `unbounded` has no maximum.
+        `accuracy` is a share of how far apart g was at the visit. Up to `n_searches` times, the
+        most violated path is looked for, and steps are made. Writes into `gaps` what each sequence
+        added to the duality gap when it was visited. Returns how many of `order` were visited:
+        fewer if slots ran out (`grow`), or the dual of `unbounded` has no maximum.
         """
-        cdef Py_ssize_t k, s, _step
-        cdef double v, apart, first
+        cdef Py_ssize_t k, s, search
+        cdef double v, gap
         with nogil:
             for k in range(order.shape[0]):
                 s = order[k]
@@ -525,21 +620,48 @@ cdef class HingeBlocks:
                     with gil:
                         return k
                 self.read_scores(s)
-                v = self.best_other(s)
-                self.violations(s)
-                gaps[s] = self.block_gap(s, v)
-                if v > 0:
-                    self.admit(s, v)
-                first = self.exchange(s, 0)
-                for _step in range(1, n_steps):
-                    if not first > 0 or self.unbounded >= 0 or self.size[s] == 0:
+                for search in range(n_searches):
+                    if self.size[s] == self.paths.shape[0] or self.unbounded >= 0:
                         break
-                    if self.linear:
-                        self.read_scores(s)
+                    v = self.best_other(s)
                     self.violations(s)
-                    apart = self.exchange(s, accuracy * first)
-                    if apart <= accuracy * first:
+                    gap = self.block_gap(s, v)
+                    if search == 0:
+                        gaps[s] = gap
+                    elif gap <= accuracy * gaps[s]:
                         break
+                    if v > 0:
+                        self.admit(s, v)
+                    self.exchange_all(s, n_steps, accuracy)
+                self.spread_changes(s)
+                self.drop_inactive(s)
+                self.count += 1
+                if self.unbounded >= 0:
+                    with gil:
+                        return k
+        return order.shape[0]
+
+    def revisit(self, const long long[::1] order, Py_ssize_t n_steps, double accuracy,
+                double[::1] gaps):
+        """Steps as `optimize` makes them, among the paths at hand: none is looked for.
+
+        Writes into `gaps` what the gaps of the sequences would be, were there no other paths.
+        """
+        cdef Py_ssize_t k, s, p
+        cdef double v
+        with nogil:
+            for k in range(order.shape[0]):
+                s = order[k]
+                gaps[s] = 0
+                if self.size[s] == 0:
+                    continue
+                self.read_disputed(s)
+                self.violations(s)
+                v = 0
+                for p in range(self.size[s]):
+                    v = self.g[p] if self.g[p] > v else v
+                gaps[s] = self.block_gap(s, v)
+                self.exchange_all(s, n_steps, accuracy)
                 self.spread_changes(s)
                 self.drop_inactive(s)
                 self.count += 1
@@ -577,6 +699,7 @@ cdef class HingeBlocks:
                         y, &self.found[0], self.offsets[s + 1] - self.offsets[s], self.differing
                     )
                     squares[s] = self.squared_distance(s, y, &self.found[0], n)
+                    self.n_at_hand = 0      # none is needed any more
                     self.move(s, y, &self.found[0], n, 1)
                     self.spread_changes(s)
                 self.count += 1

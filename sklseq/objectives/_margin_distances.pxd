@@ -44,20 +44,20 @@ cdef inline double distance_by_columns(
 
 
 cdef inline double distance_by_gram(
-    const short* a, const short* b, const int[::1] differing, Py_ssize_t n, Py_ssize_t r,
-    const double[:, ::1] gram
+    const short* a, const short* b, const int[::1] differing, Py_ssize_t n,
+    const double* gram, Py_ssize_t stride
 ) noexcept nogil:
-    # The same, where inner products of rows are known.
+    # The same, where inner products of the sequence's rows are known.
     cdef Py_ssize_t k, m, t, u
     cdef int same
     cdef double total = 0
     for k in range(n):
         t = differing[k]
-        total += 2 * gram[r + t, r + t]
+        total += 2 * gram[t * stride + t]
         for m in range(k):
             u = differing[m]
             same = (a[t] == a[u]) + (b[t] == b[u]) - (a[t] == b[u]) - (b[t] == a[u])
-            total += 2 * same * gram[r + t, r + u]
+            total += 2 * same * gram[t * stride + u]
     return total
 
 

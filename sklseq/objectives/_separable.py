@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import nnls
 
-__all__ = ["contradiction", "path_gram", "smallest_contradiction"]
+__all__ = ["contradiction", "path_gram", "path_rows", "smallest_contradiction"]
 
 # Norm of the sum, over that of its longest term, below which it is 0: a margin as narrow, no solver
 # would find either. Rounding leaves about 1e-8 of a Gram matrix's square root.
@@ -107,7 +107,7 @@ def path_gram(
 
 def _state_differences(paths, offsets, y, n_labels):
     # For each label, a matrix (n_paths, n_rows) of [y_t = j] - [p_t = j].
-    owner, rows = _owner_and_rows(paths, offsets)
+    owner, rows = path_rows(paths.sequence, offsets)
     apart = paths.labels != y[rows]
     owner, rows, wrong = owner[apart], rows[apart], paths.labels[apart]
     shape = (len(paths.sequence), len(y))
@@ -118,7 +118,7 @@ def _state_differences(paths, offsets, y, n_labels):
 
 
 def _chain_differences(paths, offsets, y, n_labels, scale, boundary):
-    owner, rows = _owner_and_rows(paths, offsets)
+    owner, rows = path_rows(paths.sequence, offsets)
     truth, wrong, n = y[rows].astype(int), paths.labels.astype(int), len(paths.sequence)
     inside = np.flatnonzero(owner[1:] == owner[:-1]) + 1
     first = np.searchsorted(owner, np.arange(n))
@@ -135,9 +135,9 @@ def _chain_differences(paths, offsets, y, n_labels, scale, boundary):
         yield true - false
 
 
-def _owner_and_rows(paths, offsets):
-    # Of each entry of paths.labels: the number of its path, and of its row in the data.
-    lengths = np.diff(offsets)[paths.sequence]
+def path_rows(sequence: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(number of the path, row of the data) of each label of paths of these sequences."""
+    lengths = np.diff(offsets)[sequence]
     before = np.cumsum(lengths) - lengths
-    first = np.repeat(offsets[paths.sequence] - before, lengths)
-    return np.repeat(np.arange(len(lengths)), lengths), np.arange(len(paths.labels)) + first
+    first = np.repeat(offsets[sequence] - before, lengths)
+    return np.repeat(np.arange(len(lengths)), lengths), np.arange(len(first)) + first

@@ -11,12 +11,15 @@ from sklseq.solvers._result import SolverResult
 
 __all__ = ["bcfw"]
 
-# One pass in four visits all sequences. The others visit those whose share of the gap was above
+# One pass in EVERY visits all sequences. The others visit those whose share of the gap was above
 # BUSY times the mean: the rest have, for the time being, nothing to give.
 EVERY, BUSY = 4, 0.3
 # Steps on one sequence before the next. Its scores are at hand; its most violated path is not
 # looked for again. They end when the spread of violations has fallen to ACCURACY.
 ACCURACY = 0.1
+# Sequences are revisited until what the paths at hand could still give is a share ENOUGH of the
+# gap: then only new paths help.
+ENOUGH = 0.1
 # Passes without any separating weights before a hard margin is doubted; then twice as many, ….
 PATIENCE = 8
 
@@ -28,6 +31,8 @@ def bcfw(
     tol: float = 1e-2,
     max_iter: int = 1000,
     n_steps: int = 3,
+    n_searches: int = 1,
+    n_revisits: int = 0,
     callback: Callable[[int, float, Any], bool] | None = None,
 ) -> SolverResult:
     """Maximise the dual one sequence at a time, in random order, by exact steps.
@@ -39,7 +44,7 @@ def bcfw(
 
     Parameters
     ----------
-    objective : object with blocks, optimize, certificate, inseparable, find_contradiction
+    objective : object with blocks, optimize, revisit, certificate, inseparable, find_contradiction
     rng : Generator or RandomState
         Shuffles the sequences.
     tol : float
@@ -47,7 +52,12 @@ def bcfw(
     max_iter : int
         Passes.
     n_steps : int
-        Steps a visit, at most.
+        Steps after each search for the most violated path, at most.
+    n_searches : int
+        Searches a visit, at most.
+    n_revisits : int
+        After each pass, at most so many others that search for no paths, and step among those with
+        α > 0.
     callback : callable(pass, primal, objective) -> bool, optional
         Called where the gap is measured; True stops.
 
@@ -62,6 +72,9 @@ def bcfw(
     S. Lacoste-Julien, M. Jaggi, M. Schmidt, P. Pletscher (2013), "Block-coordinate Frank-Wolfe
     optimization for structural SVMs", ICML, Algorithm 4.
 
+    N. Shah, V. Kolmogorov, C. Lampert (2015), "A multi-plane block-coordinate Frank-Wolfe algorithm
+    for training structural SVMs with a costly max-oracle", CVPR (passes over the paths at hand).
+
     A. Osokin, J.-B. Alayrac, I. Lukasewitz, P. Dokania, S. Lacoste-Julien (2016), "Minding the
     gaps for block Frank-Wolfe optimization of structured SVMs", ICML, §3 (pairwise steps, gaps).
     """
@@ -71,13 +84,16 @@ def bcfw(
     looked_for = PATIENCE
     for k in range(1, max_iter + 1):
         full = k % EVERY == 1 or k == max_iter
-        objective.optimize(rng.permutation(_chosen(blocks, gaps, full)), gaps, n_steps, ACCURACY)
+        order = rng.permutation(_chosen(blocks, gaps, full))
+        objective.optimize(order, gaps, n_steps, ACCURACY, n_searches)
+        if n_revisits:
+            _revisit(objective, gaps, rng, n_steps, n_revisits)
         if len(objective.inseparable):
             return SolverResult(objective, np.inf, k, False, history, "not separable")
         # The gap as met on the way costs nothing; it is measured when it may be small enough, and
         # at growing intervals for the record.
-        promising = full and gaps[blocks].sum() <= 2 * tol * primal
-        if not promising and k < 1.25 * measured and k < max_iter:
+        promising = gaps[blocks].sum() <= 1.5 * tol * primal
+        if not promising and k < 1.5 * measured and k < max_iter:
             continue
         measured = k
         primal, dual = objective.certificate()
@@ -93,6 +109,17 @@ def bcfw(
             message = "stopped by the callback"
             break
     return SolverResult(objective, primal, k, converged, history, message)
+
+
+def _revisit(objective: Any, gaps: np.ndarray, rng: Any, n_steps: int, n_revisits: int) -> None:
+    blocks, known = objective.blocks, np.full(len(gaps), np.inf)
+    for k in range(n_revisits):
+        if len(objective.inseparable):
+            return
+        order = rng.permutation(_chosen(blocks, known, k == 0))
+        objective.revisit(order, known, n_steps, ACCURACY)
+        if known[blocks].sum() <= ENOUGH * gaps[blocks].sum():
+            return
 
 
 def _chosen(blocks: np.ndarray, gaps: np.ndarray, full: bool) -> np.ndarray:
