@@ -390,8 +390,10 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         if mistakes is not None:
             self.n_mistakes_, self.radius_ = mistakes
             return
-        last = objective.certificate()
-        self.objective_, self.dual_gap_ = last.primal, last.gap
+        # What was measured last is of these weights, unless they were averaged since.
+        averaged = self._averaging()
+        primal, dual = objective.certificate() if averaged else result.history[-1][1:3]
+        self.objective_, self.dual_gap_ = primal, primal - dual
         paths = objective.support_paths()
         self.support_index_, self.support_alpha_ = paths.sequence, paths.alpha
         self.support_labels_ = paths.labels

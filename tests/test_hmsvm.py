@@ -21,7 +21,13 @@ from sklseq._kernels import RowKernel, gram_matrix
 from sklseq._labels import resolve_constraints
 from sklseq.features import DictFeatures, PerToken
 from sklseq.inference import nbest
-from sklseq.objectives._hinge import PathLoss, StructuredHinge, SupportPaths, linear_rows
+from sklseq.objectives._hinge import (
+    PathLoss,
+    StructuredHinge,
+    SupportPaths,
+    _margin,
+    linear_rows,
+)
 from sklseq.objectives._separable import contradiction, path_gram
 from sklseq.solvers import bcfw, perceptron
 from tests.oracles import all_paths
@@ -390,6 +396,70 @@ def test_average_of_all_iterates(kind, linear):
     assert last.primal <= primal
     assert last.dual >= dual
     assert last.gap >= 0
+
+
+def hinge_of(X, y, n_own=0, C=0.8, form=np.asarray):
+    offsets = np.concatenate([[0], np.cumsum([len(x) for x in X])])
+    return StructuredHinge(
+        linear_rows(form(np.concatenate(X))), offsets, np.concatenate(y),
+        PathLoss(1 - np.eye(3), 0.0), np.full(len(X), C), "l1",
+        resolve_constraints(None, np.arange(3)), 1.0, 1.0, n_own=n_own,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix], ids=["dense", "sparse"])
+@pytest.mark.parametrize("n_own", [0, 20, 10**6])
+def test_weights_are_those_of_the_working_sets(n_own, form):
+    # Whether scores follow steps by inner products or are read again: weights are always what the
+    # working sets add up to, and tend to the same. (On the way, paths that an exact step has made
+    # equal tie up to rounding.) 20 numbers are enough for some of the sequences.
+    X, y = problem(27, lengths=[4, 1, 3, 6, 2, 5])
+    hinge, plain = hinge_of(X, y, n_own, form=form), hinge_of(X, y)
+    start, size = _margin.own_places(np.diff(hinge.offsets), n_own)
+    assert (start < 0).sum() == {0: 6, 20: 3, 10**6: 0}[n_own]
+    assert size == {0: 0, 20: 14, 10**6: 91}[n_own]
+    for h in (hinge, plain):
+        rng, gaps = np.random.default_rng(0), np.zeros(6)
+        for _ in range(200):
+            h.optimize(rng.permutation(6), gaps, 4, 0.1, n_searches=3)
+            h.revisit(rng.permutation(6), gaps, 4, 0.1)
+    assert_allclose(hinge.certificate(), plain.certificate(), rtol=1e-4)
+    assert 0 <= hinge.certificate().gap <= 1e-4 * hinge.certificate().primal
+    coef, transition, start, end = hinge.weights()
+    paths, w = hinge.support_paths(), 0
+    ends = np.cumsum([len(X[s]) for s in paths.sequence])
+    for s, alpha, path in zip(paths.sequence, paths.alpha, np.split(paths.labels, ends[:-1])):
+        w += alpha * (path_features(X[s], y[s], 3, 1, 1) - path_features(X[s], path, 3, 1, 1))
+    expected = np.concatenate([coef.ravel(), transition.ravel(), start, end])
+    assert_allclose(w, expected, atol=1e-12)
+
+
+def test_revisits_raise_the_dual_and_find_nothing():
+    X, y = problem(28, lengths=[6] * 30)
+    hinge, gaps, known = hinge_of(X, y, 10**6), np.zeros(30), np.zeros(30)
+    hinge.optimize(np.arange(30), gaps, 1)
+    before, duals = hinge.support_paths(), [hinge.certificate().dual]
+    for _ in range(50):
+        hinge.revisit(np.arange(30), known, 3, 0.0)
+        duals.append(hinge.certificate().dual)
+    assert (np.diff(duals) >= -1e-12 * duals[-1]).all()
+    assert duals[1] > duals[0] * (1 + 1e-6)
+    assert (known >= -1e-12).all()
+    assert known.sum() < 1e-6 * gaps.sum()
+    among = {tuple(p) for p in before.labels.reshape(-1, 6)}
+    assert {tuple(p) for p in hinge.support_paths().labels.reshape(-1, 6)} <= among
+    certificate = hinge.certificate()
+    assert certificate.gap > 1e-3 * certificate.primal
+
+
+def test_more_searches_a_visit_gain_more():
+    X, y = problem(29, lengths=[8] * 20)
+    duals = []
+    for n_searches in (1, 3):
+        hinge, gaps = hinge_of(X, y, 10**6), np.zeros(20)
+        hinge.optimize(np.arange(20), gaps, 3, 0.1, n_searches)
+        duals.append(hinge.certificate().dual)
+    assert duals[1] > duals[0]
 
 
 @pytest.mark.parametrize("kernel", ["poly", "rbf"])

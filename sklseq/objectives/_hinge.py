@@ -327,13 +327,12 @@ class StructuredHinge:
         owner, rows = path_rows(paths.sequence, self.offsets)
         apart = paths.labels != self.y[rows]
         owner, rows, wrong = owner[apart], rows[apart], paths.labels[apart]
-        shape, L = (len(self.y), self.n_labels), self.n_labels
+        L = self.n_labels
         if self.is_linear:
-            true, false = (
-                np.bincount(L * rows + j, paths.alpha[owner], minlength=shape[0] * L)
-                for j in (self.y[rows], wrong)
-            )
-            coef = (true - false).reshape(shape)
+            cells = np.concatenate([L * rows + self.y[rows], L * rows + wrong])
+            alpha = paths.alpha[owner]
+            values = np.concatenate([alpha, -alpha])
+            coef = np.bincount(cells, values, minlength=L * len(self.y)).reshape(-1, L)
         else:
             coef = self.kernel.arrays["coef"][:, : self.n_labels].copy()
         if len(paths.alpha) and self._settled is None:

@@ -29,7 +29,7 @@ from libc.string cimport memcmp, memcpy
 from sklseq.objectives._margin_distances cimport (
     distance_by_columns, distance_by_gram, find_differing, pair_distance,
 )
-from sklseq.objectives._margin_rows cimport AHEAD, best_into, gather_row, prefetch_row
+from sklseq.objectives._margin_rows cimport best_into, gather_row, prefetch_row
 
 import numpy as np
 
@@ -75,7 +75,7 @@ def own_places(lengths, n_own):
 def own_grams(const long long[::1] indptr, const int[::1] local, const double[::1] data,
               const long long[::1] offsets, const long long[::1] start, Py_ssize_t n_columns,
               double[::1] out):
-    """out[start[s] + t T + u] = inner product of rows t and u of sequence s, where start[s] >= 0."""
+    """out[start[s] + t T + u] = inner product of rows t and u of sequence s, if start[s] >= 0."""
     cdef double[::1] dense = np.zeros(max(n_columns, 1))
     cdef Py_ssize_t s, r, T, t, u, p
     cdef double total

@@ -4,7 +4,6 @@ from libc.math cimport INFINITY
 
 cdef enum:
     LANES = 8
-    AHEAD = 24       # rows of weights asked for that many entries ahead
 
 cdef extern from *:
     """

@@ -93,7 +93,7 @@ def bcfw(
         # The gap as met on the way costs nothing; it is measured when it may be small enough, and
         # at growing intervals for the record.
         promising = gaps[blocks].sum() <= 1.5 * tol * primal
-        if not promising and k < 1.5 * measured and k < max_iter:
+        if not promising and k < 2 * measured and k < max_iter:
             continue
         measured = k
         primal, dual = objective.certificate()
