@@ -61,9 +61,8 @@ class FreeSystem:
         self.b = self._flat(centred(self.statistics.observed), self.excess)
         if not self.direct:
             self.regression = RidgeSystem(
-                extended, sample.y, sample.row_weights, sample.n_labels, self.ridge, Threads(1),
-                eliminate=False,
-            )  # fmt: skip
+                extended, sample.y, sample.row_weights, sample.n_labels, self.ridge, Threads(1)
+            )
 
     def _flat(self, main: np.ndarray, pairs: np.ndarray) -> np.ndarray:
         return np.concatenate([main.ravel(), pairs.ravel()])
@@ -88,7 +87,7 @@ class FreeSystem:
         if self.direct:
             main = solve_dense(self.statistics.gram, main, self.ridge).w
         else:
-            order, solved = self.regression.kept, np.empty_like(main)
+            order, solved = self.regression.order, np.empty_like(main)
             solved[order] = cg(
                 self.regression, main[order], preconditioner=self.regression.preconditioner,
                 tol=TOLERANCE, max_iter=5_000,

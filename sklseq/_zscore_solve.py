@@ -12,17 +12,20 @@ from sklseq._separate import FreeSystem, PathSystem, Separation, separate
 from sklseq._sequences import row_positions
 from sklseq._threads import Threads
 from sklseq.inference.chain import as_generator
+from sklseq.objectives._elimination import EliminatedRidge
 from sklseq.objectives._moments import (
     ChainWeights,
     Sample,
+    Statistics,
     combine,
+    count_chain,
     count_statistics,
     extended_rows,
     loss_multiplier,
     score_moments,
-    statistics_zscore,
+    stack_weights,
+    statistics_products,
     unstack_weights,
-    weighted_square,
 )
 from sklseq.objectives._path_moments import AllowedMoments, AllowedPaths, SampledMoments
 from sklseq.objectives._programs import DynamicPrograms, count_programs
@@ -89,38 +92,47 @@ def _is_direct(tagger, n_columns: int) -> bool:
 
 def _solve_free(tagger, sample: Sample, cost) -> Solution:
     L, l2 = sample.n_labels, float(tagger.l2)
-    extended = extended_rows(sample.rows, sample.offsets, L)
-    direct, square = _is_direct(tagger, extended.shape[1] - 2), None
-    statistics = count_statistics(sample, extended, gram=direct)
-    if direct:
+    if _is_direct(tagger, sample.rows.shape[1]):
+        extended = extended_rows(sample.rows, sample.offsets, L)
+        statistics = count_statistics(sample, extended, gram=True)
         result = solve_dense(statistics.gram, statistics.observed, 2 * L * l2)
+        maximum = combine(statistics_products(result.w, statistics), statistics, cost, l2)
+        main = result.w @ maximum.mix
     else:
-        result = _solve_rows(tagger, sample, extended, 2 * L * l2)
-    maximum = combine(result.w, statistics, cost, l2)
-    if not direct:
-        square = weighted_square(extended, sample.row_weights, maximum.parts[0])
-    z = statistics_zscore(statistics, maximum.parts, cost, square)
-    return Solution(maximum.weights, maximum.multiplier, z, result)
+        with Threads(tagger.n_jobs) as threads:
+            system, result = _solve_rows(tagger, sample, 2 * L * l2, threads)
+            statistics = Statistics(None, None, *count_chain(sample))
+            products = system.products(sample.row_weights)
+            maximum = combine(products, statistics, cost, l2)
+            main = system.weights(maximum.mix)
+    weights = stack_weights(main, maximum.pairs)
+    return Solution(weights, maximum.multiplier, maximum.zscore, result)
 
 
-def _solve_rows(tagger, sample: Sample, extended, ridge: float) -> SolverResult:
+def _solve_rows(tagger, sample: Sample, ridge: float, threads: Threads):
+    if ridge > 0 and sparse.issparse(sample.rows):
+        try:
+            return _solve_eliminated(tagger, sample, ridge, threads)
+        except np.linalg.LinAlgError:  # a ridge below the rounding of the frequent columns' matrix
+            pass
+    extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
+    weights, n_labels = sample.row_weights, sample.n_labels
+    system = RidgeSystem(extended, sample.y, weights, n_labels, ridge, threads)
+    result = _conjugate_gradients(tagger, system, system.gradient)
+    system.finish(result.w)
+    return system, result
+
+
+def _solve_eliminated(tagger, sample: Sample, ridge: float, threads: Threads):
     # In float32 if that is precise enough: the residual that iterations update is then computed
     # anew.
-    dtypes = [np.float64]
-    if ridge > 0 and tagger.tol >= SINGLE and sparse.issparse(extended):
-        dtypes = [np.float32, np.float64]
-    with Threads(tagger.n_jobs) as threads:
-        for dtype in dtypes:
-            system = RidgeSystem(
-                extended, sample.y, sample.row_weights, sample.n_labels, ridge, threads,
-                dtype=dtype,
-            )  # fmt: skip
-            result = _conjugate_gradients(tagger, system, system.gradient)
-            if dtype == np.float64 or result.message == "max_iter":
-                break
-            if system.relative_residual(result.w) <= 2 * tagger.tol:
-                break
-        return result._replace(w=system.all_columns(result.w))
+    for dtype in [np.float32, np.float64] if tagger.tol >= SINGLE else [np.float64]:
+        system = EliminatedRidge(sample, ridge, threads, dtype)
+        result = _conjugate_gradients(tagger, system, system.gradient, system.scale)
+        left = system.finish(result.w)
+        if result.message == "max_iter" or left <= 2 * tagger.tol:
+            break
+    return system, result
 
 
 # ------------------------------------------------------------------ other paths
@@ -164,7 +176,9 @@ def _solve_moments(tagger, moments, sides: np.ndarray) -> SolverResult:
     return _conjugate_gradients(tagger, moments, sides)
 
 
-def _conjugate_gradients(tagger, system, sides: np.ndarray) -> SolverResult:
+def _conjugate_gradients(
+    tagger, system, sides: np.ndarray, scale: float | None = None
+) -> SolverResult:
     def report(k: int, residual: float, _: np.ndarray) -> bool:
         if tagger.verbose:
             print(f"[{type(tagger).__name__}] iteration {k}: residual {residual:.2e}")
@@ -172,7 +186,7 @@ def _conjugate_gradients(tagger, system, sides: np.ndarray) -> SolverResult:
 
     return cg(
         system, sides, preconditioner=system.preconditioner, tol=float(tagger.tol),
-        max_iter=int(tagger.max_iter), callback=report,
+        max_iter=int(tagger.max_iter), callback=report, scale=scale,
     )  # fmt: skip
 
 

@@ -45,7 +45,8 @@ from sklseq.objectives._moments import (
     combine,
     count_statistics,
     extended_rows,
-    statistics_zscore,
+    stack_weights,
+    statistics_products,
 )
 from sklseq.solvers import SolverResult, solve_dense
 
@@ -108,7 +109,7 @@ class ZScoreTagger(BaseTagger):
         "auto" takes the former up to 1000 features.
     max_iter : int, default=500
         Iterations of conjugate gradients, or rounds of constraints with ``separate``.
-    tol : float, default=1e-3
+    tol : float, default=3e-4
         Conjugate gradients stop when the residual is that share of the right-hand side. (On text,
         predictions do not change from there on.)
     n_jobs : int or None, default=None
@@ -182,7 +183,7 @@ class ZScoreTagger(BaseTagger):
         separate: bool = False,
         solver: str = "auto",
         max_iter: int = 500,
-        tol: float = 1e-3,
+        tol: float = 3e-4,
         n_jobs: int | None = None,
         verbose: int = 0,
         random_state: Any = None,
@@ -378,13 +379,14 @@ class ZScoreTagger(BaseTagger):
     def _fit_statistics(self, statistics: Statistics, cost, classes, vectorizer, dtype) -> None:
         l2 = float(self.l2)
         result = solve_dense(statistics.gram, statistics.observed, 2 * len(classes) * l2)
-        maximum = combine(result.w, statistics, cost, l2)
+        maximum = combine(statistics_products(result.w, statistics), statistics, cost, l2)
+        weights = stack_weights(result.w @ maximum.mix, maximum.pairs)
         free = resolve_constraints(None, classes)
         for name, value in zip(STATISTICS, statistics):
             setattr(self, name, value)
-        self._set_weights(maximum.weights, free, classes, vectorizer, dtype)
+        self._set_weights(weights, free, classes, vectorizer, dtype)
         self.multiplier_, self.n_iter_ = maximum.multiplier, result.n_iter
-        self.zscore_ = statistics_zscore(statistics, maximum.parts, cost)
+        self.zscore_ = maximum.zscore
 
     # ------------------------------------------------------------------ scores
 

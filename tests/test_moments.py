@@ -9,6 +9,7 @@ from scipy import sparse
 
 from sklseq._labels import resolve_constraints
 from sklseq._threads import Threads
+from sklseq.objectives._elimination import EliminatedRidge, n_frequent
 from sklseq.objectives._moments import (
     ChainWeights,
     Sample,
@@ -17,8 +18,9 @@ from sklseq.objectives._moments import (
     decompose,
     extended_rows,
     score_moments,
+    score_products,
     stack_weights,
-    statistics_zscore,
+    statistics_products,
     unstack_weights,
 )
 from sklseq.objectives._path_moments import AllowedMoments, AllowedPaths, SampledMoments
@@ -119,19 +121,28 @@ def best_weights(b, C, c, mean_loss, l2, with_loss):
 
 
 def closed_form(sample, cost, l2, *, direct, threads=1):
+    """(weights, maximum, statistics) by a factorisation or by conjugate gradients."""
     extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
     statistics = count_statistics(sample, extended, gram=True)
     ridge = 2 * sample.n_labels * l2
     if direct:
         solution = solve_dense(statistics.gram, statistics.observed, ridge).w
-    else:
-        with Threads(threads) as pool:
+        maximum = combine(statistics_products(solution, statistics), statistics, cost, l2)
+        return stack_weights(solution @ maximum.mix, maximum.pairs), maximum
+    with Threads(threads) as pool:
+        if sparse.issparse(sample.rows) and ridge > 0:
+            system = EliminatedRidge(sample, ridge, pool, frequent=1)
+        else:
             system = RidgeSystem(
                 extended, sample.y, sample.row_weights, sample.n_labels, ridge, pool
             )
-            result = cg(system, system.gradient, preconditioner=system.preconditioner, tol=1e-13)
-            solution = system.all_columns(result.w)
-    return combine(solution, statistics, cost, l2), statistics
+        system.finish(solve(system, 1e-13).w)
+        maximum = combine(system.products(sample.row_weights), statistics, cost, l2)
+        return stack_weights(system.weights(maximum.mix), maximum.pairs), maximum
+
+
+def solve(system, tol, scale=None):
+    return cg(system, system.gradient, preconditioner=system.preconditioner, tol=tol, scale=scale)
 
 
 def flat(weights):
@@ -151,9 +162,9 @@ def test_the_closed_form_is_the_maximum(form, seed, l2, loss, way):
     if way != "direct" and way != "cg":
         sample = sample._replace(rows=sparse.csr_matrix(sample.rows))
     threads = 2 if way == "two threads" else 1
-    maximum, _ = closed_form(sample, cost, l2, direct=way == "direct", threads=threads)
+    weights, _ = closed_form(sample, cost, l2, direct=way == "direct", threads=threads)
     # Two solvers of a linear system whose condition number is up to 1e3.
-    assert_allclose(flat(maximum.weights), expected, rtol=1e-8, atol=1e-9)
+    assert_allclose(flat(weights), expected, rtol=1e-8, atol=1e-9)
 
 
 @FORMS
@@ -276,56 +287,112 @@ def test_the_decomposition_is_an_isometry(seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("loss", [None, "matrix"])
-def test_the_zscore_from_sums_alone(seed, loss):
+@pytest.mark.parametrize("way", ["sums", "scores", "scores of eliminated columns"])
+def test_the_zscore_from_products_alone(seed, loss, way):
     sample, allowed = make_sample(seed)
     cost = None if loss is None else random_cost(seed)
-    maximum, statistics = closed_form(sample, cost, 0.1, direct=True)
+    if way == "scores of eliminated columns":
+        sample = sample._replace(rows=sparse.csr_matrix(sample.rows))
+    weights, maximum = closed_form(sample, cost, 0.1, direct=way == "sums")
     none = np.zeros((3, 3)) if cost is None else cost
-    b, C, c, mean_loss = enumerate_moments(sample, allowed, none)
+    dense = sample._replace(rows=as_dense(sample.rows))
+    b, C, c, mean_loss = enumerate_moments(dense, allowed, none)
     spread = sum(
         weight * np.var([sum(none[i, j] for i, j in zip(y, p)) for p in labelings(len(y), allowed)])
         for weight, y in zip(sample.weights, np.split(sample.y, sample.offsets[1:-1]))
     )
-    w = flat(maximum.weights)
+    w = flat(weights)
     expected = (w @ b - mean_loss) / np.sqrt(w @ C @ w + 2 * w @ c + spread)
-    assert_allclose(
-        statistics_zscore(statistics, decompose(maximum.weights), cost), expected, **EXACT
-    )
+    assert_allclose(maximum.zscore, expected, **EXACT)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("ridge", [0.01, 10.0])
-def test_columns_seen_once_are_eliminated_exactly(seed, ridge):
+def as_dense(rows):
+    return rows.toarray() if sparse.issparse(rows) else rows
+
+
+# ------------------------------------------------------------------ elimination
+
+
+def make_text(seed, kind, n_columns=60):
+    """Sparse rows in which columns occur never, once, seldom and often; weights may be zero."""
     rng = np.random.default_rng(seed)
-    rows = sparse.random(40, 60, 0.04, "csr", random_state=rng)
-    weights, y = rng.random(40) + 0.1, rng.integers(0, 3, 40).astype(np.int32)
-    with Threads(1) as threads:
-        system = RidgeSystem(rows, y, weights, 3, ridge, threads)
-        result = cg(system, system.gradient, preconditioner=system.preconditioner, tol=1e-13)
-        found = system.all_columns(result.w)
-    assert 0 < len(system.kept) < (rows != 0).sum(axis=0).astype(bool).sum()
-    X, Y = rows.toarray(), np.eye(3)[y] * weights[:, None]
-    expected = np.linalg.solve(X.T @ (weights[:, None] * X) + ridge * np.eye(60), X.T @ Y)
-    assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
+    lengths = rng.integers(0, 6, 20)
+    n = lengths.sum()
+    rows = sparse.random(n, n_columns, 0.03, "csr", random_state=rng)
+    often = sparse.random(n, 6, 0.5, "csr", random_state=rng)
+    rows = sparse.hstack([often, rows], format="csr")
+    if kind == "ones":
+        rows.data[:] = 1
+    elif kind == "repeated entries":
+        indices = rows.indices.copy()
+        indices[rows.indptr[:-1][np.diff(rows.indptr) > 1] + 1] = indices[
+            rows.indptr[:-1][np.diff(rows.indptr) > 1]
+        ]
+        rows = sparse.csr_matrix((rows.data, indices, rows.indptr), shape=rows.shape)
+        assert not rows.has_canonical_format
+    weights = rng.random(20) + 0.1
+    weights[3] = 0
+    y = rng.integers(0, 3, n).astype(np.int32)
+    return Sample(rows, np.concatenate([[0], np.cumsum(lengths)]), y, weights, 3)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("dtype", "rtol"), [(np.float32, 1e-5), (np.float64, 1e-13)])
+@pytest.mark.parametrize("kind", ["ones", "values", "repeated entries"])
+@pytest.mark.parametrize("frequent", [0, 3, 1000])
+@pytest.mark.parametrize("ridge", [0.01, 10.0])
 @pytest.mark.parametrize("n_threads", [1, 2])
-def test_products_on_the_kernels_rows(seed, dtype, rtol, n_threads):
+def test_columns_are_eliminated_exactly(seed, kind, frequent, ridge, n_threads):
+    sample = make_text(seed, kind)
+    X, w = extended_rows(sample.rows, sample.offsets, 3).toarray(), sample.row_weights
+    Y = np.eye(3)[sample.y]
+    expected = np.linalg.solve(X.T @ (w[:, None] * X) + ridge * np.eye(X.shape[1]),
+                               X.T @ (w[:, None] * Y))  # fmt: skip
+    with Threads(n_threads) as threads:
+        system = EliminatedRidge(sample, ridge, threads, frequent=frequent)
+        sizes = [len(columns) for columns in system.columns]
+        assert sizes[0] == (min(frequent, sum(sizes[:2])) if frequent else 0)
+        assert sizes[2] > 0
+        assert (sizes[1] > 0) == (frequent < 1000)
+        assert system.finish(solve(system, 1e-14).w) < 1e-12
+        found = system.weights(np.eye(3))
+        products = system.products(w)
+    # The condition number is up to 1e4.
+    assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
+    assert_allclose(system.weights(np.ones((3, 3))), found @ np.ones((3, 3)), **EXACT)
+    for one, other in zip(products, score_products(X @ expected, sample.y, w)):
+        assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_residual_is_that_of_all_columns(seed):
+    sample, rng = make_text(seed, "values"), np.random.default_rng(seed)
+    with Threads(1) as threads:
+        system = EliminatedRidge(sample, 0.5, threads, frequent=3)
+        share = system.finish(rng.normal(size=system.gradient.shape))
+        V = system.weights(np.eye(3))
+    X, w = extended_rows(sample.rows, sample.offsets, 3).toarray(), sample.row_weights[:, None]
+    left = X.T @ (w * (np.eye(3)[sample.y] - X @ V)) - 0.5 * V
+    assert_allclose(np.linalg.norm(left, axis=0).max() / system.scale, share, rtol=1e-10)
+
+
+def test_few_columns_are_factorised_where_rows_are_few():
+    assert n_frequent(0, 3) == 0
+    assert n_frequent(10_000, 10) == pytest.approx(215, abs=1)
+    assert n_frequent(4_000_000, 22) == 2_000
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_products_on_the_kernels_rows(seed, n_threads):
     rng = np.random.default_rng(seed)
     rows = sparse.random(300, 90, 0.1, "csr", random_state=rng)
     rows.data[: len(rows.data) // 2] = 1
     weights, y = rng.random(300) + 0.1, rng.integers(0, 5, 300).astype(np.int32)
     X, Y, V = rows.toarray(), np.eye(5)[y], rng.normal(size=(90, 19))  # wider than the kernels' 8
     with Threads(n_threads) as threads:
-        system = RidgeSystem(rows, y, weights, 5, 0.7, threads, eliminate=False, dtype=dtype)
+        system = RidgeSystem(rows, y, weights, 5, 0.7, threads)
         product, gradient = np.empty((2, 90, 19))
-        product[system.kept] = system.hessian_product(V[system.kept].astype(dtype))
-        gradient[system.kept, :5] = system.gradient
-        share = system.relative_residual(np.zeros((90, 5), dtype))
-    assert_allclose(
-        product, X.T @ (weights[:, None] * (X @ V)) + 0.7 * V, rtol=rtol, atol=rtol * 30
-    )
-    assert_allclose(gradient[:, :5], X.T @ (weights[:, None] * Y), rtol=rtol, atol=rtol * 30)
-    assert share == pytest.approx(1.0, rel=1e-6)
+        product[system.order] = system.hessian_product(V[system.order])
+        gradient[system.order, :5] = system.gradient
+    assert_allclose(product, X.T @ (weights[:, None] * (X @ V)) + 0.7 * V, **EXACT)
+    assert_allclose(gradient[:, :5], X.T @ (weights[:, None] * Y), **EXACT)

@@ -523,21 +523,36 @@ def test_single_precision_is_used_and_gives_way(seed, precise, monkeypatch):
     rows = sparse.random(400, 150, 0.05, "csr", random_state=rng)
     offsets, y = np.arange(0, 401, 20), rng.integers(0, 3, 400)
     used = []
-    system_of = _zscore_solve.RidgeSystem
+    system_of = _zscore_solve.EliminatedRidge
 
-    def recorded(*arguments, dtype, **options):
+    def recorded(sample, ridge, threads, dtype):
         used.append(dtype)
-        return system_of(*arguments, dtype=dtype, **options)
+        return system_of(sample, ridge, threads, dtype, frequent=20)
 
-    monkeypatch.setattr(_zscore_solve, "RidgeSystem", recorded)
+    monkeypatch.setattr(_zscore_solve, "EliminatedRidge", recorded)
     if not precise:  # as if what was left were far more than iterations believed
-        monkeypatch.setattr(system_of, "relative_residual", lambda self, V: 1.0)
+        finish = system_of.finish
+        monkeypatch.setattr(system_of, "finish", lambda self, V: 1 + finish(self, V))
     labels = np.split(y, offsets[1:-1])
     options = {"l2": 1e-4, "loss": None, "max_iter": 2_000}
     fast = ZScoreTagger(solver="cg", tol=1e-4, **options).fit(Sequences(rows, offsets), labels)
     exact = ZScoreTagger(solver="direct", **options).fit(Sequences(rows, offsets), labels)
     assert used == ([np.float32] if precise else [np.float32, np.float64])
     assert fast.zscore_ == pytest.approx(exact.zscore_, rel=1e-3)
+
+
+@pytest.mark.parametrize("l2", [1e-18, 1e-14, 1e-3])
+def test_equal_columns_and_a_ridge_that_rounding_swallows(l2):
+    rng = np.random.default_rng(0)
+    rows = sparse.random(200, 30, 0.2, "csr", random_state=rng)
+    rows = sparse.hstack([rows, rows], format="csr")
+    X = Sequences(rows, np.arange(0, 201, 10))
+    y = np.split(rng.integers(0, 3, 200), X.offsets[1:-1])
+    weights = [
+        flat(ZScoreTagger(l2=l2, tol=1e-12, solver=solver).fit(X, y)) for solver in ("cg", "direct")
+    ]
+    # Of the equal columns, both solvers give each its half.
+    assert_allclose(weights[0], weights[1], rtol=1e-6, atol=1e-6)
 
 
 def test_conjugate_gradients_cut_short():

@@ -202,3 +202,64 @@ def to_residuals(
                 for j in range(mu.shape[1]):
                     ends[0, j] += mu[first, j]
                     ends[1, j] += mu[last, j]
+
+
+def take_columns(
+    const index[::1] indptr,         # (n + 1,)
+    const index[::1] indices,        # (nnz,)
+    const real[::1] data,            # (nnz,) or (0,)
+    const int[::1] number,           # (n_columns,)     of a column in the result, or -1
+    index[::1] out_indptr,           # (n + 1,)         OUT
+    int[::1] out_indices,            # (n_taken,)       OUT
+    real[::1] out_data,              # (n_taken,) or (0,)  OUT
+    const unsigned char[:, ::1] flags=None,  # (n, k)
+    int first_flag=0,
+):
+    """Some columns of CSR rows, numbered anew; flags are further columns of ones."""
+    cdef Py_ssize_t t, p, k, n = 0
+    cdef bint ones = data.shape[0] == 0
+    with nogil:
+        out_indptr[0] = 0
+        for t in range(indptr.shape[0] - 1):
+            for p in range(indptr[t], indptr[t + 1]):
+                if number[indices[p]] >= 0:
+                    out_indices[n] = number[indices[p]]
+                    if not ones:
+                        out_data[n] = data[p]
+                    n += 1
+            if flags is not None:
+                for k in range(flags.shape[1]):
+                    if flags[t, k]:
+                        out_indices[n] = first_flag + <int> k
+                        if not ones:
+                            out_data[n] = 1
+                        n += 1
+            out_indptr[t + 1] = <index> n
+
+
+def weighted_gram(
+    const index[::1] indptr,         # (n + 1,)
+    const int[::1] indices,          # (nnz,)
+    const real[::1] data,            # (nnz,) or (0,)
+    const double[::1] weights,       # (n,)
+    double[:, ::1] out,              # (m, m)           IN/OUT
+):
+    """Add the lower triangle of rows' diag(weights) rows."""
+    cdef Py_ssize_t t, p, q
+    cdef int i, j
+    cdef double x, product
+    cdef bint ones = data.shape[0] == 0
+    with nogil:
+        for t in range(weights.shape[0]):
+            for p in range(indptr[t], indptr[t + 1]):
+                i = indices[p]
+                x = weights[t] if ones else weights[t] * data[p]
+                for q in range(indptr[t], p + 1):
+                    j = indices[q]
+                    product = x if ones else x * data[q]
+                    if j < i:
+                        out[i, j] += product
+                    elif j > i:
+                        out[j, i] += product
+                    else:    # equal entries of a row add up
+                        out[i, i] += product if p == q else 2 * product

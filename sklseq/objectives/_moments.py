@@ -37,11 +37,13 @@ from sklseq._sequences import row_positions
 __all__ = [
     "ChainWeights",
     "Maximum",
+    "Products",
     "Sample",
     "ScoreMoments",
     "Statistics",
     "centred",
     "combine",
+    "count_chain",
     "count_statistics",
     "decompose",
     "extended_rows",
@@ -51,11 +53,13 @@ __all__ = [
     "one_hot",
     "pair_statistics",
     "score_moments",
+    "score_products",
     "stack_weights",
-    "statistics_zscore",
+    "statistics_products",
     "unstack_weights",
-    "weighted_square",
 ]
+
+BLOCK = 4_096  # rows worked on while they are in the cache
 
 
 class ChainWeights(NamedTuple):
@@ -102,7 +106,7 @@ class Statistics(NamedTuple):
     ----------
     gram : ndarray of shape (n_features + 2, n_features + 2), or None
         X̃ᵀX̃, if the features are few.
-    observed : ndarray of shape (n_features + 2, n_labels)
+    observed : ndarray of shape (n_features + 2, n_labels), or None
         X̃ᵀY, Y being the indicators of the true labels.
     transitions : ndarray of shape (n_labels, n_labels)
         True transitions, counted.
@@ -111,7 +115,7 @@ class Statistics(NamedTuple):
     """
 
     gram: np.ndarray | None
-    observed: np.ndarray
+    observed: np.ndarray | None
     transitions: np.ndarray
     labels: np.ndarray
 
@@ -150,22 +154,23 @@ def count_statistics(sample: Sample, extended, *, gram: bool) -> Statistics:
         )  # fmt: skip
         product = extended.T @ scaled
         product = product.toarray() if sparse.issparse(product) else product
+    return Statistics(product, label_sums(extended, y, weights, L), *count_chain(sample))
+
+
+def count_chain(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
+    """True transitions and true labels, counted."""
+    L, y, weights = sample.n_labels, sample.y, sample.row_weights
     after = row_positions(sample.offsets)[2]
     pairs = y[after - 1].astype(np.intp) * L + y[after]
-    transitions = np.bincount(pairs, weights=weights[after], minlength=L * L).reshape(L, L)
-    labels = np.bincount(y, weights=weights, minlength=L).astype(np.float64)
-    return Statistics(product, label_sums(extended, y, weights, L), transitions, labels)
+    transitions = np.bincount(pairs, weights=weights[after], minlength=L * L)
+    labels = np.bincount(y, weights=weights, minlength=L)
+    return transitions.reshape(L, L).astype(np.float64), labels.astype(np.float64)
 
 
 def observed_features(sample: Sample) -> ChainWeights:
     """Σ_s ω_s φ_s(ȳ)."""
-    L, weights = sample.n_labels, sample.row_weights
-    after = row_positions(sample.offsets)[2]
-    pairs = sample.y[after - 1].astype(np.intp) * L + sample.y[after]
-    transitions = np.bincount(pairs, weights=weights[after], minlength=L * L)
-    return ChainWeights(
-        label_sums(sample.rows, sample.y, weights, L), transitions.reshape(L, L).astype(float)
-    )
+    sums = label_sums(sample.rows, sample.y, sample.row_weights, sample.n_labels)
+    return ChainWeights(sums, count_chain(sample)[0])
 
 
 # ------------------------------------------------------------------ (coef, transition) ↔ (W, D)
@@ -201,21 +206,57 @@ def unstack_weights(flat: np.ndarray, n_features: int, n_labels: int) -> ChainWe
 # ------------------------------------------------------------------ the maximum
 
 
+class Products(NamedTuple):
+    """What the maximum needs to know of a solution V; a mix V·T has Tᵀ · observed and Tᵀ square T.
+
+    Attributes
+    ----------
+    observed : ndarray of shape (n_labels, n_labels)
+        VᵀX̃ᵀY.
+    square : ndarray of shape (n_labels, n_labels)
+        VᵀX̃ᵀX̃V.
+    """
+
+    observed: np.ndarray
+    square: np.ndarray
+
+
+def score_products(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Products:
+    """Products of a solution V, from the scores X̃V of all rows."""
+    L = scores.shape[1]
+    observed, square, labels = np.zeros((L, L)), np.zeros((L, L)), np.eye(L)
+    for a in range(0, len(scores), BLOCK):
+        block = scores[a : a + BLOCK]
+        weighted = (weights[a : a + BLOCK, None] * block).T
+        observed += weighted @ labels[y[a : a + BLOCK]]
+        square += weighted @ block
+    return Products(observed, square)
+
+
+def statistics_products(solution: np.ndarray, statistics: Statistics) -> Products:
+    """The same from sums, where the matrix is held."""
+    return Products(solution.T @ statistics.observed, solution.T @ (statistics.gram @ solution))
+
+
 class Maximum(NamedTuple):
     """The weights of largest z-score.
 
     Attributes
     ----------
-    weights : ChainWeights
+    mix : ndarray of shape (n_labels, n_labels)
+        W is V times this.
+    pairs : ndarray of shape (n_labels, n_labels)
+        D.
     multiplier : float
         α: what w = C⁻¹(α b - c) has of b.
-    parts : tuple of ndarray
-        (W, D) of the weights.
+    zscore : float
+        Of the true labels, a loss included.
     """
 
-    weights: ChainWeights
+    mix: np.ndarray
+    pairs: np.ndarray
     multiplier: float
-    parts: tuple[np.ndarray, np.ndarray]
+    zscore: float
 
 
 def loss_multiplier(mean_loss: float, bb: float, bc: float) -> float:
@@ -229,27 +270,24 @@ def loss_multiplier(mean_loss: float, bb: float, bc: float) -> float:
 
 
 def combine(
-    solution: np.ndarray, statistics: Statistics, cost: np.ndarray | None, l2: float
+    products: Products, statistics: Statistics, cost: np.ndarray | None, l2: float
 ) -> Maximum:
-    """The maximum, from V = (X̃ᵀX̃ + 2 L l2)⁻¹ X̃ᵀY.
+    """The maximum, from products of V = (X̃ᵀX̃ + 2 L l2)⁻¹ X̃ᵀY: V itself is only mixed, by label.
 
-    Means over labels are taken off columns of V afterwards. A loss cost(ȳ_t, y_t), summed over
-    rows, has the covariance X̃ᵀY·cost / L with W's features, cost centred, and none with D's: so
-    its solution too is V times an (L, L) matrix.
+    C⁻¹b is L · V without its mean over labels. A loss cost(ȳ_t, y_t), summed over rows, has the
+    covariance X̃ᵀY·cost / L with W's features, cost centred, and none with D's: C⁻¹c is V · cost.
     """
     pairs, share = _pair_weights(statistics, l2)
-    main = len(statistics.labels) * centred(solution)
+    L = len(pairs)
+    plain = L * np.eye(L) - 1
     if cost is None:
-        return Maximum(stack_weights(main, pairs), 1.0, (main, pairs))
-    mean = float(statistics.labels @ cost.mean(axis=1))
-    with_loss = solution @ centred(cost)  # C⁻¹c
-    bb = float(np.vdot(statistics.observed, main)) + share
-    bc = float(np.vdot(centred(statistics.observed), with_loss))
+        return Maximum(plain, pairs, 1.0, _zscore(plain, pairs, products, statistics, None))
+    mean, costs = float(statistics.labels @ cost.mean(axis=1)), centred(cost)
+    bb = float(np.vdot(plain, products.observed)) + share
+    bc = float(np.vdot(costs, centred(products.observed)))
     alpha = loss_multiplier(mean, bb, bc)
-    main *= alpha
-    main -= with_loss
-    pairs = alpha * pairs
-    return Maximum(stack_weights(main, pairs), alpha, (main, pairs))
+    mix, pairs = alpha * plain - costs, alpha * pairs
+    return Maximum(mix, pairs, alpha, _zscore(mix, pairs, products, statistics, cost))
 
 
 def _pair_weights(statistics: Statistics, l2: float) -> tuple[np.ndarray, float]:
@@ -266,32 +304,18 @@ def pair_statistics(statistics: Statistics, l2: float) -> tuple[np.ndarray, floa
     return centred(centred(counts).T).T, counts.sum() / counts.size + 2 * l2
 
 
-def statistics_zscore(
-    statistics: Statistics, parts: tuple, cost: np.ndarray | None, square: float | None = None
-) -> float:
-    """The z-score of the true labels, a loss included, from sums alone; ``parts`` are (W, D).
-
-    ``square`` is tr Wᵀ(X̃ᵀX̃)W of :func:`weighted_square`, where ``statistics`` has no matrix.
-    """
-    main, pairs = parts
+def _zscore(mix, pairs, products: Products, statistics: Statistics, cost) -> float:
+    # w·b / √(wᵀCw) of W = V · mix and D, the loss added to the scores.
     L, excess = len(pairs), pair_statistics(statistics, 0.0)[0]
-    if square is None:
-        square = np.vdot(main, statistics.gram @ main)
-    gap = np.vdot(main, statistics.observed) + np.vdot(pairs, excess)
-    total = square / L
+    gap = np.vdot(mix, products.observed) + np.vdot(pairs, excess)
+    total = np.vdot(mix, products.square @ mix) / L
     total += statistics.transitions.sum() * np.square(pairs).mean()
     if cost is not None:
         costs = centred(cost)
         gap -= statistics.labels @ cost.mean(axis=1)
-        total += 2 * np.vdot(main, statistics.observed @ costs) / L
+        total += 2 * np.vdot(mix, products.observed @ costs) / L
         total += statistics.labels @ np.square(costs).mean(axis=1)
     return float(gap / np.sqrt(total)) if total > 0 else 0.0
-
-
-def weighted_square(extended, row_weights: np.ndarray, main: np.ndarray) -> float:
-    """tr Wᵀ(X̃ᵀX̃)W: squares of centred scores, summed over rows."""
-    scores = extended @ main
-    return float(row_weights @ np.einsum("tj,tj->t", scores, scores))
 
 
 # ------------------------------------------------------------------ scores of given weights

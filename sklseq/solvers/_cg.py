@@ -25,6 +25,7 @@ def cg(
     tol: float = 1e-6,
     max_iter: int = 500,
     callback: Callable[[int, float, np.ndarray], bool] | None = None,
+    scale: float | None = None,
 ) -> SolverResult:
     """Solve A W = B, A being positive semidefinite, for all columns of B together.
 
@@ -48,10 +49,12 @@ def cg(
         D, about the inverse of the diagonal of A. Without it, a singular but consistent system is
         given its solution of minimum norm.
     tol : float
-        Stops when each column's residual is at most ``tol`` times as long as the longest of B.
+        Stops when each column's residual is at most ``tol`` times ``scale``.
     max_iter : int
     callback : callable(iteration, residual, W) -> bool
         Called after each iteration with the relative residual; True stops.
+    scale : float, optional
+        What residuals are a share of; by default, the length of the longest column of B.
 
     Returns
     -------
@@ -71,8 +74,10 @@ def cg(
     """
     D = None if preconditioner is None else preconditioner[:, None]
     W, R, Z = np.zeros_like(gradient), gradient.copy(), np.empty_like(gradient)
-    scale, products = _first_directions(D, R, Z)
-    history, message = [1.0 if scale else 0.0], "" if scale else "residual"
+    longest, products = _first_directions(D, R, Z)
+    scale = scale or longest
+    history = [longest / scale if scale else 0.0]
+    message = "" if history[0] > tol else "residual"
     P = _independent(Z, products, None)
     for k in range(1, max_iter + 1):
         if message:

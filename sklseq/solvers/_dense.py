@@ -12,6 +12,8 @@ __all__ = ["least_distance", "solve_dense"]
 
 # Eigenvalues below this share of the largest are rounding of zero.
 RANK = 1e-12
+# Share of the largest diagonal below which a ridge drowns in the rounding of a factorisation.
+TRUSTED = 1e-10
 # Columns whose sizes differ more than this are scaled before that is judged.
 UNITS = 1e4
 
@@ -31,11 +33,11 @@ def solve_dense(A: np.ndarray, B: np.ndarray, ridge: float) -> SolverResult:
         ``value`` is ½ tr Wᵀ(A + ridge)W - tr WᵀB.
     """
     W = None
-    if ridge > 0:
+    if ridge > TRUSTED * max(A.diagonal(), default=0):
         try:
             factor = linalg.cho_factor(A + ridge * np.eye(len(A)), lower=True, check_finite=False)
             W = linalg.cho_solve(factor, B, check_finite=False)
-        except linalg.LinAlgError:  # a ridge below the rounding of A
+        except linalg.LinAlgError:
             W = None
     if W is None:
         size = _sizes(A)
