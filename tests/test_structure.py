@@ -21,6 +21,7 @@ ESTIMATORS = [
     "sklseq._zscore_cv",
     "sklseq._zscore_solve",
     "sklseq._separate",
+    "sklseq._warm_start",
     "sklseq._base",
     "sklseq._slim",
     "sklseq.online",

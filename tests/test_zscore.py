@@ -469,6 +469,64 @@ def test_a_crf_goes_on_from_these_weights():
     assert_allclose(crf.objective_, cold.objective_, rtol=1e-7)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"all_possible_states": True, "all_possible_transitions": True}, {"l1": 0.3, "l2": 0.1}],
+)
+@pytest.mark.parametrize("constraints", [None, "iob2"])
+def test_a_crf_starts_from_the_best_multiple(seed, options, constraints):
+    sample, _ = make_sample(seed, "discrete", constraints, (3, 1, 4, 2, 3, 4, 4))
+    X, y = as_lists(sample, LABELS)
+    weights = sample.weights
+    tagger = ZScoreTagger(constraints=constraints).fit(X, y, weights)
+
+    def objective(scale):
+        options_here = {**options, "solver": "owlqn", "max_iter": 1, "scale": scale}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            crf = tagger.to_crf(X, y, sample_weight=weights, **options_here)
+            return crf.fit(X, y, weights).loss_curve_[0]
+
+    found, plain = (tagger.to_crf(*data, sample_weight=weights, **options)
+                    for data in ((X, y), ()))  # fmt: skip
+    scale = np.abs(found.coef_).sum() / np.abs(plain.coef_).sum()
+    assert_allclose(found.coef_, scale * plain.coef_, rtol=1e-12)
+    best = objective(scale)
+    # The scale is found to 1 %: 3 % to either side nothing is better.
+    assert best < objective(scale * 1.03)
+    assert best < objective(scale / 1.03)
+
+
+def test_a_scale_is_found_on_some_of_the_sequences(monkeypatch):
+    X, y = make_markov(0, n=300)
+    tagger = ZScoreTagger(loss=None).fit(X, y)
+    whole = tagger.to_crf(X, y)
+    monkeypatch.setattr("sklseq._warm_start.ROWS", 500)
+    # 50 of 300 sequences: log-likelihoods are known to about 1 / √50.
+    assert_allclose(tagger.to_crf(X, y).coef_, whole.coef_, rtol=0.3)
+
+
+def test_no_multiple_is_better_than_zero():
+    X, y = make_markov(0)
+    tagger = ZScoreTagger(loss=None).fit(X, y)
+    tagger.coef_, tagger.transition_ = -tagger.coef_, -tagger.transition_
+    assert_array_equal(tagger.to_crf(X, y).coef_, tagger.coef_)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [((), {"scale": 0}, "scale must be None or a finite number above 0; got 0"),
+     ((), {"scale": "best"}, "scale must be .*; got 'best'"),
+     (([],), {}, "from both X and y, or neither"),
+     ((), {"y": []}, "from both X and y, or neither")],
+)  # fmt: skip
+def test_bad_starts(arguments, options, message):
+    tagger = ZScoreTagger().fit(*make_data(0))
+    with pytest.raises(ValueError, match=message):
+        tagger.to_crf(*arguments, **options)
+
+
 # ------------------------------------------------------------------ errors
 
 
