@@ -18,11 +18,11 @@ PRECISION = 0.01
 
 
 class Ray:
-    """The derivative of a CRF's objective along s · w,
+    """The derivative of a CRF's objective f(k) along k · w,
 
-        f'(s) = Σ_s ω (E w·φ(y) - w·φ(ȳ)) + 2 · l2 · s ‖w‖² + l1 ‖w‖₁,
+        f'(k) = Σ_s ω_s (E w·φ_s(y) - w·φ_s(ȳ)) + 2 · l2 · k ‖w‖² + l1 ‖w‖₁,
 
-    the expectation being under the CRF with the weights s · w. It rises, as f is convex.
+    the expectation being under the CRF with the weights k · w. It rises, as f is convex.
 
     Parameters
     ----------
@@ -63,18 +63,18 @@ class Ray:
         pairs = self.finite[self.codes[after - 1], self.codes[after]]
         return float(self.row_weights @ rows + self.row_weights[after] @ pairs)
 
-    def derivative(self, s: float) -> float:
-        """f'(s)."""
+    def derivative(self, k: float) -> float:
+        """f'(k)."""
         found = forward_backward(
-            s * self.emission, s * self.transition, self.offsets, weights=self.weights, **self.chain
+            k * self.emission, k * self.transition, self.offsets, weights=self.weights, **self.chain
         )
         expected = self.row_weights @ np.einsum("tj,tj->t", found.marginals, self.emission)
         expected += np.vdot(found.pairwise, self.finite)
-        return float(expected) - self.observed + s * self.ridge + self.slope
+        return float(expected) - self.observed + k * self.ridge + self.slope
 
 
 def best_scale(crf, X: Sequences, y, weights: np.ndarray) -> float:
-    """The s > 0 at which s times the weights of ``crf`` have the least objective, about.
+    """The k > 0 at which k times the weights of ``crf`` have the least objective, about.
 
     1 if no multiple is better than zero. Costs some ten forward-backward passes over at most 50
     thousand rows.

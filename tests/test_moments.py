@@ -373,6 +373,10 @@ def test_the_residual_is_that_of_all_columns(seed):
     X, w = extended_rows(sample.rows, sample.offsets, 3).toarray(), sample.row_weights[:, None]
     left = X.T @ (w * (np.eye(3)[sample.y] - X @ V)) - 0.5 * V
     assert_allclose(np.linalg.norm(left, axis=0).max() / system.scale, share, rtol=1e-10)
+    often = np.argsort(-(X[:, :-2] != 0).sum(axis=0), kind="stable")[:3]
+    H = X[:, [*often, -2, -1]]
+    sides = H.T @ (system.d[:, None] * np.eye(3)[sample.y])
+    assert_allclose(system.scale, np.linalg.norm(sides, axis=0).max(), rtol=1e-12)
 
 
 def test_few_columns_are_factorised_where_rows_are_few():

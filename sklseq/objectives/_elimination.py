@@ -148,8 +148,9 @@ class EliminatedRidge:
         gram = np.zeros((n + 2, n + 2))
         _linear.weighted_gram(*self.frequent, self.d, gram)
         # The indicators are columns of ones here, and of 1 / √L in X̃: their ridge is L times that.
-        self.ridges = np.full(n + 2, self.ridge)
-        self.ridges[n:] *= self.n_labels
+        self.sizes = np.ones((n + 2, 1))
+        self.sizes[n:] = self.n_labels**-0.5
+        self.ridges = self.ridge / np.square(self.sizes[:, 0])
         if self.ridge < TRUSTED * gram.diagonal().max():
             raise np.linalg.LinAlgError
         gram[np.diag_indices(n + 2)] += self.ridges
@@ -172,7 +173,7 @@ class EliminatedRidge:
         self.pieces = spans(n_rows, self.threads.n)
         self.residual[np.arange(n_rows), self.y] = 1
         by_frequent = self._collect_frequent()
-        self.scale = float(np.linalg.norm(by_frequent, axis=0).max())
+        self.scale = float(np.linalg.norm(self.sizes * by_frequent, axis=0).max())
         V = -self._solve_frequent(by_frequent)
         self.gradient = self._transposed(V)[:, : self.n_labels].copy()
 
@@ -259,7 +260,7 @@ class EliminatedRidge:
         left = self._transposed(-self.of_frequent, -self.ridge)  # residual: d (Y - X̃ V)
         squares = np.square(left, dtype=np.float64).sum(axis=0)  # padding is zero here and there
         left = self._collect_frequent(scaled=True) - self.ridges[:, None] * self.of_frequent
-        squares += np.square(left).sum(axis=0)
+        squares += np.square(self.sizes * left).sum(axis=0)
         return float(np.sqrt(squares.max())) / self.scale if self.scale > 0 else 0.0
 
     def products(self, weights: np.ndarray) -> Products:
@@ -276,7 +277,8 @@ class EliminatedRidge:
         L, (frequent, rest, once) = self.n_labels, self.columns
         out = np.zeros((self.n_columns + 2, L))
         of_frequent = self.of_frequent[:, :L] @ mix
-        out[frequent], out[-2:] = of_frequent[:-2], of_frequent[-2:] * L**0.5
+        of_frequent /= self.sizes
+        out[frequent], out[-2:] = of_frequent[:-2], of_frequent[-2:]
         for a, b in spans(len(rest), 1 + len(rest) // BLOCK):
             out[rest[a:b]] = self.of_rest[a:b] @ mix
         self._fill_once(out, once, mix / self.ridge)
