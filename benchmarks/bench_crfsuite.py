@@ -128,13 +128,11 @@ class OurObjective:
         self.w, self.gradient = self.scores.new_vector(), self.scores.new_vector()
         lbfgs(self.objective, self.w, max_iter=5)  # a point on the way, not the origin
 
+    def evaluate(self):
+        self.objective.value_and_gradient(self.w, self.gradient)
+
     def seconds(self, repeats=5):
-        times = []
-        for _ in range(repeats):
-            began = perf_counter()
-            self.objective.value_and_gradient(self.w, self.gradient)
-            times.append(perf_counter() - began)
-        return median(times)
+        return median(timed(self.evaluate)() for _ in range(repeats))
 
 
 # --- Questions ----------------------------------------------------------------------------------

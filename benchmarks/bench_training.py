@@ -7,10 +7,14 @@ SKLSEQ_DATA, a folder that holds the folders named in `_corpora.py` and `conll20
 
 import argparse
 import json
+import multiprocessing as mp
 import os
 import platform
 import tempfile
 import warnings
+from contextlib import contextmanager
+from copy import copy
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
@@ -112,32 +116,66 @@ def chunking(quick):
     return rows, y, rows_test, y_test, items, tests
 
 
+@contextmanager
+def elsewhere(work):
+    """A forked process that does ``work`` when it is told to: yields (start, wait)."""
+    here, there = mp.get_context("fork").Pipe()
+    process = mp.get_context("fork").Process(target=_when_told, args=(work, there), daemon=True)
+    process.start()
+    try:
+        yield lambda: here.send(True), here.recv
+    finally:
+        here.send(False)
+        process.join()
+
+
+def _when_told(work, there):
+    while there.recv():
+        work()
+        there.send(True)
+
+
+def threads_against_processes(one, two, turns):
+    """Seconds of ``one``, of ``two``, and of two processes that do ``one`` at the same time."""
+
+    def both():
+        start()
+        one()
+        wait()
+
+    with elsewhere(one) as (start, wait):
+        both()  # pages that the processes no longer share are copied now
+        times = [[seconds(work) for work in (one, two, both)] for _ in range(turns)]
+    return np.median(times, axis=0)
+
+
+def seconds(work):
+    began = perf_counter()
+    work()
+    return perf_counter() - began
+
+
 def part_threads(quick):
-    """One thread and two, by turns."""
-    row = table("threads", "what", "states", "1 thread, s", "2 threads, s", "ratio")
+    """One thread and two, by turns, beside what two processes of one thread get done at once."""
+    table_row = table("threads", "what", "states", "1 thread, s", "2 threads, s", "ratio",
+                      "ratio of two processes", "share of that")  # fmt: skip
+
+    def row(what, states, one, two):
+        a, b, both = threads_against_processes(one, two, 3 if quick else 15)
+        table_row(what, states, a, b, a / b, 2 * a / both, (a / b) / (2 * a / both))
+
     X, y, *_ = chunking(quick)
     for states in ("observed", "all"):
         for dtype in (np.float64, np.float32):
             data = Sequences(X.rows.astype(dtype), X.offsets)
             with Threads(1) as one, Threads(2) as two:
                 a, b = (chunks.OurObjective(data, y, states, threads) for threads in (one, two))
-                times = [(a.seconds(1), b.seconds(1)) for _ in range(3 if quick else 15)]
-            one, two = np.median(times, axis=0)
-            row(f"evaluation, {np.dtype(dtype)}", states, one, two, one / two)
-        tagger = chunks.our_tagger(states, max_iter=20, tol=0.0)
-        tagger.fit(X, y)
+                row(f"evaluation, {np.dtype(dtype)}", states, a.evaluate, b.evaluate)
+        tagger = chunks.our_tagger(states, max_iter=20, tol=0.0).fit(X, y)
+        other = copy(tagger).set_params(n_jobs=2)
         for name in ("predict", "predict_proba"):
-            times = []
-            for _ in range(3 if quick else 15):
-                pair = []
-                for n in (1, 2):
-                    work = getattr(tagger.set_params(n_jobs=n), name)
-                    began = perf_counter()
-                    work(X)
-                    pair.append(perf_counter() - began)
-                times.append(pair)
-            one, two = np.median(times, axis=0)
-            row(name, states, one, two, one / two)
+            work = [partial(getattr(model, name), X) for model in (tagger, other)]
+            row(name, states, *work)
 
 
 def part_l1(quick):

@@ -17,12 +17,13 @@ from sklseq._public import Public
 from sklseq._sequences import (
     Sequences,
     as_sequences,
+    check_finite,
     check_sample_weight,
     input_form,
     read_labels,
 )
 from sklseq._slim import dense_weights
-from sklseq._threads import Threads
+from sklseq._threads import Rooms, Threads
 from sklseq.inference.chain import (
     Transitions,
     Workspace,
@@ -72,8 +73,11 @@ def in_shards(X: Any) -> bool:
     return type(one).__module__.split(".")[0] == "dask" or hasattr(X, "to_delayed")
 
 
-def read_sequences(X: Any, vectorizer=None, *, fit: bool = False):
-    """Any input form as ``(Sequences, vectorizer)``; dicts and attributes need a vectorizer."""
+def read_sequences(X: Any, vectorizer=None, *, fit: bool = False, finite: bool = True):
+    """Any input form as ``(Sequences, vectorizer)``; dicts and attributes need a vectorizer.
+
+    ``finite=False`` leaves it to :meth:`BaseTagger._blocks` to look for NaN and infinity.
+    """
     from sklseq.features import DictFeatures
 
     form = input_form(X)
@@ -91,7 +95,7 @@ def read_sequences(X: Any, vectorizer=None, *, fit: bool = False):
             "X holds arrays, but this estimator was fitted on feature dicts or attributes; "
             "pass those."
         )
-    return as_sequences(X), None
+    return as_sequences(X, finite=finite), None
 
 
 def training_weights(sample_weight: Any, n_sequences: int) -> np.ndarray:
@@ -123,6 +127,11 @@ def check_magnitude(X: Sequences, what: str, limit: float = 0.0) -> None:
             f"other: at most {limit:.0e} is allowed for {X.dtype}. Scale the features, e.g. by "
             "PerToken(MaxAbsScaler())."
         )
+
+
+def most_rows(X: Sequences, blocks: list[tuple[int, int]]) -> int:
+    """Rows of the largest of these runs of sequences."""
+    return int(max((X.offsets[b] - X.offsets[a] for a, b in blocks), default=0))
 
 
 def warn_one_label(classes: np.ndarray) -> None:
@@ -158,14 +167,14 @@ class BaseTagger(Public, BaseEstimator):
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_rows"}
 
-    def _read(self, X: Any) -> Sequences:
+    def _read(self, X: Any, finite: bool = True) -> Sequences:
         check_is_fitted(self, "classes_")
         if in_blocks(X):
             raise ValueError(
                 "X holds sequences in blocks, which only fit, predict, predict_blocks and score "
                 "read; pass arrays."
             )
-        X, _ = read_sequences(X, self.vectorizer_)
+        X, _ = read_sequences(X, self.vectorizer_, finite=finite)
         if X.n_rows == 0 and X.shape[1] == 0:
             return X
         if X.shape[1] != self.n_features_in_:
@@ -187,21 +196,29 @@ class BaseTagger(Public, BaseEstimator):
         return Transitions(self.transition_, self.start_, self.end_, self.transition_.dtype)
 
     def _blocks(self, X: Sequences, work) -> list:
-        """``work(a, b, psi, offsets)`` on the padded scores of runs of sequences a to b - 1."""
+        """``work(a, b, psi, offsets)`` on the padded scores of runs of sequences a to b - 1.
+
+        ``psi`` is memory that the next run overwrites.
+        """
         W, design = self._state_rows(), None
         if X.n_rows:
             design = score_rows(X, W.dtype)
+        blocks = row_blocks(X.offsets)
+        rooms = Rooms(lambda: np.empty((most_rows(X, blocks), W.shape[1]), dtype=W.dtype))
 
         def run(block: tuple[int, int]):
             a, b = block
             first, last = X.offsets[a], X.offsets[b]
-            psi = np.empty((last - first, W.shape[1]), dtype=W.dtype)
-            if design is not None:
-                design.scores(W, first, last, psi)
-            return work(a, b, psi, X.offsets[a : b + 1] - first)
+            with rooms.one() as room:
+                psi = room[: last - first]
+                if design is not None:
+                    if not design.finite(first, last):
+                        check_finite(X)
+                    design.scores(W, first, last, psi)
+                return work(a, b, psi, X.offsets[a : b + 1] - first)
 
         with Threads(self.n_jobs) as threads:
-            return threads.map(run, row_blocks(X.offsets))
+            return threads.map(run, blocks)
 
     def potentials(self, X: Any) -> Potentials:
         """Scores of each label at each row, and of transitions, starts and ends.
@@ -250,17 +267,16 @@ class BaseTagger(Public, BaseEstimator):
             from sklseq._decode_blocks import predict_blocks  # not needed by a deployed model
 
             return predict_blocks(self, X)
-        X = self._read(X)
-        chain = self._chain()
+        X = self._read(X, finite=False)
+        chain, answers = self._chain(), np.empty(X.n_rows, dtype=self.classes_.dtype)
 
         def decode(a, b, psi, offsets):
-            labels, scores = best_paths(psi, offsets, chain)
+            codes, scores = best_paths(psi, offsets, chain)
             check_paths(scores, a)
-            return labels
+            np.take(self.classes_, codes, out=answers[X.offsets[a] : X.offsets[b]], mode="clip")
 
-        codes = self._blocks(X, decode)
-        codes = np.concatenate(codes) if codes else np.zeros(0, dtype=np.int32)
-        return split_labels(self.classes_[codes], X.offsets)
+        self._blocks(X, decode)
+        return split_labels(answers, X.offsets)
 
     def predict_blocks(self, x: Any) -> Iterator[np.ndarray]:
         """The labels of one sequence of any length, while it is read.
@@ -301,10 +317,12 @@ class BaseTagger(Public, BaseEstimator):
     def _marginals(self, X: Sequences, marginals: np.ndarray | None) -> np.ndarray:
         """log Z of each sequence; label marginals are written into ``marginals``."""
         chain, log_z, L = self._chain().exponentiate(), np.zeros(len(X)), len(self.classes_)
+        n_rows = most_rows(X, row_blocks(X.offsets))
+        rooms = Rooms(lambda: Workspace(n_rows, chain.width, chain.dtype))
 
         def forward_backward(a, b, psi, offsets):
-            work = Workspace(len(psi), chain.width, chain.dtype)
-            work.forward_backward(psi, offsets, np.ones(b - a), chain, log_z[a:b])
+            with rooms.one() as work:
+                work.forward_backward(psi, offsets, np.ones(b - a), chain, log_z[a:b])
             check_paths(log_z[a:b], a)
             if marginals is not None:
                 marginals[X.offsets[a] : X.offsets[b]] = psi[:, :L]

@@ -11,7 +11,7 @@ Conventions, here and wherever labels are handled:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, Sized
 from itertools import chain, pairwise, repeat
 from operator import index
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ __all__ = [
     "as_label_sequences",
     "check_constraints",
     "check_seen",
+    "cut_rows",
     "encode_labels",
     "find_spans",
     "labels_to_segments",
@@ -203,10 +204,13 @@ def split_labels(flat: NDArray, offsets: NDArray[np.integer]) -> NDArray[np.obje
     array([array([0, 1]), array([1, 0])], dtype=object)
     """
     # np.array(list_of_arrays, dtype=object) would be 2-D for sequences of equal length.
-    sequences = np.empty(len(offsets) - 1, dtype=object)
-    for number, (start, stop) in enumerate(pairwise(offsets.tolist())):
-        sequences[number] = flat[start:stop]
-    return sequences
+    return np.fromiter(cut_rows(flat, offsets), dtype=object, count=len(offsets) - 1)
+
+
+def cut_rows(flat: NDArray, offsets: NDArray[np.integer]) -> Iterator[NDArray]:
+    """Views of the rows of each sequence."""
+    cuts = offsets.tolist()
+    return map(flat.__getitem__, map(slice, cuts[:-1], cuts[1:]))
 
 
 def unique_labels(flat: NDArray) -> NDArray:

@@ -20,6 +20,7 @@ __all__ = [
     "as_sequences",
     "check_finite",
     "check_sample_weight",
+    "finite_sum",
     "input_form",
     "read_labels",
     "row_positions",
@@ -457,13 +458,17 @@ def _pack(matrices: list, form: str) -> Sequences:
     return Sequences.from_list([m if m.ndim == 2 else empty for m in matrices])
 
 
+def finite_sum(values: np.ndarray) -> bool:
+    """One pass without a temporary: a sum is finite unless a term is not, or it overflows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(np.sum(values)))
+
+
 def check_finite(X: Sequences) -> None:
     """Raise a ValueError that names the sequence and row of the first NaN or infinity."""
     values = X.rows.data if X.is_sparse else X.rows
-    # One pass without a temporary: a sum is finite unless a term is not, or it overflows.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(np.sum(values)):
-            return
+    if finite_sum(values):
+        return
     bad = np.flatnonzero(~np.isfinite(np.ravel(values)))
     if bad.size == 0:
         return

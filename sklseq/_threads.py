@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
 
-__all__ = ["Threads", "spans"]
+__all__ = ["Rooms", "Threads", "spans"]
 
 
 class Threads:
@@ -35,6 +36,23 @@ class Threads:
     def __exit__(self, *_: object) -> None:
         if self._pool is not None:
             self._pool.shutdown()
+
+
+class Rooms:
+    """Scratch memory that pieces of work take and give back: as many as there are threads."""
+
+    def __init__(self, make: Callable[[], Any]):
+        self._make, self._free = make, []
+
+    @contextmanager
+    def one(self) -> Iterator[Any]:
+        """Memory that nobody else has in the meantime; what it holds is of whoever had it last."""
+        try:
+            room = self._free.pop()
+        except IndexError:
+            room = self._make()
+        yield room
+        self._free.append(room)
 
 
 def spans(n: int, parts: int, align: int = 1) -> list[tuple[int, int]]:

@@ -26,7 +26,13 @@ from sklseq._base import (
 from sklseq._blocks import blocks_of, holds_rows, in_blocks
 from sklseq._callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
 from sklseq._early_stopping import EarlyStopping, check_early_stopping
-from sklseq._labels import check_constraints, encode_labels, resolve_constraints, unique_labels
+from sklseq._labels import (
+    check_constraints,
+    cut_rows,
+    encode_labels,
+    resolve_constraints,
+    unique_labels,
+)
 from sklseq._partial_fit import PartialFitMixin
 from sklseq._sequences import Sequences, row_positions
 from sklseq._slim import SlimMixin, dense_weights
@@ -563,10 +569,10 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         -------
         list of ndarray of shape (n_steps, n_labels)
         """
-        X = self._read(X)
+        X = self._read(X, finite=False)
         marginals = np.empty((X.n_rows, len(self.classes_)), dtype=self.coef_.dtype)
         self._marginals(X, marginals)
-        return [marginals[a:b] for a, b in zip(X.offsets[:-1], X.offsets[1:])]
+        return list(cut_rows(marginals, X.offsets))
 
     def predict_log_proba_sequence(self, X: Any, y: Any) -> np.ndarray:
         """log p(y_s | x_s) of whole label sequences; -inf where ``constraints`` forbid one.

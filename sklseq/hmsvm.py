@@ -28,6 +28,7 @@ from sklseq._labels import (
     resolve_constraints,
     unique_labels,
 )
+from sklseq._sequences import check_finite
 from sklseq._threads import Threads
 from sklseq.inference.chain import as_generator, row_blocks
 from sklseq.objectives._hinge import PathLoss, StructuredHinge, linear_rows
@@ -443,6 +444,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         # As BaseTagger has it for coef_; other kernels score rows by the support rows.
         if hasattr(self, "coef_"):
             return super()._blocks(X, work)
+        check_finite(X)
         chain, L = self._chain(), len(self.classes_)
         kernel = RowKernel(
             self.kernel, getattr(self, "gamma_", 1.0), int(self.degree), float(self.coef0)

@@ -27,7 +27,7 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._cpu import load_kernel
-from sklseq._sequences import Sequences
+from sklseq._sequences import Sequences, finite_sum
 from sklseq._threads import Threads, spans
 
 _linear = load_kernel("sklseq.objectives._linear")
@@ -68,18 +68,28 @@ class DenseScores:
         """out = X[first:last] @ W."""
         np.matmul(self.rows[first:last], W, out=out)
 
+    def finite(self, first: int, last: int) -> bool:
+        """Whether the sum of all values is finite: if not, one may be NaN or infinite."""
+        return finite_sum(self.rows[first:last])
+
 
 class SparseScores:
-    """A for CSR rows."""
+    """A for CSR rows, for one pass over them: whether values are all one is seen block by block."""
 
     def __init__(self, X: Sequences, dtype: np.dtype):
         self.indptr, self.indices = X.rows.indptr, np.ascontiguousarray(X.rows.indices)
-        self.data = values_unless_ones(X.rows, dtype)
+        self.data = np.ascontiguousarray(X.rows.data, dtype)
 
     def scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> None:
         """out = X[first:last] @ W."""
         indptr = self.indptr[first : last + 1]
-        _linear.gather_rows(indptr, self.indices, self.data, W, out, 0, last - first)
+        ones = bool((self.data[indptr[0] : indptr[-1]] == 1).all())
+        data = self.data[:0] if ones else self.data
+        _linear.gather_rows(indptr, self.indices, data, W, out, 0, last - first)
+
+    def finite(self, first: int, last: int) -> bool:
+        """Whether the sum of all values is finite: if not, one may be NaN or infinite."""
+        return finite_sum(self.data[self.indptr[first] : self.indptr[last]])
 
 
 class DenseRows(DenseScores):
@@ -201,7 +211,10 @@ class SparseRows:
     def store(self, W: np.ndarray, w: np.ndarray) -> None:
         """The inverse of :meth:`weights`, after a kernel changed W: it is the same memory."""
 
-    scores = SparseScores.scores
+    def scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> None:
+        """out = X[first:last] @ W."""
+        indptr = self.indptr[first : last + 1]
+        _linear.gather_rows(indptr, self.indices, self.data, W, out, 0, last - first)
 
     def new_buffer(self) -> np.ndarray:
         return np.zeros((self.n_hot, self.width), dtype=self.data.dtype)
