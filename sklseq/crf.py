@@ -499,8 +499,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
             callback=report,
         )  # fmt: skip
         if result.message != "gap":  # slow ascent can leave weights that are worse than none
-            zeros, gradient = likelihood.scores.new_vector(), likelihood.scores.new_vector()
-            value = likelihood.value_and_gradient(zeros, gradient)
+            zeros = likelihood.scores.new_vector()
+            value = likelihood.value(zeros)
             if result.value > value:
                 result = result._replace(w=zeros, value=value)
         return self._polish(likelihood, result, result.converged, 1e-5, threads, report)

@@ -46,6 +46,24 @@ MODELS = [
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("model", MODELS, ids=str)
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_the_value_alone_is_that_beside_the_gradient(seed, model, n_jobs):
+    X, y = make_data(seed)
+    rng = np.random.default_rng(seed)
+    with Threads(n_jobs) as threads:
+        primal = likelihood_of(CRFTagger(**model), X, y, threads, rng.random(len(X)))
+        w, gradient = primal.scores.new_vector(), primal.scores.new_vector()
+        w[:] = primal.scores.pack(primal.scores.unpack(rng.normal(size=len(w))))
+        before = primal.value(w)
+        assert primal.value_and_gradient(w, gradient) == pytest.approx(before, rel=1e-13)
+        again = gradient.copy()
+        primal.value(w)  # and it leaves nothing behind
+        primal.value_and_gradient(w, gradient)
+    assert_array_equal(gradient, again)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("model", MODELS, ids=str)
 @pytest.mark.parametrize("L", [2, 3, 5, 9])
 def test_the_dual_never_exceeds_the_objective_and_meets_it(seed, model, L):
     X, y = make_data(seed, L=L)

@@ -188,7 +188,7 @@ class Stub:
         self.w += 1
         return 0.0
 
-    def value_and_gradient(self, w, gradient):
+    def value(self, w):
         return 1 + float(w @ w)
 
 

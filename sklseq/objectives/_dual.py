@@ -77,7 +77,8 @@ class DualLikelihood(Visits):
             )
             _, _, after = row_positions(offsets)
             owner = a + np.repeat(np.arange(b - a), np.diff(offsets))
-            np.add.at(self.pair_mu, (owner[after], codes[after - 1], codes[after]), 1)
+            pair = (owner[after] * L + codes[after - 1]) * L + codes[after]
+            np.add.at(self.pair_mu.reshape(-1), pair, np.float32(1))
         self.entropy, self.gap = np.zeros((2, n))
         self.eta, self.seen = np.full(n, FIRST_STEP), np.zeros(n, np.uint8)
         self.u = None

@@ -7,12 +7,16 @@ from typing import NamedTuple
 import numpy as np
 
 from sklseq._sequences import row_positions
-from sklseq._threads import Threads
+from sklseq._threads import Threads, spans
 from sklseq.inference.chain import Workspace, check_paths, row_blocks
 from sklseq.objectives._design import _linear
 from sklseq.objectives._scores import ScoreMap
 
 __all__ = ["LogLikelihood", "Share", "clear", "store_gradient"]
+
+
+# Runs of weights whose squares are summed at once, so that temporaries stay small.
+PIECES = 64
 
 
 class Share(Workspace):
@@ -126,27 +130,39 @@ class LogLikelihood:
         )  # fmt: skip
         return ridge - log_p
 
-    def add_up(self, W, chain) -> float:
+    def value(self, w: np.ndarray) -> float:
+        """f(w) alone: without the transpose, and in the memory of a block of rows."""
+        scores, state = self.scores, self.scores.state(w)
+        log_p = self.add_up(scores.design.weights(state), scores.chain(w), counts=False)
+        self.n_evaluations += 1
+        squares = (np.square(w[a:b], dtype=np.float64).sum() for a, b in spans(len(w), PIECES))
+        return self.l2 * float(sum(squares)) - log_p
+
+    def add_up(self, W, chain, counts: bool = True) -> float:
         """Σ_s weight_s · log p(y_s | x_s); expected counts are added to what ``work`` holds.
 
         Parameters
         ----------
         W : what ``design.weights`` makes of w
         chain : Transitions
+        counts : bool
+            Whether those of state features are wanted.
         """
         jobs = zip(self.shares, self.work)
-        self.threads.map(lambda job: self._run_share(W, chain, *job), jobs)
+        self.threads.map(lambda job: self._run_share(W, chain, *job, counts), jobs)
         check_paths(self.log_z)
         return float(self.weights @ (self.observed_score - self.log_z)) + self._chain_score(chain)
 
-    def _run_share(self, W, chain, blocks: list[Block], work: Share) -> None:
+    def _run_share(self, W, chain, blocks: list[Block], work: Share, counts: bool) -> None:
         # Emission score of the observed labels, log Z, residuals; gradient into the buffers.
         design = self.scores.design
         for first, last, sequences, offsets, weights, y in blocks:
-            psi = work.rows(self.residual, first, last)
+            psi = work.rows(self.residual if counts else None, first, last)
             design.scores(W, first, last, psi)
             _linear.observed_scores(psi, y, offsets, self.observed_score[sequences])
             work.forward_backward(psi, offsets, weights, chain, self.log_z[sequences])
+            if not counts:
+                continue
             _linear.to_residuals(psi, y, offsets, weights, work.ends)
             design.collect(psi, first, work.buffer)
 

@@ -29,7 +29,7 @@ def adagrad(
     ----------
     stochastic : object with ``descend(order, rate, boost)``, ``restart(w)``, ``losses``,
         ``visited`` and ``w``
-    primal : object with ``value_and_gradient(w, gradient)``
+    primal : object with ``value(w)``
         Evaluated at the start and at the end.
     l1 : float
     rate : float
@@ -46,10 +46,10 @@ def adagrad(
         which is then the answer.
     """
     rng = np.random.default_rng(random_state)
-    start, gradient = stochastic.w.copy(), np.zeros_like(stochastic.w)
+    start = stochastic.w.copy()
 
     def objective(w: np.ndarray) -> float:
-        return primal.value_and_gradient(w, gradient) + l1 * float(np.abs(w).sum())
+        return primal.value(w) + (l1 * float(np.abs(w).sum()) if l1 else 0.0)
 
     history, message, before = [objective(start)], "passes", start
     for k in range(n_passes):

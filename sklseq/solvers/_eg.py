@@ -28,7 +28,7 @@ def exponentiated_gradient(
     ----------
     dual : object with ``ascend(order)``, ``visited``, ``gap`` (estimates, one a sequence),
         ``value`` and ``w``
-    primal : object with ``value_and_gradient(w, gradient)``
+    primal : object with ``value(w)``
         Evaluated when the estimates say that the gap may be small enough.
     l1 : float
         Weight of ‖w‖₁, which is added to ``primal``.
@@ -49,11 +49,11 @@ def exponentiated_gradient(
     """
     rng = np.random.default_rng(random_state)
     rest = np.zeros(len(dual.gap), np.int64)
-    gradient, history, message, k = np.zeros_like(dual.w), [], "", 0
+    history, message, k = [], "", 0
     gaps, stalled = [], 0
 
     def objective() -> float:
-        return primal.value_and_gradient(dual.w, gradient) + l1 * float(np.abs(dual.w).sum())
+        return primal.value(dual.w) + (l1 * float(np.abs(dual.w).sum()) if l1 else 0.0)
 
     while k < max_iter and not message:
         order = _choose(dual, rest, k)
