@@ -1,13 +1,17 @@
 """Every error of CRFTagger: which value, where, what to do; and nothing is left half done."""
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
-from sklearn.exceptions import NotFittedError
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq import CRFTagger
+from sklseq import CRFTagger, HMSVMTagger
+from sklseq.inference.chain import BLOCK_ROWS
 
 from .test_crf import make_data
 
@@ -27,6 +31,28 @@ def spoiled(X, value, kind):
     long = max(range(len(X)), key=lambda s: len(X[s]))
     X[long][2, 1] = value
     return (X if kind == "dense" else [sparse.csr_matrix(x) for x in X]), long
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("tagger", [CRFTagger(), HMSVMTagger(), HMSVMTagger(kernel="rbf")], ids=str)
+def test_what_is_not_finite_is_found_in_whatever_block_it_is(data, tagger, n_jobs, kind, value):
+    X, y = data
+    tagger = clone(tagger).set_params(max_iter=5, n_jobs=n_jobs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        tagger.fit(X, y)
+    n = 1 + BLOCK_ROWS // min(map(len, X))  # so that the last one is in another block
+    many = [X[k % len(X)] for k in range(n)]
+    spoilt, _ = spoiled([np.ones((4, X[0].shape[1]))], value, "dense")
+    many = [*many, *spoilt]
+    if kind == "sparse":
+        many = [sparse.csr_matrix(x) for x in many]
+    names = ["predict", "predict_proba"] if hasattr(tagger, "predict_proba") else ["predict"]
+    for name in names:
+        with pytest.raises(ValueError, match=f"row 2 of sequence {n} holds {value}"):
+            getattr(tagger, name)(many)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
