@@ -14,6 +14,8 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._cpu import load_kernel
+from sklseq.inference.chain import Transitions as _Chain
+from sklseq.inference.chain import Workspace as _ChainWorkspace
 from sklseq.inference.chain import _chain as _linear_chain
 from sklseq.inference.chain import _check_scores, _check_weights, as_generator, row_blocks
 
@@ -174,6 +176,13 @@ class SegmentPlan:
             )  # fmt: skip
             size = int(self.step_visits[-1])
         self.visits = self.step_visits[self.steps]
+        # One potential a token, of all segments that contain it: a linear chain, see `continued`.
+        self.is_chain = bool(
+            n == self.n_cells
+            and (self.kind == 3).all()
+            and (self.stop - self.start == 1).all()
+            and self.longest <= 1
+        )
         self.unreached = None  # cells of segments that are too long: no visit reads them
         if self.drop < NEVER:
             seen = np.zeros(self.n_cells + 1, dtype=np.int64)
@@ -248,6 +257,25 @@ class SegmentTransitions:
             np.exp(self.score, out=self.E)
             np.exp(self.boundary, out=self.ends)
         self.E_t = np.ascontiguousarray(self.E.T)
+        self.linear = None
+
+    def continued(self, limits: np.ndarray) -> tuple[_Chain, np.ndarray]:
+        """The chain that segmentations are where all potentials are of single tokens, kind 3.
+
+        Each step of a segment then scores the same whether the segment began there or before, so
+        labels of steps are a Markov chain of the transition factors exp(transition) + 1: from i to
+        i either a new segment of the same label begins, or the old one goes on, unless its longest
+        length is 1. Also returned is the share of the former in transitions i to i.
+        """
+        if self.linear is not None:
+            return self.linear
+        L, own = self.n_labels, self.score.diagonal()[: self.n_labels]
+        both = np.where(limits == 1, own, np.logaddexp(own, 0))
+        score = self.score[:L, :L].copy()
+        np.fill_diagonal(score, both)
+        share = np.where(limits == 1, 1, np.exp(np.where(limits == 1, 0, own - both)))
+        self.linear = _Chain(score, *self.boundary[:, :L]).exponentiate(), share
+        return self.linear
 
 
 class SegmentWorkspace:
@@ -264,10 +292,13 @@ class SegmentWorkspace:
         self.G = np.empty((plan.largest, width))
         self.pairwise = np.zeros((2, width, width))
         self.ends = np.zeros((2, width))
+        self.linear = _ChainWorkspace(steps, width, self.F.dtype) if plan.is_chain else None
 
     def clear(self) -> None:
         self.pairwise[:] = 0
         self.ends[:] = 0
+        if self.linear is not None:
+            self.linear.pairwise[:] = 0
 
     def forward_backward(
         self, psi: np.ndarray, a: int, b: int, chain: SegmentTransitions, weights: np.ndarray,
@@ -282,10 +313,21 @@ class SegmentWorkspace:
         """
         steps = self.plan.steps[a : b + 1] - self.plan.steps[a]
         F, tokens = self.F[: len(psi)] if F is None else F, self.tokens[: steps[-1]]
+        if self.linear is not None:
+            self._as_chain(psi, F, steps, chain, weights, log_z)
+            return F, F
         self._scaled(psi, F, tokens, a, b, chain, weights, log_z, only_log_z)
         for s in np.flatnonzero(np.isnan(log_z)):
             self._again(psi, F, tokens, a, int(s), chain, weights, log_z, only_log_z)
         return F, tokens
+
+    def _as_chain(self, psi, F, steps, chain, weights, log_z) -> None:
+        linear, _ = chain.continued(self.plan.limits)
+        np.copyto(F, psi)
+        self.linear.forward_backward(F, steps, weights, linear, log_z)
+        some = np.flatnonzero((np.diff(steps) > 0) & (log_z > -np.inf))
+        self.ends[0] += weights[some] @ F[steps[some]]
+        self.ends[1] += weights[some] @ F[steps[some + 1] - 1]
 
     def _scaled(self, psi, F, tokens, a, b, chain, weights, log_z, only_log_z, drop=False) -> None:
         plan, n = self.plan, len(tokens)
