@@ -7,6 +7,51 @@ products, once to combine them.
 
 from sklseq._lanes cimport real
 
+cdef extern from *:
+    """
+    /* Left alone, GCC vectorises across blocks of eight numbers, which costs it shuffles, or gives
+       up when it has inlined this: the same remedies as in `inference/_blocks.pxd`. */
+    #if defined(__GNUC__) && !defined(__clang__)
+    #define SKLSEQ_PRODUCTS __attribute__((noinline)) static
+    #define sklseq_block_by_block() __asm__ volatile ("")
+    #else
+    #define SKLSEQ_PRODUCTS static
+    #define sklseq_block_by_block() ((void) 0)
+    #endif
+    #define sklseq_eight for (k = 0; k < 8; k++)
+    #define SKLSEQ_THREE_PRODUCTS(stored, suffix)                                                \\
+    SKLSEQ_PRODUCTS void sklseq_three_products_##suffix(                                         \\
+        const stored* row, const double* s, const double* y, const double* v, Py_ssize_t n,      \\
+        double* out                                                                              \\
+    ) {                                                                                          \\
+        double a[8], b[8], c[8], x[8];                                                           \\
+        Py_ssize_t i, k;                                                                         \\
+        sklseq_eight a[k] = 0;                                                                   \\
+        sklseq_eight b[k] = 0;                                                                   \\
+        sklseq_eight c[k] = 0;                                                                   \\
+        for (i = 0; i < n; i += 8) {                                                             \\
+            sklseq_eight x[k] = row[i + k];                                                      \\
+            sklseq_eight a[k] += x[k] * s[i + k];                                                \\
+            sklseq_eight b[k] += x[k] * y[i + k];                                                \\
+            sklseq_eight c[k] += x[k] * v[i + k];                                                \\
+            sklseq_block_by_block();                                                             \\
+        }                                                                                        \\
+        sklseq_eight out[0] += a[k];                                                             \\
+        sklseq_eight out[1] += b[k];                                                             \\
+        sklseq_eight out[2] += c[k];                                                             \\
+    }
+    SKLSEQ_THREE_PRODUCTS(float, float)
+    SKLSEQ_THREE_PRODUCTS(double, double)
+    """
+    void sklseq_three_products_float(
+        const float* row, const double* s, const double* y, const double* v, Py_ssize_t n,
+        double* out
+    ) noexcept nogil
+    void sklseq_three_products_double(
+        const double* row, const double* s, const double* y, const double* v, Py_ssize_t n,
+        double* out
+    ) noexcept nogil
+
 ctypedef fused stored:
     float
     double
@@ -49,24 +94,39 @@ def store_and_multiply(
     Py_ssize_t first, Py_ssize_t last,
 ):
     """Write the new pair and its inner products over the columns first to last - 1."""
-    cdef Py_ssize_t m = pairs.shape[0] // 2, a, b, k, r
+    cdef Py_ssize_t m = pairs.shape[0] // 2, a, b, k, r, whole
     cdef stored* s = &pairs[slot, 0]
     cdef stored* y = &pairs[m + slot, 0]
-    cdef stored* row
+    cdef double new[1536]            # s, y, v of a chunk
     products[:, :] = 0
     with nogil:
         for a in range(first, last, 512):
             b = a + CHUNK if a + CHUNK < last else last
+            # One loop for each: with so many arrays in one, the compiler gives up on lanes.
             for k in range(a, b):
                 s[k] = <stored> (scale * step[k])
+            for k in range(a, b):
                 y[k] = <stored> (gradient[k] - previous[k])
+            for k in range(b - a):
+                new[k] = s[a + k]
+            for k in range(b - a):
+                new[512 + k] = y[a + k]
+            for k in range(b - a):
+                new[1024 + k] = v[a + k]
+            whole = (b - a) // 8 * 8
             for r in range(2 * m):
                 if r % m >= used:
                     continue
-                row = &pairs[r, a]
-                products[r, 0] += dot_product(row, s + a, b - a)
-                products[r, 1] += dot_product(row, y + a, b - a)
-                products[r, 2] += dot_product(row, &v[a], b - a)
+                if stored is float:
+                    sklseq_three_products_float(&pairs[r, a], new, new + 512, new + 1024, whole,
+                                                &products[r, 0])
+                else:
+                    sklseq_three_products_double(&pairs[r, a], new, new + 512, new + 1024, whole,
+                                                 &products[r, 0])
+                for k in range(whole, b - a):
+                    products[r, 0] += pairs[r, a + k] * new[k]
+                    products[r, 1] += pairs[r, a + k] * new[512 + k]
+                    products[r, 2] += pairs[r, a + k] * new[1024 + k]
             products[2 * m, 2] += dot_product(&v[a], &v[a], b - a)
 
 
