@@ -166,6 +166,38 @@ def test_token_level_potentials(seed):
     assert check_all(random_problem(seed, n=6, L=2, n_potentials=30, token_level=True))
 
 
+def inside_every_token(seed, size=1, forbid=0.0):
+    # One potential of each token, of every segment around it: done as a linear chain.
+    n, (kind, _, _), scores, *others = random_problem(
+        seed, n_potentials=6, forbid=forbid, token_level=True, size=size
+    )
+    step = np.arange(n)
+    return n, (np.full(n, 3), step, step + 1), scores[:n], *others
+
+
+@pytest.mark.parametrize("forbid", [0, 0.1])
+@pytest.mark.parametrize("seed", range(12))
+def test_one_potential_a_token(seed, forbid):
+    problem = inside_every_token(seed, forbid=forbid)
+    L = len(problem[3])
+    assert SegmentPlan(one(*problem[:2]), L).is_chain
+    check_all(problem)
+    some = np.random.default_rng(seed).integers(0, 2, L)  # of length one, or of any
+    check_all(problem, limits=some)
+
+
+@pytest.mark.parametrize("size", [30, 300, 3000])
+def test_one_potential_a_token_of_large_scores(size):
+    n, spans, scores, *chain = inside_every_token(size, size=size)
+    extra = tuple(np.append(x, y) for x, y in zip(spans, (1, 0, 1), strict=True))
+    zero = np.concatenate([scores, np.zeros((1, scores.shape[1]))])
+    plain = segment_forward_backward(one(n, spans), scores, chain[0], start=chain[1], end=chain[2])
+    other = segment_forward_backward(one(n, extra), zero, chain[0], start=chain[1], end=chain[2])
+    for a, b in zip(plain, other, strict=True):
+        # Scores of up to 3000 n are rounded by 1e-12, and so are logarithms of probabilities.
+        assert_allclose(a, b[: len(a)], rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("n_potentials", [0, 1])
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_few_potentials(n, n_potentials):

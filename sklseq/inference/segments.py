@@ -270,10 +270,12 @@ class SegmentTransitions:
         if self.linear is not None:
             return self.linear
         L, own = self.n_labels, self.score.diagonal()[: self.n_labels]
-        both = np.where(limits == 1, own, np.logaddexp(own, 0))
+        goes_on = np.flatnonzero(limits != 1)
+        both, share = own.copy(), np.ones(L)
+        both[goes_on] = np.logaddexp(own[goes_on], 0)
+        share[goes_on] = np.exp(own[goes_on] - both[goes_on])
         score = self.score[:L, :L].copy()
         np.fill_diagonal(score, both)
-        share = np.where(limits == 1, 1, np.exp(np.where(limits == 1, 0, own - both)))
         self.linear = _Chain(score, *self.boundary[:, :L]).exponentiate(), share
         return self.linear
 
@@ -370,6 +372,11 @@ class SegmentWorkspace:
 
     def transition_sum(self, chain: SegmentTransitions) -> np.ndarray:
         """Expected transitions since :meth:`clear`, shape (n_labels, n_labels)."""
+        if self.linear is not None:
+            linear, share = chain.continued(self.plan.limits)
+            pairs = self.linear.pairwise_sum(linear)
+            np.fill_diagonal(pairs, pairs.diagonal() * share)
+            return pairs
         L = chain.n_labels
         return (self.pairwise[0] * chain.E + self.pairwise[1])[:L, :L]
 
