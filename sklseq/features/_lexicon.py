@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import os
 from collections.abc import Iterable, Mapping
 from itertools import chain
@@ -18,7 +19,7 @@ from sklseq.features._family import Extractor, as_names, check_parameters
 from sklseq.features._ones import rows_of_ones
 from sklseq.features._token import distinct_tokens
 
-__all__ = ["LexiconFeatures", "lexicon_lines", "named_lexicons"]
+__all__ = ["LexiconFeatures", "lexicon_lines", "lexicon_tokens", "named_lexicons"]
 
 B, I = 1, 2  # noqa: E741
 
@@ -124,10 +125,10 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
             name: self._entries(name, e) for name, e in named_lexicons(self.lexicons).items()
         }
         token_codes: dict[str, int] = {}
-        tries = [_trie(entries, token_codes) for entries in lexicons.values()]
+        tries = [_trie(*entries, token_codes) for entries in lexicons.values()]
         self.columns_, self.lexicons_ = names, list(lexicons)
         self.token_codes_, self.tries_ = token_codes, tries
-        self.max_length_ = max(len(e) for entries in lexicons.values() for e in entries)
+        self.max_length_ = max(int(size.max()) for _, size in lexicons.values())
         columns.remember(self)
         self.n_features_out_ = 2 * len(names) * len(lexicons)
         return self._rows(columns)
@@ -180,19 +181,18 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
     def _fold(self, token: str) -> str:
         return token if self.case_sensitive else token.casefold()
 
-    def _entries(self, name: str, entries: Any) -> list[list[str]]:
-        """Entries as lists of tokens, folded."""
-        lines = lexicon_lines(name, entries)
-        if set(map(type, lines)) <= {str}:
-            found = list(map(str.split, lines if self.case_sensitive else map(str.casefold, lines)))
-        else:
-            found = [[self._fold(t) for t in _checked(name, entry)] for entry in lines]
-        found = [entry for entry in found if len(entry) >= self.min_tokens]
-        if not found:
+    def _entries(self, name: str, entries: Any) -> tuple[list[str], np.ndarray]:
+        """Tokens of all entries, folded, and how many each has."""
+        tokens, size = lexicon_tokens(name, entries, fold=not self.case_sensitive)
+        if size.min(initial=0) < self.min_tokens:
+            kept = size >= self.min_tokens
+            tokens = list(itertools.compress(tokens, np.repeat(kept, size).tolist()))
+            size = size[kept]
+        if not tokens:
             raise ValueError(
                 f"The lexicon {name!r} has no entry of at least {self.min_tokens} tokens."
             )
-        return found
+        return tokens, size
 
     def _rows(self, columns: Any) -> Sequences:
         tokens, codes, offsets = distinct_tokens(columns, self.columns_)
@@ -256,6 +256,25 @@ def lexicon_lines(name: str, entries: Any) -> list:
     return sorted(entries) if isinstance(entries, (set, frozenset)) else list(entries)
 
 
+def lexicon_tokens(name: str, entries: Any, fold: bool = False) -> tuple[list[str], np.ndarray]:
+    """Tokens of all entries of a lexicon, one after the other, and how many each entry has.
+
+    Nothing is made for each entry: a hundred thousand small lists would keep the garbage collector
+    busy. ``fold``: ``str.casefold``, in which no letter depends on its neighbours.
+    """
+    lines = lexicon_lines(name, entries)
+    if set(map(type, lines)) <= {str}:
+        text = "\n".join(lines)
+        tokens = (text.casefold() if fold else text).split()
+        sizes = map(len, map(str.split, lines))
+    else:
+        found = [_checked(name, entry) for entry in lines]
+        tokens = list(chain.from_iterable(found))
+        tokens = list(map(str.casefold, tokens)) if fold else tokens
+        sizes = map(len, found)
+    return tokens, np.fromiter(sizes, np.int64, len(lines))
+
+
 def _checked(name: str, entry: Any) -> list[str]:
     """The tokens of one entry."""
     tokens = entry.split() if isinstance(entry, str) else entry
@@ -266,13 +285,13 @@ def _checked(name: str, entry: Any) -> list[str]:
     return tokens
 
 
-def _trie(entries: list[list[str]], token_codes: dict[str, int]) -> dict[str, np.ndarray]:
+def _trie(
+    tokens: list[str], size: np.ndarray, token_codes: dict[str, int]
+) -> dict[str, np.ndarray]:
     """Children of nodes as a table of pairs; node 0 is the root. All entries go down at once."""
-    tokens = list(chain.from_iterable(entries))
-    for token in dict.fromkeys(tokens):
-        token_codes.setdefault(token, len(token_codes) + 1)
+    new = itertools.filterfalse(token_codes.__contains__, dict.fromkeys(tokens))
+    token_codes.update(zip(list(new), itertools.count(len(token_codes) + 1)))
     codes = np.fromiter(map(token_codes.__getitem__, tokens), np.uint64, len(tokens))
-    size = np.fromiter(map(len, entries), np.int64, len(entries))
     first, node = np.cumsum(size) - size, np.zeros(len(size), dtype=np.uint64)
     pairs, n_nodes, alive = [], 1, np.arange(len(size))
     for depth in range(size.max()):
