@@ -304,17 +304,16 @@ class SegmentWorkspace:
 
     def forward_backward(
         self, psi: np.ndarray, a: int, b: int, chain: SegmentTransitions, weights: np.ndarray,
-        log_z: np.ndarray, only_log_z: bool = False, F: np.ndarray | None = None,
+        log_z: np.ndarray, only_log_z: bool = False,
     ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         """log Z of sequences a to b - 1, from the scores ``psi`` of their cells.
 
         Returns the marginals of their cells and of their steps, padded: views that the next call
-        overwrites, but for those of cells if there is an ``F`` of the shape of ``psi`` for them.
-        Expected transitions, starts and ends, times the sequences' weights, are added up in this
-        workspace.
+        overwrites. Expected transitions, starts and ends, times the sequences' weights, are added
+        up in this workspace.
         """
         steps = self.plan.steps[a : b + 1] - self.plan.steps[a]
-        F, tokens = self.F[: len(psi)] if F is None else F, self.tokens[: steps[-1]]
+        F, tokens = self.F[: len(psi)], self.tokens[: steps[-1]]
         if self.linear is not None:
             self._as_chain(psi, F, steps, chain, weights, log_z)
             return F, F

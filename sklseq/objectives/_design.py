@@ -200,6 +200,16 @@ class SparseRows:
             self.data, self.rare_data = rows.data, rare.data
         return rows.indices
 
+    def of_rows_with_rare(self) -> tuple[SparseRows, np.ndarray]:
+        """The same, but that ``finish`` gets the residuals of the rows returned only.
+
+        They are all with a feature that is not hot: often few, where many rows are short.
+        """
+        other = copy(self)
+        rows, number = np.unique(self.rare_rows, return_inverse=True)
+        other.rare_rows = number.reshape(-1).astype(self.rare_rows.dtype)
+        return other, rows
+
     def weights(self, w: np.ndarray) -> np.ndarray:
         return w.reshape(-1, self.width)
 

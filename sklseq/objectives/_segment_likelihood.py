@@ -15,7 +15,14 @@ from sklseq.inference.segments import (
     check_segmentations,
     expand_spans,
 )
-from sklseq.objectives._scores import ScoreMap, Support, Weights, full_support, observed_support
+from sklseq.objectives._scores import (
+    ScoreMap,
+    Support,
+    Weights,
+    full_support,
+    magnitudes,
+    observed_support,
+)
 
 __all__ = [
     "GoldSegments",
@@ -61,6 +68,8 @@ class SegmentData:
     plan : SegmentPlan
     rows : Sequences
         Features of cells, cut by sequence.
+    largest : ndarray of shape (n_features,) or None
+        Largest magnitude of each feature of a potential, see ``magnitudes``.
     label : int64 ndarray of shape (n_cells,)
         Label of the true segment for which a cell fires, which is one at most; -1: none.
     """
@@ -69,7 +78,9 @@ class SegmentData:
         self, X: Any, gold: GoldSegments, n_labels: int, max_length: Any, full: int | None = None,
         basis: Any = None,
     ):  # fmt: skip
-        spans, rows = X, (X.rows if basis is None else X.rows @ basis)[X.row]
+        rows = X.rows if basis is None else X.rows @ basis
+        self.largest = magnitudes(rows)
+        spans, rows = X, rows[X.row]
         if full is not None:
             spans, firings = expand_spans(X, full)
             rows = firings @ rows
@@ -128,6 +139,7 @@ class SegmentScores(ScoreMap):
     def __init__(self, data: SegmentData, support: Support):
         n_labels = data.plan.n_labels
         super().__init__(data.rows, n_labels, support, full_support(n_labels), np.float64)
+        self.largest = data.largest  # long segments, with large sums, are few
         self.basis = data.basis
         if self.basis is not None:
             self.n_features = self.basis.shape[0]
@@ -191,9 +203,11 @@ class SegmentLogLikelihood:
         self.log_z = np.zeros(len(weights))
         self.shares = self._share(threads.n)
         self.work = [Share(data, blocks, scores) for blocks in self.shares]
-        self.residual = None
-        if scores.design.needs_all_residuals:
-            self.residual = np.empty((data.plan.n_cells, scores.width))
+        self.design, self.residual = scores.design, None
+        if self.design.needs_all_residuals:
+            # Cells of whole segments, which are most, have few features, and those are frequent.
+            self.design, self.kept = self.design.of_rows_with_rare()
+            self.residual = np.empty((len(self.kept), scores.width))
         self.cell_weights = np.repeat(weights, np.diff(data.plan.cells))
         self.weighted = bool((weights != 1).any())
         self.fired = {a: self._fired(a, b) for blocks in self.shares for a, b in blocks}
@@ -210,7 +224,7 @@ class SegmentLogLikelihood:
 
     def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
         """f(w); its gradient is written into ``gradient``."""
-        scores, design = self.scores, self.scores.design
+        scores, design = self.scores, self.design
         W = design.weights(scores.state(w))
         weights = scores.chain_weights(w)
         chain = SegmentTransitions(*weights)
@@ -234,20 +248,22 @@ class SegmentLogLikelihood:
     def _run_share(self, W, chain, blocks: list, work: Share) -> None:
         # Scores of cells, log Z, residuals; gradient into the buffers.
         work.clear()
-        design, plan = self.scores.design, self.data.plan
+        design, plan = self.design, self.data.plan
         for a, b in blocks:
             first, last = int(plan.cells[a]), int(plan.cells[b])
-            psi, F = work.psi[: last - first], None
-            if self.residual is not None:
-                F = self.residual[first:last]  # what becomes of the marginals is kept in place
+            psi = work.psi[: last - first]
             design.scores(W, first, last, psi)
             fired, label, weight = self.fired[a]
             work.observed += float(weight @ psi[fired, label])
-            F, _ = work.forward_backward(psi, a, b, chain, self.weights[a:b], self.log_z[a:b], F=F)
+            F, _ = work.forward_backward(psi, a, b, chain, self.weights[a:b], self.log_z[a:b])
             if self.weighted:
                 F *= self.cell_weights[first:last, None]
             F[fired, label] -= weight
             design.collect(F, first, work.buffer)
+            if self.residual is not None:
+                i, j = np.searchsorted(self.kept, (first, last))
+                # "clip": numpy would make a copy to check the numbers first.
+                F.take(self.kept[i:j] - first, axis=0, out=self.residual[i:j], mode="clip")
 
     def _fired(self, a: int, b: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         # Cells of sequences a to b - 1 that fire for a true segment, its label, its weight.
