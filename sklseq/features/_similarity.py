@@ -7,7 +7,7 @@ found best for matching names, and those of Sarawagi (2006), §4.
 from __future__ import annotations
 
 import re
-from itertools import chain, repeat
+from itertools import chain, count, repeat
 from typing import Any
 
 import numpy as np
@@ -56,25 +56,25 @@ def make_index(name: str, lexicon: Any, n_gram: int | None) -> dict[str, Any]:
     """
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    entries = _entries(name, lexicon)
-    terms_of = _Terms(n_gram)
-    of_tokens = [terms_of[token] for token in chain.from_iterable(entries)]
-    terms = list(chain.from_iterable(of_tokens))
-    columns = {term: c for c, term in enumerate(dict.fromkeys(terms))}
-    n_before = np.cumsum([0, *map(len, of_tokens)])
+    forms, codes, ends, texts = _closest.code_entries(_entries(name, lexicon), normal_form)
+    if not texts:
+        raise ValueError(
+            f"The lexicon {name!r} is empty: it has no entry with a letter or digit. Give at least "
+            "one, or leave the lexicon out."
+        )
+    codes, ends = np.frombuffer(codes, np.int32), np.frombuffer(ends, np.int64)
+    columns, of_term, before = forms, codes, np.arange(len(codes) + 1)
+    if n_gram is not None:
+        columns, of_term, before = _grams(forms, codes, n_gram)
     rows = sparse.csr_matrix(
-        (
-            np.ones(len(terms)),
-            np.fromiter(map(columns.__getitem__, terms), dtype=np.int32, count=len(terms)),
-            n_before[np.cumsum([0, *map(len, entries)])],
-        ),
-        shape=(len(entries), len(columns)),
+        (np.ones(len(of_term)), of_term, before[np.append(0, ends)]),
+        shape=(len(texts), len(columns)),
     )
     rows.sum_duplicates()
     weights = TfidfTransformer()
     by_term = weights.fit_transform(rows).tocsc()
     return {
-        "entries": list(map(" ".join, entries)),
+        "entries": texts,
         "columns": columns,
         "idf": weights.idf_,
         "posting_ends": by_term.indptr.astype(np.int64),
@@ -83,34 +83,35 @@ def make_index(name: str, lexicon: Any, n_gram: int | None) -> dict[str, Any]:
     }
 
 
-def _entries(name: str, lexicon: Any) -> list[tuple[str, ...]]:
-    """Distinct entries as tuples of tokens in normal form, in order."""
-    forms, found = _Forms(), {}
-    for entry in lexicon_lines(name, lexicon):
-        tokens = entry.split() if isinstance(entry, str) else entry
-        if tokens is entry and not (
-            isinstance(tokens, (list, tuple)) and all(isinstance(t, str) for t in tokens)
-        ):
-            raise ValueError(
-                f"Entries of a lexicon must be strings or lists of strings; {name!r} holds "
-                f"{entry!r}."
-            )
-        found[tuple(filter(None, map(forms.__getitem__, tokens)))] = None
-    found.pop((), None)
-    if not found:
-        raise ValueError(
-            f"The lexicon {name!r} is empty: it has no entry with a letter or digit. Give at least "
-            "one, or leave the lexicon out."
-        )
-    return list(found)
+def _entries(name: str, lexicon: Any) -> list:
+    """Entries as strings or lists of strings."""
+    lines = lexicon_lines(name, lexicon)
+    for kind in set(map(type, lines)) - {str}:
+        for entry in lines:
+            if type(entry) is kind and not (
+                isinstance(entry, (str, list, tuple)) and all(isinstance(t, str) for t in entry)
+            ):
+                raise ValueError(
+                    f"Entries of a lexicon must be strings or lists of strings; {name!r} holds "
+                    f"{entry!r}."
+                )
+    return lines
 
 
-class _Forms(dict):
-    """Token to normal form, each found once."""
+def _grams(forms: dict[str, int], codes: np.ndarray, n_gram: int) -> tuple:
+    """Columns of n-grams, those of all tokens one after the other, and how many are before each."""
+    grams_of = list(map(_Terms(n_gram).__getitem__, forms))
+    grams = list(chain.from_iterable(grams_of))
+    columns = dict(zip(dict.fromkeys(grams), count()))
+    of_gram = np.fromiter(map(columns.__getitem__, grams), np.int32, len(grams))
+    n_grams = np.fromiter(map(len, grams_of), np.int64, len(grams_of))
+    before = _before(n_grams[codes])
+    shift = np.repeat(_before(n_grams)[codes] - before[:-1], n_grams[codes])
+    return columns, of_gram[np.arange(before[-1]) + shift], before
 
-    def __missing__(self, token: str) -> str:
-        self[token] = form = token.casefold() if token.isalnum() else normal_form(token)
-        return form
+
+def _before(counts: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts)])
 
 
 class _Terms(dict):
@@ -225,16 +226,16 @@ def jaro_winkler(
 
     candidates = best[spans.example, spans.length - 1]
     shown, entries = candidates >= 0, index["entries"]
-    count, out = shown.sum(axis=1), np.zeros(len(candidates))
-    some = np.flatnonzero(count)
+    n_shown, out = shown.sum(axis=1), np.zeros(len(candidates))
+    some = np.flatnonzero(n_shown)
     if len(some) == 0:
         return out
-    repeated = map(repeat, texts.of(spans.example[some], spans.length), count[some].tolist())
+    repeated = map(repeat, texts.of(spans.example[some], spans.length), n_shown[some].tolist())
     similarity = cpdist(
         list(chain.from_iterable(repeated)),
         list(map(entries.__getitem__, candidates[shown].tolist())),
         scorer=JaroWinkler.normalized_similarity, score_cutoff=lowest, dtype=np.float64,
     )  # fmt: skip
-    first = np.cumsum(count[some]) - count[some]
+    first = np.cumsum(n_shown[some]) - n_shown[some]
     out[some] = np.maximum.reduceat(similarity, first)
     return out
