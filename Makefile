@@ -4,7 +4,7 @@
 PYTHON ?= python3
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-checked test-sanitized test-minimum test-threads trials mutations lint format bench docs clean
+.PHONY: help demo test test-checked test-sanitized test-minimum test-threads coverage trials mutations lint format bench docs clean
 # A step that fails leaves no stamp behind.
 .DELETE_ON_ERROR:
 
@@ -31,6 +31,7 @@ help:
 	@echo 'make test-sanitized  tests of the compiled code under AddressSanitizer and UBSan'
 	@echo 'make test-minimum  the suite with the oldest NumPy, SciPy, scikit-learn and joblib allowed'
 	@echo 'make test-threads  tests of kernels and containers, each in several threads at once'
+	@echo 'make coverage      the suite again; at least 95 % of the lines of Python have to run'
 	@echo 'make trials        fuzzing of all readers, soak of the stream: about half an hour'
 	@echo 'make mutations     faults put into the sources one by one; the suite has to find each'
 	@echo 'make lint          ruff and cython-lint'
@@ -66,6 +67,13 @@ test-threads: $(VENV)/.built $(VENV)/.with-test
 	@$(BIN)/python -m pip install -qq pytest-run-parallel
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest --parallel-threads=4 --iterations=2 \
 	  $(or $(ARGS),tests/test_inference.py tests/test_segment_inference.py tests/test_sequences.py tests/test_labels.py tests/test_metrics.py)
+
+# Subprocesses and workers count too: [tool.coverage.run] in pyproject.toml.
+coverage: $(VENV)/.built $(VENV)/.with-test
+	@$(BIN)/python -m pip install -qq 'coverage>=7.10' 'pytest-cov>=7'
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -c 'import sklseq'
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(WORKERS) --cov=sklseq \
+	  --cov-report=term-missing:skip-covered --cov-fail-under=95 $(ARGS)
 
 trials: $(VENV)/.built $(VENV)/.with-test
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.fuzz_readers 100000

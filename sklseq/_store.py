@@ -21,6 +21,7 @@ from __future__ import annotations
 import os
 import struct
 import sys
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -37,10 +38,12 @@ ALIGNMENT = 64
 # Bytes of a member's header in the zip file beside its name, with the record of large sizes that
 # zipfile puts in front of ours; and of our record's own header.
 HEADER, LARGE_RECORD, RECORD = 30, 20, 4
+# Small, and a flipped bit in them would be another label or width: read with their checksums.
+NEVER_MAPPED = ("sklseq", "shape", "classes")
 # What zipfile and NumPy raise on bytes that nobody wrote.
 DAMAGES = (
     ValueError, OSError, EOFError, KeyError, IndexError, TypeError, OverflowError, RuntimeError,
-    MemoryError, SyntaxError, zipfile.BadZipFile, zlib.error, struct.error,
+    MemoryError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error, struct.error,
 )  # fmt: skip
 # Number of our record, which only takes up room. Readers skip records that they do not know.
 PADDING = 0x5153
@@ -161,7 +164,7 @@ class _Member:
     def read(self, mmap: bool) -> np.ndarray:
         """The array: a view of the file if it lies there as the machine wants it."""
         try:
-            array = self._mapped() if mmap else None
+            array = self._mapped() if mmap and self.name not in NEVER_MAPPED else None
             if array is None:
                 with self.file.open(self.info) as stream:
                     array = np.lib.format.read_array(stream, allow_pickle=False)

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import sklseq
 from sklseq import CRFTagger, read_crfsuite_model
+from tests import fuzz_readers
 
 pycrfsuite = pytest.importorskip("pycrfsuite")
 
@@ -311,29 +312,11 @@ def test_every_prefix_is_refused(tmp_path, whole):
             read_crfsuite_model(path)
 
 
-def mutated(whole, rng):
-    data = bytearray(whole)
-    for _ in range(int(rng.integers(1, 5))):
-        # Half of the changes in what is no data: headers and tables of numbers.
-        byte = int(rng.integers(len(data) if rng.random() < 0.5 else min(200, len(data))))
-        kind = rng.integers(4)
-        if kind == 0:
-            data[byte] ^= 1 << int(rng.integers(8))
-        elif kind == 1:
-            data[byte : byte + 4] = rng.bytes(4)
-        elif kind == 2:
-            data[byte : byte + 4] = struct.pack("<I", int(rng.choice([0, 1, 2**31, 2**32 - 1])))
-        else:
-            source = int(rng.integers(len(data)))
-            data[byte : byte + 64] = data[source : source + 64]
-    return put(bytes(data), 4, len(data)) if rng.random() < 0.9 else bytes(data)
-
-
 def fuzz(whole, path, rng, n):
     """(refused, read) of n files; anything but a ValueError that names the file passes through."""
     refused = 0
     for _ in range(n):
-        path.write_bytes(mutated(whole, rng))
+        path.write_bytes(fuzz_readers.mutate_in_place(rng, whole))
         try:
             model = read_crfsuite_model(path)
         except ValueError as error:

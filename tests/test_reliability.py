@@ -5,15 +5,19 @@ import os
 import pickle
 import resource
 import signal
+import struct
 import subprocess
 import sys
 import threading
+import zipfile
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import joblib
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
@@ -336,11 +340,40 @@ def test_readers_survive_mutated_files(name, tmp_path):
 def test_labels_that_are_no_text_are_refused(tmp_path):
     path = tmp_path / "x.npz"
     Sequences(np.ones((2, 1)), [0, 2]).save(path, [["a", "b"]])
-    data = path.read_bytes()
     text = np.array(["a", "b"]).tobytes()
+    data = path.read_bytes()
     assert text in data
-    path.write_bytes(data.replace(text, b"a\0\0\xff" + text[4:]))
+    changed = b"a\0\0\xff" + text[4:]
+    new = data.replace(text, changed)
+    with zipfile.ZipFile(path) as file:  # with a checksum that fits, as another writer would
+        old_sum = file.getinfo("classes.npy").CRC
+        member = file.read("classes.npy")
+    new_sum = zlib.crc32(member.replace(text, changed))
+    path.write_bytes(new.replace(struct.pack("<I", old_sum), struct.pack("<I", new_sum)))
     with pytest.raises(ValueError, match="labels that are no text"):
+        Sequences.load(path)
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+@pytest.mark.parametrize("name", ["classes", "shape"])
+def test_a_changed_label_or_width_is_noticed_through_a_map_too(name, mmap, tmp_path):
+    path, rows = tmp_path / "x.npz", sparse.csr_matrix(np.eye(2, 5))
+    Sequences(rows, [0, 2]).save(path, [["a", "b"]])
+    data = path.read_bytes()
+    old = {"classes": np.array(["a", "b"]), "shape": np.array([2, 5])}[name].tobytes()
+    assert data.count(old) == 1
+    path.write_bytes(data.replace(old, old[:-8] + b"\x07" + old[-7:]))
+    with pytest.raises(ValueError, match=rf"Array '{name}' of .*cannot be read: Bad CRC-32"):
+        Sequences.load(path, mmap=mmap)
+
+
+def test_a_header_that_ends_in_a_bracket_is_refused(tmp_path):
+    path = tmp_path / "x.npz"
+    Sequences(np.ones((2, 1)), [0, 2]).save(path)
+    data = path.read_bytes()
+    assert b"'shape': (2, 1), }" in data
+    path.write_bytes(data.replace(b"'shape': (2, 1), }", b"'shape': (2, 1,((("))
+    with pytest.raises(ValueError, match="Array 'rows' of .* cannot be read"):
         Sequences.load(path)
 
 
