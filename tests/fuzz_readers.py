@@ -218,7 +218,9 @@ def fuzz(name: str, n: int, seed: int = 0, folder: str | None = None) -> tuple[C
         for k in range(n):
             rng = np.random.default_rng([seed, k])
             data = change(rng, starts[k % len(starts)])
-            faulthandler.dump_traceback_later(30, exit=True)  # a hang
+            # A hang; far longer than any file takes, for a process may be stopped in between.
+            faulthandler.dump_traceback_later(1800, exit=True)
+            start = time.process_time()
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("error")
@@ -234,6 +236,8 @@ def fuzz(name: str, n: int, seed: int = 0, folder: str | None = None) -> tuple[C
                 wrong.append((k, error))
             finally:
                 faulthandler.cancel_dump_traceback_later()
+            if (took := time.process_time() - start) > 10:
+                wrong.append((k, RuntimeError(f"it took {took:.0f} s")))
     return outcomes, wrong
 
 

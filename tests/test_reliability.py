@@ -373,7 +373,7 @@ def test_a_header_that_ends_in_a_bracket_is_refused(tmp_path):
     data = path.read_bytes()
     assert b"'shape': (2, 1), }" in data
     path.write_bytes(data.replace(b"'shape': (2, 1), }", b"'shape': (2, 1,((("))
-    with pytest.raises(ValueError, match="Array 'rows' of .* cannot be read"):
+    with pytest.raises(ValueError, match=r"Array 'rows' of .* cannot be read"):
         Sequences.load(path)
 
 
