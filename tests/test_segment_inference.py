@@ -168,7 +168,7 @@ def test_token_level_potentials(seed):
 
 def inside_every_token(seed, size=1, forbid=0.0):
     # One potential of each token, of every segment around it: done as a linear chain.
-    n, (kind, _, _), scores, *others = random_problem(
+    n, _, scores, *others = random_problem(
         seed, n_potentials=6, forbid=forbid, token_level=True, size=size
     )
     step = np.arange(n)
