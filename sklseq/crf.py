@@ -114,7 +114,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         How gradients are computed; all give the same numbers.
 
         - "forward-backward" keeps a few numbers for each row and label of a sequence.
-        - "checkpoint" keeps √T rows of T and computes the others twice. Reads rows in any order:
+        - "checkpoint" keeps O(√T) rows of T and computes the others twice. Reads rows in any order:
           from memory, memory maps and ``.npy`` files.
         - "emp" goes forward once, in memory that does not depend on T. Reads any source, once an
           evaluation.
