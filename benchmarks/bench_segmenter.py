@@ -1,6 +1,6 @@
-"""Tables 1 and 2 of Sarawagi (2006): segments against tokens, succinct against one by one.
+"""Tables 1 and 2, Figure 2 of Sarawagi (2006): segments against tokens, succinct or one by one.
 
-    python benchmarks/bench_segmenter.py [table1] [table2] [--quick] [--data NAME ...] [--splits N]
+    python benchmarks/bench_segmenter.py [table1] [table2] [figure2] [--quick] [--data NAME ...] [--splits N]
 
     SequenceBCEU   CRFTagger on IOBES labels
     Segment        SemiCRFSegmenter(inference="full", max_segment_length=L), segment features
@@ -214,10 +214,10 @@ def extract(features, X, train, test):
     return seen, features.transform([X[s] for s in test]), process_time() - began
 
 
-def compare(task, models, n_splits):
+def compare(task, models, n_splits, share=0.3):
     """Name to results of all splits; models take turns, and share features that are equal."""
     results = {name: [] for name in models}
-    for train, test in ShuffleSplit(n_splits, train_size=0.3, random_state=0).split(task.X):
+    for train, test in ShuffleSplit(n_splits, train_size=share, random_state=0).split(task.X):
         known = {}
         for name, make in models.items():
             model = make()
@@ -285,9 +285,26 @@ def table2(found, l2, n_splits):
                 print(f"{what:<9}{method:<11}{row}", flush=True)
 
 
+def figure2(found, l2, n_splits):
+    shares = (0.1, 0.2, 0.3, 0.4, 0.5)
+    for name, task in found.items():
+        m = task.longest
+        models = {
+            "SequenceBCEU": lambda task=task: Sequence(task, l2),
+            f"Segment L={m}": lambda task=task, m=m: Segment(task, l2, m, full=True),
+            f"SegmentOpt m={m}": lambda task=task, m=m: Segment(task, l2, m),
+        }
+        of = [compare(task, models, n_splits, share) for share in shares]
+        print(f"\n{name}: seconds by share of training data")
+        print(" " * 18 + "".join(f"{share:>9.0%}" for share in shares))
+        for method in models:
+            row = "".join(f"{seconds_of(results[method]):9.2f}" for results in of)
+            print(f"{method:<18}{row}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", default=["table1", "table2"])
+    parser.add_argument("parts", nargs="*", default=["table1", "table2", "figure2"])
     parser.add_argument("--quick", action="store_true", help="a third of the data, one split")
     parser.add_argument("--data", nargs="*", help="cora, cora-journals, anystyle, us50")
     parser.add_argument("--splits", type=int, default=4)
@@ -298,7 +315,7 @@ def main():
         found = tasks(arguments.data, arguments.quick, Path(scratch))
         for part in arguments.parts:
             print(f"\n{part}")
-            {"table1": table1, "table2": table2}[part](found, arguments.l2, n_splits)
+            {"table1": table1, "table2": table2, "figure2": figure2}[part](found, arguments.l2, n_splits)
 
 
 if __name__ == "__main__":
