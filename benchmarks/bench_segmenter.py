@@ -1,6 +1,7 @@
 """Tables 1 and 2, Figure 2 of Sarawagi (2006): segments against tokens, succinct or one by one.
 
-    python benchmarks/bench_segmenter.py [table1] [table2] [figure2] [--quick] [--data NAME ...] [--splits N]
+    python benchmarks/bench_segmenter.py [table1] [table2] [figure2] [--quick]
+           [--data NAME ...] [--splits N]
 
     SequenceBCEU   CRFTagger on IOBES labels
     Segment        SemiCRFSegmenter(inference="full", max_segment_length=L), segment features
@@ -311,11 +312,12 @@ def main():
     parser.add_argument("--l2", type=float, default=0.1)
     arguments = parser.parse_args()
     n_splits = 1 if arguments.quick else arguments.splits
+    programs = {"table1": table1, "table2": table2, "figure2": figure2}
     with TemporaryDirectory() as scratch:
         found = tasks(arguments.data, arguments.quick, Path(scratch))
         for part in arguments.parts:
             print(f"\n{part}")
-            {"table1": table1, "table2": table2, "figure2": figure2}[part](found, arguments.l2, n_splits)
+            programs[part](found, arguments.l2, n_splits)
 
 
 if __name__ == "__main__":
