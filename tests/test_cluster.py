@@ -324,3 +324,57 @@ def test_what_a_bag_must_hold(client, bag):
         CRFTagger().fit(bag.pluck(0), [["a"]])
     with pytest.raises(ValueError, match=r"Delayed shards are .*leave y out"):
         CRFTagger().fit(delayed_parts(), [["a"]])
+
+
+# ---------------------------------------------------------------------------- without workers
+
+
+class Emptied:
+    """A client all of whose workers are away at the first ``n_times`` that data is sent."""
+
+    status = "running"
+
+    def __init__(self, n_times):
+        self.left, self.waits = n_times, 0
+
+    def scatter(self, value, **how):
+        self.left -= 1
+        if self.left >= 0:  # what distributed says then
+            raise ValueError("Can not use replicate to delete data")
+        return value
+
+    def wait_for_workers(self, n, timeout):
+        self.waits += 1
+
+
+def emptied(n_times):
+    from sklseq._cluster import ClusterShards
+
+    shards = object.__new__(ClusterShards)
+    shards.client = Emptied(n_times)
+    return shards
+
+
+def test_data_is_sent_again_when_workers_are_back(monkeypatch):
+    from sklseq import _cluster
+
+    monkeypatch.setattr(_cluster, "PAUSE", 0)
+    shards = emptied(2)
+    assert shards._insist(lambda: shards._send([1, 2])) == [1, 2]
+    assert shards.client.waits == 2
+
+
+def test_workers_that_never_stay_are_one_sentence(monkeypatch):
+    from sklseq import _cluster
+
+    monkeypatch.setattr(_cluster, "PAUSE", 0)
+    shards = emptied(_cluster.ATTEMPTS)
+    with pytest.raises(_cluster.ClusterError, match=rf"were lost {_cluster.ATTEMPTS} times .* nothing was fitted"):
+        shards._insist(lambda: shards._send([1]))
+
+
+def test_no_shards_at_all():
+    from sklseq._cluster import ClusterShards
+
+    with pytest.raises(ValueError, match="X must hold at least one shard; got none"):
+        ClusterShards([])

@@ -287,6 +287,8 @@ DAMAGE = {
         lambda d: put(d, first_hash(d), number(d, first_hash(d)) ^ 1),
         "a hash stands in the table of another",
     ),
+    "twice": (lambda d: d.replace(b"is1\0", b"is0\0"), "attribute 'is0' occurs twice"),
+    "few bytes": (lambda d: put(d, at(d, "labels") + 4, 100), "100 bytes are too few for 256"),
     "lists": (lambda d: put(d, at(d, "labels' features") + 8, 4), "it must have 6 lists"),
     "list": (lambda d: put(d, at(d, "attributes' features") + 12, 7), "list 0 lies outside, at 7"),
     "long list": (lambda d: put(d, first_list(d), 2**32 - 1), "its lists name"),
@@ -302,6 +304,13 @@ def test_damage_is_named(tmp_path, whole, kind):
     with pytest.raises(ValueError, match=message) as error:
         read_crfsuite_model(path)
     assert str(path) in str(error.value)
+
+
+def test_a_label_too_long_for_an_array_is_refused(tmp_path, whole, monkeypatch):
+    monkeypatch.setattr("sklseq._crfsuite.MAX_LETTERS", 19)  # four labels, the longest of five
+    (tmp_path / "m").write_bytes(whole)
+    with pytest.raises(ValueError, match=r"has a label of 5 letters: too long\."):
+        read_crfsuite_model(tmp_path / "m")
 
 
 def test_every_prefix_is_refused(tmp_path, whole):

@@ -27,6 +27,7 @@ from sklseq import (
     OnlineDecoder,
     SemiCRFSegmenter,
     Sequences,
+    Shards,
     ZScoreTagger,
     ZScoreTaggerCV,
 )
@@ -144,7 +145,7 @@ def test_fits_and_answers_in_parallel_threads(name):
 # --- Interrupts ---------------------------------------------------------------------------------
 
 INTERRUPTED = """
-import os, signal, sys, threading, time, warnings
+import os, signal, sys, threading, warnings
 warnings.simplefilter("ignore")
 sys.path.insert(0, sys.argv[1])
 import numpy as np
@@ -153,33 +154,41 @@ from sklearn.base import clone
 
 X, y = make_data()
 rng = np.random.default_rng(0)
+
+
+def fit(model, at):
+    # Sends SIGINT at call number ``at`` of a Python or compiled function; returns their number.
+    # A clock would send it after the fit where a machine is busy.
+    n = 0
+
+    def count(frame, event, argument):
+        nonlocal n
+        if event in ("call", "c_call"):
+            n += 1
+            if n == at:
+                signal.raise_signal(signal.SIGINT)
+
+    sys.setprofile(count)
+    try:
+        model.fit(X, y)
+    finally:
+        sys.setprofile(None)
+    return n
+
+
 for name, model in ESTIMATORS.items():
-    expected, model = digest_of(clone(model).fit(X, y), X), clone(model)
-    start = time.perf_counter()
-    clone(model).fit(X, y)
-    takes = time.perf_counter() - start
-    hits = 0
-    for k in range(int(sys.argv[2])):
+    expected, hits = digest_of(clone(model).fit(X, y), X), 0
+    calls = fit(clone(model), -1)
+    for _ in range(int(sys.argv[2])):
+        model = clone(model)
         parameters = {k: repr(v) for k, v in model.get_params(deep=False).items()}
-        timer = threading.Timer(
-            rng.uniform(0.02, 0.9) * takes, os.kill, (os.getpid(), signal.SIGINT)
-        )
-        finished = False
         try:
-            timer.start()
-            model.fit(X, y)
-            finished = True
-            timer.join()
-            time.sleep(0.001)
+            fit(model, int(rng.uniform(0.02, 0.9) * calls))
         except KeyboardInterrupt:
-            pass
-        if not finished:
             hits += 1
             fitted = [a for a in vars(model) if a.endswith("_") and not a.startswith("_")]
             assert not fitted, (name, fitted)
-        timer.join()
         assert {k: repr(v) for k, v in model.get_params(deep=False).items()} == parameters
-        model = clone(model)
     assert digest_of(model.fit(X, y), X) == expected, name
     assert threading.active_count() == 1, name
     print(name, hits, flush=True)
@@ -198,9 +207,10 @@ def interrupt(n):
 
 
 def test_ctrl_c_in_fit_leaves_an_unfitted_clean_estimator():
-    hits = interrupt(1)
+    hits = interrupt(2)
     assert hits.keys() == ESTIMATORS.keys()
-    assert sum(hits.values()) >= 1  # many fits are over before their signal
+    # Python drops an interrupt that meets a destructor or a callback of the collector.
+    assert sum(hits.values()) > len(ESTIMATORS)
 
 
 def test_an_exception_in_the_midst_of_training_leaves_the_last_model():
@@ -375,6 +385,48 @@ def test_a_header_that_ends_in_a_bracket_is_refused(tmp_path):
     path.write_bytes(data.replace(b"'shape': (2, 1), }", b"'shape': (2, 1,((("))
     with pytest.raises(ValueError, match=r"Array 'rows' of .* cannot be read"):
         Sequences.load(path)
+
+
+def test_what_numpy_compressed_or_another_writer_wrote_is_read_too(tmp_path):
+    X = Sequences(np.arange(8.0).reshape(4, 2), [0, 1, 4])
+    X.save(tmp_path / "x.npz", [["a"], ["b", "a", "b"]])
+    with np.load(tmp_path / "x.npz") as file:
+        np.savez_compressed(tmp_path / "z.npz", **file)
+    for mmap in (False, True):
+        Z, y = Sequences.load(tmp_path / "z.npz", mmap=mmap, return_y=True)
+        assert_array_equal(Z.rows, X.rows)
+        assert [labels.tolist() for labels in y] == [["a"], ["b", "a", "b"]]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"indptr": np.array([0, 1, 1])}, "indptr, indices and data do not fit together"),
+        ({"data": np.array([1.0])}, "indptr, indices and data do not fit together"),
+        ({"indptr": np.array([0, 2, 1])}, "indptr does not rise"),
+        ({"indices": np.array([0, 5])}, "column numbers out of range"),
+        ({"codes": np.array([0], np.uint8)}, "1 labels for 2 rows"),
+        ({"codes": np.array([0, 2], np.uint8)}, "labels out of range"),
+        ({"offsets": np.array([0, 3])}, "offsets end at 3 instead of 2"),
+    ],
+)
+def test_arrays_that_contradict_each_other_are_refused(tmp_path, changed, message):
+    path = tmp_path / "x.npz"
+    Sequences(sparse.csr_matrix(np.diag([2.0, 3.0])), [0, 2]).save(path, [["a", "b"]])
+    with np.load(path) as file:
+        arrays = dict(file)
+    np.savez(path, **{**arrays, **changed})
+    with pytest.raises(ValueError, match=f"is damaged: {message}"):
+        Sequences.load(path)
+
+
+def test_labels_that_a_saved_shard_does_not_use_are_left_out(tmp_path):
+    path = tmp_path / "x.npz"
+    Sequences(np.eye(3), [0, 3]).save(path, [["a", "b", "c"]])
+    with np.load(path) as file:
+        arrays = dict(file)
+    np.savez(path, **{**arrays, "codes": np.array([0, 2, 2], np.uint8)})
+    assert CRFTagger().fit(Shards([path])).classes_.tolist() == ["a", "c"]
 
 
 @pytest.mark.parametrize("cell", ["nan", "inf", "-1e300", "1e400"])
