@@ -115,7 +115,7 @@ def memory(
     for limit in limits or (("2GB", "3GB") if full else ("300MB", "1GB")):
         command = [sys.executable, __file__, "--train", str(folder), limit, str(max_iter), solver]
         done = subprocess.run(
-            command, check=True, capture_output=True, text=True,
+            command, check=True, stdout=subprocess.PIPE, text=True,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )  # fmt: skip
         r = json.loads(done.stdout.splitlines()[-1])

@@ -369,7 +369,9 @@ def test_workers_that_never_stay_are_one_sentence(monkeypatch):
 
     monkeypatch.setattr(_cluster, "PAUSE", 0)
     shards = emptied(_cluster.ATTEMPTS)
-    with pytest.raises(_cluster.ClusterError, match=rf"were lost {_cluster.ATTEMPTS} times .* nothing was fitted"):
+    with pytest.raises(
+        _cluster.ClusterError, match=rf"were lost {_cluster.ATTEMPTS} times .* nothing was fitted"
+    ):
         shards._insist(lambda: shards._send([1]))
 
 
