@@ -227,6 +227,7 @@ def test_value_and_gradient_are_those_of_one_shard(form, seed):
         many.value_and_gradient(w, h), one.value_and_gradient(w, g), rtol=1e-12
     )
     np.testing.assert_allclose(h, g, **CLOSE)
+    np.testing.assert_allclose(many.value(w), many.value_and_gradient(w, h), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

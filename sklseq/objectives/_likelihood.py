@@ -12,7 +12,7 @@ from sklseq.inference.chain import Workspace, check_paths, row_blocks
 from sklseq.objectives._design import _linear
 from sklseq.objectives._scores import ScoreMap
 
-__all__ = ["LogLikelihood", "Share", "clear", "store_gradient"]
+__all__ = ["LogLikelihood", "Share", "clear", "squared_norm", "store_gradient"]
 
 
 # Runs of weights whose squares are summed at once, so that temporaries stay small.
@@ -135,8 +135,7 @@ class LogLikelihood:
         scores, state = self.scores, self.scores.state(w)
         log_p = self.add_up(scores.design.weights(state), scores.chain(w), counts=False)
         self.n_evaluations += 1
-        squares = (np.square(w[a:b], dtype=np.float64).sum() for a, b in spans(len(w), PIECES))
-        return self.l2 * float(sum(squares)) - log_p
+        return self.l2 * squared_norm(w) - log_p
 
     def add_up(self, W, chain, counts: bool = True) -> float:
         """Σ_s weight_s · log p(y_s | x_s); expected counts are added to what ``work`` holds.
@@ -178,6 +177,11 @@ class LogLikelihood:
 def clear(work: list[Share], threads: Threads) -> None:
     """Set all sums to zero."""
     threads.map(Share.clear, work)
+
+
+def squared_norm(w: np.ndarray) -> float:
+    """‖w‖²₂, in pieces: without another vector as long as w."""
+    return float(sum(np.square(w[a:b], dtype=np.float64).sum() for a, b in spans(len(w), PIECES)))
 
 
 def store_gradient(

@@ -13,7 +13,7 @@ from sklseq._labels import encode_labels
 from sklseq._sequences import Sequences
 from sklseq._threads import Threads
 from sklseq.inference.chain import BLOCK_ROWS
-from sklseq.objectives._likelihood import LogLikelihood, Share, clear, store_gradient
+from sklseq.objectives._likelihood import LogLikelihood, Share, clear, squared_norm, store_gradient
 from sklseq.objectives._scores import ScoreMap, Support, magnitudes, observed_support
 
 __all__ = [
@@ -305,6 +305,17 @@ class ShardedLogLikelihood:
             scores, self.work, chain, observed, w, gradient, self.l2, self.threads
         )
         return ridge - log_p
+
+    def value(self, w: np.ndarray) -> float:
+        """f(w) alone."""
+        chain, log_p = self.scores.chain(w), 0.0
+        W = self.scores.design.weights(self.scores.state(w))
+        for k in self.filled:
+            with self.part(k) as part:
+                log_p += part.add_up(W, chain, counts=False)
+            del part
+        self.n_evaluations += 1
+        return self.l2 * squared_norm(w) - log_p
 
     @contextmanager
     def part(self, k: int) -> Iterator[LogLikelihood]:
