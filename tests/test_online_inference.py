@@ -64,6 +64,17 @@ def test_labels_and_times_are_those_of_the_definition(strategy, seed):
     assert_array_equal(paths.latency, times - np.arange(len(times)))
 
 
+def test_a_loss_equal_to_the_price_of_waiting_is_paid():
+    # Two paths that never meet, equally likely: of n pending labels n / 2 are expected wrong, and
+    # waiting has cost n - 1. Both are 1, exactly, at the second row.
+    transition = np.where(np.eye(2, dtype=bool), 0, -np.inf)
+    rule = {"strategy": "window", "latency_cost": 1.0}
+    paths = decode_online(np.zeros((6, 2)), transition, **rule)
+    _, times = reference.decode_online(np.zeros((6, 2)), transition, **rule)
+    assert paths.latency[:2].tolist() == [1, 0]
+    assert times[:2].tolist() == [1, 1]
+
+
 def test_a_callable_measure_is_the_built_in_one():
     emission, transition = long_chain(0)
     for name, measure in [
