@@ -237,8 +237,8 @@ class OneRowEach(CRFTagger):
         labels = y if y is None else [[label] for label in np.asarray(y).tolist()]
         return super().partial_fit(_one_row_each(X), labels, classes, sample_weight)
 
-    def _read(self, X):
-        return super()._read(_one_row_each(X))
+    def _read(self, X, **options):
+        return super()._read(_one_row_each(X), **options)
 
     def predict(self, X):
         return np.concatenate(super().predict(X))

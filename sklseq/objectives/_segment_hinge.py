@@ -152,10 +152,20 @@ class SegmentHinge:
         psi = loss + rows @ self.coef[columns]
         return float(np.vdot(psi, fired) + np.vdot(self.chain, chain))
 
-    def optimize(self, order: np.ndarray, gaps: np.ndarray, n_steps: int, accuracy: float) -> None:
-        """An exact step on each sequence of ``order``, which puts its share into ``gaps``."""
+    def optimize(
+        self, order: np.ndarray, gaps: np.ndarray, n_steps: int, accuracy: float,
+        n_searches: int = 1,
+    ) -> None:  # fmt: skip
+        """Up to ``n_searches`` exact steps on each sequence of ``order``.
+
+        Its share before the first step goes into ``gaps``. There are no paths at hand to make
+        ``n_steps`` among.
+        """
         for s in order.tolist():
-            gaps[s] = self._step(s)
+            gaps[s] = left = self._step(s)
+            for _ in range(1, n_searches):
+                if left > accuracy * gaps[s]:
+                    left = self._step(s)
 
     def _step(self, s: int) -> float:
         segments, best = self.most_violated(s)
