@@ -151,7 +151,7 @@ def train(folder: str, limit: str, max_iter: str, solver: str) -> None:
     one = Shards(sorted(Path(folder).glob("*.npz"))[:1])
     print(json.dumps({
         "n_iter": tagger.n_iter_, "seconds": took, "peak": peak * 1024, "evaluations": len(times),
-        "evaluation": median(times[1:]), "objective": tagger.objective_,
+        "evaluation": median(times[1:] or [np.nan]), "objective": tagger.objective_,
         "stopped_by": "max_iter" if cut else "tol", "accuracy": tagger.score(one),
     }))  # fmt: skip
 
