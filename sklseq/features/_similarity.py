@@ -205,7 +205,7 @@ class SpanTexts:
         self.text = " ".join(filter(None, map(tokens.__getitem__, codes.tolist())))
         size = np.array([len(token) + 1 if token else 0 for token in tokens], dtype=np.int64)
         # A span from a to b is text[first[a] : first[b] - 1]; the space before b is not its own.
-        self.first = np.concatenate([[0], np.cumsum(size[codes])])
+        self.first = _before(size[codes])
 
     def of(self, start: np.ndarray, length: int) -> list[str]:
         """The texts of spans of ``length`` tokens."""

@@ -252,9 +252,10 @@ class EliminatedRidge:
         """
         W = self.padded.reshape(-1, self.width)
         W[:, : self.n_labels], W[:, self.n_labels :] = V, 0
-        self._collect_frequent(W)  # sets the residual to R V
-        np.negative(self.residual, out=self.residual)
-        self.residual[np.arange(len(self.y)), self.y] += 1
+        R, residual = self.rest, self.residual
+        self._each_block(lambda a, b, _: R.scores(W, a, b, residual[a:b]), lambda: None)
+        np.negative(residual, out=residual)
+        residual[np.arange(len(self.y)), self.y] += 1
         self.of_rest = V
         self.of_frequent = self._solve_frequent(self._collect_frequent())
         left = self._transposed(-self.of_frequent, -self.ridge)  # residual: d (Y - X̃ V)

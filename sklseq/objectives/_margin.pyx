@@ -602,6 +602,12 @@ cdef class HingeBlocks:
             if self.exchange(s, accuracy * first) <= accuracy * first:
                 return
 
+    cdef void leave(self, Py_ssize_t s) noexcept nogil:
+        # The end of a visit: what its steps changed is known to all others from here on.
+        self.spread_changes(s)
+        self.drop_inactive(s)
+        self.count += 1
+
     def optimize(self, const long long[::1] order, Py_ssize_t n_steps, double accuracy,
                  double[::1] gaps, Py_ssize_t n_searches=1):
         """Steps on each sequence of `order`, up to `n_steps` each, until within `accuracy`.
@@ -633,9 +639,7 @@ cdef class HingeBlocks:
                     if v > 0:
                         self.admit(s, v)
                     self.exchange_all(s, n_steps, accuracy)
-                self.spread_changes(s)
-                self.drop_inactive(s)
-                self.count += 1
+                self.leave(s)
                 if self.unbounded >= 0:
                     with gil:
                         return k
@@ -662,9 +666,7 @@ cdef class HingeBlocks:
                     v = self.g[p] if self.g[p] > v else v
                 gaps[s] = self.block_gap(s, v)
                 self.exchange_all(s, n_steps, accuracy)
-                self.spread_changes(s)
-                self.drop_inactive(s)
-                self.count += 1
+                self.leave(s)
                 if self.unbounded >= 0:
                     with gil:
                         return k

@@ -162,10 +162,10 @@ class SegmentHinge:
         ``n_steps`` among.
         """
         for s in order.tolist():
-            gaps[s] = left = self._step(s)
+            gaps[s] = self._step(s)
             for _ in range(1, n_searches):
-                if left > accuracy * gaps[s]:
-                    left = self._step(s)
+                if self._step(s) <= accuracy * gaps[s]:
+                    break
 
     def _step(self, s: int) -> float:
         segments, best = self.most_violated(s)
