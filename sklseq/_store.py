@@ -18,6 +18,7 @@ file that breaks off is always found out.
 
 from __future__ import annotations
 
+import ast
 import os
 import struct
 import sys
@@ -167,6 +168,7 @@ class _Member:
             array = self._mapped() if mmap and self.name not in NEVER_MAPPED else None
             if array is None:
                 with self.file.open(self.info) as stream:
+                    _refuse_old_header(stream)
                     array = np.lib.format.read_array(stream, allow_pickle=False)
         except DAMAGES as error:
             raise ValueError(
@@ -183,6 +185,7 @@ class _Member:
             header = stream.read(HEADER)
             stream.seek(sum(struct.unpack("<HH", header[26:30])), os.SEEK_CUR)
             begin = stream.tell()
+            _refuse_old_header(stream)
             version = np.lib.format.read_magic(stream)
             read = np.lib.format.read_array_header_1_0
             if version != (1, 0):
@@ -196,6 +199,15 @@ class _Member:
         if n_bytes == 0 or not shape or at % dtype.alignment or fortran_order or dtype.hasobject:
             return None
         return np.memmap(self.file.filename, dtype, "r", at, shape)
+
+
+def _refuse_old_header(stream: Any) -> None:
+    """Raise SyntaxError for what only Python 2 wrote: NumPy would warn, and take 7L for 7."""
+    begin = stream.tell()
+    size = "<H" if np.lib.format.read_magic(stream) == (1, 0) else "<I"
+    (n,) = struct.unpack(size, stream.read(struct.calcsize(size)))
+    ast.literal_eval(stream.read(n).decode("latin-1").strip())
+    stream.seek(begin)
 
 
 def _checked(arrays: dict, path: Any) -> Stored:

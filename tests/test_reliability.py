@@ -387,6 +387,17 @@ def test_a_header_that_ends_in_a_bracket_is_refused(tmp_path):
         Sequences.load(path)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("mmap", [False, True])
+def test_a_header_of_python_2_is_refused_without_a_warning(mmap, tmp_path):
+    path = tmp_path / "x.npz"
+    Sequences(np.ones((2, 1)), [0, 2]).save(path)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"'shape': (2, 1), }", b"'shape': (2L,1), }"))
+    with pytest.raises(ValueError, match=r"Array 'rows' .*be read"):
+        Sequences.load(path, mmap=mmap)
+
+
 def test_what_numpy_compressed_or_another_writer_wrote_is_read_too(tmp_path):
     X = Sequences(np.arange(8.0).reshape(4, 2), [0, 1, 4])
     X.save(tmp_path / "x.npz", [["a"], ["b", "a", "b"]])
