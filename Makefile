@@ -36,7 +36,7 @@ help:
 	@echo 'make mutations     faults put into the sources one by one; the suite has to find each'
 	@echo 'make lint          ruff and cython-lint'
 	@echo 'make format        let ruff format the sources'
-	@echo 'make bench         sklseq and python-crfsuite side by side'
+	@echo 'make bench         a report of training and inference beside peers; ARGS=crfsuite for a part'
 	@echo 'make docs          HTML pages in docs/_build/html'
 	@echo 'make clean         remove environments and everything built'
 
@@ -56,7 +56,7 @@ test-checked: $(CHECKED)/.built $(CHECKED)/.with-test
 KERNEL_TESTS := $(addprefix tests/test_, $(addsuffix .py, inference online_inference segment_inference \
   expected_features solvers moments dual stochastic sequences dict_features template_features properties))
 test-sanitized: $(SANITIZED)/.built $(SANITIZED)/.with-test
-	PATH="$(CURDIR)/$(SANITIZED)/bin:$$PATH" LD_PRELOAD="$$($(or $(CC),gcc) -print-file-name=libasan.so)" \
+	PATH="$(CURDIR)/$(SANITIZED)/bin:$$PATH" LD_PRELOAD="$(foreach lib,libasan libstdc++,$$($(or $(CC),gcc) -print-file-name=$(lib).so))" \
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 PYTHONMALLOC=malloc \
 	  $(SANITIZED)/bin/python -m pytest -p no:cacheprovider $(or $(ARGS),$(KERNEL_TESTS))
 
@@ -92,7 +92,7 @@ format: $(VENV)/.with-lint
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.built $(VENV)/.with-bench
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/bench_crfsuite.py $(ARGS)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/report.py $(ARGS)
 
 docs: $(VENV)/.built $(VENV)/.with-docs
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
@@ -124,7 +124,8 @@ $(VENV)/.built: MESON_ARGS := --config-settings=build-dir=build/release
 $(CHECKED)/.built: MESON_ARGS := --config-settings=build-dir=build/checked \
   --config-settings=setup-args=-Dbounds_checks=true
 $(SANITIZED)/.built: MESON_ARGS := --config-settings=build-dir=build/sanitized \
-  --config-settings=setup-args=-Dbuildtype=debug --config-settings=setup-args=-Db_lundef=false \
+  --config-settings=setup-args=-Dbuildtype=debug --config-settings=setup-args=-Doptimization=1 \
+  --config-settings=setup-args=-Db_lundef=false \
   --config-settings=setup-args=-Db_sanitize=address,undefined
 $(MINIMUM)/.built: MESON_ARGS := --config-settings=build-dir=build/minimum
 $(MINIMUM)/.built: $(MINIMUM)/.oldest

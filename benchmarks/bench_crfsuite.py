@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
+import _report
 import numpy as np
 import pycrfsuite
 
@@ -146,15 +147,13 @@ def alternate(ours, theirs, rounds):
 
 class Table:
     def __init__(self):
-        print("| question | states | sklseq | python-crfsuite | ratio |")
-        print("|---|---|---:|---:|---:|", flush=True)
+        self.add = _report.table(
+            "crfsuite", "question", "states", "sklseq", "python-crfsuite", "ratio"
+        )
 
     def row(self, question, states, ours, theirs, *, unit, higher_is_better=False):
         ratio = ours / theirs if higher_is_better else theirs / ours
-        print(
-            f"| {question} | {states} | {ours:,.4g} {unit} | {theirs:,.4g} {unit} | {ratio:.2f} |"
-        )
-        sys.stdout.flush()
+        self.add(f"{question}, {unit}", states, float(ours), float(theirs), float(ratio))
 
 
 def compare_evaluations(table, X, y, items, states, path, rounds):
@@ -316,6 +315,7 @@ def main():
     parser.add_argument("--full", action="store_true", help="whole fits too: minutes")
     parser.add_argument("--states", choices=["observed", "all", "both"], default="both")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="file to keep the figures in")
     parser.add_argument("--memory", choices=["ours", "theirs"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     n_sentences = 100 if options.quick else None
@@ -337,6 +337,11 @@ def main():
             compare_memory(table, states, options.quick)
             if options.full:
                 compare_fits(table, data, states, path, rounds)
+            if options.json:
+                _report.KEPT["crfsuite"]["what"] = (
+                    "Beside python-crfsuite; a ratio above 1 is ours."
+                )
+                _report.keep(options.json)
 
 
 if __name__ == "__main__":

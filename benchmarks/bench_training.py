@@ -5,11 +5,7 @@ go to standard output in Markdown; `--json FILE` keeps the figures, `--plot FILE
 SKLSEQ_DATA, a folder that holds the folders named in `_corpora.py` and `conll2000`.
 """
 
-import argparse
-import json
 import multiprocessing as mp
-import os
-import platform
 import tempfile
 import warnings
 from contextlib import contextmanager
@@ -22,27 +18,13 @@ import bench_crfsuite as chunks
 import numpy as np
 import pycrfsuite
 from _corpora import CORPORA, corpus
+from _report import KEPT, parts_of, run, table
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
 from sklseq import CRFTagger, HMSVMTagger, Sequences
 from sklseq._threads import Threads
 from sklseq.metrics import span_f1
-
-FIGURES = {}
-
-
-def table(part, *names):
-    """Print a header; returns a function that prints and keeps one row."""
-    print(f"\n## {part}\n\n| " + " | ".join(names) + " |\n|" + "---|" * len(names), flush=True)
-    kept = FIGURES.setdefault(part, [])
-
-    def row(*cells):
-        kept.append(dict(zip(names, cells)))
-        shown = (f"{c:,.4g}" if isinstance(c, float) else str(c) for c in cells)
-        print("| " + " | ".join(shown) + " |", flush=True)
-
-    return row
 
 
 def fit(X, y, **parameters):
@@ -345,46 +327,26 @@ def plot_curves(path):
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    best = min(f["objective"] for f in FIGURES["curves"])
-    for k, who in enumerate(dict.fromkeys(f["who"] for f in FIGURES["curves"])):
-        found = [f for f in FIGURES["curves"] if f["who"] == who]
-        seconds = [f["seconds"] for f in found]
+    curves = {}
+    for who, *figures in KEPT["curves"]["rows"]:
+        curves.setdefault(who, []).append(figures)
+    best = min(objective for found in curves.values() for _, objective, _ in found)
+    for k, (who, found) in enumerate(curves.items()):
+        seconds, objective, f1 = np.transpose(found)
         style = {"marker": "os^D"[k % 4], "color": f"C{k}", "label": who, "markersize": 4}
-        axes[0].loglog(seconds, [f["objective"] / best - 1 + 1e-6 for f in found], **style)
-        axes[1].semilogx(seconds, [100 * f["F1"] for f in found], **style)
+        axes[0].loglog(seconds, objective / best - 1 + 1e-6, **style)
+        axes[1].semilogx(seconds, 100 * f1, **style)
     axes[0].set(xlabel="seconds of training", ylabel="objective above the least, share")
     axes[1].set(xlabel="seconds of training", ylabel="chunk F1, %", ylim=(85, 94.5))
     axes[1].legend(loc="lower right")
     figure.savefig(path, dpi=120)
 
 
-PARTS = {name[5:]: value for name, value in list(globals().items()) if name.startswith("part_")}
-
-
-def machine():
-    model = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-             if line.startswith("model name")][:1]  # fmt: skip
-    return {"processor": (model or [platform.processor()])[0], "cores": os.cpu_count(),
-            "python": platform.python_version(), "numpy": np.__version__}  # fmt: skip
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
-    parser.add_argument("--quick", action="store_true", help="little data: does it run?")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--plot", type=Path)
-    options = parser.parse_args()
-    for name in options.parts or PARTS:
-        PARTS[name](options.quick)
-        if options.json:
-            before = json.loads(options.json.read_text()) if options.json.exists() else {}
-            options.json.write_text(
-                json.dumps(before | {"machine": machine()} | FIGURES, indent=1, default=float)
-            )
-    if options.plot and "curves" in FIGURES:
-        plot_curves(options.plot)
+def with_plot(parser):
+    parser.add_argument("--plot", type=Path, help="picture of the part curves")
 
 
 if __name__ == "__main__":
-    main()
+    options = run(__doc__, parts_of(globals()), with_plot)
+    if options.plot and "curves" in KEPT:
+        plot_curves(options.plot)

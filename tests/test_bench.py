@@ -1,21 +1,27 @@
 """The benchmark runs, and compares the same models."""
 
-import importlib.util
+import importlib
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("pycrfsuite")
-PATH = Path(__file__).resolve().parent.parent / "benchmarks" / "bench_crfsuite.py"
+FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 
 
 @pytest.fixture(scope="module")
-def bench():
-    spec = importlib.util.spec_from_file_location("bench_crfsuite", PATH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def load():
+    """Imports programs of the folder, which import one another."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(FOLDER)
+        yield importlib.import_module
+
+
+@pytest.fixture(scope="module")
+def bench(load):
+    return load("bench_crfsuite")
 
 
 @pytest.fixture
@@ -45,3 +51,20 @@ def test_objectives_are_the_same(bench, data, states, tmp_path):
     tagger.fit(bench.our_features().fit_transform(X), y)
     theirs = trainer.logparser.iterations[-1]["loss"]
     np.testing.assert_allclose(tagger.objective_, theirs, rtol=1e-4)
+
+
+def test_figures_become_a_page(load, tmp_path, capsys):
+    report = load("_report")
+    row = report.table("answers", "who", "seconds", "good")
+    row("one", np.float64(12345.678), np.True_)
+    row("two", 0.5, False)
+    report.KEPT["answers"]["what"] = "What it says."
+    report.keep(tmp_path / "x.json")
+    report.write_page(tmp_path / "x.json", tmp_path / "x.rst", {"answers": "x.png"})
+    assert "| one | 1.235e+04 | yes |" in capsys.readouterr().out
+    kept = json.loads((tmp_path / "x.json").read_text())
+    assert kept["parts"]["answers"]["rows"] == [["one", 12345.678, True], ["two", 0.5, False]]
+    page = (tmp_path / "x.rst").read_text()
+    assert "   * - one\n     - 1.235e+04\n     - yes\n   * - two\n     - 0.5\n     - no\n" in page
+    assert "What it says." in page
+    assert page.rstrip().endswith(".. image:: x.png\n   :alt: answers")
