@@ -5,6 +5,10 @@ from pathlib import Path
 from time import perf_counter
 
 
+class NoData(Exception):
+    """What is to be measured needs data that are not there."""
+
+
 def folder(name):
     """A folder of data under SKLSEQ_DATA, or None."""
     path = Path(os.environ.get("SKLSEQ_DATA", "")) / name

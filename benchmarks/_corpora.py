@@ -1,10 +1,10 @@
 """Labelled sequences of five shapes, as rows and labels; found under SKLSEQ_DATA."""
 
 import gzip
-import os
-from pathlib import Path
 
 import numpy as np
+from _common import NoData
+from _common import folder as data_folder
 from scipy import sparse
 
 from sklseq import Sequences
@@ -58,7 +58,8 @@ def residues(path):
 
 def corpus(name, n=None):
     """(Sequences, labels) of one of ``CORPORA``."""
-    folder = Path(os.environ["SKLSEQ_DATA"]) / name
+    if (folder := data_folder(name)) is None:
+        raise NoData(f"SKLSEQ_DATA names no folder that holds {name}")
     if name == "ocr-letters":
         X, y = letters(folder / "folds1-9.tsv.gz")
     elif name == "conll2002":

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import scipy
 import sklearn
+from _common import NoData
 
 import sklseq
 
@@ -64,7 +65,11 @@ def run(doc, parts, add_options=lambda parser: None):
     add_options(parser)
     options = parser.parse_args()
     for name in options.parts or parts:
-        parts[name](options.quick)
+        try:
+            parts[name](options.quick)
+        except NoData as missing:
+            print(f"\n{name} left out: {missing}")
+            continue
         KEPT[name]["what"] = parts[name].__doc__
         if options.json:
             keep(options.json)
