@@ -136,7 +136,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
     tol : float, default=1e-5
         Training stops when ten iterations lower the objective by less than this share, or one does
         and the gradient's norm falls below ``tol · max(1, ‖w‖)``. "eg" stops when the objective is
-        proved to be within this share of the optimum; below 1e-5, "lbfgs" finishes what it began.
+        proved to be within this share of the optimum; below 1e-5, and where the proof comes slowly
+        (weak penalties), "lbfgs" finishes what it began.
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one.
     early_stopping : bool, default=False
