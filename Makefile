@@ -28,7 +28,7 @@ help:
 	@echo 'make demo          train, inspect and save a model (examples/plot_chunking.py)'
 	@echo 'make test          tests and doctests; real data if SKLSEQ_DATA names its folder'
 	@echo 'make test-checked  the same with every array index checked in the compiled code'
-	@echo 'make test-sanitized  tests of the compiled code under AddressSanitizer and UBSan'
+	@echo 'make test-sanitized  the suite with compiled code under AddressSanitizer and UBSan'
 	@echo 'make test-minimum  the suite with the oldest NumPy, SciPy, scikit-learn and joblib allowed'
 	@echo 'make test-threads  tests of kernels and containers, each in several threads at once'
 	@echo 'make coverage      the suite again; at least 95 % of the lines of Python have to run'
@@ -52,16 +52,17 @@ test-checked: $(CHECKED)/.built $(CHECKED)/.with-test
 	@PATH="$(CURDIR)/$(CHECKED)/bin:$$PATH" $(CHECKED)/bin/python -c 'import sklseq'
 	PATH="$(CURDIR)/$(CHECKED)/bin:$$PATH" $(CHECKED)/bin/python -m pytest $(WORKERS) $(ARGS)
 
-# What runs compiled code most; the rest of the suite takes hours under AddressSanitizer.
-KERNEL_TESTS := $(addprefix tests/test_, $(addsuffix .py, inference online_inference segment_inference \
-  expected_features solvers moments dual stochastic sequences dict_features template_features properties))
+# Other programs (browsers, workers, compilers) do not bear the sanitizers' libraries.
+STARTS_PROGRAMS := cluster display displays segmentation_display examples docs readme bench bench_long fetch
+SANITIZED_TESTS = sklseq $(filter-out $(STARTS_PROGRAMS:%=tests/test_%.py), $(wildcard tests/test_*.py))
 test-sanitized: $(SANITIZED)/.built $(SANITIZED)/.with-test
+	@PATH="$(CURDIR)/$(SANITIZED)/bin:$$PATH" ninja --quiet -C build/sanitized  # once, before several do
 	PATH="$(CURDIR)/$(SANITIZED)/bin:$$PATH" LD_PRELOAD="$(foreach lib,libasan libstdc++,$$($(or $(CC),gcc) -print-file-name=$(lib).so))" \
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 PYTHONMALLOC=malloc \
-	  $(SANITIZED)/bin/python -m pytest -p no:cacheprovider $(or $(ARGS),$(KERNEL_TESTS))
+	  $(SANITIZED)/bin/python -m pytest -p no:cacheprovider $(WORKERS) $(or $(ARGS),$(SANITIZED_TESTS))
 
 test-minimum: $(MINIMUM)/.built $(MINIMUM)/.with-test
-	PATH="$(CURDIR)/$(MINIMUM)/bin:$$PATH" $(MINIMUM)/bin/python -m pytest $(ARGS)
+	PATH="$(CURDIR)/$(MINIMUM)/bin:$$PATH" $(MINIMUM)/bin/python -m pytest $(WORKERS) $(ARGS)
 
 test-threads: $(VENV)/.built $(VENV)/.with-test
 	@$(BIN)/python -m pip install -qq pytest-run-parallel

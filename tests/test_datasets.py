@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sklseq.datasets import _contacts_grammar as grammar
@@ -341,7 +341,6 @@ def tables(draw):
     return separator, draw(st.lists(st.lists(row, min_size=1, max_size=4), max_size=4))
 
 
-@settings(deadline=None)
 @given(tables(), st.booleans())
 def test_round_trip(table, zipped):
     separator, X = table
