@@ -32,6 +32,7 @@ from sklseq.inference.chain import (
     nbest,
     row_blocks,
 )
+from sklseq.inference.pairs import find_pairs
 from sklseq.objectives._design import score_rows
 from sklseq.objectives._scores import padded_rows
 
@@ -192,8 +193,11 @@ class BaseTagger(Public, BaseEstimator):
             self._rows = cached
         return cached[1]
 
-    def _chain(self) -> Transitions:
-        return Transitions(self.transition_, self.start_, self.end_, self.transition_.dtype)
+    def _chain(self, question: str | None = None) -> Transitions:
+        # question: "sums" or "maxima", if whoever asks for it can do with lists of pairs
+        scores, dtype = (self.transition_, self.start_, self.end_), self.transition_.dtype
+        pairs = None if question is None else find_pairs(self.transition_, dtype, question)
+        return Transitions(*scores, dtype, pairs)
 
     def _blocks(self, X: Sequences, work) -> list:
         """``work(a, b, psi, offsets)`` on the padded scores of runs of sequences a to b - 1.
@@ -268,7 +272,7 @@ class BaseTagger(Public, BaseEstimator):
 
             return predict_blocks(self, X)
         X = self._read(X, finite=False)
-        chain, answers = self._chain(), np.empty(X.n_rows, dtype=self.classes_.dtype)
+        chain, answers = self._chain("maxima"), np.empty(X.n_rows, dtype=self.classes_.dtype)
 
         def decode(a, b, psi, offsets):
             codes, scores = best_paths(psi, offsets, chain)
@@ -316,13 +320,13 @@ class BaseTagger(Public, BaseEstimator):
 
     def _marginals(self, X: Sequences, marginals: np.ndarray | None) -> np.ndarray:
         """log Z of each sequence; label marginals are written into ``marginals``."""
-        chain, log_z, L = self._chain().exponentiate(), np.zeros(len(X)), len(self.classes_)
+        chain, log_z, L = self._chain("sums").exponentiate(), np.zeros(len(X)), len(self.classes_)
         n_rows = most_rows(X, row_blocks(X.offsets))
-        rooms = Rooms(lambda: Workspace(n_rows, chain.width, chain.dtype))
+        rooms = Rooms(lambda: Workspace(n_rows, chain.width, chain.dtype, chain.pairs))
 
         def forward_backward(a, b, psi, offsets):
             with rooms.one() as work:
-                work.forward_backward(psi, offsets, np.ones(b - a), chain, log_z[a:b])
+                work.forward_backward(psi, offsets, None, chain, log_z[a:b])
             check_paths(log_z[a:b], a)
             if marginals is not None:
                 marginals[X.offsets[a] : X.offsets[b]] = psi[:, :L]

@@ -31,11 +31,14 @@ the row sums c_t alone would prove nothing: rows can lose a factor 1e-150 each, 
 after the label that would have won has been rounded to zero.)
 """
 
+import numpy as np
+
 from libc.math cimport INFINITY, exp, log
 from libc.stdlib cimport free, malloc
 
 from sklseq.inference._blocks cimport SKLSEQ_FOUR_ROWS_FIT, max_plus_one, row_max, sum_max
 from sklseq.inference._recursions cimport backward, forward
+from sklseq.inference._sparse cimport Lists, add_listed_pairs
 from sklseq.inference._together cimport (
     add_pairs, backward_together, best_scores_together, forward_together, weigh_rows,
 )
@@ -44,6 +47,9 @@ from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes, real
 # Smallest transition factor for which condition 1 proves more digits than the type has, and for
 # which u <= 1 / MIX**2 cannot overflow.
 MIX = {"float64": 1e-150, "float32": 1e-18}
+
+# What is below this, but not zero, counts as lost in condition 2.
+FLOOR = {"float64": 1e-280, "float32": 1e-30}
 
 # Types whose sums gain from four or eight rows at once: those whose rows fit the registers.
 SUMS_IN_STEP = {"float64": bool(SKLSEQ_FOUR_ROWS_FIT), "float32": True}
@@ -147,9 +153,10 @@ cdef Py_ssize_t longest_first(
 
 cdef void _forward_backward_together(
     real[:, ::1] psi, real[:, ::1] e, const real[::1] shift, const long long[::1] offsets,
-    Py_ssize_t[:, ::1] order, const real[:, ::1] E, const real[:, ::1] Et, double top,
+    Py_ssize_t[:, ::1] order, const real* E, const real* Et, double top,
     const double[::1] weights, real[:, ::1] alpha, real[::1] inverse_c, double[::1] log_z,
-    double[:, ::1] pairwise, Py_ssize_t L, bint check
+    double* pairwise, Py_ssize_t L, bint check, const Lists* columns, const Lists* lines,
+    double* room
 ) noexcept nogil:
     cdef Py_ssize_t s, t, n = longest_first(offsets, order), width = psi.shape[1]
     cdef Py_ssize_t* ids = &order[0, 0]
@@ -157,14 +164,18 @@ cdef void _forward_backward_together(
     cdef Py_ssize_t* length = &order[2, 0]
     log_z[:] = 0
     n = forward_together(
-        &psi[0, 0], &e[0, 0], &E[0, 0], &alpha[0, 0], &inverse_c[0], &log_z[0], ids, first, length,
-        n, L, width, check
+        &psi[0, 0], &e[0, 0], E, &alpha[0, 0], &inverse_c[0], &log_z[0], ids, first, length,
+        n, L, width, check, columns
     )
     backward_together(
-        &Et[0, 0], &alpha[0, 0], &inverse_c[0], &e[0, 0], &psi[0, 0], first, length, n, L, width
+        Et, &alpha[0, 0], &inverse_c[0], &e[0, 0], &psi[0, 0], first, length, n, L, width, lines
     )
-    weigh_rows(&alpha[0, 0], &e[0, 0], ids, first, length, &weights[0], n, width)
-    add_pairs(&alpha[0, 0], &e[0, 0], psi.shape[0], &pairwise[0, 0], L, width)
+    if pairwise != NULL:
+        weigh_rows(&alpha[0, 0], &e[0, 0], ids, first, length, &weights[0], n, width)
+        if lines == NULL:
+            add_pairs(&alpha[0, 0], &e[0, 0], psi.shape[0], pairwise, L, width)
+        else:
+            add_listed_pairs(&alpha[0, 0], &e[0, 0], psi.shape[0], lines, room, pairwise, width)
     for s in range(n):
         log_z[ids[s]] += (length[s] - 1) * top
         for t in range(first[s], first[s] + length[s]):
@@ -187,14 +198,78 @@ def forward_backward_together(
     double[:, ::1] pairwise,         # (width, width)   IN/OUT  += sum alpha_{t-1} u_t', E left out
     Py_ssize_t L,
     bint check,                      # True: condition 2 of the module's notes, else condition 1
+    bint with_pairs=True,            # False: `pairwise` stays as it is
 ):
     """`forward_backward_scaled` for many labels: all sequences of a block in step."""
     if psi.shape[0] == 0:
         log_z[:] = 0
         return
     with nogil:
-        _forward_backward_together(psi, e, shift, offsets, order, E, Et, top, weights, alpha,
-                                   inverse_c, log_z, pairwise, L, check)
+        _forward_backward_together(
+            psi, e, shift, offsets, order, &E[0, 0], &Et[0, 0], top, weights, alpha, inverse_c,
+            log_z, &pairwise[0, 0] if with_pairs else NULL, L, check, NULL, NULL, NULL
+        )
+
+
+cdef Lists lists_of(lists, double[::1] room):
+    # (start, at, S, E, c, f, floor); E, c and f may be None. room: (L * 16,)
+    cdef Lists m
+    cdef const int[::1] start = lists[0], at = lists[1]
+    cdef const double[::1] numbers
+    m.L = start.shape[0] - 1
+    m.start, m.at = &start[0], &at[0] if at.shape[0] else NULL
+    m.S = m.E = m.c = m.f = NULL
+    numbers = lists[2]
+    if numbers.shape[0]:
+        m.S = &numbers[0]
+    if lists[3] is not None:
+        numbers = lists[3]
+        if numbers.shape[0]:
+            m.E = &numbers[0]
+    if lists[4] is not None:
+        numbers = lists[4]
+        m.c = &numbers[0]
+    if lists[5] is not None:
+        numbers = lists[5]
+        m.f = &numbers[0]
+    m.floor = lists[6]
+    m.x, m.y = &room[0], &room[m.L * 8]
+    return m
+
+
+def forward_backward_listed(
+    real[:, ::1] psi,                # (n_rows, width)  IN scores, OUT marginals
+    real[:, ::1] e,                  # (n_rows, width)  IN, overwritten
+    const real[::1] shift,           # (n_rows,)
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    Py_ssize_t[:, ::1] order,        # (3, n_sequences) [0] IN sequences, longest first; scratch
+    columns, rows,                   # of E: lists as in `lists_of`
+    double top,
+    const double[::1] weights,       # (n_sequences,)
+    real[:, ::1] alpha,              # (n_rows, width)  scratch
+    real[::1] inverse_c,             # (n_rows,)        OUT
+    double[::1] log_z,               # (n_sequences,)   OUT  NaN: to be done in the log domain
+    sums,                            # (n_pairs,) double IN/OUT as `pairwise`, by rows; or None
+    double[::1] room,                # (L * 80,)        scratch
+    bint check,
+):
+    """`forward_backward_together` where most transitions score the same: see `_sparse.pxd`."""
+    cdef Lists by_column, by_row
+    cdef double[::1] pairs
+    cdef double* out = NULL
+    if psi.shape[0] == 0:
+        log_z[:] = 0
+        return
+    by_column, by_row = lists_of(columns, room), lists_of(rows, room)
+    if sums is not None:
+        pairs = sums
+        out = &pairs[0] if pairs.shape[0] else NULL
+    with nogil:
+        _forward_backward_together(
+            psi, e, shift, offsets, order, <const real*> NULL, <const real*> NULL, top, weights,
+            alpha, inverse_c, log_z, out, by_column.L, check, &by_column, &by_row,
+            &room[by_column.L * 16]
+        )
 
 
 def forward_backward_scaled(
@@ -442,16 +517,29 @@ def viterbi_together(
     int[::1] labels,                 # (n_rows,)        OUT
     double[::1] scores,              # (n_sequences,)   OUT  -inf: no path is allowed
     Py_ssize_t L,
+    columns=None,                    # of score: lists as in `lists_of`
+    rows=None,
+    listed=None,                     # (L, L) uint8     which transitions they hold
 ):
     """`viterbi_padded` for many labels: all sequences of a block in step."""
     cdef Py_ssize_t s, n, width = psi.shape[1]
+    cdef Lists m, lines
+    cdef const unsigned char[:, ::1] found
+    cdef const unsigned char* mask = NULL
+    cdef double[::1] room
     scores[:] = 0
     if psi.shape[0] == 0:
         return
+    if columns is not None:
+        found, room = listed, np.empty(24 * L)
+        m, lines, mask = lists_of(columns, room), lists_of(rows, room), &found[0, 0]
+        lines.y = &room[16 * L]
     with nogil:
         n = longest_first(offsets, order)
-        best_scores_together(&psi[0, 0], &score[0, 0], &scores[0], &order[0, 0], &order[1, 0],
-                             &order[2, 0], n, L, width)
+        best_scores_together(
+            &psi[0, 0], &score[0, 0], &scores[0], &order[0, 0], &order[1, 0], &order[2, 0], n, L,
+            width, &m if mask != NULL else NULL, &lines, mask
+        )
         for s in range(n):
             if scores[order[0, s]] > -INFINITY:
                 trace_back(&psi[order[1, s], 0], &score_t[0, 0], &labels[order[1, s]],

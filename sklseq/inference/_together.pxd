@@ -16,6 +16,7 @@ from sklseq.inference._blocks cimport group, max_plus_four, max_plus_one, produc
 from sklseq.inference._recursions cimport (
     backward_row, block_of_product, nothing_lost, scale_row,
 )
+from sklseq.inference._sparse cimport Lists, max_plus_listed, multiply_listed
 
 
 cdef enum:
@@ -82,10 +83,11 @@ cdef inline double log_of_product(real* c, Py_ssize_t T) noexcept nogil:
 cdef inline Py_ssize_t forward_together(
     const real* psi, real* e, const real* E, real* alpha, real* c, double* log_z,
     Py_ssize_t* order, Py_ssize_t* first, Py_ssize_t* length, Py_ssize_t n, Py_ssize_t L,
-    Py_ssize_t width, bint check
+    Py_ssize_t width, bint check, const Lists* lists
 ) noexcept nogil:
-    # As `forward`. log_z[order[s]] becomes sum_t log c_t, or NaN; sequences with NaN are taken out
-    # of order, first and length. Returns how many are left.
+    # As `forward`, with the matrix E, or the lists of its columns unless NULL. log_z[order[s]]
+    # becomes sum_t log c_t, or NaN; sequences with NaN are taken out of order, first and length.
+    # Returns how many are left.
     cdef Py_ssize_t t, s, row, j, active = n, kept = 0
     cdef double floor = 1e-30 if real is float else 1e-280
     cdef real total
@@ -95,7 +97,12 @@ cdef inline Py_ssize_t forward_together(
     for t in range(length[0] if n else 0):
         while length[active - 1] <= t:
             active -= 1
-        if t:
+        if t and lists != NULL:
+            multiply_listed(
+                alpha + (t - 1) * width, lists, alpha + t * width, e + t * width, psi + t * width,
+                first, log_z, order, active, width
+            )
+        elif t:
             multiply_rows(
                 alpha + (t - 1) * width, E, alpha + t * width, first, active, L, width
             )
@@ -107,9 +114,11 @@ cdef inline Py_ssize_t forward_together(
                     now[j] = 1
             total = times_row(e + row * width, now, width)
             c[row] = total
-            if log_z[order[s]] != 0 or not total > 0 or (check and not nothing_lost(
-                now, now - width if t else NULL, psi + row * width, E, floor, L, width
-            )):
+            if log_z[order[s]] != 0 or not total > 0 or (
+                check and (t == 0 or lists == NULL) and not nothing_lost(
+                    now, now - width if t else NULL, psi + row * width, E, floor, L, width
+                )
+            ):
                 log_z[order[s]] = log(-1.0)
                 for j in range(width):
                     now[j] = 0
@@ -133,16 +142,22 @@ cdef inline Py_ssize_t forward_together(
 cdef inline void backward_together(
     const real* Et, const real* alpha, const real* inverse_c, real* e, real* marginals,
     const Py_ssize_t* first, const Py_ssize_t* length, Py_ssize_t n, Py_ssize_t L,
-    Py_ssize_t width
+    Py_ssize_t width, const Lists* lists
 ) noexcept nogil:
-    # As `backward`, without pair marginals.
+    # As `backward`, without pair marginals; lists: of the rows of E, or NULL.
     cdef Py_ssize_t t, s, row, j, ahead = 0, active = 0
     for t in range(length[0] - 1 if n else -1, -1, -1):
         while active < n and length[active] > t:
             active += 1
-        multiply_rows(
-            e + (t + 1) * width, Et, marginals + t * width, first, ahead, L, width
-        )
+        if lists != NULL:
+            multiply_listed(
+                e + (t + 1) * width, lists, marginals + t * width, e, e, first,
+                <double*> NULL, <Py_ssize_t*> NULL, ahead, width
+            )
+        else:
+            multiply_rows(
+                e + (t + 1) * width, Et, marginals + t * width, first, ahead, L, width
+            )
         for s in range(active):
             row = first[s] + t
             if s >= ahead:
@@ -224,7 +239,7 @@ cdef inline void max_plus_rows(
 cdef inline void best_scores_together(
     real* delta, const real* score, double* scores, const Py_ssize_t* order,
     const Py_ssize_t* first, const Py_ssize_t* length, Py_ssize_t n, Py_ssize_t L,
-    Py_ssize_t width
+    Py_ssize_t width, const Lists* lists, const Lists* lines, const unsigned char* listed
 ) noexcept nogil:
     # delta as in `best_path`, in place of psi; scores[order[s]] is -inf if no path is allowed.
     cdef Py_ssize_t t, s, j, active = n
@@ -235,7 +250,12 @@ cdef inline void best_scores_together(
     for t in range(length[0] if n else 0):
         while length[active - 1] <= t:
             active -= 1
-        if t:
+        if t and lists != NULL:
+            max_plus_listed(
+                delta + (t - 1) * width, lists, lines, listed, delta + t * width, first, active,
+                L, width
+            )
+        elif t:
             max_plus_rows(
                 delta + (t - 1) * width, score, delta + t * width, first, active, L, width
             )

@@ -12,6 +12,7 @@ import numpy as np
 
 from sklseq._cpu import load_kernel
 from sklseq._sequences import check_offsets
+from sklseq.inference.pairs import ListedFactors, PairLists, find_pairs
 
 _chain = load_kernel("sklseq.inference._chain")
 
@@ -69,10 +70,15 @@ class Transitions:
     start, end : array-like of shape (n_labels,) or None
         Scores of the first and the last label; None means 0.
     dtype : numpy dtype, float32 or float64
+    pairs : PairLists, optional
+        The transitions that do not score what most of their column do, where these are few.
     """
 
-    def __init__(self, transition: np.ndarray, start=None, end=None, dtype=np.float64):
-        self.dtype = np.dtype(dtype)
+    def __init__(
+        self, transition: np.ndarray, start=None, end=None, dtype=np.float64,
+        pairs: PairLists | None = None,
+    ):  # fmt: skip
+        self.dtype, self.pairs = np.dtype(dtype), pairs
         self.n_labels = len(transition)
         self.width = _chain.padded_width(self.n_labels)
         self.score = self._padded(transition, -np.inf)
@@ -89,10 +95,15 @@ class Transitions:
         return padded
 
     def exponentiate(self) -> Transitions:
-        """Fill ``E``, ``E_t``, ``top`` and ``check`` for the scaled recursions."""
+        """Fill ``top``, ``check``, and ``E`` and ``E_t`` or ``listed``, for scaled recursions."""
         L = self.n_labels
         top = float(self.score.max())
         self.top = 0.0 if top == -np.inf else top
+        if self.pairs is not None:
+            floor = _chain.FLOOR[self.dtype.name]
+            self.listed = ListedFactors.of(self.pairs, self.score, self.top, floor)
+            self.check = self.listed.least < _chain.MIX[self.dtype.name]
+            return self
         self.E = np.exp(self.score - self.dtype.type(self.top))
         self.E_t = np.ascontiguousarray(self.E.T)
         self.check = bool(self.E[:L, :L].min() < _chain.MIX[self.dtype.name])
@@ -111,55 +122,93 @@ class Transitions:
 
 
 class Workspace:
-    """Scratch arrays for :meth:`forward_backward` on up to ``n_rows`` rows at a time."""
+    """Scratch arrays for :meth:`forward_backward` on up to ``n_rows`` rows at a time.
 
-    def __init__(self, n_rows: int, width: int, dtype: np.dtype):
+    ``pairs``: those of the chains to come.
+    """
+
+    def __init__(self, n_rows: int, width: int, dtype: np.dtype, pairs: PairLists | None = None):
         self.e = np.empty((n_rows, width), dtype=dtype)
         self.alpha = np.empty((n_rows, width), dtype=dtype)
         self.inverse_c = np.empty(n_rows, dtype=dtype)
         self.shift = np.empty(n_rows, dtype=dtype)
-        self.scratch = np.empty((width, width), dtype=dtype)
-        # Sums of pair marginals: [0] from scaled recursions, to be multiplied by E; [1] as is.
-        self.pairwise = np.zeros((2, width, width))
+        # Sums of pair marginals: those of scaled recursions, to be multiplied by E, of all pairs
+        # or of the listed ones; and those from the log domain as they are, where there are any.
+        if pairs is None:
+            self.scratch = np.empty((width, width), dtype=dtype)
+            self.pairwise = np.zeros((width, width))
+        else:
+            self.scratch = np.empty(80 * pairs.n_labels)
+            self.pairwise = np.zeros(len(pairs))
+        self.exact = None
+
+    def forget(self) -> None:
+        """Start sums of pair marginals anew."""
+        self.pairwise[:] = 0
+        self.exact = None
 
     def forward_backward(
-        self, psi: np.ndarray, offsets: np.ndarray, weights: np.ndarray, chain: Transitions,
-        log_z: np.ndarray,
+        self, psi: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None,
+        chain: Transitions, log_z: np.ndarray,
     ) -> None:  # fmt: skip
         """Turn scores ``psi`` (padded) into marginals, in place; log Z goes into ``log_z``.
 
-        Pair marginals, times the sequence's weight, are added to ``self.pairwise``.
-        log Z is -inf where no path is allowed; the marginals of that sequence mean nothing.
+        Pair marginals, times the sequence's weight, are added up in this workspace; with weights
+        None, nobody wants them. log Z is -inf where no path is allowed; the marginals of that
+        sequence mean nothing.
         """
         n, L = len(psi), chain.n_labels
         chain.fold_boundaries(psi, offsets)
         e = self.e[:n]
         _chain.shift_rows(psi, e, self.shift[:n], L)
         np.exp(e, out=e)
-        gain = _chain.SUMS_IN_STEP[chain.dtype.name]
-        if not gain or not (L >= MANY_LABELS or in_step(L, len(offsets) - 1)):
-            _chain.forward_backward_scaled(
-                psi, e, self.shift[:n], offsets, chain.E, chain.E_t, chain.top, weights,
-                self.alpha[:n], self.inverse_c[:n], self.scratch, log_z, self.pairwise[0], L,
-                chain.check,
-            )  # fmt: skip
-        else:
-            _chain.forward_backward_together(
-                psi, e, self.shift[:n], offsets, longest_first(offsets), chain.E, chain.E_t,
-                chain.top, weights, self.alpha[:n], self.inverse_c[:n], log_z, self.pairwise[0], L,
-                chain.check,
-            )  # fmt: skip
+        self._scaled(psi, e, offsets, weights, chain, log_z)
         for s in np.isnan(log_z).nonzero()[0]:
             rows = slice(offsets[s], offsets[s + 1])
             log_alpha = np.empty((rows.stop - rows.start, L))
+            if self.exact is None:
+                self.exact = np.zeros((chain.width, chain.width))
             log_z[s] = _chain.forward_backward_log(
-                psi[rows], chain.score, weights[s], self.pairwise[1], log_alpha
-            )
+                psi[rows], chain.score, 0.0 if weights is None else weights[s], self.exact,
+                log_alpha,
+            )  # fmt: skip
+
+    def _scaled(self, psi, e, offsets, weights, chain: Transitions, log_z) -> None:
+        # One after the other, in step, or in step with lists of pairs.
+        n, L, n_sequences = len(psi), chain.n_labels, len(offsets) - 1
+        shift, alpha, inverse_c = self.shift[:n], self.alpha[:n], self.inverse_c[:n]
+        with_pairs = weights is not None
+        weights = weights if with_pairs else np.ones(n_sequences)
+        gain = _chain.SUMS_IN_STEP[chain.dtype.name]
+        if chain.pairs is not None:
+            _chain.forward_backward_listed(
+                psi, e, shift, offsets, longest_first(offsets), chain.listed.columns,
+                chain.listed.rows, chain.top, weights, alpha, inverse_c, log_z,
+                self.pairwise if with_pairs else None, self.scratch, chain.check,
+            )  # fmt: skip
+        elif not gain or not (L >= MANY_LABELS or in_step(L, n_sequences)):
+            _chain.forward_backward_scaled(
+                psi, e, shift, offsets, chain.E, chain.E_t, chain.top, weights, alpha, inverse_c,
+                self.scratch, log_z, self.pairwise, L, chain.check,
+            )  # fmt: skip
+        else:
+            _chain.forward_backward_together(
+                psi, e, shift, offsets, longest_first(offsets), chain.E, chain.E_t, chain.top,
+                weights, alpha, inverse_c, log_z, self.pairwise, L, chain.check, with_pairs,
+            )  # fmt: skip
 
     def pairwise_sum(self, chain: Transitions) -> np.ndarray:
-        """Pair marginals summed since this workspace was made, shape (n_labels, n_labels)."""
-        L = chain.n_labels
-        return (self.pairwise[0] * chain.E + self.pairwise[1])[:L, :L]
+        """Pair marginals summed since this workspace was made, shape (n_labels, n_labels).
+
+        Where the chain has ``pairs``, of these only.
+        """
+        L, pairs = chain.n_labels, chain.pairs
+        if pairs is None:
+            sums = (self.pairwise * chain.E)[:L, :L]
+        else:
+            sums = np.zeros((L, L))
+            sums[pairs.i, pairs.j] = self.pairwise * chain.listed.factors
+        return sums if self.exact is None else sums + self.exact[:L, :L]
 
 
 def in_step(n_labels: int, n_sequences: int) -> bool:
@@ -236,6 +285,9 @@ def forward_backward(
     (array([8.]), array([0.5, 0.5]), np.float64(2.0))
     """
     emission, chain, offsets = _check_chain(emission, transition, offsets, start, end)
+    chain.pairs = find_pairs(np.asarray(transition), chain.dtype)
+    if chain.pairs is not None and chain.pairs.free.any():
+        chain.pairs = None  # pair marginals are wanted of pairs that are not listed, too
     chain.exponentiate()
     n_sequences = len(offsets) - 1
     weights = np.ones(n_sequences) if weights is None else _check_weights(weights, n_sequences)
@@ -243,7 +295,7 @@ def forward_backward(
     log_z = np.zeros(n_sequences)
     blocks = row_blocks(offsets)
     largest = max((offsets[b] - offsets[a] for a, b in blocks), default=0)
-    work = Workspace(int(largest), chain.width, chain.dtype)
+    work = Workspace(int(largest), chain.width, chain.dtype, chain.pairs)
     for a, b in blocks:
         rows = slice(offsets[a], offsets[b])
         local = offsets[a : b + 1] - offsets[a]
@@ -292,6 +344,7 @@ def viterbi(
     (array([0, 0, 0], dtype=int32), array([4.]))
     """
     emission, chain, offsets = _check_chain(emission, transition, offsets, start, end)
+    chain.pairs = find_pairs(np.asarray(transition), chain.dtype, "maxima")
     psi = chain.pad_rows(emission)
     labels, scores = best_paths(psi, offsets, chain)
     check_paths(scores)
@@ -305,7 +358,7 @@ def best_paths(
     labels = np.zeros(len(psi), dtype=np.int32)
     scores = np.zeros(len(offsets) - 1)
     chain.fold_boundaries(psi, offsets)
-    if not in_step(chain.n_labels, len(scores)):
+    if chain.pairs is None and not in_step(chain.n_labels, len(scores)):
         _best_paths(psi, offsets, chain, labels, scores)
         return labels, scores
     for a, b in row_blocks(offsets):
@@ -317,7 +370,12 @@ def best_paths(
 def _best_paths(psi, offsets, chain: Transitions, labels, scores) -> None:
     # One block, or all sequences where they are worked on one after the other.
     L = chain.n_labels
-    if in_step(L, len(scores)):
+    if chain.pairs is not None:
+        _chain.viterbi_together(
+            psi, offsets, longest_first(offsets), chain.score, chain.score_t, labels, scores, L,
+            *chain.pairs.scores(chain.score),
+        )  # fmt: skip
+    elif in_step(L, len(scores)):
         _chain.viterbi_together(
             psi, offsets, longest_first(offsets), chain.score, chain.score_t, labels, scores, L
         )

@@ -302,7 +302,7 @@ class SegmentWorkspace:
         self.pairwise[:] = 0
         self.ends[:] = 0
         if self.linear is not None:
-            self.linear.pairwise[:] = 0
+            self.linear.forget()
 
     def forward_backward(
         self, psi: np.ndarray, a: int, b: int, chain: SegmentTransitions, weights: np.ndarray,

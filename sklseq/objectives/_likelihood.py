@@ -23,13 +23,13 @@ class Share(Workspace):
     """What one thread needs for its share of the blocks, and the sums that it makes."""
 
     def __init__(self, n_rows: int, scores: ScoreMap):
-        super().__init__(n_rows, scores.width, scores.dtype)
+        super().__init__(n_rows, scores.width, scores.dtype, scores.pairs)
         self.buffer = scores.design.new_buffer()
         self.ends = np.zeros((2, scores.width))
         self.psi = np.empty_like(self.e)
 
     def clear(self) -> None:
-        self.pairwise[:] = 0
+        self.forget()
         self.buffer[:] = 0
         self.ends[:] = 0
 
@@ -159,7 +159,8 @@ class LogLikelihood:
             psi = work.rows(self.residual if counts else None, first, last)
             design.scores(W, first, last, psi)
             _linear.observed_scores(psi, y, offsets, self.observed_score[sequences])
-            work.forward_backward(psi, offsets, weights, chain, self.log_z[sequences])
+            wanted = weights if counts else None
+            work.forward_backward(psi, offsets, wanted, chain, self.log_z[sequences])
             if not counts:
                 continue
             _linear.to_residuals(psi, y, offsets, weights, work.ends)

@@ -20,6 +20,7 @@ from scipy import sparse
 from sklseq._sequences import row_positions
 from sklseq._threads import spans
 from sklseq.inference.chain import Transitions, _chain
+from sklseq.inference.pairs import find_pairs
 from sklseq.objectives._design import DenseRows, PlainRows, SparseRows, aligned_zeros
 from sklseq.objectives._observed import ObservedRows
 
@@ -176,7 +177,10 @@ class ScoreMap:
         )
         self.n_features, self.n_state = X.shape[1], self.design.n_weights
         self.allowed = allowed
-        self.transition_at = np.flatnonzero(support.transition & allowed.transition)
+        trained = support.transition & allowed.transition
+        self.transition_at = np.flatnonzero(trained)
+        untrained = np.where(allowed.transition, 0, -np.inf)
+        self.pairs = find_pairs(untrained, self.dtype, wanted=trained)
         self.start_at = np.flatnonzero(support.start & allowed.start)
         self.end_at = np.flatnonzero(support.end & allowed.end)
         sizes = [self.n_state, len(self.transition_at), len(self.start_at), len(self.end_at)]
@@ -281,7 +285,8 @@ class ScoreMap:
 
     def chain(self, w: np.ndarray) -> Transitions:
         """Transition, start and end scores, ready for the kernels."""
-        return Transitions(*self.chain_weights(w), dtype=self.dtype).exponentiate()
+        chain = Transitions(*self.chain_weights(w), dtype=self.dtype, pairs=self.pairs)
+        return chain.exponentiate()
 
     def unpack(self, w: np.ndarray) -> Weights:
         """w as arrays in the user's order of features."""

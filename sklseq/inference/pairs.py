@@ -1,0 +1,121 @@
+"""Transition matrices in which most pairs of labels score the same: lists of those that do not.
+
+What is computed with them: ``_sparse.pxd``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["ListedFactors", "PairLists", "find_pairs"]
+
+# Lists are used where the share of pairs in them is at most a - b / n_labels: measured with one
+# thread, 80 sequences of 25 rows, and a fifth of the gain left as a margin. The matrix costs
+# n_labels² a row, lists n_labels and each of their pairs.
+LIMITS = {
+    ("sums", "float64"): (0.36, 20.0),
+    ("sums", "float32"): (0.20, 16.0),
+    ("maxima", "float64"): (0.40, 42.0),
+    ("maxima", "float32"): (0.24, 42.0),
+}
+
+
+class PairLists:
+    """Pairs of labels (i, j), by rows and by columns; the others of column j score 0, or -inf.
+
+    Parameters
+    ----------
+    listed : bool ndarray of shape (n_labels, n_labels)
+        The pairs to list.
+    free : bool ndarray of shape (n_labels,)
+        Columns of which all other pairs score 0; in other columns they are forbidden.
+
+    Attributes
+    ----------
+    rows, columns : (start, at)
+        Entries ``start[k]:start[k + 1]`` are in row or column k, and in column or row ``at``.
+    i, j : ndarray of shape (n_pairs,)
+        Of the entries by rows.
+    by_column : ndarray of shape (n_pairs,)
+        Numbers, by rows, of the entries by columns.
+    """
+
+    def __init__(self, listed: np.ndarray, free: np.ndarray):
+        self.listed, self.free = np.ascontiguousarray(listed).view(np.uint8), free
+        self.n_labels = len(listed)
+        self.i, self.j = np.nonzero(listed)
+        self.by_column = np.argsort(self.j, kind="stable")
+        self.rows = self._lists(self.i, self.j)
+        self.columns = self._lists(self.j[self.by_column], self.i[self.by_column])
+
+    def __len__(self) -> int:
+        return len(self.i)
+
+    def _lists(self, owner: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        counts = np.bincount(owner, minlength=self.n_labels)
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), at.astype(np.int32)
+
+    def scores(self, score: np.ndarray) -> tuple:
+        """Lists of the columns and rows of ``score``, and a mask, as maxima want them."""
+        values, free = score[self.i, self.j].astype(np.float64), self.free.astype(np.float64)
+        columns = (*self.columns, values[self.by_column], None, None, free, 0.0)
+        return columns, (*self.rows, values, None, None, None, 0.0), self.listed
+
+
+class ListedFactors(NamedTuple):
+    """exp(score - top), as the sums of ``_sparse.pxd`` want it.
+
+    Attributes
+    ----------
+    columns, rows : tuple
+        Lists of the columns and of the rows of the matrix.
+    factors : ndarray of shape (n_pairs,)
+        Of the listed pairs, by rows.
+    least : float
+        The smallest factor of all pairs.
+    """
+
+    columns: tuple
+    rows: tuple
+    factors: np.ndarray
+    least: float
+
+    @classmethod
+    def of(cls, pairs: PairLists, score: np.ndarray, top: float, floor: float) -> ListedFactors:
+        """Factors of ``score``; see ``floor_of`` for the floor."""
+        E = np.exp(score[pairs.i, pairs.j].astype(np.float64) - top)
+        base = np.where(pairs.free, np.exp(-top), 0.0)
+        S, by = E - base[pairs.j], pairs.by_column
+        least = min(E.min(initial=1.0), base.min(initial=1.0))
+        positive = E[E > 0].min(initial=1.0)
+        floor = max(floor, 1e-300 * pairs.n_labels / positive) if least == 0 else 0.0
+        columns = (*pairs.columns, S[by], E[by], None, base, floor)
+        return cls(columns, (*pairs.rows, S, E, base, None, 0.0), E, least)
+
+
+def find_pairs(
+    transition: np.ndarray, dtype, question: str = "sums", wanted: np.ndarray | None = None
+) -> PairLists | None:
+    """The pairs to list of transition scores, or None where the matrix itself is faster.
+
+    Parameters
+    ----------
+    transition : ndarray of shape (n_labels, n_labels)
+    dtype : numpy dtype
+        Of emission scores.
+    question : {"sums", "maxima"}
+    wanted : bool ndarray of shape (n_labels, n_labels), optional
+        Pairs to list whatever they score: their expected counts are asked for.
+    """
+    L, (most, per_label) = len(transition), LIMITS[question, np.dtype(dtype).name]
+    limit = (most - per_label / L) * L * L
+    if limit <= 0 or (wanted is not None and wanted.sum() > limit):
+        return None
+    zero, forbidden = transition == 0, transition == -np.inf
+    if wanted is not None:
+        zero, forbidden = zero & ~wanted, forbidden & ~wanted
+    free = zero.sum(axis=0) >= forbidden.sum(axis=0)
+    listed = ~np.where(free, zero, forbidden)
+    return PairLists(listed, free) if listed.sum() <= limit else None

@@ -1,0 +1,371 @@
+"""Transitions most of which score 0, or are forbidden: lists of the others instead of the matrix.
+
+The oracles are the NumPy reference, which sees the whole matrix, and for whole taggers the same
+tagger that is not allowed lists.
+"""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+from sklseq import CRFTagger, Sequences
+from sklseq._threads import Threads
+from sklseq.inference import chain, forward_backward, pairs, reference, viterbi
+from sklseq.inference.chain import Transitions, Workspace, best_paths
+from sklseq.inference.pairs import PairLists, find_pairs
+from sklseq.objectives._likelihood import LogLikelihood
+from sklseq.objectives._scores import ScoreMap, full_support, observed_support
+
+from .test_large_labels import RAGGED, TOLERANCE, by_reference
+
+LABELS = [9, 33, 72]  # with padding of seven lanes, and with none
+ALWAYS, NEVER = (1.1, 0.0), (-1.0, 0.0)
+
+
+@pytest.fixture(autouse=True)
+def lists(monkeypatch):
+    """Call to force lists of pairs, whatever the share, or the matrix."""
+
+    def force(limit):
+        monkeypatch.setattr(pairs, "LIMITS", dict.fromkeys(pairs.LIMITS, limit))
+
+    force(ALWAYS)
+    return force
+
+
+# What the pairs that are listed score, and the others.
+KINDS = ["few", "none", "all", "strongly negative", "forbidden", "most forbidden", "by column"]
+
+
+def transitions(rng, L, kind):
+    """(scores, pairs whose counts are wanted); the diagonal is always allowed."""
+    wanted = rng.random((L, L)) < {"none": 0, "all": 1}.get(kind, 0.1)
+    score = np.zeros((L, L))
+    if kind == "most forbidden":
+        score[:] = -np.inf
+    elif kind == "by column":  # as with IOB2: some labels after few others only
+        score[:, ::2] = -np.inf
+    if kind != "none":
+        np.fill_diagonal(wanted, True)
+    score[wanted] = 2 * rng.normal(size=int(wanted.sum()))
+    if kind == "strongly negative":
+        score[wanted & (rng.random((L, L)) < 0.6)] = -50.0
+    elif kind == "forbidden":
+        score[(rng.random((L, L)) < 0.2) & ~wanted] = -np.inf
+    if kind in ("most forbidden", "by column"):
+        score[np.diag_indices(L)] = rng.normal(size=L)
+    return score, wanted
+
+
+def problem(seed, L, kind, dtype=np.float64, lengths=RAGGED, scale=2.0):
+    """emission, transition, start, end, offsets; and the wanted pairs."""
+    rng = np.random.default_rng(seed)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    score, wanted = transitions(rng, L, kind)
+    emission = scale * rng.normal(size=(offsets[-1], L))
+    start, end = rng.normal(size=(2, L))
+    return [a.astype(dtype) for a in (emission, score, start, end)] + [offsets], wanted
+
+
+def with_lists(batch, wanted, weights):
+    """log Z, marginals and counts of the wanted pairs, through lists."""
+    emission, transition, start, end, offsets = batch
+    found = find_pairs(transition, emission.dtype, wanted=wanted)
+    linear = Transitions(transition, start, end, emission.dtype, found).exponentiate()
+    work = Workspace(len(emission), linear.width, linear.dtype, found)
+    psi, log_z = linear.pad_rows(emission), np.zeros(len(offsets) - 1)
+    work.forward_backward(psi, offsets, weights, linear, log_z)
+    return log_z, psi[:, : linear.n_labels], work.pairwise_sum(linear)
+
+
+def check_sums(batch, wanted, tolerance, weights=None):
+    weights = np.ones(len(batch[4]) - 1) if weights is None else weights
+    log_z, marginals, pairwise = with_lists(batch, wanted, weights)
+    exact = [np.asarray(a, dtype=np.float64) for a in batch[:4]]
+    expected = by_reference(*exact, batch[4], weights)
+    assert_allclose(log_z, expected[0], **tolerance)
+    assert_allclose(marginals, expected[1], **tolerance)
+    assert_allclose(pairwise[wanted], expected[2][wanted], **tolerance)
+
+
+@pytest.mark.parametrize("L", LABELS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_sums_equal_the_reference(L, kind, dtype):
+    batch, wanted = problem(L, L, kind, dtype)
+    weights = np.random.default_rng(L).choice([0.0, 0.3, 1.0, 2.5, 40.0], len(RAGGED))
+    # A recomputed sum has all its digits; one that is not has lost three at most.
+    tolerance = dict(rtol=1e-10, atol=1e-11) if dtype == np.float64 else TOLERANCE[dtype]
+    check_sums(batch, wanted, tolerance, weights)
+
+
+@pytest.mark.parametrize("L", LABELS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("rounded", [True, False])
+def test_best_paths_are_the_same_bits(L, kind, dtype, rounded, lists):
+    # Rounded to quarters, ties are frequent; as they are, sums are rounded.
+    batch, _ = problem(L + 1, L, kind, dtype)
+    if rounded:
+        batch = [np.round(2 * a) / 4 for a in batch[:4]] + [batch[4]]
+    emission, transition, start, end, offsets = (
+        a.astype(dtype) if a.dtype.kind == "f" else a for a in batch
+    )
+    answers = []
+    for limit in (ALWAYS, NEVER):
+        lists(limit)
+        answers.append(viterbi(emission, transition, offsets, start=start, end=end))
+    for ours, theirs in zip(*answers):
+        assert_array_equal(ours, theirs)
+    if rounded:
+        for s, (a, b) in enumerate(zip(offsets[:-1], offsets[1:])):
+            path, score = reference.viterbi(emission[a:b], transition, start, end)
+            assert_array_equal(answers[0][0][a:b], path)
+            assert answers[0][1][s] == score
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_best_label_is_listed_again_and_again(seed):
+    # The ten best labels are listed in column 0 with negative scores: the search goes past all
+    # that it keeps sorted.
+    rng = np.random.default_rng(seed)
+    L = 40
+    transition = np.zeros((L, L))
+    transition[:20, 0] = -rng.random(20) - 3
+    emission = rng.normal(size=(12, L))
+    emission[:, :20] += 5
+    emission[:, 0] += 6
+    ours = viterbi(emission, transition)
+    theirs = reference.viterbi(emission, transition)
+    assert_array_equal(ours[0], theirs[0])
+    assert_allclose(ours[1][0], theirs[1], rtol=1e-15)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 9, 16, 17])
+@pytest.mark.parametrize("kind", ["few", "forbidden"])
+def test_any_number_of_sequences(n, kind):
+    lengths = np.random.default_rng(n).integers(0, 9, n)
+    check_sums(*problem(n, 35, kind, lengths=lengths), dict(rtol=1e-10, atol=1e-12))
+
+
+@pytest.mark.parametrize("weight", [-50.0, -30.0, -12.0, -np.inf])
+@pytest.mark.parametrize("confident", [20.0, 60.0, 200.0])
+def test_nothing_cancels(weight, confident):
+    # All of row 0 lies on label 0, from which a listed step of next to no factor leads to label 1,
+    # and row 1 is certain of label 1. What is left is exp(weight), or the share of other labels.
+    L = 24
+    transition = np.zeros((L, L))
+    transition[0, 1] = weight
+    transition[2, 3] = 1.0
+    emission = np.zeros((4, L))
+    emission[0, 0] = confident
+    emission[1, 1] = 3 * confident
+    batch = [np.repeat(emission[None], 9, axis=0).reshape(-1, L), transition]
+    batch += [np.zeros(L), np.zeros(L), np.arange(0, 37, 4)]
+    wanted = transition != 0
+    log_z, marginals, pairwise = with_lists(batch, wanted, np.ones(9))
+    expected = by_reference(*batch, np.ones(9))
+    assert_allclose(log_z, expected[0], rtol=1e-12)
+    # Relative errors: no marginal, however small, has lost more than three digits.
+    assert_allclose(marginals, expected[1], rtol=1e-11, atol=1e-300)
+    assert_allclose(pairwise[wanted], expected[2][wanted], rtol=1e-11, atol=1e-300)
+
+
+@pytest.mark.parametrize("kind", ["few", "forbidden", "most forbidden", "by column"])
+def test_sequences_that_underflow_among_others(kind):
+    batch, wanted = problem(3, 37, kind, lengths=np.full(24, 6))
+    rows = np.random.default_rng(0).choice(len(batch[0]), 20, replace=False)
+    batch[0][rows] *= 3e3
+    weights = np.random.default_rng(2).random(24) * 3
+    # Scores of 1e4 carry rounding errors of 1e-12 into exponents.
+    check_sums(batch, wanted, dict(rtol=1e-9, atol=1e-9), weights)
+
+
+def test_losing_a_label_that_wins_later_is_noticed():
+    # As in test_large_labels.py: label 2 starts 1e-345 behind and carries all of Z in the end.
+    L = 35
+    transition = np.full((L, L), -np.inf)
+    transition[:2, :2] = 0
+    np.fill_diagonal(transition, 0)
+    emission = np.random.default_rng(0).normal(size=(25, L))
+    emission[5:10] = -np.inf
+    emission[5:10, :3] = 0
+    emission[5, 2] = -345 * np.log(10)
+    emission[6:10, :2] = -150 * np.log(10)
+    batch = [emission, transition, np.zeros(L), np.zeros(L), np.arange(0, 26, 5)]
+    expected = by_reference(*batch, np.ones(5))
+    assert expected[1][9, 2] > 0.999
+    check_sums(batch, transition == 0, dict(rtol=1e-12, atol=1e-12))
+
+
+@pytest.mark.parametrize("place", [0, 3, 7])
+@pytest.mark.parametrize("question", [forward_backward, viterbi])
+def test_no_allowed_path_names_the_sequence(place, question):
+    batch, _ = problem(0, 35, "most forbidden", lengths=np.arange(1, 10))
+    emission, transition, start, end, offsets = batch
+    emission[offsets[place + 1] - 1] = -np.inf
+    with pytest.raises(ValueError, match=rf"Sequence {place} has no allowed label path"):
+        question(emission, transition, offsets, start=start, end=end)
+
+
+def test_public_pair_marginals_are_complete(lists):
+    # Lists where the other pairs are forbidden; the matrix where they are likely, too.
+    for kind in KINDS:
+        batch, _ = problem(5, 33, kind)
+        emission, transition, start, end, offsets = batch
+        ours = forward_backward(emission, transition, offsets, start=start, end=end)
+        expected = by_reference(*batch, np.ones(len(offsets) - 1))
+        assert_allclose(ours.pairwise, expected[2], rtol=1e-10, atol=1e-11)
+
+
+def test_empty_batches():
+    found = find_pairs(np.zeros((50, 50)), np.float64)
+    linear = Transitions(np.zeros((50, 50)), pairs=found).exponentiate()
+    for offsets in ([0], [0, 0, 0]):
+        offsets = np.array(offsets)
+        work, log_z = Workspace(0, linear.width, linear.dtype, found), np.ones(len(offsets) - 1)
+        psi = linear.pad_rows(np.zeros((0, 50)))
+        work.forward_backward(psi, offsets, np.ones(len(log_z)), linear, log_z)
+        assert_array_equal(log_z, 0)
+        assert_array_equal(best_paths(psi, offsets, linear)[1], 0)
+
+
+# --- What is listed -------------------------------------------------------------------------------
+
+
+def test_each_column_lists_its_minority():
+    transition = np.zeros((5, 5))
+    transition[:, 1] = -np.inf
+    transition[2, 1] = 0.5
+    transition[3, 1] = 0
+    transition[4, 4] = -np.inf
+    found = find_pairs(transition, np.float64)
+    assert_array_equal(found.free, [True, False, True, True, True])
+    assert list(zip(found.i, found.j)) == [(2, 1), (3, 1), (4, 4)]
+
+
+def test_wanted_pairs_are_listed_whatever_they_score():
+    wanted = np.eye(6, dtype=bool)
+    found = find_pairs(np.zeros((6, 6)), np.float64, wanted=wanted)
+    assert_array_equal(found.i, range(6))
+    assert_array_equal(found.listed, wanted)
+
+
+@pytest.mark.parametrize("question", ["sums", "maxima"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_lists_only_where_they_are_faster(question, dtype, monkeypatch):
+    monkeypatch.undo()
+    rng = np.random.default_rng(0)
+    for L, share, expected in ((20, 0.0, False), (300, 0.05, True), (300, 0.6, False)):
+        transition = np.where(rng.random((L, L)) < share, rng.normal(size=(L, L)), 0)
+        assert (find_pairs(transition, dtype, question) is not None) == expected
+
+
+def test_no_memory_of_the_size_of_the_matrix():
+    L = 1000
+    listed = np.eye(L, dtype=bool)
+    work = Workspace(10, L, np.dtype(float), PairLists(listed, np.ones(L, dtype=bool)))
+    arrays = [a for a in vars(work).values() if isinstance(a, np.ndarray)]
+    assert sum(a.nbytes for a in arrays) < 8 * L * L / 8
+
+
+# --- Taggers --------------------------------------------------------------------------------------
+
+
+def labelled(seed, L=40, n=30, dtype=np.float64):
+    """Rows of a few indicators, and labels with 15 % of all transitions; lengths from 0."""
+    rng = np.random.default_rng(seed)
+    lengths = [0, 1, 1, *rng.integers(2, 12, n)]
+    steps = rng.integers(0, L, (L, 4))
+    y, total = [], int(np.sum(lengths))
+    for T in lengths:
+        labels = [int(rng.integers(L))]
+        for _ in range(T - 1):
+            labels.append(int(steps[labels[-1], rng.integers(4)]))
+        y.append(labels[:T])
+    flat = np.concatenate(y).astype(int)
+    noisy = np.where(rng.random(total) < 0.2, rng.integers(0, L, total), flat)
+    columns = np.stack([noisy, L + noisy // 5, 2 * L + flat % 7], axis=1)
+    rows = sparse.csr_matrix(
+        (np.ones(columns.size, dtype), columns.ravel(), np.arange(0, columns.size + 1, 3)),
+        shape=(total, 2 * L + 7),
+    )
+    return Sequences(rows, np.concatenate([[0], np.cumsum(lengths)])), y
+
+
+def forbid_some(y, L=40):
+    """A matrix that allows what occurs, and a third of the rest."""
+    allowed = np.random.default_rng(0).random((L, L)) < 0.33
+    for labels in y:
+        allowed[labels[:-1], labels[1:]] = True
+    return allowed
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_objective_and_gradient_are_the_same(dtype, constrained, n_jobs, lists, monkeypatch):
+    monkeypatch.setattr(chain, "BLOCK_ROWS", 40)  # several blocks
+    X, y = labelled(1, dtype=dtype)
+    codes, L = np.concatenate(y).astype(np.int32), 40
+    ones = np.ones(L, dtype=bool)
+    transition = forbid_some(y) if constrained else np.ones((L, L), dtype=bool)
+    allowed = full_support(L)._replace(transition=transition)
+    support = observed_support(X, codes, L)._replace(start=ones, end=ones)
+    weights = np.random.default_rng(3).random(len(X)) * 2
+    answers = []
+    for limit in (ALWAYS, NEVER):
+        lists(limit)
+        scores = ScoreMap(X, L, support, allowed, dtype)
+        assert (scores.pairs is not None) == (limit == ALWAYS)
+        w, gradient = scores.new_vector(), scores.new_vector()
+        w[:] = np.random.default_rng(4).normal(size=len(w))
+        with Threads(n_jobs) as threads:
+            f = LogLikelihood(scores, codes, X.offsets, weights, 0.1, threads)
+            value = f.value_and_gradient(w, gradient)
+            assert_allclose(f.value(w), value, rtol=1e-12 if dtype == np.float64 else 1e-5)
+        answers.append((value, gradient))
+    tolerance = 1e-10 if dtype == np.float64 else 2e-4
+    for ours, theirs in zip(*answers):
+        assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "owlqn"])
+@pytest.mark.parametrize("constrained", [False, True])
+def test_taggers_are_the_same(solver, constrained, lists):
+    X, y = labelled(7)
+    taggers = []
+    for limit in (ALWAYS, NEVER):
+        lists(limit)
+        tagger = CRFTagger(
+            solver=solver, l1=0.1 if solver == "owlqn" else 0.0, l2=0.1, max_iter=15, tol=0,
+            constraints=forbid_some(y) if constrained else None,
+        )  # fmt: skip
+        with pytest.warns(match="iterations"):
+            taggers.append(tagger.fit(X, y, sample_weight=np.linspace(0, 2, len(X))))
+    ours, theirs = taggers
+    # 15 iterations let rounding errors of 1e-15 grow.
+    assert_allclose(ours.objective_, theirs.objective_, rtol=1e-10)
+    assert_allclose(ours.transition_, theirs.transition_, atol=1e-6)
+    answers = []
+    for limit in (ALWAYS, NEVER):
+        lists(limit)
+        answers.append((ours.predict(X), ours.predict_proba(X)))
+    for a, b in zip(answers[0][0], answers[1][0]):
+        assert_array_equal(a, b)
+    for a, b in zip(answers[0][1], answers[1][1]):
+        assert_allclose(a, b, rtol=1e-10, atol=1e-13)
+
+
+def test_threads_change_no_bit():
+    X, y = labelled(11, n=200)
+    fits = [CRFTagger(solver="lbfgs", max_iter=5, n_jobs=2) for _ in range(2)]
+    for tagger in fits:
+        with pytest.warns(match="iterations"):
+            tagger.fit(X, y)
+    assert_array_equal(fits[0].coef_, fits[1].coef_)
+    one = CRFTagger(**fits[0].get_params()).set_params(n_jobs=1)
+    vars(one).update({k: v for k, v in vars(fits[0]).items() if k.endswith("_")})
+    for a, b in zip(fits[0].predict_proba(X), one.predict_proba(X)):
+        assert_array_equal(a, b)
