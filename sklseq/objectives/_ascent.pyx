@@ -19,6 +19,9 @@ from libc.math cimport INFINITY
 
 from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference._recursions cimport backward, forward
+from sklseq.objectives._listed cimport (
+    ListedPairs, listed_factors, listed_marginals, listed_of,
+)
 from sklseq.objectives._visits cimport Rows, rows_of, scores, sklseq_exp, soft
 
 # Condition 1 of `_chain.pyx`: with no transition factor below this, nothing can be lost.
@@ -26,6 +29,7 @@ cdef double MIX = 1e-150
 # What a step may ask for, as plain pointers; shapes as in `ascend`.
 cdef struct Problem:
     Rows rows
+    ListedPairs listed       # where most transitions have no weight
     double* U                # before the threshold, shapes as W, w and chain; NULL without L1
     double* narrow_u
     double* chain_u
@@ -88,6 +92,12 @@ cdef double candidate_pairs(
     cdef Py_ssize_t i, j, W = q.rows.width, L = q.rows.L
     cdef double top = -INFINITY, least = 1
     cdef double* row = q.pair_theta
+    if q.listed.n:
+        for i in range(q.listed.n):
+            q.listed.theta[i] = pair_theta[i] + eta * (
+                q.rows.chain[q.listed.at[i]] - pair_theta[i]
+            )
+        return listed_factors(&q.listed, q.rows.allowed, 1, MIX, check)
     for i in range(L):
         for j in range(L):
             row[i * W + j] = pair_theta[i * L + j] + eta * (
@@ -119,21 +129,26 @@ cdef double marginals(
             q.mu[k] = -INFINITY
         if q.rows.allowed[(L + 1) * W + k] == 0:
             q.mu[(T - 1) * W + k] = -INFINITY
-    log_z = forward(
-        tag, q.mu, q.e, q.E, q.alpha, q.inverse_c, T, L, W, check
-    )
+    if q.listed.n:
+        log_z = listed_marginals(&q.listed, q.mu, q.e, q.alpha, q.inverse_c, T, W, check)
+    else:
+        log_z = forward(tag, q.mu, q.e, q.E, q.alpha, q.inverse_c, T, L, W, check)
     if log_z != log_z:
         return log_z
-    for k in range(L * W):
-        q.pair_mu[k] = 0
-    backward(
-        tag, q.Et, q.alpha, q.inverse_c, q.e, q.mu, q.products, q.pair_mu, 1, T, L, W
-    )
+    if q.listed.n:
+        for k in range(q.listed.n):
+            q.listed.mu[k] = <float> q.listed.mu[k]
+    else:
+        for k in range(L * W):
+            q.pair_mu[k] = 0
+        backward(
+            tag, q.Et, q.alpha, q.inverse_c, q.e, q.mu, q.products, q.pair_mu, 1, T, L, W
+        )
+        for k in range(L * W):
+            q.pair_mu[k] = <float> (q.pair_mu[k] * q.E[k])
     for t in range(T):
         for k in range(L):
             q.mu[t * W + k] = <float> q.mu[t * W + k]
-    for k in range(L * W):
-        q.pair_mu[k] = <float> (q.pair_mu[k] * q.E[k])
     return log_z
 
 
@@ -151,6 +166,23 @@ cdef void compare(
             sums[0] += new_theta[k] * new_mu[k]
             sums[1] += (score[k] - theta[t * q.rows.L + j]) * change
             sums[2] -= score[k] * change
+
+
+cdef void compare_pairs(
+    Problem* q, const float* theta, const float* mu, double* sums
+) noexcept nogil:
+    # The same for transitions
+    cdef Py_ssize_t p
+    cdef double change, score
+    if not q.listed.n:
+        compare(q, theta, mu, q.rows.L, q.rows.chain, q.pair_theta, q.pair_mu, sums)
+        return
+    for p in range(q.listed.n):
+        score = q.rows.chain[q.listed.at[p]]
+        change = q.listed.mu[p] - mu[p]
+        sums[0] += q.listed.theta[p] * q.listed.mu[p]
+        sums[1] += (score - theta[p]) * change
+        sums[2] -= score * change
 
 
 cdef double move(
@@ -209,7 +241,13 @@ cdef double move_chain(
     # The same for transition, start and end weights; S holds the changes of the rows.
     cdef Py_ssize_t i, j, k, W = q.rows.width, L = q.rows.L
     cdef double step, total = 0
-    for i in range(L + 2):
+    for i in range(q.listed.n):
+        k = q.listed.at[i]
+        step = sign * scale * (pair_mu[i] - q.listed.mu[i]) * q.rows.chain_mask[k]
+        total += step_to(
+            q.rows.chain + k, q.chain_u + k if q.U != NULL else NULL, step, q.threshold
+        )
+    for i in range(L if q.listed.n else 0, L + 2):
         for j in range(L):
             k = i * W + j
             if i < L:
@@ -243,7 +281,7 @@ cdef double visit(
         return 0
     sums[0] = sums[1] = sums[2] = 0
     compare(q, theta, mu, T, q.S, q.theta, q.mu, sums)
-    compare(q, pair_theta, pair_mu, L, q.rows.chain, q.pair_theta, q.pair_mu, sums)
+    compare_pairs(q, pair_theta, pair_mu, sums)
     for t in range(T):
         for j in range(L):
             q.S[t * W + j] = scale * (mu[t * L + j] - q.mu[t * W + j])
@@ -265,7 +303,10 @@ cdef double visit(
         for j in range(L):
             theta[t * L + j] = <float> q.theta[t * W + j]
             mu[t * L + j] = <float> q.mu[t * W + j]
-    for t in range(L):
+    for j in range(q.listed.n):
+        pair_theta[j] = <float> q.listed.theta[j]
+        pair_mu[j] = <float> q.listed.mu[j]
+    for t in range(0 if q.listed.n else L):
         for j in range(L):
             pair_theta[t * L + j] = <float> q.pair_theta[t * W + j]
             pair_mu[t * L + j] = <float> q.pair_mu[t * W + j]
@@ -274,8 +315,8 @@ cdef double visit(
 
 cdef double visit_all(
     lanes* tag, Problem* q, const long long[::1] order, const long long[::1] offsets,
-    const double[::1] weights, float[:, ::1] theta, float[:, ::1] mu, float[:, :, ::1] pair_theta,
-    float[:, :, ::1] pair_mu, double[::1] entropy, double[::1] eta, double[::1] gap,
+    const double[::1] weights, float[:, ::1] theta, float[:, ::1] mu, float[:, ::1] pair_theta,
+    float[:, ::1] pair_mu, double[::1] entropy, double[::1] eta, double[::1] gap,
     unsigned char[::1] seen, Py_ssize_t* n_rejected
 ) noexcept nogil:
     cdef Py_ssize_t k, s, r
@@ -285,8 +326,8 @@ cdef double visit_all(
         s = order[k]
         r = offsets[s]
         gain += visit(
-            tag, q, r, offsets[s + 1] - r, &theta[r, 0], &mu[r, 0], &pair_theta[s, 0, 0],
-            &pair_mu[s, 0, 0], &entropy[s], weights[s], &eta[s], &gap[s], seen[s] == 0, &rejected
+            tag, q, r, offsets[s + 1] - r, &theta[r, 0], &mu[r, 0], &pair_theta[s, 0],
+            &pair_mu[s, 0], &entropy[s], weights[s], &eta[s], &gap[s], seen[s] == 0, &rejected
         )
         n_rejected[0] += rejected
         if not rejected:
@@ -308,8 +349,8 @@ def ascend(
     const double[:, ::1] allowed,     # (L + 2, width)     0 where forbidden
     float[:, ::1] theta,              # (n_rows, L)        IN/OUT
     float[:, ::1] mu,                 # (n_rows, L)        IN/OUT
-    float[:, :, ::1] pair_theta,      # (n_sequences, L, L)  IN/OUT
-    float[:, :, ::1] pair_mu,         # (n_sequences, L, L)  IN/OUT
+    float[:, ::1] pair_theta,         # (n_sequences, n_pairs)  IN/OUT  L * L, or those listed
+    float[:, ::1] pair_mu,            # (n_sequences, n_pairs)  IN/OUT
     double[::1] entropy,              # (n_sequences,)     IN/OUT
     double[::1] eta,                  # (n_sequences,)     IN/OUT length of the next step
     double[::1] gap,                  # (n_sequences,)     OUT estimate of each one's duality gap
@@ -317,8 +358,9 @@ def ascend(
     double lam,
     u,                                # (like W, like w, like chain) IN/OUT, or None without L1
     double threshold,                 # l1 / lam
-    double[:, ::1] scratch,           # (5 * T + 3 * width + 2 * L, width), T the longest
-    double[::1] inverse_c,            # (T,)
+    listed,                           # pairs of labels as `listed_of` reads them, or None
+    double[:, ::1] scratch,           # (5 * T + 3 * width + 2 * L, width), T the longest;
+    double[::1] inverse_c,            # (T,)                  with listed pairs (5 * T, width)
 ):
     """Visit sequences in order; returns (gain of the dual, number of steps taken back)."""
     cdef double[:, ::1] wide_u, chain_u
@@ -340,10 +382,13 @@ def ascend(
         q.chain_u = &chain_u[0, 0]
     q.S, q.theta, q.e = &scratch[0, 0], &scratch[T, 0], &scratch[2 * T, 0]
     q.alpha, q.mu = &scratch[3 * T, 0], &scratch[4 * T, 0]
-    q.E, q.Et = &scratch[5 * T, 0], &scratch[5 * T + q.rows.width, 0]
-    q.products = &scratch[5 * T + 2 * q.rows.width, 0]
-    q.pair_theta = &scratch[5 * T + 3 * q.rows.width, 0]
-    q.pair_mu = &scratch[5 * T + 3 * q.rows.width + q.rows.L, 0]
+    q.listed = listed_of(listed)
+    q.E = q.Et = q.products = q.pair_theta = q.pair_mu = NULL
+    if listed is None:
+        q.E, q.Et = &scratch[5 * T, 0], &scratch[5 * T + q.rows.width, 0]
+        q.products = &scratch[5 * T + 2 * q.rows.width, 0]
+        q.pair_theta = &scratch[5 * T + 3 * q.rows.width, 0]
+        q.pair_mu = &scratch[5 * T + 3 * q.rows.width + q.rows.L, 0]
     q.inverse_c = &inverse_c[0]
     with nogil:
         if q.rows.width == 2:

@@ -18,6 +18,9 @@ from libc.math cimport INFINITY, sqrtf
 from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference._recursions cimport backward, forward
 from sklseq.objectives._gather cimport sklseq_prefetch
+from sklseq.objectives._listed cimport (
+    ListedPairs, listed_factors, listed_marginals, listed_number, listed_of,
+)
 from sklseq.objectives._visits cimport Rows, rows_of, scores, sklseq_exp, soft
 
 # Of what is kept in float32.
@@ -31,6 +34,7 @@ cdef enum:
 
 cdef struct Problem:
     Rows rows
+    ListedPairs listed       # where most transitions have no weight
     float* G                 # sums of squared gradients; shapes as W, w and chain
     float* narrow_G
     float* chain_G
@@ -113,6 +117,7 @@ cdef double expectations(
     # mu and pair_mu of temper * S; returns log Z, or NaN
     cdef Py_ssize_t t, i, j, L = q.rows.L, W = q.rows.width
     cdef double top, log_z = 0, least = 1
+    cdef bint check
     cdef double* e
     cdef const double* start = q.rows.allowed + L * W
     for t in range(T):
@@ -132,6 +137,15 @@ cdef double expectations(
             q.mu[j] = -INFINITY
         if start[W + j] == 0:
             q.mu[(T - 1) * W + j] = -INFINITY
+    if q.listed.n:
+        for j in range(q.listed.n):
+            q.listed.theta[j] = q.rows.chain[q.listed.at[j]]
+        log_z += (T - 1) * temper * listed_factors(
+            &q.listed, q.rows.allowed, temper, MIX, &check
+        )
+        return log_z + listed_marginals(
+            &q.listed, q.mu, q.e, q.alpha, q.inverse_c, T, W, check
+        )
     top = -INFINITY
     for i in range(L):
         for j in range(L):
@@ -182,7 +196,11 @@ cdef void move_all(
     # S holds the residuals of the rows, pair_mu those of the transitions.
     cdef Py_ssize_t t, p, pair, i, j, k, W = q.rows.width, L = q.rows.L
     cdef double g, x
-    for i in range(L + 2):
+    for i in range(q.listed.n):
+        k = q.listed.at[i]
+        g = q.listed.mu[i] * q.rows.chain_mask[k]
+        move(q.rows.chain + k, q.chain_G + k, g, 1, NULL, q)
+    for i in range(L if q.listed.n else 0, L + 2):
         for j in range(L):
             k = i * W + j
             if i < L:
@@ -247,11 +265,18 @@ cdef double visit(
         score += q.S[t * W + y[t]]
         if t > 0:
             score += q.rows.chain[y[t - 1] * W + y[t]]
-            q.pair_mu[y[t - 1] * W + y[t]] -= 1
+            if q.listed.n:
+                j = listed_number(&q.listed, y[t - 1], y[t])
+                if j >= 0:
+                    q.listed.mu[j] -= 1
+            else:
+                q.pair_mu[y[t - 1] * W + y[t]] -= 1
         for j in range(L):
             q.S[t * W + j] = weight * q.mu[t * W + j]
         q.S[t * W + y[t]] -= weight
-    for j in range(L * W):
+    for j in range(q.listed.n):
+        q.listed.mu[j] *= weight
+    for j in range(0 if q.listed.n else L * W):
         q.pair_mu[j] *= weight
     move_all(tag, q, r, T, number)
     return log_z / temper - score
@@ -301,7 +326,9 @@ def descend(
     double rate,
     double l1,
     double l2,
-    double[:, ::1] scratch,           # (4 * T + L + 3 * width, width), T the longest
+    listed,                           # pairs of labels as `listed_of` reads them, or None
+    double[:, ::1] scratch,           # (4 * T + L + 3 * width, width), T the longest; with listed
+                                      # pairs (4 * T, width)
     double[::1] inverse_c,            # (T,)
 ):
     """Visit sequences in order; returns the sum of weight · -log p, each before its step."""
@@ -328,9 +355,12 @@ def descend(
         q.narrow_scale = &narrow_scale[0] if q.n_pairs else NULL
     q.rate, q.l1, q.l2, q.random, q.almost = rate, l1, l2, seed, almost
     q.S, q.e, q.alpha, q.mu = &scratch[0, 0], &scratch[T, 0], &scratch[2 * T, 0], &scratch[3 * T, 0]
-    q.E, q.Et = &scratch[4 * T, 0], &scratch[4 * T + q.rows.width, 0]
-    q.products = &scratch[4 * T + 2 * q.rows.width, 0]
-    q.pair_mu = &scratch[4 * T + 3 * q.rows.width, 0]
+    q.listed = listed_of(listed)
+    q.E = q.Et = q.products = q.pair_mu = NULL
+    if listed is None:
+        q.E, q.Et = &scratch[4 * T, 0], &scratch[4 * T + q.rows.width, 0]
+        q.products = &scratch[4 * T + 2 * q.rows.width, 0]
+        q.pair_mu = &scratch[4 * T + 3 * q.rows.width, 0]
     q.inverse_c = &inverse_c[0]
     with nogil:
         if q.rows.width == 2:

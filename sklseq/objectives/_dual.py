@@ -30,7 +30,8 @@ class DualLikelihood(Visits):
     of the present weights, theta ← theta + eta · (A w - theta), which is a step of exponentiated
     gradient ascent (Collins, Globerson, Koo, Carreras, Bartlett 2008, §4), and updates w by the
     change of the marginals. Pair potentials of a sequence start equal for all its rows, so they
-    stay equal: theta takes n_rows · L + n_sequences · L² numbers. eta is found anew for each
+    stay equal: theta takes n_rows · L + n_sequences · L² numbers, or instead of L² as many as there
+    are trained transitions where these are few; those without a weight score 0 for ever. eta is found anew for each
     sequence from the curvature seen at its last visit, and a step that lowers D is taken back; the
     paper has one eta, halved on failure.
 
@@ -51,7 +52,8 @@ class DualLikelihood(Visits):
     Notes
     -----
     A visit costs O(nnz · L + T · L² + L²), and one exponential a label and row. Memory:
-    8 · (n_rows · L + n_sequences · L²) bytes beside the rows.
+    8 · (n_rows · L + n_sequences · L²) bytes beside the rows. Where few transitions have a weight
+    L² is their number, in both.
     """
 
     def __init__(self, primal: LogLikelihood, l1: float = 0.0, w: np.ndarray | None = None):
@@ -69,7 +71,9 @@ class DualLikelihood(Visits):
         self.mu, self.theta = np.zeros((2, len(y), L), np.float32)
         self.mu[np.arange(len(y)), y] = 1
         self.theta[np.arange(len(y)), y] = CONFIDENCE
-        self.pair_mu, self.pair_theta = np.zeros((2, n, L, L), np.float32)
+        pairs = None if self.listed is None else self.scores.pairs
+        n_pairs = L * L if pairs is None else len(pairs)
+        self.pair_mu, self.pair_theta = np.zeros((2, n, n_pairs), np.float32)
         for a, b in spans(n, 16):  # so that temporaries stay small
             offsets, codes = (
                 self.offsets[a : b + 1] - self.offsets[a],
@@ -77,7 +81,10 @@ class DualLikelihood(Visits):
             )
             _, _, after = row_positions(offsets)
             owner = a + np.repeat(np.arange(b - a), np.diff(offsets))
-            pair = (owner[after] * L + codes[after - 1]) * L + codes[after]
+            pair = codes[after - 1].astype(np.intp) * L + codes[after]
+            if pairs is not None:
+                pair = np.searchsorted(pairs.i * L + pairs.j, pair)
+            pair += owner[after] * n_pairs
             np.add.at(self.pair_mu.reshape(-1), pair, np.float32(1))
         self.entropy, self.gap = np.zeros((2, n))
         self.eta, self.seen = np.full(n, FIRST_STEP), np.zeros(n, np.uint8)
@@ -92,7 +99,7 @@ class DualLikelihood(Visits):
         gain, rejected = _ascent.ascend(
             order, self.offsets, self.weights, *arguments, self.theta, self.mu, self.pair_theta,
             self.pair_mu, self.entropy, self.eta, self.gap, self.seen, self.lam, self.u,
-            self.threshold, self.scratch, self.inverse_c,
+            self.threshold, self.listed, self.scratch, self.inverse_c,
         )  # fmt: skip
         self.store(arguments[2])
         self.value += gain

@@ -92,7 +92,7 @@ class StochasticLikelihood(Visits):
         loss = _descent.descend(
             order, self.offsets, self.y, self.weights * boost, *arguments, *self.squares,
             self.scale, *self.stamps, self.losses, self.n_visits, SEED + self.n_visits, ALMOST,
-            rate, self.l1 * share, 2 * self.l2 * share, self.scratch, self.inverse_c,
+            rate, self.l1 * share, 2 * self.l2 * share, self.listed, self.scratch, self.inverse_c,
         )  # fmt: skip
         self.n_visits += len(order)
         self.store(arguments[2])

@@ -38,10 +38,25 @@ class Visits:
         self.inverse_c = np.zeros(self.longest)
         self.chain = scores.padded_chain(self.w)
         self.chain_mask, self.allowed = scores.chain_masks()
+        self.listed = self._listed()
+
+    def _listed(self) -> tuple | None:
+        # Pairs of labels as `_listed.pxd` reads them, and room for six numbers each; None: all.
+        pairs, L = self.scores.pairs, self.scores.n_labels
+        if pairs is None or not len(pairs):
+            return None
+        numbers, room = np.empty((6, len(pairs))), np.empty(81 * L)
+        return (
+            pairs.columns, pairs.rows, pairs.by_column.astype(np.int32), pairs.rows[1],
+            pairs.i * self.scores.width + pairs.j, pairs.free.astype(np.float64), numbers, room,
+        )  # fmt: skip
 
     def new_scratch(self, per_row: int, others: int) -> np.ndarray:
-        """Padded rows: ``per_row`` for each row of the longest sequence, and ``others``."""
-        width = self.scores.width
+        """Padded rows: ``per_row`` for each row of the longest sequence, and ``others``.
+
+        These are for matrices of pairs, which are not needed where pairs are listed.
+        """
+        width, others = self.scores.width, others if self.listed is None else 0
         rows = per_row * self.longest + others
         return aligned_zeros(rows * width, np.float64).reshape(-1, width)
 
