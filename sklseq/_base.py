@@ -49,6 +49,10 @@ __all__ = [
     "warn_one_label",
 ]
 
+# From this number of rows on it pays to look for transitions that score the same: looking costs a
+# few passes over all pairs of labels, about what 50 rows then gain.
+LIST_ROWS = 100
+
 
 class Potentials(NamedTuple):
     """Scores of a linear chain: all that decoding needs to know of a model.
@@ -193,10 +197,11 @@ class BaseTagger(Public, BaseEstimator):
             self._rows = cached
         return cached[1]
 
-    def _chain(self, question: str | None = None) -> Transitions:
+    def _chain(self, question: str = "", n_rows: int = 0) -> Transitions:
         # question: "sums" or "maxima", if whoever asks for it can do with lists of pairs
         scores, dtype = (self.transition_, self.start_, self.end_), self.transition_.dtype
-        pairs = None if question is None else find_pairs(self.transition_, dtype, question)
+        worth = question and n_rows >= LIST_ROWS
+        pairs = find_pairs(self.transition_, dtype, question) if worth else None
         return Transitions(*scores, dtype, pairs)
 
     def _blocks(self, X: Sequences, work) -> list:
@@ -272,7 +277,10 @@ class BaseTagger(Public, BaseEstimator):
 
             return predict_blocks(self, X)
         X = self._read(X, finite=False)
-        chain, answers = self._chain("maxima"), np.empty(X.n_rows, dtype=self.classes_.dtype)
+        chain, answers = (
+            self._chain("maxima", X.n_rows),
+            np.empty(X.n_rows, dtype=self.classes_.dtype),
+        )
 
         def decode(a, b, psi, offsets):
             codes, scores = best_paths(psi, offsets, chain)
@@ -320,7 +328,8 @@ class BaseTagger(Public, BaseEstimator):
 
     def _marginals(self, X: Sequences, marginals: np.ndarray | None) -> np.ndarray:
         """log Z of each sequence; label marginals are written into ``marginals``."""
-        chain, log_z, L = self._chain("sums").exponentiate(), np.zeros(len(X)), len(self.classes_)
+        chain = self._chain("sums", X.n_rows).exponentiate()
+        log_z, L = np.zeros(len(X)), len(self.classes_)
         n_rows = most_rows(X, row_blocks(X.offsets))
         rooms = Rooms(lambda: Workspace(n_rows, chain.width, chain.dtype, chain.pairs))
 

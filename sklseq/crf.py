@@ -62,6 +62,9 @@ ROUGH = 1e-3
 # Passes of "adagrad" (measured on CoNLL-2002: the objective is 1 % above its minimum, with 20 3 %).
 PASSES = 36
 
+# "auto" gives the dual variables of "eg" this many times scikit-learn's working_memory.
+DUAL_SHARE = 4
+
 
 class TokenExplanation(NamedTuple):
     """Why one row got its label; see :meth:`CRFTagger.explain`.
@@ -109,7 +112,9 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         following goes on from there. "lbfgs": all
         data at once, ``l1 = 0`` only. "owlqn": the same for ``l1 > 0``. "auto": for sparse data
         of 10,000 rows or more, unless ``warm_start`` gives weights to start from, "eg", or where
-        ``l2`` is below 0.3, "adagrad"; else "owlqn" or "lbfgs".
+        ``l2`` is below 0.3, "adagrad"; else "owlqn" or "lbfgs". These also where "eg" would need
+        more than four times ``sklearn.get_config()["working_memory"]`` MiB: it keeps 8 bytes for
+        each row and label, and for each sequence and transition that has a weight.
     gradient : {"auto", "forward-backward", "checkpoint", "emp"}, default="auto"
         How gradients are computed; all give the same numbers.
 
@@ -294,7 +299,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         del labels  # strings take more room than anything else that is small
         if self.solver == "eg":
             check_magnitude(rows, "solver='eg'", 1e100)
-        solve = self._choose_solver(rows)
+        solve = self._choose_solver(rows, codes, len(classes))
         scores = self._score_map(rows, codes, classes, solve != self._descend)
         start = scores.new_vector()
         if solve != self._ascend:
@@ -388,13 +393,21 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
                 "solver='adagrad', 'lbfgs' or 'owlqn', or warm_start=False."
             )
 
-    def _choose_solver(self, X: Sequences) -> Callable[..., SolverResult]:
+    def _choose_solver(
+        self, X: Sequences, codes: np.ndarray, n_labels: int
+    ) -> Callable[..., SolverResult]:
         chosen = {"eg": self._ascend, "adagrad": self._step}
         if self.solver != "auto":
             return chosen.get(self.solver, self._descend)
         if (self.warm_start and hasattr(self, "coef_")) or not X.is_sparse or X.n_rows < 10_000:
             return self._descend
-        return self._ascend if self.l2 >= 0.3 else self._step
+        if self.l2 < 0.3:
+            return self._step
+        from sklseq.objectives._dual import dual_bytes
+
+        needed = dual_bytes(codes, X.offsets, n_labels, self.all_possible_transitions)
+        budget = DUAL_SHARE * get_config()["working_memory"] * 2.0**20
+        return self._ascend if needed <= budget else self._descend
 
     def _score_map(
         self, X, codes: np.ndarray, classes: np.ndarray, visits: bool = False

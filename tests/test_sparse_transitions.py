@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn import config_context
 
 from sklseq import CRFTagger, Sequences
+from sklseq._base import LIST_ROWS
 from sklseq._threads import Threads
 from sklseq.inference import chain, forward_backward, pairs, reference, viterbi
 from sklseq.inference.chain import Transitions, Workspace, best_paths
 from sklseq.inference.pairs import PairLists, find_pairs
+from sklseq.objectives._dual import DualLikelihood, dual_bytes
 from sklseq.objectives._likelihood import LogLikelihood
 from sklseq.objectives._scores import ScoreMap, full_support, observed_support
 
@@ -348,6 +351,7 @@ def test_taggers_are_the_same(solver, constrained, lists):
     # 15 iterations let rounding errors of 1e-15 grow.
     assert_allclose(ours.objective_, theirs.objective_, rtol=1e-10)
     assert_allclose(ours.transition_, theirs.transition_, atol=1e-6)
+    assert X.n_rows >= LIST_ROWS
     answers = []
     for limit in (ALWAYS, NEVER):
         lists(limit)
@@ -369,3 +373,83 @@ def test_threads_change_no_bit():
     vars(one).update({k: v for k, v in vars(fits[0]).items() if k.endswith("_")})
     for a, b in zip(fits[0].predict_proba(X), one.predict_proba(X)):
         assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize("l1", [0.0, 0.2])
+def test_the_dual_is_the_same(constrained, l1, lists):
+    # Passes go on from one another's rounding, so few of them, from the same start.
+    X, y = labelled(13)
+    scores = {}
+    for limit in (ALWAYS, NEVER):
+        lists(limit)
+        tagger = CRFTagger(constraints=forbid_some(y) if constrained else None, l2=0.5)
+        tagger._check_parameters()
+        codes = np.concatenate(y).astype(np.int32)
+        scores[limit] = tagger._score_map(X, codes, np.arange(40), visits=True)
+    duals = []
+    for limit, map_ in scores.items():
+        weights = np.linspace(0, 2, len(X))
+        with Threads(1) as threads:
+            primal = LogLikelihood(map_, codes, X.offsets, weights, 0.5, threads)
+            dual = DualLikelihood(primal, l1)
+            assert dual.pair_mu.shape[1] == (len(map_.pairs) if limit == ALWAYS else 1600)
+            order = np.random.default_rng(0).permutation(dual.visited)
+            for _ in range(4):
+                assert dual.ascend(order) == 0
+            # Weak duality, with what the penalty of l1 adds.
+            assert primal.value(dual.w) + l1 * np.abs(dual.w).sum() >= dual.value
+        duals.append(dual)
+    ours, theirs = duals
+    assert ours.value > 0
+    # mu is kept in float32, so that a difference in the last bit may become one of 6e-8.
+    assert_allclose(ours.value, theirs.value, rtol=1e-6)
+    assert_allclose(ours.gap, theirs.gap, rtol=1e-4, atol=1e-6)
+    assert_allclose(ours.w, theirs.w, atol=1e-5)
+
+
+@pytest.mark.parametrize("constrained", [False, True])
+def test_stochastic_steps_are_the_same(constrained, lists):
+    X, y = labelled(17, n=90)
+    taggers = []
+    for limit in (ALWAYS, NEVER):
+        lists(limit)
+        tagger = CRFTagger(
+            solver="adagrad", max_iter=4, tol=1e-3, l1=0.01, l2=0.01,
+            constraints=forbid_some(y) if constrained else None,
+        )  # fmt: skip
+        taggers.append(tagger.fit(X, y))
+    assert_allclose(taggers[0].objective_, taggers[1].objective_, rtol=1e-6)
+    assert_allclose(taggers[0].transition_, taggers[1].transition_, atol=1e-4)
+    assert taggers[0].transition_[np.isfinite(taggers[0].transition_)].any()
+
+
+@pytest.mark.parametrize("weight", [-50.0, 50.0])
+def test_ascent_with_strong_weights_in_observed_pairs(weight, lists):
+    # Steps that scaled arithmetic cannot take are shortened, in lists as in the matrix.
+    X, y = labelled(19)
+    codes = np.concatenate(y).astype(np.int32)
+    values = []
+    for limit in (ALWAYS, NEVER):
+        lists(limit)
+        scores = CRFTagger()._score_map(X, codes, np.arange(40), visits=True)
+        with Threads(1) as threads:
+            primal = LogLikelihood(scores, codes, X.offsets, np.ones(len(X)), 0.5, threads)
+            dual = DualLikelihood(primal)
+            dual.chain[np.nonzero(dual.chain_mask[:40])] = weight
+            dual.ascend(dual.visited[:5])
+        values.append((dual.eta, dual.entropy))
+    for a, b in zip(*values):
+        assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_auto_leaves_the_dual_where_it_would_fill_the_memory():
+    X, y = labelled(23, n=1700)
+    assert X.n_rows >= 10_000
+    tagger, codes = CRFTagger(), np.concatenate(y).astype(np.int32)
+    assert tagger._choose_solver(X, codes, 40) == tagger._ascend
+    assert dual_bytes(codes, X.offsets, 40, True) == 8 * (X.n_rows * 40 + len(X) * 1600)
+    assert dual_bytes(codes, X.offsets, 40, False) < dual_bytes(codes, X.offsets, 40, True) / 2
+    with config_context(working_memory=1):
+        assert tagger._choose_solver(X, codes, 40) == tagger._descend
+        assert CRFTagger(solver="eg")._choose_solver(X, codes, 40).__name__ == "_ascend"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["ListedFactors", "PairLists", "find_pairs"]
+__all__ = ["ListedFactors", "PairLists", "find_pairs", "most_listed"]
 
 # Lists are used where the share of pairs in them is at most a - b / n_labels: measured with one
 # thread, 80 sequences of 25 rows, and a fifth of the gain left as a margin. The matrix costs
@@ -95,6 +95,12 @@ class ListedFactors(NamedTuple):
         return cls(columns, (*pairs.rows, S, E, base, None, 0.0), E, least)
 
 
+def most_listed(n_labels: int, dtype, question: str = "sums") -> float:
+    """The number of pairs up to which lists are faster."""
+    share, per_label = LIMITS[question, np.dtype(dtype).name]
+    return (share - per_label / n_labels) * n_labels**2
+
+
 def find_pairs(
     transition: np.ndarray, dtype, question: str = "sums", wanted: np.ndarray | None = None
 ) -> PairLists | None:
@@ -109,8 +115,7 @@ def find_pairs(
     wanted : bool ndarray of shape (n_labels, n_labels), optional
         Pairs to list whatever they score: their expected counts are asked for.
     """
-    L, (most, per_label) = len(transition), LIMITS[question, np.dtype(dtype).name]
-    limit = (most - per_label / L) * L * L
+    limit = most_listed(len(transition), dtype, question)
     if limit <= 0 or (wanted is not None and wanted.sum() > limit):
         return None
     zero, forbidden = transition == 0, transition == -np.inf

@@ -7,16 +7,37 @@ import numpy as np
 from sklseq._cpu import load_kernel
 from sklseq._sequences import row_positions
 from sklseq._threads import spans
+from sklseq.inference.pairs import most_listed
 from sklseq.objectives._likelihood import LogLikelihood
 from sklseq.objectives._visits import Visits
 
 _ascent = load_kernel("sklseq.objectives._ascent")
 
-__all__ = ["DualLikelihood"]
+__all__ = ["DualLikelihood", "dual_bytes"]
 
 # Start: theta of the observed labels, and the first step; one halves the other (measured: larger
 # steps overshoot, smaller ones waste the first pass).
 CONFIDENCE, FIRST_STEP = 5.0, 0.5
+
+
+def dual_bytes(y: np.ndarray, offsets: np.ndarray, n_labels: int, all_pairs: bool) -> int:
+    """Memory that the dual variables take.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n_rows,)
+        Label codes.
+    offsets : ndarray of shape (n_sequences + 1,)
+    n_labels : int
+    all_pairs : bool
+        Whether all transitions have a weight, or those that occur.
+    """
+    n_pairs = n_labels**2
+    if not all_pairs:
+        after = row_positions(offsets)[2]
+        seen = len(np.unique(y[after - 1].astype(np.int64) * n_labels + y[after]))
+        n_pairs = seen if seen <= most_listed(n_labels, np.float64) else n_pairs
+    return 8 * (len(y) * n_labels + (len(offsets) - 1) * n_pairs)
 
 
 class DualLikelihood(Visits):
@@ -30,10 +51,10 @@ class DualLikelihood(Visits):
     of the present weights, theta ← theta + eta · (A w - theta), which is a step of exponentiated
     gradient ascent (Collins, Globerson, Koo, Carreras, Bartlett 2008, §4), and updates w by the
     change of the marginals. Pair potentials of a sequence start equal for all its rows, so they
-    stay equal: theta takes n_rows · L + n_sequences · L² numbers, or instead of L² as many as there
-    are trained transitions where these are few; those without a weight score 0 for ever. eta is found anew for each
-    sequence from the curvature seen at its last visit, and a step that lowers D is taken back; the
-    paper has one eta, halved on failure.
+    stay equal: theta takes n_rows · L + n_sequences · L² numbers. Where few transitions have a
+    weight, L² is their number: the others score 0 for ever. eta is found anew for each sequence
+    from the curvature seen at its last visit, and a step that lowers D is taken back; the paper has
+    one eta, halved on failure.
 
     With an L1 penalty, w(mu) = soft(the same, l1 / (2 · l2)), and everything else stays as it is
     (the dual of the elastic net; Shalev-Shwartz, Zhang 2014, §1).
@@ -52,8 +73,7 @@ class DualLikelihood(Visits):
     Notes
     -----
     A visit costs O(nnz · L + T · L² + L²), and one exponential a label and row. Memory:
-    8 · (n_rows · L + n_sequences · L²) bytes beside the rows. Where few transitions have a weight
-    L² is their number, in both.
+    8 · (n_rows · L + n_sequences · L²) bytes beside the rows. L² as above.
     """
 
     def __init__(self, primal: LogLikelihood, l1: float = 0.0, w: np.ndarray | None = None):
