@@ -1,8 +1,9 @@
 """Training side by side: our solvers on five data sets, and beside what else one would use.
 
-Parts (all, or those named): corpora, penalties, scales, threads, l1, peers, optimum, curves. Tables
-go to standard output in Markdown; `--json FILE` keeps the figures, `--plot FILE` the curves. Data:
-SKLSEQ_DATA, a folder that holds the folders named in `_corpora.py` and `conll2000`.
+Parts (all, or those named): corpora, penalties, scales, threads, l1, peers, optimum, curves, and
+labels. Tables go to standard output in Markdown; `--json FILE` keeps the figures, `--plot FILE` the
+curves. Data: SKLSEQ_DATA, a folder that holds the folders named in `_corpora.py` and `conll2000`; `labels`
+needs none.
 """
 
 import multiprocessing as mp
@@ -18,6 +19,7 @@ import bench_crfsuite as chunks
 import numpy as np
 import pycrfsuite
 from _corpora import CORPORA, corpus
+from _many_labels import by_turns, crfsuite_iteration
 from _report import KEPT, parts_of, run, table
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
@@ -319,6 +321,20 @@ def part_curves(quick):
             tagger.open(path)
             loss = trainer.logparser.iterations[-1]["loss"]
             row("CRFsuite", seconds, loss, span_f1(y_test, [tagger.tag(x) for x in tests]))
+
+
+def part_labels(quick):
+    """Many labels, observed transitions: lists of them against the matrix, by turns."""
+    row = table("labels", "labels", "share of transitions", "what", "matrix, µs a row",
+                "lists, µs a row", "ratio")  # fmt: skip
+    for most, n_sequences in ((50, 400), (100, 400), (300, 300), (1000, 250)):
+        n_labels, share, best = by_turns(most, n_sequences, 1 if quick else 7)
+        for name, (matrix, lists) in best.items():
+            row(n_labels, share, name, matrix, lists, matrix / lists)
+        if most <= 300:
+            theirs = crfsuite_iteration(most, n_sequences)
+            row(n_labels, share, "iteration of CRFsuite", theirs, best["evaluation"][1],
+                theirs / best["evaluation"][1])  # fmt: skip
 
 
 def plot_curves(path):

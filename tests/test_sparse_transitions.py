@@ -308,9 +308,9 @@ def forbid_some(y, L=40):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("constrained", [False, True])
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_objective_and_gradient_are_the_same(dtype, constrained, n_jobs, lists, monkeypatch):
-    monkeypatch.setattr(chain, "BLOCK_ROWS", 40)  # several blocks
-    X, y = labelled(1, dtype=dtype)
+def test_objective_and_gradient_are_the_same(dtype, constrained, n_jobs, lists):
+    X, y = labelled(1, n=400, dtype=dtype)
+    assert X.n_rows > chain.BLOCK_ROWS  # several blocks
     codes, L = np.concatenate(y).astype(np.int32), 40
     ones = np.ones(L, dtype=bool)
     transition = forbid_some(y) if constrained else np.ones((L, L), dtype=bool)
