@@ -2,8 +2,8 @@
 
 Parts (all, or those named): corpora, penalties, scales, threads, l1, peers, optimum, curves, and
 labels. Tables go to standard output in Markdown; `--json FILE` keeps the figures, `--plot FILE` the
-curves. Data: SKLSEQ_DATA, a folder that holds the folders named in `_corpora.py` and `conll2000`; `labels`
-needs none.
+curves. Data: SKLSEQ_DATA, a folder that holds the folders named in `_corpora.py` and `conll2000`;
+the part labels needs none.
 """
 
 import multiprocessing as mp
