@@ -380,20 +380,16 @@ def test_threads_change_no_bit():
 def test_the_dual_is_the_same(constrained, l1, lists):
     # Passes go on from one another's rounding, so few of them, from the same start.
     X, y = labelled(13)
-    scores = {}
+    codes, weights = np.concatenate(y).astype(np.int32), np.linspace(0, 2, len(X))
+    tagger = CRFTagger(constraints=forbid_some(y) if constrained else None)
+    duals = []
     for limit in (ALWAYS, NEVER):
         lists(limit)
-        tagger = CRFTagger(constraints=forbid_some(y) if constrained else None, l2=0.5)
-        tagger._check_parameters()
-        codes = np.concatenate(y).astype(np.int32)
-        scores[limit] = tagger._score_map(X, codes, np.arange(40), visits=True)
-    duals = []
-    for limit, map_ in scores.items():
-        weights = np.linspace(0, 2, len(X))
+        scores = tagger._score_map(X, codes, np.arange(40), visits=True)
         with Threads(1) as threads:
-            primal = LogLikelihood(map_, codes, X.offsets, weights, 0.5, threads)
+            primal = LogLikelihood(scores, codes, X.offsets, weights, 0.5, threads)
             dual = DualLikelihood(primal, l1)
-            assert dual.pair_mu.shape[1] == (len(map_.pairs) if limit == ALWAYS else 1600)
+            assert dual.pair_mu.shape[1] == (len(dual.pairs) if limit == ALWAYS else 1600)
             order = np.random.default_rng(0).permutation(dual.visited)
             for _ in range(4):
                 assert dual.ascend(order) == 0

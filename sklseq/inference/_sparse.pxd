@@ -20,7 +20,7 @@ from sklseq._lanes cimport real
 
 cdef enum:
     TOGETHER = 8   # sequences
-    TOP = 8        # labels of highest score that maxima look at before they look at all
+    TOP = 4        # labels of highest score that maxima look at before they look at all
     SPAN = 64      # rows whose pair marginals are summed at once
 
 # Share of the term that is the same for all, below which a sum is computed without it.
@@ -156,6 +156,20 @@ cdef extern from *:
             x += stride;                                                                         \
         }                                                                                        \
     }                                                                                            \
+    /* Not the maxima's promise about infinities: -inf is added to -inf here. */                 \
+    SKLSEQ_LIST_SUM void sklseq_add_apart_##real(                                                \
+        const double* restrict y, Py_ssize_t L, real* const* rows                                \
+    ) {                                                                                          \
+        Py_ssize_t i;                                                                            \
+        real *a = rows[0], *b = rows[1], *c = rows[2], *d = rows[3],                             \
+            *e = rows[4], *f = rows[5], *g = rows[6], *h = rows[7];                              \
+        for (i = 0; i < L; i++) {                                                                \
+            a[i] += (real) y[8 * i]; b[i] += (real) y[8 * i + 1];                                \
+            c[i] += (real) y[8 * i + 2]; d[i] += (real) y[8 * i + 3];                            \
+            e[i] += (real) y[8 * i + 4]; f[i] += (real) y[8 * i + 5];                            \
+            g[i] += (real) y[8 * i + 6]; h[i] += (real) y[8 * i + 7];                            \
+        }                                                                                        \
+    }                                                                                            \
     SKLSEQ_LIST_SUM void sklseq_apart_##real(                                                    \
         const double* restrict y, Py_ssize_t L, real* const* rows                                \
     ) {                                                                                          \
@@ -219,6 +233,8 @@ cdef extern from *:
     void sklseq_side_by_side_double(
         const double* const* rows, Py_ssize_t L, double* x, Py_ssize_t stride
     ) noexcept nogil
+    void sklseq_add_apart_float(const double* y, Py_ssize_t L, float* const* rows) noexcept nogil
+    void sklseq_add_apart_double(const double* y, Py_ssize_t L, double* const* rows) noexcept nogil
     void sklseq_apart_float(const double* y, Py_ssize_t L, float* const* rows) noexcept nogil
     void sklseq_apart_double(const double* y, Py_ssize_t L, double* const* rows) noexcept nogil
 
@@ -473,8 +489,25 @@ cdef inline void max_plus_listed(
         sklseq_raise(m.f, top, L, m.y)
         for r in range(k):
             put_back(m, lines, r, best[8 * r])
-            for j in range(L):
-                out[first[s + r] * width + j] += <real> m.y[j * TOGETHER + r]
+        add_apart(m, out, first + s, k, width)
+
+
+cdef inline void add_apart(
+    const Lists* m, real* out, const Py_ssize_t* first, Py_ssize_t n, Py_ssize_t width
+) noexcept nogil:
+    # out(first[r], j) += m.y(j, r), r < n
+    cdef Py_ssize_t r, j
+    cdef real* rows[8]
+    for r in range(n):
+        rows[r] = out + first[r] * width
+    if n < TOGETHER:
+        for r in range(n):
+            for j in range(m.L):
+                rows[r][j] += <real> m.y[j * TOGETHER + r]
+    elif real is float:
+        sklseq_add_apart_float(m.y, m.L, rows)
+    else:
+        sklseq_add_apart_double(m.y, m.L, rows)
 
 
 cdef inline void keep_unlisted(

@@ -15,10 +15,11 @@ __all__ = ["ListedFactors", "PairLists", "find_pairs", "most_listed"]
 # thread, 80 sequences of 25 rows, and a fifth of the gain left as a margin. The matrix costs
 # n_labels² a row, lists n_labels and each of their pairs.
 LIMITS = {
-    ("sums", "float64"): (0.36, 20.0),
-    ("sums", "float32"): (0.20, 16.0),
-    ("maxima", "float64"): (0.40, 42.0),
-    ("maxima", "float32"): (0.24, 42.0),
+    ("visits", "float64"): (0.52, 7.0),
+    ("sums", "float64"): (0.36, 14.0),
+    ("sums", "float32"): (0.20, 12.0),
+    ("maxima", "float64"): (0.40, 28.0),
+    ("maxima", "float32"): (0.24, 33.0),
 }
 
 
@@ -111,7 +112,8 @@ def find_pairs(
     transition : ndarray of shape (n_labels, n_labels)
     dtype : numpy dtype
         Of emission scores.
-    question : {"sums", "maxima"}
+    question : {"sums", "visits", "maxima"}
+        Visits are sums over one sequence at a time, while weights change.
     wanted : bool ndarray of shape (n_labels, n_labels), optional
         Pairs to list whatever they score: their expected counts are asked for.
     """

@@ -36,7 +36,7 @@ def dual_bytes(y: np.ndarray, offsets: np.ndarray, n_labels: int, all_pairs: boo
     if not all_pairs:
         after = row_positions(offsets)[2]
         seen = len(np.unique(y[after - 1].astype(np.int64) * n_labels + y[after]))
-        n_pairs = seen if seen <= most_listed(n_labels, np.float64) else n_pairs
+        n_pairs = seen if seen <= most_listed(n_labels, np.float64, "visits") else n_pairs
     return 8 * (len(y) * n_labels + (len(offsets) - 1) * n_pairs)
 
 
@@ -91,7 +91,7 @@ class DualLikelihood(Visits):
         self.mu, self.theta = np.zeros((2, len(y), L), np.float32)
         self.mu[np.arange(len(y)), y] = 1
         self.theta[np.arange(len(y)), y] = CONFIDENCE
-        pairs = None if self.listed is None else self.scores.pairs
+        pairs = self.pairs
         n_pairs = L * L if pairs is None else len(pairs)
         self.pair_mu, self.pair_theta = np.zeros((2, n, n_pairs), np.float32)
         for a, b in spans(n, 16):  # so that temporaries stay small

@@ -20,7 +20,7 @@ from scipy import sparse
 from sklseq._sequences import row_positions
 from sklseq._threads import spans
 from sklseq.inference.chain import Transitions, _chain
-from sklseq.inference.pairs import find_pairs
+from sklseq.inference.pairs import PairLists, find_pairs
 from sklseq.objectives._design import DenseRows, PlainRows, SparseRows, aligned_zeros
 from sklseq.objectives._observed import ObservedRows
 
@@ -177,10 +177,8 @@ class ScoreMap:
         )
         self.n_features, self.n_state = X.shape[1], self.design.n_weights
         self.allowed = allowed
-        trained = support.transition & allowed.transition
-        self.transition_at = np.flatnonzero(trained)
-        untrained = np.where(allowed.transition, 0, -np.inf)
-        self.pairs = find_pairs(untrained, self.dtype, wanted=trained)
+        self.transition_at = np.flatnonzero(support.transition & allowed.transition)
+        self.pairs = self.pairs_for("sums")
         self.start_at = np.flatnonzero(support.start & allowed.start)
         self.end_at = np.flatnonzero(support.end & allowed.end)
         sizes = [self.n_state, len(self.transition_at), len(self.start_at), len(self.end_at)]
@@ -208,6 +206,13 @@ class ScoreMap:
         other = copy(self)
         other.design = self.design.unshared()
         return other
+
+    def pairs_for(self, question: str) -> PairLists | None:
+        """Lists of the transitions that are trained, where these are few; see ``find_pairs``."""
+        trained = np.zeros((self.n_labels, self.n_labels), dtype=bool)
+        trained.reshape(-1)[self.transition_at] = True
+        untrained = np.where(self.allowed.transition, 0, -np.inf)
+        return find_pairs(untrained, self.dtype, question, trained)
 
     def new_vector(self) -> np.ndarray:
         return aligned_zeros(self.n_weights, self.dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sklseq.inference.pairs import PairLists
 from sklseq.objectives._design import aligned_zeros
 from sklseq.objectives._likelihood import LogLikelihood
 
@@ -38,13 +39,12 @@ class Visits:
         self.inverse_c = np.zeros(self.longest)
         self.chain = scores.padded_chain(self.w)
         self.chain_mask, self.allowed = scores.chain_masks()
-        self.listed = self._listed()
+        self.pairs = scores.pairs_for("visits") or None  # without any, the matrix of zeros
+        self.listed = None if self.pairs is None else self._lists(self.pairs)
 
-    def _listed(self) -> tuple | None:
-        # Pairs of labels as `_listed.pxd` reads them, and room for six numbers each; None: all.
-        pairs, L = self.scores.pairs, self.scores.n_labels
-        if pairs is None or not len(pairs):
-            return None
+    def _lists(self, pairs: PairLists) -> tuple:
+        # As `_listed.pxd` reads them, and room for six numbers each.
+        L = self.scores.n_labels
         numbers, room = np.empty((6, len(pairs))), np.empty(81 * L)
         return (
             pairs.columns, pairs.rows, pairs.by_column.astype(np.int32), pairs.rows[1],
