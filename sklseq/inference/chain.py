@@ -6,6 +6,7 @@ recursions are in ``_chain.pyx``, their specification in ``reference.py``.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,11 +83,15 @@ class Transitions:
         self.n_labels = len(transition)
         self.width = _chain.padded_width(self.n_labels)
         self.score = self._padded(transition, -np.inf)
-        self.score_t = np.ascontiguousarray(self.score.T)
         zeros = np.zeros(self.n_labels)
         self.start = self._padded(zeros if start is None else start, 0)
         self.end = self._padded(zeros if end is None else end, 0)
         self.has_ends = bool(self.start.any() or self.end.any())
+
+    @cached_property
+    def score_t(self) -> np.ndarray:
+        """``score`` transposed, for tracing best paths back."""
+        return np.ascontiguousarray(self.score.T)
 
     def _padded(self, scores: Any, fill: float) -> np.ndarray:
         scores = np.asarray(scores)
