@@ -49,10 +49,6 @@ __all__ = [
     "warn_one_label",
 ]
 
-# From this number of rows on it pays to look for transitions that score the same: looking costs a
-# few passes over all pairs of labels, about what 50 rows then gain.
-LIST_ROWS = 100
-
 
 class Potentials(NamedTuple):
     """Scores of a linear chain: all that decoding needs to know of a model.
@@ -200,8 +196,9 @@ class BaseTagger(Public, BaseEstimator):
     def _chain(self, question: str = "", n_rows: int = 0) -> Transitions:
         # question: "sums" or "maxima", if whoever asks for it can do with lists of pairs
         scores, dtype = (self.transition_, self.start_, self.end_), self.transition_.dtype
-        worth = question and n_rows >= LIST_ROWS
-        pairs = find_pairs(self.transition_, dtype, question) if worth else None
+        pairs = None
+        if question:
+            pairs = find_pairs(self.transition_, dtype, question, n_rows=n_rows)
         return Transitions(*scores, dtype, pairs)
 
     def _blocks(self, X: Sequences, work) -> list:

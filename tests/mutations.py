@@ -14,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent / "sklseq"
 INFERENCE, ONLINE, SEGMENTS = "test_inference", "test_online_inference", "test_segment_inference"
+LISTS = "test_sparse_transitions"
 # (file, text that occurs once or more: its first is replaced, fault, test files)
 FAULTS = [
     # Objectives and solvers, in Python
@@ -45,6 +46,10 @@ FAULTS = [
     ("inference/_chain.pyx", "        if v > top:\n            top = v\n            best = i", "        if v >= top:\n            top = v\n            best = i", INFERENCE),
     ("inference/_chain.pyx", "for t in range(T - 2, -1, -1):\n        j = first", "for t in range(T - 2, 0, -1):\n        j = first", INFERENCE),
     ("inference/_chain.pyx", "+ ahead[j] - log_beta[i])", "+ ahead[j] + log_beta[i])", INFERENCE),
+    ("inference/_sparse.pxd", "return 1.0 / 1024", "return 0.0", LISTS),
+    ("inference/_sparse.pxd", "if not listed[i * m.L + j]:", "if listed[i * m.L + j]:", LISTS),
+    ("inference/_chain.pyx", "m.floor = lists[6]", "m.floor = 0", LISTS),
+    ("objectives/_listed.pxd", "q.S[p] = q.E[p] - q.base[q.j[p]]", "q.S[p] = q.E[p]", LISTS),
     ("inference/_online.pyx", "if one >= 0 and labels[b] != one:", "if one > 0 and labels[b] != one:", ONLINE),
     ("inference/_online.pyx", "if bounded and not least <= ", "if bounded and not least < ", ONLINE),
     ("inference/_segments.pyx", "pairwise[k] += weight * scratch[k]", "pairwise[k] += scratch[k]", SEGMENTS),
@@ -90,13 +95,13 @@ def run(path: str, old: str, new: str, tests: str) -> int:
     if old not in source:
         return -1
     try:
-        if path.endswith(".pyx"):
+        if not path.endswith(".py"):
             file.write_text(source.replace(old, new, 1), encoding="utf-8")
         done = subprocess.run(
             [*command, *arguments], cwd=ROOT.parent, capture_output=True, text=True, timeout=1800
         )
     finally:
-        if path.endswith(".pyx"):
+        if not path.endswith(".py"):
             file.write_text(source, encoding="utf-8")
             os.utime(file)
     if done.returncode not in (0, 1):  # a crash, or an import that fails: noticed too, but say so

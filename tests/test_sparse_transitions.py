@@ -11,7 +11,6 @@ from scipy import sparse
 from sklearn import config_context
 
 from sklseq import CRFTagger, Sequences
-from sklseq._base import LIST_ROWS
 from sklseq._threads import Threads
 from sklseq.inference import chain, forward_backward, pairs, reference, viterbi
 from sklseq.inference.chain import Transitions, Workspace, best_paths
@@ -31,6 +30,7 @@ def lists(monkeypatch):
     """Call to force lists of pairs, whatever the share, or the matrix."""
 
     def force(limit):
+        monkeypatch.setattr(pairs, "LIST_ROWS", 0)
         monkeypatch.setattr(pairs, "LIMITS", dict.fromkeys(pairs.LIMITS, limit))
 
     force(ALWAYS)
@@ -264,6 +264,7 @@ def test_lists_only_where_they_are_faster(question, dtype, monkeypatch):
     for L, share, expected in ((20, 0.0, False), (300, 0.05, True), (300, 0.6, False)):
         transition = np.where(rng.random((L, L)) < share, rng.normal(size=(L, L)), 0)
         assert (find_pairs(transition, dtype, question) is not None) == expected
+        assert find_pairs(transition, dtype, question, n_rows=20) is None
 
 
 def test_no_memory_of_the_size_of_the_matrix():
@@ -352,7 +353,7 @@ def test_taggers_are_the_same(solver, constrained, lists):
     # 15 iterations let rounding errors of 1e-15 grow.
     assert_allclose(ours.objective_, theirs.objective_, rtol=1e-10)
     assert_allclose(ours.transition_, theirs.transition_, atol=1e-6)
-    assert X.n_rows >= LIST_ROWS
+    assert X.n_rows >= pairs.LIST_ROWS
     answers = []
     for limit in (ALWAYS, NEVER):
         lists(limit)

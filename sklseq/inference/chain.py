@@ -290,7 +290,7 @@ def forward_backward(
     (array([8.]), array([0.5, 0.5]), np.float64(2.0))
     """
     emission, chain, offsets = _check_chain(emission, transition, offsets, start, end)
-    chain.pairs = find_pairs(np.asarray(transition), chain.dtype)
+    chain.pairs = find_pairs(np.asarray(transition), chain.dtype, n_rows=len(emission))
     if chain.pairs is not None and chain.pairs.free.any():
         chain.pairs = None  # pair marginals are wanted of pairs that are not listed, too
     chain.exponentiate()
@@ -349,7 +349,7 @@ def viterbi(
     (array([0, 0, 0], dtype=int32), array([4.]))
     """
     emission, chain, offsets = _check_chain(emission, transition, offsets, start, end)
-    chain.pairs = find_pairs(np.asarray(transition), chain.dtype, "maxima")
+    chain.pairs = find_pairs(np.asarray(transition), chain.dtype, "maxima", n_rows=len(emission))
     psi = chain.pad_rows(emission)
     labels, scores = best_paths(psi, offsets, chain)
     check_paths(scores)

@@ -22,6 +22,10 @@ LIMITS = {
     ("maxima", "float32"): (0.24, 33.0),
 }
 
+# With fewer rows than this it does not pay to look for pairs to list, which takes a few passes over
+# all pairs: about what 50 rows then gain.
+LIST_ROWS = 100
+
 
 class PairLists:
     """Pairs of labels (i, j), by rows and by columns; the others of column j score 0, or -inf.
@@ -103,8 +107,9 @@ def most_listed(n_labels: int, dtype, question: str = "sums") -> float:
 
 
 def find_pairs(
-    transition: np.ndarray, dtype, question: str = "sums", wanted: np.ndarray | None = None
-) -> PairLists | None:
+    transition: np.ndarray, dtype, question: str = "sums", wanted: np.ndarray | None = None,
+    n_rows: int = LIST_ROWS,
+) -> PairLists | None:  # fmt: skip
     """The pairs to list of transition scores, or None where the matrix itself is faster.
 
     Parameters
@@ -116,9 +121,11 @@ def find_pairs(
         Visits are sums over one sequence at a time, while weights change.
     wanted : bool ndarray of shape (n_labels, n_labels), optional
         Pairs to list whatever they score: their expected counts are asked for.
+    n_rows : int, optional
+        How many rows there are to work on, if that may be few.
     """
     limit = most_listed(len(transition), dtype, question)
-    if limit <= 0 or (wanted is not None and wanted.sum() > limit):
+    if limit <= 0 or n_rows < LIST_ROWS or (wanted is not None and wanted.sum() > limit):
         return None
     zero, forbidden = transition == 0, transition == -np.inf
     if wanted is not None:
