@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn import config_context
 
-from sklseq import CRFTagger, Sequences
+from sklseq import CRFTagger, Sequences, Shards
 from sklseq._threads import Threads
 from sklseq.inference import chain, forward_backward, pairs, reference, viterbi
 from sklseq.inference.chain import Transitions, Workspace, best_paths
@@ -451,3 +451,23 @@ def test_auto_leaves_the_dual_where_it_would_fill_the_memory():
     with config_context(working_memory=1):
         assert tagger._choose_solver(X, codes, 40) == tagger._descend
         assert CRFTagger(solver="eg")._choose_solver(X, codes, 40).__name__ == "_ascend"
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "adagrad"])
+def test_shards_are_the_same(solver, tmp_path, lists):
+    X, y = labelled(29, n=90)
+    for k, (a, b) in enumerate([(0, 30), (30, 60), (60, len(X))]):
+        X[a:b].save(tmp_path / f"{k}.npz", y[a:b])
+    taggers = []
+    for limit in (ALWAYS, NEVER):
+        lists(limit)
+        tagger = CRFTagger(solver=solver, l2=1.0, max_iter=36, tol=1e-2, random_state=0)
+        taggers.append(tagger.fit(Shards(tmp_path)))
+    assert_allclose(taggers[0].objective_, taggers[1].objective_, rtol=1e-6)
+    assert_allclose(taggers[0].transition_, taggers[1].transition_, atol=1e-4)
+
+
+@pytest.mark.parametrize("T", [1, 2, 63, 64, 65, 66, 200])
+def test_one_sequence_of_any_length(T):
+    # Around the runs of 64 rows whose pairs are summed at once.
+    check_sums(*problem(T, 21, "few", lengths=[T]), dict(rtol=1e-10, atol=1e-11))
