@@ -21,7 +21,7 @@ import gzip
 import os
 import warnings
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean, median, stdev
 from tempfile import TemporaryDirectory
 from time import process_time
 from typing import NamedTuple
@@ -233,6 +233,11 @@ def f1_of(results):
     return mean(r.f1 for r in results)
 
 
+def spread_of(results):
+    scores = [r.f1 for r in results]
+    return f"{mean(scores):.1f} ± {stdev(scores):.1f}" if len(scores) > 1 else f"{scores[0]:.1f}"
+
+
 def seconds_of(results):
     return median(r.seconds for r in results)
 
@@ -279,10 +284,10 @@ def table2(found, l2, n_splits):
             models["SegmentOpt", m] = lambda m=m, task=task: Segment(task, l2, m)
         results = compare(task, models, n_splits)
         print(f"\n{name}: L of Segment, m of SegmentOpt")
-        print(" " * 20 + "".join(f"{m:>9}" for m in sizes))
-        for what, of in (("F1", f1_of), ("seconds", seconds_of)):
+        print(" " * 20 + "".join(f"{m:>13}" for m in sizes))
+        for what, of in (("F1", spread_of), ("seconds", lambda r: f"{seconds_of(r):.2f}")):
             for method in ("Segment", "SegmentOpt"):
-                row = "".join(f"{of(results[method, m]):9.2f}" for m in sizes)
+                row = "".join(f"{of(results[method, m]):>13}" for m in sizes)
                 print(f"{what:<9}{method:<11}{row}", flush=True)
 
 

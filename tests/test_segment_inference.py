@@ -166,36 +166,112 @@ def test_token_level_potentials(seed):
     assert check_all(random_problem(seed, n=6, L=2, n_potentials=30, token_level=True))
 
 
-def inside_every_token(seed, size=1, forbid=0.0):
-    # One potential of each token, of every segment around it: done as a linear chain.
-    n, _, scores, *others = random_problem(
-        seed, n_potentials=6, forbid=forbid, token_level=True, size=size
-    )
-    step = np.arange(n)
-    return n, (np.full(n, 3), step, step + 1), scores[:n], *others
+SOME_KINDS = [kinds for r in range(1, 5) for kinds in itertools.combinations(range(4), r)]
+
+
+def kinds_of_every_token(seed, kinds, *, share=1.0, L=None, **options):
+    # One potential of each of these kinds at each token, or at a share of them.
+    n, _, _, transition, start, end = random_problem(seed, L=L, **options)
+    rng = np.random.default_rng(seed)
+    kind, step = np.repeat(kinds, n), np.tile(np.arange(n), len(kinds))
+    kept = rng.random(len(kind)) < share
+    kind, step = kind[kept], step[kept]
+    scores = options.get("size", 1) * rng.normal(size=(len(kind), len(transition)))
+    scores[rng.random(scores.shape) < options.get("forbid", 0)] = -np.inf
+    return n, (kind, step, step + 1), scores, transition, start, end
 
 
 @pytest.mark.parametrize("forbid", [0, 0.1])
-@pytest.mark.parametrize("seed", range(12))
-def test_one_potential_a_token(seed, forbid):
-    problem = inside_every_token(seed, forbid=forbid)
-    L = len(problem[3])
-    assert SegmentPlan(one(*problem[:2]), L).is_chain
-    check_all(problem)
-    some = np.random.default_rng(seed).integers(0, 2, L)  # of length one, or of any
-    check_all(problem, limits=some)
+@pytest.mark.parametrize("kinds", SOME_KINDS)
+def test_kinds_of_tokens(kinds, forbid):
+    # A kernel of their own: one product with the transitions a step.
+    for seed in range(4):
+        problem = kinds_of_every_token(seed, kinds, forbid=forbid, share=(1, 0.7)[seed % 2])
+        L = len(problem[3])
+        assert SegmentPlan(one(*problem[:2]), L).token_kinds is not None
+        check_all(problem)
+        some = np.random.default_rng(seed).integers(0, 2, L)  # of length one, or of any
+        check_all(problem, limits=some)
+
+
+def with_pairs(spans, scores):
+    # The same problem, and an exact potential of two tokens that scores 0: the general kernel.
+    long = np.flatnonzero(np.asarray(spans.lengths) > 1)
+    of = np.repeat(np.arange(len(spans.lengths)), np.diff(spans.offsets))
+    order = np.argsort(np.concatenate([of, long]), kind="stable")
+    columns = [
+        np.concatenate([x, np.full(len(long), y)])[order] for x, y in zip(spans[2:], (0, 0, 2))
+    ]
+    offsets = np.cumsum([0, *(np.diff(spans.offsets) + (np.asarray(spans.lengths) > 1))])
+    zeros = np.zeros((len(long), scores.shape[1]))
+    return SegmentSpans(spans.lengths, offsets, *columns), np.concatenate([scores, zeros])[order]
+
+
+def assert_same_answers(spans, scores, transition, *, tolerance=EXACT, **options):
+    others, padded = with_pairs(spans, scores)
+    L = len(transition)
+    assert SegmentPlan(spans, L).token_kinds is not None
+    assert SegmentPlan(others, L).token_kinds is None
+    mine = segment_forward_backward(spans, scores, transition, **options)
+    general = segment_forward_backward(others, padded, transition, **options)
+    of_tokens = others.stop - others.start == 1
+    general = general._replace(potentials=general.potentials[of_tokens])
+    for a, b in zip(mine, general, strict=True):
+        assert_allclose(a, b, **tolerance)
+    best, best_scores = segment_viterbi(spans, scores, transition)
+    same, same_scores = segment_viterbi(others, padded, transition)
+    assert_allclose(best_scores, same_scores, rtol=1e-12)
+    for a, b in zip(best, same, strict=True):
+        assert_array_equal(a, b)
+
+
+def set_of_tokens(seed, L, kinds, n_sequences=12, longest=9):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(0, longest, n_sequences)
+    sequences = [
+        (n, [(k, t, t + 1) for t in range(n) for k in kinds if rng.random() < 0.9]) for n in lengths
+    ]
+    spans = spans_of(*sequences)
+    return spans, rng.normal(size=(len(spans.kind), L)), rng.normal(size=(L, L))
+
+
+@pytest.mark.parametrize("L", [1, 2, 4, 5, 9, 17])
+@pytest.mark.parametrize("kinds", [(3,), (1, 3), (1, 2, 3), (0, 1, 2, 3), (0, 2)])
+def test_tokens_in_step(L, kinds):
+    spans, scores, transition = set_of_tokens(L, L, kinds)
+    weights = 3 * np.random.default_rng(L).random(len(spans.lengths))
+    assert_same_answers(spans, scores, transition, weights=weights)
 
 
 @pytest.mark.parametrize("size", [30, 300, 3000])
-def test_one_potential_a_token_of_large_scores(size):
-    n, spans, scores, *chain = inside_every_token(size, size=size)
-    extra = tuple(np.append(x, y) for x, y in zip(spans, (1, 0, 1), strict=True))
-    zero = np.concatenate([scores, np.zeros((1, scores.shape[1]))])
-    plain = segment_forward_backward(one(n, spans), scores, chain[0], start=chain[1], end=chain[2])
-    other = segment_forward_backward(one(n, extra), zero, chain[0], start=chain[1], end=chain[2])
-    for a, b in zip(plain, other, strict=True):
-        # Scores of up to 3000 n are rounded by 1e-12, and so are logarithms of probabilities.
-        assert_allclose(a, b[: len(a)], rtol=1e-9, atol=1e-9)
+@pytest.mark.parametrize("kinds", [(3,), (1, 3), (0, 1, 2, 3)])
+def test_large_scores_of_tokens(kinds, size):
+    # Scores of up to 3000 n are rounded by 1e-12, and so are logarithms of probabilities.
+    tolerance = {"rtol": 1e-9, "atol": 1e-9}
+    for L in (2, 9):
+        spans, scores, transition = set_of_tokens(L, L, kinds)
+        assert_same_answers(spans, size * scores, size * transition, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("value", [900, -900])
+def test_one_sequence_out_of_range(value):
+    # It sends its block to the general kernel, and itself to the log domain.
+    spans, scores, transition = set_of_tokens(0, 9, (1, 2, 3))
+    scores[spans.offsets[4] : spans.offsets[5]] += value
+    assert_same_answers(spans, scores, transition)
+
+
+def test_long_sequences_of_tokens_are_rescaled():
+    n, L = 3000, 9
+    rng = np.random.default_rng(0)
+    step = np.arange(n)
+    spans = one(n, (np.repeat([1, 2, 3], n), np.tile(step, 3), np.tile(step, 3) + 1))
+    scores = rng.normal(size=(3 * n, L)) + np.repeat([-9, 5, 20], n)[:, None]
+    answer = segment_forward_backward(spans, scores, rng.normal(size=(L, L)))
+    assert answer.log_z > 750 * 20  # far beyond what exp can express
+    assert_allclose(answer.tokens.sum(axis=1), 1, rtol=0, atol=1e-10)
+    assert_allclose(answer.potentials[2 * n :], answer.tokens, rtol=0, atol=1e-15)
+    assert_same_answers(spans, scores, rng.normal(size=(L, L)))
 
 
 @pytest.mark.parametrize("n_potentials", [0, 1])
@@ -379,6 +455,8 @@ def random_set(seed, n_sequences=30, L=3, longest=12):
 
 @pytest.mark.parametrize("L", [1, 2, 3, 9, 17])
 def test_a_set_is_its_sequences(L):
+    # To rounding: those whose potentials are of single tokens have a kernel of their own.
+    near = {"rtol": 1e-13, "atol": 1e-15}
     spans, scores, transition = random_set(L, L=L)
     weights = np.random.default_rng(0).random(len(spans.lengths))
     whole = segment_forward_backward(spans, scores, transition, weights=weights)
@@ -388,16 +466,16 @@ def test_a_set_is_its_sequences(L):
         part = slice(spans.offsets[s], spans.offsets[s + 1])
         alone = one(n, (spans.kind[part], spans.start[part], spans.stop[part]))
         answer = segment_forward_backward(alone, scores[part], transition)
-        assert answer.log_z[0] == whole.log_z[s]
+        assert_allclose(answer.log_z[0], whole.log_z[s], **near)
         tokens.append(answer.tokens)
         rows.append(answer.potentials)
         pairs += weights[s] * answer.transition
         segments, score = segment_viterbi(alone, scores[part], transition)
         assert_array_equal(segments[0], best[s])
-        assert score[0] == best_scores[s]
+        assert_allclose(score[0], best_scores[s], **near)
         assert sum(j - i for i, j, _ in best[s].tolist()) == n
-    assert_array_equal(np.concatenate(tokens), whole.tokens)
-    assert_array_equal(np.concatenate(rows), whole.potentials)
+    assert_allclose(np.concatenate(tokens), whole.tokens, **near)
+    assert_allclose(np.concatenate(rows), whole.potentials, **near)
     assert_allclose(pairs, whole.transition, rtol=1e-12)
 
 

@@ -2,7 +2,8 @@
 
 Everything here sees potentials only: which segments each fires for, and its scores. Recursions are
 in ``_segments.pyx`` and ``_segment_best.pyx``, the order in which they go through a sequence in
-``_segment_plan.pyx``, their specification in ``segment_reference.py``.
+``_segment_plan.pyx``, their specification in ``segment_reference.py``. Where all potentials are of
+single tokens, ``_segment_tokens.pyx`` and ``_segment_tokens_best.pyx`` stand in for the first two.
 """
 
 from __future__ import annotations
@@ -14,14 +15,20 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._cpu import load_kernel
-from sklseq.inference.chain import Transitions as _Chain
-from sklseq.inference.chain import Workspace as _ChainWorkspace
 from sklseq.inference.chain import _chain as _linear_chain
-from sklseq.inference.chain import _check_scores, _check_weights, as_generator, row_blocks
+from sklseq.inference.chain import (
+    _check_scores,
+    _check_weights,
+    as_generator,
+    longest_first,
+    row_blocks,
+)
 
 _arrange = load_kernel("sklseq.inference._segment_plan").arrange
 _sums = load_kernel("sklseq.inference._segments")
 _best = load_kernel("sklseq.inference._segment_best")
+_token_sums = load_kernel("sklseq.inference._segment_tokens")
+_token_best = load_kernel("sklseq.inference._segment_tokens_best")
 
 __all__ = [
     "SegmentMarginals",
@@ -37,8 +44,10 @@ __all__ = [
     "segment_viterbi",
 ]
 
-# Visits worked on at a time: their potentials stay in the second-level cache.
+# Visits worked on at a time, or steps where all potentials are of single tokens: their potentials
+# stay in the second-level cache.
 BLOCK_VISITS = 2048
+BLOCK_STEPS = 1536
 NEVER = np.iinfo(np.int64).max // 4
 
 
@@ -181,13 +190,7 @@ class SegmentPlan:
             )  # fmt: skip
             size = int(self.step_visits[-1])
         self.visits = self.step_visits[self.steps]
-        # One potential a token, of all segments that contain it: a linear chain, see `continued`.
-        self.is_chain = bool(
-            n == self.n_cells
-            and (self.kind == 3).all()
-            and (self.stop - self.start == 1).all()
-            and self.longest <= 1
-        )
+        self.token_kinds, self.token_cells = self._of_tokens()
         self.unreached = None  # cells of segments that are too long: no visit reads them
         if self.drop < NEVER:
             seen = np.zeros(self.n_cells + 1, dtype=np.int64)
@@ -195,6 +198,16 @@ class SegmentPlan:
             np.add.at(seen, self.last_cell, -1)
             self.unreached = np.cumsum(seen[:-1]) == 0
         self.largest = int(np.diff(self.visits).max(initial=0))
+
+    def _of_tokens(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        # Where all potentials are of single tokens, see ``_segment_tokens.pyx``: which kinds of
+        # cells each step has, one bit each, and its first cell.
+        if self.longest > 1 or (self.stop - self.start != 1).any():
+            return None, None
+        at = np.repeat(self.steps[:-1], np.diff(self.cells)) + self.start
+        n = int(self.steps[-1])
+        kinds = np.bincount(at, np.left_shift(1, self.kind), minlength=n).astype(np.uint8)
+        return kinds, _cumulated(np.bincount(at, minlength=n))[:-1]
 
     @property
     def arrays(self) -> tuple:
@@ -222,6 +235,8 @@ class SegmentPlan:
 
     def blocks(self) -> list[tuple[int, int]]:
         """Runs of sequences that are worked on at once."""
+        if self.token_kinds is not None:
+            return row_blocks(self.steps, BLOCK_STEPS)
         return row_blocks(self.visits, BLOCK_VISITS)
 
     def cell_scores(self, scores: np.ndarray, row: np.ndarray | None = None) -> np.ndarray:
@@ -259,27 +274,6 @@ class SegmentTransitions:
             np.exp(self.score, out=self.E)
             np.exp(self.boundary, out=self.ends)
         self.E_t = np.ascontiguousarray(self.E.T)
-        self.linear = None
-
-    def continued(self, limits: np.ndarray) -> tuple[_Chain, np.ndarray]:
-        """The chain that segmentations are where all potentials are of single tokens, kind 3.
-
-        Each step of a segment then scores the same whether the segment began there or before, so
-        labels of steps are a Markov chain of the transition factors exp(transition) + 1: from i to
-        i either a new segment of the same label begins, or the old one goes on, unless its longest
-        length is 1. Also returned is the share of the former in transitions i to i.
-        """
-        if self.linear is not None:
-            return self.linear
-        L, own = self.n_labels, self.score.diagonal()[: self.n_labels]
-        goes_on = np.flatnonzero(limits != 1)
-        both, share = own.copy(), np.ones(L)
-        both[goes_on] = np.logaddexp(own[goes_on], 0)
-        share[goes_on] = np.exp(own[goes_on] - both[goes_on])
-        score = self.score[:L, :L].copy()
-        np.fill_diagonal(score, both)
-        self.linear = _Chain(score, *self.boundary[:, :L]).exponentiate(), share
-        return self.linear
 
 
 class SegmentWorkspace:
@@ -293,16 +287,15 @@ class SegmentWorkspace:
         self.psi = np.empty((cells, width))
         self.alpha, self.u, self.tokens = np.empty((3, steps, width))
         self.factor = np.empty(steps)
-        self.G = np.empty((plan.largest, width))
+        of_tokens = plan.token_kinds is not None
+        self.G = np.empty((max(steps, plan.largest) if of_tokens else plan.largest, width))
+        self.scratch, self.orders = np.empty((width + 3, width)), {}
         self.pairwise = np.zeros((2, width, width))
         self.ends = np.zeros((2, width))
-        self.linear = _ChainWorkspace(steps, width, self.F.dtype) if plan.is_chain else None
 
     def clear(self) -> None:
         self.pairwise[:] = 0
         self.ends[:] = 0
-        if self.linear is not None:
-            self.linear.forget()
 
     def forward_backward(
         self, psi: np.ndarray, a: int, b: int, chain: SegmentTransitions, weights: np.ndarray,
@@ -316,21 +309,34 @@ class SegmentWorkspace:
         """
         steps = self.plan.steps[a : b + 1] - self.plan.steps[a]
         F, tokens = self.F[: len(psi)], self.tokens[: steps[-1]]
-        if self.linear is not None:
-            self._as_chain(psi, F, steps, chain, weights, log_z)
-            return F, F
+        if self._of_tokens(psi, F, tokens, a, b, chain, weights, log_z, only_log_z):
+            return F, tokens
         self._scaled(psi, F, tokens, a, b, chain, weights, log_z, only_log_z)
         for s in np.flatnonzero(np.isnan(log_z)):
             self._again(psi, F, tokens, a, int(s), chain, weights, log_z, only_log_z)
         return F, tokens
 
-    def _as_chain(self, psi, F, steps, chain, weights, log_z) -> None:
-        linear, _ = chain.continued(self.plan.limits)
-        np.copyto(F, psi)
-        self.linear.forward_backward(F, steps, weights, linear, log_z)
-        some = np.flatnonzero((np.diff(steps) > 0) & (log_z > -np.inf))
-        self.ends[0] += weights[some] @ F[steps[some]]
-        self.ends[1] += weights[some] @ F[steps[some + 1] - 1]
+    def _order(self, a: int, b: int) -> np.ndarray:
+        # The same at every evaluation.
+        if (a, b) not in self.orders:
+            self.orders[a, b] = longest_first(self.plan.steps[a : b + 1])
+        return self.orders[a, b]
+
+    def _of_tokens(self, psi, F, tokens, a, b, chain, weights, log_z, only_log_z) -> bool:
+        # Where all potentials are of single tokens; whether that was exact.
+        plan, n = self.plan, len(tokens)
+        if plan.token_kinds is None or only_log_z or not chain.is_normal:
+            return False
+        steps = plan.steps[a : b + 1]
+        rows = slice(steps[0], steps[-1])
+        with np.errstate(over="ignore", under="ignore"):
+            np.exp(psi, out=F)
+        return _token_sums.forward_backward_tokens(
+            psi, F, plan.cells[a], plan.token_kinds[rows], plan.token_cells[rows], steps,
+            self._order(a, b), plan.masks[-1], chain.E, chain.E_t, chain.ends, weights,
+            self.G[:n], self.alpha[:n], self.factor[:n], self.u[:n], tokens, self.scratch,
+            np.empty(len(log_z)), log_z, self.pairwise[0], self.ends, plan.n_labels,
+        )  # fmt: skip
 
     def _scaled(self, psi, F, tokens, a, b, chain, weights, log_z, only_log_z, drop=False) -> None:
         plan, n = self.plan, len(tokens)
@@ -373,11 +379,6 @@ class SegmentWorkspace:
 
     def transition_sum(self, chain: SegmentTransitions) -> np.ndarray:
         """Expected transitions since :meth:`clear`, shape (n_labels, n_labels)."""
-        if self.linear is not None:
-            linear, share = chain.continued(self.plan.limits)
-            pairs = self.linear.pairwise_sum(linear)
-            np.fill_diagonal(pairs, pairs.diagonal() * share)
-            return pairs
         L = chain.n_labels
         return (self.pairwise[0] * chain.E + self.pairwise[1])[:L, :L]
 
@@ -524,6 +525,8 @@ def best_segments(
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Viterbi on the padded scores of the cells of sequences a to b - 1; -inf marks no answer."""
     b = plan.n_sequences if b is None else b
+    if plan.token_kinds is not None:
+        return _best_of_tokens(plan, psi, chain, a, b)
     steps, width = plan.steps[a : b + 1], plan.width
     longest = int(np.diff(steps).max(initial=0))
     found = np.empty((steps[-1] - steps[0], 3), dtype=np.int64)
@@ -537,6 +540,28 @@ def best_segments(
     )  # fmt: skip
     firsts = steps[:-1] - steps[0]
     return [found[r : r + k][::-1].copy() for r, k in zip(firsts, counts)], scores
+
+
+def _best_of_tokens(plan, psi, chain, a, b) -> tuple[list[np.ndarray], np.ndarray]:
+    # In blocks of rows that the cache holds.
+    steps, cells = plan.steps[a : b + 1], plan.cells[a : b + 1]
+    found, counts = np.empty((steps[-1] - steps[0], 3), np.int64), np.zeros(b - a, np.int64)
+    blocks, scores = row_blocks(steps), np.zeros(b - a)
+    largest = max((int(steps[j] - steps[i]) for i, j in blocks), default=0)
+    score_t = np.ascontiguousarray(chain.score.T)
+    room, top = np.empty((3 * (largest + 1), plan.width)), np.empty(largest)
+    for i, j in blocks:
+        n, first = int(steps[j] - steps[i]), int(steps[i] - steps[0])
+        _token_best.viterbi_tokens(
+            psi[cells[i] - cells[0] : cells[j] - cells[0]], cells[i],
+            plan.token_kinds[steps[i] : steps[j]], plan.token_cells[steps[i] : steps[j]],
+            steps[i : j + 1], longest_first(steps[i : j + 1]),
+            plan.log_masks[-1], chain.score, score_t, chain.boundary,
+            room[: 3 * (n + 1)].reshape(3, n + 1, -1), top[:n], found[first : first + n],
+            counts[i:j], scores[i:j], plan.n_labels,
+        )  # fmt: skip
+    firsts = steps[:-1] - steps[0]
+    return [found[i:j] for i, j in zip(firsts.tolist(), (firsts + counts).tolist())], scores
 
 
 def segment_nbest(
