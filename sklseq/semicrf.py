@@ -374,7 +374,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         result = bcfw(
             SegmentHinge(scores, data, weights, self.l2),
             rng=repeatable_generator(self.random_state), tol=1000 * float(self.tol),
-            max_iter=int(self.max_iter),
+            max_iter=int(self.max_iter), n_steps=20, n_revisits=4,
             callback=lambda k, value, hinge: report(k, value, hinge.vector()),
         )  # fmt: skip
         after_fit()

@@ -14,6 +14,8 @@ from sklseq.inference.segment_reference import fires
 from sklseq.objectives._scores import full_support
 from sklseq.objectives._segment_hinge import SegmentHinge, with_token_cells
 from sklseq.objectives._segment_likelihood import GoldSegments, SegmentData, SegmentScores
+from sklseq.objectives._working_set import WorkingSet
+from sklseq.solvers import bcfw
 from tests.test_segment_inference import segmentations
 from tests.test_semicrf import LABELS, covered, problem
 
@@ -101,12 +103,104 @@ def test_weights_are_those_of_the_mixtures():
         hinge.optimize(hinge.blocks, gaps, 1, 0.0)
     coef, chain = np.zeros_like(hinge.coef), np.zeros_like(hinge.chain)
     for s, (fired, moved) in enumerate(hinge.mixture):
-        true, gold = hinge._counts(s, hinge.gold[s])
+        pairs, gold = hinge._counts(s, hinge.gold[s])
+        true = np.zeros_like(fired)
+        true.flat[pairs] = 1
         rows = hinge.data.rows.rows[slice(*hinge.plan.cells[[s, s + 1]])]
         coef += weights[s] / 0.6 * (rows.T @ (true - fired))
         chain += weights[s] / 0.6 * (gold - moved)
     assert_allclose(hinge.coef, coef, atol=1e-12)
     assert_allclose(hinge.chain, chain, atol=1e-12)
+
+
+def counts_of(x, segments):
+    """φ of a segmentation, counted one by one: features, then transitions, first and last label."""
+    features, chain, before = np.zeros((x.rows.shape[1], 3)), np.zeros((5, 3)), 3
+    for i, j, k in segments:
+        fired = fires(x.kind, x.start, x.stop, i, j)
+        features[:, k] += np.asarray(x.rows[fired].sum(axis=0)).ravel()
+        chain[before, k] += 1
+        before = k
+    if segments:
+        chain[4, before] += 1
+    return np.concatenate([features, chain]).ravel()
+
+
+@pytest.mark.parametrize("seed", [0, 5, 9])
+def test_working_sets_hold_losses_and_products(seed):
+    X, y = problem(seed)
+    weights = np.random.default_rng(seed).random(len(X)) + 0.5
+    hinge = hinge_of(X, y, weights)
+    gaps, largest = np.zeros(len(X)), 0
+    for _ in range(6):
+        hinge.optimize(hinge.blocks, gaps, 5, 0.0)
+    for s, (x, known) in enumerate(zip(X, hinge.sets, strict=True)):
+        assert_allclose(known.alpha.sum(), 1, rtol=1e-12)
+        assert (known.alpha >= 0).all()
+        every = list(segmentations(x.n_steps, 3, LIMITS))
+        named = {hinge._counts(s, np.array(one).reshape(-1, 3))[0].tobytes(): one for one in every}
+        held = [named[pairs.tobytes()] for pairs in known.fired]
+        assert len(set(map(tuple, held))) == len(held)
+        phi = np.array([counts_of(x, one) for one in held])
+        assert_allclose(known.gram, phi @ phi.T, rtol=1e-12)
+        w = np.concatenate([hinge.coef, hinge.chain]).ravel()
+        gains = hinge._gains(s, hinge._cell_scores(s))
+        truth = [(i, j, LABELS[k]) for i, j, k in held[0]]
+        loss = [
+            errors(truth, [(i, j, LABELS[k]) for i, j, k in one], x.n_steps) if one else 0
+            for one in held
+        ]
+        assert_allclose(gains, loss + phi @ w, atol=1e-10)
+        largest = max(largest, len(held))
+    assert largest > 4
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_optimum_over_all_segmentations(seed):
+    """At the optimum, mass lies on nothing but most violated segmentations."""
+    X, y = problem(seed, longest=5)
+    weights = np.random.default_rng(seed).random(len(X)) + 0.5
+    hinge = hinge_of(X, y, weights)
+    result = bcfw(hinge, rng=np.random.default_rng(0), tol=1e-8, max_iter=3000, n_steps=20)
+    assert result.converged
+    slack = [max(v) for v in violations(X, y, hinge.coef, hinge.chain)]
+    ridge = 0.3 * (np.square(hinge.coef).sum() + np.square(hinge.chain).sum())
+    primal = ridge + weights @ slack
+    lost = sum(w * known.alpha @ known.loss for w, known in zip(weights, hinge.sets, strict=True))
+    assert_allclose(lost - ridge, primal, rtol=2e-8)  # the dual, of the mixtures' weights
+    for s, known in enumerate(hinge.sets):
+        gain = hinge._gains(s, hinge._cell_scores(s))
+        # What mass c below the best costs the gap is alpha · c: 1e-8 of a primal of some 10.
+        assert (known.alpha * (slack[s] - (gain - gain[0])) < 1e-6).all()
+
+
+def test_exchange_solves_the_small_problem():
+    rng = np.random.default_rng(0)
+    for ratio in (0.01, 1.0, 100.0):
+        features, loss = rng.normal(size=(6, 9)), np.append(0, rng.random(5))
+        known = WorkingSet(np.array([0]), np.zeros((5, 3)), features[0] @ features[0])
+        for k in range(1, 6):
+            products = features[: k + 1] @ features[k]
+            known.add(np.array([k]), np.zeros((5, 3)), loss[k], products)
+        change = known.exchange(loss.copy(), ratio, 10_000, 1e-14)
+        assert_allclose(known.alpha - np.append(1, np.zeros(5)), change)
+        w = -ratio * features.T @ change
+        gain = loss + features @ w
+        # Optimal: no gain is above that of any with mass.
+        assert gain.max() - gain[known.alpha > 0].min() < 1e-10
+        assert known.alpha.min() >= 0
+
+
+def test_exchange_forgets_what_has_no_mass():
+    known = WorkingSet(np.array([0]), np.zeros((5, 3)), 0.0)
+    for k in range(1, 20):
+        known.add(np.array([k]), np.full((5, 3), k), k, np.zeros(k + 1))
+    known.alpha[[0, 7]] = 0, 1
+    known.forget()
+    assert known.loss.tolist() == [0, 7]
+    assert known.find(np.array([7])) == 1
+    assert known.find(np.array([8])) == -1
+    assert known.chain[:, 0, 0].tolist() == [0, 7]
 
 
 def test_loss_counts_wrong_labels():
@@ -120,7 +214,7 @@ def test_loss_counts_wrong_labels():
         segments, best = hinge.most_violated(s)
         named = [(i, j, LABELS[k]) for i, j, k in segments.tolist()]
         assert best == errors(gold, named, n) == n  # every label can be wrong
-        assert hinge._value(s, *hinge._counts(s, hinge.gold[s])) == 0
+        assert hinge._gains(s, hinge._cell_scores(s))[0] == 0  # the truth
 
 
 @pytest.mark.parametrize("every", [True, False])

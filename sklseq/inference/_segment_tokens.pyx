@@ -115,7 +115,7 @@ cdef inline bint forward(
         mass[s] = 0
         for j in range(block.L):
             mass[s] += alpha[r + j] * end[j]
-        if not mass[s] > 0:
+        if not 0 < mass[s] < INFINITY:
             return False
         log_z[block.ids[s]] = log_z[block.ids[s]] * LOG_2 + log(mass[s])
     return True

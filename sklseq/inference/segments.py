@@ -257,15 +257,22 @@ class SegmentPlan:
 
 
 class SegmentTransitions:
-    """Transition, start and end scores, padded, with their exponentials."""
+    """Transition, start and end scores, padded, with their exponentials if for ``sums``."""
 
-    def __init__(self, transition: np.ndarray, start: np.ndarray, end: np.ndarray):
+    def __init__(
+        self, transition: np.ndarray, start: np.ndarray, end: np.ndarray, sums: bool = True
+    ):
         L = len(transition)
         self.n_labels, self.width = L, _linear_chain.padded_width(L)
         self.score = np.full((self.width, self.width), -np.inf)
         self.score[:L, :L] = transition
         self.boundary = np.full((2, self.width), -np.inf)
         self.boundary[:, :L] = start, end
+        if sums:
+            self._exponentiate()
+
+    def _exponentiate(self) -> None:
+        L = self.n_labels
         scores = np.concatenate([self.score[:L, :L].ravel(), self.boundary[:, :L].ravel()])
         # Otherwise an exponential is not a normal number: all sequences go to the log domain.
         self.is_normal = bool((np.abs(scores[scores > -np.inf]) < 690).all())

@@ -12,6 +12,7 @@ from sklseq.inference.segments import SegmentTransitions, best_segments, check_s
 from sklseq.objectives._hinge import Certificate
 from sklseq.objectives._scores import ScoreMap, Weights
 from sklseq.objectives._segment_likelihood import SegmentData, SegmentScores
+from sklseq.objectives._working_set import WorkingSet
 
 __all__ = ["SegmentHinge", "token_loss", "with_token_cells"]
 
@@ -72,9 +73,10 @@ class SegmentHinge:
 
         D(μ) = Σ_s weight_s · loss(y_s, μ_s) - l2 · ‖w‖²  ≤  P(w).
 
-    A step on s finds the most violated segmentation y and moves μ_s towards it by the γ in [0, 1]
-    that maximises D: γ = 2 · l2 · (loss(y) - loss(μ_s) + w·Δ) / (weight_s ‖Δ‖²), with
-    Δ = φ(x_s, y) - φ(x_s, μ_s) (Lacoste-Julien et al. 2013, Algorithm 4).
+    A visit of s finds the most violated segmentation, and then steps among those that it has found
+    on this sequence: it moves mass from the one of smallest loss(y) + w·φ(x_s, y) to the one of
+    largest, by the γ that maximises D, γ = 2 · l2 · (their difference) / (weight_s ‖Δ‖²) or all
+    there is, Δ being the difference of their features (Osokin et al. 2016, §3.2).
 
     Parameters
     ----------
@@ -91,8 +93,9 @@ class SegmentHinge:
 
     Notes
     -----
-    A mixture is kept as how much each cell fires for each label, and transitions, starts and ends:
-    memory O(n_cells · L). A visit costs one Viterbi search, and its sequence's features.
+    Segmentations with mass, and a few others, are kept with their inner products (``WorkingSet``).
+    A visit costs one Viterbi search and a few products with its sequence's features; a step, O(k),
+    k segmentations at hand.
     """
 
     inseparable = ()  # slack is allowed: weights always exist
@@ -112,91 +115,148 @@ class SegmentHinge:
         cuts = np.searchsorted(gold.sequence, np.arange(len(weights) + 1))
         columns = np.stack(gold[1:], axis=1)
         self.gold = [columns[a:b] for a, b in zip(cuts[:-1], cuts[1:])]
-        self.mixture = [self._counts(s, segments) for s, segments in enumerate(self.gold)]
+        self.sets = [WorkingSet(*self._true(s)) for s in range(len(weights))]
         self.blocks = np.flatnonzero((weights > 0) & (np.diff(data.plan.steps) > 0))
 
     def _counts(self, s: int, segments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         # Which cells of sequence s fire for which label, and transitions, first and last label.
         plan, L = self.plan, self.scores.n_labels
         cells = slice(*plan.cells[[s, s + 1]])
-        fired = np.zeros((cells.stop - cells.start, L))
         chain = np.zeros((L + 2, L))
-        if len(segments):
-            start, stop, label = segments.T
-            kind, i, j = plan.kind[cells], plan.start[cells], plan.stop[cells]
-            g = np.repeat(np.arange(len(start)), stop - start)[i]
-            right = np.where(kind & 2, start[g] <= i, start[g] == i)
-            right &= np.where(kind & 1, stop[g] >= j, stop[g] == j)
-            fired[np.flatnonzero(right), label[g[right]]] = 1
-            np.add.at(chain, (label[:-1], label[1:]), 1)
-            chain[L, label[0]] = chain[L + 1, label[-1]] = 1
-        return fired, chain
+        if not len(segments):
+            return np.zeros(0, dtype=np.int64), chain
+        start, stop, label = segments.T
+        kind, i, j = plan.kind[cells], plan.start[cells], plan.stop[cells]
+        g = np.repeat(np.arange(len(start)), stop - start)[i]
+        right = np.where(kind & 2, start[g] <= i, start[g] == i)
+        right &= np.where(kind & 1, stop[g] >= j, stop[g] == j)
+        fired = np.flatnonzero(right)
+        np.add.at(chain, (label[:-1], label[1:]), 1)
+        chain[L, label[0]] = chain[L + 1, label[-1]] = 1
+        return fired * L + label[g[fired]], chain
+
+    def _true(self, s: int) -> tuple[np.ndarray, np.ndarray, float]:
+        fired, chain = self._counts(s, self.gold[s])
+        return fired, chain, float(self._features(s, fired, np.ones(len(fired)), chain)[2])
+
+    def _features(self, s, fired, weight, chain):
+        # Trained features of what fires, with weights: for each local feature and label, for
+        # transitions, and the squared length of both.
+        columns, rows = self.rows[s]
+        L = self.scores.n_labels
+        dense = np.bincount(fired, weight, minlength=rows.shape[0] * L).reshape(-1, L)
+        of_cells, of_chain = rows.T @ dense, chain * self.chain_mask
+        if self.mask is not None:
+            of_cells *= self.mask[columns]
+        square = np.vdot(of_cells, of_cells) + np.vdot(of_chain, of_chain)
+        return of_cells, of_chain, square
+
+    @property
+    def mixture(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """How much each cell fires for each label, and transitions and ends, of every sequence."""
+        out = []
+        for s, known in enumerate(self.sets):
+            fired = np.zeros((self.rows[s][1].shape[0], self.scores.n_labels))
+            for alpha, pairs in zip(known.alpha, known.fired):
+                fired.ravel()[pairs] += alpha
+            out.append((fired, np.tensordot(known.alpha, known.chain, 1)))
+        return out
 
     def most_violated(self, s: int) -> tuple[np.ndarray, float]:
         """The segmentation of largest loss + score, as rows (start, stop, label), and that sum."""
-        psi = self.loss[slice(*self.plan.cells[[s, s + 1]])].copy()
+        return self._search(s, self._cell_scores(s))
+
+    def _cell_scores(self, s: int) -> np.ndarray:
         columns, rows = self.rows[s]
-        psi[:, : self.scores.n_labels] += rows @ self.coef[columns]
+        return rows @ self.coef[columns]
+
+    def _search(self, s: int, scores: np.ndarray) -> tuple[np.ndarray, float]:
+        psi = self._own_loss(s).copy()
+        psi[:, : self.scores.n_labels] += scores
         found, best = best_segments(self.plan, psi, self._transitions(), s, s + 1)
         check_segmentations(best, s)
         return found[0], float(best[0])
 
+    def _own_loss(self, s: int) -> np.ndarray:
+        return self.loss[slice(*self.plan.cells[[s, s + 1]])]
+
     def _transitions(self) -> SegmentTransitions:
         L = self.scores.n_labels
-        return SegmentTransitions(self.chain[:L], self.chain[L], self.chain[L + 1])
+        return SegmentTransitions(self.chain[:L], self.chain[L], self.chain[L + 1], sums=False)
 
-    def _value(self, s: int, fired: np.ndarray, chain: np.ndarray) -> float:
-        # loss + score of counts.
-        columns, rows = self.rows[s]
-        loss = self.loss[slice(*self.plan.cells[[s, s + 1]]), : self.scores.n_labels]
-        psi = loss + rows @ self.coef[columns]
-        return float(np.vdot(psi, fired) + np.vdot(self.chain, chain))
+    def _gains(self, s: int, scores: np.ndarray) -> np.ndarray:
+        # loss + score of all segmentations at hand.
+        known = self.sets[s]
+        of_chain = known.chain.reshape(len(known.alpha), -1) @ self.chain.ravel()
+        return known.loss + known.values(scores) + of_chain
 
     def optimize(
         self, order: np.ndarray, gaps: np.ndarray, n_steps: int, accuracy: float,
         n_searches: int = 1,
     ) -> None:  # fmt: skip
-        """Up to ``n_searches`` exact steps on each sequence of ``order``.
+        """Up to ``n_searches`` searches on each sequence of ``order``, and steps after each.
 
-        Its share before the first step goes into ``gaps``. There are no paths at hand to make
-        ``n_steps`` among.
+        Its share of the gap before the first step goes into ``gaps``.
         """
         for s in order.tolist():
-            gaps[s] = self._step(s)
+            gaps[s] = self._visit(s, n_steps, accuracy)
             for _ in range(1, n_searches):
-                if self._step(s) <= accuracy * gaps[s]:
+                if self._visit(s, n_steps, accuracy) <= accuracy * gaps[s]:
                     break
 
-    def _step(self, s: int) -> float:
-        segments, best = self.most_violated(s)
-        fired, chain = self.mixture[s]
-        gain = best - self._value(s, fired, chain)
-        new_fired, new_chain = self._counts(s, segments)
-        columns, rows = self.rows[s]
-        delta, of_chain = rows.T @ (new_fired - fired), new_chain - chain
-        if self.mask is not None:
-            delta *= self.mask[columns]
-        trained = of_chain * self.chain_mask
-        square = float(np.vdot(delta, delta) + np.vdot(trained, trained))
-        weight = self.weights[s]
-        if gain <= 0:
+    def revisit(self, order: np.ndarray, gaps: np.ndarray, n_steps: int, accuracy: float) -> None:
+        """The same among the segmentations at hand: nothing is searched."""
+        for s in order.tolist():
+            gain = self._gains(s, self._cell_scores(s))
+            gaps[s] = self.weights[s] * float(gain.max() - self.sets[s].alpha @ gain)
+            self._step(s, gain, n_steps, accuracy)
+
+    def _visit(self, s: int, n_steps: int, accuracy: float) -> float:
+        scores, known = self._cell_scores(s), self.sets[s]
+        segments, best = self._search(s, scores)
+        gain = self._gains(s, scores)
+        gap = best - float(known.alpha @ gain)
+        if gap <= 0:
             return 0.0
-        step = 1.0 if square == 0 else min(1.0, 2 * self.l2 * gain / (weight * square))
-        self.coef[columns] -= step * weight / (2 * self.l2) * delta
-        self.chain -= step * weight / (2 * self.l2) * trained
-        self.mixture[s] = fired + step * (new_fired - fired), chain + step * of_chain
-        return weight * gain
+        fired, chain = self._counts(s, segments)
+        if known.find(fired) < 0:
+            self._admit(s, fired, chain)
+            gain = np.append(gain, best)
+        self._step(s, gain, n_steps, accuracy)
+        return self.weights[s] * gap
+
+    def _admit(self, s: int, fired: np.ndarray, chain: np.ndarray) -> None:
+        # Its inner products with all at hand: what their cells score with its features as weights.
+        of_cells, of_chain, square = self._features(s, fired, np.ones(len(fired)), chain)
+        known = self.sets[s]
+        products = known.values(self.rows[s][1] @ of_cells)
+        products += known.chain.reshape(len(products), -1) @ of_chain.ravel()
+        loss = self._own_loss(s)[:, : self.scores.n_labels].ravel()[fired].sum()
+        known.add(fired, chain, float(loss), np.append(products, square))
+
+    def _step(self, s: int, gain: np.ndarray, n_steps: int, accuracy: float) -> None:
+        known, ratio = self.sets[s], self.weights[s] / (2 * self.l2)
+        change = known.exchange(gain, ratio, n_steps, accuracy)
+        moved = np.flatnonzero(change)
+        if not len(moved):
+            return
+        fired = [known.fired[k] for k in moved]
+        weight = np.repeat(change[moved], [len(pairs) for pairs in fired])
+        chain = (change @ known.chain.reshape(len(change), -1)).reshape(self.chain.shape)
+        of_cells, of_chain, _ = self._features(s, np.concatenate(fired), weight, chain)
+        self.coef[self.rows[s][0]] -= ratio * of_cells
+        self.chain -= ratio * of_chain
+        known.forget()
 
     def certificate(self) -> Certificate:
         """Primal and dual objective now."""
-        L = self.scores.n_labels
         ridge = self.l2 * float(np.vdot(self.coef, self.coef) + np.vdot(self.chain, self.chain))
         primal, dual = ridge, -ridge
         for s in self.blocks.tolist():
-            slack = self.most_violated(s)[1] - self._value(s, *self._counts(s, self.gold[s]))
-            loss = self.loss[slice(*self.plan.cells[[s, s + 1]]), :L]
+            scores, known = self._cell_scores(s), self.sets[s]
+            slack = self._search(s, scores)[1] - self._gains(s, scores)[0]  # the truth is the first
             primal += self.weights[s] * max(slack, 0.0)
-            dual += self.weights[s] * float(np.vdot(loss, self.mixture[s][0]))
+            dual += self.weights[s] * float(known.alpha @ known.loss)
         return Certificate(primal, dual)
 
     def vector(self) -> np.ndarray:
