@@ -17,6 +17,7 @@ from sklseq.inference import (
     segment_viterbi,
     viterbi,
 )
+from sklseq.inference import segments as programs
 from sklseq.inference.segment_reference import (
     fires,
     forward_full,
@@ -24,7 +25,7 @@ from sklseq.inference.segment_reference import (
     reach_back,
     reach_forward,
 )
-from sklseq.inference.segments import SegmentPlan, expand_spans
+from sklseq.inference.segments import SegmentPlan, SegmentWorkspace, expand_spans
 
 # Sums of at most some 10^4 terms of size up to 10: 1e-10 leaves room for their rounding.
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
@@ -556,6 +557,49 @@ def test_long_sequence_with_a_long_segment():
     assert answer.potentials[-1, 1] > 0.99
     best = segment_viterbi(spans, scores, transition)[0][0].tolist()
     assert [1000, 2000, 1] in best
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_reach_is_that_of_the_cells_around_a_boundary(seed):
+    spans, scores, _ = random_set(seed, n_sequences=4, L=3)
+    plan = SegmentPlan(spans, 3)
+    psi = plan.cell_scores(scores)
+    for s, n in enumerate(spans.lengths):
+        own = slice(plan.cells[s], plan.cells[s + 1])
+        size = np.abs(psi[own]).max(axis=1, initial=0)
+        around = [
+            size[(plan.start[own] < b) & (b < plan.stop[own])].sum() for b in range(int(n) + 1)
+        ]
+        assert_allclose(plan.reach(s, psi[own]), max(around), rtol=1e-12, atol=1e-13)
+        if len(size) and (plan.stop[own] - plan.start[own] > 1).any():
+            worst = psi[own].copy()
+            worst[plan.stop[own] - plan.start[own] > 1, 0] = -np.inf
+            assert plan.reach(s, worst) == np.inf
+
+
+def test_what_falls_behind_is_not_missed(monkeypatch):
+    # One group of starts apart for 600 steps underflows; against sums in the log domain.
+    n, L = 900, 3
+    rng = np.random.default_rng(4)
+    step = np.arange(n)
+    kind = np.concatenate([np.full(n, 3), np.full(n, 1), [0, 0]])
+    start = np.concatenate([step, step, [100, 300]])
+    stop = np.concatenate([step + 1, step + 1, [700, 303]])
+    scores = np.vstack([rng.normal(size=(2 * n, L)), [[0, 40, 0], [3, 0, 9]]])
+    scores[n : 2 * n] += 4  # what starts later is always better
+    args = one(n, (kind, start, stop)), scores, rng.normal(size=(L, L))
+    again = []
+    scaled = SegmentWorkspace._scaled
+    monkeypatch.setattr(
+        SegmentWorkspace, "_scaled", lambda *a, drop=False: again.append(drop) or scaled(*a, drop)
+    )
+    answer = segment_forward_backward(*args)
+    assert again == [False, True]
+    monkeypatch.setattr(programs._sums, "REACH", -1.0)
+    exact = segment_forward_backward(*args)
+    assert again == [False, True, False]  # then in the log domain
+    for a, b in zip(answer, exact, strict=True):
+        assert_allclose(a, b, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(

@@ -540,6 +540,31 @@ cdef inline void fill_plan(
         plan.kind = &kind[0]
 
 
+def largest_reach(
+    const double[:, ::1] psi,        # (n_cells, width)
+    const long long[::1] start,      # (n_cells,)
+    const long long[::1] stop,
+    double[::1] change,              # (n_steps + 1,)   IN zeros, scratch
+):
+    """The largest sum of magnitudes of cells around one boundary; not finite if one is not."""
+    cdef Py_ssize_t c, j
+    cdef double size, total = 0, most = 0
+    cdef bint finite = True
+    with nogil:
+        for c in range(psi.shape[0]):
+            if stop[c] - start[c] > 1:
+                size = 0
+                for j in range(psi.shape[1]):
+                    size = max(size, fabs(psi[c, j]))
+                finite &= size < INFINITY
+                change[start[c] + 1] += size
+                change[stop[c]] -= size
+        for c in range(change.shape[0]):
+            total += change[c]
+            most = max(most, total)
+    return most if finite else INFINITY
+
+
 def forward_backward_scaled(
     const double[:, ::1] psi,        # (n_cells, width)  scores of the cells of these sequences
     double[:, ::1] F,                # (n_cells, width)  IN exp(psi), OUT marginals

@@ -225,13 +225,8 @@ class SegmentPlan:
         """A bound of the sums of magnitudes of cells that start before a step and stop there or
         later: see the notes of ``_segments.pyx``."""
         own = slice(self.cells[s], self.cells[s + 1])
-        size = np.abs(psi).max(axis=1, initial=0)
-        if not np.isfinite(size).all():
-            return np.inf
-        n = int(self.steps[s + 1] - self.steps[s]) + 1
-        begun = np.bincount(self.start[own], size, minlength=n)
-        over = np.bincount(self.stop[own], size, minlength=n)
-        return float(np.cumsum(begun - over).max(initial=0))
+        n = int(self.steps[s + 1] - self.steps[s])
+        return _sums.largest_reach(psi, self.start[own], self.stop[own], np.zeros(n + 1))
 
     def blocks(self) -> list[tuple[int, int]]:
         """Runs of sequences that are worked on at once."""
