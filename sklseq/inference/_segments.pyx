@@ -47,9 +47,13 @@ is not a normal number, the sequence is done in the log domain.
 
 from libc.math cimport INFINITY, exp, fabs, frexp, ldexp, log, log1p
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from sklseq.inference._recursions cimport block_of_product, sklseq_one_row_at_a_time
+from sklseq.inference._visit_rows cimport (
+    ENDS, GOES_ON, MASKED, MINE, NEW, sklseq_backward_visit, sklseq_forward_visit,
+    sklseq_times_row,
+)
 from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 
 
@@ -75,98 +79,112 @@ cdef struct Plan:
     const long long* entry           # (n,)
 
 
-cdef inline double sum_of_lanes(lanes* tag, const double* a, const double* b) noexcept nogil:
-    # By halves: a running sum would wait for each addition.
-    cdef double s[4]
-    cdef Py_ssize_t k
-    if lanes is Lanes2:
-        return (a[0] + b[0]) + (a[1] + b[1])
-    elif lanes is Lanes4:
-        return ((a[0] + b[0]) + (a[2] + b[2])) + ((a[1] + b[1]) + (a[3] + b[3]))
-    else:
-        for k in range(4):
-            s[k] = (a[k] + b[k]) + (a[k + 4] + b[k + 4])
-        return (s[0] + s[2]) + (s[1] + s[3])
+cdef inline double sum_of_rows(
+    lanes* tag, const double* a, const double* b, Py_ssize_t width
+) noexcept nogil:
+    cdef Py_ssize_t B = n_lanes(tag), z, k
+    cdef double sums[8]
+    cdef double total = 0
+    for k in range(B):
+        sums[k] = 0
+    for z in range(width // B):
+        for k in range(B):
+            sums[k] += a[z * B + k] + b[z * B + k]
+    for k in range(B):
+        total += sums[k]
+    return total
+
+
+cdef inline bint one_exact(const Plan* plan, Py_ssize_t v) noexcept nogil:
+    # Whether a visit has one cell, of kind 0: nearly all have, with features of whole segments.
+    return (
+        plan.last_cell[v] - plan.first_cell[v] == 1 and plan.kind[plan.first_cell[v]] == 0
+    )
+
+
+cdef inline int own_factors(
+    Plan* plan, Py_ssize_t v, const double* F, double* product, double** own, Py_ssize_t width
+) noexcept nogil:
+    # Factors of this group's starts alone, own[0] open at the end, own[1] closed: a cell, or the
+    # product of several in `product`. Returns which there are, in bits; 4 and 8 mark products.
+    cdef Py_ssize_t c
+    cdef int kind, has = 0
+    cdef double* f
+    if one_exact(plan, v):
+        own[1] = <double*> F + plan.first_cell[v] * width
+        return ENDS
+    for c in range(plan.first_cell[v], plan.last_cell[v]):
+        if plan.kind[c] >= 2:
+            continue
+        f = <double*> F + c * width
+        kind = 0 if plan.kind[c] == 1 else 1
+        if not has & (1 << kind):
+            own[kind] = f
+        else:
+            if not has & (4 << kind):
+                memcpy(product + kind * width, own[kind], width * sizeof(double))
+                own[kind] = product + kind * width
+                has |= 4 << kind
+            sklseq_times_row(width, own[kind], f)
+        has |= 1 << kind
+    return has
+
+
+cdef inline int way_on(
+    Plan* plan, Py_ssize_t v, Py_ssize_t e, int has
+) noexcept nogil:
+    # Adds what else there is at a visit of step e.
+    has &= MINE | ENDS
+    if v == plan.entry[e - 1]:
+        has |= NEW
+    if plan.target[v] >= 0:
+        has |= GOES_ON
+        if plan.mask[v]:
+            has |= MASKED
+    return has
 
 
 cdef inline double forward_step(
     lanes* tag, Plan* plan, Py_ssize_t e, const double* F, const double* E, const double* start,
     const double* masks, double factor, double* G, double* alpha, double* entering,
-    Py_ssize_t L, Py_ssize_t width
+    double* scratch, Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
     # G, alpha and alpha^ of step e; G of its targets is added up. Returns the mass of the step.
-    cdef Py_ssize_t B = n_lanes(tag), block, j, k, v, c, t
-    cdef double opened[8]
-    cdef double closed[8]
-    cdef double mine[8]
-    cdef double ends[8]
-    cdef double g[8]
+    cdef Py_ssize_t B = n_lanes(tag), block, k, v, c
+    cdef int has
     cdef double acc[8]
-    cdef double mass[8]
-    cdef double total = 0
-    cdef const double* f
-    cdef double* row
-    for block in range(width // B):
-        j = block * B
-        if e == 1:
+    cdef double* own[2]
+    cdef double* opened = scratch
+    cdef double* closed = opened + width
+    cdef double* mass = closed + width
+    cdef double* product = mass + width
+    cdef double* a = alpha + (e - 1) * width
+    if e == 1:
+        memcpy(entering, start, width * sizeof(double))
+    else:
+        for block in range(width // B):
+            block_of_product(tag, alpha + (e - 2) * width, 1, E + block * B, L, width, acc)
             for k in range(B):
-                entering[j + k] = start[j + k]
-        else:
-            block_of_product(tag, alpha + (e - 2) * width, 1, E + j, L, width, acc)
-            for k in range(B):
-                entering[j + k] = acc[k]
+                entering[block * B + k] = acc[k]
             sklseq_one_row_at_a_time()       # stored whole: the product keeps its lanes
-        for k in range(B):
-            opened[k] = factor
-            closed[k] = 1
-            acc[k] = 0
-            mass[k] = 0
-        for v in range(plan.step_visits[e - 1], plan.step_visits[e]):
-            row = G + v * width + j
-            for k in range(B):
-                mine[k] = 1
-                ends[k] = 1
+    for k in range(width):
+        opened[k] = factor
+        closed[k] = 1
+        mass[k] = 0
+        a[k] = 0
+    for v in range(plan.step_visits[e - 1], plan.step_visits[e]):
+        if not one_exact(plan, v):
             for c in range(plan.first_cell[v], plan.last_cell[v]):
-                f = F + c * width + j
-                if plan.kind[c] == 3:
-                    for k in range(B):
-                        opened[k] *= f[k]
-                elif plan.kind[c] == 2:
-                    for k in range(B):
-                        closed[k] *= f[k]
-                elif plan.kind[c] == 1:
-                    for k in range(B):
-                        mine[k] *= f[k]
-                else:
-                    for k in range(B):
-                        ends[k] *= f[k]
-            if v == plan.entry[e - 1]:
-                for k in range(B):
-                    g[k] = (row[k] + entering[j + k]) * (opened[k] * mine[k])
-            else:
-                for k in range(B):
-                    g[k] = row[k] * (opened[k] * mine[k])
-            for k in range(B):
-                acc[k] += g[k] * (closed[k] * ends[k])
-            for k in range(B):
-                mass[k] += g[k]
-            for k in range(B):
-                row[k] = g[k]
-            t = plan.target[v]
-            if t < 0:
-                continue
-            row = G + t * width + j
-            if plan.mask[v]:
-                f = masks + plan.mask[v] * width + j
-                for k in range(B):
-                    row[k] += g[k] * f[k]
-            else:
-                for k in range(B):
-                    row[k] += g[k]
-        for k in range(B):
-            alpha[(e - 1) * width + j + k] = acc[k]
-        total += sum_of_lanes(tag, acc, mass)
-    return total
+                if plan.kind[c] >= 2:
+                    sklseq_times_row(
+                        width, opened if plan.kind[c] == 3 else closed, F + c * width
+                    )
+        has = way_on(plan, v, e, own_factors(plan, v, F, product, own, width))
+        sklseq_forward_visit(
+            has, width, G + v * width, entering, opened, own[0], closed, own[1],
+            masks + plan.mask[v] * width, G + plan.target[v] * width, a, mass
+        )
+    return sum_of_rows(tag, a, mass, width)
 
 
 cdef void drop_what_fell_behind(
@@ -187,7 +205,7 @@ cdef void drop_what_fell_behind(
 cdef inline double forward(
     lanes* tag, Plan* plan, const double* F, const double* E, const double* start,
     const double* end, const double* masks, double* G, double* alpha, double* factor,
-    double* u, bint drop, Py_ssize_t L, Py_ssize_t width
+    double* u, double* scratch, bint drop, Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
     # Scaled forward pass; returns log Z, -inf if there is no mass.
     cdef Py_ssize_t e, j
@@ -201,7 +219,7 @@ cdef inline double forward(
             drop_what_fell_behind(G + plan.step_visits[e - 1] * width,
                                   plan.step_visits[e] - plan.step_visits[e - 1], L, width)
         total = forward_step(tag, plan, e, F, E, start, masks, scale, G, alpha,
-                             u + (e - 1) * width, L, width)
+                             u + (e - 1) * width, scratch, L, width)
         scale = 1
         # Numbers that underflow are slow: no need to go on.
         if e % 16 == 0 and fetestexcept(FE_UNDERFLOW):
@@ -220,170 +238,67 @@ cdef inline double forward(
 
 
 cdef inline void backward_step(
-    lanes* tag, Plan* plan, Py_ssize_t e, double* F, const double* masks, double factor,
-    double* G, const double* beta, double* tokens, double* u, double* scratch, Py_ssize_t width
+    Plan* plan, Py_ssize_t e, double* F, const double* masks, double factor, double* G,
+    const double* beta, double* tokens, double* u, double* scratch, Py_ssize_t most,
+    Py_ssize_t width
 ) noexcept nogil:
     # G becomes the derivative by pre, u that by alpha^, F the marginals of the cells of step e.
     # tokens: probability of each label between boundaries e - 1 and e.
-    cdef Py_ssize_t B = n_lanes(tag), block, j, k, v, c, t
-    cdef Py_ssize_t v0 = plan.step_visits[e - 1], v1 = plan.step_visits[e]
-    cdef double opened[8]
-    cdef double closed[8]
-    cdef double mine[8]
-    cdef double ends[8]
-    cdef double ahead[8]
-    cdef double going[8]
-    cdef double ending[8]
-    cdef double sum_going[8]
-    cdef double sum_ending[8]
-    cdef double* f
-    cdef const double* m
-    cdef double* row
-    cdef double* x
-    for block in range(width // B):
-        j = block * B
-        for k in range(B):
-            opened[k] = factor
-            closed[k] = beta[j + k]
-            sum_going[k] = 0
-            sum_ending[k] = 0
-        for v in range(v0, v1):              # factors, from the newest group to the oldest
-            for k in range(B):
-                mine[k] = 1
-                ends[k] = 1
-            for c in range(plan.first_cell[v], plan.last_cell[v]):
-                f = F + c * width + j
-                if plan.kind[c] == 3:
-                    for k in range(B):
-                        opened[k] *= f[k]
-                elif plan.kind[c] == 2:
-                    for k in range(B):
-                        closed[k] *= f[k]
-                elif plan.kind[c] == 1:
-                    for k in range(B):
-                        mine[k] *= f[k]
-                else:
-                    for k in range(B):
-                        ends[k] *= f[k]
-            x = scratch + (v - v0) * 2 * B
-            for k in range(B):
-                x[k] = opened[k] * mine[k]
-            for k in range(B):
-                x[B + k] = closed[k] * ends[k]
-        for v in range(v1 - 1, v0 - 1, -1):  # sums, from the oldest group to the newest
-            x = scratch + (v - v0) * 2 * B
-            row = G + v * width + j
-            t = plan.target[v]
-            if t < 0:
-                for k in range(B):
-                    ahead[k] = x[B + k]
-            elif plan.mask[v]:
-                m = masks + plan.mask[v] * width + j
-                for k in range(B):
-                    ahead[k] = x[B + k] + m[k] * G[t * width + j + k]
-            else:
-                for k in range(B):
-                    ahead[k] = x[B + k] + G[t * width + j + k]
-            # What no segmentation reaches has no use for a derivative, which might overflow.
-            for k in range(B):
-                ahead[k] = ahead[k] if row[k] > 0 else 0
-            for k in range(B):
-                going[k] = row[k] * ahead[k]
-            for k in range(B):
-                ending[k] = row[k] * x[B + k]
-            for k in range(B):
-                sum_going[k] += going[k]
-            for k in range(B):
-                sum_ending[k] += ending[k]
-            for k in range(B):
-                row[k] = x[k] * ahead[k]
-            if v == plan.entry[e - 1]:
-                for k in range(B):
-                    u[j + k] = row[k]
-            for c in range(plan.first_cell[v], plan.last_cell[v]):
-                f = F + c * width + j
-                if plan.kind[c] == 3:
-                    for k in range(B):
-                        f[k] = sum_going[k]
-                elif plan.kind[c] == 2:
-                    for k in range(B):
-                        f[k] = sum_ending[k]
-                elif plan.kind[c] == 1:
-                    for k in range(B):
-                        f[k] = going[k]
-                else:
-                    for k in range(B):
-                        f[k] = ending[k]
-        for k in range(B):
-            tokens[j + k] = sum_going[k]
-
-
-cdef inline void backward_single(
-    lanes* tag, Plan* plan, Py_ssize_t v, double* F, const double* masks, double factor,
-    double* G, const double* beta, double* tokens, double* u, Py_ssize_t width
-) noexcept nogil:
-    # backward_step where all starts are one group, as with features of single tokens only.
-    cdef Py_ssize_t B = n_lanes(tag), block, j, k, c, t = plan.target[v]
-    cdef Py_ssize_t c0 = plan.first_cell[v], c1 = plan.last_cell[v]
-    cdef double opened[8]
-    cdef double closed[8]
-    cdef double ahead[8]
-    cdef double g[8]
-    cdef double* f
-    cdef const double* m
-    for block in range(width // B):
-        j = block * B
-        for k in range(B):
-            opened[k] = factor
-            closed[k] = beta[j + k]
-        for c in range(c0, c1):
-            f = F + c * width + j
-            if plan.kind[c] & 1:
-                for k in range(B):
-                    opened[k] *= f[k]
-            else:
-                for k in range(B):
-                    closed[k] *= f[k]
-        if t < 0:
-            for k in range(B):
-                ahead[k] = closed[k]
-        elif plan.mask[v]:
-            m = masks + plan.mask[v] * width + j
-            for k in range(B):
-                ahead[k] = closed[k] + m[k] * G[t * width + j + k]
-        else:
-            for k in range(B):
-                ahead[k] = closed[k] + G[t * width + j + k]
-        for k in range(B):
-            g[k] = G[v * width + j + k]
-        for k in range(B):
-            ahead[k] = ahead[k] if g[k] > 0 else 0
-        for k in range(B):
-            opened[k] *= ahead[k]
-        for k in range(B):
-            G[v * width + j + k] = opened[k]
-        for k in range(B):
-            u[j + k] = opened[k]
-        for k in range(B):
-            ahead[k] *= g[k]
-        for k in range(B):
-            tokens[j + k] = ahead[k]
-        for k in range(B):
-            closed[k] *= g[k]
-        for c in range(c0, c1):
-            f = F + c * width + j
-            if plan.kind[c] & 1:
-                for k in range(B):
-                    f[k] = ahead[k]
-            else:
-                for k in range(B):
-                    f[k] = closed[k]
+    cdef Py_ssize_t k, v, c, v0 = plan.step_visits[e - 1], v1 = plan.step_visits[e]
+    cdef Py_ssize_t size = width * sizeof(double)
+    cdef int has, kind
+    cdef double* own[2]
+    cdef double* sum_ending = scratch
+    cdef double* product = sum_ending + width
+    cdef double* rows = product + 2 * width
+    cdef double** opened = <double**> (rows + 2 * (most + 1) * width)
+    cdef double** closed = opened + most
+    cdef double* on = rows
+    cdef double* off = rows + width
+    for k in range(width):
+        on[k] = factor
+        tokens[k] = sum_ending[k] = 0
+    memcpy(off, beta, size)
+    rows += 2 * width
+    for v in range(v0, v1):                  # factors, from the newest group to the oldest
+        opened[v - v0], closed[v - v0] = on, off
+        if one_exact(plan, v):
+            continue
+        own[0] = own[1] = NULL
+        for c in range(plan.first_cell[v], plan.last_cell[v]):
+            kind = plan.kind[c] - 2
+            if kind < 0:
+                continue
+            if own[kind] == NULL:
+                memcpy(rows, on if kind else off, size)
+                own[kind] = rows
+                rows += width
+            sklseq_times_row(width, own[kind], F + c * width)
+        off = off if own[0] == NULL else own[0]
+        on = on if own[1] == NULL else own[1]
+        opened[v - v0], closed[v - v0] = on, off
+    for v in range(v1 - 1, v0 - 1, -1):      # sums, from the oldest group to the newest
+        has = own_factors(plan, v, F, product, own, width)
+        sklseq_backward_visit(
+            way_on(plan, v, e, has), width, G + v * width, u, opened[v - v0], own[0],
+            closed[v - v0], own[1], masks + plan.mask[v] * width, G + plan.target[v] * width,
+            tokens, sum_ending
+        )
+        if one_exact(plan, v):
+            continue
+        for c in range(plan.first_cell[v], plan.last_cell[v]):
+            if plan.kind[c] == 3:
+                memcpy(F + c * width, tokens, size)
+            elif plan.kind[c] == 2:
+                memcpy(F + c * width, sum_ending, size)
+            elif has & (4 if plan.kind[c] == 1 else 8):
+                memcpy(F + c * width, product + (0 if plan.kind[c] == 1 else width), size)
 
 
 cdef inline void backward(
     lanes* tag, Plan* plan, double* F, const double* Et, const double* start,
     const double* end, const double* masks, double* G, const double* alpha, const double* factor,
-    double* u, double* tokens, double* beta, double* scratch,
+    double* u, double* tokens, double* beta, double* scratch, Py_ssize_t most,
     Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
     # beta_e(i) = sum_j E(i, j) u_{e+1}(j), u_e: derivative of log Z by alpha^_{e-1}
@@ -395,12 +310,8 @@ cdef inline void backward(
     for j in range(width):
         beta[j] = end[j] / total
     for e in range(plan.n, 0, -1):
-        if plan.step_visits[e] - plan.step_visits[e - 1] == 1:
-            backward_single(tag, plan, plan.step_visits[e - 1], F, masks, factor[e - 1], G, beta,
-                            tokens + (e - 1) * width, u + (e - 1) * width, width)
-        else:
-            backward_step(tag, plan, e, F, masks, factor[e - 1], G, beta,
-                          tokens + (e - 1) * width, u + (e - 1) * width, scratch, width)
+        backward_step(plan, e, F, masks, factor[e - 1], G, beta, tokens + (e - 1) * width,
+                      u + (e - 1) * width, scratch, most, width)
         if e == 1:
             return
         for block in range(width // B):
@@ -466,20 +377,20 @@ cdef inline double one_sequence(
     lanes* tag, Plan* plan, double* F, const double* E, const double* Et, const double* start,
     const double* end, const double* masks, double weight, double* G, double* alpha,
     double* factor, double* u, double* tokens, double* scratch, double* pairwise, double* ends,
-    bint only_log_z, bint drop, Py_ssize_t L, Py_ssize_t width
+    bint only_log_z, bint drop, Py_ssize_t most, Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
     # log Z, or NaN if the flags say that scaled arithmetic was not exact.
     cdef double log_z, redo = log(-1.0)
     cdef int bad = FE_UNDERFLOW | FE_OVERFLOW | FE_INVALID
     feclearexcept(bad)
-    log_z = forward(tag, plan, F, E, start, end, masks, G, alpha, factor, u, drop,
-                    L, width)
+    log_z = forward(tag, plan, F, E, start, end, masks, G, alpha, factor, u, scratch,
+                    drop, L, width)
     if fetestexcept(bad):
         return redo
     if only_log_z or log_z == -INFINITY:
         return log_z
     backward(tag, plan, F, Et, start, end, masks, G, alpha, factor, u, tokens, scratch,
-             scratch + width, L, width)
+             scratch + width, most, L, width)
     if fetestexcept(bad):
         return redo
     if not add_pairs(tag, plan.n, alpha, u, start, end, weight, scratch, pairwise, ends, L, width):
@@ -496,7 +407,8 @@ cdef void _forward_backward(
     const double[:, ::1] E, const double[:, ::1] Et, const double[:, ::1] boundary,
     const double[::1] weights, double[:, ::1] G, double[:, ::1] alpha, double[::1] factor,
     double[:, ::1] u, double[:, ::1] tokens, double* scratch, double[::1] log_z,
-    double[:, ::1] pairwise, double[:, ::1] ends, bint only_log_z, bint drop, Py_ssize_t L
+    double[:, ::1] pairwise, double[:, ::1] ends, bint only_log_z, bint drop, Py_ssize_t most,
+    Py_ssize_t L
 ) noexcept nogil:
     cdef Py_ssize_t s, r, width = E.shape[1]
     cdef double* f = NULL
@@ -518,8 +430,8 @@ cdef void _forward_backward(
         log_z[s] = one_sequence(
             tag, &plan, f, &E[0, 0], &Et[0, 0], &boundary[0, 0], &boundary[1, 0], &masks[0, 0],
             weights[s], &G[0, 0] - plan.step_visits[0] * width, &alpha[r, 0], &factor[r],
-            &u[r, 0], &tokens[r, 0], scratch, &pairwise[0, 0], &ends[0, 0], only_log_z, drop, L,
-            width
+            &u[r, 0], &tokens[r, 0], scratch, &pairwise[0, 0], &ends[0, 0], only_log_z, drop,
+            most, L, width
         )
 
 
@@ -609,7 +521,9 @@ def forward_backward_scaled(
         for s in range(log_z.shape[0]):
             log_z[s] = log(-1.0) if steps[s + 1] > steps[s] else 0
         return
-    scratch = <double*> malloc((width + max(16 * most, width * width)) * sizeof(double))
+    # Rows of forward_step and backward_step, with pointers to some; or pair marginals.
+    s = max((8 + 2 * most) * width + 2 * most, width * width)
+    scratch = <double*> malloc((width + s) * sizeof(double))
     if scratch == NULL:
         raise MemoryError()
     with nogil:
@@ -617,17 +531,17 @@ def forward_backward_scaled(
             _forward_backward(&two, psi, F, cells, steps, step_visits, first_cell, last_cell,
                               target, mask, kind, entry, masks, E, Et, boundary, weights, G, alpha,
                               factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z,
-                              drop, L)
+                              drop, most, L)
         elif width == 4:
             _forward_backward(&four, psi, F, cells, steps, step_visits, first_cell, last_cell,
                               target, mask, kind, entry, masks, E, Et, boundary, weights, G, alpha,
                               factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z,
-                              drop, L)
+                              drop, most, L)
         else:
             _forward_backward(&eight, psi, F, cells, steps, step_visits, first_cell, last_cell,
                               target, mask, kind, entry, masks, E, Et, boundary, weights, G, alpha,
                               factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z,
-                              drop, L)
+                              drop, most, L)
         free(scratch)
 
 
