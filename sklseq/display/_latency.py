@@ -86,8 +86,8 @@ class LatencyAccuracyDisplay:
     >>> X, y = make_contacts(12, random_state=0)
     >>> model = make_pipeline(TemplateFeatures(["w[0]"], bos_eos=False), CRFTagger(l2=0.1))
     >>> display = LatencyAccuracyDisplay.from_estimator(model.fit(X, y), X, strategies=["step"])
-    >>> (display.curves[0].latency >= 0).all()
-    np.True_
+    >>> bool((display.curves[0].latency >= 0).all())
+    True
     """
 
     def __init__(self, curves: list[TradeOff], look_ahead: TradeOff):

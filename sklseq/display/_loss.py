@@ -59,8 +59,8 @@ class LossCurveDisplay:
     >>> X, y = [[["a"], ["b"]], [["b"], ["a"]]], [["A", "B"], ["B", "A"]]
     >>> display = LossCurveDisplay.from_estimator(CRFTagger().fit(X, y))
     >>> curve = display.curves[0]
-    >>> len(curve.objective) == len(curve.at) and curve.objective[-1] < curve.objective[0]
-    np.True_
+    >>> len(curve.objective) == len(curve.at), bool(curve.objective[-1] < curve.objective[0])
+    (True, True)
     """
 
     def __init__(self, estimators: dict[str, Any]):

@@ -286,8 +286,8 @@ def forward_backward(
     >>> import numpy as np
     >>> from sklseq.inference import forward_backward
     >>> log_z, marginals, pairwise = forward_backward(np.zeros((3, 2)), np.zeros((2, 2)))
-    >>> np.exp(log_z), marginals[0], pairwise.sum()
-    (array([8.]), array([0.5, 0.5]), np.float64(2.0))
+    >>> np.exp(log_z), marginals[0], float(pairwise.sum())
+    (array([8.]), array([0.5, 0.5]), 2.0)
     """
     emission, chain, offsets = _check_chain(emission, transition, offsets, start, end)
     chain.pairs = find_pairs(np.asarray(transition), chain.dtype, n_rows=len(emission))
