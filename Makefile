@@ -30,7 +30,7 @@ help:
 	@echo 'make test-checked  the same with every array index checked in the compiled code'
 	@echo 'make test-sanitized  the suite with compiled code under AddressSanitizer and UBSan'
 	@echo 'make test-minimum  the suite with the oldest NumPy, SciPy, scikit-learn and joblib allowed'
-	@echo 'make test-threads  tests of kernels and containers, each in several threads at once'
+	@echo 'make test-threads  the suite, each test in four threads at once'
 	@echo 'make coverage      the suite again; at least 95 % of the lines of Python have to run'
 	@echo 'make trials        fuzzing of all readers, soak of the stream: about half an hour'
 	@echo 'make mutations     faults put into the sources one by one; the suite has to find each'
@@ -52,22 +52,24 @@ test-checked: $(CHECKED)/.built $(CHECKED)/.with-test
 	@PATH="$(CURDIR)/$(CHECKED)/bin:$$PATH" $(CHECKED)/bin/python -c 'import sklseq'
 	PATH="$(CURDIR)/$(CHECKED)/bin:$$PATH" $(CHECKED)/bin/python -m pytest $(WORKERS) $(ARGS)
 
-# Other programs (browsers, workers, compilers) do not bear the sanitizers' libraries.
+# Other programs (browsers, workers, compilers) do not bear the sanitizers' libraries, and threads
+# do not share them.
 STARTS_PROGRAMS := cluster display displays segmentation_display examples docs readme bench bench_long fetch
-SANITIZED_TESTS = sklseq $(filter-out $(STARTS_PROGRAMS:%=tests/test_%.py), $(wildcard tests/test_*.py))
+QUIET_TESTS = sklseq $(filter-out $(STARTS_PROGRAMS:%=tests/test_%.py), $(wildcard tests/test_*.py))
 test-sanitized: $(SANITIZED)/.built $(SANITIZED)/.with-test
 	@PATH="$(CURDIR)/$(SANITIZED)/bin:$$PATH" ninja --quiet -C build/sanitized  # once, before several do
 	PATH="$(CURDIR)/$(SANITIZED)/bin:$$PATH" LD_PRELOAD="$(foreach lib,libasan libstdc++,$$($(or $(CC),gcc) -print-file-name=$(lib).so))" \
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 PYTHONMALLOC=malloc \
-	  $(SANITIZED)/bin/python -m pytest -p no:cacheprovider $(WORKERS) $(or $(ARGS),$(SANITIZED_TESTS))
+	  $(SANITIZED)/bin/python -m pytest -p no:cacheprovider $(WORKERS) $(or $(ARGS),$(QUIET_TESTS))
 
 test-minimum: $(MINIMUM)/.built $(MINIMUM)/.with-test
 	PATH="$(CURDIR)/$(MINIMUM)/bin:$$PATH" $(MINIMUM)/bin/python -m pytest $(WORKERS) $(ARGS)
 
 test-threads: $(VENV)/.built $(VENV)/.with-test
 	@$(BIN)/python -m pip install -qq pytest-run-parallel
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest --parallel-threads=4 --iterations=2 \
-	  $(or $(ARGS),tests/test_inference.py tests/test_segment_inference.py tests/test_sequences.py tests/test_labels.py tests/test_metrics.py)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -c 'import sklseq'
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest --parallel-threads=4 $(WORKERS) \
+	  $(or $(ARGS),$(QUIET_TESTS))
 
 # Subprocesses and workers count too: [tool.coverage.run] in pyproject.toml.
 coverage: $(VENV)/.built $(VENV)/.with-test

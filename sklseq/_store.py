@@ -18,8 +18,8 @@ file that breaks off is always found out.
 
 from __future__ import annotations
 
-import ast
 import os
+import re
 import struct
 import sys
 import tokenize
@@ -202,11 +202,12 @@ class _Member:
 
 
 def _refuse_old_header(stream: Any) -> None:
-    """Raise SyntaxError for what only Python 2 wrote: NumPy would warn, and take 7L for 7."""
+    """Raise ValueError for what only Python 2 wrote: NumPy would warn, and take 7L for 7."""
     begin = stream.tell()
     size = "<H" if np.lib.format.read_magic(stream) == (1, 0) else "<I"
     (n,) = struct.unpack(size, stream.read(struct.calcsize(size)))
-    ast.literal_eval(stream.read(n).decode("latin-1").strip())
+    if re.search(rb"[0-9]\s*L", stream.read(n)):
+        raise ValueError("it has a header of Python 2")
     stream.seek(begin)
 
 

@@ -1,8 +1,20 @@
-"""Generated examples: the same in each run, and without a deadline, for machines are shared."""
+"""Settings of generated examples, and which tests cannot run in several threads at once."""
 
+import pytest
 from hypothesis import HealthCheck, settings
 
+# The same examples in each run, and no deadline, for machines are shared.
 settings.register_profile(
     "sklseq", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("sklseq")
+
+# What these hold would be one for all threads of `make test-threads`.
+SHARED = {"tmp_path", "monkeypatch", "capsys", "cache"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if SHARED & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.thread_unsafe)

@@ -177,6 +177,7 @@ def test_explanations_follow_its_own_order_of_labels(trained):
         assert row.probability == proba[model.classes_.tolist().index(label)]
 
 
+@pytest.mark.thread_unsafe(reason="trains the one model")
 def test_training_goes_on_from_its_weights(trained):
     model, X, y = trained
     before = model.predict_proba(X)

@@ -346,6 +346,7 @@ def resident_bytes():
     return int(statm.read_text().split()[1]) * 4096 if statm.exists() else 0
 
 
+@pytest.mark.thread_unsafe(reason="measures the memory of all threads")
 @pytest.mark.skipif(
     "libasan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer keeps what is freed"
 )
@@ -363,6 +364,7 @@ def test_memory_is_flat_over_ten_million_pushes():
     assert resident[-1] - resident[20] < 4e6  # a byte for each row would be 9.6e6
 
 
+@pytest.mark.thread_unsafe(reason="measures the memory of all threads")
 @pytest.mark.parametrize("rule", [{"strategy": "closure"}, {"strategy": "window"}, {"lag": 3}])
 def test_memory_is_bounded_by_the_latency(rule):
     emission = 2 * np.random.default_rng(0).standard_normal((10_000, 3))

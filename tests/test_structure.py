@@ -77,6 +77,7 @@ def sources(folder):
     return sorted(p for p in (ROOT / folder).rglob("*") if p.suffix in {".py", ".pyx", ".pxd"})
 
 
+@pytest.mark.thread_unsafe(reason="ast of Python 3.11 is not safe: python/cpython#106905")
 @pytest.mark.parametrize("folder", FORBIDDEN)
 def test_imports_point_one_way(folder):
     files = sources(folder)
