@@ -46,6 +46,11 @@ DAMAGES = (
     ValueError, OSError, EOFError, KeyError, IndexError, TypeError, OverflowError, RuntimeError,
     MemoryError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error, struct.error,
 )  # fmt: skip
+# What NumPy writes before the numbers of an array.
+ARRAY_HEADER = re.compile(
+    rb"\{'descr': '[<>|][biufSU][0-9]+', 'fortran_order': (False|True), "
+    rb"'shape': \([0-9, ]*\), \} *\n"
+)
 # Number of our record, which only takes up room. Readers skip records that they do not know.
 PADDING = 0x5153
 
@@ -168,7 +173,7 @@ class _Member:
             array = self._mapped() if mmap and self.name not in NEVER_MAPPED else None
             if array is None:
                 with self.file.open(self.info) as stream:
-                    _refuse_old_header(stream)
+                    _check_header(stream)
                     array = np.lib.format.read_array(stream, allow_pickle=False)
         except DAMAGES as error:
             raise ValueError(
@@ -185,7 +190,7 @@ class _Member:
             header = stream.read(HEADER)
             stream.seek(sum(struct.unpack("<HH", header[26:30])), os.SEEK_CUR)
             begin = stream.tell()
-            _refuse_old_header(stream)
+            _check_header(stream)
             version = np.lib.format.read_magic(stream)
             read = np.lib.format.read_array_header_1_0
             if version != (1, 0):
@@ -201,13 +206,13 @@ class _Member:
         return np.memmap(self.file.filename, dtype, "r", at, shape)
 
 
-def _refuse_old_header(stream: Any) -> None:
-    """Raise ValueError for what only Python 2 wrote: NumPy would warn, and take 7L for 7."""
+def _check_header(stream: Any) -> None:
+    """Raise ValueError for what no NumPy of Python 3 writes: others are read with warnings."""
     begin = stream.tell()
     size = "<H" if np.lib.format.read_magic(stream) == (1, 0) else "<I"
     (n,) = struct.unpack(size, stream.read(struct.calcsize(size)))
-    if re.search(rb"[0-9]\s*L", stream.read(n)):
-        raise ValueError("it has a header of Python 2")
+    if not ARRAY_HEADER.fullmatch(stream.read(n)):
+        raise ValueError("its header is not one of NumPy's")
     stream.seek(begin)
 
 
