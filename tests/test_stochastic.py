@@ -46,12 +46,16 @@ def likelihood_of_one(primal, s):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("L", [2, 3, 5, 9])
 @pytest.mark.parametrize("states", [False, True])
-def test_a_visit_is_the_step_of_adagrad(exact, seed, L, states):
-    # Sequences of one row and ones as features: each weight is touched once, so that the step is
-    # rate · g / √(1 + g²) with g from the likelihood's own gradient.
+@pytest.mark.parametrize("T", [1, 2])
+def test_a_visit_is_the_step_of_adagrad(exact, seed, L, states, T):
+    # Up to two rows without a feature in common, and ones as features: each weight is touched
+    # once, so that the step is rate · g / √(1 + g²) with g from the likelihood's own gradient.
     rng = np.random.default_rng(seed)
-    rows = sparse.csr_matrix((rng.random((12, 6)) < 0.5).astype(float))
-    X, y = Sequences(rows, np.arange(13)), [np.array([k % L]) for k in range(12)]
+    rows = rng.random((12, T, 6, T)) < 0.5
+    rows &= np.eye(T, dtype=bool)[None, :, None]
+    rows = sparse.csr_matrix(rows.reshape(12 * T, 6 * T).astype(float))
+    X = Sequences(rows, np.arange(0, 12 * T + 1, T))
+    y = [np.array([k % L, *rng.integers(0, L, T - 1)]) for k in range(12)]
     tagger = CRFTagger(all_possible_states=states, l2=0.7)
     with Threads(1) as threads:
         primal = likelihood_of(tagger, X, y, threads)
