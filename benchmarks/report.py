@@ -14,7 +14,7 @@ from _report import write_page
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
 PROGRAMS = {
-    "crfsuite": ["bench_crfsuite.py", "--full"],
+    "crfsuite": ["bench_crfsuite.py", "--full", "--rounds", "1"],
     "inference": ["bench_inference.py"],
     "training": ["bench_training.py", "--plot"],
 }
