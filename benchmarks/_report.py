@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import platform
+from inspect import cleandoc
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,9 @@ def table(part, *names):
 def shown(cell):
     if isinstance(cell, bool | np.bool_):
         return "yes" if cell else "no"
-    return f"{cell:,.4g}" if isinstance(cell, float) else str(cell)
+    if not isinstance(cell, float):
+        return str(cell)
+    return f"{cell:,.0f}" if abs(cell) >= 1e4 else f"{cell:,.4g}"
 
 
 def machine():
@@ -87,8 +90,8 @@ def write_page(json_path, path, pictures):
     lines = ["Report", "======", "", ".. Written by ``make bench``; not by hand.", ""]
     lines += [", ".join(f"{name}: {value}" for name, value in kept["machine"].items()) + ".", ""]
     for part, found in kept["parts"].items():
-        lines += [part, "-" * len(part), "", found["what"], ""]
-        lines += [".. list-table::", "   :header-rows: 1", "   :class: figures", ""]
+        lines += [part, "-" * len(part), "", cleandoc(found["what"]), ""]
+        lines += [".. list-table::", "   :header-rows: 1", ""]
         for cells in [found["columns"], *found["rows"]]:
             marks = ["*"] + [" "] * (len(cells) - 1)
             lines += [f"   {m} - {shown(cell)}" for m, cell in zip(marks, cells)]

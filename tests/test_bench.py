@@ -61,10 +61,10 @@ def test_figures_become_a_page(load, tmp_path, capsys):
     report.KEPT["answers"]["what"] = "What it says."
     report.keep(tmp_path / "x.json")
     report.write_page(tmp_path / "x.json", tmp_path / "x.rst", {"answers": "x.png"})
-    assert "| one | 1.235e+04 | yes |" in capsys.readouterr().out
+    assert "| one | 12,346 | yes |" in capsys.readouterr().out
     kept = json.loads((tmp_path / "x.json").read_text())
     assert kept["parts"]["answers"]["rows"] == [["one", 12345.678, True], ["two", 0.5, False]]
     page = (tmp_path / "x.rst").read_text()
-    assert "   * - one\n     - 1.235e+04\n     - yes\n   * - two\n     - 0.5\n     - no\n" in page
+    assert "   * - one\n     - 12,346\n     - yes\n   * - two\n     - 0.5\n     - no\n" in page
     assert "What it says." in page
     assert page.rstrip().endswith(".. image:: x.png\n   :alt: answers")
