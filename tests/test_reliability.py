@@ -152,6 +152,7 @@ import numpy as np
 from tests.test_reliability import ESTIMATORS, digest_of, make_data
 from sklearn.base import clone
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 X, y = make_data()
 rng = np.random.default_rng(0)
 
