@@ -24,10 +24,14 @@ def header(*cells):
     row(*["---"] * len(cells))
 
 
-def fit_seconds(model, *train):
+def seconds(work, *arguments):
     began = perf_counter()
-    model.fit(*train)
+    work(*arguments)
     return perf_counter() - began
+
+
+def fit_seconds(model, *train):
+    return seconds(model.fit, *train)
 
 
 def shape_features(word):

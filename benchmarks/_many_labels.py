@@ -4,10 +4,10 @@ import tempfile
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
-from time import perf_counter
 
 import numpy as np
 import pycrfsuite
+from _common import seconds
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
@@ -118,16 +118,10 @@ def by_turns(n_labels, n_sequences, turns):
         for _ in range(turns):
             for name, (by_matrix, by_lists) in times.items():
                 with the_matrix():
-                    by_matrix.append(_seconds(getattr(whole, name)))
-                by_lists.append(_seconds(getattr(listed, name)))
+                    by_matrix.append(seconds(getattr(whole, name)))
+                by_lists.append(seconds(getattr(listed, name)))
     best = {name: tuple(1e6 * min(t) / X.n_rows for t in both) for name, both in times.items()}
     return listed.n_labels, listed.share, best
-
-
-def _seconds(work):
-    began = perf_counter()
-    work()
-    return perf_counter() - began
 
 
 def crfsuite_iteration(n_labels, n_sequences):

@@ -7,9 +7,9 @@ of all have to agree before a time is told.
 
 import warnings
 from statistics import median
-from time import perf_counter
 
 import numpy as np
+from _common import seconds
 from _report import parts_of, run, table
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
@@ -132,12 +132,6 @@ QUESTIONS = {
         "torch-struct": torchstruct_viterbi,
     },
 }  # fmt: skip
-
-
-def seconds(work, *arguments):
-    began = perf_counter()
-    work(*arguments)
-    return perf_counter() - began
 
 
 def one_thread_of_torch():

@@ -18,6 +18,7 @@ from time import perf_counter
 import bench_crfsuite as chunks
 import numpy as np
 import pycrfsuite
+from _common import seconds
 from _corpora import CORPORA, corpus
 from _many_labels import by_turns, crfsuite_iteration
 from _report import KEPT, parts_of, run, table
@@ -142,12 +143,6 @@ def threads_against_processes(one, two, turns):
 def five_times(work):
     for _ in range(5):
         work()
-
-
-def seconds(work, *arguments):
-    began = perf_counter()
-    work(*arguments)
-    return perf_counter() - began
 
 
 def part_threads(quick):

@@ -274,10 +274,8 @@ class BaseTagger(Public, BaseEstimator):
 
             return predict_blocks(self, X)
         X = self._read(X, finite=False)
-        chain, answers = (
-            self._chain("maxima", X.n_rows),
-            np.empty(X.n_rows, dtype=self.classes_.dtype),
-        )
+        chain = self._chain("maxima", X.n_rows)
+        answers = np.empty(X.n_rows, dtype=self.classes_.dtype)
 
         def decode(a, b, psi, offsets):
             codes, scores = best_paths(psi, offsets, chain)
