@@ -25,17 +25,13 @@ from libc.string cimport memset
 
 from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference._recursions cimport block_of_product
+from sklseq.inference._scaled cimport (
+    FE_INVALID, FE_OVERFLOW, FE_UNDERFLOW, feclearexcept, fetestexcept, in_range, log_of_power,
+    sum_of_rows,
+)
 from sklseq.inference._token_blocks cimport Block, cells_of, fill_block, in_step, part_of
 from sklseq.inference._token_rows cimport sklseq_backward_row, sklseq_forward_row
 from sklseq.inference._together cimport add_pairs, multiply_rows, weigh_rows
-
-
-cdef extern from "<fenv.h>" nogil:
-    int FE_UNDERFLOW, FE_OVERFLOW, FE_INVALID
-    int feclearexcept(int)
-    int fetestexcept(int)
-
-cdef double LARGE = 2.0 ** 100, SMALL = 2.0 ** -100, LOG_2 = 0.6931471805599453
 
 
 cdef inline void product(
@@ -53,20 +49,6 @@ cdef inline void product(
             block_of_product(tag, x + r, 1, matrix, block.L, block.width, acc)
             for k in range(B):
                 out[r + k] = acc[k]
-
-
-cdef inline double sum_of_row(lanes* tag, const double* row, Py_ssize_t width) noexcept nogil:
-    cdef Py_ssize_t B = n_lanes(tag), z, k
-    cdef double sums[8]
-    cdef double total = 0
-    for k in range(B):
-        sums[k] = 0
-    for z in range(width // B):
-        for k in range(B):
-            sums[k] += row[z * B + k]
-    for k in range(B):
-        total += sums[k]
-    return total
 
 
 cdef inline bint forward(
@@ -99,9 +81,9 @@ cdef inline bint forward(
             )
             if t + 1 == block.length[s]:
                 continue
-            total = sum_of_row(tag, G + r * width, width)
+            total = sum_of_rows(tag, G + r * width, NULL, width)
             factor[r + 1] = 1
-            if not SMALL < total < LARGE:
+            if not in_range(total):
                 if not 0 < total < INFINITY:
                     return False
                 frexp(total, &power)
@@ -117,7 +99,7 @@ cdef inline bint forward(
             mass[s] += alpha[r + j] * end[j]
         if not 0 < mass[s] < INFINITY:
             return False
-        log_z[block.ids[s]] = log_z[block.ids[s]] * LOG_2 + log(mass[s])
+        log_z[block.ids[s]] = log_of_power(log_z[block.ids[s]]) + log(mass[s])
     return True
 
 

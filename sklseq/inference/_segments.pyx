@@ -50,6 +50,10 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from sklseq.inference._recursions cimport block_of_product, sklseq_one_row_at_a_time
+from sklseq.inference._scaled cimport (
+    FE_INVALID, FE_OVERFLOW, FE_UNDERFLOW, feclearexcept, fetestexcept, in_range, log_of_power,
+    sum_of_rows,
+)
 from sklseq.inference._visit_rows cimport (
     ENDS, GOES_ON, MASKED, MINE, NEW, sklseq_backward_visit, sklseq_forward_visit,
     sklseq_times_row,
@@ -57,12 +61,6 @@ from sklseq.inference._visit_rows cimport (
 from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 
 
-cdef extern from "<fenv.h>" nogil:
-    int FE_UNDERFLOW, FE_OVERFLOW, FE_INVALID
-    int feclearexcept(int)
-    int fetestexcept(int)
-
-cdef double LARGE = 2.0 ** 100, SMALL = 2.0 ** -100, LOG_2 = 0.6931471805599453
 cdef double DROPPED = 2.0 ** -600, KEPT = 2.0 ** -300
 REACH = 150.0
 
@@ -77,22 +75,6 @@ cdef struct Plan:
     const int* mask
     const signed char* kind          # (n_cells,)
     const long long* entry           # (n,)
-
-
-cdef inline double sum_of_rows(
-    lanes* tag, const double* a, const double* b, Py_ssize_t width
-) noexcept nogil:
-    cdef Py_ssize_t B = n_lanes(tag), z, k
-    cdef double sums[8]
-    cdef double total = 0
-    for k in range(B):
-        sums[k] = 0
-    for z in range(width // B):
-        for k in range(B):
-            sums[k] += a[z * B + k] + b[z * B + k]
-    for k in range(B):
-        total += sums[k]
-    return total
 
 
 cdef inline bint one_exact(const Plan* plan, Py_ssize_t v) noexcept nogil:
@@ -224,7 +206,7 @@ cdef inline double forward(
         # Numbers that underflow are slow: no need to go on.
         if e % 16 == 0 and fetestexcept(FE_UNDERFLOW):
             return -INFINITY
-        if not SMALL < total < LARGE:
+        if not in_range(total):
             if not 0 < total < INFINITY:
                 return -INFINITY
             frexp(total, &power)
@@ -234,7 +216,7 @@ cdef inline double forward(
     total = 0
     for j in range(L):
         total += alpha[(plan.n - 1) * width + j] * end[j]
-    return log(total) + shifted * LOG_2 if total > 0 else -INFINITY
+    return log(total) + log_of_power(shifted) if total > 0 else -INFINITY
 
 
 cdef inline void backward_step(

@@ -6,15 +6,10 @@ own, in which factors that are not there cost nothing. ``kinds`` is 8 if the row
 3 (factor o), plus 4 for kind 2 (f), 2 for kind 1 (b), 1 for kind 0 (x); others are not looked at.
 """
 
+cimport sklseq.inference._row_loops
+
 cdef extern from *:
     """
-    #if defined(_MSC_VER) && !defined(__clang__)
-    #define SKLSEQ_CASE static __forceinline
-    #define SKLSEQ_ROW static __declspec(noinline)
-    #else
-    #define SKLSEQ_CASE static inline __attribute__((always_inline))
-    #define SKLSEQ_ROW static __attribute__((noinline))
-    #endif
     #if defined(__GNUC__) || defined(__clang__)
     #define sklseq_prefetch(address) __builtin_prefetch(address)
     #else

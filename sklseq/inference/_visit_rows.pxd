@@ -5,6 +5,8 @@ and closed at the end (``mine``, ``ends``), 4 for a new start in the group, 8 fo
 for a mask on the way to it; what is not there is not looked at.
 """
 
+cimport sklseq.inference._row_loops
+
 cdef enum:
     MINE = 1
     ENDS = 2
@@ -14,13 +16,6 @@ cdef enum:
 
 cdef extern from *:
     """
-    #if defined(_MSC_VER) && !defined(__clang__)
-    #define SKLSEQ_CASE static __forceinline
-    #define SKLSEQ_ROW static __declspec(noinline)
-    #else
-    #define SKLSEQ_CASE static inline __attribute__((always_inline))
-    #define SKLSEQ_ROW static __attribute__((noinline))
-    #endif
     /* One case for each of the 32 values of `has`. */
     #define SKLSEQ_1(f, h, ...) if (has & 1) f((h) | 1, __VA_ARGS__); else f(h, __VA_ARGS__)
     #define SKLSEQ_2(f, h, ...) \\
