@@ -217,10 +217,8 @@ class BaseTagger(Public, BaseEstimator):
             first, last = X.offsets[a], X.offsets[b]
             with rooms.one() as room:
                 psi = room[: last - first]
-                if design is not None:
-                    if not design.finite(first, last):
-                        check_finite(X)
-                    design.scores(W, first, last, psi)
+                if design is not None and not design.checked_scores(W, first, last, psi):
+                    check_finite(X)
                 return work(a, b, psi, X.offsets[a : b + 1] - first)
 
         with Threads(self.n_jobs) as threads:

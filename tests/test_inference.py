@@ -291,3 +291,37 @@ def test_log_z_of_independent_rows_is_a_sum():
     emission = np.random.default_rng(0).normal(size=(50, 12))
     ours = forward_backward(emission, np.zeros((12, 12)))
     assert_allclose(ours.log_z, logsumexp(emission, axis=1).sum(), rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n_labels", [1, 2, 3, 4, 5, 9, 22])
+def test_exponentials_of_rows_are_exact_to_the_last_bit_but_one(n_labels, dtype):
+    rng = np.random.default_rng(n_labels)
+    tiny = np.finfo(dtype).tiny
+    range_of_exp = -np.log(float(tiny))
+    psi = rng.choice([0.1, 5.0, range_of_exp], size=(3000, 1)) * rng.normal(size=(3000, n_labels))
+    psi[rng.random(psi.shape) < 0.05] = -np.inf
+    padded = np.zeros((len(psi), _chain.padded_width(n_labels)), dtype)
+    padded[:, :n_labels] = psi
+    e, shift = np.full_like(padded, np.nan), np.empty(len(psi), dtype)
+    _chain.scale_rows(padded, e, shift, n_labels)
+    top = padded[:, :n_labels].max(axis=1)
+    assert_array_equal(shift, top)
+    assert not e[:, n_labels:].any()
+    below = padded[:, :n_labels] - np.where(np.isfinite(top), top, 0)[:, None]
+    exact = np.exp(below.astype(np.longdouble))
+    lost = exact < 1.5 * tiny  # may be 0, as what is not a normal number
+    assert_allclose(
+        np.where(lost, exact, e[:, :n_labels]).astype(np.longdouble), exact,
+        rtol=float(np.finfo(dtype).eps),
+    )  # fmt: skip
+    assert (e[:, :n_labels][lost] < 1.5 * tiny).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_exponentials_pass_on_what_is_no_number(dtype):
+    psi = np.array([[np.nan, 0.0], [-np.inf, -np.inf], [-np.inf, 3.0]], dtype)
+    e, shift = np.empty_like(psi), np.empty(3, dtype)
+    _chain.scale_rows(psi, e, shift, 2)
+    assert np.isnan(e[0]).any()
+    assert_array_equal(e[1:], [[0, 0], [0, 1]])

@@ -37,6 +37,7 @@ from libc.math cimport INFINITY, exp, log
 from libc.stdlib cimport free, malloc
 
 from sklseq.inference._blocks cimport SKLSEQ_FOUR_ROWS_FIT, max_plus_one, row_max, sum_max
+from sklseq.inference._exponential cimport exponentials
 from sklseq.inference._recursions cimport backward, forward
 from sklseq.inference._sparse cimport Lists, add_listed_pairs
 from sklseq.inference._together cimport (
@@ -70,42 +71,47 @@ def fold_boundaries(
     const real[::1] start,           # (width,)
     const real[::1] end,
 ):
-    """Add `start` to the first and `end` to the last row of each sequence."""
+    """Add `start` to the first and `end` to the last row of each sequence.
+
+    It takes less time than another thread needs to wake up: the GIL is kept.
+    """
     cdef Py_ssize_t s, j, first, last
-    with nogil:
-        for s in range(offsets.shape[0] - 1):
-            first = offsets[s]
-            last = offsets[s + 1] - 1
-            if last >= first:
-                for j in range(psi.shape[1]):
-                    psi[first, j] += start[j]
-                    psi[last, j] += end[j]
+    for s in range(offsets.shape[0] - 1):
+        first = offsets[s]
+        last = offsets[s + 1] - 1
+        if last >= first:
+            for j in range(psi.shape[1]):
+                psi[first, j] += start[j]
+                psi[last, j] += end[j]
 
 
-def shift_rows(
+def scale_rows(
     const real[:, ::1] psi,          # (n_rows, width)
-    real[:, ::1] e,                  # (n_rows, width)  OUT psi minus the row's maximum
+    real[:, ::1] e,                  # (n_rows, width)  OUT exp(psi minus the row's maximum)
     real[::1] shift,                 # (n_rows,)        OUT the maximum
     Py_ssize_t L,
 ):
-    """Subtract each row's maximum, so that exp(e) is in [0, 1]; padding becomes -inf."""
-    cdef Py_ssize_t t, j
+    """Exponentials of each row, the largest being 1; of padding, 0."""
+    cdef Py_ssize_t t, j, width = psi.shape[1], first, last = 0
     cdef real top
     with nogil:
-        for t in range(psi.shape[0]):
-            if L > 4:
-                top = row_max(&psi[t, 0], L)
-            else:
-                top = psi[t, 0]
-                for j in range(1, L):
-                    top = psi[t, j] if psi[t, j] > top else top
-            shift[t] = top
-            if top == -INFINITY:     # no label is allowed here: all of e is exp(-inf) = 0
-                top = 0
-            for j in range(L):
-                e[t, j] = psi[t, j] - top
-            for j in range(L, psi.shape[1]):
-                e[t, j] = -INFINITY
+        while last < psi.shape[0]:   # rows that are still at hand when their exponentials are due
+            first, last = last, min(last + 1024 // width + 1, psi.shape[0])
+            for t in range(first, last):
+                if L > 4:
+                    top = row_max(&psi[t, 0], L)
+                else:
+                    top = psi[t, 0]
+                    for j in range(1, L):
+                        top = psi[t, j] if psi[t, j] > top else top
+                shift[t] = top
+                if top == -INFINITY:     # no label is allowed here: all of e is exp(-inf) = 0
+                    top = 0
+                for j in range(L):
+                    e[t, j] = psi[t, j] - top
+                for j in range(L, width):
+                    e[t, j] = -INFINITY
+            exponentials(&e[first, 0], (last - first) * width)
 
 
 cdef void _forward_backward(

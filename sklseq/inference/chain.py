@@ -165,8 +165,7 @@ class Workspace:
         n, L = len(psi), chain.n_labels
         chain.fold_boundaries(psi, offsets)
         e = self.e[:n]
-        _chain.shift_rows(psi, e, self.shift[:n], L)
-        np.exp(e, out=e)
+        _chain.scale_rows(psi, e, self.shift[:n], L)
         self._scaled(psi, e, offsets, weights, chain, log_z)
         for s in np.isnan(log_z).nonzero()[0]:
             rows = slice(offsets[s], offsets[s + 1])

@@ -351,8 +351,7 @@ class BlockChain:
         if back and inverse is None:
             inverse = np.empty((n, self.width))
         e, shift = self.room("e", n, self.width), self.room("shift", n)
-        _chain.shift_rows(psi, e, shift, L)
-        np.exp(e, out=e)
+        _chain.scale_rows(psi, e, shift, L)
         alpha[0] = 0 if first else np.exp(before)
         small = not first and (before[before > -np.inf] < _expectation.SMALLEST_LOG).any()
         log_c = np.nan

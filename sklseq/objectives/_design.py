@@ -68,28 +68,30 @@ class DenseScores:
         """out = X[first:last] @ W."""
         np.matmul(self.rows[first:last], W, out=out)
 
-    def finite(self, first: int, last: int) -> bool:
-        """Whether the sum of all values is finite: if not, one may be NaN or infinite."""
-        return finite_sum(self.rows[first:last])
+    def checked_scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> bool:
+        """Whether the sum of all values is finite, if not, one may not be; then :meth:`scores`."""
+        finite = finite_sum(self.rows[first:last])
+        with np.errstate(**{} if finite else {"invalid": "ignore"}):
+            self.scores(W, first, last, out)
+        return finite
 
 
 class SparseScores:
-    """A for CSR rows, for one pass over them: whether values are all one is seen block by block."""
+    """A for CSR rows, for one pass over them: values are looked at block by block."""
 
     def __init__(self, X: Sequences, dtype: np.dtype):
-        self.indptr, self.indices = X.rows.indptr, np.ascontiguousarray(X.rows.indices)
-        self.data = np.ascontiguousarray(X.rows.data, dtype)
+        self.rows, self.dtype = X.rows, dtype
 
-    def scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> None:
-        """out = X[first:last] @ W."""
-        indptr = self.indptr[first : last + 1]
-        ones = bool((self.data[indptr[0] : indptr[-1]] == 1).all())
-        data = self.data[:0] if ones else self.data
-        _linear.gather_rows(indptr, self.indices, data, W, out, 0, last - first)
-
-    def finite(self, first: int, last: int) -> bool:
-        """Whether the sum of all values is finite: if not, one may be NaN or infinite."""
-        return finite_sum(self.data[self.indptr[first] : self.indptr[last]])
+    def checked_scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> bool:
+        """out = X[first:last] @ W; whether all values are finite."""
+        indptr = self.rows.indptr[first : last + 1]
+        entries = slice(indptr[0], indptr[-1])
+        data = np.ascontiguousarray(self.rows.data[entries], self.dtype)
+        kind = _linear.kind_of_values(data)
+        data = data[:0] if kind == _linear.ONES else data
+        indices = np.ascontiguousarray(self.rows.indices[entries])
+        _linear.gather_rows(indptr - indptr[0], indices, data, W, out, 0, last - first)
+        return kind != _linear.NOT_FINITE
 
 
 class DenseRows(DenseScores):

@@ -48,6 +48,25 @@ cdef double gather(
     return squares
 
 
+ONES, FINITE, NOT_FINITE = range(3)
+
+
+def kind_of_values(const real[::1] x):
+    """ONES if all are 1, FINITE if all are numbers, else NOT_FINITE."""
+    cdef Py_ssize_t n = x.shape[0], k = 0, stop, others = 0
+    cdef real zero = 0
+    with nogil:
+        while k < n and others == 0:
+            stop = min(k + 1024, n)
+            for k in range(k, stop):
+                others += x[k] != 1
+            k = stop
+        if others:
+            for k in range(n):
+                zero += x[k] * 0     # infinity and NaN times 0 are NaN
+    return NOT_FINITE if zero != zero else FINITE if others else ONES
+
+
 def gather_rows(
     const index[::1] indptr,         # (n + 1,)
     const index[::1] indices,        # (nnz,)
