@@ -444,7 +444,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
 
     def _map(self, plan: SegmentPlan, work) -> list:
         with Threads(self.n_jobs) as threads:
-            return threads.map(lambda block: work(*block), plan.blocks())
+            return threads.map(lambda block: work(*block), plan.blocks(threads.n))
 
     def _segments(self, X: SegmentPotentials) -> list[np.ndarray]:
         plan, psi, chain = self._program(X)

@@ -160,3 +160,51 @@ cdef void point(
     for i in range(k):
         if into[i] >= 0:
             target[v - 1 - i] = v + n_next - 1 - into[i]
+
+
+cdef inline bint in_run(
+    Py_ssize_t v, const long long[::1] first_cell, const long long[::1] last_cell,
+    const long long[::1] target, const int[::1] mask, const signed char[::1] kind
+) noexcept nogil:
+    # Whether a visit has one cell, closed at both ends, and goes on as it is.
+    return (
+        last_cell[v] - first_cell[v] == 1 and kind[first_cell[v]] == 0 and mask[v] == 0
+        and target[v] >= 0
+    )
+
+
+def find_runs(
+    const long long[::1] step_visits,
+    const long long[::1] first_cell,
+    const long long[::1] last_cell,
+    const long long[::1] target,
+    const int[::1] mask,
+    const signed char[::1] kind,
+    const long long[::1] entry,
+    int[::1] run,                    # (n_visits,)   IN zeros, OUT
+):
+    """Visits of a step, cells and targets that lie side by side, so that one loop does them all.
+
+    run[v] is the number of visits where a run begins, minus that where it ends, else 0. With
+    features of whole segments most visits are in runs, as long as there are starts apart.
+    """
+    cdef Py_ssize_t e, v, first
+    with nogil:
+        for e in range(entry.shape[0]):
+            v = step_visits[e]
+            while v < step_visits[e + 1]:
+                first = v
+                v += 1
+                if first == entry[e]:
+                    continue
+                if not in_run(first, first_cell, last_cell, target, mask, kind):
+                    continue
+                while (
+                    v < step_visits[e + 1] and v != entry[e]
+                    and in_run(v, first_cell, last_cell, target, mask, kind)
+                    and first_cell[v] == first_cell[v - 1] + 1 and target[v] == target[v - 1] + 1
+                ):
+                    v += 1
+                if v - first > 1:
+                    run[first] = <int> (v - first)
+                    run[v - 1] = -run[first]

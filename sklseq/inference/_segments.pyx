@@ -55,8 +55,8 @@ from sklseq.inference._scaled cimport (
     sum_of_rows,
 )
 from sklseq.inference._visit_rows cimport (
-    ENDS, GOES_ON, MASKED, MINE, NEW, sklseq_backward_visit, sklseq_forward_visit,
-    sklseq_times_row,
+    ENDS, GOES_ON, MASKED, MINE, NEW, sklseq_backward_run, sklseq_backward_visit,
+    sklseq_forward_run, sklseq_forward_visit, sklseq_times_row,
 )
 from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 
@@ -75,6 +75,7 @@ cdef struct Plan:
     const int* mask
     const signed char* kind          # (n_cells,)
     const long long* entry           # (n,)
+    const int* run                   # see `find_runs`
 
 
 cdef inline bint one_exact(const Plan* plan, Py_ssize_t v) noexcept nogil:
@@ -132,7 +133,7 @@ cdef inline double forward_step(
     double* scratch, Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
     # G, alpha and alpha^ of step e; G of its targets is added up. Returns the mass of the step.
-    cdef Py_ssize_t B = n_lanes(tag), block, k, v, c
+    cdef Py_ssize_t B = n_lanes(tag), block, k, v = plan.step_visits[e - 1], c
     cdef int has
     cdef double acc[8]
     cdef double* own[2]
@@ -154,7 +155,14 @@ cdef inline double forward_step(
         closed[k] = 1
         mass[k] = 0
         a[k] = 0
-    for v in range(plan.step_visits[e - 1], plan.step_visits[e]):
+    while v < plan.step_visits[e]:
+        if plan.run[v] > 0:
+            sklseq_forward_run(
+                plan.run[v], width, G + v * width, opened, closed, F + plan.first_cell[v] * width,
+                G + plan.target[v] * width, a, mass
+            )
+            v += plan.run[v]
+            continue
         if not one_exact(plan, v):
             for c in range(plan.first_cell[v], plan.last_cell[v]):
                 if plan.kind[c] >= 2:
@@ -166,6 +174,7 @@ cdef inline double forward_step(
             has, width, G + v * width, entering, opened, own[0], closed, own[1],
             masks + plan.mask[v] * width, G + plan.target[v] * width, a, mass
         )
+        v += 1
     return sum_of_rows(tag, a, mass, width)
 
 
@@ -226,7 +235,7 @@ cdef inline void backward_step(
 ) noexcept nogil:
     # G becomes the derivative by pre, u that by alpha^, F the marginals of the cells of step e.
     # tokens: probability of each label between boundaries e - 1 and e.
-    cdef Py_ssize_t k, v, c, v0 = plan.step_visits[e - 1], v1 = plan.step_visits[e]
+    cdef Py_ssize_t k, v, c, n, v0 = plan.step_visits[e - 1], v1 = plan.step_visits[e]
     cdef Py_ssize_t size = width * sizeof(double)
     cdef int has, kind
     cdef double* own[2]
@@ -259,7 +268,17 @@ cdef inline void backward_step(
         off = off if own[0] == NULL else own[0]
         on = on if own[1] == NULL else own[1]
         opened[v - v0], closed[v - v0] = on, off
-    for v in range(v1 - 1, v0 - 1, -1):      # sums, from the oldest group to the newest
+    v = v1
+    while v > v0:                            # sums, from the oldest group to the newest
+        v -= 1
+        if plan.run[v] < 0:
+            n = -plan.run[v]
+            v -= n - 1
+            sklseq_backward_run(
+                n, width, G + v * width, opened[v - v0], closed[v - v0],
+                F + plan.first_cell[v] * width, G + plan.target[v] * width, tokens, sum_ending
+            )
+            continue
         has = own_factors(plan, v, F, product, own, width)
         sklseq_backward_visit(
             way_on(plan, v, e, has), width, G + v * width, u, opened[v - v0], own[0],
@@ -385,7 +404,7 @@ cdef void _forward_backward(
     const long long[::1] steps, const long long[::1] step_visits,
     const long long[::1] first_cell, const long long[::1] last_cell, const long long[::1] target,
     const int[::1] mask, const signed char[::1] kind, const long long[::1] entry,
-    const double[:, ::1] masks,
+    const int[::1] run, const double[:, ::1] masks,
     const double[:, ::1] E, const double[:, ::1] Et, const double[:, ::1] boundary,
     const double[::1] weights, double[:, ::1] G, double[:, ::1] alpha, double[::1] factor,
     double[:, ::1] u, double[:, ::1] tokens, double* scratch, double[::1] log_z,
@@ -403,6 +422,7 @@ cdef void _forward_backward(
         # Visits and cells are numbered in the whole set: pointers are moved to fit.
         fill_plan(&plan, steps[s + 1] - steps[s], &step_visits[steps[s]], first_cell, last_cell,
                   target, mask, kind, &entry[steps[s]])
+        plan.run = &run[0]
         if F.shape[0]:
             f = &F[0, 0] - cells[0] * width
             if not all_normal(&psi[0, 0] + (cells[s] - cells[0]) * width,
@@ -471,6 +491,7 @@ def forward_backward_scaled(
     const int[::1] mask,
     const signed char[::1] kind,
     const long long[::1] entry,
+    const int[::1] run,
     const double[:, ::1] masks,      # (n_masks, width)
     const double[:, ::1] E,          # (width, width)    exp of transition scores
     const double[:, ::1] Et,
@@ -511,18 +532,18 @@ def forward_backward_scaled(
     with nogil:
         if width == 2:
             _forward_backward(&two, psi, F, cells, steps, step_visits, first_cell, last_cell,
-                              target, mask, kind, entry, masks, E, Et, boundary, weights, G, alpha,
-                              factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z,
+                              target, mask, kind, entry, run, masks, E, Et, boundary, weights, G,
+                              alpha, factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z,
                               drop, most, L)
         elif width == 4:
             _forward_backward(&four, psi, F, cells, steps, step_visits, first_cell, last_cell,
-                              target, mask, kind, entry, masks, E, Et, boundary, weights, G, alpha,
-                              factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z,
+                              target, mask, kind, entry, run, masks, E, Et, boundary, weights, G,
+                              alpha, factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z,
                               drop, most, L)
         else:
             _forward_backward(&eight, psi, F, cells, steps, step_visits, first_cell, last_cell,
-                              target, mask, kind, entry, masks, E, Et, boundary, weights, G, alpha,
-                              factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z,
+                              target, mask, kind, entry, run, masks, E, Et, boundary, weights, G,
+                              alpha, factor, u, tokens, scratch, log_z, pairwise, ends, only_log_z,
                               drop, most, L)
         free(scratch)
 

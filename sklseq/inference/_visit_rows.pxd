@@ -101,7 +101,74 @@ cdef extern from *:
             sum_going, sum_ending
         );
     }
+
+    /* n visits in a row with nothing but a closed cell of their own and a target: see `find_runs`.
+       What they share stays in registers. */
+    #define SKLSEQ_FORWARD_RUN(B)                                                                \\
+        for (z = 0; z < width; z += B) {                                                         \\
+            double on[B], off[B], sum[B], all[B];                                                \\
+            for (k = 0; k < B; k++) {                                                            \\
+                on[k] = opened[z + k], off[k] = closed[z + k];                                   \\
+                sum[k] = alpha[z + k], all[k] = mass[z + k];                                     \\
+            }                                                                                    \\
+            for (i = z; i < n * width; i += width)                                               \\
+                for (k = 0; k < B; k++) {                                                        \\
+                    double g = G[i + k] * on[k];                                                 \\
+                    sum[k] += g * (off[k] * ends[i + k]);                                        \\
+                    all[k] += g;                                                                 \\
+                    G[i + k] = g;                                                                \\
+                    target[i + k] += g;                                                          \\
+                }                                                                                \\
+            for (k = 0; k < B; k++) alpha[z + k] = sum[k], mass[z + k] = all[k];                 \\
+        }
+    SKLSEQ_ROW void sklseq_forward_run(
+        Py_ssize_t n, Py_ssize_t width, double* restrict G, const double* restrict opened,
+        const double* restrict closed, const double* restrict ends, double* restrict target,
+        double* restrict alpha, double* restrict mass
+    ) {
+        Py_ssize_t i, k, z;
+        if (width == 2) SKLSEQ_FORWARD_RUN(2)
+        else if (width == 4) SKLSEQ_FORWARD_RUN(4)
+        else SKLSEQ_FORWARD_RUN(8)
+    }
+    #define SKLSEQ_BACKWARD_RUN(B)                                                               \\
+        for (z = 0; z < width; z += B) {                                                         \\
+            double on[B], off[B], going[B], ending[B];                                           \\
+            for (k = 0; k < B; k++) {                                                            \\
+                on[k] = opened[z + k], off[k] = closed[z + k];                                   \\
+                going[k] = sum_going[z + k], ending[k] = sum_ending[z + k];                      \\
+            }                                                                                    \\
+            for (i = (n - 1) * width + z; i >= 0; i -= width)                                    \\
+                for (k = 0; k < B; k++) {                                                        \\
+                    double g = G[i + k], now = off[k] * ends[i + k];                             \\
+                    double ahead = g > 0 ? now + target[i + k] : 0;                              \\
+                    now *= g;                                                                    \\
+                    going[k] += g * ahead;                                                       \\
+                    ending[k] += now;                                                            \\
+                    G[i + k] = ahead * on[k];                                                    \\
+                    ends[i + k] = now;                                                           \\
+                }                                                                                \\
+            for (k = 0; k < B; k++) sum_going[z + k] = going[k], sum_ending[z + k] = ending[k];  \\
+        }
+    SKLSEQ_ROW void sklseq_backward_run(
+        Py_ssize_t n, Py_ssize_t width, double* restrict G, const double* restrict opened,
+        const double* restrict closed, double* restrict ends, const double* restrict target,
+        double* restrict sum_going, double* restrict sum_ending
+    ) {
+        Py_ssize_t i, k, z;
+        if (width == 2) SKLSEQ_BACKWARD_RUN(2)
+        else if (width == 4) SKLSEQ_BACKWARD_RUN(4)
+        else SKLSEQ_BACKWARD_RUN(8)
+    }
     """
+    void sklseq_forward_run(
+        Py_ssize_t n, Py_ssize_t width, double* G, const double* opened, const double* closed,
+        const double* ends, double* target, double* alpha, double* mass
+    ) noexcept nogil
+    void sklseq_backward_run(
+        Py_ssize_t n, Py_ssize_t width, double* G, const double* opened, const double* closed,
+        double* ends, const double* target, double* sum_going, double* sum_ending
+    ) noexcept nogil
     void sklseq_times_row(Py_ssize_t n, double* x, const double* y) noexcept nogil
     void sklseq_forward_visit(
         int has, Py_ssize_t n, double* G, const double* entering, const double* opened,

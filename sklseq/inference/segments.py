@@ -24,7 +24,7 @@ from sklseq.inference.chain import (
     row_blocks,
 )
 
-_arrange = load_kernel("sklseq.inference._segment_plan").arrange
+_plan = load_kernel("sklseq.inference._segment_plan")
 _sums = load_kernel("sklseq.inference._segments")
 _best = load_kernel("sklseq.inference._segment_best")
 _token_sums = load_kernel("sklseq.inference._segment_tokens")
@@ -44,9 +44,9 @@ __all__ = [
     "segment_viterbi",
 ]
 
-# Visits worked on at a time, or steps where all potentials are of single tokens: their potentials
-# stay in the second-level cache.
-BLOCK_VISITS = 2048
+# Numbers in the rows of visits that are worked on at a time, or steps where all potentials are of
+# single tokens: their potentials stay in the second-level cache.
+BLOCK_NUMBERS = 1 << 16
 BLOCK_STEPS = 1536
 NEVER = np.iinfo(np.int64).max // 4
 
@@ -183,13 +183,15 @@ class SegmentPlan:
         for _ in range(2):  # count, then fill
             self.first_cell, self.last_cell, self.target = np.zeros((3, size), dtype=np.int64)
             self.mask = np.zeros(size, dtype=np.int32)
-            self.most = _arrange(
+            self.most = _plan.arrange(
                 self.steps, self.cells, self.start, self.stop, self.kind, self.longest, self.drop,
                 self.at_limit, self.step_visits, self.first_cell, self.last_cell, self.target,
                 self.mask, self.entry,
             )  # fmt: skip
             size = int(self.step_visits[-1])
         self.visits = self.step_visits[self.steps]
+        self.run = np.zeros(size, dtype=np.int32)
+        _plan.find_runs(self.step_visits, *self.arrays[1:], self.run)
         self.token_kinds, self.token_cells = self._of_tokens()
         self.unreached = None  # cells of segments that are too long: no visit reads them
         if self.drop < NEVER:
@@ -228,11 +230,14 @@ class SegmentPlan:
         n = int(self.steps[s + 1] - self.steps[s])
         return _sums.largest_reach(psi, self.start[own], self.stop[own], np.zeros(n + 1))
 
-    def blocks(self) -> list[tuple[int, int]]:
-        """Runs of sequences that are worked on at once."""
+    def blocks(self, n_threads: int = 1) -> list[tuple[int, int]]:
+        """Runs of sequences that are worked on at once, at least some for each thread."""
+        cuts, most = self.visits, BLOCK_NUMBERS // self.width
         if self.token_kinds is not None:
-            return row_blocks(self.steps, BLOCK_STEPS)
-        return row_blocks(self.visits, BLOCK_VISITS)
+            cuts, most = self.steps, BLOCK_STEPS
+        if n_threads > 1:
+            most = min(most, max(int(cuts[-1]) // (4 * n_threads), 256))
+        return row_blocks(cuts, most)
 
     def cell_scores(self, scores: np.ndarray, row: np.ndarray | None = None) -> np.ndarray:
         """Padded scores of cells from those of potentials, which are ``scores[row]``."""
@@ -345,10 +350,10 @@ class SegmentWorkspace:
         with np.errstate(over="ignore", under="ignore"):
             np.exp(psi, out=F)
         _sums.forward_backward_scaled(
-            psi, F, plan.cells[a : b + 1], plan.steps[a : b + 1], *plan.arrays, plan.masks,
-            chain.E, chain.E_t, chain.ends, weights, self.G, self.alpha[:n], self.factor[:n],
-            self.u[:n], tokens, plan.most, log_z, self.pairwise[0], self.ends, only_log_z, drop,
-            chain.is_normal, plan.n_labels,
+            psi, F, plan.cells[a : b + 1], plan.steps[a : b + 1], *plan.arrays, plan.run,
+            plan.masks, chain.E, chain.E_t, chain.ends, weights, self.G, self.alpha[:n],
+            self.factor[:n], self.u[:n], tokens, plan.most, log_z, self.pairwise[0], self.ends,
+            only_log_z, drop, chain.is_normal, plan.n_labels,
         )  # fmt: skip
         if plan.unreached is not None:
             F[plan.unreached[plan.cells[a] : plan.cells[b]]] = 0

@@ -156,6 +156,33 @@ class SegmentScores(ScoreMap):
         return super().pack(weights)
 
 
+class Block(NamedTuple):
+    """Sequences that are worked on at once, and what is the same at every evaluation.
+
+    Attributes
+    ----------
+    a, b : int
+        Sequences a to b - 1.
+    first, last : int
+        Their cells.
+    fired, weight : ndarray
+        Which numbers of the padded rows of cells are those of true segments, and their weights.
+    kept : ndarray of intp
+        Cells whose residuals are needed after the pass, counted from the first.
+    rows : slice
+        Where these are in ``residual``.
+    """
+
+    a: int
+    b: int
+    first: int
+    last: int
+    fired: np.ndarray
+    weight: np.ndarray
+    kept: np.ndarray
+    rows: slice
+
+
 class Share(SegmentWorkspace):
     """What one thread needs for its share of the blocks, and the sums that it makes."""
 
@@ -201,22 +228,22 @@ class SegmentLogLikelihood:
         self.scores, self.data, self.weights = scores, data, weights
         self.l2, self.threads = float(l2), threads
         self.log_z = np.zeros(len(weights))
-        self.shares = self._share(threads.n)
-        self.work = [Share(data, blocks, scores) for blocks in self.shares]
-        self.design, self.residual = scores.design, None
+        shares = self._share(threads.n)
+        self.work = [Share(data, blocks, scores) for blocks in shares]
+        self.design, self.residual, self.kept = scores.design, None, np.zeros(0, np.intp)
         if self.design.needs_all_residuals:
             # Cells of whole segments, which are most, have few features, and those are frequent.
             self.design, self.kept = self.design.of_rows_with_rare()
             self.residual = np.empty((len(self.kept), scores.width))
         self.cell_weights = np.repeat(weights, np.diff(data.plan.cells))
         self.weighted = bool((weights != 1).any())
-        self.fired = {a: self._fired(a, b) for blocks in self.shares for a, b in blocks}
+        self.shares = [[self._block(a, b) for a, b in blocks] for blocks in shares]
         self.observed = observed_chain(data.gold, weights, scores.n_labels)
         self.n_evaluations = 0
 
     def _share(self, n: int) -> list[list[tuple[int, int]]]:
         # Contiguous runs of blocks, one a thread, with about the same number of visits.
-        plan, blocks = self.data.plan, self.data.plan.blocks()
+        plan, blocks = self.data.plan, self.data.plan.blocks(n)
         visits = np.cumsum([plan.visits[b] - plan.visits[a] for a, b in blocks])
         cuts = np.searchsorted(visits, np.linspace(0, visits[-1], n + 1)[1:-1]) + 1
         cuts = [0, *cuts.tolist(), len(blocks)]
@@ -248,29 +275,30 @@ class SegmentLogLikelihood:
     def _run_share(self, W, chain, blocks: list, work: Share) -> None:
         # Scores of cells, log Z, residuals; gradient into the buffers.
         work.clear()
-        design, plan = self.design, self.data.plan
-        for a, b in blocks:
-            first, last = int(plan.cells[a]), int(plan.cells[b])
-            psi = work.psi[: last - first]
-            design.scores(W, first, last, psi)
-            fired, label, weight = self.fired[a]
-            work.observed += float(weight @ psi[fired, label])
+        design = self.design
+        for block in blocks:
+            a, b, first = block.a, block.b, block.first
+            psi = work.psi[: block.last - first]
+            design.scores(W, first, block.last, psi)
+            work.observed += float(block.weight @ psi.reshape(-1)[block.fired])
             F, _ = work.forward_backward(psi, a, b, chain, self.weights[a:b], self.log_z[a:b])
             if self.weighted:
-                F *= self.cell_weights[first:last, None]
-            F[fired, label] -= weight
+                F *= self.cell_weights[first : block.last, None]
+            F.reshape(-1)[block.fired] -= block.weight
             design.collect(F, first, work.buffer)
             if self.residual is not None:
-                i, j = np.searchsorted(self.kept, (first, last))
                 # "clip": numpy would make a copy to check the numbers first.
-                F.take(self.kept[i:j] - first, axis=0, out=self.residual[i:j], mode="clip")
+                F.take(block.kept, axis=0, out=self.residual[block.rows], mode="clip")
 
-    def _fired(self, a: int, b: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        # Cells of sequences a to b - 1 that fire for a true segment, its label, its weight.
-        cells = slice(*self.data.plan.cells[[a, b]])
-        label = self.data.label[cells]
-        fired = np.flatnonzero(label >= 0)
-        return fired, label[fired], self.cell_weights[cells][fired]
+    def _block(self, a: int, b: int) -> Block:
+        first, last = self.data.plan.cells[[a, b]].tolist()
+        label = self.data.label[first:last]
+        cells = np.flatnonzero(label >= 0)
+        fired = cells * self.data.plan.width + label[cells]
+        i, j = np.searchsorted(self.kept, (first, last))
+        kept = self.kept[i:j].astype(np.intp) - first
+        weight = self.cell_weights[first:last][cells]
+        return Block(a, b, first, last, fired, weight, kept, slice(i, j))
 
     def _add_ridge(self, w: np.ndarray, gradient: np.ndarray, squares: float) -> float:
         # l2 · ‖w‖²: state rows have it from the transpose's pass, the few others get it here.
