@@ -37,12 +37,6 @@ print({name: entries[:3] for name, entries in lexicons.items()})
 # inside. The second segmenter also knows the lengths of fields and how similar they are to the
 # most similar entries, as wholes.
 tokens = WindowFeatures(make_union(TokenFeatures(), LexiconFeatures(lexicons)), before=1, after=1)
-try:
-    import rapidfuzz  # noqa: F401
-
-    similarities = ("tfidf", "jaro_winkler")
-except ImportError:
-    similarities = ("tfidf",)
 models = {
     "tokens": make_pipeline(tokens, CRFTagger(l2=0.1, all_possible_states=True)),
     "segments": make_pipeline(
@@ -50,9 +44,7 @@ models = {
         SemiCRFSegmenter(l2=0.1),
     ),
     "segments, lengths and lexicons": make_pipeline(
-        SegmentFeatures(
-            tokens, before=0, after=0, max_length=12, lexicons=lexicons, similarities=similarities
-        ),
+        SegmentFeatures(tokens, before=0, after=0, max_length=12, lexicons=lexicons),
         SemiCRFSegmenter(l2=0.1),
     ),
 }

@@ -23,7 +23,6 @@ def bench():
 @pytest.fixture
 def task(bench, tmp_path, monkeypatch):
     monkeypatch.delenv("SKLSEQ_DATA", raising=False)
-    pytest.importorskip("rapidfuzz")
     (task,) = bench.tasks(None, True, tmp_path).values()
     return bench.Task(task.X[:60], task.y[:60], task.lexicons, 12)
 

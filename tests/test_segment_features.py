@@ -3,11 +3,11 @@
 import itertools
 import pickle
 import re
-import sys
 from collections import Counter
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -25,7 +25,7 @@ from sklseq.features import (
     receptive_field,
 )
 from sklseq.features._segment_parts import Tokens
-from sklseq.features._similarity import closest_entries, make_index, normal_form
+from sklseq.features._similarity import closest_entries, jaro_winkler, make_index, normal_form
 from sklseq.features._spans import distinct_rows, distinct_spans
 
 WORDS = ["of", "the", "Of", "ACM", "acm,", "J.", "1999", "12-13", "-", "Jornal", "of."]
@@ -499,10 +499,36 @@ def test_an_extractor_of_something_else_is_named():
         SegmentFeatures(Table()).fit([["a"]])
 
 
-def test_without_rapidfuzz_the_message_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
-    monkeypatch.setitem(sys.modules, "rapidfuzz.process", None)
-    with pytest.raises(ImportError, match=r"install sklseq\[lexicon\]"):
-        SegmentFeatures(lexicons=LEXICONS).fit([["a"]])
-    SegmentFeatures(lexicons=LEXICONS, similarities="tfidf").fit([["a"]])
-    SegmentFeatures().fit([["a"]])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("lowest", [0.0, 0.5, 0.8])
+@pytest.mark.parametrize("letters", ["ab", "abcdefghij", "ab\u00e9\u4e2d\U00020000", "a"])
+def test_jaro_winkler_is_that_of_another_library(seed, lowest, letters):
+    """Spans of up to 200 characters, and entries that share some, all or no letters with them."""
+    from rapidfuzz.distance import JaroWinkler
+
+    rng = np.random.default_rng(seed)
+
+    def words(n, most, of):
+        return ["".join(rng.choice(list(of), rng.integers(1, most))) for _ in range(n)]
+
+    entries = sorted(set(words(40, 30, letters) + words(10, 90, letters) + words(5, 9, "xyz")))
+    tokens = [*words(12, 12, letters + "q"), "", *words(2, 70, letters), *entries[:3]]
+    codes = rng.integers(len(tokens), size=30).astype(np.int32)
+    index, longest = make_index("some", entries, None), 5
+    offsets = np.array([0, 13, 13, 30])
+    all_spans = list(distinct_spans(codes, offsets, longest))
+    best = rng.integers(-1, len(entries), size=(30, longest, 4)).astype(np.int32)
+    ours = jaro_winkler(index, tokens, codes, all_spans, best, lowest)
+    by_code = ["".join(map(chr, index["alphabet"]))[n - 1] for n in index["characters"]]
+    texts = ["".join(by_code[a:b]) for a, b in itertools.pairwise(index["ends"])]
+    assert sorted(texts) == sorted(map(normal_form, entries))
+    n_seen = 0
+    for spans in all_spans:
+        for t in spans.example:
+            span = " ".join(filter(None, (tokens[c] for c in codes[t : t + spans.length])))
+            near = [texts[e] for e in best[t, spans.length - 1] if e >= 0]
+            expected = max((JaroWinkler.similarity(span, e) for e in near if span), default=0)
+            expected = expected if expected >= lowest else 0
+            assert_allclose(ours[t, spans.length - 1], expected, rtol=1e-14)
+            n_seen += expected > 0
+    assert n_seen > 20 or lowest > 0.5

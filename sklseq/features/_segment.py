@@ -28,7 +28,7 @@ from sklseq.features._segment_parts import (
     TokenPart,
     Tokens,
 )
-from sklseq.features._similarity import SIMILARITIES, check_jaro_winkler, make_index
+from sklseq.features._similarity import SIMILARITIES, make_index
 from sklseq.features._spans import keep_columns, stack_rows
 from sklseq.features._token import TokenFeatures, distinct_tokens, named_functions
 
@@ -78,8 +78,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         tokens, do not count.
     similarities : list of {"tfidf", "jaro_winkler"}, default=("tfidf", "jaro_winkler")
         "tfidf": cosine of TF-IDF vectors. "jaro_winkler": of the letters, against the
-        ``n_candidates`` entries with the highest cosine; needs rapidfuzz
-        (``pip install "sklseq[lexicon]"``).
+        ``n_candidates`` entries with the highest cosine.
     min_similarity : float, default=0.5
         Lower similarities count as 0.
     n_gram : int, default=None
@@ -127,8 +126,6 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
     ------
     ValueError
         If a parameter or the data cannot be used; the message says what to change.
-    ImportError
-        If "jaro_winkler" is asked for and rapidfuzz is not installed.
 
     See Also
     --------
@@ -307,9 +304,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         if not isinstance(self.min_similarity, numbers.Real) or not 0 <= self.min_similarity <= 1:
             raise ValueError(f"min_similarity must be from 0 to 1; got {self.min_similarity!r}.")
         self._thresholds()
-        similarities = self._similarities()
-        if self.lexicons is not None and "jaro_winkler" in similarities:
-            check_jaro_winkler()
+        self._similarities()
         if not self._parts([{}] * len(self._lexicons())):
             raise ValueError("All features are switched off; switch on at least one, as inside.")
 

@@ -29,7 +29,7 @@ from scipy import sparse
 
 from sklseq._segments import EXACT, OPEN_BOTH, OPEN_END, OPEN_START
 from sklseq.features._kinds import attributes_of, short_shapes
-from sklseq.features._similarity import SpanTexts, closest_entries, jaro_winkler, normal_form
+from sklseq.features._similarity import closest_entries, jaro_winkler, normal_form
 from sklseq.features._spans import Spans, distinct_rows, distinct_spans
 
 __all__ = [
@@ -255,15 +255,15 @@ class LexiconPart(Part):
         cosine, best = closest_entries(
             self.index, known, codes, tokens.offsets, self.longest, self.n_gram, n_best
         )
-        texts, out = SpanTexts(known, codes), []
+        all_spans, tables = list(all_spans), {"tfidf": cosine}
+        if n_best:
+            tables["jaro_winkler"] = jaro_winkler(
+                self.index, known, codes, all_spans, best, self.lowest
+            )
+        out = []
         for spans in all_spans:
-            columns = []
-            for similarity in self.similarities:
-                if similarity == "tfidf":
-                    columns.append(cosine[spans.example, spans.length - 1])
-                else:
-                    columns.append(jaro_winkler(self.index, texts, spans, best, self.lowest))
-            table = np.stack(columns, axis=1)
+            at = spans.example, spans.length - 1
+            table = np.stack([tables[name][at] for name in self.similarities], axis=1)
             table[table < self.lowest] = 0
             out.append(_of_rows(EXACT, spans, sparse.csr_matrix(table)))
         return out

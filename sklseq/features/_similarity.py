@@ -7,20 +7,19 @@ found best for matching names, and those of Sarawagi (2006), §4.
 from __future__ import annotations
 
 import re
-from itertools import chain, count, repeat
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from sklseq.features import _closest
+from sklseq.features import _closest, _jaro_winkler
 from sklseq.features._lexicon import lexicon_lines
 from sklseq.features._spans import Spans
 
 __all__ = [
     "SIMILARITIES",
     "SpanTexts",
-    "check_jaro_winkler",
     "closest_entries",
     "jaro_winkler",
     "make_index",
@@ -34,17 +33,6 @@ _MARKS = re.compile(r"^[\W_]+|[\W_]+$")
 def normal_form(token: str) -> str:
     """Without case, and without marks before and after: ``"(Computing,"`` is ``"computing"``."""
     return _MARKS.sub("", token).casefold()
-
-
-def check_jaro_winkler() -> None:
-    """Raise an ImportError that says what to install, if rapidfuzz is missing."""
-    try:
-        import rapidfuzz.process  # noqa: F401
-    except ImportError:
-        raise ImportError(
-            'similarities="jaro_winkler" needs rapidfuzz, which is not installed; install '
-            'sklseq[lexicon] or rapidfuzz, or set similarities=["tfidf"].'
-        ) from None
 
 
 def make_index(name: str, lexicon: Any, n_gram: int | None) -> dict[str, Any]:
@@ -73,8 +61,12 @@ def make_index(name: str, lexicon: Any, n_gram: int | None) -> dict[str, Any]:
     rows.sum_duplicates()
     weights = TfidfTransformer()
     by_term = weights.fit_transform(rows).tocsc()
+    points = _code_points("".join(texts))
+    alphabet = np.flatnonzero(np.bincount(points)).astype(np.int32)
     return {
-        "entries": texts,
+        "alphabet": alphabet,
+        "characters": _numbered(points, alphabet),
+        "ends": _before(np.fromiter(map(len, texts), np.int64, len(texts))),
         "columns": columns,
         "idf": weights.idf_,
         "posting_ends": by_term.indptr.astype(np.int64),
@@ -159,7 +151,7 @@ def closest_entries(
     ends, terms, weights, n_terms = _vectors(index, tokens, n_gram)
     posting_ends = np.full(n_terms + 1, index["posting_ends"][-1])
     posting_ends[: len(index["posting_ends"])] = index["posting_ends"]
-    n_entries, room = len(index["entries"]), max(n_best, 1)
+    n_entries, room = len(index["ends"]) - 1, max(n_best, 1)
     cosine = np.zeros((len(codes), longest))
     best = np.full((len(codes), longest, n_best), -1, dtype=np.int32)
     _closest.closest_entries(
@@ -184,58 +176,73 @@ def _vectors(index: dict[str, Any], tokens: list[str], n_gram: int | None) -> tu
             column = columns.get(term)
             terms.append(new.setdefault(term, known + len(new)) if column is None else column)
         ends.append(len(terms))
-    of_new = np.log(1.0 + len(index["entries"])) + 1.0
+    of_new = np.log(float(len(index["ends"]))) + 1.0
     idf = np.concatenate([index["idf"], np.full(len(new), of_new)])
     columns_of = np.array(terms, dtype=np.int32)
     return np.array(ends, dtype=np.int64), columns_of, idf[columns_of], known + len(new)
 
 
 class SpanTexts:
-    """Tokens in normal form joined by spaces, from which any span is a slice.
+    """Tokens in normal form joined by spaces, of which any span is a slice, as numbers.
 
     Parameters
     ----------
+    index : dict
+        From :func:`make_index`: its characters are numbered from 1, others are 0.
     tokens : list of str
         Distinct tokens in normal form; empty ones leave no trace.
     codes : int32 ndarray of shape (n_tokens,)
         Which of them each token of all sequences is.
     """
 
-    def __init__(self, tokens: list[str], codes: np.ndarray):
-        self.text = " ".join(filter(None, map(tokens.__getitem__, codes.tolist())))
-        size = np.array([len(token) + 1 if token else 0 for token in tokens], dtype=np.int64)
+    def __init__(self, index: dict[str, Any], tokens: list[str], codes: np.ndarray):
+        text = "".join(f"{token} " for token in tokens if token)
+        sizes = np.array([len(token) + 1 if token else 0 for token in tokens], dtype=np.int64)
+        size, shift = sizes[codes], _before(sizes)[codes]
         # A span from a to b is text[first[a] : first[b] - 1]; the space before b is not its own.
-        self.first = _before(size[codes])
+        self.first = _before(size)
+        at = np.arange(self.first[-1]) + np.repeat(shift - self.first[:-1], size)
+        self.text = _numbered(_code_points(text), index["alphabet"])[at]
 
-    def of(self, start: np.ndarray, length: int) -> list[str]:
-        """The texts of spans of ``length`` tokens."""
-        first = self.first[start]
-        stop = np.maximum(self.first[start + length] - 1, first)
-        return [self.text[a:b] for a, b in zip(first.tolist(), stop.tolist())]
+
+def _code_points(text: str) -> np.ndarray:
+    # A lone surrogate is a character as others are.
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+
+
+def _numbered(points: np.ndarray, alphabet: np.ndarray) -> np.ndarray:
+    # Numbers from 1 of those in the alphabet, which is sorted; 0: another one.
+    number = np.zeros(max(int(points.max(initial=0)), int(alphabet[-1])) + 1, dtype=np.int32)
+    number[alphabet] = np.arange(1, len(alphabet) + 1)
+    return number[points]
 
 
 def jaro_winkler(
-    index: dict[str, Any], texts: SpanTexts, spans: Spans, best: np.ndarray, lowest: float
-) -> np.ndarray:
+    index: dict[str, Any], tokens: list[str], codes: np.ndarray, all_spans: list[Spans],
+    best: np.ndarray, lowest: float,
+) -> np.ndarray:  # fmt: skip
     """Jaro-Winkler similarity of each distinct span with the closest of its ``best`` entries.
 
-    Similarities below ``lowest`` are 0.
-    """
-    from rapidfuzz.distance import JaroWinkler
-    from rapidfuzz.process import cpdist
+    Parameters
+    ----------
+    index, tokens, codes
+        As in :func:`closest_entries`, which gives ``best``.
+    all_spans : list of Spans
+    best : int32 ndarray of shape (n_tokens, longest, n_best)
+    lowest : float
+        Similarities below are 0.
 
-    candidates = best[spans.example, spans.length - 1]
-    shown, entries = candidates >= 0, index["entries"]
-    n_shown, out = shown.sum(axis=1), np.zeros(len(candidates))
-    some = np.flatnonzero(n_shown)
-    if len(some) == 0:
-        return out
-    repeated = map(repeat, texts.of(spans.example[some], spans.length), n_shown[some].tolist())
-    similarity = cpdist(
-        list(chain.from_iterable(repeated)),
-        list(map(entries.__getitem__, candidates[shown].tolist())),
-        scorer=JaroWinkler.normalized_similarity, score_cutoff=lowest, dtype=np.float64,
+    Returns
+    -------
+    ndarray of shape (n_tokens, longest)
+        Of the examples of distinct spans; of others 0.
+    """
+    texts = SpanTexts(index, tokens, codes)
+    wanted, out = np.zeros(best.shape[:2], np.uint8), np.zeros(best.shape[:2])
+    for spans in all_spans:
+        wanted[spans.example, spans.length - 1] = 1
+    _jaro_winkler.most_similar(
+        texts.text, texts.first, wanted, best, index["characters"], index["ends"],
+        len(index["alphabet"]) + 1, lowest, out,
     )  # fmt: skip
-    first = np.cumsum(n_shown[some]) - n_shown[some]
-    out[some] = np.maximum.reduceat(similarity, first)
     return out
