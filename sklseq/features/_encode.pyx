@@ -11,6 +11,7 @@ from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
+from sklseq._prefetch cimport prefetch
 from sklseq.features._hash cimport BASE, hash_on, letter, mixed
 
 from collections.abc import Mapping
@@ -18,14 +19,6 @@ from collections.abc import Mapping
 import numpy as np
 
 cdef extern from * nogil:
-    """
-    #if defined(__GNUC__) || defined(__clang__)
-    #define SKLSEQ_PREFETCH(address) __builtin_prefetch(address)
-    #else
-    #define SKLSEQ_PREFETCH(address) ((void)0)
-    #endif
-    """
-    void prefetch "SKLSEQ_PREFETCH"(const void *address)
     PyObject *item_of "PyList_GET_ITEM"(PyObject *a_list, Py_ssize_t i)
 
 cdef enum:

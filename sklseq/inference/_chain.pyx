@@ -37,7 +37,7 @@ from libc.math cimport INFINITY, exp, log
 from libc.stdlib cimport free, malloc
 
 from sklseq.inference._blocks cimport SKLSEQ_FOUR_ROWS_FIT, max_plus_one, row_max, sum_max
-from sklseq.inference._exponential cimport exponentials
+from sklseq._exponential cimport exponentials
 from sklseq.inference._recursions cimport backward, forward
 from sklseq.inference._sparse cimport Lists, add_listed_pairs
 from sklseq.inference._together cimport (

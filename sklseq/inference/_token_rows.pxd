@@ -6,15 +6,11 @@ own, in which factors that are not there cost nothing. ``kinds`` is 8 if the row
 3 (factor o), plus 4 for kind 2 (f), 2 for kind 1 (b), 1 for kind 0 (x); others are not looked at.
 """
 
+cimport sklseq._prefetch
 cimport sklseq.inference._row_loops
 
 cdef extern from *:
     """
-    #if defined(__GNUC__) || defined(__clang__)
-    #define sklseq_prefetch(address) __builtin_prefetch(address)
-    #else
-    #define sklseq_prefetch(address) ((void) 0)
-    #endif
     /* Sequences in step take the processor by surprise. Inlined always: a function that does
        nothing but this is one without effect to GCC, which drops its calls. */
     SKLSEQ_CASE void sklseq_prefetch_rows(const double* row, int kinds, Py_ssize_t width) {

@@ -17,12 +17,13 @@ fell. theta and mu are kept in float32; w follows the rounded mu exactly.
 
 from libc.math cimport INFINITY
 
+from sklseq._exponential cimport exp_double
 from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference._recursions cimport backward, forward
 from sklseq.objectives._listed cimport (
     ListedPairs, listed_factors, listed_marginals, listed_of,
 )
-from sklseq.objectives._visits cimport Rows, rows_of, scores, sklseq_exp, soft
+from sklseq.objectives._visits cimport Rows, rows_of, scores, soft
 
 # Condition 1 of `_chain.pyx`: with no transition factor below this, nothing can be lost.
 cdef double MIX = 1e-150
@@ -77,7 +78,7 @@ cdef double candidate_nodes(
             row[j] = theta[t * L + j] + eta * (q.S[t * W + j] - theta[t * L + j])
             top = row[j] if row[j] > top else top
         for j in range(W):
-            e[j] = sklseq_exp(row[j] - top) if j < L else 0
+            e[j] = exp_double(row[j] - top) if j < L else 0
         total += top
     for j in range(L):
         q.e[j] *= start[j]
@@ -106,7 +107,7 @@ cdef double candidate_pairs(
             top = row[i * W + j] if row[i * W + j] > top else top
     for i in range(L):
         for j in range(L):
-            q.E[i * W + j] = q.rows.allowed[i * W + j] * sklseq_exp(row[i * W + j] - top)
+            q.E[i * W + j] = q.rows.allowed[i * W + j] * exp_double(row[i * W + j] - top)
     for i in range(L):
         for j in range(L):
             least = q.E[i * W + j] if q.E[i * W + j] < least else least

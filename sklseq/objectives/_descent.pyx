@@ -15,13 +15,14 @@ are float32: square roots and divisions are what a step costs.
 
 from libc.math cimport INFINITY, sqrtf
 
+from sklseq._exponential cimport exp_double
 from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference._recursions cimport backward, forward
-from sklseq.objectives._gather cimport sklseq_prefetch
+from sklseq._prefetch cimport prefetch
 from sklseq.objectives._listed cimport (
     ListedPairs, listed_factors, listed_marginals, listed_number, listed_of,
 )
-from sklseq.objectives._visits cimport Rows, rows_of, scores, sklseq_exp, soft
+from sklseq.objectives._visits cimport Rows, rows_of, scores, soft
 
 # Of what is kept in float32.
 cdef double LARGEST = 1e30
@@ -126,7 +127,7 @@ cdef double expectations(
         for j in range(L):
             top = q.S[t * W + j] if q.S[t * W + j] > top else top
         for j in range(W):
-            e[j] = sklseq_exp(temper * (q.S[t * W + j] - top)) if j < L else 0
+            e[j] = exp_double(temper * (q.S[t * W + j] - top)) if j < L else 0
             q.mu[t * W + j] = q.S[t * W + j]
         log_z += temper * top
     # By scores of -inf `forward` tells forbidden labels from those lost to underflow.
@@ -153,7 +154,7 @@ cdef double expectations(
     log_z += (T - 1) * temper * top
     for i in range(L):
         for j in range(L):
-            q.E[i * W + j] = q.rows.allowed[i * W + j] * sklseq_exp(
+            q.E[i * W + j] = q.rows.allowed[i * W + j] * exp_double(
                 temper * (q.rows.chain[i * W + j] - top)
             )
             least = q.E[i * W + j] if q.E[i * W + j] < least else least
@@ -217,8 +218,8 @@ cdef void move_all(
         if q.rows.narrow_indptr != NULL:
             for p in range(q.rows.narrow_indptr[r + t], q.rows.narrow_indptr[r + t + 1]):
                 if p + NEAR < q.rows.narrow_nnz:
-                    sklseq_prefetch(q.narrow_stamp + q.rows.pair[p + NEAR])
-                    sklseq_prefetch(q.narrow_G + q.rows.pair[p + NEAR])
+                    prefetch(q.narrow_stamp + q.rows.pair[p + NEAR])
+                    prefetch(q.narrow_G + q.rows.pair[p + NEAR])
                 x = q.rows.narrow_data[p] if q.rows.narrow_data != NULL else 1
                 pair = q.rows.pair[p]
                 move(

@@ -6,21 +6,6 @@ ctypedef fused index:
     int
     long long
 
-cdef extern from *:
-    """
-    #if defined(__GNUC__) || defined(__clang__)
-    #define sklseq_prefetch(address) __builtin_prefetch(address)
-    #else
-    #define sklseq_prefetch(address) ((void) 0)
-    #endif
-    """
-    void sklseq_prefetch(const void* address) noexcept nogil
-
-cdef inline void prefetch_row(const real* row, Py_ssize_t width) noexcept nogil:
-    cdef Py_ssize_t k
-    for k in range((width + 7) // 8):    # eight float64 fill a cache line
-        sklseq_prefetch(row + 8 * k)
-
 
 cdef inline void gather_two_blocks(
     const index* indices, const real* data, Py_ssize_t n, const real* rows, Py_ssize_t width,

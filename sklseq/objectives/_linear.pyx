@@ -18,7 +18,8 @@ Rows have a whole number of lanes (`_lanes.pxd`). `data` is empty where all valu
 """
 
 from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes, real
-from sklseq.objectives._gather cimport gather_row, index, prefetch_row
+from sklseq.objectives._gather cimport gather_row, index
+from sklseq._prefetch cimport prefetch_row
 
 # Rows are scattered over memory: asking for them this many entries ahead hides the latency.
 cdef Py_ssize_t AHEAD = 24

@@ -6,7 +6,7 @@ among the pairs by rows. The owner of the memory keeps it for as long as the poi
 
 from sklseq.inference._sparse cimport Lists, add_listed_pairs
 from sklseq.inference._together cimport backward_together, forward_together
-from sklseq.objectives._visits cimport sklseq_exp
+from sklseq._exponential cimport exp_double
 
 # As in `_chain.pyx`: what is below this counts as lost, where a factor is zero.
 cdef inline double least_mass() noexcept nogil:
@@ -72,8 +72,8 @@ cdef inline double listed_factors(
     for p in range(q.n):
         top = q.theta[p] if q.theta[p] > top else top
     for p in range(q.n):
-        q.E[p] = sklseq_exp(temper * (q.theta[p] - top))
-    v = sklseq_exp(-temper * top)
+        q.E[p] = exp_double(temper * (q.theta[p] - top))
+    v = exp_double(-temper * top)
     for j in range(q.columns.L):
         q.base[j] = v * q.free[j]
         least = q.base[j] if q.base[j] < least else least

@@ -29,7 +29,8 @@ from libc.string cimport memcmp, memcpy
 from sklseq.objectives._margin_distances cimport (
     distance_by_columns, distance_by_gram, find_differing, pair_distance,
 )
-from sklseq.objectives._margin_rows cimport best_into, gather_row, prefetch_row
+from sklseq.objectives._margin_rows cimport best_into, gather_row
+from sklseq._prefetch cimport prefetch_row
 
 import numpy as np
 

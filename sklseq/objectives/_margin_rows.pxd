@@ -8,21 +8,12 @@ cdef enum:
 cdef extern from *:
     """
     #if defined(__GNUC__) || defined(__clang__)
-    #define sklseq_prefetch(address) __builtin_prefetch(address)
     #define sklseq_one_row_at_a_time() __asm__ volatile ("")
     #else
-    #define sklseq_prefetch(address) ((void) 0)
     #define sklseq_one_row_at_a_time() ((void) 0)
     #endif
     """
-    void sklseq_prefetch(const void* address) noexcept nogil
     void sklseq_one_row_at_a_time() noexcept nogil
-
-
-cdef inline void prefetch_row(const double* row, Py_ssize_t width) noexcept nogil:
-    cdef Py_ssize_t k
-    for k in range(width // LANES):
-        sklseq_prefetch(row + LANES * k)
 
 
 cdef inline void gather_row(

@@ -4,42 +4,8 @@ The owner of the memory keeps it for as long as the pointers are used.
 """
 
 from sklseq._lanes cimport lanes
-from sklseq.objectives._gather cimport gather_row, prefetch_row
-
-cdef extern from *:
-    """
-    #include <stdint.h>
-    #include <string.h>
-    /* exp(x) for x <= 0, by range reduction to |r| <= log(2)/2 and Taylor's series: in a form that
-       compilers vectorise, which calls of libm's are not. Relative error about 3e-16. */
-    static inline double sklseq_exp(double x)
-    {
-        const double shift = 6755399441055744.0;            /* 1.5 * 2**52 */
-        double z = x < -708.0 ? -708.0 : x;
-        double t = z * 1.4426950408889634 + shift, n = t - shift, r, p;
-        int64_t bits, power;
-        r = (z - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
-        p = 1.0 / 479001600.0;
-        p = p * r + 1.0 / 39916800.0;
-        p = p * r + 1.0 / 3628800.0;
-        p = p * r + 1.0 / 362880.0;
-        p = p * r + 1.0 / 40320.0;
-        p = p * r + 1.0 / 5040.0;
-        p = p * r + 1.0 / 720.0;
-        p = p * r + 1.0 / 120.0;
-        p = p * r + 1.0 / 24.0;
-        p = p * r + 1.0 / 6.0;
-        p = p * r + 0.5;
-        p = p * r + 1.0;
-        p = p * r + 1.0;
-        memcpy(&bits, &p, sizeof bits);
-        memcpy(&power, &t, sizeof power);
-        bits += (int64_t) ((uint64_t) power << 52);         /* p * 2**n */
-        memcpy(&p, &bits, sizeof p);
-        return x < -708.0 ? 0.0 : p;
-    }
-    """
-    double sklseq_exp(double x) noexcept nogil
+from sklseq.objectives._gather cimport gather_row
+from sklseq._prefetch cimport prefetch_row
 
 # Entries ahead of the present one whose weights are fetched.
 cdef enum:

@@ -6,6 +6,7 @@ products, once to combine them.
 """
 
 from sklseq._lanes cimport real
+cimport sklseq._prefetch
 
 cdef extern from *:
     """
@@ -22,7 +23,7 @@ cdef extern from *:
     #define SKLSEQ_THREE_PRODUCTS(stored, suffix)                                                \\
     SKLSEQ_PRODUCTS void sklseq_three_products_##suffix(                                         \\
         const stored* row, const double* s, const double* y, const double* v, Py_ssize_t n,      \\
-        double* out                                                                              \\
+        const stored* next, double* out                                                          \\
     ) {                                                                                          \\
         double a[8], b[8], c[8], x[8];                                                           \\
         Py_ssize_t i, k;                                                                         \\
@@ -30,6 +31,7 @@ cdef extern from *:
         sklseq_eight b[k] = 0;                                                                   \\
         sklseq_eight c[k] = 0;                                                                   \\
         for (i = 0; i < n; i += 8) {                                                             \\
+            sklseq_prefetch(next + i);                                                           \\
             sklseq_eight x[k] = row[i + k];                                                      \\
             sklseq_eight a[k] += x[k] * s[i + k];                                                \\
             sklseq_eight b[k] += x[k] * y[i + k];                                                \\
@@ -45,11 +47,11 @@ cdef extern from *:
     """
     void sklseq_three_products_float(
         const float* row, const double* s, const double* y, const double* v, Py_ssize_t n,
-        double* out
+        const float* next, double* out
     ) noexcept nogil
     void sklseq_three_products_double(
         const double* row, const double* s, const double* y, const double* v, Py_ssize_t n,
-        double* out
+        const double* next, double* out
     ) noexcept nogil
 
 ctypedef fused stored:
@@ -98,6 +100,7 @@ def store_and_multiply(
     cdef stored* s = &pairs[slot, 0]
     cdef stored* y = &pairs[m + slot, 0]
     cdef double new[1536]            # s, y, v of a chunk
+    cdef const stored* next          # what is needed after a row
     products[:, :] = 0
     with nogil:
         for a in range(first, last, 512):
@@ -117,12 +120,13 @@ def store_and_multiply(
             for r in range(2 * m):
                 if r % m >= used:
                     continue
+                next = &pairs[r + 1, a] if r + 1 < 2 * m else &pairs[0, b - 1]
                 if stored is float:
                     sklseq_three_products_float(&pairs[r, a], new, new + 512, new + 1024, whole,
-                                                &products[r, 0])
+                                                next, &products[r, 0])
                 else:
                     sklseq_three_products_double(&pairs[r, a], new, new + 512, new + 1024, whole,
-                                                 &products[r, 0])
+                                                 next, &products[r, 0])
                 for k in range(whole, b - a):
                     products[r, 0] += pairs[r, a + k] * new[k]
                     products[r, 1] += pairs[r, a + k] * new[512 + k]
