@@ -1,5 +1,8 @@
 """Scaled arithmetic of sums over segmentations: when it rescales, and how it knows what it lost."""
 
+from libc.math cimport INFINITY, fabs
+
+from sklseq._exponential cimport exp_double
 from sklseq._lanes cimport lanes, n_lanes
 
 
@@ -33,3 +36,16 @@ cdef inline double sum_of_rows(
     for k in range(B):
         total += sums[k]
     return total
+
+
+cdef inline bint exponentiate(const double* psi, double* F, Py_ssize_t n) noexcept nogil:
+    # F = exp(psi). Whether every one is a normal number, or a real 0. Few are looked at twice. What
+    # flags say afterwards is of no use.
+    cdef Py_ssize_t k, odd = 0
+    for k in range(n):
+        F[k] = exp_double(psi[k])
+        odd += not fabs(psi[k]) < 690
+    for k in range(n if odd else 0):
+        if not fabs(psi[k]) < 690 and psi[k] != -INFINITY:
+            return False
+    return True

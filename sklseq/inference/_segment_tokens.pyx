@@ -20,14 +20,14 @@ serves several (`_together.pxd`). When this is exact: `_segments.pyx`. The flags
 whole block; if one is set, its sequences are done again, one by one, by the kernel of that file.
 """
 
-from libc.math cimport INFINITY, fabs, frexp, ldexp, log
+from libc.math cimport INFINITY, frexp, ldexp, log
 from libc.string cimport memset
 
 from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference._recursions cimport block_of_product
 from sklseq.inference._scaled cimport (
-    FE_INVALID, FE_OVERFLOW, FE_UNDERFLOW, feclearexcept, fetestexcept, in_range, log_of_power,
-    sum_of_rows,
+    FE_INVALID, FE_OVERFLOW, FE_UNDERFLOW, exponentiate, feclearexcept, fetestexcept, in_range,
+    log_of_power, sum_of_rows,
 )
 from sklseq.inference._token_blocks cimport Block, cells_of, fill_block, in_step, part_of
 from sklseq.inference._token_rows cimport sklseq_backward_row, sklseq_forward_row
@@ -168,17 +168,6 @@ cdef inline bint sum_up(
     return True
 
 
-cdef inline bint all_normal(const double* psi, Py_ssize_t n) noexcept nogil:
-    # Whether exp of every score is a normal number, or a real 0. Few are looked at twice.
-    cdef Py_ssize_t k, odd = 0
-    for k in range(n):
-        odd += not fabs(psi[k]) < 690
-    for k in range(n if odd else 0):
-        if not fabs(psi[k]) < 690 and psi[k] != -INFINITY:
-            return False
-    return True
-
-
 cdef bint _forward_backward(
     lanes* tag, const Block* block, Py_ssize_t n_rows, double* F, const double* E,
     const double* Et, const double* start, const double* end, const double* m,
@@ -209,7 +198,7 @@ cdef bint _forward_backward(
 
 def forward_backward_tokens(
     const double[:, ::1] psi,        # (n_cells, width)  scores of the cells of these sequences
-    double[:, ::1] F,                # (n_cells, width)  IN exp(psi), OUT marginals
+    double[:, ::1] F,                # (n_cells, width)  OUT marginals
     Py_ssize_t first_cell,           # the first of them, numbered as in `cell`
     const unsigned char[::1] kinds,  # (n_rows,)         bit k: the row has a cell of kind k
     const long long[::1] cell,       # (n_rows,)         the first cell of each row
@@ -250,7 +239,7 @@ def forward_backward_tokens(
         good = True
         if F.shape[0]:
             f = &F[0, 0] - first_cell * E.shape[1]
-            good = all_normal(&psi[0, 0], F.shape[0] * E.shape[1])
+            good = exponentiate(&psi[0, 0], &F[0, 0], F.shape[0] * E.shape[1])
         if good and E.shape[1] == 2:
             good = _forward_backward(
                 &two, &block, n, f, &E[0, 0], &Et[0, 0], &boundary[0, 0], &boundary[1, 0],

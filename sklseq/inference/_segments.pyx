@@ -51,8 +51,8 @@ from libc.string cimport memcpy, memset
 
 from sklseq.inference._recursions cimport block_of_product, sklseq_one_row_at_a_time
 from sklseq.inference._scaled cimport (
-    FE_INVALID, FE_OVERFLOW, FE_UNDERFLOW, feclearexcept, fetestexcept, in_range, log_of_power,
-    sum_of_rows,
+    FE_INVALID, FE_OVERFLOW, FE_UNDERFLOW, exponentiate, feclearexcept, fetestexcept, in_range,
+    log_of_power, sum_of_rows,
 )
 from sklseq.inference._visit_rows cimport (
     ENDS, GOES_ON, MASKED, MINE, NEW, sklseq_backward_run, sklseq_backward_visit,
@@ -353,20 +353,6 @@ cdef inline bint add_pairs(
     return True
 
 
-cdef inline bint all_normal(const double* psi, Py_ssize_t n) noexcept nogil:
-    # Whether exp of every score is a normal number, or a real 0. Few are looked at twice.
-    cdef Py_ssize_t k
-    cdef Py_ssize_t odd = 0
-    for k in range(n):
-        odd += not fabs(psi[k]) < 690
-    if odd == 0:
-        return True
-    for k in range(n):
-        if not fabs(psi[k]) < 690 and psi[k] != -INFINITY:
-            return False
-    return True
-
-
 cdef Py_ssize_t most_visits(const long long[::1] step_visits) noexcept nogil:
     cdef Py_ssize_t e, most = 1
     for e in range(1, step_visits.shape[0]):
@@ -425,8 +411,8 @@ cdef void _forward_backward(
         plan.run = &run[0]
         if F.shape[0]:
             f = &F[0, 0] - cells[0] * width
-            if not all_normal(&psi[0, 0] + (cells[s] - cells[0]) * width,
-                              (cells[s + 1] - cells[s]) * width):
+            if not exponentiate(&psi[0, 0] + (cells[s] - cells[0]) * width,
+                                f + cells[s] * width, (cells[s + 1] - cells[s]) * width):
                 log_z[s] = log(-1.0)
                 continue
         log_z[s] = one_sequence(
@@ -481,7 +467,7 @@ def largest_reach(
 
 def forward_backward_scaled(
     const double[:, ::1] psi,        # (n_cells, width)  scores of the cells of these sequences
-    double[:, ::1] F,                # (n_cells, width)  IN exp(psi), OUT marginals
+    double[:, ::1] F,                # (n_cells, width)  OUT marginals
     const long long[::1] cells,      # (n_sequences + 1,)  cells and steps, numbered in the set
     const long long[::1] steps,
     const long long[::1] step_visits,

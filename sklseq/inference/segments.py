@@ -336,8 +336,6 @@ class SegmentWorkspace:
             return False
         steps = plan.steps[a : b + 1]
         rows = slice(steps[0], steps[-1])
-        with np.errstate(over="ignore", under="ignore"):
-            np.exp(psi, out=F)
         return _token_sums.forward_backward_tokens(
             psi, F, plan.cells[a], plan.token_kinds[rows], plan.token_cells[rows], steps,
             self._order(a, b), plan.masks[-1], chain.E, chain.E_t, chain.ends, weights,
@@ -347,8 +345,6 @@ class SegmentWorkspace:
 
     def _scaled(self, psi, F, tokens, a, b, chain, weights, log_z, only_log_z, drop=False) -> None:
         plan, n = self.plan, len(tokens)
-        with np.errstate(over="ignore", under="ignore"):
-            np.exp(psi, out=F)
         _sums.forward_backward_scaled(
             psi, F, plan.cells[a : b + 1], plan.steps[a : b + 1], *plan.arrays, plan.run,
             plan.masks, chain.E, chain.E_t, chain.ends, weights, self.G, self.alpha[:n],
