@@ -111,7 +111,7 @@ def scale_rows(
                     e[t, j] = psi[t, j] - top
                 for j in range(L, width):
                     e[t, j] = -INFINITY
-            exponentials(&e[first, 0], (last - first) * width)
+            exponentials(&e[first, 0], &e[first, 0], (last - first) * width)
 
 
 cdef void _forward_backward(

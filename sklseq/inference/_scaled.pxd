@@ -2,7 +2,7 @@
 
 from libc.math cimport INFINITY, fabs
 
-from sklseq._exponential cimport exp_double
+from sklseq._exponential cimport exponentials
 from sklseq._lanes cimport lanes, n_lanes
 
 
@@ -42,8 +42,8 @@ cdef inline bint exponentiate(const double* psi, double* F, Py_ssize_t n) noexce
     # F = exp(psi). Whether every one is a normal number, or a real 0. Few are looked at twice. What
     # flags say afterwards is of no use.
     cdef Py_ssize_t k, odd = 0
+    exponentials(psi, F, n)
     for k in range(n):
-        F[k] = exp_double(psi[k])
         odd += not fabs(psi[k]) < 690
     for k in range(n if odd else 0):
         if not fabs(psi[k]) < 690 and psi[k] != -INFINITY:
