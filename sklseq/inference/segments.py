@@ -48,6 +48,8 @@ __all__ = [
 # single tokens: their potentials stay in the second-level cache.
 BLOCK_NUMBERS = 1 << 16
 BLOCK_STEPS = 1536
+# Groups of starts that are kept apart for more steps than this fall behind until they underflow.
+LONG = 500
 NEVER = np.iinfo(np.int64).max // 4
 
 
@@ -223,6 +225,11 @@ class SegmentPlan:
         entry = self.entry[self.steps[s] : self.steps[s + 1]]
         return int(self.cells[s]), steps, *self.arrays[1:-1], entry
 
+    def longest_cell(self, s: int) -> int:
+        """The most steps that a cell of sequence s spans."""
+        own = slice(self.cells[s], self.cells[s + 1])
+        return int((self.stop[own] - self.start[own]).max(initial=0))
+
     def reach(self, s: int, psi: np.ndarray) -> float:
         """A bound of the sums of magnitudes of cells that start before a step and stop there or
         later: see the notes of ``_segments.pyx``."""
@@ -314,11 +321,13 @@ class SegmentWorkspace:
         overwrites. Expected transitions, starts and ends, times the sequences' weights, are added
         up in this workspace.
         """
-        steps = self.plan.steps[a : b + 1] - self.plan.steps[a]
+        plan = self.plan
+        steps = plan.steps[a : b + 1] - plan.steps[a]
         F, tokens = self.F[: len(psi)], self.tokens[: steps[-1]]
         if self._of_tokens(psi, F, tokens, a, b, chain, weights, log_z, only_log_z):
             return F, tokens
-        self._scaled(psi, F, tokens, a, b, chain, weights, log_z, only_log_z)
+        drop = b == a + 1 and plan.longest_cell(a) > LONG and self._may_drop(a, psi)
+        self._scaled(psi, F, tokens, a, b, chain, weights, log_z, only_log_z, drop=drop)
         for s in np.flatnonzero(np.isnan(log_z)):
             self._again(psi, F, tokens, a, int(s), chain, weights, log_z, only_log_z)
         return F, tokens
@@ -360,13 +369,17 @@ class SegmentWorkspace:
         cells = slice(*(plan.cells[a + s : a + s + 2] - plan.cells[a]))
         rows = slice(*(plan.steps[a + s : a + s + 2] - plan.steps[a]))
         own = (psi[cells], F[cells], tokens[rows])
-        if plan.longest <= 1 and plan.reach(a + s, psi[cells]) <= _sums.REACH:
+        if self._may_drop(a + s, psi[cells]):
             one = slice(s, s + 1)
             self._scaled(
                 *own, a + s, a + s + 1, chain, weights[one], log_z[one], only_log_z, drop=True
             )
         if np.isnan(log_z[s]):
             self._log_domain(*own, a + s, chain, weights[s], log_z[s : s + 1], only_log_z)
+
+    def _may_drop(self, s: int, psi) -> bool:
+        # Whether what fell behind can be left out: see the notes of ``_segments.pyx``.
+        return self.plan.longest <= 1 and self.plan.reach(s, psi) <= _sums.REACH
 
     def _log_domain(self, psi, F, tokens, s, chain, weight, log_z, only_log_z) -> None:
         plan = self.plan
