@@ -6,6 +6,7 @@ wins, then the lowest label before it.
 """
 
 from libc.math cimport INFINITY
+from libc.string cimport memcpy, memset
 
 from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference._blocks cimport row_max, sum_max
@@ -53,8 +54,9 @@ cdef inline void best_prefixes(
     const double* log_m, const double* nothing, double* new, double* G, double* alpha,
     double* top
 ) noexcept nogil:
-    # Each row is lowered by the largest score of the one before, in top: no digits are lost.
-    cdef Py_ssize_t t, s, r, j, active = block.n, width = block.width
+    # After every eighth, a row is lowered by the largest score of the one before, in top: few digits
+    # are lost.
+    cdef Py_ssize_t B = n_lanes(tag), t, s, r, j, z, active = block.n, width = block.width
     cdef int kinds
     cdef double* cells[4]
     for t in range(block.length[0]):
@@ -63,12 +65,11 @@ cdef inline void best_prefixes(
         for s in range(active):
             r = (block.first[s] + t) * width
             kinds = cells_of(block, psi, block.first[s] + t, cells)
-            if kinds & 2:
-                for j in range(width):
-                    new[r + j] = cells[1][j]
-            else:
-                for j in range(width):
-                    new[r + j] = 0
+            for z in range(width // B):      # of a size that the compiler knows
+                if kinds & 2:
+                    memcpy(new + r + z * B, cells[1] + z * B, B * sizeof(double))
+                else:
+                    memset(new + r + z * B, 0, B * sizeof(double))
             if t + 1 < block.length[s]:
                 sklseq_prefetch_rows(
                     psi + block.cell[block.first[s] + t + 1] * width,
@@ -88,7 +89,7 @@ cdef inline void best_prefixes(
                 top[r - 1] if t and top[r - 1] > -INFINITY else 0, new + r * width,
                 G + r * width, alpha + r * width
             )
-            top[r] = largest(tag, G + r * width, block.L)
+            top[r] = largest(tag, G + r * width, block.L) if t % 8 == 7 else 0
 
 
 cdef Py_ssize_t start_of(
