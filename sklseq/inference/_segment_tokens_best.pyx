@@ -56,7 +56,8 @@ cdef inline void best_prefixes(
 ) noexcept nogil:
     # After every eighth, a row is lowered by the largest score of the one before, in top: few digits
     # are lost.
-    cdef Py_ssize_t B = n_lanes(tag), t, s, r, j, z, active = block.n, width = block.width
+    cdef Py_ssize_t B = n_lanes(tag), t, s, r, j, z, active = block.n
+    cdef Py_ssize_t width = block.width
     cdef int kinds
     cdef double* cells[4]
     for t in range(block.length[0]):
