@@ -52,7 +52,7 @@ def part_corpora(quick):
         best, _, _ = fit(X, y, solver="lbfgs", tol=1e-8, max_iter=2000)
         curve = np.array(best.loss_curve_)
         for solver in ("eg", "adagrad"):
-            tagger, seconds, _ = fit(X, y, solver=solver, tol=1e-4 if solver == "eg" else 1e-5)
+            tagger, seconds, _ = fit(X, y, solver=solver)
             above = tagger.objective_ / best.objective_ - 1
             n = int(np.argmax(curve <= tagger.objective_)) if above > 0 else len(curve) - 1
             _, theirs, _ = fit(X, y, solver="lbfgs", tol=0, max_iter=max(n, 1))

@@ -142,7 +142,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         Training stops when ten iterations lower the objective by less than this share, or one does
         and the gradient's norm falls below ``tol · max(1, ‖w‖)``. "eg" stops when the objective is
         proved to be within this share of the optimum; below 1e-5, and where the proof comes slowly
-        (weak penalties), "lbfgs" finishes what it began.
+        (weak penalties), "lbfgs" finishes what it began, until ten iterations lower the objective
+        by less than a third of this share.
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one.
     early_stopping : bool, default=False
@@ -490,12 +491,13 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         return result._replace(w=w, value=value + self.l1 * float(np.abs(w).sum()))
 
     def _descend(
-        self, likelihood: LogLikelihood, start, threads, report, done: int = 0
+        self, likelihood: LogLikelihood, start, threads, report, done: int = 0, share: float = 1.0
     ) -> SolverResult:
+        # ``share`` of tol.
         from sklseq.solvers import lbfgs  # a model that only predicts does not load solvers
 
         return lbfgs(
-            likelihood, start, l1=float(self.l1), tol=float(self.tol),
+            likelihood, start, l1=float(self.l1), tol=share * float(self.tol),
             max_iter=int(self.max_iter) - done, threads=threads,
             callback=lambda k, value, w: report(done + k, value, w),
             scale=likelihood.scores.scale(float(self.l2)),
@@ -517,7 +519,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
             value = likelihood.value(zeros)
             if result.value > value:
                 result = result._replace(w=zeros, value=value)
-        return self._polish(likelihood, result, result.converged, 1e-5, threads, report)
+        # What ten iterations gain is less than what is left to gain, and tol was of the latter.
+        return self._polish(likelihood, result, result.converged, 1e-5, threads, report, 1 / 3)
 
     def _step(self, likelihood, start, threads, report, visits=None) -> SolverResult:
         from sklseq.objectives._stochastic import StochasticLikelihood
@@ -532,13 +535,14 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         return self._polish(likelihood, result, result.converged, ROUGH, threads, report)
 
     def _polish(
-        self, likelihood, result: SolverResult, stopped: bool, rough: float, threads, report
-    ) -> SolverResult:
+        self, likelihood, result: SolverResult, stopped: bool, rough: float, threads, report,
+        share: float = 1.0,
+    ) -> SolverResult:  # fmt: skip
         # What visits to single sequences give, made as exact as tol asks for.
         enough = stopped and self.tol >= rough
         if enough or result.n_iter >= self.max_iter or result.message == "callback":
             return result._replace(converged=enough or result.message == "callback")
-        rest = self._descend(likelihood, result.w, threads, report, result.n_iter)
+        rest = self._descend(likelihood, result.w, threads, report, result.n_iter, share)
         return rest._replace(
             n_iter=result.n_iter + rest.n_iter, history=result.history + rest.history[1:]
         )

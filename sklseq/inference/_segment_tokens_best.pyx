@@ -54,8 +54,8 @@ cdef inline void best_prefixes(
     const double* log_m, const double* nothing, double* new, double* G, double* alpha,
     double* top
 ) noexcept nogil:
-    # After every eighth, a row is lowered by the largest score of the one before, in top: few digits
-    # are lost.
+    # After every eighth, a row is lowered by the largest score of the one before, in top: few
+    # digits are lost.
     cdef Py_ssize_t B = n_lanes(tag), t, s, r, j, z, active = block.n
     cdef Py_ssize_t width = block.width
     cdef int kinds
