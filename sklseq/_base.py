@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._blocks import RowBlocks, in_blocks
-from sklseq._labels import encode_labels, split_labels
+from sklseq._labels import cut_rows, encode_labels, split_labels
 from sklseq._public import Public
 from sklseq._sequences import (
     Sequences,
@@ -274,14 +274,16 @@ class BaseTagger(Public, BaseEstimator):
         X = self._read(X, finite=False)
         chain = self._chain("maxima", X.n_rows)
         answers = np.empty(X.n_rows, dtype=self.classes_.dtype)
+        found = np.empty(len(X), dtype=object)
 
         def decode(a, b, psi, offsets):
             codes, scores = best_paths(psi, offsets, chain)
             check_paths(scores, a)
             np.take(self.classes_, codes, out=answers[X.offsets[a] : X.offsets[b]], mode="clip")
+            found[a:b] = split_labels(answers, X.offsets[a : b + 1])  # while others compute
 
         self._blocks(X, decode)
-        return split_labels(answers, X.offsets)
+        return found
 
     def predict_blocks(self, x: Any) -> Iterator[np.ndarray]:
         """The labels of one sequence of any length, while it is read.
@@ -319,8 +321,11 @@ class BaseTagger(Public, BaseEstimator):
         paths = nbest(emission, transition, offsets, n, start=start, end=end)
         return [(self.classes_[codes], scores) for codes, scores in paths]
 
-    def _marginals(self, X: Sequences, marginals: np.ndarray | None) -> np.ndarray:
-        """log Z of each sequence; label marginals are written into ``marginals``."""
+    def _marginals(
+        self, X: Sequences, marginals: np.ndarray | None = None, of_sequences: list | None = None
+    ) -> np.ndarray:
+        """log Z of each sequence; label marginals are written into ``marginals``, and views of
+        those of each sequence into ``of_sequences``."""
         chain = self._chain("sums", X.n_rows).exponentiate()
         log_z, L = np.zeros(len(X)), len(self.classes_)
         n_rows = most_rows(X, row_blocks(X.offsets))
@@ -332,6 +337,8 @@ class BaseTagger(Public, BaseEstimator):
             check_paths(log_z[a:b], a)
             if marginals is not None:
                 marginals[X.offsets[a] : X.offsets[b]] = psi[:, :L]
+            if of_sequences is not None:
+                of_sequences[a:b] = cut_rows(marginals, X.offsets[a : b + 1])
 
         self._blocks(X, forward_backward)
         return log_z

@@ -28,7 +28,6 @@ from sklseq._callbacks import CallbackSupportMixin, iteration_hook, with_callbac
 from sklseq._early_stopping import EarlyStopping, check_early_stopping
 from sklseq._labels import (
     check_constraints,
-    cut_rows,
     encode_labels,
     resolve_constraints,
     unique_labels,
@@ -589,8 +588,9 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         """
         X = self._read(X, finite=False)
         marginals = np.empty((X.n_rows, len(self.classes_)), dtype=self.coef_.dtype)
-        self._marginals(X, marginals)
-        return list(cut_rows(marginals, X.offsets))
+        of_sequences = [None] * len(X)
+        self._marginals(X, marginals, of_sequences)
+        return of_sequences
 
     def predict_log_proba_sequence(self, X: Any, y: Any) -> np.ndarray:
         """log p(y_s | x_s) of whole label sequences; -inf where ``constraints`` forbid one.
@@ -613,7 +613,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         score[last] += end[codes[last]]
         score[after] += transition[codes[after - 1], codes[after]]
         total = np.bincount(np.repeat(np.arange(len(X)), X.lengths), score, minlength=len(X))
-        return total - self._marginals(X, None)
+        return total - self._marginals(X)
 
     def predict_nbest(self, X: Any, n: int = 10) -> list:
         """The ``n`` best label paths of each sequence, with their log-probabilities.
@@ -632,7 +632,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         X = self._read(X)
         emission, transition, start, end, offsets = self.potentials(X)
         paths = nbest(emission, transition, offsets, n, start=start, end=end)
-        log_z = self._marginals(X, None)
+        log_z = self._marginals(X)
         return [(self.classes_[codes], s - z) for (codes, s), z in zip(paths, log_z)]
 
     def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> list[np.ndarray]:
