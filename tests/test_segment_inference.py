@@ -290,6 +290,30 @@ def test_spans_to_the_end_and_of_every_kind():
     assert check_all((*problem, rng.normal(size=(2, 2)), *rng.normal(size=(2, 2))))
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_visits_in_a_row(seed):
+    """Closed spans from every start: visits side by side, one of which joins a group before it."""
+    rng = np.random.default_rng(seed)
+    n, L = 7, 1 + seed % 3
+    spans = [(0, i, j) for i in range(n) for j in range(i + 1, n + 1) if rng.random() < 0.7]
+    spans += [(0, 0, 4), (0, 1, 4), (0, 2, 4), (0, 0, 6)]  # 1 and 2 are one group after step 4
+    kind, start, stop = np.array(spans).T
+    scores = rng.normal(size=(len(kind), L))
+    transition, first, last = (rng.normal(size=size) for size in ((L, L), L, L))
+    assert (SegmentPlan(one(n, (kind, start, stop)), L).run > 1).any()
+    check_all((n, (kind, start, stop), scores, transition, first, last))
+
+
+def test_a_run_begins_where_groups_join():
+    spans = np.array([(0, 0, 4), (0, 1, 4), (0, 2, 4), (0, 0, 6)]).T
+    rng = np.random.default_rng(0)
+    plan = SegmentPlan(one(7, spans), 2)
+    visits = np.arange(plan.step_visits[3], plan.step_visits[4])
+    assert len(set(plan.target[visits])) < len(visits)
+    assert (plan.run[visits] > 1).any()
+    check_all((7, spans, rng.normal(size=(4, 2)), rng.normal(size=(2, 2)), np.zeros(2), np.ones(2)))
+
+
 @pytest.mark.parametrize("size", [30, 300, 3000])
 @pytest.mark.parametrize("seed", range(8))
 def test_large_scores(seed, size):
