@@ -64,7 +64,7 @@ FAULTS = [
     ("inference/_segment_plan.pyx", "target[v] == target[v - 1] + 1", "True", SEGMENTS),
     ("features/_jaro_winkler.pyx", "misses = n - needed", "misses = n - needed - 1", "test_segment_features"),
     ("features/_jaro_winkler.pyx", "moved // 2", "moved", "test_segment_features"),
-    ("features/_jaro_winkler.pyx", "least = max(0.7, ", "least = (", "test_segment_features"),
+    ("features/_jaro_winkler.pyx", "(lowest - 0.1 * prefix)", "(lowest + 0.1 * prefix)", "test_segment_features"),
     ("inference/_segment_best.pyx", "if entering[j] >= row[j]:", "if entering[j] <= row[j]:", SEGMENTS),
     ("inference/_expectation.pyx", "        log_k[i] -= total", "        log_k[i] += total", "test_expected_features"),
     ("objectives/_linear.pyx", "mu[t, y[t]] -= weight", "mu[t, y[t]] += weight", "test_crf"),
