@@ -80,7 +80,6 @@ cdef extern from *:
     void exp_doubles "sklseq_exp_doubles"(const double*, double*, Py_ssize_t) noexcept nogil
     void exp_floats "sklseq_exp_floats"(const float*, float*, Py_ssize_t) noexcept nogil
     double exp_double "sklseq_exp_double"(double) noexcept nogil
-    float exp_float "sklseq_exp_float"(float) noexcept nogil
 
 
 cdef inline void exponentials(const real* x, real* out, Py_ssize_t n) noexcept nogil:

@@ -19,7 +19,6 @@ from sklseq.features._spans import Spans
 
 __all__ = [
     "SIMILARITIES",
-    "SpanTexts",
     "closest_entries",
     "jaro_winkler",
     "make_index",
@@ -182,27 +181,18 @@ def _vectors(index: dict[str, Any], tokens: list[str], n_gram: int | None) -> tu
     return np.array(ends, dtype=np.int64), columns_of, idf[columns_of], known + len(new)
 
 
-class SpanTexts:
-    """Tokens in normal form joined by spaces, of which any span is a slice, as numbers.
+def _span_texts(index: dict[str, Any], tokens: list[str], codes: np.ndarray) -> tuple:
+    """Tokens joined by spaces, as numbers of characters, and where each of ``codes`` begins.
 
-    Parameters
-    ----------
-    index : dict
-        From :func:`make_index`: its characters are numbered from 1, others are 0.
-    tokens : list of str
-        Distinct tokens in normal form; empty ones leave no trace.
-    codes : int32 ndarray of shape (n_tokens,)
-        Which of them each token of all sequences is.
+    The span from a to b is text[first[a] : first[b] - 1]; the space before b is not its own. Empty
+    tokens leave no trace. Characters of the index are numbered from 1, others are 0.
     """
-
-    def __init__(self, index: dict[str, Any], tokens: list[str], codes: np.ndarray):
-        text = "".join(f"{token} " for token in tokens if token)
-        sizes = np.array([len(token) + 1 if token else 0 for token in tokens], dtype=np.int64)
-        size, shift = sizes[codes], _before(sizes)[codes]
-        # A span from a to b is text[first[a] : first[b] - 1]; the space before b is not its own.
-        self.first = _before(size)
-        at = np.arange(self.first[-1]) + np.repeat(shift - self.first[:-1], size)
-        self.text = _numbered(_code_points(text), index["alphabet"])[at]
+    text = "".join(f"{token} " for token in tokens if token)
+    sizes = np.array([len(token) + 1 if token else 0 for token in tokens], dtype=np.int64)
+    size, shift = sizes[codes], _before(sizes)[codes]
+    first = _before(size)
+    at = np.arange(first[-1]) + np.repeat(shift - first[:-1], size)
+    return _numbered(_code_points(text), index["alphabet"])[at], first
 
 
 def _code_points(text: str) -> np.ndarray:
@@ -237,12 +227,12 @@ def jaro_winkler(
     ndarray of shape (n_tokens, longest)
         Of the examples of distinct spans; of others 0.
     """
-    texts = SpanTexts(index, tokens, codes)
+    text, first = _span_texts(index, tokens, codes)
     wanted, out = np.zeros(best.shape[:2], np.uint8), np.zeros(best.shape[:2])
     for spans in all_spans:
         wanted[spans.example, spans.length - 1] = 1
     _jaro_winkler.most_similar(
-        texts.text, texts.first, wanted, best, index["characters"], index["ends"],
+        text, first, wanted, best, index["characters"], index["ends"],
         len(index["alphabet"]) + 1, lowest, out,
     )  # fmt: skip
     return out

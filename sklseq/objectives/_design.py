@@ -82,6 +82,10 @@ class SparseScores:
     def __init__(self, X: Sequences, dtype: np.dtype):
         self.rows, self.dtype = X.rows, dtype
 
+    def scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> None:
+        """out = X[first:last] @ W."""
+        self.checked_scores(W, first, last, out)
+
     def checked_scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> bool:
         """out = X[first:last] @ W; whether all values are finite."""
         indptr = self.rows.indptr[first : last + 1]
