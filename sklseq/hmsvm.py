@@ -110,8 +110,9 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         "bcfw": block-coordinate Frank–Wolfe, on w for the linear kernel and on the dual for
         others. "working_set": the paper's Algorithm 2, which solves
         the problem of one sequence after the other. "perceptron": the
-        paper's Algorithm 1; has no margin, so no ``C``, ``loss`` or ``slack``. "auto" is "bcfw",
-        in all that was measured the fastest to a small gap, see the user guide.
+        paper's Algorithm 1; has no margin, so no ``C``, ``loss`` or ``slack``; ends early on
+        separable data, with weights that make no mistake. "auto" is "bcfw", in all that was
+        measured the fastest to a small gap, see the user guide.
     average : bool or "auto", default="auto"
         Whether weights are the average of all iterates (for "bcfw", of later ones more); "auto":
         for the perceptron. Not for "working_set".

@@ -333,6 +333,53 @@ def test_perceptron_keeps_its_bound(kernel, seed):
     assert 0 < made.n_mistakes_ <= made.radius_**2 * 2 * widest.objective_
 
 
+def separable(seed):
+    """Sequences that some weights label rightly: each row's label is that of its largest column."""
+    rng = np.random.default_rng(seed)
+    L = int(rng.integers(2, 5))
+    X, y = [], []
+    for T in [L, *rng.integers(1, 6, size=int(rng.integers(4, 15)))]:
+        labels = rng.integers(L, size=T)
+        rows = rng.normal(size=(T, L + 2)) * rng.choice([0.1, 1, 10])
+        rows[np.arange(T), labels] = rows[:, :L].max(axis=1) + rng.choice([0.01, 0.1, 1])
+        X.append(rows)
+        y.append(labels)
+    y[0][:] = np.arange(L)
+    X[0][:, :L] = 20 * np.eye(L)
+    return X, y
+
+
+def check_no_mistake(seed, **parameters):
+    X, y = separable(seed)
+    options = {"max_iter": 100_000, "random_state": seed, **parameters}
+    made = HMSVMTagger(solver="perceptron", **options).fit(X, y)
+    assert made.loss_curve_[-1] == 0
+    assert made.score(X, y) == 1.0
+
+
+@pytest.mark.parametrize("parameters", [{}, PARAMETERS["poly"], {"average": False}], ids=str)
+@pytest.mark.parametrize("seed", range(40))
+def test_the_averaged_perceptron_labels_separable_data_rightly(seed, parameters):
+    check_no_mistake(seed, **parameters)
+
+
+def test_further_passes_are_only_counted_where_the_average_errs():
+    # With none to count, the average is that of the passes made: as slow_perceptron has it above.
+    X, y = problem(11, lengths=[3] * 8, n_features=6, separable=True)
+    made = HMSVMTagger(solver="perceptron", random_state=4, max_iter=1000).fit(X, y)
+    n = made.n_iter_
+    _, mean, _ = slow_perceptron(X, y, 3, np.random.default_rng(4).permutation, n)
+    while True:  # so many visits of the last weights more, until the average is right
+        emission, transition, start, end, _ = made.potentials(X)
+        if np.allclose(emission, np.concatenate(X) @ mean[:18].reshape(6, 3), atol=1e-9):
+            break
+        n *= 2
+        assert n <= 64 * made.n_iter_
+        _, mean, _ = slow_perceptron(X, y, 3, np.random.default_rng(4).permutation, n)
+    assert_allclose(transition.ravel(), mean[18:27], atol=1e-9)
+    assert_allclose([start, end], mean[27:].reshape(2, 3), atol=1e-9)
+
+
 def test_perceptron_reports_what_it_did():
     X, y = problem(0)
     tagger = HMSVMTagger(solver="perceptron", random_state=0).fit(X, y)

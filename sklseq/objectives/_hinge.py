@@ -281,19 +281,41 @@ class StructuredHinge:
                 total += float(np.square(a[name][np.isfinite(a[name])]).sum()) / scale**2
         return total
 
-    def settle(self) -> None:
-        """Go to the average of all iterates, for good."""
-        n, a = self.n_visits, self.kernel.arrays
-        if not self.averaging or n == 0:
+    def settle(self, last_is_right: bool = False) -> None:
+        """Go to the average of all iterates, for good.
+
+        Parameters
+        ----------
+        last_is_right : bool
+            Whether the perceptron's last weights make no mistake. Further passes would add them to
+            the average again and again; so many times as it needs to make no mistake either (the
+            next power of two), they are added here.
+        """
+        if not self.averaging or self.n_visits == 0 or self._settled is not None:
             return
-        total = n if self.averaging == 1 else 0.5 * n * (n + 1.0)
-        sums = self._mass_and_loss() - a["late_sums"] / total
+        n = float(self.n_visits)
+        total = n if self.averaging == 1 else 0.5 * n * (n + 1)
+        self._settled = self._mass_and_loss() - self.kernel.arrays["late_sums"] / total
+        self._subtract_late(1 / total)
+        # From 2**53 visits on, the average is the last iterate.
+        while last_is_right and total < 2.0**53 and self._errs():
+            self._subtract_late(-0.5 / total)
+            total *= 2
+
+    def _subtract_late(self, share: float) -> None:
+        # From the weights, a share of their changes times the visits before each.
+        a = self.kernel.arrays
         for name in ("score", "start", "end", "W" if self.is_linear else "coef"):
-            a[name] -= a[f"late_{name}"] / total
+            a[name] -= a[f"late_{name}"] * share
         a["score_t"][...] = a["score"].T
         if not self.is_linear:
             np.matmul(a["coef"].T, self.source, out=a["S"])
-        self._settled = sums
+
+    def _errs(self) -> bool:
+        # Whether a wrong path scores no less than the truth (and its loss less).
+        worst, products = np.full((2, len(self.C)), -np.inf)
+        self.kernel.evaluate(self.blocks, worst, products)
+        return bool((worst >= 0).any())
 
     # ------------------------------------------------------------------ answers
 

@@ -38,11 +38,12 @@ def perceptron(
 
     Parameters
     ----------
-    objective : object with blocks, mistakes
+    objective : object with ``blocks``, ``mistakes`` and ``settle``
     rng : Generator or RandomState
         Shuffles the sequences.
     max_iter : int
-        Passes; fewer if one is without mistakes.
+        Passes; fewer if one is without mistakes. Then the average of all iterates, if that is the
+        answer, is taken as after so many more such passes that it makes no mistake either.
     callback : callable(pass, mistakes, objective) -> bool, optional
 
     Returns
@@ -63,6 +64,7 @@ def perceptron(
         radius = max(radius, float(squares.max(initial=0)))
         if history[-1] == 0:
             converged, message = True, "a pass without mistakes"
+            objective.settle(last_is_right=True)
             break
         if callback is not None and callback(k, history[-1], objective):
             message = "stopped by the callback"
