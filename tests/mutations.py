@@ -35,7 +35,10 @@ FAULTS = [
     ("solvers/_perceptron.py", "settle(last_is_right=True)", "settle()", "test_hmsvm"),
     ("objectives/_elimination.py", "scores = -lost * self.residual", "scores = lost * self.residual", "test_moments"),
     ("objectives/_elimination.py", "gram[np.diag_indices(n + 2)] += ", "gram[np.diag_indices(n + 2)] -= ", "test_moments"),
+    ("objectives/_passes.py", "[0].alive(L)", "[0].probabilities(L)", "test_supports"),
     # Decoding, containers and readers, in Python
+    ("inference/pairs.py", "np.maximum(np.exp(score), least)", "np.exp(score)", "test_supports"),
+    ("inference/pairs.py", "if least < mix else", "if least == 0 else", "test_supports"),
     ("inference/chain.py", "log_z[a:b])\n    check_paths(log_z)", "log_z[a:b])", INFERENCE),
     ("inference/chain.py", "np.ascontiguousarray(self.score.T)", "np.ascontiguousarray(self.score)", INFERENCE),
     ("_sequences.py", "np.where(key < 0, key + n, key)", "np.where(key < 0, key + n - 1, key)", "test_properties"),

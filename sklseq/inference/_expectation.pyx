@@ -16,9 +16,10 @@ with no logarithms and nothing to overflow or cancel (`expectation_sequence`). B
     h_{t+B} = S_t h_t + sum_{t < k <= t+B} S_k f_k,     S_{k-1} = S_k K_k, S_{t+B} = identity:
 
 S_k(r, j) = p(y_k = j | y_{t+B} = r, rows up to t + B), L backward recursions (`backward_scaled`).
-Chains forget: going back, the rows of S_k become equal, and one recursion serves all r. "Equal"
+Where all rows r of S_k that an allowed path ends in are equal, one recursion serves all. "Equal"
 means: each entry within a relative `agree`. As K_t is a stochastic matrix, ratios of rows of S only
-ever come closer (Birkhoff), so each expectation is then within `agree` of the unlimited one.
+ever come closer, so each expectation is then within `agree` of the unlimited one. That rows become
+equal is certain only of labels that all reach each other (docs/maths.rst).
 
 Scaled arithmetic is proven exact as in `_chain.pyx`: K_t is as good as alpha, and each entry of
 alpha is checked, or E is mixing. What is marked goes through `filter_log` and `backward_log`.

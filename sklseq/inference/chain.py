@@ -13,7 +13,7 @@ import numpy as np
 
 from sklseq._cpu import load_kernel
 from sklseq._sequences import check_offsets
-from sklseq.inference.pairs import ListedFactors, PairLists, find_pairs
+from sklseq.inference.pairs import ListedFactors, PairLists, find_pairs, positive_factors
 
 _chain = load_kernel("sklseq.inference._chain")
 
@@ -105,11 +105,11 @@ class Transitions:
         top = float(self.score.max())
         self.top = 0.0 if top == -np.inf else top
         if self.pairs is not None:
-            floor = _chain.FLOOR[self.dtype.name]
-            self.listed = ListedFactors.of(self.pairs, self.score, self.top, floor)
-            self.check = self.listed.least < _chain.MIX[self.dtype.name]
+            limits = _chain.FLOOR[self.dtype.name], _chain.MIX[self.dtype.name]
+            self.listed = ListedFactors.of(self.pairs, self.score, self.top, *limits)
+            self.check = self.listed.least < limits[1]
             return self
-        self.E = np.exp(self.score - self.dtype.type(self.top))
+        self.E = positive_factors(self.score - self.dtype.type(self.top))
         self.E_t = np.ascontiguousarray(self.E.T)
         self.check = bool(self.E[:L, :L].min() < _chain.MIX[self.dtype.name])
         return self

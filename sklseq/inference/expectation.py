@@ -300,6 +300,13 @@ class FilteredBlock(NamedTuple):
             row = self.alpha[-1] if self.in_logs else np.log(self.alpha[-1])
         return np.where(np.arange(len(row)) < L, row, -np.inf)
 
+    def alive(self, L: int) -> np.ndarray:
+        """1 for the labels that an allowed path ends in, else 0, shape (width,).
+
+        Not those of probability 0: what underflows may win as evidence changes.
+        """
+        return (self.last(L) > -np.inf).astype(np.float64)
+
     def probabilities(self, L: int) -> np.ndarray:
         """The filter at the last row, shape (width,)."""
         return np.exp(self.last(L))

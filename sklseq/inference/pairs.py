@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["ListedFactors", "PairLists", "find_pairs", "most_listed"]
+__all__ = ["ListedFactors", "PairLists", "find_pairs", "most_listed", "positive_factors"]
 
 # Lists are used where the share of pairs in them is at most a - b / n_labels: measured with one
 # thread, 80 sequences of 25 rows, and a fifth of the gain left as a margin. The matrix costs
@@ -69,6 +69,16 @@ class PairLists:
         return columns, (*self.rows, values, None, None, None, 0.0), self.listed
 
 
+def positive_factors(score: np.ndarray) -> np.ndarray:
+    """exp(score), at least the smallest normal number unless the score is -inf.
+
+    A factor of 0 means "forbidden" to the kernels: what they find lost to a factor too small is
+    done again in the log domain, what is forbidden is not.
+    """
+    least = np.finfo(score.dtype).tiny
+    return np.where(score > -np.inf, np.maximum(np.exp(score), least), score.dtype.type(0))
+
+
 class ListedFactors(NamedTuple):
     """exp(score - top), as the sums of ``_sparse.pxd`` want it.
 
@@ -88,14 +98,20 @@ class ListedFactors(NamedTuple):
     least: float
 
     @classmethod
-    def of(cls, pairs: PairLists, score: np.ndarray, top: float, floor: float) -> ListedFactors:
-        """Factors of ``score``; see ``floor_of`` for the floor."""
-        E = np.exp(score[pairs.i, pairs.j].astype(np.float64) - top)
-        base = np.where(pairs.free, np.exp(-top), 0.0)
+    def of(
+        cls, pairs: PairLists, score: np.ndarray, top: float, floor: float, mix: float
+    ) -> ListedFactors:
+        """Factors of ``score``, and the floor below which sums of them count as lost.
+
+        No floor is needed where all factors are at least ``mix``. Where it is, an entry of at
+        least the floor times the smallest factor is still far above the smallest normal number.
+        """
+        E = positive_factors(score[pairs.i, pairs.j].astype(np.float64) - top)
+        base = np.where(pairs.free, positive_factors(np.float64(-top)), 0.0)
         S, by = E - base[pairs.j], pairs.by_column
         least = min(E.min(initial=1.0), base.min(initial=1.0))
         positive = E[E > 0].min(initial=1.0)
-        floor = max(floor, 1e-300 * pairs.n_labels / positive) if least == 0 else 0.0
+        floor = max(floor, 1e-300 * pairs.n_labels / positive) if least < mix else 0.0
         columns = (*pairs.columns, S[by], E[by], None, base, floor)
         return cls(columns, (*pairs.rows, S, E, base, None, 0.0), E, least)
 

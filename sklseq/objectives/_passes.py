@@ -174,7 +174,7 @@ class OnePass(_Pass):
     def _fold(self, waiting: list, older: Pending | None) -> tuple[Pending, bool]:
         # L recursions, until they agree; one for the rest. Returns what the last label decides.
         L = self.bc.n_labels
-        S, live = np.eye(L, self.bc.width), waiting[-1][0].probabilities(L)
+        S, live = np.eye(L, self.bc.width), waiting[-1][0].alive(L)
         sparse = waiting[-1][1].columns_of(0, 0) is not None
         pending = Pending(L, self.bc.width, len(self.W), sparse)
         while waiting:

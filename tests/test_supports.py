@@ -1,0 +1,113 @@
+"""What decides is the support, scores above -inf, not whether an exponential underflows."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sklseq.inference import entropy, forward_backward
+from sklseq.inference.chain import Transitions, Workspace, _chain
+from sklseq.inference.expectation import AGREE
+from sklseq.inference.pairs import PairLists
+
+from .oracles import enumerate_chain, precise_chain
+from .test_long import PASSES, run
+from .trials_supports import SUPPORTS, check
+
+# The first seeds of `make trials`.
+N_CHAINS = 120
+
+
+@pytest.mark.parametrize("kind", SUPPORTS)
+def test_labels_that_do_not_all_reach_each_other(kind):
+    for seed in range(list(SUPPORTS).index(kind), N_CHAINS, len(SUPPORTS)):
+        check(seed)
+
+
+def test_the_oracle_against_enumeration():
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        T, L = int(rng.integers(1, 6)), int(rng.integers(1, 4))
+        emission, (start, end) = 3 * rng.normal(size=(T, L)), rng.normal(size=(2, L))
+        transition = np.where(rng.random((L, L)) < 0.8, rng.normal(size=(L, L)), -np.inf)
+        transition[0, 0] = 1.0
+        ends = {"start": start, "end": end}
+        _, scores, log_z, marginals, pairwise = enumerate_chain(emission, transition, **ends)
+        p = np.exp(scores - log_z)
+        exact = precise_chain(emission, transition, **ends)
+        H = -(p[p > 0] * np.log(p[p > 0])).sum()
+        for ours, theirs in zip(exact, (log_z, marginals, pairwise, H)):
+            ours = ours.sum(axis=0) if np.ndim(ours) == 3 else ours
+            np.testing.assert_allclose(np.float64(ours), theirs, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("passes", PASSES)
+def test_a_label_that_underflows_in_one_block_wins_later(passes):
+    # 0.3 nats a row against label 1 in the first block, e^-1200 in all, and for it in two more.
+    evidence = np.repeat([-0.3, 0.3], [4096, 8192])
+    emission = np.stack([-evidence, evidence], axis=1) / 2
+    never = np.where(np.eye(2), 0.0, -np.inf)
+    _, rows, pairs, _ = run(passes, emission, never, None, None, block_rows=4096)
+    np.testing.assert_allclose(rows.sum(axis=0), [0, 12_288], atol=1e-9)
+    np.testing.assert_allclose(pairs, [[0, 0], [0, 12_287]], atol=1e-9)
+
+
+def rare_transition(score, T, L, dtype):
+    """Label 0, where all begin, to the others, which fall behind first and win in the end."""
+    emission, transition = np.zeros((T, L), dtype), np.zeros((L, L), dtype)
+    emission[:, 1:] = np.repeat([-3.0, 20.0], T // 2)[:, None]
+    emission[0, 1:], transition[0, 1:] = -np.inf, score
+    return emission, transition
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_sequences", [1, 8], ids=["one", "in step"])
+@pytest.mark.parametrize("L", [2, 10])
+@pytest.mark.parametrize("score", [-60.0, -150.0, -600.0, -800.0])
+def test_a_transition_whose_factor_underflows_is_allowed(score, L, n_sequences, dtype):
+    emission, transition = rare_transition(score, 200, L, dtype)
+    exact = precise_chain(emission, transition)
+    offsets = 200 * np.arange(n_sequences + 1)
+    answer = forward_backward(np.tile(emission, (n_sequences, 1)), transition, offsets)
+    close = dict.fromkeys(("rtol", "atol"), 1e-5 if dtype == np.float32 else 1e-10)
+    np.testing.assert_allclose(answer.log_z, float(exact.log_z), **close)
+    np.testing.assert_allclose(answer.marginals[-200:], exact.marginals.astype(float), **close)
+    np.testing.assert_allclose(
+        answer.pairwise, n_sequences * exact.pairs.sum(axis=0).astype(float), **close
+    )
+    np.testing.assert_allclose(entropy(emission, transition), float(exact.entropy), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_sequences", [1, 8], ids=["one", "in step"])
+@pytest.mark.parametrize("others", [0.0, -np.inf], ids=["free", "forbidden"])
+@pytest.mark.parametrize("score", [-60.0, -150.0, -600.0, -800.0])
+def test_a_listed_transition_whose_factor_underflows_is_allowed(score, others, n_sequences, dtype):
+    T, L = 60, 40
+    emission, transition = rare_transition(score, T, L, dtype)
+    transition[1:, 0] = others
+    listed, free = transition == score, transition[1] == 0
+    listed[0, 0] = True
+    exact = precise_chain(emission, transition)
+    chain = Transitions(transition, dtype=dtype, pairs=PairLists(listed, free)).exponentiate()
+    psi, log_z = chain.pad_rows(np.tile(emission, (n_sequences, 1))), np.zeros(n_sequences)
+    work = Workspace(len(psi), chain.width, chain.dtype, chain.pairs)
+    offsets = T * np.arange(n_sequences + 1)
+    work.forward_backward(psi, offsets, np.ones(n_sequences), chain, log_z)
+    np.testing.assert_allclose(log_z, float(exact.log_z), rtol=1e-5)
+    close = dict.fromkeys(("rtol", "atol"), 1e-4 if dtype == np.float32 else 1e-10)
+    np.testing.assert_allclose(psi[-T:, :L], exact.marginals.astype(float), **close)
+    pairs = n_sequences * exact.pairs.sum(axis=0).astype(float)
+    np.testing.assert_allclose(work.pairwise_sum(chain)[listed], pairs[listed], **close)
+
+
+def test_constants_of_the_proof_are_those_of_the_manual():
+    page = (Path(__file__).parents[1] / "docs" / "maths.rst").read_text(encoding="utf-8")
+    for pattern, values in [
+        (r"varepsilon = 10\^\{(-\d+)\}` in\s+double precision \(:math:`10\^\{(-\d+)", _chain.MIX),
+        (r"at least\s+:math:`10\^\{(-\d+)\}` \(:math:`10\^\{(-\d+)", _chain.FLOOR),
+    ]:
+        written = [float(f"1e{x}") for x in re.search(pattern, page).groups()]
+        assert written == [values["float64"], values["float32"]]
+    assert float("1e" + re.search(r"to\s+:math:`10\^\{(-\d+)\}` of each entry", page)[1]) == AGREE
