@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._blocks import RowBlocks, in_blocks
-from sklseq._labels import cut_rows, encode_labels, split_labels
+from sklseq._labels import cut_rows, encode_labels, find_codes, split_labels
 from sklseq._public import Public
 from sklseq._sequences import (
     Sequences,
@@ -354,6 +354,7 @@ class BaseTagger(Public, BaseEstimator):
         X : list of sequences
             Or :class:`Shards`, a Dask bag or delayed shards, as in ``fit``.
         y : list of label sequences
+            Rows of a label that training did not have count as wrong.
         sample_weight : array-like of shape (n_sequences,), optional
 
         Returns
@@ -378,8 +379,9 @@ class BaseTagger(Public, BaseEstimator):
     def _count_right(self, X: Any, y: Any, sample_weight: Any) -> tuple[float, float]:
         # Weight of the rows whose predicted label is right, and of all.
         X = self._read(X)
-        truth = self._encode(y, X)
+        truth = find_codes(read_labels(y, X), self.classes_)
         weights = np.repeat(check_sample_weight(sample_weight, len(X)), X.lengths)
         predicted = [np.asarray(p) for p in self.predict(X)]
         flat = np.concatenate(predicted) if predicted else self.classes_[:0]
-        return float(weights @ (flat == self.classes_[truth])), float(weights.sum())
+        right = (truth >= 0) & (flat == self.classes_[truth])
+        return float(weights @ right), float(weights.sum())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sklseq._blocks import BLOCK_ROWS, RowBlocks, blocks_of, label_blocks
-from sklseq._labels import encode_labels
+from sklseq._labels import find_codes
 from sklseq._sequences import Sequences, check_sample_weight
 from sklseq.inference.online import OnlineRule, _online, new_beam, no_path
 from sklseq.objectives._design import score_rows
@@ -71,7 +71,7 @@ def score_blocks(tagger: Any, X: Any, y: Any, sample_weight: Any) -> float:
     for s, (source, truth, weight) in enumerate(zip(sources, labels, weights)):
         take, n, same = truth.reader(f"sequence {s}"), 0, 0
         for codes in decode_blocks(tagger, source, s):
-            known = encode_labels(take(len(codes)), tagger.classes_)
+            known = find_codes(take(len(codes)), tagger.classes_)
             if len(known) < len(codes):
                 raise _different(s, "more", n + len(known))
             n, same = n + len(codes), same + int((known == codes).sum())

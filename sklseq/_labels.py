@@ -29,6 +29,7 @@ __all__ = [
     "check_seen",
     "cut_rows",
     "encode_labels",
+    "find_codes",
     "find_spans",
     "labels_to_segments",
     "resolve_constraints",
@@ -267,18 +268,53 @@ def encode_labels(
     >>> encode_labels(np.array(["O", "B", "O"]), ["B", "I", "O"])
     array([2, 0, 2], dtype=int32)
     """
-    known = np.asarray(classes).tolist()
-    table = {label: code for code, label in enumerate(known)}
-    codes = np.fromiter(map(table.get, flat.tolist(), repeat(-1)), np.int32, count=len(flat))
+    codes = find_codes(flat, classes)
     if codes.size and codes.min() < 0:
         row = int(np.argmin(codes))
         where = locate(np.array([0, len(flat)]) if offsets is None else offsets, row)
+        known = np.asarray(classes).tolist()
         shown = ", ".join(map(repr, known[:8])) + (", ..." if len(known) > 8 else "")
         raise ValueError(
             f"Unknown label {flat[row].item()!r} at {where}; the known labels are {shown}: "
             f"correct it, or fit on data that has it."
         )
     return codes
+
+
+def find_codes(flat: NDArray, classes: ArrayLike) -> NDArray[np.int32]:
+    """Index of each label in `classes`, -1 for a label that is not there.
+
+    Parameters
+    ----------
+    flat : ndarray of shape (n_rows,)
+        Labels of all sequences.
+    classes : array-like of shape (n_labels,)
+        The known labels, in any order.
+
+    Returns
+    -------
+    codes : ndarray of int32, shape (n_rows,)
+
+    Raises
+    ------
+    ValueError
+        If one of both holds strings and the other does not: no label could ever agree.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklseq._labels import find_codes
+    >>> find_codes(np.array(["O", "X"]), ["B", "I", "O"])
+    array([ 2, -1], dtype=int32)
+    """
+    known = np.asarray(classes)
+    if len(flat) and len(known) and (flat.dtype.kind == "U") != (known.dtype.kind == "U"):
+        raise ValueError(
+            f"y has labels such as {flat[0].item()!r}, the known labels are such as "
+            f"{known[0].item()!r}; both must be strings, or neither: convert one."
+        )
+    table = {label: code for code, label in enumerate(known.tolist())}
+    return np.fromiter(map(table.get, flat.tolist(), repeat(-1)), np.int32, count=len(flat))
 
 
 # ------------------------------------------------------------------------- labels ↔ segments

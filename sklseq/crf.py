@@ -29,6 +29,7 @@ from sklseq._early_stopping import EarlyStopping, check_early_stopping
 from sklseq._labels import (
     check_constraints,
     encode_labels,
+    find_codes,
     resolve_constraints,
     unique_labels,
 )
@@ -593,7 +594,9 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         return of_sequences
 
     def predict_log_proba_sequence(self, X: Any, y: Any) -> np.ndarray:
-        """log p(y_s | x_s) of whole label sequences; -inf where ``constraints`` forbid one.
+        """log p(y_s | x_s) of whole label sequences.
+
+        -inf where ``constraints`` forbid one, or a label was not in training.
 
         Parameters
         ----------
@@ -605,13 +608,15 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         ndarray of shape (n_sequences,)
         """
         X = self._read(X)
-        codes = self._encode(y, X)
+        codes = find_codes(read_labels(y, X), self.classes_)
         emission, transition, start, end, offsets = self.potentials(X)
+        unseen, codes = codes < 0, np.maximum(codes, 0)
         score = emission[np.arange(X.n_rows), codes].astype(np.float64)
         first, last, after = row_positions(offsets)
         score[first] += start[codes[first]]
         score[last] += end[codes[last]]
         score[after] += transition[codes[after - 1], codes[after]]
+        score[unseen] = -np.inf
         total = np.bincount(np.repeat(np.arange(len(X)), X.lengths), score, minlength=len(X))
         return total - self._marginals(X)
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._base import check_n_jobs, read_sequences, training_weights, warn_one_label
 from sklseq._callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
-from sklseq._labels import segments_to_labels
+from sklseq._labels import find_codes, segments_to_labels
 from sklseq._public import Public
 from sklseq._segment_labels import Segments, read_segments, write_segments
 from sklseq._segments import SegmentPotentials
@@ -557,7 +557,9 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
 
     @available_if(_has_probabilities)
     def predict_log_proba_sequence(self, X: Any, y: Any) -> np.ndarray:
-        """log p(segments_s | x_s) of whole segmentations; -inf where a segment is too long.
+        """log p(segments_s | x_s) of whole segmentations.
+
+        -inf where a segment is too long, or has a label that was not in training.
 
         Parameters
         ----------
@@ -570,7 +572,8 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         """
         X = self._read(X)
         segments = read_segments(y, X.lengths, self.outside)
-        codes = _encode(segments.label, self.classes_)
+        codes = find_codes(segments.label, self.classes_)
+        unseen, codes = codes < 0, np.maximum(codes, 0)
         gold = GoldSegments(*segments[:3], codes)
         limits = self._limits(self.classes_, self.max_segment_length_)
         data = SegmentData(X, gold, len(self.classes_), limits)
@@ -584,7 +587,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         terms = np.where(first, self.start_[codes], 0) + np.where(last, self.end_[codes], 0)
         terms[1:] += np.where(first[1:], 0, self.transition_[codes[:-1], codes[1:]])
         size = gold.stop - gold.start
-        terms[(limits[codes] > 0) & (size > limits[codes])] = -np.inf
+        terms[unseen | (limits[codes] > 0) & (size > limits[codes])] = -np.inf
         np.add.at(score, gold.sequence, terms)
         return score - self._sums(X)[1]
 

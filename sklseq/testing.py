@@ -480,6 +480,16 @@ def check_labels_of_any_type(subject: Subject) -> None:
         assert answers(subject.fitted(X, objects), X) == expected
 
 
+@_for("predicts")
+def check_an_unseen_label_counts_as_wrong(subject: Subject) -> None:
+    X, y = subject.data()
+    estimator = subject.fitted(X, y)
+    unseen = [*y[:4], ["B-unseen"] * len(y[4]), *y[5:]]
+    before, after = estimator.score(X, y), estimator.score(X, unseen)
+    assert np.isfinite(after), "score of a label that training did not have is not a number"
+    assert after < before, "a label that training did not have counts as right"
+
+
 def _plain(label: Any) -> Any:
     return label.item() if hasattr(label, "item") else label
 

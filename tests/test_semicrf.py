@@ -433,7 +433,7 @@ def test_bad_y():
         SemiCRFSegmenter().fit(X, [["O", "O"], ["O", "O", "O"]])
     model = SemiCRFSegmenter().fit(X, good)
     with pytest.raises(ValueError, match="the label 'c', which was not in training"):
-        model.predict_log_proba_sequence(X, [[(0, 2, "c")], [(0, 4, "b")]])
+        model.predict_segment_proba(X, [[(0, 2, "c")], [(0, 4, "b")]])
     with pytest.raises(ValueError, match="is none of sequence 0, which has 2 steps"):
         model.predict_segment_proba(X, [[(0, 3, "a")], []])
     with pytest.raises(ValueError, match="one list for each of 2 sequences; got 1"):
