@@ -28,7 +28,7 @@ from sklseq import CRFTagger
 from sklseq.datasets import make_contacts, read_conll
 from sklseq.features import TokenFeatures, WindowFeatures
 from sklseq.inspection import top_features
-from sklseq.metrics import span_f1, span_report
+from sklseq.metrics import span_f1, span_f1_scorer, span_report
 
 OUTSIDE = {"NOTCONTACT", "BEGINCONTACT", "ENDCONTACT"}
 
@@ -85,7 +85,7 @@ search = RandomizedSearchCV(
         "window__after": randint(0, 3),
     },
     n_iter=12,
-    scoring="span_f1",
+    scoring=span_f1_scorer,
     cv=KFold(3, shuffle=True, random_state=0),
     random_state=0,
 )

@@ -4,13 +4,13 @@ Every function takes lists, object arrays or 2-D arrays of label sequences. They
 before anything is counted, so labels of sequences of equal length, such as ``[[0, 1], [1, 1]]``,
 never count as scikit-learn's multilabel indicators.
 
-Importing this module makes the names in `SCORERS` known to scikit-learn: see `register_scorers`.
+scikit-learn's ``scoring=`` takes the scorers themselves, as in ``scoring=span_f1_scorer``. It has
+no public way to learn names, and importing this package changes nothing outside it.
 """
 
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -26,7 +26,6 @@ __all__ = [
     "SCORERS",
     "SpanScores",
     "get_scorer",
-    "register_scorers",
     "sequence_accuracy",
     "sequence_accuracy_scorer",
     "span_f1",
@@ -628,54 +627,3 @@ def get_scorer(scoring: str | Callable[..., float]) -> Callable[..., float]:
     if isinstance(scoring, str) and scoring in SCORERS:
         return copy.deepcopy(SCORERS[scoring])
     return sklearn.metrics.get_scorer(scoring)
-
-
-def register_scorers() -> bool:
-    """Make the names in `SCORERS` valid for ``scoring=`` in scikit-learn.
-
-    Called when `sklseq.metrics` is imported; there is no need to call it.
-
-    Returns
-    -------
-    registered : bool
-        False, with nothing changed, if this scikit-learn keeps its scorers elsewhere; then pass
-        the objects, as in ``scoring=span_f1_scorer``.
-
-    Notes
-    -----
-    scikit-learn has no public way to add a name. This function is the only place in the package
-    that knows two private facts: scorers are entries of a dictionary; and what takes a name, such
-    as `GridSearchCV`, holds a set of those that were valid when it was imported, often before
-    this. Names that scikit-learn already has are left alone.
-
-    Examples
-    --------
-    >>> from sklearn.metrics import get_scorer_names
-    >>> from sklseq.metrics import SCORERS, register_scorers
-    >>> register_scorers(), set(SCORERS) <= set(get_scorer_names())
-    (True, True)
-    """
-    try:
-        from sklearn.metrics._scorer import _SCORERS as registry
-    except ImportError:
-        return False
-    for name, scorer in SCORERS.items():
-        registry.setdefault(name, scorer)
-    # A module imported later asks the registry, and importing one here would take time.
-    for module in ("sklearn.metrics", "sklearn.model_selection"):
-        for user in vars(sys.modules[module]).values() if module in sys.modules else ():
-            _allow_names(user)
-    return True
-
-
-def _allow_names(user: Any) -> None:
-    """Add the names to those that a class or function of scikit-learn takes as ``scoring=``."""
-    for attribute in ("_parameter_constraints", "_skl_parameter_constraints"):
-        constraints = getattr(user, attribute, None)
-        options = constraints.get("scoring", ()) if isinstance(constraints, dict) else ()
-        for names in (getattr(option, "options", None) for option in options):
-            if isinstance(names, set):
-                names.update(SCORERS)
-
-
-register_scorers()

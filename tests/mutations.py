@@ -47,6 +47,7 @@ FAULTS = [
     ("_base.py", "(truth >= 0) & (flat == ", "(flat == ", "test_unseen_labels"),
     ("crf.py", "score[unseen] = -np.inf", "pass", "test_unseen_labels"),
     ("semicrf.py", "terms[unseen | ", "terms[", "test_unseen_labels"),
+    ("metrics.py", "def get_scorer(", "sklearn.metrics._scorer._SCORERS.update(SCORERS)\ndef get_scorer(", "test_metrics"),
     ("_threads.py", "raise queue.errors[min(queue.errors)]", "raise queue.errors[max(queue.errors)]", "test_threads"),
     ("_threads.py", "queue.stopped = True", "pass", "test_threads"),
     ("_store.py", "< width:\n", "<= width:\n", "test_shards"),

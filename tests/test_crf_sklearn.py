@@ -22,6 +22,7 @@ from sklearn.utils.fixes import parse_version
 
 from sklseq import CRFTagger, Sequences
 from sklseq.features import DictFeatures, TemplateFeatures
+from sklseq.metrics import span_f1_scorer, token_accuracy_scorer
 
 LABELS = ["B-x", "I-x", "O"]
 
@@ -57,7 +58,7 @@ def assert_same_predictions(a, b, X):
 
 
 @LENGTHS
-@pytest.mark.parametrize("scoring", [None, "token_accuracy", "span_f1"])
+@pytest.mark.parametrize("scoring", [None, token_accuracy_scorer, span_f1_scorer])
 def test_grid_search_over_both_penalties(length, scoring):
     X, y = make_items(length=length)
     grid = {"l1": [0.0, 0.1], "l2": [0.1, 10.0]}
@@ -73,7 +74,7 @@ def test_default_scoring_is_token_accuracy(length):
     X, y = make_items(length=length)
     default, named = (
         cross_val_score(CRFTagger(), X, y, cv=3, scoring=scoring)
-        for scoring in (None, "token_accuracy")
+        for scoring in (None, token_accuracy_scorer)
     )
     assert_allclose(default, named)
 
@@ -153,7 +154,7 @@ def test_pipelines_of_both_extractors(length):
     assert_allclose(direct.score(X, y), pipe.score(X, y))
     columns = as_columns(X)
     pipe = make_pipeline(TemplateFeatures(["w[0]", "w[-1]|w[0]"]), CRFTagger())
-    search = GridSearchCV(pipe, {"crftagger__l2": [0.1, 1]}, cv=3, scoring="span_f1")
+    search = GridSearchCV(pipe, {"crftagger__l2": [0.1, 1]}, cv=3, scoring=span_f1_scorer)
     assert np.isfinite(search.fit(columns, y).best_score_)
 
 
