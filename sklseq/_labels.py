@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
+    "LETTERS",
     "SCHEMES",
     "Constraints",
     "Spans",
@@ -32,6 +33,7 @@ __all__ = [
     "find_codes",
     "find_spans",
     "labels_to_segments",
+    "parse_labels",
     "resolve_constraints",
     "resolve_loss",
     "segments_to_labels",
@@ -41,6 +43,10 @@ __all__ = [
 
 # The letters of the first, inner and last row of a longer span, and of a span of one row.
 SCHEMES = {"iob2": "BIIB", "iobes": "BIES", "bilou": "BILU"}
+
+# The letters that labels may begin with. IOB1, IOE1 and IOE2 are read, not written.
+LETTERS = {name: "".join(dict.fromkeys(letters)) for name, letters in SCHEMES.items()}
+LETTERS |= {None: "BIESLU", "iob1": "BI", "ioe1": "IE", "ioe2": "IE"}
 
 # conlleval's reading knows no scheme: these letters begin, or end, a span wherever they stand.
 _OPENING = frozenset("BSU")
@@ -369,17 +375,11 @@ def find_spans(
     >>> spans.start.tolist(), spans.stop.tolist(), spans.type.tolist(), spans.types
     ([0, 1, 2], [1, 2, 3], [0, 0, 1], ['x', 'y'])
     """
-    distinct, codes = np.unique(flat, return_inverse=True)
-    letters = _scheme_letters(scheme) if scheme is not None else "".join(SCHEMES.values())
-    parts = [_split_prefix(label, letters, outside) for label in distinct.tolist()]
-    if None in parts:
-        row = int(np.argmax(np.array([part is None for part in parts])[codes]))
-        raise ValueError(_foreign_label(flat[row].item(), scheme, outside, offsets, row))
-    types = sorted({type_ for letter, type_ in parts if letter})
-    # Per distinct label, then per row; -1 is the type of outside rows.
-    type_of = np.array([types.index(type_) if letter else -1 for letter, type_ in parts], dtype=int)
-    opens = np.array([letter in _OPENING for letter, _ in parts], dtype=bool)
-    closes = np.array([letter in _CLOSING for letter, _ in parts], dtype=bool)
+    if scheme is not None:
+        _scheme_letters(scheme)
+    letters, type_of, types, codes = parse_labels(flat, offsets, scheme, outside)
+    opens = np.array([letter in _OPENING for letter in letters], dtype=bool)
+    closes = np.array([letter in _CLOSING for letter in letters], dtype=bool)
 
     row_type = type_of[codes]
     cut = np.ones(len(flat) + 1, dtype=bool)  # no span goes on from row t - 1 to row t
@@ -388,6 +388,44 @@ def find_spans(
     start = np.flatnonzero(cut[:-1] & (row_type >= 0))
     stop = np.flatnonzero(cut[1:] & (row_type >= 0)) + 1
     return Spans(start, stop, row_type[start], types)
+
+
+def parse_labels(
+    flat: NDArray, offsets: NDArray[np.integer], scheme: str | None, outside: str = "O"
+) -> tuple[list[str], NDArray[np.int64], list[str], NDArray[np.int64]]:
+    """Prefixes of labels, and their types.
+
+    Parameters
+    ----------
+    flat : ndarray of str, shape (n_rows,)
+    offsets : ndarray of int, shape (n_sequences + 1,)
+    scheme : key of `LETTERS`
+    outside : str, default="O"
+
+    Returns
+    -------
+    letters : list of str
+        The prefix of each distinct label; "" for `outside`.
+    type_of : ndarray of int64, shape (n_distinct,)
+        Index of its type in `types`; -1 for `outside`.
+    types : list of str
+        Sorted.
+    codes : ndarray of int64, shape (n_rows,)
+        Which of the distinct labels each row has.
+
+    Raises
+    ------
+    ValueError
+        If a label does not belong to the scheme; it is named with its row.
+    """
+    distinct, codes = np.unique(flat, return_inverse=True)
+    parts = [_split_prefix(label, LETTERS[scheme], outside) for label in distinct.tolist()]
+    if None in parts:
+        row = int(np.argmax(np.array([part is None for part in parts])[codes]))
+        raise ValueError(_foreign_label(flat[row].item(), scheme, outside, offsets, row))
+    types = sorted({type_ for letter, type_ in parts if letter})
+    type_of = [types.index(type_) if letter else -1 for letter, type_ in parts]
+    return [letter for letter, _ in parts], np.array(type_of, dtype=np.int64), types, codes
 
 
 def _split_prefix(label: Any, letters: str, outside: str) -> tuple[str, str] | None:
@@ -413,8 +451,7 @@ def _foreign_label(
 ) -> str:
     """Say which label does not belong to the scheme, and which would."""
     where = "" if offsets is None else f" at {locate(offsets, row)}"
-    letters = "BIESLU" if scheme is None else "".join(dict.fromkeys(SCHEMES[scheme]))
-    allowed = ", ".join(f"'{letter}-type'" for letter in letters)
+    allowed = ", ".join(f"'{letter}-type'" for letter in LETTERS[scheme])
     hint = "relabel it" if scheme is None else "relabel it, or choose another scheme"
     return (
         f"Label {label!r}{where} is not a span label; with scheme={scheme!r} labels must be "

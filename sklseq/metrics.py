@@ -21,6 +21,7 @@ from sklearn.metrics import make_scorer
 
 from sklseq._labels import Spans, as_label_sequences, find_spans, locate
 from sklseq._sequences import check_sample_weight
+from sklseq._strict_spans import STRICT_SCHEMES, find_strict_spans
 
 __all__ = [
     "SCORERS",
@@ -199,10 +200,12 @@ def span_precision_recall_fscore_support(
     y_true: LabelSequences,
     y_pred: LabelSequences,
     *,
+    mode: str = "conlleval",
     scheme: str | None = None,
     average: str | None = None,
     labels: Sequence[str] | None = None,
     zero_division: float = 0.0,
+    sample_weight: ArrayLike | None = None,
 ) -> SpanScores:
     """Precision, recall, F1 and support of the spans that labels describe.
 
@@ -210,9 +213,12 @@ def span_precision_recall_fscore_support(
     ----------
     y_true, y_pred : list, object array or 2-D array of label sequences
         True and predicted labels, sequence by sequence of the same length.
-    scheme : {"iob2", "iobes", "bilou"} or None, default=None
-        The labels that may occur; None takes the prefixes of all schemes. Spans are read by the
-        same rules in each case.
+    mode : {"conlleval", "strict"}, default="conlleval"
+        What is a span. ``"conlleval"`` reads any order of labels of any scheme: an I-x that
+        follows O or another type begins a span. ``"strict"`` takes whole spans of `scheme` only,
+        as the mode of that name of seqeval does.
+    scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"} or None, default=None
+        What the prefixes mean: for ``mode="strict"``, which needs it, and only for that.
     average : {"micro", "macro", "weighted"} or None, default=None
         None gives one score per type. ``"micro"`` counts the spans of all types together (what
         conlleval prints first), ``"macro"`` is the mean over types, ``"weighted"`` the mean
@@ -222,7 +228,9 @@ def span_precision_recall_fscore_support(
         sorted.
     zero_division : {0.0, 1.0, nan}, default=0.0
         The score of a type that divides by zero, and of an average over nothing. Averages leave
-        NaN out.
+        NaN out; where all weights are zero, ``"weighted"`` is the plain mean, as in scikit-learn.
+    sample_weight : array-like of shape (n_sequences,), optional
+        Weight of all spans of each sequence.
 
     Returns
     -------
@@ -233,8 +241,8 @@ def span_precision_recall_fscore_support(
     Raises
     ------
     ValueError
-        If the sequences do not match, a label is not a span label, or a parameter is not one of
-        those allowed.
+        If the sequences do not match, a label is not a span label or not one of `scheme`, a
+        weight is negative or not finite, or a parameter is not one of those allowed.
 
     Notes
     -----
@@ -242,13 +250,16 @@ def span_precision_recall_fscore_support(
 
         precision = right / predicted,  recall = right / true,  F1 = 2 right / (predicted + true).
 
-    Any order of labels is read, with the rules of conlleval [1]_: an I-x that follows O or another
-    type begins a span. F1 = 0 where a type is on one side only, whatever `zero_division`.
+    ``mode="conlleval"`` has the rules of the evaluation script of that name [1]_. With
+    ``mode="strict"`` scores equal seqeval's [2]_, except under IOE1, which seqeval reads in part:
+    here ``E-x I-x`` are two spans, as ``I-x B-x`` are under IOB1. F1 = 0 where a type is on one
+    side only, whatever `zero_division`.
 
     References
     ----------
     .. [1] E. Tjong Kim Sang and S. Buchholz, "Introduction to the CoNLL-2000 shared task:
        chunking", CoNLL 2000.
+    .. [2] H. Nakayama, "seqeval: a Python framework for sequence labeling evaluation", 2018.
 
     Examples
     --------
@@ -262,7 +273,7 @@ def span_precision_recall_fscore_support(
     0.5
     """
     _check_options(average, labels, zero_division)
-    counts = _count_spans(y_true, y_pred, scheme)
+    counts = _count_spans(y_true, y_pred, mode, scheme, sample_weight)
     return _scores(_select(counts, labels), average, zero_division)
 
 
@@ -275,8 +286,31 @@ def _check_options(average: str | None, labels: Sequence[str] | None, zero_divis
         raise ValueError(f"zero_division must be 0.0, 1.0 or nan; got {zero_division!r}.")
 
 
-def _count_spans(y_true: LabelSequences, y_pred: LabelSequences, scheme: str | None) -> _SpanCounts:
+def _check_mode(mode: str, scheme: str | None) -> None:
+    if mode not in ("conlleval", "strict"):
+        raise ValueError(f"mode must be 'conlleval' or 'strict'; got {mode!r}.")
+    if mode == "conlleval" and scheme is not None:
+        raise ValueError(
+            f"scheme={scheme!r} is for mode='strict', which takes whole spans of the scheme only; "
+            "pass that mode, or leave scheme=None to read all labels as conlleval does."
+        )
+    if mode == "strict" and (not isinstance(scheme, str) or scheme not in STRICT_SCHEMES):
+        known = ", ".join(map(repr, STRICT_SCHEMES))
+        raise ValueError(f"With mode='strict', scheme must be one of {known}; got {scheme!r}.")
+
+
+def _count_spans(
+    y_true: LabelSequences,
+    y_pred: LabelSequences,
+    mode: str,
+    scheme: str | None,
+    sample_weight: ArrayLike | None = None,
+) -> _SpanCounts:
+    _check_mode(mode, scheme)
     flat_true, flat_pred, offsets = _align(y_true, y_pred)
+    weight = None  # whole numbers stay whole
+    if sample_weight is not None:
+        weight = np.repeat(check_sample_weight(sample_weight, len(offsets) - 1), np.diff(offsets))
     true = _find(flat_true, offsets, scheme, "y_true")
     pred = _find(flat_pred, offsets, scheme, "y_pred")
     types = sorted({*true.types, *pred.types})
@@ -286,15 +320,22 @@ def _count_spans(y_true: LabelSequences, y_pred: LabelSequences, scheme: str | N
     type_at = np.zeros(len(flat_true), dtype=np.int64)
     stop_at[pred.start], type_at[pred.start] = pred.stop, type_pred
     right = (stop_at[true.start] == true.stop) & (type_at[true.start] == type_true)
-    counts = (
-        np.bincount(t, minlength=len(types)) for t in (type_true[right], type_pred, type_true)
+    of_spans = (
+        (type_true[right], true.start[right]),
+        (type_pred, pred.start),
+        (type_true, true.start),
     )
-    return _SpanCounts(types, *counts)
+    return _SpanCounts(types, *(
+        np.bincount(type_, None if weight is None else weight[start], minlength=len(types))
+        for type_, start in of_spans
+    ))  # fmt: skip
 
 
 def _find(flat: NDArray, offsets: NDArray[np.int64], scheme: str | None, name: str) -> Spans:
     try:
-        return find_spans(flat, offsets, scheme)
+        if scheme is None:
+            return find_spans(flat, offsets)
+        return find_strict_spans(flat, offsets, scheme)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 
@@ -327,7 +368,7 @@ def _scores(counts: _SpanCounts, average: str | None, zero_division: float) -> S
         return SpanScores(*per_type, true)
     weight = true if average == "weighted" else np.ones(len(true))
     averages = (_average(score, weight, zero_division) for score in per_type)
-    return SpanScores(*averages, int(true.sum()))
+    return SpanScores(*averages, true.sum().item())
 
 
 def _divide(above: NDArray, below: NDArray, zero_division: float) -> NDArray[np.float64]:
@@ -336,20 +377,23 @@ def _divide(above: NDArray, below: NDArray, zero_division: float) -> NDArray[np.
 
 
 def _average(score: NDArray, weight: NDArray, zero_division: float) -> float:
-    weight = np.where(np.isnan(score), 0, weight)
-    if not weight.sum() > 0:
+    known = ~np.isnan(score)
+    if not known.any():
         return float(zero_division)
-    return float(np.average(np.nan_to_num(score), weights=weight))
+    weight = weight[known] if weight[known].any() else None
+    return float(np.average(score[known], weights=weight))
 
 
 def span_precision(
     y_true: LabelSequences,
     y_pred: LabelSequences,
     *,
+    mode: str = "conlleval",
     scheme: str | None = None,
     average: str | None = "micro",
     labels: Sequence[str] | None = None,
     zero_division: float = 0.0,
+    sample_weight: ArrayLike | None = None,
 ) -> float | NDArray[np.float64]:
     """Share of predicted spans that are right.
 
@@ -357,14 +401,18 @@ def span_precision(
     ----------
     y_true, y_pred : list, object array or 2-D array of label sequences
         True and predicted labels, sequence by sequence of the same length.
-    scheme : {"iob2", "iobes", "bilou"} or None, default=None
-        The labels that may occur; None takes the prefixes of all schemes.
+    mode : {"conlleval", "strict"}, default="conlleval"
+        Whether broken spans are read, as conlleval does, or only whole ones of `scheme`.
+    scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"} or None, default=None
+        What the prefixes mean; for ``mode="strict"``, which needs it.
     average : {"micro", "macro", "weighted"} or None, default="micro"
         How to join the types; None gives one score per type.
     labels : sequence of str, optional
         The span types to score; by default all that occur, sorted.
     zero_division : {0.0, 1.0, nan}, default=0.0
         The score where no span is predicted.
+    sample_weight : array-like of shape (n_sequences,), optional
+        Weight of all spans of each sequence.
 
     Returns
     -------
@@ -382,19 +430,23 @@ def span_precision(
     >>> span_precision([["B-x", "O", "O"]], [["B-x", "O", "B-x"]])
     0.5
     """
-    return span_precision_recall_fscore_support(
-        y_true, y_pred, scheme=scheme, average=average, labels=labels, zero_division=zero_division
-    ).precision
+    scores = span_precision_recall_fscore_support(
+        y_true, y_pred, mode=mode, scheme=scheme, average=average, labels=labels,
+        zero_division=zero_division, sample_weight=sample_weight,
+    )  # fmt: skip
+    return scores.precision
 
 
 def span_recall(
     y_true: LabelSequences,
     y_pred: LabelSequences,
     *,
+    mode: str = "conlleval",
     scheme: str | None = None,
     average: str | None = "micro",
     labels: Sequence[str] | None = None,
     zero_division: float = 0.0,
+    sample_weight: ArrayLike | None = None,
 ) -> float | NDArray[np.float64]:
     """Share of true spans that are predicted.
 
@@ -402,14 +454,18 @@ def span_recall(
     ----------
     y_true, y_pred : list, object array or 2-D array of label sequences
         True and predicted labels, sequence by sequence of the same length.
-    scheme : {"iob2", "iobes", "bilou"} or None, default=None
-        The labels that may occur; None takes the prefixes of all schemes.
+    mode : {"conlleval", "strict"}, default="conlleval"
+        Whether broken spans are read, as conlleval does, or only whole ones of `scheme`.
+    scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"} or None, default=None
+        What the prefixes mean; for ``mode="strict"``, which needs it.
     average : {"micro", "macro", "weighted"} or None, default="micro"
         How to join the types; None gives one score per type.
     labels : sequence of str, optional
         The span types to score; by default all that occur, sorted.
     zero_division : {0.0, 1.0, nan}, default=0.0
         The score where there is no true span.
+    sample_weight : array-like of shape (n_sequences,), optional
+        Weight of all spans of each sequence.
 
     Returns
     -------
@@ -427,19 +483,23 @@ def span_recall(
     >>> span_recall([["B-x", "O", "O"]], [["B-x", "O", "B-x"]])
     1.0
     """
-    return span_precision_recall_fscore_support(
-        y_true, y_pred, scheme=scheme, average=average, labels=labels, zero_division=zero_division
-    ).recall
+    scores = span_precision_recall_fscore_support(
+        y_true, y_pred, mode=mode, scheme=scheme, average=average, labels=labels,
+        zero_division=zero_division, sample_weight=sample_weight,
+    )  # fmt: skip
+    return scores.recall
 
 
 def span_f1(
     y_true: LabelSequences,
     y_pred: LabelSequences,
     *,
+    mode: str = "conlleval",
     scheme: str | None = None,
     average: str | None = "micro",
     labels: Sequence[str] | None = None,
     zero_division: float = 0.0,
+    sample_weight: ArrayLike | None = None,
 ) -> float | NDArray[np.float64]:
     """Harmonic mean of span precision and recall: the F1 that conlleval prints.
 
@@ -447,14 +507,18 @@ def span_f1(
     ----------
     y_true, y_pred : list, object array or 2-D array of label sequences
         True and predicted labels, sequence by sequence of the same length.
-    scheme : {"iob2", "iobes", "bilou"} or None, default=None
-        The labels that may occur; None takes the prefixes of all schemes.
+    mode : {"conlleval", "strict"}, default="conlleval"
+        Whether broken spans are read, as conlleval does, or only whole ones of `scheme`.
+    scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"} or None, default=None
+        What the prefixes mean; for ``mode="strict"``, which needs it.
     average : {"micro", "macro", "weighted"} or None, default="micro"
         How to join the types; None gives one score per type.
     labels : sequence of str, optional
         The span types to score; by default all that occur, sorted.
     zero_division : {0.0, 1.0, nan}, default=0.0
         The score where there is neither a true nor a predicted span.
+    sample_weight : array-like of shape (n_sequences,), optional
+        Weight of all spans of each sequence.
 
     Returns
     -------
@@ -472,15 +536,18 @@ def span_f1(
     >>> span_f1([["B-x", "O", "B-y"]], [["B-x", "O", "O"]], average="macro")
     0.5
     """
-    return span_precision_recall_fscore_support(
-        y_true, y_pred, scheme=scheme, average=average, labels=labels, zero_division=zero_division
-    ).f1
+    scores = span_precision_recall_fscore_support(
+        y_true, y_pred, mode=mode, scheme=scheme, average=average, labels=labels,
+        zero_division=zero_division, sample_weight=sample_weight,
+    )  # fmt: skip
+    return scores.f1
 
 
 def span_report(
     y_true: LabelSequences,
     y_pred: LabelSequences,
     *,
+    mode: str = "conlleval",
     scheme: str | None = None,
     digits: int = 2,
     output_dict: bool = False,
@@ -491,8 +558,10 @@ def span_report(
     ----------
     y_true, y_pred : list, object array or 2-D array of label sequences
         True and predicted labels, sequence by sequence of the same length.
-    scheme : {"iob2", "iobes", "bilou"} or None, default=None
-        The labels that may occur; None takes the prefixes of all schemes.
+    mode : {"conlleval", "strict"}, default="conlleval"
+        Whether broken spans are read, as conlleval does, or only whole ones of `scheme`.
+    scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"} or None, default=None
+        What the prefixes mean; for ``mode="strict"``, which needs it.
     digits : int, default=2
         Decimals of the scores in the text.
     output_dict : bool, default=False
@@ -526,7 +595,7 @@ def span_report(
          macro avg       0.75      0.75      0.67         3
     token accuracy                           0.83         6
     """
-    counts = _count_spans(y_true, y_pred, scheme)
+    counts = _count_spans(y_true, y_pred, mode, scheme)
     per_type = zip(*_scores(counts, None, 0.0))
     rows = {type_: SpanScores(*scores) for type_, scores in zip(counts.types, per_type)}
     averages = {f"{name} avg": _scores(counts, name, 0.0) for name in ("micro", "macro")}
@@ -622,7 +691,7 @@ def get_scorer(scoring: str | Callable[..., float]) -> Callable[..., float]:
 
     >>> from sklearn.metrics import make_scorer
     >>> from sklseq.metrics import span_f1
-    >>> macro = make_scorer(span_f1, average="macro", scheme="iob2")
+    >>> macro = make_scorer(span_f1, average="macro", mode="strict", scheme="iob2")
     """
     if isinstance(scoring, str) and scoring in SCORERS:
         return copy.deepcopy(SCORERS[scoring])

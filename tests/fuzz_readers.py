@@ -22,10 +22,14 @@ import numpy as np
 from scipy import sparse
 
 from sklseq import CRFTagger, Sequences, Shards, read_crfsuite_model
-from sklseq.datasets import read_conll, read_kdd99, read_tagged
+from sklseq.datasets import read_conll, read_conllu, read_kdd99, read_tagged
 from sklseq.features import TemplateFeatures
 
 CONLL = "He PRP B-NP\nran VBD B-VP\n\n-DOCSTART- x O\n# note\nStop\tVB\tB-VP\r\nÄß € O\n" * 3
+CONLLU = (
+    "# sent_id = 1\n1-2\tä b" + "\t_" * 8 + "\n1" + "\tä\tx" * 4 + "\t_\n2" + "\tb\t_" * 4 + "\t_\n"
+)
+CONLLU = (CONLLU + "2.1" + "\t_" * 9 + "\n\n") * 3
 TAGGED = "<author> A. Smith </author> in <city>New York</city> a < b\n<x></x> word\n" * 3
 KDD = ",".join(["0", "tcp", "http", "SF", "181", "5450", *["0.5"] * 35, "normal."]) + "\n"
 PIECES = [b"\0", b"\n", b"\r", b"\t", b" ", b"<", b">", b"</", b",", b"nan", b"inf", b"-1",
@@ -129,6 +133,14 @@ def check_conll(path: Path, data: bytes) -> None:
         assert {len(column) for column in x.values()} <= {len(labels)}
 
 
+def check_conllu(path: Path, data: bytes) -> None:
+    X, y, metadata = read_conllu(io.BytesIO(data), columns=["form", "misc"], return_metadata=True)
+    assert len(X) == len(y) == len(metadata)
+    for x, labels in zip(X, y):
+        assert len(x["form"]) == len(x["misc"]) == len(labels) > 0
+        assert "" not in labels
+
+
 def check_tagged(path: Path, data: bytes) -> None:
     X, y = read_tagged(io.BytesIO(data))
     assert [len(x) for x in X] == [len(labels) for labels in y]
@@ -195,6 +207,7 @@ def check_model(path: Path, data: bytes) -> None:
 def readers() -> dict:
     """(what to check, files to start from, how they are mutated) by name."""
     texts = {"read_conll": (check_conll, CONLL), "read_tagged": (check_tagged, TAGGED)}
+    texts["read_conllu"] = (check_conllu, CONLLU)
     texts["read_kdd99"] = (check_kdd, KDD * 3)
     found = {
         name: (check, [text.encode(), gzip.compress(text.encode(), mtime=0)], mutate)

@@ -105,8 +105,30 @@ def test_file_of_labels_only_keeps_the_lengths():
 
 def test_tab_on_the_first_line_keeps_empty_cells_and_spaces():
     X, y = read_text("New York\t\tB\n a \tx\tI\n")
-    assert X == [{"c0": ["New York", " a "], "c1": ["", "x"]}]
+    assert X == [{"c0": ["New York", "a"], "c1": ["", "x"]}]
     assert y == [["B", "I"]]
+    X, y = read_text("New York\t\tB\n a \tx\tI\n", separator="\t")
+    assert X == [{"c0": ["New York", " a "], "c1": ["", "x"]}]
+
+
+@pytest.mark.parametrize("end", ["", " ", "\t", " \t "])
+@pytest.mark.parametrize("gap", ["\t", " \t", "\t ", " \t "])
+def test_white_space_beside_the_separating_tab_is_no_part_of_a_cell(gap, end):
+    text = f"a{gap}O{end}\n\tB{end}\n\nc d{gap}O{end}\n"
+    assert read_text(text) == ([{"c0": ["a", ""]}, {"c0": ["c d"]}], [["O", "B"], ["O"]])
+
+
+def test_tab_or_spaces_is_asked_if_a_label_contains_a_space():
+    text = "He\tPRP B-NP\nran\tVBD B-VP\n"
+    with pytest.raises(ValueError, match=r"line 1: label 'PRP B-NP' contains a space, so that it"):
+        read_text(text)
+    assert read_text(text, separator=" ")[1] == [["B-NP", "B-VP"]]
+    assert read_text(text, separator="\t")[1] == [["PRP B-NP", "VBD B-VP"]]
+    assert read_text(text, label=None)[0][0]["c1"] == ["PRP B-NP", "VBD B-VP"]
+
+
+def test_line_of_a_new_document_may_have_other_separators_than_the_file():
+    assert read_text("a\tO\n-DOCSTART- -X- O\nb\tO\n")[0] == [{"c0": ["a"]}, {"c0": ["b"]}]
 
 
 def test_space_splits_at_tabs_too_when_asked():

@@ -28,6 +28,7 @@ from sklseq._labels import (
     segments_to_labels,
     split_labels,
 )
+from sklseq._strict_spans import find_strict_spans
 from sklseq.metrics import (
     SCORERS,
     sequence_accuracy,
@@ -38,6 +39,7 @@ from sklseq.metrics import (
     span_report,
     token_accuracy,
 )
+from tests import trials_readers
 
 EXACT = 1e-12  # the same few operations in another order
 
@@ -154,20 +156,16 @@ def test_span_scores_by_hand():
 @pytest.mark.parametrize("n_wrong", [0.05, 0.3, 1.0])
 def test_spans_agree_with_seqeval(classes, n_wrong):
     # Left out, because seqeval differs on purpose: it calls the type of a bare "B" "_", where here
-    # it is empty; it knows no L and U; and with zero_division=1 its F1 is 0/0 -> 0.
-    scheme = "iob2" if classes is IOB2 else "iobes"
+    # it is empty; and it knows no L and U.
     for seed in range(60):
         y_true, y_pred = random_labels(seed, classes, n_wrong=n_wrong)
         for average in (None, "micro", "macro", "weighted"):
             expected = seqeval.precision_recall_fscore_support(
                 y_true, y_pred, average=average, zero_division=0
             )
-            for given in (None, scheme):
-                got = span_precision_recall_fscore_support(
-                    y_true, y_pred, average=average, scheme=given
-                )
-                for value, reference in zip(got, expected):
-                    assert_allclose(value, reference, rtol=EXACT, atol=0)
+            got = span_precision_recall_fscore_support(y_true, y_pred, average=average)
+            for value, reference in zip(got, expected):
+                assert_allclose(value, reference, rtol=EXACT, atol=0)
 
 
 def test_spans_agree_with_a_set_of_triples():
@@ -180,7 +178,108 @@ def test_spans_agree_with_a_set_of_triples():
             for y in (y_true, y_pred)
         )
         f1 = 2 * len(spans_true & spans_pred) / (len(spans_true) + len(spans_pred))
-        assert_allclose(span_f1(y_true, y_pred, scheme="bilou"), f1, rtol=EXACT)
+        assert_allclose(span_f1(y_true, y_pred), f1, rtol=EXACT)
+
+
+def test_random_labels_score_as_in_seqeval_and_conlleval():
+    """All schemes × both modes × averages × zero_division × weights; broken and whole spans."""
+    assert trials_readers.run("spans", 40, seed=1) == 40
+
+
+def test_strict_mode_takes_whole_spans_only():
+    broken, whole = [["I-a", "I-a"]], [["B-a", "I-a"]]
+    assert span_f1(whole, broken) == 1
+    for score in (span_f1, span_precision, span_recall):
+        assert score(whole, broken, mode="strict", scheme="iob2") == 0
+        assert score(whole, whole, mode="strict", scheme="iob2") == 1
+    # A label of no span is no type of the averages.
+    strict = {"mode": "strict", "scheme": "iob2"}
+    y_true, y_pred = [["B-a", "O", "I-b"]], [["B-a", "I-b", "O"]]
+    assert span_f1(y_true, y_pred, average=None, **strict).tolist() == [1]
+    assert span_f1(y_true, y_pred, average="macro") == 0.5
+
+
+def test_strict_scorers_and_reports():
+    X, y = [["a", "b"]] * 2, [["B-a", "I-a"], ["O", "I-a"]]
+    tagger = make_tagger().fit(X[1:], [["I-a", "I-a"]])
+    strict = {"mode": "strict", "scheme": "iob2"}
+    assert make_scorer(span_f1)(tagger, X, y) == 0.5
+    assert make_scorer(span_f1, **strict)(tagger, X, y) == 0
+    report = span_report([["B-a", "I-a"]], [["I-a", "I-a"]], output_dict=True, **strict)
+    assert report["micro avg"] == {"precision": 0, "recall": 0, "f1-score": 0, "support": 1}
+    assert "a       0.00      0.00      0.00         1" in span_report(
+        [["B-a", "I-a"]], [["I-a", "I-a"]], **strict
+    )
+
+
+@pytest.mark.parametrize("scheme", ["iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"])
+def test_strict_mode_reads_what_the_scheme_writes(scheme):
+    """Random spans, written by the rules of each scheme; those of IOB1 and IOE1 by hand."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        spans, at = [], int(rng.integers(0, 2))
+        while at < 8:
+            stop = at + int(rng.integers(1, 4))
+            spans.append((at, stop, "xy"[rng.integers(2)]))
+            at = stop + int(rng.integers(0, 2))
+        n = at + 1
+        labels = ["O"] * n
+        for k, (start, stop, type_) in enumerate(spans):
+            before, after = (
+                spans[j] if 0 <= j < len(spans) else (-1, -1, "") for j in (k - 1, k + 1)
+            )
+            letters = ["I"] * (stop - start)
+            if scheme == "iob2" or (scheme == "iob1" and before[1:] == (start, type_)):
+                letters[0] = "B"
+            if scheme == "ioe2" or (scheme == "ioe1" and after[::2] == (stop, type_)):
+                letters[-1] = "E"
+            labels[start:stop] = [f"{letter}-{type_}" for letter in letters]
+        if scheme in ("iobes", "bilou"):
+            labels = segments_to_labels(spans, n, scheme).tolist()
+        flat, offsets = as_label_sequences([labels, labels])
+        found = find_strict_spans(flat, offsets, scheme)
+        read = [(a, b, found.types[c]) for a, b, c in zip(found.start, found.stop, found.type)]
+        assert read == spans + [(a + n, b + n, type_) for a, b, type_ in spans]
+
+
+def test_labels_with_their_prefix_behind_are_refused():
+    for options in ({}, {"mode": "strict", "scheme": "iob2"}):
+        with pytest.raises(ValueError, match="y_true: Label 'PER-B' at row 1 of sequence 0 is not"):
+            span_f1([["O", "PER-B"]], [["O", "O"]], **options)
+    y_true, y_pred = [["PER-B", "PER-I", "LOC-B"]], [["PER-B", "PER-I", "LOC-I"]]
+    turned = ([["-".join(label.split("-")[::-1]) for label in labels] for labels in y]
+              for y in (y_true, y_pred))  # fmt: skip
+    assert span_f1(*turned) == seqeval.f1_score(y_true, y_pred, suffix=True)
+
+
+def test_weights_count_spans_again():
+    y_true, y_pred = random_labels(2, IOB2)
+    weight = np.random.default_rng(1).integers(0, 4, size=len(y_true))
+    again = np.repeat(np.arange(len(y_true)), weight)
+    expected = span_precision_recall_fscore_support(
+        [y_true[i] for i in again], [y_pred[i] for i in again]
+    )
+    got = span_precision_recall_fscore_support(y_true, y_pred, sample_weight=weight)
+    for value, reference in zip(got, expected):
+        assert_allclose(value, reference, rtol=EXACT)
+    halves = {"sample_weight": weight / 2}
+    assert_allclose(
+        span_f1(y_true, y_pred, **halves), span_f1(y_true, y_pred, sample_weight=weight)
+    )
+    with pytest.raises(ValueError, match=r"sample_weight\[1\] is -1"):
+        span_f1([["O"], ["O"]], [["O"], ["O"]], sample_weight=[1, -1])
+
+
+@pytest.mark.parametrize("zero_division", [0.0, 1.0, np.nan])
+def test_weighted_average_without_true_spans_is_that_of_scikit_learn(zero_division):
+    got = span_precision_recall_fscore_support(
+        [["O", "O"]], [["B-x", "B-y"]], average="weighted", zero_division=zero_division
+    )
+    expected = sklearn.metrics.precision_recall_fscore_support(
+        ["O", "O"], ["x", "y"], labels=["x", "y"], average="weighted", zero_division=zero_division
+    )
+    assert_array_equal(got[:3], expected[:3])
+    assert_array_equal(got[:3], [0, zero_division, 0])
 
 
 @pytest.mark.parametrize("average", [None, "micro", "macro", "weighted"])
@@ -270,8 +369,19 @@ def test_zero_division_of_a_type_on_one_side():
         ([["B-x"]], {"labels": "x"}, r"labels must be a list of span types; got 'x': wrap it"),
         ([["B-x"]], {"zero_division": "warn"}, r"zero_division must be .*; got 'warn'\."),
         ([["B-x"]], {"zero_division": 0.5}, r"zero_division must be 0.0, 1.0 or nan; got 0.5\."),
-        ([["B-x"]], {"scheme": "iob"}, r"scheme must be one of 'iob2', .*; got 'iob'\."),
-        ([["O"], ["O", "E-x"]], {"scheme": "iob2"}, r"y_true: Label 'E-x' at row 1 of sequence 1"),
+        ([["B-x"]], {"mode": "lenient"}, r"mode must be 'conlleval' or 'strict'; got 'lenient'\."),
+        ([["B-x"]], {"scheme": "iob2"}, r"scheme='iob2' is for mode='strict', which takes whole"),
+        ([["B-x"]], {"mode": "strict"}, r"scheme must be one of 'iob1', .*; got None\."),
+        (
+            [["B-x"]],
+            {"mode": "strict", "scheme": ["iob"]},
+            r"scheme must be one of 'iob1', .*; got \['iob'\]\.",
+        ),
+        (
+            [["O"], ["O", "E-x"]],
+            {"mode": "strict", "scheme": "iob2"},
+            r"y_true: Label 'E-x' at row 1 of sequence 1 .* the form 'B-type', 'I-type': relabel",
+        ),
         ([[0, 1]], {}, r"y_true: Label 0 at row 0 of sequence 0 is not a span label"),
     ],
 )
@@ -450,8 +560,9 @@ def test_weight_reaches_the_scorer():
 def test_other_parameters_make_another_scorer():
     X, y = ragged_corpus()
     tagger = make_tagger(0.5).fit(X, y)
-    macro = make_scorer(span_f1, average="macro", scheme="iob2")
-    assert macro(tagger, X, y) == span_f1(y, tagger.predict(X), average="macro")
+    macro = make_scorer(span_f1, average="macro", zero_division=1.0)
+    expected = span_f1(y, tagger.predict(X), average="macro", zero_division=1.0)
+    assert macro(tagger, X, y) == expected
 
 
 def test_get_scorer_knows_the_names_of_scikit_learn():

@@ -22,6 +22,7 @@ Columns = dict[str, list[str]]
 # inside tokens of real corpora.
 _CELL = re.compile(r"[^ \t]+")
 _CELL_OR_END = re.compile(r"[^ \t\n]+|\n")
+_SPACES_BESIDE_TAB = re.compile(" *\t *")
 
 
 def read_conll(
@@ -49,14 +50,16 @@ def read_conll(
         column is a feature.
     separator : str or None, default=None
         ``" "`` means a run of spaces and tabs. Any other character, such as ``"\\t"``, separates
-        exactly: cells may then be empty or contain spaces. None means ``"\\t"`` if the first
-        token line contains a tab, else ``" "``.
+        exactly: cells may then be empty, and begin, end or be made of spaces. None means ``"\\t"``
+        if the first token line contains a tab, else ``" "``; spaces beside a tab and white space
+        at the ends of a line, except tabs before the first cell, then count for nothing.
     encoding : str, default="utf-8"
         Encoding of the text; unused if `path` is a file open in text mode.
     comment : str or None, default=None
         Lines that start with it are skipped.
     docstart : str or None, default="-DOCSTART-"
         Lines whose first cell it is mark a new document; they end a sequence and are skipped.
+        With ``separator=None`` their first cell ends at the first space or tab.
 
     Returns
     -------
@@ -70,16 +73,19 @@ def read_conll(
     ------
     ValueError
         If a line has another number of cells than the first one, if `columns` or `label` do not
-        fit the file, or if the bytes are not text of this encoding or not a whole gzip file.
+        fit the file, if a label contains a space and `separator` is None, or if the bytes are not
+        text of this encoding or not a whole gzip file.
 
     See Also
     --------
+    read_conllu : The format of Universal Dependencies.
     write_conll : The inverse.
 
     Notes
     -----
     Lines end in LF, CRLF or CR. Lines of spaces and tabs only are blank; several of them count as
-    one. A byte order mark is dropped. An empty file gives ``([], [])``.
+    one. A byte order mark is dropped. An empty file gives ``([], [])``. Of CoNLL-U files this
+    function would read ranges and empty nodes as tokens.
 
     Examples
     --------
@@ -94,9 +100,12 @@ def read_conll(
     """
     _check_separator(separator)
     name, text = read_text(path, encoding)
-    lines, numbers, starts, separator = _token_lines(text, separator, comment, docstart)
+    lines, numbers, starts = _token_lines(text, separator, comment, docstart)
     if not lines:
         return [], None if label is None else []
+    guessed = separator is None
+    if guessed:
+        separator = "\t" if "\t" in lines[0] else " "
     width = len(_split_line(lines[0], separator))
     at = _label_position(name, label, width)
     names = _column_names(name, columns, width - (at is not None))
@@ -107,6 +116,8 @@ def read_conll(
             raise _wrong_width(name, lines, numbers, separator)
         if at is not None:
             y.append(cells.pop(at))
+            if guessed and separator == "\t":
+                _check_labels(name, y[-1], numbers[start:stop])
         X.append(dict(zip(names, cells)))
     return X, None if label is None else y
 
@@ -120,6 +131,11 @@ def read_text(path: str | os.PathLike | IO, encoding: str) -> tuple[str, str]:
     if isinstance(data, bytes):
         data = _decode(name, _unzip(name, data), encoding)
     return name, data.removeprefix("\ufeff")
+
+
+def as_lines(text: str) -> list[str]:
+    """Cut at LF, CRLF and CR only: str.splitlines() would cut at U+2028 and others in cells."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _unzip(name: str, data: bytes) -> bytes:
@@ -146,32 +162,34 @@ def _decode(name: str, data: bytes, encoding: str) -> str:
 
 def _token_lines(
     text: str, separator: str | None, comment: str | None, docstart: str | None
-) -> tuple[list[str], list[int], list[int], str]:
-    """Return the token lines, their line numbers, where sequences start, and the separator."""
-    all_lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+) -> tuple[list[str], list[int], list[int]]:
+    """Return the token lines, their line numbers, and where sequences start."""
     lines, numbers, starts, inside = [], [], [], False
-    for number, line in enumerate(all_lines, 1):
+    for number, line in enumerate(as_lines(text), 1):
         if comment and line.startswith(comment):
             continue
+        if separator is None:
+            line = _without_margins(line)
         blank = not line or not line.strip(" \t")
-        marked = docstart and line.startswith(docstart) and _is_docstart(line, separator, docstart)
-        if blank or marked:
+        if blank or (docstart and docstart in line and _first_cell(line, separator) == docstart):
             inside = False
             continue
-        if separator is None:
-            separator = "\t" if "\t" in line else " "
         if not inside:
             starts.append(len(lines))
             inside = True
         lines.append(line)
         numbers.append(number)
-    return lines, numbers, starts, separator or " "
+    return lines, numbers, starts
 
 
-def _is_docstart(line: str, separator: str | None, docstart: str) -> bool:
-    """Say whether `docstart` is all of the first cell, not only its beginning."""
-    ends = (" ", "\t") if separator in (None, " ") else separator
-    return line == docstart or line.startswith(ends, len(docstart))
+def _without_margins(line: str) -> str:
+    """Drop the white space that separates no cells, whether or not tabs separate them."""
+    line = line.strip(" ").rstrip(" \t")
+    return _SPACES_BESIDE_TAB.sub("\t", line) if "\t" in line and " " in line else line
+
+
+def _first_cell(line: str, separator: str | None) -> str:
+    return _split_line(line, separator or " ")[0]
 
 
 def _split_line(line: str, separator: str) -> list[str]:
@@ -200,9 +218,20 @@ def _wrong_width(name: str, lines: list[str], numbers: list[int], separator: str
     t = next(t for t, width in enumerate(widths) if width != widths[0])
     return ValueError(
         f"{name}, line {numbers[t]}: expected {widths[0]} columns, as in line {numbers[0]}, but "
-        f"got {widths[t]} in {_shorten(lines[t])!r}; repair the line or pass the separator= of the "
+        f"got {widths[t]} in {shorten(lines[t])!r}; repair the line or pass the separator= of the "
         "file."
     )
+
+
+def _check_labels(name: str, labels: list[str], numbers: list[int]) -> None:
+    """Refuse a label such as "NN B-NP": the tab may have been one of several separators."""
+    for label, number in zip(labels, numbers):
+        if " " in label:
+            raise ValueError(
+                f"{name}, line {number}: label {label!r} contains a space, so that it is unclear "
+                "what separates the columns; pass separator='\\t', or ' ' for runs of spaces and "
+                "tabs."
+            )
 
 
 def _label_position(name: str, label: int | None, width: int) -> int | None:
@@ -219,7 +248,7 @@ def _label_position(name: str, label: int | None, width: int) -> int | None:
 def _column_names(name: str, columns: Sequence[str] | None, n_columns: int) -> list[str]:
     if columns is None:
         return [f"c{i}" for i in range(n_columns)]
-    names = _check_names(columns)
+    names = check_names(columns)
     if len(names) != n_columns:
         raise ValueError(
             f"columns names {len(names)} columns ({', '.join(names)}), but {name} has {n_columns} "
@@ -228,7 +257,7 @@ def _column_names(name: str, columns: Sequence[str] | None, n_columns: int) -> l
     return names
 
 
-def _check_names(columns: Sequence[str]) -> list[str]:
+def check_names(columns: Sequence[str]) -> list[str]:
     """Refuse a lone string (it would be read letter by letter) and repeated names."""
     if isinstance(columns, str):
         raise ValueError(f"columns must be a list of names; got the string {columns!r}.")
@@ -246,7 +275,7 @@ def _check_separator(separator: str | None) -> None:
         )
 
 
-def _shorten(line: str, width: int = 60) -> str:
+def shorten(line: str, width: int = 60) -> str:
     return line if len(line) <= width else line[: width - 3] + "..."
 
 
@@ -294,9 +323,8 @@ def write_conll(
     Notes
     -----
     The text goes to a temporary file in the same folder, which is then renamed: an interrupted
-    call leaves the old file whole. Two things read back differently by default: rows that start
-    with the cell ``-DOCSTART-``, unless read with ``docstart=None``, and a byte order mark at the
-    beginning of the first cell.
+    call leaves the old file whole. Read with the same `separator` and ``docstart=None``, the
+    cells are what they were, except for a byte order mark at the beginning of the first one.
 
     Examples
     --------
@@ -340,7 +368,7 @@ def _names_to_write(X: Sequence, columns: Sequence[str] | None) -> list[str] | N
             "columns selects from dicts of columns, but the sequences of X are lists of rows; "
             "leave columns=None."
         )
-    return _check_names(columns)
+    return check_names(columns)
 
 
 def _feature_columns(s: int, sequence: Any, names: list[str] | None) -> list[list]:

@@ -6,7 +6,7 @@ import os
 import re
 from typing import IO
 
-from ._conll import read_text
+from ._conll import as_lines, read_text
 
 __all__ = ["read_tagged"]
 
@@ -61,7 +61,7 @@ def read_tagged(
     """
     name, text = read_text(path, encoding)
     X, y = [], []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(as_lines(text), 1):
         if line.strip():
             tokens, labels = _read_line(line, outside, f"{name}, line {number}")
             X.append(tokens)
