@@ -1,53 +1,120 @@
-"""scikit-learn's callbacks (≥ 1.9), or nothing where it has none."""
+"""scikit-learn's callbacks (≥ 1.9), or nothing where it has none.
+
+``fit`` is a task, each iteration of a solver and each part of a meta-estimator one within it.
+Metadata of a task is what ``fit`` got beside X and y, as in scikit-learn, whose ``ScoringMonitor``
+passes it to scorers: what a solver has to tell is in ``fitted_estimator``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, NamedTuple
 
 try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
+    from sklearn.callback import CallbackSupportMixin
+    from sklearn.callback import with_callbacks as _with_teardown
 except ImportError:  # scikit-learn < 1.9
+    _with_teardown = None
 
     class CallbackSupportMixin:
         """Stands in where scikit-learn has no callbacks."""
 
-    def with_callbacks(method: Callable) -> Callable:
-        return method
+
+__all__ = ["CallbackSupportMixin", "fit_of_part", "iteration_hook", "with_callbacks"]
 
 
-__all__ = ["CallbackSupportMixin", "iteration_hook", "with_callbacks"]
+class _Task(NamedTuple):
+    """The running ``fit`` of an estimator that has callbacks; kept in its attribute ``_task``."""
+
+    context: Any
+    told: dict  # what every hook gets: estimator, X, y, metadata
+
+
+def with_callbacks(*, max_subtasks: Callable[[Any], int | None]) -> Callable:
+    """Decorate ``fit``: callbacks are told of its begin and of its end, with the fitted estimator.
+
+    ``max_subtasks(estimator)`` is the most iterations or parts there can be, None if unknown.
+    """
+
+    def decorate(fit: Callable) -> Callable:
+        if _with_teardown is None:
+            return fit
+        signature = inspect.signature(fit)
+
+        @_with_teardown
+        @wraps(fit)
+        def watched(self, *args, **kwargs):
+            if "_task" in vars(self) or not _is_watched(self):
+                return fit(self, *args, **kwargs)
+            arguments = signature.bind(self, *args, **kwargs).arguments
+            # As in Pipeline, **fit_params is one dict.
+            weight = {**arguments, **arguments.get("fit_params", {})}.get("sample_weight")
+            context = self._init_callback_context(max_subtasks=max_subtasks(self))
+            task = _Task(context, {
+                "estimator": self, "X": arguments["X"], "y": arguments.get("y"),
+                "metadata": None if weight is None else {"sample_weight": weight},
+            })  # fmt: skip
+            context.call_on_fit_task_begin(**task.told)
+            self._task = task
+            try:
+                fit(self, *args, **kwargs)
+            finally:
+                del self._task
+            context.call_on_fit_task_end(**task.told, reconstruction_attributes={})
+            return self
+
+        return watched
+
+    return decorate
+
+
+def _is_watched(estimator: Any) -> bool:
+    return bool(getattr(estimator, "_skl_callbacks", None)) or hasattr(
+        estimator, "_parent_callback_ctx"
+    )
 
 
 def iteration_hook(
-    estimator: Any, X: Any, y: Any, reconstruct: Callable[[Any], dict]
-) -> tuple[Callable[[int, float, Any], bool], Callable[[], None]]:
-    """``(after_iteration, after_fit)`` that tell scikit-learn's callbacks of a solver's progress.
+    estimator: Any, reconstruct: Callable[[Any], dict] | None = None
+) -> Callable[[int, float, Any], bool]:
+    """What a solver calls after iteration k, as ``hook(k, value, w)``; True asks it to stop.
 
-    ``after_iteration(k, value, w)`` returns True if a callback asks to stop; ``reconstruct(w)``
-    gives the fitted attributes as of now, and is only called if a callback wants them.
+    ``reconstruct(w)`` gives the fitted attributes as of now, arrays that nobody writes to later;
+    it is only called if a callback wants them.
     """
-    if not getattr(estimator, "_skl_callbacks", None) and not hasattr(
-        estimator, "_parent_callback_ctx"
-    ):
-        return (lambda k, value, w: False), (lambda: None)
-    context = estimator._init_callback_context(max_subtasks=estimator.max_iter)
-    context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+    task = vars(estimator).get("_task")
+    if task is None:
+        return lambda k, value, w: False
 
     def after_iteration(k: int, value: float, w: Any) -> bool:
-        task = context.subcontext(task_name="iteration")
-        task.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
-        return bool(
-            task.call_on_fit_task_end(
-                estimator=estimator,
-                X=X,
-                y=y,
-                metadata={"objective": value},
-                reconstruction_attributes=lambda: reconstruct(w),
-            )
-        )
+        iteration = task.context.subcontext(task_name="iteration")
+        iteration.call_on_fit_task_begin(**task.told)
+        fitted = None
+        if reconstruct is not None:
+            fitted = lambda: {"__dict__": _as_new(estimator) | reconstruct(w) | {"n_iter_": k}}  # noqa: E731
+        return bool(iteration.call_on_fit_task_end(**task.told, reconstruction_attributes=fitted))
 
-    def after_fit() -> None:
-        context.call_on_fit_task_end(estimator=estimator, X=X, y=y)
+    return after_iteration
 
-    return after_iteration, after_fit
+
+def _as_new(estimator: Any) -> dict:
+    # Parameters and requests of metadata: nothing that an earlier fit left.
+    kept = {name: vars(estimator)[name] for name in vars(estimator) if name == "_metadata_request"}
+    return estimator.get_params(deep=False) | kept
+
+
+@contextmanager
+def fit_of_part(estimator: Any, part: Any, name: str) -> Iterator[None]:
+    """Around the ``fit`` of an estimator inside another one: its tasks become subtasks."""
+    task = vars(estimator).get("_task")
+    if task is None:
+        yield
+        return
+    context = task.context.subcontext(task_name=name)
+    with context.propagate_callback_context(part):
+        context.call_on_fit_task_begin(**task.told)
+        yield
+        context.call_on_fit_task_end(**task.told)

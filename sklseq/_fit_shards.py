@@ -47,7 +47,7 @@ def fit_shards(tagger: Any, X: Any, y: Any, sample_weight: Any) -> Any:
     def likelihood(threads: Threads):
         return data.likelihood(scores, found, surveys, vectorizer, tagger.l2, threads)
 
-    told = (X, y, found.classes, vectorizer)
+    told = (found.classes, vectorizer)
     solve = progress.step if tagger.solver == "adagrad" else progress.descend
     try:
         with memory_told(PLAN), data:

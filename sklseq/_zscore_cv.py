@@ -13,6 +13,7 @@ from sklseq._base import (
     read_sequences,
     training_weights,
 )
+from sklseq._callbacks import with_callbacks
 from sklseq._labels import encode_labels, resolve_loss, unique_labels
 from sklseq.inference import viterbi
 from sklseq.objectives._leave_out import LeaveOut
@@ -85,6 +86,7 @@ class ZScoreTaggerCV(ZScoreTagger):
         self.loss = loss
         self.n_jobs = n_jobs
 
+    @with_callbacks(max_subtasks=lambda tagger: None)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ZScoreTaggerCV:
         """Choose the ridge, then train on all sequences.
 

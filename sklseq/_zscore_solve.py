@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sklseq._callbacks import iteration_hook
 from sklseq._labels import Constraints
 from sklseq._separate import FreeSystem, PathSystem, Separation, separate
 from sklseq._sequences import row_positions
@@ -182,7 +183,9 @@ def _conjugate_gradients(
     def report(k: int, residual: float, _: np.ndarray) -> bool:
         if tagger.verbose:
             print(f"[{type(tagger).__name__}] iteration {k}: residual {residual:.2e}")
-        return False
+        return after_iteration(k, residual, None)
+
+    after_iteration = iteration_hook(tagger)
 
     return cg(
         system, sides, preconditioner=system.preconditioner, tol=float(tagger.tol),

@@ -257,7 +257,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
 
     # ------------------------------------------------------------------ training
 
-    @with_callbacks
+    @with_callbacks(max_subtasks=lambda tagger: tagger.max_iter)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> CRFTagger:
         """Train on labelled sequences.
 
@@ -286,7 +286,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
             return fit_shards(self, X, y, sample_weight)
         if in_blocks(X) or (self.gradient in ("checkpoint", "emp") and holds_rows(X)):
             data = LongData.read(blocks_of(X), y, sample_weight, self._plan)
-            return self._fit_long(data, (X, y))
+            return self._fit_long(data)
         rows, vectorizer = read_sequences(X, fit=True)
         check_not_empty(rows)
         labels = read_labels(y, rows)
@@ -295,7 +295,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         plan = self._plan(rows.lengths.max(), len(classes), packed=True, random_access=True)
         if plan.passes is not None:
             data = LongData.packed(rows, labels, weights, plan)
-            return self._fit_long(data, (X, y), vectorizer)
+            return self._fit_long(data, vectorizer)
         codes = encode_labels(labels, classes, rows.offsets)
         del labels  # strings take more room than anything else that is small
         if self.solver == "eg":
@@ -313,7 +313,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         def likelihood(threads: Threads) -> LogLikelihood:
             return LogLikelihood(scores, codes, rows.offsets, weights, self.l2, threads)
 
-        told = (X, y, classes, vectorizer)
+        told = (classes, vectorizer)
         with memory_told(plan):
             result = self._solve(solve, scores, likelihood, start, told, validation)
         self._finish(scores, result, classes, vectorizer)
@@ -321,7 +321,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
             self.validation_scores_ = validation.scores
         return self
 
-    def _fit_long(self, data: LongData, told: tuple, vectorizer=None) -> CRFTagger:
+    def _fit_long(self, data: LongData, vectorizer=None) -> CRFTagger:
         # The same steps on sequences in blocks: see objectives/_long.py.
         if self.solver in ("eg", "adagrad"):
             raise ValueError(
@@ -342,7 +342,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         def likelihood(threads: Threads) -> LongLogLikelihood:
             return LongLogLikelihood(scores, data, self.l2)
 
-        told = (*told, classes, vectorizer)
+        told = (classes, vectorizer)
         with memory_told(data.plan):
             result = self._solve(self._descend, scores, likelihood, start, told)
         return self._finish(scores, result, classes, vectorizer)
@@ -464,12 +464,12 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
     def _solve(
         self, solve, scores, likelihood, start, told, validation: EarlyStopping | None = None
     ) -> SolverResult:
-        X, y, classes, vectorizer = told
+        classes, vectorizer = told
 
         def fitted(w: np.ndarray) -> dict:
             return self._attributes(scores, w, classes, vectorizer)
 
-        after_iteration, after_fit = iteration_hook(self, X, y, fitted)
+        after_iteration = iteration_hook(self, fitted)
 
         def report(k: int, value: float, w: np.ndarray) -> bool:
             if self.verbose:
@@ -482,7 +482,6 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
             result = solve(objective, start, threads, report)
             if validation is not None and validation.best is not None:
                 result = self._best(objective, result, validation.best)
-        after_fit()
         return result
 
     def _best(self, objective, result: SolverResult, w: np.ndarray) -> SolverResult:

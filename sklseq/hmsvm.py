@@ -248,7 +248,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
 
     # ------------------------------------------------------------------ training
 
-    @with_callbacks
+    @with_callbacks(max_subtasks=lambda tagger: tagger.max_iter)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> HMSVMTagger:
         """Train on labelled sequences.
 
@@ -278,7 +278,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         loss = path_loss(self, classes, labels)
         kernel = self._row_kernel(rows.rows)
         objective = self._objective(rows, codes, weights, loss, allowed, kernel)
-        told = (X, y, classes, vectorizer, rows, kernel)
+        told = (classes, vectorizer, rows, kernel)
         result, mistakes = self._solve(objective, told)
         objective.settle()
         warn_one_label(classes)
@@ -319,12 +319,15 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
     def _solve(self, objective: StructuredHinge, told: tuple):
         solver, effort = choose_solver(self.solver, self.kernel)
         rng = as_generator(self.random_state)
-        after_iteration, after_fit = iteration_hook(
-            self, *told[:2], lambda w: self._attributes(w, told)
-        )
+
+        def fitted(objective: StructuredHinge) -> dict:
+            with objective.as_settled():
+                return self._attributes(objective, told)
+
+        after_iteration = iteration_hook(self, fitted)
 
         def report(k: int, value: float, w: StructuredHinge) -> bool:
-            if self.verbose:
+            if self.verbose and not np.isnan(value):
                 what = "mistakes" if solver == "perceptron" else "objective"
                 print(f"[HMSVMTagger] pass {k}: {what} {value:.6g}")
             return after_iteration(k, value, w)
@@ -337,7 +340,6 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
             result = bcfw(objective, rng=rng, **effort, **options)
         else:
             result = working_set(objective, rng=rng, **options)
-        after_fit()
         if len(objective.inseparable):
             raise ValueError(_inseparable(objective.inseparable))
         return result, mistakes
@@ -354,7 +356,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
 
     def _attributes(self, objective: StructuredHinge, told: tuple) -> dict:
         # What makes a fitted tagger of the state of a solver.
-        _, _, classes, vectorizer, rows, kernel = told
+        classes, vectorizer, rows, kernel = told
         dtype = np.float32 if rows.dtype == np.float32 else np.float64
         weights = objective.weights()
         attributes = {

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._base import Potentials
+from sklseq._callbacks import CallbackSupportMixin, fit_of_part, with_callbacks
 from sklseq._labels import split_labels
 from sklseq._sequences import Sequences
 from sklseq._stream import (
@@ -89,7 +90,7 @@ class LatencyReport(NamedTuple):
         )
 
 
-class OnlineDecoder(MetaEstimatorMixin, BaseEstimator):
+class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     """Give labels while the sequence is still arriving.
 
     A tagger waits for the end of a sequence before it labels the beginning. This meta-estimator
@@ -217,6 +218,7 @@ class OnlineDecoder(MetaEstimatorMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ training
 
+    @with_callbacks(max_subtasks=lambda decoder: 1)
     def fit(self, X: Any, y: Any, **fit_params: Any) -> OnlineDecoder:
         """Train the estimator; a ``FrozenEstimator`` stays as it is.
 
@@ -242,7 +244,8 @@ class OnlineDecoder(MetaEstimatorMixin, BaseEstimator):
                 "A segmenter is decoded online by strategy='closure' only, which emits a segment "
                 f"when all that survives shares it; got strategy={self.strategy!r}."
             )
-        self.estimator_ = estimator.fit(X, y, **fit_params)
+        with fit_of_part(self, estimator, "fit-estimator"):
+            self.estimator_ = estimator.fit(X, y, **fit_params)
         tagger_of(self.estimator_)
         return self
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -207,7 +208,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
 
     # ------------------------------------------------------------------ training
 
-    @with_callbacks
+    @with_callbacks(max_subtasks=lambda segmenter: segmenter.max_iter)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SemiCRFSegmenter:
         """Train on segmented sequences.
 
@@ -245,12 +246,19 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         scores = SegmentScores(data, self._support(data, len(classes)))
         start = self._starting_point(scores, classes, vectorizer)
         solve = self._solve if self.loss == "log" else self._solve_hinge
-        result = solve(scores, data, weights, start, (X, y, classes, vectorizer))
+        names = potentials.feature_names
+        if vectorizer is not None:
+            names = vectorizer.get_feature_names_out()
+        fixed = {
+            "classes_": classes, "vectorizer_": vectorizer, "n_features_in_": scores.n_features,
+            "max_segment_length_": longest, "n_firings_": data.n_firings,
+        }  # fmt: skip
+        if names is not None:
+            fixed["feature_names_in_"] = names
+        result = solve(scores, data, weights, start, fixed)
         self._warn(result, classes)
-        for name, value in self._attributes(scores, result.w, classes, vectorizer).items():
-            setattr(self, name, value)
-        self._keep_names(potentials, vectorizer)
-        self.max_segment_length_, self.n_firings_ = longest, data.n_firings
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        vars(self).update(self._attributes(scores, result.w, fixed))
         self.n_iter_, self.objective_ = result.n_iter, result.value
         self.loss_curve_ = result.history
         return self
@@ -338,24 +346,21 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
             )
         return scores.pack(Weights(self.coef_, self.transition_, self.start_, self.end_))
 
-    def _reporting(self, scores, told):
-        # What solvers call after each iteration, and what ends it.
-        X, y, classes, vectorizer = told
-        after_iteration, after_fit = iteration_hook(
-            self, X, y, lambda w: self._attributes(scores, w, classes, vectorizer)
-        )
+    def _reporting(self, scores, fixed: dict) -> Callable[[int, float, np.ndarray], bool]:
+        # What solvers call after each iteration.
+        after_iteration = iteration_hook(self, lambda w: self._attributes(scores, w, fixed))
 
         def report(k: int, value: float, w: np.ndarray) -> bool:
-            if self.verbose:
+            if self.verbose and not np.isnan(value):
                 print(f"[SemiCRFSegmenter] iteration {k}: objective {value:.6f}")
             return after_iteration(k, value, w)
 
-        return report, after_fit
+        return report
 
-    def _solve(self, scores, data, weights, start, told):
+    def _solve(self, scores, data, weights, start, fixed):
         from sklseq.solvers import lbfgs  # a model that only predicts does not load solvers
 
-        report, after_fit = self._reporting(scores, told)
+        report = self._reporting(scores, fixed)
         with Threads(self.n_jobs) as threads:
             likelihood = SegmentLogLikelihood(scores, data, weights, self.l2, threads)
             result = lbfgs(
@@ -363,47 +368,34 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
                 max_iter=int(self.max_iter), threads=threads, callback=report,
                 scale=scores.scale(float(self.l2)),
             )  # fmt: skip
-        after_fit()
         return result
 
-    def _solve_hinge(self, scores, data, weights, start, told):
+    def _solve_hinge(self, scores, data, weights, start, fixed):
         from sklseq.objectives._segment_hinge import SegmentHinge
         from sklseq.solvers import bcfw
 
-        report, after_fit = self._reporting(scores, told)
+        report = self._reporting(scores, fixed)
         result = bcfw(
             SegmentHinge(scores, data, weights, self.l2),
             rng=repeatable_generator(self.random_state), tol=1000 * float(self.tol),
             max_iter=int(self.max_iter), n_steps=20, n_revisits=4,
             callback=lambda k, value, hinge: report(k, value, hinge.vector()),
         )  # fmt: skip
-        after_fit()
         return result._replace(w=result.w.vector(), history=[row[1] for row in result.history])
 
-    def _attributes(self, scores: ScoreMap, w, classes, vectorizer) -> dict:
+    def _attributes(self, scores: ScoreMap, w, fixed: dict) -> dict:
+        # What makes a fitted segmenter of weights and of what is known before training.
         weights = scores.unpack(w)
-        return {
-            "classes_": classes,
+        return fixed | {
             "coef_": np.ascontiguousarray(weights.coef),
             "transition_": weights.transition,
             "start_": weights.start,
             "end_": weights.end,
-            "n_features_in_": scores.n_features,
-            "vectorizer_": vectorizer,
         }
-
-    def _keep_names(self, potentials: SegmentPotentials, vectorizer) -> None:
-        names = potentials.feature_names
-        if vectorizer is not None:
-            names = vectorizer.get_feature_names_out()
-        if names is not None:
-            self.feature_names_in_ = names
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
 
     def _warn(self, result, classes: np.ndarray) -> None:
         warn_one_label(classes)
-        if not result.converged:
+        if not result.converged and "callback" not in result.message:
             warnings.warn(
                 f"SemiCRFSegmenter did not converge in max_iter={self.max_iter} iterations "
                 f"(objective {result.value:.6g}); raise max_iter, tol or l2.",

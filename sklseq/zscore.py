@@ -21,6 +21,7 @@ from sklseq._base import (
     training_weights,
     warn_one_label,
 )
+from sklseq._callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._labels import (
     Constraints,
     check_constraints,
@@ -68,7 +69,7 @@ class SequenceZScores(NamedTuple):
     p_value: np.ndarray
 
 
-class ZScoreTagger(BaseTagger):
+class ZScoreTagger(CallbackSupportMixin, BaseTagger):
     """Linear-chain tagger trained by one linear solve, which maximises the z-score.
 
     If all labelings of a sequence were equally likely, their scores w · φ_s(y) would have a mean
@@ -204,6 +205,7 @@ class ZScoreTagger(BaseTagger):
 
     # ------------------------------------------------------------------ training
 
+    @with_callbacks(max_subtasks=lambda tagger: None)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ZScoreTagger:
         """Train on labelled sequences.
 

@@ -16,6 +16,8 @@ Both are known at any time, and so is how far the primal can be from its minimum
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -301,6 +303,23 @@ class StructuredHinge:
         while last_is_right and total < 2.0**53 and self._errs():
             self._subtract_late(-0.5 / total)
             total *= 2
+
+    @contextmanager
+    def as_settled(self) -> Iterator[None]:
+        """The average of all iterates so far, as long as the block lasts; then training goes on."""
+        if not self.averaging or self._settled is not None:
+            yield
+            return
+        a = self.kernel.arrays
+        names = ("score", "score_t", "start", "end", *(["W"] if self.is_linear else ["coef", "S"]))
+        before = {name: a[name].copy() for name in names}
+        self.settle()
+        try:
+            yield
+        finally:
+            self._settled = None
+            for name, value in before.items():
+                a[name][...] = value
 
     def _subtract_late(self, share: float) -> None:
         # From the weights, a share of their changes times the visits before each.

@@ -59,7 +59,7 @@ def bcfw(
         After each pass, at most so many others that search for no paths, and step among those with
         α > 0.
     callback : callable(pass, primal, objective) -> bool, optional
-        Called where the gap is measured; True stops.
+        Called after each pass, with NaN for the primal where the gap is not measured; True stops.
 
     Returns
     -------
@@ -93,20 +93,22 @@ def bcfw(
         # The gap as met on the way costs nothing; it is measured when it may be small enough, and
         # at growing intervals for the record.
         promising = gaps[blocks].sum() <= 1.5 * tol * primal
-        if not promising and k < 2 * measured and k < max_iter:
-            continue
-        measured = k
-        primal, dual = objective.certificate()
-        history.append((k, primal, dual, primal - dual))
-        if np.isfinite(primal) and primal - dual <= tol * primal:
-            converged, message = True, "gap within tol"
-            break
-        if np.isinf(primal) and k >= looked_for:
-            looked_for = 2 * k
-            if objective.find_contradiction():
-                return SolverResult(objective, np.inf, k, False, history, "not separable")
-        if callback is not None and callback(k, primal, objective):
-            message = "stopped by the callback"
+        due = promising or k >= 2 * measured or k == max_iter
+        if due:
+            measured = k
+            primal, dual = objective.certificate()
+            history.append((k, primal, dual, primal - dual))
+            converged = bool(np.isfinite(primal) and primal - dual <= tol * primal)
+            if not converged and np.isinf(primal) and k >= looked_for:
+                looked_for = 2 * k
+                if objective.find_contradiction():
+                    return SolverResult(objective, np.inf, k, False, history, "not separable")
+        stops = callback is not None and callback(k, primal if due else np.nan, objective)
+        if stops and not due:
+            primal, dual = objective.certificate()
+            history.append((k, primal, dual, primal - dual))
+        if converged or stops:
+            message = "gap within tol" if converged else "stopped by the callback"
             break
     return SolverResult(objective, primal, k, converged, history, message)
 

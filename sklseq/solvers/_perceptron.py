@@ -65,9 +65,9 @@ def perceptron(
         if history[-1] == 0:
             converged, message = True, "a pass without mistakes"
             objective.settle(last_is_right=True)
-            break
-        if callback is not None and callback(k, history[-1], objective):
-            message = "stopped by the callback"
+        stops = callback is not None and callback(k, history[-1], objective)
+        if converged or stops:
+            message = message if converged else "stopped by the callback"
             break
     result = SolverResult(objective, history[-1], k, converged, history, message)
     return result, Mistakes(sum(history), radius**0.5)

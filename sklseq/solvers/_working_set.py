@@ -56,14 +56,13 @@ def working_set(
             return SolverResult(objective, np.inf, k, False, history, "not separable")
         primal, dual = objective.certificate()
         history.append((k, primal, dual, primal - dual))
-        if np.isfinite(primal) and primal - dual <= tol * primal:
-            converged, message = True, "gap within tol"
-            break
-        if np.isinf(primal) and k >= looked_for:
+        converged = bool(np.isfinite(primal) and primal - dual <= tol * primal)
+        if not converged and np.isinf(primal) and k >= looked_for:
             looked_for = 2 * k
             if objective.find_contradiction():
                 return SolverResult(objective, np.inf, k, False, history, "not separable")
-        if callback is not None and callback(k, primal, objective):
-            message = "stopped by the callback"
+        stops = callback is not None and callback(k, primal, objective)
+        if converged or stops:
+            message = "gap within tol" if converged else "stopped by the callback"
             break
     return SolverResult(objective, primal, k, converged, history, message)
