@@ -692,7 +692,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
             rows = zip(*(column[a:b].tolist() for column in truth[1:]))
             kept = [row for row in rows if row[2] != self.outside]
             true.append(segments_to_labels(kept, int(X.lengths[s]), outside=outside))
-        return float(span_f1(true, self.predict_labels(X), scheme="iob2"))
+        return float(span_f1(true, self.predict_labels(X)))
 
 
 def read_potentials(X: Any, vectorizer=None, *, fit: bool = False):

@@ -103,7 +103,7 @@ def during_iteration(monkeypatch, k, do):
             do()
         return False
 
-    monkeypatch.setattr("sklseq.crf.iteration_hook", lambda *args: (after, lambda: None))
+    monkeypatch.setattr("sklseq.crf.iteration_hook", lambda *args: after)
 
 
 # ---------------------------------------------------------------------------- the same numbers

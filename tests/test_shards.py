@@ -392,7 +392,7 @@ def test_a_shard_that_breaks_in_mid_fit_leaves_the_last_model(saved, monkeypatch
                 Sequences(X.rows[:4, :5], [0, 4]).save(path, [["A0", "A0", "A0", "A0"]])
         return False
 
-    monkeypatch.setattr("sklseq.crf.iteration_hook", lambda *args: (after, lambda: None))
+    monkeypatch.setattr("sklseq.crf.iteration_hook", lambda *args: after)
     monkeypatch.setattr("sklseq.objectives._shards.ShardedLogLikelihood._read", read_always)
     tagger = CRFTagger(tol=0.0)
     with pytest.raises(ShardError, match=r"Shard 2 .*The model of iteration 4 is kept.*warm_start"):
@@ -413,7 +413,7 @@ def test_a_shard_that_breaks_between_visits_leaves_the_last_pass(saved, monkeypa
             (folder / "2.npz").unlink()
         return False
 
-    monkeypatch.setattr("sklseq.crf.iteration_hook", lambda *args: (after, lambda: None))
+    monkeypatch.setattr("sklseq.crf.iteration_hook", lambda *args: after)
     monkeypatch.setattr("sklseq.objectives._shards.ShardedLogLikelihood._read", read_always)
     tagger = CRFTagger(solver="adagrad", all_possible_states=True)
     with pytest.raises(ShardError, match=r"Shard 2 .*no file.*The model of iteration 3 is kept"):
