@@ -121,10 +121,12 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         - "forward-backward" keeps a few numbers for each row and label of a sequence.
         - "checkpoint" keeps O(√T) rows of T and computes the others twice. Reads rows in any order:
           from memory, memory maps and ``.npy`` files.
-        - "emp" goes forward once, in memory that does not depend on T. Reads any source, once an
-          evaluation.
+        - "emp" reads rows once an evaluation, from any source, in memory that does not depend on T:
+          block by block it goes forward, and back over those rows of a block whose counts its last
+          label does not decide. Up to n_labels times as slow where labels hardly ever change.
         - "auto" is forward-backward where that fits into ``sklearn.get_config()
-          ["working_memory"]`` MiB, else EMP; ``verbose`` tells.
+          ["working_memory"]`` MiB, else EMP, and checkpoint instead where rows can be read in any
+          order and EMP would need more time or memory; ``verbose`` tells.
     all_possible_states : bool, default=False
         Whether every (feature, label) pair has a weight, or only those seen in training.
     all_possible_transitions : bool, default=False

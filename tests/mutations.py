@@ -35,7 +35,11 @@ FAULTS = [
     ("solvers/_perceptron.py", "settle(last_is_right=True)", "settle()", "test_hmsvm"),
     ("objectives/_elimination.py", "scores = -lost * self.residual", "scores = lost * self.residual", "test_moments"),
     ("objectives/_elimination.py", "gram[np.diag_indices(n + 2)] += ", "gram[np.diag_indices(n + 2)] -= ", "test_moments"),
-    ("objectives/_passes.py", "[0].alive(L)", "[0].probabilities(L)", "test_supports"),
+    ("objectives/_passes.py", "block.alive(", "block.probabilities(", "test_supports"),
+    ("objectives/_passes.py", "            self.spare.absorb(S, self.pending)", "            pass", "test_supports"),
+    ("objectives/_passes.py", "max(n, min(2 * len(self.state)", "max(n, min(0 * len(self.state)", "test_long"),
+    ("objectives/_passes.py", "if repeated > n_rows // 4 and", "if not agreed and", "test_long"),
+    ("objectives/_short.py", "counts.end += psi[", "counts.end += 0 * psi[", "test_long"),
     # Decoding, containers and readers, in Python
     ("inference/pairs.py", "np.maximum(np.exp(score), least)", "np.exp(score)", "test_supports"),
     ("inference/pairs.py", "if least < mix else", "if least == 0 else", "test_supports"),

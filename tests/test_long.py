@@ -16,7 +16,7 @@ from sklseq.inference.expectation import BlockChain
 from sklseq.objectives._block_rows import as_block
 from sklseq.objectives._likelihood import LogLikelihood
 from sklseq.objectives._long import LongData, LongLogLikelihood, Plan, plan_gradient
-from sklseq.objectives._passes import Checkpoints, Counts, OnePass, Stored, StoredOnce
+from sklseq.objectives._passes import Checkpoints, Counts, OnePass, Pending, Stored, StoredOnce
 from sklseq.objectives._scores import ScoreMap, Weights, full_support
 from sklseq.objectives._survey import WHOLE, BlockSequence
 
@@ -40,7 +40,7 @@ def labelled(T, L=3, M=5, seed=0, form=np.asarray):
 def long_likelihood(X, y, passes, *, block_rows=16, allowed=None, l2=0.5, weights=None):
     X, L = Sequences.from_list(X), len(np.unique(np.concatenate(y)))
     weights = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=float)
-    plan = Plan("", passes, block_rows, "")
+    plan = Plan("", passes, block_rows, "", 1e9)
     data = LongData.packed(X, np.concatenate(y), weights, plan)
     allowed = resolve_constraints(allowed, np.arange(L))
     scores = ScoreMap(data.survey.layout(), L, full_support(L), allowed, np.float64)
@@ -70,7 +70,8 @@ class Blocks:
 
     def __init__(self, emission, width, block_rows):
         n = len(emission)
-        self.rows, self.block_rows, self.hold = sparse.eye(n, format="csr"), block_rows, 1
+        self.rows, self.block_rows = sparse.eye(n, format="csr"), block_rows
+        self.hold, self.keep = 1, 1e9
         self.W = np.zeros((n, width))
         self.W[:, : emission.shape[1]] = emission
 
@@ -80,6 +81,9 @@ class Blocks:
     def spans(self):
         cuts = [*range(0, self.rows.shape[0], self.block_rows), self.rows.shape[0]]
         return list(zip(cuts[:-1], cuts[1:]))
+
+    def bytes_kept(self, rows):
+        return rows.nbytes
 
     def first_whole(self, spans, row_bytes):
         return len(spans) * 2 // 3
@@ -179,15 +183,17 @@ def test_no_path_is_told():
 # ---------------------------------------------------------------------- objective
 
 
+@pytest.mark.parametrize("block_rows", [16, 64, 1000])
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
 @pytest.mark.parametrize("passes", PASSES)
-def test_gradients_agree(passes, form):
+def test_gradients_agree(passes, form, block_rows):
     parts = [labelled(T, seed=T, form=form) for T in (1, 700, 0, 33)]
     X, y = zip(*parts)
     options = {"weights": [1, 0.5, 1, 2], "allowed": ~np.eye(3, k=2, dtype=bool)}
     y = [np.where(labels == 2, 1, labels) if len(labels) == 1 else labels for labels in y]
-    long = long_likelihood(X, y, passes, **{**options, "allowed": None})
-    reference = reference_likelihood(X, y, **{**options, "allowed": None})
+    options = {**options, "allowed": None}
+    long = long_likelihood(X, y, passes, block_rows=block_rows, **options)
+    reference = reference_likelihood(X, y, **options)
     w = reference.scores.new_vector()
     rng = np.random.default_rng(1)
     weights = Weights(rng.normal(size=(5, 3)), *(rng.normal(size=s) for s in ((3, 3), 3, 3)))
@@ -227,7 +233,7 @@ def test_gradients_agree_on_long_sequences(T):
 def test_one_pass_reads_once_and_holds_more_where_labels_stick():
     X, y = labelled(5000)
     source = RowBlocks(lambda: iter([X]))
-    plan = Plan("emp", OnePass, 64, "")
+    plan = Plan("emp", OnePass, 64, "", 1e9)
     data = LongData.read([source], [y], None, lambda *_, **__: plan)
     allowed = resolve_constraints(None, [0, 1, 2])
     scores = ScoreMap(data.survey.layout(), 3, full_support(3), allowed, np.float64)
@@ -237,6 +243,85 @@ def test_one_pass_reads_once_and_holds_more_where_labels_stick():
     evaluate(likelihood, scores.pack(weights))
     assert source.n_reads == before + 1
     assert likelihood.sequences[0].hold > 1
+
+
+def sticky(T=5000, stick=12.0, keep=1e9):
+    """(likelihood under "auto", weights under which labels change once in e^stick rows)."""
+    X, y = labelled(T)
+    plan = Plan("emp", OnePass, 64, "", keep, or_checkpoint=True)
+    data = LongData.read([RowBlocks(X)], [y], None, lambda *_, **__: plan)
+    allowed = resolve_constraints(None, [0, 1, 2])
+    scores = ScoreMap(data.survey.layout(), 3, full_support(3), allowed, np.float64)
+    weights = Weights(np.zeros((5, 3)), stick * np.eye(3), np.zeros(3), np.zeros(3))
+    return LongLogLikelihood(scores, data, 1.0), scores.pack(weights)
+
+
+def test_more_blocks_wait_until_little_is_gone_through_more_than_once():
+    likelihood, w = sticky(T=40_000, stick=3.0)
+    evaluate(likelihood, w)
+    [sequence] = likelihood.sequences
+    evaluate(likelihood, w)
+    assert 1 < sequence.hold < 40_000 / 64
+    assert sequence.n_repeated < sequence.n_rows / 4
+    assert likelihood.passes is OnePass
+
+
+def test_checkpoints_take_over_where_labels_stick():
+    # With room for no block but one, each row would be gone through once for each label.
+    likelihood, w = sticky(stick=60.0, keep=1e5)
+    _, gradient = evaluate(likelihood, w)
+    assert likelihood.sequences[0].n_repeated > 5000
+    assert likelihood.passes is Checkpoints
+    np.testing.assert_allclose(evaluate(likelihood, w)[1], gradient, **CLOSE)
+
+
+def test_checkpoints_take_over_where_there_is_too_little_room():
+    likelihood, w = sticky(keep=100.0)
+    value, gradient = evaluate(likelihood, w)
+    assert likelihood.passes is Checkpoints
+    expected, expected_gradient = evaluate(sticky()[0], w)
+    np.testing.assert_allclose(value, expected, rtol=1e-11)
+    np.testing.assert_allclose(gradient, expected_gradient, **CLOSE)
+
+
+def test_what_waits_for_the_last_label_is_copied_seldom(monkeypatch):
+    sizes, grow = [], Pending._grow
+
+    def counted(self, *arguments):
+        before = len(self.state)
+        grow(self, *arguments)
+        sizes.extend([len(self.state)] * (len(self.state) > before))
+
+    monkeypatch.setattr(Pending, "_grow", counted)
+    rng = np.random.default_rng(0)
+    n = 3000
+    answer = run(OnePass, rng.normal(size=(n, 2)), np.log(np.eye(2) + 1e-300), None, None, 32)
+    assert max(sizes) >= 2000
+    assert len(sizes) < 20  # not one for each 32 rows
+    assert answer[1].sum() == pytest.approx(n)
+
+
+def test_short_sequences_share_a_block(monkeypatch):
+    parts = [labelled(T, seed=T, form=form) for T in range(3, 40) for form in
+             (np.asarray, sparse.csr_matrix)]  # fmt: skip
+    X, y = zip(*parts)
+    plan = Plan("emp", OnePass, 256, "", 1e9)
+    sources = [RowBlocks(x if k % 3 else lambda x=x: iter([x[:2], x[2:]])) for k, x in enumerate(X)]
+    data = LongData.read(sources, y, None, lambda *_, **__: plan)
+    allowed = resolve_constraints(None, [0, 1, 2])
+    scores = ScoreMap(data.survey.layout(), 3, full_support(3), allowed, np.float64)
+    likelihood = LongLogLikelihood(scores, data, 0.5)
+    monkeypatch.setattr(OnePass, "run", None)
+    n_rows = sum(map(len, y))
+    assert n_rows / 256 <= len(likelihood.batches) <= n_rows / (256 - 40) + 1
+    reference = reference_likelihood([sparse.csr_matrix(x) for x in X], y)
+    rng = np.random.default_rng(1)
+    weights = Weights(rng.normal(size=(5, 3)), *(rng.normal(size=s) for s in ((3, 3), 3, 3)))
+    value, gradient = evaluate(likelihood, scores.pack(weights))
+    expected, expected_gradient = evaluate(reference, reference.scores.pack(weights))
+    np.testing.assert_allclose(value, expected, rtol=1e-11)
+    for ours, theirs in zip(scores.unpack(gradient), reference.scores.unpack(expected_gradient)):
+        np.testing.assert_allclose(ours, theirs, **CLOSE)
 
 
 @pytest.mark.parametrize(("T", "keep"), [(5000, 0.0), (5000, 3e4), (5000, 1e9), (60_000, 1e9)])
@@ -379,7 +464,8 @@ def test_auto_goes_by_working_memory_and_says_so(model, capsys):
         chosen.append(capsys.readouterr().out.splitlines()[0])
     assert chosen[0].startswith("[CRFTagger] gradient 'forward-backward': forward-backward keeps")
     assert chosen[1] == (
-        "[CRFTagger] gradient 'emp': forward-backward keeps 1.54 MB, of 1.05 MB allowed"
+        "[CRFTagger] gradient 'emp': forward-backward keeps 1.54 MB, of 1.05 MB allowed; "
+        "checkpointing where labels stick"
     )
 
 
@@ -461,6 +547,33 @@ def test_bad_budget_and_gradient():
     mask[Y20[4], Y20[5]] = False
     with pytest.raises(ValueError, match=f"{Y20[5]} may not follow {Y20[4]}"):
         CRFTagger(constraints=mask).fit([lambda: iter([X20])], [Y20])
+
+
+def test_what_the_last_label_decides_is_charged_to_working_memory():
+    import tracemalloc
+
+    rng = np.random.default_rng(0)
+    L, M, T = 30, 400, 6000
+    y = np.repeat(rng.permutation(np.resize(np.arange(L), T // 10)), 10)
+    X = rng.normal(size=(T, M))
+
+    def fit(gradient, megabytes):
+        tagger = CRFTagger(gradient=gradient, max_iter=1)
+        with sklearn.config_context(working_memory=megabytes), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return tagger.fit([X], [y])
+
+    with pytest.raises(
+        MemoryError,
+        match=r"With gradient='emp' the expected counts of 400 features, given each of the last "
+        r"labels, take 3\.07 MB, of .* MB left of working_memory; raise it: .*'checkpoint' on rows",
+    ):
+        fit("emp", 5)
+    tracemalloc.start()
+    fit("emp", 20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * 2**20
 
 
 def test_bad_input_of_a_fitted_tagger(model):

@@ -10,6 +10,8 @@ from sklseq.inference import entropy, forward_backward
 from sklseq.inference.chain import Transitions, Workspace, _chain
 from sklseq.inference.expectation import AGREE
 from sklseq.inference.pairs import PairLists
+from sklseq.objectives._long import BLOCK_ROWS
+from sklseq.objectives._passes import WAITING
 
 from .oracles import enumerate_chain, precise_chain
 from .test_long import PASSES, run
@@ -111,3 +113,9 @@ def test_constants_of_the_proof_are_those_of_the_manual():
         written = [float(f"1e{x}") for x in re.search(pattern, page).groups()]
         assert written == [values["float64"], values["float32"]]
     assert float("1e" + re.search(r"to\s+:math:`10\^\{(-\d+)\}` of each entry", page)[1]) == AGREE
+
+
+def test_sizes_in_the_manual_are_those_of_the_code():
+    page = (Path(__file__).parents[1] / "docs" / "long.rst").read_text(encoding="utf-8")
+    assert f"a block of {BLOCK_ROWS:,} rows" in page
+    assert f"up to {WAITING >> 20} MB" in page

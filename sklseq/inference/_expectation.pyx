@@ -170,16 +170,16 @@ cdef Py_ssize_t backward_rows(
     Py_ssize_t R, Py_ssize_t L, Py_ssize_t width, double agree
 ) noexcept nogil:
     # q_t(r, j) = S_t(r, j) / pred_t(j),  S_{t-1}(r, i) = alpha_{t-1}(i) sum_j E(i, j) q_t(r, j)
-    cdef Py_ssize_t t, r, j, block, k, n = hi - lo, B = n_lanes(tag)
+    cdef Py_ssize_t t, r, j, block, k, B = n_lanes(tag)
     cdef double acc[8]
     cdef double* row
     cdef double* q_row
     for t in range(hi - 1, lo - 1, -1):
         for r in range(R):
             row = S + r * width
-            q_row = q + (r * n + t - lo) * width
+            q_row = q + ((t - lo) * R + r) * width
             for j in range(width):
-                marginals[(r * n + t - lo) * width + j] = row[j]
+                marginals[((t - lo) * R + r) * width + j] = row[j]
             if t == 0 and first:
                 memset(q_row, 0, width * sizeof(double))
                 continue
@@ -200,8 +200,8 @@ def backward_scaled(
     const double[:, ::1] inverse,    # (n_rows, width)
     const double[:, ::1] Et,         # (width, width)
     const double[::1] live,          # (>= R,)              > 0: row r of S matters
-    double[:, :, ::1] marginals,     # (R, hi - lo, width)  OUT S_t(r, j)
-    double[:, :, ::1] q,             # (R, hi - lo, width)  OUT
+    double[:, :, ::1] marginals,     # (hi - lo, R, width)  OUT S_t(r, j)
+    double[:, :, ::1] q,             # (hi - lo, R, width)  OUT
     bint first, Py_ssize_t lo, Py_ssize_t hi, Py_ssize_t L, double agree,
 ):
     """R backward recursions from row hi - 1 to row lo; the row reached if all agree before."""
@@ -297,8 +297,8 @@ def backward_log(
     const double[:, ::1] log_alpha,  # (n_rows + 1, width)
     const double[:, ::1] score,      # (width, width)
     const double[::1] live,          # (>= R,)
-    double[:, :, ::1] marginals,     # (R, hi - lo, width)  OUT
-    double[:, :, ::1] pairs,         # (R, width, width)    IN/OUT  += sum_t S_t(r, j) K_t(j, i)
+    double[:, :, ::1] marginals,     # (hi - lo, R, width)  OUT
+    double[:, :, ::1] pairs,         # (width, R, width)    IN/OUT  += sum_t S_t(r, j) K_t(j, i)
     double[:, ::1] scratch,          # (R + 1, width)
     bint first, Py_ssize_t lo, Py_ssize_t hi, Py_ssize_t L, double agree,
 ):
@@ -310,7 +310,7 @@ def backward_log(
         for t in range(hi - 1, lo - 1, -1):
             for r in range(R):
                 for j in range(width):
-                    marginals[r, t - lo, j] = S[r, j]
+                    marginals[t - lo, r, j] = S[r, j]
             if t == 0 and first:
                 break
             for r in range(R):
@@ -322,7 +322,7 @@ def backward_log(
                     k = exp(log_k[i])
                     for r in range(R):
                         scratch[r, i] += S[r, j] * k
-                        pairs[r, i, j] += S[r, j] * k
+                        pairs[i, r, j] += S[r, j] * k
             for r in range(R):
                 for j in range(L):
                     S[r, j] = scratch[r, j]

@@ -390,33 +390,33 @@ class BlockChain:
             Where 0, that row of S does not matter.
         agree : float
             Stop where the R rows agree so far.
-        out : ndarray of shape (R, hi - lo, width), optional
+        out : ndarray of shape (hi - lo, R, width), optional
             Room for the marginals.
 
         Returns
         -------
         reached : int
             Rows ``reached:hi`` are done.
-        marginals : ndarray of shape (R, hi - reached, width)
-        pairs : ndarray of shape (R, width, width)
-            Sum of pair marginals over these rows.
+        marginals : ndarray of shape (hi - reached, R, width)
+        pairs : ndarray of shape (width, R, width)
+            [i, r, j]: sum over these rows of the pair marginals of i and j given r.
         """
         chain, R = self.chain, len(S)
-        marginals = np.empty((R, hi - lo, self.width)) if out is None else out
-        pairs = np.zeros((R, self.width, self.width))
+        marginals = np.empty((hi - lo, R, self.width)) if out is None else out
+        pairs = np.zeros((self.width, R, self.width))
         if block.in_logs:
             marginals[:], scratch = 0, np.zeros((R + 1, self.width))
             reached = _expectation.backward_log(
                 S, block.alpha, chain.score, live, marginals, pairs, scratch, block.first, lo, hi,
                 self.n_labels, agree,
             )  # fmt: skip
-            return reached, marginals[:, reached - lo :], pairs
+            return reached, marginals[reached - lo :], pairs
         q = self.room("q", *marginals.shape)
         reached = _expectation.backward_scaled(
             S, block.alpha, block.inverse, chain.E_t, live, marginals, q, block.first, lo, hi,
             self.n_labels, agree,
         )  # fmt: skip
-        done = slice(reached - lo, None)
-        np.matmul(block.alpha[reached:hi].T, q[:, done], out=pairs)
-        pairs *= chain.E
-        return reached, marginals[:, done], pairs
+        q = q[reached - lo :].reshape(hi - reached, -1)
+        np.matmul(block.alpha[reached:hi].T, q, out=pairs.reshape(self.width, -1))
+        pairs *= chain.E[:, None]
+        return reached, marginals[reached - lo :], pairs

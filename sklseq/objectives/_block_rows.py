@@ -9,7 +9,10 @@ from scipy import sparse
 
 from sklseq.objectives._design import _linear
 
-__all__ = ["DenseBlock", "SparseBlock", "as_block"]
+__all__ = ["DenseBlock", "SparseBlock", "as_block", "join_blocks"]
+
+# Bytes of a product that is added to something larger.
+PRODUCT = 1 << 20
 
 
 def as_block(rows: Any) -> DenseBlock | SparseBlock:
@@ -17,10 +20,29 @@ def as_block(rows: Any) -> DenseBlock | SparseBlock:
     return SparseBlock(rows) if sparse.issparse(rows) else DenseBlock(rows)
 
 
+def join_blocks(blocks: list) -> DenseBlock | SparseBlock:
+    """Blocks end to end, as one."""
+    if len(blocks) == 1:
+        return blocks[0]
+    if all(isinstance(block, DenseBlock) for block in blocks):
+        return DenseBlock(np.concatenate([block.rows for block in blocks]))
+    blocks = [
+        SparseBlock(sparse.csr_matrix(block.rows)) if isinstance(block, DenseBlock) else block
+        for block in blocks
+    ]
+    indptr, indices, data = zip(*(block.entries(0, len(block)) for block in blocks))
+    joined = object.__new__(SparseBlock)
+    joined.indices = np.concatenate(indices)
+    per_row = np.concatenate([np.diff(one) for one in indptr])
+    joined.indptr = np.append(0, np.cumsum(per_row)).astype(joined.indices.dtype)
+    if any(len(one) for one in data):  # the others hold ones
+        data = [one if len(one) else np.ones(len(i)) for one, i in zip(data, indices)]
+    joined.data = np.concatenate(data)
+    return joined
+
+
 class DenseBlock:
     """A block of an array: BLAS does it best."""
-
-    columns = None  # all of them
 
     def __init__(self, rows: np.ndarray):
         self.rows = np.ascontiguousarray(rows, dtype=np.float64)
@@ -33,18 +55,18 @@ class DenseBlock:
         return np.matmul(self.rows, W, out=out)
 
     def collect(self, residual: np.ndarray, first: int, out: np.ndarray) -> None:
-        """out[r] += X[first:first + n]' · residual[r], (R, n, width) to (R, n_features, width)."""
-        R, n, width = residual.shape
-        beside = residual.transpose(1, 0, 2).reshape(n, R * width)  # one product, not R thin ones
-        product = self.rows[first : first + n].T @ beside
-        out += product.reshape(-1, R, width).transpose(1, 0, 2)
+        """out += X[first:first + n]' · residual, (n, width) to (n_features, width)."""
+        rows = self.rows[first : first + len(residual)]
+        step = max(64, PRODUCT // (8 * residual.shape[1]))
+        for a in range(0, len(out), step):
+            out[a : a + step] += rows[:, a : a + step].T @ residual
 
     @property
     def nbytes(self) -> int:
         return self.rows.nbytes
 
-    def columns_of(self, first: int, last: int) -> None:
-        """Columns in use, sorted; None: all."""
+    def columns_in(self, first: int, last: int) -> None:
+        """None: all columns."""
         return None
 
 
@@ -86,16 +108,23 @@ class SparseBlock:
         _linear.gather_rows(self.indptr, self.indices, self.data, W, out, 0, len(self))
         return out
 
-    def collect(self, residual: np.ndarray, first: int, out: np.ndarray, columns=None) -> None:
-        """As above; ``columns``: those that ``out`` has, sorted."""
-        last = first + residual.shape[1]
-        indptr, indices, data = self.indptr[first : last + 1], self.indices, self.data
-        if columns is not None:
-            entries = slice(indptr[0], indptr[-1])
-            indices = np.searchsorted(columns, indices[entries]).astype(indptr.dtype)
-            indptr, data = indptr - indptr[0], data[entries] if len(data) else data
-        for r in range(len(residual)):
-            _linear.scatter_rows(indptr[:-1], indptr[1:], indices, data, residual[r], out[r])
+    def entries(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(indptr, indices, data) of some rows alone."""
+        indptr = self.indptr[first : last + 1]
+        entries = slice(indptr[0], indptr[-1])
+        data = self.data[entries] if len(self.data) else self.data
+        return indptr - indptr[0], self.indices[entries], data
 
-    def columns_of(self, first: int, last: int) -> np.ndarray:
-        return np.unique(self.indices[self.indptr[first] : self.indptr[last]])
+    def collect(self, residual: np.ndarray, first: int, out: np.ndarray, slot=None) -> None:
+        """As above; ``slot``: where in ``out`` each column stands."""
+        last = first + len(residual)
+        if slot is None:
+            indptr, indices, data = self.indptr[first : last + 1], self.indices, self.data
+        else:
+            indptr, indices, data = self.entries(first, last)
+            indices = slot[indices].astype(indptr.dtype, copy=False)
+        _linear.scatter_rows(indptr[:-1], indptr[1:], indices, data, residual, out)
+
+    def columns_in(self, first: int, last: int) -> np.ndarray:
+        """Columns of the entries of some rows."""
+        return self.indices[self.indptr[first] : self.indptr[last]]

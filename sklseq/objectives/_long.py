@@ -13,8 +13,17 @@ from sklseq._labels import unique_labels
 from sklseq._sequences import Sequences, check_sample_weight
 from sklseq.inference.chain import _chain, check_paths
 from sklseq.inference.expectation import BlockChain
-from sklseq.objectives._passes import TAIL, Checkpoints, Counts, OnePass, Stored, StoredOnce
+from sklseq.objectives._passes import (
+    TAIL,
+    Checkpoints,
+    Counts,
+    OnePass,
+    Stored,
+    StoredOnce,
+    TooLittleRoom,
+)
 from sklseq.objectives._scores import ScoreMap
+from sklseq.objectives._short import batches
 from sklseq.objectives._survey import BlockSequence, Survey, survey, survey_labels
 
 __all__ = [
@@ -44,7 +53,9 @@ class Plan(NamedTuple):
     why : str
         For the user.
     keep : float
-        Bytes that checkpointing may keep of the last rows.
+        Bytes that checkpointing may keep of the last rows, and "emp" of rows that wait.
+    or_checkpoint : bool
+        Whether checkpointing takes over where "emp" does more work, or has too little room.
     """
 
     gradient: str
@@ -52,6 +63,7 @@ class Plan(NamedTuple):
     block_rows: int
     why: str
     keep: float = 0.0
+    or_checkpoint: bool = False
 
 
 def plan_gradient(
@@ -79,9 +91,15 @@ def plan_gradient(
     """
     factor = 8.0 * n_rows * _chain.padded_width(n_labels)
     kept = (4 if packed else 2) * factor
-    why = f"forward-backward keeps {_size(kept)}, of {_size(budget)} allowed"
-    if gradient == "auto":
-        gradient = "forward-backward" if kept <= budget else "emp"
+    why, or_checkpoint = f"forward-backward keeps {_size(kept)}, of {_size(budget)} allowed", False
+    if gradient == "auto" and kept <= budget:
+        gradient = "forward-backward"
+    elif gradient == "auto":
+        a_row, fixed = _sizes("emp", n_labels)
+        fits = LEAST_ROWS * a_row + fixed <= budget
+        or_checkpoint = random_access and fits
+        gradient = "emp" if fits or not random_access else "checkpoint"
+        why += "; checkpointing where labels stick" * or_checkpoint
     elif gradient == "checkpoint" and not random_access:
         raise ValueError(
             "gradient='checkpoint' reads blocks from the last to the first, but X can only be read "
@@ -91,22 +109,28 @@ def plan_gradient(
         return Plan(gradient, None, n_rows, why)
     case = Stored if 2 * factor <= budget else StoredOnce
     passes = {"emp": OnePass, "checkpoint": Checkpoints, "forward-backward": case}[gradient]
-    block_rows, keep = _block_rows(budget, n_labels)
-    return Plan(gradient, passes, block_rows, why, keep)
-
-
-def _block_rows(budget: float, n_labels: int) -> tuple[int, float]:
-    # So many that what is computed of them stays within the budget; what they leave of it.
-    width = _chain.padded_width(n_labels)
-    a_row, fixed = 8.0 * width * 7, 16.0 * TAIL * n_labels * width
-    n = int(min(BLOCK_ROWS, (budget - fixed) // a_row))
-    if n < LEAST_ROWS:
+    a_row, fixed = _sizes(gradient, n_labels)
+    needed = LEAST_ROWS * a_row + fixed
+    if budget < needed:
         raise ValueError(
             f"working_memory allows {_size(budget)}, but a block of {LEAST_ROWS} rows needs "
-            f"{_size(LEAST_ROWS * a_row + fixed)}; raise it: "
+            f"{_size(needed)} with gradient={gradient!r}; raise it: "
             "sklearn.set_config(working_memory=<MiB>)."
         )
-    return n, budget - n * a_row - fixed
+    block_rows = min(BLOCK_ROWS, int((budget - fixed) // a_row))
+    keep = budget - fixed - block_rows * _sizes("checkpoint", n_labels)[0]
+    return Plan(gradient, passes, block_rows, why, keep, or_checkpoint)
+
+
+def _sizes(gradient: str, n_labels: int) -> tuple[float, float]:
+    # Bytes for each row of a block, and once.
+    width = _chain.padded_width(n_labels)
+    a_row = 8.0 * width * 7
+    if gradient != "emp":
+        return a_row, 0.0
+    # As much again for what waits; and, given each last label, marginals of the last rows and pair
+    # marginals of these rows, of those so far and of those before.
+    return 2 * a_row, 8.0 * width * width * (2 * TAIL + 3 * width)
 
 
 def _size(n_bytes: float) -> str:
@@ -122,6 +146,11 @@ def memory_told(plan: Plan) -> Iterator[None]:
     """Say what to do where memory runs out."""
     try:
         yield
+    except TooLittleRoom as error:
+        raise MemoryError(
+            f"With gradient='emp' {error}; raise it: sklearn.set_config(working_memory=<MiB>), or "
+            "use gradient='checkpoint' on rows that can be read from anywhere."
+        ) from error
     except MemoryError as error:
         raise MemoryError(
             f"gradient={plan.gradient!r} ran out of memory ({plan.why}); use gradient='emp', whose "
@@ -197,16 +226,20 @@ class LongLogLikelihood:
 
     Notes
     -----
-    An evaluation reads each source ``plan.passes.n_reads`` times. Sums are in float64.
+    An evaluation reads each source ``passes.n_reads`` times, those no longer than a block once.
+    Sums are in float64.
     """
 
     def __init__(self, scores: ScoreMap, data: LongData, l2: float):
         self.scores, self.weights, self.l2 = scores, data.weights, float(l2)
-        self.passes = data.plan.passes
+        self.passes, self.or_checkpoint = data.plan.passes, data.plan.or_checkpoint
         self.sequences = [
             BlockSequence(source, s, data.plan.block_rows, int(n), data.plan.keep)
             for s, (source, n) in enumerate(zip(data.sources, data.survey.lengths))
         ]
+        short = [x for x in self.sequences if 0 < x.n_rows <= data.plan.block_rows]
+        self.long = [x for x in self.sequences if x.n_rows > data.plan.block_rows]
+        self.batches = batches(short, self.weights, data.plan.block_rows)
         self.observed = self._pack(data.survey.observed)
         self.n_evaluations = 0
 
@@ -220,13 +253,30 @@ class LongLogLikelihood:
         return float(self.weights @ log_z - wide @ self.observed + self.l2 * (wide @ wide))
 
     def _expect(self, w: np.ndarray) -> tuple[np.ndarray, Counts]:
+        if not self.or_checkpoint:
+            return self._expect_by(self.passes, w)
+        try:
+            answer = self._expect_by(self.passes, w)
+        except TooLittleRoom:
+            self.passes, self.or_checkpoint = Checkpoints, False
+            return self._expect_by(self.passes, w)
+        # From now on that which repeats less: checkpointing reads all rows twice, and goes through
+        # them forward twice.
+        n_repeated = sum(sequence.n_repeated for sequence in self.long)
+        if n_repeated > sum(sequence.n_rows for sequence in self.long):
+            self.passes, self.or_checkpoint = Checkpoints, False
+        return answer
+
+    def _expect_by(self, passes: type, w: np.ndarray) -> tuple[np.ndarray, Counts]:
         scores, log_z = self.scores, np.zeros(len(self.sequences))
         W = scores.design.unpack(scores.state(w)).astype(np.float64)
         bc = BlockChain(scores.chain(w))
         counts = Counts(scores.n_features, scores.width)
-        for s, sequence in enumerate(self.sequences):
-            if sequence.n_rows:
-                log_z[s] = self.passes(bc, W, counts, self.weights[s]).run(sequence)
+        for batch in self.batches:
+            log_z[batch.numbers] = batch.run(bc, W, counts)
+        for sequence in self.long:
+            one = passes(bc, W, counts, self.weights[sequence.number])
+            log_z[sequence.number] = one.run(sequence)
         return log_z, counts
 
     def _pack(self, counts: Counts) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Expected counts of a sequence in blocks: one forward pass, checkpoints, or all rows stored.
+"""Expected counts of a sequence in blocks: rows read once, checkpoints, or all rows stored.
 
 All three run the recursions of ``inference/expectation.py`` and add the same numbers into
 :class:`Counts`; they differ in what they keep while going forward.
@@ -6,7 +6,7 @@ All three run the recursions of ``inference/expectation.py`` and add the same nu
 =================== ============================== ========================= =================
 class               keeps                          reads the rows            needs
 =================== ============================== ========================= =================
-``OnePass``         L conditional expectations     once                      any source
+``OnePass``         expectations given each label  once                      any source
 ``Checkpoints``     the filter at O(√T) rows       twice                     random access
 ``Stored``          the filter at all rows         twice                     any source
 =================== ============================== ========================= =================
@@ -20,12 +20,13 @@ import numpy as np
 
 from sklseq.inference.expectation import AGREE, BlockChain, FilteredBlock
 
-__all__ = ["Checkpoints", "Counts", "OnePass", "Stored", "StoredOnce"]
+__all__ = ["Checkpoints", "Counts", "OnePass", "Stored", "StoredOnce", "TooLittleRoom"]
 
 # Rows that L recursions run over at a time, until they agree.
 TAIL = 128
-# Bytes of rows that may wait until all last labels agree on them.
-WAITING = 1 << 26
+# Bytes of blocks that may wait until all last labels agree on them; and of a product that is added
+# to something larger.
+WAITING, PRODUCT = 1 << 26, 1 << 20
 
 
 class Counts:
@@ -37,54 +38,107 @@ class Counts:
         self.start, self.end = np.zeros((2, width))
 
 
+class TooLittleRoom(MemoryError):
+    """What waits for the last label takes more than working_memory allows."""
+
+
 class Pending:
     """Expected counts of the rows so far given the last label r, but for what is common to all r.
 
-    ``state[r]`` has a row for each of ``columns`` (None: all), so that a sparse design needs
-    room for the features of the last rows only.
+    Parameters
+    ----------
+    R, width : int
+        Last labels, and numbers for each row of counts.
+    n_features : int
+    sparse : bool
+        Whether there is room for those features only that occur in rows that wait.
+    budget : float
+        Bytes that may be kept.
+
+    Attributes
+    ----------
+    state : ndarray of shape (n, R, width)
+        Row ``slot[m]`` is that of feature m; of all features if not sparse.
+    pairs : ndarray of shape (width, R, width)
+    start : ndarray of shape (1, R, width)
     """
 
-    def __init__(self, n_labels: int, width: int, n_features: int, sparse: bool):
-        self.width = width
-        self.columns = np.zeros(0, dtype=np.int32) if sparse else None
-        self.state = np.zeros((n_labels, 0 if sparse else n_features, width))
-        self.pairs = np.zeros((n_labels, width, width))
-        self.start = np.zeros((n_labels, width))
+    def __init__(self, R: int, width: int, n_features: int, sparse: bool, budget: float):
+        self.slot = np.full(n_features, -1, dtype=np.int32) if sparse else None
+        self.columns = np.zeros(0, dtype=np.int32) if sparse else slice(None)
+        self.budget, self.state = budget, np.zeros((0, R, width))
+        self.pairs, self.start = np.zeros((width, R, width)), np.zeros((1, R, width))
+        if not sparse:
+            self._grow(n_features, n_features)
 
-    def _make_room(self, columns: np.ndarray | None) -> None:
-        if self.columns is None or np.isin(columns, self.columns, assume_unique=True).all():
+    @property
+    def nbytes(self) -> int:
+        return self.state.nbytes + self.pairs.nbytes
+
+    @property
+    def n_used(self) -> int:
+        return len(self.state) if self.slot is None else len(self.columns)
+
+    def clear(self) -> None:
+        """Nothing is pending; the room stays."""
+        self.state[: self.n_used] = 0
+        self.pairs[:] = 0
+        self.start[:] = 0
+        if self.slot is not None:
+            self.slot[self.columns] = -1
+            self.columns = self.columns[:0]
+
+    def _grow(self, n: int, largest: int) -> None:
+        # Room for n rows, twice as many as now if that is more: copied seldom, not at each call.
+        if n <= len(self.state):
             return
-        merged = np.union1d(self.columns, columns)
-        state = np.zeros((len(self.state), len(merged), self.width))
-        state[:, np.searchsorted(merged, self.columns)] = self.state
-        self.columns, self.state = merged, state
+        a_row = self.state.itemsize * self.start.size
+        n = max(n, min(2 * len(self.state), largest, int(self.budget // a_row)))
+        if n * a_row > self.budget:
+            raise TooLittleRoom(
+                f"the expected counts of {n} features, given each of the last labels, take "
+                f"{n * a_row / 1e6:.3g} MB, of {self.budget / 1e6:.3g} MB left of working_memory"
+            )
+        state = np.zeros((n, *self.state.shape[1:]))
+        state[: len(self.state)] = self.state
+        self.state = state
+
+    def _make_room(self, columns: np.ndarray) -> None:
+        new = np.unique(columns[self.slot[columns] < 0])
+        if len(new):
+            n = len(self.columns)
+            self._grow(n + len(new), len(self.slot))
+            self.slot[new] = np.arange(n, n + len(new))
+            self.columns = np.append(self.columns, new)
 
     def collect(self, rows, marginals: np.ndarray, first: int) -> None:
-        """Add marginals given the last label, (L, n, width), of n rows of a block."""
-        if self.columns is None:
-            rows.collect(marginals, first, self.state)
+        """Add marginals given the last label, (n, R, width), of n rows of a block."""
+        marginals = marginals.reshape(len(marginals), -1)
+        if self.slot is None:
+            rows.collect(marginals, first, self.state.reshape(len(self.state), -1))
             return
-        self._make_room(rows.columns_of(first, first + marginals.shape[1]))
-        rows.collect(marginals, first, self.state, self.columns)
+        self._make_room(rows.columns_in(first, first + len(marginals)))
+        rows.collect(marginals, first, self.state.reshape(len(self.state), -1), self.slot)
 
     def absorb(self, S: np.ndarray, older: Pending) -> None:
         """Add what was pending before, S[r] being the distribution of its last label given r."""
-        L = len(self.state)
-        self._make_room(older.columns)
-        at = slice(None) if self.columns is None else np.searchsorted(self.columns, older.columns)
-        mixed = S[:, :L] @ older.state.reshape(L, -1)
-        self.state[:, at] += mixed.reshape(L, -1, self.width)
-        self.pairs += np.tensordot(S[:, :L], older.pairs, 1)
-        self.start += S[:, :L] @ older.start
+        S, at = S[:, : len(S)], None
+        if self.slot is not None:
+            self._make_room(older.columns)
+            at = self.slot[older.columns]
+        step = max(1, PRODUCT // (8 * S.size))
+        for a in range(0, older.n_used, step):
+            part = slice(a, min(a + step, older.n_used))
+            self.state[part if at is None else at[part]] += np.matmul(S, older.state[part])
+        self.pairs += np.matmul(S, older.pairs)
+        self.start += np.matmul(S, older.start)
 
     def resolve(self, p: np.ndarray, counts: Counts) -> None:
         """Add to ``counts``, p being the distribution of the last label."""
-        p = p[: len(self.state)]
-        at = slice(None) if self.columns is None else self.columns
-        state = p @ self.state.reshape(len(p), -1)
-        counts.state[at] += state.reshape(-1, self.width)
-        counts.pairs += np.tensordot(p, self.pairs, 1)
-        counts.start += p @ self.start
+        p = p[: self.start.shape[1]]
+        counts.state[self.columns] += np.matmul(p, self.state[: self.n_used])
+        counts.pairs += np.matmul(p, self.pairs)
+        counts.start += np.matmul(p, self.start)[0]
 
 
 class _Pass:
@@ -125,8 +179,8 @@ class _Pass:
     def _back(self, block: FilteredBlock, rows, S: np.ndarray, hi: int, out=None) -> None:
         # One recursion from row hi - 1 to the first of the block; S goes on to the row before.
         _, marginals, pairs = self.bc.backward(block, S, 0, hi, np.ones(1), out=out)
-        rows.collect(marginals, 0, self.counts.state[None])
-        self.counts.pairs += pairs[0]
+        rows.collect(marginals[:, 0], 0, self.counts.state)
+        self.counts.pairs += pairs[:, 0]
         if block.first:
             self.counts.start += marginals[0, 0]
 
@@ -134,16 +188,27 @@ class _Pass:
 class OnePass(_Pass):
     """EMP in blocks: the forward recursion, and going back from a block's last label.
 
-    Memory O(block · (L + M) + L · M) whatever the length. Rows that the last label does not bear
-    upon any more cost what forward-backward does, the few others L times that. Where these are
-    not few, as labels stick, more blocks wait (``sequence.hold``), up to ``WAITING`` bytes.
+    Rows that the last label does not bear upon any more cost what forward-backward does, the others
+    up to L times that (``sequence.n_repeated`` counts them). Where that would be most of the work,
+    as labels stick, more blocks wait before they are gone through (``sequence.hold``).
+
+    Memory, whatever the length: blocks that wait, up to ``WAITING`` bytes, and twice L numbers for
+    each weight of a feature that occurs in rows whose counts the last label decides. Both are
+    charged to ``sequence.keep``; :class:`TooLittleRoom` if the second does not fit.
     """
 
     n_reads = 1
 
+    def __init__(self, bc: BlockChain, W: np.ndarray, counts: Counts, weight: float):
+        super().__init__(bc, W, counts, weight)
+        self.pending = self.spare = None
+        # Last labels: so many that rows of counts for all of them fill whole lanes.
+        self.R = bc.n_labels if bc.width % 8 == 0 else bc.width
+
     def run(self, sequence) -> float:
         """Add the expected counts of a sequence; its log Z."""
-        before, pending, waiting, log_z = None, None, [], 0.0
+        before, waiting, log_z = None, [], 0.0
+        sequence.n_repeated = 0
         for rows, last in _with_last(sequence.blocks()):
             block, share = self._filter(rows, before, last)
             log_z += share
@@ -151,55 +216,62 @@ class OnePass(_Pass):
                 return -np.inf
             waiting.append((block, rows))
             if last:
-                S = self._seed(block)
-                self._resolve(S, waiting, len(rows), pending)
+                self._resolve(self._seed(block), waiting, len(rows))
             elif len(waiting) >= sequence.hold:
-                pending, agreed = self._fold(waiting, pending)
-                room = WAITING // (rows.nbytes + 3 * block.alpha.nbytes)
-                if not agreed and 2 * sequence.hold <= room:
-                    sequence.hold *= 2
-                waiting = []
+                self._fold(waiting, sequence)
             before = block.last(self.bc.n_labels)
         return log_z
 
-    def _resolve(self, S: np.ndarray, waiting: list, hi: int, older: Pending | None) -> None:
+    def _resolve(self, S: np.ndarray, waiting: list, hi: int) -> None:
         # One recursion over all that waits, from row hi - 1 of the last block.
         while waiting:
             block, rows = waiting.pop()
             self._back(block, rows, S, hi)
             hi = len(waiting[-1][1]) if waiting else 0
-        if older is not None:
-            older.resolve(S[0], self.counts)
+        if self.pending is not None:
+            self.pending.resolve(S[0], self.counts)
 
-    def _fold(self, waiting: list, older: Pending | None) -> tuple[Pending, bool]:
-        # L recursions, until they agree; one for the rest. Returns what the last label decides.
-        L = self.bc.n_labels
-        S, live = np.eye(L, self.bc.width), waiting[-1][0].alive(L)
-        sparse = waiting[-1][1].columns_of(0, 0) is not None
-        pending = Pending(L, self.bc.width, len(self.W), sparse)
-        while waiting:
-            block, rows = waiting[-1]
-            hi, agreed = self._tail(block, rows, S, live, pending)
-            if agreed:
-                S = self.weight * S[[np.argmax(live)]]
-                self._resolve(S, waiting, hi, older)
-                return pending, True
-            waiting.pop()
-        if older is not None:
-            pending.absorb(S, older)
-        return pending, False
+    def _fold(self, waiting: list, sequence) -> None:
+        # L recursions, until they agree; one for the rest.
+        block, rows = waiting[-1]
+        if self.pending is None:
+            self._new_pending(rows, sequence)
+        S, live = np.eye(self.R, self.bc.width), block.alive(self.bc.n_labels)
+        S[self.bc.n_labels :] = 0
+        n_rows, n, agreed = sum(len(rows) for _, rows in waiting), 0, False
+        while waiting and not agreed:
+            hi, agreed = self._tail(*waiting[-1], S, live)
+            n += len(waiting[-1][1]) - hi
+            if not agreed:
+                waiting.pop()
+        if agreed:
+            self._resolve(self.weight * S[[np.argmax(live)]], waiting, hi)
+        else:
+            self.spare.absorb(S, self.pending)
+        self.pending.clear()
+        self.pending, self.spare = self.spare, self.pending
+        repeated = n * (self.bc.n_labels - 1)
+        sequence.n_repeated += repeated
+        kept = sequence.bytes_kept(rows) + 3 * block.alpha.nbytes
+        room = min(WAITING, sequence.keep - self.pending.nbytes - self.spare.nbytes)
+        if repeated > n_rows // 4 and 2 * sequence.hold * kept <= room:
+            sequence.hold *= 2
 
-    def _tail(self, block, rows, S, live, pending: Pending) -> tuple[int, bool]:
+    def _new_pending(self, rows, sequence) -> None:
+        sparse = rows.columns_in(0, 0) is not None
+        shape = self.R, self.bc.width, len(self.W), sparse, sequence.keep / 2
+        self.pending, self.spare = Pending(*shape), Pending(*shape)
+
+    def _tail(self, block, rows, S, live) -> tuple[int, bool]:
         # L recursions over a block, to its first row or until they agree.
         hi = len(rows)
         while hi > 0:
             lo = max(0, hi - TAIL)
             reached, marginals, pairs = self.bc.backward(block, S, lo, hi, live, AGREE)
-            marginals = np.ascontiguousarray(marginals)
-            pending.collect(rows, marginals, reached)
-            pending.pairs += pairs
+            self.spare.collect(rows, marginals, reached)
+            self.spare.pairs += pairs
             if block.first and reached == 0:
-                pending.start += marginals[:, 0]
+                self.spare.start += marginals[0]
             if reached > lo:
                 return reached, True
             hi = reached
@@ -235,7 +307,7 @@ class Checkpoints(_Pass):
                 block = kept.pop()
             else:
                 block, _ = self._forward(rows, before[k] if k else None, False)
-            room = self.bc.room("residual", 1, len(rows), self.bc.width)
+            room = self.bc.room("residual", len(rows), 1, self.bc.width)
             self._back(block, rows, S, len(rows), room)
         return log_z
 
@@ -276,7 +348,7 @@ class Stored(_Pass):
         while blocks:
             residuals.append(self._marginals(blocks.pop(), S))
         for rows in sequence.blocks():
-            rows.collect(residuals.pop(), 0, self.counts.state[None])
+            rows.collect(residuals.pop(), 0, self.counts.state)
         return log_z
 
     def _marginals(self, block: FilteredBlock, S: np.ndarray) -> np.ndarray:
@@ -284,10 +356,10 @@ class Stored(_Pass):
         if block.inverse is None and not block.in_logs:
             block = block._replace(inverse=self._inverse(block))
         _, marginals, pairs = self.bc.backward(block, S, 0, n, np.ones(1))
-        self.counts.pairs += pairs[0]
+        self.counts.pairs += pairs[:, 0]
         if block.first:
             self.counts.start += marginals[0, 0]
-        return marginals
+        return marginals[:, 0]
 
     def _inverse(self, block: FilteredBlock) -> np.ndarray:
         with np.errstate(divide="ignore", over="ignore"):

@@ -41,8 +41,19 @@ class BlockSequence:
     def __init__(self, rows, number: int, block_rows: int, n_rows: int, keep: float = 0.0):
         self.source, self.number = rows, number
         self.block_rows, self.n_rows, self.keep = block_rows, n_rows, keep
-        self.hold = 1  # see OnePass
+        self.hold, self.n_repeated = 1, 0  # see OnePass
         self._whole = as_block(rows.source) if sparse.issparse(rows.source) else None
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether reading the rows takes nothing."""
+        rows = self.source.source
+        return self._whole is not None or type(rows) is np.ndarray
+
+    def bytes_kept(self, rows) -> int:
+        """What a block takes if it is kept: nothing if it is a view of rows in memory."""
+        view = self.in_memory and self.source.source.dtype == np.float64
+        return 0 if view else rows.nbytes
 
     def blocks(self) -> Iterator:
         """Blocks ready for the kernels; an error if their number has changed."""
@@ -220,7 +231,7 @@ class _Look:
         np.maximum(self.largest, largest, out=self.largest)
         one_hot = np.zeros((len(codes), self.width))
         one_hot[np.arange(len(codes)), codes] = weight
-        as_block(rows).collect(one_hot[None], 0, self.counts.state[None])
+        as_block(rows).collect(one_hot, 0, self.counts.state)
         if sparse.issparse(rows):
             present = rows.data != 0
             of_row = np.repeat(codes, np.diff(rows.indptr))
