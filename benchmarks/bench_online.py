@@ -252,6 +252,36 @@ def how_often_certainty_grows(task, horizon=12):
     return grew / total, uncertain_grew / max(uncertain, 1)
 
 
+# --- Calibration --------------------------------------------------------------------------------
+
+BINS = (0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1)
+
+
+def reliability(confidence, right):
+    """(labels, mean confidence, share right) of each bin, and the expected calibration error.
+
+    The error is the mean of |mean confidence - share right| over bins, weighted by their labels.
+    """
+    group = np.digitize(confidence, BINS[1:-1])
+    n = np.bincount(group, minlength=len(BINS) - 1)
+    sums = [np.bincount(group, x, minlength=len(n)) for x in (confidence, right)]
+    error = np.abs(sums[0] - sums[1]).sum() / len(right)
+    return [(k, a / k, b / k) for k, a, b in zip(n, *sums) if k], error
+
+
+def print_calibration(task):
+    print("\nConfidence against the share of labels that are right\n")
+    print("| rule | labels | mean confidence | right |\n|---|---:|---:|---:|")
+    rules = {"step, λ = 0.02": {"latency_cost": 0.02}, "lag 0": {"lag": 0}, "lag 2": {"lag": 2},
+             "closure": {"strategy": "closure"}, "viterbi": {"strategy": "viterbi"}}  # fmt: skip
+    for name, rule in rules.items():
+        labels, _, confidence = task.decode(**rule)
+        bins, error = reliability(confidence, task.model[-1].classes_[labels] == task.truth)
+        for n, mean, right in bins:
+            print(f"| {name} | {n:,} | {mean:.4f} | {right:.4f} |")
+        print(f"| {name}: expected calibration error | | | {error:.4f} |")
+
+
 # --- Speed --------------------------------------------------------------------------------------
 
 
@@ -327,6 +357,7 @@ def report(task, spans):
           "with M_T > 1e-6")  # fmt: skip
     if spans:
         print_spans(task)
+    print_calibration(task)
     print_speed(task)
 
 

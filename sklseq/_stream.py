@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
+from sklseq._base import Potentials
 from sklseq._sequences import Sequences
 from sklseq.inference.chain import Transitions
-from sklseq.inference.online import OnlineRule, _online, new_beam, no_path
+from sklseq.inference.online import OnlineRule, _online, find_unfit, new_beam, no_path
 
-__all__ = ["Emission", "OnlineStream", "StreamModel", "look_ahead", "tagger_of"]
+__all__ = [
+    "Emission",
+    "OnlineStream",
+    "StreamModel",
+    "check_items",
+    "decodes_segments",
+    "look_ahead",
+    "tagger_of",
+    "trial_look_ahead",
+]
 
 
 class Emission(NamedTuple):
@@ -25,7 +42,12 @@ class Emission(NamedTuple):
         Number of the item in its sequence, from 0.
     label : label
     confidence : float
-        Belief, when the label left, that it is the one of the best path of the whole sequence.
+        Probability that the label is right, given all items that had arrived when it left: the
+        marginal that ``predict_proba`` would give if the rows so far were the sequence (when the
+        sequence has ended, that it does give). Right means what it says in training data, whatever
+        the best path has; labels that left before are no evidence. It is as good as the
+        probabilities of the tagger: those of ``CRFTagger`` can be checked against data (see the
+        manual), while scores of margins, as of ``HMSVMTagger``, are not log-probabilities.
     latency : int
         Items that had arrived after this one.
     """
@@ -87,6 +109,24 @@ def look_ahead(estimator: Any, *, fitted: bool = True) -> tuple[int, int]:
     return sum(before for before, _ in fields), sum(after for _, after in fields)
 
 
+def trial_look_ahead(estimator: Any, X: Any) -> int:
+    """Tokens that features look ahead, before training: copies of them see one sequence.
+
+    How far they look can depend on the names of the columns, which one sequence tells. 0 if that
+    cannot be tried; training then says why.
+    """
+    after = 0
+    try:
+        rows = X[:1]
+        for name, transformer in tagger_of(estimator)[0]:
+            transformer = clone(transformer).fit(rows)
+            after += _field_of(name, transformer, fitted=True)[1]
+            rows = transformer.transform(rows)
+    except Exception:
+        pass
+    return after
+
+
 def _field_of(name: str, transformer: Any, fitted: bool) -> tuple[int, int]:
     transformer = _inner(transformer)
     if isinstance(transformer, FeatureUnion):
@@ -137,7 +177,66 @@ class StreamModel(NamedTuple):
     rule: OnlineRule
 
 
+# Transitions of the models that streams are on, by their contents: equal ones are kept once.
+_CHAINS: WeakValueDictionary = WeakValueDictionary()
+
+
+def shared_chain(empty: Potentials) -> tuple[bytes, Transitions]:
+    """(fingerprint, transitions), the same object for all models that have the same."""
+    scores = [np.ascontiguousarray(x) for x in empty[1:4]]
+    dtype = empty.emission.dtype
+    fingerprint = hashlib.sha256(repr((dtype.str, len(scores[0]))).encode())
+    for x in scores:
+        fingerprint.update(x.dtype.str.encode() + x.tobytes())
+    key = fingerprint.digest()
+    chain = _CHAINS.get(key)
+    if chain is None:
+        chain = _CHAINS[key] = Transitions(*scores, dtype)
+    return key, chain
+
+
 # ---------------------------------------------------------------------- streams
+
+
+def check_items(items: Any, method: str) -> None:
+    """Refuse what iterates over something else than the items of one sequence."""
+    if isinstance(items, (str, bytes)) or not hasattr(items, "__iter__"):
+        raise ValueError(
+            f"{method} takes a list of items or a matrix; got {type(items).__name__}. "
+            "Use push for a single item."
+        )
+    if isinstance(items, Mapping):
+        raise ValueError(
+            f"{method} takes items one after another; got a dict of {list(items)[:3]}. Of columns "
+            "x, give rows: [dict(zip(x, row)) for row in zip(*x.values())]; one item goes to push."
+        )
+    if hasattr(items, "columns"):
+        raise ValueError(
+            f"{method} takes items one after another; got a {type(items).__name__}, which iterates "
+            "over its columns. Give its rows: a list of dicts, or its values as a matrix."
+        )
+    if isinstance(items, Sequences):
+        raise ValueError(
+            f"{method} takes the items of one sequence; got {len(items)} sequences. Give one of "
+            "them, X[s]."
+        )
+
+
+@contextmanager
+def _numbered_from(first: int) -> Iterator[None]:
+    # Errors about row t of a window, which is "sequence 0" there, name row first + t of the stream.
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        message = re.sub(
+            r"\b(row|token) (\d+) of sequence 0( of X)?\b",
+            lambda found: f"{found[1]} {first + int(found[2])} of the stream",
+            str(error),
+            flags=re.IGNORECASE,
+        )
+        if message == str(error) or type(error) not in (ValueError, TypeError):
+            raise
+        raise type(error)(message) from error
 
 
 class OnlineStream:
@@ -167,12 +266,10 @@ class OnlineStream:
     def __init__(self, model: StreamModel):
         self._model = model
         self._transformers, self._tagger = tagger_of(model.estimator)
-        _, transition, start, end, _ = empty = self._tagger.potentials([])
-        self._chain = Transitions(transition, start, end, empty.emission.dtype)
+        self._fingerprint, self._chain = shared_chain(self._tagger.potentials([]))
         self._classes = self._tagger.classes_.tolist()
         self._beam = new_beam(self._chain, model.rule)
         self._measured = callable(model.rule.uncertainty)
-        self._forbids = not all(np.isfinite(scores).all() for scores in (transition, start, end))
         self._begin()
 
     def _begin(self) -> None:
@@ -209,11 +306,7 @@ class OnlineStream:
         list of Emission
         """
         self._check_open()
-        if isinstance(items, (str, bytes)) or not hasattr(items, "__iter__"):
-            raise ValueError(
-                f"push_many takes a list of items or a matrix; got {type(items).__name__}. "
-                "Use push for a single item."
-            )
+        check_items(items, "push_many")
         n = items.shape[0] if hasattr(items, "shape") else len(items := list(items))
         if n == 0:
             return []
@@ -253,7 +346,7 @@ class OnlineStream:
         if type(emission) is not np.ndarray or emission.dtype != np.float64:
             emission = np.asarray(emission, dtype=np.float64)
         if emission.ndim != 1:
-            return self._push_scores(self._checked(emission))
+            return self._push_scores(emission)
         beam, before = self._beam, None
         if self._measured:
             before = beam.state()
@@ -316,9 +409,7 @@ class OnlineStream:
         """The labels that pending items would get if the sequence ended now."""
         if self._ended:
             return []
-        copy = self.__class__.__new__(self.__class__)
-        copy.__setstate__(self.__getstate__(), self)
-        return copy._finish()
+        return copy(self)._finish()
 
     def __repr__(self) -> str:
         state = "flushed" if self._ended else f"{self.n_pending} pending"
@@ -328,12 +419,15 @@ class OnlineStream:
 
     def _scores(self, items: Any, first: int, last: int) -> np.ndarray:
         # Emission scores of rows first to last - 1 of a window of the sequence.
-        X = _one_sequence(items)
-        for _, transformer in self._transformers:
-            X = transformer.transform(X)
+        number = self.n_seen - len(self._items)
+        with _numbered_from(number):
+            X = _one_sequence(items)
+            for _, transformer in self._transformers:
+                X = transformer.transform(X)
         if self._transformers and (first or last < len(items)):
             X = Sequences(X.rows[first:last], [0, last - first])
-        return self._tagger.potentials(X).emission
+        with _numbered_from(number + first):
+            return self._tagger.potentials(X).emission
 
     def _checked(self, emission: np.ndarray) -> np.ndarray:
         L = len(self._classes)
@@ -341,21 +435,17 @@ class OnlineStream:
             raise ValueError(
                 f"emission must have {L} columns, one a label; got shape {emission.shape}."
             )
-        bad = np.argwhere(~(emission < np.inf))
-        if len(bad):
-            t, j = bad[0]
-            raise ValueError(
-                f"Scores must be finite or -inf (forbidden); label {j} of row "
-                f"{self._beam.n_rows + t} has {emission[t, j]}."
-            )
+        unfit = find_unfit(self._beam, emission)
+        if unfit is not None:
+            raise ValueError(self._beam.unfit(emission[unfit], unfit[1], unfit[0]))
         return emission
 
     def _push_scores(self, emission: np.ndarray) -> list[Emission]:
-        # One row is taken or refused as a whole. Several can be refused half-way where something
-        # is forbidden, and a measure that somebody wrote can fail anywhere: then all is put back.
+        # One row is taken or refused as a whole. Several can be refused half-way, and a measure
+        # that somebody wrote can fail anywhere: then all is put back.
+        emission = self._checked(emission)
         beam, before = self._beam, None
-        forbidden = self._forbids or not np.isfinite(emission).all()
-        if self._measured or (len(emission) > 1 and forbidden):
+        if self._measured or len(emission) > 1:
             before = beam.state()
         try:
             dead = _online.push_rows(beam, emission)
@@ -386,33 +476,86 @@ class OnlineStream:
 
     # ------------------------------------------------------------------ pickling
 
-    def __getstate__(self) -> dict:
+    def checkpoint(self) -> dict:
+        """What this stream knows beside the model: to be stored, and continued elsewhere.
+
+        It holds numbers, arrays and the items that features still look at: some hundred bytes
+        where a pickled stream holds the model. ``decoder.stream(checkpoint)`` goes on from it.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> import pickle
+        >>> from sklseq import CRFTagger, OnlineDecoder
+        >>> X, y = [[["a"], ["b"], ["a"]]], [["x", "y", "x"]]
+        >>> decoder = OnlineDecoder(CRFTagger(), lag=1).fit(X, y)
+        >>> stream = decoder.stream()
+        >>> stream.push(["a"])
+        []
+        >>> stored = pickle.dumps(stream.checkpoint())
+        >>> stream = decoder.stream(pickle.loads(stored))
+        >>> [(e.position, e.label) for e in stream.push(["b"])]
+        [(0, 'x')]
+        """
+        return {"of": self._identity(), **self._state()}
+
+    def _restore(self, checkpoint: dict) -> None:
+        if not isinstance(checkpoint, dict) or "of" not in checkpoint:
+            raise ValueError(
+                "checkpoint must be what OnlineStream.checkpoint() gave; got "
+                f"{type(checkpoint).__name__}."
+            )
+        mine, its = self._identity(), checkpoint["of"]
+        for name, value in mine.items():
+            if its.get(name) != value:
+                raise ValueError(
+                    f"The checkpoint is of a stream with other {name}; continue it on the decoder "
+                    "that made it, or on a copy."
+                )
+        self._set_state(checkpoint)
+
+    def _identity(self) -> dict:
+        # What has to be equal where a checkpoint is continued. A function is known by its name.
+        rule = self._model.rule
+        if self._measured:
+            name = getattr(rule.uncertainty, "__qualname__", "callable")
+            rule = rule._replace(uncertainty=name)
         return {
-            "model": self._model,
+            "transitions": self._fingerprint,
+            "labels": list(self._classes),
+            "look-ahead": (self._model.before, self._model.after),
+            "parameters": tuple(rule),
+        }
+
+    def _state(self) -> dict:
+        return {
             "beam": self._beam.state(),
             "items": list(self._items),
             "n_waiting": self._n_waiting,
             "ended": self._ended,
         }
 
-    def __setstate__(self, state: dict, like: OnlineStream | None = None) -> None:
-        if like is None:
-            self.__init__(state["model"])
-        else:  # a copy shares what never changes
-            for name in (
-                "_model",
-                "_transformers",
-                "_tagger",
-                "_chain",
-                "_classes",
-                "_forbids",
-                "_measured",
-            ):
-                setattr(self, name, getattr(like, name))
-            self._beam = new_beam(self._chain, self._model.rule)
+    def _set_state(self, state: dict) -> None:
         self._beam.set_state(state["beam"])
         self._items, self._n_waiting = list(state["items"]), state["n_waiting"]
         self._ended = state["ended"]
+
+    def __getstate__(self) -> dict:
+        return {"model": self._model, **self._state()}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__init__(state["model"])
+        self._set_state(state)
+
+    def __copy__(self) -> OnlineStream:
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))  # the model, which never changes, is shared
+        twin._beam = new_beam(self._chain, self._model.rule)
+        twin._set_state(self._state())
+        return twin
 
 
 def _own(item: Any) -> Any:

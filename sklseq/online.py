@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._base import Potentials
@@ -17,9 +18,11 @@ from sklseq._stream import (
     Emission,
     OnlineStream,
     StreamModel,
+    check_items,
     decodes_segments,
     look_ahead,
     tagger_of,
+    trial_look_ahead,
 )
 from sklseq._threads import Threads
 from sklseq.inference.chain import BLOCK_ROWS, Transitions, best_paths, row_blocks
@@ -47,7 +50,8 @@ class OnlineDecoding(NamedTuple):
     times : ndarray of objects
         The number of the newest row, counted from 0, when each label became final.
     confidence : ndarray of objects
-        Belief in each label at that time.
+        Probability that each label is right, given all rows that had arrived by then, as
+        :class:`Emission` explains it; NaN if the estimator is a segmenter.
     """
 
     labels: np.ndarray
@@ -107,7 +111,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     estimator : estimator, default=None
         A tagger with ``potentials(X)``, or a pipeline that ends in one; None is ``CRFTagger()``.
         Of a ``SemiCRFSegmenter``, whole sequences are decoded, by ``strategy="closure"``.
-        Wrapped in ``FrozenEstimator`` it is used as it is, without training.
+        Wrapped in ``FrozenEstimator`` it is used as it is; the decoder then needs no ``fit``.
     strategy : {"step", "window", "closure", "chunk", "viterbi"}, default="step"
         When labels leave; :func:`sklseq.inference.decode_online` explains each. "closure" is
         lossless, "chunk" the fixed windows that the others improve on, "viterbi" waits for the end.
@@ -144,7 +148,8 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     Raises
     ------
     ValueError
-        If a parameter is wrong, or a step of the pipeline does not tell its ``receptive_field``.
+        If a parameter is wrong, a step of the pipeline does not tell its ``receptive_field``, or
+        ``max_latency`` or ``lag`` is below what the features look ahead or given for a segmenter.
     TypeError
         If the estimator has no potentials.
 
@@ -154,9 +159,8 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     attribute ``receptive_field``. A row that looks two tokens ahead is known two tokens late: that
     is added to the latency of its label. The rule itself counts rows.
 
-    Cost O(n_labels²) a row, and again for each pending row when a label is committed that
-    survivors disagree on. See :func:`sklseq.inference.decode_online` for the algorithm, and how it
-    differs from the paper.
+    Cost O(n_labels²) a row, and again for each pending row when labels leave. See
+    :func:`sklseq.inference.decode_online` for the algorithm, and how it differs from the paper.
 
     References
     ----------
@@ -239,27 +243,47 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         self._rule()
         estimator = CRFTagger() if self.estimator is None else clone(self.estimator)
         look_ahead(estimator, fitted=False)
-        if decodes_segments(tagger_of(estimator)[1]) and self.strategy != "closure":
-            raise ValueError(
-                "A segmenter is decoded online by strategy='closure' only, which emits a segment "
-                f"when all that survives shares it; got strategy={self.strategy!r}."
-            )
+        if decodes_segments(tagger_of(estimator)[1]):
+            self._check_rule_of_segments()
+        elif self.max_latency is not None or self.lag is not None:
+            self._rule(trial_look_ahead(estimator, X))
         with fit_of_part(self, estimator, "fit-estimator"):
             self.estimator_ = estimator.fit(X, y, **fit_params)
         tagger_of(self.estimator_)
         return self
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "estimator_") or isinstance(self.estimator, FrozenEstimator)
+
+    def _fitted(self) -> Any:
+        # What fit has trained, or what came frozen.
+        check_is_fitted(self)
+        if hasattr(self, "estimator_"):
+            return self.estimator_
+        check_is_fitted(self.estimator)
+        return self.estimator
+
     @property
     def classes_(self) -> np.ndarray:
-        check_is_fitted(self, "estimator_")
-        return tagger_of(self.estimator_)[1].classes_
+        return tagger_of(self._fitted())[1].classes_
 
     @property
     def n_features_in_(self) -> int:
-        # An AttributeError before fit, as hasattr wants it.
-        if not hasattr(self, "estimator_"):
-            raise AttributeError("OnlineDecoder has no n_features_in_ before fit.")
-        return self.estimator_.n_features_in_
+        return self._fitted().n_features_in_
+
+    def _check_rule_of_segments(self) -> None:
+        if self.strategy != "closure":
+            raise ValueError(
+                "A segmenter is decoded online by strategy='closure' only, which emits a segment "
+                f"when all that survives shares it; got strategy={self.strategy!r}."
+            )
+        for name in ("max_latency", "lag"):
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} cannot be kept with a segmenter, whose segments "
+                    f"leave when they are certain, however late; leave {name}=None, or decode a "
+                    "tagger."
+                )
 
     def _rule(self, delay: int = 0) -> OnlineRule:
         # The rule of the beam: of what max_latency allows, the features have used ``delay``.
@@ -277,37 +301,46 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ whole sequences
 
-    def _potentials(self, X: Any) -> tuple[Potentials, int]:
-        check_is_fitted(self, "estimator_")
-        transformers, tagger = tagger_of(self.estimator_)
-        (_, delay) = look_ahead(self.estimator_)
+    def _tagger(self) -> tuple[list, Any, tuple[int, int]]:
+        # Transformers, tagger, and how far the features look.
+        estimator = self._fitted()
+        transformers, tagger = tagger_of(estimator)
         if decodes_segments(tagger):
             raise TypeError(
                 f"{type(tagger).__name__} labels segments: of it, OnlineDecoder has fit, decode, "
-                "predict and score."
+                "predict and score; streams, reports and features need a tagger."
             )
+        return transformers, tagger, look_ahead(estimator)
+
+    def _potentials(self, X: Any) -> tuple[Potentials, int]:
+        transformers, tagger, (_, delay) = self._tagger()
         for _, transformer in transformers:
             X = transformer.transform(X)
         return tagger.potentials(X), delay
 
     def _decode_segments(self, X: Any) -> OnlineDecoding:
         # IOB2 labels; those of a segment leave together, when all that survives shares it.
-        transformers, segmenter = tagger_of(self.estimator_)
-        (_, delay) = look_ahead(self.estimator_)
+        self._rule()
+        self._check_rule_of_segments()
+        transformers, segmenter = tagger_of(self._fitted())
+        (_, delay) = look_ahead(self._fitted())
         for _, transformer in transformers:
             X = transformer.transform(X)
-        labels, times = segmenter._closure_labels(X)
+        max_span = getattr(transformers[-1][1], "max_span", None) if transformers else None
+        labels, times = segmenter._closure_labels(X, max_span)
         offsets = np.cumsum([0, *(len(t) for t in times)])
         times = [np.minimum(t + delay, len(t) - 1) for t in times]
         empty = np.zeros(0, dtype=np.int64)
         columns = (
             np.concatenate([np.zeros(0, dtype=np.str_), *labels]),
             np.concatenate([empty, *times]),
-            np.ones(offsets[-1]),
+            np.full(offsets[-1], np.nan),
         )
         return OnlineDecoding(*(split_labels(column, offsets) for column in columns))
 
-    def _decode(self, potentials: Potentials, delay: int) -> tuple[OnlinePaths, np.ndarray]:
+    def _decode(
+        self, potentials: Potentials, delay: int, confidence: bool = False
+    ) -> tuple[OnlinePaths, np.ndarray]:
         # Paths, and the latency including what the features look ahead (cut by the end).
         rule, chain = self._rule(delay), chain_of(potentials)
         emission, offsets = potentials.emission, potentials.offsets
@@ -315,7 +348,8 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         def decode(block: tuple[int, int]) -> OnlinePaths:
             a, b = block
             rows = slice(offsets[a], offsets[b])
-            return decode_block(emission[rows], offsets[a : b + 1] - offsets[a], chain, rule, a)
+            cuts = offsets[a : b + 1] - offsets[a]
+            return decode_block(emission[rows], cuts, chain, rule, a, confidence)
 
         with Threads(self.n_jobs) as threads:
             blocks = threads.map(decode, row_blocks(offsets, 16 * BLOCK_ROWS))
@@ -339,11 +373,10 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
             Named tuple ``(labels, times, confidence)``, each an object array of one array a
             sequence. The latency of label t is ``times[s][t] - t``.
         """
-        check_is_fitted(self, "estimator_")
-        if decodes_segments(tagger_of(self.estimator_)[1]):
+        if decodes_segments(tagger_of(self._fitted())[1]):
             return self._decode_segments(X)
         potentials, delay = self._potentials(X)
-        paths, latency = self._decode(potentials, delay)
+        paths, latency = self._decode(potentials, delay, confidence=True)
         offsets = potentials.offsets
         position = np.arange(len(latency)) - np.repeat(offsets[:-1], np.diff(offsets))
         columns = (self.classes_[paths.labels], position + latency, paths.confidence)
@@ -361,7 +394,11 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         ndarray of shape (n_sequences,), dtype object
             One array of labels a sequence.
         """
-        return self.decode(X).labels
+        if decodes_segments(tagger_of(self._fitted())[1]):
+            return self._decode_segments(X).labels
+        potentials, delay = self._potentials(X)
+        paths, _ = self._decode(potentials, delay)
+        return split_labels(self.classes_[paths.labels], potentials.offsets)
 
     def transform(self, X: Any) -> Sequences:
         """What was known of each row when its label left, as features for another model.
@@ -377,7 +414,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
             and the latency.
         """
         potentials, delay = self._potentials(X)
-        paths, latency = self._decode(potentials, delay)
+        paths, latency = self._decode(potentials, delay, confidence=True)
         n, L = potentials.emission.shape
         rows = np.zeros((n, L + 1))
         rows[np.arange(n), paths.labels] = paths.confidence
@@ -429,19 +466,31 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ streams
 
-    def stream(self) -> OnlineStream:
-        """A new, empty stream on the fitted model.
+    def stream(self, checkpoint: dict | None = None) -> OnlineStream:
+        """A new stream on the fitted model: empty, or one that goes on where another was.
 
-        Any number of streams can be in use; each belongs to one thread at a time. A stream keeps
-        the model and the parameters that the decoder had when it was made.
+        Any number of streams can be in use; each belongs to one thread at a time. They share the
+        model. A stream keeps the model and the parameters that the decoder had when it was made.
+
+        Parameters
+        ----------
+        checkpoint : dict, optional
+            What :meth:`~sklseq.online.OnlineStream.checkpoint` of a stream of this decoder gave.
 
         Returns
         -------
         OnlineStream
+
+        Raises
+        ------
+        ValueError
+            If the checkpoint is of another model or of other parameters.
         """
-        check_is_fitted(self, "estimator_")
-        before, after = look_ahead(self.estimator_)
-        return OnlineStream(StreamModel(self.estimator_, before, after, self._rule(after)))
+        _, _, (before, after) = self._tagger()
+        stream = OnlineStream(StreamModel(self._fitted(), before, after, self._rule(after)))
+        if checkpoint is not None:
+            stream._restore(checkpoint)
+        return stream
 
     def iter(self, source: Iterable) -> Iterator[Emission]:
         """Labels of the items of ``source``, as they become final.
@@ -450,7 +499,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         ----------
         source : iterable
             Items as :meth:`~sklseq.online.OnlineStream.push` takes them: one sequence, which
-            may have no end.
+            may have no end. Columns (a dict, a data frame) are not taken: give rows.
 
         Yields
         ------
@@ -458,6 +507,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
             One an item, in order.
         """
         stream = self.stream()
+        check_items(source, "iter")
         return _emissions(stream, source)
 
 
@@ -528,7 +578,8 @@ class _LatencyScorer:
         return float(self.metric(y, decoding.labels) - self.price * mean)
 
     def __repr__(self) -> str:
-        return f"make_latency_scorer(price={self.price}, metric={self.metric.__name__})"
+        metric = getattr(self.metric, "__name__", None) or repr(self.metric)
+        return f"make_latency_scorer(price={self.price}, metric={metric})"
 
 
 def make_latency_scorer(price: float = 0.01, metric: Callable = token_accuracy) -> Callable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from sklseq._segments import SegmentPotentials
 from sklseq._threads import Threads
 from sklseq._weights import WeightsMixin
 from sklseq.inference.chain import as_generator, repeatable_generator
-from sklseq.inference.segment_online import closure_of_sequence
+from sklseq.inference.segment_online import check_max_span, closure_of_sequence
 from sklseq.inference.segments import (
     SegmentPlan,
     SegmentSpans,
@@ -123,6 +123,8 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         Weights of a segment of label i followed by one of label j.
     start_, end_ : ndarray of shape (n_labels,)
         Weights of the first and of the last segment's label.
+    max_span_ : int
+        The most steps that a potential of the training data spans.
     max_segment_length_ : int
         The longest segment that is predicted; 0: any.
     n_firings_ : int
@@ -252,6 +254,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         fixed = {
             "classes_": classes, "vectorizer_": vectorizer, "n_features_in_": scores.n_features,
             "max_segment_length_": longest, "n_firings_": data.n_firings,
+            "max_span_": max(1, int((potentials.stop - potentials.start).max(initial=1))),
         }  # fmt: skip
         if names is not None:
             fixed["feature_names_in_"] = names
@@ -416,7 +419,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
             )
         return potentials
 
-    def _program(self, X: SegmentPotentials, spans: Any = None):
+    def _program(self, X: SegmentPotentials, spans: Any = None, apart: int | None = 0):
         """(plan, padded scores of its cells, transitions) of sequences."""
         L, row = len(self.classes_), None
         scores = np.zeros((0, L))
@@ -430,7 +433,8 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         else:  # more potentials, which score 0
             scores, spans = _with_queries(X, scores if row is None else scores[row], spans)
             row = None
-        plan = SegmentPlan(spans, L, self._limits(self.classes_, self.max_segment_length_))
+        limits = self._limits(self.classes_, self.max_segment_length_)
+        plan = SegmentPlan(spans, L, limits, apart)
         chain = SegmentTransitions(self.transition_, self.start_, self.end_)
         return plan, plan.cell_scores(scores, row), chain
 
@@ -634,7 +638,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
             for s in range(plan.n_sequences)
         ]
 
-    def decode_closure(self, X: Any) -> list:
+    def decode_closure(self, X: Any, max_span: int | None = None) -> list:
         """Segments as a stream would give them: when all that survives shares them, no later.
 
         What is emitted is exactly what :meth:`predict` answers at the end.
@@ -642,30 +646,40 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         Parameters
         ----------
         X : SegmentPotentials, or list of sequences
+        max_span : int, optional
+            The most steps that a potential can span: no segment may leave before potentials that
+            are to come can no longer tell. By default that of training, ``max_span_``.
 
         Returns
         -------
         list of (segments, times)
             Lists of (start, stop, label), and for each the newest step when it was certain. Step t
             knows the potentials that stop at t + 1 or before.
+
+        Raises
+        ------
+        ValueError
+            If a potential spans more than ``max_span`` steps.
         """
-        X = self._read(X)
-        plan, psi, chain = self._program(X)
         answers = []
-        for s in range(len(X)):
-            rows, times = closure_of_sequence(plan, s, psi, chain)
+        for rows, times in self._closures(self._read(X), max_span):
             kept = self.classes_[rows[:, 2]] != self.outside
             answers.append((write_segments(rows, self.classes_, self.outside), times[kept]))
         return answers
 
-    def _closure_labels(self, X: Any) -> tuple[list, list]:
+    def _closures(self, X: SegmentPotentials, max_span: int | None) -> Iterator[tuple]:
+        # (segments, times) of each sequence.
+        max_span = self.max_span_ if max_span is None else max_span
+        check_max_span(X, max_span)
+        plan, psi, chain = self._program(X, apart=None if self.inference == "full" else max_span)
+        for s in range(len(X)):
+            yield closure_of_sequence(plan, s, psi, chain)
+
+    def _closure_labels(self, X: Any, max_span: int | None = None) -> tuple[list, list]:
         # IOB2 labels and times of rows: what OnlineDecoder gives.
-        X = self._read(X)
-        plan, psi, chain = self._program(X)
-        labels, times = [], []
+        X, labels, times = self._read(X), [], []
         outside = "O" if self.outside is None else self.outside
-        for s, n in enumerate(X.lengths.tolist()):
-            rows, certain = closure_of_sequence(plan, s, psi, chain)
+        for n, (rows, certain) in zip(X.lengths.tolist(), self._closures(X, max_span)):
             segments = write_segments(rows, self.classes_, self.outside)
             labels.append(segments_to_labels(segments, n, outside=outside))
             times.append(np.repeat(certain, rows[:, 1] - rows[:, 0]))

@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklseq import CRFTagger, OnlineDecoder, Sequences
 from sklseq._stream import look_ahead
 from sklseq.datasets import make_contacts
-from sklseq.features import DictFeatures, TemplateFeatures
+from sklseq.features import DictFeatures, TemplateFeatures, TokenFeatures, WindowFeatures
 from sklseq.metrics import token_accuracy
 from sklseq.online import make_latency_scorer, neg_mean_latency
 
@@ -196,6 +197,9 @@ def test_scorers_weigh_accuracy_against_latency(data, model):
     assert neg_mean_latency(decoder, X) == -mean
     pickle.loads(pickle.dumps(scorer))
     assert "price=0.02" in repr(scorer)
+    named = make_latency_scorer(metric=partial(token_accuracy, sample_weight=None))
+    search = GridSearchCV(decoder, {"latency_cost": [0.1]}, scoring=named)
+    assert "metric=functools.partial(<function token_accuracy" in repr(search)
     with pytest.raises(ValueError, match="price must be a number of at least 0; got -1"):
         make_latency_scorer(-1)
 
@@ -262,6 +266,11 @@ def test_receptive_fields_of_the_extractors(data):
 # ------------------------------------------------------------------ errors
 
 
+class Untouched(CRFTagger):
+    def fit(self, X, y):
+        raise AssertionError("trained")
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -273,10 +282,6 @@ def test_receptive_fields_of_the_extractors(data):
     ],
 )
 def test_bad_parameters_are_found_before_training(parameters, message):
-    class Untouched(CRFTagger):
-        def fit(self, X, y):
-            raise AssertionError("trained")
-
     with pytest.raises(ValueError, match=message):
         OnlineDecoder(Untouched(), **parameters).fit([[{"a": 1}]], [["x"]])
 
@@ -307,6 +312,39 @@ def test_a_bound_below_the_look_ahead_is_refused(data, model):
         online(model, max_latency=1).predict(data[0])
     with pytest.raises(ValueError, match=r"lag=0 cannot be kept"):
         online(model, lag=0).stream()
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        TemplateFeatures(["w[0]", "w[1]", "newline[2]"]),
+        TemplateFeatures(columns=["w", "newline"]),
+        make_union(TemplateFeatures(["w[0]"]), TemplateFeatures(["w[2]"])),
+        WindowFeatures(TokenFeatures(columns=["w"]), after=2),
+    ],
+    ids=["templates", "default", "union", "window"],
+)
+def test_a_bound_below_the_look_ahead_is_refused_before_training(features, data):
+    pipeline = make_pipeline(features, Untouched())
+    for name in ("max_latency", "lag"):
+        with pytest.raises(ValueError, match=f"{name}=1 cannot be kept: .* look 2 tokens"):
+            OnlineDecoder(pipeline, **{name: 1}).fit(*data)
+        with pytest.raises(AssertionError, match="trained"):
+            OnlineDecoder(pipeline, **{name: 2}).fit(*data)
+
+
+def test_a_frozen_estimator_needs_no_fit(data, model):
+    decoder, fitted = OnlineDecoder(FrozenEstimator(model)), online(model)
+    for mine, expected in zip(decoder.predict(data[0]), fitted.predict(data[0])):
+        assert_array_equal(mine, expected)
+    assert_array_equal(decoder.classes_, fitted.classes_)
+    assert decoder.score(*data) == fitted.score(*data)
+    assert str(decoder.latency_report(data[0])) == str(fitted.latency_report(data[0]))
+    assert list(decoder.iter([])) == []
+    unfitted = OnlineDecoder(FrozenEstimator(clone(model)))
+    with pytest.raises(NotFittedError):
+        unfitted.predict(data[0])
+    assert not hasattr(unfitted, "classes_")
 
 
 def test_an_unfitted_decoder_says_so(data, model):

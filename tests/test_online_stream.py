@@ -1,5 +1,6 @@
 """The streaming contract: every test's name is the sentence it checks."""
 
+import copy
 import gc
 import itertools
 import os
@@ -266,9 +267,7 @@ def test_streams_work_in_threads():
 def pickle_round_trip(stream):
     rule = stream._model.rule
     if callable(rule.uncertainty):  # a lambda cannot be pickled, the rest of the state can
-        copy = type(stream).__new__(type(stream))
-        copy.__setstate__(stream.__getstate__(), stream)
-        return copy
+        return copy.copy(stream)
     return pickle.loads(pickle.dumps(stream))
 
 
@@ -291,6 +290,64 @@ def test_a_pickled_stream_holds_no_compiled_objects():
     stream.push([1.0, 2.0, 3.0])
     assert b"_online_v3" not in pickle.dumps(stream)
     assert b"Beam" not in pickle.dumps(stream)
+
+
+@rules
+def test_a_checkpoint_without_the_model_resumes_on_the_decoder(rule):
+    emission, transition = chain(8)
+    decoder = decoder_of(transition, **rule)
+    stream, emissions = decoder.stream(), []
+    for row in emission:
+        emissions += stream.push(row)
+        stored = pickle.dumps(stream.checkpoint())
+        assert len(stored) < 1500 + 100 * stream.n_pending
+        stream = decoder.stream(pickle.loads(stored))
+    assert told(emissions + stream.flush()) == expected(emission, transition, rule)
+
+
+def test_a_checkpoint_of_tokens_resumes():
+    X, y = token_data()
+    decoder = OnlineDecoder(PIPELINES["marks"](), latency_cost=0.05).fit(X, y)
+    for x, labels in zip(X, decoder.predict(X)):
+        stream, got = decoder.stream(), []
+        for item in ITEMS["dicts"](x):
+            got += stream.push(item)
+            stream = decoder.stream(pickle.loads(pickle.dumps(stream.checkpoint())))
+        got += stream.flush()
+        assert [e.label for e in got] == labels.tolist()
+        with pytest.raises(ValueError, match="flushed"):
+            decoder.stream(stream.checkpoint()).push(item)
+
+
+def test_a_checkpoint_of_something_else_is_refused():
+    decoder = decoder_of(np.eye(3), latency_cost=0.02)
+    checkpoint = decoder.stream().checkpoint()
+    for other, what in (
+        (decoder_of(2 * np.eye(3), latency_cost=0.02), "transitions"),
+        (decoder_of(np.eye(3), [0.0, 1, 2], latency_cost=0.02), "transitions"),
+        (decoder_of(np.eye(3), latency_cost=0.03), "parameters"),
+        (decoder_of(np.eye(3), lag=1), "parameters"),
+    ):
+        with pytest.raises(ValueError, match=f"is of a stream with other {what}"):
+            other.stream(checkpoint)
+    for bad in (b"...", {}, 3):
+        with pytest.raises(ValueError, match=r"checkpoint must be what .*checkpoint\(\) gave"):
+            decoder.stream(bad)
+
+
+@pytest.mark.thread_unsafe(reason="measures the memory of all threads")
+def test_streams_share_the_transitions():
+    L = 400
+    decoder = decoder_of(np.random.default_rng(0).normal(size=(L, L)))
+    streams = [decoder.stream()]
+    tracemalloc.start()
+    streams += [decoder.stream() for _ in range(20)]
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len({id(stream._chain) for stream in streams}) == 1
+    assert held / 20 < 8 * L * L / 5
+    decoder.estimator_.transition_ = np.zeros((L, L))  # a stream made later sees it
+    assert not decoder.stream()._chain.score[:L, :L].any()
 
 
 @rules
@@ -563,12 +620,18 @@ def states_equal(a, b):
     ("call", "error", "message"),
     [
         (lambda s: s.push([1.0, 2.0, 3.0]), ValueError, "X has 3 features, but CRFTagger"),
-        (lambda s: s.push([np.nan] * 4), ValueError, "X must be finite; row 0 of sequence 0"),
+        (lambda s: s.push([np.nan] * 4), ValueError, "X must be finite; row 5 of the stream"),
         (
             lambda s: s.push_many([[0.0] * 4, [0.0, np.inf, 0, 0]]),
             ValueError,
-            "X must be finite; row 1 of sequence 0",
+            "X must be finite; row 6 of the stream",
         ),
+        (
+            lambda s: s.push_many({"w": ["a", "b"], "tag": ["x", "y"]}),
+            ValueError,
+            r"push_many takes items one after another; got a dict of \['w', 'tag'\]",
+        ),
+        (lambda s: s.push_potentials([1e309, 0, 0, 0]), ValueError, "label 0 of row 5 has inf"),
         (lambda s: s.push("word"), ValueError, "Turn raw tokens into features first"),
         (lambda s: s.push_many("words"), ValueError, "push_many takes a list of items"),
         (lambda s: s.push_many(np.zeros(4)), ValueError, r"2-D matrix; got shape \(4,\)"),
@@ -604,6 +667,68 @@ def test_a_failed_push_changes_nothing_and_the_next_one_works(rule, call, error,
     assert states_equal(stream, twin)
     emissions += stream.push_many(emission[5:]) + stream.flush()
     assert told(emissions) == expected(emission, transition, rule)
+
+
+@rules
+def test_a_score_that_float32_cannot_hold_is_refused(rule):
+    # 1e39 is infinite in float32; -1e39 would be forbidden; 3.4e38 overflows with the transition.
+    emission, transition = (x.astype(np.float32) for x in chain(15))
+    decoder = decoder_of(transition, **rule)
+    for name in ("coef_", "transition_", "start_", "end_"):
+        setattr(decoder.estimator_, name, getattr(decoder.estimator_, name).astype(np.float32))
+    stream, twin = decoder.stream(), decoder.stream()
+    emissions = stream.push_potentials(emission[:5])
+    twin.push_potentials(emission[:5])
+    for score in (1e39, -1e39, 3.4e38):
+        for rows in ([score, 0, 0, 0], [[score, 0, 0, 0]], [[0] * 4, [score, 0, 0, 0]]):
+            t = 5 + (np.shape(rows) == (2, 4))
+            with pytest.raises(ValueError, match=f"float32 do not overflow.* row {t} has"):
+                stream.push_potentials(rows)
+    assert states_equal(stream, twin)
+    emissions += stream.push_potentials(emission[5:]) + stream.flush()
+    assert told(emissions) == expected(emission, transition, rule)
+
+
+def test_bad_items_are_named_by_their_number_in_the_stream():
+    X = [[{"a": 1.0, "b": 0.5}] * 4]
+    decoder = OnlineDecoder(make_pipeline(DictFeatures(), CRFTagger()), lag=0).fit(
+        X, [list("xyxy")]
+    )
+    stream = decoder.stream()
+    stream.push_many(X[0] * 3)
+    with pytest.raises(ValueError, match="row 13 of the stream"):
+        stream.push_many([{"a": 1.0}, {"a": np.nan}])
+    X, y = token_data()
+    stream = OnlineDecoder(PIPELINES["window"]()).fit(X, y).stream()
+    stream.push_many(ITEMS["dicts"](X[0]) * 3)
+    assert len(stream._items) == 4  # the window begins before the items pushed now
+    n = stream.n_seen
+    with pytest.raises((ValueError, TypeError), match=f"(?i)(row|token) {n + 1} of the stream"):
+        stream.push_many([{"w": "a", "tag": "b"}, {"w": "a", "tag": 3}])
+
+
+def test_columns_are_refused_by_name():
+    X, y = token_data()
+    decoder = OnlineDecoder(PIPELINES["window"]()).fit(X, y)
+    frames = [X[0]]
+    for name in ("pandas", "polars"):
+        try:
+            frames.append(__import__(name).DataFrame(X[0]))
+        except ImportError:
+            continue
+    for frame in frames:
+        for name in ("push_many", "iter"):
+            take = decoder.iter if name == "iter" else decoder.stream().push_many
+            with pytest.raises(ValueError, match=f"{name} takes items one after another; got a"):
+                take(frame)
+    for name, items in (("iter", "words"), ("push_many", 3), ("iter", None)):
+        take = decoder.iter if name == "iter" else decoder.stream().push_many
+        with pytest.raises(ValueError, match=f"{name} takes a list of items or a matrix; got"):
+            take(items)
+    rows = DictFeatures().fit_transform([ITEMS["dicts"](x) for x in X])
+    decoder = OnlineDecoder(CRFTagger()).fit(rows, y)
+    with pytest.raises(ValueError, match="the items of one sequence; got 12 sequences"):
+        decoder.iter(rows)
 
 
 def test_a_dead_end_after_committed_labels_is_refused_row_by_row():

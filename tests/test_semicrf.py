@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
+from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from sklseq import CRFTagger, OnlineDecoder, SegmentPotentials, SemiCRFSegmenter, Sequences
 from sklseq._threads import Threads
-from sklseq.inference import segment_closure, segment_viterbi
+from sklseq.inference import segment_closure
 from sklseq.inference.segment_reference import fires
 from sklseq.objectives._scores import ScoreMap, full_support
 from sklseq.objectives._segment_likelihood import (
@@ -339,40 +340,34 @@ def test_no_potential_in_some_sequence(fitted):
 # ------------------------------------------------------------------ online
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_closure_is_lossless_and_no_future_changes_it(seed):
-    rng = np.random.default_rng(seed)
-    n, spans, scores, transition, start, end = random_problem(seed, n=12, L=2, n_potentials=50)
-    stop = spans[2]
-    ends = {"start": start, "end": end}
-    segments, times = segment_closure(one(n, spans), scores, transition, **ends)
-    best, _ = segment_viterbi(one(n, spans), scores, transition, **ends)
-    assert_array_equal(segments[0], best[0])
-    assert (times[0] >= segments[0][:, 1] - 1).all()
-    assert (np.diff(times[0]) >= 0).all()
-    for t in range(n - 1):
-        sure = segments[0][times[0] <= t].tolist()
-        for _ in range(20):
-            # Whatever comes after step t, even if it never comes to an end in the same way.
-            changed = scores.copy()
-            later = stop > t + 1
-            changed[later] = rng.normal(size=(later.sum(), 2)) * 20
-            other = segment_viterbi(
-                one(n, spans), changed, transition, start=start, end=20 * rng.normal(size=2)
-            )[0][0].tolist()
-            assert other[: len(sure)] == sure
-
-
 def test_closure_emits_before_the_end():
     rng = np.random.default_rng(0)
     n, L = 400, 3
     steps = np.arange(n)
     spans = one(n, (np.repeat([1, 3], n), np.tile(steps, 2), np.tile(steps + 1, 2)))
     scores = 3 * rng.normal(size=(2 * n, L))
-    segments, times = segment_closure(spans, scores, np.zeros((L, L)))
+    segments, times = segment_closure(spans, scores, np.zeros((L, L)), max_span=1)
     waited = times[0] - segments[0][:, 1] + 1
     assert 0 < waited.mean() < 20
     assert len(segments[0]) > 50
+
+
+def test_without_a_bound_of_spans_nothing_is_certain_early():
+    # A potential to come may favour a segment from the first step on, unless lengths are limited.
+    n, spans, scores, transition, start, end = random_problem(3, n=30, L=2, n_potentials=200)
+    ends = {"start": start, "end": end}
+    _, (times,) = segment_closure(one(n, spans), scores, transition, **ends)
+    assert (times == n - 1).all()
+    _, (times,) = segment_closure(one(n, spans), scores, transition, max_length=3, **ends)
+    assert times[0] < n - 1
+    longest = (spans[2] - spans[1]).max()
+    h = (spans[2] - spans[1]).argmax()
+    message = f"Potential {h} of sequence 0 spans {longest} steps, but none may span more than"
+    with pytest.raises(ValueError, match=message):
+        segment_closure(one(n, spans), scores, transition, max_span=longest - 1, **ends)
+    for bad in (0, 1.5, "all"):
+        with pytest.raises(ValueError, match="max_span must be an integer of at least 1; got"):
+            segment_closure(one(n, spans), scores, transition, max_span=bad, **ends)
 
 
 def test_online_decoder_of_segments(fitted):
@@ -389,8 +384,28 @@ def test_online_decoder_of_segments(fitted):
             assert time >= j - 1
     with pytest.raises(ValueError, match="strategy='closure' only"):
         OnlineDecoder(SemiCRFSegmenter()).fit(X, y)
-    with pytest.raises(TypeError, match="SemiCRFSegmenter labels segments"):
-        decoder.latency_report(X)
+    for use in (lambda: decoder.latency_report(X), decoder.stream, lambda: decoder.iter(X[0])):
+        with pytest.raises(TypeError, match="SemiCRFSegmenter labels segments"):
+            use()
+    assert all(np.isnan(c).all() for c in decoded.confidence)
+
+
+def test_a_decoder_of_segments_refuses_what_it_would_ignore(fitted):
+    _, X, y = fitted
+    decoder = OnlineDecoder(SemiCRFSegmenter(l2=0.05), strategy="closure")
+    for name in ("max_latency", "lag"):
+        with pytest.raises(ValueError, match=f"{name}=3 cannot be kept with a segmenter"):
+            clone(decoder).set_params(**{name: 3}).fit(X, y)
+    decoder.fit(X, y)
+    for bad, message in (
+        ({"strategy": "xx"}, "strategy must be one of"),
+        ({"strategy": "step"}, "strategy='closure' only"),
+        ({"max_latency": 3}, "max_latency=3 cannot be kept with a segmenter"),
+    ):
+        for use in (decoder.predict, decoder.decode):
+            decoder.set_params(**{"strategy": "closure", "max_latency": None} | bad)
+            with pytest.raises(ValueError, match=message):
+                use(X)
 
 
 # ------------------------------------------------------------------ bad input

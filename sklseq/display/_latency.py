@@ -208,7 +208,7 @@ class LatencyAccuracyDisplay:
 
 def _as_decoder(estimator: Any) -> OnlineDecoder:
     if isinstance(estimator, OnlineDecoder):
-        check_is_fitted(estimator, "estimator_")
+        check_is_fitted(estimator)
         return estimator
     decoder = OnlineDecoder()
     decoder.estimator_ = estimator
@@ -226,7 +226,7 @@ def _rule(decoder: OnlineDecoder, name: str, parameter: str | None, value: Any) 
 
 def _report(potentials, delay: int, chain, best: np.ndarray, rule: OnlineRule) -> LatencyReport:
     offsets = potentials.offsets
-    paths = decode_block(potentials.emission, offsets, chain, rule)
+    paths = decode_block(potentials.emission, offsets, chain, rule, confidence=False)
     to_end = np.repeat(offsets[1:], np.diff(offsets)) - 1 - np.arange(len(best))
     return report_of(np.minimum(paths.latency + delay, to_end), paths.labels != best)
 

@@ -290,6 +290,14 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         before, after = (0, 0) if extractor is None else receptive_field(extractor)
         return self.before + before, self.after + after
 
+    @property
+    def max_span(self) -> int:
+        """The most tokens that a potential spans, of whatever data."""
+        spans = [1, self.start, self.end, *(k + 1 for k in self._thresholds())]
+        spans += self._gram_lengths("first") + self._gram_lengths("last")
+        whole = self.length, self.shape, self.lexicons is not None, self.functions is not None
+        return int(max(*spans, self.max_length if any(whole) else 1))
+
     def _check_parameters(self) -> None:
         check_parameters(self)
         for name, lowest in (

@@ -9,6 +9,7 @@ are pending, t0 to T, and nothing older. For each label b at row T
     p(b)            belief that b is on the best path of the whole sequence, in proportion to
                     exp(delta(b)) or to the forward filter's alpha_T(b)
     pp(a)           sum of p(b) over all b with origin(b) = a: belief in label a at row t0
+    alpha(t, b)     log sum over all paths that end in b at row t; the largest of a row is 0
 
 A label b with delta(b) = -inf is dead, the others are survivors. There are two ways to emit:
 
@@ -20,6 +21,10 @@ A label b with delta(b) = -inf is dead, the others are survivors. There are two 
   emitted, so that one wrong label does not lead the following ones astray, and starts again only
   when a label is to leave that may not follow the committed one (`contradicts`, `replay`). Either
   way what is emitted is an allowed path.
+
+The confidence in a label that leaves is its posterior p(y_t | rows 0 to T), from alpha and the
+backward recursion over the pending rows (`weigh`). Labels that have left are no evidence: neither
+restarts nor rules change alpha.
 
 Arithmetic is that of `_chain.pyx`: each row's maximum is subtracted. float32 scores are kept in
 float64, but every sum is rounded to float32, which gives the very same numbers: float64 has more
@@ -46,7 +51,7 @@ cdef enum:
     FINE = 0
     DEAD = 1
 
-# Below this a sum of products may have lost something to underflow: see `filter_row`.
+# Below this a sum of products may have lost something to underflow: see `mix`.
 cdef double FLOOR = 1e-280
 cdef Py_ssize_t SMALLEST = 32    # rows for which there is always room
 
@@ -126,14 +131,27 @@ cdef double sum_in_logs(
     return top + log(total)
 
 
+cdef double posterior(
+    const double* alpha, const double* beta, Py_ssize_t label, Py_ssize_t L
+) noexcept nogil:
+    # exp(alpha + beta) of `label`, where all labels sum to one
+    cdef Py_ssize_t j
+    cdef double top = -INFINITY, total = 0
+    for j in range(L):
+        top = max(top, alpha[j] + beta[j])
+    for j in range(L):
+        total += exp(alpha[j] + beta[j] - top)
+    return exp(alpha[label] + beta[label] - top) / total
+
+
 @cython.final
 cdef class Beam:
     """Pending rows of one sequence and the rule by which their labels leave.
 
     Parameters
     ----------
-    score, E : ndarray of shape (width, width)
-        Transition scores, padding -inf, and exp(score - top).
+    score, E, E_t : ndarray of shape (width, width)
+        Transition scores, padding -inf; exp(score - top), and the same transposed.
     start, end : ndarray of shape (width,)
     n_labels : int
     top : float
@@ -155,15 +173,17 @@ cdef class Beam:
 
     cdef readonly Py_ssize_t n_labels, width, n_pending, n_queued
     cdef readonly long long n_rows, n_emitted
-    cdef const double[:, ::1] score, E
+    cdef const double[:, ::1] score, E, E_t
     cdef const double[::1] start, end
+    cdef readonly double largest       # the largest score that no sum makes overflow
+    cdef readonly bint single
     cdef double top, latency_cost
-    cdef bint single, forward, restarts, keep_rows, lossy
+    cdef bint forward, restarts, lossy, weighs
     cdef Py_ssize_t previous           # last label committed that the beam does not follow, or -1
     cdef int strategy, uncertainty
     cdef Py_ssize_t window_size, max_latency
     cdef object measure, scores_of_p
-    cdef double[:, ::1] vectors        # (13, width): storage of the pointers that follow
+    cdef double[:, ::1] vectors        # (14, width): storage of the pointers that follow
     cdef double *delta
     cdef double *best                  # max_i delta_{T-1}(i) + psi(i, j), and
     cdef double *last                  # psi_T(j): kept, to add `end` as the batch algorithm does
@@ -174,6 +194,7 @@ cdef class Beam:
     cdef double *scratch
     cdef double *scratch2
     cdef double *saved                 # (4, width) the first four, before this row
+    cdef double *filtered              # alpha(T, .)
     cdef int[:, ::1] integers          # (5, width)
     cdef int *origin
     cdef int *current
@@ -182,7 +203,8 @@ cdef class Beam:
     cdef int *saved_origin
     cdef int[:, :, ::1] losses         # (2, L, L) for "window": Loss_T(a, b), and scratch
     cdef int side                      # which of the two is Loss_T
-    cdef double *psi                   # (capacity, width) if keep_rows: pending rows from `first`
+    cdef double *psi                   # (capacity, width): pending rows from `first`
+    cdef double *alpha                 # (capacity, width)
     cdef int *pointers                 # (capacity, width)
     cdef Py_ssize_t first, capacity, room
     cdef int *queue_label              # (room,) emitted, not yet taken
@@ -190,12 +212,14 @@ cdef class Beam:
     cdef long long *queue_latency
 
     def __cinit__(
-        self, const double[:, ::1] score, const double[:, ::1] E, const double[::1] start,
-        const double[::1] end, Py_ssize_t n_labels, double top, bint single, int strategy,
+        self, const double[:, ::1] score, const double[:, ::1] E, const double[:, ::1] E_t,
+        const double[::1] start, const double[::1] end, Py_ssize_t n_labels, double top,
+        double largest, bint single, int strategy,
         int uncertainty, object measure, bint forward, bint restarts, double latency_cost,
         Py_ssize_t window_size, Py_ssize_t max_latency,
     ):
-        self.score, self.E, self.start, self.end = score, E, start, end
+        self.score, self.E, self.E_t, self.start, self.end = score, E, E_t, start, end
+        self.largest, self.weighs = largest, True
         self.n_labels, self.width, self.top, self.single = n_labels, score.shape[0], top, single
         self.strategy, self.uncertainty, self.measure = strategy, uncertainty, measure
         self.forward, self.restarts, self.latency_cost = forward, restarts, latency_cost
@@ -203,11 +227,7 @@ cdef class Beam:
         self.window_size, self.max_latency = window_size, max_latency
         if strategy == CHUNK and max_latency >= 0:
             self.window_size = min(window_size, max_latency + 1)
-        # Pending rows are needed again where a label may be committed.
-        self.keep_rows = strategy == CHUNK or max_latency >= 0 or (
-            latency_cost > 0 and strategy in (STEP, WINDOW)
-        )
-        self.vectors = np.zeros((13, self.width))
+        self.vectors = np.zeros((14, self.width))
         self.integers = np.zeros((5, self.width), dtype=np.intc)
         n_losses = n_labels if strategy == WINDOW else 0
         self.losses = np.zeros((2, n_losses, n_losses), dtype=np.intc)
@@ -220,11 +240,13 @@ cdef class Beam:
         self.origin, self.current = &self.integers[0, 0], &self.integers[1, 0]
         self.before, self.found = &self.integers[2, 0], &self.integers[3, 0]
         self.saved, self.saved_origin = &self.vectors[9, 0], &self.integers[4, 0]
+        self.filtered = &self.vectors[13, 0]
         # What a callable measure sees: the first n_labels numbers of pp.
         self.scores_of_p = np.asarray(self.vectors)[5, :n_labels]
 
     def __dealloc__(self):
         free(self.psi)
+        free(self.alpha)
         free(self.pointers)
         free(self.queue_label)
         free(self.queue_confidence)
@@ -233,18 +255,19 @@ cdef class Beam:
     # ------------------------------------------------------------ memory
 
     cdef int resize_rows(self, Py_ssize_t capacity) except -1 nogil:
-        cdef void* block
-        if self.keep_rows:
-            block = realloc(self.psi, capacity * self.width * sizeof(double))
-            if block == NULL:
-                with gil:
-                    raise MemoryError()
-            self.psi = <double*> block
-        block = realloc(self.pointers, capacity * self.width * sizeof(int))
-        if block == NULL:
+        cdef Py_ssize_t n = capacity * self.width
+        cdef void* psi = realloc(self.psi, n * sizeof(double))
+        if psi != NULL:
+            self.psi = <double*> psi
+        cdef void* alpha = realloc(self.alpha, n * sizeof(double))
+        if alpha != NULL:
+            self.alpha = <double*> alpha
+        cdef void* pointers = realloc(self.pointers, n * sizeof(int))
+        if pointers != NULL:
+            self.pointers = <int*> pointers
+        if psi == NULL or alpha == NULL or pointers == NULL:
             with gil:
                 raise MemoryError()
-        self.pointers = <int*> block
         self.capacity = capacity
         return 0
 
@@ -277,9 +300,10 @@ cdef class Beam:
         if self.first:
             memmove(self.pointers, self.pointers + self.first * size,
                     self.n_pending * size * sizeof(int))
-            if self.keep_rows:
-                memmove(self.psi, self.psi + self.first * size,
-                        self.n_pending * size * sizeof(double))
+            memmove(self.psi, self.psi + self.first * size,
+                    self.n_pending * size * sizeof(double))
+            memmove(self.alpha, self.alpha + self.first * size,
+                    self.n_pending * size * sizeof(double))
             self.first = 0
         if 2 * wanted > self.capacity or (
             8 * wanted < self.capacity and self.capacity > SMALLEST
@@ -290,7 +314,7 @@ cdef class Beam:
     @property
     def nbytes(self):
         """Bytes held for pending rows and labels to be taken."""
-        cdef Py_ssize_t a_row = self.width * (sizeof(int) + self.keep_rows * sizeof(double))
+        cdef Py_ssize_t a_row = self.width * (sizeof(int) + 2 * sizeof(double))
         return self.capacity * a_row + self.room * (sizeof(int) + 2 * sizeof(double))
 
     # ------------------------------------------------------------ one more row
@@ -347,37 +371,76 @@ cdef class Beam:
             self.best[j] = self.scratch[j]
             self.last[j] = psi[j]
         if self.forward:
-            self.filter_row(psi)
+            self.filter_row(self.log_alpha, psi, self.log_alpha)
         return True
 
-    cdef void filter_row(self, const double* psi) noexcept nogil:
-        # log alpha_T(j) = psi_T(j) + log sum_i alpha_{T-1}(i) E(i, j) + top, the largest being 0.
-        # A sum of at least FLOOR has lost less than L * 1e-308 / FLOOR of itself to underflow;
-        # a smaller one is done again in logarithms.
-        cdef Py_ssize_t i, j, L = self.n_labels
-        cdef double largest, a
+    cdef void filter_row(self, const double* before, const double* psi, double* out) noexcept nogil:
+        # out(j) = psi_T(j) + log sum_i exp(before(i) + psi(i, j)), the largest being 0.
+        cdef Py_ssize_t j, L = self.n_labels
+        cdef double largest
         if self.n_rows == 0:
             for j in range(L):
-                self.log_alpha[j] = psi[j]
-        else:
-            for j in range(L):
                 self.scratch[j] = 0
-            for i in range(L):
-                a = exp(self.log_alpha[i])
-                for j in range(L):
-                    self.scratch[j] += a * self.E[i, j]
-            for j in range(L):
-                if self.scratch[j] >= FLOOR:
-                    self.scratch[j] = log(self.scratch[j]) + self.top
-                else:
-                    self.scratch[j] = sum_in_logs(
-                        self.log_alpha, &self.score[0, j], self.width, L
-                    )
-            for j in range(L):
-                self.log_alpha[j] = psi[j] + self.scratch[j]
-        largest = self.log_alpha[first_argmax(self.log_alpha, L)]
+        else:
+            self.mix(before, self.E, &self.score[0, 0], self.width, 1)
         for j in range(L):
-            self.log_alpha[j] -= largest
+            out[j] = psi[j] + self.scratch[j]
+        largest = out[first_argmax(out, L)]
+        for j in range(L):
+            out[j] -= largest
+
+    cdef void mix(
+        self, const double* x, const double[:, ::1] E, const double* score, Py_ssize_t stride,
+        Py_ssize_t step,
+    ) noexcept nogil:
+        # scratch(j) = log sum_i exp(x(i) + score(i, j)), the largest x being 0; E is
+        # exp(score - top), and score(i, j) is at i * stride + j * step. A sum of at least FLOOR has
+        # lost less than L * 1e-308 / FLOOR of itself to underflow; a smaller one is done again in
+        # logarithms.
+        cdef Py_ssize_t i, j, L = self.n_labels
+        cdef double a
+        for j in range(L):
+            self.scratch[j] = 0
+        for i in range(L):
+            a = exp(x[i])
+            for j in range(L):
+                self.scratch[j] += a * E[i, j]
+        for j in range(L):
+            if self.scratch[j] >= FLOOR:
+                self.scratch[j] = log(self.scratch[j]) + self.top
+            else:
+                self.scratch[j] = sum_in_logs(x, score + j * step, stride, L)
+
+    cdef void weigh(
+        self, Py_ssize_t first, Py_ssize_t n, Py_ssize_t k, bint ended
+    ) noexcept nogil:
+        # Confidence in the labels of the first k of the n rows at `first`, which have just left:
+        #   p(y_t = j | rows 0 to T) in proportion to exp(alpha(t, j) + beta(t, j)),
+        #   beta(t - 1, i) = log sum_j exp(psi(i, j) + psi_t(j) + beta(t, j)),
+        # beta(T, .) being the scores `end` if the sequence has ended and they allow a path, or 0.
+        cdef Py_ssize_t j, t, L = self.n_labels, width = self.width
+        cdef double *beta = self.row
+        cdef double top = -INFINITY
+        cdef const double* alpha = self.alpha + (first + n - 1) * width
+        for j in range(L):
+            top = max(top, alpha[j] + self.end[j])
+        for j in range(L):
+            beta[j] = self.end[j] if ended and top > -INFINITY else 0
+        for t in range(n - 1, -1, -1):
+            if t < k:
+                self.queue_confidence[self.n_queued - k + t] = posterior(
+                    self.alpha + (first + t) * width, beta, self.queue_label[self.n_queued - k + t],
+                    L,
+                )
+            if t == 0:
+                return
+            for j in range(L):
+                beta[j] += self.psi[(first + t) * width + j]
+            top = beta[first_argmax(beta, L)]
+            for j in range(L):
+                beta[j] -= top
+            self.mix(beta, self.E_t, &self.score[0, 0], 1, width)
+            memcpy(beta, self.scratch, L * sizeof(double))
 
     cdef void follow(self, Py_ssize_t k) noexcept nogil:
         # Bring origin, and the losses, from row t0 + k - 1 to row t0 + k:
@@ -488,7 +551,6 @@ cdef class Beam:
         label = self.common(self.current)
         for i in range(k, -1, -1):
             self.queue_label[self.n_queued + i] = <int> label
-            self.queue_confidence[self.n_queued + i] = 1
             label = self.pointers[(self.first + i) * self.width + label]
         self.previous = -1
         if k + 1 < n:
@@ -496,23 +558,11 @@ cdef class Beam:
         self.forget(k + 1)
 
     cdef void emit_path(self, Py_ssize_t label) noexcept nogil:
-        # All pending labels, on the path that ends in `label`; p is up to date. The confidence in
-        # a label is the belief in survivors whose paths have it too.
-        cdef Py_ssize_t b, k
-        cdef const int* previous
-        cdef double confidence
-        for b in range(self.n_labels):
-            self.current[b] = <int> b
+        # All pending labels, on the path that ends in `label`.
+        cdef Py_ssize_t k
         for k in range(self.n_pending - 1, -1, -1):
-            confidence = 0
-            previous = self.pointers + (self.first + k) * self.width
-            for b in range(self.n_labels):
-                if self.current[b] == label:
-                    confidence += self.p[b]
-                self.current[b] = previous[self.current[b]]
             self.queue_label[self.n_queued + k] = <int> label
-            self.queue_confidence[self.n_queued + k] = min(confidence, 1.0)
-            label = previous[label]
+            label = self.pointers[(self.first + k) * self.width + label]
         self.forget(self.n_pending)
 
     cdef bint replay(self, Py_ssize_t label) noexcept nogil:
@@ -581,7 +631,6 @@ cdef class Beam:
     cdef void commit(self, Py_ssize_t label) noexcept nogil:
         # Emit `label` for row t0, though not all survivors agree.
         self.queue_label[self.n_queued] = <int> label
-        self.queue_confidence[self.n_queued] = min(self.pp[label], 1.0)
         self.lossy = True
         self.forget(1)
         if self.restarts:
@@ -636,7 +685,6 @@ cdef class Beam:
     cdef void emit_first(self, Py_ssize_t label) noexcept nogil:
         # Fixed lag: only row t0 leaves, though survivors may agree on more.
         self.queue_label[self.n_queued] = <int> label
-        self.queue_confidence[self.n_queued] = 1
         self.previous = -1
         self.forget(1)
         self.retrace()
@@ -685,26 +733,26 @@ cdef class Beam:
             if not self.replay(self.previous):
                 return DEAD
             label = first_argmax(self.delta, self.n_labels)
-        self.believe()
         self.commit_path(label)
         return FINE
 
     cdef int push_row(self) except -1 nogil:
         # One more row, its emission scores in `row`. DEAD: no label is allowed, nothing changed.
-        cdef Py_ssize_t j
-        cdef int* pointers
+        cdef Py_ssize_t j, at, first, n
+        cdef long long n_emitted = self.n_emitted
         self.make_room()
         if self.n_rows == 0:
             for j in range(self.n_labels):
                 self.row[j] = self.rounded(self.row[j] + self.start[j])
         if self.previous >= 0:
             self.save()
-        pointers = self.pointers + (self.first + self.n_pending) * self.width
-        if not self.advance(self.row, pointers):
+        first, n = self.first, self.n_pending + 1
+        at = (first + n - 1) * self.width
+        if not self.advance(self.row, self.pointers + at):
             return DEAD
-        if self.keep_rows:
-            memcpy(self.psi + (self.first + self.n_pending) * self.width, self.row,
-                   self.width * sizeof(double))
+        memcpy(self.psi + at, self.row, self.width * sizeof(double))
+        if self.weighs:
+            self.filter_row(self.filtered, self.row, self.alpha + at)
         self.n_rows += 1
         self.n_pending += 1
         if self.strategy != CHUNK and (self.strategy != VITERBI or self.max_latency >= 0):
@@ -715,6 +763,10 @@ cdef class Beam:
             self.n_rows -= 1
             self.n_pending -= 1
             return DEAD
+        if self.weighs:
+            memcpy(self.filtered, self.alpha + at, self.n_labels * sizeof(double))
+            if self.n_emitted > n_emitted:
+                self.weigh(first, n, self.n_emitted - n_emitted, False)
         return FINE
 
     cdef inline int settle(self) except -1 nogil:
@@ -728,7 +780,7 @@ cdef class Beam:
         # No more rows: all pending labels leave, on the best path with the score `end` added as
         # the batch algorithm adds it. What was committed may leave no label that is allowed at the
         # end; then `end` is left out. If nothing was committed: DEAD, and nothing changed.
-        cdef Py_ssize_t label
+        cdef Py_ssize_t label, first = self.first, n = self.n_pending
         if self.n_pending == 0:
             return FINE
         self.save()
@@ -741,8 +793,9 @@ cdef class Beam:
                 return DEAD
             self.add_end()
             label = first_argmax(self.delta, self.n_labels)
-        self.believe()
         self.emit_path(label)
+        if self.weighs:
+            self.weigh(first, n, n, True)
         return FINE
 
     cdef bint add_end(self) noexcept nogil:
@@ -752,19 +805,7 @@ cdef class Beam:
             self.scratch[j] = self.rounded(
                 self.rounded(self.last[j] + self.end[j]) + self.best[j]
             )
-        if not self.normalise(self.scratch):
-            return False
-        for j in range(self.n_labels):
-            self.log_alpha[j] += self.end[j]
-        if self.forward:
-            self.rescale_filter()
-        return True
-
-    cdef void rescale_filter(self) noexcept nogil:
-        cdef Py_ssize_t j
-        cdef double largest = self.log_alpha[first_argmax(self.log_alpha, self.n_labels)]
-        for j in range(self.n_labels):
-            self.log_alpha[j] -= largest
+        return self.normalise(self.scratch)
 
     cdef void clear(self) noexcept nogil:
         self.n_rows = self.n_emitted = 0
@@ -782,13 +823,18 @@ cdef class Beam:
                 f"A row must have {self.n_labels} scores, one a label; got {row.shape[0]}."
             )
         for j in range(self.n_labels):
-            if not row[j] < INFINITY:
-                raise ValueError(
-                    f"Scores must be finite or -inf (forbidden); label {j} of row {self.n_rows} "
-                    f"has {row[j]}."
-                )
+            if not -self.largest <= row[j] <= self.largest and row[j] != -INFINITY:
+                raise ValueError(self.unfit(row[j], j, 0))
             self.row[j] = self.rounded(row[j])
         return self.push_row() == FINE
+
+    def unfit(self, double score, Py_ssize_t label, Py_ssize_t t):
+        """What to say of a score of the t-th row to come that cannot be taken."""
+        return (
+            f"Scores must be from -{self.largest:.3g} to {self.largest:.3g}, so that sums of "
+            f"{'float32' if self.single else 'float64'} do not overflow, or -inf (forbidden); "
+            f"label {label} of row {self.n_rows + t} has {score}."
+        )
 
     def end_sequence(self):
         """Let all pending labels leave; True unless no path is allowed."""
@@ -836,27 +882,29 @@ cdef class Beam:
         cdef Py_ssize_t a = self.first, b = self.first + self.n_pending, L = self.n_labels
         cdef Py_ssize_t n = b - a, width = self.width
         pointers = np.empty((n, width), dtype=np.intc)
-        psi = np.empty((n if self.keep_rows else 0, width))
+        psi, alpha = np.empty((2, n, width))
         cdef int[:, ::1] to_pointers = pointers
-        cdef double[:, ::1] to_psi = psi
+        cdef double[:, ::1] to_psi = psi, to_alpha = alpha
         if n:
             memcpy(&to_pointers[0, 0], self.pointers + a * width, n * width * sizeof(int))
-            if self.keep_rows:
-                memcpy(&to_psi[0, 0], self.psi + a * width, n * width * sizeof(double))
+            memcpy(&to_psi[0, 0], self.psi + a * width, n * width * sizeof(double))
+            memcpy(&to_alpha[0, 0], self.alpha + a * width, n * width * sizeof(double))
         losses = np.asarray(self.losses)[self.side].copy()
         return {
             "n_rows": self.n_rows, "n_emitted": self.n_emitted, "lossy": bool(self.lossy),
             "previous": self.previous,
             "vectors": np.asarray(self.vectors)[:4, :L].copy(),
             "origin": np.asarray(self.integers)[0, :L].copy(), "losses": losses,
+            "filtered": np.asarray(self.vectors)[13, :L].copy(),
             "pointers": pointers[:, :L].copy(), "psi": psi[:, :L].copy(),
+            "alpha": alpha[:, :L].copy(),
         }
 
     def set_state(self, dict state):
         """Become what :meth:`state` described."""
         cdef Py_ssize_t n = len(state["pointers"]), L = self.n_labels, t, j
         cdef const int[:, :] pointers = state["pointers"]
-        cdef const double[:, :] psi = state["psi"]
+        cdef const double[:, :] psi = state["psi"], alpha = state["alpha"]
         self.clear()
         self.resize_rows(max(SMALLEST, 4 * n))
         self.resize_queue(max(SMALLEST, 2 * n))
@@ -864,14 +912,15 @@ cdef class Beam:
         vectors[:4] = -np.inf
         vectors[2] = 0
         vectors[:4, :L] = state["vectors"]
+        vectors[13, :L] = state["filtered"]
         integers[0, :L] = state["origin"]
         self.side = 0
         np.asarray(self.losses)[0] = state["losses"]
         for t in range(n):
             for j in range(self.width):
                 self.pointers[t * self.width + j] = pointers[t, j] if j < L else 0
-                if self.keep_rows:
-                    self.psi[t * self.width + j] = psi[t, j] if j < L else 0
+                self.psi[t * self.width + j] = psi[t, j] if j < L else 0
+                self.alpha[t * self.width + j] = alpha[t, j] if j < L else 0
         self.n_rows, self.n_emitted = state["n_rows"], state["n_emitted"]
         self.lossy, self.previous, self.n_pending = state["lossy"], state["previous"], n
 
@@ -898,13 +947,14 @@ def decode(
     const long long[::1] offsets,    # (n_sequences + 1,)
     int[::1] labels,                 # (n_rows,)  OUT
     long long[::1] latencies,        # (n_rows,)  OUT rows seen after this one when it got its label
-    double[::1] confidences,         # (n_rows,)  OUT
+    double[::1] confidences,         # (n_rows,)  OUT; empty: not wanted
 ):
     """Decode whole sequences; ``(s, t)`` if row t of sequence s allows no label, else None.
 
     t is the length of the sequence if only its end is not allowed.
     """
     cdef Py_ssize_t s, t, j, first, n
+    beam.weighs = confidences.shape[0] > 0
     with nogil:
         for s in range(offsets.shape[0] - 1):
             beam.clear()
@@ -921,5 +971,6 @@ def decode(
             if n:
                 memcpy(&labels[first], beam.queue_label, n * sizeof(int))
                 memcpy(&latencies[first], beam.queue_latency, n * sizeof(long long))
-                memcpy(&confidences[first], beam.queue_confidence, n * sizeof(double))
+                if beam.weighs:
+                    memcpy(&confidences[first], beam.queue_confidence, n * sizeof(double))
     return None

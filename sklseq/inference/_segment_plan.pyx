@@ -10,7 +10,8 @@ Two starts must be kept apart at the end of step e while
 * a cell closed at the start begins at one of them and stops after e (`pin`), or
 * a cell open at the start begins at r and stops after e, one start being at most r, the other
   beyond (`bar`), or
-* one of them is younger than the longest segment of a label that has such a limit (`pin`, too).
+* one of them is younger than the longest segment of a label that has such a limit (`pin`, too), or
+* one of them is younger than `apart`, which is more where cells to come are not known yet.
 """
 
 from libc.stdlib cimport free, malloc
@@ -48,12 +49,11 @@ cdef Py_ssize_t close_step(
 
 
 cdef Py_ssize_t join_new(
-    const Group* groups, Py_ssize_t k, Py_ssize_t e, Py_ssize_t longest, Py_ssize_t pin
+    const Group* groups, Py_ssize_t k, Py_ssize_t e, Py_ssize_t apart, Py_ssize_t pin
 ) noexcept nogil:
     # Which group the start e - 1 can join at once, because not even step e tells them apart; or k.
-    # A longest length of 1 is no obstacle: older members have lost these labels already.
     cdef Py_ssize_t i
-    if longest > 1 or pin >= e:
+    if apart or pin >= e:
         return k
     for i in range(k - 1, -1, -1):
         if groups[i].bar >= e:
@@ -84,7 +84,8 @@ def arrange(
     const long long[::1] start,      # (n_cells,)        sorted by stop, then by falling start
     const long long[::1] stop,
     const signed char[::1] kind,
-    Py_ssize_t longest,              # all starts are kept apart until they are as old as this
+    Py_ssize_t longest,              # the largest longest length of a label
+    Py_ssize_t apart,                # starts are kept apart until they are as old as this
     Py_ssize_t drop,                 # no segment is longer than this
     const int[::1] limits,           # (longest + 1,)    1 where a label's longest length is
     long long[::1] step_visits,      # (n_steps + 1,)    OUT
@@ -115,10 +116,10 @@ def arrange(
             k = 0
             c = cells[s]
             for e in range(1, n + 1):
-                new = join_new(groups, k, e, longest, pin[e - 1])
+                new = join_new(groups, k, e, apart, pin[e - 1])
                 if new == k:
                     groups[k].start = e - 1
-                    groups[k].pin = max(pin[e - 1], e - 1 + longest)
+                    groups[k].pin = max(pin[e - 1], e - 1 + apart)
                     groups[k].bar = 0
                     k += 1
                 groups[k - 1].bar = max(groups[k - 1].bar, pin[size + e - 1])
@@ -142,7 +143,7 @@ def arrange(
                     c += 1                              # no segment that long is allowed
                 if e < n:
                     kept = close_step(groups, k, e, drop, into)
-                    new = join_new(groups, kept, e + 1, longest, pin[e])
+                    new = join_new(groups, kept, e + 1, apart, pin[e])
                     if fill:
                         point(into, k, v, kept + (new == kept), target)
                     k = kept

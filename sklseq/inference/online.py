@@ -94,7 +94,12 @@ def new_beam(chain: Transitions, rule: OnlineRule):
         top = max(float(score.max()), np.finfo(float).min)
         ends = [np.zeros(chain.width) if x is None else x for x in (chain.start, chain.end)]
         ends = [np.asarray(x, dtype=np.float64) for x in ends]
-        chain.online = score, np.exp(score - top), *ends, chain.n_labels, top
+        # A score, and with it the largest start, end and transition, must not overflow.
+        largest = 0.99 * float(np.finfo(chain.dtype).max)
+        largest -= sum(max(float(x.max()), 0) for x in (score, *ends))
+        E = np.exp(score - top)
+        E_t = np.ascontiguousarray(E.T)
+        chain.online = score, E, E_t, *ends, chain.n_labels, top, largest
     measure = rule.uncertainty if callable(rule.uncertainty) else None
     return _online.Beam(
         *chain.online,
@@ -119,8 +124,10 @@ class OnlinePaths(NamedTuple):
     latency : ndarray of shape (n_rows,), int64
         Rows of the sequence that had arrived after this one when its label became final.
     confidence : ndarray of shape (n_rows,)
-        Belief, at that time, that the label is on the best path of the whole sequence; 1 where
-        no continuation could change it.
+        Probability that the label is right, given all rows that had arrived, and ``end`` if the
+        sequence had: its marginal over all paths of these rows, exp(score) being the weight of a
+        path. Labels that were emitted before are no evidence. For labels that leave at the end it
+        is that of :func:`forward_backward`. Empty if it was not asked for.
     """
 
     labels: np.ndarray
@@ -201,12 +208,15 @@ def decode_online(
 
     Notes
     -----
-    Cost O(n_labels²) a row, and O(n_labels²) for each row that is pending when a label is
-    committed on which survivors disagree. Memory O(n_labels) a pending row.
+    Cost O(n_labels²) a row, and O(n_labels²) for each row that is pending when labels leave: the
+    confidence takes a backward recursion over them, and a label on which survivors disagree a
+    forward one. Memory O(n_labels) a pending row.
 
-    Two more things differ from Figure 4: labels on which all survivors agree leave at once; and at
+    Three more things differ from Figure 4: labels on which all survivors agree leave at once; at
     the end of the input the pending labels are those of the best path, not the likeliest one by
-    one. Only so is ``latency_cost=0`` Viterbi's algorithm.
+    one (only so is ``latency_cost=0`` Viterbi's algorithm); and a label leaves where its
+    uncertainty equals the price of waiting, too (≤, in the figure <). The paper's fixed windows are
+    decoded each by itself; those of "chunk" follow the last label before them.
 
     References
     ----------
@@ -231,17 +241,41 @@ def decode_online(
 
 
 def decode_block(
-    emission: np.ndarray, offsets: np.ndarray, chain: Transitions, rule: OnlineRule, first: int = 0
+    emission: np.ndarray,
+    offsets: np.ndarray,
+    chain: Transitions,
+    rule: OnlineRule,
+    first: int = 0,
+    confidence: bool = True,
 ) -> OnlinePaths:
     """Decode checked scores; ``first`` is the number of the first sequence, for messages."""
-    n = len(emission)
-    paths = OnlinePaths(np.empty(n, np.intc), np.empty(n, np.int64), np.empty(n))
-    dead = _online.decode(new_beam(chain, rule), emission, offsets, *paths)
+    n, beam = len(emission), new_beam(chain, rule)
+    unfit = find_unfit(beam, emission)
+    if unfit is not None:
+        s = int(np.searchsorted(offsets, unfit[0], side="right")) - 1
+        message = beam.unfit(emission[unfit], unfit[1], unfit[0] - offsets[s])
+        raise ValueError(message.replace(" has ", f" of sequence {s + first} has "))
+    paths = OnlinePaths(
+        np.empty(n, np.intc), np.empty(n, np.int64), np.empty(n if confidence else 0)
+    )
+    dead = _online.decode(beam, emission, offsets, *paths)
     if dead is not None:
         s, t = dead
         at_end = t == offsets[s + 1] - offsets[s]
         raise no_path(f"row {t - at_end} of sequence {s + first}", at_end=at_end)
     return paths
+
+
+def find_unfit(beam, emission: np.ndarray) -> tuple[int, int] | None:
+    """(row, label) of the first score that a beam cannot take, or None."""
+    # Comparisons with NaN are false.
+    fit = (emission >= -beam.largest) & (emission <= beam.largest)
+    if not fit.all():
+        fit |= emission == -np.inf
+    if fit.all():
+        return None
+    t, j = np.argwhere(~fit)[0]
+    return int(t), int(j)
 
 
 def no_path(where: str, at_end: bool = False) -> ValueError:

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import heapq
+import numbers
+from typing import Any
 
 import numpy as np
 
 from sklseq.inference.segments import _best, _check, check_segmentations
 
-__all__ = ["closure_of_sequence", "segment_closure"]
+__all__ = ["check_max_span", "closure_of_sequence", "segment_closure"]
 
 
 def segment_closure(
-    spans, scores, transition, *, start=None, end=None, max_length=None
+    spans, scores, transition, *, start=None, end=None, max_length=None, max_span=None
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Best segmentations, and the step at which each segment became certain.
 
     A segment is certain as soon as every survivor shares it: each best prefix that anything to
-    come could still continue, within an open segment or after one that has ended. At step t, all
-    potentials that stop at t + 1 or before are known.
+    come could still continue, within an open segment or after one that has ended, and each that
+    the end of the sequence could complete. At step t, all potentials that stop at t + 1 or before
+    are known, and of those that stop later only that none spans more than ``max_span`` steps: they
+    cannot tell older starts apart.
 
     Parameters
     ----------
     spans, scores, transition, start, end, max_length
         As in :func:`segment_forward_backward`.
+    max_span : int, optional
+        The most steps that a potential, present or to come, spans. Without it, and without a
+        ``max_length`` of all labels, a potential to come could favour a segment from the first
+        step on: then nothing is certain before the end.
 
     Returns
     -------
@@ -35,11 +43,12 @@ def segment_closure(
     Raises
     ------
     ValueError
-        As in :func:`segment_forward_backward`.
+        As in :func:`segment_forward_backward`, or if a potential spans more than ``max_span``.
 
     Notes
     -----
-    Cost of :func:`segment_viterbi`, and O(survivors) a step for their last common ancestor.
+    Cost O(n · max_span · n_labels + n · n_labels²) for n steps, and O(survivors) a step for their
+    last common ancestor.
 
     References
     ----------
@@ -53,13 +62,31 @@ def segment_closure(
     >>> import numpy as np
     >>> from sklseq.inference import SegmentSpans, segment_closure
     >>> spans = SegmentSpans(*map(np.array, ([3], [0, 2], [0, 3], [0, 2], [2, 3])))
-    >>> segment_closure(spans, [[9.0, 0.0], [0.0, 1.0]], np.zeros((2, 2)))
+    >>> segment_closure(spans, [[9.0, 0.0], [0.0, 1.0]], np.zeros((2, 2)), max_span=2)
     ([array([[0, 2, 0],
            [2, 3, 1]])], [array([1, 2])])
     """
-    plan, psi, chain = _check(spans, scores, transition, start, end, max_length)
+    check_max_span(spans, max_span)
+    plan, psi, chain = _check(spans, scores, transition, start, end, max_length, max_span)
     answers = [closure_of_sequence(plan, s, psi, chain) for s in range(plan.n_sequences)]
     return [a for a, _ in answers], [t for _, t in answers]
+
+
+def check_max_span(spans: Any, max_span: int | None) -> None:
+    """Raise a ValueError unless no potential spans more steps."""
+    if max_span is None:
+        return
+    if not isinstance(max_span, numbers.Integral) or max_span < 1:
+        raise ValueError(f"max_span must be an integer of at least 1; got {max_span!r}.")
+    length = np.asarray(spans.stop) - np.asarray(spans.start)
+    if length.max(initial=0) <= max_span:
+        return
+    h = int(np.argmax(length > max_span))
+    s = int(np.searchsorted(spans.offsets, h, side="right")) - 1
+    raise ValueError(
+        f"Potential {h - spans.offsets[s]} of sequence {s} spans {length[h]} steps, but none may "
+        f"span more than max_span={max_span}: give a larger max_span, so that segments wait for it."
+    )
 
 
 def closure_of_sequence(plan, s: int, psi: np.ndarray, chain) -> tuple[np.ndarray, np.ndarray]:
@@ -92,13 +119,17 @@ def closure_of_sequence(plan, s: int, psi: np.ndarray, chain) -> tuple[np.ndarra
         return start * L + int(before[start, y]) if start else 0
 
     times = np.full(len(segments), n - 1)
+    if not plan.apart:
+        return segments, times
     done, shared = 0, 0
     steps = plan.step_visits[plan.steps[s] : plan.steps[s + 1] + 1] - plan.visits[s]
     for e in range(1, n):
-        a, b = steps[e], steps[e + 1]  # what step e + 1 starts from: the survivors of step e
+        # Survivors of step e: segments that are open, and those that end here, if all does.
+        a, b = steps[e], steps[e + 1]
         v, y = np.nonzero(G[a:b, :L] > -np.inf)
         begun = origin[a + v, y].astype(np.int64)
-        nodes = set(np.where(begun > 0, begun * L + before[begun, y], 0).tolist())
+        nodes = set(np.where(begun > 0, begun * L + before[begun, y], 0)[begun < e].tolist())
+        nodes.update((e * L + np.flatnonzero(alpha[e - 1, :L] > -np.inf)).tolist())
         shared = max(shared, _common(nodes, parent))
         while done < len(segments) and segments[done, 1] <= shared // L:
             times[done] = e - 1

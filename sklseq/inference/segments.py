@@ -107,6 +107,10 @@ class SegmentPlan:
     n_labels : int
     max_length : int, array-like of shape (n_labels,), or None
         The longest segment of each label; 0 in an array means any length.
+    apart : int or None, default=0
+        Starts are kept apart for at least so many steps, whatever the potentials: what is decided
+        after a step then does not depend on potentials that stop later and have no longer span.
+        None: as long as segments can be; without a longest length of all labels that is 0.
 
     Attributes
     ----------
@@ -122,11 +126,13 @@ class SegmentPlan:
     tells them apart: Sarawagi (2006, §3.1) with any number of groups instead of one.
     """
 
-    def __init__(self, spans: Any, n_labels: int, max_length: Any = None):
+    def __init__(self, spans: Any, n_labels: int, max_length: Any = None, apart: int | None = 0):
         self.n_labels, self.width = n_labels, _linear_chain.padded_width(n_labels)
         self.steps = _cumulated(spans.lengths)
         self._join(spans)
         self._limit(max_length)
+        apart = self.drop if apart is None else min(apart, self.drop)
+        self.apart = apart if apart < NEVER else 0
         self._arrange()
 
     @property
@@ -178,6 +184,8 @@ class SegmentPlan:
             self.log_masks = np.log(self.masks)
 
     def _arrange(self) -> None:
+        # A longest length of 1 keeps nothing apart: older starts have lost these labels already.
+        apart = max(self.apart, self.longest if self.longest > 1 else 0)
         n = int(self.steps[-1])
         self.step_visits = np.zeros(n + 1, dtype=np.int64)
         self.entry = np.zeros(n, dtype=np.int64)
@@ -186,9 +194,9 @@ class SegmentPlan:
             self.first_cell, self.last_cell, self.target = np.zeros((3, size), dtype=np.int64)
             self.mask = np.zeros(size, dtype=np.int32)
             self.most = _plan.arrange(
-                self.steps, self.cells, self.start, self.stop, self.kind, self.longest, self.drop,
-                self.at_limit, self.step_visits, self.first_cell, self.last_cell, self.target,
-                self.mask, self.entry,
+                self.steps, self.cells, self.start, self.stop, self.kind, self.longest, apart,
+                self.drop, self.at_limit, self.step_visits, self.first_cell, self.last_cell,
+                self.target, self.mask, self.entry,
             )  # fmt: skip
             size = int(self.step_visits[-1])
         self.visits = self.step_visits[self.steps]
@@ -778,7 +786,7 @@ def check_segmentations(log_z: np.ndarray, first: int = 0) -> None:
         )
 
 
-def _check(spans, scores, transition, start, end, max_length):
+def _check(spans, scores, transition, start, end, max_length, apart=0):
     transition = np.asarray(transition, dtype=np.float64)
     if transition.ndim != 2 or len(transition) == 0:
         raise ValueError(
@@ -792,7 +800,7 @@ def _check(spans, scores, transition, start, end, max_length):
         for x, name in ((start, "start"), (end, "end"))
     ]
     scores = _check_scores(scores, "scores", (len(spans.kind), L), np.float64)
-    plan = SegmentPlan(spans, L, _check_max_length(max_length, L))
+    plan = SegmentPlan(spans, L, _check_max_length(max_length, L), apart)
     return plan, plan.cell_scores(scores), SegmentTransitions(transition, *ends)
 
 

@@ -1,0 +1,209 @@
+"""What online decoding has given, no future changes: python -m tests.trials_online [N].
+
+Random chains and segment models, each decoded under several futures; and the confidence in labels
+against enumeration of all paths. ``test_online_futures.py`` runs a part of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+
+import numpy as np
+from scipy.special import logsumexp
+
+from sklseq import CRFTagger, OnlineDecoder
+from sklseq.inference import (
+    SegmentSpans,
+    decode_online,
+    segment_closure,
+    segment_viterbi,
+    viterbi,
+)
+
+STRATEGIES = ("step", "window", "closure", "chunk", "viterbi")
+
+
+# ------------------------------------------------------------------ chains
+
+
+def random_rule(rng) -> dict:
+    rule = {
+        "strategy": str(rng.choice(STRATEGIES)),
+        "latency_cost": float(rng.choice([0, 0.003, 0.05, 0.5])),
+        "uncertainty": str(rng.choice(["error", "entropy", "ambiguity"])),
+        "belief": str(rng.choice(["viterbi", "forward"])),
+        "restart": str(rng.choice(["always", "conflict"])),
+        "window_size": int(rng.integers(1, 6)),
+    }
+    bound = rng.choice(["max_latency", "lag", "none"], p=[0.3, 0.2, 0.5])
+    return rule if bound == "none" else rule | {str(bound): int(rng.integers(0, 5))}
+
+
+def random_chain(rng, n_labels: int):
+    """(transition, start, end) and their type: dense, sparse or with forbidden steps."""
+    L, scale = n_labels, float(rng.choice([0.3, 2, 30]))
+    transition = scale * rng.normal(size=(L, L))
+    form = rng.choice(["dense", "sparse", "forbidden"])
+    if form == "sparse":
+        transition[rng.random((L, L)) < 0.8] = 0
+    if form == "forbidden":
+        transition[rng.random((L, L)) < 0.4] = -np.inf
+        transition[np.arange(L), (np.arange(L) + 1) % L] = 0  # there always is a way on
+    ends = scale * rng.normal(size=(2, L)) * rng.integers(0, 2)
+    dtype = np.float32 if rng.random() < 0.3 else np.float64
+    return transition.astype(dtype), *ends.astype(dtype)
+
+
+def random_rows(rng, n: int, n_labels: int, dtype) -> np.ndarray:
+    return (float(rng.choice([0.3, 2, 30])) * rng.normal(size=(n, n_labels))).astype(dtype)
+
+
+def decoder_of(transition, start, end, rule) -> OnlineDecoder:
+    """On a tagger whose features are the label scores themselves."""
+    tagger, L = CRFTagger(), len(transition)
+    tagger.classes_, tagger.coef_ = np.arange(L), np.eye(L, dtype=transition.dtype)
+    tagger.transition_, tagger.start_, tagger.end_ = transition, start, end
+    tagger.n_features_in_, tagger.vectorizer_ = L, None
+    decoder = OnlineDecoder(None, **rule)
+    decoder.estimator_ = tagger
+    return decoder
+
+
+def is_allowed(labels, transition, start) -> bool:
+    labels = np.asarray(labels, dtype=int)
+    steps = transition[labels[:-1], labels[1:]]
+    return bool((steps > -np.inf).all() and (len(labels) == 0 or start[labels[0]] > -np.inf))
+
+
+def check_chain(rng) -> int:
+    """One chain in several futures, as a stream and in batch; how many early labels there were."""
+    L, n = int(rng.integers(1, 6)), int(rng.integers(1, 25))
+    transition, start, end = random_chain(rng, L)
+    rule, dtype = random_rule(rng), transition.dtype
+    known = random_rows(rng, n, L, dtype)
+    stream = decoder_of(transition, start, end, rule).stream()
+    given = stream.push_potentials(known)
+    assert is_allowed([e.label for e in given], transition, start)
+    checkpoint, exact = stream.checkpoint(), _is_exact(rule)
+    for _ in range(3):
+        rows = np.concatenate([known, random_rows(rng, int(rng.integers(0, 12)), L, dtype)])
+        stream = decoder_of(transition, start, end, rule).stream(checkpoint)
+        everything = given + stream.push_potentials(rows[n:]) + stream.flush()
+        assert [e.position for e in everything] == list(range(len(rows)))
+        labels = [e.label for e in everything]
+        assert is_allowed(labels, transition, start)
+        paths = decode_online(rows, transition, start=start, end=end, **rule)
+        assert paths.labels.tolist() == labels
+        assert paths.latency.tolist() == [e.latency for e in everything]
+        assert paths.confidence.tolist() == [e.confidence for e in everything]
+        if exact:
+            assert labels == viterbi(rows, transition, start=start, end=end)[0].tolist()
+    return len(given)
+
+
+def _is_exact(rule: dict) -> bool:
+    waits = rule["strategy"] in ("closure", "viterbi")
+    waits |= rule["strategy"] in ("step", "window") and rule["latency_cost"] == 0
+    return waits and "lag" not in rule and "max_latency" not in rule
+
+
+def posterior(rows, transition, start, end) -> np.ndarray:
+    """Marginals by enumeration of all paths; ``end`` None: the sequence goes on."""
+    n, L = rows.shape
+    paths = np.array(list(itertools.product(range(L), repeat=n)))
+    scores = start[paths[:, 0]] + rows[np.arange(n), paths].sum(axis=1)
+    scores += transition[paths[:, :-1], paths[:, 1:]].sum(axis=1)
+    scores += 0 if end is None else end[paths[:, -1]]
+    p = np.exp(scores - logsumexp(scores))
+    return np.array([[p[paths[:, t] == j].sum() for j in range(L)] for t in range(n)])
+
+
+def check_confidence(rng) -> int:
+    """Confidence in the labels of a short chain is their posterior when they leave."""
+    L, n = int(rng.integers(1, 4)), int(rng.integers(1, 7))
+    transition, start, end = (x.astype(np.float64) for x in random_chain(rng, L))
+    rows, rule = random_rows(rng, n, L, np.float64), random_rule(rng)
+    stream = decoder_of(transition, start, end, rule).stream()
+    emissions = [(t, e) for t in range(n) for e in stream.push_potentials(rows[t])]
+    emissions += [(n, e) for e in stream.flush()]
+    for t, e in emissions:
+        ended = end if t == n else None
+        p = posterior(rows[: min(t + 1, n)], transition, start, ended)[e.position, e.label]
+        # Sums of at most seven rows and scores up to 100: 1e-11 leaves room for their rounding.
+        assert abs(e.confidence - p) < 1e-11, (e, p, rule)
+    return n
+
+
+# ------------------------------------------------------------------ segments
+
+
+def random_spans(rng, n: int, n_potentials: int, longest: int) -> tuple:
+    # One of each first token, so that no two segmentations have equal scores.
+    every, H = np.arange(n), n_potentials
+    kind = np.append(np.ones(n, dtype=int), rng.integers(0, 4, H))
+    first = np.append(every, rng.integers(0, n, H))
+    stop = np.minimum(first + np.append(every * 0 + 1, rng.integers(1, longest + 1, H)), n)
+    return kind, first, stop
+
+
+def one(n: int, spans: tuple) -> SegmentSpans:
+    return SegmentSpans(np.array([n]), np.array([0, len(spans[0])]), *spans)
+
+
+def check_segments(rng) -> int:
+    """Segments that were certain are in the best segmentation of every future."""
+    n, L, longest = int(rng.integers(2, 14)), int(rng.integers(1, 4)), int(rng.integers(1, 6))
+    scale, forbid = rng.choice([1, 20]), rng.choice([0, 0, 0.2])
+
+    def scores(*shape):
+        drawn = scale * rng.normal(size=shape)
+        return np.where(rng.random(shape) < forbid, -np.inf, drawn)
+
+    transition, start, end = scores(L, L), scores(L), scores(L)
+    rule = {"start": start, "max_length": rng.integers(0, 4, L) if rng.random() < 0.5 else None}
+    bound = None if rng.random() < 0.1 else longest
+    spans = random_spans(rng, n, int(rng.integers(0, 50)), longest)
+    psi, early = scores(len(spans[0]), L), 0
+    try:
+        found = segment_closure(one(n, spans), psi, transition, end=end, max_span=bound, **rule)
+    except ValueError:  # no segmentation is allowed
+        return 0
+    segments, times = found[0][0], found[1][0]
+    best = segment_viterbi(one(n, spans), psi, transition, end=end, **rule)[0][0]
+    assert best.tolist() == segments.tolist()
+    for t in range(n - 1):
+        sure, known = segments[times <= t].tolist(), spans[2] <= t + 1
+        for _ in range(3):
+            m = int(rng.integers(t + 1, n + 6))
+            new = random_spans(rng, m, int(rng.integers(0, 60)), m if bound is None else longest)
+            later = new[2] > t + 1
+            mixed = tuple(np.append(a[known], b[later]) for a, b in zip(spans, new))
+            changed = np.append(psi[known], 20 * rng.normal(size=(later.sum(), L)), axis=0)
+            try:
+                other = segment_viterbi(
+                    one(m, mixed), changed, transition, end=20 * rng.normal(size=L), **rule
+                )[0][0].tolist()
+            except ValueError:
+                continue
+            assert other[: len(sure)] == sure, (t, sure, other)
+            early += len(sure)
+    return early
+
+
+CHECKS = {
+    "labels of chains": check_chain,
+    "confidence": check_confidence,
+    "segments": check_segments,
+}
+
+
+def main(n: int = 10_000) -> int:
+    for name, check in CHECKS.items():
+        found = sum(check(np.random.default_rng(seed)) for seed in range(n))
+        print(f"{name}: {n:,} models, {found:,} answers given before the end or checked, all kept")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:2])))
