@@ -31,7 +31,7 @@ from sklseq.objectives._moments import (
 from sklseq.objectives._path_moments import AllowedMoments, AllowedPaths, SampledMoments
 from sklseq.objectives._programs import DynamicPrograms, count_programs
 from sklseq.objectives._regression import RidgeSystem
-from sklseq.solvers import SolverResult, cg, solve_dense
+from sklseq.solvers import SolverResult, cg, column_sizes, solve_dense
 
 __all__ = [
     "MAX_WEIGHTS",
@@ -45,6 +45,8 @@ __all__ = [
 ]
 
 DIRECT = 1_000  # features up to which solver="auto" factorises
+ATTAINABLE = 1e-8  # share of the right-hand side down to which a residual is tested in float64
+ROUNDINGS = 4  # of float32, that a solution with columns eliminated comes to
 SINGLE = 1e-4  # the least tol for which conjugate gradients on sparse rows are done in float32
 MAX_PROGRAMS, MAX_WEIGHTS = 20_000, 4_000  # of moments="dp"
 
@@ -112,13 +114,12 @@ def _solve_free(tagger, sample: Sample, cost) -> Solution:
 
 def _solve_rows(tagger, sample: Sample, ridge: float, threads: Threads):
     if ridge > 0 and sparse.issparse(sample.rows):
-        try:
-            return _solve_eliminated(tagger, sample, ridge, threads)
-        except np.linalg.LinAlgError:  # a ridge below the rounding of the frequent columns' matrix
-            pass
+        return _solve_eliminated(tagger, sample, ridge, threads)
     extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
     weights, n_labels = sample.row_weights, sample.n_labels
     system = RidgeSystem(extended, sample.y, weights, n_labels, ridge, threads)
+    if not ridge:
+        system.preconditioner = column_sizes(system.squares) ** -2.0
     result = _conjugate_gradients(tagger, system, system.gradient)
     system.finish(result.w)
     return system, result
@@ -127,12 +128,18 @@ def _solve_rows(tagger, sample: Sample, ridge: float, threads: Threads):
 def _solve_eliminated(tagger, sample: Sample, ridge: float, threads: Threads):
     # In float32 if that is precise enough: the residual that iterations update is then computed
     # anew.
-    for dtype in [np.float32, np.float64] if tagger.tol >= SINGLE else [np.float64]:
+    tol = float(tagger.tol)
+    for dtype in [np.float32, np.float64] if tol >= SINGLE else [np.float64]:
         system = EliminatedRidge(sample, ridge, threads, dtype)
-        result = _conjugate_gradients(tagger, system, system.gradient, system.scale)
+        if dtype == np.float32 and system.least_sine < (ROUNDINGS * np.finfo(dtype).eps / tol) ** 2:
+            continue
+        result = _conjugate_gradients(tagger, system, system.gradient)
         left = system.finish(result.w)
-        if result.message == "max_iter" or left <= 2 * tagger.tol:
+        if result.message == "max_iter" or left <= 2 * tol:
             break
+    if result.converged and not left <= 2 * max(tol, ATTAINABLE):
+        history = [*result.history, left]
+        result = result._replace(converged=False, message="precision", history=history)
     return system, result
 
 
@@ -177,19 +184,17 @@ def _solve_moments(tagger, moments, sides: np.ndarray) -> SolverResult:
     return _conjugate_gradients(tagger, moments, sides)
 
 
-def _conjugate_gradients(
-    tagger, system, sides: np.ndarray, scale: float | None = None
-) -> SolverResult:
-    def report(k: int, residual: float, _: np.ndarray) -> bool:
+def _conjugate_gradients(tagger, system, sides: np.ndarray) -> SolverResult:
+    def report(k: int, error: float, _: np.ndarray) -> bool:
         if tagger.verbose:
-            print(f"[{type(tagger).__name__}] iteration {k}: residual {residual:.2e}")
-        return after_iteration(k, residual, None)
+            print(f"[{type(tagger).__name__}] iteration {k}: error {error:.2e}")
+        return after_iteration(k, error, None)
 
     after_iteration = iteration_hook(tagger)
 
     return cg(
         system, sides, preconditioner=system.preconditioner, tol=float(tagger.tol),
-        max_iter=int(tagger.max_iter), callback=report, scale=scale,
+        max_iter=int(tagger.max_iter), callback=report,
     )  # fmt: skip
 
 

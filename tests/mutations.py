@@ -40,6 +40,10 @@ FAULTS = [
     ("objectives/_passes.py", "max(n, min(2 * len(self.state)", "max(n, min(0 * len(self.state)", "test_long"),
     ("objectives/_passes.py", "if repeated > n_rows // 4 and", "if not agreed and", "test_long"),
     ("objectives/_short.py", "counts.end += psi[", "counts.end += 0 * psi[", "test_long"),
+    ("solvers/_cg.py", "np.max(parts / np.where(wholes > 0, wholes, 1), initial=0.0)", "parts.max() / wholes.max()", "test_zscore"),
+    ("solvers/_cg.py", "np.sqrt(preconditioner)", "np.sqrt(preconditioner * 0 + 1)", "test_zscore"),
+    ("solvers/_cg.py", ", _share(gain, total)", "", "test_zscore"),
+    ("_zscore_solve.py", "< (ROUNDINGS", "< 0 * (ROUNDINGS", "test_zscore"),
     # Decoding, containers and readers, in Python
     ("inference/pairs.py", "np.maximum(np.exp(score), least)", "np.exp(score)", "test_supports"),
     ("inference/pairs.py", "if least < mix else", "if least == 0 else", "test_supports"),

@@ -32,6 +32,7 @@ from .test_moments import (
     path_features,
     random_cost,
 )
+from .trials_zscore import ALLOWED, error_of, make_case
 
 # Weights found through different factorisations of systems of condition up to 1e4.
 SAME = {"rtol": 1e-8, "atol": 1e-9}
@@ -593,7 +594,15 @@ def test_single_precision_is_used_and_gives_way(seed, precise, monkeypatch):
         monkeypatch.setattr(system_of, "finish", lambda self, V: 1 + finish(self, V))
     labels = np.split(y, offsets[1:-1])
     options = {"l2": 1e-4, "loss": None, "max_iter": 2_000}
-    fast = ZScoreTagger(solver="cg", tol=1e-4, **options).fit(Sequences(rows, offsets), labels)
+    fast = ZScoreTagger(solver="cg", tol=1e-4, **options)
+    with (
+        warnings.catch_warnings()
+        if precise
+        else pytest.warns(
+            ConvergenceWarning, match="could not solve its linear system within rounding"
+        )
+    ):
+        fast.fit(Sequences(rows, offsets), labels)
     exact = ZScoreTagger(solver="direct", **options).fit(Sequences(rows, offsets), labels)
     assert used == ([np.float32] if precise else [np.float32, np.float64])
     assert fast.zscore_ == pytest.approx(exact.zscore_, rel=1e-3)
@@ -611,6 +620,66 @@ def test_equal_columns_and_a_ridge_that_rounding_swallows(l2):
     ]
     # Of the equal columns, both solvers give each its half.
     assert_allclose(weights[0], weights[1], rtol=1e-6, atol=1e-6)
+
+
+def make_words(seed, n_words=2_000, n_columns=400):
+    """Words of Zipf's law, a column each, and their two first letters; some words are ambiguous."""
+    rng = np.random.default_rng(seed)
+    word = np.minimum(rng.zipf(1.3, n_words) - 1, n_columns - 40)
+    rows = sparse.csr_matrix((np.ones(n_words), (np.arange(n_words), word)), (n_words, n_columns))
+    letters = sparse.csr_matrix(np.eye(39)[word % 39])
+    rows = sparse.hstack([rows[:, : n_columns - 39], letters], format="csr")
+    y = np.where(rng.random(n_words) < 0.1, rng.integers(0, 4, n_words), word * 7919 % 5 % 4)
+    offsets = np.arange(0, n_words + 1, 20)
+    return Sequences(rows, offsets), np.split(y, offsets[1:-1])
+
+
+def with_column(X, column):
+    return Sequences(sparse.hstack([X.rows, column[:, None]], format="csr"), X.offsets)
+
+
+@pytest.mark.parametrize("l2", [1e-3, 0.1, 1.0])
+@pytest.mark.parametrize("column", ["year", "years", "zero", "tiny", "copy"])
+def test_a_further_column_in_other_units_stops_nothing_early(l2, column):
+    X, y = make_words(0)
+    n = X.n_rows
+    X = with_column(X, {
+        "year": np.full(n, 2016.0), "years": 2016.0 + np.arange(n) % 7, "zero": np.zeros(n),
+        "tiny": 1e-6 * (np.arange(n) % 3), "copy": 1e6 * X.rows[:, [-1]].toarray().ravel(),
+    }[column])  # fmt: skip
+    exact = ZScoreTagger(l2=l2, solver="direct").fit(X, y)
+    tagger = ZScoreTagger(l2=l2, solver="cg").fit(X, y)
+    assert tagger.n_iter_ > 1
+    # tol is 1e-3: errors of that order, of scores that differ by one.
+    assert_allclose(tagger.zscore_, exact.zscore_, rtol=1e-4)
+    found, expected = (t.potentials(X).emission for t in (tagger, exact))
+    spread = np.sqrt(np.mean(np.square(expected - expected.mean(axis=1, keepdims=True))))
+    assert np.sqrt(np.mean(np.square(found - expected))) < 5e-3 * spread
+
+
+@pytest.mark.parametrize("solver", ["direct", "cg"])
+def test_units_of_columns_change_nothing(solver):
+    # With so small a ridge, and columns that are independent, that holds whatever the units.
+    rng = np.random.default_rng(1)
+    rows, y = rng.normal(size=(400, 40)), np.split(rng.integers(0, 3, 400), 20)
+    units = 10.0 ** rng.uniform(-6, 6, 40)
+    options = {"l2": 1e-22, "solver": solver, "tol": 1e-9}
+    for form in (np.asarray, sparse.csr_matrix):
+        plain, scaled = (
+            ZScoreTagger(**options).fit(Sequences(form(X), np.arange(0, 401, 20)), y)
+            for X in (rows, rows * units)
+        )
+        assert_allclose(scaled.coef_ * units[:, None], plain.coef_, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("form", ["sparse", "dense"])
+def test_answers_are_as_close_as_tol_says_whatever_the_columns(form):
+    cases = [(seed, (1e-2, 1e-3)[seed // 2 % 2]) for seed in range(form == "dense", 100, 2)]
+    if form == "sparse":
+        cases.append((156, 1e-3))  # columns eliminated are too alike for float32
+    errors = [error_of(*make_case(seed, form), tol) for seed, tol in cases]
+    assert errors.count(None) < 10  # with a warning
+    assert max(error for error in errors if error is not None) < ALLOWED
 
 
 def test_conjugate_gradients_cut_short():
@@ -696,6 +765,14 @@ def test_block_conjugate_gradients(seed, columns):
     assert result.n_iter <= 15
     assert_allclose(result.history[-1], np.linalg.norm(B - A @ result.w, axis=0).max()
                     / np.linalg.norm(B, axis=0).max(), atol=1e-11)  # fmt: skip
+
+
+def test_a_small_column_is_solved_as_well_as_a_large_one():
+    A = np.diag(np.concatenate([np.ones(10), np.linspace(1, 50, 30)]))
+    B = np.zeros((40, 2))
+    B[:10, 0], B[10:, 1] = 1.0, 1e-8  # at once, and in many iterations
+    result = cg(Matrix(A), B, tol=1e-3)
+    assert_allclose(result.w[10:, 1], 1e-8 / np.diag(A)[10:], rtol=0.05)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,9 @@ __all__ = ["EliminatedRidge", "n_frequent"]
 
 BLOCK = 4_096  # rows whose scores stay in the cache
 FREQUENT = 2_000  # columns whose Gram matrix is factorised, at most
-TRUSTED = 1e-10  # share of the largest diagonal below which a ridge drowns in rounding
+TRUSTED = 1e-10  # squared sine of a column's angle to others, from which a factor loses digits
+RANK = 1e-12  # eigenvalues below this share of the largest are rounding of zero
+ROUNDING = 50  # roundings of the whole right-hand side, below which a column's rest is nothing else
 WORTH = 100  # operations of its factorisation, n³, that one of nnz · n_labels pays for
 
 
@@ -42,6 +45,25 @@ def n_frequent(nnz: int, n_labels: int) -> int:
     return min(FREQUENT, int((WORTH * nnz * n_labels) ** (1 / 3)))
 
 
+def unit_solver(gram: np.ndarray) -> tuple[Callable[[np.ndarray], np.ndarray], float]:
+    """What multiplies by the inverse of a matrix with a diagonal of ones, its lower triangle given.
+
+    Where columns are equal up to rounding, what differs between them is left at zero. The number
+    is the least squared sine of the angle between a column and others, up to a factor.
+    """
+    try:
+        factor = linalg.cho_factor(gram, lower=True, check_finite=False)
+        least = float(np.square(factor[0].diagonal()).min())
+        if least > TRUSTED:
+            return lambda B: linalg.cho_solve(factor, B, check_finite=False), least
+    except linalg.LinAlgError:
+        pass
+    value, vectors = np.linalg.eigh(gram)
+    kept = value > RANK * value[-1]
+    root = vectors[:, kept] / np.sqrt(value[kept])
+    return lambda B: root @ (root.T @ B), float(value[kept][0])
+
+
 class EliminatedRidge:
     """(X̃ᵀ diag(weights) X̃ + ridge) V = X̃ᵀ diag(weights) Y, for sparse rows and a ridge above 0.
 
@@ -50,8 +72,9 @@ class EliminatedRidge:
 
     * O, those in one row only. Given the other weights, such a column is fitted to what is left of
       its row, which leaves the row a weight of d = weights · ridge / (ridge + weights · Σ x²).
-    * H, the most frequent and the two indicators. A Cholesky factor of G = HᵀdH + ridge solves for
-      them given the others.
+    * H, the most frequent and the two indicators. A factor of G = HᵀdH + ridge, scaled to a
+      diagonal of ones, solves for them given the others: Cholesky's, or eigenvectors where columns
+      are equal up to rounding.
     * R, the rest. What remains is the Schur complement of H,
 
           (Rᵀ d R + ridge - Rᵀ d H G⁻¹ Hᵀ d R) V = Rᵀ d (Y - H G⁻¹ Hᵀ d Y).
@@ -74,15 +97,11 @@ class EliminatedRidge:
     ----------
     gradient : ndarray of shape (n_rest, n_labels)
         Right-hand side.
-    scale : float
-        Length of the longest column of Hᵀ d Y, of which residuals are a share.
     preconditioner : ndarray of shape (n_rest,)
         Inverse of the diagonal of Rᵀ d R + ridge.
-
-    Raises
-    ------
-    LinAlgError
-        If the ridge is so small beside G that equal columns make G singular up to rounding.
+    least_sine : float
+        Squared, of the angle between a column of H and others: its inverse is how much G⁻¹ may
+        enlarge.
     """
 
     def __init__(
@@ -137,10 +156,9 @@ class EliminatedRidge:
         return taken
 
     def _reduce(self, weights: np.ndarray) -> None:
-        # Row weights d, and what entries of O make of the row's share that the others leave.
+        # Row weights d.
         squares = np.bincount(self.once.owners(), self.once.squares(), minlength=len(weights))
         self.d = weights * self.ridge / (self.ridge + weights * squares)
-        self.taken_up = self.d * squares / self.ridge
         self.scales = self.d.astype(self.dtype)[:, None]
 
     def _factorise(self) -> None:
@@ -151,10 +169,9 @@ class EliminatedRidge:
         self.sizes = np.ones((n + 2, 1))
         self.sizes[n:] = self.n_labels**-0.5
         self.ridges = self.ridge / np.square(self.sizes[:, 0])
-        if self.ridge < TRUSTED * gram.diagonal().max():
-            raise np.linalg.LinAlgError
         gram[np.diag_indices(n + 2)] += self.ridges
-        self.factor = linalg.cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)
+        self.units = gram.diagonal()[:, None] ** -0.5
+        self.solve, self.least_sine = unit_solver(gram * self.units * self.units.T)
         squares = np.bincount(
             self.rest.indices, self._rest_squares(), minlength=self.rest.n_features
         )
@@ -173,9 +190,17 @@ class EliminatedRidge:
         self.pieces = spans(n_rows, self.threads.n)
         self.residual[np.arange(n_rows), self.y] = 1
         by_frequent = self._collect_frequent()
-        self.scale = float(np.linalg.norm(self.sizes * by_frequent, axis=0).max())
         V = -self._solve_frequent(by_frequent)
         self.gradient = self._transposed(V)[:, : self.n_labels].copy()
+        # Labels that H explains up to rounding leave R nothing to do.
+        self.lengths = self._lengths(self.gradient)
+        whole = -np.einsum("ij,ij->j", by_frequent, V)[: self.n_labels] + self.lengths**2
+        self.rounding = ROUNDING * np.finfo(self.dtype).eps * np.sqrt(whole)
+        self.gradient[:, self.lengths <= self.rounding] = 0
+
+    def _lengths(self, of_rest: np.ndarray) -> np.ndarray:
+        # Of columns, in units in which the diagonal is 1.
+        return np.sqrt(np.einsum("ij,ij,i->j", of_rest, of_rest, self.preconditioner, dtype=float))
 
     # ------------------------------------------------------------------ products
 
@@ -211,7 +236,7 @@ class EliminatedRidge:
         # G⁻¹ times padded columns.
         solution = np.zeros((len(sides), self.width))
         n = self.n_labels
-        solution[:, :n] = linalg.cho_solve(self.factor, sides[:, :n], check_finite=False)
+        solution[:, :n] = self.units * self.solve(self.units * sides[:, :n])
         return solution
 
     def _add_frequent(self, W: np.ndarray, a: int, b: int, out: np.ndarray) -> None:
@@ -248,7 +273,9 @@ class EliminatedRidge:
         Returns
         -------
         float
-            Length of the longest column of the residual, computed anew, as a share of ``scale``.
+            Length of the residual, computed anew and in units in which the diagonal is 1, as a
+            share of that of ``gradient``: of the label where it is largest. Rounding does not
+            count.
         """
         W = self.padded.reshape(-1, self.width)
         W[:, : self.n_labels], W[:, self.n_labels :] = V, 0
@@ -259,17 +286,17 @@ class EliminatedRidge:
         self.of_rest = V
         self.of_frequent = self._solve_frequent(self._collect_frequent())
         left = self._transposed(-self.of_frequent, -self.ridge)  # residual: d (Y - X̃ V)
-        squares = np.square(left, dtype=np.float64).sum(axis=0)  # padding is zero here and there
+        squares = np.square(self._lengths(left[:, : self.n_labels]))
         left = self._collect_frequent(scaled=True) - self.ridges[:, None] * self.of_frequent
-        squares += np.square(self.sizes * left).sum(axis=0)
-        return float(np.sqrt(squares.max())) / self.scale if self.scale > 0 else 0.0
+        squares += np.square(self.units * left).sum(axis=0)[: self.n_labels]
+        excess = np.maximum(np.sqrt(squares) - self.rounding, 0)
+        return float(np.max(excess / np.where(self.lengths > 0, self.lengths, 1)))
 
     def products(self, weights: np.ndarray) -> Products:
         """What :func:`~sklseq.objectives._moments.combine` needs of the solution."""
         L = self.n_labels
-        inverse = np.divide(1, self.d, where=self.d > 0, out=np.zeros_like(self.d))
-        lost = (inverse * (1 - self.taken_up))[:, None]
-        scores = -lost * self.residual[:, :L]
+        lost = np.divide(1, weights, where=weights > 0, out=np.zeros_like(weights))[:, None]
+        scores = -lost * self.residual[:, :L]  # O leaves d / weights of what the others leave
         scores[np.arange(len(self.y)), self.y] += 1
         return score_products(scores, self.y, weights)
 

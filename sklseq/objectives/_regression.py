@@ -34,6 +34,8 @@ class RidgeSystem:
         Right-hand side.
     order : ndarray of shape (n_columns,)
         Which column each row of V stands for.
+    squares : ndarray of shape (n_columns,)
+        Diagonal of Xᵀ diag(weights) X.
     preconditioner : ndarray of shape (n_columns,), or None
         Inverse of the diagonal. None without a ridge, so that the solution found is that of
         minimum norm.
@@ -47,9 +49,8 @@ class RidgeSystem:
             self._arrange(rows)
         else:
             self.gradient = label_sums(rows, y, self.d, n_labels)
-        self.preconditioner = None
-        if ridge > 0:
-            self.preconditioner = 1 / (self._squares() + ridge)
+        self.squares = self._squares()
+        self.preconditioner = 1 / (self.squares + ridge) if ridge > 0 else None
 
     def _arrange(self, rows) -> None:
         # The kernels' layout, with the columns by frequency.

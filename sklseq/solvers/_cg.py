@@ -15,6 +15,8 @@ BLOCK = 2_048  # rows worked on while they are in the cache
 # Squared length, relative to the longest, below which a direction counts as dependent on others:
 # so many roundings.
 DEPENDENT = 50
+# Share of the first residual that none reaches but by rounding.
+DIVERGED = 1e4
 
 
 def cg(
@@ -25,7 +27,6 @@ def cg(
     tol: float = 1e-6,
     max_iter: int = 500,
     callback: Callable[[int, float, np.ndarray], bool] | None = None,
-    scale: float | None = None,
 ) -> SolverResult:
     """Solve A W = B, A being positive semidefinite, for all columns of B together.
 
@@ -33,7 +34,11 @@ def cg(
     minimises ½ tr WᵀAW - tr WᵀB over W + span P for every column, so that columns profit from each
     other's directions:
 
-        W ← W + P a,   a = (PᵀAP)⁻¹ PᵀR,   R ← R - A P a,   P ← Z - P (PᵀAP)⁻¹ (AP)ᵀ Z,   Z = D R.
+        W ← W + P a,   a = (PᵀAP)⁻¹ PᵀR,   R ← R - A P a,   P ← R - P (PᵀAP)⁻¹ (AP)ᵀ R.
+
+    With a preconditioner D, all this is done on √D A √D and √D B, whose solution is W / √D. If D
+    is the inverse of the diagonal of A, nothing depends on the units of W's rows: neither the
+    iterates, nor which directions count as dependent, nor when it stops.
 
     Directions that have come to depend on others are dropped, so that neither equal columns nor
     those solved before the rest do harm.
@@ -46,24 +51,24 @@ def cg(
         B: what the steepest ascent from zero follows. If float32, so are all large arrays; matrices
         of k² are float64 in any case.
     preconditioner : ndarray of shape (n,), optional
-        D, about the inverse of the diagonal of A. Without it, a singular but consistent system is
-        given its solution of minimum norm.
+        D. Without it, a singular but consistent system is given its solution of minimum norm.
     tol : float
-        Stops when each column's residual is at most ``tol`` times ``scale``.
+        Stops when for each column of its own two numbers are at most ``tol``: the length of its
+        residual √D R as a share of that of √D B, and the root of what the iteration gained as a
+        share of all that was gained. The gain is the squared error, in the norm of A, that the
+        iteration removed.
     max_iter : int
-    callback : callable(iteration, residual, W) -> bool
-        Called after each iteration with the relative residual; True stops.
-    scale : float, optional
-        What residuals are a share of; by default, the length of the longest column of B.
+    callback : callable(iteration, error, W √D⁻¹) -> bool
+        Called after each iteration with the largest of these numbers; True stops.
 
     Returns
     -------
     SolverResult
-        ``value`` is ½ tr WᵀAW - tr WᵀB; ``history`` holds relative residuals.
+        ``value`` is ½ tr WᵀAW - tr WᵀB; ``history`` holds the largest of these numbers.
 
     Notes
     -----
-    Four blocks of n · k numbers are held. Beside the product, an iteration costs O(n · k²).
+    Five blocks of n · k numbers are held. Beside the product, an iteration costs O(n · k²).
 
     References
     ----------
@@ -72,31 +77,46 @@ def cg(
 
     H. Ji, Y. Li (2017), "A breakdown-free block conjugate gradient method", BIT 57, Algorithm 1.
     """
-    D = None if preconditioner is None else preconditioner[:, None]
-    W, R, Z = np.zeros_like(gradient), gradient.copy(), np.empty_like(gradient)
-    longest, products = _first_directions(D, R, Z)
-    scale = scale or longest
-    history = [longest / scale if scale else 0.0]
-    message = "" if history[0] > tol else "residual"
+    root = np.ones((len(gradient), 1), gradient.dtype)
+    if preconditioner is not None:
+        root = np.sqrt(preconditioner).astype(gradient.dtype)[:, None]
+    W, R = np.zeros_like(gradient), gradient * root
+    Z, scaled = R.copy(), np.empty_like(R)
+    first, products = _first_directions(R)
+    total = np.zeros(len(first))
+    history = [float(first.any())]
+    message = "" if first.any() else "residual"
     P = _independent(Z, products, None)
     for k in range(1, max_iter + 1):
         if message:
             break
-        AP = objective.hessian_product(P)
+        AP = objective.hessian_product(_times(P, root, scaled))
+        AP = _times(AP, root, AP)
         inverse, PR = _products(P, AP, R)
-        longest, APZ = _step(P, AP, (inverse @ PR).astype(R.dtype), D, W, R, Z)
-        history.append(longest / scale)
-        if history[-1] <= tol:
+        step = inverse @ PR
+        gain = np.einsum("ij,ij->j", PR, step)
+        total += gain
+        squares, APZ = _step(P, AP, step.astype(R.dtype), W, R, Z)
+        history.append(float(np.sqrt(max(_share(squares, first), _share(gain, total)))))
+        if not history[-1] < DIVERGED:  # A is not positive semidefinite up to rounding
+            message = "precision"
+        elif history[-1] <= tol:
             message = "residual"
         elif callback is not None and callback(k, history[-1], W):
             message = "callback"
         else:
             products = _conjugate(Z, P, (inverse @ APZ).astype(R.dtype))
             P = _independent(Z, products, P)
-            message = "" if P.shape[1] else "precision"
-    value = -0.5 * float(np.vdot(W, gradient + R))
+            message = "" if P.shape[1] else "residual"  # nothing is left of it
+    value = -0.5 * float(np.vdot(W, gradient * root + R))
+    W *= root
     converged = message in ("residual", "callback")
     return SolverResult(W, value, len(history) - 1, converged, history, message or "max_iter")
+
+
+def _share(parts: np.ndarray, wholes: np.ndarray) -> float:
+    # The largest; 0 / 0 is 0.
+    return float(np.max(parts / np.where(wholes > 0, wholes, 1), initial=0.0))
 
 
 # Each function goes once over the rows of what it needs, by blocks that stay in the cache: what an
@@ -107,14 +127,17 @@ def _blocks(n: int) -> list[slice]:
     return [slice(a, min(a + BLOCK, n)) for a in range(0, n, BLOCK)]
 
 
-def _first_directions(D, R, Z) -> tuple[float, np.ndarray]:
-    # Z = D R; the longest column of R, and ZᵀZ.
-    squares, products = np.zeros(R.shape[1]), np.zeros((R.shape[1],) * 2)
+def _times(P: np.ndarray, root: np.ndarray, out: np.ndarray) -> np.ndarray:
+    out = out[:, : P.shape[1]]
+    return np.multiply(P, root, out=out)
+
+
+def _first_directions(R) -> tuple[np.ndarray, np.ndarray]:
+    # Squared lengths of columns of R, and RᵀR.
+    products = np.zeros((R.shape[1],) * 2)
     for rows in _blocks(len(R)):
-        squares += np.einsum("ij,ij->j", R[rows], R[rows])
-        np.multiply(R[rows], 1 if D is None else D[rows], out=Z[rows])
-        products += Z[rows].T @ Z[rows]
-    return float(np.sqrt(squares.max(initial=0.0))), products
+        products += R[rows].T @ R[rows]
+    return products.diagonal().copy(), products
 
 
 def _products(P, AP, R) -> tuple[np.ndarray, np.ndarray]:
@@ -126,16 +149,16 @@ def _products(P, AP, R) -> tuple[np.ndarray, np.ndarray]:
     return _pseudo_inverse(PAP, P.dtype), PR
 
 
-def _step(P, AP, step, D, W, R, Z) -> tuple[float, np.ndarray]:
-    # W and R a step further, and Z = D R; the longest column of R, and (AP)ᵀZ.
-    squares, APZ = np.zeros(R.shape[1]), np.zeros(step.shape)
+def _step(P, AP, step, W, R, Z) -> tuple[np.ndarray, np.ndarray]:
+    # W and R a step further, and Z = R; squared lengths of columns of R, and (AP)ᵀR.
+    squares, APR = np.zeros(R.shape[1]), np.zeros(step.shape)
     for rows in _blocks(len(P)):
         W[rows] += P[rows] @ step
         R[rows] -= AP[rows] @ step
         squares += np.einsum("ij,ij->j", R[rows], R[rows])
-        np.multiply(R[rows], 1 if D is None else D[rows], out=Z[rows])
-        APZ += AP[rows].T @ Z[rows]
-    return float(np.sqrt(squares.max(initial=0.0))), APZ
+        Z[rows] = R[rows]
+        APR += AP[rows].T @ R[rows]
+    return squares, APR
 
 
 def _conjugate(Z, P, factor) -> np.ndarray:

@@ -8,7 +8,7 @@ from scipy.optimize import nnls
 
 from sklseq.solvers._result import SolverResult
 
-__all__ = ["least_distance", "solve_dense"]
+__all__ = ["column_sizes", "least_distance", "solve_dense"]
 
 # Eigenvalues below this share of the largest are rounding of zero.
 RANK = 1e-12
@@ -40,7 +40,7 @@ def solve_dense(A: np.ndarray, B: np.ndarray, ridge: float) -> SolverResult:
         except linalg.LinAlgError:
             W = None
     if W is None:
-        size = _sizes(A)
+        size = column_sizes(np.diag(A))
         value, vectors = np.linalg.eigh((A + ridge * np.eye(len(A))) / size / size[:, None])
         kept = value > RANK * max(value[-1], 0)
         W = (vectors[:, kept] / value[kept]) @ (vectors[:, kept].T @ (B / size[:, None]))
@@ -48,12 +48,15 @@ def solve_dense(A: np.ndarray, B: np.ndarray, ridge: float) -> SolverResult:
     return SolverResult(W, -0.5 * float(np.vdot(W, B)), 1, True, [1.0, 0.0], "direct")
 
 
-def _sizes(A: np.ndarray) -> np.ndarray:
-    # 1, unless columns are in such different units that small ones would pass for rounding.
-    size = np.sqrt(np.diag(A))
+def column_sizes(squares: np.ndarray) -> np.ndarray:
+    """Powers of 2 to divide columns by, from sums of squares; 1 unless their units differ much.
+
+    Without a ridge, small columns would pass for rounding of large ones.
+    """
+    size = np.sqrt(squares)
     size[~(size > 0)] = 1
     if size.max(initial=1) <= UNITS * size.min(initial=1):
-        return np.ones(len(A))
+        return np.ones(len(size))
     return np.exp2(np.round(np.log2(size)))
 
 
