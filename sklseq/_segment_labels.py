@@ -7,9 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sklseq._labels import as_label_sequences, find_spans
+from sklseq._labels import as_label_sequences, find_spans, locate
 
 __all__ = ["Segments", "read_segments", "write_segments"]
+
+READS = (
+    "A segmenter reads segments (start, stop, label) or IOB2 labels; for labels of single tokens, "
+    "use a tagger such as CRFTagger."
+)
 
 
 class Segments(NamedTuple):
@@ -82,6 +87,7 @@ def _of_labels(y: Any, lengths: np.ndarray, outside: str | None) -> Segments:
         )
     if len(flat) == 0:
         flat = flat.astype(np.str_)
+    _check_iob2(flat, offsets, "O" if outside is None else outside)
     spans = find_spans(flat, offsets, "iob2", "O" if outside is None else outside)
     alone = np.ones(len(flat), dtype=bool)
     for a, b in zip(spans.start.tolist(), spans.stop.tolist()):
@@ -102,6 +108,21 @@ def _of_labels(y: Any, lengths: np.ndarray, outside: str | None) -> Segments:
     sequence = np.searchsorted(offsets, start, side="right") - 1
     first = offsets[sequence]
     return Segments(sequence, start - first, stop - first, label[order])
+
+
+def _check_iob2(flat: np.ndarray, offsets: np.ndarray, outside: str) -> None:
+    labels, first = np.unique(flat, return_index=True)
+    wrong = [
+        row
+        for label, row in zip(labels.tolist(), first.tolist())
+        if label not in (outside, "B", "I") and not label.startswith(("B-", "I-"))
+    ]
+    if wrong:
+        row = min(wrong)
+        raise ValueError(
+            f"Label {flat[row].item()!r} at {locate(offsets, row)} of y is neither {outside!r} nor "
+            f"of the form 'B-type' or 'I-type'. {READS}"
+        )
 
 
 def _of_list(segments: Any, s: int, n: int, outside: str | None) -> list[tuple[int, int, str]]:
@@ -138,7 +159,7 @@ def _triple(segment: Any, s: int, k: int) -> tuple[int, int, str]:
     if not isinstance(label, str):
         raise ValueError(
             f"Segment {k} of sequence {s} of y must be (start, stop, label), two integers and a "
-            f"string; got {segment!r}."
+            f"string; got {segment!r}. {READS}"
         )
     return start, stop, str(label)
 

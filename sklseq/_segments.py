@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from sklseq._sequences import Sequences, sample_positions
+from sklseq._sequences import Sequences, not_a_table, sample_positions
 
 __all__ = [
     "EXACT",
@@ -343,6 +343,18 @@ class SegmentPotentials:
         if func is np.hstack or (func is np.concatenate and kwargs.get("axis", 0) == 1):
             return _hstack(args[0])
         return NotImplemented
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError(not_a_table("SegmentPotentials"))
+
+    def __mul__(self, factor: Any) -> SegmentPotentials:
+        # FeatureUnion(transformer_weights=...) multiplies each block by its weight.
+        if not isinstance(factor, numbers.Real):
+            return NotImplemented
+        fields = {name: getattr(self, name) for name in _FIELDS}
+        return SegmentPotentials(**fields | {"rows": self.rows * factor})
+
+    __rmul__ = __mul__
 
     def __getstate__(self):
         return {name: getattr(self, name) for name in _FIELDS}

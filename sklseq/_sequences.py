@@ -22,6 +22,7 @@ __all__ = [
     "check_sample_weight",
     "finite_sum",
     "input_form",
+    "not_a_table",
     "read_labels",
     "row_positions",
     "sample_positions",
@@ -238,6 +239,17 @@ class Sequences:
             return _hstack(args[0])
         return NotImplemented
 
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError(not_a_table("Sequences"))
+
+    def __mul__(self, factor: Any) -> Sequences:
+        # FeatureUnion(transformer_weights=...) multiplies each block by its weight.
+        if not isinstance(factor, numbers.Real):
+            return NotImplemented
+        return self.with_rows(self.rows * factor)
+
+    __rmul__ = __mul__
+
     def __getstate__(self):
         return {"rows": self.rows, "offsets": self.offsets}
 
@@ -251,6 +263,15 @@ class Sequences:
             f"<Sequences: {len(self)} sequences, {self.n_rows} rows, "
             f"{self.rows.shape[1]} features, {form} {self.dtype}>"
         )
+
+
+def not_a_table(name: str) -> str:
+    """What to say where scikit-learn, pandas or NumPy wants one array of a container."""
+    return (
+        f"{name} cannot become one array or table, for its sequences differ in length: give them "
+        "to an estimator of sequences; for a FeatureUnion or Pipeline of extractors, use "
+        "set_output(transform='default')."
+    )
 
 
 def read_labels(y: Any, X: Sequences) -> np.ndarray:
@@ -440,10 +461,7 @@ def as_sequences(X: Any, *, finite: bool = True) -> Sequences:
 def _pack(matrices: list, form: str) -> Sequences:
     if form == "empty":
         return Sequences(np.zeros((0, 0)), np.zeros(len(matrices) + 1, dtype=np.int64))
-    if form == "array":
-        matrices = [np.asarray(m) for m in matrices]
-    else:
-        matrices = [m if sparse.issparse(m) else np.asarray(m) for m in matrices]
+    matrices = [m if sparse.issparse(m) else _as_array(m, s) for s, m in enumerate(matrices)]
     known = [m for m in matrices if m.ndim == 2]
     width = known[0].shape[1]
     for s, m in enumerate(matrices):
@@ -456,6 +474,20 @@ def _pack(matrices: list, form: str) -> Sequences:
     empty = sparse.csr_matrix((0, width)) if form == "sparse" else np.zeros((0, width))
     empty = empty.astype(known[0].dtype)
     return Sequences.from_list([m if m.ndim == 2 else empty for m in matrices])
+
+
+def _as_array(rows: Any, s: int) -> np.ndarray:
+    try:
+        return np.asarray(rows)
+    except ValueError:
+        widths = [np.size(row) for row in rows]
+        wrong = next((r for r, width in enumerate(widths) if width != widths[0]), None)
+        if wrong is None:
+            raise
+        raise ValueError(
+            f"All rows of X must have the same number of features; row {wrong} of sequence {s} "
+            f"has {widths[wrong]}, row 0 has {widths[0]}."
+        ) from None
 
 
 def finite_sum(values: np.ndarray) -> bool:

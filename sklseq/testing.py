@@ -542,7 +542,6 @@ def check_settings_of_output_do_not_break_it(subject: Subject) -> None:
     expected = answers(subject.fitted(X, y), X)
     with sklearn.config_context(transform_output="pandas"):
         assert answers(subject.fitted(X, y), X) == expected
-    assert not hasattr(subject.new(), "set_output") or isinstance(subject.original, Pipeline)
 
 
 @_for("has_n_jobs")

@@ -8,17 +8,21 @@ import numpy as np
 import pytest
 import sklearn
 from numpy.testing import assert_array_equal
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
 import sklseq.features
-from sklseq import CRFTagger, Sequences
+from sklseq import CRFTagger, SegmentPotentials, Sequences
 from sklseq.features import (
     DictFeatures,
+    LexiconFeatures,
     PerToken,
+    SegmentFeatures,
     TemplateFeatures,
     TokenFeatures,
     WindowFeatures,
@@ -161,11 +165,131 @@ def test_the_diagram_links_to_a_page_that_we_generate(kind):
 
 @pytest.mark.parametrize("kind", EXTRACTORS)
 def test_output_configuration_does_not_break_them(kind):
-    assert not hasattr(kind(), "set_output")
+    assert kind().set_output(transform="default").set_output(transform=None).get_params()
+    with pytest.raises(ValueError, match="cannot become one array or table"):
+        kind().set_output(transform="pandas")
     with sklearn.config_context(transform_output="pandas"):
         rows = TokenFeatures().fit_transform([["a", "b"]])
         assert isinstance(WindowFeatures(TokenFeatures()).fit_transform([["a"]]), Sequences)
     assert isinstance(rows, Sequences)
+
+
+# What FeatureUnion joins: rows of numbers of both forms, attributes, potentials of segments.
+BLOCKS = {
+    "dense": (PerToken(StandardScaler()), PerToken(MaxAbsScaler())),
+    "both": (PerToken(StandardScaler()), PerToken(OneHotEncoder())),
+    "sparse": (TokenFeatures(columns="w"), WindowFeatures(TokenFeatures(columns="line"))),
+    "integers": (PerToken(len, columns="w"), TokenFeatures(columns="w")),
+    "segments": (SegmentFeatures(TokenFeatures(columns="w")), SegmentFeatures(shape=True)),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_weights_of_a_union_multiply_its_blocks(data, name):
+    X = [np.outer(np.arange(4), [1.0, 2.0]), np.ones((2, 2))] if name in ("dense", "both") else None
+    X = [{"w": x["w"]} for x in data[0]] if name == "segments" else X or data[0]
+    parts = list(zip("ab", BLOCKS[name]))
+    weights = {"a": 2.5, "b": -1}
+    plain = FeatureUnion(parts).fit_transform(X)
+    weighted = FeatureUnion(parts, transformer_weights=weights).fit(X).transform(X)
+    names = FeatureUnion(parts).fit(X).get_feature_names_out()
+    factors = [weights[name[0]] for name in names]
+    assert type(weighted) is type(plain)
+    dense = [x.rows.toarray() if sparse.issparse(x.rows) else x.rows for x in (plain, weighted)]
+    assert_array_equal(dense[0] * factors, dense[1])
+    with pytest.raises(TypeError, match="unsupported operand"):
+        plain * None
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_union_that_makes_no_tables_ignores_the_setting(data, name, library):
+    X = [np.outer(np.arange(4), [1.0, 2.0]), np.ones((2, 2))] if name in ("dense", "both") else None
+    X = [{"w": x["w"]} for x in data[0]] if name == "segments" else X or data[0]
+    parts = list(zip("ab", BLOCKS[name]))
+    expected = FeatureUnion(parts).fit_transform(X)
+    with sklearn.config_context(transform_output=library):
+        found = FeatureUnion(parts).set_output(transform="default").fit_transform(X)
+        inside = WindowFeatures(FeatureUnion(parts)) if name == "sparse" else None
+        assert inside is None or isinstance(inside.fit(X).transform(X), Sequences)
+    assert type(found) is type(expected)
+    assert abs(found.rows - expected.rows).sum() == 0
+
+
+def test_a_union_that_should_make_a_table_says_how_not_to():
+    pytest.importorskip("pandas")
+    both = FeatureUnion([("a", TokenFeatures()), ("b", TokenFeatures())])
+    said = pytest.raises(TypeError, match=r"use set_output\(transform='default'\)")
+    with sklearn.config_context(transform_output="pandas"), said:
+        both.fit_transform([["a"]])
+
+
+@pytest.mark.parametrize("lengths", [(2, 3), (2, 2)])
+def test_containers_do_not_become_arrays(lengths):
+    X = Sequences(np.ones((sum(lengths), 2)), np.cumsum([0, *lengths]))
+    for container in (X, SegmentPotentials.from_tokens(X)):
+        with pytest.raises(TypeError, match="cannot become one array or table"):
+            np.asarray(container)
+
+
+READERS = [
+    CRFTagger(), PerToken(StandardScaler()), PerToken(), WindowFeatures(),
+    make_pipeline(PerToken(StandardScaler()), CRFTagger()),
+    make_pipeline(WindowFeatures(), CRFTagger()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("reader", READERS, ids=repr)
+def test_rows_of_another_width_are_named(reader):
+    y = [["a", "b"], ["b", "a", "a"]]
+    good = [[[1.0, 2.0], [3.0, 4.0]], [[1.0, 0.0]] * 3]
+    fitted = clone(reader).fit(good, y)
+    answer = fitted.predict if hasattr(fitted, "predict") else fitted.transform
+    inside = [good[0], [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0, 5.0]]]
+    between = [good[0], [[1.0, 0.0, 5.0]] * 3]
+    for ask in (answer, lambda X: clone(reader).fit(X, y)):
+        with pytest.raises(ValueError, match="row 2 of sequence 1 has 3, row 0 has 2"):
+            ask(inside)
+        with pytest.raises(ValueError, match="sequence 1 has 3, the first has 2"):
+            ask(between)
+    with pytest.raises(ValueError, match=r"X has 3 features, but .* was fitted with 2"):
+        answer([[[1.0, 0.0, 5.0]] * 2])
+
+
+# What tokens may be, with two columns.
+FORMS = {
+    "columns": [{"w": ["a", "b"], "p": ["N", "V"]}],
+    "dicts": [[{"w": "a", "p": "N"}, {"w": "b", "p": "V"}]],
+    "tuples": [[("a", "N"), ("b", "V")]],
+    "lists": [[["a", "N"], ["b", "V"]]],
+    "words": [["a", "b"]],
+    "singles": [[("a",), ("b",)]],
+}
+
+
+@pytest.mark.parametrize("then", FORMS)
+@pytest.mark.parametrize("first", FORMS)
+@pytest.mark.parametrize(
+    "kind", [TokenFeatures, LexiconFeatures, PerToken, WindowFeatures, SegmentFeatures]
+)
+def test_tokens_of_another_form_are_read_or_refused(kind, first, then):
+    columns = 0 if first in ("tuples", "lists", "words", "singles") else "w"
+    extractor = {
+        TokenFeatures: lambda: TokenFeatures(columns=columns),
+        LexiconFeatures: lambda: LexiconFeatures({"x": ["a"]}, columns=columns),
+        PerToken: lambda: PerToken(CountVectorizer(token_pattern=".+"), columns=columns),
+        WindowFeatures: lambda: WindowFeatures(TokenFeatures(columns=columns)),
+        SegmentFeatures: lambda: SegmentFeatures(TokenFeatures(columns=columns)),
+    }[kind]()
+    expected = extractor.fit_transform(FORMS[first])
+    try:
+        found = extractor.transform(FORMS[then])
+    except ValueError as error:
+        said = str(error)
+    else:
+        assert abs(found.rows - expected.rows).sum() == 0
+        return
+    assert re.match(r"X has|Tokens of X are|columns must|Sequence \d+ of X|Row \d+", said), said
 
 
 @pytest.mark.parametrize("kind", EXTRACTORS)

@@ -9,11 +9,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.decomposition import PCA, TruncatedSVD
-from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
+from sklearn.feature_extraction.text import (
+    CountVectorizer,
+    HashingVectorizer,
+    TfidfTransformer,
+    TfidfVectorizer,
+)
 from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import Nystroem
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
 from sklseq import CRFTagger, Sequences
@@ -188,3 +193,40 @@ def test_tables_as_output_elsewhere_do_not_break_it():
     with sklearn.config_context(transform_output="pandas"):
         rows = PerToken(StandardScaler()).fit_transform(numeric()[0]).rows
     assert isinstance(rows, np.ndarray)
+
+
+VECTORIZERS = {
+    "count": CountVectorizer(analyzer="char"),
+    "tf-idf": TfidfVectorizer(analyzer="char", ngram_range=(1, 2)),
+    "hashing": HashingVectorizer(analyzer="char", n_features=16),
+}
+COMPOSITIONS = {
+    "alone": lambda v: v,
+    "pipeline": lambda v: make_pipeline(v),
+    "weighted": lambda v: make_pipeline(v, TfidfTransformer()),
+    "dense": lambda v: make_pipeline(v, TruncatedSVD(2, random_state=0)),
+    "scaled": lambda v: make_pipeline(v, TruncatedSVD(2, random_state=0), StandardScaler()),
+    "nested": lambda v: make_pipeline(make_pipeline(v), MaxAbsScaler()),
+    "union": lambda v: make_union(
+        v, make_pipeline(CountVectorizer(analyzer="char"), TfidfTransformer())
+    ),
+    "tagged": lambda v: make_pipeline(v, MaxAbsScaler().set_output(transform="default")),
+}
+
+
+@pytest.mark.parametrize("setting", ["default", "pandas", "polars"])
+@pytest.mark.parametrize("composition", COMPOSITIONS)
+@pytest.mark.parametrize("vectorizer", VECTORIZERS)
+def test_any_composition_of_text_vectorizers(vectorizer, composition, setting):
+    transformer = COMPOSITIONS[composition](clone(VECTORIZERS[vectorizer]))
+    words = [word for x in COLUMNS for word in x["w"]]
+    expected = clone(transformer).fit_transform(words)
+    with sklearn.config_context(transform_output=setting):
+        features = PerToken(transformer, columns="w")
+        found = [features.fit_transform(COLUMNS).rows, features.transform(COLUMNS).rows]
+    for rows in found:
+        dense = (m.toarray() if sparse.issparse(m) else m for m in (rows, expected))
+        assert_allclose(*dense, atol=1e-12)
+    assert features.n_features_out_ == expected.shape[1]
+    y = [["a", "b"], ["a"]]
+    assert make_pipeline(features, CRFTagger()).fit(COLUMNS, y).score(COLUMNS, y) >= 0

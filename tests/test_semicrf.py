@@ -433,6 +433,35 @@ def test_bad_segments(segments, message):
     assert not hasattr(model, "classes_")
 
 
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        ("N", "Label 'N' at row 1 of sequence 1 of y is neither 'O' nor of the form 'B-type'"),
+        ("E-x", "Label 'E-x' at row 1 of sequence 1 of y is neither 'O'"),
+        ("", "Label '' at row 1"), ("b-x", "Label 'b-x' at row 1"), ("Bx", "Label 'Bx' at row 1"),
+        (7, "must be strings, integers or booleans|are of kind"), (None, "of type NoneType"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("method", ["fit", "score", "predict_log_proba_sequence"])
+def test_labels_that_are_not_iob2_are_named(method, label, message):
+    X = Sequences(np.ones((6, 2)), [0, 2, 6])
+    y = [["B-x", "O"], ["B-x", "I-x", "O", "O"]]
+    model = SemiCRFSegmenter(max_iter=2, tol=1.0).fit(X, y)
+    y[1][1] = label
+    with pytest.raises(ValueError, match=message) as caught:
+        getattr(model, method)(X, y)
+    if isinstance(label, str):
+        assert "use a tagger such as CRFTagger" in str(caught.value)
+    assert "scheme" not in str(caught.value)
+
+
+@pytest.mark.parametrize("y", [[[1, 2], [1, 1, 2, 2]], [[("N",)] * 2, [("N",)] * 4]])
+def test_labels_that_are_no_strings_are_refused(y):
+    X = Sequences(np.ones((6, 2)), [0, 2, 6])
+    with pytest.raises(ValueError, match="use a tagger such as CRFTagger"):
+        SemiCRFSegmenter().fit(X, y)
+
+
 def test_bad_y():
     X = Sequences(np.ones((6, 2)), [0, 2, 6])
     good = [[(0, 2, "a")], [(0, 4, "b")]]

@@ -48,7 +48,14 @@ class Columns(NamedTuple):
         """Arguments ``form, sequences, key`` under which the kernels find the column."""
         if self.form == "columns":
             return "tokens", [_column(x, name, s) for s, x in enumerate(self.sequences)], name
-        return self.form, self.sequences, self.names.index(name) if self.form == "rows" else name
+        if self.form != "rows":
+            return self.form, self.sequences, name
+        if name not in self.names:
+            raise ValueError(
+                f"Tokens of X are tuples or lists, whose columns are {list(self.names)}, and the "
+                f"column {name!r} is read; give tokens of the form of the training data."
+            )
+        return self.form, self.sequences, self.names.index(name)
 
     def check_lengths(self, name: str, lengths: np.ndarray) -> None:
         """Raise a ValueError if the lists of a column are not as long as those of an earlier."""

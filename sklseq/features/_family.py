@@ -6,11 +6,12 @@ import numbers
 from typing import Any
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._public import Public
-from sklseq._sequences import Sequences
+from sklseq._sequences import Sequences, not_a_table
 
 __all__ = [
     "Extractor",
@@ -18,6 +19,7 @@ __all__ = [
     "check_parameters",
     "hashed_names",
     "keep_frequent",
+    "no_tables",
     "vocabulary",
 ]
 
@@ -27,8 +29,31 @@ class Extractor(Public, TransformerMixin, BaseEstimator, auto_wrap_output_keys=N
 
     A subclass has ``fit_transform``, ``transform``, ``get_feature_names_out`` and
     ``receptive_field``, and sets ``n_features_out_``. Its output is ragged, so every class
-    opts out of ``set_output`` (class keyword ``auto_wrap_output_keys=None``).
+    opts out of tables (class keyword ``auto_wrap_output_keys=None``).
     """
+
+    def set_output(self, *, transform: str | None = None):
+        """Does nothing: the output is always ``Sequences``.
+
+        It is there for ``FeatureUnion(...).set_output(transform="default")``, which asks every
+        part.
+
+        Parameters
+        ----------
+        transform : {"default", None}, default=None
+
+        Returns
+        -------
+        self : estimator
+
+        Raises
+        ------
+        ValueError
+            If a table is asked for.
+        """
+        if transform not in (None, "default"):
+            raise ValueError(not_a_table(f"The output of {type(self).__name__}"))
+        return self
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -62,6 +87,11 @@ class Extractor(Public, TransformerMixin, BaseEstimator, auto_wrap_output_keys=N
 
     def _check_fitted(self) -> None:
         check_is_fitted(self, "n_features_out_")
+
+
+def no_tables():
+    """Around transformers inside ours: they give no tables, whatever the settings are."""
+    return config_context(transform_output="default")
 
 
 @property

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklseq._labels import as_label_sequences
 from sklseq._sequences import Sequences, as_sequences
 from sklseq.features._columns import Columns, read_columns, select_columns
-from sklseq.features._family import Extractor, as_names
+from sklseq.features._family import Extractor, as_names, no_tables
 from sklseq.features._token import distinct_tokens
 
 __all__ = ["PerToken"]
@@ -219,9 +219,9 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         if self.transformer is None or self._is_function():
             return self._apply(self.transformer, rows), self.transformer
         inner = clone(self.transformer)
-        if hasattr(inner, "set_output"):  # a table would only be taken apart again
-            inner.set_output(transform="default")
-        out = inner.fit_transform(rows, labels)
+        # A table would only be taken apart again; not set_output, which text vectorizers refuse.
+        with no_tables():
+            out = inner.fit_transform(rows, labels)
         return self._checked(out, rows.shape[0]), inner
 
     def _apply(self, transformer: Any, rows: Any) -> Any:
@@ -230,7 +230,8 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         elif self._is_function():
             out = _by_function(transformer, rows)
         else:
-            out = transformer.transform(rows)
+            with no_tables():
+                out = transformer.transform(rows)
         return self._checked(out, rows.shape[0])
 
     def _checked(self, out: Any, n_rows: int) -> Any:

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklseq._segments import SegmentPotentials
 from sklseq._sequences import Sequences
 from sklseq.features._columns import read_columns, select_columns
-from sklseq.features._family import Extractor, as_names, check_parameters
+from sklseq.features._family import Extractor, as_names, check_parameters, no_tables
 from sklseq.features._field import receptive_field
 from sklseq.features._firings import count_firings
 from sklseq.features._kinds import affix_lengths
@@ -221,7 +221,8 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         """
         self._check_parameters()
         extractor = self._new_extractor()
-        rows = None if extractor is None else _as_rows(extractor.fit_transform(X, y), extractor)
+        with no_tables():
+            rows = None if extractor is None else _as_rows(extractor.fit_transform(X, y), extractor)
         columns = read_columns(X) if self._reads_words() or rows is None else None
         column = select_columns(self.columns, columns)[0] if self._reads_words() else None
         if columns is not None and not columns.sequences:
@@ -255,7 +256,8 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         """
         self._check_fitted()
         extractor = self.extractor_
-        rows = None if extractor is None else _as_rows(extractor.transform(X), extractor)
+        with no_tables():
+            rows = None if extractor is None else _as_rows(extractor.transform(X), extractor)
         columns = None
         if self.column_ is not None or rows is None:
             columns = read_columns(X)

@@ -19,6 +19,7 @@ from sklseq.features._family import (
     check_parameters,
     hashed_names,
     keep_frequent,
+    no_tables,
     vocabulary,
 )
 from sklseq.features._field import receptive_field
@@ -136,7 +137,8 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         """
         self._check_parameters()
         extractor = None if self.extractor is None else clone(self.extractor)
-        inner = as_rows(X if extractor is None else extractor.fit_transform(X, y), extractor)
+        with no_tables():
+            inner = as_rows(X if extractor is None else extractor.fit_transform(X, y), extractor)
         if self.n_features and not inner.is_sparse:
             raise ValueError(
                 "n_features hashes attributes, but the extractor gives dense rows; use None."
@@ -171,8 +173,9 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
             One row a token.
         """
         self._check_fitted()
-        inner = as_rows(X if self.extractor_ is None else self.extractor_.transform(X),
-                        self.extractor_)  # fmt: skip
+        with no_tables():
+            rows = X if self.extractor_ is None else self.extractor_.transform(X)
+        inner = as_rows(rows, self.extractor_)
         if inner.n_rows == 0 and inner.shape[1] != self.n_inner_:
             inner = inner.with_rows(sparse.csr_matrix((0, self.n_inner_)))
         if inner.shape[1] != self.n_inner_:
