@@ -170,7 +170,7 @@ class BaseTagger(Public, BaseEstimator):
 
     def _read(self, X: Any, finite: bool = True) -> Sequences:
         check_is_fitted(self, "classes_")
-        if in_blocks(X):
+        if in_blocks(X, maps=False):
             raise ValueError(
                 "X holds sequences in blocks, which only fit, predict, predict_blocks and score "
                 "read; pass arrays."

@@ -6,18 +6,22 @@ Whoever reads it gets blocks of a convenient size, checked, and errors that name
 
 from __future__ import annotations
 
+import mmap
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from sklseq._checksums import label_checksum
 from sklseq._labels import as_label_sequences
-from sklseq._sequences import Sequences
+from sklseq._sequences import Sequences, check_entries, first_not_finite
 
 __all__ = [
+    "BlockError",
     "LabelBlocks",
     "RowBlocks",
     "blocks_of",
@@ -25,12 +29,18 @@ __all__ = [
     "in_blocks",
     "label_blocks",
     "one_shot_error",
+    "visit_blocks",
 ]
 
 # Rows that are worked on at a time, unless memory is short.
 BLOCK_ROWS = 4096
 # Memory maps of this many bytes are read in blocks without being asked to.
 LARGE_MAP = 1 << 28
+AGAIN = "a source must yield the same each time it is read, and a function a new iterator."
+
+
+class BlockError(ValueError):
+    """Rows or labels in blocks cannot be read, or are not what they have to be."""
 
 
 class RowBlocks:
@@ -57,10 +67,13 @@ class RowBlocks:
     ------
     TypeError, ValueError
         If ``source`` is none of these; when rows are read, if a block is not two-dimensional,
-        finite and as wide as the first, or cannot be read.
+        finite and as wide as the first, or cannot be read; when they are read again, if they
+        are not what they were. The message names sequence, block, row and column.
 
     Notes
     -----
+    A source is pickled as it is: the name of a file, not its content; an array with its numbers.
+
     Arrays, memory maps and ``.npy`` files can be read from any row on, which
     ``CRFTagger(gradient="checkpoint")`` needs; the others from the beginning only.
 
@@ -78,12 +91,13 @@ class RowBlocks:
     """
 
     def __init__(self, source: Any):
-        self.source = source
+        self.source, self.path = source, None
         self.n_reads = 0  # passes begun, for tests and reports
         if isinstance(source, RowBlocks):
-            self.source = source.source
+            self.source, self.path = source.source, source.path
         elif isinstance(source, (str, os.PathLike)):
-            self.source = _open(os.fspath(source))
+            self.path = os.path.abspath(source)
+            self.source = _open(self.path)
         elif sparse.issparse(source):
             self.source = source.tocsr()
         elif isinstance(source, (list, tuple, Mapping, set)) or not (
@@ -98,6 +112,14 @@ class RowBlocks:
             raise ValueError(
                 f"Rows must be 2-D (n_steps, n_features); got shape {self.source.shape}."
             )
+        self._map = _map_of(self.source)
+
+    def __getstate__(self) -> dict:
+        return {"source": self.source if self.path is None else self.path, "n_reads": self.n_reads}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__init__(state["source"])
+        self.n_reads = state["n_reads"]
 
     @property
     def random_access(self) -> bool:
@@ -124,6 +146,11 @@ class RowBlocks:
         array or CSR matrix
             Rows first to last - 1.
         """
+        if self._map is not None and self._map[0].size() < self._map[1]:
+            raise BlockError(
+                f"The file of {self.path or 'the memory map'} has been cut off since it was "
+                "opened; write it again."
+            )
         return self.source[first:last]
 
     def read(
@@ -144,13 +171,32 @@ class RowBlocks:
         -------
         iterator of array or CSR matrix
         """
-        self.n_reads += 1
-        if self.random_access:
-            n = self.source.shape[0]
-            parts = (self.rows(a, min(a + block_rows, n)) for a in range(0, n, block_rows))
-        else:
-            parts = _iterate(self.source, where)
-        return _recut(_checked(parts, where, finite), block_rows)
+        return (rows for rows, _ in visit_blocks(self, block_rows, where, finite=finite))
+
+
+def visit_blocks(
+    source: RowBlocks, block_rows: int, where: str, *, finite: bool = True, width: int | None = None
+) -> Iterator[tuple[Any, str]]:
+    """As ``source.read``, with the names of the source's blocks that the rows come from.
+
+    ``width``: columns that the source had before.
+    """
+    source.n_reads += 1
+    if source.random_access:
+        if sparse.issparse(source.source):  # before it is cut
+            _check_entries(source.source, "", 0, where)
+        n = source.source.shape[0]
+        parts = (source.rows(a, min(a + block_rows, n)) for a in range(0, n, block_rows))
+    else:
+        parts = _iterate(source.source, where)
+    return _recut(_checked(parts, where, finite, width), block_rows)
+
+
+def _map_of(source: Any) -> tuple[mmap.mmap, int] | None:
+    # The memory map under an array, and the size of its file.
+    while isinstance(source, np.ndarray):
+        source = source.base
+    return (source, source.size()) if isinstance(source, mmap.mmap) else None
 
 
 def _open(path: str) -> Any:
@@ -219,62 +265,109 @@ def _iterate(source: Any, where: str) -> Iterator:
     except GeneratorExit:
         raise
     except Exception as error:
-        raise ValueError(
-            f"Block {k} of {where} cannot be read: {type(error).__name__}: {error}. "
-            "Nothing was fitted or returned; repair the source and start again."
+        raise BlockError(
+            f"Block {k} of {where} cannot be read: {type(error).__name__}: {error}. Repair the "
+            "source."
         ) from error
 
 
-def _checked(parts: Iterable, where: str, finite: bool) -> Iterator:
-    width = None
+def _checked(parts: Iterable, where: str, finite: bool, width: int | None) -> Iterator:
+    # Blocks that are safe to work on: nothing later looks whether column numbers are in range.
+    before, first = width is not None, 0
     for k, block in enumerate(parts):
         name = f"Block {k} of {where}"
         if not sparse.issparse(block):
             block = np.asarray(block)
         if block.ndim != 2:
-            raise ValueError(
+            raise BlockError(
                 f"{name} must be 2-D (n_rows, n_features); got shape {block.shape}. Reshape it."
             )
         width = block.shape[1] if width is None else width
         if block.shape[1] != width:
-            raise ValueError(
-                f"{name} has {block.shape[1]} features, the blocks before have {width}; "
-                "all blocks must have the same columns."
+            then = "the source had" if before else "the blocks before have"
+            raise BlockError(
+                f"{name} has {block.shape[1]} features, {then} {width}"
+                f"{' when it was first read' if before else ''}; all blocks must have the same "
+                "columns."
             )
         if block.dtype.kind not in "biuf":
-            raise ValueError(f"{name} must hold numbers; got dtype {block.dtype}.")
+            raise BlockError(f"{name} must hold numbers; got dtype {block.dtype}.")
         if sparse.issparse(block):
-            block = block.tocsr()
-        values = block.data if sparse.issparse(block) else block
+            block = _as_csr(block, k, first, where)
         if finite:
-            _check_finite(values, name)
+            _check_finite(block, k, first, where)
         yield block
+        first += block.shape[0]
 
 
-def _check_finite(values: np.ndarray, name: str) -> None:
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(np.sum(values)):  # no temporary; finite unless a term is not
-            return
-    bad = np.ravel(values)[~np.isfinite(np.ravel(values))]
-    if len(bad):
-        raise ValueError(f"{name} must be finite; it holds {bad[0]}. Impute or drop it.")
+def _as_csr(block: Any, k: int, first: int, where: str) -> Any:
+    # SciPy itself follows indices unchecked where it converts, cuts or joins matrices.
+    try:
+        whole = block.format == "csr" or not _is_damaged(block)
+        csr = block.tocsr() if whole else None
+    except ValueError:  # SciPy's own checks, which do not look at everything
+        csr = None
+    if csr is None:
+        raise BlockError(
+            f"Block {k} of {where} is a damaged {block.format} matrix; make it again, as CSR."
+        )
+    _check_entries(csr, f" (row {{}} of block {k})", first, where)
+    return csr
 
 
-def _recut(blocks: Iterable, block_rows: int) -> Iterator:
+def _is_damaged(block: Any) -> bool:
+    if block.format == "csc":
+        return check_entries(block.T) is not None
+    if block.format == "bsr":
+        shape = [n // size for n, size in zip(block.shape, block.blocksize)]
+        parts = {name: getattr(block, name) for name in ("indptr", "indices", "data")}
+        return check_entries(SimpleNamespace(shape=shape, **parts)) is not None
+    if block.format == "coo":
+        return any(
+            len(at) and not 0 <= int(at.min()) <= int(at.max()) < n
+            for at, n in zip((block.row, block.col), block.shape)
+        )
+    return False
+
+
+def _check_entries(rows: Any, beside: str, first: int, where: str) -> None:
+    found = check_entries(rows)
+    if found is not None:
+        row, what = found
+        raise BlockError(
+            f"Row {first + row} of {where}{beside.format(row)} {what}; make the matrix again."
+        )
+
+
+def _check_finite(block: Any, k: int, first: int, where: str) -> None:
+    found = first_not_finite(block)
+    if found is not None:
+        row, column, value = found
+        raise BlockError(
+            f"X must be finite; row {first + row} of {where} (row {row} of block {k}) holds "
+            f"{value} in column {column}. Impute or drop it."
+        )
+
+
+def _recut(blocks: Iterable, block_rows: int) -> Iterator[tuple[Any, str]]:
     # Join small blocks and cut large ones, so that none has far more or fewer rows.
-    held, n = [], 0
-    for block in blocks:
-        first = 0
+    held, n, begin = [], 0, 0
+    for k, block in enumerate(blocks):
+        first, begin = 0, begin if held else k
         while block.shape[0] - first >= block_rows - n > 0:
             held.append(block[first : first + block_rows - n])
             first += block_rows - n
-            yield _join(held)
-            held, n = [], 0
+            yield _join(held), _numbers(begin, k)
+            held, n, begin = [], 0, k
         if first < block.shape[0]:
             held.append(block[first:] if first else block)
             n += held[-1].shape[0]
     if held:
-        yield _join(held)
+        yield _join(held), _numbers(begin, k)
+
+
+def _numbers(first: int, last: int) -> str:
+    return f"block {first}" if first == last else f"blocks {first} to {last}"
 
 
 def _join(blocks: list) -> Any:
@@ -298,6 +391,7 @@ class LabelBlocks:
 
     def __init__(self, source: Any):
         self.source = source
+        self.sums: list | None = None  # checksums of the first reading
         self.whole = not (callable(source) or _iterates_only(source))
         known = isinstance(source, np.ndarray) and source.ndim == 1 and source.dtype.kind in "biuU"
         if self.whole and not known:
@@ -308,13 +402,27 @@ class LabelBlocks:
         return isinstance(self.source, Iterator)
 
     def read(self, where: str, block_rows: int = BLOCK_ROWS) -> Iterator[np.ndarray]:
-        """Flat arrays of labels."""
+        """Flat arrays of labels; an error if they are not what was read first."""
         blocks = _iterate(self.source, f"the labels of {where}")
         if self.whole:
             starts = range(0, len(self.source), block_rows)
             blocks = (self.source[a : a + block_rows] for a in starts)
-        for block in blocks:
-            yield as_label_sequences([block])[0]
+        blocks = (as_label_sequences([block])[0] for block in blocks)
+        sums = []
+        for labels, names in _recut(blocks, block_rows):
+            sums.append(label_checksum(labels))
+            k = len(sums) - 1
+            if self.sums is not None and self.sums[k : k + 1] != sums[-1:]:
+                raise self._changed(f"{names}, labels {k * block_rows} and on", where)
+            yield labels
+        if self.sums is not None and len(sums) < len(self.sums):
+            raise self._changed(f"fewer labels than the {len(self.sums)} blocks of before", where)
+        self.sums = sums
+
+    def _changed(self, what: str, where: str) -> BlockError:
+        return BlockError(
+            f"The labels of {where} differ from those that were first read ({what}); {AGAIN}"
+        )
 
     def reader(self, where: str) -> Callable[[int], np.ndarray]:
         """``take(n)``: the next n labels, fewer at the end."""
@@ -351,9 +459,17 @@ def _is_long(sequence: Any) -> bool:
     )
 
 
-def in_blocks(X: Any) -> bool:
-    """Whether X is a list with at least one sequence in blocks."""
-    return isinstance(X, (list, tuple)) and any(_is_long(sequence) for sequence in X)
+def in_blocks(X: Any, *, maps: bool = True) -> bool:
+    """Whether X is a list with a sequence in blocks, or memory maps that are large together.
+
+    ``maps=False``: whether it has sequences that cannot be taken as arrays.
+    """
+    if not isinstance(X, (list, tuple)):
+        return False
+    if not maps:
+        return any(_is_long(x) and not isinstance(x, np.ndarray) for x in X)
+    mapped = sum(x.nbytes for x in X if isinstance(x, np.memmap))
+    return mapped >= LARGE_MAP or any(_is_long(x) for x in X)
 
 
 def holds_rows(X: Any) -> bool:

@@ -9,6 +9,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._labels import Constraints, check_seen, resolve_constraints
+from sklseq._progress import Progress
 from sklseq._sequences import Sequences
 from sklseq._shards import ShardError, Shards, named
 from sklseq._threads import Threads
@@ -23,7 +24,6 @@ from sklseq.objectives._shards import (
     merge_surveys,
     survey_shard,
 )
-from sklseq.solvers import SolverResult
 
 __all__ = ["fit_shards", "predict_shards", "score_shards"]
 
@@ -42,24 +42,18 @@ def fit_shards(tagger: Any, X: Any, y: Any, sample_weight: Any) -> Any:
     _check_constraints(tagger, data, surveys, found.classes)
     scores = _score_map(tagger, found)
     start = tagger._starting_point(scores, found.classes, vectorizer)
-    progress = _Progress(tagger)
+    progress = Progress(tagger)
 
     def likelihood(threads: Threads):
         return data.likelihood(scores, found, surveys, vectorizer, tagger.l2, threads)
 
+    def finish(result):
+        return tagger._finish(scores, result, found.classes, vectorizer)
+
     told = (found.classes, vectorizer)
     solve = progress.step if tagger.solver == "adagrad" else progress.descend
-    try:
-        with memory_told(PLAN), data:
-            result = tagger._solve(solve, scores, likelihood, start, told)
-    except ShardError as error:
-        if progress.last is None:
-            raise
-        tagger._finish(scores, progress.result(), found.classes, vectorizer)
-        raise ShardError(
-            f"{error} The model of iteration {tagger.n_iter_} is kept; repair the shard, and go "
-            "on from there with warm_start=True."
-        ) from error
+    with memory_told(PLAN), data, progress.kept_on(ShardError, finish, "the shard"):
+        result = tagger._solve(solve, scores, likelihood, start, told)
     return tagger._finish(scores, result, found.classes, vectorizer)
 
 
@@ -129,41 +123,6 @@ def dict_features(attributes: list) -> DictFeatures:
     features.vocabulary_ = dict(zip(attributes, range(len(attributes))))
     features.n_features_out_ = len(attributes)
     return features
-
-
-class _Progress:
-    """The weights after the last whole iteration."""
-
-    def __init__(self, tagger: Any):
-        self.tagger, self.last, self.history = tagger, None, []
-
-    def descend(self, likelihood, start, threads, report) -> SolverResult:
-        """All shards at once."""
-
-        def note(k: int, value: float, w: np.ndarray) -> bool:
-            # w stays as it is until the next iteration is done: the solver has two in turn.
-            self._note(k, value, w)
-            return report(k, value, w)
-
-        return self.tagger._descend(likelihood, start, threads, note)
-
-    def step(self, likelihood, start, threads, report) -> SolverResult:
-        """One sequence at a time, shard by shard; then as the tagger goes on from there."""
-        from sklseq.objectives._shard_visits import ShardVisits
-
-        def note(k: int, value: float, w: np.ndarray) -> bool:
-            self._note(k, value, w.copy())  # the next pass works in place
-            return report(k, value, w)
-
-        return self.tagger._step(likelihood, start, threads, note, ShardVisits)
-
-    def _note(self, k: int, value: float, w: np.ndarray) -> None:
-        self.last = (k, value, w)
-        self.history.append(value)
-
-    def result(self) -> SolverResult:
-        k, value, w = self.last
-        return SolverResult(w, value, k, True, self.history, "shard")
 
 
 class LocalShards:

@@ -18,9 +18,11 @@ from sklseq._labels import as_label_sequences, encode_labels, split_labels, uniq
 __all__ = [
     "Sequences",
     "as_sequences",
+    "check_entries",
     "check_finite",
     "check_sample_weight",
     "finite_sum",
+    "first_not_finite",
     "input_form",
     "not_a_table",
     "read_labels",
@@ -421,6 +423,12 @@ def _sequence_form(sequence: Any, s: int) -> str:
 def _list_form(row: Any, s: int) -> str:
     if isinstance(row, Mapping):
         return "dicts"
+    if sparse.issparse(row) or (isinstance(row, np.ndarray) and row.ndim == 2):
+        raise ValueError(
+            f"Sequence {s} of X is a list of blocks, the first of shape {row.shape}; pass "
+            "RowBlocks(lambda: iter(blocks)), or join them with numpy.concatenate or "
+            "scipy.sparse.vstack."
+        )
     if isinstance(row, (list, tuple, set, frozenset)):
         if len(row) and all(isinstance(value, numbers.Real) for value in row):
             return "array"
@@ -453,6 +461,14 @@ def as_sequences(X: Any, *, finite: bool = True) -> Sequences:
         if packed.dtype.kind not in "biuf":
             raise ValueError(f"X must hold numbers; got dtype {packed.dtype}.")
         packed = packed.with_rows(packed.rows.astype(np.float64))
+    found = check_entries(packed.rows) if packed.is_sparse else None
+    if found is not None:
+        row, what = found
+        s = int(np.searchsorted(packed.offsets, row, side="right")) - 1
+        raise ValueError(
+            f"X must be whole CSR matrices; row {row - packed.offsets[s]} of sequence {s} {what}. "
+            "Make the matrix again."
+        )
     if finite:
         check_finite(packed)
     return packed
@@ -496,23 +512,55 @@ def finite_sum(values: np.ndarray) -> bool:
         return bool(np.isfinite(np.sum(values)))
 
 
+def first_not_finite(rows: Rows) -> tuple[int, int, float] | None:
+    """Row, column and value of the first NaN or infinity."""
+    values = rows.data[: rows.indptr[-1]] if sparse.issparse(rows) else rows
+    if finite_sum(values):
+        return None
+    bad = np.flatnonzero(~np.isfinite(np.ravel(values)))
+    if not bad.size:
+        return None
+    at, value = int(bad[0]), float(np.ravel(values)[bad[0]])
+    if not sparse.issparse(rows):
+        return *divmod(at, rows.shape[1]), value
+    return _row_of(rows, at), int(rows.indices[at]), value
+
+
+def _row_of(rows: Rows, entry: int) -> int:
+    return int(np.searchsorted(rows.indptr, entry, side="right")) - 1
+
+
 def check_finite(X: Sequences) -> None:
     """Raise a ValueError that names the sequence and row of the first NaN or infinity."""
-    values = X.rows.data if X.is_sparse else X.rows
-    if finite_sum(values):
+    found = first_not_finite(X.rows)
+    if found is None:
         return
-    bad = np.flatnonzero(~np.isfinite(np.ravel(values)))
-    if bad.size == 0:
-        return
-    if X.is_sparse:
-        row = int(np.searchsorted(X.rows.indptr, bad[0], side="right")) - 1
-    else:
-        row = int(bad[0]) // X.rows.shape[1]
+    row, column, value = found
     s = int(np.searchsorted(X.offsets, row, side="right")) - 1
     raise ValueError(
-        f"X must be finite; row {row - X.offsets[s]} of sequence {s} holds "
-        f"{np.ravel(values)[bad[0]]}. Impute or drop it."
+        f"X must be finite; row {row - X.offsets[s]} of sequence {s} holds {value} in column "
+        f"{column}. Impute or drop it."
     )
+
+
+def check_entries(rows: Rows) -> tuple[int, str] | None:
+    """What is wrong with the arrays of a CSR matrix, and in which row.
+
+    Kernels follow row starts and column numbers unchecked.
+    """
+    indptr, indices, (n, width) = rows.indptr, rows.indices, rows.shape
+    if len(indptr) != n + 1 or indptr[0] != 0:
+        return 0, f"does not begin at entry 0, or has no end: indptr has {len(indptr)} numbers"
+    n_entries = min(len(indices), len(rows.data))
+    ends = indptr[1:]
+    if n and (ends[-1] > n_entries or (ends < indptr[:-1]).any()):
+        row = int(np.argmax((ends > n_entries) | (ends < indptr[:-1])))
+        return row, f"goes from entry {indptr[row]} to {ends[row]} of {n_entries}"
+    used = indices[: indptr[-1]]
+    if len(used) and not 0 <= int(used.min()) <= int(used.max()) < width:
+        at = int(np.argmax((used < 0) | (used >= width)))
+        return _row_of(rows, at), f"has an entry in column {used[at]}, and there are {width}"
+    return None
 
 
 def check_sample_weight(sample_weight: Any, n_sequences: int) -> np.ndarray:

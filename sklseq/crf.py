@@ -23,7 +23,7 @@ from sklseq._base import (
     training_weights,
     warn_one_label,
 )
-from sklseq._blocks import blocks_of, holds_rows, in_blocks
+from sklseq._blocks import BlockError, blocks_of, holds_rows, in_blocks
 from sklseq._callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
 from sklseq._early_stopping import EarlyStopping, check_early_stopping
 from sklseq._labels import (
@@ -335,6 +335,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
                 "early_stopping=True sets single sequences aside, in memory; with sequences in "
                 "blocks, or another gradient than 'forward-backward', use early_stopping=False."
             )
+        from sklseq._progress import Progress
+
         survey, classes = data.survey, data.survey.classes
         allowed = resolve_constraints(self.constraints, classes)
         survey.check_constraints(allowed)
@@ -344,9 +346,12 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         def likelihood(threads: Threads) -> LongLogLikelihood:
             return LongLogLikelihood(scores, data, self.l2)
 
-        told = (classes, vectorizer)
-        with memory_told(data.plan):
-            result = self._solve(self._descend, scores, likelihood, start, told)
+        def finish(result: SolverResult) -> CRFTagger:
+            return self._finish(scores, result, classes, vectorizer)
+
+        told, progress = (classes, vectorizer), Progress(self)
+        with memory_told(data.plan), progress.kept_on(BlockError, finish, "the source"):
+            result = self._solve(progress.descend, scores, likelihood, start, told)
         return self._finish(scores, result, classes, vectorizer)
 
     def _plan(self, n_rows: int, n_labels: int, **source: bool) -> Plan:

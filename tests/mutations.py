@@ -77,6 +77,15 @@ FAULTS = [
     ("inference/segments.py", "apart = max(self.apart, ", "apart = max(0, ", "test_online_futures"),
     ("_stream.py", "first + int(found[2])", "int(found[2])", "test_online_stream"),
     ("_stream.py", "if chain is None:", "if True:", "test_online_stream"),
+    # Rows that are read again
+    ("objectives/_survey.py", "if found == self.sums[first // self.unit + k]:", "if True:", "test_blocks_again"),
+    ("objectives/_survey.py", "if last > self.n_rows:", "if False:", "test_blocks_again"),
+    ("_blocks.py", "_check_entries(csr, ", "(lambda *_: None)(csr, ", "test_blocks_again"),
+    ("_blocks.py", "if block.shape[1] != width:", "if False:", "test_blocks_again"),
+    ("_blocks.py", "self.sums[k : k + 1] != sums[-1:]", "False", "test_blocks_again"),
+    ("_sequences.py", "found = check_entries(packed.rows) if packed.is_sparse else None", "found = None", "test_blocks_again"),
+    ("_progress.py", "finish(SolverResult(", "print(SolverResult(", "test_blocks_again"),
+    ("_checksum.pyx", "                b[k] += a[k]\n            at += size", "            at += size", "test_blocks_again"),
     # Compiled: recursions
     ("inference/_chain.pyx", "log_z[s] += (T - 1) * top", "log_z[s] += T * top", INFERENCE),
     ("inference/_chain.pyx", "        if v > top:\n            top = v\n            best = i", "        if v >= top:\n            top = v\n            best = i", INFERENCE),

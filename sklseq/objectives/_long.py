@@ -163,13 +163,13 @@ class LongData(NamedTuple):
 
     Attributes
     ----------
-    sources : list of RowBlocks
+    sequences : list of BlockSequence
     survey : Survey
     weights : ndarray of shape (n_sequences,)
     plan : Plan
     """
 
-    sources: list
+    sequences: list
     survey: Survey
     weights: np.ndarray
     plan: Plan
@@ -183,16 +183,22 @@ class LongData(NamedTuple):
         classes, lengths = survey_labels(labels)
         random_access = all(source.random_access for source in sources)
         plan = plan(lengths.max(), len(classes), packed=False, random_access=random_access)
-        found = survey(sources, labels, classes, weights, plan.block_rows)
-        return cls(sources, found, weights, plan)
+        return cls._seen(sources, labels, lengths, classes, weights, plan)
 
     @classmethod
     def packed(cls, X: Sequences, flat: np.ndarray, weights: np.ndarray, plan: Plan) -> LongData:
         """Sequences in memory, with their checked labels end to end."""
         sources, cuts = blocks_of(X), zip(X.offsets[:-1], X.offsets[1:])
         labels = [LabelBlocks(flat[a:b]) for a, b in cuts]
-        found = survey(sources, labels, unique_labels(flat), weights, plan.block_rows)
-        return cls(sources, found, weights, plan)
+        return cls._seen(sources, labels, X.lengths, unique_labels(flat), weights, plan)
+
+    @classmethod
+    def _seen(cls, sources, labels, lengths, classes, weights, plan: Plan) -> LongData:
+        sequences = [
+            BlockSequence(source, s, plan.block_rows, int(n), plan.keep)
+            for s, (source, n) in enumerate(zip(sources, lengths))
+        ]
+        return cls(sequences, survey(sequences, labels, classes, weights), weights, plan)
 
 
 def _check_repeatable(sources: list, labels: list) -> None:
@@ -233,10 +239,7 @@ class LongLogLikelihood:
     def __init__(self, scores: ScoreMap, data: LongData, l2: float):
         self.scores, self.weights, self.l2 = scores, data.weights, float(l2)
         self.passes, self.or_checkpoint = data.plan.passes, data.plan.or_checkpoint
-        self.sequences = [
-            BlockSequence(source, s, data.plan.block_rows, int(n), data.plan.keep)
-            for s, (source, n) in enumerate(zip(data.sources, data.survey.lengths))
-        ]
+        self.sequences = data.sequences
         short = [x for x in self.sequences if 0 < x.n_rows <= data.plan.block_rows]
         self.long = [x for x in self.sequences if x.n_rows > data.plan.block_rows]
         self.batches = batches(short, self.weights, data.plan.block_rows)

@@ -113,12 +113,12 @@ class Pending:
 
     def collect(self, rows, marginals: np.ndarray, first: int) -> None:
         """Add marginals given the last label, (n, R, width), of n rows of a block."""
-        marginals = marginals.reshape(len(marginals), -1)
+        marginals, a_row = marginals.reshape(len(marginals), -1), self.start.size
         if self.slot is None:
-            rows.collect(marginals, first, self.state.reshape(len(self.state), -1))
+            rows.collect(marginals, first, self.state.reshape(-1, a_row))
             return
         self._make_room(rows.columns_in(first, first + len(marginals)))
-        rows.collect(marginals, first, self.state.reshape(len(self.state), -1), self.slot)
+        rows.collect(marginals, first, self.state.reshape(-1, a_row), self.slot)
 
     def absorb(self, S: np.ndarray, older: Pending) -> None:
         """Add what was pending before, S[r] being the distribution of its last label given r."""

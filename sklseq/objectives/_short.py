@@ -27,7 +27,8 @@ class Batch:
         self.offsets = np.append(0, np.cumsum(lengths))
         self.numbers = [sequence.number for sequence in sequences]
         in_memory = all(sequence.in_memory for sequence in sequences)
-        self.rows = self._read() if in_memory else None
+        # Joined is copied; a single one may be changed by whoever else has it, so it is read again.
+        self.rows = self._read() if in_memory and len(sequences) > 1 else None
 
     def _read(self):
         return join_blocks([rows for sequence in self.sequences for rows in sequence.blocks()])

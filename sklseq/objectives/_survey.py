@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from sklseq._blocks import AGAIN, BlockError, visit_blocks
 from sklseq._labels import check_seen, encode_labels
-from sklseq._sequences import Sequences
+from sklseq._sequences import Sequences, check_entries, first_not_finite
 from sklseq.inference.chain import _chain
-from sklseq.objectives._block_rows import as_block
+from sklseq.objectives._block_rows import PIECE, as_block
 from sklseq.objectives._passes import Counts
 from sklseq.objectives._scores import Support, magnitudes
 
@@ -25,7 +27,7 @@ WHOLE = 150
 
 
 class BlockSequence:
-    """One sequence as the passes read it.
+    """One sequence as the passes read it: the first time with :meth:`first_visit`, then again.
 
     Parameters
     ----------
@@ -33,16 +35,29 @@ class BlockSequence:
     number : int
         Of the sequence, for messages.
     block_rows : int
+        At most; rows that are compared with what they were by one checksum fill blocks.
     n_rows : int
     keep : float
         Bytes that checkpointing may keep of the last rows.
+
+    Notes
+    -----
+    What is read again is compared with what it was by checksums of all numbers, before a result is
+    made of it. 8 bytes are kept for each block, or for as many rows as a cache holds.
     """
 
     def __init__(self, rows, number: int, block_rows: int, n_rows: int, keep: float = 0.0):
-        self.source, self.number = rows, number
-        self.block_rows, self.n_rows, self.keep = block_rows, n_rows, keep
+        self.source, self.number, self.where = rows, number, f"sequence {number}"
+        self.n_rows, self.keep = n_rows, keep
         self.hold, self.n_repeated = 1, 0  # see OnePass
-        self._whole = as_block(rows.source) if sparse.issparse(rows.source) else None
+        self.sums, self.width, self.kind = array("Q"), None, None
+        self._whole, self.unit = None, block_rows
+        if sparse.issparse(rows.source):
+            if check_entries(rows.source) is None:
+                self._whole = as_block(rows.source)
+        elif rows.random_access:
+            self.unit = self._cached_rows(PIECE, block_rows)
+        self.block_rows = block_rows // self.unit * self.unit
 
     @property
     def in_memory(self) -> bool:
@@ -55,21 +70,68 @@ class BlockSequence:
         view = self.in_memory and self.source.source.dtype == np.float64
         return 0 if view else rows.nbytes
 
+    def first_visit(self) -> Iterator:
+        """Rows as they are and blocks of them; their checksums are kept."""
+        first = 0
+        for rows, _ in visit_blocks(self.source, self.block_rows, self.where):
+            self.width, self.kind = rows.shape[1], self.kind or _kind(rows)
+            last = first + rows.shape[0]
+            block = as_block(rows) if self._whole is None else self._whole.part(first, last)
+            block.checked(self.unit, lambda k, found: self.sums.append(found)).compare()
+            first = last
+            yield rows, block
+
     def blocks(self) -> Iterator:
-        """Blocks ready for the kernels; an error if their number has changed."""
+        """Blocks ready for the kernels; an error if they are not what they were."""
         if self.source.random_access:
             for a in range(0, self.n_rows, self.block_rows):
                 yield self.block(a, min(a + self.block_rows, self.n_rows))
             return
-        n, where = 0, f"sequence {self.number}"
-        for rows in self.source.read(self.block_rows, where, finite=False):
-            n += rows.shape[0]
-            yield as_block(rows)
-        if n != self.n_rows:
-            raise ValueError(
-                f"Sequence {self.number} had {self.n_rows} rows when it was first read, and {n} "
-                "now; a source must yield the same rows each time."
+        first = 0
+        again = {"finite": False, "width": self.width}
+        for rows, names in visit_blocks(self.source, self.block_rows, self.where, **again):
+            last = first + rows.shape[0]
+            if last > self.n_rows:
+                raise self._other_length(f"at least {last}")
+            if last < min(first + self.block_rows, self.n_rows):
+                raise self._other_length(last)
+            yield self._same(as_block(rows), first, names, rows)
+            first = last
+        if first < self.n_rows:
+            raise self._other_length(first)
+
+    def _other_length(self, n: Any) -> BlockError:
+        return BlockError(
+            f"{self.where.capitalize()} had {self.n_rows} rows when it was first read, and {n} "
+            f"now; {AGAIN}"
+        )
+
+    def _same(self, block: Any, first: int, names: str, rows: Any = None):
+        # The block, which is compared with what was read first when it is used, if not before.
+        def check(k: int, found: int) -> None:
+            if found == self.sums[first // self.unit + k]:
+                return
+            a = first + k * self.unit
+            b = min(a + self.unit, first + len(block))
+            raise BlockError(
+                f"Rows {a} to {b - 1} of {self.where} ({names}) differ from those that were first "
+                f"read: {self._difference(rows, first, first + len(block))}; {AGAIN}"
             )
+
+        return block.checked(self.unit, check)
+
+    def _difference(self, rows: Any, first: int, last: int) -> str:
+        if rows is None:
+            found = check_entries(self.source.source)
+            if found is not None:
+                return f"row {found[0]} {found[1]}"
+            rows = self.source.rows(first, last)
+        found = first_not_finite(rows)
+        if found is not None:
+            return f"row {first + found[0]} holds {found[2]} in column {found[1]}"
+        if _kind(rows) != self.kind:
+            return f"they come as {_kind(rows)}, and came as {self.kind}"
+        return "other numbers"
 
     def spans(self) -> list[tuple[int, int]]:
         """Cuts between checkpoints: √T of them, or ``CHECKPOINTS`` if that is more.
@@ -77,7 +139,8 @@ class BlockSequence:
         Apart by what a cache holds, if not by more: there rows are when they are read again.
         """
         n_most = max(CHECKPOINTS, np.sqrt(self.n_rows))
-        step = max(self._cached_rows(), int(np.ceil(self.n_rows / n_most)))
+        step = max(self._cached_rows(CACHE, self.block_rows), int(np.ceil(self.n_rows / n_most)))
+        step = -(-step // self.unit) * self.unit
         cuts = [*range(0, self.n_rows, step), self.n_rows]
         return list(zip(cuts[:-1], cuts[1:]))
 
@@ -86,17 +149,22 @@ class BlockSequence:
         n = min(WHOLE * np.sqrt(self.n_rows), self.keep / row_bytes)
         return sum(self.n_rows - a > n for a, _ in spans[:-1])
 
-    def _cached_rows(self) -> int:
+    def _cached_rows(self, cache: int, most: int) -> int:
         if self._whole is not None:
-            return self.block_rows
-        fit = CACHE // (8 * max(1, self.source.source.shape[1]))
-        return min(self.block_rows, max(LEAST_ROWS, fit))
+            return most
+        return min(most, max(LEAST_ROWS, cache // (8 * max(1, self.source.source.shape[1]))))
 
     def block(self, first: int, last: int):
         """Rows first to last - 1, of a source with random access."""
+        name = f"block {first // self.block_rows}"
         if self._whole is not None:
-            return self._whole.part(first, last)
-        return as_block(self.source.rows(first, last))
+            return self._same(self._whole.part(first, last), first, name)
+        rows = self.source.rows(first, last)
+        return self._same(as_block(rows), first, name, rows)
+
+
+def _kind(rows: Any) -> str:
+    return f"{'CSR rows' if sparse.issparse(rows) else 'arrays'} of {rows.dtype}"
 
 
 class Survey(NamedTuple):
@@ -158,12 +226,12 @@ def _union(found: np.ndarray | None, more: np.ndarray, s: int) -> np.ndarray:
     return np.union1d(found, more)
 
 
-def survey(sources: list, labels: list, classes: np.ndarray, weights, block_rows: int) -> Survey:
-    """Read all rows and labels once."""
+def survey(sequences: list, labels: list, classes: np.ndarray, weights) -> Survey:
+    """Read all rows and labels once; ``sequences``: of ``BlockSequence``."""
     look = _Look(classes)
     lengths = [
-        look.at(s, source, one.reader(f"sequence {s}"), weight, block_rows)
-        for s, (source, one, weight) in enumerate(zip(sources, labels, weights))
+        look.at(s, sequence, one.reader(f"sequence {s}"), weight)
+        for s, (sequence, one, weight) in enumerate(zip(sequences, labels, weights))
     ]
     if look.counts is None:
         raise ValueError(
@@ -189,10 +257,10 @@ class _Look:
         self.counts = self.seen = None
         self.single = True
 
-    def at(self, s: int, source, take, weight: float, block_rows: int) -> int:
+    def at(self, s: int, sequence: BlockSequence, take, weight: float) -> int:
         """Look at one sequence; its length."""
         n, code = 0, None
-        for rows in source.read(block_rows, f"sequence {s}"):
+        for rows, block in sequence.first_visit():
             codes = encode_labels(take(rows.shape[0]), self.classes)
             n += rows.shape[0]
             if len(codes) < rows.shape[0]:
@@ -200,7 +268,7 @@ class _Look:
                 raise _different(s, n if n > n_labels else n_labels, n_labels, "at least ")
             if len(codes) == 0:
                 continue
-            self._features(s, rows, codes, weight)
+            self._features(s, rows, block, codes, weight)
             self._transitions(codes, code, weight)
             code = codes[-1]
         more = len(take(1 << 16))
@@ -211,7 +279,7 @@ class _Look:
             self.counts.end[code] += weight
         return n
 
-    def _features(self, s: int, rows, codes: np.ndarray, weight: float) -> None:
+    def _features(self, s: int, rows, block, codes: np.ndarray, weight: float) -> None:
         if self.counts is None:
             if rows.shape[1] == 0:
                 raise ValueError("X must have at least one feature; got 0.")
@@ -231,7 +299,7 @@ class _Look:
         np.maximum(self.largest, largest, out=self.largest)
         one_hot = np.zeros((len(codes), self.width))
         one_hot[np.arange(len(codes)), codes] = weight
-        as_block(rows).collect(one_hot, 0, self.counts.state)
+        block.collect(one_hot, 0, self.counts.state)
         if sparse.issparse(rows):
             present = rows.data != 0
             of_row = np.repeat(codes, np.diff(rows.indptr))
