@@ -127,3 +127,13 @@ def test_empty_sequences():
     features = LexiconFeatures({"x": ["a"]}).fit([["a"], []])
     for X in ([], [[]], [[], ["a"]]):
         assert features.transform(X).shape == (len(X), 2)
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x0c", "\x1e"])
+def test_lines_of_a_file_end_at_line_feeds_only(tmp_path, separator):
+    path = tmp_path / "names.txt"
+    path.write_bytes(f"Anna{separator}Lee\r\nBerta\n".encode())
+    features = LexiconFeatures({"name": path}).fit([["Anna"]])
+    same = LexiconFeatures({"name": [f"Anna{separator}Lee", "Berta"]}).fit([["Anna"]])
+    X = [["Anna", "Lee", "Berta"]]
+    assert (features.transform(X).rows != same.transform(X).rows).nnz == 0

@@ -16,6 +16,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
+from sklseq._lines import as_lines
+
 Columns = dict[str, list[str]]
 
 # Only space and tab separate cells: str.split() would also cut at no-break spaces, which do occur
@@ -131,11 +133,6 @@ def read_text(path: str | os.PathLike | IO, encoding: str) -> tuple[str, str]:
     if isinstance(data, bytes):
         data = _decode(name, _unzip(name, data), encoding)
     return name, data.removeprefix("\ufeff")
-
-
-def as_lines(text: str) -> list[str]:
-    """Cut at LF, CRLF and CR only: str.splitlines() would cut at U+2028 and others in cells."""
-    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _unzip(name: str, data: bytes) -> bytes:

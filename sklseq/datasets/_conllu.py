@@ -11,7 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-from ._conll import as_lines, check_names, read_text, shorten
+from sklseq._lines import as_lines
+
+from ._conll import check_names, read_text, shorten
 
 __all__ = ["read_conllu"]
 

@@ -6,7 +6,9 @@ import os
 import re
 from typing import IO
 
-from ._conll import as_lines, read_text
+from sklseq._lines import as_lines
+
+from ._conll import read_text
 
 __all__ = ["read_tagged"]
 

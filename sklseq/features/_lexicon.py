@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sklseq._lines import as_lines
 from sklseq._sequences import Sequences
 from sklseq.features import _encode, _rows
 from sklseq.features._columns import read_columns, select_columns
@@ -246,7 +247,7 @@ def lexicon_lines(name: str, entries: Any) -> list:
             )
         raw = path.read_bytes()
         raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-        return raw.decode("utf-8-sig").splitlines()
+        return as_lines(raw.decode("utf-8-sig"))
     if not isinstance(entries, Iterable) or isinstance(entries, (bytes, Mapping)):
         raise ValueError(
             f"The lexicon {name!r} must be a list of entries or a path; "

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from sklseq._lines import as_lines
+
 __all__ = ["Template", "default_templates", "parse_templates"]
 
 MAX_OFFSET = 1000
@@ -64,7 +66,7 @@ def parse_templates(templates: Any, columns: Sequence[str]) -> list[Template]:
         If a template cannot be read, names an unknown column, reaches too far or is repeated.
     """
     if isinstance(templates, str):
-        templates = templates.splitlines()
+        templates = as_lines(templates)
     if not isinstance(templates, Iterable):
         raise ValueError(f"templates must be a list of templates; got {templates!r}. {_FORMS}")
     parsed = [_parse(t, columns) for t in templates if not _says_nothing(t)]

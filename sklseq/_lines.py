@@ -1,0 +1,8 @@
+"""Lines of a text file."""
+
+__all__ = ["as_lines"]
+
+
+def as_lines(text: str) -> list[str]:
+    """Cut at LF, CRLF and CR only: str.splitlines() would cut at U+2028 and others in cells."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
