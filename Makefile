@@ -32,7 +32,7 @@ help:
 	@echo 'make test-minimum  the suite with the oldest NumPy, SciPy, scikit-learn and joblib allowed'
 	@echo 'make test-threads  the suite, each test in four threads at once'
 	@echo 'make coverage      the suite again; at least 95 % of the lines of Python have to run'
-	@echo 'make trials        fuzzing of all readers, soak of the stream: about half an hour'
+	@echo 'make trials        at length: readers, the stream, 10,000 chains against slow answers: an hour or two'
 	@echo 'make mutations     faults put into the sources one by one; the suite has to find each'
 	@echo 'make lint          ruff and cython-lint'
 	@echo 'make format        let ruff format the sources'
@@ -78,9 +78,14 @@ coverage: $(VENV)/.built $(VENV)/.with-test
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(WORKERS) --cov=sklseq \
 	  --cov-report=term-missing:skip-covered --cov-fail-under=95 $(ARGS)
 
+# tests/trials_*.py: each has a function main(n), n the number of trials.
+TRIALS := $(patsubst tests/%.py,%,$(wildcard tests/trials_*.py))
 trials: $(VENV)/.built $(VENV)/.with-test
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.fuzz_readers 100000
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.soak_stream 10000000
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.differential 10000
+	set -e; for trial in $(TRIALS); do echo $$trial; PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -c \
+	  "import sys; from tests.$$trial import main; sys.exit(main(10000))"; done
 
 mutations: $(VENV)/.built $(VENV)/.with-test
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.mutations $(ARGS)

@@ -576,7 +576,8 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         fired = np.flatnonzero(data.label >= 0)
         psi = data.rows.rows[fired] @ self.coef_
         of = np.repeat(np.arange(len(X)), np.diff(data.plan.cells))[fired]
-        score = np.bincount(of, psi[np.arange(len(fired)), data.label[fired]], minlength=len(X))
+        score = np.zeros(len(X))
+        np.add.at(score, of, psi[np.arange(len(fired)), data.label[fired]])
         first = np.ones(len(codes), dtype=bool)
         first[1:] = gold.sequence[1:] != gold.sequence[:-1]
         last = np.append(first[1:], True)[: len(codes)]
@@ -641,7 +642,8 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
     def decode_closure(self, X: Any, max_span: int | None = None) -> list:
         """Segments as a stream would give them: when all that survives shares them, no later.
 
-        What is emitted is exactly what :meth:`predict` answers at the end.
+        What is emitted is what :meth:`predict` answers at the end; of segmentations whose scores
+        are equal up to rounding, it may be another.
 
         Parameters
         ----------

@@ -18,3 +18,14 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if SHARED & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.thread_unsafe)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """How much tests/differential has compared."""
+    reports = [r for key in ("passed", "failed") for r in terminalreporter.stats.get(key, ())]
+    counts = [v for r in reports for name, v in r.user_properties if name == "differential"]
+    if counts:
+        cases, comparisons, differences = map(sum, zip(*counts, strict=True))
+        terminalreporter.write_line(
+            f"differential: {cases} cases, {comparisons} comparisons, {differences} differences"
+        )

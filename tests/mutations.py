@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent / "sklseq"
 INFERENCE, ONLINE, SEGMENTS = "test_inference", "test_online_inference", "test_segment_inference"
 LISTS = "test_sparse_transitions"
+DIFFERENTIAL = "differential/test_differential"
 # (file, text that occurs once or more: its first is replaced, fault, test files)
 FAULTS = [
     # Objectives and solvers, in Python
@@ -121,6 +122,15 @@ FAULTS = [
     ("objectives/_descent.pyx", "q.pair_mu[y[t - 1] * W + y[t]] -= 1", "q.pair_mu[y[t] * W + y[t - 1]] -= 1", "test_stochastic"),
     ("objectives/_margin.pyx", "self.psi[u, b[t]] -= x", "self.psi[u, b[t]] += x", "test_hmsvm"),
     ("objectives/_margin.pyx", "self.score[b[t - 1], b[t]] -= x", "self.score[b[t - 1], b[t]] -= 0", "test_hmsvm"),
+    # What every question about every structure finds
+    ("objectives/_passes.py", "[0].alive(L)", "[0].probabilities(L)", DIFFERENTIAL),
+    ("inference/pairs.py", "np.maximum(np.exp(score), least)", "np.exp(score)", DIFFERENTIAL),
+    ("inference/segments.py", "(limits == 0) | (np.arange", "(limits < 0) | (np.arange", DIFFERENTIAL),
+    ("semicrf.py", "score = np.zeros(len(X))", "score = np.zeros(len(X), dtype=int)", DIFFERENTIAL),
+    ("inference/_chain.pyx", "labels[k, 0] = <int> (state // n)", "labels[k, 0] = <int> (state % n)", DIFFERENTIAL),
+    ("inference/_chain.pyx", "log_alpha[t, i] + score[i, j]", "log_alpha[t, i] + score[j, i]", DIFFERENTIAL),
+    ("inference/_segment_tokens.pyx", "weights[block.ids[s]] * start[k]", "start[k]", DIFFERENTIAL),
+    ("inference/_segments.pyx", "log_alpha[n - 1, k] + boundary[1, k]", "log_alpha[n - 1, k] + boundary[0, k]", DIFFERENTIAL),
 ]  # fmt: skip
 
 HOOK = """

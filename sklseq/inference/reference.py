@@ -121,11 +121,14 @@ class OnlineReference:
         if len(self.labels) == len(self.psi):
             return
         last, self.psi[-1] = self.psi[-1], self.psi[-1] + self.end
-        if not (self._beam()[0] > -np.inf).any():
-            self.psi[-1] = last
         while len(self.labels) < len(self.psi):
             delta, paths, _ = self._beam()
-            self._emit(paths[delta.argmax()])
+            if (delta > -np.inf).any():
+                self._emit(paths[delta.argmax()])
+            elif self.psi[-1] is last:
+                raise ValueError("No label is allowed after those that were emitted.")
+            else:  # labels that have left forbid every end
+                self.psi[-1] = last
 
     def _beam(self):
         # (δ_T, paths, P_T): paths[b] holds the labels t0 to T of the best path that ends in b.

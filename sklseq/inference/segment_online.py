@@ -36,7 +36,7 @@ def segment_closure(
     Returns
     -------
     segments : list of ndarray of shape (n_segments, 3)
-        Those of :func:`segment_viterbi`.
+        Those of :func:`segment_viterbi`; where scores are equal up to rounding, perhaps others.
     times : list of ndarray of shape (n_segments,)
         Newest step, counted from 0, when each was certain.
 

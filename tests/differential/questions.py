@@ -1,0 +1,341 @@
+"""What is asked about chains of ``sklseq.inference`` and of the gradients.
+
+Each question takes a case and yields (what, answer, slow answer, tolerance). A question that does
+not apply to a case yields nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy import sparse
+
+from sklseq import Sequences
+from sklseq._blocks import blocks_of, label_blocks
+from sklseq._labels import Constraints
+from sklseq._threads import Threads
+from sklseq.inference import (
+    decode_online,
+    entropy,
+    expected_features,
+    forward_backward,
+    nbest,
+    sample,
+    viterbi,
+)
+from sklseq.objectives._likelihood import LogLikelihood
+from sklseq.objectives._long import LongData, LongLogLikelihood, Plan
+from sklseq.objectives._passes import Checkpoints, OnePass, Stored, StoredOnce
+from sklseq.objectives._scores import ScoreMap, Weights, full_support
+from sklseq.objectives._survey import survey
+from sklseq.online import OnlineDecoding
+
+from .reference import Chain, Online
+from .structures import ChainCase
+
+__all__ = ["QUESTIONS", "defined", "law", "rules"]
+
+
+def refused(case: ChainCase, ask) -> tuple:
+    """That a question about chains without a path is refused, by name."""
+    try:
+        ask()
+    except ValueError as error:
+        return "refusal", "has no allowed label path" in str(error), True, 0
+    return "refusal", False, True, 0
+
+
+def sums(case: ChainCase) -> Iterator[tuple]:
+    args, ends = case.arguments
+    if case.impossible:
+        yield refused(case, lambda: forward_backward(*args, **ends))
+        return
+    weights = case.rng.random(len(case.chains)) + 0.5
+    log_z, marginals, pairwise = forward_backward(*args, **ends, weights=weights)
+    tolerance = case.slack
+    yield "log Z", log_z, [chain.log_z for chain in case.chains], tolerance
+    yield "marginals", marginals, np.concatenate([c.marginals for c in case.chains]), tolerance
+    wanted = sum(w * c.pairs.sum(axis=0) for w, c in zip(weights, case.chains))
+    yield "pair marginals", pairwise, wanted, case.slack_of(len(case.emission))
+
+
+def best_path(case: ChainCase) -> Iterator[tuple]:
+    args, ends = case.arguments
+    if case.impossible:
+        yield refused(case, lambda: viterbi(*args, **ends))
+        return
+    labels, scores = viterbi(*args, **ends)
+    best = [chain.score(chain.best) for chain in case.chains]
+    paths = np.split(labels, case.offsets[1:-1])
+    yield "score", scores, best, case.slack
+    of_paths = [chain.score(path) for chain, path in zip(case.chains, paths)]
+    yield "score of the labels", of_paths, best, case.slack
+    if case.recipe.exact:
+        yield "labels", labels, np.concatenate([chain.best for chain in case.chains]), 0
+
+
+def n_best(case: ChainCase) -> Iterator[tuple]:
+    args, ends = case.arguments
+    n = int(case.rng.choice([1, 2, 5, 12]))
+    if case.impossible:
+        yield refused(case, lambda: nbest(*args, n, **ends))
+        return
+    for chain, (paths, scores) in zip(case.chains, nbest(*args, n, **ends)):
+        yield "scores", scores, chain.best_scores(n), case.slack
+        of_paths = [chain.score(path) for path in paths]
+        yield "scores of the labels", of_paths, scores, case.slack
+        yield "different paths", len({path.tobytes() for path in paths}), len(paths), 0
+
+
+N_SAMPLES = 200
+
+
+def frequencies_allowed(p: np.ndarray, n: int) -> np.ndarray:
+    """How far the mean of n independent draws of means p in [0, 1] may be from p.
+
+    Bernstein's inequality at 1e-13 a side: 10⁸ comparisons pass with probability 0.99998.
+    Nothing where p is 0.
+    """
+    log = np.log(1e13)
+    width = np.sqrt(2 * p * (1 - p) * log / n) + log / (3 * n)
+    return np.where(p > 0, width, 0)
+
+
+def law_of_samples(case: ChainCase) -> Iterator[tuple]:
+    args, ends = case.arguments
+    if case.impossible:
+        yield refused(case, lambda: sample(*args, **ends))
+        return
+    drawn = sample(*args, N_SAMPLES, **ends, random_state=case.seed)
+    labels = np.arange(case.n_labels)
+    for chain, paths in zip(case.chains, np.split(drawn, case.offsets[1:-1], axis=1)):
+        is_label = paths[:, :, None] == labels
+        yield from law("labels", is_label, chain.marginals)
+        both = is_label[:, :-1, :, None] & is_label[:, 1:, None, :]
+        yield from law("pairs", both, chain.pairs)
+
+
+def law(what: str, indicators: np.ndarray, p: np.ndarray) -> Iterator[tuple]:
+    # Where p is below the smallest number, nothing is ever drawn.
+    p = np.clip(np.where(p > 1e-300, p, 0), 0, 1)
+    apart = np.abs(indicators.mean(axis=0) - p)
+    yield what, np.maximum(apart - frequencies_allowed(p, len(indicators)), 0), np.zeros(p.shape), 0
+
+
+def features(case: ChainCase) -> Iterator[tuple]:
+    args, ends = case.arguments
+    if case.impossible:
+        yield refused(case, lambda: expected_features(*args, **ends))
+        return
+    M, L = 2, case.n_labels
+    row, pair = case.rng.random((len(case.emission), L, M)), case.rng.random((L, L, M))
+    given = {"row_features": row, "pair_features": pair, **ends}
+    answer = expected_features(*args, **given, order=2)
+    published = expected_features(*args, **given, method="log")
+    tolerance, several = case.slack, case.slack_of(len(case.emission))
+    log_z = [chain.log_z for chain in case.chains]
+    yield "log Z", answer.log_z, log_z, tolerance
+    yield "log Z as published", published.log_z, log_z, tolerance
+    for s, chain in enumerate(case.chains):
+        mean, covariance = chain.moments(row[case.offsets[s] : case.offsets[s + 1]], pair)
+        yield "mean", answer.mean[s], mean, several
+        yield "mean as published", published.mean[s], mean, several
+        yield "covariance", answer.covariance[s], covariance, case.slack_of(len(case.emission) ** 2)
+        yield "entropy", answer.entropy[s], chain.entropy, several
+
+
+def entropies(case: ChainCase) -> Iterator[tuple]:
+    args, ends = case.arguments
+    if case.impossible:
+        yield refused(case, lambda: entropy(*args, **ends))
+        return
+    wanted = [chain.entropy for chain in case.chains]
+    yield "entropy", entropy(*args, **ends), wanted, case.slack_of(len(case.emission))
+
+
+# ---------------------------------------------------------------------- gradients
+
+# What makes a plan of the number of rows of a block; None: packed sequences.
+PLANS = {
+    "forward-backward": None,
+    "forward-backward in blocks": lambda n: Plan("", Stored, n, ""),
+    "forward-backward in blocks, recomputed": lambda n: Plan("", StoredOnce, n, ""),
+    "checkpoint": lambda n: Plan("", Checkpoints, n, ""),
+    "checkpoint, some rows kept": lambda n: Plan("", Checkpoints, n, "", 2e4),
+    "emp": lambda n: Plan("", OnePass, n, "", 1e9),
+    "emp or checkpoint": lambda n: Plan("", OnePass, n, "", 2e4, or_checkpoint=True),
+}
+
+
+def gradients(case: ChainCase) -> Iterator[tuple]:
+    """log p of the best paths and its gradient, of features that are the numbers of rows."""
+    if case.impossible or case.recipe.holes or len(case.emission) == 0:
+        return
+    y = np.concatenate([chain.best for chain in case.chains])
+    weights = case.rng.random(len(case.chains)) + 0.5
+    weights[np.diff(case.offsets) == 0] = 1
+    wanted = _slow_gradient(case, weights)
+    value = sum(w * (c.log_z - c.score(c.best)) for w, c in zip(weights, case.chains))
+    form = (sparse.eye, np.eye)[int(case.rng.integers(2))]
+    X = Sequences(form(len(y), dtype=case.emission.dtype), case.offsets)
+    for name, plan in PLANS.items():
+        got, answers = _evaluate(case, X, y, weights, plan)
+        yield f"value, {name}", got, value, case.slack_of(len(y))
+        for part, a, b, n in zip(Weights._fields, answers, wanted, (1, len(y), 1, 1)):
+            yield f"{part}, {name}", a, b, case.slack_of(n * len(weights))
+
+
+def _slow_gradient(case: ChainCase, weights: np.ndarray) -> Weights:
+    L = case.n_labels
+    coef = np.zeros(case.emission.shape, np.longdouble)
+    transition, ends = np.zeros((L, L), np.longdouble), np.zeros((2, L), np.longdouble)
+    for s, (w, chain) in enumerate(zip(weights, case.chains)):
+        residual, y = chain.marginals.copy(), chain.best
+        residual[np.arange(len(y)), y] -= 1
+        coef[case.offsets[s] : case.offsets[s + 1]] = w * residual
+        transition += w * chain.pairs.sum(axis=0)
+        np.add.at(transition, (y[:-1], y[1:]), -w)
+        if len(y):
+            ends += w * residual[[0, -1]]
+    return Weights(coef, transition, *ends)
+
+
+def _evaluate(case: ChainCase, X: Sequences, y: np.ndarray, weights, plan):
+    # (value, gradient) at the weights that make the scores of the case.
+    L = case.n_labels
+    start, end = (np.zeros(L) if x is None else x for x in (case.start, case.end))
+    allowed = Constraints(*(x > -np.inf for x in (case.transition, start, end)))
+    rows, labels = blocks_of(X), [y[a:b] for a, b in zip(X.offsets[:-1], X.offsets[1:])]
+    if plan is None:
+        scores = ScoreMap(X, L, full_support(L), allowed, X.dtype)
+        codes = y.astype(np.int32)
+        objective = LogLikelihood(scores, codes, X.offsets, weights, 0.0, Threads(1))
+    else:
+        seen = survey(
+            rows, label_blocks(labels, len(labels)), np.arange(L), weights, case.block_rows
+        )
+        data = LongData(rows, seen, weights, plan(case.block_rows))
+        scores = ScoreMap(seen.layout(), L, full_support(L), allowed, X.dtype)
+        objective = LongLogLikelihood(scores, data, 0.0)
+    w = scores.pack(Weights(case.emission, case.transition, start, end))
+    gradient = np.zeros_like(w)
+    value = objective.value_and_gradient(w, gradient)
+    return value, _unpacked(scores, gradient)
+
+
+def _unpacked(scores: ScoreMap, gradient: np.ndarray) -> list[np.ndarray]:
+    return [np.where(part > -np.inf, part, 0) for part in scores.unpack(gradient)]
+
+
+# ---------------------------------------------------------------------- online
+
+# Where beliefs are equal up to rounding, "step" and "window" are decided by rounding.
+RULES = [
+    {"strategy": "closure"},
+    {"strategy": "closure", "max_latency": 2},
+    {"strategy": "viterbi"},
+    {"strategy": "viterbi", "max_latency": 0},
+    {"strategy": "viterbi", "max_latency": 3, "restart": "conflict"},
+    {"strategy": "chunk", "window_size": 3},
+    {"strategy": "chunk", "window_size": 4, "restart": "conflict"},
+]
+BELIEF_RULES = [
+    {"strategy": "step", "latency_cost": 0.05},
+    {"strategy": "step", "latency_cost": 0.2, "belief": "forward", "restart": "conflict"},
+    {"strategy": "step", "latency_cost": 0.03, "uncertainty": "entropy", "max_latency": 4},
+    {"strategy": "step", "latency_cost": 0.013, "uncertainty": "ambiguity"},
+    {"strategy": "window", "latency_cost": 0.05},
+    {"strategy": "window", "latency_cost": 0.2, "belief": "forward", "restart": "conflict"},
+]
+ROWS_ONLINE = 40  # the definition computes everything again at each row
+
+
+def online(case: ChainCase) -> Iterator[tuple]:
+    """Labels and times, and that the future does not change what has left."""
+    if case.impossible or case.longest > ROWS_ONLINE:
+        return
+    for rule in rules(case):
+        name = ", ".join(map(str, rule.values()))
+        wanted = [defined(case, a, b, rule) for a, b in zip(case.offsets[:-1], case.offsets[1:])]
+        got = _decoded(case, case.emission, case.offsets, rule)
+        if None in wanted or got is None:
+            yield f"dead end, {name}", got is None, None in wanted, 0
+            continue
+        labels, times = (np.concatenate(x) if x else x for x in zip(*wanted))
+        yield f"labels, {name}", got.labels, labels, 0
+        yield f"times, {name}", got.times, times, 0
+        yield f"confidence, {name}", *_confidence(case, got), case.slack
+        yield from _causal(case, rule, got, name)
+
+
+def _confidence(case: ChainCase, got: OnlineDecoding) -> tuple:
+    # p(label | rows that had arrived). At the newest row of all the end may have come, or not yet.
+    wanted = []
+    for a, b in zip(case.offsets[:-1], case.offsets[1:]):
+        for now in np.unique(got.times[a:b]):
+            known = case.emission[a : a + now + 1]
+            ends = (None, case.end) if a + now + 1 == b else (None,)
+            beliefs = [Chain(known, case.transition, case.start, end) for end in ends]
+            for row in a + np.flatnonzero(got.times[a:b] == now):
+                p = [x.marginals[row - a, got.labels[row]] for x in beliefs if x.log_z > -np.inf]
+                wanted.append(min(p, key=lambda q: abs(q - got.confidence[row])))
+    return got.confidence, wanted
+
+
+def rules(case: ChainCase, n: int = 3) -> list[dict]:
+    table = RULES if case.recipe.exact else RULES + BELIEF_RULES
+    return [table[i] for i in case.rng.choice(len(table), n, replace=False)]
+
+
+def _decoded(case: ChainCase, emission, offsets, rule: dict) -> OnlineDecoding | None:
+    # Labels, times, confidence; or None where no label is allowed any more.
+    _, ends = case.arguments
+    try:
+        paths = decode_online(emission, case.transition, offsets, **ends, **rule)
+    except ValueError as error:
+        if "No label is allowed" in str(error):
+            return None
+        raise
+    row = np.arange(len(emission)) - np.repeat(offsets[:-1], np.diff(offsets))
+    return OnlineDecoding(paths.labels, row + paths.latency, paths.confidence)
+
+
+def defined(case: ChainCase, a: int, b: int, rule: dict):
+    decoder = Online(case.transition, case.start, case.end, **rule)
+    try:
+        for row in case.emission[a:b]:
+            decoder.push(row)
+        decoder.finish()
+    except ValueError:  # no label is allowed any more
+        return None
+    return np.array(decoder.labels, dtype=int), np.array(decoder.times, dtype=int)
+
+
+def _causal(case: ChainCase, rule: dict, got: OnlineDecoding, name: str) -> Iterator[tuple]:
+    # The longest sequence with another future, longer or shorter, from some row on.
+    a, b = case.offsets[np.diff(case.offsets).argmax() :][:2]
+    if b - a < 2:
+        return
+    now = int(case.rng.integers(b - a - 1))
+    pool = -np.nan_to_num(case.emission[a:b], neginf=0)
+    future = case.rng.choice(pool, case.rng.integers(2 * (b - a)))
+    emission = np.concatenate([case.emission[a : a + now + 1], future])
+    other = _decoded(case, emission, np.array([0, len(emission)]), rule)
+    if other is None:
+        return
+    left = np.flatnonzero(got.times[a:b] <= now)
+    for field, one, two in zip(OnlineDecoding._fields, got, other):
+        yield f"{field} before another future, {name}", two[left], one[a:b][left], 0
+
+
+QUESTIONS = {
+    "forward_backward": sums,
+    "viterbi": best_path,
+    "nbest": n_best,
+    "sample": law_of_samples,
+    "expected_features": features,
+    "entropy": entropies,
+    "gradients": gradients,
+    "decode_online": online,
+}
