@@ -313,6 +313,7 @@ def test_short_sequences_share_a_block(monkeypatch):
     likelihood = LongLogLikelihood(scores, data, 0.5)
     monkeypatch.setattr(OnePass, "run", None)
     n_rows = sum(map(len, y))
+    assert any(batch.rows is None for batch in likelihood.batches)  # with a function among them
     assert n_rows / 256 <= len(likelihood.batches) <= n_rows / (256 - 40) + 1
     reference = reference_likelihood([sparse.csr_matrix(x) for x in X], y)
     rng = np.random.default_rng(1)
@@ -474,6 +475,11 @@ def test_plans():
     assert plan_gradient("forward-backward", 10**6, 5, budget=1e8, **ask).passes is StoredOnce
     assert plan_gradient("auto", 10**6, 5, budget=1e8, **ask).passes is OnePass
     assert plan_gradient("checkpoint", 10**6, 5, budget=1e6, **ask).block_rows < 4096
+    assert plan_gradient("auto", 10**6, 5, budget=1e8, **ask).or_checkpoint
+    # Pair marginals given each of 200 last labels alone take more than there is.
+    assert plan_gradient("auto", 10**6, 200, budget=1e8, **ask).passes is Checkpoints
+    with pytest.raises(ValueError, match=r"allows 100 MB, but .* needs 275 MB with gradient='emp'"):
+        plan_gradient("auto", 10**6, 200, packed=False, random_access=False, budget=1e8)
 
 
 # ---------------------------------------------------------------------- errors

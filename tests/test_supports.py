@@ -1,17 +1,11 @@
 """What decides is the support, scores above -inf, not whether an exponential underflows."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from sklseq.inference import entropy, forward_backward
-from sklseq.inference.chain import Transitions, Workspace, _chain
-from sklseq.inference.expectation import AGREE
+from sklseq.inference.chain import Transitions, Workspace
 from sklseq.inference.pairs import PairLists
-from sklseq.objectives._long import BLOCK_ROWS
-from sklseq.objectives._passes import WAITING
 
 from .oracles import enumerate_chain, precise_chain
 from .test_long import PASSES, run
@@ -102,20 +96,3 @@ def test_a_listed_transition_whose_factor_underflows_is_allowed(score, others, n
     np.testing.assert_allclose(psi[-T:, :L], exact.marginals.astype(float), **close)
     pairs = n_sequences * exact.pairs.sum(axis=0).astype(float)
     np.testing.assert_allclose(work.pairwise_sum(chain)[listed], pairs[listed], **close)
-
-
-def test_constants_of_the_proof_are_those_of_the_manual():
-    page = (Path(__file__).parents[1] / "docs" / "maths.rst").read_text(encoding="utf-8")
-    for pattern, values in [
-        (r"varepsilon = 10\^\{(-\d+)\}` in\s+double precision \(:math:`10\^\{(-\d+)", _chain.MIX),
-        (r"at least\s+:math:`10\^\{(-\d+)\}` \(:math:`10\^\{(-\d+)", _chain.FLOOR),
-    ]:
-        written = [float(f"1e{x}") for x in re.search(pattern, page).groups()]
-        assert written == [values["float64"], values["float32"]]
-    assert float("1e" + re.search(r"to\s+:math:`10\^\{(-\d+)\}` of each entry", page)[1]) == AGREE
-
-
-def test_sizes_in_the_manual_are_those_of_the_code():
-    page = (Path(__file__).parents[1] / "docs" / "long.rst").read_text(encoding="utf-8")
-    assert f"a block of {BLOCK_ROWS:,} rows" in page
-    assert f"up to {WAITING >> 20} MB" in page

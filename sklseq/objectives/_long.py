@@ -243,6 +243,11 @@ class LongLogLikelihood:
         short = [x for x in self.sequences if 0 < x.n_rows <= data.plan.block_rows]
         self.long = [x for x in self.sequences if x.n_rows > data.plan.block_rows]
         self.batches = batches(short, self.weights, data.plan.block_rows)
+        room = data.plan.keep / 2
+        for batch in self.batches:
+            room -= batch.keep(room)
+        for sequence in self.long:
+            sequence.keep -= data.plan.keep / 2 - room
         self.observed = self._pack(data.survey.observed)
         self.n_evaluations = 0
 

@@ -19,6 +19,11 @@ class Batch:
     sequences : list of BlockSequence
     weights : ndarray of shape (n_sequences,)
         What each counts.
+
+    Attributes
+    ----------
+    rows : DenseBlock, SparseBlock or None
+        Of all the sequences; None: to be read at each evaluation.
     """
 
     def __init__(self, sequences: list, weights: np.ndarray):
@@ -26,9 +31,18 @@ class Batch:
         lengths = np.array([sequence.n_rows for sequence in sequences])
         self.offsets = np.append(0, np.cumsum(lengths))
         self.numbers = [sequence.number for sequence in sequences]
-        in_memory = all(sequence.in_memory for sequence in sequences)
+        self.rows = None
+
+    def keep(self, room: float) -> int:
+        """Keep rows that are in memory end to end if that takes no more than ``room`` bytes."""
         # Joined is copied; a single one may be changed by whoever else has it, so it is read again.
-        self.rows = self._read() if in_memory and len(sequences) > 1 else None
+        if len(self.sequences) == 1 or not all(one.in_memory for one in self.sequences):
+            return 0
+        rows = self._read()
+        if rows.nbytes > room:
+            return 0
+        self.rows = rows
+        return rows.nbytes
 
     def _read(self):
         return join_blocks([rows for sequence in self.sequences for rows in sequence.blocks()])
