@@ -18,6 +18,7 @@ from sklseq._labels import encode_labels, resolve_loss, unique_labels
 from sklseq.inference import viterbi
 from sklseq.objectives._leave_out import LeaveOut
 from sklseq.objectives._moments import Sample
+from sklseq.solvers import solve_dense
 from sklseq.zscore import ZScoreTagger
 
 __all__ = ["ZScoreTaggerCV"]
@@ -116,7 +117,7 @@ class ZScoreTaggerCV(ZScoreTagger):
         used = np.flatnonzero((weights > 0) & (rows.lengths > 0))
         part, kept = rows[used], np.repeat(np.isin(np.arange(len(rows)), used), rows.lengths)
         sample = Sample(part.rows, part.offsets, codes[kept], weights[used], len(classes))
-        leave_out = LeaveOut(sample, cost)
+        leave_out = LeaveOut(sample, cost, solve_dense)
         score = self._accuracy if self.scoring == "token_accuracy" else self._minus_gcv
         scores = np.array([score(leave_out, l2) for l2 in ridges])
         best = max(range(len(ridges)), key=lambda k: (scores[k], ridges[k]))

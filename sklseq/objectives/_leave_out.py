@@ -20,6 +20,10 @@ from sklseq.objectives._moments import (
 
 __all__ = ["LeaveOut", "LeftOut"]
 
+RANK = 1e-12  # eigenvalues below this share of the largest are rounding of zero
+DIGITS = 9  # of regressions of indicators, which are 0 or 1
+LOST = 1e-8  # eigenvalues of I - H_ss below which its difference has lost too many digits
+
 
 class LeftOut(NamedTuple):
     """What weights trained on the other sequences score one sequence.
@@ -42,34 +46,39 @@ class LeaveOut:
 
         Ẽ_s = (I - H_ss)⁻¹ E_s,     E = Y - H Y,
 
-    and the others' Yᵀ(I - H)Y falls by E_sᵀẼ_s: all that the multiplier α needs.
+    and the others' Yᵀ(I - H)Y falls by E_sᵀẼ_s: all that the multiplier α needs. Where I - H_ss has
+    lost its digits, as where a sequence alone has a feature and the ridge is tiny, the others are
+    solved for anew.
 
     Parameters
     ----------
     sample : Sample
         Without sequences of weight 0.
     cost : ndarray of shape (n_labels, n_labels), or None
+    solve : callable(A, B, ridge) -> SolverResult
+        Of dense systems.
 
     Notes
     -----
     Cost O(n_rows · n_columns · min(n_rows, n_columns)) once, then for each ridge
-    O(n_rows · min(n_rows, n_columns) · n_labels + Σ_s T_s³).
+    O(n_rows · min(n_rows, n_columns) · n_labels + Σ_s T_s³);
+    O(n_rows · n_columns · min(n_rows, n_columns)) for each sequence that is solved for anew.
     """
 
-    def __init__(self, sample: Sample, cost: np.ndarray | None):
-        self.sample, self.cost = sample, cost
+    def __init__(self, sample: Sample, cost: np.ndarray | None, solve):
+        self.sample, self.cost, self.solve = sample, cost, solve
         extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
         self.statistics = count_statistics(sample, extended, gram=False)
         dense = extended.toarray() if sparse.issparse(extended) else extended
         self.root = np.sqrt(sample.row_weights)[:, None]
         dense = self.root * dense
         if dense.shape[0] <= dense.shape[1]:
-            square, self.Z = np.linalg.eigh(dense @ dense.T)
-            self.short = True
+            self.rows, self.short = dense @ dense.T, True
+            square, self.Z = np.linalg.eigh(self.rows)
         else:
             square, vectors = np.linalg.eigh(dense.T @ dense)
-            self.Z, self.short = dense @ vectors, False
-        self.square = np.maximum(square, 0)
+            self.Z, self.short, self.rows = dense @ vectors, False, dense
+        self.square = np.where(square > RANK * square[-1], square, 0)
         self.Y = self.root * np.eye(sample.n_labels)[sample.y]
         self.ZY = self.Z.T @ self.Y
 
@@ -93,12 +102,30 @@ class LeaveOut:
         left = self.Y.T @ E
         for s, weight in enumerate(self.sample.weights):
             span = slice(*self.sample.offsets[s : s + 2])
-            Z = self.Z[span]
-            own = np.linalg.solve(np.eye(len(Z)) - (keep * Z) @ Z.T, E[span])
-            fitted = (self.Y[span] - own) / self.root[span]
-            others = self._others(s, weight)
-            remaining = np.diag(others.labels) - (left - E[span].T @ own)  # S = YᵀHY
-            yield self._left_out(fitted, others, remaining, l2, L)
+            Z, others = self.Z[span], self._others(s, weight)
+            inverse = np.eye(len(Z)) - (keep * Z) @ Z.T
+            if np.linalg.eigvalsh(inverse)[0] < LOST:
+                fitted, remaining = self._anew(span, 2 * L * l2)
+            else:
+                own = np.linalg.solve(inverse, E[span])
+                fitted = (self.Y[span] - own) / self.root[span]
+                remaining = np.diag(others.labels) - (left - E[span].T @ own)  # S = YᵀHY
+            # Labels that tie, as in rows of unknown features alone, must go to the first label as
+            # in prediction, not to the one that rounding favours.
+            yield self._left_out(fitted.round(DIGITS), others, remaining, l2, L)
+
+    def _anew(self, span: slice, ridge: float) -> tuple[np.ndarray, np.ndarray]:
+        # What the other sequences' solution scores the rows of one, and their YᵀHY.
+        kept = np.ones(len(self.Y), dtype=bool)
+        kept[span] = False
+        rows, Y = self.rows[kept], self.Y[kept]
+        if self.short:  # products of rows with rows
+            gram, sides, here = rows[:, kept], Y, self.rows[span][:, kept]
+        else:
+            gram, sides, here = rows.T @ rows, rows.T @ Y, self.rows[span]
+        solution = self.solve(gram, sides, ridge).w
+        own = gram @ solution if self.short else solution
+        return here @ solution / self.root[span], sides.T @ own
 
     def _others(self, s: int, weight: float) -> Statistics:
         y = self.sample.y[slice(*self.sample.offsets[s : s + 2])]
