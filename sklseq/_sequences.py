@@ -270,8 +270,8 @@ class Sequences:
 def not_a_table(name: str) -> str:
     """What to say where scikit-learn, pandas or NumPy wants one array of a container."""
     return (
-        f"{name} cannot become one array or table, for its sequences differ in length: give them "
-        "to an estimator of sequences; for a FeatureUnion or Pipeline of extractors, use "
+        f"{name} cannot become one array or table, for its sequences differ in length: tools of "
+        "scikit-learn that read a table cannot take it; for a FeatureUnion of extractors, use "
         "set_output(transform='default')."
     )
 
