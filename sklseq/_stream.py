@@ -115,6 +115,8 @@ def trial_look_ahead(estimator: Any, X: Any) -> int:
     How far they look can depend on the names of the columns, which one sequence tells. 0 if that
     cannot be tried; training then says why.
     """
+    if isinstance(estimator, FrozenEstimator):
+        return look_ahead(estimator)[1]
     after = 0
     try:
         rows = X[:1]

@@ -311,7 +311,7 @@ def test_a_bound_below_the_look_ahead_is_refused(data, model):
     with pytest.raises(ValueError, match=r"max_latency=1 cannot be kept: .* look 2 tokens ahead"):
         online(model, max_latency=1).predict(data[0])
     with pytest.raises(ValueError, match=r"lag=0 cannot be kept"):
-        online(model, lag=0).stream()
+        OnlineDecoder(FrozenEstimator(model), lag=0).stream()
 
 
 @pytest.mark.parametrize(
@@ -331,6 +331,14 @@ def test_a_bound_below_the_look_ahead_is_refused_before_training(features, data)
             OnlineDecoder(pipeline, **{name: 1}).fit(*data)
         with pytest.raises(AssertionError, match="trained"):
             OnlineDecoder(pipeline, **{name: 2}).fit(*data)
+
+
+def test_confidence_at_the_end_is_the_taggers_probability(data, model):
+    labels, _, confidence = online(model, strategy="viterbi").decode(data[0])
+    code = {label: k for k, label in enumerate(model.classes_)}
+    for path, certain, proba in zip(labels, confidence, model.predict_proba(data[0])):
+        expected = proba[np.arange(len(path)), [code[label] for label in path]]
+        assert_allclose(certain, expected, rtol=1e-9)  # sums of 150 rows in another order
 
 
 def test_a_frozen_estimator_needs_no_fit(data, model):
