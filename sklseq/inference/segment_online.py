@@ -85,7 +85,8 @@ def check_max_span(spans: Any, max_span: int | None) -> None:
     s = int(np.searchsorted(spans.offsets, h, side="right")) - 1
     raise ValueError(
         f"Potential {h - spans.offsets[s]} of sequence {s} spans {length[h]} steps, but none may "
-        f"span more than max_span={max_span}: give a larger max_span, so that segments wait for it."
+        f"span more than max_span={max_span}: give a larger max_span, so that segments wait for it "
+        "(of a fitted segmenter, set max_span_)."
     )
 
 
