@@ -28,7 +28,6 @@ from sklseq.objectives._likelihood import LogLikelihood
 from sklseq.objectives._long import LongData, LongLogLikelihood, Plan
 from sklseq.objectives._passes import Checkpoints, OnePass, Stored, StoredOnce
 from sklseq.objectives._scores import ScoreMap, Weights, full_support
-from sklseq.objectives._survey import survey
 from sklseq.online import OnlineDecoding
 
 from .reference import Chain, Online
@@ -206,17 +205,15 @@ def _evaluate(case: ChainCase, X: Sequences, y: np.ndarray, weights, plan):
     L = case.n_labels
     start, end = (np.zeros(L) if x is None else x for x in (case.start, case.end))
     allowed = Constraints(*(x > -np.inf for x in (case.transition, start, end)))
-    rows, labels = blocks_of(X), [y[a:b] for a, b in zip(X.offsets[:-1], X.offsets[1:])]
     if plan is None:
         scores = ScoreMap(X, L, full_support(L), allowed, X.dtype)
         codes = y.astype(np.int32)
         objective = LogLikelihood(scores, codes, X.offsets, weights, 0.0, Threads(1))
     else:
-        seen = survey(
-            rows, label_blocks(labels, len(labels)), np.arange(L), weights, case.block_rows
-        )
-        data = LongData(rows, seen, weights, plan(case.block_rows))
-        scores = ScoreMap(seen.layout(), L, full_support(L), allowed, X.dtype)
+        labels = label_blocks(np.split(y, X.offsets[1:-1]), len(X))
+        rows, classes = blocks_of(X), np.arange(L)  # seen or not
+        data = LongData._seen(rows, labels, X.lengths, classes, weights, plan(case.block_rows))
+        scores = ScoreMap(data.survey.layout(), L, full_support(L), allowed, X.dtype)
         objective = LongLogLikelihood(scores, data, 0.0)
     w = scores.pack(Weights(case.emission, case.transition, start, end))
     gradient = np.zeros_like(w)
