@@ -127,7 +127,7 @@ FAULTS = [
     ("objectives/_margin.pyx", "self.psi[u, b[t]] -= x", "self.psi[u, b[t]] += x", "test_hmsvm"),
     ("objectives/_margin.pyx", "self.score[b[t - 1], b[t]] -= x", "self.score[b[t - 1], b[t]] -= 0", "test_hmsvm"),
     # What every question about every structure finds
-    ("objectives/_passes.py", "[0].alive(L)", "[0].probabilities(L)", DIFFERENTIAL),
+    ("objectives/_passes.py", "block.alive(", "block.probabilities(", DIFFERENTIAL),
     ("inference/pairs.py", "np.maximum(np.exp(score), least)", "np.exp(score)", DIFFERENTIAL),
     ("inference/segments.py", "(limits == 0) | (np.arange", "(limits < 0) | (np.arange", DIFFERENTIAL),
     ("semicrf.py", "score = np.zeros(len(X))", "score = np.zeros(len(X), dtype=int)", DIFFERENTIAL),
