@@ -214,7 +214,7 @@ TABLE_2 = {  # column: model, what an inner split decides
     "perceptron": (HMSVMTagger(solver="perceptron"), {"max_iter": [5, 20, 100]}),
     "CRF": (CRFTagger(), RIDGES),
     "z(H), l2=0": (ZScoreTagger(l2=0.0), {}),
-    "z(H), iob2": (ZScoreTagger(constraints="iob2"), RIDGES),
+    "z(H), iob2": (ZScoreTagger(constraints="iob2", constrained="training"), RIDGES),
     "z(H, 150 paths)": (
         ZScoreTagger(moments="sampling", n_paths=150, random_state=0), {"l2": [0.03, 0.1, 0.3]},
     ),

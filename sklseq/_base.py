@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._blocks import RowBlocks, in_blocks
@@ -37,6 +37,7 @@ from sklseq.objectives._design import score_rows
 from sklseq.objectives._scores import padded_rows
 
 __all__ = [
+    "TOLD",
     "BaseTagger",
     "Potentials",
     "check_magnitude",
@@ -46,8 +47,12 @@ __all__ = [
     "read_labels",
     "read_sequences",
     "training_weights",
+    "warn_new_attributes",
     "warn_one_label",
 ]
+
+
+TOLD = "_told_of_new_attributes"  # set once warn_new_attributes has warned
 
 
 class Potentials(NamedTuple):
@@ -143,6 +148,24 @@ def warn_one_label(classes: np.ndarray) -> None:
             "label.",
             UserWarning,
             stacklevel=3,
+        )
+
+
+def warn_new_attributes(estimator: Any, X: Any) -> None:
+    """Say once that ``partial_fit`` leaves out attributes that its first call did not have."""
+    vectorizer = getattr(estimator, "vectorizer_", None)
+    if vectorizer is None or hasattr(estimator, TOLD) or not len(X) or isinstance(X, Sequences):
+        return
+    known, seen = vectorizer.vocabulary_, clone(vectorizer).fit(X).vocabulary_
+    new = [name for name in seen if name not in known]
+    if new:
+        setattr(estimator, TOLD, True)
+        warnings.warn(
+            f"partial_fit leaves out attributes that training did not begin with, such as "
+            f"{new[0]!r} ({len(new)} in this call; this is said once). Extract columns that stay "
+            "the same, e.g. by DictFeatures(n_features=2**k), or by one fitted on all data.",
+            UserWarning,
+            stacklevel=4,
         )
 
 

@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from sklseq._base import check_not_empty, read_labels, read_sequences, training_weights
+from sklseq._base import (
+    check_not_empty,
+    read_labels,
+    read_sequences,
+    training_weights,
+    warn_new_attributes,
+)
 from sklseq._labels import check_constraints, encode_labels, resolve_constraints, unique_labels
 from sklseq._sequences import Sequences
 from sklseq._slim import dense_weights
@@ -46,7 +52,8 @@ class PartialFitMixin:
         X : list of sequences
             Of columns that stay the same: arrays, CSR matrices or ``Sequences``, such as
             extractors with ``n_features=2**k`` give. Dicts and attribute lists only after
-            :meth:`fit`, which learns their columns.
+            :meth:`fit`, which learns their columns: attributes that come later are left out, with
+            one warning.
         y : list of label sequences
         classes : array-like, optional
             All labels that can ever occur; needed in the first call.
@@ -100,6 +107,7 @@ class PartialFitMixin:
     def _batch_of(self, X: Any, classes: Any) -> tuple[Sequences, np.ndarray]:
         if hasattr(self, "coef_"):
             rows = self._read(X)
+            warn_new_attributes(self, X)
             known = np.sort(self.classes_)
             if classes is not None and not np.array_equal(unique_labels(classes), known):
                 raise ValueError(

@@ -13,6 +13,7 @@ from sklearn import get_config
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq._base import (
+    TOLD,
     BaseTagger,
     check_magnitude,
     check_n_jobs,
@@ -368,7 +369,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         trained = {"n_iter_": result.n_iter, "objective_": result.value}
         trained["loss_curve_"] = result.history
         vars(self).update(self._attributes(scores, result.w, classes, vectorizer) | trained)
-        stale = ["validation_scores_", "n_seen_", "_squares"]  # of another way of training
+        stale = ["validation_scores_", "n_seen_", "_squares", TOLD]  # of another way of training
         for name in stale + ["feature_names_in_"] * (vectorizer is None):
             self.__dict__.pop(name, None)
         return self

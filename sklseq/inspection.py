@@ -60,6 +60,11 @@ def top_features(
     -------
     list of (weight, label, feature name)
 
+    Raises
+    ------
+    ValueError
+        If the last step has no such weights.
+
     Examples
     --------
     >>> from sklearn.pipeline import make_pipeline
@@ -70,8 +75,13 @@ def top_features(
     >>> sorted({name for _, _, name in top_features(model.fit([["a", "b"]], [["x", "y"]]), 4)})
     ['w[0]=a', 'w[0]=b']
     """
-    names = feature_names(model, input_features)
-    return _last(model).top_features(n, label=label, feature_names=names)
+    names, tagger = feature_names(model, input_features), _last(model)
+    if not hasattr(tagger, "top_features"):
+        raise ValueError(
+            f"{type(tagger).__name__} has no weights of features by name; top_features needs "
+            "CRFTagger, ZScoreTagger or a pipeline that ends with one."
+        )
+    return tagger.top_features(n, label=label, feature_names=names)
 
 
 def explain(model: Any, x: Any, *, input_features: Any = None) -> list:

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._base import (
+    TOLD,
     BaseTagger,
     check_magnitude,
     check_n_jobs,
@@ -19,6 +20,7 @@ from sklseq._base import (
     read_labels,
     read_sequences,
     training_weights,
+    warn_new_attributes,
     warn_one_label,
 )
 from sklseq._callbacks import CallbackSupportMixin, with_callbacks
@@ -30,6 +32,7 @@ from sklseq._labels import (
     resolve_loss,
     unique_labels,
 )
+from sklseq._weights import WeightsMixin
 from sklseq._zscore_solve import (
     MAX_WEIGHTS,
     Solution,
@@ -69,7 +72,7 @@ class SequenceZScores(NamedTuple):
     p_value: np.ndarray
 
 
-class ZScoreTagger(CallbackSupportMixin, BaseTagger):
+class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
     """Linear-chain tagger trained by one linear solve, which maximises the z-score.
 
     If all labelings of a sequence were equally likely, their scores w · φ_s(y) would have a mean
@@ -78,8 +81,9 @@ class ZScoreTagger(CallbackSupportMixin, BaseTagger):
 
         max_w  w·b / √(wᵀCw),   b = Σ_s ω_s (φ_s(ȳ_s) - E φ_s),   C = Σ_s ω_s Cov φ_s,
 
-    by w = (C + 2 · l2)⁻¹ b: the Newton step, from zero, of :class:`CRFTagger` with the same ``l2``
-    and no boundary weights. With a loss ℓ that scores of wrong labelings are raised by, it is
+    by w = (C + 2 · l2)⁻¹ b: the Newton step, from zero, of :class:`CRFTagger` with the same ``l2``,
+    all states and transitions, and no boundary weights. With a loss ℓ that scores of wrong
+    labelings are raised by, it is
 
         min_w  ½ wᵀCw + wᵀc + l2 · ‖w‖²   subject to   w·b - E ℓ ≥ 1,      c = Cov(φ, ℓ).
 
@@ -93,14 +97,17 @@ class ZScoreTagger(CallbackSupportMixin, BaseTagger):
     l2 : float, default=1.0
         Ridge. 0 is the paper's parameter-free form; of many solutions, that of minimum norm.
     moments : {"exact", "dp", "sampling"}, default="exact"
-        How b and C are found. "exact": in closed form, or with ``constraints`` by products with C.
+        How b and C are found. "exact": in closed form, or with constraints by products with C.
         "dp": the paper's dynamic programs, one a pair of features: slow, and the same. "sampling":
         from random labelings.
     n_paths : int, default=100
         Labelings drawn of each sequence, for ``moments="sampling"``.
     constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
-        Transitions that may occur: only labelings that keep to them are averaged over, and given
-        as answers. Rows from, columns to, in the order of the sorted labels.
+        Transitions that may occur in answers. Rows from, columns to, in the order of the sorted
+        labels.
+    constrained : {"decoding", "training"}, default="decoding"
+        Where ``constraints`` hold. "training": also b and C are over labelings that keep to them,
+        which takes tens of times as long as the closed form of free labels, and seldom gains.
     separate : bool, default=False
         Whether the weights must also let every true labeling score highest on its own sequence.
         Violated constraints are added as they are found, until none is, as the paper's §6
@@ -158,7 +165,7 @@ class ZScoreTagger(CallbackSupportMixin, BaseTagger):
     ridge regression of label indicators on the rows and a closed form for transitions: see
     ``docs/maths``. Cost of "exact": O(n_features³) once; or of many sparse features
     O(nnz · n_labels) an iteration and O(k³) once, for the k ≤ 2000 most frequent.
-    With ``constraints`` an iteration is O(nnz · n_labels + n_rows · n_labels²).
+    With ``constrained="training"`` an iteration is O(nnz · n_labels + n_rows · n_labels²).
 
     References
     ----------
@@ -185,6 +192,7 @@ class ZScoreTagger(CallbackSupportMixin, BaseTagger):
         moments: str = "exact",
         n_paths: int = 100,
         constraints: Any = None,
+        constrained: str = "decoding",
         separate: bool = False,
         solver: str = "auto",
         max_iter: int = 500,
@@ -198,6 +206,7 @@ class ZScoreTagger(CallbackSupportMixin, BaseTagger):
         self.moments = moments
         self.n_paths = n_paths
         self.constraints = constraints
+        self.constrained = constrained
         self.separate = separate
         self.solver = solver
         self.max_iter = max_iter
@@ -236,12 +245,15 @@ class ZScoreTagger(CallbackSupportMixin, BaseTagger):
         check_constraints(codes, rows.offsets, *allowed, classes)
         cost = resolve_loss(self.loss, classes)
         sample = Sample(rows.rows, rows.offsets, codes, weights, len(classes))
+        trained = allowed
+        if self.constrained == "decoding":
+            trained = resolve_constraints(None, classes)
         if self.moments == "dp":
-            check_programs(sample, allowed, cost)
-        solution = solve_zscore(self, sample, allowed, cost)
+            check_programs(sample, trained, cost)
+        solution = solve_zscore(self, sample, trained, cost)
         self._forget()
         if self.separate:
-            solution = self._separate(sample, allowed, cost, solution)
+            solution = self._separate(sample, trained, cost, solution)
         warn_one_label(classes)
         self._warn_convergence(solution.result)
         self._set_weights(solution.weights, allowed, classes, vectorizer, rows.dtype)
@@ -261,6 +273,7 @@ class ZScoreTagger(CallbackSupportMixin, BaseTagger):
         for name, allowed in (
             ("moments", ("exact", "dp", "sampling")),
             ("solver", ("auto", "direct", "cg")),
+            ("constrained", ("decoding", "training")),
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
@@ -288,7 +301,7 @@ class ZScoreTagger(CallbackSupportMixin, BaseTagger):
 
     def _forget(self) -> None:
         # What partial_fit keeps, and what only some fits set.
-        for name in (*STATISTICS, "n_constraints_", "feature_names_in_"):
+        for name in (*STATISTICS, "n_constraints_", "feature_names_in_", TOLD):
             self.__dict__.pop(name, None)
 
     def _set_weights(self, chain: ChainWeights, allowed: Constraints, classes, vectorizer, dtype):
@@ -315,6 +328,8 @@ class ZScoreTagger(CallbackSupportMixin, BaseTagger):
         Parameters
         ----------
         X : list of sequences
+            Of columns that stay the same. Dicts and attribute lists have the columns of the first
+            call: attributes that come later are left out, with one warning.
         y : list of label sequences
         classes : array-like of shape (n_labels,), optional
             All labels there will be; needed in the first call.
@@ -335,6 +350,8 @@ class ZScoreTagger(CallbackSupportMixin, BaseTagger):
         known = getattr(self, "classes_", None)
         self._check_partial(classes, known)
         rows, vectorizer = read_sequences(X, getattr(self, "vectorizer_", None), fit=known is None)
+        if known is not None:
+            warn_new_attributes(self, X)
         check_not_empty(rows)
         check_magnitude(rows, "Z-score training")
         self._check_columns(rows.shape[1], known is None)

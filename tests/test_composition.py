@@ -17,7 +17,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
 import sklseq.features
-from sklseq import CRFTagger, SegmentPotentials, Sequences
+from sklseq import CRFTagger, SegmentPotentials, Sequences, ZScoreTagger, ZScoreTaggerCV
 from sklseq.features import (
     DictFeatures,
     LexiconFeatures,
@@ -136,6 +136,12 @@ def test_inspection_of_a_tagger_alone(data):
     items = [[{"w": w} for w in x["w"]] for x in X]
     tagger = CRFTagger(max_iter=20).fit(items, y)
     assert top_features(tagger, 3) == tagger.top_features(3)
+    for other in (ZScoreTagger(), ZScoreTaggerCV()):
+        top = top_features(other.fit([[["a"], ["b"]]] * 3, [["x", "y"]] * 3), 4)
+        assert {name for _, _, name in top} == {"a", "b"}
+        assert all(weight > 0 for weight, label, name in top if (name, label) == ("a", "x"))
+    with pytest.raises(ValueError, match="Dummy has no weights of features by name; top_feat"):
+        top_features(type("Dummy", (), {})())
     assert top_features(make_pipeline(tagger), 3) == tagger.top_features(3)
     assert explain(tagger, items[0]) == tagger.explain(items[0])
     rows = DictFeatures().fit_transform(items)

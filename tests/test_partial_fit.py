@@ -1,6 +1,7 @@
 """Training batch by batch, and training that stops early."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -104,6 +105,12 @@ def test_labels_that_come_later_and_rows_that_are_attributes():
     for _ in range(5):
         tagger.partial_fit(words, labels)
     assert tagger.score(words, labels) == 1
+    assert list(tagger.feature_names_in_) == ["w:x", "w:y"]
+    with pytest.warns(UserWarning, match="leaves out attributes .* such as 'w:z'"):
+        tagger.partial_fit([[{"w": "z"}]], [["a"]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tagger.partial_fit([[{"w": "z"}]], [["a"]])  # said once
     assert list(tagger.feature_names_in_) == ["w:x", "w:y"]
 
 

@@ -92,7 +92,11 @@ def test_exact_and_dp_are_the_enumeration(seed, form, constraints, loss, l2):
     variance = expected @ C @ expected + 2 * expected @ c + spread
     for way in WAYS:
         tagger = ZScoreTagger(
-            loss=cost if loss == "matrix" else loss, l2=l2, constraints=constraints, **way
+            loss=cost if loss == "matrix" else loss,
+            l2=l2,
+            constraints=constraints,
+            constrained="training",
+            **way,
         )
         tagger.fit(X, y, sample_weight=sample.weights)
         assert_allclose(flat(tagger), expected, **SAME, err_msg=str(way))
@@ -108,7 +112,7 @@ def test_weights_are_one_newton_step_of_the_crf(seed, constraints):
     sample, allowed = make_sample(seed, "real", constraints, (3, 1, 4, 2, 3))
     X, y = as_lists(sample, LABELS)
     l2, L = 0.4, 3
-    tagger = ZScoreTagger(loss=None, l2=l2, constraints=constraints)
+    tagger = ZScoreTagger(loss=None, l2=l2, constraints=constraints, constrained="training")
     tagger.fit(X, y, sample_weight=sample.weights)
     support = full_support(L)._replace(start=np.zeros(L, bool), end=np.zeros(L, bool))
     scores = ScoreMap(Sequences(sample.rows, sample.offsets), L, support, allowed, np.float64)
@@ -179,13 +183,17 @@ def test_sequences_of_one_row(moments):
 def test_sampling_converges_to_the_exact_weights(constraints):
     sample, _ = make_sample(1, "real", constraints, (3, 1, 4, 2, 3))
     X, y = as_lists(sample, LABELS)
-    exact = flat(ZScoreTagger(constraints=constraints).fit(X, y))
+    exact = flat(ZScoreTagger(constraints=constraints, constrained="training").fit(X, y))
     errors = []
     for n_paths in (200, 20_000):
         found = [
             flat(
                 ZScoreTagger(
-                    moments="sampling", n_paths=n_paths, constraints=constraints, random_state=k
+                    moments="sampling",
+                    n_paths=n_paths,
+                    constraints=constraints,
+                    constrained="training",
+                    random_state=k,
                 ).fit(X, y)
             )
             for k in range(5)
@@ -235,9 +243,35 @@ def test_partial_fit_is_fit(loss):
 def test_partial_fit_of_dicts_keeps_the_first_attributes():
     X = [[{"a": 1.0}, {"b": 1.0}], [{"b": 1.0}, {"c": 1.0}]]
     y = [["u", "v"], ["v", "u"]]
-    tagger = ZScoreTagger().partial_fit(X[:1], y[:1], classes=["u", "v"]).partial_fit(X[1:], y[1:])
+    tagger = ZScoreTagger().partial_fit(X[:1], y[:1], classes=["u", "v"])
+    with pytest.warns(UserWarning, match=r"leaves out attributes .* 'c' \(1 in this call"):
+        tagger.partial_fit(X[1:], y[1:])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tagger.partial_fit(X[1:], y[1:])  # said once
+        tagger.partial_fit(X[:1], y[:1])
     assert tagger.coef_.shape == (2, 2)
     assert tagger.predict(X)[0].tolist() == ["u", "v"]
+
+
+@pytest.mark.parametrize("l2", [0.1, 1.0])
+def test_constraints_at_decoding_alone_leave_the_weights(l2):
+    sample, _ = make_sample(1, "real", "iob2", (3, 1, 4, 2, 3))
+    X, y = as_lists(sample, LABELS)
+    free = ZScoreTagger(l2=l2).fit(X, y)
+    tagger = ZScoreTagger(l2=l2, constraints="iob2").fit(X, y)
+    assert_array_equal(tagger.coef_, free.coef_)
+    forbidden = np.isneginf(tagger.transition_)
+    assert forbidden.sum() == 1
+    assert forbidden[2, 1]
+    assert_array_equal(tagger.transition_[~forbidden], free.transition_[~forbidden])
+    assert np.isneginf(tagger.start_[1])
+    noise = [np.random.default_rng(k).normal(size=(6, X[0].shape[1])) for k in range(20)]
+    pairs = {(a, b) for p in tagger.predict(noise) for a, b in zip(["O", *p], p)}
+    assert ("O", "I-x") not in pairs
+    assert ("O", "I-x") in {(a, b) for p in free.predict(noise) for a, b in zip(["O", *p], p)}
+    trained = ZScoreTagger(l2=l2, constraints="iob2", constrained="training").fit(X, y)
+    assert np.abs(trained.coef_ - free.coef_).max() > 1e-3
 
 
 # ------------------------------------------------------------------ scores
@@ -402,7 +436,9 @@ def test_the_best_ridge_is_that_of_leaving_out_one_by_one(form):
     X, y = make_data(3, n=15, M=8)
     if form == "words":  # of which many occur once: labels tie where they are left out
         rng = np.random.default_rng(0)
-        X = [np.eye(25)[rng.integers(0, 25, len(x))] for x in X]
+        lengths = rng.integers(1, 4, 15)
+        X = [np.eye(25)[rng.integers(0, 25, n)] for n in lengths]
+        y = [rng.integers(0, 3, n) for n in lengths]
     l2s = [1e-6, 0.01, 0.1, 1.0, 10.0]
     found = ZScoreTaggerCV(l2s=l2s).fit(X, y)
     expected = []
@@ -509,7 +545,7 @@ def test_a_crf_starts_from_the_best_multiple(seed, options, constraints):
     sample, _ = make_sample(seed, "discrete", constraints, (3, 1, 4, 2, 3, 4, 4))
     X, y = as_lists(sample, LABELS)
     weights = sample.weights
-    tagger = ZScoreTagger(constraints=constraints).fit(X, y, weights)
+    tagger = ZScoreTagger(constraints=constraints, constrained="training").fit(X, y, weights)
 
     def objective(scale):
         options_here = {**options, "solver": "owlqn", "max_iter": 1, "scale": scale}
@@ -568,6 +604,7 @@ def test_bad_starts(arguments, options, message):
         ({"n_paths": 1}, "n_paths must be an integer of at least 2; got 1"),
         ({"max_iter": 0}, "max_iter must be an integer of at least 1"),
         ({"moments": "guess"}, "moments must be one of .*; got 'guess'"),
+        ({"constrained": "both"}, "constrained must be one of .*; got 'both'"),
         ({"solver": "lsmr"}, "solver must be one of .*; got 'lsmr'"),
         ({"n_jobs": 0}, "n_jobs must be None or an integer other than 0"),
         ({"loss": "zero_one"}, "loss must be 'hamming', None or a matrix; got 'zero_one'"),
