@@ -263,6 +263,15 @@ def test_scoring_monitor(name, weighted):
     assert {row["estimator_name"] for row in rows} == {kind}
 
 
+def test_scoring_monitor_of_the_score_of_a_segmenter():
+    X, y = make_data()
+    monitor = callback.ScoringMonitor(scoring={"f1": lambda model, X, y: model.score(X, y)})
+    model = SemiCRFSegmenter().set_callbacks(monitor).fit(X, y)
+    scores = [row["f1"] for row in monitor.get_logs().data]
+    assert len(scores) == model.n_iter_ + 1
+    assert scores[0] == scores[-1] == model.score(X, y)  # of the whole fit, of the last iteration
+
+
 @every
 def test_progress_bar(name, capsys):
     pytest.importorskip("rich")
@@ -291,12 +300,13 @@ def test_a_monitored_step_of_a_pipeline_in_a_grid_search(capsys):
     assert "CRFTagger" in capsys.readouterr().out
 
 
-def test_several_scores_and_processes():
+def test_several_scores_of_a_tagger_that_was_sent_elsewhere():
     X, y = make_data()
     scoring = {"tokens": token_accuracy_scorer, "spans": make_scorer(span_f1)}
     monitor = callback.ScoringMonitor(scoring=scoring)
     tagger = CRFTagger(max_iter=2).set_callbacks(monitor)
-    GridSearchCV(tagger, {"l2": [0.1, 1.0]}, cv=2, n_jobs=2).fit(X, y)
+    tagger, monitor = pickle.loads(pickle.dumps((tagger, monitor)))
+    GridSearchCV(tagger, {"l2": [0.1, 1.0]}, cv=2).fit(X, y)
     assert all({"tokens", "spans"} <= set(row) for row in monitor.get_logs().data)
 
 
