@@ -95,7 +95,7 @@ def _of_two(rows: Any, labels: Any) -> tuple[list, list]:
 
 def _read(content: Any, k: int) -> LabelledRows:
     with named(k):
-        return read_content(content, fit=True)
+        return read_content(content)
 
 
 def _survey(rows: LabelledRows, k: int) -> ShardSurvey:
@@ -104,28 +104,10 @@ def _survey(rows: LabelledRows, k: int) -> ShardSurvey:
 
 
 def _prepare(rows: LabelledRows, k: int, layout: tuple) -> LogLikelihood | None:
-    scores, classes, column = layout
+    scores, classes, column, checksums = layout
     with named(k):
-        if not rows.X.n_rows:
-            return None
-        if column is not None:
-            rows = _renamed(rows, column, scores.n_features)
-        if rows.X.shape[1] != scores.n_features:
-            raise ValueError(
-                f"it has {rows.X.shape[1]} features now, and had {scores.n_features} when it was "
-                "first read; a shard must hold the same rows each time."
-            )
-        return likelihood_of(scores, rows, classes, Threads(1))
-
-
-def _renamed(rows: LabelledRows, column: dict, n_features: int) -> LabelledRows:
-    # A shard's own columns to those of the whole data.
-    at = np.array([column[name] for name in rows.attributes], dtype=np.int64)
-    matrix = rows.X.rows
-    other = type(matrix)((matrix.shape[0], n_features), dtype=matrix.dtype)
-    other.indptr, other.data = matrix.indptr, matrix.data
-    other.indices = at.astype(matrix.indices.dtype)[matrix.indices]
-    return rows._replace(X=rows.X.with_rows(other))
+        rows = rows.again(checksums[k], column, scores.n_features)
+        return likelihood_of(scores, rows, classes, Threads(1)) if rows.X.n_rows else None
 
 
 def _evaluate(part: LogLikelihood | None, k: int, w: np.ndarray) -> tuple[float, np.ndarray]:
@@ -171,7 +153,7 @@ class ClusterShards:
     ) -> ClusterLogLikelihood:
         """The objective."""
         column = None if vectorizer is None else vectorizer.vocabulary_
-        self.layout = (scores, found.classes, column)
+        self.layout = (scores, found.classes, column, [one.checksum for one in surveys])
         self._insist(self._prepare)
         return ClusterLogLikelihood(self, scores, l2)
 

@@ -152,7 +152,7 @@ class LocalShards:
             self._check_size(k, shards._size(k), limit, "")
         surveys = []
         for k in range(shards.n_shards):
-            rows = shards._labelled(k, fit=True)
+            rows = shards._labelled(k)
             with named(k, shards.sources[k]):
                 surveys.append(survey_shard(rows))
             del rows
@@ -174,19 +174,16 @@ class LocalShards:
         sizes = [one.n_bytes + as_csr * CSR_BYTES * one.n_rows * one.n_features for one in surveys]
         for k, size in enumerate(sizes):
             self._check_size(k, size, room, f", weights and solver {fixed / 1e6:.3g} MB")
+        column = None if vectorizer is None else vectorizer.vocabulary_
         return ShardedLogLikelihood(
-            scores, found.classes, lambda k: self._again(k, found, vectorizer, as_csr),
+            scores, found.classes,
+            lambda k: self._again(k, found, surveys[k].checksum, column, as_csr),
             [k for k, one in enumerate(surveys) if one.n_rows], found.longest,
             room, max(sizes), l2, threads, lambda k: named(k, self.shards.sources[k]),
         )  # fmt: skip
 
-    def _again(self, k: int, found: DataSurvey, vectorizer, as_csr: bool):
-        rows = self.shards._labelled(k, vectorizer)
-        if rows.X.shape[1] != found.n_features or rows.X.is_sparse != found.is_sparse:
-            raise ValueError(
-                f"it has {rows.X.shape[1]} features now, and had {found.n_features} when it was "
-                "first read; a shard must hold the same rows each time."
-            )
+    def _again(self, k: int, found: DataSurvey, checksum: int, column, as_csr: bool):
+        rows = self.shards._labelled(k).again(checksum, column, found.n_features)
         if as_csr:
             return rows._replace(X=Sequences(sparse.csr_matrix(rows.X.rows), rows.X.offsets))
         return rows

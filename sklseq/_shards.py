@@ -142,14 +142,14 @@ class Shards:
         one = delayed(_read_one, pure=False)
         return [one(source, k) for k, source in enumerate(self.sources)]
 
-    def _labelled(self, k: int, vectorizer: Any = None, fit: bool = False) -> LabelledRows:
+    def _labelled(self, k: int) -> LabelledRows:
         # As training reads it: labels stay codes.
         with named(k, self.sources[k]):
             source = self.sources[k]
             if isinstance(source, (str, os.PathLike)):
                 return read_file(source)
             content = source() if callable(source) else source
-            return read_content(content, vectorizer, fit)
+            return read_content(content)
 
     def _size(self, k: int) -> int:
         # Bytes of a file as it lies there; 0 if only reading it can tell.
@@ -189,12 +189,12 @@ def split_content(content: Any) -> tuple:
     return (*content, None)[:3]
 
 
-def read_content(content: Any, vectorizer: Any = None, fit: bool = False) -> LabelledRows:
-    """A shard in memory, as training reads it."""
+def read_content(content: Any) -> LabelledRows:
+    """A shard in memory, as training reads it; dicts get columns of their own."""
     if isinstance(content, LabelledRows):
         return content
     X, y, weights = split_content(content)
-    rows, vectorizer = read_sequences(X, vectorizer, fit=fit)
+    rows, vectorizer = read_sequences(X, fit=True)
     labels = read_labels(y, rows)
     classes, codes = np.unique(labels, return_inverse=True)
     names = None if vectorizer is None else list(vectorizer.vocabulary_)

@@ -1,5 +1,7 @@
 """Data in shards: files, training, prediction, and everything that can be wrong with them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -429,6 +431,75 @@ def read_always(self, k):
     from sklseq.objectives._shards import likelihood_of
 
     return likelihood_of(self.scores, self.load(k), self.classes, self.threads, self.work)
+
+
+def one_other_value(X, y, w):
+    X = [x.copy() for x in X]
+    X[1][0, 0] += 1e-12
+    return X, y, w
+
+
+@pytest.mark.thread_unsafe(reason="a shard changes when it is read")
+@pytest.mark.parametrize("solver", ["lbfgs", "adagrad"])
+@pytest.mark.parametrize("visit", [2, 6])
+@pytest.mark.parametrize(
+    "change",
+    [
+        one_other_value,
+        lambda X, y, w: (X[::-1], y, w),
+        lambda X, y, w: ([x[:, ::-1] for x in X], y, w),
+        lambda X, y, w: (X[:-1], y[:-1], w[:-1]),
+        lambda X, y, w: (X, [labels[::-1] for labels in y], w),
+        lambda X, y, w: (X, [[f"{label}x" for label in labels] for labels in y], w),
+        lambda X, y, w: (X, y, w[::-1]),
+        lambda X, y, w: ([np.hstack([x, x]) for x in X], y, w),
+        lambda X, y, w: ([sparse.csr_matrix(x) for x in X], y, w),
+        lambda X, y, w: ([[{"a": 1.0}] * len(x) for x in X], y, w),
+    ],
+)
+def test_a_shard_that_changes_is_refused(monkeypatch, solver, visit, change):
+    monkeypatch.setattr("sklseq.objectives._shards.ShardedLogLikelihood._read", read_always)
+    rng, reads = np.random.default_rng(0), []
+    X = [rng.normal(size=(n, 3)) for n in (4, 3, 4)]
+    y, w = [list("abba")[: len(x)] for x in X], [1.0, 2.0, 3.0]
+    y[0] = list("aabb")
+
+    def shard():
+        reads.append(0)
+        return change(X, y, w) if len(reads) == visit else (X, y, w)
+
+    tagger = CRFTagger(solver=solver, all_possible_states=True)
+    with pytest.raises(ShardError, match="Shard 1: it holds other rows, labels or weights than"):
+        tagger.fit(Shards([(X, y), shard]))
+    assert hasattr(tagger, "coef_") == (visit > 2)
+
+
+@pytest.mark.thread_unsafe(reason="a shard changes when it is read")
+def test_dicts_that_change_are_refused(monkeypatch):
+    monkeypatch.setattr("sklseq.objectives._shards.ShardedLogLikelihood._read", read_always)
+    y = [["x", "y"]] * 3
+    for other in ("c", "new"):
+        reads = []
+
+        def shard(reads=reads, other=other):
+            reads.append(0)
+            return [[{"a": 1}, {"b": 2.0 if len(reads) < 3 else other}]] * 3, y
+
+        with pytest.raises(ShardError, match="Shard 0: it holds other rows"):
+            CRFTagger().fit(Shards([shard, ([[{"c": 1}, {"a": 1}]] * 3, y)]))
+
+
+def test_a_worker_that_makes_another_shard_is_told():
+    pytest.importorskip("distributed")
+    from sklseq._cluster import _prepare, _read
+    from sklseq.objectives._shards import survey_shard
+
+    X, y = [np.eye(3)], [["a", "b", "a"]]
+    first = survey_shard(_read((X, y), 4))
+    other = _read(([np.eye(3)[::-1]], y), 4)
+    with pytest.raises(ShardError, match="Shard 4: it holds other rows, labels or weights"):
+        _prepare(other, 4, (SimpleNamespace(n_features=3), None, None, {4: first.checksum}))
+    assert first.checksum == survey_shard(_read((X, y), 4)).checksum
 
 
 def test_a_memory_limit_below_one_shard(saved):

@@ -164,8 +164,10 @@ def differ(before, after) -> bool:
         return True
     if after.shape != before.shape or after.dtype.kind not in "biuf":
         return True
-    if sparse.issparse(after) and (after.format != "csr" or check_entries(after) is not None):
-        return True
+    if isinstance(after, (sparse.csr_matrix, sparse.csr_array, sparse.csc_matrix)):
+        by_rows = after.T if after.format == "csc" else after
+        if check_entries(by_rows) is not None:
+            return True
     a, b = (x.toarray() if sparse.issparse(x) else x for x in (before, after))
     return not np.array_equal(a, b)
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sklseq._checksums import array_checksum, label_checksum, row_checksum
 from sklseq._labels import encode_labels
 from sklseq._sequences import Sequences
 from sklseq._threads import Threads
@@ -54,6 +55,35 @@ class LabelledRows(NamedTuple):
         """Label codes of the whole data."""
         return encode_labels(self.classes, classes)[self.codes]
 
+    def checksum(self) -> int:
+        """Of all that it holds, the same in every process."""
+        seed = row_checksum(self.X.rows, self.X.shape[1])
+        for names in (self.classes, np.array(self.attributes or [], dtype=np.str_)):
+            seed = label_checksum(names, seed)
+        for numbers in (self.X.offsets, self.codes.astype(np.int32), self.weights):
+            seed = array_checksum(numbers, seed)
+        return seed
+
+    def again(self, checksum: int, column: dict | None, n_features: int) -> LabelledRows:
+        """With the columns of the whole data, if it is what it was when its checksum was taken."""
+        if self.checksum() != checksum:
+            raise ValueError(
+                f"it holds other rows, labels or weights than when it was first read (now "
+                f"{self.X.n_rows} rows, {self.X.shape[1]} features); a shard must hold the same "
+                "each time."
+            )
+        if column is None or self.attributes is None:  # no rows, if the others have names
+            return self
+        return self._renamed(column, n_features)
+
+    def _renamed(self, column: dict, n_features: int) -> LabelledRows:
+        at = np.array([column[name] for name in self.attributes], dtype=np.int64)
+        matrix = self.X.rows
+        other = type(matrix)((matrix.shape[0], n_features), dtype=matrix.dtype)
+        other.indptr, other.data = matrix.indptr, matrix.data
+        other.indices = at.astype(matrix.indices.dtype)[matrix.indices]
+        return self._replace(X=self.X.with_rows(other))
+
 
 class ShardSurvey(NamedTuple):
     """What one shard says by itself, with its own columns and labels.
@@ -72,6 +102,8 @@ class ShardSurvey(NamedTuple):
     support : Support
     largest : ndarray of shape (n_features,), or None
         Largest magnitude of each feature; None: none is far from 1.
+    checksum : int
+        Of all that it holds.
     """
 
     attributes: list | None
@@ -86,6 +118,7 @@ class ShardSurvey(NamedTuple):
     counts: np.ndarray | None
     support: Support
     largest: np.ndarray | None
+    checksum: int
 
 
 def survey_shard(shard: LabelledRows) -> ShardSurvey:
@@ -97,6 +130,7 @@ def survey_shard(shard: LabelledRows) -> ShardSurvey:
         shard.attributes, shard.classes, X.n_rows, int(X.lengths.max(initial=0)),
         _n_bytes(X), X.shape[1], X.is_sparse,
         X.dtype == np.float32, bool(shard.weights.any()), counts, support, magnitudes(X.rows),
+        shard.checksum(),
     )  # fmt: skip
 
 
