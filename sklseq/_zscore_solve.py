@@ -46,7 +46,6 @@ __all__ = [
 
 DIRECT = 1_000  # features up to which solver="auto" factorises
 ATTAINABLE = 1e-8  # share of the right-hand side down to which a residual is tested in float64
-ROUNDINGS = 4  # of float32, that a solution with columns eliminated comes to
 SINGLE = 1e-4  # the least tol for which conjugate gradients on sparse rows are done in float32
 MAX_PROGRAMS, MAX_WEIGHTS = 20_000, 4_000  # of moments="dp"
 
@@ -131,7 +130,7 @@ def _solve_eliminated(tagger, sample: Sample, ridge: float, threads: Threads):
     tol = float(tagger.tol)
     for dtype in [np.float32, np.float64] if tol >= SINGLE else [np.float64]:
         system = EliminatedRidge(sample, ridge, threads, dtype)
-        if dtype == np.float32 and system.least_sine < (ROUNDINGS * np.finfo(dtype).eps / tol) ** 2:
+        if dtype == np.float32 and system.least_sine < (np.finfo(dtype).eps / tol) ** 2:
             continue
         result = _conjugate_gradients(tagger, system, system.gradient)
         left = system.finish(result.w)

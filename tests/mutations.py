@@ -48,7 +48,7 @@ FAULTS = [
     ("objectives/_leave_out.py", "[0] < LOST", "[0] < 0 * LOST", "test_zscore"),
     ("zscore.py", 'if self.constrained == "decoding":', "if False:", "test_zscore"),
     ("_base.py", "if name not in known", "if name in ()", "test_partial_fit"),
-    ("_zscore_solve.py", "< (ROUNDINGS", "< 0 * (ROUNDINGS", "test_zscore"),
+    ("_zscore_solve.py", "< (np.finfo(dtype).eps", "< 0 * (np.finfo(dtype).eps", "test_zscore"),
     # Decoding, containers and readers, in Python
     ("inference/pairs.py", "np.maximum(np.exp(score), least)", "np.exp(score)", "test_supports"),
     ("inference/pairs.py", "if least < mix else", "if least == 0 else", "test_supports"),
