@@ -57,14 +57,16 @@ def segment_closure(
 
     Examples
     --------
-    The first segment is certain at step 1: going on would score 9 less, whatever comes:
+    The first segment is certain at step 3, before the end: potentials to come span two steps at
+    most, so none can favour a segment that is open since step 0 or 1.
 
     >>> import numpy as np
     >>> from sklseq.inference import SegmentSpans, segment_closure
-    >>> spans = SegmentSpans(*map(np.array, ([3], [0, 2], [0, 3], [0, 2], [2, 3])))
+    >>> spans = SegmentSpans(*map(np.array, ([5], [0, 2], [0, 3], [0, 2], [2, 4])))
     >>> segment_closure(spans, [[9.0, 0.0], [0.0, 1.0]], np.zeros((2, 2)), max_span=2)
     ([array([[0, 2, 0],
-           [2, 3, 1]])], [array([1, 2])])
+           [2, 4, 1],
+           [4, 5, 0]])], [array([3, 4, 4])])
     """
     check_max_span(spans, max_span)
     plan, psi, chain = _check(spans, scores, transition, start, end, max_length, max_span)
