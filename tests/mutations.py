@@ -126,6 +126,7 @@ FAULTS = [
     ("objectives/_ascent.pyx", "change = new_mu[k] - mu[", "change = new_mu[k] + mu[", "test_dual"),
     ("objectives/_ascent.pyx", "- 0.5 * q.lam * norm", "- 1.0 * q.lam * norm", "test_dual"),
     ("objectives/_descent.pyx", "w[0] -= rate * g", "w[0] += rate * g", "test_stochastic"),
+    ("objectives/_descent.pyx", "if temper < 1:", "if temper < 0:", "test_stochastic"),
     ("objectives/_descent.pyx", "q.pair_mu[y[t - 1] * W + y[t]] -= 1", "q.pair_mu[y[t] * W + y[t - 1]] -= 1", "test_stochastic"),
     ("objectives/_margin.pyx", "self.psi[u, b[t]] -= x", "self.psi[u, b[t]] += x", "test_hmsvm"),
     ("objectives/_margin.pyx", "self.score[b[t - 1], b[t]] -= x", "self.score[b[t - 1], b[t]] -= 0", "test_hmsvm"),

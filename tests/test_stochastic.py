@@ -8,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, Sequences
 from sklseq._threads import Threads
+from sklseq.inference import reference
 from sklseq.objectives import _stochastic
 from sklseq.objectives._stochastic import FIRST_SQUARE, StochasticLikelihood
 from sklseq.solvers import adagrad
@@ -142,6 +143,46 @@ def test_certain_rows_are_sampled_without_bias(monkeypatch):
         stochastic.descend(np.array([0]), 0.01)
     error = np.std(moved, axis=0) / np.sqrt(len(moved))
     assert (np.abs(np.mean(moved, axis=0) - stochastic.w) <= 5 * error + 1e-9).all()
+
+
+def random_problem(seed):
+    """A likelihood over a random structure, and weights of any magnitude."""
+    rng = np.random.default_rng(seed)
+    L = int(rng.choice([2, 3, 5, 9, 30]))
+    X, y = make_data(seed, n=L + 5, L=L)
+    model = {"all_possible_transitions": bool(rng.random() < 0.5)}
+    model["all_possible_states"] = bool(rng.random() < 0.5)
+    if rng.random() < 0.4:
+        y = [np.maximum.accumulate(labels) for labels in y]  # labels never go down
+        seen = len(np.unique(np.concatenate(y)))
+        model["constraints"] = np.triu(np.ones((seen, seen), bool))
+    with Threads(1) as threads:
+        primal = likelihood_of(CRFTagger(**model), X, y, threads)
+    w = primal.scores.pack(
+        primal.scores.unpack(rng.normal(size=primal.scores.n_weights) * 10 ** rng.uniform(-1, 5))
+    )
+    return X, primal, w
+
+
+def check_losses(seed):
+    # `losses` and the sum returned are -log p before each step, however far apart scores are.
+    X, primal, w = random_problem(seed)
+    weights = primal.scores.unpack(w)
+    emission, chain = X.rows @ weights.coef[:, : primal.scores.n_labels], weights[1:]
+    for s in range(6):
+        stochastic = StochasticLikelihood(primal, w=w.copy())
+        rows = slice(*X.offsets[s : s + 2])
+        log_z, _, _ = reference.forward_backward(emission[rows], *chain)
+        score = reference.score_path(primal.y[rows], emission[rows], *chain)
+        total = stochastic.descend(np.array([s]), 0.0)
+        near = {"rtol": 1e-9, "atol": 1e-11 * np.abs(emission[rows]).max() * len(emission[rows])}
+        assert_allclose(stochastic.losses[s], log_z - score, **near)
+        assert_allclose(total, log_z - score, **near)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_losses_are_minus_log_p_whatever_the_scores(seed):
+    check_losses(seed)
 
 
 def test_same_seed_same_bits_and_threads_do_not_matter():

@@ -13,7 +13,7 @@ pass, for all the visits in between at once: ``stamp`` keeps the last one. G and
 are float32: square roots and divisions are what a step costs.
 """
 
-from libc.math cimport INFINITY, sqrtf
+from libc.math cimport INFINITY, exp, log, sqrtf
 
 from sklseq._exponential cimport exp_double
 from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
@@ -172,6 +172,38 @@ cdef double expectations(
     return log_z
 
 
+cdef double log_partition(Problem* q, Py_ssize_t T) noexcept nogil:
+    # log Z of S and the transitions, in logarithms: slow, and right however far apart scores are.
+    # alpha_t(j) = S_t(j) + log sum_i exp(alpha_{t-1}(i) + transition(i, j))
+    cdef Py_ssize_t t, i, j, L = q.rows.L, W = q.rows.width
+    cdef double top, total, v
+    cdef const double* allowed = q.rows.allowed
+    cdef double* alpha = q.alpha
+    for j in range(L):
+        alpha[j] = q.S[j] if allowed[L * W + j] != 0 else -INFINITY
+    for t in range(1, T):
+        alpha = q.alpha + t * W
+        for j in range(L):
+            top = -INFINITY
+            for i in range(L):
+                q.e[i] = -INFINITY
+                if allowed[i * W + j] != 0:
+                    q.e[i] = alpha[i - W] + q.rows.chain[i * W + j]
+                top = max(top, q.e[i])
+            total = 0
+            for i in range(L):
+                total += exp(q.e[i] - top) if q.e[i] > -INFINITY else 0
+            alpha[j] = q.S[t * W + j] + top + log(total) if total > 0 else -INFINITY
+    top, total = -INFINITY, 0
+    for j in range(L):
+        if allowed[(L + 1) * W + j] != 0:
+            top = max(top, alpha[j])
+    for j in range(L):
+        v = alpha[j] if allowed[(L + 1) * W + j] != 0 else -INFINITY
+        total += exp(v - top) if v > -INFINITY else 0
+    return top + log(total)
+
+
 cdef inline bint kept(Problem* q, double* residual) noexcept nogil:
     # A row whose label is almost certain moves the weights rarely, and then as far as all the times
     # that it did not: in the mean nothing is lost.
@@ -262,6 +294,8 @@ cdef double visit(
         # Too far apart for scaled arithmetic: the marginals of flatter scores point the same way.
         temper *= 0.25
         log_z = expectations(tag, q, T, temper)
+    if temper < 1:
+        log_z = log_partition(q, T)
     for t in range(T):
         score += q.S[t * W + y[t]]
         if t > 0:
@@ -280,7 +314,7 @@ cdef double visit(
     for j in range(0 if q.listed.n else L * W):
         q.pair_mu[j] *= weight
     move_all(tag, q, r, T, number)
-    return log_z / temper - score
+    return log_z - score
 
 
 cdef double visit_all(
