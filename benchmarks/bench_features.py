@@ -136,7 +136,7 @@ OURS = [
     ("owlqn, 1 thread", {"solver": "owlqn"}),
     ("owlqn, 2 threads", {"solver": "owlqn", "n_jobs": 2}),
     ("auto, 1 thread", {}),
-    ("adagrad, tol=1e-3", {"solver": "adagrad", "tol": 1e-3}),
+    ("adagrad, tol=1e-2", {"solver": "adagrad", "tol": 1e-2}),
 ]
 
 

@@ -190,11 +190,11 @@ class LocalShards:
 
 
 def solver_bytes(scores: ScoreMap, n_threads: int) -> float:
-    """About what weights, vectors of the solver and buffers take."""
+    """About what weights, ten vectors of the solver, its pairs and buffers take."""
     n = scores.n_weights
     pairs = 12 * (4 if n > 1 << 18 else scores.dtype.itemsize)
     buffers = (n_threads + 1) * scores.design.new_buffer().nbytes
-    return n * (5 * scores.dtype.itemsize + pairs + 8) + buffers
+    return n * (10 * scores.dtype.itemsize + pairs + 8) + buffers
 
 
 # ------------------------------------------------------------------------------------ answers

@@ -27,10 +27,10 @@ class Progress:
     def descend(self, likelihood, start, threads, report) -> SolverResult:
         """All data at once."""
 
-        def note(k: int, value: float, w: np.ndarray) -> bool:
+        def note(solver: str, k: int, value: float, w: np.ndarray) -> bool:
             # w stays as it is until the next iteration is done: the solver has two in turn.
             self._note(k, value, w)
-            return report(k, value, w)
+            return report(solver, k, value, w)
 
         return self.tagger._descend(likelihood, start, threads, note)
 
@@ -38,13 +38,15 @@ class Progress:
         """One sequence at a time, shard by shard; then as the tagger goes on from there."""
         from sklseq.objectives._shard_visits import ShardVisits
 
-        def note(k: int, value: float, w: np.ndarray) -> bool:
+        def note(solver: str, k: int, value: float | None, w: np.ndarray) -> bool:
             self._note(k, value, w.copy())  # the next pass works in place
-            return report(k, value, w)
+            return report(solver, k, value, w)
 
         return self.tagger._step(likelihood, start, threads, note, ShardVisits)
 
-    def _note(self, k: int, value: float, w: np.ndarray) -> None:
+    def _note(self, k: int, value: float | None, w: np.ndarray) -> None:
+        # Steps from sequence to sequence do not evaluate the objective: then it is not known.
+        value = np.nan if value is None else value
         self.last = (k, value, w)
         self.history.append(value)
 

@@ -99,12 +99,12 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         The same for transitions between segments, starts and ends. Without a weight, splitting a
         segment in two of the same label would often cost nothing.
     max_iter : int, default=500
-        Iterations of L-BFGS, or of OWL-QN if ``l1 > 0``; for the hinge loss, passes of
+        Iterations of L-BFGS; for the hinge loss, passes of
         block-coordinate Frank-Wolfe.
     tol : float, default=1e-5
-        Training stops when ten iterations lower the objective by less than this share, or the
-        gradient's norm falls below ``tol · max(1, ‖w‖)``. For the hinge loss, when the objective is
-        proved to be within a share of ``1000 · tol`` of its minimum.
+        Share of the objective by which it may exceed its minimum, proved or estimated as by
+        "lbfgs" and "owlqn" of :class:`CRFTagger`. For the hinge loss, ``1000 · tol`` is, and it is
+        proved.
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one. Not for the hinge loss.
     n_jobs : int or None, default=None
@@ -131,7 +131,9 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         Potentials that inference went through in training, H; for "full", G (Sarawagi 2006, §3.3).
     n_iter_ : int
     objective_ : float
+        Objective of the fitted weights.
     loss_curve_ : list of float
+        Objective at the start and after each iteration; for the hinge loss, where it was evaluated.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Where they are known.
@@ -369,7 +371,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
             result = lbfgs(
                 likelihood, start, l1=float(self.l1), tol=float(self.tol),
                 max_iter=int(self.max_iter), threads=threads, callback=report,
-                scale=scores.scale(float(self.l2)),
+                scale=scores.scale(float(self.l2)), convexity=2 * float(self.l2),
             )  # fmt: skip
         return result
 

@@ -191,7 +191,7 @@ def test_there_are_never_more_iterations_than_asked_for(capsys):
         tagger.fit(X, y)
     lines = [line for line in capsys.readouterr().out.splitlines() if "iteration" in line]
     assert tagger.n_iter_ == len(lines) == 45
-    assert "iteration 45:" in lines[-1]
+    assert "iteration 45 (lbfgs):" in lines[-1]
 
 
 def test_passes_and_stops_are_reported():

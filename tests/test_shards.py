@@ -232,6 +232,7 @@ def test_value_and_gradient_are_those_of_one_shard(form, seed):
     np.testing.assert_allclose(many.value(w), many.value_and_gradient(w, h), rtol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few passes
 @pytest.mark.parametrize(
     "parameters", [{}, {"l1": 0.3}, {"all_possible_states": True}, {"l2": 0.0, "l1": 0.5}]
 )
@@ -253,8 +254,8 @@ def test_visits_to_many_shards(seed):
     parts = [(X[:0], []), *cut(X, y, 5), ([], [])]
     best = CRFTagger(solver="lbfgs", tol=1e-10).fit(X, y)
     rough = CRFTagger(solver="adagrad", tol=1e-3).fit(Shards(parts))
-    assert rough.n_iter_ <= 36
-    assert best.objective_ <= rough.objective_ <= 1.003 * best.objective_
+    assert rough.n_iter_ <= 60
+    assert best.objective_ <= rough.objective_ <= 1.001 * best.objective_
     exact = CRFTagger(solver="adagrad", tol=1e-10).fit(Shards(parts))
     np.testing.assert_allclose(exact.coef_, best.coef_, rtol=1e-5, atol=1e-5)
 

@@ -406,6 +406,7 @@ def test_the_dual_is_the_same(constrained, l1, lists):
     assert_allclose(ours.w, theirs.w, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few passes
 @pytest.mark.parametrize("constrained", [False, True])
 def test_stochastic_steps_are_the_same(constrained, lists):
     X, y = labelled(17, n=90)

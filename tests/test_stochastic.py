@@ -17,8 +17,6 @@ from tests.test_dual import likelihood_of, make_data
 SEEDS = range(3)
 # Sums of squares and what is made of them are float32.
 SINGLE = 2e-6
-# What the noise of single sequences leaves after 36 passes over the little data here.
-ROUGH = 0.01
 
 MODELS = [
     {},
@@ -77,17 +75,20 @@ def test_a_visit_is_the_step_of_adagrad(exact, seed, L, states, T):
             assert_allclose(
                 primal.scores.pack(primal.scores.unpack(stochastic.w)), real, atol=SINGLE
             )
+            value = primal.value(before)
+            assert_allclose(stochastic.metric(), np.sqrt(squares), rtol=1e-5)
+            assert primal.value(before) == value  # which asking for it leaves as it is
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("model", MODELS, ids=str)
-def test_passes_come_close_to_the_optimum(seed, model):
+def test_passes_and_what_follows_come_as_near_as_told(seed, model):
     X, y = make_data(seed, n=600)
     model = {"l2": 0.5} | model
     a = CRFTagger(solver="adagrad", tol=1e-2, **model).fit(X, y)
     b = CRFTagger(solver="owlqn", tol=1e-9, max_iter=5000, **model).fit(X, y)
     assert b.objective_ <= a.objective_ + 1e-9 * b.objective_
-    assert a.objective_ <= b.objective_ * (1 + ROUGH)
+    assert a.objective_ <= b.objective_ * 1.01
     if model.get("l1", 0) > 1:
         assert (a.coef_ == 0).any()
 
@@ -114,6 +115,7 @@ def test_a_smaller_tolerance_is_finished_by_lbfgs(seed, form):
     assert_array_equal(np.isinf(a.transition_), np.isinf(b.transition_))
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few passes
 @pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3, 1e6])
 def test_features_of_any_scale_are_learnt_alike(scale):
     # Where the penalty is scaled with them, the model is the same but for the unit of its weights.
@@ -241,15 +243,15 @@ def test_an_end_worse_than_the_start_is_not_the_answer():
     stub = Stub()
     result = adagrad(stub, stub, n_passes=4)
     assert (result.message, result.converged, result.value) == ("worse", False, 1.0)
+    assert result.history == [1.0, 1.0]
     assert_array_equal(result.w, 0)
 
 
 def test_few_passes_are_reported_and_warned_of(capsys):
     X, y = make_data(0)
-    CRFTagger(solver="adagrad", tol=1e-2, max_iter=5, verbose=1).fit(X, y)
+    with pytest.warns(ConvergenceWarning, match="nothing shows that the objective, 1"):
+        CRFTagger(solver="adagrad", tol=1e-2, max_iter=5, verbose=1).fit(X, y)
     assert sum("iteration" in line for line in capsys.readouterr().out.splitlines()) == 5
-    with pytest.warns(ConvergenceWarning):
-        CRFTagger(solver="adagrad", tol=1e-6, max_iter=5).fit(X, y)
 
 
 def test_a_warm_start_goes_on_from_the_weights():

@@ -4,15 +4,36 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
+
 from tests.test_hmsvm import PARAMETERS, check_no_mistake
+from tests.test_reported import SOLVERS, check_objective
+from tests.test_stochastic import check_losses
+from tests.test_tolerance import PENALTIES, gaps
+
+# An estimate is no bound: the share of fits that may end further above the minimum than tol, and
+# how far.
+SELDOM, TWICE = 0.01, 2.0
 
 
 def main(n: int = 10_000) -> None:
-    """Raise on the first case that fails."""
+    """Raise on the first case that fails; of fits to minima, n / 100."""
     for seed in range(n):
         for parameters in ({}, PARAMETERS["poly"], PARAMETERS["rbf"]):
             check_no_mistake(seed, **parameters)
     print(f"{3 * n} perceptrons on separable data: no mistake left")
+    for seed in range(n // 10):
+        check_losses(seed)
+        check_objective(seed, SOLVERS[seed % len(SOLVERS)])
+    print(f"{n // 10} losses and {n // 10} objectives: as recomputed")
+    rng, shares = np.random.default_rng(0), []
+    for seed in range(1, n // 100 + 1):
+        l1, l2 = PENALTIES[rng.integers(len(PENALTIES))]
+        shares += gaps(seed, l1, l2, tol=10 ** -rng.uniform(1, 4))
+    above = np.mean(np.array(shares) > 1)
+    print(f"{len(shares)} fits: gap over tol at most {max(shares):.2f}, above 1 in {above:.2%}")
+    assert above <= SELDOM
+    assert max(shares) <= TWICE
 
 
 if __name__ == "__main__":

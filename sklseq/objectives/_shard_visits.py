@@ -88,6 +88,10 @@ class ShardVisits:
         for k in np.argsort(appears):
             yield int(shard[appears[k]]), parts[k]
 
+    def metric(self) -> np.ndarray:
+        """As of ``StochasticLikelihood``."""
+        return self.steps.metric()
+
     def restart(self, w: np.ndarray) -> None:
         """Go on from these weights."""
         self.steps.restart(w)

@@ -85,7 +85,9 @@ class StochasticLikelihood(Visits):
 
         The penalties are those of ``n_sequences``, or as many as are visited.
 
-        Returns Σ weight · boost · -log p, each before its step; -log p itself is in ``losses``.
+        Returns Σ weight · boost · -log p, each before its step, without penalties; -log p itself is
+        in ``losses``. Where scores are too far apart for scaled arithmetic, steps follow the
+        marginals of flatter scores, but these are still -log p of the scores themselves.
         """
         arguments = self.arguments()
         share = 1 / max(n_sequences or len(order), 1)
@@ -97,6 +99,21 @@ class StochasticLikelihood(Visits):
         self.n_visits += len(order)
         self.store(arguments[2])
         return loss
+
+    def metric(self) -> np.ndarray:
+        """√(1 + Σ g²) of each weight, in the places of w: what its steps were divided by.
+
+        g is what the gradient would be were the weight's feature at most 1.
+        """
+        other = copy(self)
+        other.w = self.scores.new_vector()
+        W, narrow = other.wide_and_narrow()
+        # W may be the design's own, in which untrained places have to stay 0.
+        W[:] = self.squares[0] if self.mask is None else self.squares[0] * self.mask
+        narrow[:] = self.squares[1]
+        other.chain = self.squares[2].astype(np.float64)
+        other.store(W)
+        return np.sqrt(np.maximum(other.w, 1))
 
     def restart(self, w: np.ndarray) -> None:
         """Go on from these weights."""

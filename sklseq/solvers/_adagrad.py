@@ -17,7 +17,7 @@ LEAST_SHARE, FULL_PASSES = 0.3, 2
 
 def adagrad(
     stochastic, primal, *, l1: float = 0.0, rate: float = 1.0, n_passes: int, random_state=0,
-    callback: Callable[[int, float, np.ndarray], bool] | None = None,
+    callback: Callable[[int, float | None, np.ndarray], bool] | None = None,
 ) -> SolverResult:  # fmt: skip
     """Minimise ``primal`` + l1 · ‖w‖₁ roughly, in ``n_passes`` over the data.
 
@@ -36,14 +36,15 @@ def adagrad(
     n_passes : int
     random_state : int or numpy Generator
         Order of visits.
-    callback : callable(k, loss, w) -> bool, optional
-        Called after each pass with the sum of the losses met in it; True stops.
+    callback : callable(k, None, w) -> bool, optional
+        Called after each pass; True stops. The objective is not evaluated for it.
 
     Returns
     -------
     SolverResult
         ``message`` is "passes", "callback", or "worse" where the end is no better than the start,
-        which is then the answer.
+        which is then the answer. Nothing tells how near the minimum it is: ``converged`` only if
+        the callback stopped it. ``history`` is the objective at the start and at the end.
     """
     rng = np.random.default_rng(random_state)
     start = stochastic.w.copy()
@@ -59,13 +60,15 @@ def adagrad(
             stochastic.restart(before)
             rate /= 4
         before = stochastic.w.copy()
-        if callback is not None and callback(k + 1, loss, stochastic.w):
+        if callback is not None and callback(k + 1, None, stochastic.w):
             message = "callback"
             break
     history.append(objective(stochastic.w))
     if not history[-1] <= history[0]:
-        return SolverResult(start, history[0], k + 1, False, history[:1], "worse")
-    return SolverResult(stochastic.w, history[-1], k + 1, True, history, message)
+        history[-1] = history[0]
+        return SolverResult(start, history[0], k + 1, message == "callback", history, "worse")
+    stopped = message == "callback"
+    return SolverResult(stochastic.w, history[-1], k + 1, stopped, history, message)
 
 
 def _choose(stochastic, rng, k: int) -> tuple[np.ndarray, np.ndarray | float]:

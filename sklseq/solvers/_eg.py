@@ -20,7 +20,7 @@ PATIENCE = 10
 
 def exponentiated_gradient(
     dual, primal, *, l1: float = 0.0, tol: float, max_iter: int, random_state=0,
-    callback: Callable[[int, float, np.ndarray], bool] | None = None,
+    callback: Callable[[int, float | None, np.ndarray], bool] | None = None,
 ) -> SolverResult:  # fmt: skip
     """Ascend ``dual`` until f(w) - D <= tol · f(w).
 
@@ -37,8 +37,8 @@ def exponentiated_gradient(
         Passes over the data.
     random_state : int or numpy Generator
         Order of visits.
-    callback : callable(k, dual value, w) -> bool, optional
-        Called after each pass; True stops.
+    callback : callable(k, None, w) -> bool, optional
+        Called after each pass; True stops. The objective is not evaluated for it.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def exponentiated_gradient(
         before = dual.value
         dual.ascend(rng.permutation(order))
         k += 1
-        if callback is not None and callback(k, dual.value, dual.w):
+        if callback is not None and callback(k, None, dual.w):
             message = "callback"
         # Rounding of mu to float32 leaves a gap that no pass closes.
         stalled = stalled + 1 if dual.value - before <= 1e-9 * abs(dual.value) else 0

@@ -14,6 +14,8 @@ __all__ = ["History"]
 # Above this many weights the pairs are kept in float32: half the memory traffic of an iteration.
 # Pairs only shape the search direction; values, gradients and weights keep their type.
 LARGE = 1 << 16
+# Of s and y, the cosine below which a pair tells nothing.
+LEAST_CURVATURE = 1e-10
 
 
 class History:
@@ -54,35 +56,67 @@ class History:
 
         products = sum(self.threads.map(multiply, self.spans))
         self.with_v = products[:, 2]
-        curvature = products[m + slot, 0]
-        if curvature > 1e-10 * np.sqrt(products[slot, 0] * products[m + slot, 1]):
+        if _curved(products[slot, 0], products[m + slot, 0], products[m + slot, 1]):
             self.slot, self.used = slot, used
             self.gram[slot, :] = self.gram[:, slot] = products[:-1, 0]
             self.gram[m + slot, :] = self.gram[:, m + slot] = products[:-1, 1]
         else:  # no curvature to learn from: forget everything rather than half of it
-            self.used, self.slot = 0, -1
+            self.forget()
 
-    def direction(self, v: np.ndarray, out: np.ndarray) -> None:
-        """out = -H v; at first H is the identity, scaled so that the step has length 1."""
-        c = np.zeros(2 * self.memory + 1)
-        if self.used == 0:
-            c[-1] = -1 / max(np.sqrt(self.dot(v, v)), 1e-300)
+    def forget(self) -> None:
+        """Drop all pairs."""
+        self.used, self.slot = 0, -1
+
+    def unit_step(self) -> float:
+        """What H is, times the identity, before the pairs shape it: s · y / y · y of the newest."""
+        i, j = self.slot, self.memory + self.slot
+        return float(self.gram[i, j] / self.gram[j, j])
+
+    def direction(self, v: np.ndarray, out: np.ndarray, free: np.ndarray | None = None) -> None:
+        """out = -H v; at first H is the identity, scaled so that the step has length 1.
+
+        With ``free``, a boolean mask, H is made of the pairs' entries there, and ``out`` has a
+        meaning there only.
+        """
+        m, gram, with_v = self.memory, self.gram, self.with_v
+        pairs = [(self.slot - k) % m for k in range(self.used)]  # from the newest
+        if free is not None:
+            both = self._products_among(free, v)
+            gram, with_v = both[:-1, :-1], both[-1]
+            pairs = [i for i in pairs if _curved(gram[i, i], gram[i, m + i], gram[m + i, m + i])]
+        c = np.zeros(2 * m + 1)
+        if pairs:
+            _two_loops(c, pairs, gram, with_v)
         else:
-            self._two_loops(c)
+            c[-1] = -1 / max(np.sqrt(self.dot(v, v)), 1e-300)
         self.threads.map(
             lambda span: _vectors.combine(self.pairs, c, v, self.used, out, *span), self.spans
         )
 
-    def _two_loops(self, c: np.ndarray) -> None:
-        m, gram = self.memory, self.gram
-        newest_first = [(self.slot - k) % m for k in range(self.used)]
-        a = np.zeros(m)
-        c[-1] = -1.0
-        for i in newest_first:
-            a[i] = (c[:-1] @ gram[:, i] + c[-1] * self.with_v[i]) / gram[i, m + i]
-            c[m + i] -= a[i]
-        i = self.slot
-        c *= gram[i, m + i] / gram[m + i, m + i]
-        for i in reversed(newest_first):
-            b = (c[:-1] @ gram[:, m + i] + c[-1] * self.with_v[m + i]) / gram[i, m + i]
-            c[i] += a[i] - b
+    def _products_among(self, free: np.ndarray, v: np.ndarray) -> np.ndarray:
+        # Inner products of all pairs and v, over the free weights.
+        def multiply(span):
+            gram = np.zeros((2 * self.memory + 1,) * 2)
+            _vectors.products_among(self.pairs, free.view(np.uint8), v, self.used, gram, *span)
+            return gram
+
+        return sum(self.threads.map(multiply, self.spans))
+
+
+def _curved(ss: float, sy: float, yy: float) -> bool:
+    return sy > LEAST_CURVATURE * np.sqrt(ss * yy)
+
+
+def _two_loops(c: np.ndarray, newest_first: list, gram: np.ndarray, with_v: np.ndarray) -> None:
+    # c gets the coefficients of -H v in the basis of the class's notes.
+    m = len(gram) // 2
+    a = np.zeros(m)
+    c[-1] = -1.0
+    for i in newest_first:
+        a[i] = (c[:-1] @ gram[:, i] + c[-1] * with_v[i]) / gram[i, m + i]
+        c[m + i] -= a[i]
+    i = newest_first[0]
+    c *= gram[i, m + i] / gram[m + i, m + i]
+    for i in reversed(newest_first):
+        b = (c[:-1] @ gram[:, m + i] + c[-1] * with_v[m + i]) / gram[i, m + i]
+        c[i] += a[i] - b

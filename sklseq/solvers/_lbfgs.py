@@ -1,8 +1,6 @@
-"""L-BFGS, and OWL-QN for an L1 penalty: one recursion.
+"""L-BFGS, and for an L1 penalty L-BFGS on the free weights: one loop, one rule to stop.
 
-With l1 = 0 this is L-BFGS with a weak-Wolfe line search (Nocedal, Wright 2006, §7.2). With l1 > 0
-it is OWL-QN (Andrew, Gao 2007): the gradient is replaced by the pseudo-gradient of the penalised
-objective, the direction is kept within its orthant, and the search is projected (``_owlqn.py``).
+With l1 = 0, a weak-Wolfe line search (Nocedal, Wright 2006, §7.2); with l1 > 0, see ``_owlqn.py``.
 """
 
 from __future__ import annotations
@@ -12,15 +10,14 @@ from collections.abc import Callable
 import numpy as np
 
 from sklseq._threads import Threads
-from sklseq.solvers import _owlqn
-from sklseq.solvers._history import History
+from sklseq.solvers._owlqn import OrthantSearch
 from sklseq.solvers._result import SolverResult
+from sklseq.solvers._search import MAX_TRIALS, SUFFICIENT_DECREASE, Search
 
-__all__ = ["lbfgs"]
+__all__ = ["estimated_rest", "lbfgs"]
 
-SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9
-MAX_TRIALS = 40
-PERIOD = 10  # iterations over which the decrease is judged, as CRFsuite does
+CURVATURE = 0.9
+PERIOD = 10  # iterations over which decreases are compared
 
 
 def lbfgs(
@@ -34,8 +31,12 @@ def lbfgs(
     threads: Threads | None = None,
     callback: Callable[[int, float, np.ndarray], bool] | None = None,
     scale: np.ndarray | None = None,
+    convexity: float = 0.0,
 ) -> SolverResult:
-    """Minimise ``objective`` + l1 · ‖w‖₁.
+    """Minimise ``objective`` + l1 · ‖w‖₁ until it exceeds its minimum by a share ``tol`` at most.
+
+    That is proved where the objective is strongly convex and its slope small enough; else it is
+    estimated from the decreases of the last iterations, see :func:`estimated_rest`.
 
     Parameters
     ----------
@@ -45,9 +46,6 @@ def lbfgs(
         Where to start; overwritten.
     l1 : float
     tol : float
-        Stops when an iteration lowered the objective by a share of at most ``tol`` and the
-        (pseudo-)gradient's norm is at most ``tol · max(1, ‖w‖)``, or when ten iterations together
-        lowered it by no more.
     max_iter : int
     memory : int
         Pairs kept.
@@ -57,21 +55,31 @@ def lbfgs(
     scale : ndarray, optional
         Positive; the recursion works on ``scale · w``. Where weights of very different curvature
         meet, it stops far from the minimum without it.
+    convexity : float
+        m such that objective - m/2 · ‖w‖² is convex too: with v the subgradient of least norm, the
+        objective exceeds its minimum by ‖v‖² / 2m at most.
 
     Returns
     -------
     SolverResult
+        ``message`` is "bound", "estimate", "gradient" (it is zero), "precision" (rounding allows
+        no further step), "callback" or "max_iter".
 
     Notes
     -----
-    Beside ``w``: three vectors and 2 · memory rows of pairs, in float32 if they are long.
+    Beside ``w``: four vectors and 2 · memory rows of pairs, in float32 if they are long; a few more
+    with ``l1``, and with ``scale``.
     """
+    threads = threads or Threads(1)
     if scale is not None:
         objective, w = Scaled(objective, scale), scale * w
         l1 = l1 / scale if l1 else 0.0
-    search = _Search(objective, w, l1, threads or Threads(1), memory)
+    if np.any(l1):
+        search = OrthantSearch(objective, w, l1, threads, memory)
+    else:
+        search = SmoothSearch(objective, w, threads, memory)
     history = [search.value]
-    message = search.why_stop(history, tol)
+    message = _why_stop(search, history, tol, convexity, scale)
     for _ in range(max_iter):
         if message:
             break
@@ -79,7 +87,7 @@ def lbfgs(
             message = "precision"
             break
         history.append(search.value)
-        message = search.why_stop(history, tol)
+        message = _why_stop(search, history, tol, convexity, scale)
         now = search.w if scale is None else search.w / scale
         if callback is not None and callback(len(history) - 1, search.value, now):
             message = message or "callback"
@@ -87,6 +95,31 @@ def lbfgs(
     return SolverResult(
         w, search.value, len(history) - 1, bool(message), history, message or "max_iter"
     )
+
+
+def estimated_rest(history: list) -> float:
+    """How far the last value may be above the limit of the others, by a geometric series.
+
+    If each ten iterations lower the objective by r times what the ten before did, and the last ten
+    by d, it falls by d · r / (1 - r) more. That is a guess: r is taken to be the largest of the
+    last three ratios, and the answer is 2 · d / (1 - r). Infinite for fewer than 20 iterations, and
+    where r >= 1.
+    """
+    falls = np.diff(history[: -4 * PERIOD - 2 : -PERIOD])  # the last ten first
+    if len(falls) < 2:
+        return np.inf
+    r = np.max(falls[:-1] / np.maximum(falls[1:], 1e-300))
+    return float(2 * falls[0] / (1 - r)) if r < 1 else np.inf
+
+
+def _why_stop(search: Search, history: list, tol: float, convexity: float, scale) -> str:
+    # The stopping rule that is met, or "".
+    allowed = tol * abs(search.value)
+    if search.history.with_v[-1] == 0:
+        return "gradient"
+    if convexity > 0 and search.squared_slope(scale) <= 2 * convexity * allowed:
+        return "bound"
+    return "estimate" if estimated_rest(history) <= allowed else ""
 
 
 class Scaled:
@@ -102,79 +135,31 @@ class Scaled:
         return value
 
 
-class _Search:
-    """The moving state: w, gradient g, (pseudo-)gradient v, direction p, and the pairs."""
-
-    def __init__(self, objective, w: np.ndarray, l1, threads: Threads, memory: int):
-        self.objective, self.l1, self.w = objective, l1, w
-        self.l1_penalty = bool(np.any(l1))  # l1 may be an array, one value a weight
-        self.trial, self.g, self.g_old, self.p = (np.zeros_like(w) for _ in range(4))
-        self.history = History(len(w), memory, w.dtype, threads)
-        self.value = self._evaluate(w, self.g)
-        if not np.isfinite(self.value):
-            raise ValueError(
-                f"The objective is {self.value} at the starting point; "
-                "rescale the features so that scores stay below about 1e300."
-            )
-        self.v = self._pseudo_gradient()
-        self.history.with_v[-1] = self.history.dot(self.v, self.v)
-
-    def _evaluate(self, w: np.ndarray, gradient: np.ndarray) -> float:
-        value = self.objective.value_and_gradient(w, gradient)
-        return value + _owlqn.l1_norm(w, self.l1) if self.l1_penalty else value
-
-    def _pseudo_gradient(self) -> np.ndarray:
-        return _owlqn.pseudo_gradient(self.w, self.g, self.l1) if self.l1_penalty else self.g
-
-    def why_stop(self, history: list, tol: float) -> str:
-        """The stopping rule that is met, or ""."""
-        norm_v = np.sqrt(self.history.with_v[-1])
-        if norm_v == 0:
-            return "gradient"
-        # Gradients are also small where features are: only together with the decrease do they tell.
-        if len(history) > 1 and history[-2] - history[-1] <= tol * max(abs(history[-1]), 1e-300):
-            norm_w = np.sqrt(self.history.dot(self.w, self.w))
-            if norm_v <= tol * max(1.0, norm_w):
-                return "gradient"
-        if len(history) > PERIOD:
-            before, now = history[-1 - PERIOD], history[-1]
-            if before - now <= tol * max(abs(now), 1e-300):
-                return "decrease"
-        return ""
+class SmoothSearch(Search):
+    """L-BFGS."""
 
     def advance(self) -> bool:
         """One iteration; False if rounding lets no step lower the objective any more."""
         step = self._try_direction()
         if step is None and self.history.used:
-            self.history.used, self.history.slot = 0, -1  # steepest descent is the last resort
+            self.history.forget()  # steepest descent is the last resort
             step = self._try_direction()
         if step is None:
             return False
-        # s = trial - w: as t · p, or for OWL-QN, whose steps are projected, as it is.
-        if self.l1_penalty:
-            np.subtract(self.trial, self.w, out=self.p)
-            step = 1.0
         self.w, self.trial = self.trial, self.w
-        self.v = self._pseudo_gradient()
+        self.v = self.g
         self.history.push(self.p, step, self.g, self.g_old, self.v)
         return True
 
     def _try_direction(self) -> float | None:
         self.history.direction(self.v, self.p)
-        if self.l1_penalty:
-            _owlqn.keep_descent(self.p, self.v)
         slope = self.history.dot(self.v, self.p)
         if not slope < 0:
             return None
         self.g, self.g_old = self.g_old, self.g
-        if self.v is self.g:
-            self.v = self.g_old
-        find = self._projected_backtracking if self.l1_penalty else self._weak_wolfe
-        step = find(slope)
+        step = self._weak_wolfe(slope)
         if step is None:
             self.g, self.g_old = self.g_old, self.g
-            if not self.l1_penalty:
-                self.v = self.g
         return step
 
     def _weak_wolfe(self, slope: float) -> float | None:
@@ -183,9 +168,9 @@ class _Search:
         t, low, high = 1.0, 0.0, np.inf
         for _ in range(MAX_TRIALS):
             self.history.step_from(self.w, t, self.p, self.trial)
-            value = self._evaluate(self.trial, self.g)
+            value = self.evaluate(self.trial, self.g)
             if not value <= self.value + SUFFICIENT_DECREASE * t * slope:
-                if self._is_rounding(value, t * slope):
+                if self.is_rounding(value, t * slope):
                     return None
                 high = t
                 t = max(_interpolate(t, self.value, slope, value), low + 0.1 * (high - low))
@@ -200,28 +185,6 @@ class _Search:
             return None
         self.value = value
         return t
-
-    def _projected_backtracking(self, slope: float) -> float | None:
-        # Andrew, Gao (2007), §3.2: w + t p, with weights that would change sign set to zero.
-        orthant = _owlqn.orthant(self.w, self.v)
-        t = 1.0
-        for _ in range(MAX_TRIALS):
-            self.history.step_from(self.w, t, self.p, self.trial)
-            _owlqn.project(self.trial, orthant)
-            value = self._evaluate(self.trial, self.g)
-            gain = self.history.dot(self.v, self.trial) - self.history.dot(self.v, self.w)
-            if value <= self.value + SUFFICIENT_DECREASE * gain and gain < 0:
-                self.value = value
-                return t
-            if self._is_rounding(value, gain):
-                return None
-            t /= 2
-        return None
-
-    def _is_rounding(self, value: float, predicted: float) -> bool:
-        # Neither the predicted nor the seen change stands out of the value's own rounding.
-        epsilon = np.finfo(self.w.dtype).eps * max(abs(self.value), 1e-300)
-        return abs(predicted) < 10 * epsilon and abs(value - self.value) < 100 * epsilon
 
 
 def _interpolate(t: float, before: float, slope: float, after: float) -> float:

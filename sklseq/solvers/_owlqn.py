@@ -1,13 +1,41 @@
-"""What an L1 penalty adds to L-BFGS: pseudo-gradient, orthants, projection.
+"""Minimising f(w) + l1 · ‖w‖₁ by L-BFGS on the weights that are free to move.
 
+An iteration begins with a step of proximal gradient descent,
+
+    u = soft(w - g / σ, l1 / σ),
+
+except that no weight goes past zero. Weights that are zero in u are to become zero. The others are
+free: among them, as long as no sign changes, the objective is smooth, and they take the step of
+L-BFGS, of the pairs' entries for them alone. Free weights that would change their sign stop at
+zero. (OWL-QN, Andrew, Gao 2007, lets all weights into the recursion and sets to zero, after it,
+what points uphill: it needs several times as many evaluations, and may stall above the minimum.)
+
+A step has to lower the objective by a fixed share of what u promises to first order,
+
+    Δ = -g · (u - w) - l1 (‖u‖₁ - ‖w‖₁) >= σ ‖u - w‖²;
+
+if it does not, it is halved a few times, and then u is gone to, with σ raised until it keeps its
+promise. So every iteration gains a share of σ ‖u - w‖², which is 0 at the minimum only, and the
+iterations converge to it, whatever the pairs are (Tseng, Yun 2009, Theorem 1).
+
+References
+----------
 G. Andrew, J. Gao (2007), "Scalable training of L1-regularized log-linear models", ICML, §3.
+
+P. Tseng, S. Yun (2009), "A coordinate gradient descent method for nonsmooth separable
+minimization", Mathematical Programming 117.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["keep_descent", "l1_norm", "orthant", "project", "pseudo_gradient"]
+from sklseq._threads import Threads
+from sklseq.solvers._search import MAX_TRIALS, SUFFICIENT_DECREASE, Search
+
+__all__ = ["OrthantSearch", "l1_norm", "proximal_step", "pseudo_gradient"]
+
+N_HALVINGS = 6  # of a step of L-BFGS, before that to u
 
 
 def l1_norm(w: np.ndarray, l1) -> float:
@@ -18,7 +46,7 @@ def l1_norm(w: np.ndarray, l1) -> float:
 
 
 def pseudo_gradient(w: np.ndarray, g: np.ndarray, l1) -> np.ndarray:
-    """The steepest one-sided derivative of f + l1 · ‖w‖₁ (Equation 4).
+    """The subgradient of f + l1 · ‖w‖₁ of least norm (Andrew, Gao 2007, Equation 4).
 
     g + l1 · sign(w) where w ≠ 0; else g shrunk towards 0 by l1.
     """
@@ -26,17 +54,85 @@ def pseudo_gradient(w: np.ndarray, g: np.ndarray, l1) -> np.ndarray:
     return np.where(w != 0, g + l1 * np.sign(w), shrunk).astype(g.dtype, copy=False)
 
 
-def keep_descent(p: np.ndarray, v: np.ndarray) -> None:
-    """Drop the parts of p that do not point downhill, in place: the projection π(p; -v)."""
-    p[p * v >= 0] = 0
+def proximal_step(w: np.ndarray, g: np.ndarray, l1, sigma: float) -> np.ndarray:
+    """argmin_u g · u + σ/2 ‖u - w‖² + l1 · ‖u‖₁, with weights that would go past zero at zero."""
+    u = w - g / sigma
+    u -= np.clip(u, -l1 / sigma, l1 / sigma)
+    u[u * w < 0] = 0
+    return u.astype(w.dtype, copy=False)
 
 
-def orthant(w: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Signs that a step may have: those of w, or of -v where w = 0 (Equation 5)."""
-    return np.where(w != 0, np.sign(w), -np.sign(v)).astype(np.int8)
+class OrthantSearch(Search):
+    """The state of the notes.
 
+    Parameters
+    ----------
+    objective, w, threads, memory
+        As of ``Search``.
+    l1 : float or ndarray of shape (n,)
+    """
 
-def project(w: np.ndarray, signs: np.ndarray) -> None:
-    """Set to zero the weights that left the orthant, in place."""
-    w[w * signs < 0] = 0
-    w[signs == 0] = 0
+    def __init__(self, objective, w: np.ndarray, l1, threads: Threads, memory: int):
+        self.l1 = l1
+        super().__init__(objective, w, threads, memory)
+        self.sigma = max(float(np.sqrt(self.history.with_v[-1])), 1e-300)  # a step of length 1
+
+    def evaluate(self, w: np.ndarray, gradient: np.ndarray) -> float:
+        return self.objective.value_and_gradient(w, gradient) + l1_norm(w, self.l1)
+
+    def steepest(self) -> np.ndarray:
+        return pseudo_gradient(self.w, self.g, self.l1)
+
+    def advance(self) -> bool:
+        """One iteration; False if rounding lets no step lower the objective any more."""
+        for _ in range(MAX_TRIALS):
+            u = proximal_step(self.w, self.g, self.l1, self.sigma)
+            promise = self._promise(u)
+            if not promise > 0:
+                return False
+            if self.history.used and self._try_free(u, promise):
+                return True
+            value = self.evaluate(u, self.g_old)
+            if value <= self.value - SUFFICIENT_DECREASE * promise:
+                self.trial[:] = u
+                self._accept(value)
+                return True
+            if self.is_rounding(value, promise):
+                return False
+            self.history.forget()
+            self.sigma *= 4
+        return False
+
+    def _promise(self, u: np.ndarray) -> float:
+        # Δ of the notes.
+        slope = self.history.dot(self.g, u) - self.history.dot(self.g, self.w)
+        return -slope - l1_norm(u, self.l1) + l1_norm(self.w, self.l1)
+
+    def _try_free(self, u: np.ndarray, promise: float) -> bool:
+        # The step of L-BFGS on the free weights; the others go to zero.
+        free, signs = u != 0, np.sign(u)
+        self.history.direction(self.v, self.p, free)
+        np.copyto(self.p, -self.w, where=~free)
+        t = 1.0
+        for _ in range(N_HALVINGS):
+            self.history.step_from(self.w, t, self.p, self.trial)
+            self.trial[self.trial * signs < 0] = 0
+            gain = self.history.dot(self.v, self.trial) - self.history.dot(self.v, self.w)
+            if not gain < 0:
+                return False
+            value = self.evaluate(self.trial, self.g_old)
+            if value <= self.value + SUFFICIENT_DECREASE * min(gain, -t * promise):
+                self._accept(value)
+                return True
+            t /= 2
+        return False
+
+    def _accept(self, value: float) -> None:
+        # ``trial``, whose gradient is in ``g_old``.
+        np.subtract(self.trial, self.w, out=self.p)
+        self.w, self.trial = self.trial, self.w
+        self.g, self.g_old = self.g_old, self.g
+        self.value, self.v = value, self.steepest()
+        self.history.push(self.p, 1.0, self.g, self.g_old, self.v)
+        if self.history.used:
+            self.sigma = 1 / self.history.unit_step()

@@ -5,6 +5,8 @@ two-loop recursion needs only inner products, so an iteration reads the pairs tw
 products, once to combine them.
 """
 
+import numpy as np
+
 from sklseq._lanes cimport real
 cimport sklseq._prefetch
 
@@ -160,6 +162,42 @@ def combine(
                     acc[k] += c * pairs[r, a + k]
             for k in range(b - a):
                 out[a + k] = <real> acc[k]
+
+
+def products_among(
+    const stored[:, ::1] pairs,      # (2 m, n)
+    const unsigned char[::1] free,   # (n,)       0 or 1
+    const real[::1] v,               # (n,)
+    Py_ssize_t used,
+    double[:, ::1] gram,             # (2 m + 1, 2 m + 1)   IN/OUT, added to; the last row is of v
+    Py_ssize_t first, Py_ssize_t last,
+):
+    """Inner products of all pairs in use and of v, over the columns that are free."""
+    cdef Py_ssize_t m = pairs.shape[0] // 2, a, b, k, r, q, n
+    cdef double[:, ::1] kept = np.empty((2 * m + 1, 512))
+    cdef Py_ssize_t at[512]
+    with nogil:
+        for a in range(first, last, 512):
+            b = a + CHUNK if a + CHUNK < last else last
+            n = 0
+            for k in range(a, b):
+                at[n] = k
+                n += free[k]
+            for k in range(n):
+                kept[2 * m, k] = v[at[k]]
+            for r in range(2 * m):
+                if r % m < used:
+                    for k in range(n):
+                        kept[r, k] = pairs[r, at[k]]
+            for r in range(2 * m + 1):
+                if r < 2 * m and r % m >= used:
+                    continue
+                for q in range(r + 1):
+                    if q == 2 * m or q % m < used:
+                        gram[r, q] += dot_product(&kept[r, 0], &kept[q, 0], n)
+    for r in range(2 * m + 1):
+        for q in range(r):
+            gram[q, r] = gram[r, q]
 
 
 def step_from(
