@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from sklseq._threads import Threads, spans
 from sklseq.solvers import _history as history_module
 from sklseq.solvers import lbfgs
+from sklseq.solvers._owlqn import pseudo_gradient
 
 from .oracles import kkt_residual
 
@@ -83,6 +84,27 @@ def test_owlqn_meets_the_optimality_conditions(seed, l1):
     problem.value_and_gradient(result.w, gradient)
     # The gradient at the start is of order 10 to 100.
     assert kkt_residual(result.w, gradient, l1) < 1e-4
+
+
+def test_the_pseudo_gradient_is_the_shortest_subgradient():
+    rng = np.random.default_rng(0)
+    w, g = rng.normal(size=(2, 200)) * (rng.random((2, 200)) < 0.5)
+    for l1 in (0.4, rng.random(200)):
+        signs = np.where(w != 0, np.sign(w), np.linspace(-1, 1, 20_001)[:, None])
+        subgradients = g + l1 * signs
+        nearest = np.abs(subgradients).argmin(axis=0)
+        expected = subgradients[nearest, np.arange(200)]
+        assert_allclose(pseudo_gradient(w, g, l1), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_weight_goes_past_zero_in_one_step(seed):
+    problem, path = LeastSquares(seed, n=40, m=30), [np.full(30, 0.5)]
+    lbfgs(
+        problem, path[0].copy(), l1=1.0, tol=1e-8, max_iter=60,
+        callback=lambda k, value, w: path.append(w.copy()),
+    )  # fmt: skip
+    assert (np.array(path[1:]) * np.array(path[:-1]) >= 0).all()
 
 
 def test_owlqn_gives_zero_above_the_largest_gradient():
