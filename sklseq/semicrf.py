@@ -689,13 +689,16 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
             times.append(np.repeat(certain, rows[:, 1] - rows[:, 0]))
         return labels, times
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """F1 of the predicted segments, micro-averaged.
 
         Parameters
         ----------
         X : SegmentPotentials, or list of sequences
         y : as in :meth:`fit`
+            Segments of a label that training did not have count as missed.
+        sample_weight : array-like of shape (n_sequences,), optional
+            How much the segments of each sequence count.
 
         Returns
         -------
@@ -710,7 +713,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
             rows = zip(*(column[a:b].tolist() for column in truth[1:]))
             kept = [row for row in rows if row[2] != self.outside]
             true.append(segments_to_labels(kept, int(X.lengths[s]), outside=outside))
-        return float(span_f1(true, self.predict_labels(X)))
+        return float(span_f1(true, self.predict_labels(X), sample_weight=sample_weight))
 
 
 def read_potentials(X: Any, vectorizer=None, *, fit: bool = False):

@@ -96,6 +96,14 @@ def test_unseen_types_of_a_segmenter_are_wrong_spans(form):
     y = labels if form == "labels" else segments
     model = SemiCRFSegmenter(max_iter=20, tol=1e-3).fit(X[:4], y[:4])
     assert_allclose(model.score(X, y), span_f1(labels, model.predict_labels(X)))
+    weight = np.array([0] * 2 + [2] * (len(X) - 2))  # as if left out, and as if there twice
+    twice = np.repeat(np.arange(len(X)), weight)
+    repeated = model.score([X[s] for s in twice], [y[s] for s in twice])
+    assert repeated != model.score(X, y)
+    assert_allclose(model.score(X, y, sample_weight=weight), repeated, rtol=1e-12)
+    online = OnlineDecoder(model, strategy="closure").fit(X[:4], labels[:4])
+    repeated = online.score([X[s] for s in twice], [labels[s] for s in twice])
+    assert_allclose(online.score(X, labels, sample_weight=weight), repeated, rtol=1e-12)
     log_p = model.predict_log_proba_sequence(X, y)
     assert_array_equal(np.isneginf(log_p), np.arange(len(X)) >= 4)
     assert_allclose(log_p[:4], model.predict_log_proba_sequence(X[:4], y[:4]))
