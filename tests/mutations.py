@@ -140,6 +140,7 @@ FAULTS = [
     ("inference/pairs.py", "np.maximum(np.exp(score), least)", "np.exp(score)", DIFFERENTIAL),
     ("inference/segments.py", "(limits == 0) | (np.arange", "(limits < 0) | (np.arange", DIFFERENTIAL),
     ("inference/segment_online.py", "nodes.update(", "list(", DIFFERENTIAL),
+    ("inference/segment_online.py", "if not plan.apart:", "if False:", DIFFERENTIAL),
     ("semicrf.py", "score = np.zeros(len(X))", "score = np.zeros(len(X), dtype=int)", DIFFERENTIAL),
     ("inference/_chain.pyx", "labels[k, 0] = <int> (state // n)", "labels[k, 0] = <int> (state % n)", DIFFERENTIAL),
     ("inference/_chain.pyx", "log_alpha[t, i] + score[i, j]", "log_alpha[t, i] + score[j, i]", DIFFERENTIAL),

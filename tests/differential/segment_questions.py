@@ -136,17 +136,14 @@ def futures(case: SegmentCase) -> Iterator[tuple]:
 
 def _causal(case: SegmentCase, s: int, rows, certain, max_span) -> Iterator[tuple]:
     # Other potentials stop after step ``now`` + 1, and the sequence ends earlier or later.
-    n = int(case.spans.lengths[s])
-    if n < 2:
-        return
-    now = int(case.rng.integers(n - 1))
-    other = _other_future(case, s, now, max_span)
-    if other.log_z == -np.inf:
-        return
-    for start, stop, label in rows[certain <= now]:
-        name = f"segment ({start}, {stop}, {label}) known at {now} of sequence {s}"
-        with_it = _best_with(other, start, stop, label)
-        yield f"another future keeps {name}", with_it, other.score(other.best), case.slack
+    for now in range(int(certain.min(initial=case.spans.lengths[s])), case.spans.lengths[s] - 1):
+        other = _other_future(case, s, now, max_span)
+        if other.log_z == -np.inf:
+            continue
+        for start, stop, label in rows[certain <= now]:
+            name = f"segment ({start}, {stop}, {label}) known at {now} of sequence {s}"
+            with_it = _best_with(other, start, stop, label)
+            yield f"another future keeps {name}", with_it, other.score(other.best), case.slack
 
 
 def _other_future(case: SegmentCase, s: int, now: int, max_span: int | None) -> Segmentation:
@@ -159,8 +156,10 @@ def _other_future(case: SegmentCase, s: int, now: int, max_span: int | None) -> 
     fresh = (case.rng.integers(0, 4, H), case.rng.integers(first, stop), stop)
     kept = (column[at] for column in (case.spans.kind, case.spans.start, case.spans.stop))
     columns = [np.concatenate(pair).astype(np.int64) for pair in zip(kept, fresh)]
-    scores = np.concatenate([case.scores[at], case.recipe.draw(case.rng, H, case.n_labels)])
-    return case.sequence(n, columns, scores)
+    # What is to come may outweigh all that is known, or nothing refutes a segment given too early.
+    size = 10.0 ** case.rng.integers(0, 4)
+    drawn = size * case.recipe.draw(case.rng, H, case.n_labels)
+    return case.sequence(n, columns, np.concatenate([case.scores[at], drawn]))
 
 
 def _best_with(slow: Segmentation, start: int, stop: int, label: int):
