@@ -103,6 +103,27 @@ def test_sums_equal_the_reference(L, kind, dtype):
     check_sums(batch, wanted, tolerance, weights)
 
 
+@pytest.mark.parametrize("L", range(1, 9))
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_few_labels(L, dtype, lists):
+    # Rows of four labels or fewer are shorter than the kernels of lists assume.
+    for seed, kind in enumerate(KINDS):
+        batch, wanted = problem(seed, L, kind, dtype, lengths=[9] * 4 + [1, 0, 3])
+        found = find_pairs(batch[1], dtype, wanted=wanted)
+        assert (found is not None) == (L >= pairs.LEAST_LABELS)
+        check_sums(
+            batch, wanted, dict(rtol=1e-10, atol=1e-11) if dtype == np.float64 else TOLERANCE[dtype]
+        )
+        emission, transition, start, end, offsets = batch
+        answers = []
+        for limit in (ALWAYS, NEVER):
+            lists(limit)
+            answers.append(viterbi(emission, transition, offsets, start=start, end=end))
+        lists(ALWAYS)
+        for ours, theirs in zip(*answers):
+            assert_array_equal(ours, theirs)
+
+
 @pytest.mark.parametrize("L", LABELS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

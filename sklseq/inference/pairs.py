@@ -26,6 +26,9 @@ LIMITS = {
 # all pairs: about what 50 rows then gain.
 LIST_ROWS = 100
 
+# Kernels of lists work on eight numbers at a time; rows of fewer labels are padded to two or four.
+LEAST_LABELS = 5
+
 
 class PairLists:
     """Pairs of labels (i, j), by rows and by columns; the others of column j score 0, or -inf.
@@ -117,7 +120,9 @@ class ListedFactors(NamedTuple):
 
 
 def most_listed(n_labels: int, dtype, question: str = "sums") -> float:
-    """The number of pairs up to which lists are faster."""
+    """The number of pairs up to which lists are faster; 0 below ``LEAST_LABELS``."""
+    if n_labels < LEAST_LABELS:
+        return 0.0
     share, per_label = LIMITS[question, np.dtype(dtype).name]
     return (share - per_label / n_labels) * n_labels**2
 

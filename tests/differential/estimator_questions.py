@@ -16,7 +16,7 @@ from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, RowBlocks, Sequences, 
 
 from .questions import defined, law, rules
 from .reference import Chain
-from .structures import LEAST_LISTED, ChainCase
+from .structures import ChainCase
 
 __all__ = ["QUESTIONS"]
 
@@ -196,8 +196,6 @@ def objective(case: ChainCase) -> Iterator[tuple]:
     parameters = FITS[case.seed % len(FITS)]
     y = [chain.best for chain in case.chains]
     seen = np.unique(np.concatenate(y))
-    if case.listed and len(seen) < LEAST_LISTED:
-        return
     names = np.array([f"{j:02d}" for j in range(case.n_labels)])
     weights = case.rng.random(len(y)) + 0.5
     allowed = case.transition[np.ix_(seen, seen)] > -np.inf
