@@ -112,6 +112,7 @@ FAULTS = [
     ("inference/_sparse.pxd", "if not listed[i * m.L + j]:", "if listed[i * m.L + j]:", LISTS),
     ("inference/_chain.pyx", "m.floor = lists[6]", "m.floor = 0", LISTS),
     ("objectives/_listed.pxd", "q.S[p] = q.E[p] - q.base[q.j[p]]", "q.S[p] = q.E[p]", LISTS),
+    ("objectives/_listed.pxd", "exp_double(max(x, -708.0))", "exp_double(x)", LISTS),
     ("inference/_online.pyx", "if one >= 0 and labels[b] != one:", "if one > 0 and labels[b] != one:", ONLINE),
     ("inference/_online.pyx", "if bounded and not least <= ", "if bounded and not least < ", ONLINE),
     ("inference/_online.pyx", "filter_row(self.filtered, self.row", "filter_row(self.log_alpha, self.row", ONLINE),

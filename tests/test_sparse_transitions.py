@@ -17,8 +17,10 @@ from sklseq.inference.chain import Transitions, Workspace, best_paths
 from sklseq.inference.pairs import PairLists, find_pairs
 from sklseq.objectives._dual import DualLikelihood, dual_bytes
 from sklseq.objectives._likelihood import LogLikelihood
-from sklseq.objectives._scores import ScoreMap, full_support, observed_support
+from sklseq.objectives._scores import ScoreMap, Weights, full_support, observed_support
+from sklseq.objectives._stochastic import StochasticLikelihood
 
+from .differential.reference import Chain
 from .test_large_labels import RAGGED, TOLERANCE, by_reference
 
 LABELS = [9, 33, 72]  # with padding of seven lanes, and with none
@@ -442,6 +444,73 @@ def test_stochastic_steps_are_the_same(constrained, lists):
     assert_allclose(taggers[0].objective_, taggers[1].objective_, rtol=1e-6)
     assert_allclose(taggers[0].transition_, taggers[1].transition_, atol=1e-4)
     assert taggers[0].transition_[np.isfinite(taggers[0].transition_)].any()
+
+
+def start_at_0(L):
+    return np.where(np.arange(L) == 0, 0.0, -np.inf)
+
+
+def needs_a_rare_transition(form, lists, threads, gap=800.0, T=60):
+    """(objective, weights, slow chain): the best path needs a pair ``gap`` nats below others.
+
+    Rows favour label 0, where all begin, and in their second half label 1, together by more than
+    the gap. The rare pair has a weight, in the matrix or in a list, or none: then those that have
+    one are above it.
+    """
+    L = 3 if form == "matrix" else 9
+    lists(NEVER if form == "matrix" else ALWAYS)
+    row = np.eye(2)[np.repeat([0, 1], T // 2)]
+    X = Sequences(sparse.csr_matrix(np.tile(row, (L, 1))), T * np.arange(L + 1))
+    codes = np.repeat(np.arange(L), T).astype(np.int32)
+    coef, transition = np.zeros((2, L)), np.zeros((L, L))
+    coef[[0, 1], [0, 1]] = 2.2 * gap / T
+    if form == "unlisted":
+        np.fill_diagonal(transition, gap)
+    else:
+        transition[0, 1:] = -gap
+    tagger = CRFTagger(
+        boundaries=False, all_possible_states=True, all_possible_transitions=form != "unlisted"
+    )
+    scores = tagger._score_map(X, codes, np.arange(L), visits=True)
+    w = scores.new_vector()
+    w[:] = scores.pack(Weights(coef, transition, np.zeros(L), np.zeros(L)))
+    primal = LogLikelihood(scores, codes, X.offsets, np.ones(L), 0.5, threads)
+    return primal, w, Chain(row @ coef, transition, start_at_0(L))
+
+
+FORMS = ["matrix", "listed", "unlisted"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_steps_from_weights_whose_factor_underflows(form, lists):
+    with Threads(1) as threads:
+        primal, w, slow = needs_a_rare_transition(form, lists, threads)
+        descent = StochasticLikelihood(primal, w=w)
+        assert (descent.listed is None) == (form == "matrix")
+        descent.allowed[-2, 1:] = 0
+        loss = descent.descend(np.array([0]), rate=0.1)
+    assert_allclose(loss, float(slow.log_z - slow.score(np.zeros(slow.T))), rtol=1e-9)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_ascent_to_weights_whose_factor_underflows(form, lists):
+    # Whatever steps were taken, the marginals are those of theta.
+    with Threads(1) as threads:
+        primal, w, _ = needs_a_rare_transition(form, lists, threads)
+        dual, L = DualLikelihood(primal, w=w), primal.scores.n_labels
+        dual.eta[:] = 1
+        dual.allowed[-2, 1:] = 0
+        for _ in range(3):
+            dual.ascend(np.array([0]))
+            dual.w[:] = w
+            dual.chain = dual.scores.padded_chain(w)
+    assert dual.seen[0]
+    pairs = np.nonzero(np.ones((L, L))) if dual.pairs is None else (dual.pairs.i, dual.pairs.j)
+    transition = np.zeros((L, L))
+    transition[pairs] = dual.pair_theta[0]
+    slow = Chain(dual.theta[:60], transition, start_at_0(L))
+    assert_allclose(dual.mu[:60], slow.marginals.astype(float), atol=1e-2)
+    assert_allclose(dual.entropy[0], float(slow.entropy), atol=1e-2)
 
 
 @pytest.mark.parametrize("weight", [-50.0, 50.0])

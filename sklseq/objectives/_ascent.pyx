@@ -21,7 +21,7 @@ from sklseq._exponential cimport exp_double
 from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference._recursions cimport backward, forward
 from sklseq.objectives._listed cimport (
-    ListedPairs, listed_factors, listed_marginals, listed_of,
+    ListedPairs, listed_factors, listed_marginals, listed_of, positive_factor,
 )
 from sklseq.objectives._visits cimport Rows, rows_of, scores, soft
 
@@ -107,7 +107,7 @@ cdef double candidate_pairs(
             top = row[i * W + j] if row[i * W + j] > top else top
     for i in range(L):
         for j in range(L):
-            q.E[i * W + j] = q.rows.allowed[i * W + j] * exp_double(row[i * W + j] - top)
+            q.E[i * W + j] = q.rows.allowed[i * W + j] * positive_factor(row[i * W + j] - top)
     for i in range(L):
         for j in range(L):
             least = q.E[i * W + j] if q.E[i * W + j] < least else least

@@ -20,7 +20,7 @@ from sklseq._lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference._recursions cimport backward, forward
 from sklseq._prefetch cimport prefetch
 from sklseq.objectives._listed cimport (
-    ListedPairs, listed_factors, listed_marginals, listed_number, listed_of,
+    ListedPairs, listed_factors, listed_marginals, listed_number, listed_of, positive_factor,
 )
 from sklseq.objectives._visits cimport Rows, rows_of, scores, soft
 
@@ -154,7 +154,7 @@ cdef double expectations(
     log_z += (T - 1) * temper * top
     for i in range(L):
         for j in range(L):
-            q.E[i * W + j] = q.rows.allowed[i * W + j] * exp_double(
+            q.E[i * W + j] = q.rows.allowed[i * W + j] * positive_factor(
                 temper * (q.rows.chain[i * W + j] - top)
             )
             least = q.E[i * W + j] if q.E[i * W + j] < least else least

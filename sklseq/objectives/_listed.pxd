@@ -13,6 +13,12 @@ cdef inline double least_mass() noexcept nogil:
     return 1e-280
 
 
+cdef inline double positive_factor(double x) noexcept nogil:
+    # exp(x), at least the smallest: a factor of 0 means that the transition is forbidden, and what
+    # is lost to one too small is noticed. NaN stays NaN.
+    return exp_double(max(x, -708.0))
+
+
 cdef struct ListedPairs:
     Py_ssize_t n             # 0: all pairs stand in the matrix
     Lists columns, lines
@@ -72,8 +78,8 @@ cdef inline double listed_factors(
     for p in range(q.n):
         top = q.theta[p] if q.theta[p] > top else top
     for p in range(q.n):
-        q.E[p] = exp_double(temper * (q.theta[p] - top))
-    v = exp_double(-temper * top)
+        q.E[p] = positive_factor(temper * (q.theta[p] - top))
+    v = positive_factor(-temper * top)
     for j in range(q.columns.L):
         q.base[j] = v * q.free[j]
         least = q.base[j] if q.base[j] < least else least
