@@ -12,10 +12,10 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, Sequences
-from sklseq._threads import Threads
-from sklseq.inference import pairs
-from sklseq.objectives._dual import DualLikelihood
-from sklseq.objectives._likelihood import LogLikelihood
+from sklseq._lib.threads import Threads
+from sklseq.inference.chain import sparse_transitions as pairs
+from sklseq.objectives.likelihood.dual import DualLikelihood
+from sklseq.objectives.likelihood.likelihood import LogLikelihood
 
 MATRIX_ONLY = (-1.0, 0.0)
 

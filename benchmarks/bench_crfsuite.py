@@ -20,12 +20,12 @@ import numpy as np
 import pycrfsuite
 
 from sklseq import CRFTagger, Sequences
-from sklseq._labels import encode_labels, unique_labels
-from sklseq._threads import Threads
+from sklseq._lib.threads import Threads
+from sklseq.data.labels import encode_labels, unique_labels
 from sklseq.datasets import make_contacts, read_conll
 from sklseq.features import TemplateFeatures
 from sklseq.metrics import span_f1, token_accuracy
-from sklseq.objectives._likelihood import LogLikelihood
+from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.solvers import lbfgs
 
 WINDOW = range(-2, 3)

@@ -32,12 +32,12 @@ from sklearn.metrics import f1_score
 from threadpoolctl import threadpool_limits
 
 from sklseq import CRFTagger, RowBlocks, Sequences
-from sklseq._labels import resolve_constraints
-from sklseq._threads import Threads
+from sklseq._lib.threads import Threads
+from sklseq.data.labels import resolve_constraints
 from sklseq.datasets import make_connections, read_kdd99
-from sklseq.objectives._likelihood import LogLikelihood
-from sklseq.objectives._long import LongData, LongLogLikelihood, plan_gradient
-from sklseq.objectives._scores import ScoreMap, Weights, full_support, observed_support
+from sklseq.objectives.likelihood.likelihood import LogLikelihood
+from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, plan_gradient
+from sklseq.objectives.scores.score_map import ScoreMap, Weights, full_support, observed_support
 
 GRADIENTS = ("forward-backward", "checkpoint", "emp")
 BUDGET = 2.0**30

@@ -35,9 +35,9 @@ from bench_crfsuite import load, our_features
 from scipy import sparse
 
 from sklseq import CRFTagger, Sequences, Shards
-from sklseq._fit_shards import LocalShards, _score_map
-from sklseq._threads import Threads
-from sklseq.objectives._shards import merge_surveys
+from sklseq._lib.threads import Threads
+from sklseq.estimators.shards.fit_shards import LocalShards, _score_map
+from sklseq.objectives.likelihood.sharded import merge_surveys
 
 LIMIT = 4 * 2**30
 DROPPED = 0.05
@@ -129,7 +129,7 @@ def train(folder: str, limit: str, max_iter: str, solver: str) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
     warnings.simplefilter("ignore")
     times = []
-    from sklseq.objectives._shards import ShardedLogLikelihood
+    from sklseq.objectives.likelihood.sharded import ShardedLogLikelihood
 
     evaluate = ShardedLogLikelihood.value_and_gradient
 
@@ -231,7 +231,7 @@ def on_workers(n_workers: int, shards: Shards, stack: ExitStack):
     """The objective on a cluster of its own, as long as the stack is open."""
     from distributed import Client, LocalCluster
 
-    from sklseq._cluster import ClusterShards
+    from sklseq.estimators.shards.cluster import ClusterShards
 
     place = stack.enter_context(
         LocalCluster(

@@ -32,7 +32,7 @@ from sklearn.model_selection import ShuffleSplit
 from sklearn.pipeline import make_union
 
 from sklseq import CRFTagger, SemiCRFSegmenter
-from sklseq._labels import labels_to_segments, segments_to_labels
+from sklseq.data.labels import labels_to_segments, segments_to_labels
 from sklseq.datasets import make_citations, read_conll
 from sklseq.features import (
     LexiconFeatures,

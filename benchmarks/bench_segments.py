@@ -14,8 +14,8 @@ import time
 
 import numpy as np
 
-from sklseq.inference.chain import Transitions, Workspace, best_paths, row_blocks
-from sklseq.inference.segments import (
+from sklseq.inference.chain.linear_chain import Transitions, Workspace, best_paths, row_blocks
+from sklseq.inference.segment.segmentations import (
     SegmentPlan,
     SegmentSpans,
     SegmentTransitions,

@@ -26,7 +26,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
 from sklseq import CRFTagger, HMSVMTagger, Sequences
-from sklseq._threads import Threads
+from sklseq._lib.threads import Threads
 from sklseq.metrics import span_f1
 
 

@@ -25,7 +25,7 @@ from sklseq.datasets import read_conll
 from sklseq.features import DictFeatures, TemplateFeatures
 from sklseq.inference import forward_backward
 from sklseq.metrics import span_f1, token_accuracy
-from sklseq.objectives._likelihood import LogLikelihood
+from sklseq.objectives.likelihood.likelihood import LogLikelihood
 
 warnings.simplefilter("ignore", ConvergenceWarning)
 

@@ -7,10 +7,10 @@
 from importlib import import_module
 
 from sklseq import metrics
-from sklseq._blocks import RowBlocks
-from sklseq._sequences import Sequences
-from sklseq._version import __version__ as __version__
-from sklseq.crf import CRFTagger
+from sklseq._lib.version import __version__ as __version__
+from sklseq.data.row_blocks import RowBlocks
+from sklseq.data.sequences import Sequences
+from sklseq.estimators.crf.crf_tagger import CRFTagger
 
 __all__ = [
     "CRFTagger",
@@ -31,14 +31,14 @@ __all__ = [
 # `sklseq.datasets.make_contacts` needs no import of its own.
 _MODULES = ("datasets", "deployment", "display", "features", "inference", "inspection", "testing")
 _LAZY = {
-    "HMSVMTagger": "sklseq.hmsvm",
-    "OnlineDecoder": "sklseq.online",
-    "SegmentPotentials": "sklseq._segments",
-    "SemiCRFSegmenter": "sklseq.semicrf",
-    "Shards": "sklseq._shards",
-    "ZScoreTagger": "sklseq.zscore",
-    "ZScoreTaggerCV": "sklseq._zscore_cv",
-    "read_crfsuite_model": "sklseq._crfsuite",
+    "HMSVMTagger": "sklseq.estimators.hmsvm.hmsvm_tagger",
+    "OnlineDecoder": "sklseq.estimators.online.online_decoder",
+    "SegmentPotentials": "sklseq.data.segment_potentials",
+    "SemiCRFSegmenter": "sklseq.estimators.semicrf",
+    "Shards": "sklseq.estimators.shards.shards",
+    "ZScoreTagger": "sklseq.estimators.zscore.zscore_tagger",
+    "ZScoreTaggerCV": "sklseq.estimators.zscore.zscore_cv",
+    "read_crfsuite_model": "sklseq.estimators.crf.crfsuite_model",
 }
 
 

@@ -24,7 +24,7 @@ def trusted_types() -> list[str]:
     Examples
     --------
     >>> from sklseq.deployment import trusted_types
-    >>> "sklseq.crf.CRFTagger" in trusted_types()
+    >>> "sklseq.estimators.crf.crf_tagger.CRFTagger" in trusted_types()
     True
 
     To save and load a model::

@@ -19,9 +19,9 @@ import sklearn.metrics
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import make_scorer
 
-from sklseq._labels import Spans, as_label_sequences, find_spans, locate
-from sklseq._sequences import check_sample_weight
-from sklseq._strict_spans import STRICT_SCHEMES, find_strict_spans
+from sklseq.data.labels import Spans, as_label_sequences, find_spans, locate
+from sklseq.data.sequences import check_sample_weight
+from sklseq.data.strict_spans import STRICT_SCHEMES, find_strict_spans
 
 __all__ = [
     "SCORERS",

@@ -33,8 +33,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
-from sklseq._segments import SegmentPotentials, SequencePotentials
-from sklseq._sequences import Sequences
+from sklseq.data.segment_potentials import SegmentPotentials, SequencePotentials
+from sklseq.data.sequences import Sequences
 
 __all__ = ["check_sequence_estimator", "sequence_checks"]
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import sklearn
 from scipy import sparse
-from sklseq._checksum import checksum
+from sklseq._lib._checksum import checksum
 
 from sklseq import CRFTagger, HMSVMTagger, RowBlocks, Sequences
-from sklseq import _blocks as blocks_module
-from sklseq._blocks import BlockError, blocks_of, in_blocks
-from sklseq._checksums import label_checksum, row_checksum
+from sklseq._lib.checksums import label_checksum, row_checksum
+from sklseq.data import row_blocks as blocks_module
+from sklseq.data.row_blocks import BlockError, blocks_of, in_blocks
 
 GRADIENTS = ["emp", "forward-backward", "checkpoint"]
 
@@ -122,7 +122,7 @@ def test_arrays_that_somebody_writes_into_are_noticed(gradient, make, monkeypatc
             (X.data if sparse.issparse(X) else X.reshape(-1))[5] = 9.0
         return False
 
-    monkeypatch.setattr("sklseq.crf.iteration_hook", lambda *_: write)
+    monkeypatch.setattr("sklseq.estimators.crf.crf_tagger.iteration_hook", lambda *_: write)
     tagger = CRFTagger(gradient=gradient)
     with pytest.raises(BlockError, match=r"sequence 0 .* differ .* model of iteration 2 is kept"):
         tagger.fit([RowBlocks(X)], [Y9])
@@ -142,7 +142,9 @@ def test_a_file_that_is_cut_off_or_written_again_is_noticed(gradient, tmp_path, 
                     file.write(b"" if cut else b"\1" * 64)
             return False
 
-        monkeypatch.setattr("sklseq.crf.iteration_hook", lambda *_, c=change: c)
+        monkeypatch.setattr(
+            "sklseq.estimators.crf.crf_tagger.iteration_hook", lambda *_, c=change: c
+        )
         with pytest.raises(BlockError, match=message):
             CRFTagger(gradient=gradient).fit([RowBlocks(path)], [Y9])
 

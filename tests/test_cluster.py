@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sklseq import CRFTagger, Shards
-from sklseq._shards import ShardError
+from sklseq.estimators.shards.shards import ShardError
 from sklseq.features import DictFeatures
 
 pytest.importorskip("dask.bag", reason="dask is not installed: pip install 'sklseq[dask]'")
@@ -103,7 +103,7 @@ def during_iteration(monkeypatch, k, do):
             do()
         return False
 
-    monkeypatch.setattr("sklseq.crf.iteration_hook", lambda *args: after)
+    monkeypatch.setattr("sklseq.estimators.crf.crf_tagger.iteration_hook", lambda *args: after)
 
 
 # ---------------------------------------------------------------------------- the same numbers
@@ -122,10 +122,10 @@ def test_delayed_shards_train_the_model_of_one_machine(client, parameters):
 
 
 def test_objective_to_1e9_at_any_point(client):
-    from sklseq._cluster import ClusterShards
-    from sklseq._fit_shards import LocalShards, _score_map, dict_features
-    from sklseq._threads import Threads
-    from sklseq.objectives._shards import merge_surveys
+    from sklseq._lib.threads import Threads
+    from sklseq.estimators.shards.cluster import ClusterShards
+    from sklseq.estimators.shards.fit_shards import LocalShards, _score_map, dict_features
+    from sklseq.objectives.likelihood.sharded import merge_surveys
 
     shards = Shards([part(k) for k in range(3)])
     values = []
@@ -256,7 +256,7 @@ def test_a_shard_of_another_width_is_named(client, tmp_path):
 
 
 def test_a_client_that_goes_away_leaves_nothing(monkeypatch):
-    from sklseq._cluster import ClusterError
+    from sklseq.estimators.shards.cluster import ClusterError
 
     cluster = distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
@@ -270,7 +270,7 @@ def test_a_client_that_goes_away_leaves_nothing(monkeypatch):
 
 
 def test_no_worker_left(monkeypatch):
-    from sklseq import _cluster
+    from sklseq.estimators.shards import cluster as _cluster
 
     monkeypatch.setattr(_cluster, "PATIENCE", "1s")
     cluster = distributed.LocalCluster(
@@ -348,7 +348,7 @@ class Emptied:
 
 
 def emptied(n_times):
-    from sklseq._cluster import ClusterShards
+    from sklseq.estimators.shards.cluster import ClusterShards
 
     shards = object.__new__(ClusterShards)
     shards.client = Emptied(n_times)
@@ -356,7 +356,7 @@ def emptied(n_times):
 
 
 def test_data_is_sent_again_when_workers_are_back(monkeypatch):
-    from sklseq import _cluster
+    from sklseq.estimators.shards import cluster as _cluster
 
     monkeypatch.setattr(_cluster, "PAUSE", 0)
     shards = emptied(2)
@@ -365,7 +365,7 @@ def test_data_is_sent_again_when_workers_are_back(monkeypatch):
 
 
 def test_workers_that_never_stay_are_one_sentence(monkeypatch):
-    from sklseq import _cluster
+    from sklseq.estimators.shards import cluster as _cluster
 
     monkeypatch.setattr(_cluster, "PAUSE", 0)
     shards = emptied(_cluster.ATTEMPTS)
@@ -376,7 +376,7 @@ def test_workers_that_never_stay_are_one_sentence(monkeypatch):
 
 
 def test_no_shards_at_all():
-    from sklseq._cluster import ClusterShards
+    from sklseq.estimators.shards.cluster import ClusterShards
 
     with pytest.raises(ValueError, match="X must hold at least one shard; got none"):
         ClusterShards([])

@@ -6,8 +6,8 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from sklseq import CRFTagger, OnlineDecoder, SemiCRFSegmenter, Sequences, Shards
-from sklseq._blocks import RowBlocks
-from sklseq._cpu import cpu_level
+from sklseq._lib.cpu import cpu_level
+from sklseq.data.row_blocks import RowBlocks
 from sklseq.features import WindowFeatures
 from sklseq.solvers import _dense, _lbfgs
 from sklseq.testing import check_sequence_estimator

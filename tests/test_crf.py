@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, Sequences
 from sklseq.inference import reference
-from sklseq.objectives._scores import observed_support, padded_rows
+from sklseq.objectives.scores.score_map import observed_support, padded_rows
 
 from .oracles import all_paths, kkt_residual, numerical_gradient
 

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq import CRFTagger, HMSVMTagger
-from sklseq.inference.chain import BLOCK_ROWS
+from sklseq.inference.chain.linear_chain import BLOCK_ROWS
 
 from .test_crf import make_data
 

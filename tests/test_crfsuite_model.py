@@ -127,7 +127,7 @@ def test_one_label_and_many(tmp_path):
 
 
 def test_few_weights_of_many_stay_sparse(tmp_path, monkeypatch):
-    import sklseq._crfsuite as module
+    import sklseq.estimators.crf.crfsuite_model as module
 
     X, y = make(6)
     tagger = train(tmp_path / "m", X, y)
@@ -308,7 +308,9 @@ def test_damage_is_named(tmp_path, whole, kind):
 
 
 def test_a_label_too_long_for_an_array_is_refused(tmp_path, whole, monkeypatch):
-    monkeypatch.setattr("sklseq._crfsuite.MAX_LETTERS", 19)  # four labels, the longest of five
+    monkeypatch.setattr(
+        "sklseq.estimators.crf.crfsuite_model.MAX_LETTERS", 19
+    )  # four labels, the longest of five
     (tmp_path / "m").write_bytes(whole)
     with pytest.raises(ValueError, match=r"has a label of 5 letters: too long\."):
         read_crfsuite_model(tmp_path / "m")

@@ -164,14 +164,14 @@ def test_a_saved_model_carries_the_version(trained):
 def test_a_newer_major_version_is_refused(trained, monkeypatch):
     newer = f"{int(sklseq.__version__.split('.')[0]) + 1}.2.0"
     for part in parts_of(trained[0]):
-        monkeypatch.setattr("sklseq._public.__version__", newer)
+        monkeypatch.setattr("sklseq._lib.estimator.__version__", newer)
         saved = pickle.dumps(part)
         monkeypatch.undo()
         message = rf"This \w+ was saved by sklseq {newer}, whose models sklseq"
         with pytest.raises(ValueError, match=message):
             pickle.loads(saved)
         minor = "{}.99.0".format(sklseq.__version__.split(".")[0])
-        monkeypatch.setattr("sklseq._public.__version__", minor)
+        monkeypatch.setattr("sklseq._lib.estimator.__version__", minor)
         saved = pickle.dumps(part)
         monkeypatch.undo()
         pickle.loads(saved)

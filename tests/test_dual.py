@@ -7,9 +7,9 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, Sequences
-from sklseq._threads import Threads
-from sklseq.objectives._dual import DualLikelihood
-from sklseq.objectives._likelihood import LogLikelihood
+from sklseq._lib.threads import Threads
+from sklseq.objectives.likelihood.dual import DualLikelihood
+from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.solvers import exponentiated_gradient
 
 # The dual keeps marginals in float32, so its value is good to about 1e-7 of the objective.

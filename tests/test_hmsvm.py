@@ -17,18 +17,18 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from sklseq import HMSVMTagger, Sequences
-from sklseq._kernels import RowKernel, gram_matrix
-from sklseq._labels import resolve_constraints
+from sklseq.data.labels import resolve_constraints
+from sklseq.estimators.hmsvm.kernel_functions import RowKernel, gram_matrix
 from sklseq.features import DictFeatures, PerToken
 from sklseq.inference import nbest
-from sklseq.objectives._hinge import (
+from sklseq.objectives.margin.hinge import (
     PathLoss,
     StructuredHinge,
     SupportPaths,
     _margin,
     linear_rows,
 )
-from sklseq.objectives._separable import contradiction, path_gram
+from sklseq.objectives.margin.separable import contradiction, path_gram
 from sklseq.solvers import bcfw, perceptron
 from tests.oracles import all_paths
 
@@ -545,7 +545,7 @@ def test_scores_of_all_rows_are_kept_up_to_date():
 
 @pytest.mark.parametrize("block", [1, 7, 60, 10_000])
 def test_gram_matrix_in_blocks(block, monkeypatch):
-    monkeypatch.setattr("sklseq._kernels.BLOCK", block)
+    monkeypatch.setattr("sklseq.estimators.hmsvm.kernel_functions.BLOCK", block)
     rows, sizes = np.random.default_rng(block).normal(size=(20, 3)), []
 
     def kernel(A, B):
@@ -611,7 +611,7 @@ def test_auto_chooses_by_kernel(kernel, monkeypatch):
         steps.append(options["n_steps"])
         return bcfw(objective, **options)
 
-    monkeypatch.setattr("sklseq.hmsvm.bcfw", spy)
+    monkeypatch.setattr("sklseq.estimators.hmsvm.hmsvm_tagger.bcfw", spy)
     auto = HMSVMTagger(kernel=kernel, random_state=0).fit(X, y)
     named = HMSVMTagger(kernel=kernel, solver="bcfw", random_state=0).fit(X, y)
     assert steps == [3 if kernel == "linear" else 20] * 2

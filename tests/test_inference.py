@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 
 from sklseq.inference import forward_backward, nbest, reference, sample, viterbi
-from sklseq.inference.chain import _chain
+from sklseq.inference.chain.linear_chain import _chain
 
 from .oracles import enumerate_chain
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from sklseq._labels import (
+from sklseq.data.labels import (
     SCHEMES,
     allowed_transitions,
     as_label_sequences,

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklseq.inference import chain, forward_backward, reference, viterbi
+from sklseq.inference import forward_backward, reference, viterbi
+from sklseq.inference.chain import linear_chain as chain
 
 from .oracles import enumerate_chain
 

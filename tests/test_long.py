@@ -8,17 +8,24 @@ import sklearn
 from scipy import sparse
 
 from sklseq import CRFTagger, RowBlocks, Sequences
-from sklseq._labels import resolve_constraints
-from sklseq._threads import Threads
+from sklseq._lib.threads import Threads
+from sklseq.data.labels import resolve_constraints
 from sklseq.inference import forward_backward
-from sklseq.inference.chain import Transitions
-from sklseq.inference.expectation import BlockChain
-from sklseq.objectives._block_rows import as_block
-from sklseq.objectives._likelihood import LogLikelihood
-from sklseq.objectives._long import LongData, LongLogLikelihood, Plan, plan_gradient
-from sklseq.objectives._passes import Checkpoints, Counts, OnePass, Pending, Stored, StoredOnce
-from sklseq.objectives._scores import ScoreMap, Weights, full_support
-from sklseq.objectives._survey import WHOLE, BlockSequence
+from sklseq.inference.chain.expectation import BlockChain
+from sklseq.inference.chain.linear_chain import Transitions
+from sklseq.objectives.likelihood.block_rows import as_block
+from sklseq.objectives.likelihood.likelihood import LogLikelihood
+from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, Plan, plan_gradient
+from sklseq.objectives.likelihood.passes import (
+    Checkpoints,
+    Counts,
+    OnePass,
+    Pending,
+    Stored,
+    StoredOnce,
+)
+from sklseq.objectives.likelihood.survey import WHOLE, BlockSequence
+from sklseq.objectives.scores.score_map import ScoreMap, Weights, full_support
 
 from .oracles import enumerate_chain, precise_numerical_gradient
 

@@ -46,17 +46,17 @@ def number(text):
 def solver_bytes_a_weight():
     scores = SimpleNamespace(n_weights=10**6, dtype=np.dtype(float),
                              design=SimpleNamespace(new_buffer=lambda: np.zeros(0)))  # fmt: skip
-    return constant("_fit_shards", "solver_bytes")(scores, 1) / scores.n_weights
+    return constant("estimators.shards.fit_shards", "solver_bytes")(scores, 1) / scores.n_weights
 
 
 def listed_from(what):
     """From how many labels on, and up to which share of the pairs, lists are faster than a matrix."""
-    share, less = constant("inference.pairs", "LIMITS")[what, "float64"]
+    share, less = constant("inference.chain.sparse_transitions", "LIMITS")[what, "float64"]
     return round(less / share, -1), share
 
 
 def effort(what):
-    return constant("_hmsvm_parameters", "EFFORT")["linear"][what]
+    return constant("estimators.hmsvm.hmsvm_parameters", "EFFORT")["linear"][what]
 
 
 def minimum(package):
@@ -80,49 +80,48 @@ def n_templates():
 WORDS = {"third": 1 / 3, "three": 3, "four": 4}
 TABLE = [
     ("maths", r"varepsilon = (10\^\{-\d+\})` in\s+double precision \(:math:`(10\^\{-\d+\})` in single",
-     lambda: constant("inference._chain", "MIX").values()),
+     lambda: constant("inference.kernels._chain", "MIX").values()),
     ("maths", r"rows can lose a factor :math:`(10\^\{-\d+\})` each",
-     lambda: [constant("inference._chain", "MIX")["float64"]]),
+     lambda: [constant("inference.kernels._chain", "MIX")["float64"]]),
     ("maths", r"it is at least\s+:math:`(10\^\{-\d+\})` \(:math:`(10\^\{-\d+\})` in single",
-     lambda: constant("inference._chain", "FLOOR").values()),
+     lambda: constant("inference.kernels._chain", "FLOOR").values()),
     ("maths", r"result below :math:`(2\^\{-\d+\})` of its first sum",
-     lambda: [1 / written("inference/_sparse.pxd", r"return 1\.0 / (\d+)")]),
+     lambda: [1 / written("inference/kernels/_sparse.pxd", r"return 1\.0 / (\d+)")]),
     ("maths", r"largest residual r is below :math:`\\varepsilon = ([\d.]+)` move",
-     lambda: [constant("objectives._stochastic", "ALMOST")]),
+     lambda: [constant("objectives.likelihood.stochastic", "ALMOST")]),
     ("maths", r"in proportion to it, ([\d.]+) at least",
      lambda: [constant("solvers._adagrad", "LEAST_SHARE")]),
-    ("maths", r":math:`(10\^\{-\d+\})` of each entry", lambda: [constant("inference.expectation", "AGREE")]),
+    ("maths", r":math:`(10\^\{-\d+\})` of each entry", lambda: [constant("inference.chain.expectation", "AGREE")]),
     ("maths", r"result is then within :math:`(10\^\{-\d+\})` of the exact",
-     lambda: [constant("inference.expectation", "AGREE")]),
-    ("crf", r"sequence by sequence, (\d+) passes", lambda: [constant("crf", "PASSES")]),
+     lambda: [constant("inference.chain.expectation", "AGREE")]),
+    ("crf", r"(\d+) passes of stochastic steps, sequence by sequence", lambda: [constant("estimators.crf.crf_tagger", "PASSES")]),
     ("crf", r"takes ``\"eg\"`` for ([\d,]+) sparse rows or more, ``\"adagrad\"`` where ``l2`` is below ([\d.]+)",
-     lambda: [written("crf.py", r"X\.n_rows < ([\d_]+)"), written("crf.py", r"self\.l2 < ([\d.]+)")]),
+     lambda: [written("estimators/crf/crf_tagger.py", r"X\.n_rows < ([\d_]+)"), written("estimators/crf/crf_tagger.py", r"self\.l2 < ([\d.]+)")]),
     ("crf", r"Below some (\d+) labels, or where more than a (third) of the pairs",
      lambda: listed_from("sums")),
-    ("crf", r"more than (four) times scikit-learn's\s+``working_memory``", lambda: [constant("crf", "DUAL_SHARE")]),
-    ("zscore", r"features must be few, at most (\d+)", lambda: [constant("_zscore_solve", "MAX_WEIGHTS")]),
-    ("zscore", r"Up to (\d+) features, one Cholesky", lambda: [constant("_zscore_solve", "DIRECT")]),
-    ("zscore", r"up to (\d+) of the\s+most frequent", lambda: [constant("objectives._elimination", "FREQUENT")]),
-    ("zscore", r"single precision where ``tol`` is (\S+) or", lambda: [constant("_zscore_solve", "SINGLE")]),
+    ("crf", r"more than (four) times scikit-learn's\s+``working_memory``", lambda: [constant("estimators.crf.crf_tagger", "DUAL_SHARE")]),
+    ("zscore", r"features must be few, at most (\d+)", lambda: [constant("estimators.zscore.zscore_solve", "MAX_WEIGHTS")]),
+    ("zscore", r"Up to (\d+) features, one Cholesky", lambda: [constant("estimators.zscore.zscore_solve", "DIRECT")]),
+    ("zscore", r"up to (\d+) of the\s+most frequent", lambda: [constant("objectives.zscore.elimination", "FREQUENT")]),
+    ("zscore", r"single precision where ``tol`` is (\S+) or", lambda: [constant("estimators.zscore.zscore_solve", "SINGLE")]),
     ("zscore", r"at most ``tol`` = (\S+) of what they are", lambda: [default("ZScoreTagger", "tol")]),
-    ("zscore", r"Dense rows of more than (\d+) features", lambda: [constant("_zscore_solve", "DIRECT")]),
+    ("zscore", r"Dense rows of more than (\d+) features", lambda: [constant("estimators.zscore.zscore_solve", "DIRECT")]),
     ("zscore", r"sizes of columns differ by more than (\S+), of", lambda: [constant("solvers._dense", "UNITS")]),
     ("zscore", r"found to (\d+) % by some ten forward-backward passes over at most\s+([\d,]+) rows",
-     lambda: [100 * constant("_warm_start", "PRECISION"), constant("_warm_start", "ROWS")]),
+     lambda: [100 * constant("estimators.zscore.warm_start", "PRECISION"), constant("estimators.zscore.warm_start", "ROWS")]),
     ("hmsvm", r"looked for up to\s+(three) times, with up to (three) steps after each search",
      lambda: [effort("n_searches"), effort("n_steps")]),
     ("hmsvm", r"up to (four) others\s+step", lambda: [effort("n_revisits")]),
     ("hmsvm", r"one search and up to (\d+) steps",
-     lambda: [constant("_hmsvm_parameters", "EFFORT")["other"]["n_steps"]]),
+     lambda: [constant("estimators.hmsvm.hmsvm_parameters", "EFFORT")["other"]["n_steps"]]),
     ("hmsvm", r"above some ([\d,]+) rows, the Gram matrix no longer fits",
      lambda: [np.sqrt(default("HMSVMTagger", "cache_size") * 1e6 / 8).round(-3)]),
     ("hmsvm", r"to a relative gap of ([\d.]+)", lambda: [default("HMSVMTagger", "tol")]),
-    ("hmsvm", r"on\s+(\d+) rows, for negative eigenvalues", lambda: [constant("_kernels", "SAMPLE")]),
-    ("long", r"the last (\d+) √T rows", lambda: [constant("objectives._survey", "WHOLE")]),
-    ("long", r"more blocks wait, up to (\d+) MB", lambda: [constant("objectives._passes", "WAITING") / 2**20]),
-    ("long", r"no longer than a block of ([\d,]+) rows", lambda: [constant("objectives._long", "BLOCK_ROWS")]),
+    ("hmsvm", r"on\s+(\d+) rows, for negative eigenvalues", lambda: [constant("estimators.hmsvm.kernel_functions", "SAMPLE")]),
+    ("long", r"the last (\d+) √T rows", lambda: [constant("objectives.likelihood.survey", "WHOLE")]),
+    ("long", r"more blocks wait, up to (\d+) MB", lambda: [constant("objectives.likelihood.passes", "WAITING") / 2**20]),
+    ("long", r"no longer than a block of ([\d,]+) rows", lambda: [constant("objectives.likelihood.long", "BLOCK_ROWS")]),
     ("segments", r"of its minimum \(``tol=(\S+?)``\)", lambda: [default("SemiCRFSegmenter", "tol")]),
-    ("scale", r"With ``tol=(\S+?)`` or more\s+that is all", lambda: [constant("crf", "ROUGH")]),
     ("scale", r"the solver +(\d+) bytes a weight", lambda: [solver_bytes_a_weight()]),
     ("scale", r"on one copy of CoNLL-2000 .*\s+the (\d+) attributes a token",
      lambda: [n_templates()]),
@@ -152,12 +151,12 @@ def test_a_constant_of_the_manual_is_that_of_the_code(page, pattern, value):
 
 
 def test_mixtures_of_the_solvers_are_those_of_inference():
-    mix = constant("inference._chain", "MIX")["float64"]
-    for path in ("objectives/_descent.pyx", "objectives/_ascent.pyx"):
+    mix = constant("inference.kernels._chain", "MIX")["float64"]
+    for path in ("objectives/likelihood/_descent.pyx", "objectives/likelihood/_ascent.pyx"):
         assert written(path, r"double MIX = (\S+)") == mix
-    for path in ("inference/_online.pyx", "inference/_expectation.pyx"):
+    for path in ("inference/kernels/_online.pyx", "inference/kernels/_expectation.pyx"):
         floor = written(path, r"double FLOOR = (\S+)")
-        assert floor == constant("inference._chain", "FLOOR")["float64"]
+        assert floor == constant("inference.kernels._chain", "FLOOR")["float64"]
 
 
 # ---- figures of speed and memory, in the README and in the manual ------------------------------

@@ -22,13 +22,13 @@ from sklearn.model_selection import (
 )
 
 from sklseq import metrics
-from sklseq._labels import (
+from sklseq.data.labels import (
     as_label_sequences,
     labels_to_segments,
     segments_to_labels,
     split_labels,
 )
-from sklseq._strict_spans import find_strict_spans
+from sklseq.data.strict_spans import find_strict_spans
 from sklseq.metrics import (
     SCORERS,
     sequence_accuracy,
@@ -616,7 +616,7 @@ before = seen()
 import sklseq
 names = [m.name for m in pkgutil.walk_packages(sklseq.__path__, "sklseq.")]
 for name in names:  # those with dependencies of their own apart
-    if not name.startswith(("sklseq.display", "sklseq._cluster")):
+    if not name.startswith(("sklseq.display", "sklseq.estimators.shards.cluster")):
         importlib.import_module(name)
 after = seen()
 print("imported", len(names), "changed", [what for what in before if before[what] != after[what]])

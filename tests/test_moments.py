@@ -7,10 +7,10 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from sklseq._labels import resolve_constraints
-from sklseq._threads import Threads
-from sklseq.objectives._elimination import EliminatedRidge, n_frequent
-from sklseq.objectives._moments import (
+from sklseq._lib.threads import Threads
+from sklseq.data.labels import resolve_constraints
+from sklseq.objectives.zscore.elimination import EliminatedRidge, n_frequent
+from sklseq.objectives.zscore.moments import (
     ChainWeights,
     Sample,
     combine,
@@ -23,9 +23,9 @@ from sklseq.objectives._moments import (
     statistics_products,
     unstack_weights,
 )
-from sklseq.objectives._path_moments import AllowedMoments, AllowedPaths, SampledMoments
-from sklseq.objectives._programs import DynamicPrograms, count_programs
-from sklseq.objectives._regression import RidgeSystem
+from sklseq.objectives.zscore.path_moments import AllowedMoments, AllowedPaths, SampledMoments
+from sklseq.objectives.zscore.programs import DynamicPrograms, count_programs
+from sklseq.objectives.zscore.regression import RidgeSystem
 from sklseq.solvers import cg, solve_dense
 
 # Sums of a few hundred float64 terms.

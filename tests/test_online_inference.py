@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from sklseq.inference import decode_online, forward_backward, reference, viterbi
-from sklseq.inference.online import OnlineRule
+from sklseq.inference.chain.online_rules import OnlineRule
 
 INF = np.inf
 STRATEGIES = ["step", "window", "closure", "chunk", "viterbi"]

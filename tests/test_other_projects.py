@@ -14,8 +14,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 
 from sklseq import CRFTagger, HMSVMTagger, read_crfsuite_model
-from sklseq._labels import as_label_sequences
-from sklseq._strict_spans import find_strict_spans
+from sklseq.data.labels import as_label_sequences
+from sklseq.data.strict_spans import find_strict_spans
 from sklseq.features import DictFeatures
 from sklseq.inference import forward_backward, nbest, sample, viterbi
 from sklseq.inference.reference import backward, forward, score_path

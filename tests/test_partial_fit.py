@@ -10,8 +10,8 @@ from scipy import sparse
 from sklearn.base import clone
 
 from sklseq import CRFTagger, Sequences
-from sklseq._threads import Threads
-from sklseq.objectives._stochastic import StochasticLikelihood
+from sklseq._lib.threads import Threads
+from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
 
 CLASSES = ["a", "b", "c"]
 
@@ -61,7 +61,7 @@ def test_one_call_is_one_pass_of_adagrad(ones):
     tagger = CRFTagger(l1=0.1, all_possible_states=True, all_possible_transitions=True)
     scores = tagger._score_map(batch, codes, np.array(CLASSES), visits=True)
     with Threads(1) as threads:
-        from sklseq.objectives._likelihood import LogLikelihood
+        from sklseq.objectives.likelihood.likelihood import LogLikelihood
 
         primal = LogLikelihood(scores, codes, batch.offsets, np.ones(60), 1.0, threads)
         stochastic = StochasticLikelihood(primal, 0.1)

@@ -15,7 +15,7 @@ def blocks(text):
 
 
 def test_readme_runs(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("sklseq.crf")
+    pytest.importorskip("sklseq.estimators.crf.crf_tagger")
     monkeypatch.chdir(tmp_path)
     code = list(blocks(README.read_text(encoding="utf-8")))
     assert len(code) >= 3

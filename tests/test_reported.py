@@ -80,7 +80,7 @@ def random_fit(seed, solver):
         model.early_stopping, weight = True, np.ones(len(X))
     quietly(model, X, y, weight)
     if how == "early":
-        from sklseq._early_stopping import EarlyStopping
+        from sklseq.estimators.crf.early_stopping import EarlyStopping
 
         codes = np.concatenate([np.searchsorted(model.classes_, labels) for labels in y])
         weight = EarlyStopping(model, X, codes, model.classes_, weight).weights

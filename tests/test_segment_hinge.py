@@ -9,12 +9,12 @@ from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import SemiCRFSegmenter
-from sklseq._labels import segments_to_labels
+from sklseq.data.labels import segments_to_labels
 from sklseq.inference.segment_reference import fires
-from sklseq.objectives._scores import full_support
-from sklseq.objectives._segment_hinge import SegmentHinge, with_token_cells
-from sklseq.objectives._segment_likelihood import GoldSegments, SegmentData, SegmentScores
-from sklseq.objectives._working_set import WorkingSet
+from sklseq.objectives.margin.violators import WorkingSet
+from sklseq.objectives.scores.score_map import full_support
+from sklseq.objectives.segment.segment_hinge import SegmentHinge, with_token_cells
+from sklseq.objectives.segment.segment_likelihood import GoldSegments, SegmentData, SegmentScores
 from sklseq.solvers import bcfw
 from tests.test_segment_inference import segmentations
 from tests.test_semicrf import LABELS, covered, problem

@@ -17,7 +17,8 @@ from sklseq.inference import (
     segment_viterbi,
     viterbi,
 )
-from sklseq.inference import segments as programs
+from sklseq.inference.segment import segmentations as programs
+from sklseq.inference.segment.segmentations import SegmentPlan, SegmentWorkspace, expand_spans
 from sklseq.inference.segment_reference import (
     fires,
     forward_full,
@@ -25,7 +26,6 @@ from sklseq.inference.segment_reference import (
     reach_back,
     reach_forward,
 )
-from sklseq.inference.segments import SegmentPlan, SegmentWorkspace, expand_spans
 
 # Sums of at most some 10^4 terms of size up to 10: 1e-10 leaves room for their rounding.
 EXACT = {"rtol": 1e-10, "atol": 1e-10}

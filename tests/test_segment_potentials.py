@@ -10,7 +10,7 @@ from sklearn.pipeline import make_union
 from sklearn.preprocessing import FunctionTransformer
 
 from sklseq import SegmentPotentials, Sequences
-from sklseq._segments import EXACT, OPEN_BOTH, OPEN_END, OPEN_START
+from sklseq.data.segment_potentials import EXACT, OPEN_BOTH, OPEN_END, OPEN_START
 
 
 def random_potentials(rng, lengths=(3, 0, 5, 1), n=6, n_features=4):

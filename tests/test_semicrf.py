@@ -11,11 +11,11 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from sklseq import CRFTagger, OnlineDecoder, SegmentPotentials, SemiCRFSegmenter, Sequences
-from sklseq._threads import Threads
+from sklseq._lib.threads import Threads
 from sklseq.inference import segment_closure
 from sklseq.inference.segment_reference import fires
-from sklseq.objectives._scores import ScoreMap, full_support
-from sklseq.objectives._segment_likelihood import (
+from sklseq.objectives.scores.score_map import ScoreMap, full_support
+from sklseq.objectives.segment.segment_likelihood import (
     GoldSegments,
     SegmentData,
     SegmentLogLikelihood,

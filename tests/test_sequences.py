@@ -12,7 +12,7 @@ from sklearn.pipeline import FeatureUnion
 from sklearn.preprocessing import FunctionTransformer
 
 from sklseq import Sequences
-from sklseq._sequences import as_sequences, input_form
+from sklseq.data.sequences import as_sequences, input_form
 
 LENGTHS = [3, 0, 1, 5, 2]
 

@@ -7,9 +7,9 @@ import pytest
 from scipy import sparse
 
 from sklseq import CRFTagger, HMSVMTagger, Sequences, Shards
-from sklseq._shards import ShardError, as_bytes
-from sklseq._store import ALIGNMENT, Stored, read_stored, write_stored
-from sklseq._threads import Threads
+from sklseq._lib.threads import Threads
+from sklseq.data.store import ALIGNMENT, Stored, read_stored, write_stored
+from sklseq.estimators.shards.shards import ShardError, as_bytes
 from sklseq.features import DictFeatures
 
 # Sums of some 1e4 terms in another order, and what a converged solver makes of the difference.
@@ -208,8 +208,8 @@ def test_parameters_mean_the_same(form, parameters):
 
 
 def objective(shards, l2=0.5, n_jobs=None, solver="auto"):
-    from sklseq._fit_shards import LocalShards, _score_map
-    from sklseq.objectives._shards import merge_surveys
+    from sklseq.estimators.shards.fit_shards import LocalShards, _score_map
+    from sklseq.objectives.likelihood.sharded import merge_surveys
 
     data = LocalShards(shards)
     surveys = data.surveys()
@@ -261,7 +261,7 @@ def test_visits_to_many_shards(seed):
 
 
 def test_a_pass_visits_every_sequence_and_reads_every_shard_once(saved):
-    from sklseq.objectives._shard_visits import ShardVisits
+    from sklseq.objectives.likelihood.sharded_steps import ShardVisits
 
     folder, X, y = saved
     f = objective(Shards(folder), solver="adagrad")
@@ -395,8 +395,10 @@ def test_a_shard_that_breaks_in_mid_fit_leaves_the_last_model(saved, monkeypatch
                 Sequences(X.rows[:4, :5], [0, 4]).save(path, [["A0", "A0", "A0", "A0"]])
         return False
 
-    monkeypatch.setattr("sklseq.crf.iteration_hook", lambda *args: after)
-    monkeypatch.setattr("sklseq.objectives._shards.ShardedLogLikelihood._read", read_always)
+    monkeypatch.setattr("sklseq.estimators.crf.crf_tagger.iteration_hook", lambda *args: after)
+    monkeypatch.setattr(
+        "sklseq.objectives.likelihood.sharded.ShardedLogLikelihood._read", read_always
+    )
     tagger = CRFTagger(tol=0.0)
     with pytest.raises(ShardError, match=r"Shard 2 .*The model of iteration 4 is kept.*warm_start"):
         tagger.fit(Shards(folder))
@@ -416,8 +418,10 @@ def test_a_shard_that_breaks_between_visits_leaves_the_last_pass(saved, monkeypa
             (folder / "2.npz").unlink()
         return False
 
-    monkeypatch.setattr("sklseq.crf.iteration_hook", lambda *args: after)
-    monkeypatch.setattr("sklseq.objectives._shards.ShardedLogLikelihood._read", read_always)
+    monkeypatch.setattr("sklseq.estimators.crf.crf_tagger.iteration_hook", lambda *args: after)
+    monkeypatch.setattr(
+        "sklseq.objectives.likelihood.sharded.ShardedLogLikelihood._read", read_always
+    )
     tagger = CRFTagger(solver="adagrad", all_possible_states=True)
     with pytest.raises(ShardError, match=r"Shard 2 .*no file.*The model of iteration 3 is kept"):
         tagger.fit(Shards(folder))
@@ -429,7 +433,7 @@ def test_a_shard_that_breaks_between_visits_leaves_the_last_pass(saved, monkeypa
 
 
 def read_always(self, k):
-    from sklseq.objectives._shards import likelihood_of
+    from sklseq.objectives.likelihood.sharded import likelihood_of
 
     return likelihood_of(self.scores, self.load(k), self.classes, self.threads, self.work)
 
@@ -459,7 +463,9 @@ def one_other_value(X, y, w):
     ],
 )
 def test_a_shard_that_changes_is_refused(monkeypatch, solver, visit, change):
-    monkeypatch.setattr("sklseq.objectives._shards.ShardedLogLikelihood._read", read_always)
+    monkeypatch.setattr(
+        "sklseq.objectives.likelihood.sharded.ShardedLogLikelihood._read", read_always
+    )
     rng, reads = np.random.default_rng(0), []
     X = [rng.normal(size=(n, 3)) for n in (4, 3, 4)]
     y, w = [list("abba")[: len(x)] for x in X], [1.0, 2.0, 3.0]
@@ -477,7 +483,9 @@ def test_a_shard_that_changes_is_refused(monkeypatch, solver, visit, change):
 
 @pytest.mark.thread_unsafe(reason="a shard changes when it is read")
 def test_dicts_that_change_are_refused(monkeypatch):
-    monkeypatch.setattr("sklseq.objectives._shards.ShardedLogLikelihood._read", read_always)
+    monkeypatch.setattr(
+        "sklseq.objectives.likelihood.sharded.ShardedLogLikelihood._read", read_always
+    )
     y = [["x", "y"]] * 3
     for other in ("c", "new"):
         reads = []
@@ -492,8 +500,8 @@ def test_dicts_that_change_are_refused(monkeypatch):
 
 def test_a_worker_that_makes_another_shard_is_told():
     pytest.importorskip("distributed")
-    from sklseq._cluster import _prepare, _read
-    from sklseq.objectives._shards import survey_shard
+    from sklseq.estimators.shards.cluster import _prepare, _read
+    from sklseq.objectives.likelihood.sharded import survey_shard
 
     X, y = [np.eye(3)], [["a", "b", "a"]]
     first = survey_shard(_read((X, y), 4))

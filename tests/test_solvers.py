@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 
-from sklseq._threads import Threads, spans
+from sklseq._lib.threads import Threads, spans
 from sklseq.solvers import _history as history_module
 from sklseq.solvers import lbfgs
 from sklseq.solvers._owlqn import pseudo_gradient

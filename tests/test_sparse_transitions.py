@@ -11,14 +11,16 @@ from scipy import sparse
 from sklearn import config_context
 
 from sklseq import CRFTagger, Sequences, Shards
-from sklseq._threads import Threads
-from sklseq.inference import chain, forward_backward, pairs, reference, viterbi
-from sklseq.inference.chain import Transitions, Workspace, best_paths
-from sklseq.inference.pairs import PairLists, find_pairs
-from sklseq.objectives._dual import DualLikelihood, dual_bytes
-from sklseq.objectives._likelihood import LogLikelihood
-from sklseq.objectives._scores import ScoreMap, Weights, full_support, observed_support
-from sklseq.objectives._stochastic import StochasticLikelihood
+from sklseq._lib.threads import Threads
+from sklseq.inference import forward_backward, reference, viterbi
+from sklseq.inference.chain import linear_chain as chain
+from sklseq.inference.chain import sparse_transitions as pairs
+from sklseq.inference.chain.linear_chain import Transitions, Workspace, best_paths
+from sklseq.inference.chain.sparse_transitions import PairLists, find_pairs
+from sklseq.objectives.likelihood.dual import DualLikelihood, dual_bytes
+from sklseq.objectives.likelihood.likelihood import LogLikelihood
+from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
+from sklseq.objectives.scores.score_map import ScoreMap, Weights, full_support, observed_support
 
 from .differential.reference import Chain
 from .test_large_labels import RAGGED, TOLERANCE, by_reference

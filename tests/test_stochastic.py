@@ -7,10 +7,10 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, Sequences
-from sklseq._threads import Threads
+from sklseq._lib.threads import Threads
 from sklseq.inference import reference
-from sklseq.objectives import _stochastic
-from sklseq.objectives._stochastic import FIRST_SQUARE, StochasticLikelihood
+from sklseq.objectives.likelihood import stochastic as _stochastic
+from sklseq.objectives.likelihood.stochastic import FIRST_SQUARE, StochasticLikelihood
 from sklseq.solvers import adagrad
 from tests.test_dual import likelihood_of, make_data
 

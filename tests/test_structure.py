@@ -9,35 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent / "sklseq"
-
-# folder: what nothing in it may import. Estimators are the modules beside the folders.
-ESTIMATORS = [
-    "sklseq.crf",
-    "sklseq.hmsvm",
-    "sklseq.zscore",
-    "sklseq.semicrf",
-    "sklseq._kernels",
-    "sklseq._hmsvm_parameters",
-    "sklseq._zscore_cv",
-    "sklseq._zscore_solve",
-    "sklseq._separate",
-    "sklseq._warm_start",
-    "sklseq._base",
-    "sklseq._slim",
-    "sklseq.online",
-    "sklseq._stream",
-    "sklseq._decode_blocks",
-    "sklseq._cluster",
-    "sklseq._fit_shards",
-    "sklseq._shards",
-]
-FORBIDDEN = {
-    "inference": ["sklearn", "sklseq.solvers", "sklseq.objectives", "sklseq.features", *ESTIMATORS],
-    "solvers": ["sklearn", "sklseq.inference", "sklseq.objectives", "sklseq.features", *ESTIMATORS],
-    "objectives": ["sklseq.solvers", "sklseq.features", *ESTIMATORS],
-    "features": ["sklseq.inference", "sklseq.objectives", "sklseq.solvers", *ESTIMATORS],
-    "datasets": ["sklseq.inference", "sklseq.objectives", "sklseq.solvers", *ESTIMATORS],
-}
+# Single modules beside the folders that estimators use; what other modules may import is free.
+MODULES_BELOW_ESTIMATORS = {"metrics": {"_lib", "data"}}
 
 
 def absolute_name(path, level, module):
@@ -73,20 +46,103 @@ def imports_of(path):
     return set(imports_of_python(path) if path.suffix == ".py" else imports_of_cython(path))
 
 
-def sources(folder):
+def sources(folder="."):
     return sorted(p for p in (ROOT / folder).rglob("*") if p.suffix in {".py", ".pyx", ".pxd"})
 
 
-@pytest.mark.thread_unsafe(reason="ast of Python 3.11 is not safe: python/cpython#106905")
-@pytest.mark.parametrize("folder", FORBIDDEN)
+def folders():
+    return sorted(p.parent.name for p in ROOT.glob("*/__init__.py"))
+
+
+def rule_of(folder):
+    """(folders it may import, packages it must not) from the line `Imports:` of its docstring."""
+    doc = ast.get_docstring(ast.parse((ROOT / folder / "__init__.py").read_text(encoding="utf-8")))
+    match = re.search(r"^Imports: ([\w, ]+)(?:; never (\w+))?\.$", doc or "", re.MULTILINE)
+    assert match, f"sklseq/{folder}/__init__.py must say what the folder imports: 'Imports: a, b.'"
+    allowed = set() if match[1] == "nothing" else set(match[1].split(", "))
+    assert allowed <= {*folders(), "metrics"}, f"{folder} names what does not exist: {allowed}"
+    return allowed, match[2]
+
+
+thread_unsafe = pytest.mark.thread_unsafe(
+    reason="ast of Python 3.11 is not safe: python/cpython#106905"
+)
+
+
+def check_imports(path, own, allowed, never):
+    for name in imports_of(path):
+        first, _, rest = name.partition(".")
+        where = f"{path.relative_to(ROOT.parent)} imports {name}"
+        assert first != never, where
+        if first == "sklseq" and rest:
+            assert rest.split(".")[0] in {own, *allowed}, where
+
+
+@thread_unsafe
+@pytest.mark.parametrize("folder", folders())
 def test_imports_point_one_way(folder):
-    files = sources(folder)
-    assert files
-    for path in files:
-        for name in imports_of(path):
-            for forbidden in FORBIDDEN[folder]:
-                where = f"{path.relative_to(ROOT.parent)} imports {name}"
-                assert not f"{name}.".startswith(f"{forbidden}."), where
+    allowed, never = rule_of(folder)
+    for path in sources(folder):
+        check_imports(path, folder, allowed, never)
+
+
+@thread_unsafe
+@pytest.mark.parametrize("module", MODULES_BELOW_ESTIMATORS)
+def test_modules_below_estimators_import_what_lies_below_them(module):
+    check_imports(ROOT / f"{module}.py", module, MODULES_BELOW_ESTIMATORS[module], None)
+
+
+def module_name(path):
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def import_graph():
+    """Module: modules of the package that it imports, late imports among them."""
+    names = {module_name(path) for path in sources()}
+    graph = {name: set() for name in names}
+    for path in sources():
+        graph[module_name(path)] |= imports_of(path) & names - {module_name(path), "sklseq"}
+    return graph
+
+
+def circles(graph):
+    """Modules that reach themselves."""
+    reach = {name: set(targets) for name, targets in graph.items()}
+    for middle in reach:
+        for name in reach:
+            if middle in reach[name]:
+                reach[name] |= reach[middle]
+    return sorted(name for name in reach if name in reach[name])
+
+
+@thread_unsafe
+def test_no_import_circle():
+    graph = import_graph()
+    for name in [name for name in graph if any(name == k.rpartition(".")[0] for k in graph)]:
+        # A package that gathers what its own modules define is not a circle.
+        graph[name] = {target for target in graph[name] if not target.startswith(f"{name}.")}
+    assert circles(graph) == []
+
+
+def test_circles_are_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == ["b", "c"]
+
+
+def test_no_two_modules_of_one_name():
+    # `_x.pyx` beside `x.py` is the same thing, compiled; `x.pxd` its declarations.
+    places = {}
+    for path in sources():
+        if path.stem != "__init__":
+            places.setdefault(path.stem, set()).add(path.parent.relative_to(ROOT).as_posix())
+    assert {stem: found for stem, found in places.items() if len(found) > 1} == {}
+
+
+def test_top_level_is_what_a_user_names_or_a_folder():
+    entries = {p.stem for p in ROOT.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
+    assert len(entries - {"__init__"}) <= 14
+    private = {folder for folder in entries if folder.startswith("_")} - {"__init__"}
+    assert private == {"_lib"}
 
 
 @pytest.mark.parametrize(

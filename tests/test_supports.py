@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sklseq.inference import entropy, forward_backward
-from sklseq.inference.chain import Transitions, Workspace
-from sklseq.inference.pairs import PairLists
+from sklseq.inference.chain.linear_chain import Transitions, Workspace
+from sklseq.inference.chain.sparse_transitions import PairLists
 
 from .differential.reference import Chain
 from .test_long import PASSES, run

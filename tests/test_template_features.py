@@ -16,7 +16,8 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
-from sklseq.features import TemplateFeatures, _grams, _ones, _template
+from sklseq.data import ones as _ones
+from sklseq.features import TemplateFeatures, _grams, _template
 
 CHUNKING = [
     *(f"w[{i}]" for i in range(-2, 3)), "w[-1]|w[0]", "w[0]|w[1]",

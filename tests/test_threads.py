@@ -6,8 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from sklseq._threads import Threads
-from sklseq.objectives._design import _linear
+from sklseq._lib.threads import Threads
+from sklseq.objectives.scores.design import _linear
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 5])

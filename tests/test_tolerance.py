@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, Sequences
-from sklseq._threads import Threads
+from sklseq._lib.threads import Threads
 from sklseq.solvers import lbfgs
 from sklseq.solvers._owlqn import proximal_step
 from tests.test_dual import likelihood_of

@@ -241,9 +241,9 @@ def test_columns_of_different_units_in_shards_and_blocks():
 
 
 def test_scaling_is_left_out_where_features_are_as_usual():
-    from sklseq._labels import resolve_constraints
-    from sklseq._sequences import as_sequences
-    from sklseq.objectives._scores import ScoreMap, full_support
+    from sklseq.data.labels import resolve_constraints
+    from sklseq.data.sequences import as_sequences
+    from sklseq.objectives.scores.score_map import ScoreMap, full_support
 
     X, _ = make_data()
     for factor, scaled in ((1.0, False), (1e4, True), (1e-4, True)):

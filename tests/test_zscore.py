@@ -12,14 +12,15 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
-from sklseq import CRFTagger, Sequences, ZScoreTagger, ZScoreTaggerCV, _zscore_solve
-from sklseq._separate import FreeSystem
-from sklseq._threads import Threads
+from sklseq import CRFTagger, Sequences, ZScoreTagger, ZScoreTaggerCV
+from sklseq._lib.threads import Threads
+from sklseq.estimators.zscore import zscore_solve as _zscore_solve
+from sklseq.estimators.zscore.separate import FreeSystem
 from sklseq.inference import sample as sample_paths
-from sklseq.objectives._leave_out import LeaveOut
-from sklseq.objectives._likelihood import LogLikelihood
-from sklseq.objectives._moments import ChainWeights, Sample, decompose, extended_rows
-from sklseq.objectives._scores import ScoreMap, Weights, full_support
+from sklseq.objectives.likelihood.likelihood import LogLikelihood
+from sklseq.objectives.scores.score_map import ScoreMap, Weights, full_support
+from sklseq.objectives.zscore.leave_out import LeaveOut
+from sklseq.objectives.zscore.moments import ChainWeights, Sample, decompose, extended_rows
 from sklseq.solvers import cg, least_distance, solve_dense
 
 from .oracles import numerical_gradient
@@ -568,7 +569,7 @@ def test_a_scale_is_found_on_some_of_the_sequences(monkeypatch):
     X, y = make_markov(0, n=300)
     tagger = ZScoreTagger(loss=None).fit(X, y)
     whole = tagger.to_crf(X, y)
-    monkeypatch.setattr("sklseq._warm_start.ROWS", 500)
+    monkeypatch.setattr("sklseq.estimators.zscore.warm_start.ROWS", 500)
     # 50 of 300 sequences: log-likelihoods are known to about 1 / √50.
     assert_allclose(tagger.to_crf(X, y).coef_, whole.coef_, rtol=0.3)
 

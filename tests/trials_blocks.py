@@ -16,8 +16,8 @@ import numpy as np
 from scipy import sparse
 
 from sklseq import CRFTagger, RowBlocks
-from sklseq._sequences import check_entries
-from sklseq.objectives import _long
+from sklseq.data.sequences import check_entries
+from sklseq.objectives.likelihood import long as _long
 
 __all__ = ["main"]
 

@@ -12,9 +12,9 @@ import numpy as np
 from scipy import sparse
 
 from sklseq import ZScoreTagger
-from sklseq._threads import Threads
-from sklseq._zscore_solve import _solve_rows
-from sklseq.objectives._moments import Sample, extended_rows
+from sklseq._lib.threads import Threads
+from sklseq.estimators.zscore.zscore_solve import _solve_rows
+from sklseq.objectives.zscore.moments import Sample, extended_rows
 
 # Errors in scores of training rows, as a multiple of tol. One iteration's gain bounds what is left
 # only where convergence is even: 10,000 cases stay below 30.

@@ -1,4 +1,7 @@
-"""Read and write column files and logs; generate labelled data, or fetch corpora."""
+"""Read and write column files and logs; generate labelled data, or fetch corpora.
+
+Imports: _lib.
+"""
 
 from ._citations import make_citations
 from ._conll import read_conll, write_conll

@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
-from sklseq._lines import as_lines
+from sklseq._lib.lines import as_lines
 
 Columns = dict[str, list[str]]
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-from sklseq._lines import as_lines
+from sklseq._lib.lines import as_lines
 
 from ._conll import check_names, read_text, shorten
 

@@ -6,7 +6,7 @@ import os
 import re
 from typing import IO
 
-from sklseq._lines import as_lines
+from sklseq._lib.lines import as_lines
 
 from ._conll import read_text
 

@@ -1,4 +1,7 @@
-"""Pictures; matplotlib is imported when one is drawn."""
+"""Pictures; matplotlib is imported when one is drawn.
+
+Imports: data, estimators, inference, metrics.
+"""
 
 from sklseq.display._confusion import SpanConfusionDisplay
 from sklseq.display._latency import SWEEPS as SWEEPS

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sklseq._labels import labels_to_segments
+from sklseq.data.labels import labels_to_segments
 from sklseq.display._common import HeatMap, new_axes, write_values
 
 __all__ = ["SpanConfusionDisplay"]

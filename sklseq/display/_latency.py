@@ -7,8 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq.inference.online import OnlineRule, decode_block
-from sklseq.online import LatencyReport, OnlineDecoder, chain_of, report_of, viterbi_of
+from sklseq.estimators.online.online_decoder import (
+    LatencyReport,
+    OnlineDecoder,
+    chain_of,
+    report_of,
+    viterbi_of,
+)
+from sklseq.inference.chain.online_rules import OnlineRule, decode_block
 
 __all__ = ["STYLES", "SWEEPS", "LatencyAccuracyDisplay", "TradeOff"]
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sklseq._labels import labels_to_segments, segments_to_labels
+from sklseq.data.labels import labels_to_segments, segments_to_labels
 from sklseq.metrics import span_precision_recall_fscore_support
 
 __all__ = ["SegmentationDisplay"]

@@ -1,4 +1,7 @@
-"""Extractors: from raw sequences to rows of features."""
+"""Extractors: from raw sequences to rows of features.
+
+Imports: _lib, data.
+"""
 
 from sklseq.features._dict import DictFeatures
 from sklseq.features._field import receptive_field

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sklseq._sequences import Sequences
+from sklseq.data.sequences import Sequences
 from sklseq.features import _rows
 from sklseq.features._grams import number_pairs
 

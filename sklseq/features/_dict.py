@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from sklseq._sequences import Sequences
+from sklseq.data.ones import rows_of_ones
+from sklseq.data.sequences import Sequences
 from sklseq.features import _encode
 from sklseq.features._family import Extractor, as_names, check_parameters, hashed_names
-from sklseq.features._ones import rows_of_ones
 
 __all__ = ["DictFeatures"]
 

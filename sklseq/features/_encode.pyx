@@ -11,7 +11,7 @@ from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from sklseq._prefetch cimport prefetch
+from sklseq._lib.prefetch cimport prefetch
 from sklseq.features._hash cimport BASE, hash_on, letter, mixed
 
 from collections.abc import Mapping

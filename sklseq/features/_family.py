@@ -10,8 +10,8 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq._public import Public
-from sklseq._sequences import Sequences, not_a_table
+from sklseq._lib.estimator import Public
+from sklseq.data.sequences import Sequences, not_a_table
 
 __all__ = [
     "Extractor",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sklseq._segments import OPEN_BOTH, OPEN_END, OPEN_START, SegmentPotentials
+from sklseq.data.segment_potentials import OPEN_BOTH, OPEN_END, OPEN_START, SegmentPotentials
 
 __all__ = ["count_firings"]
 

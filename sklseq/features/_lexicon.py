@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from sklseq._lines import as_lines
-from sklseq._sequences import Sequences
+from sklseq._lib.lines import as_lines
+from sklseq.data.ones import rows_of_ones
+from sklseq.data.sequences import Sequences
 from sklseq.features import _encode, _rows
 from sklseq.features._columns import read_columns, select_columns
 from sklseq.features._family import Extractor, as_names, check_parameters
-from sklseq.features._ones import rows_of_ones
 from sklseq.features._token import distinct_tokens
 
 __all__ = ["LexiconFeatures", "lexicon_lines", "lexicon_tokens", "named_lexicons"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sklseq._lines import as_lines
+from sklseq._lib.lines import as_lines
 
 __all__ = ["Template", "default_templates", "parse_templates"]
 

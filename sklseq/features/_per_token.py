@@ -8,8 +8,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
-from sklseq._labels import as_label_sequences
-from sklseq._sequences import Sequences, as_sequences
+from sklseq.data.labels import as_label_sequences
+from sklseq.data.sequences import Sequences, as_sequences
 from sklseq.features._columns import Columns, read_columns, select_columns
 from sklseq.features._family import Extractor, as_names, no_tables
 from sklseq.features._token import distinct_tokens

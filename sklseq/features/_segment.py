@@ -10,8 +10,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
-from sklseq._segments import SegmentPotentials
-from sklseq._sequences import Sequences
+from sklseq.data.segment_potentials import SegmentPotentials
+from sklseq.data.sequences import Sequences
 from sklseq.features._columns import read_columns, select_columns
 from sklseq.features._family import Extractor, as_names, check_parameters, no_tables
 from sklseq.features._field import receptive_field

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from sklseq._segments import EXACT, OPEN_BOTH, OPEN_END, OPEN_START
+from sklseq.data.segment_potentials import EXACT, OPEN_BOTH, OPEN_END, OPEN_START
 from sklseq.features._kinds import attributes_of, short_shapes
 from sklseq.features._similarity import closest_entries, jaro_winkler, normal_form
 from sklseq.features._spans import Spans, distinct_rows, distinct_spans

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 
-from sklseq._sequences import Sequences
+from sklseq.data.ones import rows_of_ones
+from sklseq.data.sequences import Sequences
 from sklseq.features import _encode, _values
 from sklseq.features._columns import Columns, read_columns
 from sklseq.features._family import (
@@ -19,7 +20,6 @@ from sklseq.features._family import (
     vocabulary,
 )
 from sklseq.features._grams import Layout, Plan, keys_of, number_grams, prune, slots_of
-from sklseq.features._ones import rows_of_ones
 from sklseq.features._parse import Template, default_templates, parse_templates
 
 __all__ = ["TemplateFeatures"]

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sklseq._sequences import Sequences
+from sklseq.data.ones import rows_of_ones
+from sklseq.data.sequences import Sequences
 from sklseq.features import _encode, _rows, _values
 from sklseq.features._columns import Columns, read_columns, select_columns
 from sklseq.features._family import (
@@ -18,7 +19,6 @@ from sklseq.features._family import (
     vocabulary,
 )
 from sklseq.features._kinds import Kind, own_kind, standard_kinds
-from sklseq.features._ones import rows_of_ones
 
 __all__ = ["TokenFeatures", "by_first_occurrence", "distinct_tokens", "named_functions"]
 

@@ -10,7 +10,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 
-from sklseq._sequences import Sequences, as_sequences, row_positions
+from sklseq.data.ones import OnesMatrix, rows_of_ones
+from sklseq.data.sequences import Sequences, as_sequences, row_positions
 from sklseq.features import _rows, _values
 from sklseq.features._conjoin import Conjunctions, parse_conjunctions
 from sklseq.features._family import (
@@ -23,7 +24,6 @@ from sklseq.features._family import (
     vocabulary,
 )
 from sklseq.features._field import receptive_field
-from sklseq.features._ones import OnesMatrix, rows_of_ones
 
 __all__ = ["WindowFeatures"]
 

@@ -5,11 +5,13 @@
 >>> labels, scores = viterbi(np.eye(3), np.zeros((3, 3)))
 >>> labels
 array([0, 1, 2], dtype=int32)
+
+Imports: _lib, data; never sklearn.
 """
 
 from importlib import import_module
 
-from sklseq.inference.chain import Marginals, forward_backward, nbest, sample, viterbi
+from sklseq.inference.chain.linear_chain import Marginals, forward_backward, nbest, sample, viterbi
 
 __all__ = [
     "ExpectedFeatures",
@@ -33,10 +35,10 @@ __all__ = [
 
 # Loaded when first used: a model that labels needs the linear chain only.
 _LATER = {
-    "expectation": ("ExpectedFeatures", "entropy", "expected_features"),
-    "online": ("OnlinePaths", "decode_online"),
-    "segment_online": ("segment_closure",),
-    "segments": (
+    "chain.expectation": ("ExpectedFeatures", "entropy", "expected_features"),
+    "chain.online_rules": ("OnlinePaths", "decode_online"),
+    "segment.segment_closure": ("segment_closure",),
+    "segment.segmentations": (
         "SegmentMarginals", "SegmentSpans", "segment_forward_backward", "segment_nbest",
         "segment_sample", "segment_viterbi",
     ),
@@ -47,10 +49,8 @@ _HOME = {name: module for module, names in _LATER.items() for name in names}
 def __getattr__(name: str):
     if name in _HOME:
         return getattr(import_module(f"sklseq.inference.{_HOME[name]}"), name)
-    if name in _LATER:
-        return import_module(f"sklseq.inference.{name}")
     raise AttributeError(f"module 'sklseq.inference' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__, *_LATER]
+    return [*globals(), *__all__]

@@ -1,0 +1,4 @@
+"""What training minimises, as a function of weights.
+
+Imports: _lib, data, inference.
+"""

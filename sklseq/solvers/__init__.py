@@ -1,4 +1,7 @@
-"""Solvers: they see an objective's named methods and nothing else."""
+"""Solvers: they see an objective's named methods and nothing else.
+
+Imports: _lib; never sklearn.
+"""
 
 from sklseq.solvers._adagrad import adagrad
 from sklseq.solvers._bcfw import bcfw

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sklseq._cpu import load_kernel
-from sklseq._threads import Threads, spans
+from sklseq._lib.cpu import load_kernel
+from sklseq._lib.threads import Threads, spans
 
 _vectors = load_kernel("sklseq.solvers._vectors")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sklseq._threads import Threads
+from sklseq._lib.threads import Threads
 from sklseq.solvers._owlqn import OrthantSearch
 from sklseq.solvers._result import SolverResult
 from sklseq.solvers._search import MAX_TRIALS, SUFFICIENT_DECREASE, Search

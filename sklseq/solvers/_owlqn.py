@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sklseq._threads import Threads
+from sklseq._lib.threads import Threads
 from sklseq.solvers._search import MAX_TRIALS, SUFFICIENT_DECREASE, Search
 
 __all__ = ["OrthantSearch", "l1_norm", "proximal_step", "pseudo_gradient"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sklseq._threads import Threads
+from sklseq._lib.threads import Threads
 from sklseq.solvers._history import History
 
 __all__ = ["MAX_TRIALS", "SUFFICIENT_DECREASE", "Search"]

@@ -7,13 +7,13 @@ products, once to combine them.
 
 import numpy as np
 
-from sklseq._lanes cimport real
-cimport sklseq._prefetch
+from sklseq._lib.lanes cimport real
+cimport sklseq._lib.prefetch
 
 cdef extern from *:
     """
     /* Left alone, GCC vectorises across blocks of eight numbers, which costs it shuffles, or gives
-       up when it has inlined this: the same remedies as in `inference/_blocks.pxd`. */
+       up when it has inlined this: the same remedies as in `inference/kernels/_blocks.pxd`. */
     #if defined(__GNUC__) && !defined(__clang__)
     #define SKLSEQ_PRODUCTS __attribute__((noinline)) static
     #define sklseq_block_by_block() __asm__ volatile ("")

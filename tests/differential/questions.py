@@ -12,9 +12,9 @@ import numpy as np
 from scipy import sparse
 
 from sklseq import Sequences
-from sklseq._blocks import blocks_of, label_blocks
-from sklseq._labels import Constraints
-from sklseq._threads import Threads
+from sklseq._lib.threads import Threads
+from sklseq.data.labels import Constraints
+from sklseq.data.row_blocks import blocks_of, label_blocks
 from sklseq.inference import (
     decode_online,
     entropy,
@@ -24,10 +24,10 @@ from sklseq.inference import (
     sample,
     viterbi,
 )
-from sklseq.objectives._likelihood import LogLikelihood
-from sklseq.objectives._long import LongData, LongLogLikelihood, Plan
-from sklseq.objectives._passes import Checkpoints, OnePass, Stored, StoredOnce
-from sklseq.objectives._scores import ScoreMap, Weights, full_support
+from sklseq.objectives.likelihood.likelihood import LogLikelihood
+from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, Plan
+from sklseq.objectives.likelihood.passes import Checkpoints, OnePass, Stored, StoredOnce
+from sklseq.objectives.scores.score_map import ScoreMap, Weights, full_support
 from sklseq.online import OnlineDecoding
 
 from .reference import Chain, Online

@@ -14,7 +14,8 @@ from unittest import mock
 
 import numpy as np
 
-from sklseq.inference import SegmentSpans, pairs
+from sklseq.inference import SegmentSpans
+from sklseq.inference.chain import sparse_transitions as pairs
 
 from .reference import EPS, Chain, Segmentation
 

@@ -1,0 +1,38 @@
+"""Checksums of rows and labels: what is read again has to be what was read first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from sklseq._lib._checksum import checksum
+
+__all__ = ["array_checksum", "label_checksum", "row_checksum"]
+
+
+def array_checksum(a: np.ndarray, seed: int = 0) -> int:
+    """Of the numbers of an array, as they lie in memory."""
+    if a.size and not any(a.strides):  # one number for all, as `rows_of_ones` has it
+        a = a.reshape(-1)[:1]
+    return checksum(np.ascontiguousarray(a).reshape(-1).view(np.uint8), seed)
+
+
+def row_checksum(rows: Any, seed: int = 0) -> int:
+    """Of an array, or of the arrays of a CSR matrix."""
+    parts = (rows.indptr, rows.indices, rows.data) if sparse.issparse(rows) else (rows,)
+    for part in parts:
+        seed = array_checksum(part, seed)
+    return seed
+
+
+def label_checksum(labels: np.ndarray, seed: int = 0) -> int:
+    """Of a flat array of labels, whatever room strings have in it."""
+    if labels.dtype.kind != "U":
+        return array_checksum(labels.astype(np.int64, copy=False), seed)
+    if not labels.size or not labels.itemsize:
+        return array_checksum(labels[:0], seed)
+    letters = np.ascontiguousarray(labels).view(np.uint32).reshape(len(labels), -1)
+    used = np.flatnonzero(letters.any(axis=0))
+    return array_checksum(letters[:, : used[-1] + 1 if len(used) else 0], seed + len(labels))

@@ -1,0 +1,34 @@
+"""Choose among the builds of a kernel: portable, or for newer processors.
+
+Each kernel is compiled from one source for the baseline of the platform and, on x86-64, again
+for the x86-64-v3 level (AVX2 and FMA). Which one is loaded is decided here, at import. The
+environment variable ``SKLSEQ_CPU=baseline`` forces the portable build, for comparisons.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from types import ModuleType
+
+from sklseq._lib._cpu_features import has_x86_64_v3
+
+__all__ = ["cpu_level", "load_kernel"]
+
+
+def cpu_level() -> str:
+    """The build in use: "x86-64-v3" or "baseline"."""
+    wanted = os.environ.get("SKLSEQ_CPU", "auto")
+    if wanted not in ("auto", "baseline"):
+        raise ValueError(f"SKLSEQ_CPU must be 'auto' or 'baseline'; got {wanted!r}.")
+    return "x86-64-v3" if wanted == "auto" and has_x86_64_v3() else "baseline"
+
+
+def load_kernel(name: str) -> ModuleType:
+    """Import the best build of the compiled module ``name`` that this processor runs."""
+    if cpu_level() == "x86-64-v3":
+        try:
+            return importlib.import_module(name + "_v3")
+        except ModuleNotFoundError:  # not built for this platform
+            pass
+    return importlib.import_module(name)

@@ -1,0 +1,43 @@
+"""What every estimator and extractor shares: its version in a saved model, links to its docs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklseq._lib.version import __version__
+
+__all__ = ["Public"]
+
+# Pages that autosummary generates for docs/api.rst.
+PAGE = "https://sklseq.readthedocs.io/en/latest/generated/{page}.html"
+
+
+class Public:
+    """Stands before scikit-learn's ``BaseEstimator`` among the bases of every public estimator."""
+
+    _doc_link_module = "sklseq"
+    _doc_link_template = PAGE
+
+    def _doc_link_url_param_generator(self) -> dict[str, str]:
+        parts = type(self).__module__.split(".")
+        # Estimators are public where their package is: sklseq.CRFTagger, sklseq.features.X.
+        package = ".".join(parts[:2] if parts[1] == "features" else parts[:1])
+        return {"page": f"{package}.{type(self).__name__}"}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_sklseq_version": __version__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        check_version(state.pop("_sklseq_version", None), type(self).__name__)
+        super().__setstate__(state)
+
+
+def check_version(saved: str | None, name: str) -> None:
+    """Refuse a model of a newer major version: its state may mean something else."""
+    if saved is None or int(saved.split(".")[0]) <= int(__version__.split(".")[0]):
+        return
+    raise ValueError(
+        f"This {name} was saved by sklseq {saved}, whose models sklseq {__version__} cannot read; "
+        f"install sklseq {saved.split('.')[0]} or newer, or train again."
+    )

@@ -1,0 +1,842 @@
+"""Labels: one flat array for many sequences, spans ↔ labels, allowed transitions.
+
+Conventions, here and wherever labels are handled:
+
+* ``flat`` holds the labels of all sequences one after the other; rows of sequence s are
+  ``offsets[s]:offsets[s + 1]``.
+* A segment is half-open, ``(start, stop, type)``.
+* A span label is a prefix letter, a hyphen and a type (``"B-PER"``), or the letter alone, whose
+  type is then empty (``"B"``). A scheme is four letters: see `SCHEMES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, Sized
+from itertools import chain, pairwise, repeat
+from operator import index
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "LETTERS",
+    "SCHEMES",
+    "Constraints",
+    "Spans",
+    "allowed_transitions",
+    "as_label_sequences",
+    "check_constraints",
+    "check_seen",
+    "cut_rows",
+    "encode_labels",
+    "find_codes",
+    "find_spans",
+    "labels_to_segments",
+    "parse_labels",
+    "resolve_constraints",
+    "resolve_loss",
+    "segments_to_labels",
+    "split_labels",
+    "unique_labels",
+]
+
+# The letters of the first, inner and last row of a longer span, and of a span of one row.
+SCHEMES = {"iob2": "BIIB", "iobes": "BIES", "bilou": "BILU"}
+
+# The letters that labels may begin with. IOB1, IOE1 and IOE2 are read, not written.
+LETTERS = {name: "".join(dict.fromkeys(letters)) for name, letters in SCHEMES.items()}
+LETTERS |= {None: "BIESLU", "iob1": "BI", "ioe1": "IE", "ioe2": "IE"}
+
+# conlleval's reading knows no scheme: these letters begin, or end, a span wherever they stand.
+_OPENING = frozenset("BSU")
+_CLOSING = frozenset("ESLU")
+
+_ARRAY_KINDS = {"U": "string", "b": "boolean", "i": "integer", "u": "integer"}
+_DTYPES = {"string": np.str_, "boolean": np.bool_, "integer": np.int64}
+
+
+class Spans(NamedTuple):
+    """Spans of a corpus, in order of their first row."""
+
+    start: NDArray[np.int64]  # (n_spans,) first row, counted over the whole corpus
+    stop: NDArray[np.int64]  # (n_spans,) row after the last
+    type: NDArray[np.int64]  # (n_spans,) index into types
+    types: list[str]  # sorted; those of all labels that occur
+
+
+class Constraints(NamedTuple):
+    """What a label sequence may look like."""
+
+    transition: NDArray[np.bool_]  # (L, L) label i may be followed by label j
+    start: NDArray[np.bool_]  # (L,) may be the first label
+    end: NDArray[np.bool_]  # (L,) may be the last label
+
+
+# ---------------------------------------------------------------- label sequences ↔ flat arrays
+
+
+def as_label_sequences(y: Iterable[Any], name: str = "y") -> tuple[NDArray, NDArray[np.int64]]:
+    """Put label sequences end to end.
+
+    Parameters
+    ----------
+    y : list, object array or 2-D array of label sequences
+        Each sequence is a list, tuple or 1-D array of labels; some may be empty. All labels are
+        strings, all are integers, or all are booleans. A 2-D array is so many sequences of equal
+        length, never a multilabel target.
+    name : str, default="y"
+        What error messages call `y`.
+
+    Returns
+    -------
+    flat : ndarray of shape (n_rows,)
+        All labels, of dtype str, int64 or bool.
+    offsets : ndarray of int64, shape (n_sequences + 1,)
+        Labels of sequence s are ``flat[offsets[s]:offsets[s + 1]]``.
+
+    Raises
+    ------
+    TypeError
+        If `y` or one of its items is not a sequence.
+    ValueError
+        If a label is of another kind than str, int or bool, or labels are of mixed kinds.
+
+    Examples
+    --------
+    >>> from sklseq.data.labels import as_label_sequences
+    >>> flat, offsets = as_label_sequences([["B", "I"], [], ["O"]])
+    >>> flat.tolist(), offsets.tolist()
+    (['B', 'I', 'O'], [0, 2, 2, 3])
+    """
+    sequences = _list_sequences(y, name)
+    lengths = np.fromiter(map(len, sequences), dtype=np.int64, count=len(sequences))
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    # Empty sequences say nothing of the kind of labels: np.array([]) is float64.
+    filled = [sequence for sequence in sequences if len(sequence)]
+    kinds = set(map(_array_kind, filled))
+    if len(kinds) == 1 and None not in kinds:
+        return np.concatenate(filled).astype(_DTYPES[kinds.pop()], copy=False), offsets
+    rows = (s.tolist() if isinstance(s, np.ndarray) else s for s in filled)
+    return _array_of_labels(list(chain.from_iterable(rows)), offsets, name), offsets
+
+
+def _list_sequences(y: Iterable[Any], name: str) -> list[Any]:
+    """List the items of y, each of which must be a sequence and not a bare label."""
+    if isinstance(y, str | bytes | Mapping | Set) or not isinstance(y, Iterable):
+        raise TypeError(f"{name} must be a list of label sequences; got {type(y).__name__}.")
+    sequences = list(y)
+    for number, sequence in enumerate(sequences):
+        if isinstance(sequence, list | tuple):
+            continue
+        if isinstance(sequence, np.ndarray) and sequence.ndim != 1:
+            raise TypeError(
+                f"Sequence {number} of {name} must be a 1-D array of labels; "
+                f"it has {sequence.ndim} dimensions."
+            )
+        bare = isinstance(sequence, str | bytes | Mapping | Set)
+        if bare or not (isinstance(sequence, Sized) and isinstance(sequence, Iterable)):
+            raise TypeError(
+                f"Sequence {number} of {name} must be a list or 1-D array of labels; got "
+                f"{sequence!r} ({type(sequence).__name__}). To pass one sequence, "
+                f"wrap it in a list."
+            )
+    return sequences
+
+
+def _array_kind(sequence: Any) -> str | None:
+    """Kind of the labels of an array, None if only its items can tell."""
+    return _ARRAY_KINDS.get(sequence.dtype.kind) if isinstance(sequence, np.ndarray) else None
+
+
+def _type_kind(cls: type) -> str | None:
+    """Kind of labels of a Python or NumPy scalar type, None if they may not be labels."""
+    if issubclass(cls, str):
+        return "string"
+    if issubclass(cls, bool | np.bool_):
+        return "boolean"
+    return "integer" if issubclass(cls, int | np.integer) else None
+
+
+def _array_of_labels(labels: list[Any], offsets: NDArray[np.int64], name: str) -> NDArray:
+    kinds = {_type_kind(cls) for cls in set(map(type, labels))}
+    # np.array would turn [1, "a"] and [nan, "a"] into strings without a word.
+    if len(kinds) > 1 or None in kinds:
+        _raise_bad_label(labels, offsets, name)
+    return np.array(labels, dtype=_DTYPES[kinds.pop()] if kinds else np.str_)
+
+
+def _raise_bad_label(labels: list[Any], offsets: NDArray[np.int64], name: str) -> None:
+    kinds = [_type_kind(type(label)) for label in labels]
+    odd = (kind is None for kind in kinds) if None in kinds else (k != kinds[0] for k in kinds)
+    row = next(row for row, is_odd in enumerate(odd) if is_odd)
+    label, where = labels[row], locate(offsets, row)
+    if kinds[row] is None:
+        raise ValueError(
+            f"Label {label!r} of {name}, at {where}, is of type {type(label).__name__}; labels "
+            f"must be strings, integers or booleans: replace it."
+        )
+    raise ValueError(
+        f"Label {label!r} of {name}, at {where}, is of kind {kinds[row]} and the labels before it "
+        f"are of kind {kinds[0]}; all labels must be of one kind: convert them."
+    )
+
+
+def locate(offsets: NDArray[np.integer], row: int) -> str:
+    """Say where a row of the corpus is: ``"row 2 of sequence 5"``."""
+    sequence = int(np.searchsorted(offsets, row, side="right")) - 1
+    return f"row {row - int(offsets[sequence])} of sequence {sequence}"
+
+
+def split_labels(flat: NDArray, offsets: NDArray[np.integer]) -> NDArray[np.object_]:
+    """Cut a flat array into one array per sequence: the reverse of `as_label_sequences`.
+
+    Parameters
+    ----------
+    flat : ndarray of shape (n_rows,)
+        Labels of all sequences.
+    offsets : ndarray of int, shape (n_sequences + 1,)
+        Labels of sequence s are ``flat[offsets[s]:offsets[s + 1]]``.
+
+    Returns
+    -------
+    sequences : ndarray of object, shape (n_sequences,)
+        One-dimensional whether or not the sequences are of equal length; its items are views.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklseq.data.labels import split_labels
+    >>> split_labels(np.array([0, 1, 1, 0]), np.array([0, 2, 4]))
+    array([array([0, 1]), array([1, 0])], dtype=object)
+    """
+    # np.array(list_of_arrays, dtype=object) would be 2-D for sequences of equal length.
+    return np.fromiter(cut_rows(flat, offsets), dtype=object, count=len(offsets) - 1)
+
+
+def cut_rows(flat: NDArray, offsets: NDArray[np.integer]) -> Iterator[NDArray]:
+    """Views of the rows of each sequence."""
+    cuts = offsets.tolist()
+    return map(flat.__getitem__, map(slice, cuts[:-1], cuts[1:]))
+
+
+def unique_labels(flat: NDArray) -> NDArray:
+    """Sorted distinct labels, the `classes_` of an estimator.
+
+    Parameters
+    ----------
+    flat : ndarray of shape (n_rows,)
+        Labels of all sequences.
+
+    Returns
+    -------
+    classes : ndarray of shape (n_labels,)
+        Of the dtype of `flat`; strings in the order of their code points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklseq.data.labels import unique_labels
+    >>> unique_labels(np.array([3, 1, 3]))
+    array([1, 3])
+    """
+    return np.unique(flat)
+
+
+def encode_labels(
+    flat: NDArray, classes: ArrayLike, offsets: NDArray[np.integer] | None = None
+) -> NDArray[np.int32]:
+    """Replace each label by its index in `classes`.
+
+    Parameters
+    ----------
+    flat : ndarray of shape (n_rows,)
+        Labels of all sequences.
+    classes : array-like of shape (n_labels,)
+        The known labels, in any order.
+    offsets : ndarray of int, shape (n_sequences + 1,), optional
+        Where the sequences begin, so that an error can name one; by default, one sequence.
+
+    Returns
+    -------
+    codes : ndarray of int32, shape (n_rows,)
+        ``classes[codes]`` equals `flat`.
+
+    Raises
+    ------
+    ValueError
+        If a label is not in `classes`; the first such is named.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklseq.data.labels import encode_labels
+    >>> encode_labels(np.array(["O", "B", "O"]), ["B", "I", "O"])
+    array([2, 0, 2], dtype=int32)
+    """
+    codes = find_codes(flat, classes)
+    if codes.size and codes.min() < 0:
+        row = int(np.argmin(codes))
+        where = locate(np.array([0, len(flat)]) if offsets is None else offsets, row)
+        known = np.asarray(classes).tolist()
+        shown = ", ".join(map(repr, known[:8])) + (", ..." if len(known) > 8 else "")
+        raise ValueError(
+            f"Unknown label {flat[row].item()!r} at {where}; the known labels are {shown}: "
+            f"correct it, or fit on data that has it."
+        )
+    return codes
+
+
+def find_codes(flat: NDArray, classes: ArrayLike) -> NDArray[np.int32]:
+    """Index of each label in `classes`, -1 for a label that is not there.
+
+    Parameters
+    ----------
+    flat : ndarray of shape (n_rows,)
+        Labels of all sequences.
+    classes : array-like of shape (n_labels,)
+        The known labels, in any order.
+
+    Returns
+    -------
+    codes : ndarray of int32, shape (n_rows,)
+
+    Raises
+    ------
+    ValueError
+        If one of both holds strings and the other does not: no label could ever agree.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklseq.data.labels import find_codes
+    >>> find_codes(np.array(["O", "X"]), ["B", "I", "O"])
+    array([ 2, -1], dtype=int32)
+    """
+    known = np.asarray(classes)
+    if len(flat) and len(known) and (flat.dtype.kind == "U") != (known.dtype.kind == "U"):
+        raise ValueError(
+            f"y has labels such as {flat[0].item()!r}, the known labels are such as "
+            f"{known[0].item()!r}; both must be strings, or neither: convert one."
+        )
+    table = {label: code for code, label in enumerate(known.tolist())}
+    return np.fromiter(map(table.get, flat.tolist(), repeat(-1)), np.int32, count=len(flat))
+
+
+# ------------------------------------------------------------------------- labels ↔ segments
+
+
+def find_spans(
+    flat: NDArray,
+    offsets: NDArray[np.integer],
+    scheme: str | None = None,
+    outside: str = "O",
+) -> Spans:
+    """Find the spans that labels describe, reading broken ones as conlleval does.
+
+    Parameters
+    ----------
+    flat : ndarray of str, shape (n_rows,)
+        Labels of all sequences.
+    offsets : ndarray of int, shape (n_sequences + 1,)
+        Where the sequences begin; no span crosses from one to the next.
+    scheme : {"iob2", "iobes", "bilou"} or None, default=None
+        The labels that may occur; None takes the prefixes of all schemes. Reading is the same.
+    outside : str, default="O"
+        The label of rows that belong to no span.
+
+    Returns
+    -------
+    spans : Spans
+        With starts and stops counted over the whole corpus.
+
+    Raises
+    ------
+    ValueError
+        If a label belongs to no scheme, or not to `scheme`; it is named with its row.
+
+    Notes
+    -----
+    Every row but the outside ones belongs to a span. Row t begins a span if, and only if, it is
+    the first of its sequence, or it has the prefix B, S or U, or row t − 1 has the prefix E, S, L
+    or U, is outside, or has another type. These are the rules ``startOfChunk`` and ``endOfChunk``
+    of conlleval [1]_ put together. Cost O(n_rows) after the labels are sorted once.
+
+    References
+    ----------
+    .. [1] E. Tjong Kim Sang and S. Buchholz, "Introduction to the CoNLL-2000 shared task:
+       chunking", CoNLL 2000.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklseq.data.labels import find_spans
+    >>> spans = find_spans(np.array(["I-x", "I-x", "I-y", "O"]), np.array([0, 1, 4]))
+    >>> spans.start.tolist(), spans.stop.tolist(), spans.type.tolist(), spans.types
+    ([0, 1, 2], [1, 2, 3], [0, 0, 1], ['x', 'y'])
+    """
+    if scheme is not None:
+        _scheme_letters(scheme)
+    letters, type_of, types, codes = parse_labels(flat, offsets, scheme, outside)
+    opens = np.array([letter in _OPENING for letter in letters], dtype=bool)
+    closes = np.array([letter in _CLOSING for letter in letters], dtype=bool)
+
+    row_type = type_of[codes]
+    cut = np.ones(len(flat) + 1, dtype=bool)  # no span goes on from row t - 1 to row t
+    cut[1:-1] = closes[codes[:-1]] | opens[codes[1:]] | (row_type[1:] != row_type[:-1])
+    cut[offsets] = True
+    start = np.flatnonzero(cut[:-1] & (row_type >= 0))
+    stop = np.flatnonzero(cut[1:] & (row_type >= 0)) + 1
+    return Spans(start, stop, row_type[start], types)
+
+
+def parse_labels(
+    flat: NDArray, offsets: NDArray[np.integer], scheme: str | None, outside: str = "O"
+) -> tuple[list[str], NDArray[np.int64], list[str], NDArray[np.int64]]:
+    """Prefixes of labels, and their types.
+
+    Parameters
+    ----------
+    flat : ndarray of str, shape (n_rows,)
+    offsets : ndarray of int, shape (n_sequences + 1,)
+    scheme : key of `LETTERS`
+    outside : str, default="O"
+
+    Returns
+    -------
+    letters : list of str
+        The prefix of each distinct label; "" for `outside`.
+    type_of : ndarray of int64, shape (n_distinct,)
+        Index of its type in `types`; -1 for `outside`.
+    types : list of str
+        Sorted.
+    codes : ndarray of int64, shape (n_rows,)
+        Which of the distinct labels each row has.
+
+    Raises
+    ------
+    ValueError
+        If a label does not belong to the scheme; it is named with its row.
+    """
+    distinct, codes = np.unique(flat, return_inverse=True)
+    parts = [_split_prefix(label, LETTERS[scheme], outside) for label in distinct.tolist()]
+    if None in parts:
+        row = int(np.argmax(np.array([part is None for part in parts])[codes]))
+        raise ValueError(_foreign_label(flat[row].item(), scheme, outside, offsets, row))
+    types = sorted({type_ for letter, type_ in parts if letter})
+    type_of = [types.index(type_) if letter else -1 for letter, type_ in parts]
+    return [letter for letter, _ in parts], np.array(type_of, dtype=np.int64), types, codes
+
+
+def _split_prefix(label: Any, letters: str, outside: str) -> tuple[str, str] | None:
+    """Prefix letter and type of a label, two empty strings for outside, None if it is neither."""
+    if label == outside:
+        return "", ""
+    letter, _, type_ = label.partition("-") if isinstance(label, str) else ("", "", "")
+    return (letter, type_) if letter in set(letters) else None
+
+
+def _scheme_letters(scheme: str) -> str:
+    if not isinstance(scheme, str) or scheme not in SCHEMES:
+        raise ValueError(f"scheme must be one of {', '.join(map(repr, SCHEMES))}; got {scheme!r}.")
+    return SCHEMES[scheme]
+
+
+def _foreign_label(
+    label: Any,
+    scheme: str | None,
+    outside: str,
+    offsets: NDArray[np.integer] | None = None,
+    row: int = 0,
+) -> str:
+    """Say which label does not belong to the scheme, and which would."""
+    where = "" if offsets is None else f" at {locate(offsets, row)}"
+    allowed = ", ".join(f"'{letter}-type'" for letter in LETTERS[scheme])
+    hint = "relabel it" if scheme is None else "relabel it, or choose another scheme"
+    return (
+        f"Label {label!r}{where} is not a span label; with scheme={scheme!r} labels must be "
+        f"{outside!r} or have the form {allowed}: {hint}."
+    )
+
+
+def labels_to_segments(
+    labels: Sequence[str] | NDArray,
+    scheme: str | None = "iob2",
+    *,
+    strict: bool = False,
+    outside: str = "O",
+) -> list[tuple[int, int, str]]:
+    """Read the segments of one label sequence.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        Labels of one sequence.
+    scheme : {"iob2", "iobes", "bilou"} or None, default="iob2"
+        The labels that may occur; None takes the prefixes of all schemes.
+    strict : bool, default=False
+        Raise if a span is broken, such as one that begins with I under ``"iob2"``; needs a
+        scheme. By default any order of labels is read, as conlleval does.
+    outside : str, default="O"
+        The label of rows that belong to no segment.
+
+    Returns
+    -------
+    segments : list of (start, stop, type)
+        Half-open, in order, not overlapping; of Python ints and str.
+
+    Raises
+    ------
+    ValueError
+        If a label does not belong to the scheme, or, with `strict`, a span is broken.
+
+    See Also
+    --------
+    segments_to_labels : the reverse.
+    find_spans : the rules for broken spans, and all sequences at once.
+
+    Examples
+    --------
+    >>> from sklseq.data.labels import labels_to_segments
+    >>> labels_to_segments(["B-PER", "I-PER", "O", "B-LOC"])
+    [(0, 2, 'PER'), (3, 4, 'LOC')]
+    >>> labels_to_segments(["O", "I-PER", "I-LOC"])
+    [(1, 2, 'PER'), (2, 3, 'LOC')]
+    """
+    flat, offsets = as_label_sequences([labels], name="labels")
+    spans = find_spans(flat, offsets, scheme, outside)
+    if strict:
+        distinct, codes = np.unique(flat, return_inverse=True)
+        allowed = allowed_transitions(distinct, scheme, outside=outside)
+        broken = _first_violation(codes, offsets, allowed, distinct.tolist())
+        if broken:
+            raise ValueError(
+                f"Broken span under scheme={scheme!r}: {broken}. Correct the labels, or read them "
+                f"with strict=False."
+            )
+    types = (spans.types[code] for code in spans.type.tolist())
+    return list(zip(spans.start.tolist(), spans.stop.tolist(), types))
+
+
+def segments_to_labels(
+    segments: Iterable[tuple[int, int, str]],
+    n_steps: int,
+    scheme: str = "iob2",
+    outside: str = "O",
+) -> NDArray[np.str_]:
+    """Write the segments of one sequence as labels.
+
+    Parameters
+    ----------
+    segments : iterable of (start, stop, type)
+        Half-open, not overlapping, in any order.
+    n_steps : int
+        Length of the sequence.
+    scheme : {"iob2", "iobes", "bilou"}, default="iob2"
+        How to write the first, inner and last row of a segment, and one of a single row.
+    outside : str, default="O"
+        The label of rows that belong to no segment.
+
+    Returns
+    -------
+    labels : ndarray of str, shape (n_steps,)
+        `labels_to_segments` gives the sorted segments back.
+
+    Raises
+    ------
+    ValueError
+        If a segment is not such a triple, is empty, reaches out of the sequence, or overlaps
+        another one.
+
+    Examples
+    --------
+    >>> from sklseq.data.labels import segments_to_labels
+    >>> segments_to_labels([(0, 3, "PER"), (4, 5, "LOC")], 5).tolist()
+    ['B-PER', 'I-PER', 'I-PER', 'O', 'B-LOC']
+    >>> segments_to_labels([(0, 3, "PER"), (4, 5, "LOC")], 5, scheme="iobes").tolist()
+    ['B-PER', 'I-PER', 'E-PER', 'O', 'S-LOC']
+    """
+    first, inner, last, single = _scheme_letters(scheme)
+    labels = [outside] * n_steps
+    for start, stop, type_ in _check_segments(segments, n_steps):
+        suffix = f"-{type_}" if type_ else ""
+        letters = first + inner * (stop - start - 2) + last if stop - start > 1 else single
+        labels[start:stop] = [letter + suffix for letter in letters]
+    return np.array(labels, dtype=np.str_)
+
+
+def _check_segments(
+    segments: Iterable[tuple[int, int, str]], n_steps: int
+) -> list[tuple[int, int, str]]:
+    """Sort the segments of one sequence; raise if they are not its segments."""
+    segments = [_as_segment(segment) for segment in segments]
+    for segment in segments:
+        start, stop, _ = segment
+        if not start < stop:
+            raise ValueError(f"Segment {segment!r} is empty: start must be less than stop.")
+        if start < 0 or stop > n_steps:
+            raise ValueError(
+                f"Segment {segment!r} reaches out of its sequence of {n_steps} rows: "
+                f"0 <= start < stop <= {n_steps} must hold."
+            )
+    segments.sort(key=lambda segment: segment[0])
+    for before, after in pairwise(segments):
+        if before[1] > after[0]:
+            raise ValueError(
+                f"Segments {before!r} and {after!r} overlap; a row has one label only: drop one."
+            )
+    return segments
+
+
+def _as_segment(segment: Any) -> tuple[int, int, str]:
+    try:
+        start, stop, type_ = segment
+        start, stop = index(start), index(stop)
+    except (TypeError, ValueError):
+        type_ = None
+    if not isinstance(type_, str):
+        raise ValueError(
+            f"Segment {segment!r} must be a triple (start, stop, type): two integers and a string."
+        )
+    return start, stop, str(type_)
+
+
+# ------------------------------------------------------------------------------- constraints
+
+
+def allowed_transitions(classes: ArrayLike, scheme: str, *, outside: str = "O") -> Constraints:
+    """Which labels of a scheme may follow which, begin a sequence and end one.
+
+    Parameters
+    ----------
+    classes : array-like of str, shape (n_labels,)
+        The labels, in the order of rows and columns of the answer.
+    scheme : {"iob2", "iobes", "bilou"}
+        What the prefixes mean.
+    outside : str, default="O"
+        The label of rows that belong to no span.
+
+    Returns
+    -------
+    constraints : Constraints
+        ``transition`` of shape (n_labels, n_labels), rows from and columns to; ``start`` and
+        ``end`` of shape (n_labels,).
+
+    Raises
+    ------
+    ValueError
+        If a label does not belong to the scheme.
+
+    Notes
+    -----
+    With x the type and O any row outside,
+
+    * IOB2: I-x only after B-x or I-x, so never first.
+    * IOBES: I-x and E-x only after B-x or I-x, so never first; only I-x and E-x after B-x or I-x,
+      so neither is last. BILOU is the same with L for E and U for S.
+
+    Examples
+    --------
+    >>> from sklseq.data.labels import allowed_transitions
+    >>> transition, start, end = allowed_transitions(["B-x", "I-x", "O"], "iob2")
+    >>> transition.astype(int)
+    array([[1, 1, 1],
+           [1, 1, 1],
+           [1, 0, 1]])
+    >>> start.tolist(), end.tolist()
+    ([True, False, True], [True, True, True])
+    """
+    first, inner, last, single = _scheme_letters(scheme)
+    labels = np.asarray(classes).tolist()
+    parts = [_split_prefix(label, SCHEMES[scheme], outside) for label in labels]
+    if None in parts:
+        raise ValueError(_foreign_label(labels[parts.index(None)], scheme, outside))
+    letters = np.array([letter for letter, _ in parts], dtype=np.str_)
+    types = np.array([type_ for _, type_ in parts], dtype=np.str_)
+    opens = np.isin(letters, ["", first, single])  # stands where no span is open
+    goes_on = np.isin(letters, [first, inner])  # its span may be open after it
+    complete = np.isin(letters, ["", last, single])  # its span may be closed after it
+    same_type = types[:, None] == types[None, :]
+    transition = np.where(opens, complete[:, None], goes_on[:, None] & same_type)
+    return Constraints(transition, opens, complete)
+
+
+def resolve_constraints(constraints: str | ArrayLike | None, classes: ArrayLike) -> Constraints:
+    """Turn the `constraints` parameter of an estimator into masks.
+
+    Parameters
+    ----------
+    constraints : None, {"iob2", "iobes", "bilou"} or array-like of bool, (n_labels, n_labels)
+        None forbids nothing. A mask is True where the label of the row may be followed by the
+        label of the column; it leaves first and last labels free.
+    classes : array-like of shape (n_labels,)
+        The labels, in the order of the rows and columns of a mask.
+
+    Returns
+    -------
+    constraints : Constraints
+        ``transition``, ``start`` and ``end``; new arrays.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, a label does not belong to the scheme, or the mask is not
+        boolean or not square in the number of labels.
+
+    Examples
+    --------
+    >>> from sklseq.data.labels import resolve_constraints
+    >>> resolve_constraints([[True, False], [True, True]], ["a", "b"]).transition
+    array([[ True, False],
+           [ True,  True]])
+    """
+    n_labels = len(np.asarray(classes))
+    free = np.ones(n_labels, dtype=bool)
+    if constraints is None:
+        return Constraints(np.ones((n_labels, n_labels), dtype=bool), free, free.copy())
+    if isinstance(constraints, str):
+        if constraints not in SCHEMES:
+            raise ValueError(
+                f"constraints must be None, {', '.join(map(repr, SCHEMES))} or a boolean mask of "
+                f"shape ({n_labels}, {n_labels}); got {constraints!r}."
+            )
+        return allowed_transitions(classes, constraints)
+    return Constraints(_check_mask(constraints, n_labels), free, free.copy())
+
+
+def _check_mask(mask: ArrayLike, n_labels: int) -> NDArray[np.bool_]:
+    try:
+        mask = np.array(mask)
+    except ValueError:  # rows of different length
+        mask = np.array(None)
+    # 0/1 integers are refused: they could as well be a list of forbidden label indices.
+    if mask.dtype != np.bool_ or mask.shape != (n_labels, n_labels):
+        raise ValueError(
+            f"constraints given as a mask must be boolean of shape ({n_labels}, {n_labels}), one "
+            f"row and one column per label in the order of classes_; got dtype {mask.dtype}, "
+            f"shape {mask.shape}."
+        )
+    return mask
+
+
+def check_constraints(
+    codes: NDArray[np.integer],
+    offsets: NDArray[np.integer],
+    transition: NDArray[np.bool_],
+    start: NDArray[np.bool_],
+    end: NDArray[np.bool_],
+    classes: ArrayLike,
+) -> None:
+    """Raise if training labels violate a constraint.
+
+    Parameters
+    ----------
+    codes : ndarray of int, shape (n_rows,)
+        Labels of all sequences, as indices into `classes`.
+    offsets : ndarray of int, shape (n_sequences + 1,)
+        Where the sequences begin.
+    transition, start, end : ndarray of bool, shapes (L, L), (L,), (L,)
+        What is allowed, as `resolve_constraints` gives it.
+    classes : array-like of shape (L,)
+        The labels, to name them.
+
+    Raises
+    ------
+    ValueError
+        On the first violation: which sequence, which row, which labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklseq.data.labels import check_constraints, resolve_constraints
+    >>> classes = ["B-x", "I-x", "O"]
+    >>> allowed = resolve_constraints("iob2", classes)
+    >>> check_constraints(np.array([2, 2, 1]), np.array([0, 1, 3]), *allowed, classes)
+    Traceback (most recent call last):
+        ...
+    ValueError: Training labels violate `constraints`: 'I-x' may not follow 'O' at row 1 of
+    sequence 1. Correct the labels, or loosen `constraints`.
+    """
+    allowed = Constraints(transition, start, end)
+    broken = _first_violation(codes, offsets, allowed, np.asarray(classes).tolist())
+    if broken:
+        raise ValueError(
+            f"Training labels violate `constraints`: {broken}. Correct the labels, or loosen "
+            f"`constraints`."
+        )
+
+
+def check_seen(seen: Any, allowed: Constraints, classes: ArrayLike, where: str = "") -> None:
+    """Raise if what was seen of labels, all together, violates a constraint.
+
+    Parameters
+    ----------
+    seen, allowed : Constraints, or objects with the same fields
+        Transitions, first and last labels that occur, and that may.
+    classes : array-like of shape (L,)
+    where : str
+        What the message adds.
+    """
+    names = np.asarray(classes).tolist()
+    broken = [f"{names[j]!r} may not follow {names[i]!r}"
+              for i, j in np.argwhere(seen.transition & ~allowed.transition)]  # fmt: skip
+    broken += [
+        f"{names[j]!r} may not come first" for j in np.flatnonzero(seen.start & ~allowed.start)
+    ]
+    broken += [f"{names[j]!r} may not come last" for j in np.flatnonzero(seen.end & ~allowed.end)]
+    if broken:
+        raise ValueError(
+            f"Training labels violate `constraints`: {broken[0]}{where}. Correct the labels, or "
+            "loosen `constraints`."
+        )
+
+
+def _first_violation(
+    codes: NDArray[np.integer],
+    offsets: NDArray[np.integer],
+    allowed: Constraints,
+    labels: list[Any],
+) -> str | None:
+    """Describe the first row whose label may not stand there, None if all may."""
+    filled = offsets[:-1] < offsets[1:]
+    first, last = offsets[:-1][filled], offsets[1:][filled] - 1
+    reached = np.ones(len(codes), dtype=bool)  # from the row before, or as first label
+    reached[1:] = allowed.transition[codes[:-1], codes[1:]]
+    reached[first] = allowed.start[codes[first]]
+    fits = reached.copy()
+    fits[last] &= allowed.end[codes[last]]
+    if fits.all():
+        return None
+    row = int(np.argmin(fits))
+    label, where = labels[codes[row]], locate(offsets, row)
+    if reached[row]:
+        return f"{label!r} may not be the last label, at {where}"
+    if row in first:
+        return f"{label!r} may not be the first label, at {where}"
+    return f"{label!r} may not follow {labels[codes[row - 1]]!r} at {where}"
+
+
+def resolve_loss(loss: Any, classes: np.ndarray) -> np.ndarray | None:
+    """The loss as a matrix of shape (n_labels, n_labels), true labels in rows."""
+    L = len(classes)
+    if loss is None:
+        return None
+    if isinstance(loss, str):
+        if loss != "hamming":
+            raise ValueError(f"loss must be 'hamming', None or a matrix; got {loss!r}.")
+        return 1.0 - np.eye(L)
+    try:
+        cost = np.array(loss, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"loss must be 'hamming', None or a matrix; got {loss!r}.") from None
+    if cost.shape != (L, L):
+        raise ValueError(
+            f"loss given as a matrix must have one row and one column a label, ({L}, {L}); "
+            f"got shape {cost.shape}."
+        )
+    if not np.isfinite(cost).all() or (cost < 0).any() or np.diag(cost).any():
+        raise ValueError(
+            "loss given as a matrix must be finite, not negative, and 0 on the diagonal: the "
+            "right label costs nothing."
+        )
+    return cost

@@ -1,0 +1,516 @@
+"""Sequences too long for memory: rows that come in blocks, and their labels.
+
+A sequence in blocks is anything that yields its rows a block at a time: see :class:`RowBlocks`.
+Whoever reads it gets blocks of a convenient size, checked, and errors that name the block.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from sklseq._lib.checksums import label_checksum
+from sklseq.data.labels import as_label_sequences
+from sklseq.data.sequences import Sequences, check_entries, first_not_finite
+
+__all__ = [
+    "BlockError",
+    "LabelBlocks",
+    "RowBlocks",
+    "blocks_of",
+    "holds_rows",
+    "in_blocks",
+    "label_blocks",
+    "one_shot_error",
+    "visit_blocks",
+]
+
+# Rows that are worked on at a time, unless memory is short.
+BLOCK_ROWS = 4096
+# Memory maps of this many bytes are read in blocks without being asked to.
+LARGE_MAP = 1 << 28
+AGAIN = "a source must yield the same each time it is read, and a function a new iterator."
+
+
+class BlockError(ValueError):
+    """Rows or labels in blocks cannot be read, or are not what they have to be."""
+
+
+class RowBlocks:
+    """One sequence whose rows come in blocks, from memory, a file or a function.
+
+    Taggers take it, or what it is made from, as an item of ``X``: ``fit([RowBlocks(path)], [y])``,
+    ``fit([read_log], [y])``. Neither rows nor what is computed from them is ever held whole,
+    but for the labels that ``predict`` returns.
+
+    Parameters
+    ----------
+    source : callable, iterable, 2-D array, memory map, CSR matrix, str or path
+        - A function without arguments that returns an iterator of blocks, each time from the
+          beginning; or an object whose ``__iter__`` does. A block is a 2-D array or sparse matrix
+          of any number of rows.
+        - An array, a ``numpy.memmap``, a CSR matrix. (In ``X`` itself, only memory maps of 256 MB
+          or more are read in blocks.)
+        - The name of a file that ``numpy.save`` wrote (``.npy``) or
+          ``scipy.sparse.save_npz`` (``.npz``, compressed or not).
+
+        A generator works too where one pass is enough: ``predict``, ``score``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``source`` is none of these; when rows are read, if a block is not two-dimensional,
+        finite and as wide as the first, or cannot be read; when they are read again, if they
+        are not what they were. The message names sequence, block, row and column.
+
+    Notes
+    -----
+    A source is pickled as it is: the name of a file, not its content; an array with its numbers.
+
+    Arrays, memory maps and ``.npy`` files can be read from any row on, which
+    ``CRFTagger(gradient="checkpoint")`` needs; the others from the beginning only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklseq import CRFTagger, RowBlocks
+    >>> def read_log():
+    ...     for day in range(3):
+    ...         yield np.random.default_rng(day).normal(size=(100, 4))
+    >>> y = np.concatenate([block[:, 0] > 0 for block in read_log()])
+    >>> tagger = CRFTagger(gradient="emp").fit([RowBlocks(read_log)], [y])
+    >>> tagger.score([read_log], [y]) > 0.95
+    True
+    """
+
+    def __init__(self, source: Any):
+        self.source, self.path = source, None
+        self.n_reads = 0  # passes begun, for tests and reports
+        if isinstance(source, RowBlocks):
+            self.source, self.path = source.source, source.path
+        elif isinstance(source, (str, os.PathLike)):
+            self.path = os.path.abspath(source)
+            self.source = _open(self.path)
+        elif sparse.issparse(source):
+            self.source = source.tocsr()
+        elif isinstance(source, (list, tuple, Mapping, set)) or not (
+            callable(source) or hasattr(source, "__iter__")
+        ):
+            raise TypeError(
+                "RowBlocks needs a function that returns an iterator of blocks, an object that "
+                "iterates over them, a 2-D array, a CSR matrix or the name of a .npy or .npz "
+                f"file; got {type(source).__name__}."
+            )
+        if self.random_access and self.source.ndim != 2:
+            raise ValueError(
+                f"Rows must be 2-D (n_steps, n_features); got shape {self.source.shape}."
+            )
+        self._map = _map_of(self.source)
+
+    def __getstate__(self) -> dict:
+        return {"source": self.source if self.path is None else self.path, "n_reads": self.n_reads}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__init__(state["source"])
+        self.n_reads = state["n_reads"]
+
+    @property
+    def random_access(self) -> bool:
+        """Whether blocks can be read from any row on."""
+        return isinstance(self.source, np.ndarray) or sparse.issparse(self.source)
+
+    @property
+    def one_shot(self) -> bool:
+        """Whether the source is an iterator, which can be read once."""
+        return isinstance(self.source, Iterator)
+
+    def __repr__(self) -> str:
+        return f"RowBlocks({type(self.source).__name__})"
+
+    def rows(self, first: int, last: int) -> Any:
+        """Rows of a source with random access, as they are.
+
+        Parameters
+        ----------
+        first, last : int
+
+        Returns
+        -------
+        array or CSR matrix
+            Rows first to last - 1.
+        """
+        if self._map is not None and self._map[0].size() < self._map[1]:
+            raise BlockError(
+                f"The file of {self.path or 'the memory map'} has been cut off since it was "
+                "opened; write it again."
+            )
+        return self.source[first:last]
+
+    def read(
+        self, block_rows: int = BLOCK_ROWS, where: str = "the sequence", *, finite: bool = True
+    ) -> Iterator:
+        """Read from the beginning.
+
+        Parameters
+        ----------
+        block_rows : int
+            Small blocks are joined, large ones cut, to have so many rows.
+        where : str
+            What messages call the sequence.
+        finite : bool, default=True
+            Whether to look for NaN and infinity.
+
+        Returns
+        -------
+        iterator of array or CSR matrix
+        """
+        return (rows for rows, _ in visit_blocks(self, block_rows, where, finite=finite))
+
+
+def visit_blocks(
+    source: RowBlocks, block_rows: int, where: str, *, finite: bool = True, width: int | None = None
+) -> Iterator[tuple[Any, str]]:
+    """As ``source.read``, with the names of the source's blocks that the rows come from.
+
+    ``width``: columns that the source had before.
+    """
+    source.n_reads += 1
+    if source.random_access:
+        if sparse.issparse(source.source):  # before it is cut
+            _check_entries(source.source, "", 0, where)
+        n = source.source.shape[0]
+        parts = (source.rows(a, min(a + block_rows, n)) for a in range(0, n, block_rows))
+    else:
+        parts = _iterate(source.source, where)
+    return _recut(_checked(parts, where, finite, width), block_rows)
+
+
+def _map_of(source: Any) -> tuple[mmap.mmap, int] | None:
+    # The memory map under an array, and the size of its file.
+    while isinstance(source, np.ndarray):
+        source = source.base
+    return (source, source.size()) if isinstance(source, mmap.mmap) else None
+
+
+def _open(path: str) -> Any:
+    if path.endswith(".npy"):
+        return np.load(path, mmap_mode="r")
+    if path.endswith(".npz"):
+        if not zipfile.is_zipfile(path):
+            raise ValueError(f"{path} is not a whole .npz file; write it again.")
+        return _SavedCSR(path)
+    raise ValueError(f"Rows are read from .npy and .npz files; got {path!r}.")
+
+
+class _SavedCSR:
+    """What ``scipy.sparse.save_npz`` wrote, read front to back."""
+
+    def __init__(self, path: str):
+        self.path = path
+        with zipfile.ZipFile(path) as file, file.open("format.npy") as member:
+            kind = np.lib.format.read_array(member).item()
+        if kind != b"csr":
+            raise ValueError(
+                f"{path} holds a {kind.decode()} matrix; save it as CSR: save_npz(path, X.tocsr())."
+            )
+
+    def __iter__(self) -> Iterator:
+        with zipfile.ZipFile(self.path) as file:
+            with file.open("shape.npy") as member:
+                n, width = (int(k) for k in np.lib.format.read_array(member))
+            parts = (_Member(file, name) for name in ("indptr", "indices", "data"))
+            indptr, indices, data = parts
+            before = indptr.take(1)[0]
+            for first in range(0, n, BLOCK_ROWS):
+                ends = indptr.take(min(BLOCK_ROWS, n - first))
+                ptr, count = np.concatenate([[before], ends]) - before, int(ends[-1] - before)
+                before = ends[-1]
+                rows = (data.take(count), indices.take(count), ptr)
+                yield sparse.csr_matrix(rows, shape=(len(ends), width))
+
+
+class _Member:
+    """An array in a zip file, read a piece at a time."""
+
+    def __init__(self, file: zipfile.ZipFile, name: str):
+        self.name, self.stream = name, file.open(f"{name}.npy")
+        version = np.lib.format.read_magic(self.stream)
+        read = np.lib.format.read_array_header_1_0
+        if version != (1, 0):
+            read = np.lib.format.read_array_header_2_0
+        self.dtype = read(self.stream)[2]
+
+    def take(self, n: int) -> np.ndarray:
+        wanted = n * self.dtype.itemsize
+        values = self.stream.read(wanted)
+        if len(values) < wanted:
+            raise EOFError(f"array {self.name!r} ends early")
+        return np.frombuffer(values, self.dtype)
+
+
+def _iterate(source: Any, where: str) -> Iterator:
+    # Blocks as they come; whatever goes wrong in somebody's reader is told with its place.
+    k = 0
+    try:
+        for block in source() if callable(source) else source:
+            yield block
+            k += 1
+    except GeneratorExit:
+        raise
+    except Exception as error:
+        raise BlockError(
+            f"Block {k} of {where} cannot be read: {type(error).__name__}: {error}. Repair the "
+            "source."
+        ) from error
+
+
+def _checked(parts: Iterable, where: str, finite: bool, width: int | None) -> Iterator:
+    # Blocks that are safe to work on: nothing later looks whether column numbers are in range.
+    before, first = width is not None, 0
+    for k, block in enumerate(parts):
+        name = f"Block {k} of {where}"
+        if not sparse.issparse(block):
+            block = np.asarray(block)
+        if block.ndim != 2:
+            raise BlockError(
+                f"{name} must be 2-D (n_rows, n_features); got shape {block.shape}. Reshape it."
+            )
+        width = block.shape[1] if width is None else width
+        if block.shape[1] != width:
+            then = "the source had" if before else "the blocks before have"
+            raise BlockError(
+                f"{name} has {block.shape[1]} features, {then} {width}"
+                f"{' when it was first read' if before else ''}; all blocks must have the same "
+                "columns."
+            )
+        if block.dtype.kind not in "biuf":
+            raise BlockError(f"{name} must hold numbers; got dtype {block.dtype}.")
+        if sparse.issparse(block):
+            block = _as_csr(block, k, first, where)
+        if finite:
+            _check_finite(block, k, first, where)
+        yield block
+        first += block.shape[0]
+
+
+def _as_csr(block: Any, k: int, first: int, where: str) -> Any:
+    # SciPy itself follows indices unchecked where it converts, cuts or joins matrices.
+    try:
+        whole = block.format == "csr" or not _is_damaged(block)
+        csr = block.tocsr() if whole else None
+    except ValueError:  # SciPy's own checks, which do not look at everything
+        csr = None
+    if csr is None:
+        raise BlockError(
+            f"Block {k} of {where} is a damaged {block.format} matrix; make it again, as CSR."
+        )
+    _check_entries(csr, f" (row {{}} of block {k})", first, where)
+    return csr
+
+
+def _is_damaged(block: Any) -> bool:
+    if block.format == "csc":
+        return check_entries(block.T) is not None
+    if block.format == "bsr":
+        shape = [n // size for n, size in zip(block.shape, block.blocksize)]
+        parts = {name: getattr(block, name) for name in ("indptr", "indices", "data")}
+        return check_entries(SimpleNamespace(shape=shape, **parts)) is not None
+    if block.format == "coo":
+        return any(
+            len(at) and not 0 <= int(at.min()) <= int(at.max()) < n
+            for at, n in zip((block.row, block.col), block.shape)
+        )
+    return False
+
+
+def _check_entries(rows: Any, beside: str, first: int, where: str) -> None:
+    found = check_entries(rows)
+    if found is not None:
+        row, what = found
+        raise BlockError(
+            f"Row {first + row} of {where}{beside.format(row)} {what}; make the matrix again."
+        )
+
+
+def _check_finite(block: Any, k: int, first: int, where: str) -> None:
+    found = first_not_finite(block)
+    if found is not None:
+        row, column, value = found
+        raise BlockError(
+            f"X must be finite; row {first + row} of {where} (row {row} of block {k}) holds "
+            f"{value} in column {column}. Impute or drop it."
+        )
+
+
+def _recut(blocks: Iterable, block_rows: int) -> Iterator[tuple[Any, str]]:
+    # Join small blocks and cut large ones, so that none has far more or fewer rows.
+    held, n, begin = [], 0, 0
+    for k, block in enumerate(blocks):
+        first, begin = 0, begin if held else k
+        while block.shape[0] - first >= block_rows - n > 0:
+            held.append(block[first : first + block_rows - n])
+            first += block_rows - n
+            yield _join(held), _numbers(begin, k)
+            held, n, begin = [], 0, k
+        if first < block.shape[0]:
+            held.append(block[first:] if first else block)
+            n += held[-1].shape[0]
+    if held:
+        yield _join(held), _numbers(begin, k)
+
+
+def _numbers(first: int, last: int) -> str:
+    return f"block {first}" if first == last else f"blocks {first} to {last}"
+
+
+def _join(blocks: list) -> Any:
+    if len(blocks) == 1:
+        return blocks[0]
+    if any(sparse.issparse(block) for block in blocks):
+        return sparse.vstack(blocks, format="csr")
+    return np.concatenate(blocks)
+
+
+# ---------------------------------------------------------------------- labels
+
+
+class LabelBlocks:
+    """Labels of one sequence, taken a number at a time.
+
+    Parameters
+    ----------
+    source : array-like of labels, or a function or iterable that yields such arrays
+    """
+
+    def __init__(self, source: Any):
+        self.source = source
+        self.sums: list | None = None  # checksums of the first reading
+        self.whole = not (callable(source) or _iterates_only(source))
+        known = isinstance(source, np.ndarray) and source.ndim == 1 and source.dtype.kind in "biuU"
+        if self.whole and not known:
+            self.source = as_label_sequences([source])[0]
+
+    @property
+    def one_shot(self) -> bool:
+        return isinstance(self.source, Iterator)
+
+    def read(self, where: str, block_rows: int = BLOCK_ROWS) -> Iterator[np.ndarray]:
+        """Flat arrays of labels; an error if they are not what was read first."""
+        blocks = _iterate(self.source, f"the labels of {where}")
+        if self.whole:
+            starts = range(0, len(self.source), block_rows)
+            blocks = (self.source[a : a + block_rows] for a in starts)
+        blocks = (as_label_sequences([block])[0] for block in blocks)
+        sums = []
+        for labels, names in _recut(blocks, block_rows):
+            sums.append(label_checksum(labels))
+            k = len(sums) - 1
+            if self.sums is not None and self.sums[k : k + 1] != sums[-1:]:
+                raise self._changed(f"{names}, labels {k * block_rows} and on", where)
+            yield labels
+        if self.sums is not None and len(sums) < len(self.sums):
+            raise self._changed(f"fewer labels than the {len(self.sums)} blocks of before", where)
+        self.sums = sums
+
+    def _changed(self, what: str, where: str) -> BlockError:
+        return BlockError(
+            f"The labels of {where} differ from those that were first read ({what}); {AGAIN}"
+        )
+
+    def reader(self, where: str) -> Callable[[int], np.ndarray]:
+        """``take(n)``: the next n labels, fewer at the end."""
+        blocks, held = self.read(where), []
+
+        def take(n: int) -> np.ndarray:
+            nonlocal held
+            while sum(map(len, held)) < n:
+                block = next(blocks, None)
+                if block is None:
+                    break
+                held.append(block)
+            flat = np.concatenate(held) if held else np.zeros(0, dtype=np.int64)
+            held = [flat[n:]] if len(flat) > n else []
+            return flat[:n]
+
+        return take
+
+
+def _iterates_only(source: Any) -> bool:
+    return hasattr(source, "__iter__") and not hasattr(source, "__len__")
+
+
+# ---------------------------------------------------------------------- X and y
+
+
+def _is_long(sequence: Any) -> bool:
+    if isinstance(sequence, np.ndarray):  # a small memory map is an array like any other
+        return isinstance(sequence, np.memmap) and sequence.nbytes >= LARGE_MAP
+    return not sparse.issparse(sequence) and (
+        isinstance(sequence, (RowBlocks, os.PathLike))
+        or callable(sequence)
+        or _iterates_only(sequence)
+    )
+
+
+def in_blocks(X: Any, *, maps: bool = True) -> bool:
+    """Whether X is a list with a sequence in blocks, or memory maps that are large together.
+
+    ``maps=False``: whether it has sequences that cannot be taken as arrays.
+    """
+    if not isinstance(X, (list, tuple)):
+        return False
+    if not maps:
+        return any(_is_long(x) and not isinstance(x, np.ndarray) for x in X)
+    mapped = sum(x.nbytes for x in X if isinstance(x, np.memmap))
+    return mapped >= LARGE_MAP or any(_is_long(x) for x in X)
+
+
+def holds_rows(X: Any) -> bool:
+    """Whether X is a list of 2-D arrays and sparse matrices only, which can be read in blocks."""
+    return isinstance(X, (list, tuple)) and all(
+        sparse.issparse(x) or (isinstance(x, np.ndarray) and x.ndim == 2 and x.dtype != object)
+        for x in X
+    )
+
+
+def blocks_of(X: Any) -> list[RowBlocks]:
+    """Each sequence of X as ``RowBlocks``; ordinary ones are cut where they lie."""
+    if isinstance(X, Sequences):
+        return [RowBlocks(rows) for rows in X]
+    sequences = []
+    for s, sequence in enumerate(X):
+        rows = sparse.issparse(sequence) or (
+            isinstance(sequence, np.ndarray) and sequence.ndim == 2 and sequence.dtype != object
+        )
+        if not rows and not _is_long(sequence):
+            raise ValueError(
+                f"Sequence {s} of X must be rows of numbers, as others come in blocks; got "
+                f"{type(sequence).__name__}. Vectorise it first, e.g. with DictFeatures."
+            )
+        sequences.append(sequence if isinstance(sequence, RowBlocks) else RowBlocks(sequence))
+    return sequences
+
+
+def label_blocks(y: Any, n_sequences: int) -> list[LabelBlocks]:
+    """The labels of each sequence."""
+    if not isinstance(y, (list, tuple, np.ndarray)) or len(y) != n_sequences:
+        n = len(y) if hasattr(y, "__len__") else f"a {type(y).__name__}"
+        raise ValueError(
+            f"X and y must hold the same number of sequences; got {n_sequences} in X and {n} in y."
+        )
+    return [LabelBlocks(labels) for labels in y]
+
+
+def one_shot_error(name: str, needs: str) -> ValueError:
+    """What to raise when an iterator would have to be read again."""
+    return ValueError(
+        f"{name} is an iterator, which can be read once, but {needs}. Pass a function that "
+        "returns a new iterator each time, e.g. lambda: read_blocks(path), or a memory map."
+    )

@@ -1,0 +1,179 @@
+"""Segments as people write them, to and from arrays that cover every step."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sklseq.data.labels import as_label_sequences, find_spans, locate
+
+__all__ = ["Segments", "read_segments", "write_segments"]
+
+READS = (
+    "A segmenter reads segments (start, stop, label) or IOB2 labels; for labels of single tokens, "
+    "use a tagger such as CRFTagger."
+)
+
+
+class Segments(NamedTuple):
+    """Segments that cover every step of a set of sequences, in order.
+
+    Attributes
+    ----------
+    sequence, start, stop : ndarray of int64, shape (n_segments,)
+    label : ndarray of str, shape (n_segments,)
+    """
+
+    sequence: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    label: np.ndarray
+
+
+def read_segments(y: Any, lengths: np.ndarray, outside: str | None) -> Segments:
+    """Segments of all sequences, from (start, stop, label) lists or IOB2 labels.
+
+    Gaps between segments, and the outside label, become segments of length one of the label
+    ``outside``; with None, there must be no gap.
+
+    Raises
+    ------
+    ValueError
+        If ``y`` has another number of sequences or of steps, or segments that are empty, overlap,
+        are not in order, run past the end of their sequence, or leave a gap.
+    """
+    if isinstance(y, str) or not hasattr(y, "__len__"):
+        raise ValueError(
+            "y must be a list of segment lists or of IOB2 label sequences, one a sequence; got "
+            f"{type(y).__name__}."
+        )
+    if len(y) != len(lengths):
+        raise ValueError(
+            f"X and y must hold the same number of sequences; got {len(lengths)} in X and "
+            f"{len(y)} in y."
+        )
+    if _holds_labels(y, lengths):
+        return _of_labels(y, lengths, outside)
+    parts = [
+        _of_list(segments, s, int(n), outside) for s, (segments, n) in enumerate(zip(y, lengths))
+    ]
+    counts = [len(part) for part in parts]
+    flat = [segment for part in parts for segment in part]
+    return Segments(
+        np.repeat(np.arange(len(parts)), counts),
+        np.array([segment[0] for segment in flat], dtype=np.int64),
+        np.array([segment[1] for segment in flat], dtype=np.int64),
+        np.array([segment[2] for segment in flat], dtype=np.str_),
+    )
+
+
+def _holds_labels(y: Any, lengths: np.ndarray) -> bool:
+    for sequence in y:
+        if len(sequence):
+            return isinstance(sequence[0], str)
+    return not lengths.any()
+
+
+def _of_labels(y: Any, lengths: np.ndarray, outside: str | None) -> Segments:
+    flat, offsets = as_label_sequences(y)
+    wrong = np.flatnonzero(np.diff(offsets) != lengths)
+    if wrong.size:
+        s = wrong[0]
+        raise ValueError(
+            f"Sequence {s} has {lengths[s]} rows in X but {np.diff(offsets)[s]} labels in y; "
+            "each row needs one label."
+        )
+    if len(flat) == 0:
+        flat = flat.astype(np.str_)
+    _check_iob2(flat, offsets, "O" if outside is None else outside)
+    spans = find_spans(flat, offsets, "iob2", "O" if outside is None else outside)
+    alone = np.ones(len(flat), dtype=bool)
+    for a, b in zip(spans.start.tolist(), spans.stop.tolist()):
+        alone[a:b] = False
+    alone = np.flatnonzero(alone)
+    if outside is None and alone.size:
+        s = int(np.searchsorted(offsets, alone[0], side="right")) - 1
+        raise ValueError(
+            f"Sequence {s} of y has the label 'O' at row {alone[0] - offsets[s]}, but outside=None "
+            "means that every row is in a segment. Set outside='O', or label it."
+        )
+    start = np.concatenate([spans.start, alone])
+    stop = np.concatenate([spans.stop, alone + 1])
+    types = np.array([*spans.types, outside or ""], dtype=np.str_)
+    label = types[np.concatenate([spans.type, np.full(len(alone), len(types) - 1)]).astype(int)]
+    order = np.argsort(start, kind="stable")
+    start, stop = start[order].astype(np.int64), stop[order].astype(np.int64)
+    sequence = np.searchsorted(offsets, start, side="right") - 1
+    first = offsets[sequence]
+    return Segments(sequence, start - first, stop - first, label[order])
+
+
+def _check_iob2(flat: np.ndarray, offsets: np.ndarray, outside: str) -> None:
+    labels, first = np.unique(flat, return_index=True)
+    wrong = [
+        row
+        for label, row in zip(labels.tolist(), first.tolist())
+        if label not in (outside, "B", "I") and not label.startswith(("B-", "I-"))
+    ]
+    if wrong:
+        row = min(wrong)
+        raise ValueError(
+            f"Label {flat[row].item()!r} at {locate(offsets, row)} of y is neither {outside!r} nor "
+            f"of the form 'B-type' or 'I-type'. {READS}"
+        )
+
+
+def _of_list(segments: Any, s: int, n: int, outside: str | None) -> list[tuple[int, int, str]]:
+    out, done = [], 0
+    for k, segment in enumerate(segments):
+        start, stop, label = _triple(segment, s, k)
+        name = f"Segment {k} of sequence {s} of y, {(start, stop, label)!r},"
+        if start >= stop:
+            raise ValueError(f"{name} is empty: segments are half-open, start < stop.")
+        if start < 0 or stop > n:
+            raise ValueError(f"{name} runs past the end of its sequence, which has {n} steps.")
+        if start < done:
+            before = out[-1]
+            problem = "overlaps" if stop > before[0] else "comes after"
+            raise ValueError(
+                f"{name} {problem} the one before, {before!r}. Sort segments, and drop one of two "
+                "that overlap."
+            )
+        out += _gap(done, start, s, outside)
+        if label == outside:
+            out += [(t, t + 1, label) for t in range(start, stop)]
+        else:
+            out.append((start, stop, label))
+        done = stop
+    return out + _gap(done, n, s, outside)
+
+
+def _triple(segment: Any, s: int, k: int) -> tuple[int, int, str]:
+    try:
+        start, stop, label = segment
+        start, stop = index(start), index(stop)
+    except (TypeError, ValueError):
+        label = None
+    if not isinstance(label, str):
+        raise ValueError(
+            f"Segment {k} of sequence {s} of y must be (start, stop, label), two integers and a "
+            f"string; got {segment!r}. {READS}"
+        )
+    return start, stop, str(label)
+
+
+def _gap(a: int, b: int, s: int, outside: str | None) -> list[tuple[int, int, str]]:
+    if a < b and outside is None:
+        raise ValueError(
+            f"Segments of sequence {s} of y leave a gap: nothing covers steps {a} to {b - 1}. Add "
+            "a segment, or set outside to the label of steps in no segment."
+        )
+    return [(t, t + 1, outside) for t in range(a, b)]
+
+
+def write_segments(rows: np.ndarray, classes: np.ndarray, outside: str | None) -> list[tuple]:
+    """Rows (start, stop, code) as triples, those of the outside label left out."""
+    labels = classes.tolist()
+    return [(i, j, labels[k]) for i, j, k in rows.tolist() if labels[k] != outside]

@@ -1,0 +1,433 @@
+"""SegmentPotentials: what is known about the segments of sequences, each fact said once.
+
+A feature of a segment is most often a feature of many: "the token at 4 is *of*" holds for every
+segment that contains 4. A potential names all segments it is about by one span and two ends that
+are closed or open (Sarawagi 2006, §3).
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from sklseq.data.sequences import Sequences, not_a_table, sample_positions
+
+__all__ = [
+    "EXACT",
+    "OPEN_BOTH",
+    "OPEN_END",
+    "OPEN_START",
+    "SegmentPotentials",
+    "SequencePotentials",
+]
+
+# Two bits: 1, the end is open; 2, the start is open.
+EXACT, OPEN_END, OPEN_START, OPEN_BOTH = range(4)
+
+
+class SequencePotentials(NamedTuple):
+    """The potentials of one sequence.
+
+    Attributes
+    ----------
+    n_steps : int
+        Length of the sequence.
+    kind, start, stop : ndarray of shape (n_potentials,)
+        As in :class:`SegmentPotentials`.
+    rows : CSR array of shape (n_potentials, n_features)
+        Their features.
+    """
+
+    n_steps: int
+    kind: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    rows: Any
+
+
+class SegmentPotentials:
+    """Potentials of a set of sequences: features that fire for whole families of segments.
+
+    Potential p spans ``[start[p], stop[p])``, half-open, counted from 0 in its sequence. It fires
+    for a segment ``[i, j)`` that contains this span, begins where the span begins unless the start
+    is open, and ends where the span ends unless the end is open:
+
+    ==== ============ ================== ================================== ==================
+    kind name         fires where        for instance                       in Sarawagi (2006)
+    ==== ============ ================== ================================== ==================
+    0    EXACT        i = s and j = e    the segment is in a lexicon        ψ(s : e)
+    1    OPEN_END     i = s and j ≥ e    it begins with "Prof. Dr."         ψ(s : ≥ e)
+    2    OPEN_START   i ≤ s and j = e    it ends in a digit                 ψ(≤ s : e)
+    3    OPEN_BOTH    i ≤ s and j ≥ e    it contains "the"                  ψ(≤ s : ≥ e)
+    ==== ============ ================== ================================== ==================
+
+    with s, e for start and stop (the paper counts from 1 and includes the last position, so that
+    its ψ(4 : 7) is ``[3, 7)`` here). To the score of every segment of label y for which it fires,
+    p adds ``rows[row[p]] @ W[:, y]``.
+
+    Samples are sequences: a ``SegmentPotentials`` is sliced by ``train_test_split``,
+    ``GridSearchCV`` and their like, concatenates by columns in ``FeatureUnion``, and pickles.
+
+    Parameters
+    ----------
+    lengths : array-like of shape (n_sequences,)
+        Steps of each sequence.
+    offsets : array-like of shape (n_sequences + 1,)
+        The potentials of sequence s are ``offsets[s]:offsets[s + 1]``, in any order.
+    kind : array-like of shape (n_potentials,)
+        0 to 3, see above.
+    start, stop : array-like of shape (n_potentials,)
+        ``0 <= start < stop <= n_steps`` of its sequence.
+    rows : CSR matrix or array, or ndarray, of shape (n_rows, n_features)
+        Features. Stored as CSR.
+    row : array-like of shape (n_potentials,), optional
+        Which of ``rows`` each potential has; several may share one. By default ``rows`` has one
+        row a potential.
+    feature_names : sequence of str, of length n_features, optional
+
+    Attributes
+    ----------
+    lengths, offsets, start, stop, row : ndarray of int64
+    kind : ndarray of int8
+    rows : CSR matrix or array of float64 or float32
+    feature_names : ndarray of str, or None
+    shape : tuple (n_sequences, n_features)
+    n_steps : int
+        Of all sequences.
+    n_potentials : int
+        H in the paper.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, a potential lies outside its sequence, is empty, has no such kind, or
+        has a feature that is not finite.
+
+    References
+    ----------
+    S. Sarawagi (2006), "Efficient inference on sequence segmentation models", Proc. 23rd ICML, §3.
+
+    Examples
+    --------
+    Two sequences, of three steps and two; the first has two potentials:
+
+    >>> import numpy as np
+    >>> from sklseq import SegmentPotentials
+    >>> X = SegmentPotentials(
+    ...     lengths=[3, 2], offsets=[0, 2, 3],
+    ...     kind=[0, 3, 1], start=[0, 1, 0], stop=[3, 2, 1], rows=np.eye(3))
+    >>> len(X), X.shape, X[[1]].n_potentials
+    (2, (2, 3), 1)
+    >>> X[0].kind
+    array([0, 3], dtype=int8)
+    """
+
+    __slots__ = ("feature_names", "kind", "lengths", "offsets", "row", "rows", "start", "stop")
+
+    def __init__(
+        self, lengths: Any, offsets: Any, kind: Any, start: Any, stop: Any, rows: Any,
+        row: Any = None, feature_names: Any = None,
+    ):  # fmt: skip
+        self.lengths = _integers(lengths, "lengths")
+        self.offsets = _integers(offsets, "offsets")
+        kind = _integers(kind, "kind")
+        self.start = _integers(start, "start")
+        self.stop = _integers(stop, "stop")
+        self.rows = _feature_rows(rows)
+        self.row = np.arange(self.rows.shape[0]) if row is None else _integers(row, "row")
+        self.feature_names = None if feature_names is None else np.asarray(feature_names)
+        self._check(kind)
+        self.kind = kind.astype(np.int8)
+
+    @classmethod
+    def _made(cls, *values) -> SegmentPotentials:
+        # From parts known to be right.
+        new = cls.__new__(cls)
+        for name, value in zip(_FIELDS, values):
+            setattr(new, name, value)
+        return new
+
+    @classmethod
+    def from_list(cls, sequences: Iterable, feature_names: Any = None) -> SegmentPotentials:
+        """Pack one ``(n_steps, kind, start, stop, rows)`` a sequence, all with the same columns.
+
+        Parameters
+        ----------
+        sequences : iterable of SequencePotentials, or of tuples like them
+            ``rows`` has one row a potential, and may be an array or sparse.
+        feature_names : sequence of str, optional
+
+        Returns
+        -------
+        SegmentPotentials
+
+        Examples
+        --------
+        >>> X = SegmentPotentials.from_list([(2, [3, 3], [0, 1], [1, 2], [[1.0], [2.0]])])
+        >>> X.lengths, X.n_potentials
+        (array([2]), 2)
+        """
+        parts = [SequencePotentials(*sequence) for sequence in sequences]
+        counts = [len(part.kind) for part in parts]
+        columns = [
+            np.concatenate([np.zeros(0, np.int64), *(p[k] for p in parts)]) for k in (1, 2, 3)
+        ]
+        return cls(
+            [part.n_steps for part in parts], np.concatenate([[0], np.cumsum(counts)]).astype(int),
+            *(column.astype(np.int64) for column in columns),
+            _stack([p.rows for p in parts], counts), feature_names=feature_names,
+        )  # fmt: skip
+
+    @classmethod
+    def from_tokens(cls, X: Sequences, kinds: Iterable[int] = (OPEN_BOTH,)) -> SegmentPotentials:
+        """Each row of ``X`` as potentials of its one step, of each of the ``kinds``.
+
+        OPEN_BOTH is a feature of every segment that contains the token, OPEN_END of those that
+        begin with it, OPEN_START of those that end with it, EXACT of the one that is it. Each kind
+        has columns of its own.
+
+        Parameters
+        ----------
+        X : Sequences
+        kinds : iterable of int, default=(OPEN_BOTH,)
+
+        Returns
+        -------
+        SegmentPotentials
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklseq import Sequences
+        >>> tokens = Sequences(np.ones((3, 2)), [0, 3])
+        >>> SegmentPotentials.from_tokens(tokens, kinds=(1, 3)).shape
+        (1, 4)
+        """
+        rows, n = _feature_rows(X.rows), X.n_rows
+        step = np.arange(n) - np.repeat(X.offsets[:-1], X.lengths)
+        blocks = [
+            cls._made(X.lengths, X.offsets, np.full(n, kind, dtype=np.int8), step, step + 1, rows,
+                      np.arange(n), None)
+            for kind in kinds
+        ]  # fmt: skip
+        return blocks[0] if len(blocks) == 1 else _hstack(blocks)
+
+    def _check(self, kind: np.ndarray) -> None:
+        n = len(kind)
+        for name in ("start", "stop", "row"):
+            if len(getattr(self, name)) != n:
+                raise ValueError(
+                    f"kind, start, stop and row (or rows) must have one entry per potential; kind "
+                    f"has {n}, {name} has {len(getattr(self, name))}."
+                )
+        negative = np.flatnonzero(self.lengths < 0)
+        if negative.size:
+            raise ValueError(
+                f"lengths must not be negative; sequence {negative[0]} has length "
+                f"{self.lengths[negative[0]]}."
+            )
+        if (
+            len(self.offsets) != len(self.lengths) + 1
+            or self.offsets[0] != 0
+            or self.offsets[-1] != n
+            or (np.diff(self.offsets) < 0).any()
+        ):
+            raise ValueError(
+                f"offsets must rise from 0 to the number of potentials ({n}), one more than there "
+                f"are sequences ({len(self.lengths)}); got {len(self.offsets)} offsets, "
+                f"{self.offsets[:1].tolist()} to {self.offsets[-1:].tolist()}."
+            )
+        self._check_potentials(kind)
+        names = self.feature_names
+        if names is not None and names.shape != (self.rows.shape[1],):
+            raise ValueError(
+                f"feature_names must have one name for each of {self.rows.shape[1]} features; got "
+                f"shape {names.shape}."
+            )
+
+    def _check_potentials(self, kind: np.ndarray) -> None:
+        ends = np.repeat(self.lengths, np.diff(self.offsets))
+        for wrong, problem in (
+            ((kind < 0) | (kind > 3), "has kind {kind}; kinds are 0 (EXACT), 1 (OPEN_END), 2 "
+                                      "(OPEN_START) and 3 (OPEN_BOTH)"),
+            (self.start >= self.stop, "has start {start} and stop {stop}; spans are half-open and "
+                                      "not empty, so start < stop"),
+            ((self.start < 0) | (self.stop > ends), "spans [{start}, {stop}), outside the "
+                                                    "sequence's {end} steps"),
+            ((self.row < 0) | (self.row >= self.rows.shape[0]), "has row {row}, but there are "
+                                                                "{n_rows} rows"),
+        ):  # fmt: skip
+            if wrong.any():
+                p = int(np.argmax(wrong))
+                problem = problem.format(
+                    kind=kind[p], start=self.start[p], stop=self.stop[p], end=ends[p],
+                    row=self.row[p], n_rows=self.rows.shape[0],
+                )  # fmt: skip
+                raise ValueError(f"{self._name(p)} {problem}.")
+        if not np.isfinite(self.rows.data).all():
+            bad = int(np.argmin(np.isfinite(self.rows.data)))
+            r = int(np.searchsorted(self.rows.indptr, bad, side="right")) - 1
+            where = np.flatnonzero(self.row == r)
+            name = self._name(int(where[0])) if where.size else f"Row {r} (of no potential)"
+            raise ValueError(
+                f"{name} has a feature {self.rows.data[bad]}; features must be finite."
+            )
+
+    def _name(self, p: int) -> str:
+        s = int(np.searchsorted(self.offsets, p, side="right")) - 1
+        return f"Potential {p - self.offsets[s]} of sequence {s}"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self), self.rows.shape[1]
+
+    @property
+    def ndim(self) -> int:
+        return 2
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.rows.dtype
+
+    @property
+    def n_steps(self) -> int:
+        return int(self.lengths.sum())
+
+    @property
+    def n_potentials(self) -> int:
+        return len(self.kind)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[SequencePotentials]:
+        return (self[s] for s in range(len(self)))
+
+    def __getitem__(self, key):
+        """The ``SequencePotentials`` of one sequence for an int; else a ``SegmentPotentials``."""
+        if isinstance(key, tuple):  # scikit-learn indexes samples as X[key, ...]
+            if len(key) != 2 or not (key[1] is Ellipsis or key[1] == slice(None)):
+                raise IndexError(
+                    "SegmentPotentials are indexed by sequence only; select columns of .rows "
+                    "instead."
+                )
+            key = key[0]
+        if isinstance(key, numbers.Integral):
+            s = range(len(self))[key]
+            p = slice(self.offsets[s], self.offsets[s + 1])
+            return SequencePotentials(
+                int(self.lengths[s]), self.kind[p], self.start[p], self.stop[p],
+                self.rows[self.row[p]],
+            )  # fmt: skip
+        if isinstance(key, slice):
+            return self._take(np.arange(len(self))[key])
+        return self._take(sample_positions(key, len(self)))
+
+    def _take(self, which: np.ndarray) -> SegmentPotentials:
+        counts = np.diff(self.offsets)[which]
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        p = np.arange(offsets[-1]) + np.repeat(self.offsets[which] - offsets[:-1], counts)
+        # Rows that nobody shares any more are left behind.
+        kept, row = np.unique(self.row[p], return_inverse=True)
+        return SegmentPotentials._made(
+            self.lengths[which], offsets, self.kind[p], self.start[p], self.stop[p],
+            self.rows[kept], row.reshape(-1), self.feature_names,
+        )  # fmt: skip
+
+    def __array_function__(self, func, types, args, kwargs):
+        # FeatureUnion joins blocks of columns, as for Sequences.
+        if func is np.hstack or (func is np.concatenate and kwargs.get("axis", 0) == 1):
+            return _hstack(args[0])
+        return NotImplemented
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError(not_a_table("SegmentPotentials"))
+
+    def __mul__(self, factor: Any) -> SegmentPotentials:
+        # FeatureUnion(transformer_weights=...) multiplies each block by its weight.
+        if not isinstance(factor, numbers.Real):
+            return NotImplemented
+        fields = {name: getattr(self, name) for name in _FIELDS}
+        return SegmentPotentials(**fields | {"rows": self.rows * factor})
+
+    __rmul__ = __mul__
+
+    def __getstate__(self):
+        return {name: getattr(self, name) for name in _FIELDS}
+
+    def __setstate__(self, state):
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def __repr__(self) -> str:
+        return (
+            f"<SegmentPotentials: {len(self)} sequences, {self.n_steps} steps, "
+            f"{self.n_potentials} potentials, {self.rows.shape[1]} features, {self.dtype}>"
+        )
+
+
+_FIELDS = ("lengths", "offsets", "kind", "start", "stop", "rows", "row", "feature_names")
+
+
+def _integers(values: Any, name: str) -> np.ndarray:
+    values = np.asarray(values)
+    if values.ndim != 1 or (values.size and values.dtype.kind not in "iu"):
+        raise ValueError(
+            f"{name} must be a 1-D array of integers; got {values.dtype} of shape {values.shape}."
+        )
+    return values.astype(np.int64, copy=False)
+
+
+def _feature_rows(rows: Any):
+    rows = rows.tocsr() if sparse.issparse(rows) else np.asarray(rows)
+    if rows.ndim != 2:
+        raise ValueError(f"rows must be 2-D (n_rows, n_features); got {rows.ndim}-D.")
+    if rows.dtype.kind not in "biuf":
+        raise ValueError(f"rows must hold numbers; got dtype {rows.dtype}.")
+    if rows.dtype not in (np.float32, np.float64):
+        rows = rows.astype(np.float64)
+    return rows if sparse.issparse(rows) else sparse.csr_array(rows)
+
+
+def _stack(rows: list, counts: list):
+    blocks = [_feature_rows(r) for r, n in zip(rows, counts) if n]
+    if not blocks:
+        widths = [np.shape(r)[1] for r in rows if len(np.shape(r)) == 2]
+        return sparse.csr_array((0, widths[0] if widths else 0))
+    for block in blocks:
+        if block.shape[1] != blocks[0].shape[1]:
+            raise ValueError(
+                f"All sequences must have the same number of features; got {block.shape[1]} and "
+                f"{blocks[0].shape[1]} columns."
+            )
+    return sparse.vstack(blocks, format="csr")
+
+
+def _hstack(blocks: list[SegmentPotentials]) -> SegmentPotentials:
+    """Columns side by side: the potentials of each sequence, those of the first block first."""
+    first = blocks[0]
+    for i, block in enumerate(blocks):
+        if not isinstance(block, SegmentPotentials) or not np.array_equal(
+            block.lengths, first.lengths
+        ):
+            raise ValueError(
+                f"Blocks joined by columns must hold the same sequences; block {i} differs "
+                "from block 0 in number or lengths. Check that all are SegmentPotentials and that "
+                "no transformer drops steps."
+            )
+    sequence = np.concatenate([np.repeat(np.arange(len(b)), np.diff(b.offsets)) for b in blocks])
+    order = np.argsort(sequence, kind="stable")
+    before = np.cumsum([0, *(b.rows.shape[0] for b in blocks)])
+    names = [b.feature_names for b in blocks]
+    spans = ("kind", "start", "stop")
+    return SegmentPotentials._made(
+        first.lengths, np.sum([b.offsets for b in blocks], axis=0),
+        *(np.concatenate([getattr(b, f) for b in blocks])[order] for f in spans),
+        sparse.block_diag([b.rows for b in blocks], format="csr"),
+        np.concatenate([b.row + n for b, n in zip(blocks, before)])[order],
+        None if any(n is None for n in names) else np.concatenate(names),
+    )  # fmt: skip

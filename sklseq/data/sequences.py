@@ -1,0 +1,582 @@
+"""Sequences: the rows of all sequences in one matrix, plus the offsets that cut it.
+
+Everything inside the package works on this one packed form; lists of arrays, of sparse
+matrices or of feature dicts are converted once, at the door.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from sklseq.data.labels import as_label_sequences, encode_labels, split_labels, unique_labels
+
+__all__ = [
+    "Sequences",
+    "as_sequences",
+    "check_entries",
+    "check_finite",
+    "check_sample_weight",
+    "finite_sum",
+    "first_not_finite",
+    "input_form",
+    "not_a_table",
+    "read_labels",
+    "row_positions",
+    "sample_positions",
+]
+
+Rows = Any  # 2-D ndarray, SciPy CSR matrix or CSR array
+
+
+class Sequences:
+    """Packed sequences: ``rows`` of all of them, cut by ``offsets``.
+
+    Sequence ``s`` is ``rows[offsets[s]:offsets[s + 1]]``. A ``Sequences`` behaves like a
+    list of matrices wherever scikit-learn slices samples (``train_test_split``,
+    ``GridSearchCV``, ``cross_val_predict``, ``learning_curve``), concatenates by columns
+    in ``FeatureUnion``, and pickles.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_features) or CSR matrix or array
+        Feature rows of all sequences, one after the other. Not copied.
+    offsets : array-like of shape (n_sequences + 1,)
+        Non-decreasing row numbers, from 0 to ``n_rows``.
+
+    Attributes
+    ----------
+    rows, offsets
+        As given; ``offsets`` as int64.
+    shape : tuple (n_sequences, n_features)
+    n_rows : int
+    lengths : ndarray of shape (n_sequences,)
+
+    Raises
+    ------
+    ValueError
+        If ``rows`` is not two-dimensional or the offsets do not cut it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklseq import Sequences
+    >>> X = Sequences(np.arange(10.0).reshape(5, 2), [0, 2, 5])
+    >>> len(X), X.shape, X[1].shape
+    (2, (2, 2), (3, 2))
+    >>> X[[1, 0]].lengths
+    array([3, 2])
+    """
+
+    __slots__ = ("offsets", "rows")
+
+    def __init__(self, rows: Rows, offsets: Any):
+        if sparse.issparse(rows):
+            rows = rows if rows.format == "csr" else rows.tocsr()
+        else:
+            rows = np.asanyarray(rows)
+        if rows.ndim != 2:
+            raise ValueError(f"rows must be 2-D (n_rows, n_features); got {rows.ndim}-D.")
+        self.rows = rows
+        self.offsets = check_offsets(offsets, rows.shape[0])
+
+    @classmethod
+    def from_list(cls, matrices: list) -> Sequences:
+        """Pack a list of 2-D arrays or sparse matrices, all with the same columns."""
+        offsets = np.zeros(len(matrices) + 1, dtype=np.int64)
+        np.cumsum([m.shape[0] for m in matrices], out=offsets[1:])
+        if any(sparse.issparse(m) for m in matrices):
+            return cls(sparse.vstack(matrices, format="csr"), offsets)
+        return cls(np.concatenate(matrices), offsets)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self), self.rows.shape[1]
+
+    @property
+    def ndim(self) -> int:
+        return 2
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.rows.dtype
+
+    @property
+    def n_rows(self) -> int:
+        return self.rows.shape[0]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    @property
+    def is_sparse(self) -> bool:
+        return sparse.issparse(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __iter__(self) -> Iterator[Rows]:
+        for start, stop in zip(self.offsets[:-1], self.offsets[1:]):
+            yield self.rows[start:stop]
+
+    def __getitem__(self, key):
+        """One sequence's rows for an int; otherwise a ``Sequences`` of those chosen."""
+        if isinstance(key, tuple):  # scikit-learn indexes samples as X[key, ...]
+            if len(key) != 2 or not (key[1] is Ellipsis or key[1] == slice(None)):
+                raise IndexError(
+                    "Sequences are indexed by sequence only; select columns of .rows instead."
+                )
+            key = key[0]
+        if isinstance(key, numbers.Integral):
+            s = range(len(self))[key]
+            return self.rows[self.offsets[s] : self.offsets[s + 1]]
+        if isinstance(key, slice):
+            start, stop, step = key.indices(len(self))
+            if step == 1:
+                return self._span(start, max(start, stop))
+            return self._take(np.arange(start, stop, step))
+        return self._take(sample_positions(key, len(self)))
+
+    def _span(self, start: int, stop: int) -> Sequences:
+        offsets = self.offsets[start : stop + 1]
+        return Sequences(self.rows[offsets[0] : offsets[-1]], offsets - offsets[0])
+
+    def _take(self, which: np.ndarray) -> Sequences:
+        lengths = self.lengths[which]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        # Row r of the result is row r + shift of ours, the shift being constant in a sequence.
+        shift = np.repeat(self.offsets[which] - offsets[:-1], lengths)
+        return Sequences(self.rows[np.arange(offsets[-1]) + shift], offsets)
+
+    def with_rows(self, rows: Rows) -> Sequences:
+        """The same sequences with other features: what a row-wise transformer returns."""
+        return Sequences(rows, self.offsets)
+
+    def save(self, path: Any, y: Any = None, sample_weight: Any = None) -> None:
+        """Write everything into one file, which :meth:`load` and :class:`Shards` read.
+
+        The file is written beside its place and moved there when it is whole.
+
+        Parameters
+        ----------
+        path : str or path
+            Ends with ``.npz``; an existing file is replaced.
+        y : list of label sequences, optional
+            As long as their rows.
+        sample_weight : array-like of shape (n_sequences,), optional
+
+        Raises
+        ------
+        ValueError
+            If the name has another ending, or labels or weights do not fit.
+
+        Examples
+        --------
+        >>> import numpy as np, os, tempfile
+        >>> from sklseq import Sequences
+        >>> X = Sequences(np.arange(10.0).reshape(5, 2), [0, 2, 5])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "shard.npz")
+        ...     X.save(path, [["a", "b"], ["b", "b", "a"]])
+        ...     X, y = Sequences.load(path, mmap=False, return_y=True)
+        >>> X, y[0].tolist()
+        (<Sequences: 2 sequences, 5 rows, 2 features, dense float64>, ['a', 'b'])
+        """
+        from sklseq.data.store import Stored, write_stored
+
+        classes = codes = None
+        if y is not None:
+            labels = read_labels(y, self)
+            classes = unique_labels(labels)
+            codes = encode_labels(labels, classes, self.offsets)
+            codes = codes.astype(np.min_scalar_type(max(len(classes) - 1, 0)))
+        if sample_weight is not None:
+            sample_weight = check_sample_weight(sample_weight, len(self))
+        check_finite(self)
+        write_stored(path, Stored(self.rows, self.offsets, classes, codes, sample_weight))
+
+    @classmethod
+    def load(cls, path: Any, *, mmap: bool = True, return_y: bool = False) -> Any:
+        """Read what :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : str or path
+        mmap : bool, default=True
+            Whether arrays stay in the file, from which pages are read when they are needed;
+            else they are read now.
+        return_y : bool, default=False
+            Whether to return the labels too.
+
+        Returns
+        -------
+        Sequences, or (Sequences, y)
+            ``y`` as ``predict`` returns labels: an object array of arrays; None if none are saved.
+
+        Raises
+        ------
+        ValueError
+            If the file was cut off, is damaged, or was written by something else.
+        """
+        from sklseq.data.store import read_stored
+
+        stored = read_stored(path, mmap=mmap)
+        X = cls(stored.rows, stored.offsets)
+        if not return_y:
+            return X
+        y = None
+        if stored.codes is not None:
+            y = split_labels(stored.classes[stored.codes], X.offsets)
+        return X, y
+
+    def __array_function__(self, func, types, args, kwargs):
+        # FeatureUnion joins blocks of columns with np.hstack (scikit-learn < 1.9) or
+        # np.concatenate(axis=1): the only NumPy functions that mean something here.
+        if func is np.hstack or (func is np.concatenate and kwargs.get("axis", 0) == 1):
+            return _hstack(args[0])
+        return NotImplemented
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError(not_a_table("Sequences"))
+
+    def __mul__(self, factor: Any) -> Sequences:
+        # FeatureUnion(transformer_weights=...) multiplies each block by its weight.
+        if not isinstance(factor, numbers.Real):
+            return NotImplemented
+        return self.with_rows(self.rows * factor)
+
+    __rmul__ = __mul__
+
+    def __getstate__(self):
+        return {"rows": self.rows, "offsets": self.offsets}
+
+    def __setstate__(self, state):
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def __repr__(self) -> str:
+        form = "sparse" if self.is_sparse else "dense"
+        return (
+            f"<Sequences: {len(self)} sequences, {self.n_rows} rows, "
+            f"{self.rows.shape[1]} features, {form} {self.dtype}>"
+        )
+
+
+def not_a_table(name: str) -> str:
+    """What to say where scikit-learn, pandas or NumPy wants one array of a container."""
+    return (
+        f"{name} cannot become one array or table, for its sequences differ in length: tools of "
+        "scikit-learn that read a table cannot take it; for a FeatureUnion of extractors, use "
+        "set_output(transform='default')."
+    )
+
+
+def read_labels(y: Any, X: Sequences) -> np.ndarray:
+    """Labels of all rows, checked against the lengths of X."""
+    labels, offsets = as_label_sequences(y)
+    if len(offsets) != len(X.offsets):
+        raise ValueError(
+            f"X and y must hold the same number of sequences; "
+            f"got {len(X)} in X and {len(offsets) - 1} in y."
+        )
+    wrong = np.flatnonzero(np.diff(offsets) != X.lengths)
+    if wrong.size:
+        s = wrong[0]
+        raise ValueError(
+            f"Sequence {s} has {X.lengths[s]} rows in X but {np.diff(offsets)[s]} labels in y; "
+            "each row needs one label."
+        )
+    return labels
+
+
+def _hstack(blocks: list[Sequences]) -> Sequences:
+    first = blocks[0]
+    for i, block in enumerate(blocks):
+        if not isinstance(block, Sequences) or not np.array_equal(block.offsets, first.offsets):
+            raise ValueError(
+                f"Blocks joined by columns must hold the same sequences; block {i} differs "
+                "from block 0 in number or lengths. Check that no transformer drops rows."
+            )
+    if any(block.is_sparse for block in blocks):
+        return first.with_rows(sparse.hstack([b.rows for b in blocks], format="csr"))
+    return first.with_rows(np.concatenate([b.rows for b in blocks], axis=1))
+
+
+def sample_positions(key: Any, n: int) -> np.ndarray:
+    """Numbers of the sequences that a mask or an integer array chooses of ``n``."""
+    key = np.asarray(key)
+    if key.dtype == bool:
+        if key.shape != (n,):
+            raise IndexError(f"A mask over {n} sequences must have that length; got {key.shape}.")
+        return np.flatnonzero(key)
+    if key.size == 0:
+        return np.zeros(0, dtype=np.intp)
+    if key.dtype.kind not in "iu" or key.ndim != 1:
+        raise IndexError(
+            "Sequences are indexed by int, slice, 1-D integer array or mask; "
+            f"got {key.dtype} of shape {key.shape}."
+        )
+    if key.min() < -n or key.max() >= n:
+        raise IndexError(f"Sequence index out of range for {n} sequences.")
+    return np.where(key < 0, key + n, key)
+
+
+def check_offsets(offsets: Any, n_rows: int) -> np.ndarray:
+    """Offsets as int64, checked to cut ``n_rows`` rows into sequences."""
+    offsets = np.asarray(offsets)
+    if offsets.ndim != 1 or offsets.size == 0 or offsets.dtype.kind not in "iu":
+        raise ValueError(
+            "offsets must be a 1-D integer array of length n_sequences + 1; "
+            f"got {offsets.dtype} of shape {offsets.shape}."
+        )
+    offsets = offsets.astype(np.int64, copy=False)
+    if offsets[0] != 0 or offsets[-1] != n_rows or (np.diff(offsets) < 0).any():
+        raise ValueError(
+            f"offsets must rise from 0 to the number of rows ({n_rows}); "
+            f"got {offsets[0]} to {offsets[-1]}."
+        )
+    return offsets
+
+
+def row_positions(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows that are first, that are last, and that follow another, in their sequence.
+
+    Empty sequences have none: ``first`` and ``last`` are of the others, in order.
+    """
+    filled = offsets[:-1] < offsets[1:]
+    first, last = offsets[:-1][filled], offsets[1:][filled] - 1
+    follows = np.ones(offsets[-1], dtype=bool)
+    follows[first] = False
+    return first, last, np.flatnonzero(follows)
+
+
+def input_form(X: Any) -> str:
+    """What one sequence of ``X`` is: "packed", "array", "sparse", "dicts" or "attributes".
+
+    An empty sequence tells nothing about its form; if all are empty the answer is "empty".
+
+    Raises
+    ------
+    ValueError
+        If two sequences have different forms, or one has none of the known ones.
+    """
+    if isinstance(X, Sequences):
+        return "packed"
+    if isinstance(X, np.ndarray) and X.dtype != object:
+        if X.ndim == 3:
+            return "array"
+        raise ValueError(
+            f"X must be a list of sequences; got one array of shape {X.shape}. "
+            "Wrap a single sequence in a list: [X]."
+        )
+    if sparse.issparse(X) or isinstance(X, (str, bytes, Mapping)) or not hasattr(X, "__len__"):
+        raise ValueError(
+            f"X must be a list of sequences; got {type(X).__name__}. "
+            "Wrap a single sequence in a list: [X]."
+        )
+    form, first = "empty", 0
+    for s, sequence in enumerate(X):
+        this = _sequence_form(sequence, s)
+        if form == "empty":
+            form, first = this, s
+        elif this not in (form, "empty"):
+            raise ValueError(
+                f"All sequences of X must have one form; sequence {first} holds {_FORMS[form]} "
+                f"but sequence {s} holds {_FORMS[this]}. Convert them to the same form."
+            )
+    return form
+
+
+_FORMS = {
+    "array": "a 2-D array",
+    "sparse": "a sparse matrix",
+    "dicts": "feature dicts",
+    "attributes": "collections of attribute strings",
+}
+
+
+def _sequence_form(sequence: Any, s: int) -> str:
+    if sparse.issparse(sequence):
+        return "sparse"
+    if isinstance(sequence, np.ndarray) and sequence.dtype != object:
+        if sequence.ndim != 2:
+            raise ValueError(
+                f"Sequence {s} of X must be 2-D (n_steps, n_features); "
+                f"got shape {sequence.shape}. Reshape it."
+            )
+        return "array"
+    if isinstance(sequence, (list, tuple, np.ndarray)):
+        if len(sequence) == 0:
+            return "empty"
+        return _list_form(sequence[0], s)
+    raise ValueError(
+        f"Sequence {s} of X must be a list of feature dicts, a list of collections of strings, "
+        f"a 2-D array or a sparse matrix; got {type(sequence).__name__}."
+    )
+
+
+def _list_form(row: Any, s: int) -> str:
+    if isinstance(row, Mapping):
+        return "dicts"
+    if sparse.issparse(row) or (isinstance(row, np.ndarray) and row.ndim == 2):
+        raise ValueError(
+            f"Sequence {s} of X is a list of blocks, the first of shape {row.shape}; pass "
+            "RowBlocks(lambda: iter(blocks)), or join them with numpy.concatenate or "
+            "scipy.sparse.vstack."
+        )
+    if isinstance(row, (list, tuple, set, frozenset)):
+        if len(row) and all(isinstance(value, numbers.Real) for value in row):
+            return "array"
+        return "attributes"
+    if isinstance(row, np.ndarray) and row.dtype.kind in "biuf":
+        return "array"
+    raise ValueError(
+        f"Row 0 of sequence {s} of X must be a feature dict, a collection of strings or "
+        f"numbers; got {type(row).__name__}. Turn raw tokens into features first, "
+        "e.g. with TemplateFeatures."
+    )
+
+
+def as_sequences(X: Any, *, finite: bool = True) -> Sequences:
+    """Pack numeric input (lists of arrays or sparse matrices) into ``Sequences``.
+
+    Integer and boolean features become float64; float32 stays float32. ``finite=False`` lets
+    NaN and infinity pass.
+
+    Raises
+    ------
+    ValueError
+        If sequences differ in form or width, hold no numbers, or hold NaN or infinity.
+    """
+    form = input_form(X)
+    if form in ("dicts", "attributes"):
+        raise ValueError(f"X holds {_FORMS[form]}: vectorise them first with DictFeatures.")
+    packed = X if form == "packed" else _pack(list(X), form)
+    if packed.dtype not in (np.float32, np.float64):
+        if packed.dtype.kind not in "biuf":
+            raise ValueError(f"X must hold numbers; got dtype {packed.dtype}.")
+        packed = packed.with_rows(packed.rows.astype(np.float64))
+    found = check_entries(packed.rows) if packed.is_sparse else None
+    if found is not None:
+        row, what = found
+        s = int(np.searchsorted(packed.offsets, row, side="right")) - 1
+        raise ValueError(
+            f"X must be whole CSR matrices; row {row - packed.offsets[s]} of sequence {s} {what}. "
+            "Make the matrix again."
+        )
+    if finite:
+        check_finite(packed)
+    return packed
+
+
+def _pack(matrices: list, form: str) -> Sequences:
+    if form == "empty":
+        return Sequences(np.zeros((0, 0)), np.zeros(len(matrices) + 1, dtype=np.int64))
+    matrices = [m if sparse.issparse(m) else _as_array(m, s) for s, m in enumerate(matrices)]
+    known = [m for m in matrices if m.ndim == 2]
+    width = known[0].shape[1]
+    for s, m in enumerate(matrices):
+        if m.ndim == 2 and m.shape[1] != width:
+            raise ValueError(
+                f"All sequences of X must have the same number of features; sequence {s} has "
+                f"{m.shape[1]}, the first has {width}."
+            )
+    # An empty list has no columns: it takes those of the others.
+    empty = sparse.csr_matrix((0, width)) if form == "sparse" else np.zeros((0, width))
+    empty = empty.astype(known[0].dtype)
+    return Sequences.from_list([m if m.ndim == 2 else empty for m in matrices])
+
+
+def _as_array(rows: Any, s: int) -> np.ndarray:
+    try:
+        return np.asarray(rows)
+    except ValueError:
+        widths = [np.size(row) for row in rows]
+        wrong = next((r for r, width in enumerate(widths) if width != widths[0]), None)
+        if wrong is None:
+            raise
+        raise ValueError(
+            f"All rows of X must have the same number of features; row {wrong} of sequence {s} "
+            f"has {widths[wrong]}, row 0 has {widths[0]}."
+        ) from None
+
+
+def finite_sum(values: np.ndarray) -> bool:
+    """One pass without a temporary: a sum is finite unless a term is not, or it overflows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(np.sum(values)))
+
+
+def first_not_finite(rows: Rows) -> tuple[int, int, float] | None:
+    """Row, column and value of the first NaN or infinity."""
+    values = rows.data[: rows.indptr[-1]] if sparse.issparse(rows) else rows
+    if finite_sum(values):
+        return None
+    bad = np.flatnonzero(~np.isfinite(np.ravel(values)))
+    if not bad.size:
+        return None
+    at, value = int(bad[0]), float(np.ravel(values)[bad[0]])
+    if not sparse.issparse(rows):
+        return *divmod(at, rows.shape[1]), value
+    return _row_of(rows, at), int(rows.indices[at]), value
+
+
+def _row_of(rows: Rows, entry: int) -> int:
+    return int(np.searchsorted(rows.indptr, entry, side="right")) - 1
+
+
+def check_finite(X: Sequences) -> None:
+    """Raise a ValueError that names the sequence and row of the first NaN or infinity."""
+    found = first_not_finite(X.rows)
+    if found is None:
+        return
+    row, column, value = found
+    s = int(np.searchsorted(X.offsets, row, side="right")) - 1
+    raise ValueError(
+        f"X must be finite; row {row - X.offsets[s]} of sequence {s} holds {value} in column "
+        f"{column}. Impute or drop it."
+    )
+
+
+def check_entries(rows: Rows) -> tuple[int, str] | None:
+    """What is wrong with the arrays of a CSR matrix, and in which row.
+
+    Kernels follow row starts and column numbers unchecked.
+    """
+    indptr, indices, (n, width) = rows.indptr, rows.indices, rows.shape
+    if len(indptr) != n + 1 or indptr[0] != 0:
+        return 0, f"does not begin at entry 0, or has no end: indptr has {len(indptr)} numbers"
+    n_entries = min(len(indices), len(rows.data))
+    ends = indptr[1:]
+    if n and (ends[-1] > n_entries or (ends < indptr[:-1]).any()):
+        row = int(np.argmax((ends > n_entries) | (ends < indptr[:-1])))
+        return row, f"goes from entry {indptr[row]} to {ends[row]} of {n_entries}"
+    used = indices[: indptr[-1]]
+    if len(used) and not 0 <= int(used.min()) <= int(used.max()) < width:
+        at = int(np.argmax((used < 0) | (used >= width)))
+        return _row_of(rows, at), f"has an entry in column {used[at]}, and there are {width}"
+    return None
+
+
+def check_sample_weight(sample_weight: Any, n_sequences: int) -> np.ndarray:
+    """One finite, non-negative float64 a sequence; ones where there are none."""
+    if sample_weight is None:
+        return np.ones(n_sequences)
+    weight = np.ascontiguousarray(sample_weight, dtype=np.float64)
+    if weight.shape != (n_sequences,):
+        raise ValueError(
+            f"sample_weight must have one entry per sequence, shape ({n_sequences},); got shape "
+            f"{weight.shape}."
+        )
+    wrong = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    if wrong.size:
+        raise ValueError(
+            f"sample_weight[{wrong[0]}] is {weight[wrong[0]]}; weights must be finite and not "
+            "negative."
+        )
+    return weight

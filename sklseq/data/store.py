@@ -1,0 +1,257 @@
+"""Sequences and their labels in one file, whose arrays are read through memory maps.
+
+The file is an ordinary ``.npz`` that is not compressed, so ``numpy.load`` opens it too. Its arrays
+begin at multiples of 64 bytes, so that each can be mapped where it lies:
+
+========================= =======================================================================
+``sklseq``                version of this layout
+``offsets``               of the sequences
+``rows``                  a dense matrix; or
+``indptr indices shape``  a CSR matrix, with ``data``: empty if all values are one
+``classes codes``         labels, sorted, and for each row the position of its own (optional)
+``weights``               one a sequence (optional)
+========================= =======================================================================
+
+A zip file has its table of contents at the end and is moved to its place when it is whole, so a
+file that breaks off is always found out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import sys
+import tokenize
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import numpy as np
+from scipy import sparse
+
+__all__ = ["Stored", "read_stored", "stored_size", "write_stored"]
+
+VERSION = 1
+ALIGNMENT = 64
+# Bytes of a member's header in the zip file beside its name, with the record of large sizes that
+# zipfile puts in front of ours; and of our record's own header.
+HEADER, LARGE_RECORD, RECORD = 30, 20, 4
+# Small, and a flipped bit in them would be another label or width: read with their checksums.
+NEVER_MAPPED = ("sklseq", "shape", "classes")
+# What zipfile and NumPy raise on bytes that nobody wrote.
+DAMAGES = (
+    ValueError, OSError, EOFError, KeyError, IndexError, TypeError, OverflowError, RuntimeError,
+    MemoryError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error, struct.error,
+)  # fmt: skip
+# What NumPy writes before the numbers of an array.
+ARRAY_HEADER = re.compile(
+    rb"\{'descr': '[<>|][biufSU][0-9]+', 'fortran_order': (False|True), "
+    rb"'shape': \([0-9, ]*\), \} *\n"
+)
+# Number of our record, which only takes up room. Readers skip records that they do not know.
+PADDING = 0x5153
+
+
+class Stored(NamedTuple):
+    """What a file holds.
+
+    Attributes
+    ----------
+    rows : ndarray or CSR matrix
+    offsets : ndarray of shape (n_sequences + 1,)
+    classes, codes : ndarray or None
+        ``classes[codes]`` are the labels of all rows.
+    weights : ndarray of shape (n_sequences,) or None
+    """
+
+    rows: Any
+    offsets: np.ndarray
+    classes: np.ndarray | None
+    codes: np.ndarray | None
+    weights: np.ndarray | None
+
+
+# --------------------------------------------------------------------------------------- writing
+
+
+def write_stored(path: Any, stored: Stored) -> None:
+    """Write a file beside its place, then move it there: nobody ever sees a part of it."""
+    path = Path(path)
+    if path.suffix != ".npz":
+        raise ValueError(f"Sequences are saved as .npz files; got {str(path)!r}. Add the suffix.")
+    draft = path.with_name(f".{path.name}.{uuid4().hex[:8]}.part")
+    try:
+        with zipfile.ZipFile(draft, "w", zipfile.ZIP_STORED) as file:
+            for name, array in _members(stored).items():
+                _write_member(file, f"{name}.npy", array)
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _members(stored: Stored) -> dict[str, np.ndarray]:
+    rows, members = stored.rows, {"sklseq": np.array(VERSION), "offsets": stored.offsets}
+    if sparse.issparse(rows):
+        ones = bool((rows.data == 1).all())
+        members.update(indptr=rows.indptr, indices=rows.indices, shape=np.array(rows.shape))
+        members["data"] = rows.data[:0] if ones else rows.data
+    else:
+        members["rows"] = rows
+    for name in ("classes", "codes", "weights"):
+        if getattr(stored, name) is not None:
+            members[name] = getattr(stored, name)
+    return members
+
+
+def _write_member(file: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
+    # The .npy header is a multiple of 64 bytes long, so the array is aligned if the member is.
+    begin = file.fp.tell() + HEADER + len(name) + LARGE_RECORD + RECORD
+    room = -begin % ALIGNMENT
+    info = zipfile.ZipInfo(name)
+    info.extra = struct.pack("<HH", PADDING, room) + bytes(room)
+    with file.open(info, "w", force_zip64=True) as member:
+        np.lib.format.write_array(member, np.asarray(array, order="C"), allow_pickle=False)
+
+
+# --------------------------------------------------------------------------------------- reading
+
+
+def read_stored(path: Any, *, mmap: bool = True) -> Stored:
+    """What :func:`write_stored` wrote; with ``mmap``, arrays are read-only views of the file."""
+    with _open(path) as file:
+        arrays = {name: _Member(file, name).read(mmap) for name in _names(file)}
+    return _checked(arrays, path)
+
+
+def stored_size(path: Any) -> int:
+    """Bytes that the arrays of a file take in memory, from its table of contents alone."""
+    with _open(path) as file:
+        return sum(info.file_size for info in file.infolist())
+
+
+def _open(path: Any) -> zipfile.ZipFile:
+    path = os.fspath(path)
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"There is no file {path!r}.")
+    try:
+        file = zipfile.ZipFile(path)
+    except DAMAGES as error:
+        raise ValueError(
+            f"{path!r} is not a whole .npz file; it was cut off, or is something else. Write it "
+            "again with Sequences.save."
+        ) from error
+    names, version = _names(file), None
+    if "sklseq" in names and (number := _Member(file, "sklseq").read(False)).shape == ():
+        version = int(number) if number.dtype.kind in "iu" else None
+    if version is not None and version <= VERSION and "offsets" in names:
+        return file
+    file.close()
+    if version is not None and version > VERSION:
+        raise ValueError(
+            f"{path!r} has version {version} of the layout, and this sklseq reads versions up to "
+            f"{VERSION}; install a newer one."
+        )
+    raise ValueError(f"{path!r} holds no Sequences; write it with Sequences.save.")
+
+
+def _names(file: zipfile.ZipFile) -> list[str]:
+    return [name.removesuffix(".npy") for name in file.namelist() if name.endswith(".npy")]
+
+
+class _Member:
+    """One array of the file."""
+
+    def __init__(self, file: zipfile.ZipFile, name: str):
+        self.file, self.name, self.info = file, name, file.getinfo(f"{name}.npy")
+
+    def read(self, mmap: bool) -> np.ndarray:
+        """The array: a view of the file if it lies there as the machine wants it."""
+        try:
+            array = self._mapped() if mmap and self.name not in NEVER_MAPPED else None
+            if array is None:
+                with self.file.open(self.info) as stream:
+                    _check_header(stream)
+                    array = np.lib.format.read_array(stream, allow_pickle=False)
+        except DAMAGES as error:
+            raise ValueError(
+                f"Array {self.name!r} of {self.file.filename!r} cannot be read: {error}. Write "
+                "the file again with Sequences.save."
+            ) from error
+        return array
+
+    def _mapped(self) -> np.ndarray | None:
+        if self.info.compress_type != zipfile.ZIP_STORED:
+            return None
+        with open(self.file.filename, "rb") as stream:
+            stream.seek(self.info.header_offset)
+            header = stream.read(HEADER)
+            stream.seek(sum(struct.unpack("<HH", header[26:30])), os.SEEK_CUR)
+            begin = stream.tell()
+            _check_header(stream)
+            version = np.lib.format.read_magic(stream)
+            read = np.lib.format.read_array_header_1_0
+            if version != (1, 0):
+                read = np.lib.format.read_array_header_2_0
+            shape, fortran_order, dtype = read(stream)
+            at = stream.tell()
+        n_bytes = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        expected = at - begin + n_bytes
+        if expected != self.info.file_size:
+            raise ValueError(f"it has {self.info.file_size} bytes instead of {expected}")
+        if n_bytes == 0 or not shape or at % dtype.alignment or fortran_order or dtype.hasobject:
+            return None
+        return np.memmap(self.file.filename, dtype, "r", at, shape)
+
+
+def _check_header(stream: Any) -> None:
+    """Raise ValueError for what no NumPy of Python 3 writes: others are read with warnings."""
+    begin = stream.tell()
+    size = "<H" if np.lib.format.read_magic(stream) == (1, 0) else "<I"
+    (n,) = struct.unpack(size, stream.read(struct.calcsize(size)))
+    if not ARRAY_HEADER.fullmatch(stream.read(n)):
+        raise ValueError("its header is not one of NumPy's")
+    stream.seek(begin)
+
+
+def _checked(arrays: dict, path: Any) -> Stored:
+    try:
+        offsets, rows = arrays["offsets"], _rows(arrays)
+        classes, codes = arrays.get("classes"), arrays.get("codes")
+        if classes is not None and classes.dtype.kind == "U" and classes.size:
+            number = np.dtype(np.uint32).newbyteorder(classes.dtype.byteorder)
+            if np.array(classes).view(number).max() > sys.maxunicode:  # no Python string holds it
+                raise ValueError("labels that are no text")
+        if codes is not None:
+            if codes.shape != (rows.shape[0],):
+                raise ValueError(f"{len(codes)} labels for {rows.shape[0]} rows")
+            if codes.size and not 0 <= int(codes.min()) <= int(codes.max()) < len(classes):
+                raise ValueError("labels out of range")
+        if offsets[-1] != rows.shape[0]:
+            raise ValueError(f"offsets end at {offsets[-1]} instead of {rows.shape[0]}")
+    except DAMAGES as error:
+        raise ValueError(
+            f"{os.fspath(path)!r} is damaged: {error}. Write it again with Sequences.save."
+        ) from error
+    return Stored(rows, offsets, classes, codes, arrays.get("weights"))
+
+
+def _rows(arrays: dict) -> Any:
+    from sklseq.data.ones import rows_of_ones
+
+    if "rows" in arrays:
+        return arrays["rows"]
+    indptr, indices, data = arrays["indptr"], arrays["indices"], arrays["data"]
+    n, width = (int(k) for k in arrays["shape"])
+    if len(indptr) != n + 1 or indptr[0] != 0 or (np.diff(indptr) < 0).any():
+        raise ValueError("indptr does not rise")
+    if indptr[-1] != len(indices) or len(data) not in (0, len(indices)):
+        raise ValueError("indptr, indices and data do not fit together")
+    # Kernels index weights by these, unchecked.
+    if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < width:
+        raise ValueError("column numbers out of range")
+    if len(data) < len(indices):
+        return rows_of_ones(indices, indptr, width, data.dtype)
+    return sparse.csr_matrix((data, indices, indptr), shape=(n, width), copy=False)

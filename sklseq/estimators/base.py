@@ -1,0 +1,299 @@
+"""What all taggers share: reading X and y, decoding, score, tags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from sklseq._lib.estimator import Public
+from sklseq._lib.threads import Rooms, Threads
+from sklseq.data.labels import cut_rows, encode_labels, find_codes, split_labels
+from sklseq.data.row_blocks import RowBlocks, in_blocks
+from sklseq.data.sequences import (
+    Sequences,
+    check_finite,
+    check_sample_weight,
+    read_labels,
+)
+from sklseq.estimators.sparsify import dense_weights
+from sklseq.estimators.validation import in_shards, read_sequences
+from sklseq.inference.chain.linear_chain import (
+    Transitions,
+    Workspace,
+    best_paths,
+    check_paths,
+    nbest,
+    row_blocks,
+)
+from sklseq.inference.chain.sparse_transitions import find_pairs
+from sklseq.objectives.scores.design import score_rows
+from sklseq.objectives.scores.score_map import padded_rows
+
+__all__ = [
+    "BaseTagger",
+    "Potentials",
+]
+
+
+class Potentials(NamedTuple):
+    """Scores of a linear chain: all that decoding needs to know of a model.
+
+    Attributes
+    ----------
+    emission : ndarray of shape (n_rows, n_labels)
+    transition : ndarray of shape (n_labels, n_labels)
+    start, end : ndarray of shape (n_labels,)
+    offsets : ndarray of shape (n_sequences + 1,)
+    """
+
+    emission: np.ndarray
+    transition: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    offsets: np.ndarray
+
+
+def most_rows(X: Sequences, blocks: list[tuple[int, int]]) -> int:
+    """Rows of the largest of these runs of sequences."""
+    return int(max((X.offsets[b] - X.offsets[a] for a, b in blocks), default=0))
+
+
+class BaseTagger(Public, BaseEstimator):
+    """A linear chain of linear scores; subclasses train ``coef_``, ``transition_`` and the ends."""
+
+    # No ClassifierMixin: with it, GridSearchCV stratifies ragged labels and fails.
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.two_d_array = False
+        tags.target_tags.required = True
+        return tags
+
+    def __getstate__(self):
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_rows"}
+
+    def _read(self, X: Any, finite: bool = True) -> Sequences:
+        check_is_fitted(self, "classes_")
+        if in_blocks(X, maps=False):
+            raise ValueError(
+                "X holds sequences in blocks, which only fit, predict, predict_blocks and score "
+                "read; pass arrays."
+            )
+        X, _ = read_sequences(X, self.vectorizer_, finite=finite)
+        if X.n_rows == 0 and X.shape[1] == 0:
+            return X
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} was fitted with "
+                f"{self.n_features_in_}; extract them with the same fitted transformer."
+            )
+        return X
+
+    def _state_rows(self) -> np.ndarray:
+        # coef_ with padded rows: kept, unless somebody replaced or reloaded coef_.
+        cached = self.__dict__.get("_rows")
+        if cached is None or cached[0] is not self.coef_:
+            cached = (self.coef_, padded_rows(dense_weights(self.coef_)))
+            self._rows = cached
+        return cached[1]
+
+    def _chain(self, question: str = "", n_rows: int = 0) -> Transitions:
+        # question: "sums" or "maxima", if whoever asks for it can do with lists of pairs
+        scores, dtype = (self.transition_, self.start_, self.end_), self.transition_.dtype
+        pairs = None
+        if question:
+            pairs = find_pairs(self.transition_, dtype, question, n_rows=n_rows)
+        return Transitions(*scores, dtype, pairs)
+
+    def _blocks(self, X: Sequences, work) -> list:
+        """``work(a, b, psi, offsets)`` on the padded scores of runs of sequences a to b - 1.
+
+        ``psi`` is memory that the next run overwrites.
+        """
+        W, design = self._state_rows(), None
+        if X.n_rows:
+            design = score_rows(X, W.dtype)
+        blocks = row_blocks(X.offsets)
+        rooms = Rooms(lambda: np.empty((most_rows(X, blocks), W.shape[1]), dtype=W.dtype))
+
+        def run(block: tuple[int, int]):
+            a, b = block
+            first, last = X.offsets[a], X.offsets[b]
+            with rooms.one() as room:
+                psi = room[: last - first]
+                if design is not None and not design.checked_scores(W, first, last, psi):
+                    check_finite(X)
+                return work(a, b, psi, X.offsets[a : b + 1] - first)
+
+        with Threads(self.n_jobs) as threads:
+            return threads.map(run, blocks)
+
+    def potentials(self, X: Any) -> Potentials:
+        """Scores of each label at each row, and of transitions, starts and ends.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        Potentials
+        """
+        X = self._read(X)
+        L = len(self.classes_)
+        emission = np.empty((X.n_rows, L), dtype=self.transition_.dtype)
+
+        def copy(a, b, psi, _):
+            emission[X.offsets[a] : X.offsets[b]] = psi[:, :L]
+
+        self._blocks(X, copy)
+        return Potentials(emission, self.transition_, self.start_, self.end_, X.offsets)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The best label path of each sequence (Viterbi); ties go to the first label.
+
+        Parameters
+        ----------
+        X : list of sequences
+            They may come in blocks of rows, see :class:`RowBlocks`: labels are the same, and
+            beside them only a block and the rows not yet decided are held. Or :class:`Shards`, of
+            which one is held at a time; or a Dask bag of sequences, or a list of delayed X.
+
+        Returns
+        -------
+        ndarray of shape (n_sequences,), dtype object
+            One array of labels a sequence. For a bag a bag of them, for a list of delayed X a
+            list of delayed arrays.
+        """
+        if in_shards(X):
+            check_is_fitted(self, "coef_")
+            from sklseq.estimators.shards.fit_shards import predict_shards
+
+            return predict_shards(self, X)
+        if in_blocks(X):
+            check_is_fitted(self, "coef_")
+            from sklseq.estimators.decode_blocks import (
+                predict_blocks,  # not needed by a deployed model
+            )
+
+            return predict_blocks(self, X)
+        X = self._read(X, finite=False)
+        chain = self._chain("maxima", X.n_rows)
+        answers = np.empty(X.n_rows, dtype=self.classes_.dtype)
+        found = np.empty(len(X), dtype=object)
+
+        def decode(a, b, psi, offsets):
+            codes, scores = best_paths(psi, offsets, chain)
+            check_paths(scores, a)
+            np.take(self.classes_, codes, out=answers[X.offsets[a] : X.offsets[b]], mode="clip")
+            found[a:b] = split_labels(answers, X.offsets[a : b + 1])  # while others compute
+
+        self._blocks(X, decode)
+        return found
+
+    def predict_blocks(self, x: Any) -> Iterator[np.ndarray]:
+        """The labels of one sequence of any length, while it is read.
+
+        Parameters
+        ----------
+        x : RowBlocks, or what one is made from: an iterator or function that yields blocks, …
+
+        Returns
+        -------
+        iterator of ndarray
+            Labels in order, those of :meth:`predict`, as soon as no row to come can change them.
+        """
+        from sklseq.estimators.decode_blocks import decode_blocks
+
+        check_is_fitted(self, "coef_")
+        x = x if isinstance(x, RowBlocks) else RowBlocks(x)
+        return (self.classes_[codes] for codes in decode_blocks(self, x))
+
+    def predict_nbest(self, X: Any, n: int = 10) -> list:
+        """The ``n`` best label paths of each sequence, with their scores.
+
+        Parameters
+        ----------
+        X : list of sequences
+        n : int, default=10
+
+        Returns
+        -------
+        list of (labels, scores)
+            ``labels`` of shape (k, n_steps) and ``scores`` of shape (k,), best first; k is n, or
+            the number of allowed paths if that is smaller.
+        """
+        emission, transition, start, end, offsets = self.potentials(X)
+        paths = nbest(emission, transition, offsets, n, start=start, end=end)
+        return [(self.classes_[codes], scores) for codes, scores in paths]
+
+    def _marginals(
+        self, X: Sequences, marginals: np.ndarray | None = None, of_sequences: list | None = None
+    ) -> np.ndarray:
+        """log Z of each sequence; label marginals are written into ``marginals``, and views of
+        those of each sequence into ``of_sequences``."""
+        chain = self._chain("sums", X.n_rows).exponentiate()
+        log_z, L = np.zeros(len(X)), len(self.classes_)
+        n_rows = most_rows(X, row_blocks(X.offsets))
+        rooms = Rooms(lambda: Workspace(n_rows, chain.width, chain.dtype, chain.pairs))
+
+        def forward_backward(a, b, psi, offsets):
+            with rooms.one() as work:
+                work.forward_backward(psi, offsets, None, chain, log_z[a:b])
+            check_paths(log_z[a:b], a)
+            if marginals is not None:
+                marginals[X.offsets[a] : X.offsets[b]] = psi[:, :L]
+            if of_sequences is not None:
+                of_sequences[a:b] = cut_rows(marginals, X.offsets[a : b + 1])
+
+        self._blocks(X, forward_backward)
+        return log_z
+
+    def _encode(self, y: Any, X: Sequences) -> np.ndarray:
+        return encode_labels(read_labels(y, X), self.classes_, X.offsets)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Share of rows whose predicted label is right.
+
+        Parameters
+        ----------
+        X : list of sequences
+            Or :class:`Shards`, a Dask bag or delayed shards, as in ``fit``.
+        y : list of label sequences
+            Rows of a label that training did not have count as wrong.
+        sample_weight : array-like of shape (n_sequences,), optional
+
+        Returns
+        -------
+        float
+        """
+        if in_shards(X):
+            check_is_fitted(self, "coef_")
+            from sklseq.estimators.shards.fit_shards import score_shards
+
+            return score_shards(self, X, y, sample_weight)
+        if in_blocks(X):
+            check_is_fitted(self, "coef_")
+            from sklseq.estimators.decode_blocks import score_blocks
+
+            return score_blocks(self, X, y, sample_weight)
+        right, total = self._count_right(X, y, sample_weight)
+        if not total > 0:
+            raise ValueError("score needs at least one row of positive weight.")
+        return right / total
+
+    def _count_right(self, X: Any, y: Any, sample_weight: Any) -> tuple[float, float]:
+        # Weight of the rows whose predicted label is right, and of all.
+        X = self._read(X)
+        truth = find_codes(read_labels(y, X), self.classes_)
+        weights = np.repeat(check_sample_weight(sample_weight, len(X)), X.lengths)
+        predicted = [np.asarray(p) for p in self.predict(X)]
+        flat = np.concatenate(predicted) if predicted else self.classes_[:0]
+        right = (truth >= 0) & (flat == self.classes_[truth])
+        return float(weights @ right), float(weights.sum())

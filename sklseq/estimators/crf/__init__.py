@@ -1,0 +1,1 @@
+"""``CRFTagger`` and what only it uses."""

@@ -1,0 +1,1 @@
+"""``HMSVMTagger`` and what only it uses."""

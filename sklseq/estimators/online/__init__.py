@@ -1,0 +1,1 @@
+"""``OnlineDecoder`` and its streams."""

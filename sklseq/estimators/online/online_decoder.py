@@ -1,0 +1,617 @@
+"""Online decoding: labels as the data arrives, with a chosen trade of latency for accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from sklseq._lib.callbacks import CallbackSupportMixin, fit_of_part, with_callbacks
+from sklseq._lib.threads import Threads
+from sklseq.data.labels import split_labels
+from sklseq.data.sequences import Sequences
+from sklseq.estimators.base import Potentials
+from sklseq.estimators.online.stream import (
+    Emission,
+    OnlineStream,
+    StreamModel,
+    check_items,
+    decodes_segments,
+    look_ahead,
+    tagger_of,
+    trial_look_ahead,
+)
+from sklseq.inference.chain.linear_chain import BLOCK_ROWS, Transitions, best_paths, row_blocks
+from sklseq.inference.chain.online_rules import OnlinePaths, OnlineRule, decode_block
+from sklseq.metrics import token_accuracy
+
+__all__ = [
+    "Emission",
+    "LatencyReport",
+    "OnlineDecoder",
+    "OnlineDecoding",
+    "OnlineStream",
+    "make_latency_scorer",
+    "neg_mean_latency",
+]
+
+
+class OnlineDecoding(NamedTuple):
+    """Answer of :meth:`~sklseq.OnlineDecoder.decode`: one array a sequence in each field.
+
+    Attributes
+    ----------
+    labels : ndarray of objects
+        The labels.
+    times : ndarray of objects
+        The number of the newest row, counted from 0, when each label became final.
+    confidence : ndarray of objects
+        Probability that each label is right, given all rows that had arrived by then, as
+        :class:`Emission` explains it; NaN if the estimator is a segmenter.
+    """
+
+    labels: np.ndarray
+    times: np.ndarray
+    confidence: np.ndarray
+
+
+class LatencyReport(NamedTuple):
+    """Answer of :meth:`~sklseq.OnlineDecoder.latency_report`.
+
+    Attributes
+    ----------
+    n_rows : int
+    mean : float
+        Mean latency: rows that arrived after a row before its label became final.
+    quantiles : dict
+        Latency at 0.5, 0.9, 0.99, 0.999 and 1.
+    histogram : ndarray of shape (largest latency + 1,)
+        Rows at each latency.
+    share_above_10 : float
+        Share of the rows that waited for more than ten others.
+    disagreement : float
+        Share of the labels that differ from those of Viterbi's algorithm on whole sequences.
+    """
+
+    n_rows: int
+    mean: float
+    quantiles: dict
+    histogram: np.ndarray
+    share_above_10: float
+    disagreement: float
+
+    def __str__(self) -> str:
+        quantiles = ", ".join(f"{100 * q:g} %: {v:g}" for q, v in self.quantiles.items())
+        return (
+            f"rows          {self.n_rows:,}\n"
+            f"latency       mean {self.mean:.3f}; {quantiles}\n"
+            f"above 10      {100 * self.share_above_10:.3f} %\n"
+            f"disagreement  {100 * self.disagreement:.3f} % with Viterbi"
+        )
+
+
+class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
+    """Give labels while the sequence is still arriving.
+
+    A tagger waits for the end of a sequence before it labels the beginning. This meta-estimator
+    takes a tagger's scores and lets each label go as soon as it is certain enough: with the
+    default strategy when
+
+        M_T(t₀) ≤ latency_cost · (T - t₀),
+
+    T being the newest row, t₀ the oldest without a label and M_T(t₀) its uncertainty. What has
+    been emitted never changes, and what follows is decoded given that.
+
+    Parameters
+    ----------
+    estimator : estimator, default=None
+        A tagger with ``potentials(X)``, or a pipeline that ends in one; None is ``CRFTagger()``.
+        Of a ``SemiCRFSegmenter``, whole sequences are decoded, by ``strategy="closure"``.
+        Wrapped in ``FrozenEstimator`` it is used as it is; the decoder then needs no ``fit``.
+    strategy : {"step", "window", "closure", "chunk", "viterbi"}, default="step"
+        When labels leave; :func:`sklseq.inference.decode_online` explains each. "closure" is
+        lossless, "chunk" the fixed windows that the others improve on, "viterbi" waits for the end.
+    latency_cost : float, default=0.05
+        λ: how much uncertainty one more row of waiting is worth, for "step" and "window". 0 gives
+        exactly the labels of the tagger, as early as they are certain.
+    uncertainty : {"error", "entropy", "ambiguity"} or callable, default="error"
+        M of "step".
+    belief : {"viterbi", "forward"}, default="viterbi"
+        Where the distribution over labels comes from: best paths, or the forward filter.
+    window_size : int, default=None
+        Rows that "chunk" labels together.
+    max_latency : int, default=None
+        No label waits for more rows than that, whatever the strategy. What the features look
+        ahead is part of it.
+    lag : int, default=None
+        Fixed lag: each label leaves that many rows later. Replaces ``strategy``.
+    restart : {"always", "conflict"}, default="always"
+        Whether paths that contradict a label which left early are dropped at once, as in the paper,
+        so that labels fit together; or kept as long as that label allows, so that fewer of them
+        differ from Viterbi's. The first is better for spans, the second for single tokens.
+    n_jobs : int, default=None
+        Threads that decode sequences given together.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted tagger or pipeline.
+    n_features_in_ : int
+        As the estimator has it.
+    classes_ : ndarray of shape (n_labels,)
+        Labels, sorted.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is wrong, a step of the pipeline does not tell its ``receptive_field``, or
+        ``max_latency`` or ``lag`` is below what the features look ahead or given for a segmenter.
+    TypeError
+        If the estimator has no potentials.
+
+    Notes
+    -----
+    Steps of a pipeline say how many tokens before and after a token its row depends on, in the
+    attribute ``receptive_field``. A row that looks two tokens ahead is known two tokens late: that
+    is added to the latency of its label. The rule itself counts rows.
+
+    Cost O(n_labels²) a row, and again for each pending row when labels leave. See
+    :func:`sklseq.inference.decode_online` for the algorithm, and how it differs from the paper.
+
+    References
+    ----------
+    M. Narasimhan, P. Viola, M. Shilman (2006), "Online decoding of Markov models under latency
+    constraints", ICML.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklseq import CRFTagger, OnlineDecoder
+    >>> from sklseq.features import TemplateFeatures
+    >>> X = [["he", "sleeps", "and", "she", "sings"], ["she", "runs"]]
+    >>> y = [["N", "V", "C", "N", "V"], ["N", "V"]]
+    >>> tagger = make_pipeline(TemplateFeatures(["w[0]"], bos_eos=False), CRFTagger(l2=0.1))
+    >>> decoder = OnlineDecoder(tagger, latency_cost=0.1).fit(X, y)
+    >>> decoder.decode([["she", "sleeps"]]).times[0]
+    array([1, 1])
+    >>> stream = decoder.stream()
+    >>> for word in ["he", "sings", "and"]:
+    ...     print(word, [(e.position, e.label) for e in stream.push(word)])
+    he []
+    sings [(0, 'N')]
+    and [(1, 'V')]
+    >>> [e.label for e in stream.flush()]
+    ['C']
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        strategy: str = "step",
+        latency_cost: float = 0.05,
+        uncertainty: str | Callable = "error",
+        belief: str = "viterbi",
+        window_size: int | None = None,
+        max_latency: int | None = None,
+        lag: int | None = None,
+        restart: str = "always",
+        n_jobs: int | None = None,
+    ):
+        self.estimator = estimator
+        self.strategy = strategy
+        self.latency_cost = latency_cost
+        self.uncertainty = uncertainty
+        self.belief = belief
+        self.window_size = window_size
+        self.max_latency = max_latency
+        self.lag = lag
+        self.restart = restart
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.two_d_array = False
+        tags.target_tags.required = True
+        return tags
+
+    # ------------------------------------------------------------------ training
+
+    @with_callbacks(max_subtasks=lambda decoder: 1)
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> OnlineDecoder:
+        """Train the estimator; a ``FrozenEstimator`` stays as it is.
+
+        Parameters
+        ----------
+        X : list of sequences
+        y : list of label sequences
+        **fit_params
+            Passed to the estimator's ``fit``.
+
+        Returns
+        -------
+        OnlineDecoder
+            The decoder itself.
+        """
+        from sklseq.estimators.crf.crf_tagger import CRFTagger
+
+        self._rule()
+        estimator = CRFTagger() if self.estimator is None else clone(self.estimator)
+        look_ahead(estimator, fitted=False)
+        if decodes_segments(tagger_of(estimator)[1]):
+            self._check_rule_of_segments()
+        elif self.max_latency is not None or self.lag is not None:
+            self._rule(trial_look_ahead(estimator, X))
+        with fit_of_part(self, estimator, "fit-estimator"):
+            self.estimator_ = estimator.fit(X, y, **fit_params)
+        tagger_of(self.estimator_)
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "estimator_") or isinstance(self.estimator, FrozenEstimator)
+
+    def _fitted(self) -> Any:
+        # What fit has trained, or what came frozen.
+        check_is_fitted(self)
+        if hasattr(self, "estimator_"):
+            return self.estimator_
+        check_is_fitted(self.estimator)
+        return self.estimator
+
+    @property
+    def classes_(self) -> np.ndarray:
+        return tagger_of(self._fitted())[1].classes_
+
+    @property
+    def n_features_in_(self) -> int:
+        return self._fitted().n_features_in_
+
+    def _check_rule_of_segments(self) -> None:
+        if self.strategy != "closure":
+            raise ValueError(
+                "A segmenter is decoded online by strategy='closure' only, which emits a segment "
+                f"when all that survives shares it; got strategy={self.strategy!r}."
+            )
+        for name in ("max_latency", "lag"):
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} cannot be kept with a segmenter, whose segments "
+                    f"leave when they are certain, however late; leave {name}=None, or decode a "
+                    "tagger."
+                )
+
+    def _rule(self, delay: int = 0) -> OnlineRule:
+        # The rule of the beam: of what max_latency allows, the features have used ``delay``.
+        names = (*OnlineRule._fields, "lag")
+        rule = OnlineRule.checked(**{name: getattr(self, name) for name in names})
+        if rule.max_latency is None:
+            return rule
+        if rule.max_latency < delay:
+            name = "max_latency" if self.lag is None else "lag"
+            raise ValueError(
+                f"{name}={rule.max_latency} cannot be kept: the features look {delay} tokens "
+                f"ahead. Raise {name} to at least {delay}, or use features that look less far."
+            )
+        return rule._replace(max_latency=rule.max_latency - delay)
+
+    # ------------------------------------------------------------------ whole sequences
+
+    def _tagger(self) -> tuple[list, Any, tuple[int, int]]:
+        # Transformers, tagger, and how far the features look.
+        estimator = self._fitted()
+        transformers, tagger = tagger_of(estimator)
+        if decodes_segments(tagger):
+            raise TypeError(
+                f"{type(tagger).__name__} labels segments: of it, OnlineDecoder has fit, decode, "
+                "predict and score; streams, reports and features need a tagger."
+            )
+        return transformers, tagger, look_ahead(estimator)
+
+    def _potentials(self, X: Any) -> tuple[Potentials, int]:
+        transformers, tagger, (_, delay) = self._tagger()
+        for _, transformer in transformers:
+            X = transformer.transform(X)
+        return tagger.potentials(X), delay
+
+    def _decode_segments(self, X: Any) -> OnlineDecoding:
+        # IOB2 labels; those of a segment leave together, when all that survives shares it.
+        self._rule()
+        self._check_rule_of_segments()
+        transformers, segmenter = tagger_of(self._fitted())
+        (_, delay) = look_ahead(self._fitted())
+        for _, transformer in transformers:
+            X = transformer.transform(X)
+        max_span = getattr(transformers[-1][1], "max_span", None) if transformers else None
+        labels, times = segmenter._closure_labels(X, max_span)
+        offsets = np.cumsum([0, *(len(t) for t in times)])
+        times = [np.minimum(t + delay, len(t) - 1) for t in times]
+        empty = np.zeros(0, dtype=np.int64)
+        columns = (
+            np.concatenate([np.zeros(0, dtype=np.str_), *labels]),
+            np.concatenate([empty, *times]),
+            np.full(offsets[-1], np.nan),
+        )
+        return OnlineDecoding(*(split_labels(column, offsets) for column in columns))
+
+    def _decode(
+        self, potentials: Potentials, delay: int, confidence: bool = False
+    ) -> tuple[OnlinePaths, np.ndarray]:
+        # Paths, and the latency including what the features look ahead (cut by the end).
+        rule, chain = self._rule(delay), chain_of(potentials)
+        emission, offsets = potentials.emission, potentials.offsets
+
+        def decode(block: tuple[int, int]) -> OnlinePaths:
+            a, b = block
+            rows = slice(offsets[a], offsets[b])
+            cuts = offsets[a : b + 1] - offsets[a]
+            return decode_block(emission[rows], cuts, chain, rule, a, confidence)
+
+        with Threads(self.n_jobs) as threads:
+            blocks = threads.map(decode, row_blocks(offsets, 16 * BLOCK_ROWS))
+        if not blocks:
+            blocks = [OnlinePaths(np.zeros(0, int), np.zeros(0, np.int64), np.zeros(0))]
+        paths = OnlinePaths(*(np.concatenate(parts) for parts in zip(*blocks)))
+        lengths = np.diff(offsets)
+        to_end = np.repeat(offsets[1:], lengths) - 1 - np.arange(len(emission))
+        return paths, np.minimum(paths.latency + delay, to_end)
+
+    def decode(self, X: Any) -> OnlineDecoding:
+        """Labels of whole sequences as a stream would give them, and when.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        OnlineDecoding
+            Named tuple ``(labels, times, confidence)``, each an object array of one array a
+            sequence. The latency of label t is ``times[s][t] - t``.
+        """
+        if decodes_segments(tagger_of(self._fitted())[1]):
+            return self._decode_segments(X)
+        potentials, delay = self._potentials(X)
+        paths, latency = self._decode(potentials, delay, confidence=True)
+        offsets = potentials.offsets
+        position = np.arange(len(latency)) - np.repeat(offsets[:-1], np.diff(offsets))
+        columns = (self.classes_[paths.labels], position + latency, paths.confidence)
+        return OnlineDecoding(*(split_labels(column, offsets) for column in columns))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Labels of whole sequences as a stream would give them.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        ndarray of shape (n_sequences,), dtype object
+            One array of labels a sequence.
+        """
+        if decodes_segments(tagger_of(self._fitted())[1]):
+            return self._decode_segments(X).labels
+        potentials, delay = self._potentials(X)
+        paths, _ = self._decode(potentials, delay)
+        return split_labels(self.classes_[paths.labels], potentials.offsets)
+
+    def transform(self, X: Any) -> Sequences:
+        """What was known of each row when its label left, as features for another model.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        Sequences
+            Dense rows of n_labels + 1 columns: the confidence, in the column of the emitted label,
+            and the latency.
+        """
+        potentials, delay = self._potentials(X)
+        paths, latency = self._decode(potentials, delay, confidence=True)
+        n, L = potentials.emission.shape
+        rows = np.zeros((n, L + 1))
+        rows[np.arange(n), paths.labels] = paths.confidence
+        rows[:, L] = latency
+        return Sequences(rows, potentials.offsets)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns of :meth:`transform`.
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        ndarray of str objects
+        """
+        return np.array([*(f"label={c}" for c in self.classes_), "latency"], dtype=object)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of rows whose label, as emitted, is right.
+
+        Parameters
+        ----------
+        X : list of sequences
+        y : list of label sequences
+        sample_weight : array-like of shape (n_sequences,), optional
+
+        Returns
+        -------
+        float
+        """
+        return token_accuracy(y, self.predict(X), sample_weight=sample_weight)
+
+    def latency_report(self, X: Any) -> LatencyReport:
+        """How long labels wait, and how often they are not those of Viterbi's algorithm.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        LatencyReport
+        """
+        potentials, delay = self._potentials(X)
+        paths, latency = self._decode(potentials, delay)
+        return report_of(latency, paths.labels != viterbi_of(potentials))
+
+    # ------------------------------------------------------------------ streams
+
+    def stream(self, checkpoint: dict | None = None) -> OnlineStream:
+        """A new stream on the fitted model: empty, or one that goes on where another was.
+
+        Any number of streams can be in use; each belongs to one thread at a time. They share the
+        model. A stream keeps the model and the parameters that the decoder had when it was made.
+
+        Parameters
+        ----------
+        checkpoint : dict, optional
+            What :meth:`~sklseq.online.OnlineStream.checkpoint` of a stream of this decoder gave.
+
+        Returns
+        -------
+        OnlineStream
+
+        Raises
+        ------
+        ValueError
+            If the checkpoint is of another model or of other parameters.
+        """
+        _, _, (before, after) = self._tagger()
+        stream = OnlineStream(StreamModel(self._fitted(), before, after, self._rule(after)))
+        if checkpoint is not None:
+            stream._restore(checkpoint)
+        return stream
+
+    def iter(self, source: Iterable) -> Iterator[Emission]:
+        """Labels of the items of ``source``, as they become final.
+
+        Parameters
+        ----------
+        source : iterable
+            Items as :meth:`~sklseq.online.OnlineStream.push` takes them: one sequence, which
+            may have no end. Columns (a dict, a data frame) are not taken: give rows.
+
+        Yields
+        ------
+        Emission
+            One an item, in order.
+        """
+        stream = self.stream()
+        check_items(source, "iter")
+        return _emissions(stream, source)
+
+
+def _emissions(stream: OnlineStream, source: Iterable) -> Iterator[Emission]:
+    for item in source:
+        yield from stream.push(item)
+    yield from stream.flush()
+
+
+def chain_of(potentials: Potentials) -> Transitions:
+    """Transitions for the kernels, in the precision of the emission scores."""
+    return Transitions(
+        potentials.transition, potentials.start, potentials.end, potentials.emission.dtype
+    )
+
+
+def viterbi_of(potentials: Potentials) -> np.ndarray:
+    """Codes of the best paths of whole sequences."""
+    chain = chain_of(potentials)
+    return best_paths(chain.pad_rows(potentials.emission), potentials.offsets, chain)[0]
+
+
+def report_of(latency: np.ndarray, wrong: np.ndarray) -> LatencyReport:
+    """Statistics of a decoding, row by row."""
+    if len(latency) == 0:
+        raise ValueError("X holds no rows; a report needs at least one.")
+    shares = (0.5, 0.9, 0.99, 0.999, 1.0)
+    quantiles = np.quantile(latency, shares, method="inverted_cdf")
+    return LatencyReport(
+        len(latency),
+        float(latency.mean()),
+        dict(zip(shares, quantiles.tolist())),
+        np.bincount(latency),
+        float((latency > 10).mean()),
+        float(wrong.mean()),
+    )
+
+
+# ---------------------------------------------------------------------- scorers
+
+
+def neg_mean_latency(estimator: OnlineDecoder, X: Any, y: Any = None) -> float:
+    """Scorer: the mean latency of a decoder's labels, negative because less is better.
+
+    Parameters
+    ----------
+    estimator : OnlineDecoder
+        Fitted.
+    X : list of sequences
+    y : ignored
+
+    Returns
+    -------
+    float
+    """
+    potentials, delay = estimator._potentials(X)
+    return -float(estimator._decode(potentials, delay)[1].mean())
+
+
+class _LatencyScorer:
+    def __init__(self, price: float, metric: Callable):
+        self.price, self.metric = price, metric
+
+    def __call__(self, estimator: OnlineDecoder, X: Any, y: Any) -> float:
+        decoding = estimator.decode(X)
+        waited = [times - np.arange(len(times)) for times in decoding.times]
+        mean = np.concatenate(waited).mean()
+        return float(self.metric(y, decoding.labels) - self.price * mean)
+
+    def __repr__(self) -> str:
+        metric = getattr(self.metric, "__name__", None) or repr(self.metric)
+        return f"make_latency_scorer(price={self.price}, metric={metric})"
+
+
+def make_latency_scorer(price: float = 0.01, metric: Callable = token_accuracy) -> Callable:
+    """Scorer for model selection: ``metric(y, labels) - price · mean latency``.
+
+    Parameters
+    ----------
+    price : float, default=0.01
+        What one row of mean latency costs, in units of the metric.
+    metric : callable, default=token_accuracy
+        Of true and predicted label sequences; more is better.
+
+    Returns
+    -------
+    callable
+        Called as ``scorer(estimator, X, y)``.
+
+    Raises
+    ------
+    ValueError
+        If ``price`` is negative or not a number.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from sklseq import CRFTagger, OnlineDecoder
+    >>> from sklseq.online import make_latency_scorer
+    >>> search = GridSearchCV(
+    ...     OnlineDecoder(CRFTagger()), {"latency_cost": [0.01, 0.1]},
+    ...     scoring=make_latency_scorer(price=0.001),
+    ... )
+    """
+    if not price >= 0:
+        raise ValueError(f"price must be a number of at least 0; got {price!r}.")
+    return _LatencyScorer(float(price), metric)

@@ -1,0 +1,782 @@
+"""Semi-Markov conditional random fields."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from sklseq._lib.callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
+from sklseq._lib.estimator import Public
+from sklseq._lib.threads import Threads
+from sklseq.data.labels import find_codes, segments_to_labels
+from sklseq.data.segment_labels import Segments, read_segments, write_segments
+from sklseq.data.segment_potentials import SegmentPotentials
+from sklseq.estimators.top_weights import WeightsMixin
+from sklseq.estimators.validation import (
+    check_n_jobs,
+    read_sequences,
+    training_weights,
+    warn_one_label,
+)
+from sklseq.inference.chain.linear_chain import as_generator, repeatable_generator
+from sklseq.inference.segment.segment_closure import check_max_span, closure_of_sequence
+from sklseq.inference.segment.segmentations import (
+    SegmentPlan,
+    SegmentSpans,
+    SegmentTransitions,
+    SegmentWorkspace,
+    best_segments,
+    check_segmentations,
+    expand_spans,
+    nbest_of_sequence,
+    samples_of_sequence,
+)
+from sklseq.metrics import span_f1
+from sklseq.objectives.scores.score_map import ScoreMap, Support, Weights, full_support
+from sklseq.objectives.segment.parallel_columns import merge_parallel_columns
+from sklseq.objectives.segment.segment_likelihood import (
+    GoldSegments,
+    SegmentData,
+    SegmentLogLikelihood,
+    SegmentScores,
+    segment_support,
+)
+
+__all__ = ["SemiCRFSegmenter"]
+
+
+def _has_probabilities(segmenter: Any) -> bool:
+    # For methods of the hinge loss that do not exist.
+    if segmenter.loss == "hinge":
+        raise AttributeError("loss='hinge' has no probabilities; use loss='log'.")
+    return True
+
+
+class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator):
+    """Semi-Markov conditional random field: labels segments, with features of whole segments.
+
+    Trains by minimising
+
+        -Σ_s weight_s · log p(segments_s | x_s) + l1 · ‖w‖₁ + l2 · ‖w‖²₂,
+
+        p(segments | x) = exp(s(segments)) / Z,   s = start(y_1) + Σ_k transition(y_{k-1}, y_k)
+                              + Σ_k Σ_p rows[p] · coef(:, y_k) + end(y_last),
+
+    k over the segments, p over the potentials that fire for segment k, and Z over all
+    segmentations: of any length, at the price of a linear chain (Sarawagi 2006).
+
+    Parameters
+    ----------
+    l1 : float, default=0.0
+        Weight of the L1 penalty; above 0, many weights become exactly 0.
+    l2 : float, default=1.0
+        Weight of the squared L2 penalty.
+    loss : {"log", "hinge"}, default="log"
+        "log" is the objective above. "hinge" has in place of -log p
+
+            max_y (errors(y) + s(y)) - s(segments_s),
+
+        errors(y) being the number of steps whose IOB2 label is wrong: a support vector machine with
+        C = 1 / (2 · l2), for ``l1=0`` and ``l2 > 0``. It has no probabilities.
+    inference : {"succinct", "full"}, default="succinct"
+        "succinct" works on potentials as they are. "full" first writes out the features of every
+        segment of up to ``max_segment_length`` steps, as semi-Markov models did before; it is
+        slower, and there for comparison.
+    max_segment_length : int or None, default=None
+        Longest segment. None: any length; for "full", the longest one in training.
+    outside : str or None, default="O"
+        Label of steps that are in no segment: segments of length one, which may be left out of
+        ``y`` and which ``predict`` leaves out. None: every step is in a segment.
+    all_possible_states : bool, default=True
+        Whether every (feature, label) pair has a weight, or only those seen in training. False is
+        for features of tokens, of which each is seen with its label. Features of whole segments
+        are there for the wrong segments as well, far more than true ones: without a weight for
+        what is seen on these only, a model cannot learn that it speaks against them.
+    all_possible_transitions : bool, default=True
+        The same for transitions between segments, starts and ends. Without a weight, splitting a
+        segment in two of the same label would often cost nothing.
+    max_iter : int, default=500
+        Iterations of L-BFGS; for the hinge loss, passes of
+        block-coordinate Frank-Wolfe.
+    tol : float, default=1e-5
+        Share of the objective by which it may exceed its minimum, proved or estimated as by
+        "lbfgs" and "owlqn" of :class:`CRFTagger`. For the hinge loss, ``1000 · tol`` is, and it is
+        proved.
+    warm_start : bool, default=False
+        Whether ``fit`` starts from the weights of the previous one. Not for the hinge loss.
+    n_jobs : int or None, default=None
+        Threads, in training and prediction.
+    verbose : int, default=0
+        Above 0, the objective is printed after each iteration.
+    random_state : int, RandomState instance or None, default=None
+        Seed of :meth:`sample`, and of the order of sequences for the hinge loss.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_labels,)
+        Labels of segments, sorted; with the outside label if training data has it.
+    coef_ : ndarray of shape (n_features, n_labels)
+    transition_ : ndarray of shape (n_labels, n_labels)
+        Weights of a segment of label i followed by one of label j.
+    start_, end_ : ndarray of shape (n_labels,)
+        Weights of the first and of the last segment's label.
+    max_span_ : int
+        The most steps that a potential of the training data spans.
+    max_segment_length_ : int
+        The longest segment that is predicted; 0: any.
+    n_firings_ : int
+        Potentials that inference went through in training, H; for "full", G (Sarawagi 2006, §3.3).
+    n_iter_ : int
+    objective_ : float
+        Objective of the fitted weights.
+    loss_curve_ : list of float
+        Objective at the start and after each iteration; for the hinge loss, where it was evaluated.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Where they are known.
+    vectorizer_ : DictFeatures or None
+
+    Raises
+    ------
+    ValueError
+        On bad parameters or data, before any work: see the message.
+
+    Notes
+    -----
+    An iteration costs O(nnz · L + V · L + n_steps · L²), nnz feature values, V at most n_steps · m,
+    m the longest span of a potential. Weights are float64.
+
+    References
+    ----------
+    S. Sarawagi, W. W. Cohen (2004), "Semi-Markov conditional random fields for information
+    extraction", NIPS 17.
+
+    S. Sarawagi (2006), "Efficient inference on sequence segmentation models", Proc. 23rd ICML.
+
+    Examples
+    --------
+    >>> from sklseq import SemiCRFSegmenter
+    >>> X = [[["in"], ["New"], ["York"], ["now"]], [["New"], ["Delhi"]]]
+    >>> y = [[(1, 3, "city")], [(0, 2, "city")]]
+    >>> segmenter = SemiCRFSegmenter(l2=0.1).fit(X, y)
+    >>> segmenter.predict([[["now"], ["in"], ["New"], ["Delhi"]]])[0]
+    [(2, 4, 'city')]
+    >>> segmenter.score(X, y)
+    1.0
+    """
+
+    # No ClassifierMixin: with it, GridSearchCV stratifies ragged labels and fails.
+
+    def __init__(
+        self,
+        *,
+        l1: float = 0.0,
+        l2: float = 1.0,
+        loss: str = "log",
+        inference: str = "succinct",
+        max_segment_length: int | None = None,
+        outside: str | None = "O",
+        all_possible_states: bool = True,
+        all_possible_transitions: bool = True,
+        max_iter: int = 500,
+        tol: float = 1e-5,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        random_state: Any = None,
+    ):
+        self.l1 = l1
+        self.l2 = l2
+        self.loss = loss
+        self.inference = inference
+        self.max_segment_length = max_segment_length
+        self.outside = outside
+        self.all_possible_states = all_possible_states
+        self.all_possible_transitions = all_possible_transitions
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.two_d_array = False
+        tags.target_tags.required = True
+        return tags
+
+    # ------------------------------------------------------------------ training
+
+    @with_callbacks(max_subtasks=lambda segmenter: segmenter.max_iter)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SemiCRFSegmenter:
+        """Train on segmented sequences.
+
+        Parameters
+        ----------
+        X : SegmentPotentials, or list of sequences
+            Rows of tokens, in any form that CRFTagger takes, are features of every segment that
+            contains the token; for features of first and last tokens and of whole segments, make
+            SegmentPotentials.
+        y : list of lists of (start, stop, label), or of IOB2 label sequences
+            Half-open segments in order. Steps that they leave out are ``outside``.
+        sample_weight : array-like of shape (n_sequences,), optional
+
+        Returns
+        -------
+        SemiCRFSegmenter
+            The estimator itself.
+        """
+        self._check_parameters()
+        potentials, vectorizer = read_potentials(X, fit=True)
+        _check_not_empty(potentials)
+        segments = read_segments(y, potentials.lengths, self.outside)
+        weights = training_weights(sample_weight, len(potentials))
+        classes, codes = np.unique(segments.label, return_inverse=True)
+        longest = self._longest(segments)
+        if self.loss == "hinge":
+            from sklseq.objectives.segment.segment_hinge import with_token_cells
+
+            potentials = with_token_cells(potentials)
+        basis = merge_parallel_columns(potentials.rows) if self.l1 == 0 else None
+        data = SegmentData(
+            potentials, GoldSegments(*segments[:3], codes.reshape(-1)), len(classes),
+            self._limits(classes, longest), longest if self.inference == "full" else None, basis,
+        )  # fmt: skip
+        scores = SegmentScores(data, self._support(data, len(classes)))
+        start = self._starting_point(scores, classes, vectorizer)
+        solve = self._solve if self.loss == "log" else self._solve_hinge
+        names = potentials.feature_names
+        if vectorizer is not None:
+            names = vectorizer.get_feature_names_out()
+        fixed = {
+            "classes_": classes, "vectorizer_": vectorizer, "n_features_in_": scores.n_features,
+            "max_segment_length_": longest, "n_firings_": data.n_firings,
+            "max_span_": max(1, int((potentials.stop - potentials.start).max(initial=1))),
+        }  # fmt: skip
+        if names is not None:
+            fixed["feature_names_in_"] = names
+        result = solve(scores, data, weights, start, fixed)
+        self._warn(result, classes)
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        vars(self).update(self._attributes(scores, result.w, fixed))
+        self.n_iter_, self.objective_ = result.n_iter, result.value
+        self.loss_curve_ = result.history
+        return self
+
+    def _check_parameters(self) -> None:
+        for name in ("l1", "l2", "tol"):
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Real) or not 0 <= value < np.inf:
+                raise ValueError(f"{name} must be a finite number of at least 0; got {value!r}.")
+        if not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1:
+            raise ValueError(f"max_iter must be an integer of at least 1; got {self.max_iter!r}.")
+        for name, allowed in (("inference", ("succinct", "full")), ("loss", ("log", "hinge"))):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
+        self._check_hinge()
+        longest = self.max_segment_length
+        if longest is not None and (not isinstance(longest, numbers.Integral) or longest < 1):
+            raise ValueError(
+                f"max_segment_length must be None or an integer of at least 1; got {longest!r}."
+            )
+        if self.outside is not None and not isinstance(self.outside, str):
+            raise ValueError(f"outside must be a string or None; got {self.outside!r}.")
+        check_n_jobs(self.n_jobs)
+
+    def _check_hinge(self) -> None:
+        if self.loss != "hinge":
+            return
+        if self.l1 > 0 or self.l2 == 0:
+            raise ValueError(
+                f"loss='hinge' needs l1=0 and l2 > 0; got l1={self.l1} and l2={self.l2}. Use "
+                "loss='log', or other penalties."
+            )
+        if self.inference == "full":
+            raise ValueError("loss='hinge' needs inference='succinct'; got 'full'.")
+        if self.warm_start:
+            raise ValueError(
+                "loss='hinge' cannot start from given weights (warm_start=True); use "
+                "warm_start=False."
+            )
+
+    def _longest(self, segments: Segments) -> int:
+        # The longest segment of the model, 0 for any; training segments must fit.
+        size = segments.stop - segments.start
+        if self.max_segment_length is None:
+            return int(size.max(initial=1)) if self.inference == "full" else 0
+        longest = int(self.max_segment_length)
+        wrong = np.flatnonzero(size > longest)
+        if wrong.size:
+            k = wrong[0]
+            s = segments.sequence[k]
+            one = (int(segments.start[k]), int(segments.stop[k]), str(segments.label[k]))
+            raise ValueError(
+                f"Segment {one!r} of sequence {s} of y has {size[k]} steps, more than "
+                f"max_segment_length={longest}. Raise it, or use inference='succinct' with None."
+            )
+        return longest
+
+    def _limits(self, classes: np.ndarray, longest: int) -> np.ndarray:
+        # Longest segment of each label, 0 for any.
+        return np.where(classes == self.outside, 1, longest).astype(np.int64)
+
+    def _support(self, data: SegmentData, n_labels: int) -> Support:
+        support = full_support(n_labels)
+        if not (self.all_possible_states and self.all_possible_transitions):
+            seen = segment_support(data, n_labels)
+            pairs = support.pairs if self.all_possible_states else seen.pairs
+            chain = support if self.all_possible_transitions else seen
+            support = Support(pairs, *chain[1:])
+        return support
+
+    def _starting_point(self, scores: ScoreMap, classes: np.ndarray, vectorizer) -> np.ndarray:
+        if not self.warm_start or not hasattr(self, "coef_"):
+            return scores.new_vector()
+        before = None if self.vectorizer_ is None else self.vectorizer_.vocabulary_
+        if before != (None if vectorizer is None else vectorizer.vocabulary_):
+            raise ValueError(
+                "warm_start=True needs the attributes of the previous fit, in the same order of "
+                "first occurrence; vectorise X once with DictFeatures, or use warm_start=False."
+            )
+        if not np.array_equal(self.classes_, classes) or len(self.coef_) != scores.n_features:
+            raise ValueError(
+                f"warm_start=True needs the labels and features of the previous fit "
+                f"({len(self.classes_)} labels, {len(self.coef_)} features); got {len(classes)} "
+                f"labels and {scores.n_features} features. Use warm_start=False."
+            )
+        return scores.pack(Weights(self.coef_, self.transition_, self.start_, self.end_))
+
+    def _reporting(self, scores, fixed: dict) -> Callable[[int, float, np.ndarray], bool]:
+        # What solvers call after each iteration.
+        after_iteration = iteration_hook(self, lambda w: self._attributes(scores, w, fixed))
+
+        def report(k: int, value: float, w: np.ndarray) -> bool:
+            if self.verbose and not np.isnan(value):
+                print(f"[SemiCRFSegmenter] iteration {k}: objective {value:.6f}")
+            return after_iteration(k, value, w)
+
+        return report
+
+    def _solve(self, scores, data, weights, start, fixed):
+        from sklseq.solvers import lbfgs  # a model that only predicts does not load solvers
+
+        report = self._reporting(scores, fixed)
+        with Threads(self.n_jobs) as threads:
+            likelihood = SegmentLogLikelihood(scores, data, weights, self.l2, threads)
+            result = lbfgs(
+                likelihood, start, l1=float(self.l1), tol=float(self.tol),
+                max_iter=int(self.max_iter), threads=threads, callback=report,
+                scale=scores.scale(float(self.l2)), convexity=2 * float(self.l2),
+            )  # fmt: skip
+        return result
+
+    def _solve_hinge(self, scores, data, weights, start, fixed):
+        from sklseq.objectives.segment.segment_hinge import SegmentHinge
+        from sklseq.solvers import bcfw
+
+        report = self._reporting(scores, fixed)
+        result = bcfw(
+            SegmentHinge(scores, data, weights, self.l2),
+            rng=repeatable_generator(self.random_state), tol=1000 * float(self.tol),
+            max_iter=int(self.max_iter), n_steps=20, n_revisits=4,
+            callback=lambda k, value, hinge: report(k, value, hinge.vector()),
+        )  # fmt: skip
+        return result._replace(w=result.w.vector(), history=[row[1] for row in result.history])
+
+    def _attributes(self, scores: ScoreMap, w, fixed: dict) -> dict:
+        # What makes a fitted segmenter of weights and of what is known before training.
+        weights = scores.unpack(w)
+        return fixed | {
+            "coef_": np.ascontiguousarray(weights.coef),
+            "transition_": weights.transition,
+            "start_": weights.start,
+            "end_": weights.end,
+        }
+
+    def _warn(self, result, classes: np.ndarray) -> None:
+        warn_one_label(classes)
+        if not result.converged and "callback" not in result.message:
+            warnings.warn(
+                f"SemiCRFSegmenter did not converge in max_iter={self.max_iter} iterations "
+                f"(objective {result.value:.6g}); raise max_iter, tol or l2.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    # ------------------------------------------------------------------ answers
+
+    def _read(self, X: Any) -> SegmentPotentials:
+        check_is_fitted(self, "classes_")
+        potentials, _ = read_potentials(X, self.vectorizer_)
+        wrong = potentials.shape[1] != self.n_features_in_
+        if wrong and not (potentials.n_potentials == 0 and potentials.shape[1] == 0):
+            raise ValueError(
+                f"X has {potentials.shape[1]} features, but {type(self).__name__} was fitted with "
+                f"{self.n_features_in_}; extract them with the same fitted transformer."
+            )
+        return potentials
+
+    def _program(self, X: SegmentPotentials, spans: Any = None, apart: int | None = 0):
+        """(plan, padded scores of its cells, transitions) of sequences."""
+        L, row = len(self.classes_), None
+        scores = np.zeros((0, L))
+        if X.n_potentials:
+            scores, row = X.rows @ self.coef_, X.row
+        if spans is None:
+            spans = X
+            if self.inference == "full":
+                spans, firings = expand_spans(X, self.max_segment_length_)
+                scores, row = firings @ scores[X.row], None
+        else:  # more potentials, which score 0
+            scores, spans = _with_queries(X, scores if row is None else scores[row], spans)
+            row = None
+        limits = self._limits(self.classes_, self.max_segment_length_)
+        plan = SegmentPlan(spans, L, limits, apart)
+        chain = SegmentTransitions(self.transition_, self.start_, self.end_)
+        return plan, plan.cell_scores(scores, row), chain
+
+    def _map(self, plan: SegmentPlan, work) -> list:
+        with Threads(self.n_jobs) as threads:
+            return threads.map(lambda block: work(*block), plan.blocks(threads.n))
+
+    def _segments(self, X: SegmentPotentials) -> list[np.ndarray]:
+        plan, psi, chain = self._program(X)
+
+        def decode(a: int, b: int) -> list[np.ndarray]:
+            found, scores = best_segments(plan, psi[plan.cells[a] : plan.cells[b]], chain, a, b)
+            check_segmentations(scores, a)
+            return found
+
+        return [rows for found in self._map(plan, decode) for rows in found]
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The best segmentation of each sequence.
+
+        Parameters
+        ----------
+        X : SegmentPotentials, or list of sequences
+
+        Returns
+        -------
+        ndarray of shape (n_sequences,), dtype object
+            Lists of (start, stop, label), those of the outside label left out.
+        """
+        return self._written(self._segments(self._read(X)))
+
+    def _written(self, segments: list[np.ndarray]) -> np.ndarray:
+        out = np.empty(len(segments), dtype=object)
+        for s, rows in enumerate(segments):
+            out[s] = write_segments(rows, self.classes_, self.outside)
+        return out
+
+    def predict_labels(self, X: Any) -> np.ndarray:
+        """The best segmentation of each sequence, as IOB2 labels.
+
+        Parameters
+        ----------
+        X : SegmentPotentials, or list of sequences
+
+        Returns
+        -------
+        ndarray of shape (n_sequences,), dtype object
+            One array of labels a sequence.
+        """
+        X = self._read(X)
+        out = np.empty(len(X), dtype=object)
+        outside = "O" if self.outside is None else self.outside
+        for s, segments in enumerate(self._written(self._segments(X))):
+            out[s] = segments_to_labels(segments, int(X.lengths[s]), outside=outside)
+        return out
+
+    def _sums(self, X: SegmentPotentials, spans: Any = None):
+        """(plan, log Z, marginals of cells, marginals of steps)."""
+        plan, psi, chain = self._program(X, spans)
+        L, log_z = plan.n_labels, np.zeros(plan.n_sequences)
+        marginals, tokens = np.empty((plan.n_cells, L)), np.empty((plan.steps[-1], L))
+
+        def forward_backward(a: int, b: int) -> None:
+            work = SegmentWorkspace(plan, [(a, b)])
+            cells, steps = (slice(o[a], o[b]) for o in (plan.cells, plan.steps))
+            F, t = work.forward_backward(psi[cells], a, b, chain, np.ones(b - a), log_z[a:b])
+            marginals[cells], tokens[steps] = F[:, :L], t[:, :L]
+
+        self._map(plan, forward_backward)
+        check_segmentations(log_z)
+        return plan, log_z, marginals, tokens
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> list[np.ndarray]:
+        """Probability that each step lies in a segment of each label.
+
+        Parameters
+        ----------
+        X : SegmentPotentials, or list of sequences
+
+        Returns
+        -------
+        list of ndarray of shape (n_steps, n_labels)
+        """
+        plan, _, _, tokens = self._sums(self._read(X))
+        return [tokens[a:b] for a, b in zip(plan.steps[:-1], plan.steps[1:])]
+
+    @available_if(_has_probabilities)
+    def predict_segment_proba(self, X: Any, segments: Any = None) -> list[np.ndarray]:
+        """Probability that each of given segments is one, with its label and both its ends.
+
+        Parameters
+        ----------
+        X : SegmentPotentials, or list of sequences
+        segments : list of lists of (start, stop, label), optional
+            They may overlap. By default those of :meth:`predict`.
+
+        Returns
+        -------
+        list of ndarray of shape (n_segments,)
+
+        Raises
+        ------
+        ValueError
+            If a segment is not one of its sequence, or has an unknown label.
+        """
+        X = self._read(X)
+        segments = self._written(self._segments(X)) if segments is None else segments
+        asked = _queries(segments, X.lengths, self.classes_)
+        sequence, code = asked[0], asked[3]
+        plan, _, marginals, _ = self._sums(X, asked)
+        # Questions are the last potentials of each sequence.
+        at = np.cumsum(np.diff(X.offsets))[sequence] + np.arange(len(sequence))
+        proba = marginals[plan.cell_of[at], code] if len(at) else np.zeros(0)
+        return np.split(proba, np.cumsum([len(s) for s in segments])[:-1]) if len(X) else []
+
+    @available_if(_has_probabilities)
+    def predict_log_proba_sequence(self, X: Any, y: Any) -> np.ndarray:
+        """log p(segments_s | x_s) of whole segmentations.
+
+        -inf where a segment is too long, or has a label that was not in training.
+
+        Parameters
+        ----------
+        X : SegmentPotentials, or list of sequences
+        y : as in :meth:`fit`
+
+        Returns
+        -------
+        ndarray of shape (n_sequences,)
+        """
+        X = self._read(X)
+        segments = read_segments(y, X.lengths, self.outside)
+        codes = find_codes(segments.label, self.classes_)
+        unseen, codes = codes < 0, np.maximum(codes, 0)
+        gold = GoldSegments(*segments[:3], codes)
+        limits = self._limits(self.classes_, self.max_segment_length_)
+        data = SegmentData(X, gold, len(self.classes_), limits)
+        fired = np.flatnonzero(data.label >= 0)
+        psi = data.rows.rows[fired] @ self.coef_
+        of = np.repeat(np.arange(len(X)), np.diff(data.plan.cells))[fired]
+        score = np.zeros(len(X))
+        np.add.at(score, of, psi[np.arange(len(fired)), data.label[fired]])
+        first = np.ones(len(codes), dtype=bool)
+        first[1:] = gold.sequence[1:] != gold.sequence[:-1]
+        last = np.append(first[1:], True)[: len(codes)]
+        terms = np.where(first, self.start_[codes], 0) + np.where(last, self.end_[codes], 0)
+        terms[1:] += np.where(first[1:], 0, self.transition_[codes[:-1], codes[1:]])
+        size = gold.stop - gold.start
+        terms[unseen | (limits[codes] > 0) & (size > limits[codes])] = -np.inf
+        np.add.at(score, gold.sequence, terms)
+        return score - self._sums(X)[1]
+
+    def predict_nbest(self, X: Any, n: int = 10) -> list:
+        """The ``n`` best segmentations of each sequence, with their log-probabilities.
+
+        For the hinge loss, with their scores.
+
+        Parameters
+        ----------
+        X : SegmentPotentials, or list of sequences
+        n : int, default=10
+
+        Returns
+        -------
+        list of (segmentations, log_proba)
+            k lists of (start, stop, label), and an array of shape (k,), best first; k is n, or the
+            number of segmentations if that is smaller.
+        """
+        if not (isinstance(n, numbers.Integral) and n >= 1):
+            raise ValueError(f"n must be an integer of at least 1; got {n!r}.")
+        X = self._read(X)
+        plan, psi, chain = self._program(X)
+        log_z, answers = np.zeros(len(X)), []
+        if self.loss == "log":
+            log_z = self._sums(X)[1]
+        for s in range(len(X)):
+            found, scores = nbest_of_sequence(plan, s, psi, chain, int(n))
+            answers.append((list(self._written(found)), scores - log_z[s]))
+        return answers
+
+    @available_if(_has_probabilities)
+    def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> list:
+        """Segmentations drawn from p(segments | x).
+
+        Parameters
+        ----------
+        X : SegmentPotentials, or list of sequences
+        n_samples : int, default=1
+            Draws a sequence.
+        random_state : int, RandomState, Generator or None
+            None: that of the estimator.
+
+        Returns
+        -------
+        list of n_samples lists of (start, stop, label), one a sequence
+        """
+        plan, psi, chain = self._program(self._read(X))
+        rng = as_generator(self.random_state if random_state is None else random_state)
+        return [
+            list(self._written(samples_of_sequence(plan, s, psi, chain, n_samples, rng.random)))
+            for s in range(plan.n_sequences)
+        ]
+
+    def decode_closure(self, X: Any, max_span: int | None = None) -> list:
+        """Segments as a stream would give them: when all that survives shares them, no later.
+
+        What is emitted is what :meth:`predict` answers at the end; of segmentations whose scores
+        are equal up to rounding, it may be another.
+
+        Parameters
+        ----------
+        X : SegmentPotentials, or list of sequences
+        max_span : int, optional
+            The most steps that a potential can span: no segment may leave before potentials that
+            are to come can no longer tell. By default that of training, ``max_span_``.
+
+        Returns
+        -------
+        list of (segments, times)
+            Lists of (start, stop, label), and for each the newest step when it was certain. Step t
+            knows the potentials that stop at t + 1 or before.
+
+        Raises
+        ------
+        ValueError
+            If a potential spans more than ``max_span`` steps.
+        """
+        answers = []
+        for rows, times in self._closures(self._read(X), max_span):
+            kept = self.classes_[rows[:, 2]] != self.outside
+            answers.append((write_segments(rows, self.classes_, self.outside), times[kept]))
+        return answers
+
+    def _closures(self, X: SegmentPotentials, max_span: int | None) -> Iterator[tuple]:
+        # (segments, times) of each sequence.
+        max_span = self.max_span_ if max_span is None else max_span
+        check_max_span(X, max_span)
+        plan, psi, chain = self._program(X, apart=None if self.inference == "full" else max_span)
+        for s in range(len(X)):
+            yield closure_of_sequence(plan, s, psi, chain)
+
+    def _closure_labels(self, X: Any, max_span: int | None = None) -> tuple[list, list]:
+        # IOB2 labels and times of rows: what OnlineDecoder gives.
+        X, labels, times = self._read(X), [], []
+        outside = "O" if self.outside is None else self.outside
+        for n, (rows, certain) in zip(X.lengths.tolist(), self._closures(X, max_span)):
+            segments = write_segments(rows, self.classes_, self.outside)
+            labels.append(segments_to_labels(segments, n, outside=outside))
+            times.append(np.repeat(certain, rows[:, 1] - rows[:, 0]))
+        return labels, times
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """F1 of the predicted segments, micro-averaged.
+
+        Parameters
+        ----------
+        X : SegmentPotentials, or list of sequences
+        y : as in :meth:`fit`
+            Segments of a label that training did not have count as missed.
+        sample_weight : array-like of shape (n_sequences,), optional
+            How much the segments of each sequence count.
+
+        Returns
+        -------
+        float
+        """
+        X = self._read(X)
+        truth = read_segments(y, X.lengths, self.outside)
+        outside = "O" if self.outside is None else self.outside
+        cuts = np.searchsorted(truth.sequence, np.arange(len(X) + 1))
+        true = []
+        for s, (a, b) in enumerate(zip(cuts[:-1], cuts[1:])):
+            rows = zip(*(column[a:b].tolist() for column in truth[1:]))
+            kept = [row for row in rows if row[2] != self.outside]
+            true.append(segments_to_labels(kept, int(X.lengths[s]), outside=outside))
+        return float(span_f1(true, self.predict_labels(X), sample_weight=sample_weight))
+
+
+def read_potentials(X: Any, vectorizer=None, *, fit: bool = False):
+    """Any input as ``(SegmentPotentials, vectorizer)``: rows of tokens are potentials of kind 3."""
+    if isinstance(X, SegmentPotentials):
+        return X, None
+    rows, vectorizer = read_sequences(X, vectorizer, fit=fit)
+    return SegmentPotentials.from_tokens(rows), vectorizer
+
+
+def _check_not_empty(X: SegmentPotentials) -> None:
+    if len(X) == 0 or X.n_steps == 0:
+        raise ValueError(
+            f"X must hold at least one step; got {len(X)} sequences with {X.n_steps} steps in all."
+        )
+    if X.shape[1] == 0:
+        raise ValueError("X must have at least one feature; got 0.")
+
+
+def _encode(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    unknown = np.flatnonzero(classes[codes] != labels)
+    if unknown.size:
+        raise ValueError(
+            f"y holds the label {str(labels[unknown[0]])!r}, which was not in training; known are "
+            f"{classes.tolist()}."
+        )
+    return codes
+
+
+def _queries(segments: Any, lengths: np.ndarray, classes: np.ndarray):
+    if len(segments) != len(lengths):
+        raise ValueError(
+            f"segments must hold one list for each of {len(lengths)} sequences; got "
+            f"{len(segments)}."
+        )
+    rows = [(s, *segment) for s, one in enumerate(segments) for segment in one]
+    for s, start, stop, label in rows:
+        if not 0 <= start < stop <= lengths[s]:
+            raise ValueError(
+                f"Segment {(start, stop, label)!r} is none of sequence {s}, which has "
+                f"{lengths[s]} steps: 0 <= start < stop <= {lengths[s]} must hold."
+            )
+    numbers_ = np.array([row[:3] for row in rows], dtype=np.int64).reshape(-1, 3)
+    labels = np.array([row[3] for row in rows], dtype=np.str_)
+    return (*numbers_.T, _encode(labels, classes) if len(rows) else np.zeros(0, dtype=np.int64))
+
+
+def _with_queries(X: SegmentPotentials, scores: np.ndarray, asked: tuple):
+    # Exact potentials of score 0, whose marginals are the answers, after those of each sequence.
+    sequence, start, stop, _ = asked
+    of = np.repeat(np.arange(len(X)), np.diff(X.offsets))
+    order = np.argsort(np.concatenate([of, sequence]), kind="stable")
+    columns = [
+        np.concatenate([old, new])[order]
+        for old, new in ((X.kind, np.zeros_like(start)), (X.start, start), (X.stop, stop))
+    ]
+    counts = np.bincount(sequence, minlength=len(X))
+    offsets = X.offsets + np.concatenate([[0], np.cumsum(counts)])
+    scores = np.concatenate([scores, np.zeros((len(start), scores.shape[1]))])[order]
+    return scores, SegmentSpans(X.lengths, offsets, *columns)

@@ -1,0 +1,313 @@
+"""Shards on the workers of a Dask cluster.
+
+Each worker keeps the shards that it was given, ready for the kernels. An evaluation of the
+objective sends w to all workers; each shard answers with its value and gradient, and these are
+added up in pairs, in an order that depends on the number of shards alone:
+
+    (f_0 + f_1) + (f_2 + f_3) + …
+
+A lost worker's shards are made again from their source by another one: that is Dask's own doing,
+as long as somebody else has what it takes. What only the lost worker had is sent again.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import CancelledError
+from typing import Any
+
+import numpy as np
+from dask import delayed
+from dask.bag import Bag
+from dask.delayed import Delayed
+
+from sklseq._lib.threads import Threads
+from sklseq.estimators.shards.shards import named, read_content, split_content
+from sklseq.objectives.likelihood.likelihood import LogLikelihood
+from sklseq.objectives.likelihood.sharded import (
+    DataSurvey,
+    LabelledRows,
+    ShardSurvey,
+    add_sums,
+    likelihood_of,
+    sum_of_shard,
+    survey_shard,
+)
+from sklseq.objectives.scores.score_map import ScoreMap
+
+__all__ = ["ClusterError", "ClusterShards", "count_right", "predict_lazily"]
+
+# Times that an evaluation is begun again after workers were lost, seconds before the first of them
+# (each time twice as many: the scheduler has to notice first), and how long to wait for a worker:
+# clusters that replace a lost machine need minutes.
+ATTEMPTS, PAUSE, PATIENCE = 6, 0.2, "300s"
+# Sums that are added at a time.
+FAN_IN = 8
+
+
+class ClusterError(RuntimeError):
+    """The cluster went away; nothing was fitted."""
+
+
+class _NotSent(Exception):
+    """Data did not reach a worker."""
+
+
+def partitions(X: Any, y: Any = None) -> list[Delayed]:
+    """Delayed shards of a bag, of two bags, or of a list as it is."""
+    if isinstance(X, Bag):
+        if y is None:
+            return [delayed(_of_pairs)(part) for part in X.to_delayed()]
+        if not isinstance(y, Bag) or y.npartitions != X.npartitions:
+            raise ValueError(
+                f"Beside a bag of {X.npartitions} partitions, y must be a bag of as many; got "
+                f"{y.npartitions if isinstance(y, Bag) else type(y).__name__}."
+            )
+        pairs = zip(X.to_delayed(), y.to_delayed())
+        return [delayed(_of_two)(rows, labels) for rows, labels in pairs]
+    if y is not None:
+        raise ValueError("Delayed shards are (X, y); leave y out.")
+    if not isinstance(X, (list, tuple)) or not all(isinstance(x, Delayed) for x in X):
+        raise TypeError(
+            "On a Dask cluster, X must be a bag of (sequence, labels) or a list of delayed "
+            f"(X, y); got {type(X).__name__}."
+        )
+    return list(X)
+
+
+def _of_pairs(pairs: Any) -> tuple[list, list]:
+    pairs = list(pairs)
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise ValueError(
+                "a bag without y must hold pairs (sequence, labels); got "
+                f"{type(pair).__name__}. Pass the labels as a second bag."
+            )
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+
+def _of_two(rows: Any, labels: Any) -> tuple[list, list]:
+    return list(rows), list(labels)
+
+
+# ---------------------------------------------------------------- what workers do with a shard
+
+
+def _read(content: Any, k: int) -> LabelledRows:
+    with named(k):
+        return read_content(content)
+
+
+def _survey(rows: LabelledRows, k: int) -> ShardSurvey:
+    with named(k):
+        return survey_shard(rows)
+
+
+def _prepare(rows: LabelledRows, k: int, layout: tuple) -> LogLikelihood | None:
+    scores, classes, column, checksums = layout
+    with named(k):
+        rows = rows.again(checksums[k], column, scores.n_features)
+        return likelihood_of(scores, rows, classes, Threads(1)) if rows.X.n_rows else None
+
+
+def _evaluate(part: LogLikelihood | None, k: int, w: np.ndarray) -> tuple[float, np.ndarray]:
+    with named(k):
+        return (0.0, np.zeros_like(w)) if part is None else sum_of_shard(part, w)
+
+
+# ---------------------------------------------------------------------------- training
+
+
+class ClusterShards:
+    """Shards that the workers of the current Dask client read."""
+
+    def __init__(self, X: Any, y: Any = None):
+        self.parts = partitions(X, y)
+        if not self.parts:
+            raise ValueError("X must hold at least one shard; got none.")
+        self.client = current_client()
+        self.layout = self.futures = None
+
+    def name(self, k: int) -> str:
+        """What messages call shard k."""
+        return f"Shard {k}"
+
+    def __enter__(self) -> ClusterShards:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.rows = self.futures = self.sent = None  # workers forget what nobody refers to
+
+    def surveys(self) -> list[ShardSurvey]:
+        """Let workers look at each shard."""
+        return self._insist(self._survey)
+
+    def _survey(self) -> list[ShardSurvey]:
+        read = [delayed(_read, pure=False)(part, k) for k, part in enumerate(self.parts)]
+        self.rows = self.client.compute(read)
+        found = self.client.map(_survey, self.rows, range(len(self.rows)), pure=False)
+        return self.client.gather(found)
+
+    def likelihood(
+        self, scores: ScoreMap, found: DataSurvey, surveys, vectorizer, l2: float, threads
+    ) -> ClusterLogLikelihood:
+        """The objective."""
+        column = None if vectorizer is None else vectorizer.vocabulary_
+        self.layout = (scores, found.classes, column, [one.checksum for one in surveys])
+        self._insist(self._prepare)
+        return ClusterLogLikelihood(self, scores, l2)
+
+    def _prepare(self) -> None:
+        # What is scattered can be lost; what is computed from ``parts`` is made again.
+        if self.rows is None:
+            read = [delayed(_read, pure=False)(part, k) for k, part in enumerate(self.parts)]
+            self.rows = self.client.compute(read)
+        [self.sent] = self._send([self.layout], broadcast=True)
+        self.futures = self.client.map(
+            _prepare, self.rows, range(len(self.rows)), layout=self.sent, pure=False
+        )
+        self.rows = None  # each is released as soon as it is prepared
+
+    def evaluate(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        """Sum of values and gradients of all shards."""
+        return self._insist(lambda: self._evaluate(w))
+
+    def _evaluate(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        if self.futures is None:
+            self._prepare()
+        client = self.client
+        sent = self._send(w)  # workers pass it on to each other
+        sums = client.map(_evaluate, self.futures, range(len(self.futures)), w=sent, pure=False)
+        while len(sums) > 1:
+            groups = (sums[a : a + FAN_IN] for a in range(0, len(sums), FAN_IN))
+            sums = [client.submit(add_sums, *group, pure=False) for group in groups]
+        return sums[0].result()
+
+    def _send(self, data: Any, **options: Any) -> Any:
+        # Nothing of ours runs here: whatever goes wrong (a KeyError, if a worker dies between the
+        # arrival of data and the scheduler's taking note of it) is the loss of a worker.
+        try:
+            return self.client.scatter(data, hash=False, **options)
+        except Exception as error:
+            raise _NotSent(f"{type(error).__name__}: {error}") from error
+
+    def _insist(self, ask: Any) -> Any:
+        # Ask again if workers were lost in between, with everything sent anew.
+        for k in range(ATTEMPTS):
+            try:
+                return ask()
+            except Exception as error:
+                # Calls on a client that was closed in between fail in ways of their own.
+                if not isinstance(error, LOST) and self.client.status == "running":
+                    raise
+                self.rows = self.futures = self.sent = None
+                lost = error
+                time.sleep(PAUSE * 2**k)
+                self._wait_for_workers(error)
+        raise ClusterError(
+            f"Workers of the Dask cluster were lost {ATTEMPTS} times in one evaluation "
+            f"({type(lost).__name__}: {lost}); nothing was fitted. Give them more memory, or cut "
+            "the data into smaller shards."
+        ) from lost
+
+    def _wait_for_workers(self, error: BaseException) -> None:
+        try:
+            if self.client.status == "running":
+                self.client.wait_for_workers(1, timeout=PATIENCE)
+                return
+        except (OSError, TimeoutError, *LOST):
+            pass
+        raise ClusterError(
+            f"The Dask client is {self.client.status}, or has no worker left "
+            f"({type(error).__name__}: {error}); nothing was fitted. Start a cluster and fit again."
+        ) from error
+
+
+def current_client() -> Any:
+    """The client of this process."""
+    from distributed import get_client
+
+    try:
+        client = get_client()
+    except ValueError as error:
+        raise ClusterError(
+            "Training on Dask bags and delayed shards needs a client; start one before: "
+            "distributed.Client(…)."
+        ) from error
+    if client.status != "running":
+        raise ClusterError(
+            f"The Dask client is {client.status}; nothing was fitted. Start another one."
+        )
+    return client
+
+
+def _lost() -> tuple:
+    from distributed import KilledWorker
+    from distributed.comm import CommClosedError
+
+    return (_NotSent, CancelledError, CommClosedError, KilledWorker, TimeoutError, ConnectionError)
+
+
+LOST = _lost()
+
+
+class ClusterLogLikelihood:
+    """f(w) = Σ_k f_k(w) + l2 · ‖w‖²₂, f_k being the negative log-likelihood of shard k.
+
+    Parameters
+    ----------
+    shards : object with ``evaluate(w)``
+        Returns Σ_k f_k(w) and its gradient.
+    scores : ScoreMap
+    l2 : float
+    """
+
+    def __init__(self, shards: ClusterShards, scores: ScoreMap, l2: float):
+        self.shards, self.scores, self.l2 = shards, scores, float(l2)
+        self.n_evaluations = 0
+
+    def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
+        """f(w); its gradient is written into ``gradient``."""
+        value, total = self.shards.evaluate(w)
+        np.multiply(w, 2 * self.l2, out=gradient)
+        gradient += total
+        self.n_evaluations += 1
+        return value + self.l2 * float(np.square(w, dtype=np.float64).sum())
+
+
+# ---------------------------------------------------------------------------- answers
+
+
+def predict_lazily(tagger: Any, X: Any) -> Any:
+    """A bag of label arrays for a bag of sequences; delayed arrays for delayed X or (X, y)."""
+    model = delayed(tagger)
+    if isinstance(X, Bag):
+        return X.map_partitions(_predict_list, model)
+    return [delayed(_predict)(part, model) for part in partitions(X)]
+
+
+def _predict_list(sequences: Any, tagger: Any) -> list:
+    return list(tagger.predict(list(sequences)))
+
+
+def _predict(content: Any, tagger: Any) -> np.ndarray:
+    if isinstance(content, LabelledRows):
+        return tagger.predict(content.X)
+    return tagger.predict(content[0] if isinstance(content, tuple) else content)
+
+
+def count_right(tagger: Any, X: Any, y: Any) -> list[tuple[float, float]]:
+    """Weight of the rows whose label is right, and of all, of each shard."""
+    from dask import compute
+
+    model = delayed(tagger)
+    parts = [delayed(_count)(part, k, model) for k, part in enumerate(partitions(X, y))]
+    return list(compute(*parts))
+
+
+def _count(content: Any, k: int, tagger: Any) -> tuple[float, float]:
+    with named(k):
+        if isinstance(content, LabelledRows):
+            labels = np.split(content.classes[content.codes], content.X.offsets[1:-1])
+            return tagger._count_right(content.X, labels, content.weights)
+        return tagger._count_right(*split_content(content))

@@ -1,0 +1,232 @@
+"""Labelled data in shards: files, functions or parts of it, read one at a time."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn import get_config
+
+from sklseq.data.sequences import Sequences, as_sequences, check_sample_weight, read_labels
+from sklseq.data.store import read_stored, stored_size
+from sklseq.estimators.validation import read_sequences
+from sklseq.objectives.likelihood.sharded import LabelledRows
+
+__all__ = ["ShardError", "Shards", "named", "read_content", "split_content"]
+
+UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+class ShardError(ValueError):
+    """A shard cannot be read, or does not fit to the others; the message names it."""
+
+
+class Shards:
+    """Labelled sequences in pieces, of which few are in memory at a time.
+
+    Stands for X and y together: ``CRFTagger().fit(Shards(paths))``, ``tagger.score(Shards(…))``,
+    ``tagger.predict(Shards(…))``. Iteration gives (X, y) of one shard after the other.
+
+    Parameters
+    ----------
+    sources : list, or str or path of a folder
+        Each item is
+
+        - the path of a file that :meth:`Sequences.save` wrote, with labels: read through a memory
+          map;
+        - a function without arguments that returns ``(X, y)`` or ``(X, y, sample_weight)``, the
+          same each time; X and y are what ``fit`` takes;
+        - such a tuple itself.
+
+        A folder stands for its ``.npz`` files in the order of their names.
+    max_memory : int or str, optional
+        Bytes, or ``"500MB"``, ``"2GiB"``, that training may take for everything: weights and the
+        vectors of the solver, shards as they are worked on. None: scikit-learn's
+        ``get_config()["working_memory"]`` MiB.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``sources`` is none of these, or ``max_memory`` is no size.
+    ShardError
+        A ValueError that names the shard: when it is read, if it is missing, cut off, or of
+        another width than the others.
+
+    Notes
+    -----
+    ``fit`` reads each shard once to look at it, and then, as far as they fit into ``max_memory``,
+    once more; those that do not fit are read at each evaluation of the objective. Dicts and
+    attribute lists are vectorised each time they are read: save what ``DictFeatures`` or another
+    extractor makes of them where that takes long.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklseq import CRFTagger, Shards
+    >>> def read_day(day):
+    ...     rows = np.random.default_rng(day).normal(size=(20, 10, 3))
+    ...     return rows, (rows[:, :, 0] > 0).astype(int)
+    >>> shards = Shards([lambda day=day: read_day(day) for day in range(3)], max_memory="100MB")
+    >>> tagger = CRFTagger().fit(shards)
+    >>> tagger.score(shards) > 0.95
+    True
+    """
+
+    def __init__(self, sources: Any, *, max_memory: int | str | None = None):
+        if isinstance(sources, (str, os.PathLike)):
+            sources = sorted(Path(sources).glob("*.npz"))
+        if not isinstance(sources, (list, tuple)) or isinstance(sources, Sequences):
+            raise TypeError(
+                "Shards needs a list of files, functions or (X, y) tuples, or a folder; got "
+                f"{type(sources).__name__}. Make a list of an iterator."
+            )
+        if not sources:
+            raise ValueError("Shards needs at least one shard; got none.")
+        self.sources = list(sources)
+        for k, source in enumerate(self.sources):
+            pair = isinstance(source, tuple) and len(source) in (2, 3)
+            if not (pair or callable(source) or isinstance(source, (str, os.PathLike))):
+                raise TypeError(
+                    f"Shard {k} must be the path of a file, a function that returns (X, y), or "
+                    f"(X, y) itself; got {type(source).__name__}."
+                )
+        self.max_memory = as_bytes(max_memory)
+
+    @property
+    def n_shards(self) -> int:
+        """How many there are."""
+        return len(self.sources)
+
+    def __repr__(self) -> str:
+        return f"<Shards: {self.n_shards} shards, max_memory={self.max_memory:.3g} bytes>"
+
+    def __iter__(self) -> Iterator[tuple]:
+        for k in range(self.n_shards):
+            yield self.read(k)[:2]
+
+    def read(self, k: int) -> tuple:
+        """One shard.
+
+        Parameters
+        ----------
+        k : int
+
+        Returns
+        -------
+        X, y, sample_weight
+            ``y`` and ``sample_weight`` may be None.
+        """
+        with named(k, self.sources[k]):
+            source = self.sources[k]
+            if isinstance(source, (str, os.PathLike)):
+                X, y = Sequences.load(source, return_y=True)
+                return X, y, read_stored(source).weights
+            return split_content(source() if callable(source) else source)
+
+    def to_delayed(self) -> list:
+        """The shards for Dask: ``CRFTagger().fit(shards.to_delayed())`` on its cluster.
+
+        Files must lie where all workers read them under the same name.
+
+        Returns
+        -------
+        list of dask.delayed.Delayed
+        """
+        from dask import delayed
+
+        one = delayed(_read_one, pure=False)
+        return [one(source, k) for k, source in enumerate(self.sources)]
+
+    def _labelled(self, k: int) -> LabelledRows:
+        # As training reads it: labels stay codes.
+        with named(k, self.sources[k]):
+            source = self.sources[k]
+            if isinstance(source, (str, os.PathLike)):
+                return read_file(source)
+            content = source() if callable(source) else source
+            return read_content(content)
+
+    def _size(self, k: int) -> int:
+        # Bytes of a file as it lies there; 0 if only reading it can tell.
+        with named(k, self.sources[k]):
+            source = self.sources[k]
+            return stored_size(source) if isinstance(source, (str, os.PathLike)) else 0
+
+
+def _read_one(source: Any, k: int) -> Any:
+    # On a worker: what the functions below take.
+    with named(k, source):
+        if isinstance(source, (str, os.PathLike)):
+            return read_file(source)
+        return source() if callable(source) else source
+
+
+@contextmanager
+def named(k: int, source: Any = None) -> Iterator[None]:
+    """Errors inside name shard k."""
+    try:
+        yield
+    except (ShardError, MemoryError):
+        raise
+    except Exception as error:
+        name = f" ({os.fspath(source)!r})" if isinstance(source, (str, os.PathLike)) else ""
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise ShardError(f"Shard {k}{name}: {kind}{error}") from error
+
+
+def split_content(content: Any) -> tuple:
+    """(X, y, sample_weight) of what a function or a worker returned."""
+    if not isinstance(content, tuple) or len(content) not in (2, 3):
+        raise ValueError(
+            f"a shard must be a tuple (X, y) or (X, y, sample_weight); got "
+            f"{type(content).__name__}."
+        )
+    return (*content, None)[:3]
+
+
+def read_content(content: Any) -> LabelledRows:
+    """A shard in memory, as training reads it; dicts get columns of their own."""
+    if isinstance(content, LabelledRows):
+        return content
+    X, y, weights = split_content(content)
+    rows, vectorizer = read_sequences(X, fit=True)
+    labels = read_labels(y, rows)
+    classes, codes = np.unique(labels, return_inverse=True)
+    names = None if vectorizer is None else list(vectorizer.vocabulary_)
+    return LabelledRows(
+        rows, names, classes, codes.astype(np.int32), check_sample_weight(weights, len(rows))
+    )
+
+
+def read_file(path: Any) -> LabelledRows:
+    """A saved shard, as training reads it."""
+    stored = read_stored(path)
+    if stored.codes is None:
+        raise ValueError("it holds no labels; save them too: X.save(path, y).")
+    X = as_sequences(Sequences(stored.rows, stored.offsets))
+    weights = check_sample_weight(stored.weights, len(X))
+    present = np.bincount(stored.codes, minlength=len(stored.classes)) > 0
+    codes = stored.codes
+    if not present.all():
+        codes = (np.cumsum(present) - 1)[codes]
+    return LabelledRows(X, None, stored.classes[present], codes, weights)
+
+
+def as_bytes(size: Any) -> float:
+    """A size in bytes; None is scikit-learn's working memory."""
+    if size is None:
+        return get_config()["working_memory"] * 2.0**20
+    found = re.fullmatch(r"\s*([\d.]+)\s*([a-zA-Z]*)\s*", size) if isinstance(size, str) else None
+    if found and found[2].upper() in UNITS and found[1].count(".") < 2:
+        return float(found[1]) * UNITS[found[2].upper()]
+    if isinstance(size, (int, float, np.number)) and not isinstance(size, bool) and size > 0:
+        return float(size)
+    raise ValueError(
+        f"max_memory must be a number of bytes above 0, or a string as '500MB' or '2GiB'; got "
+        f"{size!r}."
+    )

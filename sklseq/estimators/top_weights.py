@@ -1,0 +1,90 @@
+"""What the weights of a fitted model say: the largest ones, with their names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from sklseq.estimators.sparsify import dense_weights
+
+__all__ = ["WeightsMixin"]
+
+
+class WeightsMixin:
+    """Names and sizes of ``coef_`` and ``transition_``."""
+
+    def _names(self, feature_names: Any) -> np.ndarray:
+        check_is_fitted(self, "coef_")
+        if feature_names is None:
+            feature_names = getattr(self, "feature_names_in_", None)
+        if feature_names is None:
+            return np.array([f"x{k}" for k in range(self.n_features_in_)], dtype=object)
+        if len(feature_names) != self.n_features_in_:
+            raise ValueError(
+                f"feature_names must name {self.n_features_in_} features; got {len(feature_names)}."
+            )
+        return np.asarray(feature_names, dtype=object)
+
+    def top_features(
+        self, n: int = 10, *, label: Any = None, feature_names: Any = None
+    ) -> list[tuple]:
+        """The state weights of largest magnitude.
+
+        Parameters
+        ----------
+        n : int, default=10
+        label : label, optional
+            Only weights of this label.
+        feature_names : array-like of str, optional
+            Names of the columns, e.g. ``pipeline[:-1].get_feature_names_out()``.
+
+        Returns
+        -------
+        list of (weight, label, feature name)
+        """
+        names = self._names(feature_names)
+        weights = coef = dense_weights(self.coef_)
+        if label is not None:
+            if label not in self.classes_:
+                raise ValueError(f"label must be one of {self.classes_.tolist()}; got {label!r}.")
+            coef = np.where(self.classes_ == label, coef, 0)
+        flat = _largest(np.abs(coef).ravel(), n)
+        feature, j = np.divmod(flat, len(self.classes_))
+        return [
+            (float(weights[f, k]), self.classes_[k], str(names[f]))
+            for f, k in zip(feature, j)
+            if coef[f, k] != 0
+        ]
+
+    def top_transitions(self, n: int = 10) -> list[tuple]:
+        """The transition weights of largest magnitude, forbidden ones left out.
+
+        Parameters
+        ----------
+        n : int, default=10
+
+        Returns
+        -------
+        list of (weight, label, next label)
+        """
+        check_is_fitted(self, "coef_")
+        weights = np.where(np.isfinite(self.transition_), self.transition_, 0)
+        i, j = np.divmod(_largest(np.abs(weights).ravel(), n), len(self.classes_))
+        return [
+            (float(weights[a, b]), self.classes_[a], self.classes_[b])
+            for a, b in zip(i, j)
+            if weights[a, b] != 0
+        ]
+
+
+def _largest(values: np.ndarray, n: int) -> np.ndarray:
+    # Positions of the n largest values, largest first, ties by position.
+    n = min(int(n), len(values))
+    if n < len(values):
+        threshold = np.partition(values, len(values) - n)[len(values) - n] if n else np.inf
+        candidates = np.flatnonzero(values >= threshold)
+    else:
+        candidates = np.arange(len(values))
+    return candidates[np.argsort(-values[candidates], kind="stable")][:n]

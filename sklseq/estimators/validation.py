@@ -1,0 +1,128 @@
+"""Reading and checking what `fit` and `predict` are given."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from sklseq.data.sequences import Sequences, as_sequences, check_sample_weight, input_form
+
+__all__ = [
+    "ATTRIBUTES_WARNED",
+    "check_magnitude",
+    "check_n_jobs",
+    "check_not_empty",
+    "in_shards",
+    "read_sequences",
+    "training_weights",
+    "warn_new_attributes",
+    "warn_one_label",
+]
+
+ATTRIBUTES_WARNED = "_new_attributes_warned"  # set once warn_new_attributes has warned
+
+
+def in_shards(X: Any) -> bool:
+    """Whether X is ``Shards``, a Dask bag or a list of delayed shards."""
+    one = X[0] if isinstance(X, (list, tuple)) and len(X) else X
+    return type(one).__module__.split(".")[0] == "dask" or hasattr(X, "to_delayed")
+
+
+def read_sequences(X: Any, vectorizer=None, *, fit: bool = False, finite: bool = True):
+    """Any input form as ``(Sequences, vectorizer)``; dicts and attributes need a vectorizer.
+
+    ``finite=False`` leaves it to :meth:`BaseTagger._blocks` to look for NaN and infinity.
+    """
+    from sklseq.features import DictFeatures
+
+    form = input_form(X)
+    if fit and form in ("dicts", "attributes"):
+        vectorizer = DictFeatures()
+        return vectorizer.fit_transform(X), vectorizer
+    if form in ("dicts", "attributes") or (form == "empty" and vectorizer is not None):
+        if vectorizer is None:
+            raise ValueError(
+                f"X holds {form}, but this estimator was fitted on arrays; pass rows of features."
+            )
+        return vectorizer.transform(X), vectorizer
+    if vectorizer is not None and not fit and form != "packed":
+        raise ValueError(
+            "X holds arrays, but this estimator was fitted on feature dicts or attributes; "
+            "pass those."
+        )
+    return as_sequences(X, finite=finite), None
+
+
+def training_weights(sample_weight: Any, n_sequences: int) -> np.ndarray:
+    """Weights of sequences to train on: as checked, and not all zero."""
+    weights = check_sample_weight(sample_weight, n_sequences)
+    if n_sequences and not weights.any():
+        raise ValueError("sample_weight must have a positive entry; all weights are zero.")
+    return weights
+
+
+def check_not_empty(X: Sequences) -> None:
+    """Raise unless there is something to train on."""
+    if len(X) == 0 or X.n_rows == 0:
+        raise ValueError(
+            f"X must hold at least one row; got {len(X)} sequences with {X.n_rows} rows in all."
+        )
+    if X.shape[1] == 0:
+        raise ValueError("X must have at least one feature; got 0.")
+
+
+def check_magnitude(X: Sequences, what: str, limit: float = 0.0) -> None:
+    """Raise where squares of features, or cubes, would overflow and make the model nonsense."""
+    values = X.rows.data if X.is_sparse else X.rows
+    limit = limit or (1e15 if X.dtype == np.float32 else 1e50)
+    top = max(float(values.max()), -float(values.min())) if values.size else 0.0
+    if top > limit:
+        raise ValueError(
+            f"X holds a feature of magnitude {top:.3g}, and {what} multiplies features by each "
+            f"other: at most {limit:.0e} is allowed for {X.dtype}. Scale the features, e.g. by "
+            "PerToken(MaxAbsScaler())."
+        )
+
+
+def check_n_jobs(n_jobs: Any) -> None:
+    """Raise unless it is a number of threads as scikit-learn counts them."""
+    if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
+        raise ValueError(f"n_jobs must be None or an integer other than 0; got {n_jobs!r}.")
+
+
+def warn_one_label(classes: np.ndarray) -> None:
+    """Say that a model of one label has nothing to decide."""
+    if len(classes) == 1:
+        warnings.warn(
+            f"y holds one label only ({classes.tolist()[0]!r}); every prediction will be that "
+            "label.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def warn_new_attributes(estimator: Any, X: Any) -> None:
+    """Say once that ``partial_fit`` leaves out attributes that its first call did not have."""
+    vectorizer = getattr(estimator, "vectorizer_", None)
+    if (
+        vectorizer is None
+        or hasattr(estimator, ATTRIBUTES_WARNED)
+        or not len(X)
+        or isinstance(X, Sequences)
+    ):
+        return
+    known, seen = vectorizer.vocabulary_, clone(vectorizer).fit(X).vocabulary_
+    new = [name for name in seen if name not in known]
+    if new:
+        setattr(estimator, ATTRIBUTES_WARNED, True)
+        warnings.warn(
+            f"partial_fit leaves out attributes that training did not begin with, such as "
+            f"{new[0]!r} ({len(new)} in this call; this is said once). Extract columns that stay "
+            "the same, e.g. by DictFeatures(n_features=2**k), or by one fitted on all data.",
+            UserWarning,
+            stacklevel=4,
+        )

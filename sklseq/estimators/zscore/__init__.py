@@ -1,0 +1,1 @@
+"""``ZScoreTagger``, ``ZScoreTaggerCV`` and what only they use."""

@@ -1,0 +1,517 @@
+"""Sequence taggers trained by one linear solve: the z-score."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtr
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
+from sklseq.data.labels import (
+    Constraints,
+    check_constraints,
+    encode_labels,
+    resolve_constraints,
+    resolve_loss,
+    unique_labels,
+)
+from sklseq.data.sequences import read_labels
+from sklseq.estimators.base import BaseTagger
+from sklseq.estimators.top_weights import WeightsMixin
+from sklseq.estimators.validation import (
+    ATTRIBUTES_WARNED,
+    check_magnitude,
+    check_n_jobs,
+    check_not_empty,
+    read_sequences,
+    training_weights,
+    warn_new_attributes,
+    warn_one_label,
+)
+from sklseq.estimators.zscore.zscore_solve import (
+    MAX_WEIGHTS,
+    Solution,
+    check_programs,
+    labeling_scores,
+    separate_zscore,
+    solve_zscore,
+    training_zscore,
+)
+from sklseq.objectives.zscore.moments import (
+    ChainWeights,
+    Sample,
+    Statistics,
+    combine,
+    count_statistics,
+    extended_rows,
+    stack_weights,
+    statistics_products,
+)
+from sklseq.solvers import SolverResult, solve_dense
+
+__all__ = ["SequenceZScores", "ZScoreTagger"]
+
+
+class SequenceZScores(NamedTuple):
+    """How far the score of a labeling stands out; see :meth:`ZScoreTagger.sequence_zscore`.
+
+    Attributes
+    ----------
+    zscore : ndarray of shape (n_sequences,)
+        Standard deviations above the mean score of all labelings.
+    p_value : ndarray of shape (n_sequences,)
+        Share of labelings that score higher, were the scores normal.
+    """
+
+    zscore: np.ndarray
+    p_value: np.ndarray
+
+
+class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
+    """Linear-chain tagger trained by one linear solve, which maximises the z-score.
+
+    If all labelings of a sequence were equally likely, their scores w · φ_s(y) would have a mean
+    and a variance. Training finds the weights with which the true labels ȳ score as many standard
+    deviations as possible above that mean,
+
+        max_w  w·b / √(wᵀCw),   b = Σ_s ω_s (φ_s(ȳ_s) - E φ_s),   C = Σ_s ω_s Cov φ_s,
+
+    by w = (C + 2 · l2)⁻¹ b: the Newton step, from zero, of :class:`CRFTagger` with the same ``l2``,
+    all states and transitions, and no boundary weights. With a loss ℓ that scores of wrong
+    labelings are raised by, it is
+
+        min_w  ½ wᵀCw + wᵀc + l2 · ‖w‖²   subject to   w·b - E ℓ ≥ 1,      c = Cov(φ, ℓ).
+
+    Neither needs the data again once C⁻¹b is there, nor a learning rate, nor a search.
+
+    Parameters
+    ----------
+    loss : {"hamming"}, array-like of shape (n_labels, n_labels) or None, default="hamming"
+        None is Equation (4) of the paper, "hamming" its §5.1. A matrix gives the loss of each
+        true label (row) taken for another (column), in the order of the sorted labels.
+    l2 : float, default=1.0
+        Ridge. 0 is the paper's parameter-free form; of many solutions, that of minimum norm.
+    moments : {"exact", "dp", "sampling"}, default="exact"
+        How b and C are found. "exact": in closed form, or with constraints by products with C.
+        "dp": the paper's dynamic programs, one a pair of features: slow, and the same. "sampling":
+        from random labelings.
+    n_paths : int, default=100
+        Labelings drawn of each sequence, for ``moments="sampling"``.
+    constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
+        Transitions that may occur in answers. Rows from, columns to, in the order of the sorted
+        labels.
+    constrained : {"decoding", "training"}, default="decoding"
+        Where ``constraints`` hold. "training": also b and C are over labelings that keep to them,
+        which takes tens of times as long as the closed form of free labels, and seldom gains.
+    separate : bool, default=False
+        Whether the weights must also let every true labeling score highest on its own sequence.
+        Violated constraints are added as they are found, until none is, as the paper's §6
+        proposes for separable data. On other data it warns, and does without.
+    solver : {"auto", "direct", "cg"}, default="auto"
+        "direct" factorises a matrix of n_features², "cg" is conjugate gradients on the rows;
+        "auto" takes the former up to 1000 features.
+    max_iter : int, default=500
+        Iterations of conjugate gradients, or rounds of constraints with ``separate``.
+    tol : float, default=1e-3
+        Conjugate gradients stop when, for every label, an iteration has moved the scores of the
+        training rows by that share of what they are, and the residual is that share of the
+        right-hand side: of what is left once columns are eliminated, and in units in which
+        features are of equal size. At 1e-3, a label in a thousand at most differs in held-out
+        text from the exact solution's; with a ridge below 0.01, a few.
+    n_jobs : int or None, default=None
+        Threads.
+    verbose : int, default=0
+        Above 0, residuals are printed.
+    random_state : int, RandomState instance or None, default=None
+        Seed of ``moments="sampling"``.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_labels,)
+        Labels, sorted.
+    coef_ : ndarray of shape (n_features, n_labels)
+        State weights.
+    transition_ : ndarray of shape (n_labels, n_labels)
+        Weights of label i followed by j; -inf where forbidden.
+    start_, end_ : ndarray of shape (n_labels,)
+        0, or -inf where forbidden.
+    zscore_ : float
+        The z-score of the training labels, their loss included.
+    multiplier_ : float
+        α in w = C⁻¹(α b - c); 1 without a loss.
+    n_iter_ : int
+        Iterations of conjugate gradients; 1 for a direct solution.
+    n_constraints_ : int
+        Constraints added, with ``separate``.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when fitted on feature dicts or attributes.
+    vectorizer_ : DictFeatures or None
+        What turns dicts into rows.
+
+    Raises
+    ------
+    ValueError
+        On bad parameters or data, before any work: see the message.
+
+    Notes
+    -----
+    Free labels are independent under the uniform distribution, and the problem falls apart into
+    ridge regression of label indicators on the rows and a closed form for transitions: see
+    ``docs/maths``. Cost of "exact": O(n_features³) once; or of many sparse features
+    O(nnz · n_labels) an iteration and O(k³) once, for the k ≤ 2000 most frequent.
+    With ``constrained="training"`` an iteration is O(nnz · n_labels + n_rows · n_labels²).
+
+    References
+    ----------
+    E. Ricci, T. De Bie, N. Cristianini (2007), "Discriminative sequence labeling by z-score
+    optimization", ECML, LNCS 4701.
+
+    Examples
+    --------
+    >>> from sklseq import ZScoreTagger
+    >>> X = [[{"w": "the"}, {"w": "cat"}, {"w": "sleeps"}], [{"w": "a"}, {"w": "dog"}]]
+    >>> y = [["D", "N", "V"], ["D", "N"]]
+    >>> tagger = ZScoreTagger(l2=0.1).fit(X, y)
+    >>> tagger.predict([[{"w": "the"}, {"w": "dog"}, {"w": "sleeps"}]])[0]
+    array(['D', 'N', 'V'], dtype='<U1')
+    >>> tagger.sequence_zscore(X, y).zscore.round(1)
+    array([3. , 2.4])
+    """
+
+    def __init__(
+        self,
+        *,
+        loss: Any = "hamming",
+        l2: float = 1.0,
+        moments: str = "exact",
+        n_paths: int = 100,
+        constraints: Any = None,
+        constrained: str = "decoding",
+        separate: bool = False,
+        solver: str = "auto",
+        max_iter: int = 500,
+        tol: float = 1e-3,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        random_state: Any = None,
+    ):
+        self.loss = loss
+        self.l2 = l2
+        self.moments = moments
+        self.n_paths = n_paths
+        self.constraints = constraints
+        self.constrained = constrained
+        self.separate = separate
+        self.solver = solver
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    # ------------------------------------------------------------------ training
+
+    @with_callbacks(max_subtasks=lambda tagger: None)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ZScoreTagger:
+        """Train on labelled sequences.
+
+        Parameters
+        ----------
+        X : list of sequences
+            In any form that :class:`CRFTagger` takes.
+        y : list of label sequences
+        sample_weight : array-like of shape (n_sequences,), optional
+
+        Returns
+        -------
+        ZScoreTagger
+            The estimator itself.
+        """
+        self._check_parameters()
+        rows, vectorizer = read_sequences(X, fit=True)
+        check_not_empty(rows)
+        check_magnitude(rows, "Z-score training")
+        labels = read_labels(y, rows)
+        weights = training_weights(sample_weight, len(rows))
+        classes = unique_labels(labels)
+        codes = encode_labels(labels, classes, rows.offsets)
+        allowed = resolve_constraints(self.constraints, classes)
+        check_constraints(codes, rows.offsets, *allowed, classes)
+        cost = resolve_loss(self.loss, classes)
+        sample = Sample(rows.rows, rows.offsets, codes, weights, len(classes))
+        trained = allowed
+        if self.constrained == "decoding":
+            trained = resolve_constraints(None, classes)
+        if self.moments == "dp":
+            check_programs(sample, trained, cost)
+        solution = solve_zscore(self, sample, trained, cost)
+        self._forget()
+        if self.separate:
+            solution = self._separate(sample, trained, cost, solution)
+        warn_one_label(classes)
+        self._warn_convergence(solution.result)
+        self._set_weights(solution.weights, allowed, classes, vectorizer, rows.dtype)
+        self.multiplier_, self.n_iter_ = solution.multiplier, solution.result.n_iter
+        self.zscore_ = solution.zscore
+        return self
+
+    def _check_parameters(self) -> None:
+        for name in ("l2", "tol"):
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Real) or not 0 <= value < np.inf:
+                raise ValueError(f"{name} must be a finite number of at least 0; got {value!r}.")
+        for name, least in (("max_iter", 1), ("n_paths", 2)):
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Integral) or value < least:
+                raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
+        for name, allowed in (
+            ("moments", ("exact", "dp", "sampling")),
+            ("solver", ("auto", "direct", "cg")),
+            ("constrained", ("decoding", "training")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
+        check_n_jobs(self.n_jobs)
+
+    def _separate(self, sample: Sample, allowed: Constraints, cost, solution: Solution) -> Solution:
+        found = separate_zscore(self, sample, allowed, cost, solution.weights)
+        self.n_constraints_ = found.n_constraints
+        if found.message:
+            warnings.warn(found.message, ConvergenceWarning, stacklevel=3)
+        z = training_zscore(sample, allowed, cost, found.weights)
+        return solution._replace(weights=found.weights, zscore=z)
+
+    def _warn_convergence(self, result: SolverResult) -> None:
+        if not result.converged:
+            why, remedy = f"did not converge in max_iter={self.max_iter} iterations", "max_iter, "
+            if result.message == "precision":
+                why, remedy = "could not solve its linear system within rounding", ""
+            warnings.warn(
+                f"{type(self).__name__} {why} (error {result.history[-1]:.2g}, tol={self.tol}); "
+                f"raise {remedy}tol or l2.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _forget(self) -> None:
+        # What partial_fit keeps, and what only some fits set.
+        for name in (*STATISTICS, "n_constraints_", "feature_names_in_", ATTRIBUTES_WARNED):
+            self.__dict__.pop(name, None)
+
+    def _set_weights(self, chain: ChainWeights, allowed: Constraints, classes, vectorizer, dtype):
+        dtype = np.float32 if dtype == np.float32 else np.float64
+        self.classes_, self.vectorizer_ = classes, vectorizer
+        self.coef_ = np.ascontiguousarray(chain.coef, dtype=dtype)
+        self.transition_ = np.where(allowed.transition, chain.transition, -np.inf).astype(dtype)
+        self.start_ = np.where(allowed.start, 0, -np.inf).astype(dtype)
+        self.end_ = np.where(allowed.end, 0, -np.inf).astype(dtype)
+        self.n_features_in_ = len(chain.coef)
+        if vectorizer is not None:
+            self.feature_names_in_ = vectorizer.get_feature_names_out()
+
+    # ------------------------------------------------------------------ training in parts
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> ZScoreTagger:
+        """Train on further sequences: after all parts, the weights are those of one ``fit``.
+
+        Sums of products of features are kept, O(n_features²) numbers, so features must be few;
+        sequences are not kept.
+
+        Parameters
+        ----------
+        X : list of sequences
+            Of columns that stay the same. Dicts and attribute lists have the columns of the first
+            call: attributes that come later are left out, with one warning.
+        y : list of label sequences
+        classes : array-like of shape (n_labels,), optional
+            All labels there will be; needed in the first call.
+        sample_weight : array-like of shape (n_sequences,), optional
+
+        Returns
+        -------
+        ZScoreTagger
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            With more than 4000 features, ``constraints``, ``separate`` or moments other than
+            "exact"; after ``fit``, which keeps no sums.
+        """
+        self._check_parameters()
+        known = getattr(self, "classes_", None)
+        self._check_partial(classes, known)
+        rows, vectorizer = read_sequences(X, getattr(self, "vectorizer_", None), fit=known is None)
+        if known is not None:
+            warn_new_attributes(self, X)
+        check_not_empty(rows)
+        check_magnitude(rows, "Z-score training")
+        self._check_columns(rows.shape[1], known is None)
+        labels = read_labels(y, rows)
+        weights = training_weights(sample_weight, len(rows))
+        classes = unique_labels(np.asarray(classes)) if known is None else known
+        cost = resolve_loss(self.loss, classes)
+        codes = encode_labels(labels, classes, rows.offsets)
+        sample = Sample(rows.rows, rows.offsets, codes, weights, len(classes))
+        extended = extended_rows(sample.rows, sample.offsets, len(classes))
+        part = count_statistics(sample, extended, gram=True)
+        if known is not None:
+            part = Statistics(*(getattr(self, n) + x for n, x in zip(STATISTICS, part)))
+            vectorizer = self.vectorizer_
+        self._fit_statistics(part, cost, classes, vectorizer, rows.dtype)
+        return self
+
+    def _check_partial(self, classes: Any, known) -> None:
+        if self.moments != "exact" or self.constraints is not None or self.separate:
+            raise ValueError(
+                "partial_fit needs moments='exact', constraints=None and separate=False: only "
+                "then are sums enough. Use fit."
+            )
+        if known is None and classes is None:
+            raise ValueError("The first call of partial_fit needs classes, all labels there are.")
+        if known is not None and not hasattr(self, STATISTICS[0]):
+            raise ValueError(
+                "partial_fit cannot go on from fit, which keeps no sums; train with partial_fit "
+                "from the start, on a clone of this estimator."
+            )
+        if known is not None and classes is not None and not np.array_equal(
+            unique_labels(np.asarray(classes)), known
+        ):  # fmt: skip
+            raise ValueError(
+                f"classes must be those of the first call, {known.tolist()}; got "
+                f"{np.asarray(classes).tolist()}."
+            )
+
+    def _check_columns(self, n_features: int, is_first: bool) -> None:
+        if not is_first and n_features != self.n_features_in_:
+            raise ValueError(
+                f"X has {n_features} features, but the first call of partial_fit had "
+                f"{self.n_features_in_}; extract them with the same fitted transformer."
+            )
+        if n_features > MAX_WEIGHTS:
+            raise ValueError(
+                f"partial_fit keeps sums of n_features² numbers, for at most {MAX_WEIGHTS} "
+                f"features; got {n_features}. Use fit, or fewer features."
+            )
+
+    def _fit_statistics(self, statistics: Statistics, cost, classes, vectorizer, dtype) -> None:
+        l2 = float(self.l2)
+        result = solve_dense(statistics.gram, statistics.observed, 2 * len(classes) * l2)
+        maximum = combine(statistics_products(result.w, statistics), statistics, cost, l2)
+        weights = stack_weights(result.w @ maximum.mix, maximum.pairs)
+        free = resolve_constraints(None, classes)
+        for name, value in zip(STATISTICS, statistics):
+            setattr(self, name, value)
+        self._set_weights(weights, free, classes, vectorizer, dtype)
+        self.multiplier_, self.n_iter_ = maximum.multiplier, result.n_iter
+        self.zscore_ = maximum.zscore
+
+    # ------------------------------------------------------------------ scores
+
+    def sequence_zscore(self, X: Any, y: Any) -> SequenceZScores:
+        """How many standard deviations labelings score above the mean, one by one.
+
+        The mean and the variance are over all labelings of the sequence that are allowed, each as
+        likely as any other. The p-value takes the scores to be normal: for long sequences they
+        nearly are.
+
+        Parameters
+        ----------
+        X : list of sequences
+        y : list of label sequences
+
+        Returns
+        -------
+        SequenceZScores
+            Named tuple ``(zscore, p_value)``; NaN where all labelings score the same. A
+            labeling that ``constraints`` forbid has the z-score -inf.
+        """
+        rows = self._read(X)
+        codes = self._encode(y, rows)
+        emission, transition, start, end, offsets = self.potentials(X)
+        allowed = Constraints(np.isfinite(transition), start == 0, end == 0)
+        truth, mean, variance = labeling_scores(
+            emission.astype(np.float64), transition.astype(np.float64), offsets, codes, allowed
+        )
+        deviation = np.sqrt(np.where(variance > 0, variance, np.nan))
+        z = np.where(np.isnan(deviation), np.nan, (truth - mean) / deviation)
+        return SequenceZScores(z, ndtr(-z))
+
+    def to_crf(
+        self, X: Any = None, y: Any = None, *, scale: float | None = None,
+        sample_weight: Any = None, **parameters: Any,
+    ):  # fmt: skip
+        """A :class:`CRFTagger` with these weights, whose ``fit`` goes on from them.
+
+        Weights of the z-score have no scale, and a CRF's have one. With training data, that
+        multiple is taken which has the least objective of the CRF; its ridge and whether it has
+        weights for unseen states count. Train both with the same ``l2``.
+
+        Parameters
+        ----------
+        X : list of sequences, optional
+        y : list of label sequences, optional
+        scale : float, optional
+            What weights are multiplied by, above 0; by default found on X and y, or 1 without
+            them. Predictions stay; probabilities become sharper.
+        sample_weight : array-like of shape (n_sequences,), optional
+        **parameters
+            Of the new tagger; ``warm_start`` is True unless given.
+
+        Returns
+        -------
+        CRFTagger
+
+        Raises
+        ------
+        ValueError
+            If ``scale`` is not a number above 0, or one of X and y is missing.
+
+        Examples
+        --------
+        >>> from sklseq import ZScoreTagger
+        >>> X = [[{"w": "the"}, {"w": "cat"}, {"w": "sleeps"}], [{"w": "a"}, {"w": "dog"}]]
+        >>> y = [["D", "N", "V"], ["D", "N"]]
+        >>> tagger = ZScoreTagger(l2=0.1).fit(X, y)
+        >>> crf = tagger.to_crf(X, y, l2=0.1).fit(X, y)
+        >>> crf.loss_curve_[0] < tagger.to_crf(l2=0.1).fit(X, y).loss_curve_[0]
+        True
+        """
+        self._check_start(X, y, scale)
+        from sklseq.estimators.crf.crf_tagger import CRFTagger
+
+        check_is_fitted(self, "coef_")
+        constraints = getattr(self, "constraints", None)
+        crf = CRFTagger(**{"warm_start": True, "constraints": constraints, **parameters})
+        names = ("classes_", "coef_", "transition_", "start_", "end_", "n_features_in_")
+        for name in (*names, "vectorizer_", "feature_names_in_"):
+            if hasattr(self, name):
+                value = getattr(self, name)
+                setattr(crf, name, value.copy() if isinstance(value, np.ndarray) else value)
+        if scale is None:
+            scale = 1.0
+            if X is not None:
+                from sklseq.estimators.zscore.warm_start import best_scale
+
+                rows = self._read(X)
+                scale = best_scale(crf, rows, y, training_weights(sample_weight, len(rows)))
+        crf.coef_, crf.transition_ = scale * crf.coef_, scale * crf.transition_
+        return crf
+
+    def _check_start(self, X: Any, y: Any, scale: Any) -> None:
+        if (X is None) != (y is None):
+            raise ValueError("to_crf finds a scale from both X and y, or neither; one is missing.")
+        if scale is not None and not (isinstance(scale, numbers.Real) and 0 < scale < np.inf):
+            raise ValueError(f"scale must be None or a finite number above 0; got {scale!r}.")
+
+
+# What partial_fit adds up, in the order of Statistics.
+STATISTICS = ("gram_", "observed_", "transition_counts_", "label_counts_")

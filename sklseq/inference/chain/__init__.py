@@ -1,0 +1,1 @@
+"""Linear chains: best paths, sums, expectations, decisions online."""

@@ -1,0 +1,288 @@
+"""Decoding while rows arrive: the rules, checked, and :func:`decode_online`.
+
+The algorithm is in ``_online.pyx``, its specification in ``reference.py``.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sklseq._lib.cpu import load_kernel
+from sklseq.inference.chain.linear_chain import Transitions, _check_chain
+
+_online = load_kernel("sklseq.inference.kernels._online")
+
+__all__ = ["OnlinePaths", "OnlineRule", "decode_online", "new_beam"]
+
+
+class OnlineRule(NamedTuple):
+    """When labels leave; see :func:`decode_online`.
+
+    Attributes
+    ----------
+    strategy : str
+    latency_cost : float
+    uncertainty : str or callable
+    belief : str
+    window_size, max_latency : int or None
+    restart : str
+    """
+
+    strategy: str = "step"
+    latency_cost: float = 0.05
+    uncertainty: str | Callable = "error"
+    belief: str = "viterbi"
+    window_size: int | None = None
+    max_latency: int | None = None
+    restart: str = "always"
+
+    @classmethod
+    def checked(cls, *, lag: int | None = None, **parameters: Any) -> OnlineRule:
+        """The rule of these parameters; ``lag=k`` means "viterbi" with ``max_latency=k``."""
+        rule = cls(**parameters)
+        rule._check()
+        if lag is None:
+            return rule
+        _check_count("lag", lag, 0)
+        if rule.max_latency is not None:
+            raise ValueError(
+                f"lag={lag} and max_latency={rule.max_latency} exclude each other; lag waits "
+                "exactly that long, max_latency at most. Give one of them."
+            )
+        return rule._replace(strategy="viterbi", max_latency=lag)
+
+    def _check(self) -> None:
+        for name, allowed in (
+            ("strategy", _online.STRATEGIES),
+            ("belief", ("viterbi", "forward")),
+            ("restart", ("always", "conflict")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
+        measures = _online.MEASURES[:-1]
+        if not callable(self.uncertainty) and self.uncertainty not in measures:
+            raise ValueError(
+                f"uncertainty must be one of {measures} or a function of a distribution; "
+                f"got {self.uncertainty!r}."
+            )
+        cost = self.latency_cost
+        if not isinstance(cost, numbers.Real) or not 0 <= cost < np.inf:
+            raise ValueError(f"latency_cost must be a finite number of at least 0; got {cost!r}.")
+        if self.max_latency is not None:
+            _check_count("max_latency", self.max_latency, 0)
+        if self.window_size is not None:
+            _check_count("window_size", self.window_size, 1)
+        elif self.strategy == "chunk":
+            raise ValueError(
+                'strategy="chunk" needs window_size: the number of rows that are labelled together.'
+            )
+
+
+def _check_count(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
+
+
+def new_beam(chain: Transitions, rule: OnlineRule):
+    """An empty beam over a chain's transitions."""
+    if not hasattr(chain, "online"):
+        score = np.asarray(chain.score, dtype=np.float64)
+        top = max(float(score.max()), np.finfo(float).min)
+        ends = [np.zeros(chain.width) if x is None else x for x in (chain.start, chain.end)]
+        ends = [np.asarray(x, dtype=np.float64) for x in ends]
+        # A score, and with it the largest start, end and transition, must not overflow.
+        largest = 0.99 * float(np.finfo(chain.dtype).max)
+        largest -= sum(max(float(x.max()), 0) for x in (score, *ends))
+        E = np.exp(score - top)
+        E_t = np.ascontiguousarray(E.T)
+        chain.online = score, E, E_t, *ends, chain.n_labels, top, largest
+    measure = rule.uncertainty if callable(rule.uncertainty) else None
+    return _online.Beam(
+        *chain.online,
+        chain.dtype == np.float32,
+        _online.STRATEGIES.index(rule.strategy),
+        _online.MEASURES.index("callable" if measure else rule.uncertainty),
+        measure,
+        rule.belief == "forward",
+        rule.restart == "always",
+        float(rule.latency_cost),
+        -1 if rule.window_size is None else int(rule.window_size),
+        -1 if rule.max_latency is None else int(rule.max_latency),
+    )
+
+
+class OnlinePaths(NamedTuple):
+    """Answer of :func:`decode_online`.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n_rows,), int32
+    latency : ndarray of shape (n_rows,), int64
+        Rows of the sequence that had arrived after this one when its label became final.
+    confidence : ndarray of shape (n_rows,)
+        Probability that the label is right, given all rows that had arrived, and ``end`` if the
+        sequence had: its marginal over all paths of these rows, exp(score) being the weight of a
+        path. Labels that were emitted before are no evidence. For labels that leave at the end it
+        is that of :func:`forward_backward`. Empty if it was not asked for.
+    """
+
+    labels: np.ndarray
+    latency: np.ndarray
+    confidence: np.ndarray
+
+
+def decode_online(
+    emission,
+    transition,
+    offsets=None,
+    *,
+    start=None,
+    end=None,
+    strategy="step",
+    latency_cost=0.05,
+    uncertainty="error",
+    belief="viterbi",
+    window_size=None,
+    max_latency=None,
+    lag=None,
+    restart="always",
+) -> OnlinePaths:
+    """Labels of linear chains as they would be given while rows arrive one by one.
+
+    Write T for the newest row and t₀ for the oldest without a label, Prev_T(t₀, b) for the label
+    at t₀ on the best path that ends in b at T, and P_T(b) for the belief that b is the label at T.
+    Then P̃_T(t₀, a) = Σ_b P_T(b) [Prev_T(t₀, b) = a] is the belief in label a at t₀.
+
+    Parameters
+    ----------
+    emission, transition, offsets, start, end
+        As in :func:`forward_backward`.
+    strategy : {"step", "window", "closure", "chunk", "viterbi"}, default="step"
+        - "step": label t₀ leaves when M_T(t₀) ≤ ``latency_cost`` · (T - t₀), M being the
+          uncertainty of P̃_T(t₀, ·): the paper's Figure 4.
+        - "window": all labels t₀ to T leave together, when the expected number of wrong ones is
+          at most ``latency_cost`` · (T - t₀).
+        - "closure": labels leave when all survivors agree on them, so they are never wrong.
+        - "chunk": ``window_size`` labels leave together, following the last label before them.
+        - "viterbi": all labels leave at the end.
+
+        "step" and "window" also let labels go on which all survivors agree.
+    latency_cost : float, default=0.05
+        λ: how much uncertainty one more row of waiting is worth. 0 gives the labels of
+        :func:`viterbi`.
+    uncertainty : {"error", "entropy", "ambiguity"} or callable, default="error"
+        M of "step": 1 - max P̃; the entropy, in nats; 1 while survivors disagree; or a function of
+        the array P̃, of shape (n_labels,), that returns a number.
+    belief : {"viterbi", "forward"}, default="viterbi"
+        P_T(b): in proportion to the score of the best path that ends in b, as in the paper, or to
+        that of all paths, which is the forward filter p(y_T = b | rows up to T).
+    window_size : int, optional
+        Of "chunk".
+    max_latency : int, optional
+        No label waits for more rows than that, whatever the strategy.
+    lag : int, optional
+        Fixed lag: each label leaves exactly ``lag`` rows later, on the path that is best then.
+        Short for ``strategy="viterbi", max_latency=lag``.
+    restart : {"always", "conflict"}, default="always"
+        What becomes of paths that contradict a label which has left though survivors disagree.
+        "always" drops them, as the paper's Figure 4: what follows fits what was emitted, so spans
+        stay whole. "conflict" keeps them until a label is to leave that may not follow: a wrong
+        label then does not lead the next ones astray, which about halves the disagreement with
+        Viterbi, but labels that fit badly may come to stand side by side.
+
+    Returns
+    -------
+    OnlinePaths
+        Named tuple ``(labels, latency, confidence)``. Labels that were emitted never change, and
+        form an allowed path; only a score of -inf in ``end`` may be broken, if labels that it
+        forbids have left before the end was known.
+
+    Raises
+    ------
+    ValueError
+        If a parameter or a score is wrong, or no label is allowed after those that were emitted.
+
+    Notes
+    -----
+    Cost O(n_labels²) a row, and O(n_labels²) for each row that is pending when labels leave: the
+    confidence takes a backward recursion over them, and a label on which survivors disagree a
+    forward one. Memory O(n_labels) a pending row.
+
+    Three more things differ from Figure 4: labels on which all survivors agree leave at once; at
+    the end of the input the pending labels are those of the best path, not the likeliest one by
+    one (only so is ``latency_cost=0`` Viterbi's algorithm); and a label leaves where its
+    uncertainty equals the price of waiting, too (≤, in the figure <). The paper's fixed windows are
+    decoded each by itself; those of "chunk" follow the last label before them.
+
+    References
+    ----------
+    M. Narasimhan, P. Viola, M. Shilman (2006), "Online decoding of Markov models under latency
+    constraints", ICML, §3.1-3.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklseq.inference import decode_online
+    >>> emission = np.array([[3.0, 0.0], [0.0, 0.5], [0.0, 9.0], [0.0, 9.0]])
+    >>> paths = decode_online(emission, 2 * np.eye(2), latency_cost=0.1)
+    >>> paths.labels, paths.latency
+    (array([0, 1, 1, 1], dtype=int32), array([1, 1, 1, 0]))
+    """
+    rule = OnlineRule.checked(
+        strategy=strategy, latency_cost=latency_cost, uncertainty=uncertainty, belief=belief,
+        window_size=window_size, max_latency=max_latency, lag=lag, restart=restart,
+    )  # fmt: skip
+    emission, chain, offsets = _check_chain(emission, transition, offsets, start, end)
+    return decode_block(emission, offsets, chain, rule)
+
+
+def decode_block(
+    emission: np.ndarray,
+    offsets: np.ndarray,
+    chain: Transitions,
+    rule: OnlineRule,
+    first: int = 0,
+    confidence: bool = True,
+) -> OnlinePaths:
+    """Decode checked scores; ``first`` is the number of the first sequence, for messages."""
+    n, beam = len(emission), new_beam(chain, rule)
+    unfit = find_unfit(beam, emission)
+    if unfit is not None:
+        s = int(np.searchsorted(offsets, unfit[0], side="right")) - 1
+        message = beam.unfit(emission[unfit], unfit[1], unfit[0] - offsets[s])
+        raise ValueError(message.replace(" has ", f" of sequence {s + first} has "))
+    paths = OnlinePaths(
+        np.empty(n, np.intc), np.empty(n, np.int64), np.empty(n if confidence else 0)
+    )
+    dead = _online.decode(beam, emission, offsets, *paths)
+    if dead is not None:
+        s, t = dead
+        at_end = t == offsets[s + 1] - offsets[s]
+        raise no_path(f"row {t - at_end} of sequence {s + first}", at_end=at_end)
+    return paths
+
+
+def find_unfit(beam, emission: np.ndarray) -> tuple[int, int] | None:
+    """(row, label) of the first score that a beam cannot take, or None."""
+    # Comparisons with NaN are false.
+    fit = (emission >= -beam.largest) & (emission <= beam.largest)
+    if not fit.all():
+        fit |= emission == -np.inf
+    if fit.all():
+        return None
+    t, j = np.argwhere(~fit)[0]
+    return int(t), int(j)
+
+
+def no_path(where: str, at_end: bool = False) -> ValueError:
+    """What to raise when all labels are forbidden."""
+    if at_end:
+        where = where.replace("row", "the end, after row", 1)
+    return ValueError(
+        f"No label is allowed at {where}, after those before it: every path meets a score of -inf. "
+        "Allow more transitions, or wait longer (a lower latency_cost, a larger max_latency)."
+    )

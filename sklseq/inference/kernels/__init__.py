@@ -1,0 +1,1 @@
+"""Compiled recursions on potentials, for chains and segmentations."""

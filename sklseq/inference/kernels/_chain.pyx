@@ -1,0 +1,699 @@
+"""Linear-chain dynamic programs over packed batches.
+
+Conventions, once for the whole file
+------------------------------------
+A batch holds the rows of all sequences; sequence s is rows offsets[s] to offsets[s + 1] - 1.
+Every row has `width` numbers: L labels, then padding up to a whole number of lanes
+(`_lib/lanes.pxd`).
+
+    psi[t, j]     emission score psi_t(j); start and end scores are folded into the first and the
+                  last row of their sequence (`fold_boundaries`)
+    score[i, j]   transition score psi(i, j); -inf forbids
+    e[t, j]       exp(psi[t, j] - shift[t]), shift[t] being the row's maximum: in [0, 1]
+    E[i, j]       exp(psi(i, j) - max psi): in [0, 1]
+    Et            E transposed
+
+Padding is 0 in e and E and -inf in psi and score, so no label ever comes from there.
+
+Scaled arithmetic: when it is exact
+-----------------------------------
+alpha rows are divided by their sum c_t, so nothing overflows; what can go wrong is that a factor
+or product underflows to 0 and is missed later. Two sufficient conditions, either will do:
+
+1. *Mixing.* If E[i, j] >= MIX for all i, j, mass that was lost (less than `tiny` of its row) can
+   gain on the rest by at most a factor 1 / MIX, ever: one row after the loss, each label receives
+   at most that loss times e_t(j), and at least MIX times e_t(j) from what was kept. The relative
+   error of Z is then below n_rows * L * tiny / MIX.
+2. *Nothing lost.* Otherwise every unnormalised entry of alpha is looked at: it is either at least
+   FLOOR, or zero because no allowed path ends there. By induction nothing underflowed at all.
+
+A sequence for which neither holds is marked, and done again in the log domain. (A lower bound on
+the row sums c_t alone would prove nothing: rows can lose a factor 1e-150 each, again and again,
+after the label that would have won has been rounded to zero.)
+"""
+
+import numpy as np
+
+from libc.math cimport INFINITY, exp, log
+from libc.stdlib cimport free, malloc
+
+from sklseq.inference.kernels._blocks cimport SKLSEQ_FOUR_ROWS_FIT, max_plus_one, row_max, sum_max
+from sklseq._lib.exponential cimport exponentials
+from sklseq.inference.kernels._recursions cimport backward, forward
+from sklseq.inference.kernels._sparse cimport Lists, add_listed_pairs
+from sklseq.inference.kernels._batched cimport (
+    add_pairs, backward_together, best_scores_together, forward_together, weigh_rows,
+)
+from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes, real
+
+# Smallest transition factor for which condition 1 proves more digits than the type has, and for
+# which u <= 1 / MIX**2 cannot overflow.
+MIX = {"float64": 1e-150, "float32": 1e-18}
+
+# What is below this, but not zero, counts as lost in condition 2.
+FLOOR = {"float64": 1e-280, "float32": 1e-30}
+
+# Types whose sums gain from four or eight rows at once: those whose rows fit the registers.
+SUMS_IN_STEP = {"float64": bool(SKLSEQ_FOUR_ROWS_FIT), "float32": True}
+
+
+def padded_width(Py_ssize_t n_labels):
+    """Numbers a row takes: 2, 4, or the next multiple of 8."""
+    if n_labels <= 2:
+        return 2
+    if n_labels <= 4:
+        return 4
+    return (n_labels + 7) // 8 * 8
+
+
+def fold_boundaries(
+    real[:, ::1] psi,                # (n_rows, width)  IN/OUT
+    const long long[::1] offsets,
+    const real[::1] start,           # (width,)
+    const real[::1] end,
+):
+    """Add `start` to the first and `end` to the last row of each sequence.
+
+    It takes less time than another thread needs to wake up: the GIL is kept.
+    """
+    cdef Py_ssize_t s, j, first, last
+    for s in range(offsets.shape[0] - 1):
+        first = offsets[s]
+        last = offsets[s + 1] - 1
+        if last >= first:
+            for j in range(psi.shape[1]):
+                psi[first, j] += start[j]
+                psi[last, j] += end[j]
+
+
+def scale_rows(
+    const real[:, ::1] psi,          # (n_rows, width)
+    real[:, ::1] e,                  # (n_rows, width)  OUT exp(psi minus the row's maximum)
+    real[::1] shift,                 # (n_rows,)        OUT the maximum
+    Py_ssize_t L,
+):
+    """Exponentials of each row, the largest being 1; of padding, 0."""
+    cdef Py_ssize_t t, j, width = psi.shape[1], first, last = 0
+    cdef real top
+    with nogil:
+        while last < psi.shape[0]:   # rows that are still at hand when their exponentials are due
+            first, last = last, min(last + 1024 // width + 1, psi.shape[0])
+            for t in range(first, last):
+                if L > 4:
+                    top = row_max(&psi[t, 0], L)
+                else:
+                    top = psi[t, 0]
+                    for j in range(1, L):
+                        top = psi[t, j] if psi[t, j] > top else top
+                shift[t] = top
+                if top == -INFINITY:     # no label is allowed here: all of e is exp(-inf) = 0
+                    top = 0
+                for j in range(L):
+                    e[t, j] = psi[t, j] - top
+                for j in range(L, width):
+                    e[t, j] = -INFINITY
+            exponentials(&e[first, 0], &e[first, 0], (last - first) * width)
+
+
+cdef void _forward_backward(
+    lanes* tag,
+    real[:, ::1] psi, real[:, ::1] e, const real[::1] shift, const long long[::1] offsets,
+    const real[:, ::1] E, const real[:, ::1] Et, double top, const double[::1] weights,
+    real[:, ::1] alpha, real[::1] inverse_c, real[:, ::1] scratch, double[::1] log_z,
+    double[:, ::1] pairwise, Py_ssize_t L, bint check
+) noexcept nogil:
+    # log Z = sum_t (log c_t + shift_t) + (T - 1) * top
+    cdef Py_ssize_t s, r, t, T, width = psi.shape[1]
+    for s in range(offsets.shape[0] - 1):
+        r = offsets[s]
+        T = offsets[s + 1] - r
+        log_z[s] = 0
+        if T == 0:
+            continue
+        log_z[s] = forward(
+            tag, &psi[r, 0], &e[r, 0], &E[0, 0], &alpha[r, 0], &inverse_c[r], T, L, width, check
+        )
+        if log_z[s] != log_z[s]:
+            continue
+        backward(
+            tag, &Et[0, 0], &alpha[r, 0], &inverse_c[r], &e[r, 0], &psi[r, 0],
+            &scratch[0, 0], &pairwise[0, 0], weights[s], T, L, width
+        )
+        log_z[s] += (T - 1) * top
+        for t in range(r, r + T):
+            log_z[s] += shift[t]
+
+
+cdef Py_ssize_t longest_first(
+    const long long[::1] offsets, Py_ssize_t[:, ::1] order
+) noexcept nogil:
+    # order[0] holds sequences sorted by length; fills [1] and [2] with their first rows and
+    # lengths. Returns how many have any row.
+    cdef Py_ssize_t k, s, n = 0
+    for k in range(order.shape[1]):
+        s = order[0, k]
+        order[1, k] = offsets[s]
+        order[2, k] = offsets[s + 1] - offsets[s]
+        n += order[2, k] > 0
+    return n
+
+
+cdef void _forward_backward_together(
+    real[:, ::1] psi, real[:, ::1] e, const real[::1] shift, const long long[::1] offsets,
+    Py_ssize_t[:, ::1] order, const real* E, const real* Et, double top,
+    const double[::1] weights, real[:, ::1] alpha, real[::1] inverse_c, double[::1] log_z,
+    double* pairwise, Py_ssize_t L, bint check, const Lists* columns, const Lists* lines,
+    double* room
+) noexcept nogil:
+    cdef Py_ssize_t s, t, n = longest_first(offsets, order), width = psi.shape[1]
+    cdef Py_ssize_t* ids = &order[0, 0]
+    cdef Py_ssize_t* first = &order[1, 0]
+    cdef Py_ssize_t* length = &order[2, 0]
+    log_z[:] = 0
+    n = forward_together(
+        &psi[0, 0], &e[0, 0], E, &alpha[0, 0], &inverse_c[0], &log_z[0], ids, first, length,
+        n, L, width, check, columns
+    )
+    backward_together(
+        Et, &alpha[0, 0], &inverse_c[0], &e[0, 0], &psi[0, 0], first, length, n, L, width, lines
+    )
+    if pairwise != NULL:
+        weigh_rows(&alpha[0, 0], &e[0, 0], ids, first, length, &weights[0], n, width)
+        if lines == NULL:
+            add_pairs(&alpha[0, 0], &e[0, 0], psi.shape[0], pairwise, L, width)
+        else:
+            add_listed_pairs(&alpha[0, 0], &e[0, 0], psi.shape[0], lines, room, pairwise, width)
+    for s in range(n):
+        log_z[ids[s]] += (length[s] - 1) * top
+        for t in range(first[s], first[s] + length[s]):
+            log_z[ids[s]] += shift[t]
+
+
+def forward_backward_together(
+    real[:, ::1] psi,                # (n_rows, width)  IN scores, OUT marginals
+    real[:, ::1] e,                  # (n_rows, width)  IN, overwritten
+    const real[::1] shift,           # (n_rows,)
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    Py_ssize_t[:, ::1] order,        # (3, n_sequences) [0] IN sequences, longest first; scratch
+    const real[:, ::1] E,            # (width, width)   width a multiple of 8
+    const real[:, ::1] Et,           # (width, width)
+    double top,                      # the largest transition score, taken out of E
+    const double[::1] weights,       # (n_sequences,)   of the sequences in `pairwise`
+    real[:, ::1] alpha,              # (n_rows, width)  scratch
+    real[::1] inverse_c,             # (n_rows,)        OUT
+    double[::1] log_z,               # (n_sequences,)   OUT  NaN: to be done in the log domain
+    double[:, ::1] pairwise,         # (width, width)   IN/OUT  += sum alpha_{t-1} u_t', E left out
+    Py_ssize_t L,
+    bint check,                      # True: condition 2 of the module's notes, else condition 1
+    bint with_pairs=True,            # False: `pairwise` stays as it is
+):
+    """`forward_backward_scaled` for many labels: all sequences of a block in step."""
+    if psi.shape[0] == 0:
+        log_z[:] = 0
+        return
+    with nogil:
+        _forward_backward_together(
+            psi, e, shift, offsets, order, &E[0, 0], &Et[0, 0], top, weights, alpha, inverse_c,
+            log_z, &pairwise[0, 0] if with_pairs else NULL, L, check, NULL, NULL, NULL
+        )
+
+
+cdef Lists lists_of(lists, double[::1] room):
+    # (start, at, S, E, c, f, floor); E, c and f may be None. room: (L * 16,)
+    cdef Lists m
+    cdef const int[::1] start = lists[0], at = lists[1]
+    cdef const double[::1] numbers
+    m.L = start.shape[0] - 1
+    m.start, m.at = &start[0], &at[0] if at.shape[0] else NULL
+    m.S = m.E = m.c = m.f = NULL
+    numbers = lists[2]
+    if numbers.shape[0]:
+        m.S = &numbers[0]
+    if lists[3] is not None:
+        numbers = lists[3]
+        if numbers.shape[0]:
+            m.E = &numbers[0]
+    if lists[4] is not None:
+        numbers = lists[4]
+        m.c = &numbers[0]
+    if lists[5] is not None:
+        numbers = lists[5]
+        m.f = &numbers[0]
+    m.floor = lists[6]
+    m.x, m.y = &room[0], &room[m.L * 8]
+    return m
+
+
+def forward_backward_listed(
+    real[:, ::1] psi,                # (n_rows, width)  IN scores, OUT marginals
+    real[:, ::1] e,                  # (n_rows, width)  IN, overwritten
+    const real[::1] shift,           # (n_rows,)
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    Py_ssize_t[:, ::1] order,        # (3, n_sequences) [0] IN sequences, longest first; scratch
+    columns, rows,                   # of E: lists as in `lists_of`
+    double top,
+    const double[::1] weights,       # (n_sequences,)
+    real[:, ::1] alpha,              # (n_rows, width)  scratch
+    real[::1] inverse_c,             # (n_rows,)        OUT
+    double[::1] log_z,               # (n_sequences,)   OUT  NaN: to be done in the log domain
+    sums,                            # (n_pairs,) double IN/OUT as `pairwise`, by rows; or None
+    double[::1] room,                # (L * 80,)        scratch
+    bint check,
+):
+    """`forward_backward_together` where most transitions score the same: see `_sparse.pxd`."""
+    cdef Lists by_column, by_row
+    cdef double[::1] pairs
+    cdef double* out = NULL
+    if psi.shape[0] == 0:
+        log_z[:] = 0
+        return
+    by_column, by_row = lists_of(columns, room), lists_of(rows, room)
+    if sums is not None:
+        pairs = sums
+        out = &pairs[0] if pairs.shape[0] else NULL
+    with nogil:
+        _forward_backward_together(
+            psi, e, shift, offsets, order, <const real*> NULL, <const real*> NULL, top, weights,
+            alpha, inverse_c, log_z, out, by_column.L, check, &by_column, &by_row,
+            &room[by_column.L * 16]
+        )
+
+
+def forward_backward_scaled(
+    real[:, ::1] psi,                # (n_rows, width)  IN scores, OUT marginals
+    real[:, ::1] e,                  # (n_rows, width)  IN, overwritten
+    const real[::1] shift,           # (n_rows,)
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    const real[:, ::1] E,            # (width, width)
+    const real[:, ::1] Et,           # (width, width)
+    double top,                      # the largest transition score, taken out of E
+    const double[::1] weights,       # (n_sequences,)   of the sequences in `pairwise`
+    real[:, ::1] alpha,              # (n_rows, width)  OUT
+    real[::1] inverse_c,             # (n_rows,)        OUT
+    real[:, ::1] scratch,            # (width, width)
+    double[::1] log_z,               # (n_sequences,)   OUT  NaN: to be done in the log domain
+    double[:, ::1] pairwise,         # (width, width)   IN/OUT  += sum alpha_{t-1} u_t', E left out
+    Py_ssize_t L,
+    bint check,                      # True: condition 2 of the module's notes, else condition 1
+):
+    """Scaled forward-backward. A sequence marked NaN keeps its `psi`."""
+    cdef Lanes2 two
+    cdef Lanes4 four
+    cdef Lanes8 eight
+    with nogil:
+        if psi.shape[1] == 2:
+            _forward_backward(&two, psi, e, shift, offsets, E, Et, top, weights, alpha, inverse_c,
+                              scratch, log_z, pairwise, L, check)
+        elif psi.shape[1] == 4:
+            _forward_backward(&four, psi, e, shift, offsets, E, Et, top, weights, alpha,
+                              inverse_c, scratch, log_z, pairwise, L, check)
+        else:
+            _forward_backward(&eight, psi, e, shift, offsets, E, Et, top, weights, alpha,
+                              inverse_c, scratch, log_z, pairwise, L, check)
+
+
+# ---------------------------------------------------------------- the log domain
+
+
+cdef double log_sum_exp(const double* x, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t k
+    cdef double top = -INFINITY, total = 0
+    for k in range(n):
+        if x[k] > top:
+            top = x[k]
+    if top == -INFINITY:
+        return top
+    for k in range(n):
+        total += exp(x[k] - top)
+    return top + log(total)
+
+
+cdef void log_forward(
+    const real* psi, const real* score, double* log_alpha, double* scratch,
+    Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # log alpha_t(j) = psi_t(j) + log sum_i exp(log alpha_{t-1}(i) + psi(i, j))
+    cdef Py_ssize_t t, i, j
+    for j in range(L):
+        log_alpha[j] = psi[j]
+    for t in range(1, T):
+        for j in range(L):
+            for i in range(L):
+                scratch[i] = log_alpha[(t - 1) * L + i] + score[i * width + j]
+            log_alpha[t * L + j] = psi[t * width + j] + log_sum_exp(scratch, L)
+
+
+cdef void log_backward(
+    const double* log_alpha, const real* score, real* psi, double* pairwise, double weight,
+    double* scratch, Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # log beta_{t-1}(i) = log sum_j exp(psi(i, j) + psi_t(j) + log beta_t(j))
+    # mu_t(j)    is proportional to exp(log alpha_t(j) + log beta_t(j))
+    # xi_t(i, j) is proportional to exp(log alpha_{t-1}(i) + log beta_{t-1}(i))
+    #     * exp(psi(i, j) + psi_t(j) + log beta_t(j) - log beta_{t-1}(i))
+    # Each row is normalised by its own sum, not by log Z: what large scores lost to rounding
+    # before and after a row is common to all its labels, and cancels.
+    cdef Py_ssize_t t, i, j
+    cdef double log_z, mu
+    cdef double* log_beta = scratch + L
+    cdef double* ahead = scratch + 2 * L      # psi_t(j) + log beta_t(j)
+    for j in range(L):
+        log_beta[j] = 0
+    for t in range(T - 1, -1, -1):
+        for j in range(L):
+            scratch[j] = log_alpha[t * L + j] + log_beta[j]
+        log_z = log_sum_exp(scratch, L)
+        for j in range(L):
+            ahead[j] = psi[t * width + j] + log_beta[j]
+            psi[t * width + j] = <real> exp(scratch[j] - log_z)
+        if t == 0:
+            return
+        for i in range(L):
+            for j in range(L):
+                scratch[j] = score[i * width + j] + ahead[j]
+            log_beta[i] = log_sum_exp(scratch, L)
+        for i in range(L):
+            scratch[i] = log_alpha[(t - 1) * L + i] + log_beta[i]
+        log_z = log_sum_exp(scratch, L)
+        for i in range(L):
+            mu = weight * exp(scratch[i] - log_z)
+            if mu == 0:
+                continue
+            for j in range(L):
+                pairwise[i * width + j] += mu * exp(score[i * width + j] + ahead[j] - log_beta[i])
+
+
+def forward_backward_log(
+    real[:, ::1] psi,                # (T, width)       IN scores, OUT marginals
+    const real[:, ::1] score,        # (width, width)
+    double weight,
+    double[:, ::1] pairwise,         # (width, width)   IN/OUT  += weight * sum_t xi_t
+    double[:, ::1] log_alpha,        # (T, L)           OUT
+):
+    """Log-domain forward-backward of one sequence; returns log Z, -inf if no path is allowed."""
+    cdef Py_ssize_t T = psi.shape[0], L = log_alpha.shape[1], width = psi.shape[1]
+    cdef double* scratch = <double*> malloc(3 * L * sizeof(double))
+    cdef double log_z
+    if scratch == NULL:
+        raise MemoryError()
+    with nogil:
+        log_forward(&psi[0, 0], &score[0, 0], &log_alpha[0, 0], scratch, T, L, width)
+        log_z = log_sum_exp(&log_alpha[T - 1, 0], L)
+        if log_z > -INFINITY:
+            log_backward(&log_alpha[0, 0], &score[0, 0], &psi[0, 0], &pairwise[0, 0], weight,
+                         scratch, T, L, width)
+        free(scratch)
+    return log_z
+
+
+# ---------------------------------------------------------------- best paths
+
+
+cdef inline void row_max_plus(
+    lanes* tag, const real* x, const real* matrix, real* out, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # out(j) += max_i x(i) + matrix(i, j)
+    cdef Py_ssize_t B = n_lanes(tag), block, i, j, k
+    cdef real best[8]
+    cdef real x_i, v
+    for block in range(width // B):
+        j = block * B
+        if lanes is Lanes8:
+            max_plus_one(x, matrix + j, L, width, best)
+        else:
+            for k in range(B):
+                best[k] = -INFINITY
+            for i in range(L):
+                x_i = x[i]
+                for k in range(B):
+                    v = x_i + matrix[i * width + j + k]
+                    best[k] = v if v > best[k] else best[k]
+        for k in range(B):
+            out[j + k] += best[k]
+
+
+cdef inline real largest(lanes* tag, const real* x, Py_ssize_t L) noexcept nogil:
+    # max_j x(j); a few are compared faster than a function is called
+    cdef Py_ssize_t j
+    cdef real top = -INFINITY
+    if lanes is Lanes8:
+        return row_max(x, L)
+    for j in range(L):
+        top = x[j] if x[j] > top else top
+    return top
+
+
+cdef inline Py_ssize_t first_argmax(
+    const real* x, const real* column, Py_ssize_t L
+) noexcept nogil:
+    # The lowest i that maximises x(i) + column(i). From some length on it is faster to find the
+    # maximum in whole registers first, then its place.
+    cdef Py_ssize_t i, best = 0
+    cdef real v, top = -INFINITY
+    if L > 8:
+        top = sum_max(x, column, L)
+        for i in range(L):
+            if x[i] + column[i] == top:
+                return i
+    for i in range(L):
+        v = x[i] + column[i]
+        if v > top:
+            top = v
+            best = i
+    return best
+
+
+cdef inline void trace_back(
+    const real* delta, const real* score_t, int* labels, Py_ssize_t T, Py_ssize_t L,
+    Py_ssize_t width
+) noexcept nogil:
+    # The labels on the best path, last row first.
+    cdef Py_ssize_t t, j = 0
+    cdef const real* last = delta + (T - 1) * width
+    while last[j] < 0:    # the maximum has been taken out of every row
+        j += 1
+    labels[T - 1] = <int> j
+    for t in range(T - 2, -1, -1):
+        j = first_argmax(delta + t * width, score_t + j * width, L)
+        labels[t] = <int> j
+
+
+cdef double best_path(
+    lanes* tag, real* delta, const real* score, const real* score_t, int* labels,
+    Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # delta_t(j) = psi_t(j) + max_i (delta_{t-1}(i) + psi(i, j)), in place of psi. Each row's
+    # maximum is moved to the running total, so that long sequences lose no digits. No back
+    # pointers are kept: along the one path that is wanted they are found again in O(L) a row.
+    cdef Py_ssize_t t, j
+    cdef double total = 0
+    cdef real top
+    for t in range(T):
+        if t:
+            row_max_plus(tag, delta + (t - 1) * width, score, delta + t * width, L, width)
+        top = largest(tag, delta + t * width, L)
+        if top == -INFINITY:
+            return -INFINITY
+        total += top
+        for j in range(L):
+            delta[t * width + j] -= top
+    trace_back(delta, score_t, labels, T, L, width)
+    return total
+
+
+cdef void _viterbi(
+    lanes* tag, real[:, ::1] psi, const long long[::1] offsets, const real[:, ::1] score,
+    const real[:, ::1] score_t, int[::1] labels, double[::1] scores, Py_ssize_t L
+) noexcept nogil:
+    cdef Py_ssize_t s, r, T
+    for s in range(offsets.shape[0] - 1):
+        r = offsets[s]
+        T = offsets[s + 1] - r
+        scores[s] = 0
+        if T > 0:
+            scores[s] = best_path(tag, &psi[r, 0], &score[0, 0], &score_t[0, 0], &labels[r], T, L,
+                                  psi.shape[1])
+
+
+def viterbi_together(
+    real[:, ::1] psi,                # (n_rows, width)  IN, overwritten
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    Py_ssize_t[:, ::1] order,        # (3, n_sequences) [0] IN sequences, longest first; scratch
+    const real[:, ::1] score,        # (width, width)   width a multiple of 8
+    const real[:, ::1] score_t,      # (width, width)   score transposed
+    int[::1] labels,                 # (n_rows,)        OUT
+    double[::1] scores,              # (n_sequences,)   OUT  -inf: no path is allowed
+    Py_ssize_t L,
+    columns=None,                    # of score: lists as in `lists_of`
+    rows=None,
+    listed=None,                     # (L, L) uint8     which transitions they hold
+):
+    """`viterbi_padded` for many labels: all sequences of a block in step."""
+    cdef Py_ssize_t s, n, width = psi.shape[1]
+    cdef Lists m, lines
+    cdef const unsigned char[:, ::1] found
+    cdef const unsigned char* mask = NULL
+    cdef double[::1] room
+    scores[:] = 0
+    if psi.shape[0] == 0:
+        return
+    if columns is not None:
+        found, room = listed, np.empty(24 * L)
+        m, lines, mask = lists_of(columns, room), lists_of(rows, room), &found[0, 0]
+        lines.y = &room[16 * L]
+    with nogil:
+        n = longest_first(offsets, order)
+        best_scores_together(
+            &psi[0, 0], &score[0, 0], &scores[0], &order[0, 0], &order[1, 0], &order[2, 0], n, L,
+            width, &m if mask != NULL else NULL, &lines, mask
+        )
+        for s in range(n):
+            if scores[order[0, s]] > -INFINITY:
+                trace_back(&psi[order[1, s], 0], &score_t[0, 0], &labels[order[1, s]],
+                           order[2, s], L, width)
+
+
+def viterbi_padded(
+    real[:, ::1] psi,                # (n_rows, width)  IN, overwritten
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    const real[:, ::1] score,        # (width, width)
+    const real[:, ::1] score_t,      # (width, width)   score transposed
+    int[::1] labels,                 # (n_rows,)        OUT
+    double[::1] scores,              # (n_sequences,)   OUT  -inf: no path is allowed
+    Py_ssize_t L,
+):
+    """Best path of every sequence; ties go to the lowest label."""
+    cdef Lanes2 two
+    cdef Lanes4 four
+    cdef Lanes8 eight
+    with nogil:
+        if psi.shape[1] == 2:
+            _viterbi(&two, psi, offsets, score, score_t, labels, scores, L)
+        elif psi.shape[1] == 4:
+            _viterbi(&four, psi, offsets, score, score_t, labels, scores, L)
+        else:
+            _viterbi(&eight, psi, offsets, score, score_t, labels, scores, L)
+
+
+cdef Py_ssize_t merge_best(
+    const double* previous, const double* score, double gain, Py_ssize_t stride, Py_ssize_t* heads,
+    Py_ssize_t n, Py_ssize_t L, double* best, int* pointers
+) noexcept nogil:
+    # The n largest of previous(i, k) + score(i) + gain: L sorted lists, merged by their heads.
+    # Ties: lowest label i, then lowest rank k. Returns how many are finite.
+    cdef Py_ssize_t i, k, top_i
+    cdef double v, top
+    for i in range(L):
+        heads[i] = 0
+    for k in range(n):
+        top = -INFINITY
+        top_i = -1
+        for i in range(L):
+            if heads[i] < n:
+                v = previous[i * n + heads[i]] + score[i * stride]
+                if v > top:
+                    top = v
+                    top_i = i
+        if top_i < 0:
+            for i in range(k, n):
+                best[i] = -INFINITY
+            return k
+        best[k] = top + gain
+        pointers[k] = <int> (top_i * n + heads[top_i])
+        heads[top_i] += 1
+    return n
+
+
+def nbest_sequence(
+    const double[:, ::1] psi,        # (T, L)
+    const double[:, ::1] score,      # (L, L)
+    double[:, :, ::1] delta,         # (2, L, n)        scratch
+    int[:, :, ::1] pointers,         # (T, L, n)        scratch
+    Py_ssize_t[::1] heads,           # (L,)             scratch
+    double[::1] zeros,               # (L,)             of zeros
+    int[:, ::1] labels,              # (n, T)           OUT best first
+    double[::1] scores,              # (n,)             OUT
+):
+    """n best paths of one sequence; returns how many exist (fewer than n on small problems)."""
+    cdef Py_ssize_t T = psi.shape[0], L = psi.shape[1], n = labels.shape[0]
+    cdef Py_ssize_t t, j, k, found, state
+    with nogil:
+        delta[0, :, :] = -INFINITY
+        for j in range(L):
+            delta[0, j, 0] = psi[0, j]
+        for t in range(1, T):
+            for j in range(L):
+                merge_best(&delta[(t - 1) % 2, 0, 0], &score[0, j], psi[t, j], L, &heads[0], n, L,
+                           &delta[t % 2, j, 0], &pointers[t, j, 0])
+        # An end state above all labels collects the best of the last row.
+        found = merge_best(&delta[(T - 1) % 2, 0, 0], &zeros[0], 0, 1, &heads[0], n, L, &scores[0],
+                           &pointers[0, 0, 0])
+        for k in range(found):
+            state = (&pointers[0, 0, 0])[k]
+            for t in range(T - 1, 0, -1):
+                labels[k, t] = <int> (state // n)
+                state = pointers[t, state // n, state % n]
+            labels[k, 0] = <int> (state // n)
+    return found
+
+
+# ---------------------------------------------------------------- sampling
+
+
+cdef Py_ssize_t draw(const double* log_p, double uniform, Py_ssize_t n) noexcept nogil:
+    # The first k at which the cumulated exp(log_p) exceeds uniform times their sum.
+    cdef Py_ssize_t k, last = 0
+    cdef double top = -INFINITY, total = 0, target
+    for k in range(n):
+        if log_p[k] > top:
+            top = log_p[k]
+    for k in range(n):
+        total += exp(log_p[k] - top)
+    target = uniform * total
+    total = 0
+    for k in range(n):
+        if log_p[k] > -INFINITY:
+            total += exp(log_p[k] - top)
+            last = k
+            if total > target:
+                return k
+    return last
+
+
+def sample_sequence(
+    const double[:, ::1] log_alpha,  # (T, L)
+    const double[:, ::1] score,      # (L, L)
+    const double[:, ::1] uniforms,   # (n_samples, T)   in [0, 1)
+    int[:, ::1] labels,              # (n_samples, T)   OUT
+):
+    """Draw paths backwards: p(y_{t-1} = i | y_t = j) is proportional to alpha_{t-1}(i) E(i, j)."""
+    cdef Py_ssize_t T = log_alpha.shape[0], L = log_alpha.shape[1], n, t, i, j
+    cdef double* log_p = <double*> malloc(L * sizeof(double))
+    if log_p == NULL:
+        raise MemoryError()
+    with nogil:
+        for n in range(labels.shape[0]):
+            j = draw(&log_alpha[T - 1, 0], uniforms[n, T - 1], L)
+            labels[n, T - 1] = <int> j
+            for t in range(T - 2, -1, -1):
+                for i in range(L):
+                    log_p[i] = log_alpha[t, i] + score[i, j]
+                j = draw(log_p, uniforms[n, t], L)
+                labels[n, t] = <int> j
+        free(log_p)
+
+
+def log_forward_sequence(
+    const double[:, ::1] psi,        # (T, L)
+    const double[:, ::1] score,      # (L, L)
+    double[:, ::1] log_alpha,        # (T, L)           OUT
+):
+    """log alpha of one sequence; returns log Z, -inf if no path is allowed."""
+    cdef Py_ssize_t T = psi.shape[0], L = psi.shape[1]
+    cdef double* scratch = <double*> malloc(L * sizeof(double))
+    if scratch == NULL:
+        raise MemoryError()
+    with nogil:
+        log_forward(&psi[0, 0], &score[0, 0], &log_alpha[0, 0], scratch, T, L, L)
+        free(scratch)
+    return log_sum_exp(&log_alpha[T - 1, 0], L)

@@ -1,0 +1,502 @@
+"""Expected features of a linear chain in one forward pass: the expectation semiring.
+
+With p(y) ∝ exp(score), the chain read backwards is a Markov chain whose kernel the forward
+recursion knows: alpha_t being the filter p(y_t | rows up to t), and pred_t(j) = sum_i
+alpha_{t-1}(i) E(i, j),
+
+    K_t(j, i) = p(y_{t-1} = i | y_t = j, rows up to t) = alpha_{t-1}(i) E(i, j) / pred_t(j).
+
+The h-part of the semiring divided by its z-part, h_t(j), is the expectation of the features of all
+rows up to t given y_t = j. In it the semiring's product and sum are a convex combination,
+
+    h_t(j) = f_t(j) + sum_i K_t(j, i) (h_{t-1}(i) + f(i, j)),
+
+with no logarithms and nothing to overflow or cancel (`expectation_sequence`). B rows at once:
+
+    h_{t+B} = S_t h_t + sum_{t < k <= t+B} S_k f_k,     S_{k-1} = S_k K_k, S_{t+B} = identity:
+
+S_k(r, j) = p(y_k = j | y_{t+B} = r, rows up to t + B), L backward recursions (`backward_scaled`).
+Where all rows r of S_k that an allowed path ends in are equal, one recursion serves all. "Equal"
+means: each entry within a relative `agree`. As K_t is a stochastic matrix, ratios of rows of S only
+ever come closer, so each expectation is then within `agree` of the unlimited one. That rows become
+equal is certain only of labels that all reach each other (docs/maths.rst).
+
+Scaled arithmetic is proven exact as in `_chain.pyx`: K_t is as good as alpha, and each entry of
+alpha is checked, or E is mixing. What is marked goes through `filter_log` and `backward_log`.
+"""
+
+from libc.math cimport INFINITY, NAN, exp, fabs, log, log1p
+from libc.string cimport memset
+
+from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
+from sklseq.inference.kernels._recursions cimport block_of_product, forward_row, scale_row
+
+# Products below this may have lost something to underflow; see `_chain.pyx`.
+cdef double FLOOR = 1e-280
+SMALLEST_LOG = log(FLOOR)
+# Probabilities below this are equal to each other.
+cdef double NOTHING = 1e-290
+
+
+cdef inline bint nothing_lost(
+    const double* alpha, const double* previous, const double* psi, const double* E,
+    Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # Whether each unnormalised alpha(j) is large enough, or zero because no path ends there.
+    cdef Py_ssize_t i, j
+    for j in range(L):
+        if alpha[j] >= FLOOR or psi[j] == -INFINITY:
+            continue
+        if alpha[j] > 0 or previous == NULL:
+            return False
+        for i in range(L):
+            if previous[i] > 0 and E[i * width + j] > 0:
+                return False
+    return True
+
+
+cdef double filter_rows(
+    lanes* tag, const double* psi, const double* e, const double* E, double* alpha,
+    double* inverse, bint first, Py_ssize_t T, Py_ssize_t L, Py_ssize_t width, bint check
+) noexcept nogil:
+    # alpha_t(j) = e_t(j) * pred_t(j) / c_t, pred_t(j) = sum_i alpha_{t-1}(i) * E(i, j)
+    # inverse_t(j) = 1 / pred_t(j), or 0 where alpha_t(j) is; NULL: nobody goes back from here.
+    # Returns sum_t log c_t or NaN.
+    cdef Py_ssize_t t, j, block, k, B = n_lanes(tag)
+    cdef double total, log_c = 0, product = 1
+    cdef double acc[8]
+    cdef double* row
+    cdef double* inv = NULL
+    for t in range(T):
+        row = alpha + (t + 1) * width
+        if inverse != NULL:
+            inv = inverse + t * width
+        total = 0
+        if t == 0 and first:
+            for j in range(width):
+                row[j] = e[j]
+            if inv != NULL:
+                for j in range(width):
+                    inv[j] = 1
+            for j in range(L):
+                total += row[j]
+        elif inv == NULL:
+            total = forward_row(tag, row - width, E, e + t * width, row, L, width)
+        else:
+            for block in range(width // B):
+                block_of_product(tag, row - width, 1, E + block * B, L, width, acc)
+                for k in range(B):
+                    inv[block * B + k] = acc[k]
+                for k in range(B):
+                    row[block * B + k] = acc[k] * e[t * width + block * B + k]
+            for j in range(L):
+                total += row[j]
+        if check and not nothing_lost(
+            row, NULL if t == 0 and first else row - width, psi + t * width, E, L, width
+        ):
+            return NAN
+        if not total > 0:
+            return NAN
+        if inv != NULL:
+            for j in range(width):
+                inv[j] = 1 / inv[j] if row[j] > 0 else 0
+        scale_row(tag, row, 1 / total, row, width)
+        if total < 1e-100:
+            log_c += log(total)
+        else:
+            product *= total
+        if not 1e-100 < product < 1e100:
+            log_c += log(product)
+            product = 1
+    return log_c + log(product)
+
+
+def filter_scaled(
+    const double[:, ::1] psi,        # (n_rows, width)
+    const double[:, ::1] e,          # (n_rows, width)
+    const double[:, ::1] E,          # (width, width)
+    double[:, ::1] alpha,            # (n_rows + 1, width)  IN [0]: the row before, OUT the others
+    double[:, ::1] inverse,          # (n_rows, width)      OUT; or None
+    bint first,                      # the first row begins the sequence
+    Py_ssize_t L,
+    bint check,
+):
+    """Forward recursion over a block of rows: sum of log c_t, NaN if it must be done in logs."""
+    cdef Lanes2 two
+    cdef Lanes4 four
+    cdef Lanes8 eight
+    cdef Py_ssize_t T = psi.shape[0], width = psi.shape[1]
+    cdef double log_c
+    cdef double* inv = NULL
+    if inverse is not None:
+        inv = &inverse[0, 0]
+    with nogil:
+        if width == 2:
+            log_c = filter_rows(&two, &psi[0, 0], &e[0, 0], &E[0, 0], &alpha[0, 0],
+                                inv, first, T, L, width, check)
+        elif width == 4:
+            log_c = filter_rows(&four, &psi[0, 0], &e[0, 0], &E[0, 0], &alpha[0, 0],
+                                inv, first, T, L, width, check)
+        else:
+            log_c = filter_rows(&eight, &psi[0, 0], &e[0, 0], &E[0, 0], &alpha[0, 0],
+                                inv, first, T, L, width, check)
+    return log_c
+
+
+cdef bint rows_agree(
+    const double* S, const double* live, Py_ssize_t R, Py_ssize_t L, Py_ssize_t width, double agree
+) noexcept nogil:
+    # Whether the rows r of S with live(r) > 0 are equal, entry by entry.
+    cdef Py_ssize_t r, j, one = -1
+    cdef double low, high
+    for r in range(R):
+        if live[r] > 0:
+            one = r
+            break
+    for j in range(L):
+        low = high = S[one * width + j]
+        for r in range(one + 1, R):
+            if live[r] > 0:
+                low = min(low, S[r * width + j])
+                high = max(high, S[r * width + j])
+        if high - low > agree * high + NOTHING:
+            return False
+    return True
+
+
+cdef Py_ssize_t backward_rows(
+    lanes* tag, double* S, const double* alpha, const double* inverse, const double* Et,
+    const double* live, double* marginals, double* q, bint first, Py_ssize_t lo, Py_ssize_t hi,
+    Py_ssize_t R, Py_ssize_t L, Py_ssize_t width, double agree
+) noexcept nogil:
+    # q_t(r, j) = S_t(r, j) / pred_t(j),  S_{t-1}(r, i) = alpha_{t-1}(i) sum_j E(i, j) q_t(r, j)
+    cdef Py_ssize_t t, r, j, block, k, B = n_lanes(tag)
+    cdef double acc[8]
+    cdef double* row
+    cdef double* q_row
+    for t in range(hi - 1, lo - 1, -1):
+        for r in range(R):
+            row = S + r * width
+            q_row = q + ((t - lo) * R + r) * width
+            for j in range(width):
+                marginals[((t - lo) * R + r) * width + j] = row[j]
+            if t == 0 and first:
+                memset(q_row, 0, width * sizeof(double))
+                continue
+            for j in range(width):
+                q_row[j] = row[j] * inverse[t * width + j]
+            for block in range(width // B):
+                block_of_product(tag, q_row, 1, Et + block * B, L, width, acc)
+                for k in range(B):
+                    row[block * B + k] = acc[k] * alpha[t * width + block * B + k]
+        if R > 1 and (hi - t) % 4 == 0 and rows_agree(S, live, R, L, width, agree):
+            return t
+    return lo
+
+
+def backward_scaled(
+    double[:, ::1] S,                # (R, width)           IN at row hi - 1, OUT at the row before
+    const double[:, ::1] alpha,      # (n_rows + 1, width)
+    const double[:, ::1] inverse,    # (n_rows, width)
+    const double[:, ::1] Et,         # (width, width)
+    const double[::1] live,          # (>= R,)              > 0: row r of S matters
+    double[:, :, ::1] marginals,     # (hi - lo, R, width)  OUT S_t(r, j)
+    double[:, :, ::1] q,             # (hi - lo, R, width)  OUT
+    bint first, Py_ssize_t lo, Py_ssize_t hi, Py_ssize_t L, double agree,
+):
+    """R backward recursions from row hi - 1 to row lo; the row reached if all agree before."""
+    cdef Lanes2 two
+    cdef Lanes4 four
+    cdef Lanes8 eight
+    cdef Py_ssize_t reached, R = S.shape[0], width = S.shape[1]
+    with nogil:
+        if width == 2:
+            reached = backward_rows(&two, &S[0, 0], &alpha[0, 0], &inverse[0, 0], &Et[0, 0],
+                                    &live[0], &marginals[0, 0, 0], &q[0, 0, 0], first, lo, hi, R,
+                                    L, width, agree)
+        elif width == 4:
+            reached = backward_rows(&four, &S[0, 0], &alpha[0, 0], &inverse[0, 0], &Et[0, 0],
+                                    &live[0], &marginals[0, 0, 0], &q[0, 0, 0], first, lo, hi, R,
+                                    L, width, agree)
+        else:
+            reached = backward_rows(&eight, &S[0, 0], &alpha[0, 0], &inverse[0, 0], &Et[0, 0],
+                                    &live[0], &marginals[0, 0, 0], &q[0, 0, 0], first, lo, hi, R,
+                                    L, width, agree)
+    return reached
+
+
+# ---------------------------------------------------------------- the same in the log domain
+
+
+cdef inline double log_kernel(
+    const double* before, const double* score, Py_ssize_t stride, Py_ssize_t j, double* log_k,
+    Py_ssize_t L
+) noexcept nogil:
+    # log_k(i) = log K(j, i); returns log pred(j), -inf (and log_k = -inf) if no path ends there.
+    cdef Py_ssize_t i
+    cdef double top = -INFINITY, total = 0
+    for i in range(L):
+        log_k[i] = before[i] + score[i * stride + j]
+        top = max(top, log_k[i])
+    if top == -INFINITY:
+        return top
+    for i in range(L):
+        log_k[i] -= top    # before log(total) is, whose digits a large top would swallow
+        total += exp(log_k[i])
+    total = log(total)
+    for i in range(L):
+        log_k[i] -= total
+    return top + total
+
+
+cdef inline double normalise(double* log_alpha, Py_ssize_t L) noexcept nogil:
+    # Subtract log sum exp, and return it.
+    cdef Py_ssize_t j
+    cdef double top = -INFINITY, total = 0
+    for j in range(L):
+        top = max(top, log_alpha[j])
+    if top == -INFINITY:
+        return top
+    for j in range(L):
+        log_alpha[j] -= top
+        total += exp(log_alpha[j])
+    total = log(total)
+    for j in range(L):
+        log_alpha[j] -= total
+    return top + total
+
+
+def filter_log(
+    const double[:, ::1] psi,        # (n_rows, width)
+    const double[:, ::1] score,      # (width, width)
+    double[:, ::1] log_alpha,        # (n_rows + 1, width)  IN [0]: the row before, OUT the others
+    double[::1] scratch,             # (width,)
+    bint first, Py_ssize_t L,
+):
+    """Forward recursion over a block in logs; its share of log Z, -inf if no path is allowed."""
+    cdef Py_ssize_t t, j, width = psi.shape[1]
+    cdef double total = 0, c
+    with nogil:
+        for t in range(psi.shape[0]):
+            for j in range(L):
+                log_alpha[t + 1, j] = psi[t, j]
+                if not (t == 0 and first):
+                    log_alpha[t + 1, j] += log_kernel(
+                        &log_alpha[t, 0], &score[0, 0], width, j, &scratch[0], L
+                    )
+            c = normalise(&log_alpha[t + 1, 0], L)
+            if c == -INFINITY:
+                with gil:
+                    return -INFINITY
+            total += c
+    return total
+
+
+def backward_log(
+    double[:, ::1] S,                # (R, width)           IN at row hi - 1, OUT at the row before
+    const double[:, ::1] log_alpha,  # (n_rows + 1, width)
+    const double[:, ::1] score,      # (width, width)
+    const double[::1] live,          # (>= R,)
+    double[:, :, ::1] marginals,     # (hi - lo, R, width)  OUT
+    double[:, :, ::1] pairs,         # (width, R, width)    IN/OUT  += sum_t S_t(r, j) K_t(j, i)
+    double[:, ::1] scratch,          # (R + 1, width)
+    bint first, Py_ssize_t lo, Py_ssize_t hi, Py_ssize_t L, double agree,
+):
+    """As `backward_scaled`, from logarithms of alpha."""
+    cdef Py_ssize_t t, r, i, j, R = S.shape[0], width = S.shape[1]
+    cdef double k
+    cdef double* log_k = &scratch[R, 0]
+    with nogil:
+        for t in range(hi - 1, lo - 1, -1):
+            for r in range(R):
+                for j in range(width):
+                    marginals[t - lo, r, j] = S[r, j]
+            if t == 0 and first:
+                break
+            for r in range(R):
+                memset(&scratch[r, 0], 0, width * sizeof(double))
+            for j in range(L):
+                if log_kernel(&log_alpha[t, 0], &score[0, 0], width, j, log_k, L) == -INFINITY:
+                    continue
+                for i in range(L):
+                    k = exp(log_k[i])
+                    for r in range(R):
+                        scratch[r, i] += S[r, j] * k
+                        pairs[i, r, j] += S[r, j] * k
+            for r in range(R):
+                for j in range(L):
+                    S[r, j] = scratch[r, j]
+            if R > 1 and (hi - t) % 4 == 0 and rows_agree(
+                &S[0, 0], &live[0], R, L, width, agree
+            ):
+                with gil:
+                    return t
+    return lo
+
+
+# ---------------------------------------------------------------- any additive feature
+
+
+def expectation_sequence(
+    const double[:, ::1] psi,        # (T, L)
+    const double[:, ::1] score,      # (L, L)
+    const long long[::1] row_ptr,    # (T * L + 1,)    features of label j at row t: CSR row t L + j
+    const int[::1] row_index, const double[::1] row_data,
+    const long long[::1] pair_ptr,   # (L * L + 1,)    features of i -> j: CSR row i L + j
+    const int[::1] pair_index, const double[::1] pair_data,
+    double[:, :, ::1] h,             # (2, L, M)       OUT [T % 2]
+    double[:, :, :, ::1] C,          # (2, L, M, M)    OUT [T % 2]: covariances; or (0, 0, 0, 0)
+    double[:, ::1] work,             # (6, max(L, M))
+):
+    """h_t(j), and C_t(j) = Cov(features of rows up to t | y_t = j), in one pass.
+
+    C_t(j) = sum_i K_t(j, i) (C_{t-1}(i) + d d'),  d = h_{t-1}(i) + f(i, j) + f_t(j) - h_t(j).
+    The entropy is that of the path up to t given y_t = j:
+    H_t(j) = sum_i K_t(j, i) (H_{t-1}(i) - log K_t(j, i)).
+    Returns log Z; rows 0 and 1 of ``work`` hold p(y_T) and H_T.
+    """
+    cdef Py_ssize_t T = psi.shape[0], L = psi.shape[1], M = h.shape[2], t, i, j, m, n, old, new
+    cdef long long a
+    cdef bint second = C.shape[2] > 0
+    cdef double log_z = 0, k, log_pred, c
+    cdef double* before = &work[0, 0]
+    cdef double* H = &work[1, 0]
+    cdef double* after = &work[2, 0]
+    cdef double* H_after = &work[3, 0]
+    cdef double* log_k = &work[4, 0]
+    cdef double* d = &work[5, 0]
+    with nogil:
+        for t in range(T):
+            old = t % 2
+            new = 1 - old
+            for j in range(L):
+                if M:
+                    memset(&h[new, j, 0], 0, M * sizeof(double))
+                if second:
+                    memset(&C[new, j, 0, 0], 0, M * M * sizeof(double))
+                H_after[j] = 0
+                after[j] = psi[t, j]
+                if t > 0:
+                    log_pred = log_kernel(before, &score[0, 0], L, j, log_k, L)
+                    after[j] += log_pred
+                    if after[j] == -INFINITY:
+                        continue
+                    for i in range(L):
+                        k = exp(log_k[i])
+                        if k == 0:
+                            continue
+                        H_after[j] += k * (H[i] - log_k[i])
+                        for m in range(M):
+                            h[new, j, m] += k * h[old, i, m]
+                        for a in range(pair_ptr[i * L + j], pair_ptr[i * L + j + 1]):
+                            h[new, j, pair_index[a]] += k * pair_data[a]
+                    if second:
+                        for i in range(L):
+                            k = exp(log_k[i])
+                            if k == 0:
+                                continue
+                            for m in range(M):
+                                d[m] = h[old, i, m] - h[new, j, m]
+                            for a in range(pair_ptr[i * L + j], pair_ptr[i * L + j + 1]):
+                                d[pair_index[a]] += pair_data[a]
+                            for m in range(M):
+                                for n in range(M):
+                                    C[new, j, m, n] += k * (C[old, i, m, n] + d[m] * d[n])
+                for a in range(row_ptr[t * L + j], row_ptr[t * L + j + 1]):
+                    h[new, j, row_index[a]] += row_data[a]
+            c = normalise(after, L)
+            log_z += c
+            if c == -INFINITY:
+                break
+            for j in range(L):
+                before[j] = after[j]
+                H[j] = H_after[j]
+        for j in range(L):
+            before[j] = exp(before[j])
+    return log_z
+
+
+cdef inline void add_signed(
+    double* a, signed char* sign_a, double b, signed char sign_b
+) noexcept nogil:
+    # The semiring's sum of two numbers given as (log |x|, sign).
+    cdef double gap = b - a[0]
+    if b == -INFINITY:
+        return
+    if a[0] == -INFINITY:
+        a[0], sign_a[0] = b, sign_b
+    elif sign_a[0] == sign_b:
+        a[0] = max(a[0], b) + log1p(exp(-fabs(gap)))
+    elif gap == 0:
+        a[0] = -INFINITY
+    else:
+        if gap > 0:
+            sign_a[0] = sign_b
+        a[0] = max(a[0], b) + log1p(-exp(-fabs(gap)))
+
+
+def log_semiring_sequence(
+    const double[:, ::1] psi,        # (T, L)
+    const double[:, ::1] score,      # (L, L)
+    const long long[::1] row_ptr,    # as in `expectation_sequence`
+    const int[::1] row_index, const double[::1] row_data,
+    const long long[::1] pair_ptr,
+    const int[::1] pair_index, const double[::1] pair_data,
+    double[:, :, ::1] h,             # (2, L, M)   OUT [T % 2] log |alpha_h|
+    signed char[:, :, ::1] sign,     # (2, L, M)   OUT [T % 2]
+    double[:, ::1] z,                # (2, L)      OUT [T % 2] alpha_z, a logarithm
+    double[::1] mean,                # (M,)        OUT
+):
+    """The log-domain expectation semiring, row by row: Algorithm 2 of Ilic et al. (2010).
+
+    Two things differ from the paper: logarithms carry a sign, so that features may be negative;
+    and after each row the largest alpha_z is subtracted from both parts and added to log Z, so
+    that logarithms, and with them rounding, do not grow with T. Returns log Z.
+    """
+    cdef Py_ssize_t T = psi.shape[0], L = psi.shape[1], M = h.shape[2], t, i, j, m, old, new = 0
+    cdef long long a
+    cdef double log_z = 0, v, top, gamma
+    cdef signed char one
+    with nogil:
+        for t in range(T):
+            old = t % 2
+            new = 1 - old
+            top = -INFINITY
+            for j in range(L):
+                z[new, j] = psi[t, j] if t == 0 else -INFINITY
+                for m in range(M):
+                    h[new, j, m] = -INFINITY
+                    sign[new, j, m] = 1
+                for i in range(L if t else 0):
+                    v = psi[t, j] + score[i, j]
+                    gamma = v + z[old, i]
+                    one = 1
+                    add_signed(&z[new, j], &one, gamma, 1)
+                    if v == -INFINITY:
+                        continue
+                    for m in range(M):
+                        add_signed(&h[new, j, m], &sign[new, j, m], v + h[old, i, m],
+                                   sign[old, i, m])
+                    for a in range(pair_ptr[i * L + j], pair_ptr[i * L + j + 1]):
+                        add_signed(&h[new, j, pair_index[a]], &sign[new, j, pair_index[a]],
+                                   gamma + log(fabs(pair_data[a])), 1 if pair_data[a] > 0 else -1)
+                for a in range(row_ptr[t * L + j], row_ptr[t * L + j + 1]):
+                    add_signed(&h[new, j, row_index[a]], &sign[new, j, row_index[a]],
+                               z[new, j] + log(fabs(row_data[a])), 1 if row_data[a] > 0 else -1)
+                top = max(top, z[new, j])
+            log_z += top
+            if top == -INFINITY:
+                break
+            for j in range(L):
+                z[new, j] -= top
+                for m in range(M):
+                    h[new, j, m] -= top
+        v = -INFINITY
+        for j in range(L):
+            one = 1
+            add_signed(&v, &one, z[new, j], 1)
+        for m in range(M):
+            for j in range(1, L):
+                add_signed(&h[new, 0, m], &sign[new, 0, m], h[new, j, m], sign[new, j, m])
+            mean[m] = sign[new, 0, m] * exp(h[new, 0, m] - v)
+    return log_z + v

@@ -1,0 +1,976 @@
+"""Online decoding of one linear chain: rows come one by one, labels leave when a rule says so.
+
+A `Beam` is the trellis of Viterbi's algorithm, cut at both ends: it holds the rows whose labels
+are pending, t0 to T, and nothing older. For each label b at row T
+
+    delta(b)        best score of a path that ends in b, the best of all set to 0
+    pointers(t, b)  the label before b at row t on that path, lowest first: Prev_t(b)
+    origin(b)       the label at row t0 on that path: the transitive closure of Prev, Prev_T(t0, b)
+    p(b)            belief that b is on the best path of the whole sequence, in proportion to
+                    exp(delta(b)) or to the forward filter's alpha_T(b)
+    pp(a)           sum of p(b) over all b with origin(b) = a: belief in label a at row t0
+    alpha(t, b)     log sum over all paths that end in b at row t; the largest of a row is 0
+
+A label b with delta(b) = -inf is dead, the others are survivors. There are two ways to emit:
+
+* *Lossless.* All survivors agree on the labels of rows t0 to t: whatever comes, the best path has
+  them. They leave; delta stays as it is, so that all is as in the batch algorithm, bit for bit.
+* *Committing.* A rule says that label a is likely enough, though survivors disagree. With
+  `restarts`, paths that contradict it go: the beam starts again from a and runs over the rows that
+  are still pending, as in Figure 4 of the paper. Without, the beam goes on as if nothing had been
+  emitted, so that one wrong label does not lead the following ones astray, and starts again only
+  when a label is to leave that may not follow the committed one (`contradicts`, `replay`). Either
+  way what is emitted is an allowed path.
+
+The confidence in a label that leaves is its posterior p(y_t | rows 0 to T), from alpha and the
+backward recursion over the pending rows (`weigh`). Labels that have left are no evidence: neither
+restarts nor rules change alpha.
+
+Arithmetic is that of `_chain.pyx`: each row's maximum is subtracted. float32 scores are kept in
+float64, but every sum is rounded to float32, which gives the very same numbers: float64 has more
+than twice the digits, so rounding twice does no harm.
+"""
+
+cimport cython
+from libc.math cimport INFINITY, exp, log
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memmove
+
+import numpy as np
+
+from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes, real
+
+STRATEGIES = ("step", "window", "closure", "chunk", "viterbi")
+MEASURES = ("error", "entropy", "ambiguity", "callable")
+cdef enum:
+    STEP, WINDOW, CLOSURE, CHUNK, VITERBI
+cdef enum:
+    ERROR, ENTROPY, AMBIGUITY, CALLABLE
+# What `push_row` and `finish` answer.
+cdef enum:
+    FINE = 0
+    DEAD = 1
+
+# Below this a sum of products may have lost something to underflow: see `mix`.
+cdef double FLOOR = 1e-280
+cdef Py_ssize_t SMALLEST = 32    # rows for which there is always room
+
+
+cdef extern from *:
+    """
+    /* Keeps GCC from vectorising across rows of the matrix, as in _chain.pyx. */
+    #if defined(__GNUC__) || defined(__clang__)
+    #define sklseq_one_row_at_a_time() __asm__ volatile ("")
+    #else
+    #define sklseq_one_row_at_a_time() ((void) 0)
+    #endif
+    """
+    void sklseq_one_row_at_a_time() noexcept nogil
+
+
+cdef inline void max_plus_row(
+    lanes* tag, real* digits, const double* x, const double* matrix, double* best, int* arg,
+    Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # best(j) = max_i x(i) + matrix(i, j), arg(j) = the lowest such i; sums have `digits`.
+    cdef Py_ssize_t B = n_lanes(tag), block, i, k
+    cdef double top[8]
+    cdef double lowest[8]    # numbers like those beside them: one comparison serves both
+    cdef double x_i, v
+    for block in range(width // B):
+        for k in range(B):
+            top[k] = -INFINITY
+            lowest[k] = 0
+        for i in range(L):
+            x_i = x[i]
+            for k in range(B):
+                v = <real> (x_i + matrix[i * width + block * B + k])
+                lowest[k] = i if v > top[k] else lowest[k]
+                top[k] = v if v > top[k] else top[k]
+            sklseq_one_row_at_a_time()
+        for k in range(B):
+            best[block * B + k] = top[k]
+            arg[block * B + k] = <int> lowest[k]
+
+
+cdef inline void max_plus(
+    real* digits, const double* x, const double* matrix, double* best, int* arg, Py_ssize_t L,
+    Py_ssize_t width
+) noexcept nogil:
+    cdef Lanes2 two
+    cdef Lanes4 four
+    cdef Lanes8 eight
+    if width == 2:
+        max_plus_row(&two, digits, x, matrix, best, arg, L, width)
+    elif width == 4:
+        max_plus_row(&four, digits, x, matrix, best, arg, L, width)
+    else:
+        max_plus_row(&eight, digits, x, matrix, best, arg, L, width)
+
+
+cdef inline Py_ssize_t first_argmax(const double* x, Py_ssize_t L) noexcept nogil:
+    cdef Py_ssize_t j, best = 0
+    for j in range(1, L):
+        if x[j] > x[best]:
+            best = j
+    return best
+
+
+cdef double sum_in_logs(
+    const double* x, const double* column, Py_ssize_t stride, Py_ssize_t L
+) noexcept nogil:
+    # log sum_i exp(x(i) + column(i))
+    cdef Py_ssize_t i
+    cdef double top = -INFINITY, total = 0
+    for i in range(L):
+        top = max(top, x[i] + column[i * stride])
+    if top == -INFINITY:
+        return top
+    for i in range(L):
+        total += exp(x[i] + column[i * stride] - top)
+    return top + log(total)
+
+
+cdef double posterior(
+    const double* alpha, const double* beta, Py_ssize_t label, Py_ssize_t L
+) noexcept nogil:
+    # exp(alpha + beta) of `label`, where all labels sum to one
+    cdef Py_ssize_t j
+    cdef double top = -INFINITY, total = 0
+    for j in range(L):
+        top = max(top, alpha[j] + beta[j])
+    for j in range(L):
+        total += exp(alpha[j] + beta[j] - top)
+    return exp(alpha[label] + beta[label] - top) / total
+
+
+@cython.final
+cdef class Beam:
+    """Pending rows of one sequence and the rule by which their labels leave.
+
+    Parameters
+    ----------
+    score, E, E_t : ndarray of shape (width, width)
+        Transition scores, padding -inf; exp(score - top), and the same transposed.
+    start, end : ndarray of shape (width,)
+    n_labels : int
+    top : float
+        What was subtracted in E.
+    single : bool
+        Whether sums are rounded to float32.
+    strategy, uncertainty : int
+        Positions in STRATEGIES and MEASURES.
+    measure : callable or None
+        Of a distribution over labels; for ``uncertainty`` "callable".
+    forward : bool
+        Whether p is the forward filter's.
+    restarts : bool
+        Whether the beam starts again after every committed label.
+    latency_cost : float
+    window_size, max_latency : int
+        Of "chunk"; of all strategies. -1: none.
+    """
+
+    cdef readonly Py_ssize_t n_labels, width, n_pending, n_queued
+    cdef readonly long long n_rows, n_emitted
+    cdef const double[:, ::1] score, E, E_t
+    cdef const double[::1] start, end
+    cdef readonly double largest       # the largest score that no sum makes overflow
+    cdef readonly bint single
+    cdef double top, latency_cost
+    cdef bint forward, restarts, lossy, weighs
+    cdef Py_ssize_t previous           # last label committed that the beam does not follow, or -1
+    cdef int strategy, uncertainty
+    cdef Py_ssize_t window_size, max_latency
+    cdef object measure, scores_of_p
+    cdef double[:, ::1] vectors        # (14, width): storage of the pointers that follow
+    cdef double *delta
+    cdef double *best                  # max_i delta_{T-1}(i) + psi(i, j), and
+    cdef double *last                  # psi_T(j): kept, to add `end` as the batch algorithm does
+    cdef double *log_alpha
+    cdef double *p
+    cdef double *pp
+    cdef double *row
+    cdef double *scratch
+    cdef double *scratch2
+    cdef double *saved                 # (4, width) the first four, before this row
+    cdef double *filtered              # alpha(T, .)
+    cdef int[:, ::1] integers          # (5, width)
+    cdef int *origin
+    cdef int *current
+    cdef int *before
+    cdef int *found
+    cdef int *saved_origin
+    cdef int[:, :, ::1] losses         # (2, L, L) for "window": Loss_T(a, b), and scratch
+    cdef int side                      # which of the two is Loss_T
+    cdef double *psi                   # (capacity, width): pending rows from `first`
+    cdef double *alpha                 # (capacity, width)
+    cdef int *pointers                 # (capacity, width)
+    cdef Py_ssize_t first, capacity, room
+    cdef int *queue_label              # (room,) emitted, not yet taken
+    cdef double *queue_confidence
+    cdef long long *queue_latency
+
+    def __cinit__(
+        self, const double[:, ::1] score, const double[:, ::1] E, const double[:, ::1] E_t,
+        const double[::1] start, const double[::1] end, Py_ssize_t n_labels, double top,
+        double largest, bint single, int strategy,
+        int uncertainty, object measure, bint forward, bint restarts, double latency_cost,
+        Py_ssize_t window_size, Py_ssize_t max_latency,
+    ):
+        self.score, self.E, self.E_t, self.start, self.end = score, E, E_t, start, end
+        self.largest, self.weighs = largest, True
+        self.n_labels, self.width, self.top, self.single = n_labels, score.shape[0], top, single
+        self.strategy, self.uncertainty, self.measure = strategy, uncertainty, measure
+        self.forward, self.restarts, self.latency_cost = forward, restarts, latency_cost
+        self.previous = -1
+        self.window_size, self.max_latency = window_size, max_latency
+        if strategy == CHUNK and max_latency >= 0:
+            self.window_size = min(window_size, max_latency + 1)
+        self.vectors = np.zeros((14, self.width))
+        self.integers = np.zeros((5, self.width), dtype=np.intc)
+        n_losses = n_labels if strategy == WINDOW else 0
+        self.losses = np.zeros((2, n_losses, n_losses), dtype=np.intc)
+        self.delta, self.best, self.last = &self.vectors[0, 0], &self.vectors[1, 0], \
+            &self.vectors[2, 0]
+        self.log_alpha, self.p, self.pp = &self.vectors[3, 0], &self.vectors[4, 0], \
+            &self.vectors[5, 0]
+        self.row, self.scratch, self.scratch2 = &self.vectors[6, 0], &self.vectors[7, 0], \
+            &self.vectors[8, 0]
+        self.origin, self.current = &self.integers[0, 0], &self.integers[1, 0]
+        self.before, self.found = &self.integers[2, 0], &self.integers[3, 0]
+        self.saved, self.saved_origin = &self.vectors[9, 0], &self.integers[4, 0]
+        self.filtered = &self.vectors[13, 0]
+        # What a callable measure sees: the first n_labels numbers of pp.
+        self.scores_of_p = np.asarray(self.vectors)[5, :n_labels]
+
+    def __dealloc__(self):
+        free(self.psi)
+        free(self.alpha)
+        free(self.pointers)
+        free(self.queue_label)
+        free(self.queue_confidence)
+        free(self.queue_latency)
+
+    # ------------------------------------------------------------ memory
+
+    cdef int resize_rows(self, Py_ssize_t capacity) except -1 nogil:
+        cdef Py_ssize_t n = capacity * self.width
+        cdef void* psi = realloc(self.psi, n * sizeof(double))
+        if psi != NULL:
+            self.psi = <double*> psi
+        cdef void* alpha = realloc(self.alpha, n * sizeof(double))
+        if alpha != NULL:
+            self.alpha = <double*> alpha
+        cdef void* pointers = realloc(self.pointers, n * sizeof(int))
+        if pointers != NULL:
+            self.pointers = <int*> pointers
+        if psi == NULL or alpha == NULL or pointers == NULL:
+            with gil:
+                raise MemoryError()
+        self.capacity = capacity
+        return 0
+
+    cdef int resize_queue(self, Py_ssize_t room) except -1 nogil:
+        cdef void* labels = realloc(self.queue_label, room * sizeof(int))
+        if labels != NULL:
+            self.queue_label = <int*> labels
+        cdef void* confidences = realloc(self.queue_confidence, room * sizeof(double))
+        if confidences != NULL:
+            self.queue_confidence = <double*> confidences
+        cdef void* latencies = realloc(self.queue_latency, room * sizeof(long long))
+        if latencies != NULL:
+            self.queue_latency = <long long*> latencies
+        if labels == NULL or confidences == NULL or latencies == NULL:
+            with gil:
+                raise MemoryError()
+        self.room = room
+        return 0
+
+    cdef int make_room(self) except -1 nogil:
+        # Room for one more row and all labels that it may set free. Rows move to the front when
+        # the end is reached; at most half are pending then, so a move costs O(1) a row.
+        cdef Py_ssize_t wanted = self.n_pending + 1, size = self.width
+        if self.n_queued + wanted > self.room:
+            self.resize_queue(max(SMALLEST, 2 * (self.n_queued + wanted)))
+        if self.first == 0 and self.capacity > 32 * max(wanted, SMALLEST):
+            self.resize_rows(max(SMALLEST, 4 * wanted))    # after a long wait
+        if self.first + wanted <= self.capacity:
+            return 0
+        if self.first:
+            memmove(self.pointers, self.pointers + self.first * size,
+                    self.n_pending * size * sizeof(int))
+            memmove(self.psi, self.psi + self.first * size,
+                    self.n_pending * size * sizeof(double))
+            memmove(self.alpha, self.alpha + self.first * size,
+                    self.n_pending * size * sizeof(double))
+            self.first = 0
+        if 2 * wanted > self.capacity or (
+            8 * wanted < self.capacity and self.capacity > SMALLEST
+        ):
+            self.resize_rows(max(SMALLEST, 4 * wanted))
+        return 0
+
+    @property
+    def nbytes(self):
+        """Bytes held for pending rows and labels to be taken."""
+        cdef Py_ssize_t a_row = self.width * (sizeof(int) + 2 * sizeof(double))
+        return self.capacity * a_row + self.room * (sizeof(int) + 2 * sizeof(double))
+
+    # ------------------------------------------------------------ one more row
+
+    cdef void restart(self, Py_ssize_t label) noexcept nogil:
+        # From here on the label before the next row is `label`.
+        cdef Py_ssize_t j
+        for j in range(self.width):
+            self.delta[j] = -INFINITY
+            self.log_alpha[j] = -INFINITY
+        self.delta[label] = 0
+        self.log_alpha[label] = 0
+
+    cdef inline double rounded(self, double x) noexcept nogil:
+        return <double> <float> x if self.single else x
+
+    cdef inline bint normalise(self, const double* scores) noexcept nogil:
+        # delta = scores - max scores; False, and delta as before, if all are -inf.
+        cdef Py_ssize_t j
+        cdef double top = -INFINITY
+        for j in range(self.n_labels):
+            top = scores[j] if scores[j] > top else top
+        if top == -INFINITY:
+            return False
+        if self.single:
+            for j in range(self.width):
+                self.delta[j] = <double> <float> (scores[j] - top)
+        else:
+            for j in range(self.width):
+                self.delta[j] = scores[j] - top
+        return True
+
+    cdef bint advance(self, const double* psi, int* pointers) noexcept nogil:
+        # delta_T(j) = psi_T(j) + max_i (delta_{T-1}(i) + psi(i, j)); False, with nothing changed,
+        # if no label is allowed.
+        cdef Py_ssize_t j
+        cdef float single_digits
+        cdef double double_digits
+        if self.n_rows == 0:
+            for j in range(self.width):
+                self.scratch[j] = 0 if j < self.n_labels else -INFINITY
+                pointers[j] = 0
+        elif self.single:
+            max_plus(&single_digits, self.delta, &self.score[0, 0], self.scratch, pointers,
+                     self.n_labels, self.width)
+        else:
+            max_plus(&double_digits, self.delta, &self.score[0, 0], self.scratch, pointers,
+                     self.n_labels, self.width)
+        for j in range(self.width):
+            self.scratch2[j] = self.rounded(psi[j] + self.scratch[j])
+        if not self.normalise(self.scratch2):
+            return False
+        for j in range(self.width):
+            self.best[j] = self.scratch[j]
+            self.last[j] = psi[j]
+        if self.forward:
+            self.filter_row(self.log_alpha, psi, self.log_alpha)
+        return True
+
+    cdef void filter_row(self, const double* before, const double* psi, double* out) noexcept nogil:
+        # out(j) = psi_T(j) + log sum_i exp(before(i) + psi(i, j)), the largest being 0.
+        cdef Py_ssize_t j, L = self.n_labels
+        cdef double largest
+        if self.n_rows == 0:
+            for j in range(L):
+                self.scratch[j] = 0
+        else:
+            self.mix(before, self.E, &self.score[0, 0], self.width, 1)
+        for j in range(L):
+            out[j] = psi[j] + self.scratch[j]
+        largest = out[first_argmax(out, L)]
+        for j in range(L):
+            out[j] -= largest
+
+    cdef void mix(
+        self, const double* x, const double[:, ::1] E, const double* score, Py_ssize_t stride,
+        Py_ssize_t step,
+    ) noexcept nogil:
+        # scratch(j) = log sum_i exp(x(i) + score(i, j)), the largest x being 0; E is
+        # exp(score - top), and score(i, j) is at i * stride + j * step. A sum of at least FLOOR has
+        # lost less than L * 1e-308 / FLOOR of itself to underflow; a smaller one is done again in
+        # logarithms.
+        cdef Py_ssize_t i, j, L = self.n_labels
+        cdef double a
+        for j in range(L):
+            self.scratch[j] = 0
+        for i in range(L):
+            a = exp(x[i])
+            for j in range(L):
+                self.scratch[j] += a * E[i, j]
+        for j in range(L):
+            if self.scratch[j] >= FLOOR:
+                self.scratch[j] = log(self.scratch[j]) + self.top
+            else:
+                self.scratch[j] = sum_in_logs(x, score + j * step, stride, L)
+
+    cdef void weigh(
+        self, Py_ssize_t first, Py_ssize_t n, Py_ssize_t k, bint ended
+    ) noexcept nogil:
+        # Confidence in the labels of the first k of the n rows at `first`, which have just left:
+        #   p(y_t = j | rows 0 to T) in proportion to exp(alpha(t, j) + beta(t, j)),
+        #   beta(t - 1, i) = log sum_j exp(psi(i, j) + psi_t(j) + beta(t, j)),
+        # beta(T, .) being the scores `end` if the sequence has ended and they allow a path, or 0.
+        cdef Py_ssize_t j, t, L = self.n_labels, width = self.width
+        cdef double *beta = self.row
+        cdef double top = -INFINITY
+        cdef const double* alpha = self.alpha + (first + n - 1) * width
+        for j in range(L):
+            top = max(top, alpha[j] + self.end[j])
+        for j in range(L):
+            beta[j] = self.end[j] if ended and top > -INFINITY else 0
+        for t in range(n - 1, -1, -1):
+            if t < k:
+                self.queue_confidence[self.n_queued - k + t] = posterior(
+                    self.alpha + (first + t) * width, beta, self.queue_label[self.n_queued - k + t],
+                    L,
+                )
+            if t == 0:
+                return
+            for j in range(L):
+                beta[j] += self.psi[(first + t) * width + j]
+            top = beta[first_argmax(beta, L)]
+            for j in range(L):
+                beta[j] -= top
+            self.mix(beta, self.E_t, &self.score[0, 0], 1, width)
+            memcpy(beta, self.scratch, L * sizeof(double))
+
+    cdef void follow(self, Py_ssize_t k) noexcept nogil:
+        # Bring origin, and the losses, from row t0 + k - 1 to row t0 + k:
+        #   Prev_T(t0, b) = Prev_{T-1}(t0, Prev_T(b))                              (paper, §3.2)
+        #   Loss_T(a, b) = [a != b] + Loss_{T-1}(Prev_T(a), Prev_T(b))             (§3.3.2)
+        cdef Py_ssize_t a, b, L = self.n_labels
+        cdef const int* previous = self.pointers + (self.first + k) * self.width
+        cdef const int* row
+        if k == 0:
+            for b in range(L):
+                self.origin[b] = <int> b
+        else:
+            for b in range(L):
+                self.found[b] = self.origin[previous[b]]
+            memcpy(self.origin, self.found, L * sizeof(int))
+        if self.strategy != WINDOW:
+            return
+        for a in range(L):
+            if k:
+                row = &self.losses[self.side, previous[a], 0]
+                for b in range(L):
+                    self.losses[1 - self.side, a, b] = row[previous[b]] + (a != b)
+            else:
+                for b in range(L):
+                    self.losses[1 - self.side, a, b] = a != b
+        self.side = 1 - self.side
+
+    # ------------------------------------------------------------ belief and measures
+
+    cdef void believe(self) noexcept nogil:
+        # p(b) of the survivors, summing to one.
+        cdef Py_ssize_t b
+        cdef double total = 0
+        cdef const double* x = self.log_alpha if self.forward else self.delta
+        for b in range(self.n_labels):
+            self.p[b] = exp(x[b]) if self.delta[b] > -INFINITY else 0
+            total += self.p[b]
+        for b in range(self.n_labels):
+            self.p[b] /= total
+
+    cdef void believe_origin(self) noexcept nogil:
+        # pp(a) = sum of p(b) over b with origin(b) = a.
+        cdef Py_ssize_t b
+        self.believe()
+        for b in range(self.n_labels):
+            self.pp[b] = 0
+        for b in range(self.n_labels):
+            self.pp[self.origin[b]] += self.p[b]
+
+    cdef double uncertain(self, Py_ssize_t likeliest) except? -1 nogil:
+        # M_T(t0), of a distribution pp on which survivors do not agree.
+        cdef Py_ssize_t a
+        cdef double m = 0
+        if self.uncertainty == AMBIGUITY:
+            return 1
+        if self.uncertainty == CALLABLE:
+            with gil:
+                m = float(self.measure(self.scores_of_p.copy()))
+                if m != m:
+                    raise ValueError(
+                        "uncertainty must return a number; it returned nan for "
+                        f"{self.scores_of_p.tolist()}."
+                    )
+            return m
+        for a in range(self.n_labels):
+            if self.uncertainty == ENTROPY:
+                m -= self.pp[a] * log(self.pp[a]) if self.pp[a] > 0 else 0
+            elif a != likeliest:    # 1 - pp(likeliest), without cancellation
+                m += self.pp[a]
+        return m
+
+    cdef inline Py_ssize_t common(self, const int* labels) noexcept nogil:
+        # The label that labels(b) is for every survivor b, or -1.
+        cdef Py_ssize_t b, one = -1
+        for b in range(self.n_labels):
+            if self.delta[b] > -INFINITY:
+                if one >= 0 and labels[b] != one:
+                    return -1
+                one = labels[b]
+        return one
+
+    # ------------------------------------------------------------ labels leave
+
+    cdef inline void forget(self, Py_ssize_t k) noexcept nogil:
+        # The first k pending rows have got their labels, written behind the queue.
+        cdef Py_ssize_t i
+        for i in range(k):
+            self.queue_latency[self.n_queued + i] = self.n_rows - 1 - (self.n_emitted + i)
+        self.n_queued += k
+        self.n_emitted += k
+        self.first += k
+        self.n_pending -= k
+        if self.n_pending == 0:
+            self.first = 0
+
+    cdef void emit_agreed(self) noexcept nogil:
+        # All survivors agree on row t0, so they do up to some row t0 + k: walk back until then.
+        cdef Py_ssize_t b, k = self.n_pending - 1, n = self.n_pending, i, label
+        cdef const int* previous
+        for b in range(self.n_labels):
+            self.current[b] = <int> b
+        while self.common(self.current) < 0:
+            previous = self.pointers + (self.first + k) * self.width
+            for b in range(self.n_labels):
+                self.before[b] = self.current[b]
+                self.current[b] = previous[self.current[b]]
+            k -= 1
+        label = self.common(self.current)
+        for i in range(k, -1, -1):
+            self.queue_label[self.n_queued + i] = <int> label
+            label = self.pointers[(self.first + i) * self.width + label]
+        self.previous = -1
+        if k + 1 < n:
+            memcpy(self.origin, self.before, self.n_labels * sizeof(int))
+        self.forget(k + 1)
+
+    cdef void emit_path(self, Py_ssize_t label) noexcept nogil:
+        # All pending labels, on the path that ends in `label`.
+        cdef Py_ssize_t k
+        for k in range(self.n_pending - 1, -1, -1):
+            self.queue_label[self.n_queued + k] = <int> label
+            label = self.pointers[(self.first + k) * self.width + label]
+        self.forget(self.n_pending)
+
+    cdef bint replay(self, Py_ssize_t label) noexcept nogil:
+        # Start again after `label`, and run over the pending rows. False, and nothing changed, if
+        # that is not allowed. It always is for a label committed since the last row came, since a
+        # survivor has it: so when False, nothing has left since then.
+        cdef Py_ssize_t k
+        if not self.leads_on(label):
+            return False
+        self.restart(label)
+        self.previous = -1
+        for k in range(self.n_pending):
+            self.advance(
+                self.psi + (self.first + k) * self.width,
+                self.pointers + (self.first + k) * self.width,
+            )
+            self.follow(k)
+        return True
+
+    cdef bint leads_on(self, Py_ssize_t label) noexcept nogil:
+        # Whether some path from `label` through all pending rows is allowed.
+        cdef Py_ssize_t i, j, k
+        cdef bint alive = True
+        for j in range(self.n_labels):
+            self.current[j] = j == label
+        for k in range(self.n_pending):
+            alive = False
+            for j in range(self.n_labels):
+                self.before[j] = False
+                if self.psi[(self.first + k) * self.width + j] > -INFINITY:
+                    for i in range(self.n_labels):
+                        if self.current[i] and self.score[i, j] > -INFINITY:
+                            self.before[j] = alive = True
+                            break
+            memcpy(self.current, self.before, self.n_labels * sizeof(int))
+        return alive
+
+    cdef void save(self) noexcept nogil:
+        memcpy(self.saved, self.delta, 4 * self.width * sizeof(double))
+        memcpy(self.saved_origin, self.origin, self.width * sizeof(int))
+
+    cdef void restore(self) noexcept nogil:
+        memcpy(self.delta, self.saved, 4 * self.width * sizeof(double))
+        memcpy(self.origin, self.saved_origin, self.width * sizeof(int))
+
+    cdef inline bint contradicts(self, Py_ssize_t label) noexcept nogil:
+        # Whether `label` is not allowed at row t0, after what was committed before it.
+        return self.previous >= 0 and self.score[self.previous, label] == -INFINITY
+
+    cdef void retrace(self) noexcept nogil:
+        # origin anew, after rows have left.
+        cdef Py_ssize_t b, k
+        for b in range(self.n_labels):
+            self.origin[b] = <int> b
+        for k in range(self.n_pending - 1, 0, -1):
+            for b in range(self.n_labels):
+                self.origin[b] = self.pointers[(self.first + k) * self.width + self.origin[b]]
+
+    cdef Py_ssize_t label_at_t0(self, Py_ssize_t label) noexcept nogil:
+        # Of the path that ends in `label`.
+        cdef Py_ssize_t k
+        for k in range(self.n_pending - 1, 0, -1):
+            label = self.pointers[(self.first + k) * self.width + label]
+        return label
+
+    cdef void commit(self, Py_ssize_t label) noexcept nogil:
+        # Emit `label` for row t0, though not all survivors agree.
+        self.queue_label[self.n_queued] = <int> label
+        self.lossy = True
+        self.forget(1)
+        if self.restarts:
+            self.replay(label)       # a survivor has `label`: so it is allowed
+        else:
+            self.previous = label
+            self.retrace()
+
+    cdef void commit_path(self, Py_ssize_t label) noexcept nogil:
+        # Emit all pending labels, on the path that ends in `label`.
+        self.emit_path(label)
+        self.lossy = True
+        if self.restarts:
+            self.restart(label)
+        else:
+            self.previous = label
+
+    cdef int settle_step(self) except -1 nogil:
+        # "step", "closure", and "viterbi" with a bound: emit while there is reason to.
+        cdef Py_ssize_t label
+        cdef bint overdue
+        while self.n_pending:
+            overdue = 0 <= self.max_latency < self.n_pending
+            if not overdue and self.strategy == VITERBI:
+                return FINE
+            label = self.common(self.origin)
+            if label >= 0:
+                if self.contradicts(label):
+                    if not self.replay(self.previous):
+                        return DEAD
+                elif self.strategy == VITERBI:
+                    self.emit_first(label)
+                else:
+                    self.emit_agreed()
+                continue
+            if not overdue and (self.strategy != STEP or self.latency_cost == 0):
+                return FINE
+            self.believe_origin()
+            label = first_argmax(self.pp, self.n_labels)
+            if self.strategy != STEP:
+                label = self.origin[first_argmax(self.delta, self.n_labels)]
+            elif not overdue and not (
+                self.uncertain(label) <= self.latency_cost * (self.n_pending - 1)
+            ):
+                return FINE
+            if not self.contradicts(label):
+                self.commit(label)
+            elif not self.replay(self.previous):
+                return DEAD
+        return FINE
+
+    cdef void emit_first(self, Py_ssize_t label) noexcept nogil:
+        # Fixed lag: only row t0 leaves, though survivors may agree on more.
+        self.queue_label[self.n_queued] = <int> label
+        self.previous = -1
+        self.forget(1)
+        self.retrace()
+
+    cdef int settle_window(self) noexcept nogil:
+        cdef Py_ssize_t label = self.common(self.origin)
+        cdef bint overdue
+        if label >= 0:
+            if self.contradicts(label):
+                return DEAD if not self.replay(self.previous) else self.settle_window()
+            self.emit_agreed()
+        overdue = 0 <= self.max_latency < self.n_pending
+        if self.n_pending == 0 or (self.latency_cost == 0 and not overdue):
+            return FINE
+        label = self.least_loss(not overdue)
+        if label < 0:
+            return FINE
+        if self.contradicts(self.origin[label]):
+            return DEAD if not self.replay(self.previous) else self.settle_window()
+        self.commit_path(label)
+        return FINE
+
+    cdef Py_ssize_t least_loss(self, bint bounded) noexcept nogil:
+        # argmin_a Loss_T(a) = sum_b p(b) Loss_T(a, b)  (§3.3.2); -1 if it is above the bound.
+        cdef Py_ssize_t a, b, label = -1
+        cdef double loss, least = INFINITY
+        self.believe()
+        for a in range(self.n_labels):
+            if self.delta[a] == -INFINITY:
+                continue
+            loss = 0
+            for b in range(self.n_labels):
+                loss += self.p[b] * self.losses[self.side, a, b]
+            if loss < least:
+                least = loss
+                label = a
+        if bounded and not least <= self.latency_cost * (self.n_pending - 1):
+            return -1
+        return label
+
+    cdef int settle_chunk(self) noexcept nogil:
+        cdef Py_ssize_t label = first_argmax(self.delta, self.n_labels)
+        if self.n_pending < self.window_size:
+            return FINE
+        if self.contradicts(self.label_at_t0(label)):
+            if not self.replay(self.previous):
+                return DEAD
+            label = first_argmax(self.delta, self.n_labels)
+        self.commit_path(label)
+        return FINE
+
+    cdef int push_row(self) except -1 nogil:
+        # One more row, its emission scores in `row`. DEAD: no label is allowed, nothing changed.
+        cdef Py_ssize_t j, at, first, n
+        cdef long long n_emitted = self.n_emitted
+        self.make_room()
+        if self.n_rows == 0:
+            for j in range(self.n_labels):
+                self.row[j] = self.rounded(self.row[j] + self.start[j])
+        if self.previous >= 0:
+            self.save()
+        first, n = self.first, self.n_pending + 1
+        at = (first + n - 1) * self.width
+        if not self.advance(self.row, self.pointers + at):
+            return DEAD
+        memcpy(self.psi + at, self.row, self.width * sizeof(double))
+        if self.weighs:
+            self.filter_row(self.filtered, self.row, self.alpha + at)
+        self.n_rows += 1
+        self.n_pending += 1
+        if self.strategy != CHUNK and (self.strategy != VITERBI or self.max_latency >= 0):
+            self.follow(self.n_pending - 1)
+        if self.settle() == DEAD:
+            self.restore()
+            self.side = 1 - self.side
+            self.n_rows -= 1
+            self.n_pending -= 1
+            return DEAD
+        if self.weighs:
+            memcpy(self.filtered, self.alpha + at, self.n_labels * sizeof(double))
+            if self.n_emitted > n_emitted:
+                self.weigh(first, n, self.n_emitted - n_emitted, False)
+        return FINE
+
+    cdef inline int settle(self) except -1 nogil:
+        if self.strategy == WINDOW:
+            return self.settle_window()
+        if self.strategy == CHUNK:
+            return self.settle_chunk()
+        return self.settle_step()
+
+    cdef int finish(self) except -1 nogil:
+        # No more rows: all pending labels leave, on the best path with the score `end` added as
+        # the batch algorithm adds it. What was committed may leave no label that is allowed at the
+        # end; then `end` is left out. If nothing was committed: DEAD, and nothing changed.
+        cdef Py_ssize_t label, first = self.first, n = self.n_pending
+        if self.n_pending == 0:
+            return FINE
+        self.save()
+        if not self.add_end() and not self.lossy:
+            return DEAD
+        label = first_argmax(self.delta, self.n_labels)
+        if self.contradicts(self.label_at_t0(label)):
+            if not self.replay(self.previous):
+                self.restore()
+                return DEAD
+            self.add_end()
+            label = first_argmax(self.delta, self.n_labels)
+        self.emit_path(label)
+        if self.weighs:
+            self.weigh(first, n, n, True)
+        return FINE
+
+    cdef bint add_end(self) noexcept nogil:
+        # False, and nothing changed, if no survivor may be the last label.
+        cdef Py_ssize_t j
+        for j in range(self.width):
+            self.scratch[j] = self.rounded(
+                self.rounded(self.last[j] + self.end[j]) + self.best[j]
+            )
+        return self.normalise(self.scratch)
+
+    cdef void clear(self) noexcept nogil:
+        self.n_rows = self.n_emitted = 0
+        self.n_pending = self.n_queued = self.first = 0
+        self.lossy = False
+        self.previous = -1
+
+    # ------------------------------------------------------------ from Python
+
+    def push(self, const double[:] row):
+        """Take the emission scores of one more row, checked; True unless no label is allowed."""
+        cdef Py_ssize_t j
+        if row.shape[0] != self.n_labels:
+            raise ValueError(
+                f"A row must have {self.n_labels} scores, one a label; got {row.shape[0]}."
+            )
+        for j in range(self.n_labels):
+            if not -self.largest <= row[j] <= self.largest and row[j] != -INFINITY:
+                raise ValueError(self.unfit(row[j], j, 0))
+            self.row[j] = self.rounded(row[j])
+        return self.push_row() == FINE
+
+    def unfit(self, double score, Py_ssize_t label, Py_ssize_t t):
+        """What to say of a score of the t-th row to come that cannot be taken."""
+        return (
+            f"Scores must be from -{self.largest:.3g} to {self.largest:.3g}, so that sums of "
+            f"{'float32' if self.single else 'float64'} do not overflow, or -inf (forbidden); "
+            f"label {label} of row {self.n_rows + t} has {score}."
+        )
+
+    def end_sequence(self):
+        """Let all pending labels leave; True unless no path is allowed."""
+        return self.finish() == FINE
+
+    def reset(self):
+        """Forget everything: the next row is the first of a sequence."""
+        self.clear()
+        if self.capacity > SMALLEST:
+            self.resize_rows(SMALLEST)
+        if self.room > SMALLEST:
+            self.resize_queue(SMALLEST)
+
+    def take(self, list classes, object kind, long long delay):
+        """Emitted labels since the last call, as ``kind(position, label, confidence, latency)``.
+
+        ``delay`` is added to each latency.
+        """
+        cdef Py_ssize_t i, n = self.n_queued
+        cdef long long position = self.n_emitted - n
+        self.n_queued = 0
+        emissions = [
+            tuple.__new__(kind, (
+                position + i, classes[self.queue_label[i]], self.queue_confidence[i],
+                self.queue_latency[i] + delay,
+            ))
+            for i in range(n)
+        ]
+        if self.room > 64 * SMALLEST and 4 * self.n_pending < self.room:
+            self.resize_queue(max(SMALLEST, 2 * self.n_pending))
+        return emissions
+
+    def take_codes(self):
+        """Emitted labels since the last call, as an array of codes."""
+        cdef Py_ssize_t i, n = self.n_queued
+        codes = np.empty(n, dtype=np.intc)
+        cdef int[::1] to_codes = codes
+        for i in range(n):
+            to_codes[i] = self.queue_label[i]
+        self.n_queued = 0
+        return codes
+
+    def state(self):
+        """Everything that changes, as numbers and arrays; labels not yet taken are left out."""
+        cdef Py_ssize_t a = self.first, b = self.first + self.n_pending, L = self.n_labels
+        cdef Py_ssize_t n = b - a, width = self.width
+        pointers = np.empty((n, width), dtype=np.intc)
+        psi, alpha = np.empty((2, n, width))
+        cdef int[:, ::1] to_pointers = pointers
+        cdef double[:, ::1] to_psi = psi, to_alpha = alpha
+        if n:
+            memcpy(&to_pointers[0, 0], self.pointers + a * width, n * width * sizeof(int))
+            memcpy(&to_psi[0, 0], self.psi + a * width, n * width * sizeof(double))
+            memcpy(&to_alpha[0, 0], self.alpha + a * width, n * width * sizeof(double))
+        losses = np.asarray(self.losses)[self.side].copy()
+        return {
+            "n_rows": self.n_rows, "n_emitted": self.n_emitted, "lossy": bool(self.lossy),
+            "previous": self.previous,
+            "vectors": np.asarray(self.vectors)[:4, :L].copy(),
+            "origin": np.asarray(self.integers)[0, :L].copy(), "losses": losses,
+            "filtered": np.asarray(self.vectors)[13, :L].copy(),
+            "pointers": pointers[:, :L].copy(), "psi": psi[:, :L].copy(),
+            "alpha": alpha[:, :L].copy(),
+        }
+
+    def set_state(self, dict state):
+        """Become what :meth:`state` described."""
+        cdef Py_ssize_t n = len(state["pointers"]), L = self.n_labels, t, j
+        cdef const int[:, :] pointers = state["pointers"]
+        cdef const double[:, :] psi = state["psi"], alpha = state["alpha"]
+        self.clear()
+        self.resize_rows(max(SMALLEST, 4 * n))
+        self.resize_queue(max(SMALLEST, 2 * n))
+        vectors, integers = np.asarray(self.vectors), np.asarray(self.integers)
+        vectors[:4] = -np.inf
+        vectors[2] = 0
+        vectors[:4, :L] = state["vectors"]
+        vectors[13, :L] = state["filtered"]
+        integers[0, :L] = state["origin"]
+        self.side = 0
+        np.asarray(self.losses)[0] = state["losses"]
+        for t in range(n):
+            for j in range(self.width):
+                self.pointers[t * self.width + j] = pointers[t, j] if j < L else 0
+                self.psi[t * self.width + j] = psi[t, j] if j < L else 0
+                self.alpha[t * self.width + j] = alpha[t, j] if j < L else 0
+        self.n_rows, self.n_emitted = state["n_rows"], state["n_emitted"]
+        self.lossy, self.previous, self.n_pending = state["lossy"], state["previous"], n
+
+
+def push_rows(Beam beam, const real[:, :] emission):
+    """Push rows of checked scores; the number of the first that allows no label, or -1.
+
+    Rows before that one have been taken.
+    """
+    cdef Py_ssize_t t, j
+    with nogil:
+        for t in range(emission.shape[0]):
+            for j in range(beam.n_labels):
+                beam.row[j] = beam.rounded(emission[t, j])
+            if beam.push_row() == DEAD:
+                with gil:
+                    return t
+    return -1
+
+
+def decode(
+    Beam beam,
+    const real[:, :] emission,       # (n_rows, n_labels)
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    int[::1] labels,                 # (n_rows,)  OUT
+    long long[::1] latencies,        # (n_rows,)  OUT rows seen after this one when it got its label
+    double[::1] confidences,         # (n_rows,)  OUT; empty: not wanted
+):
+    """Decode whole sequences; ``(s, t)`` if row t of sequence s allows no label, else None.
+
+    t is the length of the sequence if only its end is not allowed.
+    """
+    cdef Py_ssize_t s, t, j, first, n
+    beam.weighs = confidences.shape[0] > 0
+    with nogil:
+        for s in range(offsets.shape[0] - 1):
+            beam.clear()
+            first, n = offsets[s], offsets[s + 1] - offsets[s]
+            for t in range(n):
+                for j in range(beam.n_labels):
+                    beam.row[j] = emission[first + t, j]
+                if beam.push_row() == DEAD:
+                    with gil:
+                        return s, t
+            if beam.finish() == DEAD:
+                with gil:
+                    return s, n
+            if n:
+                memcpy(&labels[first], beam.queue_label, n * sizeof(int))
+                memcpy(&latencies[first], beam.queue_latency, n * sizeof(long long))
+                if beam.weighs:
+                    memcpy(&confidences[first], beam.queue_confidence, n * sizeof(double))
+    return None

@@ -1,0 +1,194 @@
+"""The scaled forward and backward recursions of one sequence: text shared by compiled kernels.
+
+Notation, padding and the proof of when scaled arithmetic is exact: `_chain.pyx`.
+"""
+
+from libc.math cimport INFINITY, log
+
+from sklseq._lib.lanes cimport lanes, n_lanes, real
+
+
+cdef extern from *:
+    """
+    /* Left alone, GCC vectorises across the rows of a matrix, which costs it shuffles; past this
+       point it cannot, and takes the lanes of one row instead. */
+    #if defined(__GNUC__) || defined(__clang__)
+    #define sklseq_one_row_at_a_time() __asm__ volatile ("")
+    #else
+    #define sklseq_one_row_at_a_time() ((void) 0)
+    #endif
+    """
+    void sklseq_one_row_at_a_time() noexcept nogil
+
+
+cdef inline void block_of_product(
+    lanes* tag, const real* x, Py_ssize_t stride, const real* matrix, Py_ssize_t n,
+    Py_ssize_t width, real* acc
+) noexcept nogil:
+    # acc(k) = sum_{i < n} x(i * stride) * matrix(i, k), k over the lanes of one block
+    cdef Py_ssize_t B = n_lanes(tag), i, k
+    cdef real x_i
+    for k in range(B):
+        acc[k] = 0
+    for i in range(n):
+        x_i = x[i * stride]
+        for k in range(B):
+            acc[k] += x_i * matrix[i * width + k]
+        sklseq_one_row_at_a_time()
+
+
+cdef inline real forward_row(
+    lanes* tag, const real* previous, const real* E, const real* e, real* alpha,
+    Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # alpha(j) = e(j) * sum_i previous(i) * E(i, j); returns its sum.
+    cdef Py_ssize_t B = n_lanes(tag), block, k
+    cdef real acc[8]
+    cdef real sums[8]
+    cdef real total = 0
+    for k in range(B):
+        sums[k] = 0
+    for block in range(width // B):
+        block_of_product(tag, previous, 1, E + block * B, L, width, acc)
+        for k in range(B):
+            acc[k] *= e[block * B + k]
+        for k in range(B):
+            sums[k] += acc[k]
+        for k in range(B):
+            alpha[block * B + k] = acc[k]
+    for k in range(B):
+        total += sums[k]
+    return total
+
+
+cdef inline void scale_row(
+    lanes* tag, const real* row, real factor, real* out, Py_ssize_t width
+) noexcept nogil:
+    cdef Py_ssize_t B = n_lanes(tag), block, k
+    cdef real acc[8]
+    for block in range(width // B):
+        for k in range(B):
+            acc[k] = factor * row[block * B + k]
+        for k in range(B):
+            out[block * B + k] = acc[k]
+
+
+cdef inline void backward_row(
+    lanes* tag, const real* alpha, real inverse_c, real* e, real* beta, Py_ssize_t width
+) noexcept nogil:
+    # e(j) becomes u(j) = e(j) * beta(j) / c, beta(j) becomes mu(j) = alpha(j) * beta(j).
+    # beta of a label that no path reaches is never used: it is set to 0, lest it overflow.
+    cdef Py_ssize_t B = n_lanes(tag), block, k
+    cdef real b[8]
+    cdef real a[8]
+    cdef real u[8]
+    for block in range(width // B):
+        for k in range(B):
+            a[k] = alpha[block * B + k]
+        for k in range(B):
+            b[k] = beta[block * B + k] if a[k] > 0 else 0
+        for k in range(B):
+            u[k] = e[block * B + k] * (b[k] * inverse_c)
+        for k in range(B):
+            e[block * B + k] = u[k]
+        for k in range(B):
+            beta[block * B + k] = a[k] * b[k]
+
+
+cdef inline void add_products(
+    lanes* tag, const real* a, const real* b, Py_ssize_t n, real* scratch, double* out,
+    double weight, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # out(i, j) += weight * sum_{t < n} a(t, i) * b(t, j)
+    cdef Py_ssize_t B = n_lanes(tag), block, i, k
+    cdef real acc[8]
+    for block in range(width // B):
+        for i in range(L):
+            block_of_product(tag, a + i, width, b + block * B, n, width, acc)
+            for k in range(B):
+                scratch[i * width + block * B + k] = acc[k]
+    for k in range(L * width):
+        out[k] += weight * scratch[k]
+
+
+cdef inline bint nothing_lost(
+    const real* alpha, const real* previous, const real* psi, const real* E, double floor,
+    Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # Condition 2 for one row of unnormalised alpha; `previous` is NULL in the first row.
+    cdef Py_ssize_t i, j
+    for j in range(L):
+        if alpha[j] >= floor or psi[j] == -INFINITY:
+            continue
+        if alpha[j] > 0 or previous == NULL:
+            return False
+        for i in range(L):
+            if previous[i] > 0 and E[i * width + j] > 0:
+                return False
+    return True
+
+
+cdef inline double forward(
+    lanes* tag, const real* psi, const real* e, const real* E, real* alpha, real* inverse_c,
+    Py_ssize_t T, Py_ssize_t L, Py_ssize_t width, bint check
+) noexcept nogil:
+    # alpha_t(j) = e_t(j) * sum_i alpha_{t-1}(i) * E(i, j), each row divided by its sum c_t.
+    # Returns sum_t log c_t, or NaN if the sequence has to be done in the log domain.
+    cdef Py_ssize_t t, j
+    cdef real total
+    # Products must stay far above the smallest normal number (1.2e-38, 2.2e-308).
+    cdef double log_c = 0, product = 1, floor = 1e-30 if real is float else 1e-280
+    cdef real* row
+    for t in range(T):
+        row = alpha + t * width
+        if t == 0:
+            total = 0
+            for j in range(width):
+                row[j] = e[j]
+                total += e[j]
+        else:
+            total = forward_row(tag, row - width, E, e + t * width, row, L, width)
+        if check and not nothing_lost(
+            row, row - width if t else NULL, psi + t * width, E, floor, L, width
+        ):
+            return log(-1.0)
+        if not total > 0:
+            return log(-1.0)
+        inverse_c[t] = 1 / total
+        scale_row(tag, row, inverse_c[t], row, width)
+        # The logarithm of a product of many c_t is cheaper than many logarithms.
+        if total < 1e-100:
+            log_c += log(total)
+        else:
+            product *= total
+        if not 1e-100 < product < 1e100:
+            log_c += log(product)
+            product = 1
+    return log_c + log(product)
+
+
+cdef inline void backward(
+    lanes* tag, const real* Et, const real* alpha, const real* inverse_c,
+    real* e, real* marginals, real* scratch, double* pairwise, double weight,
+    Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # u_t(j) = e_t(j) * beta_t(j) / c_t     (kept in place of e)
+    # beta_{t-1}(i) = sum_j E(i, j) * u_t(j)
+    # mu_t(j) = alpha_t(j) * beta_t(j)
+    # sum_t xi_t(i, j) = E(i, j) * sum_t alpha_{t-1}(i) * u_t(j)
+    cdef Py_ssize_t t, j, block, B = n_lanes(tag)
+    cdef real acc[8]
+    cdef real* beta
+    for t in range(T - 1, -1, -1):
+        beta = marginals + t * width
+        for block in range(width // B):
+            if t < T - 1:
+                block_of_product(tag, e + (t + 1) * width, 1, Et + block * B, L, width, acc)
+                for j in range(B):
+                    beta[block * B + j] = acc[j]
+            else:
+                for j in range(B):
+                    beta[block * B + j] = 1
+        backward_row(tag, alpha + t * width, inverse_c[t], e + t * width, beta, width)
+    if T > 1:
+        add_products(tag, alpha, e + width, T - 1, scratch, pairwise, weight, L, width)

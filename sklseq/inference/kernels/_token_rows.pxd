@@ -1,0 +1,158 @@
+"""One row of the recursions of `_segment_tokens.pyx`, for the kinds of cells that it has.
+
+These loops are C because the compiler has to be told what Cython cannot say: that no two rows
+overlap (`restrict`), so that it can take lanes of them, and that each set of kinds is a case of its
+own, in which factors that are not there cost nothing. ``kinds`` is 8 if the row has a cell of kind
+3 (factor o), plus 4 for kind 2 (f), 2 for kind 1 (b), 1 for kind 0 (x); others are not looked at.
+"""
+
+cimport sklseq._lib.prefetch
+cimport sklseq.inference.kernels._row_loops
+
+cdef extern from *:
+    """
+    /* Sequences in step take the processor by surprise. Inlined always: a function that does
+       nothing but this is one without effect to GCC, which drops its calls. */
+    SKLSEQ_CASE void sklseq_prefetch_rows(const double* row, int kinds, Py_ssize_t width) {
+        Py_ssize_t k;
+        for (; kinds; kinds &= kinds - 1, row += width)
+            for (k = 0; k < width; k += 8) sklseq_prefetch(row + k);
+    }
+    #define SKLSEQ_FACTOR(kind, row) ((kinds & (kind)) ? (row)[k] : 1.0)
+    #define SKLSEQ_TERM(kind, row) ((kinds & (kind)) ? (row)[k] : 0.0)
+    #define sklseq_rows_of_cells \\
+        double* restrict x, double* restrict b, double* restrict f, double* restrict o
+
+    /* u: alpha^ becomes new. Fills G and alpha. */
+    SKLSEQ_CASE void sklseq_forward_case(
+        int kinds, Py_ssize_t n, sklseq_rows_of_cells, const double* restrict m,
+        const double* restrict before, double factor, double* restrict u, double* restrict G,
+        double* restrict alpha
+    ) {
+        Py_ssize_t k;
+        for (k = 0; k < n; k++) {
+            double new_ = u[k] * SKLSEQ_FACTOR(2, b), old = m[k] * before[k];
+            double on = SKLSEQ_FACTOR(8, o) * factor;
+            double g = (old + new_) * on;
+            if (kinds & 2) u[k] = new_;
+            G[k] = g;
+            if (kinds & 1) alpha[k] = (old + new_ * x[k]) * (on * SKLSEQ_FACTOR(4, f));
+            else alpha[k] = g * SKLSEQ_FACTOR(4, f);
+        }
+    }
+
+    /* G becomes D, u: new becomes u, beta the probability of each label, cells their marginals.
+       What no segmentation reaches has no use for a derivative, which might overflow. */
+    SKLSEQ_CASE void sklseq_backward_case(
+        int kinds, Py_ssize_t n, sklseq_rows_of_cells, const double* restrict m,
+        const double* restrict before, const double* restrict after, double factor,
+        double* restrict beta, double* restrict u, double* restrict G
+    ) {
+        Py_ssize_t k;
+        for (k = 0; k < n; k++) {
+            double g = G[k], new_ = u[k], on = SKLSEQ_FACTOR(8, o) * factor;
+            double ending = SKLSEQ_FACTOR(4, f) * beta[k], going = m[k] * after[k];
+            double by_old, by_new, inside;
+            if (kinds & 1) {
+                double old = m[k] * before[k];
+                going *= on;
+                ending *= on;
+                by_old = going + ending;
+                by_old = old > 0 ? by_old : 0;
+                by_new = ending * x[k];
+                x[k] = new_ * by_new;
+                ending = old * ending + new_ * by_new;
+                by_new += going;
+                by_new = new_ > 0 ? by_new : 0;
+                inside = old * by_old + new_ * by_new;
+            } else {
+                going += ending;
+                going = g > 0 ? going : 0;
+                by_old = by_new = going * on;
+                inside = g * going;
+                ending *= g;
+            }
+            if (kinds & 8) o[k] = inside;
+            if (kinds & 4) f[k] = ending;
+            u[k] = SKLSEQ_FACTOR(2, b) * by_new;
+            if (kinds & 2) b[k] = new_ * by_new;
+            G[k] = by_old;
+            beta[k] = inside;
+        }
+    }
+
+    /* The same in scores, lowered by shift. */
+    SKLSEQ_CASE void sklseq_best_case(
+        int kinds, Py_ssize_t n, const double* restrict x, const double* restrict f,
+        const double* restrict o, const double* restrict log_m, const double* restrict before,
+        double shift, const double* restrict entered, double* restrict G, double* restrict alpha
+    ) {
+        Py_ssize_t k;
+        for (k = 0; k < n; k++) {
+            double old = before[k] + log_m[k], on = SKLSEQ_TERM(8, o) - shift;
+            double g = entered[k], a = g + SKLSEQ_TERM(1, x);
+            g = g >= old ? g : old;
+            a = a >= old ? a : old;
+            G[k] = g + on;
+            alpha[k] = a + (on + SKLSEQ_TERM(4, f));
+        }
+    }
+
+    #define SKLSEQ_ALL_CASES(name, ...) switch (kinds) {                                     \\
+        case 0: name(0, __VA_ARGS__); break;                                                 \\
+        case 1: name(1, __VA_ARGS__); break;                                                 \\
+        case 2: name(2, __VA_ARGS__); break;                                                 \\
+        case 3: name(3, __VA_ARGS__); break;                                                 \\
+        case 4: name(4, __VA_ARGS__); break;                                                 \\
+        case 5: name(5, __VA_ARGS__); break;                                                 \\
+        case 6: name(6, __VA_ARGS__); break;                                                 \\
+        case 7: name(7, __VA_ARGS__); break;                                                 \\
+        case 8: name(8, __VA_ARGS__); break;                                                 \\
+        case 9: name(9, __VA_ARGS__); break;                                                 \\
+        case 10: name(10, __VA_ARGS__); break;                                               \\
+        case 11: name(11, __VA_ARGS__); break;                                               \\
+        case 12: name(12, __VA_ARGS__); break;                                               \\
+        case 13: name(13, __VA_ARGS__); break;                                               \\
+        case 14: name(14, __VA_ARGS__); break;                                               \\
+        default: name(15, __VA_ARGS__); break;                                               \\
+    }
+
+    SKLSEQ_ROW void sklseq_forward_row(
+        int kinds, Py_ssize_t n, sklseq_rows_of_cells, const double* restrict m,
+        const double* restrict before, double factor, double* restrict u, double* restrict G,
+        double* restrict alpha
+    ) {
+        SKLSEQ_ALL_CASES(sklseq_forward_case, n, x, b, f, o, m, before, factor, u, G, alpha)
+    }
+    SKLSEQ_ROW void sklseq_backward_row(
+        int kinds, Py_ssize_t n, sklseq_rows_of_cells, const double* restrict m,
+        const double* restrict before, const double* restrict after, double factor,
+        double* restrict beta, double* restrict u, double* restrict G
+    ) {
+        SKLSEQ_ALL_CASES(
+            sklseq_backward_case, n, x, b, f, o, m, before, after, factor, beta, u, G
+        )
+    }
+    SKLSEQ_ROW void sklseq_best_row(
+        int kinds, Py_ssize_t n, const double* restrict x, const double* restrict f,
+        const double* restrict o, const double* restrict log_m, const double* restrict before,
+        double shift, const double* restrict entered, double* restrict G, double* restrict alpha
+    ) {
+        SKLSEQ_ALL_CASES(sklseq_best_case, n, x, f, o, log_m, before, shift, entered, G, alpha)
+    }
+    """
+    void sklseq_prefetch_rows(const double* row, int kinds, Py_ssize_t width) noexcept nogil
+    void sklseq_forward_row(
+        int kinds, Py_ssize_t n, double* x, double* b, double* f, double* o, const double* m,
+        const double* before, double factor, double* u, double* G, double* alpha
+    ) noexcept nogil
+    void sklseq_backward_row(
+        int kinds, Py_ssize_t n, double* x, double* b, double* f, double* o, const double* m,
+        const double* before, const double* after, double factor, double* beta, double* u,
+        double* G
+    ) noexcept nogil
+    void sklseq_best_row(
+        int kinds, Py_ssize_t n, const double* x, const double* f, const double* o,
+        const double* log_m, const double* before, double shift, const double* entered,
+        double* G, double* alpha
+    ) noexcept nogil

@@ -1,0 +1,1 @@
+"""Segmentations: the best ones, sums, early decisions."""

@@ -1,0 +1,151 @@
+"""When each segment of the best segmentation is certain, while the sequence arrives."""
+
+from __future__ import annotations
+
+import heapq
+import numbers
+from typing import Any
+
+import numpy as np
+
+from sklseq.inference.segment.segmentations import _best, _check, check_segmentations
+
+__all__ = ["check_max_span", "closure_of_sequence", "segment_closure"]
+
+
+def segment_closure(
+    spans, scores, transition, *, start=None, end=None, max_length=None, max_span=None
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Best segmentations, and the step at which each segment became certain.
+
+    A segment is certain as soon as every survivor shares it: each best prefix that anything to
+    come could still continue, within an open segment or after one that has ended, and each that
+    the end of the sequence could complete. At step t, all potentials that stop at t + 1 or before
+    are known, and of those that stop later only that none spans more than ``max_span`` steps: they
+    cannot tell older starts apart.
+
+    Parameters
+    ----------
+    spans, scores, transition, start, end, max_length
+        As in :func:`segment_forward_backward`.
+    max_span : int, optional
+        The most steps that a potential, present or to come, spans. Without it, and without a
+        ``max_length`` of all labels, a potential to come could favour a segment from the first
+        step on: then nothing is certain before the end.
+
+    Returns
+    -------
+    segments : list of ndarray of shape (n_segments, 3)
+        Those of :func:`segment_viterbi`; where scores are equal up to rounding, perhaps others.
+    times : list of ndarray of shape (n_segments,)
+        Newest step, counted from 0, when each was certain.
+
+    Raises
+    ------
+    ValueError
+        As in :func:`segment_forward_backward`, or if a potential spans more than ``max_span``.
+
+    Notes
+    -----
+    Cost O(n · max_span · n_labels + n · n_labels²) for n steps, and O(survivors) a step for their
+    last common ancestor.
+
+    References
+    ----------
+    M. Narasimhan, P. Viola, M. Shilman (2006), "Online decoding of Markov models under latency
+    constraints", ICML, §3 (closure, for labels).
+
+    Examples
+    --------
+    The first segment is certain at step 3, before the end: potentials to come span two steps at
+    most, so none can favour a segment that is open since step 0 or 1.
+
+    >>> import numpy as np
+    >>> from sklseq.inference import SegmentSpans, segment_closure
+    >>> spans = SegmentSpans(*map(np.array, ([5], [0, 2], [0, 3], [0, 2], [2, 4])))
+    >>> segment_closure(spans, [[9.0, 0.0], [0.0, 1.0]], np.zeros((2, 2)), max_span=2)
+    ([array([[0, 2, 0],
+           [2, 4, 1],
+           [4, 5, 0]])], [array([3, 4, 4])])
+    """
+    check_max_span(spans, max_span)
+    plan, psi, chain = _check(spans, scores, transition, start, end, max_length, max_span)
+    answers = [closure_of_sequence(plan, s, psi, chain) for s in range(plan.n_sequences)]
+    return [a for a, _ in answers], [t for _, t in answers]
+
+
+def check_max_span(spans: Any, max_span: int | None) -> None:
+    """Raise a ValueError unless no potential spans more steps."""
+    if max_span is None:
+        return
+    if not isinstance(max_span, numbers.Integral) or max_span < 1:
+        raise ValueError(f"max_span must be an integer of at least 1; got {max_span!r}.")
+    length = np.asarray(spans.stop) - np.asarray(spans.start)
+    if length.max(initial=0) <= max_span:
+        return
+    h = int(np.argmax(length > max_span))
+    s = int(np.searchsorted(spans.offsets, h, side="right")) - 1
+    raise ValueError(
+        f"Potential {h - spans.offsets[s]} of sequence {s} spans {length[h]} steps, but none may "
+        f"span more than max_span={max_span}: give a larger max_span, so that segments wait for it "
+        "(of a fitted segmenter, set max_span_)."
+    )
+
+
+def closure_of_sequence(plan, s: int, psi: np.ndarray, chain) -> tuple[np.ndarray, np.ndarray]:
+    """The same of sequence s, from the scores of all cells."""
+    n, width, L = int(plan.steps[s + 1] - plan.steps[s]), plan.width, plan.n_labels
+    if n == 0:
+        return np.zeros((0, 3), dtype=np.int64), np.zeros(0, dtype=np.int64)
+    visits = plan.visits[s + 1] - plan.visits[s]
+    G, origin = np.empty((2, visits, width))
+    alpha, best_start = np.empty((2, n + 1, width))
+    found, count = np.empty((n, 3), dtype=np.int64), np.zeros(1, dtype=np.int64)
+    score = np.zeros(1)
+    _best.viterbi_padded(
+        psi[plan.cells[s] : plan.cells[s + 1]], plan.cells[s : s + 2], plan.steps[s : s + 2],
+        *plan.arrays, plan.log_masks, chain.score, chain.boundary, G, origin, alpha, best_start,
+        np.empty(n), found, count, score, L,
+    )  # fmt: skip
+    check_segmentations(score, s)
+    segments = found[: count[0]][::-1].copy()
+    # before[e, y]: best label of the segment that ends at e, if one of label y follows.
+    before = np.zeros((n + 1, L), dtype=np.int64)
+    for e in range(1, n):
+        before[e] = (alpha[e - 1, :L, None] + chain.score[:L, :L]).argmax(axis=0)
+    starts = best_start[:n, :L].astype(np.int64)
+
+    def parent(node: int) -> int:
+        # A node e · L + y is the best prefix whose last segment ends at e with label y; 0: none.
+        e, y = divmod(node, L)
+        start = int(starts[e - 1, y])
+        return start * L + int(before[start, y]) if start else 0
+
+    times = np.full(len(segments), n - 1)
+    if not plan.apart:
+        return segments, times
+    done, shared = 0, 0
+    steps = plan.step_visits[plan.steps[s] : plan.steps[s + 1] + 1] - plan.visits[s]
+    for e in range(1, n):
+        # Survivors of step e: segments that are open, and those that end here, if all does.
+        a, b = steps[e], steps[e + 1]
+        v, y = np.nonzero(G[a:b, :L] > -np.inf)
+        begun = origin[a + v, y].astype(np.int64)
+        nodes = set(np.where(begun > 0, begun * L + before[begun, y], 0)[begun < e].tolist())
+        nodes.update((e * L + np.flatnonzero(alpha[e - 1, :L] > -np.inf)).tolist())
+        shared = max(shared, _common(nodes, parent))
+        while done < len(segments) and segments[done, 1] <= shared // L:
+            times[done] = e - 1
+            done += 1
+    return segments, times
+
+
+def _common(nodes: set[int], parent) -> int:
+    # Last common ancestor: the latest node gives way to its parent until one is left.
+    heap = [-node for node in nodes]
+    heapq.heapify(heap)
+    while len(heap) > 1:
+        node = -heapq.heappop(heap)
+        if -heap[0] != node:
+            heapq.heappush(heap, -parent(node))
+    return -heap[0]

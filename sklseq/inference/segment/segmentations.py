@@ -1,0 +1,821 @@
+"""Questions about segmentations: best, n best, log Z and marginals of every potential, samples.
+
+Everything here sees potentials only: which segments each fires for, and its scores. Recursions are
+in ``_segments.pyx`` and ``_segment_best.pyx``, the order in which they go through a sequence in
+``_segment_plan.pyx``, their specification in ``segment_reference.py``. Where all potentials are of
+single tokens, ``_segment_tokens.pyx`` and ``_segment_tokens_best.pyx`` stand in for the first two.
+"""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from sklseq._lib.cpu import load_kernel
+from sklseq.inference.chain.linear_chain import _chain as _linear_chain
+from sklseq.inference.chain.linear_chain import (
+    _check_scores,
+    _check_weights,
+    as_generator,
+    longest_first,
+    row_blocks,
+)
+
+_plan = load_kernel("sklseq.inference.kernels._segment_plan")
+_sums = load_kernel("sklseq.inference.kernels._segments")
+_best = load_kernel("sklseq.inference.kernels._segment_best")
+_token_sums = load_kernel("sklseq.inference.kernels._segment_tokens")
+_token_best = load_kernel("sklseq.inference.kernels._segment_tokens_best")
+
+__all__ = [
+    "SegmentMarginals",
+    "SegmentPlan",
+    "SegmentSpans",
+    "SegmentTransitions",
+    "SegmentWorkspace",
+    "check_segmentations",
+    "expand_spans",
+    "segment_forward_backward",
+    "segment_nbest",
+    "segment_sample",
+    "segment_viterbi",
+]
+
+# Numbers in the rows of visits that are worked on at a time, or steps where all potentials are of
+# single tokens: their potentials stay in the second-level cache.
+BLOCK_NUMBERS = 1 << 16
+BLOCK_STEPS = 1536
+# Groups of starts that are kept apart for more steps than this fall behind until they underflow.
+LONG = 500
+NEVER = np.iinfo(np.int64).max // 4
+
+
+class SegmentSpans(NamedTuple):
+    """Which segments each potential fires for, of a set of sequences.
+
+    Attributes
+    ----------
+    lengths : ndarray of shape (n_sequences,)
+        Steps of each sequence.
+    offsets : ndarray of shape (n_sequences + 1,)
+        Potentials of sequence s are ``offsets[s]:offsets[s + 1]``.
+    kind, start, stop : ndarray of shape (n_potentials,)
+        As in :class:`sklseq.SegmentPotentials`, which can stand in the place of this.
+    """
+
+    lengths: np.ndarray
+    offsets: np.ndarray
+    kind: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+
+
+class SegmentMarginals(NamedTuple):
+    """Answer of :func:`segment_forward_backward`.
+
+    Attributes
+    ----------
+    log_z : ndarray of shape (n_sequences,)
+        Logarithm of the sum over all segmentations of exp(score); 0 for an empty sequence.
+    potentials : ndarray of shape (n_potentials, n_labels)
+        Probability that a segment of each label is there for which the potential fires.
+    tokens : ndarray of shape (n_steps, n_labels)
+        Probability that each step lies in a segment of each label.
+    transition : ndarray of shape (n_labels, n_labels)
+        Expected number of segments i followed by j, summed over all sequences.
+    start, end : ndarray of shape (n_labels,)
+        Expected number of first and last segments of each label.
+    """
+
+    log_z: np.ndarray
+    potentials: np.ndarray
+    tokens: np.ndarray
+    transition: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+
+class SegmentPlan:
+    """What the recursions go through, arranged once for any number of questions.
+
+    Parameters
+    ----------
+    spans : SegmentSpans, SegmentPotentials, or anything with their attributes
+    n_labels : int
+    max_length : int, array-like of shape (n_labels,), or None
+        The longest segment of each label; 0 in an array means any length.
+    apart : int or None, default=0
+        Starts are kept apart for at least so many steps, whatever the potentials: what is decided
+        after a step then does not depend on potentials that stop later and have no longer span.
+        None: as long as segments can be; without a longest length of all labels that is 0.
+
+    Attributes
+    ----------
+    cell_of : ndarray of shape (n_potentials,)
+        Potentials of one kind, start and stop are one cell.
+    n_visits : int
+        Groups of starts, summed over steps: the cost of an evaluation is n_visits · n_labels +
+        n_steps · n_labels². At most n · m, m being the longest span of a potential.
+
+    Notes
+    -----
+    Where no label has a longest length, starts are kept apart only as long as a potential to come
+    tells them apart: Sarawagi (2006, §3.1) with any number of groups instead of one.
+    """
+
+    def __init__(self, spans: Any, n_labels: int, max_length: Any = None, apart: int | None = 0):
+        self.n_labels, self.width = n_labels, _linear_chain.padded_width(n_labels)
+        self.steps = _cumulated(spans.lengths)
+        self._join(spans)
+        self._limit(max_length)
+        apart = self.drop if apart is None else min(apart, self.drop)
+        self.apart = apart if apart < NEVER else 0
+        self._arrange()
+
+    @property
+    def n_visits(self) -> int:
+        return len(self.mask)
+
+    @property
+    def n_cells(self) -> int:
+        return len(self.kind)
+
+    @property
+    def n_sequences(self) -> int:
+        return len(self.steps) - 1
+
+    def _join(self, spans: Any) -> None:
+        sequence = np.repeat(np.arange(len(spans.lengths)), np.diff(spans.offsets))
+        kind, start, stop = (np.asarray(c, np.int64) for c in (spans.kind, spans.start, spans.stop))
+        # Sorted by stop, then by falling start: the order in which a step reads them. One number
+        # for all of it: at most 4 n², n steps in all.
+        longest = int((stop - start).max(initial=0)) + 1
+        key = ((self.steps[sequence] + stop) * longest + stop - start) * 4 + kind
+        self.order = np.argsort(key, kind="stable")
+        key = key[self.order]
+        new = np.ones(len(key), dtype=bool)
+        np.not_equal(key[1:], key[:-1], out=new[1:])
+        self.first = np.flatnonzero(new)
+        self.cell_of = np.empty(len(self.order), dtype=np.int64)
+        self.cell_of[self.order] = np.cumsum(new) - 1
+        of_cell = self.order[self.first]
+        self.kind = kind[of_cell].astype(np.int8)
+        self.start, self.stop = start[of_cell], stop[of_cell]
+        counts = np.bincount(sequence[of_cell], minlength=len(spans.lengths))
+        self.cells = _cumulated(counts)
+
+    def _limit(self, max_length: Any) -> None:
+        L = self.n_labels
+        limits = np.zeros(L, dtype=np.int64)
+        if max_length is not None:
+            limits[:] = max_length
+        self.limits = limits
+        finite = limits[limits > 0]
+        self.longest = int(finite.max(initial=0))
+        self.drop = int(self.longest) if len(finite) == L else NEVER
+        self.at_limit = np.zeros(self.longest + 1, dtype=np.int32)
+        self.at_limit[finite] = 1
+        self.masks = np.zeros((self.longest + 1, self.width))
+        self.masks[:, :L] = (limits == 0) | (np.arange(self.longest + 1)[:, None] < limits)
+        with np.errstate(divide="ignore"):
+            self.log_masks = np.log(self.masks)
+
+    def _arrange(self) -> None:
+        # A longest length of 1 keeps nothing apart: older starts have lost these labels already.
+        apart = max(self.apart, self.longest if self.longest > 1 else 0)
+        n = int(self.steps[-1])
+        self.step_visits = np.zeros(n + 1, dtype=np.int64)
+        self.entry = np.zeros(n, dtype=np.int64)
+        size = 0
+        for _ in range(2):  # count, then fill
+            self.first_cell, self.last_cell, self.target = np.zeros((3, size), dtype=np.int64)
+            self.mask = np.zeros(size, dtype=np.int32)
+            self.most = _plan.arrange(
+                self.steps, self.cells, self.start, self.stop, self.kind, self.longest, apart,
+                self.drop, self.at_limit, self.step_visits, self.first_cell, self.last_cell,
+                self.target, self.mask, self.entry,
+            )  # fmt: skip
+            size = int(self.step_visits[-1])
+        self.visits = self.step_visits[self.steps]
+        self.run = np.zeros(size, dtype=np.int32)
+        _plan.find_runs(self.step_visits, *self.arrays[1:], self.run)
+        self.token_kinds, self.token_cells = self._of_tokens()
+        self.unreached = None  # cells of segments that are too long: no visit reads them
+        if self.drop < NEVER:
+            seen = np.zeros(self.n_cells + 1, dtype=np.int64)
+            np.add.at(seen, self.first_cell, 1)
+            np.add.at(seen, self.last_cell, -1)
+            self.unreached = np.cumsum(seen[:-1]) == 0
+        self.largest = int(np.diff(self.visits).max(initial=0))
+
+    def _of_tokens(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        # Where all potentials are of single tokens, see ``_segment_tokens.pyx``: which kinds of
+        # cells each step has, one bit each, and its first cell.
+        if self.longest > 1 or (self.stop - self.start != 1).any():
+            return None, None
+        at = np.repeat(self.steps[:-1], np.diff(self.cells)) + self.start
+        n = int(self.steps[-1])
+        kinds = np.bincount(at, np.left_shift(1, self.kind), minlength=n).astype(np.uint8)
+        return kinds, _cumulated(np.bincount(at, minlength=n))[:-1]
+
+    @property
+    def arrays(self) -> tuple:
+        """What the kernels read of it."""
+        of_visits = (self.first_cell, self.last_cell, self.target, self.mask)
+        return self.step_visits, *of_visits, self.kind, self.entry
+
+    def of_sequence(self, s: int) -> tuple:
+        """The same for kernels that take one sequence: its first cell, then its steps and all."""
+        steps = self.step_visits[self.steps[s] : self.steps[s + 1] + 1]
+        entry = self.entry[self.steps[s] : self.steps[s + 1]]
+        return int(self.cells[s]), steps, *self.arrays[1:-1], entry
+
+    def longest_cell(self, s: int) -> int:
+        """The most steps that a cell of sequence s spans."""
+        own = slice(self.cells[s], self.cells[s + 1])
+        return int((self.stop[own] - self.start[own]).max(initial=0))
+
+    def reach(self, s: int, psi: np.ndarray) -> float:
+        """A bound of the sums of magnitudes of cells that start before a step and stop there or
+        later: see the notes of ``_segments.pyx``."""
+        own = slice(self.cells[s], self.cells[s + 1])
+        n = int(self.steps[s + 1] - self.steps[s])
+        return _sums.largest_reach(psi, self.start[own], self.stop[own], np.zeros(n + 1))
+
+    def blocks(self, n_threads: int = 1) -> list[tuple[int, int]]:
+        """Runs of sequences that are worked on at once, at least some for each thread."""
+        cuts, most = self.visits, BLOCK_NUMBERS // self.width
+        if self.token_kinds is not None:
+            cuts, most = self.steps, BLOCK_STEPS
+        if n_threads > 1:
+            most = min(most, max(int(cuts[-1]) // (4 * n_threads), 256))
+        return row_blocks(cuts, most)
+
+    def cell_scores(self, scores: np.ndarray, row: np.ndarray | None = None) -> np.ndarray:
+        """Padded scores of cells from those of potentials, which are ``scores[row]``."""
+        psi = np.zeros((self.n_cells, self.width))
+        if self.n_cells == 0:
+            return psi
+        at = self.order if row is None else row[self.order]
+        ends = np.append(self.first, len(at))
+        joined = sparse.csr_matrix((np.ones(len(at)), at, ends), (self.n_cells, len(scores)))
+        psi[:, : self.n_labels] = joined @ scores
+        return psi
+
+    def cell_matrix(self):
+        """The same as a CSR matrix (n_cells, n_potentials) of ones."""
+        n = len(self.cell_of)
+        return sparse.csr_matrix((np.ones(n), (self.cell_of, np.arange(n))), (self.n_cells, n))
+
+
+class SegmentTransitions:
+    """Transition, start and end scores, padded, with their exponentials if for ``sums``."""
+
+    def __init__(
+        self, transition: np.ndarray, start: np.ndarray, end: np.ndarray, sums: bool = True
+    ):
+        L = len(transition)
+        self.n_labels, self.width = L, _linear_chain.padded_width(L)
+        self.score = np.full((self.width, self.width), -np.inf)
+        self.score[:L, :L] = transition
+        self.boundary = np.full((2, self.width), -np.inf)
+        self.boundary[:, :L] = start, end
+        if sums:
+            self._exponentiate()
+
+    def _exponentiate(self) -> None:
+        L = self.n_labels
+        scores = np.concatenate([self.score[:L, :L].ravel(), self.boundary[:, :L].ravel()])
+        # Otherwise an exponential is not a normal number: all sequences go to the log domain.
+        self.is_normal = bool((np.abs(scores[scores > -np.inf]) < 690).all())
+        self.E, self.ends = np.zeros_like(self.score), np.zeros_like(self.boundary)
+        if self.is_normal:
+            np.exp(self.score, out=self.E)
+            np.exp(self.boundary, out=self.ends)
+        self.E_t = np.ascontiguousarray(self.E.T)
+
+
+class SegmentWorkspace:
+    """Scratch arrays for blocks of sequences of a plan, and sums over what it has worked on."""
+
+    def __init__(self, plan: SegmentPlan, blocks: list[tuple[int, int]]):
+        self.plan, width = plan, plan.width
+        cells = max((plan.cells[b] - plan.cells[a] for a, b in blocks), default=0)
+        steps = max((plan.steps[b] - plan.steps[a] for a, b in blocks), default=0)
+        self.F = np.empty((cells, width))
+        self.psi = np.empty((cells, width))
+        self.alpha, self.u, self.tokens = np.empty((3, steps, width))
+        self.factor = np.empty(steps)
+        of_tokens = plan.token_kinds is not None
+        self.G = np.empty((max(steps, plan.largest) if of_tokens else plan.largest, width))
+        self.scratch, self.orders = np.empty((width + 3, width)), {}
+        self.pairwise = np.zeros((2, width, width))
+        self.ends = np.zeros((2, width))
+
+    def clear(self) -> None:
+        self.pairwise[:] = 0
+        self.ends[:] = 0
+
+    def forward_backward(
+        self, psi: np.ndarray, a: int, b: int, chain: SegmentTransitions, weights: np.ndarray,
+        log_z: np.ndarray, only_log_z: bool = False,
+    ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+        """log Z of sequences a to b - 1, from the scores ``psi`` of their cells.
+
+        Returns the marginals of their cells and of their steps, padded: views that the next call
+        overwrites. Expected transitions, starts and ends, times the sequences' weights, are added
+        up in this workspace.
+        """
+        plan = self.plan
+        steps = plan.steps[a : b + 1] - plan.steps[a]
+        F, tokens = self.F[: len(psi)], self.tokens[: steps[-1]]
+        if self._of_tokens(psi, F, tokens, a, b, chain, weights, log_z, only_log_z):
+            return F, tokens
+        drop = b == a + 1 and plan.longest_cell(a) > LONG and self._may_drop(a, psi)
+        self._scaled(psi, F, tokens, a, b, chain, weights, log_z, only_log_z, drop=drop)
+        for s in np.flatnonzero(np.isnan(log_z)):
+            self._again(psi, F, tokens, a, int(s), chain, weights, log_z, only_log_z)
+        return F, tokens
+
+    def _order(self, a: int, b: int) -> np.ndarray:
+        # The same at every evaluation.
+        if (a, b) not in self.orders:
+            self.orders[a, b] = longest_first(self.plan.steps[a : b + 1])
+        return self.orders[a, b]
+
+    def _of_tokens(self, psi, F, tokens, a, b, chain, weights, log_z, only_log_z) -> bool:
+        # Where all potentials are of single tokens; whether that was exact.
+        plan, n = self.plan, len(tokens)
+        if plan.token_kinds is None or only_log_z or not chain.is_normal:
+            return False
+        steps = plan.steps[a : b + 1]
+        rows = slice(steps[0], steps[-1])
+        return _token_sums.forward_backward_tokens(
+            psi, F, plan.cells[a], plan.token_kinds[rows], plan.token_cells[rows], steps,
+            self._order(a, b), plan.masks[-1], chain.E, chain.E_t, chain.ends, weights,
+            self.G[:n], self.alpha[:n], self.factor[:n], self.u[:n], tokens, self.scratch,
+            np.empty(len(log_z)), log_z, self.pairwise[0], self.ends, plan.n_labels,
+        )  # fmt: skip
+
+    def _scaled(self, psi, F, tokens, a, b, chain, weights, log_z, only_log_z, drop=False) -> None:
+        plan, n = self.plan, len(tokens)
+        _sums.forward_backward_scaled(
+            psi, F, plan.cells[a : b + 1], plan.steps[a : b + 1], *plan.arrays, plan.run,
+            plan.masks, chain.E, chain.E_t, chain.ends, weights, self.G, self.alpha[:n],
+            self.factor[:n], self.u[:n], tokens, plan.most, log_z, self.pairwise[0], self.ends,
+            only_log_z, drop, chain.is_normal, plan.n_labels,
+        )  # fmt: skip
+        if plan.unreached is not None:
+            F[plan.unreached[plan.cells[a] : plan.cells[b]]] = 0
+
+    def _again(self, psi, F, tokens, a, s, chain, weights, log_z, only_log_z) -> None:
+        # One sequence, s from the first of the block: without what fell behind, or in logarithms.
+        plan = self.plan
+        cells = slice(*(plan.cells[a + s : a + s + 2] - plan.cells[a]))
+        rows = slice(*(plan.steps[a + s : a + s + 2] - plan.steps[a]))
+        own = (psi[cells], F[cells], tokens[rows])
+        if self._may_drop(a + s, psi[cells]):
+            one = slice(s, s + 1)
+            self._scaled(
+                *own, a + s, a + s + 1, chain, weights[one], log_z[one], only_log_z, drop=True
+            )
+        if np.isnan(log_z[s]):
+            self._log_domain(*own, a + s, chain, weights[s], log_z[s : s + 1], only_log_z)
+
+    def _may_drop(self, s: int, psi) -> bool:
+        # Whether what fell behind can be left out: see the notes of ``_segments.pyx``.
+        return self.plan.longest <= 1 and self.plan.reach(s, psi) <= _sums.REACH
+
+    def _log_domain(self, psi, F, tokens, s, chain, weight, log_z, only_log_z) -> None:
+        plan = self.plan
+        log_z[0], log_G, log_alpha = log_forward(plan, s, psi, chain)
+        if only_log_z or log_z[0] == -np.inf:
+            return
+        F[:] = 0
+        tokens[:] = 0
+        _sums.backward_log(
+            psi, *plan.of_sequence(s), plan.masks, chain.score, chain.boundary, log_G, log_alpha,
+            log_z[0], weight, F, tokens, self.pairwise[1], self.ends, plan.most,
+        )  # fmt: skip
+
+    def transition_sum(self, chain: SegmentTransitions) -> np.ndarray:
+        """Expected transitions since :meth:`clear`, shape (n_labels, n_labels)."""
+        L = chain.n_labels
+        return (self.pairwise[0] * chain.E + self.pairwise[1])[:L, :L]
+
+
+def log_forward(plan: SegmentPlan, s: int, psi: np.ndarray, chain: SegmentTransitions):
+    """(log Z, log G, log alpha) of sequence s from the scores of its cells."""
+    L = plan.n_labels
+    log_G = np.empty((plan.visits[s + 1] - plan.visits[s], L))
+    log_alpha = np.empty((plan.steps[s + 1] - plan.steps[s], L))
+    log_z = _sums.forward_log(
+        psi, *plan.of_sequence(s), plan.masks, chain.score, chain.boundary, log_G, log_alpha,
+        plan.most,
+    )  # fmt: skip
+    return log_z, log_G, log_alpha
+
+
+def segment_forward_backward(
+    spans, scores, transition, *, start=None, end=None, max_length=None, weights=None
+) -> SegmentMarginals:
+    """log Z over all segmentations, and the marginals of every potential.
+
+    A segmentation of n steps into segments [t_k, t_{k+1}) of labels y_k has the score
+
+        s = start(y_1) + Σ_k transition(y_{k-1}, y_k) + Σ_k Σ_p scores[p, y_k] + end(y_last),
+
+    p over the potentials that fire for segment k (see :class:`sklseq.SegmentPotentials`).
+
+    Parameters
+    ----------
+    spans : SegmentPotentials or SegmentSpans
+        Which segments each potential fires for. Its features, if it has any, are not looked at.
+    scores : array-like of shape (n_potentials, n_labels)
+        Score of each potential for each label; -inf forbids.
+    transition : array-like of shape (n_labels, n_labels)
+        Score of a segment of label i followed by one of label j; -inf forbids.
+    start, end : array-like of shape (n_labels,), optional
+        Scores of the first and the last segment's label.
+    max_length : int or array-like of shape (n_labels,), optional
+        Longest segment, of all labels or of each (0: any). By default any.
+    weights : array-like of shape (n_sequences,), optional
+        What each sequence counts in ``transition``, ``start`` and ``end``. By default 1.
+
+    Returns
+    -------
+    SegmentMarginals
+        Named tuple ``(log_z, potentials, tokens, transition, start, end)``.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, a score is NaN or +inf, or a sequence has no allowed segmentation.
+
+    Notes
+    -----
+    Cost O(n · n_labels² + (V + H) · n_labels) time, H potentials, V ≤ n · m group visits, m the
+    longest span of a potential: it does not depend on the length of segments. Memory
+    O(V · n_labels) of the largest sequence beside input and output. The recursion is scaled, and
+    proven exact or redone in the log domain.
+
+    References
+    ----------
+    S. Sarawagi (2006), "Efficient inference on sequence segmentation models", Proc. 23rd ICML,
+    §3.1, §3.2. Marginals are derivatives of log Z here; nothing is divided by β.
+
+    Examples
+    --------
+    Two steps have two segmentations; with one label and no potentials, both score 0:
+
+    >>> import numpy as np
+    >>> from sklseq.inference import SegmentSpans, segment_forward_backward
+    >>> none = np.zeros(0, dtype=int)
+    >>> spans = SegmentSpans(np.array([2]), np.array([0, 0]), none, none, none)
+    >>> answer = segment_forward_backward(spans, np.zeros((0, 1)), [[0.0]])
+    >>> np.exp(answer.log_z), answer.transition
+    (array([2.]), array([[0.5]]))
+    """
+    plan, psi, chain = _check(spans, scores, transition, start, end, max_length)
+    S, L = plan.n_sequences, plan.n_labels
+    weights = np.ones(S) if weights is None else _check_weights(weights, S)
+    log_z, tokens = np.zeros(S), np.empty((plan.steps[-1], L))
+    marginals, blocks = np.empty((plan.n_cells, L)), plan.blocks()
+    work = SegmentWorkspace(plan, blocks)
+    for a, b in blocks:
+        cells, steps = (slice(o[a], o[b]) for o in (plan.cells, plan.steps))
+        F, t = work.forward_backward(psi[cells], a, b, chain, weights[a:b], log_z[a:b])
+        marginals[cells], tokens[steps] = F[:, :L], t[:, :L]
+    check_segmentations(log_z)
+    first, last = work.ends[:, :L]
+    return SegmentMarginals(
+        log_z, marginals[plan.cell_of], tokens, work.transition_sum(chain), first, last
+    )
+
+
+def segment_viterbi(
+    spans, scores, transition, *, start=None, end=None, max_length=None
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Best segmentation of each sequence, and its score.
+
+    Among equal scores the last segment has the lowest label, then starts latest; so has the one
+    before it, and so on.
+
+    Parameters
+    ----------
+    spans, scores, transition, start, end, max_length
+        As in :func:`segment_forward_backward`.
+
+    Returns
+    -------
+    segments : list of ndarray of shape (n_segments, 3)
+        Rows (start, stop, label), in order.
+    scores : ndarray of shape (n_sequences,)
+
+    Raises
+    ------
+    ValueError
+        As in :func:`segment_forward_backward`.
+
+    Notes
+    -----
+    Cost as :func:`segment_forward_backward`.
+
+    References
+    ----------
+    S. Sarawagi (2006), "Efficient inference on sequence segmentation models", Proc. 23rd ICML,
+    §3.1, "Most likely segmentation".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklseq.inference import SegmentSpans, segment_viterbi
+    >>> spans = SegmentSpans(*map(np.array, ([3], [0, 1], [0], [0], [2])))
+    >>> segment_viterbi(spans, [[1.0, 2.0]], np.zeros((2, 2)))
+    ([array([[0, 2, 1],
+           [2, 3, 0]])], array([2.]))
+    """
+    plan, psi, chain = _check(spans, scores, transition, start, end, max_length)
+    segments, best = best_segments(plan, psi, chain)
+    check_segmentations(best)
+    return segments, best
+
+
+def best_segments(
+    plan: SegmentPlan, psi: np.ndarray, chain: SegmentTransitions, a: int = 0, b: int | None = None
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Viterbi on the padded scores of the cells of sequences a to b - 1; -inf marks no answer."""
+    b = plan.n_sequences if b is None else b
+    if plan.token_kinds is not None:
+        return _best_of_tokens(plan, psi, chain, a, b)
+    steps, width = plan.steps[a : b + 1], plan.width
+    longest = int(np.diff(steps).max(initial=0))
+    found = np.empty((steps[-1] - steps[0], 3), dtype=np.int64)
+    counts, scores = np.zeros(b - a, dtype=np.int64), np.zeros(b - a)
+    G, origin = np.empty((2, plan.largest, width))
+    alpha, best_start = np.empty((2, longest + 1, width))
+    _best.viterbi_padded(
+        psi, plan.cells[a : b + 1], steps, *plan.arrays, plan.log_masks, chain.score,
+        chain.boundary, G, origin, alpha, best_start, np.empty(longest), found, counts, scores,
+        plan.n_labels,
+    )  # fmt: skip
+    firsts = steps[:-1] - steps[0]
+    return [found[r : r + k][::-1].copy() for r, k in zip(firsts, counts)], scores
+
+
+def _best_of_tokens(plan, psi, chain, a, b) -> tuple[list[np.ndarray], np.ndarray]:
+    # In blocks of rows that the cache holds.
+    steps, cells = plan.steps[a : b + 1], plan.cells[a : b + 1]
+    found, counts = np.empty((steps[-1] - steps[0], 3), np.int64), np.zeros(b - a, np.int64)
+    blocks, scores = row_blocks(steps), np.zeros(b - a)
+    largest = max((int(steps[j] - steps[i]) for i, j in blocks), default=0)
+    score_t = np.ascontiguousarray(chain.score.T)
+    room, top = np.empty((3 * (largest + 1), plan.width)), np.empty(largest)
+    for i, j in blocks:
+        n, first = int(steps[j] - steps[i]), int(steps[i] - steps[0])
+        _token_best.viterbi_tokens(
+            psi[cells[i] - cells[0] : cells[j] - cells[0]], cells[i],
+            plan.token_kinds[steps[i] : steps[j]], plan.token_cells[steps[i] : steps[j]],
+            steps[i : j + 1], longest_first(steps[i : j + 1]),
+            plan.log_masks[-1], chain.score, score_t, chain.boundary,
+            room[: 3 * (n + 1)].reshape(3, n + 1, -1), top[:n], found[first : first + n],
+            counts[i:j], scores[i:j], plan.n_labels,
+        )  # fmt: skip
+    firsts = steps[:-1] - steps[0]
+    return [found[i:j] for i, j in zip(firsts.tolist(), (firsts + counts).tolist())], scores
+
+
+def segment_nbest(
+    spans, scores, transition, n=10, *, start=None, end=None, max_length=None
+) -> list[tuple[list[np.ndarray], np.ndarray]]:
+    """The ``n`` best segmentations of each sequence, best first.
+
+    Parameters
+    ----------
+    spans, scores, transition
+        As in :func:`segment_forward_backward`.
+    n : int, default=10
+    start, end, max_length
+        As in :func:`segment_forward_backward`.
+
+    Returns
+    -------
+    list of (segmentations, scores), one a sequence
+        k arrays of rows (start, stop, label), and k scores that do not increase; k is n, or the
+        number of allowed segmentations where there are fewer.
+
+    Raises
+    ------
+    ValueError
+        As in :func:`segment_forward_backward`, or if ``n`` is not positive.
+
+    Notes
+    -----
+    Every group and every end keeps its n best prefixes. Cost of
+    :func:`segment_viterbi`, times n log n at most.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklseq.inference import SegmentSpans, segment_nbest
+    >>> spans = SegmentSpans(*map(np.array, ([2], [0, 1], [0], [0], [2])))
+    >>> segmentations, scores = segment_nbest(spans, [[1.0]], [[0.0]], n=5)[0]
+    >>> [s.tolist() for s in segmentations], scores
+    ([[[0, 2, 0]], [[0, 1, 0], [1, 2, 0]]], array([1., 0.]))
+    """
+    if not (isinstance(n, numbers.Integral) and n >= 1):
+        raise ValueError(
+            f"n, the number of segmentations, must be an integer of at least 1; got {n!r}."
+        )
+    plan, psi, chain = _check(spans, scores, transition, start, end, max_length)
+    answers = []
+    for s in range(plan.n_sequences):
+        answers.append(nbest_of_sequence(plan, s, psi, chain, int(n)))
+        if not answers[-1][0]:
+            check_segmentations(np.array([-np.inf]), s)
+    return answers
+
+
+def nbest_of_sequence(plan, s, psi, chain, n) -> tuple[list[np.ndarray], np.ndarray]:
+    """n best segmentations of one sequence, from the scores of all cells."""
+    T = plan.steps[s + 1] - plan.steps[s]
+    if T == 0:
+        return [np.zeros((0, 3), dtype=np.int64)], np.zeros(1)
+    segments = np.empty((n, T, 3), dtype=np.int64)
+    counts, scores = np.zeros(n, dtype=np.int64), np.empty(n)
+    found = _best.nbest_sequence(
+        psi[plan.cells[s] : plan.cells[s + 1]], *plan.of_sequence(s), plan.log_masks, chain.score,
+        chain.boundary, segments, counts, scores, plan.n_labels,
+    )  # fmt: skip
+    return [x[:k][::-1].copy() for x, k in zip(segments[:found], counts)], scores[:found]
+
+
+def segment_sample(
+    spans, scores, transition, n_samples=1, *, start=None, end=None, max_length=None,
+    random_state=None,
+) -> list[list[np.ndarray]]:  # fmt: skip
+    """Segmentations drawn from p ∝ exp(score), exactly and independently.
+
+    Parameters
+    ----------
+    spans, scores, transition
+        As in :func:`segment_forward_backward`.
+    n_samples : int, default=1
+        How many to draw for each sequence.
+    start, end, max_length
+        As in :func:`segment_forward_backward`.
+    random_state : int, Generator, RandomState or None
+
+    Returns
+    -------
+    list of n_samples arrays of rows (start, stop, label), one list a sequence
+
+    Raises
+    ------
+    ValueError
+        As in :func:`segment_forward_backward`, or if ``n_samples`` is negative.
+
+    Notes
+    -----
+    One forward pass in the log domain, then backwards: O(n · m) a sample.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklseq.inference import SegmentSpans, segment_sample
+    >>> spans = SegmentSpans(*map(np.array, ([3], [0, 1], [0], [0], [2])))
+    >>> segment_sample(spans, [[50.0]], [[0.0]], n_samples=1, random_state=0)[0]
+    [array([[0, 2, 0],
+           [2, 3, 0]])]
+    """
+    if not (isinstance(n_samples, numbers.Integral) and n_samples >= 0):
+        raise ValueError(f"n_samples must be a non-negative integer; got {n_samples!r}.")
+    plan, psi, chain = _check(spans, scores, transition, start, end, max_length)
+    uniform = as_generator(random_state).random
+    return [
+        samples_of_sequence(plan, s, psi, chain, n_samples, uniform)
+        for s in range(plan.n_sequences)
+    ]
+
+
+def samples_of_sequence(plan, s, psi, chain, n_samples, uniform) -> list[np.ndarray]:
+    """Draws from one sequence, given the scores of all cells."""
+    T = int(plan.steps[s + 1] - plan.steps[s])
+    if T == 0:
+        return [np.zeros((0, 3), dtype=np.int64)] * n_samples
+    own = psi[plan.cells[s] : plan.cells[s + 1]]
+    log_z, log_G, log_alpha = log_forward(plan, s, own, chain)
+    check_segmentations(np.array([log_z]), s)
+    segments, drawn = np.empty((T, 3), dtype=np.int64), []
+    for _ in range(n_samples):
+        count = _sums.sample_log(
+            own, *plan.of_sequence(s), plan.masks, chain.score, chain.boundary, log_G, log_alpha,
+            uniform(3 * T + 2), segments, plan.most,
+        )  # fmt: skip
+        drawn.append(segments[:count][::-1].copy())
+    return drawn
+
+
+def expand_spans(spans: Any, max_length: int) -> tuple[SegmentSpans, sparse.csr_matrix]:
+    """Every segment of at most ``max_length`` steps as an exact potential of its own.
+
+    Parameters
+    ----------
+    spans : SegmentPotentials or SegmentSpans
+    max_length : int
+
+    Returns
+    -------
+    segments : SegmentSpans
+        All of kind EXACT.
+    firings : CSR matrix of shape (n_segments, n_potentials)
+        1 where a potential fires for a segment: G entries in the notation of Sarawagi (2006).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklseq.inference.segment.segmentations import SegmentSpans, expand_spans
+    >>> spans = SegmentSpans(*map(np.array, ([4], [0, 1], [3], [1], [2])))
+    >>> segments, firings = expand_spans(spans, 3)
+    >>> len(segments.kind), firings.nnz
+    (9, 5)
+    """
+    steps, lengths = _cumulated(spans.lengths), np.asarray(spans.lengths)
+    sequence = np.repeat(np.arange(len(lengths)), lengths)
+    left = steps[1:][sequence] - np.arange(steps[-1])  # steps from each one to its sequence's end
+    counts = np.minimum(left, max_length)
+    first = _cumulated(counts)
+    owner = np.repeat(np.arange(steps[-1]), counts)
+    start = owner - steps[:-1][sequence[owner]]
+    stop = start + 1 + np.arange(first[-1]) - first[owner]
+    offsets = first[steps]
+    segments = SegmentSpans(lengths, offsets, np.zeros(len(start), np.int8), start, stop)
+
+    of = np.repeat(np.arange(len(lengths)), np.diff(spans.offsets))
+    lowest = np.where(spans.kind & 2, np.maximum(spans.stop - max_length, 0), spans.start)
+    p, i = _ranges(lowest, spans.start + 1)
+    highest = np.minimum(lengths[of[p]], i + max_length)
+    last = np.where(spans.kind[p] & 1, highest, np.minimum(spans.stop[p], highest)) + 1
+    q, j = _ranges(spans.stop[p], last)
+    rows = first[steps[of[p[q]]] + i[q]] + j - i[q] - 1
+    shape = (len(start), len(of))
+    return segments, sparse.csr_matrix((np.ones(len(rows)), (rows, p[q])), shape)
+
+
+def _ranges(first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    # All (k, value) with first[k] <= value < last[k].
+    counts = np.maximum(last - first, 0)
+    k = np.repeat(np.arange(len(counts)), counts)
+    return k, first[k] + np.arange(len(k)) - _cumulated(counts)[k]
+
+
+def _cumulated(counts: Any) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def check_segmentations(log_z: np.ndarray, first: int = 0) -> None:
+    """Raise if a sequence has no allowed segmentation; ``first`` is the number of the first."""
+    bad = np.flatnonzero(log_z == -np.inf)
+    if bad.size:
+        raise ValueError(
+            f"Sequence {bad[0] + first} has no allowed segmentation: every one meets a score of "
+            "-inf or a segment that is too long. Allow more transitions or longer segments."
+        )
+
+
+def _check(spans, scores, transition, start, end, max_length, apart=0):
+    transition = np.asarray(transition, dtype=np.float64)
+    if transition.ndim != 2 or len(transition) == 0:
+        raise ValueError(
+            f"transition must have shape (n_labels, n_labels), of at least one label; got "
+            f"{transition.shape}."
+        )
+    L = len(transition)
+    transition = _check_scores(transition, "transition", (L, L), np.float64)
+    ends = [
+        np.zeros(L) if x is None else _check_scores(x, name, (L,), np.float64)
+        for x, name in ((start, "start"), (end, "end"))
+    ]
+    scores = _check_scores(scores, "scores", (len(spans.kind), L), np.float64)
+    plan = SegmentPlan(spans, L, _check_max_length(max_length, L), apart)
+    return plan, plan.cell_scores(scores), SegmentTransitions(transition, *ends)
+
+
+def _check_max_length(max_length: Any, n_labels: int) -> Any:
+    if max_length is None:
+        return None
+    limits = np.asarray(max_length)
+    single = limits.ndim == 0
+    if (
+        limits.dtype.kind not in "iu"
+        or limits.shape not in ((), (n_labels,))
+        or (limits < (1 if single else 0)).any()
+    ):
+        raise ValueError(
+            f"max_length must be a positive integer, or {n_labels} integers of at least 0 (0: any "
+            f"length), one a label; got {max_length!r}."
+        )
+    return max_length

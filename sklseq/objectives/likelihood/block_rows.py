@@ -1,0 +1,192 @@
+"""A on one block of rows and its transpose, in the user's order of features, float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from sklseq._lib._checksum import checksum
+from sklseq._lib.checksums import array_checksum
+from sklseq.objectives.scores.design import _linear
+
+__all__ = ["DenseBlock", "SparseBlock", "as_block", "join_blocks"]
+
+# Bytes of a product that is added to something larger; and of dense rows that are compared with
+# what they were, and used, at a time.
+PRODUCT, PIECE = 1 << 20, 1 << 19
+# Of some rows: their number in the block, and their checksum. May raise.
+Check = Callable[[int, int], None]
+
+
+def as_block(rows: Any) -> DenseBlock | SparseBlock:
+    """Rows as they are worked on."""
+    return SparseBlock(rows) if sparse.issparse(rows) else DenseBlock(rows)
+
+
+def join_blocks(blocks: list) -> DenseBlock | SparseBlock:
+    """Blocks end to end, as one."""
+    if len(blocks) == 1:
+        return blocks[0]
+    for block in blocks:
+        block.compare()
+    if all(isinstance(block, DenseBlock) for block in blocks):
+        return DenseBlock(np.concatenate([block.rows for block in blocks]))
+    blocks = [
+        SparseBlock(sparse.csr_matrix(block.rows)) if isinstance(block, DenseBlock) else block
+        for block in blocks
+    ]
+    indptr, indices, data = zip(*(block.entries(0, len(block)) for block in blocks))
+    joined = object.__new__(SparseBlock)
+    joined.indices = np.concatenate(indices)
+    per_row = np.concatenate([np.diff(one) for one in indptr])
+    joined.indptr = np.append(0, np.cumsum(per_row)).astype(joined.indices.dtype)
+    if any(len(one) for one in data):  # the others hold ones
+        data = [one if len(one) else np.ones(len(i)) for one, i in zip(data, indices)]
+    joined.data = np.concatenate(data)
+    return joined
+
+
+class DenseBlock:
+    """A block of an array: BLAS does it best."""
+
+    def __init__(self, rows: np.ndarray):
+        self.rows = np.ascontiguousarray(rows, dtype=np.float64)
+        self.check: Check | None = None
+        self.unit = len(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def scores(self, W: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """X · W."""
+        out = np.empty((len(self), W.shape[1])) if out is None else out
+        for piece in self._pieces():
+            np.matmul(self.rows[piece], W, out=out[piece])
+        return out
+
+    def collect(self, residual: np.ndarray, first: int, out: np.ndarray) -> None:
+        """out += X[first:first + n]' · residual, (n, width) to (n_features, width)."""
+        if self.check is None or len(residual) < len(self):
+            self.compare()
+            self._collect(self.rows[first : first + len(residual)], residual, out)
+            return
+        for piece in self._pieces():
+            self._collect(self.rows[piece], residual[piece], out)
+
+    def _collect(self, rows: np.ndarray, residual: np.ndarray, out: np.ndarray) -> None:
+        step = max(64, PRODUCT // (8 * residual.shape[1]))
+        for a in range(0, len(out), step):
+            out[a : a + step] += rows[:, a : a + step].T @ residual
+
+    def checked(self, unit: int, check: Check) -> DenseBlock:
+        """Itself; ``check`` gets the checksum of each ``unit`` rows when they are first used.
+
+        Nothing worse than wrong numbers comes of them until then.
+        """
+        self.unit, self.check = unit, check
+        return self
+
+    def compare(self) -> None:
+        """Do now what ``check`` has to do."""
+        for _ in self._pieces():
+            pass
+
+    def _pieces(self) -> Iterator[slice]:
+        # What has to be compared is used while it is in the cache: then that costs nothing.
+        if self.check is None:
+            yield slice(0, len(self))
+            return
+        step = max(16, PIECE // (8 * max(1, self.rows.shape[1])))
+        with np.errstate(invalid="ignore"):
+            for k, first in enumerate(range(0, len(self), self.unit)):
+                last, seed = min(first + self.unit, len(self)), 0
+                for a in range(first, last, step):
+                    piece = slice(a, min(a + step, last))
+                    seed = array_checksum(self.rows[piece], seed)
+                    yield piece
+                self.check(k, seed)
+        self.check = None
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows.nbytes
+
+    def columns_in(self, first: int, last: int) -> None:
+        """None: all columns."""
+        return None
+
+
+class SparseBlock:
+    """A block of a CSR matrix.
+
+    Parameters
+    ----------
+    rows : CSR matrix
+    """
+
+    def __init__(self, rows: sparse.csr_matrix):
+        wide = rows.nnz > np.iinfo(np.int32).max
+        self.indptr = np.ascontiguousarray(rows.indptr, dtype=np.int64 if wide else np.int32)
+        self.indices = np.ascontiguousarray(rows.indices, dtype=self.indptr.dtype)
+        pieces = [(0, 64), *((a, a + (1 << 16)) for a in range(64, len(rows.data), 1 << 16))]
+        ones = all((rows.data[a:b] == 1).all() for a, b in pieces)  # a few tell most of the time
+        self.data = np.zeros(0) if ones else np.ascontiguousarray(rows.data, dtype=np.float64)
+
+    def part(self, first: int, last: int) -> SparseBlock:
+        """Some of the rows: a view."""
+        part = object.__new__(SparseBlock)
+        part.indptr, part.indices, part.data = (
+            self.indptr[first : last + 1],
+            self.indices,
+            self.data,
+        )
+        return part
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.indptr[-1] - self.indptr[0]) * (self.indices.itemsize + 8)
+
+    def checked(self, unit: int, check: Check) -> SparseBlock:
+        """Itself, after ``check`` saw the checksum of each ``unit`` rows: columns lead kernels."""
+        for k, first in enumerate(range(0, len(self), unit)):
+            indptr = self.indptr[first : first + unit + 1]
+            entries = slice(indptr[0], indptr[-1])
+            seed = checksum(indptr.view(np.uint8))
+            seed = checksum(self.indices[entries].view(np.uint8), seed)
+            check(k, checksum(self.data[entries].view(np.uint8), seed))
+        return self
+
+    def compare(self) -> None:
+        """Nothing: that is done."""
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def scores(self, W: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        out = np.empty((len(self), W.shape[1])) if out is None else out
+        _linear.gather_rows(self.indptr, self.indices, self.data, W, out, 0, len(self))
+        return out
+
+    def entries(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(indptr, indices, data) of some rows alone."""
+        indptr = self.indptr[first : last + 1]
+        entries = slice(indptr[0], indptr[-1])
+        data = self.data[entries] if len(self.data) else self.data
+        return indptr - indptr[0], self.indices[entries], data
+
+    def collect(self, residual: np.ndarray, first: int, out: np.ndarray, slot=None) -> None:
+        """As above; ``slot``: where in ``out`` each column stands."""
+        last = first + len(residual)
+        if slot is None:
+            indptr, indices, data = self.indptr[first : last + 1], self.indices, self.data
+        else:
+            indptr, indices, data = self.entries(first, last)
+            indices = slot[indices].astype(indptr.dtype, copy=False)
+        _linear.scatter_rows(indptr[:-1], indptr[1:], indices, data, residual, out)
+
+    def columns_in(self, first: int, last: int) -> np.ndarray:
+        """Columns of the entries of some rows."""
+        return self.indices[self.indptr[first] : self.indptr[last]]

@@ -1,0 +1,126 @@
+"""The dual of the regularised conditional likelihood, ascended one sequence at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sklseq._lib.cpu import load_kernel
+from sklseq._lib.threads import spans
+from sklseq.data.sequences import row_positions
+from sklseq.inference.chain.sparse_transitions import most_listed
+from sklseq.objectives.likelihood.lattice import Visits
+from sklseq.objectives.likelihood.likelihood import LogLikelihood
+
+_ascent = load_kernel("sklseq.objectives.likelihood._ascent")
+
+__all__ = ["DualLikelihood", "dual_bytes"]
+
+# Start: theta of the observed labels, and the first step; one halves the other (measured: larger
+# steps overshoot, smaller ones waste the first pass).
+CONFIDENCE, FIRST_STEP = 5.0, 0.5
+
+
+def dual_bytes(y: np.ndarray, offsets: np.ndarray, n_labels: int, all_pairs: bool) -> int:
+    """Memory that the dual variables take.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n_rows,)
+        Label codes.
+    offsets : ndarray of shape (n_sequences + 1,)
+    n_labels : int
+    all_pairs : bool
+        Whether all transitions have a weight, or those that occur.
+    """
+    n_pairs = n_labels**2
+    if not all_pairs:
+        after = row_positions(offsets)[2]
+        seen = len(np.unique(y[after - 1].astype(np.int64) * n_labels + y[after]))
+        n_pairs = seen if seen <= most_listed(n_labels, np.float64, "visits") else n_pairs
+    return 8 * (len(y) * n_labels + (len(offsets) - 1) * n_pairs)
+
+
+class DualLikelihood(Visits):
+    """D(mu) = Σ_s weight_s · H(mu_s) - l2 · ‖w(mu)‖²₂, with max D = min f of `LogLikelihood`.
+
+    mu_s are the marginals of a distribution over the label paths of sequence s, H its entropy, and
+
+        w(mu) = 1/(2 · l2) · Σ_s weight_s · (features of y_s - features expected under mu_s).
+
+    Each distribution is a chain with potentials theta_s. One visit moves these towards the scores
+    of the present weights, theta ← theta + eta · (A w - theta), which is a step of exponentiated
+    gradient ascent (Collins, Globerson, Koo, Carreras, Bartlett 2008, §4), and updates w by the
+    change of the marginals. Pair potentials of a sequence start equal for all its rows, so they
+    stay equal: theta takes n_rows · L + n_sequences · L² numbers. Where few transitions have a
+    weight, L² is their number: the others score 0 for ever. eta is found anew for each sequence
+    from the curvature seen at its last visit, and a step that lowers D is taken back; the paper has
+    one eta, halved on failure.
+
+    With an L1 penalty, w(mu) = soft(the same, l1 / (2 · l2)), and everything else stays as it is
+    (the dual of the elastic net; Shalev-Shwartz, Zhang 2014, §1).
+
+    f(w(mu)) - D(mu) is never negative, and bounds how far w is from the optimum.
+
+    Parameters
+    ----------
+    primal : LogLikelihood
+        Of sparse rows, in float64, with l2 > 0.
+    l1 : float, default=0.0
+        Of the penalty l1 · ‖w‖₁, which ``primal`` does not have.
+    w : ndarray, optional
+        Zeros to work in.
+
+    Notes
+    -----
+    A visit costs O(nnz · L + T · L² + L²), and one exponential a label and row. Memory:
+    8 · (n_rows · L + n_sequences · L²) bytes beside the rows. L² as above.
+    """
+
+    def __init__(self, primal: LogLikelihood, l1: float = 0.0, w: np.ndarray | None = None):
+        super().__init__(primal, w)
+        self.lam = 2.0 * primal.l2
+        self.threshold = l1 / self.lam
+        self._start(primal.y)
+        self.scratch = self.new_scratch(5, 3 * self.scores.width + 2 * self.scores.n_labels)
+        self.value = 0.0
+
+    def _start(self, y: np.ndarray) -> None:
+        # mu is all on the observed paths: w = 0, D = 0.
+        n, L = len(self.weights), self.scores.n_labels
+        # Both in one block: allocators give large ones back to the system when they are freed.
+        self.mu, self.theta = np.zeros((2, len(y), L), np.float32)
+        self.mu[np.arange(len(y)), y] = 1
+        self.theta[np.arange(len(y)), y] = CONFIDENCE
+        pairs = self.pairs
+        n_pairs = L * L if pairs is None else len(pairs)
+        self.pair_mu, self.pair_theta = np.zeros((2, n, n_pairs), np.float32)
+        for a, b in spans(n, 16):  # so that temporaries stay small
+            offsets, codes = (
+                self.offsets[a : b + 1] - self.offsets[a],
+                y[slice(*self.offsets[[a, b]])],
+            )
+            _, _, after = row_positions(offsets)
+            owner = a + np.repeat(np.arange(b - a), np.diff(offsets))
+            pair = codes[after - 1].astype(np.intp) * L + codes[after]
+            if pairs is not None:
+                pair = np.searchsorted(pairs.i * L + pairs.j, pair)
+            pair += owner[after] * n_pairs
+            np.add.at(self.pair_mu.reshape(-1), pair, np.float32(1))
+        self.entropy, self.gap = np.zeros((2, n))
+        self.eta, self.seen = np.full(n, FIRST_STEP), np.zeros(n, np.uint8)
+        self.u = None
+        if self.threshold > 0:
+            W, w = self.wide_and_narrow()
+            self.u = (np.zeros_like(W), np.zeros_like(w), np.zeros_like(self.chain))
+
+    def ascend(self, order: np.ndarray) -> int:
+        """Visit sequences in this order; returns how many steps were taken back."""
+        arguments = self.arguments()
+        gain, rejected = _ascent.ascend(
+            order, self.offsets, self.weights, *arguments, self.theta, self.mu, self.pair_theta,
+            self.pair_mu, self.entropy, self.eta, self.gap, self.seen, self.lam, self.u,
+            self.threshold, self.listed, self.scratch, self.inverse_c,
+        )  # fmt: skip
+        self.store(arguments[2])
+        self.value += gain
+        return rejected

@@ -1,0 +1,204 @@
+"""The conditional log-likelihood of a linear-chain CRF, and its gradient."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sklseq._lib.threads import Threads, spans
+from sklseq.data.sequences import row_positions
+from sklseq.inference.chain.linear_chain import Workspace, check_paths, row_blocks
+from sklseq.objectives.scores.design import _linear
+from sklseq.objectives.scores.score_map import ScoreMap
+
+__all__ = ["LogLikelihood", "Share", "clear", "squared_norm", "store_gradient"]
+
+
+# Runs of weights whose squares are summed at once, so that temporaries stay small.
+PIECES = 64
+
+
+class Share(Workspace):
+    """What one thread needs for its share of the blocks, and the sums that it makes."""
+
+    def __init__(self, n_rows: int, scores: ScoreMap):
+        super().__init__(n_rows, scores.width, scores.dtype, scores.pairs)
+        self.buffer = scores.design.new_buffer()
+        self.ends = np.zeros((2, scores.width))
+        self.psi = np.empty_like(self.e)
+
+    def clear(self) -> None:
+        self.forget()
+        self.buffer[:] = 0
+        self.ends[:] = 0
+
+    def rows(self, residual: np.ndarray | None, first: int, last: int) -> np.ndarray:
+        """Room for the scores, then residuals, of some rows: kept where ``residual`` is."""
+        return self.psi[: last - first] if residual is None else residual[first:last]
+
+
+class Block(NamedTuple):
+    """A run of sequences that is worked on at once: views, made once."""
+
+    first: int
+    last: int
+    sequences: slice
+    offsets: np.ndarray  # of these sequences, from 0
+    weights: np.ndarray
+    y: np.ndarray
+
+
+class LogLikelihood:
+    """f(w) = -Σ_s weight_s · log p(y_s | x_s) + l2 · ‖w‖²₂.
+
+    With log p(y | x) = s(y) - log Z, the gradient is expected minus observed counts,
+
+        ∂f/∂coef       = Σ_t x_t (μ_t - 1[y_t])ᵀ   + 2 · l2 · coef
+        ∂f/∂transition = ξ - counts of observed transitions + 2 · l2 · transition
+
+    (Lafferty, McCallum, Pereira 2001; Sutton, McCallum 2012, §5.1). Rows are worked on in blocks
+    that stay in the cache: scores, forward-backward and transpose, then the next block.
+
+    Parameters
+    ----------
+    scores : ScoreMap
+    y : int32 ndarray of shape (n_rows,)
+        Label codes.
+    offsets : int64 ndarray of shape (n_sequences + 1,)
+    weights : float64 ndarray of shape (n_sequences,)
+    l2 : float
+    threads : Threads
+    work : list of Share, optional
+        One a thread, shared with other shards; by default, made here.
+
+    Notes
+    -----
+    An evaluation costs O(nnz · L + n_rows · L²). Memory beside A: n_rows · width
+    numbers with all states, a block of rows and a thread's buffer otherwise.
+    """
+
+    def __init__(
+        self, scores: ScoreMap, y, offsets, weights, l2: float, threads: Threads, work=None
+    ):
+        self.scores, self.y, self.offsets, self.weights = scores, y, offsets, weights
+        self.l2, self.threads = float(l2), threads
+        self.log_z, self.observed_score = np.zeros((2, len(weights)))
+        self.shares = self._share(threads.n)
+        if work is None:
+            largest = max(block.last - block.first for share in self.shares for block in share)
+            work = [Share(largest, scores) for _ in self.shares]
+        self.work = work
+        self.residual = None
+        if scores.design.needs_all_residuals:
+            self.residual = np.empty((len(y), scores.width), dtype=scores.dtype)
+        self.observed = self._observed_counts()
+        self.n_evaluations = 0
+
+    def _share(self, n: int) -> list[list[Block]]:
+        # Contiguous runs of blocks, one a thread, with about the same number of rows.
+        blocks = [self._block(a, b) for a, b in row_blocks(self.offsets)]
+        rows = np.cumsum([block.last - block.first for block in blocks])
+        cuts = np.searchsorted(rows, np.linspace(0, rows[-1], n + 1)[1:-1], side="left") + 1
+        cuts = [0, *cuts.tolist(), len(blocks)]
+        return [blocks[a:b] for a, b in zip(cuts[:-1], cuts[1:]) if b > a]
+
+    def _block(self, a: int, b: int) -> Block:
+        first, last = int(self.offsets[a]), int(self.offsets[b])
+        offsets = self.offsets[a : b + 1] - first
+        return Block(first, last, slice(a, b), offsets, self.weights[a:b], self.y[first:last])
+
+    def _observed_counts(self):
+        y, offsets, weights, L = self.y, self.offsets, self.weights, self.scores.n_labels
+        row_weights = np.repeat(weights, np.diff(offsets))
+        first, last, after = row_positions(offsets)
+        pairs = y[after - 1].astype(np.intp) * L + y[after]
+        transition = np.bincount(pairs, weights=row_weights[after], minlength=L * L)
+        start = np.bincount(y[first], weights=row_weights[first], minlength=L)
+        end = np.bincount(y[last], weights=row_weights[last], minlength=L)
+        return transition.reshape(L, L), start, end
+
+    def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
+        """f(w); its gradient is written into ``gradient``."""
+        scores, chain = self.scores, self.scores.chain(w)
+        clear(self.work, self.threads)
+        log_p = self.add_up(scores.design.weights(scores.state(w)), chain)
+        self.n_evaluations += 1
+        ridge = store_gradient(
+            scores, self.work, chain, self.observed[0], w, gradient, self.l2, self.threads,
+            self.residual,
+        )  # fmt: skip
+        return ridge - log_p
+
+    def value(self, w: np.ndarray) -> float:
+        """f(w) alone: without the transpose, and in the memory of a block of rows."""
+        scores, state = self.scores, self.scores.state(w)
+        log_p = self.add_up(scores.design.weights(state), scores.chain(w), counts=False)
+        self.n_evaluations += 1
+        return self.l2 * squared_norm(w) - log_p
+
+    def add_up(self, W, chain, counts: bool = True) -> float:
+        """Σ_s weight_s · log p(y_s | x_s); expected counts are added to what ``work`` holds.
+
+        Parameters
+        ----------
+        W : what ``design.weights`` makes of w
+        chain : Transitions
+        counts : bool
+            Whether those of state features are wanted.
+        """
+        jobs = zip(self.shares, self.work)
+        self.threads.map(lambda job: self._run_share(W, chain, *job, counts), jobs)
+        check_paths(self.log_z)
+        return float(self.weights @ (self.observed_score - self.log_z)) + self._chain_score(chain)
+
+    def _run_share(self, W, chain, blocks: list[Block], work: Share, counts: bool) -> None:
+        # Emission score of the observed labels, log Z, residuals; gradient into the buffers.
+        design = self.scores.design
+        for first, last, sequences, offsets, weights, y in blocks:
+            psi = work.rows(self.residual if counts else None, first, last)
+            design.scores(W, first, last, psi)
+            _linear.observed_scores(psi, y, offsets, self.observed_score[sequences])
+            wanted = weights if counts else None
+            work.forward_backward(psi, offsets, wanted, chain, self.log_z[sequences])
+            if not counts:
+                continue
+            _linear.to_residuals(psi, y, offsets, weights, work.ends)
+            design.collect(psi, first, work.buffer)
+
+    def _chain_score(self, chain) -> float:
+        # Score of the observed transitions, starts and ends: counts times weights.
+        L, total = self.scores.n_labels, 0.0
+        for counts, score in zip(self.observed, (chain.score, chain.start, chain.end)):
+            weights = score[(slice(L),) * score.ndim].astype(np.float64)
+            total += float((counts * np.where(counts > 0, weights, 0)).sum())
+        return total
+
+
+def clear(work: list[Share], threads: Threads) -> None:
+    """Set all sums to zero."""
+    threads.map(Share.clear, work)
+
+
+def squared_norm(w: np.ndarray) -> float:
+    """‖w‖²₂, in pieces: without another vector as long as w."""
+    return float(sum(np.square(w[a:b], dtype=np.float64).sum() for a, b in spans(len(w), PIECES)))
+
+
+def store_gradient(
+    scores: ScoreMap, work: list[Share], chain, observed: np.ndarray, w: np.ndarray,
+    gradient: np.ndarray, l2: float, threads: Threads, residual: np.ndarray | None = None,
+) -> float:  # fmt: skip
+    """Write the gradient that the sums of all threads make; returns l2 · ‖w‖²."""
+    squares = scores.design.finish(
+        residual, [share.buffer for share in work], scores.state(w), 2 * l2,
+        scores.state(gradient), threads,
+    )  # fmt: skip
+    pairwise = sum(share.pairwise_sum(chain) for share in work)
+    start, end = sum(share.ends for share in work)[:, : scores.n_labels]
+    scores.store_chain(gradient, pairwise - observed, start, end)
+    # State rows have the ridge from the transpose's pass, the few others get it here.
+    n = scores.n_state
+    rest = w[n:].astype(np.float64)
+    gradient[n:] += (2 * l2 * rest).astype(gradient.dtype)
+    return l2 * (squares + float(rest @ rest))

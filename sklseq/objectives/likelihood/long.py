@@ -1,0 +1,296 @@
+"""The log-likelihood of sequences of any length, and the choice of its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sklseq.data.labels import unique_labels
+from sklseq.data.row_blocks import LabelBlocks, blocks_of, label_blocks, one_shot_error
+from sklseq.data.sequences import Sequences, check_sample_weight
+from sklseq.inference.chain.expectation import BlockChain
+from sklseq.inference.chain.linear_chain import _chain, check_paths
+from sklseq.objectives.likelihood.passes import (
+    TAIL,
+    Checkpoints,
+    Counts,
+    OnePass,
+    Stored,
+    StoredOnce,
+    TooLittleRoom,
+)
+from sklseq.objectives.likelihood.short import batches
+from sklseq.objectives.likelihood.survey import BlockSequence, Survey, survey, survey_labels
+from sklseq.objectives.scores.score_map import ScoreMap
+
+__all__ = [
+    "GRADIENTS",
+    "LongData",
+    "LongLogLikelihood",
+    "Plan",
+    "memory_told",
+    "plan_gradient",
+]
+
+GRADIENTS = ("auto", "forward-backward", "checkpoint", "emp")
+BLOCK_ROWS = 4096
+LEAST_ROWS = 64
+
+
+class Plan(NamedTuple):
+    """How gradients are computed.
+
+    Attributes
+    ----------
+    gradient : "forward-backward", "checkpoint" or "emp"
+    passes : class of ``_passes.py``, or None
+        None: packed sequences, ``_likelihood.py``.
+    block_rows : int
+        Rows worked on at a time.
+    why : str
+        For the user.
+    keep : float
+        Bytes that checkpointing may keep of the last rows, and "emp" of rows that wait.
+    or_checkpoint : bool
+        Whether checkpointing takes over where "emp" does more work, or has too little room.
+    """
+
+    gradient: str
+    passes: type | None
+    block_rows: int
+    why: str
+    keep: float = 0.0
+    or_checkpoint: bool = False
+
+
+def plan_gradient(
+    gradient: str, n_rows: int, n_labels: int, *, packed: bool, random_access: bool, budget: float
+) -> Plan:
+    """Choose the gradient, and how it is done.
+
+    Parameters
+    ----------
+    gradient : str
+        One of ``GRADIENTS``.
+    n_rows : int
+        Of the longest sequence.
+    n_labels : int
+    packed : bool
+        Whether X is in memory as one matrix, rather than in blocks.
+    random_access : bool
+        Whether all sequences can be read from any row on.
+    budget : float
+        Bytes that may be kept for the rows of a sequence.
+
+    Returns
+    -------
+    Plan
+    """
+    factor = 8.0 * n_rows * _chain.padded_width(n_labels)
+    kept = (4 if packed else 2) * factor
+    why, or_checkpoint = f"forward-backward keeps {_size(kept)}, of {_size(budget)} allowed", False
+    if gradient == "auto" and kept <= budget:
+        gradient = "forward-backward"
+    elif gradient == "auto":
+        a_row, fixed = _sizes("emp", n_labels)
+        fits = LEAST_ROWS * a_row + fixed <= budget
+        or_checkpoint = random_access and fits
+        gradient = "emp" if fits or not random_access else "checkpoint"
+        why += "; checkpointing where labels stick" * or_checkpoint
+    elif gradient == "checkpoint" and not random_access:
+        raise ValueError(
+            "gradient='checkpoint' reads blocks from the last to the first, but X can only be read "
+            "from the beginning; use gradient='emp', or pass an array, a memory map or a .npy file."
+        )
+    if gradient == "forward-backward" and packed:
+        return Plan(gradient, None, n_rows, why)
+    case = Stored if 2 * factor <= budget else StoredOnce
+    passes = {"emp": OnePass, "checkpoint": Checkpoints, "forward-backward": case}[gradient]
+    a_row, fixed = _sizes(gradient, n_labels)
+    needed = LEAST_ROWS * a_row + fixed
+    if budget < needed:
+        raise ValueError(
+            f"working_memory allows {_size(budget)}, but a block of {LEAST_ROWS} rows needs "
+            f"{_size(needed)} with gradient={gradient!r}; raise it: "
+            "sklearn.set_config(working_memory=<MiB>)."
+        )
+    block_rows = min(BLOCK_ROWS, int((budget - fixed) // a_row))
+    keep = budget - fixed - block_rows * _sizes("checkpoint", n_labels)[0]
+    return Plan(gradient, passes, block_rows, why, keep, or_checkpoint)
+
+
+def _sizes(gradient: str, n_labels: int) -> tuple[float, float]:
+    # Bytes for each row of a block, and once.
+    width = _chain.padded_width(n_labels)
+    a_row = 8.0 * width * 7
+    if gradient != "emp":
+        return a_row, 0.0
+    # As much again for what waits; and, given each last label, marginals of the last rows and pair
+    # marginals of these rows, of those so far and of those before.
+    return 2 * a_row, 8.0 * width * width * (2 * TAIL + 3 * width)
+
+
+def _size(n_bytes: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if n_bytes < 1000 or unit == "GB":
+            return f"{n_bytes:.3g} {unit}"
+        n_bytes /= 1000
+    raise AssertionError
+
+
+@contextmanager
+def memory_told(plan: Plan) -> Iterator[None]:
+    """Say what to do where memory runs out."""
+    try:
+        yield
+    except TooLittleRoom as error:
+        raise MemoryError(
+            f"With gradient='emp' {error}; raise it: sklearn.set_config(working_memory=<MiB>), or "
+            "use gradient='checkpoint' on rows that can be read from anywhere."
+        ) from error
+    except MemoryError as error:
+        raise MemoryError(
+            f"gradient={plan.gradient!r} ran out of memory ({plan.why}); use gradient='emp', whose "
+            "memory does not grow with the sequence, on rows in blocks if X itself is too large."
+        ) from error
+
+
+class LongData(NamedTuple):
+    """Training data in blocks.
+
+    Attributes
+    ----------
+    sequences : list of BlockSequence
+    survey : Survey
+    weights : ndarray of shape (n_sequences,)
+    plan : Plan
+    """
+
+    sequences: list
+    survey: Survey
+    weights: np.ndarray
+    plan: Plan
+
+    @classmethod
+    def read(cls, sources: list, y: Any, sample_weight: Any, plan: Callable) -> LongData:
+        """Look at X and y once: labels first, then rows and labels."""
+        labels = label_blocks(y, len(sources))
+        weights = check_sample_weight(sample_weight, len(sources))
+        _check_repeatable(sources, labels)
+        classes, lengths = survey_labels(labels)
+        random_access = all(source.random_access for source in sources)
+        plan = plan(lengths.max(), len(classes), packed=False, random_access=random_access)
+        return cls._seen(sources, labels, lengths, classes, weights, plan)
+
+    @classmethod
+    def packed(cls, X: Sequences, flat: np.ndarray, weights: np.ndarray, plan: Plan) -> LongData:
+        """Sequences in memory, with their checked labels end to end."""
+        sources, cuts = blocks_of(X), zip(X.offsets[:-1], X.offsets[1:])
+        labels = [LabelBlocks(flat[a:b]) for a, b in cuts]
+        return cls._seen(sources, labels, X.lengths, unique_labels(flat), weights, plan)
+
+    @classmethod
+    def _seen(cls, sources, labels, lengths, classes, weights, plan: Plan) -> LongData:
+        sequences = [
+            BlockSequence(source, s, plan.block_rows, int(n), plan.keep)
+            for s, (source, n) in enumerate(zip(sources, lengths))
+        ]
+        return cls(sequences, survey(sequences, labels, classes, weights), weights, plan)
+
+
+def _check_repeatable(sources: list, labels: list) -> None:
+    for s, (rows, one) in enumerate(zip(sources, labels)):
+        for name, source in ((f"X[{s}]", rows), (f"y[{s}]", one)):
+            if source.one_shot:
+                raise one_shot_error(
+                    name,
+                    "the solvers 'lbfgs' and 'owlqn' read X once or twice an evaluation, some "
+                    "hundred times in all, and fit reads X and y before that to look at them",
+                )
+
+
+class LongLogLikelihood:
+    """f(w) = -Σ_s weight_s · log p(y_s | x_s) + l2 · ‖w‖²₂, on sequences in blocks.
+
+    The value and gradient of ``LogLikelihood``, written as
+
+        f(w) = Σ_s weight_s log Z_s - w · observed + l2 · ‖w‖²,
+        ∇f   = Σ_s weight_s E_s[features] - observed + 2 · l2 · w:
+
+    observed counts never change, so labels are read once, in :func:`survey`; expected ones are
+    the work of a pass (``_passes.py``).
+
+    Parameters
+    ----------
+    scores : ScoreMap
+        Of ``survey.layout()``: the layout of w, no rows.
+    data : LongData
+    l2 : float
+
+    Notes
+    -----
+    An evaluation reads each source ``passes.n_reads`` times, those no longer than a block once.
+    Sums are in float64.
+    """
+
+    def __init__(self, scores: ScoreMap, data: LongData, l2: float):
+        self.scores, self.weights, self.l2 = scores, data.weights, float(l2)
+        self.passes, self.or_checkpoint = data.plan.passes, data.plan.or_checkpoint
+        self.sequences = data.sequences
+        short = [x for x in self.sequences if 0 < x.n_rows <= data.plan.block_rows]
+        self.long = [x for x in self.sequences if x.n_rows > data.plan.block_rows]
+        self.batches = batches(short, self.weights, data.plan.block_rows)
+        room = data.plan.keep / 2
+        for batch in self.batches:
+            room -= batch.keep(room)
+        for sequence in self.long:
+            sequence.keep -= data.plan.keep / 2 - room
+        self.observed = self._pack(data.survey.observed)
+        self.n_evaluations = 0
+
+    def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
+        """f(w); its gradient is written into ``gradient``."""
+        log_z, counts = self._expect(w)
+        check_paths(log_z)
+        wide = w.astype(np.float64)
+        gradient[:] = self._pack(counts) - self.observed + 2 * self.l2 * wide
+        self.n_evaluations += 1
+        return float(self.weights @ log_z - wide @ self.observed + self.l2 * (wide @ wide))
+
+    def _expect(self, w: np.ndarray) -> tuple[np.ndarray, Counts]:
+        if not self.or_checkpoint:
+            return self._expect_by(self.passes, w)
+        try:
+            answer = self._expect_by(self.passes, w)
+        except TooLittleRoom:
+            self.passes, self.or_checkpoint = Checkpoints, False
+            return self._expect_by(self.passes, w)
+        # From now on that which repeats less: checkpointing reads all rows twice, and goes through
+        # them forward twice.
+        n_repeated = sum(sequence.n_repeated for sequence in self.long)
+        if n_repeated > sum(sequence.n_rows for sequence in self.long):
+            self.passes, self.or_checkpoint = Checkpoints, False
+        return answer
+
+    def _expect_by(self, passes: type, w: np.ndarray) -> tuple[np.ndarray, Counts]:
+        scores, log_z = self.scores, np.zeros(len(self.sequences))
+        W = scores.design.unpack(scores.state(w)).astype(np.float64)
+        bc = BlockChain(scores.chain(w))
+        counts = Counts(scores.n_features, scores.width)
+        for batch in self.batches:
+            log_z[batch.numbers] = batch.run(bc, W, counts)
+        for sequence in self.long:
+            one = passes(bc, W, counts, self.weights[sequence.number])
+            log_z[sequence.number] = one.run(sequence)
+        return log_z, counts
+
+    def _pack(self, counts: Counts) -> np.ndarray:
+        # As scores.pack, but in float64 whatever the weights are.
+        L = self.scores.n_labels
+        gradient = np.empty(self.scores.n_weights)
+        self.scores.state(gradient)[:] = self.scores.design.pack(counts.state)
+        self.scores.store_chain(gradient, counts.pairs[:L, :L], counts.start, counts.end)
+        return gradient

@@ -1,0 +1,387 @@
+"""Expected counts of a sequence in blocks: rows read once, checkpoints, or all rows stored.
+
+All three run the recursions of ``inference/chain/expectation.py`` and add the same numbers into
+:class:`Counts`; they differ in what they keep while going forward.
+
+=================== ============================== ========================= =================
+class               keeps                          reads the rows            needs
+=================== ============================== ========================= =================
+``OnePass``         expectations given each label  once                      any source
+``Checkpoints``     the filter at O(√T) rows       twice                     random access
+``Stored``          the filter at all rows         twice                     any source
+=================== ============================== ========================= =================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from sklseq.inference.chain.expectation import AGREE, BlockChain, FilteredBlock
+
+__all__ = ["Checkpoints", "Counts", "OnePass", "Stored", "StoredOnce", "TooLittleRoom"]
+
+# Rows that L recursions run over at a time, until they agree.
+TAIL = 128
+# Bytes of blocks that may wait until all last labels agree on them; and of a product that is added
+# to something larger.
+WAITING, PRODUCT = 1 << 26, 1 << 20
+
+
+class Counts:
+    """Expected counts of all features: (n_features, width), (width, width), (width,), (width,)."""
+
+    def __init__(self, n_features: int, width: int):
+        self.state = np.zeros((n_features, width))
+        self.pairs = np.zeros((width, width))
+        self.start, self.end = np.zeros((2, width))
+
+
+class TooLittleRoom(MemoryError):
+    """What waits for the last label takes more than working_memory allows."""
+
+
+class Pending:
+    """Expected counts of the rows so far given the last label r, but for what is common to all r.
+
+    Parameters
+    ----------
+    R, width : int
+        Last labels, and numbers for each row of counts.
+    n_features : int
+    sparse : bool
+        Whether there is room for those features only that occur in rows that wait.
+    budget : float
+        Bytes that may be kept.
+
+    Attributes
+    ----------
+    state : ndarray of shape (n, R, width)
+        Row ``slot[m]`` is that of feature m; of all features if not sparse.
+    pairs : ndarray of shape (width, R, width)
+    start : ndarray of shape (1, R, width)
+    """
+
+    def __init__(self, R: int, width: int, n_features: int, sparse: bool, budget: float):
+        self.slot = np.full(n_features, -1, dtype=np.int32) if sparse else None
+        self.columns = np.zeros(0, dtype=np.int32) if sparse else slice(None)
+        self.budget, self.state = budget, np.zeros((0, R, width))
+        self.pairs, self.start = np.zeros((width, R, width)), np.zeros((1, R, width))
+        if not sparse:
+            self._grow(n_features, n_features)
+
+    @property
+    def nbytes(self) -> int:
+        return self.state.nbytes + self.pairs.nbytes
+
+    @property
+    def n_used(self) -> int:
+        return len(self.state) if self.slot is None else len(self.columns)
+
+    def clear(self) -> None:
+        """Nothing is pending; the room stays."""
+        self.state[: self.n_used] = 0
+        self.pairs[:] = 0
+        self.start[:] = 0
+        if self.slot is not None:
+            self.slot[self.columns] = -1
+            self.columns = self.columns[:0]
+
+    def _grow(self, n: int, largest: int) -> None:
+        # Room for n rows, twice as many as now if that is more: copied seldom, not at each call.
+        if n <= len(self.state):
+            return
+        a_row = self.state.itemsize * self.start.size
+        n = max(n, min(2 * len(self.state), largest, int(self.budget // a_row)))
+        if n * a_row > self.budget:
+            raise TooLittleRoom(
+                f"the expected counts of {n} features, given each of the last labels, take "
+                f"{n * a_row / 1e6:.3g} MB, of {self.budget / 1e6:.3g} MB left of working_memory"
+            )
+        state = np.zeros((n, *self.state.shape[1:]))
+        state[: len(self.state)] = self.state
+        self.state = state
+
+    def _make_room(self, columns: np.ndarray) -> None:
+        new = np.unique(columns[self.slot[columns] < 0])
+        if len(new):
+            n = len(self.columns)
+            self._grow(n + len(new), len(self.slot))
+            self.slot[new] = np.arange(n, n + len(new))
+            self.columns = np.append(self.columns, new)
+
+    def collect(self, rows, marginals: np.ndarray, first: int) -> None:
+        """Add marginals given the last label, (n, R, width), of n rows of a block."""
+        marginals, a_row = marginals.reshape(len(marginals), -1), self.start.size
+        if self.slot is None:
+            rows.collect(marginals, first, self.state.reshape(-1, a_row))
+            return
+        self._make_room(rows.columns_in(first, first + len(marginals)))
+        rows.collect(marginals, first, self.state.reshape(-1, a_row), self.slot)
+
+    def absorb(self, S: np.ndarray, older: Pending) -> None:
+        """Add what was pending before, S[r] being the distribution of its last label given r."""
+        S, at = S[:, : len(S)], None
+        if self.slot is not None:
+            self._make_room(older.columns)
+            at = self.slot[older.columns]
+        step = max(1, PRODUCT // (8 * S.size))
+        for a in range(0, older.n_used, step):
+            part = slice(a, min(a + step, older.n_used))
+            self.state[part if at is None else at[part]] += np.matmul(S, older.state[part])
+        self.pairs += np.matmul(S, older.pairs)
+        self.start += np.matmul(S, older.start)
+
+    def resolve(self, p: np.ndarray, counts: Counts) -> None:
+        """Add to ``counts``, p being the distribution of the last label."""
+        p = p[: self.start.shape[1]]
+        counts.state[self.columns] += np.matmul(p, self.state[: self.n_used])
+        counts.pairs += np.matmul(p, self.pairs)
+        counts.start += np.matmul(p, self.start)[0]
+
+
+class _Pass:
+    """What the three have in common.
+
+    Parameters
+    ----------
+    bc : BlockChain
+    W : ndarray of shape (n_features, width)
+        State weights.
+    counts : Counts
+    weight : float
+        What the sequence counts.
+    """
+
+    def __init__(self, bc: BlockChain, W: np.ndarray, counts: Counts, weight: float):
+        self.bc, self.W, self.counts, self.weight = bc, W, counts, weight
+
+    def _scores(self, rows, first: bool, last: bool, out: np.ndarray | None = None) -> np.ndarray:
+        # Scores of a block, boundaries folded in.
+        psi = rows.scores(self.W, out)
+        if first:
+            psi[0] += self.bc.chain.start
+        if last:
+            psi[-1] += self.bc.chain.end
+        return psi
+
+    def _filter(self, rows, before, last: bool, back: bool = True):
+        # The forward recursion over a block.
+        return self.bc.filter(self._scores(rows, before is None, last), before, back=back)
+
+    def _seed(self, block: FilteredBlock) -> np.ndarray:
+        # Where going back starts: the distribution of the last label, times the weight.
+        p = self.weight * block.probabilities(self.bc.n_labels)
+        self.counts.end += p
+        return p[None]
+
+    def _back(self, block: FilteredBlock, rows, S: np.ndarray, hi: int, out=None) -> None:
+        # One recursion from row hi - 1 to the first of the block; S goes on to the row before.
+        _, marginals, pairs = self.bc.backward(block, S, 0, hi, np.ones(1), out=out)
+        rows.collect(marginals[:, 0], 0, self.counts.state)
+        self.counts.pairs += pairs[:, 0]
+        if block.first:
+            self.counts.start += marginals[0, 0]
+
+
+class OnePass(_Pass):
+    """EMP in blocks: the forward recursion, and going back from a block's last label.
+
+    Rows that the last label does not bear upon any more cost what forward-backward does, the others
+    up to L times that (``sequence.n_repeated`` counts them). Where that would be most of the work,
+    as labels stick, more blocks wait before they are gone through (``sequence.hold``).
+
+    Memory, whatever the length: blocks that wait, up to ``WAITING`` bytes, and twice L numbers for
+    each weight of a feature that occurs in rows whose counts the last label decides. Both are
+    charged to ``sequence.keep``; :class:`TooLittleRoom` if the second does not fit.
+    """
+
+    n_reads = 1
+
+    def __init__(self, bc: BlockChain, W: np.ndarray, counts: Counts, weight: float):
+        super().__init__(bc, W, counts, weight)
+        self.pending = self.spare = None
+        # Last labels: so many that rows of counts for all of them fill whole lanes.
+        self.R = bc.n_labels if bc.width % 8 == 0 else bc.width
+
+    def run(self, sequence) -> float:
+        """Add the expected counts of a sequence; its log Z."""
+        before, waiting, log_z = None, [], 0.0
+        sequence.n_repeated = 0
+        for rows, last in _with_last(sequence.blocks()):
+            block, share = self._filter(rows, before, last)
+            log_z += share
+            if share == -np.inf:
+                return -np.inf
+            waiting.append((block, rows))
+            if last:
+                self._resolve(self._seed(block), waiting, len(rows))
+            elif len(waiting) >= sequence.hold:
+                self._fold(waiting, sequence)
+            before = block.last(self.bc.n_labels)
+        return log_z
+
+    def _resolve(self, S: np.ndarray, waiting: list, hi: int) -> None:
+        # One recursion over all that waits, from row hi - 1 of the last block.
+        while waiting:
+            block, rows = waiting.pop()
+            self._back(block, rows, S, hi)
+            hi = len(waiting[-1][1]) if waiting else 0
+        if self.pending is not None:
+            self.pending.resolve(S[0], self.counts)
+
+    def _fold(self, waiting: list, sequence) -> None:
+        # L recursions, until they agree; one for the rest.
+        block, rows = waiting[-1]
+        if self.pending is None:
+            self._new_pending(rows, sequence)
+        S, live = np.eye(self.R, self.bc.width), block.alive(self.bc.n_labels)
+        S[self.bc.n_labels :] = 0
+        n_rows, n, agreed = sum(len(rows) for _, rows in waiting), 0, False
+        while waiting and not agreed:
+            hi, agreed = self._tail(*waiting[-1], S, live)
+            n += len(waiting[-1][1]) - hi
+            if not agreed:
+                waiting.pop()
+        if agreed:
+            self._resolve(self.weight * S[[np.argmax(live)]], waiting, hi)
+        else:
+            self.spare.absorb(S, self.pending)
+        self.pending.clear()
+        self.pending, self.spare = self.spare, self.pending
+        repeated = n * (self.bc.n_labels - 1)
+        sequence.n_repeated += repeated
+        kept = sequence.bytes_kept(rows) + 3 * block.alpha.nbytes
+        room = min(WAITING, sequence.keep - self.pending.nbytes - self.spare.nbytes)
+        if repeated > n_rows // 4 and 2 * sequence.hold * kept <= room:
+            sequence.hold *= 2
+
+    def _new_pending(self, rows, sequence) -> None:
+        sparse = rows.columns_in(0, 0) is not None
+        shape = self.R, self.bc.width, len(self.W), sparse, sequence.keep / 2
+        self.pending, self.spare = Pending(*shape), Pending(*shape)
+
+    def _tail(self, block, rows, S, live) -> tuple[int, bool]:
+        # L recursions over a block, to its first row or until they agree.
+        hi = len(rows)
+        while hi > 0:
+            lo = max(0, hi - TAIL)
+            reached, marginals, pairs = self.bc.backward(block, S, lo, hi, live, AGREE)
+            self.spare.collect(rows, marginals, reached)
+            self.spare.pairs += pairs
+            if block.first and reached == 0:
+                self.spare.start += marginals[0]
+            if reached > lo:
+                return reached, True
+            hi = reached
+        return hi, False
+
+
+class Checkpoints(_Pass):
+    """Forward once, keeping the filter at √T rows; then block by block from the end, forward again
+    and back (Grice, Hughey, Speck 1997). The last rows, O(√T) of them too, are kept whole, and not
+    computed again. Memory O(L √T)."""
+
+    n_reads = 2
+
+    def run(self, sequence) -> float:
+        """Add the expected counts of a sequence; its log Z."""
+        spans, log_z, kept = sequence.spans(), 0.0, []
+        n, whole = len(spans), sequence.first_whole(spans, 16 * self.bc.width)
+        before = np.empty((n, self.bc.width))
+        for k in range(n):
+            rows = sequence.block(*spans[k])
+            block, share = self._forward(rows, before[k] if k else None, k == n - 1, k >= whole)
+            log_z += share
+            if share == -np.inf:
+                return -np.inf
+            if k >= whole:
+                kept.append(block)
+            if k < n - 1:
+                before[k + 1] = block.last(self.bc.n_labels)
+        S = self._seed(block)
+        for k in range(n - 1, -1, -1):
+            rows = rows if k == n - 1 else sequence.block(*spans[k])
+            if kept:
+                block = kept.pop()
+            else:
+                block, _ = self._forward(rows, before[k] if k else None, False)
+            room = self.bc.room("residual", len(rows), 1, self.bc.width)
+            self._back(block, rows, S, len(rows), room)
+        return log_z
+
+    def _forward(self, rows, before, last: bool, keep: bool | None = None):
+        # ``keep``: for later; False: what comes after is all; None: to go back at once. Blocks that
+        # are not kept all have the same room.
+        n, width, room = len(rows), self.bc.width, self.bc.room
+        psi = self._scores(rows, before is None, last, room("psi", n, width))
+        if keep:
+            return self.bc.filter(psi, before)
+        alpha, inverse = room("alpha", n + 1, width), None
+        if keep is None:
+            inverse = room("inverse", n, width)
+        return self.bc.filter(psi, before, alpha, inverse, back=keep is None)
+
+
+class Stored(_Pass):
+    """Forward-backward with the filter of all rows kept: Cases I and II of Ilić et al. (2010).
+
+    What is kept of a row's transition matrix is its factor of L numbers, ``inverse``; with
+    ``recompute`` it is made again on the way back. Memory 2 L T or L T.
+    """
+
+    n_reads = 2
+    recompute = False
+
+    def run(self, sequence) -> float:
+        """Add the expected counts of a sequence; its log Z."""
+        blocks, before, log_z = [], None, 0.0
+        for rows, last in _with_last(sequence.blocks()):
+            block, share = self._filter(rows, before, last, not self.recompute)
+            log_z += share
+            if share == -np.inf:
+                return -np.inf
+            before = block.last(self.bc.n_labels)
+            blocks.append(block)
+        S, residuals = self._seed(blocks[-1]), []
+        while blocks:
+            residuals.append(self._marginals(blocks.pop(), S))
+        for rows in sequence.blocks():
+            rows.collect(residuals.pop(), 0, self.counts.state)
+        return log_z
+
+    def _marginals(self, block: FilteredBlock, S: np.ndarray) -> np.ndarray:
+        n = len(block.alpha) - 1
+        if block.inverse is None and not block.in_logs:
+            block = block._replace(inverse=self._inverse(block))
+        _, marginals, pairs = self.bc.backward(block, S, 0, n, np.ones(1))
+        self.counts.pairs += pairs[:, 0]
+        if block.first:
+            self.counts.start += marginals[0, 0]
+        return marginals[:, 0]
+
+    def _inverse(self, block: FilteredBlock) -> np.ndarray:
+        with np.errstate(divide="ignore", over="ignore"):
+            inverse = 1 / (block.alpha[:-1] @ self.bc.chain.E)
+        if block.first:
+            inverse[0] = 1
+        inverse[block.alpha[1:] == 0] = 0
+        return inverse
+
+
+class StoredOnce(Stored):
+    """Case II: the factors of the transition matrices are computed again."""
+
+    recompute = True
+
+
+def _with_last(blocks) -> Iterator:
+    # (block, whether it is the last one).
+    held = None
+    for block in blocks:
+        if held is not None:
+            yield held, False
+        held = block
+    if held is not None:
+        yield held, True

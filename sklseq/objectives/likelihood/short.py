@@ -1,0 +1,75 @@
+"""Sequences no longer than a block: as many as fit into one are worked on at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sklseq.inference.chain.expectation import BlockChain
+from sklseq.inference.chain.linear_chain import Workspace
+from sklseq.objectives.likelihood.block_rows import join_blocks
+
+__all__ = ["Batch", "batches"]
+
+
+class Batch:
+    """Short sequences: forward-backward, which all gradients are within a block.
+
+    Parameters
+    ----------
+    sequences : list of BlockSequence
+    weights : ndarray of shape (n_sequences,)
+        What each counts.
+
+    Attributes
+    ----------
+    rows : DenseBlock, SparseBlock or None
+        Of all the sequences; None: to be read at each evaluation.
+    """
+
+    def __init__(self, sequences: list, weights: np.ndarray):
+        self.sequences, self.weights = sequences, weights
+        lengths = np.array([sequence.n_rows for sequence in sequences])
+        self.offsets = np.append(0, np.cumsum(lengths))
+        self.numbers = [sequence.number for sequence in sequences]
+        self.rows = None
+
+    def keep(self, room: float) -> int:
+        """Keep rows that are in memory end to end if that takes no more than ``room`` bytes."""
+        # Joined is copied; a single one may be changed by whoever else has it, so it is read again.
+        if len(self.sequences) == 1 or not all(one.in_memory for one in self.sequences):
+            return 0
+        rows = self._read()
+        if rows.nbytes > room:
+            return 0
+        self.rows = rows
+        return rows.nbytes
+
+    def _read(self):
+        return join_blocks([rows for sequence in self.sequences for rows in sequence.blocks()])
+
+    def run(self, bc: BlockChain, W: np.ndarray, counts) -> np.ndarray:
+        """Add the expected counts of the sequences; log Z of each."""
+        rows, chain, L = self.rows or self._read(), bc.chain, bc.n_labels
+        psi, log_z = rows.scores(W), np.zeros(len(self.sequences))
+        work = Workspace(len(psi), bc.width, chain.dtype)
+        work.forward_backward(psi, self.offsets, self.weights, chain, log_z)
+        if log_z.min() == -np.inf:
+            return log_z
+        psi *= np.repeat(self.weights, np.diff(self.offsets))[:, None]
+        rows.collect(psi, 0, counts.state)
+        counts.pairs[:L, :L] += work.pairwise_sum(chain)
+        counts.start += psi[self.offsets[:-1]].sum(axis=0)
+        counts.end += psi[self.offsets[1:] - 1].sum(axis=0)
+        return log_z
+
+
+def batches(sequences: list, weights: np.ndarray, block_rows: int) -> list[Batch]:
+    """Runs of short sequences, none of 0 rows, that make up a block each."""
+    runs, n = [], block_rows
+    for sequence in sequences:
+        if n + sequence.n_rows > block_rows:
+            runs.append([])
+            n = 0
+        runs[-1].append(sequence)
+        n += sequence.n_rows
+    return [Batch(run, weights[[sequence.number for sequence in run]]) for run in runs]

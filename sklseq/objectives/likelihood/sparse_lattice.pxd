@@ -1,0 +1,137 @@
+"""Expected transitions of one sequence where most of them score the same: `_sparse.pxd`.
+
+For kernels that visit one sequence at a time. What is said of a listed pair stands at its number
+among the pairs by rows. The owner of the memory keeps it for as long as the pointers are used.
+"""
+
+from sklseq.inference.kernels._sparse cimport Lists, add_listed_pairs
+from sklseq.inference.kernels._batched cimport backward_together, forward_together
+from sklseq._lib.exponential cimport exp_double
+
+# As in `_chain.pyx`: what is below this counts as lost, where a factor is zero.
+cdef inline double least_mass() noexcept nogil:
+    return 1e-280
+
+
+cdef inline double positive_factor(double x) noexcept nogil:
+    # exp(x), at least the smallest: a factor of 0 means that the transition is forbidden, and what
+    # is lost to one too small is noticed. NaN stays NaN.
+    return exp_double(max(x, -708.0))
+
+
+cdef struct ListedPairs:
+    Py_ssize_t n             # 0: all pairs stand in the matrix
+    Lists columns, lines
+    const int* by_column     # (n,) numbers of the pairs by columns
+    const int* j             # (n,)
+    const long long* at      # (n,) where each stands in padded rows of the matrix
+    const double* free       # (L,) 1 where the other pairs of a column score 0, else 0: forbidden
+    bint any_free
+    double* theta            # (n,) candidate scores
+    double* mu               # (n,) expected transitions
+    double* E                # (n,) exp(theta - top), by rows
+    double* S                # (n,) what it has more than the base
+    double* E_columns        # (n,) the same by columns
+    double* S_columns        # (n,)
+    double* base             # (L,)
+    double* room             # (L * 64,)
+
+
+cdef inline ListedPairs listed_of(listed) except *:
+    # From what `Visits.listed` is.
+    cdef ListedPairs q
+    cdef const int[::1] starts, line_starts, column_at, line_at, by_column, j
+    cdef const long long[::1] at
+    cdef const double[::1] free
+    cdef double[:, ::1] numbers
+    cdef double[::1] room
+    cdef Py_ssize_t k, L
+    q.n = 0
+    if listed is None:
+        return q
+    (starts, column_at), (line_starts, line_at), by_column, j, at, free, numbers, room = listed
+    L, q.n = free.shape[0], j.shape[0]
+    q.by_column, q.j, q.at, q.free = &by_column[0], &j[0], &at[0], &free[0]
+    q.theta, q.mu, q.E, q.S = &numbers[0, 0], &numbers[1, 0], &numbers[2, 0], &numbers[3, 0]
+    q.E_columns, q.S_columns = &numbers[4, 0], &numbers[5, 0]
+    q.base, q.room = &room[0], &room[17 * L]
+    q.columns.L = q.lines.L = L
+    q.columns.start, q.columns.at = &starts[0], &column_at[0]
+    q.lines.start, q.lines.at = &line_starts[0], &line_at[0]
+    q.columns.S, q.columns.E, q.lines.S, q.lines.E = q.S_columns, q.E_columns, q.S, q.E
+    q.columns.c, q.columns.f, q.lines.c, q.lines.f = NULL, q.base, q.base, NULL
+    q.columns.floor = q.lines.floor = 0
+    q.columns.x = q.lines.x = &room[L]
+    q.columns.y = q.lines.y = &room[9 * L]
+    q.any_free = 0
+    for k in range(L):
+        q.any_free |= free[k] > 0
+    return q
+
+
+cdef inline double listed_factors(
+    ListedPairs* q, const double* allowed, double temper, double mix, bint* check
+) noexcept nogil:
+    # E and its parts from temper * theta; returns the maximum of theta, of all pairs.
+    cdef Py_ssize_t p, j
+    cdef double top = 0 if q.any_free else q.theta[0], least = 1, positive = 1, v
+    for p in range(q.n):
+        top = q.theta[p] if q.theta[p] > top else top
+    for p in range(q.n):
+        q.E[p] = positive_factor(temper * (q.theta[p] - top))
+    v = positive_factor(-temper * top)
+    for j in range(q.columns.L):
+        q.base[j] = v * q.free[j]
+        least = q.base[j] if q.base[j] < least else least
+    for p in range(q.n):
+        q.E[p] *= allowed[q.at[p]]
+        least = q.E[p] if q.E[p] < least else least
+        positive = q.E[p] if 0 < q.E[p] < positive else positive
+        q.S[p] = q.E[p] - q.base[q.j[p]]
+    for p in range(q.n):
+        q.E_columns[p] = q.E[q.by_column[p]]
+        q.S_columns[p] = q.S[q.by_column[p]]
+    check[0] = least < mix
+    q.columns.floor = 0
+    if check[0]:
+        q.columns.floor = max(least_mass(), 1e-300 * q.columns.L / positive)
+    return top
+
+
+cdef inline double listed_marginals(
+    ListedPairs* q, double* psi, double* e, double* alpha, double* c, Py_ssize_t T,
+    Py_ssize_t width, bint check
+) noexcept nogil:
+    # psi becomes mu, e is overwritten; expected transitions go into q.mu. Returns log Z less what
+    # was taken out of the factors, or NaN.
+    cdef Py_ssize_t p, first = 0, order = 0, length = T, L = q.columns.L
+    cdef double log_z
+    forward_together(
+        psi, e, <double*> NULL, alpha, c, &log_z, &order, &first, &length, 1, L, width, check,
+        &q.columns
+    )
+    if log_z != log_z:
+        return log_z
+    backward_together(
+        <double*> NULL, alpha, c, e, psi, &first, &length, 1, L, width, &q.lines
+    )
+    for p in range(q.n):
+        q.mu[p] = 0
+    add_listed_pairs(alpha, e, T, &q.lines, q.room, q.mu, width)
+    for p in range(q.n):
+        q.mu[p] *= q.E[p]
+    return log_z
+
+
+cdef inline Py_ssize_t listed_number(
+    const ListedPairs* q, Py_ssize_t i, Py_ssize_t j
+) noexcept nogil:
+    # Of the pair (i, j), or -1.
+    cdef Py_ssize_t low = q.lines.start[i], high = q.lines.start[i + 1], middle
+    while low < high:
+        middle = (low + high) // 2
+        if q.lines.at[middle] < j:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < q.lines.start[i + 1] and q.lines.at[low] == j else -1

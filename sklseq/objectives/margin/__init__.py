@@ -1,0 +1,1 @@
+"""Structured hinge loss of hidden Markov support vector machines."""

@@ -1,0 +1,716 @@
+"""Passes over sequences for margin training: most violated paths, and exact steps in the dual.
+
+With phi(x, y) the counts of a labeling and y_i the truth of sequence i, the weights are
+
+    w = sum_i sum_p alpha_ip (phi(x_i, y_i) - phi(x_i, p)),      alpha_ip >= 0,
+
+p running over the *working set* of i: the few paths with alpha_ip > 0. The gradient of the dual,
+
+    g_ip = loss(y_i, p) + F(x_i, p) - F(x_i, y_i),               F = w . phi,
+
+is the violation of p's margin, and g = 0 belongs to the truth, which may be thought of as one more
+path. A *step* moves mass between two paths, by exact line search. As these differ in few rows,
+only few rows of the data take part.
+
+F comes from one of two sources, and nobody but `read_scores` and `spread_changes` knows which: rows
+of w gathered by the features of a row (linear kernel), or scores of all rows under a Gram matrix,
+kept up to date (any kernel).
+
+During a visit both go on alike. A step is written down as changes of coefficients of rows, and the
+scores at hand follow by the inner products of the sequence's own rows: of the Gram matrix, or of
+small ones, one a sequence. Only at the end are the changes brought to where they came from. A
+sequence too long for a matrix of its own (`own_start` < 0) brings and reads after every step.
+
+Rows of labels are padded to a multiple of 8, with score -inf for padding.
+"""
+
+from libc.math cimport INFINITY
+from libc.string cimport memcmp, memcpy
+from sklseq.objectives.margin._margin_distances cimport (
+    distance_by_columns, distance_by_gram, find_differing, pair_distance,
+)
+from sklseq.objectives.margin._margin_rows cimport best_into, gather_row
+from sklseq._lib.prefetch cimport prefetch_row
+
+import numpy as np
+
+# Slack of a sequence: linear, squared, or none allowed.
+L1, L2, HARD = 0, 1, 2
+cdef enum:
+    SLACK_L1 = 0
+    SLACK_L2 = 1
+
+
+def local_columns(const long long[::1] indptr, const int[::1] indices,
+                  const long long[::1] offsets, Py_ssize_t n_columns):
+    """(number of each entry's column among those of its sequence, most columns of a sequence)."""
+    cdef int[::1] local = np.empty(indices.shape[0], dtype=np.int32)
+    cdef int[::1] owner = np.full(n_columns, -1, dtype=np.int32)
+    cdef int[::1] number = np.zeros(n_columns, dtype=np.int32)
+    cdef Py_ssize_t s, p, most = 0
+    cdef int n
+    with nogil:
+        for s in range(offsets.shape[0] - 1):
+            n = 0
+            for p in range(indptr[offsets[s]], indptr[offsets[s + 1]]):
+                if owner[indices[p]] != s:
+                    owner[indices[p]] = <int> s
+                    number[indices[p]] = n
+                    n += 1
+                local[p] = number[indices[p]]
+            most = n if n > most else most
+    return np.asarray(local), most
+
+
+def own_places(lengths, n_own):
+    """(start of each sequence's matrix, or -1; size of all), the shortest sequences first."""
+    squares = lengths.astype(np.int64) ** 2
+    order = np.argsort(squares, kind="stable")
+    order = order[np.cumsum(squares[order]) <= n_own]
+    start = np.full(len(lengths), -1, dtype=np.int64)
+    chosen = np.sort(order)
+    start[chosen] = np.cumsum(squares[chosen]) - squares[chosen]
+    return start, int(squares[chosen].sum())
+
+
+def own_grams(const long long[::1] indptr, const int[::1] local, const double[::1] data,
+              const long long[::1] offsets, const long long[::1] start, Py_ssize_t n_columns,
+              double[::1] out):
+    """out[start[s] + t T + u] = inner product of rows t and u of sequence s, if start[s] >= 0."""
+    cdef double[::1] dense = np.zeros(max(n_columns, 1))
+    cdef Py_ssize_t s, r, T, t, u, p
+    cdef double total
+    cdef bint ones = data.shape[0] == 0
+    with nogil:
+        for s in range(offsets.shape[0] - 1):
+            if start[s] < 0:
+                continue
+            r = offsets[s]
+            T = offsets[s + 1] - r
+            for t in range(T):
+                for p in range(indptr[r + t], indptr[r + t + 1]):
+                    dense[local[p]] += 1 if ones else data[p]
+                for u in range(t + 1):
+                    total = 0
+                    for p in range(indptr[r + u], indptr[r + u + 1]):
+                        total += dense[local[p]] * (1 if ones else data[p])
+                    out[start[s] + t * T + u] = total
+                    out[start[s] + u * T + t] = total
+                for p in range(indptr[r + t], indptr[r + t + 1]):
+                    dense[local[p]] = 0
+
+
+cdef class HingeBlocks:
+    """Working sets of all sequences, and the weights that they add up to.
+
+    Attributes
+    ----------
+    paths : int16 ndarray of shape (n_slots, n_rows)
+        Slot k of sequence s: ``paths[k, offsets[s]:offsets[s + 1]]``, for k < size[s].
+    alpha, loss : ndarray of shape (n_slots, n_sequences)
+    size : int32 ndarray of shape (n_sequences,)
+    score : ndarray of shape (width, width)
+        Transition scores; start, end of shape (width,).
+    W : ndarray of shape (n_features, width) or (0, width)
+        Weights of states, for the linear kernel.
+    coef : ndarray of shape (n_rows, width) or (0, width)
+        For other kernels, coefficients of rows.
+    S : ndarray of shape (width, n_rows) or (width, 0)
+        gram @ coef, transposed.
+    late_* :
+        Sums of changes, each times the stamp of its visit: for averages of all iterates.
+    count : int
+        Visits so far.
+    """
+
+    cdef readonly object arrays
+    cdef readonly Py_ssize_t count
+    cdef readonly Py_ssize_t unbounded         # a sequence whose dual has no maximum, or -1
+    cdef public int averaging                  # 0: no, 1: all iterates alike, 2: later ones more
+    cdef Py_ssize_t L, width, n_rows
+    cdef int slack
+    cdef double loss_offset, scale2, boundary2
+    cdef bint linear
+    cdef const long long[::1] offsets
+    cdef const short[::1] y
+    cdef const double[:, ::1] cost             # (L, width) by true label
+    cdef const double[::1] C
+    cdef short[:, ::1] paths
+    cdef double[:, ::1] alpha, loss
+    cdef int[::1] size
+    cdef double[:, ::1] score, score_t, late_score
+    cdef double[::1] start, end, late_start, late_end
+    cdef double[:, ::1] late_sums              # (2, n_sequences): loss, mass
+    cdef const long long[::1] indptr
+    cdef const int[::1] indices, local
+    cdef const double[::1] data
+    cdef double[:, ::1] W, late_W, local_change
+    cdef const double[::1] own                 # Gram matrices of single sequences
+    cdef const long long[::1] own_start
+    cdef const double[:, ::1] gram
+    cdef double[:, ::1] coef, late_coef, S
+    cdef double[:, ::1] change                 # of coefficients of rows, in this visit
+    cdef double[:, ::1] psi, delta, pair_change
+    cdef double[::1] truth                     # scores of the prefixes of y_i
+    cdef double[::1] g                         # (n_slots,)
+    cdef short[::1] found
+    cdef int[::1] differing, at_hand           # rows of the sequence; those with psi up to date
+    cdef Py_ssize_t n_at_hand
+
+    def __init__(self, offsets, y, cost, loss_offset, C, slack, score, start, end, scales,
+                 n_slots=8, rows=None, gram=None, averaging=0, n_own=0):
+        """`rows` is (indptr, indices, data or empty, n_features), or None and `gram` given.
+
+        `n_own` numbers, at most, are kept of inner products of rows of the same sequence.
+        """
+        cdef Py_ssize_t n = len(offsets) - 1
+        self.L, self.width, self.n_rows = len(cost), cost.shape[1], len(y)
+        self.offsets, self.y, self.cost, self.C = offsets, y, cost, C
+        self.loss_offset, self.slack, self.averaging = loss_offset, slack, averaging
+        self.scale2, self.boundary2 = scales
+        self.count, self.unbounded = 0, -1
+        longest = int(np.diff(offsets).max(initial=1))
+        zeros = np.zeros
+        self.arrays = a = {
+            "score": score, "score_t": np.ascontiguousarray(score.T), "start": start, "end": end,
+            "size": zeros(n, np.int32), "late_sums": zeros((2, n)),
+            "paths": zeros((n_slots, len(y)), np.int16),
+            "alpha": zeros((n_slots, n)), "loss": zeros((n_slots, n)),
+            "late_score": zeros(score.shape), "late_start": zeros(self.width),
+            "late_end": zeros(self.width),
+        }
+        self._bind_slots()
+        self.score, self.score_t, self.start, self.end = score, a["score_t"], start, end
+        self.late_score, self.late_start = a["late_score"], a["late_start"]
+        self.late_end, self.late_sums, self.size = a["late_end"], a["late_sums"], a["size"]
+        self.psi, self.delta = zeros((longest, self.width)), zeros((longest, self.width))
+        self.pair_change, self.truth = zeros((self.width, self.width)), zeros(longest)
+        self.change = zeros((longest, self.width))
+        self.found, self.differing = zeros(longest, np.int16), zeros(longest, np.int32)
+        self.at_hand = zeros(longest, np.int32)
+        self.linear = rows is not None
+        if self.linear:
+            self._bind_rows(rows, n_own)
+        else:
+            self.gram = gram
+            a["coef"], a["S"] = zeros((len(y), self.width)), zeros((self.width, len(y)))
+            a["late_coef"] = zeros((len(y) if averaging else 0, self.width))
+            self.coef, self.S, self.late_coef = a["coef"], a["S"], a["late_coef"]
+
+    def _bind_slots(self):
+        a = self.arrays
+        self.paths, self.alpha, self.loss = a["paths"], a["alpha"], a["loss"]
+        self.g = np.zeros(len(a["paths"]) + 1)
+
+    def _bind_rows(self, rows, n_own):
+        indptr, indices, data, n_features = rows
+        self.indptr, self.indices, self.data = indptr, indices, data
+        local, most = local_columns(indptr, indices, self.offsets, n_features)
+        self.local = local
+        self.local_change = np.zeros((max(most, 1), self.width))
+        self.own_start, n_own = own_places(np.diff(self.offsets), n_own)
+        own = np.empty(n_own)
+        own_grams(indptr, local, data, self.offsets, self.own_start, most, own)
+        self.own = own
+        a = self.arrays
+        a["W"] = np.zeros((n_features, self.width))
+        a["late_W"] = np.zeros((n_features if self.averaging else 0, self.width))
+        self.W, self.late_W = a["W"], a["late_W"]
+
+    def grow(self):
+        """Double the number of slots."""
+        for name in ("paths", "alpha", "loss"):
+            old = self.arrays[name]
+            self.arrays[name] = np.concatenate([old, np.zeros_like(old)])
+        self._bind_slots()
+
+    # -------------------------------------------------------------- scores
+
+    cdef const double* own_gram(self, Py_ssize_t s, Py_ssize_t* stride) noexcept nogil:
+        # Inner products of the rows of sequence s, and from one row to the next; or NULL
+        cdef Py_ssize_t r = self.offsets[s]
+        if not self.linear:
+            stride[0] = self.n_rows
+            return &self.gram[r, r]
+        stride[0] = self.offsets[s + 1] - r
+        return &self.own[self.own_start[s]] if self.own_start[s] >= 0 else NULL
+
+    cdef void read_scores(self, Py_ssize_t s) noexcept nogil:
+        # psi[t, j] = F's part of label j at row t
+        cdef Py_ssize_t t
+        self.n_at_hand = self.offsets[s + 1] - self.offsets[s]
+        for t in range(self.n_at_hand):
+            self.at_hand[t] = <int> t
+        self.read_rows(s)
+
+    cdef void read_disputed(self, Py_ssize_t s) noexcept nogil:
+        # The same of rows in which a path of the working set is wrong: `violations` needs no others
+        cdef Py_ssize_t r = self.offsets[s], t, k
+        self.n_at_hand = 0
+        for t in range(self.offsets[s + 1] - r):
+            for k in range(self.size[s]):
+                if self.paths[k, r + t] != self.y[r + t]:
+                    self.at_hand[self.n_at_hand] = <int> t
+                    self.n_at_hand += 1
+                    break
+        self.read_rows(s)
+
+    cdef void read_rows(self, Py_ssize_t s) noexcept nogil:
+        cdef Py_ssize_t r = self.offsets[s], t, j, k, p, stop, ahead = 0
+        if not self.linear:
+            for j in range(self.L):
+                for k in range(self.n_at_hand):
+                    t = self.at_hand[k]
+                    self.psi[t, j] = self.S[j, r + t]
+            return
+        for k in range(self.n_at_hand):
+            # Rows of W are asked for one row of the data ahead.
+            while ahead < self.n_at_hand and ahead <= k + 1:
+                t = self.at_hand[ahead]
+                for p in range(self.indptr[r + t], self.indptr[r + t + 1]):
+                    prefetch_row(&self.W[self.indices[p], 0], self.width)
+                ahead += 1
+            t = self.at_hand[k]
+            p = self.indptr[r + t]
+            stop = self.indptr[r + t + 1]
+            if p == stop:
+                for j in range(self.width):
+                    self.psi[t, j] = 0
+                continue
+            gather_row(&self.indices[p], &self.data[p] if self.data.shape[0] else NULL,
+                       stop - p, &self.W[0, 0], self.width, &self.psi[t, 0])
+
+    cdef double best_other(self, Py_ssize_t s) noexcept nogil:
+        # The most violated path: the best of score plus loss among all paths but the truth,
+        #     delta_t(j) = psi_t(j) + cost(y_t, j) + max(max_i delta_{t-1}(i) + psi(i, j),
+        #                                                [j != y_t] (f_{t-1} + psi(y_{t-1}, j))),
+        # delta being of prefixes that have left the truth, and f_t the score of its prefix.
+        # Returns g of `found`, -inf if the truth is the only path.
+        cdef Py_ssize_t r = self.offsets[s], T = self.offsets[s + 1] - r, t, i, j, W = self.width
+        cdef const short* y = &self.y[r]
+        cdef double best, v
+        cdef double* row
+        for j in range(W):
+            self.delta[0, j] = (self.psi[0, j] + self.cost[y[0], j] + self.start[j]
+                                if j < self.L else -INFINITY)
+        self.delta[0, y[0]] = -INFINITY
+        self.truth[0] = self.psi[0, y[0]] + self.start[y[0]]
+        for t in range(1, T):
+            row = &self.delta[t, 0]
+            best_into(&self.delta[t - 1, 0], &self.score[0, 0], self.L, W, row)
+            best = row[y[t]]
+            for j in range(W):
+                v = self.truth[t - 1] + self.score[y[t - 1], j]
+                row[j] = v if v > row[j] else row[j]
+            row[y[t]] = best
+            for j in range(W):
+                row[j] += self.psi[t, j] + self.cost[y[t], j]
+            self.truth[t] = (self.truth[t - 1] + self.score[y[t - 1], y[t]]
+                             + self.psi[t, y[t]])
+        best = -INFINITY
+        j = 0
+        for i in range(self.L):
+            v = self.delta[T - 1, i] + self.end[i]
+            if v > best:
+                best = v
+                j = i
+        if best == -INFINITY:
+            return best
+        self.trace_back(y, T, j)
+        return self.loss_offset + best - self.truth[T - 1] - self.end[y[T - 1]]
+
+    cdef void trace_back(self, const short* y, Py_ssize_t T, Py_ssize_t j) noexcept nogil:
+        cdef Py_ssize_t t, i, back
+        cdef double best, v
+        for t in range(T - 1, 0, -1):
+            self.found[t] = <short> j
+            best = -INFINITY
+            back = 0
+            for i in range(self.L):
+                v = self.delta[t - 1, i] + self.score_t[j, i]
+                if v > best:
+                    best = v
+                    back = i
+            if j != y[t] and self.truth[t - 1] + self.score[y[t - 1], j] >= best:
+                memcpy(&self.found[0], y, t * sizeof(short))
+                return
+            j = back
+        self.found[0] = <short> j
+
+    cdef double path_loss(self, Py_ssize_t s, const short* p) noexcept nogil:
+        cdef Py_ssize_t r = self.offsets[s], t
+        cdef double total = self.loss_offset
+        for t in range(self.offsets[s + 1] - r):
+            total += self.cost[self.y[r + t], p[t]]
+        return total
+
+    cdef double advantage(self, Py_ssize_t s, const short* p) noexcept nogil:
+        # F(p) - F(y_s)
+        cdef Py_ssize_t r = self.offsets[s], T = self.offsets[s + 1] - r, t
+        cdef const short* y = &self.y[r]
+        cdef double total = 0
+        if p[0] != y[0]:
+            total += self.start[p[0]] - self.start[y[0]] + self.psi[0, p[0]] - self.psi[0, y[0]]
+        for t in range(1, T):
+            if p[t] != y[t]:
+                total += self.psi[t, p[t]] - self.psi[t, y[t]]
+            elif p[t - 1] == y[t - 1]:
+                continue
+            total += self.score[p[t - 1], p[t]] - self.score[y[t - 1], y[t]]
+        if p[T - 1] != y[T - 1]:
+            total += self.end[p[T - 1]] - self.end[y[T - 1]]
+        return total
+
+    # -------------------------------------------------------------- steps
+
+    cdef double squared_distance(
+        self, Py_ssize_t s, const short* a, const short* b, Py_ssize_t n
+    ) noexcept nogil:
+        # ||phi(a) - phi(b)||^2
+        cdef Py_ssize_t r = self.offsets[s], T = self.offsets[s + 1] - r, k, stride
+        cdef const double* gram = self.own_gram(s, &stride)
+        cdef double total
+        if gram == NULL:
+            total = distance_by_columns(
+                a, b, self.differing, n, r, self.indptr, self.local, self.data, self.local_change
+            )
+        else:
+            total = distance_by_gram(a, b, self.differing, n, gram, stride)
+        total += self.scale2 * pair_distance(a, b, T, self.pair_change)
+        k = (a[0] != b[0]) + (a[T - 1] != b[T - 1])
+        return total + 2 * self.boundary2 * k
+
+    cdef double stamp(self) noexcept nogil:
+        # What a change of now counts in `late`: the weights of all iterates before it.
+        if self.averaging == 1:
+            return self.count
+        if self.averaging == 2:
+            return 0.5 * self.count * (self.count + 1.0)
+        return 0
+
+    cdef void move(
+        self, Py_ssize_t s, const short* a, const short* b, Py_ssize_t n, double step
+    ) noexcept nogil:
+        # w += step * (phi(a) - phi(b)), and psi of the rows at hand; of states, as `change` only
+        cdef Py_ssize_t T = self.offsets[s + 1] - self.offsets[s], k, m, t, u, stride
+        cdef const double* gram = self.own_gram(s, &stride)
+        cdef double x
+        for k in range(n):
+            t = self.differing[k]
+            self.change[t, a[t]] += step
+            self.change[t, b[t]] -= step
+            if gram == NULL:
+                continue
+            for m in range(self.n_at_hand):
+                u = self.at_hand[m]
+                x = step * gram[t * stride + u]
+                self.psi[u, a[t]] += x
+                self.psi[u, b[t]] -= x
+        self.move_pairs(a, b, T, self.scale2 * step)
+        self.move_ends(self.start, self.late_start, a[0], b[0], self.boundary2 * step)
+        self.move_ends(self.end, self.late_end, a[T - 1], b[T - 1], self.boundary2 * step)
+        if gram == NULL:
+            self.spread_changes(s)
+            self.read_rows(s)
+
+    cdef void spread_changes(self, Py_ssize_t s) noexcept nogil:
+        # `change` to W, or to coef and the scores of all rows
+        cdef Py_ssize_t r = self.offsets[s], t, j
+        cdef double x
+        for t in range(self.offsets[s + 1] - r):
+            for j in range(self.L):
+                x = self.change[t, j]
+                if x == 0:
+                    continue
+                self.change[t, j] = 0
+                if self.linear:
+                    self.change_weights(r + t, j, x)
+                else:
+                    self.change_scores(r + t, j, x)
+
+    cdef void change_weights(self, Py_ssize_t row, Py_ssize_t j, double x) noexcept nogil:
+        # W += x times a row of the data, for label j
+        cdef Py_ssize_t p
+        cdef double late = self.stamp(), value = 1
+        for p in range(self.indptr[row], self.indptr[row + 1]):
+            if self.data.shape[0]:
+                value = self.data[p]
+            self.W[self.indices[p], j] += x * value
+            if late > 0:
+                self.late_W[self.indices[p], j] += late * x * value
+
+    cdef void change_scores(self, Py_ssize_t row, Py_ssize_t j, double x) noexcept nogil:
+        # S += (gram @ change)': one column of the Gram matrix
+        cdef Py_ssize_t u
+        cdef double late = self.stamp()
+        cdef const double* source = &self.gram[row, 0]
+        cdef double* target = &self.S[j, 0]
+        self.coef[row, j] += x
+        if late > 0:
+            self.late_coef[row, j] += late * x
+        for u in range(self.n_rows):
+            target[u] += x * source[u]
+
+    cdef void move_pairs(
+        self, const short* a, const short* b, Py_ssize_t T, double x
+    ) noexcept nogil:
+        cdef Py_ssize_t t
+        cdef double late = self.stamp()
+        if x == 0:
+            return
+        for t in range(1, T):
+            if a[t] == b[t] and a[t - 1] == b[t - 1]:
+                continue
+            self.score[a[t - 1], a[t]] += x
+            self.score[b[t - 1], b[t]] -= x
+            self.score_t[a[t], a[t - 1]] += x
+            self.score_t[b[t], b[t - 1]] -= x
+            if late > 0:
+                self.late_score[a[t - 1], a[t]] += late * x
+                self.late_score[b[t - 1], b[t]] -= late * x
+
+    cdef void move_ends(
+        self, double[::1] ends, double[::1] late_ends, Py_ssize_t a, Py_ssize_t b, double x
+    ) noexcept nogil:
+        cdef double late = self.stamp()
+        if a == b or x == 0:
+            return
+        ends[a] += x
+        ends[b] -= x
+        if late > 0:
+            late_ends[a] += late * x
+            late_ends[b] -= late * x
+
+    # -------------------------------------------------------------- one sequence
+
+    cdef double mass(self, Py_ssize_t s) noexcept nogil:
+        cdef Py_ssize_t k
+        cdef double total = 0
+        for k in range(self.size[s]):
+            total += self.alpha[k, s]
+        return total
+
+    cdef void violations(self, Py_ssize_t s) noexcept nogil:
+        cdef Py_ssize_t k
+        for k in range(self.size[s]):
+            self.g[k] = self.loss[k, s] + self.advantage(s, &self.paths[k, self.offsets[s]])
+
+    cdef double products(self, Py_ssize_t s) noexcept nogil:
+        # sum_p alpha_p g_p
+        cdef Py_ssize_t k
+        cdef double total = 0
+        for k in range(self.size[s]):
+            total += self.alpha[k, s] * self.g[k]
+        return total
+
+    cdef double block_gap(self, Py_ssize_t s, double v) noexcept nogil:
+        # What this sequence adds to primal minus dual. (HARD: how far from optimal, only.)
+        cdef double mass = self.mass(s), gap = -self.products(s)
+        v = v if v > 0 else 0
+        if self.slack == SLACK_L1:
+            return gap + self.C[s] * v
+        if self.slack == SLACK_L2:
+            return gap + self.C[s] * v * v + mass * mass / (4 * self.C[s])
+        return (gap if gap > 0 else -gap) + v
+
+    cdef void admit(self, Py_ssize_t s, double v) noexcept nogil:
+        # `found` into the working set, unless it is there
+        cdef Py_ssize_t r = self.offsets[s], n = (self.offsets[s + 1] - r) * sizeof(short), k
+        for k in range(self.size[s]):
+            if memcmp(&self.paths[k, r], &self.found[0], n) == 0:
+                return
+        k = self.size[s]
+        self.size[s] += 1
+        memcpy(&self.paths[k, r], &self.found[0], n)
+        self.alpha[k, s] = 0
+        self.loss[k, s] = self.path_loss(s, &self.found[0])
+        self.g[k] = v
+
+    cdef void drop_inactive(self, Py_ssize_t s) noexcept nogil:
+        cdef Py_ssize_t r = self.offsets[s], n = (self.offsets[s + 1] - r) * sizeof(short), k = 0
+        cdef Py_ssize_t last
+        while k < self.size[s]:
+            if self.alpha[k, s] > 0:
+                k += 1
+                continue
+            self.size[s] -= 1
+            last = self.size[s]
+            if k != last:
+                memcpy(&self.paths[k, r], &self.paths[last, r], n)
+                self.alpha[k, s] = self.alpha[last, s]
+                self.loss[k, s] = self.loss[last, s]
+
+    cdef double exchange(self, Py_ssize_t s, double tol) noexcept nogil:
+        # One exact step from the path of the lowest to that of the highest g; the truth, number
+        # -1, has g = 0 (for squared slack: the derivative of the slack's term more than others)
+        # and what C leaves. Returns how far apart they were; up to `tol` nothing is done.
+        cdef Py_ssize_t k, high = -1, low = -1, r = self.offsets[s], n
+        cdef double mass = self.mass(s), left = self.C[s] - mass, of_truth = 0, most, step, square
+        cdef const short* a
+        cdef const short* b
+        if self.slack == SLACK_L2:
+            of_truth = mass / (2 * self.C[s])
+            left = INFINITY
+        cdef double top = of_truth, bottom = of_truth if left > 0 else INFINITY
+        for k in range(self.size[s]):
+            if self.g[k] > top:
+                top = self.g[k]
+                high = k
+            if self.alpha[k, s] > 0 and self.g[k] < bottom:
+                bottom = self.g[k]
+                low = k
+        if not top - bottom > tol:
+            return top - bottom
+        a = &self.y[r] if low < 0 else &self.paths[low, r]
+        b = &self.y[r] if high < 0 else &self.paths[high, r]
+        n = find_differing(a, b, self.offsets[s + 1] - r, self.differing)
+        square = self.squared_distance(s, a, b, n)
+        if self.slack == SLACK_L2 and (low < 0 or high < 0):
+            square += 1 / (2 * self.C[s])
+        most = left if low < 0 else self.alpha[low, s]
+        step = (top - bottom) / square if square > 0 else INFINITY
+        step = most if step > most else step
+        if step == INFINITY:
+            self.unbounded = s
+            return 0
+        self.move(s, a, b, n, step)
+        self.shift_mass(s, low, high, step, most)
+        return top - bottom
+
+    cdef void shift_mass(
+        self, Py_ssize_t s, Py_ssize_t low, Py_ssize_t high, double step, double most
+    ) noexcept nogil:
+        cdef double late = self.stamp()
+        if low >= 0:
+            self.alpha[low, s] = self.alpha[low, s] - step if step < most else 0
+            self.late_sums[0, s] -= late * step * self.loss[low, s]
+            self.late_sums[1, s] -= late * step
+        if high >= 0:
+            self.alpha[high, s] += step
+            self.late_sums[0, s] += late * step * self.loss[high, s]
+            self.late_sums[1, s] += late * step
+
+    # -------------------------------------------------------------- passes
+
+    cdef void exchange_all(self, Py_ssize_t s, Py_ssize_t n_steps, double accuracy) noexcept nogil:
+        # Up to `n_steps` steps, until g is apart by a share `accuracy` of what it was at first.
+        cdef Py_ssize_t _step
+        cdef double first = self.exchange(s, 0)
+        for _step in range(1, n_steps):
+            if not first > 0 or self.unbounded >= 0 or self.size[s] == 0:
+                return
+            self.violations(s)
+            if self.exchange(s, accuracy * first) <= accuracy * first:
+                return
+
+    cdef void leave(self, Py_ssize_t s) noexcept nogil:
+        # The end of a visit: what its steps changed is known to all others from here on.
+        self.spread_changes(s)
+        self.drop_inactive(s)
+        self.count += 1
+
+    def optimize(self, const long long[::1] order, Py_ssize_t n_steps, double accuracy,
+                 double[::1] gaps, Py_ssize_t n_searches=1):
+        """Steps on each sequence of `order`, up to `n_steps` each, until within `accuracy`.
+
+        `accuracy` is a share of how far apart g was at the visit. Up to `n_searches` times, the
+        most violated path is looked for, and steps are made. Writes into `gaps` what each sequence
+        added to the duality gap when it was visited. Returns how many of `order` were visited:
+        fewer if slots ran out (`grow`), or the dual of `unbounded` has no maximum.
+        """
+        cdef Py_ssize_t k, s, search
+        cdef double v, gap
+        with nogil:
+            for k in range(order.shape[0]):
+                s = order[k]
+                if self.size[s] == self.paths.shape[0]:
+                    with gil:
+                        return k
+                self.read_scores(s)
+                for search in range(n_searches):
+                    if self.size[s] == self.paths.shape[0] or self.unbounded >= 0:
+                        break
+                    v = self.best_other(s)
+                    self.violations(s)
+                    gap = self.block_gap(s, v)
+                    if search == 0:
+                        gaps[s] = gap
+                    elif gap <= accuracy * gaps[s]:
+                        break
+                    if v > 0:
+                        self.admit(s, v)
+                    self.exchange_all(s, n_steps, accuracy)
+                self.leave(s)
+                if self.unbounded >= 0:
+                    with gil:
+                        return k
+        return order.shape[0]
+
+    def revisit(self, const long long[::1] order, Py_ssize_t n_steps, double accuracy,
+                double[::1] gaps):
+        """Steps as `optimize` makes them, among the paths at hand: none is looked for.
+
+        Writes into `gaps` what the gaps of the sequences would be, were there no other paths.
+        """
+        cdef Py_ssize_t k, s, p
+        cdef double v
+        with nogil:
+            for k in range(order.shape[0]):
+                s = order[k]
+                gaps[s] = 0
+                if self.size[s] == 0:
+                    continue
+                self.read_disputed(s)
+                self.violations(s)
+                v = 0
+                for p in range(self.size[s]):
+                    v = self.g[p] if self.g[p] > v else v
+                gaps[s] = self.block_gap(s, v)
+                self.exchange_all(s, n_steps, accuracy)
+                self.leave(s)
+                if self.unbounded >= 0:
+                    with gil:
+                        return k
+        return order.shape[0]
+
+    def evaluate(self, const long long[::1] order, double[::1] worst, double[::1] products):
+        """At the present weights: the largest g of each sequence, and its sum_p alpha_p g_p."""
+        cdef Py_ssize_t k, s
+        with nogil:
+            for k in range(order.shape[0]):
+                s = order[k]
+                self.read_scores(s)
+                worst[s] = self.best_other(s)
+                self.violations(s)
+                products[s] = self.products(s)
+
+    def mistakes(self, const long long[::1] order, double[::1] squares):
+        """Perceptron: w += phi(y_s) - phi(found) wherever `found` scores no less than y_s.
+
+        Returns the number of such sequences; `squares` gets ||phi(y_s) - phi(found)||^2.
+        """
+        cdef Py_ssize_t k, s, n, made = 0
+        cdef const short* y
+        with nogil:
+            for k in range(order.shape[0]):
+                s = order[k]
+                self.read_scores(s)
+                if self.best_other(s) >= 0:
+                    made += 1
+                    y = &self.y[self.offsets[s]]
+                    n = find_differing(
+                        y, &self.found[0], self.offsets[s + 1] - self.offsets[s], self.differing
+                    )
+                    squares[s] = self.squared_distance(s, y, &self.found[0], n)
+                    self.n_at_hand = 0      # none is needed any more
+                    self.move(s, y, &self.found[0], n, 1)
+                    self.spread_changes(s)
+                self.count += 1
+        return made
+
+    def most_violated(self, Py_ssize_t s):
+        """(labels, g) of the best path of score plus loss that is not the truth of sequence s."""
+        self.read_scores(s)
+        g = self.best_other(s)
+        n = self.offsets[s + 1] - self.offsets[s]
+        return np.array(self.found[:n]), g

@@ -1,0 +1,384 @@
+"""Margin training: the structured hinge loss of a linear chain, its dual, and their gap.
+
+For sequence i with truth y_i and F(x, y) = w · φ(x, y), the slack is that of the worst path,
+
+    ξ_i = max(0, max_{y ≠ y_i} loss(y_i, y) + F(x_i, y) - F(x_i, y_i)),
+
+and the primal problem min_w ½‖w‖² + Σ_i C_i ξ_i (slack L1), or … + Σ_i C_i ξ_i² (L2), or with all
+ξ_i = 0 (hard margin). With w = Σ_i Σ_y α_iy (φ(x_i, y_i) - φ(x_i, y)), the dual is
+
+    max_{α ≥ 0}  Σ_iy α_iy loss(y_i, y) - ½‖w‖²,
+
+subject to Σ_y α_iy ≤ C_i for slack L1, and with a term - Σ_i (Σ_y α_iy)² / 4C_i for slack L2.
+
+Both are known at any time, and so is how far the primal can be from its minimum: their gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from sklseq._lib.cpu import load_kernel
+from sklseq.objectives.margin.separable import path_gram, path_rows, smallest_contradiction
+from sklseq.objectives.scores.score_map import Weights
+
+_margin = load_kernel("sklseq.objectives.margin._margin")
+
+__all__ = ["Certificate", "PathLoss", "StructuredHinge", "SupportPaths", "linear_rows"]
+
+SLACKS = {"l1": _margin.L1, "l2": _margin.L2, "hard": _margin.HARD}
+LANES = 8
+N_TESTED = 300  # paths among which contradictions are looked for: the square is held
+
+
+class PathLoss(NamedTuple):
+    """Loss of a wrong path: ``offset + Σ_t cost[y_t, path_t]``; the truth has none.
+
+    Attributes
+    ----------
+    cost : ndarray of shape (n_labels, n_labels)
+        True labels in rows; 0 on the diagonal.
+    offset : float
+        1 for the zero-one loss, whose cost is 0; else 0.
+    """
+
+    cost: np.ndarray
+    offset: float
+
+    @property
+    def least(self) -> float:
+        """The smallest loss of a wrong path."""
+        wrong = self.cost[~np.eye(len(self.cost), dtype=bool)]
+        return self.offset + float(wrong.min(initial=np.inf) if wrong.size else 0)
+
+
+class Certificate(NamedTuple):
+    """Primal and dual objective at one point; the optimum lies between them."""
+
+    primal: float
+    dual: float
+
+    @property
+    def gap(self) -> float:
+        return self.primal - self.dual
+
+
+class SupportPaths(NamedTuple):
+    """Wrong paths with α > 0, by sequence.
+
+    Attributes
+    ----------
+    sequence : int64 ndarray of shape (n_paths,)
+    alpha, loss : ndarray of shape (n_paths,)
+    labels : int32 ndarray
+        Those of all paths, one after the other.
+    """
+
+    sequence: np.ndarray
+    alpha: np.ndarray
+    loss: np.ndarray
+    labels: np.ndarray
+
+    def select(self, chosen: np.ndarray, offsets: np.ndarray) -> SupportPaths:
+        """Some of them, by number; ``offsets`` are those of the data."""
+        bounds = np.concatenate([[0], np.cumsum(np.diff(offsets)[self.sequence])])
+        labels = [self.labels[bounds[k] : bounds[k + 1]] for k in chosen]
+        kept = (values[chosen] for values in (self.sequence, self.alpha, self.loss))
+        return SupportPaths(*kept, np.concatenate(labels))
+
+
+class LinearRows(NamedTuple):
+    """CSR arrays for the kernel; columns from the most to the least frequent."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    order: np.ndarray  # the column that stands at each place
+
+    def matrix(self) -> sparse.csr_matrix:
+        data = self.data if len(self.data) else np.ones(len(self.indices))
+        shape = (len(self.indptr) - 1, len(self.order))
+        return sparse.csr_matrix((data, self.indices, self.indptr), shape=shape)
+
+
+def linear_rows(rows) -> LinearRows:
+    """Rows arranged for the linear kernel. Dense rows become CSR rows with every entry."""
+    n, m = rows.shape
+    if not sparse.issparse(rows):
+        dense = np.ascontiguousarray(rows, dtype=np.float64)
+        indices = np.tile(np.arange(m, dtype=np.int32), n)
+        indptr = np.arange(n + 1, dtype=np.int64) * m
+        return LinearRows(indptr, indices, dense.reshape(-1), np.arange(m))
+    counts = np.bincount(rows.indices, minlength=m)
+    order = np.argsort(-counts, kind="stable")
+    rank = np.empty(m, dtype=np.int32)
+    rank[order] = np.arange(m, dtype=np.int32)
+    ones = bool((rows.data == 1).all())
+    data = np.zeros(0) if ones else np.ascontiguousarray(rows.data, dtype=np.float64)
+    return LinearRows(rows.indptr.astype(np.int64), rank[rows.indices], data, order)
+
+
+class StructuredHinge:
+    """The problem of the module's notes, for solvers that go sequence by sequence.
+
+    Parameters
+    ----------
+    source : LinearRows, or Gram matrix (n_rows, n_rows) of float64
+    offsets : int64 ndarray of shape (n_sequences + 1,)
+    y : int ndarray of shape (n_rows,)
+        Label codes.
+    loss : PathLoss
+    C : ndarray of shape (n_sequences,)
+        Weight of each slack; 0 leaves a sequence out.
+    slack : {"l1", "l2", "hard"}
+    allowed : Constraints
+        Paths that compete.
+    scale, boundary : float
+        Values of transition features, and of features of the first and last label.
+    averaging : {0, 1, 2}
+        Whether an average of all iterates can be asked for: 1 weighs all alike, 2 the k-th by k.
+    n_own : int
+        For the linear kernel, how many inner products of rows of the same sequence may be held:
+        T² a sequence. Without them, several steps on it cost as much as several visits.
+
+    Attributes
+    ----------
+    blocks : ndarray
+        Numbers of the sequences that take part.
+    """
+
+    def __init__(
+        self, source, offsets, y, loss: PathLoss, C, slack: str, allowed, scale: float,
+        boundary: float, averaging: int = 0, n_own: int = 0,
+    ):  # fmt: skip
+        L = self.n_labels = len(loss.cost)
+        self.offsets, self.y, self.loss, self.C, self.slack = offsets, y, loss, C, slack
+        self.scale, self.boundary, self.averaging = scale, boundary, averaging
+        self.source, self.is_linear = source, isinstance(source, LinearRows)
+        self.blocks = np.flatnonzero((C > 0) & (np.diff(offsets) > 0))
+        width = (L + LANES - 1) // LANES * LANES
+        cost, score = np.zeros((L, width)), np.full((width, width), -np.inf)
+        cost[:, :L] = loss.cost
+        score[:L, :L] = np.where(allowed.transition, 0, -np.inf)
+        start, end = np.full((2, width), -np.inf)
+        start[:L], end[:L] = (np.where(mask, 0, -np.inf) for mask in (allowed.start, allowed.end))
+        rows = (*source[:3], len(source.order)) if self.is_linear else None
+        self.kernel = _margin.HingeBlocks(
+            offsets, y.astype(np.int16), cost, loss.offset, np.ascontiguousarray(C, np.float64),
+            SLACKS[slack], score, start, end, (scale**2, boundary**2), rows=rows,
+            gram=None if self.is_linear else source, averaging=averaging, n_own=n_own,
+        )  # fmt: skip
+        self._settled, self._contradiction = None, np.zeros(0, dtype=int)
+
+    @property
+    def inseparable(self) -> np.ndarray:
+        """Sequences known to have no hard margin together; else empty."""
+        if self.kernel.unbounded >= 0:
+            return np.array([self.kernel.unbounded])
+        return self._contradiction
+
+    @property
+    def n_visits(self) -> int:
+        return self.kernel.count
+
+    # ------------------------------------------------------------------ what solvers ask for
+
+    def most_violated(self, s: int) -> tuple[np.ndarray, float]:
+        """The wrong path of sequence s of largest loss + F, and its violation of the margin."""
+        return self.kernel.most_violated(s)
+
+    def optimize(
+        self, order: np.ndarray, gaps: np.ndarray, n_steps: int = 1, accuracy: float = 0.0,
+        n_searches: int = 1,
+    ) -> None:  # fmt: skip
+        """Exact steps on each sequence of ``order``.
+
+        Parameters
+        ----------
+        order : int64 ndarray
+        gaps : ndarray of shape (n_sequences,)
+            Gets what each visited sequence added to the gap when its turn came.
+        n_steps : int
+            At most so many, after each search for the most violated path.
+        accuracy : float
+            Steps on a sequence end when the spread of violations has fallen to this share;
+            searches, when its gap has.
+        n_searches : int
+        """
+        done = 0
+        while done < len(order):
+            done += self.kernel.optimize(order[done:], n_steps, accuracy, gaps, n_searches)
+            if self.kernel.unbounded >= 0:
+                return
+            if done < len(order):
+                self.kernel.grow()
+
+    def revisit(
+        self, order: np.ndarray, gaps: np.ndarray, n_steps: int = 1, accuracy: float = 0.0
+    ) -> None:
+        """As :meth:`optimize`, among the paths with α > 0: nothing is searched.
+
+        ``gaps`` get what each sequence would add to the gap, were there no other paths.
+        """
+        self.kernel.revisit(order, n_steps, accuracy, gaps)
+
+    def mistakes(self, order: np.ndarray, squares: np.ndarray) -> int:
+        """One pass of the perceptron; see the kernel."""
+        return self.kernel.mistakes(order, squares)
+
+    def certificate(self) -> Certificate:
+        """Primal and dual objective now; one pass over the data, nothing is changed."""
+        worst, products = np.zeros((2, len(self.C)))
+        self.kernel.evaluate(self.blocks, worst, products)
+        half, sums = 0.5 * self.squared_norm(), self._mass_and_loss()
+        C, xi = self.C[self.blocks], np.maximum(worst[self.blocks], 0)
+        mass = sums[1, self.blocks]
+        dual = float(sums[0].sum()) - half
+        if self.slack == "l1":
+            return Certificate(half + float(C @ xi), dual)
+        if self.slack == "l2":
+            return Certificate(half + float(C @ xi**2), dual - float((mass**2 / (4 * C)).sum()))
+        # w violates no margin by more than max ξ, so w / (1 - max ξ / least loss) violates none.
+        share = 1 - xi.max(initial=0) / self.loss.least if xi.max(initial=0) > 0 else 1.0
+        return Certificate(half / share**2 if share > 0 else np.inf, dual)
+
+    def find_contradiction(self) -> bool:
+        """Whether the paths of largest α prove that there is no hard margin: `inseparable`."""
+        paths = self.support_paths()
+        if self.slack != "hard" or not len(paths.alpha):
+            return False
+        paths = paths.select(np.sort(np.argsort(-paths.alpha)[:N_TESTED]), self.offsets)
+        source = self.source.matrix() if self.is_linear else self.source
+        scales = (self.scale, self.boundary)
+        gram = path_gram(paths, self.offsets, self.y, self.n_labels, source, scales)
+        self._contradiction = smallest_contradiction(gram, paths.loss, paths.sequence)
+        return len(self._contradiction) > 0
+
+    def _mass_and_loss(self) -> np.ndarray:
+        # (2, n_sequences): Σ_p α loss and Σ_p α of each sequence
+        if self._settled is not None:
+            return self._settled
+        a = self.kernel.arrays
+        held = np.arange(len(a["alpha"]))[:, None] < a["size"]
+        alpha = np.where(held, a["alpha"], 0)
+        return np.stack([(alpha * a["loss"]).sum(axis=0), alpha.sum(axis=0)])
+
+    def squared_norm(self) -> float:
+        """‖w‖²."""
+        a = self.kernel.arrays
+        states = a["W"] if self.is_linear else a["coef"]
+        other = states if self.is_linear else a["S"].T
+        total = float(np.einsum("ij,ij->", states, other))
+        for name, scale in (
+            ("score", self.scale),
+            ("start", self.boundary),
+            ("end", self.boundary),
+        ):
+            if scale > 0:
+                total += float(np.square(a[name][np.isfinite(a[name])]).sum()) / scale**2
+        return total
+
+    def settle(self, last_is_right: bool = False) -> None:
+        """Go to the average of all iterates, for good.
+
+        Parameters
+        ----------
+        last_is_right : bool
+            Whether the perceptron's last weights make no mistake. Further passes would add them to
+            the average again and again; so many times as it needs to make no mistake either (the
+            next power of two), they are added here.
+        """
+        if not self.averaging or self.n_visits == 0 or self._settled is not None:
+            return
+        n = float(self.n_visits)
+        total = n if self.averaging == 1 else 0.5 * n * (n + 1)
+        self._settled = self._mass_and_loss() - self.kernel.arrays["late_sums"] / total
+        self._subtract_late(1 / total)
+        # From 2**53 visits on, the average is the last iterate.
+        while last_is_right and total < 2.0**53 and self._errs():
+            self._subtract_late(-0.5 / total)
+            total *= 2
+
+    @contextmanager
+    def as_settled(self) -> Iterator[None]:
+        """The average of all iterates so far, as long as the block lasts; then training goes on."""
+        if not self.averaging or self._settled is not None:
+            yield
+            return
+        a = self.kernel.arrays
+        names = ("score", "score_t", "start", "end", *(["W"] if self.is_linear else ["coef", "S"]))
+        before = {name: a[name].copy() for name in names}
+        self.settle()
+        try:
+            yield
+        finally:
+            self._settled = None
+            for name, value in before.items():
+                a[name][...] = value
+
+    def _subtract_late(self, share: float) -> None:
+        # From the weights, a share of their changes times the visits before each.
+        a = self.kernel.arrays
+        for name in ("score", "start", "end", "W" if self.is_linear else "coef"):
+            a[name] -= a[f"late_{name}"] * share
+        a["score_t"][...] = a["score"].T
+        if not self.is_linear:
+            np.matmul(a["coef"].T, self.source, out=a["S"])
+
+    def _errs(self) -> bool:
+        # Whether a wrong path scores no less than the truth (and its loss less).
+        worst, products = np.full((2, len(self.C)), -np.inf)
+        self.kernel.evaluate(self.blocks, worst, products)
+        return bool((worst >= 0).any())
+
+    # ------------------------------------------------------------------ answers
+
+    def weights(self) -> Weights:
+        """Weights by the user's features; without a linear kernel, ``coef`` is by rows of X."""
+        a, L = self.kernel.arrays, self.n_labels
+        if self.is_linear:
+            coef = np.empty((len(self.source.order), L))
+            coef[self.source.order] = a["W"][:, :L]
+        else:
+            coef = a["coef"][:, :L].copy()
+        return Weights(coef, a["score"][:L, :L].copy(), a["start"][:L].copy(), a["end"][:L].copy())
+
+    def support_paths(self) -> SupportPaths:
+        """The working sets."""
+        a, bounds = self.kernel.arrays, self.offsets
+        size = a["size"]
+        sequence = np.repeat(np.arange(len(size)), size)
+        slot = np.arange(len(sequence)) - np.repeat(np.cumsum(size) - size, size)
+        owner, rows = path_rows(sequence, bounds)
+        labels = a["paths"][slot[owner], rows]
+        alpha, loss = (a[name][slot, sequence] for name in ("alpha", "loss"))
+        return SupportPaths(sequence, alpha, loss, labels.astype(np.int32))
+
+    def row_coefficients(self) -> np.ndarray:
+        """Coefficients of rows, (n_rows, n_labels): Σ_p α_ip ([y_it = j] - [p_t = j]).
+
+        For the linear kernel, those of the working sets, whatever was averaged.
+        """
+        paths = self.support_paths()
+        owner, rows = path_rows(paths.sequence, self.offsets)
+        apart = paths.labels != self.y[rows]
+        owner, rows, wrong = owner[apart], rows[apart], paths.labels[apart]
+        L = self.n_labels
+        if self.is_linear:
+            cells = np.concatenate([L * rows + self.y[rows], L * rows + wrong])
+            alpha = paths.alpha[owner]
+            values = np.concatenate([alpha, -alpha])
+            coef = np.bincount(cells, values, minlength=L * len(self.y)).reshape(-1, L)
+        else:
+            coef = self.kernel.arrays["coef"][:, : self.n_labels].copy()
+        if len(paths.alpha) and self._settled is None:
+            # What cancels should be zero: rows in which all paths agree with the truth.
+            agreed = np.ones(len(coef), dtype=bool)
+            agreed[rows] = False
+            coef[agreed] = 0
+        return coef

@@ -1,0 +1,285 @@
+"""The linear score map A on sparse rows, and its transpose.
+
+A gathers: the scores of a row are the sum of the weight rows of its features,
+
+    psi[t] = sum_p data[p] * W[indices[p]],   p from indptr[t] to indptr[t + 1] - 1.
+
+The transpose, G = A'(residual), is done in one of two ways, whichever moves less memory:
+
+* *hot* features, which occur often, are scattered row by row into a small buffer per thread;
+* *rare* features gather the residuals of their few rows: whoever computes a row of G computes
+  all of it, in one fixed order, and needs no buffer.
+
+Where only observed (feature, label) pairs have a weight, most features have one or two of them. A
+value of such a feature becomes one entry (row, label, pair) for each pair, and the row of weights
+is never looked at: `add_pairs` and its transpose `collect_pairs`.
+
+Rows have a whole number of lanes (`_lib/lanes.pxd`). `data` is empty where all values are one.
+"""
+
+from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes, real
+from sklseq.objectives.scores._gather cimport gather_row, index
+from sklseq._lib.prefetch cimport prefetch_row
+
+# Rows are scattered over memory: asking for them this many entries ahead hides the latency.
+cdef Py_ssize_t AHEAD = 24
+
+
+cdef double gather(
+    lanes* tag, const index* indptr, const index* indices, Py_ssize_t nnz, const real* data,
+    const real* rows, Py_ssize_t width, const real* w, real ridge, real* out,
+    Py_ssize_t first, Py_ssize_t last
+) noexcept nogil:
+    cdef Py_ssize_t t, p, k
+    cdef double squares = 0, row_squares
+    for t in range(first, last):
+        for p in range(indptr[t], indptr[t + 1]):
+            if p + AHEAD < nnz:
+                prefetch_row(rows + indices[p + AHEAD] * width, width)
+        gather_row(
+            tag, indices + indptr[t], data + indptr[t] if data != NULL else NULL,
+            indptr[t + 1] - indptr[t], rows, width,
+            w + t * width if w != NULL else NULL, ridge, out + t * width
+        )
+        if w != NULL:
+            row_squares = 0
+            for k in range(width):
+                row_squares += <double> w[t * width + k] * w[t * width + k]
+            squares += row_squares
+    return squares
+
+
+ONES, FINITE, NOT_FINITE = range(3)
+
+
+def kind_of_values(const real[::1] x):
+    """ONES if all are 1, FINITE if all are numbers, else NOT_FINITE."""
+    cdef Py_ssize_t n = x.shape[0], k = 0, stop, others = 0
+    cdef real zero = 0
+    with nogil:
+        while k < n and others == 0:
+            stop = min(k + 1024, n)
+            for k in range(k, stop):
+                others += x[k] != 1
+            k = stop
+        if others:
+            for k in range(n):
+                zero += x[k] * 0     # infinity and NaN times 0 are NaN
+    return NOT_FINITE if zero != zero else FINITE if others else ONES
+
+
+def gather_rows(
+    const index[::1] indptr,         # (n + 1,)
+    const index[::1] indices,        # (nnz,)
+    const real[::1] data,            # (nnz,) or (0,)   empty: all ones
+    const real[:, ::1] rows,         # (m, width)
+    real[:, ::1] out,                # (n, width)       OUT
+    Py_ssize_t first, Py_ssize_t last,
+    const real[:, ::1] w=None,       # (n, width)
+    double ridge=0,
+):
+    """out[t] = sum_p data[p] * rows[indices[p]] + ridge * w[t] for first <= t < last.
+
+    Returns the sum of squares of w[first:last].
+    """
+    cdef Lanes2 two
+    cdef Lanes4 four
+    cdef Lanes8 eight
+    cdef Py_ssize_t width = out.shape[1], nnz = indices.shape[0]
+    cdef double squares
+    if first >= last:
+        return 0.0
+    cdef const index* ind = &indices[0] if nnz else NULL
+    cdef const real* x = &data[0] if data.shape[0] else NULL
+    cdef const real* r = &rows[0, 0] if rows.shape[0] else NULL
+    cdef const real* v = &w[0, 0] if w is not None else NULL
+    with nogil:
+        if width == 2:
+            squares = gather(&two, &indptr[0], ind, nnz, x, r, width, v, <real> ridge, &out[0, 0],
+                             first, last)
+        elif width == 4:
+            squares = gather(&four, &indptr[0], ind, nnz, x, r, width, v, <real> ridge,
+                             &out[0, 0], first, last)
+        else:
+            squares = gather(&eight, &indptr[0], ind, nnz, x, r, width, v, <real> ridge,
+                             &out[0, 0], first, last)
+    return squares
+
+
+cdef void scatter(
+    lanes* tag, const index* begin, const index* stop, const index* indices, const real* data,
+    const real* rows, Py_ssize_t width, real* out, Py_ssize_t n
+) noexcept nogil:
+    cdef Py_ssize_t B = n_lanes(tag), t, p, block, k
+    cdef real x
+    cdef real* target
+    cdef const real* row
+    for t in range(n):
+        row = rows + t * width
+        for p in range(begin[t], stop[t]):
+            target = out + indices[p] * width
+            x = data[p] if data != NULL else 1
+            for block in range(width // B):
+                for k in range(B):
+                    target[block * B + k] += x * row[block * B + k]
+
+
+def scatter_rows(
+    const index[::1] begin,          # (n,)   first entry of each row
+    const index[::1] stop,           # (n,)   past the last hot one
+    const index[::1] indices,        # (nnz,)
+    const real[::1] data,            # (nnz,) or (0,)
+    const real[:, ::1] rows,         # (n, width)
+    real[:, ::1] out,                # (n_hot, width)   IN/OUT
+):
+    """out[indices[p]] += data[p] * rows[t] for begin[t] <= p < stop[t]."""
+    cdef Lanes2 two
+    cdef Lanes4 four
+    cdef Lanes8 eight
+    cdef Py_ssize_t width = rows.shape[1], n = rows.shape[0]
+    if n == 0 or indices.shape[0] == 0 or out.shape[0] == 0:
+        return
+    cdef const real* x = &data[0] if data.shape[0] else NULL
+    with nogil:
+        if width == 2:
+            scatter(&two, &begin[0], &stop[0], &indices[0], x, &rows[0, 0], width, &out[0, 0], n)
+        elif width == 4:
+            scatter(&four, &begin[0], &stop[0], &indices[0], x, &rows[0, 0], width, &out[0, 0], n)
+        else:
+            scatter(&eight, &begin[0], &stop[0], &indices[0], x, &rows[0, 0], width, &out[0, 0], n)
+
+
+def add_pairs(
+    const index[::1] indptr,         # (n + 1,)
+    const int[::1] pair,             # (n_entries,)
+    const unsigned short[::1] label,  # (n_entries,)
+    const real[::1] data,            # (n_entries,) or (0,)
+    const real[::1] w,               # (n_pairs,)
+    real[:, ::1] psi,                # (n, width)         IN/OUT
+):
+    """psi[t, label[e]] += data[e] * w[pair[e]] for the entries e of each row t."""
+    cdef Py_ssize_t t, e
+    cdef bint ones = data.shape[0] == 0
+    with nogil:
+        for t in range(psi.shape[0]):
+            for e in range(indptr[t], indptr[t + 1]):
+                psi[t, label[e]] += w[pair[e]] if ones else data[e] * w[pair[e]]
+
+
+def collect_pairs(
+    const index[::1] indptr,         # (n + 1,)
+    const int[::1] pair,             # (n_entries,)
+    const unsigned short[::1] label,  # (n_entries,)
+    const real[::1] data,            # (n_entries,) or (0,)
+    const real[:, ::1] residual,     # (n, width)
+    real[::1] out,                   # (n_pairs,)         IN/OUT
+):
+    """out[pair[e]] += data[e] * residual[t, label[e]] for the entries e of each row t."""
+    cdef Py_ssize_t t, e
+    cdef bint ones = data.shape[0] == 0
+    with nogil:
+        for t in range(residual.shape[0]):
+            for e in range(indptr[t], indptr[t + 1]):
+                out[pair[e]] += residual[t, label[e]] if ones else data[e] * residual[t, label[e]]
+
+
+def observed_scores(
+    const real[:, ::1] psi,          # (n_rows, width)
+    const int[::1] y,                # (n_rows,)
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    double[::1] out,                 # (n_sequences,)   OUT
+):
+    """out[s] = sum_t psi[t, y_t] over the rows of sequence s."""
+    cdef Py_ssize_t s, t
+    with nogil:
+        for s in range(out.shape[0]):
+            out[s] = 0
+            for t in range(offsets[s], offsets[s + 1]):
+                out[s] += psi[t, y[t]]
+
+
+def to_residuals(
+    real[:, ::1] mu,                 # (n_rows, width)  IN marginals, OUT weight * (mu - observed)
+    const int[::1] y,                # (n_rows,)
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    const double[::1] weights,       # (n_sequences,)
+    double[:, ::1] ends,             # (2, width)       IN/OUT += first rows, last rows
+):
+    """Expected minus observed label indicators, times the weight of the sequence."""
+    cdef Py_ssize_t s, t, j, first, last
+    cdef real weight
+    with nogil:
+        for s in range(weights.shape[0]):
+            weight = <real> weights[s]
+            first = offsets[s]
+            last = offsets[s + 1] - 1
+            for t in range(first, last + 1):
+                if weight != 1:
+                    for j in range(mu.shape[1]):
+                        mu[t, j] *= weight
+                mu[t, y[t]] -= weight
+            if last >= first:
+                for j in range(mu.shape[1]):
+                    ends[0, j] += mu[first, j]
+                    ends[1, j] += mu[last, j]
+
+
+def take_columns(
+    const index[::1] indptr,         # (n + 1,)
+    const index[::1] indices,        # (nnz,)
+    const real[::1] data,            # (nnz,) or (0,)
+    const int[::1] number,           # (n_columns,)     of a column in the result, or -1
+    index[::1] out_indptr,           # (n + 1,)         OUT
+    int[::1] out_indices,            # (n_taken,)       OUT
+    real[::1] out_data,              # (n_taken,) or (0,)  OUT
+    const unsigned char[:, ::1] flags=None,  # (n, k)
+    int first_flag=0,
+):
+    """Some columns of CSR rows, numbered anew; flags are further columns of ones."""
+    cdef Py_ssize_t t, p, k, n = 0
+    cdef bint ones = data.shape[0] == 0
+    with nogil:
+        out_indptr[0] = 0
+        for t in range(indptr.shape[0] - 1):
+            for p in range(indptr[t], indptr[t + 1]):
+                if number[indices[p]] >= 0:
+                    out_indices[n] = number[indices[p]]
+                    if not ones:
+                        out_data[n] = data[p]
+                    n += 1
+            if flags is not None:
+                for k in range(flags.shape[1]):
+                    if flags[t, k]:
+                        out_indices[n] = first_flag + <int> k
+                        if not ones:
+                            out_data[n] = 1
+                        n += 1
+            out_indptr[t + 1] = <index> n
+
+
+def weighted_gram(
+    const index[::1] indptr,         # (n + 1,)
+    const int[::1] indices,          # (nnz,)
+    const real[::1] data,            # (nnz,) or (0,)
+    const double[::1] weights,       # (n,)
+    double[:, ::1] out,              # (m, m)           IN/OUT
+):
+    """Add the lower triangle of rows' diag(weights) rows."""
+    cdef Py_ssize_t t, p, q
+    cdef int i, j
+    cdef double x, product
+    cdef bint ones = data.shape[0] == 0
+    with nogil:
+        for t in range(weights.shape[0]):
+            for p in range(indptr[t], indptr[t + 1]):
+                i = indices[p]
+                x = weights[t] if ones else weights[t] * data[p]
+                for q in range(indptr[t], p + 1):
+                    j = indices[q]
+                    product = x if ones else x * data[q]
+                    if j < i:
+                        out[i, j] += product
+                    elif j > i:
+                        out[j, i] += product
+                    else:    # equal entries of a row add up
+                        out[i, i] += product if p == q else 2 * product

@@ -1,0 +1,300 @@
+"""Feature rows arranged for the kernels: A(w) on a block of rows, and its transpose.
+
+A *design* owns the layout of the state weights: nobody outside this file and ``_observed.py`` knows
+where in w the weight of a (feature, label) pair stands. All designs answer the same questions:
+
+========================= ========================================================================
+``n_weights``             length of the state part of w
+``weights(w)``            w as ``scores`` wants it; once an evaluation
+``scores(W, a, b, psi)``  psi = X[a:b] · coef
+``new_buffer()``          zeros in which a thread sums up its share of the transpose
+``collect(r, a, buffer)`` add the share of the residuals r of rows a, a + 1, …
+``finish(…)``             gradient = X' residual + ridge · w; returns Σ w²
+``release()``             forget the rows of X: of the above, nothing works any more
+``for_rows(X)``           the same layout of w for other rows (not all have it), and their
+                          ``nbytes``; ``unshared()``: beside evaluations at other w
+``unpack(w)``             padded rows (n_features, width), in the user's order of features
+``pack(rows)``            the inverse
+``needs_all_residuals``   whether ``finish`` reads the residuals of all rows
+========================= ========================================================================
+"""
+
+from __future__ import annotations
+
+from copy import copy
+
+import numpy as np
+from scipy import sparse
+
+from sklseq._lib.cpu import load_kernel
+from sklseq._lib.threads import Threads, spans
+from sklseq.data.sequences import Sequences, finite_sum
+
+_linear = load_kernel("sklseq.objectives.scores._linear")
+
+__all__ = ["DenseRows", "PlainRows", "SparseRows", "aligned_zeros", "score_rows"]
+
+# Features that occur more often than this are scattered, the rest gathered: see _linear.pyx.
+HOT_COUNT = 8
+
+
+def aligned_zeros(n: int, dtype: np.dtype) -> np.ndarray:
+    """Zeros that start at a cache line, so that no padded row straddles one more than it must."""
+    itemsize = np.dtype(dtype).itemsize
+    memory = np.zeros(n * itemsize + 64, dtype=np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start : start + n * itemsize].view(dtype)
+
+
+def values_unless_ones(rows: sparse.csr_matrix, dtype: np.dtype) -> np.ndarray:
+    """Values of CSR rows as the kernels read them: empty where all are one."""
+    ones = bool((rows.data == 1).all())
+    return np.zeros(0, dtype) if ones else np.ascontiguousarray(rows.data, dtype)
+
+
+def score_rows(X: Sequences, dtype: np.dtype):
+    """A alone, for weights in the user's order of features."""
+    return SparseScores(X, dtype) if X.is_sparse else DenseScores(X, dtype)
+
+
+class DenseScores:
+    """A for a dense matrix: BLAS does it best."""
+
+    def __init__(self, X: Sequences, dtype: np.dtype):
+        self.rows = np.ascontiguousarray(X.rows, dtype=dtype)
+        self.n_features = self.rows.shape[1]
+
+    def scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> None:
+        """out = X[first:last] @ W."""
+        np.matmul(self.rows[first:last], W, out=out)
+
+    def checked_scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> bool:
+        """Whether the sum of all values is finite, if not, one may not be; then :meth:`scores`."""
+        finite = finite_sum(self.rows[first:last])
+        with np.errstate(**{} if finite else {"invalid": "ignore"}):
+            self.scores(W, first, last, out)
+        return finite
+
+
+class SparseScores:
+    """A for CSR rows, for one pass over them: values are looked at block by block."""
+
+    def __init__(self, X: Sequences, dtype: np.dtype):
+        self.rows, self.dtype = X.rows, dtype
+
+    def scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> None:
+        """out = X[first:last] @ W."""
+        self.checked_scores(W, first, last, out)
+
+    def checked_scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> bool:
+        """out = X[first:last] @ W; whether all values are finite."""
+        indptr = self.rows.indptr[first : last + 1]
+        entries = slice(indptr[0], indptr[-1])
+        data = np.ascontiguousarray(self.rows.data[entries], self.dtype)
+        kind = _linear.kind_of_values(data)
+        data = data[:0] if kind == _linear.ONES else data
+        indices = np.ascontiguousarray(self.rows.indices[entries])
+        _linear.gather_rows(indptr - indptr[0], indices, data, W, out, 0, last - first)
+        return kind != _linear.NOT_FINITE
+
+
+class DenseRows(DenseScores):
+    """Design for a dense matrix. w holds the padded rows, or of these the ``pairs`` only.
+
+    Parameters
+    ----------
+    X : Sequences
+    pairs : ndarray of flat (feature · n_labels + label), sorted, or None for all
+    n_labels, width : int
+    dtype : numpy dtype
+    """
+
+    needs_all_residuals = False
+
+    def __init__(self, X: Sequences, pairs, n_labels: int, width: int, dtype: np.dtype):
+        super().__init__(X, dtype)
+        self.shape = (self.n_features, width)
+        self.at = slice(None)
+        if pairs is not None and len(pairs) < self.n_features * n_labels:
+            feature, label = np.divmod(pairs, n_labels)
+            self.at = feature * width + label
+        self.n_weights = len(self.new_buffer().reshape(-1)[self.at])
+
+    def for_rows(self, X: Sequences) -> DenseRows:
+        other = copy(self)
+        DenseScores.__init__(other, X, self.rows.dtype)
+        return other
+
+    def unshared(self) -> DenseRows:
+        return self
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows.nbytes
+
+    def weights(self, w: np.ndarray) -> np.ndarray:
+        return self.unpack(w) if isinstance(self.at, np.ndarray) else w.reshape(self.shape)
+
+    def new_buffer(self) -> np.ndarray:
+        return np.zeros(self.shape, dtype=self.rows.dtype)
+
+    def collect(self, residual: np.ndarray, first: int, buffer: np.ndarray) -> None:
+        buffer += self.rows[first : first + len(residual)].T @ residual
+
+    def finish(self, residual, buffers, w, ridge, gradient, threads) -> float:
+        np.multiply(w, ridge, out=gradient)
+        for buffer in buffers:
+            gradient += buffer.reshape(-1)[self.at]
+        return float(np.square(w, dtype=np.float64).sum())
+
+    def release(self) -> None:
+        del self.rows
+
+    def unpack(self, w: np.ndarray) -> np.ndarray:
+        rows = aligned_zeros(self.shape[0] * self.shape[1], w.dtype)
+        rows[self.at] = w
+        return rows.reshape(self.shape)
+
+    def pack(self, rows: np.ndarray) -> np.ndarray:
+        return rows.reshape(-1)[self.at]
+
+
+class SparseRows:
+    """Design for CSR rows where every (feature, label) pair has a weight.
+
+    w holds the padded rows of weights, from the most to the least frequent feature, so that those
+    that are needed all the time lie together.
+    """
+
+    needs_all_residuals = True
+
+    def __init__(self, X: Sequences, width: int, dtype: np.dtype):
+        rows, self.width = X.rows, width
+        n_rows, self.n_features = rows.shape
+        self.n_weights = self.n_features * width
+        self.indptr, self.data = rows.indptr, values_unless_ones(rows, dtype)
+        counts = np.bincount(rows.indices, minlength=self.n_features)
+        self.order = np.argsort(-counts, kind="stable")
+        rank = np.empty(self.n_features, dtype=rows.indices.dtype)
+        rank[self.order] = np.arange(self.n_features, dtype=rank.dtype)
+        self.n_hot = int((counts > HOT_COUNT).sum())
+        self.indices = np.ascontiguousarray(self._hot_first(rank[rows.indices], n_rows))
+
+    def _hot_first(self, indices: np.ndarray, n_rows: int) -> np.ndarray:
+        # Sort each row by the new numbers; what is not hot goes into columns of its own.
+        data = self.data if len(self.data) else np.ones(len(indices), np.int8)
+        rows = sparse.csr_matrix(
+            (data.copy(), indices, self.indptr), shape=(n_rows, self.n_features), copy=False
+        )
+        rows.sort_indices()
+        if not rows.has_canonical_format:  # equal entries of a row add up, on both ways alike
+            rows = rows.astype(self.data.dtype)
+            rows.sum_duplicates()
+            self.indptr, self.data = rows.indptr, rows.data
+        hot = rows.indices < self.n_hot
+        before = np.concatenate([[0], np.cumsum(hot, dtype=self.indptr.dtype)])
+        self.stop = (self.indptr[:-1] + np.diff(before[self.indptr])).astype(self.indptr.dtype)
+        owners = np.repeat(np.arange(n_rows, dtype=rows.indices.dtype), np.diff(self.indptr))
+        rare = sparse.coo_matrix(
+            (rows.data[~hot], (rows.indices[~hot] - self.n_hot, owners[~hot])),
+            shape=(self.n_features - self.n_hot, n_rows),
+        ).tocsr()
+        kind = np.int32 if rare.indices.dtype == np.int32 else np.int64
+        self.rare_indptr, self.rare_rows = rare.indptr.astype(kind), rare.indices
+        self.rare_data = self.data
+        if len(self.data):
+            self.data, self.rare_data = rows.data, rare.data
+        return rows.indices
+
+    def of_rows_with_rare(self) -> tuple[SparseRows, np.ndarray]:
+        """The same, but that ``finish`` gets the residuals of the rows returned only.
+
+        They are all with a feature that is not hot: often few, where many rows are short.
+        """
+        other = copy(self)
+        rows, number = np.unique(self.rare_rows, return_inverse=True)
+        other.rare_rows = number.reshape(-1).astype(self.rare_rows.dtype)
+        return other, rows
+
+    def weights(self, w: np.ndarray) -> np.ndarray:
+        return w.reshape(-1, self.width)
+
+    def entries(self):
+        """(rows, narrow entries, mask) as `_ascent.pyx` reads them."""
+        indices = self.indices.astype(np.int32, copy=False)
+        return (self.indptr.astype(np.int64), indices, self.data), None, None
+
+    def store(self, W: np.ndarray, w: np.ndarray) -> None:
+        """The inverse of :meth:`weights`, after a kernel changed W: it is the same memory."""
+
+    def scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> None:
+        """out = X[first:last] @ W."""
+        indptr = self.indptr[first : last + 1]
+        _linear.gather_rows(indptr, self.indices, self.data, W, out, 0, last - first)
+
+    def new_buffer(self) -> np.ndarray:
+        return np.zeros((self.n_hot, self.width), dtype=self.data.dtype)
+
+    def collect(self, residual: np.ndarray, first: int, buffer: np.ndarray) -> None:
+        last = first + len(residual)
+        _linear.scatter_rows(
+            self.indptr[first:last], self.stop[first:last], self.indices, self.data, residual,
+            buffer,
+        )  # fmt: skip
+
+    def finish(self, residual, buffers, w, ridge, gradient, threads: Threads) -> float:
+        hot, W, out = self.n_hot, self.weights(w), self.weights(gradient)
+        np.multiply(W[:hot], ridge, out=out[:hot])
+        for buffer in buffers:
+            out[:hot] += buffer
+        # In more pieces than threads, so that none waits long for another; in fixed order.
+        pieces = spans(self.n_features - hot, 4 * threads.n)
+
+        def gather(piece: tuple[int, int]) -> float:
+            return _linear.gather_rows(
+                self.rare_indptr, self.rare_rows, self.rare_data, residual, out[hot:], *piece,
+                W[hot:], ridge,
+            )  # fmt: skip
+
+        squares = threads.map(gather, pieces)
+        return float(np.square(W[:hot], dtype=np.float64).sum()) + sum(squares)
+
+    def release(self) -> None:
+        del self.indptr, self.indices, self.data, self.stop
+        del self.rare_indptr, self.rare_rows, self.rare_data
+
+    def unpack(self, w: np.ndarray) -> np.ndarray:
+        rows = aligned_zeros(self.n_weights, w.dtype).reshape(-1, self.width)
+        rows[self.order] = self.weights(w)
+        return rows
+
+    def pack(self, rows: np.ndarray) -> np.ndarray:
+        return rows[self.order].reshape(-1)
+
+
+class PlainRows:
+    """Design for CSR rows that are visited once: w holds the padded rows in the user's order."""
+
+    def __init__(self, X: Sequences, width: int, dtype: np.dtype):
+        self.width, self.n_features = width, X.shape[1]
+        self.n_weights = self.n_features * width
+        rows = X.rows
+        self.rows = (
+            rows.indptr.astype(np.int64), rows.indices.astype(np.int32),
+            values_unless_ones(rows, dtype),
+        )  # fmt: skip
+
+    weights, store = SparseRows.weights, SparseRows.store
+
+    def entries(self):
+        """(rows, narrow entries, mask) as the kernels that visit sequences read them."""
+        return self.rows, None, None
+
+    def unpack(self, w: np.ndarray) -> np.ndarray:
+        return self.weights(w)
+
+    def pack(self, rows: np.ndarray) -> np.ndarray:
+        return rows.reshape(-1)
+
+    def release(self) -> None:
+        del self.rows

@@ -1,0 +1,311 @@
+"""Where each weight of a linear chain lives in the flat vector w.
+
+``w`` is, in this order:
+
+1. state weights, laid out as the design wants them (``_design.py``, ``_observed.py``);
+2. transition weights (i, j), those that have one, row by row;
+3. start weights, then end weights, those that have one.
+
+Nobody else indexes w, but for the design its own part.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from sklseq._lib.threads import spans
+from sklseq.data.sequences import row_positions
+from sklseq.inference.chain.linear_chain import Transitions, _chain
+from sklseq.inference.chain.sparse_transitions import PairLists, find_pairs
+from sklseq.objectives.scores.design import DenseRows, PlainRows, SparseRows, aligned_zeros
+from sklseq.objectives.scores.observed import ObservedRows
+
+# Magnitudes of features between which solvers need no scaling.
+USUAL = 1 / 8, 8
+
+__all__ = [
+    "ScoreMap",
+    "Support",
+    "Weights",
+    "full_support",
+    "largest_at",
+    "magnitudes",
+    "observed_support",
+    "padded_rows",
+]
+
+
+class Weights(NamedTuple):
+    """Weights as a user sees them.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (n_features, n_labels)
+    transition : ndarray of shape (n_labels, n_labels)
+    start, end : ndarray of shape (n_labels,)
+    """
+
+    coef: np.ndarray
+    transition: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+
+class Support(NamedTuple):
+    """Which weights are trained; the others are 0, or -inf where forbidden.
+
+    Attributes
+    ----------
+    pairs : ndarray of flat (feature · n_labels + label), sorted, or None for all
+    transition : bool ndarray of shape (n_labels, n_labels)
+    start, end : bool ndarray of shape (n_labels,)
+    """
+
+    pairs: np.ndarray | None
+    transition: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+
+def observed_support(X, y: np.ndarray, n_labels: int) -> Support:
+    """What occurs in the training data: (feature, label) pairs, transitions, ends."""
+    L = n_labels
+    seen = np.zeros((X.shape[1], L), dtype=bool)
+    if X.is_sparse:
+        for a, b in spans(X.n_rows, 1 + X.rows.nnz // 500_000):  # so that temporaries stay small
+            entries = slice(X.rows.indptr[a], X.rows.indptr[b])
+            labels = np.repeat(y[a:b], np.diff(X.rows.indptr[a : b + 1]))
+            present = X.rows.data[entries] != 0
+            seen[X.rows.indices[entries][present], labels[present]] = True
+    else:
+        for j in range(L):
+            seen[:, j] = (X.rows[y == j] != 0).any(axis=0)
+    pairs = np.flatnonzero(seen)
+    first, last, after = row_positions(X.offsets)
+    transition = np.zeros((L, L), dtype=bool)
+    transition[y[after - 1], y[after]] = True
+    start, end = np.zeros(L, dtype=bool), np.zeros(L, dtype=bool)
+    start[y[first]] = True
+    end[y[last]] = True
+    return Support(pairs, transition, start, end)
+
+
+def padded_rows(coef: np.ndarray) -> np.ndarray:
+    """``coef`` with rows padded and aligned as the kernels want them: itself, or a copy."""
+    width = _chain.padded_width(coef.shape[1])
+    base, strides = coef.base, (width * coef.itemsize, coef.itemsize)
+    if isinstance(base, np.ndarray) and base.flags.c_contiguous and coef.strides == strides:
+        start = coef.ctypes.data - base.ctypes.data
+        if start >= 0 and start + len(coef) * strides[0] <= base.nbytes:
+            rows = np.lib.stride_tricks.as_strided(coef, (len(coef), width), writeable=False)
+            if not rows[:, coef.shape[1] :].any():
+                return rows
+    rows = aligned_zeros(len(coef) * width, coef.dtype).reshape(-1, width)
+    rows[:, : coef.shape[1]] = coef
+    return rows
+
+
+def full_support(n_labels: int) -> Support:
+    """Every pair, transition, start and end has a weight."""
+    ones = np.ones(n_labels, dtype=bool)
+    return Support(None, np.ones((n_labels, n_labels), dtype=bool), ones, ones)
+
+
+def magnitudes(rows) -> np.ndarray | None:
+    """Largest magnitude of each column; None if all values of sparse rows are ``USUAL``."""
+    if not sparse.issparse(rows):
+        if len(rows) == 0:
+            return None
+        return np.maximum(rows.max(axis=0), -rows.min(axis=0)).astype(np.float64)
+    values = np.abs(rows.data)
+    if values.size == 0 or (values.max() <= USUAL[1] and values.min() >= USUAL[0]):
+        return None
+    return largest_at(rows.indices, values, rows.shape[1])
+
+
+def largest_at(index: np.ndarray, values: np.ndarray, n: int) -> np.ndarray:
+    """Largest of the values, none negative, at each index below n; 0 where there is none."""
+    largest = np.zeros(n)
+    np.maximum.at(largest, index, values)
+    return largest
+
+
+class ScoreMap:
+    """Weights to potentials (A), and residuals to gradient (its transpose).
+
+    Parameters
+    ----------
+    X : Sequences
+    n_labels : int
+    support : Support
+        Which weights there are.
+    allowed : Support-like with bool ``transition``, ``start``, ``end``
+        Where False, the score is -inf whatever the weights.
+    dtype : numpy dtype
+        Of w.
+    user_dtype : numpy dtype, optional
+        Of the weights that :meth:`unpack` gives, if another.
+    counts : ndarray of shape (n_features,), optional
+        How often each feature occurs in all of the shards of which X is none: the layout of w is
+        theirs, and :meth:`for_rows` gives the map of one.
+    as_it_is : bool, default=False
+        Whether sparse rows are left as they are, for one pass over them.
+
+    Attributes
+    ----------
+    largest : ndarray of shape (n_features,) or None
+        Largest magnitude of each feature, see :func:`magnitudes`; and
+    n_rows : int
+        number of rows: of all shards or blocks, if whoever makes this sets them.
+    """
+
+    def __init__(
+        self, X, n_labels: int, support: Support, allowed, dtype: np.dtype, user_dtype=None,
+        counts=None, as_it_is: bool = False,
+    ):  # fmt: skip
+        self.n_labels, self.dtype = n_labels, np.dtype(dtype)
+        self.user_dtype = np.dtype(user_dtype or dtype)
+        self.width = _chain.padded_width(n_labels)
+        self.design = (
+            PlainRows(X, self.width, self.dtype)
+            if as_it_is
+            else self._arrange(X, support.pairs, counts)
+        )
+        self.n_features, self.n_state = X.shape[1], self.design.n_weights
+        self.allowed = allowed
+        self.transition_at = np.flatnonzero(support.transition & allowed.transition)
+        self.pairs = self.pairs_for("sums")
+        self.start_at = np.flatnonzero(support.start & allowed.start)
+        self.end_at = np.flatnonzero(support.end & allowed.end)
+        sizes = [self.n_state, len(self.transition_at), len(self.start_at), len(self.end_at)]
+        self.ends = np.cumsum(sizes)
+        self.n_weights = int(self.ends[-1])
+        self.largest, self.n_rows = None if as_it_is else magnitudes(X.rows), X.n_rows
+
+    def _arrange(self, X, pairs: np.ndarray | None, counts: np.ndarray | None):
+        if not X.is_sparse:
+            return DenseRows(X, pairs, self.n_labels, self.width, self.dtype)
+        if pairs is None and counts is None:
+            return SparseRows(X, self.width, self.dtype)
+        if pairs is None:  # the other design takes its transpose of all rows at once
+            pairs = np.arange(X.shape[1] * self.n_labels)
+        return ObservedRows(X, pairs, self.n_labels, self.width, self.dtype, counts)
+
+    def for_rows(self, X) -> ScoreMap:
+        """The same layout of w for the rows of a shard."""
+        other = copy(self)
+        other.design = self.design.for_rows(X)
+        return other
+
+    def unshared(self) -> ScoreMap:
+        """The same rows for one evaluation, beside others at other w."""
+        other = copy(self)
+        other.design = self.design.unshared()
+        return other
+
+    def pairs_for(self, question: str) -> PairLists | None:
+        """Lists of the transitions that are trained, where these are few; see ``find_pairs``."""
+        trained = np.zeros((self.n_labels, self.n_labels), dtype=bool)
+        trained.reshape(-1)[self.transition_at] = True
+        untrained = np.where(self.allowed.transition, 0, -np.inf)
+        return find_pairs(untrained, self.dtype, question, trained)
+
+    def new_vector(self) -> np.ndarray:
+        return aligned_zeros(self.n_weights, self.dtype)
+
+    def scale(self, l2: float) -> np.ndarray | None:
+        """What solvers multiply w by so that all weights curve the objective about as much.
+
+        The second derivative by a state weight is at most about n_rows · largest² + 2 · l2, that
+        by a transition weight n_rows + 2 · l2. None if features are of the usual magnitude.
+        """
+        if self.largest is None:
+            return None
+        ridge = np.sqrt(2 * l2 / max(self.n_rows, 1))
+        scale = np.maximum(np.where(self.largest > 0, self.largest, 1), ridge) / max(1, ridge)
+        if USUAL[0] <= scale.min() and scale.max() <= USUAL[1]:
+            return None
+        scale = np.exp2(np.round(np.log2(scale)))  # powers of two: products with them are exact
+        L = self.n_labels
+        coef = np.repeat(scale[:, None], L, axis=1)
+        ones = np.ones((L, L)), np.ones(L), np.ones(L)
+        packed = ScoreMap.pack(self, Weights(coef, *ones))  # the columns that are trained
+        packed[packed == 0] = 1  # what only fills up rows
+        return packed
+
+    def state(self, w: np.ndarray) -> np.ndarray:
+        """The part of w, or of its gradient, that the design lays out: a view."""
+        return w[: self.n_state]
+
+    def store_chain(self, gradient, pairwise, start, end) -> None:
+        """Fill the label-level part of ``gradient`` from residuals."""
+        a, b, c, d = self.ends
+        gradient[a:b] = pairwise.reshape(-1)[self.transition_at]
+        gradient[b:c] = start[self.start_at]
+        gradient[c:d] = end[self.end_at]
+
+    def chain_masks(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows i of transitions, then start and end: 1 where trained, and 1 where allowed."""
+        L = self.n_labels
+        trained, allowed = np.zeros((2, L + 2, self.width))
+        ones = np.zeros((L + 2, L))
+        ones[:L].reshape(-1)[self.transition_at] = 1
+        ones[L, self.start_at] = ones[L + 1, self.end_at] = 1
+        trained[:, :L] = ones
+        allowed[:L, :L], allowed[L, :L], allowed[L + 1, :L] = self.allowed
+        return trained, allowed
+
+    def padded_chain(self, w: np.ndarray) -> np.ndarray:
+        """Rows i of transition weights, then start and end weights; 0 where there is none."""
+        L = self.n_labels
+        chain = np.zeros((L + 2, self.width))
+        chain[:L, :L], chain[L, :L], chain[L + 1, :L] = self._trained_chain(w)
+        return chain
+
+    def split_chain(self, chain: np.ndarray):
+        """Transition, start and end of such rows."""
+        L = self.n_labels
+        return np.ascontiguousarray(chain[:L, :L]), chain[L, :L], chain[L + 1, :L]
+
+    def _trained_chain(self, w: np.ndarray):
+        a, b, c, d = self.ends
+        L = self.n_labels
+        transition, start, end = np.zeros(L * L), np.zeros(L), np.zeros(L)
+        transition[self.transition_at] = w[a:b]
+        start[self.start_at] = w[b:c]
+        end[self.end_at] = w[c:d]
+        return transition.reshape(L, L), start, end
+
+    def chain_weights(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Transition, start and end scores, float64; -inf where forbidden."""
+        transition, start, end = self._trained_chain(w)
+        transition[~self.allowed.transition] = -np.inf
+        start[~self.allowed.start] = -np.inf
+        end[~self.allowed.end] = -np.inf
+        return transition, start, end
+
+    def chain(self, w: np.ndarray) -> Transitions:
+        """Transition, start and end scores, ready for the kernels."""
+        chain = Transitions(*self.chain_weights(w), dtype=self.dtype, pairs=self.pairs)
+        return chain.exponentiate()
+
+    def unpack(self, w: np.ndarray) -> Weights:
+        """w as arrays in the user's order of features."""
+        rows = self.design.unpack(self.state(w).astype(self.user_dtype, copy=False))
+        coef = rows[:, : self.n_labels]  # the rows stay padded, as decoding wants them
+        return Weights(coef, *(x.astype(self.user_dtype) for x in self.chain_weights(w)))
+
+    def pack(self, weights: Weights) -> np.ndarray:
+        """The inverse of :meth:`unpack`; weights that w has no place for are dropped."""
+        w = self.new_vector()
+        w[: self.n_state] = self.design.pack(padded_rows(weights.coef).astype(self.dtype))
+        a, b, c, d = self.ends
+        # Forbidden transitions have no place in w, so their -inf is dropped.
+        w[a:b] = weights.transition.reshape(-1)[self.transition_at]
+        w[b:c] = weights.start[self.start_at]
+        w[c:d] = weights.end[self.end_at]
+        return w

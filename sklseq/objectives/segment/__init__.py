@@ -1,0 +1,1 @@
+"""Objectives over segmentations: likelihood and hinge loss."""

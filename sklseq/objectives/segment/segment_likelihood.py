@@ -1,0 +1,308 @@
+"""The conditional log-likelihood of a semi-Markov CRF, and its gradient."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sklseq._lib.threads import Threads
+from sklseq.data.sequences import Sequences
+from sklseq.inference.segment.segmentations import (
+    SegmentPlan,
+    SegmentTransitions,
+    SegmentWorkspace,
+    check_segmentations,
+    expand_spans,
+)
+from sklseq.objectives.scores.score_map import (
+    ScoreMap,
+    Support,
+    Weights,
+    full_support,
+    magnitudes,
+    observed_support,
+)
+
+__all__ = [
+    "GoldSegments",
+    "SegmentData",
+    "SegmentLogLikelihood",
+    "SegmentScores",
+    "segment_support",
+]
+
+
+class GoldSegments(NamedTuple):
+    """The true segments of a set of sequences: they cover every step.
+
+    Attributes
+    ----------
+    sequence, start, stop, label : ndarray of int64, shape (n_segments,)
+        In order; ``label`` is a code.
+    """
+
+    sequence: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    label: np.ndarray
+
+
+class SegmentData:
+    """Potentials joined into cells, their features, and what fires for the true segments.
+
+    Parameters
+    ----------
+    X : SegmentPotentials
+    gold : GoldSegments
+    n_labels : int
+    max_length : int, array of shape (n_labels,) or None
+    full : int or None
+        If given, every segment of up to so many steps is a potential of its own, with the features
+        of all that fire for it: the plain model, as before Sarawagi (2006).
+    basis : CSR matrix of shape (n_features, n_directions), optional
+        Features are replaced by their products with it: see ``_parallel.py``.
+
+    Attributes
+    ----------
+    plan : SegmentPlan
+    rows : Sequences
+        Features of cells, cut by sequence.
+    largest : ndarray of shape (n_features,) or None
+        Largest magnitude of each feature of a potential, see ``magnitudes``.
+    label : int64 ndarray of shape (n_cells,)
+        Label of the true segment for which a cell fires, which is one at most; -1: none.
+    """
+
+    def __init__(
+        self, X: Any, gold: GoldSegments, n_labels: int, max_length: Any, full: int | None = None,
+        basis: Any = None,
+    ):  # fmt: skip
+        rows = X.rows if basis is None else X.rows @ basis
+        self.largest = magnitudes(rows)
+        spans, rows = X, rows[X.row]
+        if full is not None:
+            spans, firings = expand_spans(X, full)
+            rows = firings @ rows
+        self.n_firings = X.n_potentials if full is None else firings.nnz
+        self.plan = SegmentPlan(spans, n_labels, max_length)
+        rows = (self.plan.cell_matrix() @ rows).astype(np.float64, copy=False).tocsr()
+        rows.sort_indices()
+        self.rows = Sequences(rows, self.plan.cells)
+        self.gold, self.basis = gold, basis
+        self.label = self._fired_by(gold)
+
+    def _fired_by(self, gold: GoldSegments) -> np.ndarray:
+        plan = self.plan
+        first = plan.steps[:-1]
+        segment_at = np.repeat(np.arange(len(gold.start)), gold.stop - gold.start)
+        sequence = np.repeat(np.arange(plan.n_sequences), np.diff(plan.cells))
+        g = segment_at[first[sequence] + plan.start]
+        starts = np.where(plan.kind & 2, gold.start[g] <= plan.start, gold.start[g] == plan.start)
+        stops = np.where(plan.kind & 1, gold.stop[g] >= plan.stop, gold.stop[g] == plan.stop)
+        return np.where(starts & stops, gold.label[g], -1)
+
+
+def segment_support(data: SegmentData, n_labels: int) -> Support:
+    """What occurs in the training data: (feature, label) pairs, transitions, ends."""
+    fired = np.flatnonzero(data.label >= 0)
+    rows = data.rows.rows[fired]
+    seen = observed_support(Sequences(rows, [0, rows.shape[0]]), data.label[fired], n_labels)
+    counts = observed_chain(data.gold, np.ones(data.plan.n_sequences), n_labels)
+    return Support(seen.pairs, *(c > 0 for c in counts))
+
+
+def observed_chain(gold: GoldSegments, weights: np.ndarray, n_labels: int):
+    """Weighted counts of transitions between true segments, of first and of last labels."""
+    L, label = n_labels, gold.label
+    new = np.ones(len(label) + 1, dtype=bool)
+    new[1:-1] = gold.sequence[1:] != gold.sequence[:-1]
+    after = np.flatnonzero(~new[:-1])
+    first, last = np.flatnonzero(new[:-1]), np.flatnonzero(new[1:])
+    of = weights[gold.sequence]
+    pairs = np.bincount(label[after - 1] * L + label[after], of[after], minlength=L * L)
+    start = np.bincount(label[first], of[first], minlength=L)
+    end = np.bincount(label[last], of[last], minlength=L)
+    return pairs.reshape(L, L), start, end
+
+
+class SegmentScores(ScoreMap):
+    """Where each weight lives in w; all transitions are allowed, and ``basis`` is that of data.
+
+    Parameters
+    ----------
+    data : SegmentData
+    support : Support
+        Its pairs are of features of ``data.rows``.
+    """
+
+    def __init__(self, data: SegmentData, support: Support):
+        n_labels = data.plan.n_labels
+        super().__init__(data.rows, n_labels, support, full_support(n_labels), np.float64)
+        self.largest = data.largest  # long segments, with large sums, are few
+        self.basis = data.basis
+        if self.basis is not None:
+            self.n_features = self.basis.shape[0]
+
+    def unpack(self, w: np.ndarray) -> Weights:
+        weights = super().unpack(w)
+        if self.basis is None:
+            return weights
+        return weights._replace(coef=self.basis @ weights.coef)
+
+    def pack(self, weights: Weights) -> np.ndarray:
+        if self.basis is not None:
+            weights = weights._replace(coef=self.basis.T @ weights.coef)
+        return super().pack(weights)
+
+
+class Block(NamedTuple):
+    """Sequences that are worked on at once, and what is the same at every evaluation.
+
+    Attributes
+    ----------
+    a, b : int
+        Sequences a to b - 1.
+    first, last : int
+        Their cells.
+    fired, weight : ndarray
+        Which numbers of the padded rows of cells are those of true segments, and their weights.
+    kept : ndarray of intp
+        Cells whose residuals are needed after the pass, counted from the first.
+    rows : slice
+        Where these are in ``residual``.
+    """
+
+    a: int
+    b: int
+    first: int
+    last: int
+    fired: np.ndarray
+    weight: np.ndarray
+    kept: np.ndarray
+    rows: slice
+
+
+class Share(SegmentWorkspace):
+    """What one thread needs for its share of the blocks, and the sums that it makes."""
+
+    def __init__(self, data: SegmentData, blocks: list, scores: ScoreMap):
+        super().__init__(data.plan, blocks)
+        self.buffer = scores.design.new_buffer()
+        self.observed = 0.0
+
+    def clear(self) -> None:
+        super().clear()
+        self.buffer[:] = 0
+        self.observed = 0.0
+
+
+class SegmentLogLikelihood:
+    """f(w) = -Σ_s weight_s · log p(segments_s | x_s) + l2 · ‖w‖²₂.
+
+    With x_c the features of cell c and μ_c the probability that it fires for a segment of each
+    label,
+
+        ∂f/∂coef       = Σ_c x_c (μ_c - 1[c fires for a true segment of the label])ᵀ + 2 · l2 · coef
+        ∂f/∂transition = expected minus observed transitions between segments + 2 · l2 · transition
+
+    (Sarawagi, Cohen 2004, §3; the expectations as in Sarawagi 2006, §3.2).
+
+    Parameters
+    ----------
+    scores : ScoreMap
+        Made of ``data.rows``.
+    data : SegmentData
+    weights : float64 ndarray of shape (n_sequences,)
+    l2 : float
+    threads : Threads
+
+    Notes
+    -----
+    An evaluation costs O(nnz · L + V · L + n_steps · L²), V visits (see ``SegmentPlan``).
+    """
+
+    def __init__(
+        self, scores: ScoreMap, data: SegmentData, weights: np.ndarray, l2: float, threads: Threads
+    ):
+        self.scores, self.data, self.weights = scores, data, weights
+        self.l2, self.threads = float(l2), threads
+        self.log_z = np.zeros(len(weights))
+        shares = self._share(threads.n)
+        self.work = [Share(data, blocks, scores) for blocks in shares]
+        self.design, self.residual, self.kept = scores.design, None, np.zeros(0, np.intp)
+        if self.design.needs_all_residuals:
+            # Cells of whole segments, which are most, have few features, and those are frequent.
+            self.design, self.kept = self.design.of_rows_with_rare()
+            self.residual = np.empty((len(self.kept), scores.width))
+        self.cell_weights = np.repeat(weights, np.diff(data.plan.cells))
+        self.weighted = bool((weights != 1).any())
+        self.shares = [[self._block(a, b) for a, b in blocks] for blocks in shares]
+        self.observed = observed_chain(data.gold, weights, scores.n_labels)
+        self.n_evaluations = 0
+
+    def _share(self, n: int) -> list[list[tuple[int, int]]]:
+        # Contiguous runs of blocks, one a thread, with about the same number of visits.
+        plan, blocks = self.data.plan, self.data.plan.blocks(n)
+        visits = np.cumsum([plan.visits[b] - plan.visits[a] for a, b in blocks])
+        cuts = np.searchsorted(visits, np.linspace(0, visits[-1], n + 1)[1:-1]) + 1
+        cuts = [0, *cuts.tolist(), len(blocks)]
+        return [blocks[a:b] for a, b in zip(cuts[:-1], cuts[1:]) if b > a]
+
+    def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
+        """f(w); its gradient is written into ``gradient``."""
+        scores, design = self.scores, self.design
+        W = design.weights(scores.state(w))
+        weights = scores.chain_weights(w)
+        chain = SegmentTransitions(*weights)
+        jobs = zip(self.shares, self.work)
+        self.threads.map(lambda job: self._run_share(W, chain, *job), jobs)
+        check_segmentations(self.log_z)
+        squares = design.finish(
+            self.residual, [work.buffer for work in self.work], scores.state(w), 2 * self.l2,
+            scores.state(gradient), self.threads,
+        )  # fmt: skip
+        pairwise = sum(work.transition_sum(chain) for work in self.work)
+        start, end = sum(work.ends for work in self.work)[:, : scores.n_labels]
+        observed = self.observed
+        scores.store_chain(gradient, pairwise - observed[0], start - observed[1], end - observed[2])
+        self.n_evaluations += 1
+        fired = sum(work.observed for work in self.work)
+        for counts, score in zip(observed, weights):
+            fired += float((counts * np.where(counts > 0, score, 0)).sum())
+        return self._add_ridge(w, gradient, squares) - fired + float(self.weights @ self.log_z)
+
+    def _run_share(self, W, chain, blocks: list, work: Share) -> None:
+        # Scores of cells, log Z, residuals; gradient into the buffers.
+        work.clear()
+        design = self.design
+        for block in blocks:
+            a, b, first = block.a, block.b, block.first
+            psi = work.psi[: block.last - first]
+            design.scores(W, first, block.last, psi)
+            work.observed += float(block.weight @ psi.reshape(-1)[block.fired])
+            F, _ = work.forward_backward(psi, a, b, chain, self.weights[a:b], self.log_z[a:b])
+            if self.weighted:
+                F *= self.cell_weights[first : block.last, None]
+            F.reshape(-1)[block.fired] -= block.weight
+            design.collect(F, first, work.buffer)
+            if self.residual is not None:
+                # "clip": numpy would make a copy to check the numbers first.
+                F.take(block.kept, axis=0, out=self.residual[block.rows], mode="clip")
+
+    def _block(self, a: int, b: int) -> Block:
+        first, last = self.data.plan.cells[[a, b]].tolist()
+        label = self.data.label[first:last]
+        cells = np.flatnonzero(label >= 0)
+        fired = cells * self.data.plan.width + label[cells]
+        i, j = np.searchsorted(self.kept, (first, last))
+        kept = self.kept[i:j].astype(np.intp) - first
+        weight = self.cell_weights[first:last][cells]
+        return Block(a, b, first, last, fired, weight, kept, slice(i, j))
+
+    def _add_ridge(self, w: np.ndarray, gradient: np.ndarray, squares: float) -> float:
+        # l2 · ‖w‖²: state rows have it from the transpose's pass, the few others get it here.
+        n = self.scores.n_state
+        rest = w[n:]
+        gradient[n:] += 2 * self.l2 * rest
+        return self.l2 * (squares + float(rest @ rest))

@@ -1,0 +1,1 @@
+"""Moments of scores over all labelings, and the linear systems of z-score training."""

@@ -1,0 +1,324 @@
+"""Ridge regression of label indicators on sparse rows, most columns eliminated exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg, sparse
+
+from sklseq._lib.threads import Threads, spans
+from sklseq.data.sequences import Sequences, row_positions
+from sklseq.inference.chain.linear_chain import _chain
+from sklseq.objectives.scores.design import SparseRows, _linear, aligned_zeros, values_unless_ones
+from sklseq.objectives.zscore.moments import Products, Sample, score_products
+
+__all__ = ["EliminatedRidge", "n_frequent"]
+
+BLOCK = 4_096  # rows whose scores stay in the cache
+FREQUENT = 2_000  # columns whose Gram matrix is factorised, at most
+TRUSTED = 1e-10  # squared sine of a column's angle to others, from which a factor loses digits
+RANK = 1e-12  # eigenvalues below this share of the largest are rounding of zero
+ROUNDING = 50  # roundings of the whole right-hand side, below which a column's rest is nothing else
+WORTH = 100  # operations of its factorisation, n³, that one of nnz · n_labels pays for
+
+
+class Entries(NamedTuple):
+    """Some columns of CSR rows, as the kernels read them; ``data`` is empty where all are one."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+
+    def owners(self) -> np.ndarray:
+        """The row of each entry."""
+        return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+
+    def squares(self) -> np.ndarray:
+        """Of each entry."""
+        return np.square(self.data, dtype=float) if len(self.data) else np.ones(len(self.indices))
+
+
+def n_frequent(nnz: int, n_labels: int) -> int:
+    """How many columns to factorise: as many as a few products with all rows cost."""
+    return min(FREQUENT, int((WORTH * nnz * n_labels) ** (1 / 3)))
+
+
+def unit_solver(gram: np.ndarray) -> tuple[Callable[[np.ndarray], np.ndarray], float]:
+    """What multiplies by the inverse of a matrix with a diagonal of ones, its lower triangle given.
+
+    Where columns are equal up to rounding, what differs between them is left at zero. The number
+    is the least squared sine of the angle between a column and others, up to a factor.
+    """
+    try:
+        factor = linalg.cho_factor(gram, lower=True, check_finite=False)
+        least = float(np.square(factor[0].diagonal()).min())
+        if least > TRUSTED:
+            return lambda B: linalg.cho_solve(factor, B, check_finite=False), least
+    except linalg.LinAlgError:
+        pass
+    value, vectors = np.linalg.eigh(gram)
+    kept = value > RANK * value[-1]
+    root = vectors[:, kept] / np.sqrt(value[kept])
+    return lambda B: root @ (root.T @ B), float(value[kept][0])
+
+
+class EliminatedRidge:
+    """(X̃ᵀ diag(weights) X̃ + ridge) V = X̃ᵀ diag(weights) Y, for sparse rows and a ridge above 0.
+
+    X̃ are the rows with the two indicators of :mod:`~sklseq.objectives.zscore.moments`. Its
+    columns are of three kinds, and conjugate gradients see one of them only:
+
+    * O, those in one row only. Given the other weights, such a column is fitted to what is left of
+      its row, which leaves the row a weight of d = weights · ridge / (ridge + weights · Σ x²).
+    * H, the most frequent and the two indicators. A factor of G = HᵀdH + ridge, scaled to a
+      diagonal of ones, solves for them given the others: Cholesky's, or eigenvectors where columns
+      are equal up to rounding.
+    * R, the rest. What remains is the Schur complement of H,
+
+          (Rᵀ d R + ridge - Rᵀ d H G⁻¹ Hᵀ d R) V = Rᵀ d (Y - H G⁻¹ Hᵀ d Y).
+
+    A product with it reads X̃ as often as one with the whole matrix. But frequent columns are what
+    the condition number comes from: on text, five iterations do for nearly thirty.
+
+    Parameters
+    ----------
+    sample : Sample
+        With sparse rows.
+    ridge : float
+    threads : Threads
+    dtype : numpy dtype, default=float64
+        Of products; float32 halves the memory that moves.
+    frequent : int, optional
+        Columns of H beside the indicators; by default :func:`n_frequent`.
+
+    Attributes
+    ----------
+    gradient : ndarray of shape (n_rest, n_labels)
+        Right-hand side.
+    preconditioner : ndarray of shape (n_rest,)
+        Inverse of the diagonal of Rᵀ d R + ridge.
+    least_sine : float
+        Squared, of the angle between a column of H and others: its inverse is how much G⁻¹ may
+        enlarge.
+    """
+
+    def __init__(
+        self, sample: Sample, ridge: float, threads: Threads, dtype=np.float64,
+        frequent: int | None = None,
+    ):  # fmt: skip
+        self.y, self.n_labels, self.ridge, self.threads = sample.y, sample.n_labels, ridge, threads
+        self.dtype, self.width = np.dtype(dtype), _chain.padded_width(sample.n_labels)
+        if frequent is None:
+            frequent = n_frequent(sample.rows.nnz, self.n_labels)
+        self._split(sample.rows, sample.offsets, frequent)
+        self._reduce(sample.row_weights)
+        self._factorise()
+        self._right_hand_side()
+
+    # ------------------------------------------------------------------ set-up
+
+    def _split(self, rows, offsets: np.ndarray, frequent: int) -> None:
+        # Columns by how often they occur: H and R by frequency, then O.
+        n_rows, self.n_columns = rows.shape
+        counts = np.bincount(rows.indices, minlength=self.n_columns)
+        order = np.argsort(-counts, kind="stable")
+        n_seen, n_shared = (int((counts > k).sum()) for k in (0, 1))
+        cuts = (0, min(frequent, n_shared), n_shared, n_seen)
+        self.columns = [order[a:b] for a, b in zip(cuts[:-1], cuts[1:])]
+        data = values_unless_ones(rows, self.dtype)
+        first, last, _ = row_positions(offsets)
+        flags = np.ones((n_rows, 2), dtype=np.uint8)
+        flags[last, 0] = flags[first, 1] = 0
+        H, R, self.once = (
+            self._take(rows, data, chosen, counts, flags if k == 0 else None)
+            for k, chosen in enumerate(self.columns)
+        )
+        self.frequent = H
+        matrix = sparse.csr_matrix(
+            (R.data if len(R.data) else np.ones(len(R.indices), self.dtype), R.indices, R.indptr),
+            shape=(n_rows, len(self.columns[1])),
+        )
+        packed = Sequences(matrix, np.array([0, n_rows], dtype=np.int64))
+        self.rest = SparseRows(packed, self.width, self.dtype)
+        self.columns[1] = self.columns[1][self.rest.order]
+
+    def _take(self, rows, data, chosen, counts, flags) -> Entries:
+        number = np.full(self.n_columns, -1, dtype=np.int32)
+        number[chosen] = np.arange(len(chosen), dtype=np.int32)
+        size = int(counts[chosen].sum()) + (0 if flags is None else int(flags.sum()))
+        taken = Entries(
+            np.empty(len(rows.indptr), dtype=rows.indptr.dtype),
+            np.empty(size, dtype=np.int32), np.empty(size if len(data) else 0, dtype=self.dtype),
+        )  # fmt: skip
+        _linear.take_columns(rows.indptr, rows.indices, data, number, *taken, flags, len(chosen))
+        return taken
+
+    def _reduce(self, weights: np.ndarray) -> None:
+        # Row weights d.
+        squares = np.bincount(self.once.owners(), self.once.squares(), minlength=len(weights))
+        self.d = weights * self.ridge / (self.ridge + weights * squares)
+        self.scales = self.d.astype(self.dtype)[:, None]
+
+    def _factorise(self) -> None:
+        n = len(self.columns[0])
+        gram = np.zeros((n + 2, n + 2))
+        _linear.weighted_gram(*self.frequent, self.d, gram)
+        # The indicators are columns of ones here, and of 1 / √L in X̃: their ridge is L times that.
+        self.sizes = np.ones((n + 2, 1))
+        self.sizes[n:] = self.n_labels**-0.5
+        self.ridges = self.ridge / np.square(self.sizes[:, 0])
+        gram[np.diag_indices(n + 2)] += self.ridges
+        self.units = gram.diagonal()[:, None] ** -0.5
+        self.solve, self.least_sine = unit_solver(gram * self.units * self.units.T)
+        squares = np.bincount(
+            self.rest.indices, self._rest_squares(), minlength=self.rest.n_features
+        )
+        self.preconditioner = (1 / (squares + self.ridge)).astype(self.dtype)
+
+    def _rest_squares(self) -> np.ndarray:
+        weights = np.repeat(self.d, np.diff(self.rest.indptr))
+        if len(self.rest.data):
+            weights *= np.square(self.rest.data, dtype=np.float64)
+        return weights
+
+    def _right_hand_side(self) -> None:
+        n_rows = len(self.y)
+        self.residual = aligned_zeros(n_rows * self.width, self.dtype).reshape(-1, self.width)
+        self.padded, self.product = np.split(aligned_zeros(2 * self.rest.n_weights, self.dtype), 2)
+        self.pieces = spans(n_rows, self.threads.n)
+        self.residual[np.arange(n_rows), self.y] = 1
+        by_frequent = self._collect_frequent()
+        V = -self._solve_frequent(by_frequent)
+        self.gradient = self._transposed(V)[:, : self.n_labels].copy()
+        # Labels that H explains up to rounding leave R nothing to do.
+        self.lengths = self._lengths(self.gradient)
+        whole = -np.einsum("ij,ij->j", by_frequent, V)[: self.n_labels] + self.lengths**2
+        self.rounding = ROUNDING * np.finfo(self.dtype).eps * np.sqrt(whole)
+        self.gradient[:, self.lengths <= self.rounding] = 0
+
+    def _lengths(self, of_rest: np.ndarray) -> np.ndarray:
+        # Of columns, in units in which the diagonal is 1.
+        return np.sqrt(np.einsum("ij,ij,i->j", of_rest, of_rest, self.preconditioner, dtype=float))
+
+    # ------------------------------------------------------------------ products
+
+    def _each_block(self, work, new_buffer) -> list[np.ndarray]:
+        # work(a, b, buffer) on runs of rows that fit the cache; a buffer a thread.
+        def through(piece: tuple[int, int]) -> np.ndarray:
+            buffer = new_buffer()
+            for a in range(*piece, BLOCK):
+                work(a, min(a + BLOCK, piece[1]), buffer)
+            return buffer
+
+        return self.threads.map(through, self.pieces)
+
+    def _collect_frequent(self, W: np.ndarray | None = None, scaled: bool = False) -> np.ndarray:
+        # Hᵀ d residual; with W, the residual is first set to the scores of R's columns.
+        begin, stop = self.frequent.indptr[:-1], self.frequent.indptr[1:]
+
+        def work(a: int, b: int, buffer: np.ndarray) -> None:
+            block = self.residual[a:b]
+            if W is not None:
+                self.rest.scores(W, a, b, block)
+            _linear.scatter_rows(
+                begin[a:b], stop[a:b], self.frequent.indices, self.frequent.data,
+                block if scaled else block * self.scales[a:b], buffer,
+            )  # fmt: skip
+
+        shape = (len(self.ridges), self.width)
+        buffers = self._each_block(work, lambda: aligned_zeros(shape[0] * shape[1], self.dtype)
+                                   .reshape(shape))  # fmt: skip
+        return sum(buffer.astype(np.float64) for buffer in buffers)
+
+    def _solve_frequent(self, sides: np.ndarray) -> np.ndarray:
+        # G⁻¹ times padded columns.
+        solution = np.zeros((len(sides), self.width))
+        n = self.n_labels
+        solution[:, :n] = self.units * self.solve(self.units * sides[:, :n])
+        return solution
+
+    def _add_frequent(self, W: np.ndarray, a: int, b: int, out: np.ndarray) -> None:
+        # out += H W on the rows a to b - 1.
+        H = self.frequent
+        _linear.gather_rows(H.indptr[a : b + 1], H.indices, H.data, W, out, 0, b - a, out, 1.0)
+
+    def _transposed(self, V: np.ndarray, ridge: float = 0.0) -> np.ndarray:
+        # Rᵀ d (residual + H V) + ridge · padded; the residual is left as it is multiplied.
+        W = np.ascontiguousarray(V, dtype=self.dtype)
+
+        def work(a: int, b: int, buffer: np.ndarray) -> None:
+            block = self.residual[a:b]
+            self._add_frequent(W, a, b, block)
+            block *= self.scales[a:b]
+            self.rest.collect(block, a, buffer)
+
+        buffers = self._each_block(work, self.rest.new_buffer)
+        self.rest.finish(self.residual, buffers, self.padded, ridge, self.product, self.threads)
+        return self.product.reshape(-1, self.width)
+
+    def hessian_product(self, P: np.ndarray) -> np.ndarray:
+        """The Schur complement times a block of at most ``n_labels`` columns; until the next."""
+        W = self.padded.reshape(-1, self.width)
+        W[:, : P.shape[1]], W[:, P.shape[1] :] = P, 0
+        V = -self._solve_frequent(self._collect_frequent(W))
+        return self._transposed(V, self.ridge)[:, : P.shape[1]]
+
+    # ------------------------------------------------------------------ the whole solution
+
+    def finish(self, V: np.ndarray) -> float:
+        """Take V as the weights of R's columns and find the others.
+
+        Returns
+        -------
+        float
+            Length of the residual, computed anew and in units in which the diagonal is 1, as a
+            share of that of ``gradient``: of the label where it is largest. Rounding does not
+            count.
+        """
+        W = self.padded.reshape(-1, self.width)
+        W[:, : self.n_labels], W[:, self.n_labels :] = V, 0
+        R, residual = self.rest, self.residual
+        self._each_block(lambda a, b, _: R.scores(W, a, b, residual[a:b]), lambda: None)
+        np.negative(residual, out=residual)
+        residual[np.arange(len(self.y)), self.y] += 1
+        self.of_rest = V
+        self.of_frequent = self._solve_frequent(self._collect_frequent())
+        left = self._transposed(-self.of_frequent, -self.ridge)  # residual: d (Y - X̃ V)
+        squares = np.square(self._lengths(left[:, : self.n_labels]))
+        left = self._collect_frequent(scaled=True) - self.ridges[:, None] * self.of_frequent
+        squares += np.square(self.units * left).sum(axis=0)[: self.n_labels]
+        excess = np.maximum(np.sqrt(squares) - self.rounding, 0)
+        return float(np.max(excess / np.where(self.lengths > 0, self.lengths, 1)))
+
+    def products(self, weights: np.ndarray) -> Products:
+        """What :func:`~sklseq.objectives.zscore.moments.combine` needs of the solution."""
+        L = self.n_labels
+        lost = np.divide(1, weights, where=weights > 0, out=np.zeros_like(weights))[:, None]
+        scores = -lost * self.residual[:, :L]  # O leaves d / weights of what the others leave
+        scores[np.arange(len(self.y)), self.y] += 1
+        return score_products(scores, self.y, weights)
+
+    def weights(self, mix: np.ndarray) -> np.ndarray:
+        """The solution times an (n_labels, n_labels) matrix: (n_columns + 2, n_labels)."""
+        L, (frequent, rest, once) = self.n_labels, self.columns
+        out = np.zeros((self.n_columns + 2, L))
+        of_frequent = self.of_frequent[:, :L] @ mix
+        of_frequent /= self.sizes
+        out[frequent], out[-2:] = of_frequent[:-2], of_frequent[-2:]
+        for a, b in spans(len(rest), 1 + len(rest) // BLOCK):
+            out[rest[a:b]] = self.of_rest[a:b] @ mix
+        self._fill_once(out, once, mix / self.ridge)
+        return out
+
+    def _fill_once(self, out: np.ndarray, columns: np.ndarray, mix: np.ndarray) -> None:
+        indptr, indices, values = self.once
+        for a in range(0, len(self.y), BLOCK):
+            ends = indptr[a : a + BLOCK + 1]
+            entries = slice(ends[0], ends[-1])
+            left = self.residual[a : a + BLOCK, : self.n_labels] @ mix
+            left = np.repeat(left, np.diff(ends), axis=0)
+            if len(values):
+                left *= values[entries, None]
+            out[columns[indices[entries]]] = left

@@ -1,0 +1,360 @@
+"""Mean and covariance of a path's features over all labelings, in closed form.
+
+A path y of a sequence has the features φ(y) = (Σ_t x_t ⊗ e(y_t), counts of its transitions), and
+w · φ(y) is its score. If all labelings are equally likely, labels are independent and uniform over
+L, and with
+
+    b = Σ_s ω_s (φ_s(ȳ) - E φ_s),      C = Σ_s ω_s Cov φ_s
+
+the z-score of the true labels ȳ is w·b / √(wᵀCw) (Ricci, De Bie, Cristianini 2007, Equation 4).
+
+Everything rests on one decomposition. Write the transition weights as
+
+    transition = D + (u 1ᵀ + 1 vᵀ) / L,      D with rows and columns that sum to zero.
+
+Labels of different rows being independent, the pair terms D are uncorrelated with each other and
+with everything that one label decides; u and v are such terms, u of rows that have a successor
+and v of rows that have a predecessor. So with these two indicators as further columns,
+
+    X̃ = [X, has successor / √L, has predecessor / √L],      W = [coef; u / √L; v / √L],
+
+    wᵀCw = tr Wᵀ(X̃ᵀX̃)W / L + P ‖D‖² / L²,      w·b = tr Wᵀ(X̃ᵀY) + ⟨D, transitions counted⟩,
+
+for W with rows that sum to zero, P being the number of transitions. Maximising the z-score is
+ridge regression of label indicators on X̃, and D = counts, doubly centred, up to scale. The map
+(coef, transition) ↔ (W, D) is an isometry, so penalties and minimum norms carry over.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from sklseq.data.sequences import row_positions
+
+__all__ = [
+    "ChainWeights",
+    "Maximum",
+    "Products",
+    "Sample",
+    "ScoreMoments",
+    "Statistics",
+    "centred",
+    "combine",
+    "count_chain",
+    "count_statistics",
+    "decompose",
+    "extended_rows",
+    "label_sums",
+    "loss_multiplier",
+    "observed_features",
+    "one_hot",
+    "pair_statistics",
+    "score_moments",
+    "score_products",
+    "stack_weights",
+    "statistics_products",
+    "unstack_weights",
+]
+
+BLOCK = 4_096  # rows worked on while they are in the cache
+
+
+class ChainWeights(NamedTuple):
+    """Weights of rows and of transitions.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (n_features, n_labels)
+    transition : ndarray of shape (n_labels, n_labels)
+    """
+
+    coef: np.ndarray
+    transition: np.ndarray
+
+
+class Sample(NamedTuple):
+    """Labelled sequences, as moments see them.
+
+    Attributes
+    ----------
+    rows : ndarray or CSR matrix of shape (n_rows, n_features)
+    offsets : ndarray of shape (n_sequences + 1,)
+    y : int32 ndarray of shape (n_rows,)
+        Label codes.
+    weights : ndarray of shape (n_sequences,)
+    n_labels : int
+    """
+
+    rows: np.ndarray
+    offsets: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+    n_labels: int
+
+    @property
+    def row_weights(self) -> np.ndarray:
+        return np.repeat(self.weights, np.diff(self.offsets))
+
+
+class Statistics(NamedTuple):
+    """All that the closed form needs of the data; those of two data sets add up.
+
+    Attributes
+    ----------
+    gram : ndarray of shape (n_features + 2, n_features + 2), or None
+        X̃ᵀX̃, if the features are few.
+    observed : ndarray of shape (n_features + 2, n_labels), or None
+        X̃ᵀY, Y being the indicators of the true labels.
+    transitions : ndarray of shape (n_labels, n_labels)
+        True transitions, counted.
+    labels : ndarray of shape (n_labels,)
+        True labels, counted.
+    """
+
+    gram: np.ndarray | None
+    observed: np.ndarray | None
+    transitions: np.ndarray
+    labels: np.ndarray
+
+
+def extended_rows(rows, offsets: np.ndarray, n_labels: int):
+    """X̃: rows with two more columns, 1 / √L where a successor and a predecessor exists."""
+    first, last, _ = row_positions(offsets)
+    ends = np.full((rows.shape[0], 2), n_labels**-0.5)
+    ends[last, 0] = 0
+    ends[first, 1] = 0
+    if sparse.issparse(rows):
+        return sparse.hstack([rows, sparse.csr_matrix(ends)], format="csr", dtype=np.float64)
+    return np.hstack([rows, ends])
+
+
+def one_hot(y: np.ndarray, values: np.ndarray, n_labels: int) -> sparse.csr_matrix:
+    """Indicators of labels times ``values``, shape (n_rows, n_labels)."""
+    return sparse.csr_matrix(
+        (values, y, np.arange(len(y) + 1, dtype=y.dtype)), shape=(len(y), n_labels)
+    )
+
+
+def label_sums(rows, y, values, n_labels: int) -> np.ndarray:
+    """rowsᵀ diag(values) Y, shape (n_columns, n_labels)."""
+    sums = one_hot(y, values, n_labels).T @ rows
+    return np.ascontiguousarray((sums.toarray() if sparse.issparse(sums) else sums).T)
+
+
+def count_statistics(sample: Sample, extended, *, gram: bool) -> Statistics:
+    """Statistics of labelled sequences; ``extended`` are their extended rows."""
+    L, y, weights = sample.n_labels, sample.y, sample.row_weights
+    product = None
+    if gram:
+        scaled = extended.multiply(weights[:, None]) if sparse.issparse(extended) else (
+            weights[:, None] * extended
+        )  # fmt: skip
+        product = extended.T @ scaled
+        product = product.toarray() if sparse.issparse(product) else product
+    return Statistics(product, label_sums(extended, y, weights, L), *count_chain(sample))
+
+
+def count_chain(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
+    """True transitions and true labels, counted."""
+    L, y, weights = sample.n_labels, sample.y, sample.row_weights
+    after = row_positions(sample.offsets)[2]
+    pairs = y[after - 1].astype(np.intp) * L + y[after]
+    transitions = np.bincount(pairs, weights=weights[after], minlength=L * L)
+    labels = np.bincount(y, weights=weights, minlength=L)
+    return transitions.reshape(L, L).astype(np.float64), labels.astype(np.float64)
+
+
+def observed_features(sample: Sample) -> ChainWeights:
+    """Σ_s ω_s φ_s(ȳ)."""
+    sums = label_sums(sample.rows, sample.y, sample.row_weights, sample.n_labels)
+    return ChainWeights(sums, count_chain(sample)[0])
+
+
+# ------------------------------------------------------------------ (coef, transition) ↔ (W, D)
+
+
+def centred(values: np.ndarray) -> np.ndarray:
+    """Without the mean over labels, the last axis."""
+    return values - values.mean(axis=-1, keepdims=True)
+
+
+def decompose(weights: ChainWeights) -> tuple[np.ndarray, np.ndarray]:
+    """W of shape (n_features + 2, n_labels), and D; what the z-score does not see is dropped."""
+    coef, transition = weights
+    root = np.sqrt(len(transition))
+    main = np.vstack([coef, transition.sum(axis=1) / root, transition.sum(axis=0) / root])
+    return centred(main), centred(centred(transition).T).T
+
+
+def stack_weights(main: np.ndarray, pairs: np.ndarray) -> ChainWeights:
+    """The inverse of :func:`decompose`."""
+    root = np.sqrt(len(pairs))
+    return ChainWeights(main[:-2], pairs + (main[-2][:, None] + main[-1]) / root)
+
+
+def unstack_weights(flat: np.ndarray, n_features: int, n_labels: int) -> ChainWeights:
+    """Weights of one flat vector: state weights row by row, then transitions row by row."""
+    n = n_features * n_labels
+    return ChainWeights(
+        flat[:n].reshape(n_features, n_labels), flat[n:].reshape(n_labels, n_labels)
+    )
+
+
+# ------------------------------------------------------------------ the maximum
+
+
+class Products(NamedTuple):
+    """What the maximum needs to know of a solution V; a mix V·T has Tᵀ · observed and Tᵀ square T.
+
+    Attributes
+    ----------
+    observed : ndarray of shape (n_labels, n_labels)
+        VᵀX̃ᵀY.
+    square : ndarray of shape (n_labels, n_labels)
+        VᵀX̃ᵀX̃V.
+    """
+
+    observed: np.ndarray
+    square: np.ndarray
+
+
+def score_products(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Products:
+    """Products of a solution V, from the scores X̃V of all rows."""
+    L = scores.shape[1]
+    observed, square, labels = np.zeros((L, L)), np.zeros((L, L)), np.eye(L)
+    for a in range(0, len(scores), BLOCK):
+        block = scores[a : a + BLOCK]
+        weighted = (weights[a : a + BLOCK, None] * block).T
+        observed += weighted @ labels[y[a : a + BLOCK]]
+        square += weighted @ block
+    return Products(observed, square)
+
+
+def statistics_products(solution: np.ndarray, statistics: Statistics) -> Products:
+    """The same from sums, where the matrix is held."""
+    return Products(solution.T @ statistics.observed, solution.T @ (statistics.gram @ solution))
+
+
+class Maximum(NamedTuple):
+    """The weights of largest z-score.
+
+    Attributes
+    ----------
+    mix : ndarray of shape (n_labels, n_labels)
+        W is V times this.
+    pairs : ndarray of shape (n_labels, n_labels)
+        D.
+    multiplier : float
+        α: what w = C⁻¹(α b - c) has of b.
+    zscore : float
+        Of the true labels, a loss included.
+    """
+
+    mix: np.ndarray
+    pairs: np.ndarray
+    multiplier: float
+    zscore: float
+
+
+def loss_multiplier(mean_loss: float, bb: float, bc: float) -> float:
+    """α = max(0, (1 + μ_ℓ + bᵀC⁻¹c) / bᵀC⁻¹b), with which w·b = 1 + μ_ℓ (§5.1).
+
+    μ_ℓ is the mean loss of all labelings and c its covariance with the features: the least of
+    ½ wᵀCw + wᵀc subject to w·b - μ_ℓ ≥ 1 is w = C⁻¹(α b - c). (The sign of Equation 6's h in
+    print is another.)
+    """
+    return max(0.0, (1.0 + mean_loss + bc) / bb) if bb > 0 else 0.0
+
+
+def combine(
+    products: Products, statistics: Statistics, cost: np.ndarray | None, l2: float
+) -> Maximum:
+    """The maximum, from products of V = (X̃ᵀX̃ + 2 L l2)⁻¹ X̃ᵀY: V itself is only mixed, by label.
+
+    C⁻¹b is L · V without its mean over labels. A loss cost(ȳ_t, y_t), summed over rows, has the
+    covariance X̃ᵀY·cost / L with W's features, cost centred, and none with D's: C⁻¹c is V · cost.
+    """
+    pairs, share = _pair_weights(statistics, l2)
+    L = len(pairs)
+    plain = L * np.eye(L) - 1
+    if cost is None:
+        return Maximum(plain, pairs, 1.0, _zscore(plain, pairs, products, statistics, None))
+    mean, costs = float(statistics.labels @ cost.mean(axis=1)), centred(cost)
+    bb = float(np.vdot(plain, products.observed)) + share
+    bc = float(np.vdot(costs, centred(products.observed)))
+    alpha = loss_multiplier(mean, bb, bc)
+    mix, pairs = alpha * plain - costs, alpha * pairs
+    return Maximum(mix, pairs, alpha, _zscore(mix, pairs, products, statistics, cost))
+
+
+def _pair_weights(statistics: Statistics, l2: float) -> tuple[np.ndarray, float]:
+    # D = counts, doubly centred, over their variance; and its share of bᵀC⁻¹b.
+    excess, variance = pair_statistics(statistics, l2)
+    L = len(excess)
+    pairs = excess / variance if variance > 0 else np.zeros((L, L))
+    return pairs, float(np.vdot(excess, pairs))
+
+
+def pair_statistics(statistics: Statistics, l2: float) -> tuple[np.ndarray, float]:
+    """D's part of b, and D's part of C + 2 · l2: a number."""
+    counts = statistics.transitions
+    return centred(centred(counts).T).T, counts.sum() / counts.size + 2 * l2
+
+
+def _zscore(mix, pairs, products: Products, statistics: Statistics, cost) -> float:
+    # w·b / √(wᵀCw) of W = V · mix and D, the loss added to the scores.
+    L, excess = len(pairs), pair_statistics(statistics, 0.0)[0]
+    gap = np.vdot(mix, products.observed) + np.vdot(pairs, excess)
+    total = np.vdot(mix, products.square @ mix) / L
+    total += statistics.transitions.sum() * np.square(pairs).mean()
+    if cost is not None:
+        costs = centred(cost)
+        gap -= statistics.labels @ cost.mean(axis=1)
+        total += 2 * np.vdot(mix, products.observed @ costs) / L
+        total += statistics.labels @ np.square(costs).mean(axis=1)
+    return float(gap / np.sqrt(total)) if total > 0 else 0.0
+
+
+# ------------------------------------------------------------------ scores of given weights
+
+
+class ScoreMoments(NamedTuple):
+    """Scores of all labelings of each sequence, if all are equally likely.
+
+    Attributes
+    ----------
+    mean, variance : ndarray of shape (n_sequences,)
+    """
+
+    mean: np.ndarray
+    variance: np.ndarray
+
+
+def score_moments(
+    emission: np.ndarray, transition: np.ndarray, offsets: np.ndarray
+) -> ScoreMoments:
+    """Mean and variance of Σ_t emission_t(y_t) + Σ_t transition(y_{t-1}, y_t), labels being free.
+
+    With the decomposition above, var = Σ_t var(emission_t + u [t not last] + v [t not first]) plus
+    (T - 1) times the mean of D². Cost O(n_rows · n_labels).
+    """
+    first, last, after = row_positions(offsets)
+    level = transition.mean()
+    u, v = transition.mean(axis=1) - level, transition.mean(axis=0) - level
+    pairs = transition - u[:, None] - v - level
+    rows = centred(emission) + u + v
+    rows[last] -= u
+    rows[first] -= v
+    owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    n_pairs = np.bincount(owner[after], minlength=len(offsets) - 1)
+
+    def total(values: np.ndarray) -> np.ndarray:
+        return np.bincount(owner, values, minlength=len(offsets) - 1)
+
+    return ScoreMoments(
+        total(emission.mean(axis=1)) + n_pairs * level,
+        total(np.square(rows).mean(axis=1)) + n_pairs * np.square(pairs).mean(),
+    )
