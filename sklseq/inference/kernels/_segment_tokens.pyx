@@ -16,7 +16,7 @@ and with beta_t = E u_{t+1} (end / Z in the last row), r_t = m D_{t+1} (0 there)
     u_t = b_t o_t (r_t + f_t beta_t x_t)             by alpha^_t
 
 Nothing is divided. The sequences of a block go in step, the longest first, so that a row of E
-serves several (`_together.pxd`). When this is exact: `_segments.pyx`. The flags are those of a
+serves several (`_batched.pxd`). When this is exact: `_segments.pyx`. The flags are those of a
 whole block; if one is set, its sequences are done again, one by one, by the kernel of that file.
 """
 

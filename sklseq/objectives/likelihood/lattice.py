@@ -43,7 +43,7 @@ class Visits:
         self.listed = None if self.pairs is None else self._lists(self.pairs)
 
     def _lists(self, pairs: PairLists) -> tuple:
-        # As `_listed.pxd` reads them, and room for six numbers each.
+        # As `sparse_lattice.pxd` reads them, and room for six numbers each.
         L = self.scores.n_labels
         numbers, room = np.empty((6, len(pairs))), np.empty(81 * L)
         return (

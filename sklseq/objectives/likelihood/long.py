@@ -46,7 +46,7 @@ class Plan(NamedTuple):
     Attributes
     ----------
     gradient : "forward-backward", "checkpoint" or "emp"
-    passes : class of ``_passes.py``, or None
+    passes : class of ``passes.py``, or None
         None: packed sequences, ``_likelihood.py``.
     block_rows : int
         Rows worked on at a time.
@@ -221,7 +221,7 @@ class LongLogLikelihood:
         ∇f   = Σ_s weight_s E_s[features] - observed + 2 · l2 · w:
 
     observed counts never change, so labels are read once, in :func:`survey`; expected ones are
-    the work of a pass (``_passes.py``).
+    the work of a pass (``passes.py``).
 
     Parameters
     ----------
