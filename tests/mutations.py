@@ -90,6 +90,10 @@ FAULTS = [
     ("inference/segment/segmentations.py", "apart = max(self.apart, ", "apart = max(0, ", "test_online_futures"),
     ("estimators/online/stream.py", "first + int(found[2])", "int(found[2])", "test_online_stream"),
     ("estimators/online/stream.py", "if chain is None:", "if True:", "test_online_stream"),
+    ("estimators/online/stream.py", "acquire(blocking=False)", "acquire(blocking=False) in (0, 1)", "test_online_misuse"),
+    ("estimators/online/checkpoints.py", "and value.dtype.kind in", "and value.dtype.kind not in", "test_online_misuse"),
+    ("estimators/online/checkpoints.py", "if (origin != beam", "if False and (origin != beam", "test_online_misuse"),
+    ("estimators/online/checkpoints.py", "not least <= value <= most", "not least <= value", "test_online_misuse"),
     # Rows that are read again
     ("objectives/likelihood/survey.py", "if found == self.sums[first // self.unit + k]:", "if True:", "test_blocks_again"),
     ("objectives/likelihood/survey.py", "if last > self.n_rows:", "if False:", "test_blocks_again"),

@@ -1,7 +1,8 @@
 """What online decoding has given, no future changes: python -m tests.trials_online [N].
 
-Random chains and segment models, each decoded under several futures; and the confidence in labels
-against enumeration of all paths. ``test_online_futures.py`` runs a part of it.
+Random chains and segment models, each decoded under several futures; the confidence in labels
+against enumeration of all paths; and streams that go on from damaged checkpoints.
+``test_online_futures.py`` runs a part of it.
 """
 
 from __future__ import annotations
@@ -135,6 +136,57 @@ def check_confidence(rng) -> int:
     return n
 
 
+# ------------------------------------------------------------------ damaged checkpoints
+
+VALUES = (None, "x", -5, -1, 0, 1, 2, 10**9, 10**30, 0.5, np.nan, True, False, [], {}, [1], b"x")
+
+
+def damaged(rng, checkpoint: dict) -> tuple:
+    """(where, a copy of the checkpoint in which one field is another one, or gone)."""
+    checkpoint = {**checkpoint, "beam": dict(checkpoint["beam"]), "of": dict(checkpoint["of"])}
+    part = checkpoint[str(rng.choice(["beam", "of"]))] if rng.random() < 0.8 else checkpoint
+    name = list(part)[rng.integers(len(part))]
+    value, way = part[name], rng.random()
+    if way < 0.1:
+        del part[name]
+    elif way < 0.4 or not isinstance(value, np.ndarray):
+        part[name] = VALUES[rng.integers(len(VALUES))]
+    elif way < 0.5:
+        part[name] = [value[:-1], value.astype(np.int16), value.T, value[None]][rng.integers(4)]
+    else:
+        part[name] = value = value.copy()
+        if value.size:
+            top = 2**31 - 1 if value.dtype.kind == "i" else 1e300
+            drawn = [-1, 1, top, -top] + [np.nan, np.inf, -np.inf] * (top == 1e300)
+            value.flat[rng.integers(value.size)] = drawn[rng.integers(len(drawn))]
+    return name, checkpoint
+
+
+def check_damage(rng) -> int:
+    """A damaged checkpoint is refused by one ValueError, or a stream can go on from it."""
+    L = int(rng.integers(1, 6))
+    transition, start, end = random_chain(rng, L)
+    decoder = decoder_of(transition, start, end, random_rule(rng))
+    stream = decoder.stream()
+    rows = random_rows(rng, int(rng.integers(1, 12)), L, transition.dtype)
+    stream.push_potentials(rows)
+    if rng.random() < 0.1:
+        stream.flush()
+    whole = stream.checkpoint()
+    decoder.stream(whole)
+    name, checkpoint = damaged(rng, whole)
+    said = ""
+    try:
+        stream = decoder.stream(checkpoint)
+        stream.push_potentials(np.concatenate([rows, rows]))
+        stream.flush()
+    except ValueError as error:
+        said = str(error)
+    known = ("checkpoint", "No label is allowed", "flushed")
+    assert not said or any(s in said for s in known), (name, said)
+    return 3 if "checkpoint" in said else 1
+
+
 # ------------------------------------------------------------------ segments
 
 
@@ -194,6 +246,7 @@ def check_segments(rng) -> int:
 CHECKS = {
     "labels of chains": check_chain,
     "confidence": check_confidence,
+    "damaged checkpoints": check_damage,
     "segments": check_segments,
 }
 

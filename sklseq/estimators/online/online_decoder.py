@@ -469,8 +469,9 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     def stream(self, checkpoint: dict | None = None) -> OnlineStream:
         """A new stream on the fitted model: empty, or one that goes on where another was.
 
-        Any number of streams can be in use; each belongs to one thread at a time. They share the
-        model. A stream keeps the model and the parameters that the decoder had when it was made.
+        Any number of streams can be in use; each belongs to one thread at a time, and a call of it
+        while another one runs raises RuntimeError. They share the model. A stream
+        keeps the model and the parameters that the decoder had when it was made.
 
         Parameters
         ----------
@@ -484,7 +485,9 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If the checkpoint is of another model or of other parameters.
+            If the checkpoint is of another model or of other parameters, or a field of it was
+            changed into what no stream has. Weights are compared by a checksum; an ``uncertainty``
+            function by its qualified name, a nested one or a lambda by its code as well.
         """
         _, _, (before, after) = self._tagger()
         stream = OnlineStream(StreamModel(self._fitted(), before, after, self._rule(after)))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
+from functools import wraps
+from threading import Lock
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -18,6 +20,12 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 
 from sklseq.data.sequences import Sequences
 from sklseq.estimators.base import Potentials
+from sklseq.estimators.online.checkpoints import (
+    check_identity,
+    check_state,
+    name_of,
+    weights_checksum,
+)
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.online_rules import OnlineRule, _online, find_unfit, new_beam, no_path
 
@@ -241,6 +249,25 @@ def _numbered_from(first: int) -> Iterator[None]:
         raise type(error)(message) from error
 
 
+def _alone(method: Callable) -> Callable:
+    # The beam is not to be read or changed while it changes: neither by another thread, nor by a
+    # measure or a transformer that it has called.
+    @wraps(method)
+    def call(self, *args, **kwargs):
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError(
+                f"the stream is busy: {method.__name__} was called while another call of it was "
+                "running. Use a stream in one thread at a time, and not in its own uncertainty "
+                "function."
+            )
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            self._lock.release()
+
+    return call
+
+
 class OnlineStream:
     """One sequence that arrives item by item; :meth:`~sklseq.OnlineDecoder.stream` makes it.
 
@@ -272,6 +299,7 @@ class OnlineStream:
         self._classes = self._tagger.classes_.tolist()
         self._beam = new_beam(self._chain, model.rule)
         self._measured = callable(model.rule.uncertainty)
+        self._lock = Lock()
         self._begin()
 
     def _begin(self) -> None:
@@ -295,6 +323,7 @@ class OnlineStream:
         """
         return self.push_many([item])
 
+    @_alone
     def push_many(self, items: Any) -> list[Emission]:
         """Take several items at once: the same labels, faster.
 
@@ -328,6 +357,7 @@ class OnlineStream:
         self._items = window[max(0, len(window) - self._n_waiting - self._model.before) :]
         return emissions
 
+    @_alone
     def push_potentials(self, emission: Any) -> list[Emission]:
         """Take the label scores of one row, or of several: for models of your own, and for speed.
 
@@ -361,6 +391,7 @@ class OnlineStream:
             raise
         return beam.take(self._classes, Emission, 0) if beam.n_queued else []
 
+    @_alone
     def flush(self) -> list[Emission]:
         """End the sequence; return the labels of all items that are pending.
 
@@ -377,6 +408,7 @@ class OnlineStream:
                 self._beam.set_state(before)
             raise
 
+    @_alone
     def reset(self) -> None:
         """Forget the sequence, pending items included: the next item is the first of another."""
         self._beam.reset()
@@ -478,6 +510,7 @@ class OnlineStream:
 
     # ------------------------------------------------------------------ pickling
 
+    @_alone
     def checkpoint(self) -> dict:
         """What this stream knows beside the model: to be stored, and continued elsewhere.
 
@@ -505,28 +538,18 @@ class OnlineStream:
         return {"of": self._identity(), **self._state()}
 
     def _restore(self, checkpoint: dict) -> None:
-        if not isinstance(checkpoint, dict) or "of" not in checkpoint:
-            raise ValueError(
-                "checkpoint must be what OnlineStream.checkpoint() gave; got "
-                f"{type(checkpoint).__name__}."
-            )
-        mine, its = self._identity(), checkpoint["of"]
-        for name, value in mine.items():
-            if its.get(name) != value:
-                raise ValueError(
-                    f"The checkpoint is of a stream with other {name}; continue it on the decoder "
-                    "that made it, or on a copy."
-                )
+        check_identity(checkpoint, self._identity())
+        check_state(checkpoint, self._state(), self._model, len(self._classes))
         self._set_state(checkpoint)
 
     def _identity(self) -> dict:
-        # What has to be equal where a checkpoint is continued. A function is known by its name.
+        # What has to be equal where a checkpoint is continued.
         rule = self._model.rule
         if self._measured:
-            name = getattr(rule.uncertainty, "__qualname__", "callable")
-            rule = rule._replace(uncertainty=name)
+            rule = rule._replace(uncertainty=name_of(rule.uncertainty))
         return {
             "transitions": self._fingerprint,
+            "weights": weights_checksum(self._tagger),
             "labels": list(self._classes),
             "look-ahead": (self._model.before, self._model.after),
             "parameters": tuple(rule),
@@ -545,6 +568,7 @@ class OnlineStream:
         self._items, self._n_waiting = list(state["items"]), state["n_waiting"]
         self._ended = state["ended"]
 
+    @_alone
     def __getstate__(self) -> dict:
         return {"model": self._model, **self._state()}
 
@@ -552,9 +576,11 @@ class OnlineStream:
         self.__init__(state["model"])
         self._set_state(state)
 
+    @_alone
     def __copy__(self) -> OnlineStream:
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))  # the model, which never changes, is shared
+        twin._lock = Lock()
         twin._beam = new_beam(self._chain, self._model.rule)
         twin._set_state(self._state())
         return twin
