@@ -12,10 +12,11 @@ import sklearn
 from scipy import sparse
 from sklseq._lib._checksum import checksum
 
-from sklseq import CRFTagger, HMSVMTagger, RowBlocks, Sequences
+from sklseq import CRFTagger, HMSVMTagger, RowBlocks, Sequences, ZScoreTagger, ZScoreTaggerCV
 from sklseq._lib.checksums import label_checksum, row_checksum
 from sklseq.data import row_blocks as blocks_module
-from sklseq.data.row_blocks import BlockError, blocks_of, in_blocks
+from sklseq.data.row_blocks import BlockError, blocks_of, in_blocks, visit_blocks
+from sklseq.objectives.scores.score_map import magnitudes
 
 GRADIENTS = ["emp", "forward-backward", "checkpoint"]
 
@@ -272,8 +273,9 @@ def test_a_reader_that_fails_late_leaves_the_model_of_the_last_iteration(gradien
 
     tagger = CRFTagger(gradient=gradient, tol=0.0, verbose=0)
     with pytest.raises(BlockError, match=r"Block 2 of sequence 0 cannot be read: OSError: disk gone"
-                       r".*The model of iteration \d+ is kept; repair the source"):  # fmt: skip
+                       r".*The model of iteration \d+ is kept: after") as told:  # fmt: skip
         tagger.fit([lambda: read(15)], [Y9])
+    assert str(told.value).lower().count("repair the source") == 1
     k = tagger.n_iter_
     assert 2 <= k < 15
     with warnings.catch_warnings():
@@ -343,7 +345,7 @@ def test_a_list_of_blocks_is_refused_with_what_to_do(make):
     X = [[make(X9[:10]), make(X9[10:30])]]
     for ask in (tagger.predict, tagger.predict_proba, lambda X: CRFTagger().fit(X, [Y9[:30]])):
         with pytest.raises(ValueError, match=r"Sequence 0 of X is a list of blocks, the first of "
-                           r"shape \(10, 5\); pass RowBlocks\(lambda: iter\("):  # fmt: skip
+                           r"shape \(10, 5\); pass RowBlocks\(blocks\) to CRFT"):  # fmt: skip
             ask(X)
 
 
@@ -391,3 +393,59 @@ def test_rows_without_features_wait_for_the_last_label_too():
     tagger = CRFTagger(gradient="emp").fit([lambda: iter([sparse.csr_matrix(X)])], [Y9])
     expected = CRFTagger(gradient="forward-backward").fit([X], [Y9])
     assert tagger.objective_ == pytest.approx(expected.objective_, rel=1e-6)
+
+
+# ------------------------------------------------------------------------------ kinds of numbers
+
+
+@pytest.mark.parametrize("dtype", ["?", "b", "B", "h", "H", "q", "Q", "e", "f", "d", "g"])
+def test_blocks_of_any_numbers_train_as_float64(tmp_path, dtype):
+    rng, y = np.random.default_rng(0), np.arange(12) % 2
+    X = rng.integers(0, 2, size=(12, 3)).astype(dtype)
+    if dtype in "bhq":
+        X[3, 1] = np.iinfo(dtype).min  # minus it is no such number
+    if dtype in "BHQ":
+        X[:, 2] += 1  # minus the least is a large one
+    np.save(tmp_path / "x.npy", X)
+    sources = [X, [X[:5], X[5:]], lambda: iter([X]), tmp_path / "x.npy"]
+    sources += [np.load(tmp_path / "x.npy", mmap_mode="r")]
+    if dtype not in "eg":
+        sources += [sparse.csr_matrix(X), [sparse.csr_matrix(X[:7]), sparse.csr_matrix(X[7:])]]
+    wide = X.astype(np.float64)
+    scale = np.abs(wide).max(axis=0)
+    for source in sources:
+        for block, _ in visit_blocks(RowBlocks(source), 4, "the sequence"):
+            rows = block.toarray() if sparse.issparse(block) else block
+            largest = magnitudes(block)
+            if largest is not None:
+                np.testing.assert_array_equal(largest, np.abs(rows.astype(float)).max(axis=0))
+        if scale.max() < 100:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tagger = CRFTagger().fit([RowBlocks(source)], [y])
+                whole = CRFTagger().fit([wide], [y])
+            np.testing.assert_allclose(tagger.coef_, whole.coef_, rtol=1e-3, atol=1e-4)
+            np.testing.assert_array_equal(
+                tagger.predict([RowBlocks(source)])[0], whole.predict([wide])[0]
+            )
+
+
+@pytest.mark.parametrize("tagger", [HMSVMTagger(), ZScoreTagger(), ZScoreTaggerCV()])
+def test_who_does_not_train_on_blocks_says_so(tagger):
+    X, y = np.eye(2)[[0, 1, 0]], [0, 1, 0]
+    for source in (RowBlocks(X), lambda: iter([X]), RowBlocks([X[:1], X[1:]])):
+        with pytest.raises(ValueError, match=r"blocks, on which only CRFTagger\.fit trains; pass"):
+            tagger.fit([source], [y])
+    blocks = RowBlocks([X[:1], X[1:]])
+    tagger.fit([np.concatenate(list(blocks.read()))], [y])  # as the message says
+    np.testing.assert_array_equal(tagger.predict([blocks])[0], tagger.predict([X])[0])
+
+
+@pytest.mark.parametrize("gradient", ["auto", "emp", "checkpoint"])
+def test_no_rows_is_one_message(gradient):
+    for X in (np.zeros((0, 2)), RowBlocks(np.zeros((0, 2)))):
+        with pytest.raises(ValueError, match=r"^X must hold at least one row; got 1 seq"):
+            CRFTagger(gradient=gradient).fit([X], [[]])
+    for X in (np.eye(2), RowBlocks(np.eye(2))):
+        with pytest.raises(ValueError, match="2 rows in X but 0 labels in y"):
+            CRFTagger(gradient=gradient).fit([X], [[]])

@@ -1,5 +1,6 @@
 """HMSVMTagger against quadratic programs over all labelings, and against other implementations."""
 
+import itertools
 import pickle
 import warnings
 
@@ -432,7 +433,7 @@ def test_average_of_all_iterates(kind, linear):
     for s in np.random.default_rng(0).integers(5, size=12):
         hinge.optimize(np.array([s]), gaps, 2, 0.1)
         iterates.append(np.concatenate([w.ravel() for w in hinge.weights()]))
-        certificates.append(hinge.certificate())
+        certificates.append(hinge.last_certificate())
     weights = np.ones(12) if kind == 1 else np.arange(1.0, 13)
     hinge.settle()
     settled = np.concatenate([w.ravel() for w in hinge.weights()])
@@ -837,3 +838,40 @@ def test_warns_when_passes_run_out():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         HMSVMTagger(solver="perceptron", max_iter=1).fit(X, y)
+
+
+def objective_of(tagger, X, y, C):
+    """½‖w‖² + C Σ ξ of the weights of a tagger, by trying all labelings."""
+    weights = (tagger.coef_, tagger.transition_, tagger.start_, tagger.end_)
+    total = 0.5 * sum(float((w**2).sum()) for w in weights)
+    for rows, truth in zip(X, y):
+        paths = np.array(list(itertools.product(range(len(tagger.classes_)), repeat=len(rows))))
+        scores = (rows @ tagger.coef_)[np.arange(len(rows)), paths].sum(axis=1)
+        scores += tagger.transition_[paths[:, :-1], paths[:, 1:]].sum(axis=1)
+        scores += tagger.start_[paths[:, 0]] + tagger.end_[paths[:, -1]]
+        wrong = (paths != np.searchsorted(tagger.classes_, truth)).sum(axis=1)
+        total += C * (scores + wrong - scores[wrong == 0]).max()
+    return total
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_average_is_within_tol_or_warned_of(kernel, seed):
+    # The gap that counts is that of the weights that are returned: of the average.
+    rng = np.random.default_rng(seed)
+    X = [rng.normal(size=(3, 2)) for _ in range(4)]
+    y = [rng.integers(3, size=3) for _ in range(4)]
+    for max_iter in (50, 20000):
+        tagger = HMSVMTagger(
+            C=10, tol=1e-3, average=True, kernel=kernel, max_iter=max_iter, random_state=0
+        )
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            tagger.fit(X, y)
+        within = tagger.dual_gap_ <= 1e-3 * tagger.objective_
+        assert within == (not told)
+        assert within or max_iter == tagger.n_iter_
+        if kernel == "linear":
+            assert tagger.objective_ == pytest.approx(objective_of(tagger, X, y, 10), rel=1e-9)
+    assert within
+    assert tagger.loss_curve_[-1, 3] == pytest.approx(tagger.dual_gap_)

@@ -529,7 +529,11 @@ NAN = np.where(np.arange(5) == 2, np.nan, X20)
         ([lambda: iter([X20.astype(str)])], [Y20], "Block 0 of sequence 0 must hold numbers"),
         ([lambda: iter([X20])], [Y20[:9]], "Sequence 0 has at least 20 rows in X but 9 labels"),
         ([lambda: iter([X20[:9]])], [Y20], "Sequence 0 has 9 rows in X but at least 20 labels"),
-        ([lambda: iter([])], [[]], "y must hold at least one label; got none"),
+        (
+            [lambda: iter([])],
+            [[]],
+            "X must hold at least one row; got 1 sequences with 0 rows in all",
+        ),
         ([lambda: iter([])], [["a"]], "Sequence 0 has 0 rows in X but at least 1"),
         ([lambda: iter([X20])], [Y20, Y20], "got 1 in X and 2 in y"),
         ([lambda: iter([X20]), X20[:, 1:]], [Y20, Y20], "sequence 1 has 4, those before have 5"),
@@ -628,7 +632,7 @@ def test_bad_files(tmp_path):
     with pytest.raises(ValueError, match=r"Rows must be 2-D \(n_steps, n_features\); got shape"):
         RowBlocks(np.zeros(3))
     with pytest.raises(TypeError, match="RowBlocks needs a function"):
-        RowBlocks([X])
+        RowBlocks({1: X})
 
 
 def test_too_little_memory_is_told(monkeypatch):

@@ -34,6 +34,7 @@ __all__ = [
     "find_spans",
     "labels_to_segments",
     "parse_labels",
+    "read_classes",
     "resolve_constraints",
     "resolve_loss",
     "segments_to_labels",
@@ -53,6 +54,7 @@ _OPENING = frozenset("BSU")
 _CLOSING = frozenset("ESLU")
 
 _ARRAY_KINDS = {"U": "string", "b": "boolean", "i": "integer", "u": "integer"}
+MOST = np.iinfo(np.int64).max
 _DTYPES = {"string": np.str_, "boolean": np.bool_, "integer": np.int64}
 
 
@@ -100,7 +102,8 @@ def as_label_sequences(y: Iterable[Any], name: str = "y") -> tuple[NDArray, NDAr
     TypeError
         If `y` or one of its items is not a sequence.
     ValueError
-        If a label is of another kind than str, int or bool, or labels are of mixed kinds.
+        If a label is of another kind than str, int or bool, labels are of mixed kinds, or an
+        integer is outside -2**63 ... 2**63 - 1.
 
     Examples
     --------
@@ -115,8 +118,12 @@ def as_label_sequences(y: Iterable[Any], name: str = "y") -> tuple[NDArray, NDAr
     # Empty sequences say nothing of the kind of labels: np.array([]) is float64.
     filled = [sequence for sequence in sequences if len(sequence)]
     kinds = set(map(_array_kind, filled))
-    if len(kinds) == 1 and None not in kinds:
-        return np.concatenate(filled).astype(_DTYPES[kinds.pop()], copy=False), offsets
+    too_large = any(s.dtype.kind == "u" and s.max() > MOST for s in filled if _array_kind(s))
+    if len(kinds) == 1 and None not in kinds and not too_large:
+        # Each by itself: NumPy joins uint64 and int64 to float64, which holds 53 bits of them.
+        dtype = _DTYPES[kinds.pop()]
+        parts = filled if dtype is np.str_ else (s.astype(dtype, copy=False) for s in filled)
+        return np.concatenate(list(parts)), offsets
     rows = (s.tolist() if isinstance(s, np.ndarray) else s for s in filled)
     return _array_of_labels(list(chain.from_iterable(rows)), offsets, name), offsets
 
@@ -163,7 +170,21 @@ def _array_of_labels(labels: list[Any], offsets: NDArray[np.int64], name: str) -
     # np.array would turn [1, "a"] and [nan, "a"] into strings without a word.
     if len(kinds) > 1 or None in kinds:
         _raise_bad_label(labels, offsets, name)
+    if (
+        kinds == {"integer"}
+        and not -MOST - 1 <= min(map(int, labels)) <= max(map(int, labels)) <= MOST
+    ):
+        _raise_too_large(labels, offsets, name)
     return np.array(labels, dtype=_DTYPES[kinds.pop()] if kinds else np.str_)
+
+
+def _raise_too_large(labels: list[Any], offsets: NDArray[np.int64], name: str) -> None:
+    row = next(row for row, label in enumerate(labels) if not -MOST - 1 <= int(label) <= MOST)
+    raise ValueError(
+        f"Label {int(labels[row])} of {name}, at {locate(offsets, row)}, is not a 64-bit integer; "
+        "integer labels must lie in -2**63 ... 2**63 - 1: number them anew, or convert all to "
+        "strings."
+    )
 
 
 def _raise_bad_label(labels: list[Any], offsets: NDArray[np.int64], name: str) -> None:
@@ -241,6 +262,11 @@ def unique_labels(flat: NDArray) -> NDArray:
     array([1, 3])
     """
     return np.unique(flat)
+
+
+def read_classes(classes: Any) -> NDArray:
+    """Sorted distinct labels of what a user passes as ``classes``, checked as labels are."""
+    return unique_labels(as_label_sequences([classes], "classes")[0])
 
 
 def encode_labels(

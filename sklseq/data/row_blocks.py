@@ -46,16 +46,17 @@ class BlockError(ValueError):
 class RowBlocks:
     """One sequence whose rows come in blocks, from memory, a file or a function.
 
-    Taggers take it, or what it is made from, as an item of ``X``: ``fit([RowBlocks(path)], [y])``,
-    ``fit([read_log], [y])``. Neither rows nor what is computed from them is ever held whole,
-    but for the labels that ``predict`` returns.
+    :class:`CRFTagger` trains on it, or on what it is made from, as an item of ``X``:
+    ``fit([RowBlocks(path)], [y])``, ``fit([read_log], [y])``; any tagger with ``coef_`` predicts
+    and scores it. Neither rows nor what is computed from them is ever held whole, but for the
+    labels that ``predict`` returns.
 
     Parameters
     ----------
     source : callable, iterable, 2-D array, memory map, CSR matrix, str or path
         - A function without arguments that returns an iterator of blocks, each time from the
-          beginning; or an object whose ``__iter__`` does. A block is a 2-D array or sparse matrix
-          of any number of rows.
+          beginning; or an object whose ``__iter__`` does, such as a list of blocks. A block is a
+          2-D array or sparse matrix of any number of rows.
         - An array, a ``numpy.memmap``, a CSR matrix. (In ``X`` itself, only memory maps of 256 MB
           or more are read in blocks.)
         - The name of a file that ``numpy.save`` wrote (``.npy``) or
@@ -68,7 +69,9 @@ class RowBlocks:
     TypeError, ValueError
         If ``source`` is none of these; when rows are read, if a block is not two-dimensional,
         finite and as wide as the first, or cannot be read; when they are read again, if they
-        are not what they were. The message names sequence, block, row and column.
+        are not what they were. The message names the sequence and the block; for NaN and infinity
+        also row and column, and for rows that have changed the first and last of the rows that
+        were compared together.
 
     Notes
     -----
@@ -100,13 +103,13 @@ class RowBlocks:
             self.source = _open(self.path)
         elif sparse.issparse(source):
             self.source = source.tocsr()
-        elif isinstance(source, (list, tuple, Mapping, set)) or not (
+        elif isinstance(source, (Mapping, set)) or not (
             callable(source) or hasattr(source, "__iter__")
         ):
             raise TypeError(
                 "RowBlocks needs a function that returns an iterator of blocks, an object that "
-                "iterates over them, a 2-D array, a CSR matrix or the name of a .npy or .npz "
-                f"file; got {type(source).__name__}."
+                "iterates over them, a list of blocks, a 2-D array, a CSR matrix or the name of a "
+                f".npy or .npz file; got {type(source).__name__}."
             )
         if self.random_access and self.source.ndim != 2:
             raise ValueError(

@@ -426,7 +426,7 @@ def _list_form(row: Any, s: int) -> str:
     if sparse.issparse(row) or (isinstance(row, np.ndarray) and row.ndim == 2):
         raise ValueError(
             f"Sequence {s} of X is a list of blocks, the first of shape {row.shape}; pass "
-            "RowBlocks(lambda: iter(blocks)), or join them with numpy.concatenate or "
+            "RowBlocks(blocks) to CRFTagger, or join them with numpy.concatenate or "
             "scipy.sparse.vstack."
         )
     if isinstance(row, (list, tuple, set, frozenset)):

@@ -51,7 +51,7 @@ class Progress:
         self.history.append(value)
 
     @contextmanager
-    def kept_on(self, error: type, finish: Callable[[SolverResult], Any], what: str) -> Iterator:
+    def kept_on(self, error: type, finish: Callable[[SolverResult], Any]) -> Iterator:
         """On this error, ``finish`` with the last iteration, and say so, if there was one."""
         try:
             yield
@@ -61,6 +61,6 @@ class Progress:
             k, value, w = self.last
             finish(SolverResult(w, value, k, True, self.history, "error"))
             raise error(
-                f"{told} The model of iteration {k} is kept; repair {what}, and go on from there "
-                "with warm_start=True."
+                f"{told} The model of iteration {k} is kept: after that, go on from there with "
+                "warm_start=True."
             ) from told

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from sklseq.data.row_blocks import in_blocks
 from sklseq.data.sequences import Sequences, as_sequences, check_sample_weight, input_form
 
 __all__ = [
@@ -39,6 +40,11 @@ def read_sequences(X: Any, vectorizer=None, *, fit: bool = False, finite: bool =
     """
     from sklseq.features import DictFeatures
 
+    if in_blocks(X, maps=False):
+        raise ValueError(
+            "X holds sequences in blocks, on which only CRFTagger.fit trains; pass arrays, such as "
+            "numpy.concatenate(list(blocks.read())) of RowBlocks, or train a CRFTagger."
+        )
     form = input_form(X)
     if fit and form in ("dicts", "attributes"):
         vectorizer = DictFeatures()

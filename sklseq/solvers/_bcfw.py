@@ -48,7 +48,8 @@ def bcfw(
     rng : Generator or RandomState
         Shuffles the sequences.
     tol : float
-        Training stops when primal minus dual is at most this share of the primal objective.
+        Training stops when primal minus dual is at most this share of the primal objective; of the
+        average of all iterates, if the objective averages.
     max_iter : int
         Passes.
     n_steps : int

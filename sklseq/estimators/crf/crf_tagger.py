@@ -365,7 +365,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
             return self._finish(scores, result, classes, vectorizer)
 
         told, progress = (classes, vectorizer), Progress(self)
-        with memory_told(data.plan), progress.kept_on(BlockError, finish, "the source"):
+        with memory_told(data.plan), progress.kept_on(BlockError, finish):
             result = self._solve(progress.descend, scores, likelihood, start, told)
         return self._finish(scores, result, classes, vectorizer)
 

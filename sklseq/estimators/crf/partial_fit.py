@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from sklseq.data.labels import check_constraints, encode_labels, resolve_constraints, unique_labels
+from sklseq.data.labels import check_constraints, encode_labels, read_classes, resolve_constraints
 from sklseq.data.sequences import Sequences, read_labels
 from sklseq.estimators.sparsify import dense_weights
 from sklseq.estimators.validation import (
@@ -108,10 +108,10 @@ class PartialFitMixin:
             rows = self._read(X)
             warn_new_attributes(self, X)
             known = np.sort(self.classes_)
-            if classes is not None and not np.array_equal(unique_labels(classes), known):
+            if classes is not None and not np.array_equal(read_classes(classes), known):
                 raise ValueError(
                     f"classes must stay those of the first call, {self.classes_.tolist()}; got "
-                    f"{unique_labels(classes).tolist()}."
+                    f"{read_classes(classes).tolist()}."
                 )
             classes = self.classes_
         elif classes is None:
@@ -126,7 +126,7 @@ class PartialFitMixin:
                     "do not give; extract them with a fitted transformer, or one with "
                     "n_features=2**k."
                 )
-            classes = unique_labels(classes)
+            classes = read_classes(classes)
         check_not_empty(rows)
         return Sequences(sparse.csr_matrix(rows.rows), rows.offsets), classes
 

@@ -157,8 +157,9 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         of the last iterate.
     objective_, dual_gap_ : float
         Objective, and an upper bound of its distance from the minimum. Not for the perceptron.
-    loss_curve_ : ndarray of shape (n_points, 4)
-        Passes, primal and dual objective, gap. For the perceptron, mistakes of each pass.
+    loss_curve_ : ndarray of shape (n_points, 4), for the perceptron (n_iter_,)
+        Rows (pass, primal objective, dual objective, gap), with ``average=True`` of the average so
+        far. For the perceptron, the number of mistakes of each pass.
     n_mistakes_, radius_ : int, float
         Of the perceptron: mistakes made, at most (``radius_`` / margin)² of them on separable data.
     n_iter_ : int
@@ -259,7 +260,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         Parameters
         ----------
         X : list of sequences
-            In any form that :class:`CRFTagger` takes.
+            In any form that :class:`CRFTagger` takes, but neither blocks of rows nor shards.
         y : list of label sequences
         sample_weight : array-like of shape (n_sequences,), optional
             What ``C`` is multiplied by; 0 leaves a sequence out.
@@ -398,9 +399,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         if mistakes is not None:
             self.n_mistakes_, self.radius_ = mistakes
             return
-        # What was measured last is of these weights, unless they were averaged since.
-        averaged = self._averaging()
-        primal, dual = objective.certificate() if averaged else result.history[-1][1:3]
+        primal, dual = result.history[-1][1:3]  # measured last, of these weights
         self.objective_, self.dual_gap_ = primal, primal - dual
         paths = objective.support_paths()
         self.support_index_, self.support_alpha_ = paths.sequence, paths.alpha

@@ -52,7 +52,7 @@ def fit_shards(tagger: Any, X: Any, y: Any, sample_weight: Any) -> Any:
 
     told = (found.classes, vectorizer)
     solve = progress.step if tagger.solver == "adagrad" else progress.descend
-    with memory_told(PLAN), data, progress.kept_on(ShardError, finish, "the shard"):
+    with memory_told(PLAN), data, progress.kept_on(ShardError, finish):
         result = tagger._solve(solve, scores, likelihood, start, told)
     return tagger._finish(scores, result, found.classes, vectorizer)
 

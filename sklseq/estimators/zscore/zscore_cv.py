@@ -30,7 +30,8 @@ class ZScoreTaggerCV(ZScoreTagger):
     """:class:`ZScoreTagger` that finds its ridge by leaving out each sequence in turn.
 
     Nothing is fitted anew: one eigendecomposition gives, for every ridge, what weights trained on
-    the other sequences score each sequence, exactly.
+    the other sequences score each sequence: the labels of fitting anew, but where two labelings
+    score the same to the last digits, of which rounding then chooses.
 
     Parameters
     ----------

@@ -16,6 +16,7 @@ from sklseq.data.labels import (
     Constraints,
     check_constraints,
     encode_labels,
+    read_classes,
     resolve_constraints,
     resolve_loss,
     unique_labels,
@@ -224,7 +225,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
         Parameters
         ----------
         X : list of sequences
-            In any form that :class:`CRFTagger` takes.
+            In any form that :class:`CRFTagger` takes, but neither blocks of rows nor shards.
         y : list of label sequences
         sample_weight : array-like of shape (n_sequences,), optional
 
@@ -357,7 +358,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
         self._check_columns(rows.shape[1], known is None)
         labels = read_labels(y, rows)
         weights = training_weights(sample_weight, len(rows))
-        classes = unique_labels(np.asarray(classes)) if known is None else known
+        classes = read_classes(classes) if known is None else known
         cost = resolve_loss(self.loss, classes)
         codes = encode_labels(labels, classes, rows.offsets)
         sample = Sample(rows.rows, rows.offsets, codes, weights, len(classes))
@@ -383,7 +384,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
                 "from the start, on a clone of this estimator."
             )
         if known is not None and classes is not None and not np.array_equal(
-            unique_labels(np.asarray(classes)), known
+            read_classes(classes), known
         ):  # fmt: skip
             raise ValueError(
                 f"classes must be those of the first call, {known.tolist()}; got "

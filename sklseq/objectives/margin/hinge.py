@@ -232,7 +232,15 @@ class StructuredHinge:
         return self.kernel.mistakes(order, squares)
 
     def certificate(self) -> Certificate:
-        """Primal and dual objective now; one pass over the data, nothing is changed."""
+        """Primal and dual objective now, of the average where iterates are averaged.
+
+        One pass over the data; nothing is changed.
+        """
+        with self.as_settled():
+            return self.last_certificate()
+
+    def last_certificate(self) -> Certificate:
+        """As :meth:`certificate`, of the last iterate."""
         worst, products = np.zeros((2, len(self.C)))
         self.kernel.evaluate(self.blocks, worst, products)
         half, sums = 0.5 * self.squared_norm(), self._mass_and_loss()

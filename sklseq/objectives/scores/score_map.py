@@ -116,12 +116,18 @@ def full_support(n_labels: int) -> Support:
 
 
 def magnitudes(rows) -> np.ndarray | None:
-    """Largest magnitude of each column; None if all values of sparse rows are ``USUAL``."""
+    """Largest magnitude of each column; None if all values of sparse rows are ``USUAL``.
+
+    In float64: booleans have no minus, and minus an int8 or uint8 may not be one.
+    """
     if not sparse.issparse(rows):
         if len(rows) == 0:
             return None
-        return np.maximum(rows.max(axis=0), -rows.min(axis=0)).astype(np.float64)
-    values = np.abs(rows.data)
+        most, least = (
+            np.asarray(x, dtype=np.float64) for x in (rows.max(axis=0), rows.min(axis=0))
+        )
+        return np.maximum(most, -least)
+    values = np.abs(rows.data, dtype=np.float64)
     if values.size == 0 or (values.max() <= USUAL[1] and values.min() >= USUAL[0]):
         return None
     return largest_at(rows.indices, values, rows.shape[1])
