@@ -375,11 +375,35 @@ def test_the_residual_is_that_of_all_columns(seed):
     # Weights of rows are less by what columns that occur once take up.
     once = np.bincount(X.nonzero()[1], minlength=X.shape[1]) == 1
     d = 0.5 * w / (0.5 + w * np.square(X[:, once]).sum(axis=1, keepdims=True))
-    units = ((d * np.square(X)).sum(axis=0) + 0.5) ** -0.5
-    lengths = np.linalg.norm(units[:, None] * left, axis=0)
+    # Of columns eliminated, what exceeds their means is measured apart from these.
+    often = [*system.columns[0], -2, -1]
+    means = (d * X[:, often]).sum(axis=0) / d.sum()
+    M = np.diag((d * np.square(X)).sum(axis=0) + 0.5)
+    M[np.ix_(often, often)] += d.sum() * (np.outer(means, means) - np.diag(np.square(means)))
+    lengths = np.sqrt(np.einsum("ij,ij->j", left, np.linalg.solve(M, left)))
     of_rest = np.sqrt(system.preconditioner)[:, None] * system.gradient
     assert_allclose(system.lengths, np.linalg.norm(of_rest, axis=0), rtol=1e-12)
     assert_allclose((lengths / system.lengths).max(), share, rtol=1e-10)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_single_precision_does_not_add_up_the_rounding_of_many_rows(seed):
+    # 20 columns in 20,000 rows each, of 200,000, and many rare ones.
+    rng, n, M = np.random.default_rng(seed), 200_000, 4_000
+    often, rare = rng.integers(0, 10, (n, 2)) + [0, 10], rng.integers(20, M, (n, 2))
+    indices = np.hstack([often, rare]).ravel().astype(np.int32)
+    rows = sparse.csr_matrix((np.ones(4 * n), indices, np.arange(0, 4 * n + 1, 4)), (n, M))
+    y = rng.integers(0, 2, n).astype(np.int32)
+    sample = Sample(rows, np.arange(0, n + 1, 20), y, np.ones(n // 20), 2)
+    with Threads(1) as threads:
+        single, double = (
+            EliminatedRidge(sample, 1.0, threads, dtype, frequent=20)
+            for dtype in (np.float32, np.float64)
+        )
+        P = rng.random(single.gradient.shape)
+        found = single.hessian_product(P.astype(np.float32))
+        expected = double.hessian_product(P)
+    assert np.linalg.norm(found - expected) < 2e-6 * np.linalg.norm(expected)
 
 
 def test_few_columns_are_factorised_where_rows_are_few():

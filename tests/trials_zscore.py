@@ -1,7 +1,8 @@
 """Conjugate gradients on columns in any units: python -m tests.trials_zscore N
 
-Random labelled rows with columns of all scales, constant, zero, equal and opposite columns and rows
-of weight zero, against the solution in extended precision.
+Random labelled rows with columns of all scales and means up to 1e8 times their spread, constant,
+zero, equal and opposite columns and rows of weight zero, against the solution in extended
+precision. Sparse rows have columns too that are equal but for some noise.
 """
 
 from __future__ import annotations
@@ -29,11 +30,14 @@ def make_rows(rng: np.random.Generator, form: str) -> np.ndarray:
     if rng.random() < 0.3:
         rows[:, rng.integers(M)] = 0
     if rng.random() < 0.5:
-        rows[:, rng.integers(0, M, 3)] += 10.0 ** rng.integers(0, 4 if form == "sparse" else 2)
+        rows[:, rng.integers(0, M, rng.integers(1, M))] += 10.0 ** rng.integers(0, 9)
     if rng.random() < 0.5:
-        rows[:, rng.integers(M)] = 2016
+        rows[:, rng.integers(M)] = 2016 - rng.integers(0, rng.choice([1, 27]), n)
     if rng.random() < 0.5:
         rows[:, rng.integers(0, M, 4)] = rng.choice([-1, 1]) * rows[:, rng.integers(0, M, 4)]
+    if rng.random() < 0.3 and form == "sparse":
+        noise = 1 + 10.0 ** rng.uniform(-5, -1) * rng.normal(size=(n, 2))
+        rows[:, rng.integers(0, M, 2)] = rows[:, rng.integers(0, M, 2)] * noise
     if rng.random() < 0.7:
         rows *= 10.0 ** rng.uniform(-6, 6, M)
     return rows

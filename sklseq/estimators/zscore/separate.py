@@ -87,12 +87,11 @@ class FreeSystem:
         if self.direct:
             main = solve_dense(self.statistics.gram, main, self.ridge).w
         else:
-            order, solved = self.regression.order, np.empty_like(main)
-            solved[order] = cg(
-                self.regression, main[order], preconditioner=self.regression.preconditioner,
-                tol=TOLERANCE, max_iter=5_000,
-            ).w  # fmt: skip
-            main = solved
+            solved = cg(
+                self.regression, self.regression.right_hand_side(main),
+                preconditioner=self.regression.preconditioner, tol=TOLERANCE, max_iter=5_000,
+            )  # fmt: skip
+            main = self.regression.solution_of(solved.w)
         pairs = V[n * L :] / self.variance if self.variance > 0 else 0 * V[n * L :]
         return np.concatenate([L * main.reshape(n * L, -1), pairs])
 

@@ -31,7 +31,7 @@ from sklseq.objectives.zscore.moments import (
 from sklseq.objectives.zscore.path_moments import AllowedMoments, AllowedPaths, SampledMoments
 from sklseq.objectives.zscore.programs import DynamicPrograms, count_programs
 from sklseq.objectives.zscore.regression import RidgeSystem
-from sklseq.solvers import SolverResult, cg, column_sizes, solve_dense
+from sklseq.solvers import SolverResult, cg, solve_dense
 
 __all__ = [
     "MAX_WEIGHTS",
@@ -117,8 +117,6 @@ def _solve_rows(tagger, sample: Sample, ridge: float, threads: Threads):
     extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
     weights, n_labels = sample.row_weights, sample.n_labels
     system = RidgeSystem(extended, sample.y, weights, n_labels, ridge, threads)
-    if not ridge:
-        system.preconditioner = column_sizes(system.squares) ** -2.0
     result = _conjugate_gradients(tagger, system, system.gradient)
     system.finish(result.w)
     return system, result

@@ -72,15 +72,24 @@ class EliminatedRidge:
 
     * O, those in one row only. Given the other weights, such a column is fitted to what is left of
       its row, which leaves the row a weight of d = weights · ridge / (ridge + weights · Σ x²).
-    * H, the most frequent and the two indicators. A factor of G = HᵀdH + ridge, scaled to a
-      diagonal of ones, solves for them given the others: Cholesky's, or eigenvectors where columns
-      are equal up to rounding.
+    * H, the most frequent and the two indicators: their G = HᵀdH + ridge is inverted, as below.
     * R, the rest. What remains is the Schur complement of H,
 
           (Rᵀ d R + ridge - Rᵀ d H G⁻¹ Hᵀ d R) V = Rᵀ d (Y - H G⁻¹ Hᵀ d Y).
 
     A product with it reads X̃ as often as one with the whole matrix. But frequent columns are what
     the condition number comes from: on text, five iterations do for nearly thirty.
+
+    Means may exceed spreads by any factor. With the means m of H's columns, n = Σ d and C the
+    matrix G of centred columns, G = C + n m mᵀ, and G v = b + s m (b of centred columns, s of the
+    constant) has the solution, by Sherman and Morrison and without a difference of large numbers,
+
+        v = C⁻¹ b + q (s - n mᵀC⁻¹b) / (1 + n mᵀq),   q = C⁻¹ m,
+        mᵀv = (mᵀC⁻¹b + s mᵀq) / (1 + n mᵀq).
+
+    So H is held with a constant column whose weight is the means' share of scores, and columns
+    without a zero are held less their means. C, scaled to a diagonal of ones, is factorised:
+    Cholesky, or eigenvectors where columns are equal up to rounding.
 
     Parameters
     ----------
@@ -91,7 +100,8 @@ class EliminatedRidge:
     dtype : numpy dtype, default=float64
         Of products; float32 halves the memory that moves.
     frequent : int, optional
-        Columns of H beside the indicators; by default :func:`n_frequent`.
+        Columns of H beside the indicators; by default :func:`n_frequent`, and all without a zero
+        up to 2000.
 
     Attributes
     ----------
@@ -110,32 +120,31 @@ class EliminatedRidge:
     ):  # fmt: skip
         self.y, self.n_labels, self.ridge, self.threads = sample.y, sample.n_labels, ridge, threads
         self.dtype, self.width = np.dtype(dtype), _chain.padded_width(sample.n_labels)
-        if frequent is None:
-            frequent = n_frequent(sample.rows.nnz, self.n_labels)
         self._split(sample.rows, sample.offsets, frequent)
         self._reduce(sample.row_weights)
+        self._shift()
         self._factorise()
         self._right_hand_side()
 
     # ------------------------------------------------------------------ set-up
 
-    def _split(self, rows, offsets: np.ndarray, frequent: int) -> None:
+    def _split(self, rows, offsets: np.ndarray, frequent: int | None) -> None:
         # Columns by how often they occur: H and R by frequency, then O.
         n_rows, self.n_columns = rows.shape
         counts = np.bincount(rows.indices, minlength=self.n_columns)
         order = np.argsort(-counts, kind="stable")
-        n_seen, n_shared = (int((counts > k).sum()) for k in (0, 1))
+        n_seen, n_shared, n_full = (int((counts > k).sum()) for k in (0, 1, n_rows - 1))
+        if frequent is None:
+            frequent = max(n_frequent(rows.nnz, self.n_labels), min(n_full, FREQUENT))
         cuts = (0, min(frequent, n_shared), n_shared, n_seen)
         self.columns = [order[a:b] for a, b in zip(cuts[:-1], cuts[1:])]
-        data = values_unless_ones(rows, self.dtype)
+        data = values_unless_ones(rows, np.float64)
         first, last, _ = row_positions(offsets)
-        flags = np.ones((n_rows, 2), dtype=np.uint8)
+        flags = np.ones((n_rows, 3), dtype=np.uint8)
         flags[last, 0] = flags[first, 1] = 0
-        H, R, self.once = (
-            self._take(rows, data, chosen, counts, flags if k == 0 else None)
-            for k, chosen in enumerate(self.columns)
-        )
-        self.frequent = H
+        self.frequent = self._take(rows, data, self.columns[0], counts, flags)
+        data = data.astype(self.dtype, copy=False)
+        R, self.once = (self._take(rows, data, chosen, counts, None) for chosen in self.columns[1:])
         matrix = sparse.csr_matrix(
             (R.data if len(R.data) else np.ones(len(R.indices), self.dtype), R.indices, R.indptr),
             shape=(n_rows, len(self.columns[1])),
@@ -150,7 +159,7 @@ class EliminatedRidge:
         size = int(counts[chosen].sum()) + (0 if flags is None else int(flags.sum()))
         taken = Entries(
             np.empty(len(rows.indptr), dtype=rows.indptr.dtype),
-            np.empty(size, dtype=np.int32), np.empty(size if len(data) else 0, dtype=self.dtype),
+            np.empty(size, dtype=np.int32), np.empty(size if len(data) else 0, dtype=data.dtype),
         )  # fmt: skip
         _linear.take_columns(rows.indptr, rows.indices, data, number, *taken, flags, len(chosen))
         return taken
@@ -161,17 +170,38 @@ class EliminatedRidge:
         self.d = weights * self.ridge / (self.ridge + weights * squares)
         self.scales = self.d.astype(self.dtype)[:, None]
 
+    def _shift(self) -> None:
+        # Columns of H without a zero less their means; then all in the precision of products.
+        H, self.shifts = self.frequent, np.zeros(len(self.columns[0]) + 2)
+        if len(H.data):
+            owners = H.owners()
+            counts = np.bincount(H.indices, minlength=len(self.shifts))[: len(self.columns[0])]
+            candidates = H.indices < (counts >= len(self.y)).sum()  # columns go by counts
+            at, entry = owners[candidates], H.indices[candidates]
+            filled = np.zeros((len(self.y), 1 + entry.max(initial=-1)), dtype=bool)
+            filled[at, entry] = True
+            sums = np.bincount(entry, self.d[at] * H.data[candidates], len(self.shifts))
+            full = np.flatnonzero(filled.all(axis=0))
+            self.shifts[full] = sums[full] / self.d.sum()
+            H.data[candidates] -= self.shifts[entry]
+        self.frequent = H._replace(data=H.data.astype(self.dtype, copy=False))
+
     def _factorise(self) -> None:
         n = len(self.columns[0])
-        gram = np.zeros((n + 2, n + 2))
+        gram = np.zeros((n + 3, n + 3))
         _linear.weighted_gram(*self.frequent, self.d, gram)
         # The indicators are columns of ones here, and of 1 / √L in X̃: their ridge is L times that.
         self.sizes = np.ones((n + 2, 1))
         self.sizes[n:] = self.n_labels**-0.5
-        self.ridges = self.ridge / np.square(self.sizes[:, 0])
-        gram[np.diag_indices(n + 2)] += self.ridges
+        self.ridges = self.ridge / np.square(self.sizes)
+        self.total, self.levels = gram[-1, -1], gram[-1:, :-1].T / gram[-1, -1]
+        gram = gram[:-1, :-1] - self.total * self.levels * self.levels.T
+        gram[np.diag_indices(n + 2)] = np.maximum(gram.diagonal(), 0) + self.ridges[:, 0]
         self.units = gram.diagonal()[:, None] ** -0.5
         self.solve, self.least_sine = unit_solver(gram * self.units * self.units.T)
+        self.means = self.shifts[:, None] + self.levels
+        self.of_means = self.units * self.solve(self.units * self.means)
+        self.excess = 1 + self.total * float(np.vdot(self.means, self.of_means))
         squares = np.bincount(
             self.rest.indices, self._rest_squares(), minlength=self.rest.n_features
         )
@@ -218,25 +248,28 @@ class EliminatedRidge:
         # Hᵀ d residual; with W, the residual is first set to the scores of R's columns.
         begin, stop = self.frequent.indptr[:-1], self.frequent.indptr[1:]
 
-        def work(a: int, b: int, buffer: np.ndarray) -> None:
-            block = self.residual[a:b]
+        def work(a: int, b: int, total: np.ndarray) -> None:
+            block, part = self.residual[a:b], np.zeros(total.shape, self.dtype)
             if W is not None:
                 self.rest.scores(W, a, b, block)
             _linear.scatter_rows(
                 begin[a:b], stop[a:b], self.frequent.indices, self.frequent.data,
-                block if scaled else block * self.scales[a:b], buffer,
+                block if scaled else block * self.scales[a:b], part,
             )  # fmt: skip
+            total += part  # float32 sums over all rows would be the largest error
 
-        shape = (len(self.ridges), self.width)
-        buffers = self._each_block(work, lambda: aligned_zeros(shape[0] * shape[1], self.dtype)
-                                   .reshape(shape))  # fmt: skip
-        return sum(buffer.astype(np.float64) for buffer in buffers)
+        return sum(self._each_block(work, lambda: np.zeros((len(self.ridges) + 1, self.width))))
 
     def _solve_frequent(self, sides: np.ndarray) -> np.ndarray:
-        # G⁻¹ times padded columns.
-        solution = np.zeros((len(sides), self.width))
-        n = self.n_labels
-        solution[:, :n] = self.units * self.solve(self.units * sides[:, :n])
+        # Weights of H and of the constant from padded products with both.
+        solution, n = np.zeros((len(sides), self.width)), self.n_labels
+        sides, s, m = sides[:-1, :n], sides[-1, :n], self.means
+        V = self.units * self.solve(self.units * (sides - self.levels * s))
+        mV = m.T @ V
+        V += self.of_means * ((s - self.total * mV) / self.excess)
+        solution[:-1, :n] = V
+        mV = (mV + s * (self.excess - 1) / self.total) / self.excess
+        solution[-1, :n] = mV - self.levels.T @ V
         return solution
 
     def _add_frequent(self, W: np.ndarray, a: int, b: int, out: np.ndarray) -> None:
@@ -287,10 +320,21 @@ class EliminatedRidge:
         self.of_frequent = self._solve_frequent(self._collect_frequent())
         left = self._transposed(-self.of_frequent, -self.ridge)  # residual: d (Y - X̃ V)
         squares = np.square(self._lengths(left[:, : self.n_labels]))
-        left = self._collect_frequent(scaled=True) - self.ridges[:, None] * self.of_frequent
-        squares += np.square(self.units * left).sum(axis=0)[: self.n_labels]
+        squares += self._left_to_frequent()
         excess = np.maximum(np.sqrt(squares) - self.rounding, 0)
         return float(np.max(excess / np.where(self.lengths > 0, self.lengths, 1)))
+
+    def _left_to_frequent(self) -> np.ndarray:
+        # Squared lengths of the residual of H's columns, in units in which the diagonal of C is 1
+        # and the direction of the means as short as n m mᵀ makes it.
+        left = self._collect_frequent(scaled=True)[:, : self.n_labels]
+        weights = self.of_frequent[:-1, : self.n_labels]
+        left = left[:-1] + self.shifts[:, None] * left[-1] - self.ridges * weights
+        left, m = self.units * left, self.units * self.means
+        square = float(np.vdot(m, m))
+        if square > 0:
+            left += m * (((1 + self.total * square) ** -0.5 - 1) / square * (m.T @ left))
+        return np.square(left).sum(axis=0)
 
     def products(self, weights: np.ndarray) -> Products:
         """What :func:`~sklseq.objectives.zscore.moments.combine` needs of the solution."""
@@ -304,7 +348,7 @@ class EliminatedRidge:
         """The solution times an (n_labels, n_labels) matrix: (n_columns + 2, n_labels)."""
         L, (frequent, rest, once) = self.n_labels, self.columns
         out = np.zeros((self.n_columns + 2, L))
-        of_frequent = self.of_frequent[:, :L] @ mix
+        of_frequent = self.of_frequent[:-1, :L] @ mix
         of_frequent /= self.sizes
         out[frequent], out[-2:] = of_frequent[:-2], of_frequent[-2:]
         for a, b in spans(len(rest), 1 + len(rest) // BLOCK):

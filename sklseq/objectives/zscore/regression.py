@@ -10,6 +10,7 @@ from sklseq.data.sequences import Sequences
 from sklseq.inference.chain.linear_chain import _chain
 from sklseq.objectives.scores.design import SparseRows, aligned_zeros
 from sklseq.objectives.zscore.moments import Products, label_sums, score_products
+from sklseq.solvers import column_sizes
 
 __all__ = ["RidgeSystem"]
 
@@ -18,6 +19,16 @@ BLOCK = 4_096  # rows whose scores stay in the cache between A and its transpose
 
 class RidgeSystem:
     """(Xᵀ diag(weights) X + ridge) V = Xᵀ diag(weights) Y, for label codes y.
+
+    Means of dense columns may exceed their spreads by any factor: with the means m, n = Σ weights,
+    the centred rows Z and D, the diagonal of ZᵀdZ + ridge, the matrix is ZᵀdZ + ridge + n m mᵀ, and
+    is solved for U in
+
+        V = T U,   T = I + D⁻¹ m mᵀ ((1 + n h)^-½ - 1) / h,   h = mᵀD⁻¹m,
+
+    which makes D of D + n m mᵀ: Tᵀ(D + n m mᵀ)T = D. In these terms n m mᵀ is n / (1 + n h) m mᵀ,
+    so no large numbers are left. Without a ridge, any D gives the solution of minimum norm, as all
+    solutions have the same mᵀV.
 
     Parameters
     ----------
@@ -31,14 +42,12 @@ class RidgeSystem:
     Attributes
     ----------
     gradient : ndarray of shape (n_columns, n_labels)
-        Right-hand side.
+        Right-hand side, in terms of U.
     order : ndarray of shape (n_columns,)
-        Which column each row of V stands for.
-    squares : ndarray of shape (n_columns,)
-        Diagonal of Xᵀ diag(weights) X.
-    preconditioner : ndarray of shape (n_columns,), or None
-        Inverse of the diagonal. None without a ridge, so that the solution found is that of
-        minimum norm.
+        Which column each row of U stands for, of sparse rows.
+    preconditioner : ndarray of shape (n_columns,)
+        Inverse of D. Without a ridge, sizes of columns if these differ much: so that the solution
+        found is that of minimum norm.
     """
 
     def __init__(self, rows, y, weights, n_labels: int, ridge: float, threads: Threads):
@@ -47,10 +56,30 @@ class RidgeSystem:
         self.rows, self.d, self.order = rows, weights, np.arange(self.n_columns)
         if self.is_sparse:
             self._arrange(rows)
+            self.preconditioner = 1 / self._diagonal(self._squares())
         else:
-            self.gradient = label_sums(rows, y, self.d, n_labels)
-        self.squares = self._squares()
-        self.preconditioner = 1 / (self.squares + ridge) if ridge > 0 else None
+            self._centre(rows)
+
+    def _diagonal(self, squares: np.ndarray) -> np.ndarray:
+        return squares + self.ridge if self.ridge > 0 else np.square(column_sizes(squares))
+
+    def _centre(self, rows: np.ndarray) -> None:
+        self.total = self.d.sum()
+        self.means = self.d @ rows / self.total
+        self.rows = rows - self.means
+        self.rows -= self.d @ self.rows / self.total  # without the rounding of large means
+        squares = np.square(self.rows).T @ self.d
+        diagonal = self._diagonal(squares if self.ridge else squares + self.total * self.means**2)
+        self.preconditioner = 1 / diagonal
+        if not self.ridge:  # of the size of squares
+            diagonal *= np.mean(squares / diagonal) or 1.0
+        square = float(self.means @ (self.means / diagonal))
+        self.across = self.means / diagonal / (square or 1.0)
+        self.shrunk = (1 + self.total * square) ** -0.5
+        of_means = self.shrunk * np.outer(self.means, np.bincount(self.y, self.d, self.n_labels))
+        self.gradient = of_means + self._across(
+            label_sums(self.rows, self.y, self.d, self.n_labels)
+        )
 
     def _arrange(self, rows) -> None:
         # The kernels' layout, with the columns by frequency.
@@ -69,19 +98,41 @@ class RidgeSystem:
         self.gradient = self._transposed(lambda a, b: None)[:, : self.n_labels].copy()
 
     def _squares(self) -> np.ndarray:
-        if not self.is_sparse:
-            return np.square(self.rows).T @ self.d
         squares = self.rows.power(2) if len(self.design.data) else self.rows
-        return (squares.T @ self.d)[self.design.order]
+        return (squares.T @ self.d)[self.order]
+
+    def _across(self, B: np.ndarray) -> np.ndarray:
+        # TᵀB
+        return B - np.outer(self.means, (1 - self.shrunk) * (self.across @ B))
+
+    def right_hand_side(self, B: np.ndarray) -> np.ndarray:
+        """In terms of U, of one in terms of V."""
+        return B[self.order] if self.is_sparse else self._across(B)
+
+    def solution_of(self, U: np.ndarray) -> np.ndarray:
+        """V."""
+        if self.is_sparse:
+            V = np.empty_like(U)
+            V[self.order] = U
+            return V
+        # mᵀV = shrunk · mᵀU may be less than the rounding of U, so it is added to nothing.
+        of_means = self.means @ U
+        V = U - np.outer(self.across, of_means)
+        return V + np.outer(self.across, self.shrunk * of_means - self.means @ V)
 
     def hessian_product(self, V: np.ndarray) -> np.ndarray:
-        """(Xᵀ diag(d) X + ridge) V, until the next product."""
+        """Tᵀ(Xᵀ diag(d) X + ridge)T times a block, until the next product."""
         if not self.is_sparse:
-            return self.rows.T @ (self.d[:, None] * (self.rows @ V)) + self.ridge * V
+            return self._dense_product(V)
         starts = range(0, V.shape[1], self.width)
         if len(starts) == 1:
             return self._sparse_product(V)
         return np.hstack([self._sparse_product(V[:, k : k + self.width]).copy() for k in starts])
+
+    def _dense_product(self, U: np.ndarray) -> np.ndarray:
+        V = self.solution_of(U)
+        product = self._across(self.rows.T @ (self.d[:, None] * (self.rows @ V)) + self.ridge * V)
+        return product + np.outer(self.means, self.total * self.shrunk**2 * (self.means @ U))
 
     def _sparse_product(self, V: np.ndarray) -> np.ndarray:
         W = self.padded.reshape(-1, self.width)
@@ -110,14 +161,15 @@ class RidgeSystem:
         design.finish(residual, buffers, self.padded, self.ridge, self.product, self.threads)
         return self.product.reshape(-1, self.width)
 
-    def finish(self, V: np.ndarray) -> None:
-        """Take V as the solution."""
-        self.solution = np.empty((self.n_columns, self.n_labels))
-        self.solution[self.order] = V
+    def finish(self, U: np.ndarray) -> None:
+        """Take U as the solution."""
+        self.solution = self.solution_of(U)
+        self.of_means = 0.0 if self.is_sparse else self.shrunk * (self.means @ U)
 
     def products(self, weights: np.ndarray) -> Products:
         """What :func:`~sklseq.objectives.zscore.moments.combine` needs of the solution."""
-        return score_products(np.asarray(self.rows @ self.solution), self.y, weights)
+        scores = np.asarray(self.rows @ self.solution) + self.of_means
+        return score_products(scores, self.y, weights)
 
     def weights(self, mix: np.ndarray) -> np.ndarray:
         """The solution times an (n_labels, n_labels) matrix."""
