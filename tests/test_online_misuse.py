@@ -168,3 +168,75 @@ def test_a_stream_in_two_threads_is_busy_or_whole():
     thread.join()
     assert len(busy) == len(CALLS)
     assert len(stream.flush()) + stream.n_emitted >= 50
+
+
+# ------------------------------------------------------------------ items
+
+
+def rows_of(decoder, n=20):
+    stream = decoder.stream()
+    stream.push_many(np.zeros((n, 3)))
+    return stream
+
+
+@pytest.mark.parametrize(
+    "item",
+    [sparse.csr_matrix(np.eye(3)), sparse.csr_matrix((0, 3)), np.eye(3), np.zeros((1, 3))],
+    ids=lambda item: f"{type(item).__name__} {item.shape}",
+)
+def test_push_takes_no_matrix(item):
+    X, y = token_data()
+    tagger = OnlineDecoder(PIPELINES["window"]()).fit(X, y)
+    for decoder in (decoder_of(np.eye(3)), tagger):
+        stream = decoder.stream()
+        with pytest.raises(ValueError, match=r"Item 0 .* is a matrix of shape .*push_many"):
+            stream.push(item)
+        assert stream.n_seen == 0
+    assert len(rows_of(decoder_of(np.eye(3), lag=0), 0).push(sparse.csr_matrix((1, 3)))) == 1
+
+
+BAD = [
+    None, 3, "abc", [], [1, None, 2], [1, "a", 2], [1, 2], [[1, 2, 3]], {"a": 1}, {1, 2, 3},
+    [1, 10**400, 2], np.zeros(2), np.zeros(3, complex), np.array([1, None, 2]), np.array(3.0),
+    np.array(["a", "b", "c"]), sparse.csr_matrix((1, 2)), sparse.csr_matrix((1, 3), dtype=complex),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("item", BAD, ids=lambda item: repr(item)[:30])
+def test_an_item_that_is_no_row_of_numbers_is_named(item):
+    stream, good = rows_of(decoder_of(np.eye(3))), np.zeros(3)
+    twin = rows_of(decoder_of(np.eye(3)))
+    for k, items in enumerate(([item], [good, item], [good, [1, 2, 3], item, None])):
+        with pytest.raises(ValueError, match=f"Item {20 + k} of the stream must be 3 numbers"):
+            stream.push_many(items)
+    with pytest.raises(ValueError, match="Item 20 of the stream must be 3 numbers"):
+        stream.push(item)
+    assert states_equal(stream, twin)
+
+
+def test_rows_of_numbers_in_all_forms_can_stand_side_by_side():
+    row = np.array([1.0, 2, 3])
+    forms = [row, [1, 2, 3], (1.0, 2, 3), sparse.csr_matrix(row), sparse.coo_array(row)]
+    forms += [row.astype(np.float32), row.astype(int)]
+    decoder = decoder_of(np.eye(3), lag=0)
+    wanted = rows_of(decoder, 0).push_many(np.tile(row, (49, 1)))
+    got = rows_of(decoder, 0).push_many([x for a in forms for x in (a, *forms[:6])])
+    assert got == wanted
+    objects = np.array([[1, 2, 3]] * 2, dtype=object)
+    with pytest.raises(ValueError, match="Item 0 of the stream must be 3 numbers"):
+        rows_of(decoder, 0).push_many(objects)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_features_that_overflow_are_named_by_their_item(dtype):
+    decoder = decoder_of(np.eye(3))
+    for name in ("coef_", "transition_", "start_", "end_"):
+        scores = getattr(decoder.estimator_, name)
+        scores = scores * 1e10 if name == "coef_" else scores
+        setattr(decoder.estimator_, name, scores.astype(dtype))
+    stream, large = rows_of(decoder), np.finfo(dtype).max.astype(float)
+    with pytest.raises(ValueError, match="Item 21 of the stream has features that are too large"):
+        stream.push_many([np.zeros(3), np.full(3, large)])
+    with pytest.raises(ValueError, match="Item 20 of the stream has features that are too large"):
+        stream.push([large, 0, 0])

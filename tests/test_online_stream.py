@@ -619,7 +619,7 @@ def states_equal(a, b):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda s: s.push([1.0, 2.0, 3.0]), ValueError, "X has 3 features, but CRFTagger"),
+        (lambda s: s.push([1.0, 2.0, 3.0]), ValueError, "Item 5 of the stream must be 4 numbers"),
         (lambda s: s.push([np.nan] * 4), ValueError, "X must be finite; row 5 of the stream"),
         (
             lambda s: s.push_many([[0.0] * 4, [0.0, np.inf, 0, 0]]),
@@ -632,7 +632,7 @@ def states_equal(a, b):
             r"push_many takes items one after another; got a dict of \['w', 'tag'\]",
         ),
         (lambda s: s.push_potentials([1e309, 0, 0, 0]), ValueError, "label 0 of row 5 has inf"),
-        (lambda s: s.push("word"), ValueError, "Turn raw tokens into features first"),
+        (lambda s: s.push("word"), ValueError, "must be 4 numbers, .*; got 'word'"),
         (lambda s: s.push_many("words"), ValueError, "push_many takes a list of items"),
         (lambda s: s.push_many(np.zeros(4)), ValueError, r"2-D matrix; got shape \(4,\)"),
         (lambda s: s.push_potentials([0.0] * 3), ValueError, "must have 4 scores, .* got 3"),

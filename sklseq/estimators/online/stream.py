@@ -341,8 +341,9 @@ class OnlineStream:
         n = items.shape[0] if hasattr(items, "shape") else len(items := list(items))
         if n == 0:
             return []
+        items = self._read_items(items)
         if not self._transformers:
-            return self._push_scores(self._scores(items, 0, n))
+            return self._push_scores(self._scores(items, 0, n), features=True)
         return self._push_tokens([_own(item) for item in items])
 
     def _push_tokens(self, items: list) -> list[Emission]:
@@ -352,7 +353,7 @@ class OnlineStream:
         ready, skip = max(0, waiting - self._model.after), len(window) - waiting
         # Even if no row is ready: a token that features cannot read is refused now, not later.
         scores = self._scores(window, skip, skip + ready)
-        emissions = self._push_scores(scores) if ready else []
+        emissions = self._push_scores(scores, features=True) if ready else []
         self._n_waiting = waiting - ready
         self._items = window[max(0, len(window) - self._n_waiting - self._model.before) :]
         return emissions
@@ -451,6 +452,32 @@ class OnlineStream:
 
     # ------------------------------------------------------------------ inside
 
+    def _read_items(self, items: Any) -> Any:
+        # One row an item; numbers, if the tagger takes no other features, as a matrix.
+        numbers = not self._transformers and getattr(self._tagger, "vectorizer_", self) is None
+        if not isinstance(items, list) and not (numbers and items.dtype == object):
+            return items
+        for k, item in enumerate(items):
+            if getattr(item, "ndim", 1) == 2 and not (sparse.issparse(item) and item.shape[0] == 1):
+                raise ValueError(
+                    f"Item {self.n_seen + k} of the stream is a matrix of shape {item.shape}; push "
+                    "takes one item, push_many the rows of a matrix."
+                )
+        if not numbers:
+            return items
+        width, name = self._tagger.n_features_in_, type(self._tagger).__name__
+        rows = [_numbers_of(item) for item in items]
+        for k, row in enumerate(rows):
+            if row is None or row.shape[-1] != width:
+                raise ValueError(
+                    f"Item {self.n_seen + k} of the stream must be {width} numbers, as the rows "
+                    f"{name} was fitted on: an array or list of them, or a sparse row; got "
+                    f"{_short(items[k])}."
+                )
+        if any(map(sparse.issparse, rows)):
+            return sparse.vstack([sparse.csr_array(row.reshape(1, -1)) for row in rows], "csr")
+        return np.stack(rows)
+
     def _scores(self, items: Any, first: int, last: int) -> np.ndarray:
         # Emission scores of rows first to last - 1 of a window of the sequence.
         number = self.n_seen - len(self._items)
@@ -460,24 +487,30 @@ class OnlineStream:
                 X = transformer.transform(X)
         if self._transformers and (first or last < len(items)):
             X = Sequences(X.rows[first:last], [0, last - first])
-        with _numbered_from(number + first):
+        with _numbered_from(number + first), np.errstate(over="ignore", invalid="ignore"):
             return self._tagger.potentials(X).emission
 
-    def _checked(self, emission: np.ndarray) -> np.ndarray:
+    def _checked(self, emission: np.ndarray, features: bool) -> np.ndarray:
         L = len(self._classes)
         if emission.ndim != 2 or emission.shape[1] != L:
             raise ValueError(
                 f"emission must have {L} columns, one a label; got shape {emission.shape}."
             )
         unfit = find_unfit(self._beam, emission)
+        if unfit is not None and features:
+            raise ValueError(
+                f"Item {self._beam.n_rows + unfit[0]} of the stream has features that are too "
+                f"large: the score of label {self._classes[unfit[1]]!r} is {emission[unfit]}. "
+                "Scale the features as in training, or drop the item."
+            )
         if unfit is not None:
             raise ValueError(self._beam.unfit(emission[unfit], unfit[1], unfit[0]))
         return emission
 
-    def _push_scores(self, emission: np.ndarray) -> list[Emission]:
+    def _push_scores(self, emission: np.ndarray, features: bool = False) -> list[Emission]:
         # One row is taken or refused as a whole. Several can be refused half-way, and a measure
         # that somebody wrote can fail anywhere: then all is put back.
-        emission = self._checked(emission)
+        emission = self._checked(emission, features)
         beam, before = self._beam, None
         if self._measured or len(emission) > 1:
             before = beam.state()
@@ -498,8 +531,8 @@ class OnlineStream:
         if n:
             skip = len(self._items) - n
             # These rows came late, but no later than the end.
-            for emission in self._push_scores(self._scores(self._items, skip, skip + n)):
-                emissions.append(emission)
+            scores = self._scores(self._items, skip, skip + n)
+            emissions += self._push_scores(scores, features=True)
         n_seen = beam.n_rows
         if not beam.end_sequence():
             raise no_path(f"row {n_seen - 1}", at_end=True)
@@ -589,6 +622,27 @@ class OnlineStream:
 def _own(item: Any) -> Any:
     # A token that its owner may change later.
     return item.copy() if isinstance(item, (dict, list, np.ndarray)) else item
+
+
+def _numbers_of(item: Any) -> Any:
+    # One row of numbers, dense or sparse, or None.
+    if not sparse.issparse(item):
+        if isinstance(item, (str, bytes)) or not hasattr(item, "__len__"):
+            return None
+        try:
+            item = np.asarray(item)
+        except ValueError:  # of different lengths
+            return None
+        if item.ndim != 1:
+            return None
+    return item if item.dtype.kind in "biuf" else None
+
+
+def _short(item: Any) -> str:
+    if hasattr(item, "dtype"):
+        return f"{type(item).__name__} of {item.dtype}, shape {item.shape}"
+    text = repr(item)
+    return text if len(text) <= 60 else f"{type(item).__name__} {text[:50]}..."
 
 
 def _one_sequence(items: Any) -> Any:
