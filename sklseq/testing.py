@@ -506,7 +506,9 @@ def check_weight_0_is_removal_and_weight_2_duplication(subject: Subject) -> None
     X, y, wrong = _contradicted(subject)
     n = len(X)
     alone = subject.new(precise=True).fit(X, y)
-    none = subject.new(precise=True).fit(X + X, y + wrong, sample_weight=np.repeat([1.0, 0.0], n))
+    unseen = [["B-unseen"] * len(path) for path in y]
+    weight = np.repeat([1.0, 0.0, 0.0], n)
+    none = subject.new(precise=True).fit(X * 3, y + wrong + unseen, sample_weight=weight)
     assert_alike(alone, none, X, exactly=False)
     weighted = subject.new(precise=True).fit(X + X, y + wrong, sample_weight=[2.0] * n + [1.0] * n)
     twice = subject.new(precise=True).fit(X + X + X, y + y + wrong)

@@ -34,6 +34,7 @@ from sklseq.testing import check_sequence_estimator, sequence_checks
 # One line an estimator: what to check, and what cannot hold for it.
 SUBJECTS = {
     "CRFTagger": (CRFTagger(l2=0.1), ()),
+    "CRFTagger as it is": (CRFTagger(), ()),
     "CRFTagger l1": (CRFTagger(l1=0.01, l2=0.01, n_jobs=2), ()),
     # tol: with duplicates the order of visits is another, so the end is another point within tol.
     "CRFTagger eg": (CRFTagger(l2=0.1, solver="eg", tol=1e-8), ()),

@@ -28,6 +28,7 @@ __all__ = [
     "read_labels",
     "row_positions",
     "sample_positions",
+    "weighted_only",
 ]
 
 Rows = Any  # 2-D ndarray, SciPy CSR matrix or CSR array
@@ -580,3 +581,11 @@ def check_sample_weight(sample_weight: Any, n_sequences: int) -> np.ndarray:
             "negative."
         )
     return weight
+
+
+def weighted_only(X: Any, labels: np.ndarray, weights: np.ndarray) -> tuple:
+    """(X, labels, weights) without the sequences of weight 0, which training must not see."""
+    kept = weights > 0
+    if kept.all():
+        return X, labels, weights
+    return X[np.flatnonzero(kept)], labels[np.repeat(kept, X.lengths)], weights[kept]

@@ -241,6 +241,11 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         _check_not_empty(potentials)
         segments = read_segments(y, potentials.lengths, self.outside)
         weights = training_weights(sample_weight, len(potentials))
+        if not weights.all():  # sequences of weight 0 count as if they were not there
+            kept = np.flatnonzero(weights)
+            potentials, segments = potentials[kept], _segments_of(segments, kept)
+            weights = weights[kept]
+            _check_not_empty(potentials)
         classes, codes = np.unique(segments.label, return_inverse=True)
         longest = self._longest(segments)
         if self.loss == "hinge":
@@ -727,6 +732,13 @@ def read_potentials(X: Any, vectorizer=None, *, fit: bool = False):
         return X, None
     rows, vectorizer = read_sequences(X, vectorizer, fit=fit)
     return SegmentPotentials.from_tokens(rows), vectorizer
+
+
+def _segments_of(segments: Segments, kept: np.ndarray) -> Segments:
+    # Those of some sequences, which are numbered anew.
+    chosen = np.isin(segments.sequence, kept)
+    columns = [column[chosen] for column in segments[1:]]
+    return Segments(np.searchsorted(kept, segments.sequence[chosen]), *columns)
 
 
 def _check_not_empty(X: SegmentPotentials) -> None:

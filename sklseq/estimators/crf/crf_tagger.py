@@ -23,7 +23,7 @@ from sklseq.data.labels import (
     unique_labels,
 )
 from sklseq.data.row_blocks import BlockError, blocks_of, holds_rows, in_blocks
-from sklseq.data.sequences import Sequences, read_labels, row_positions
+from sklseq.data.sequences import Sequences, read_labels, row_positions, weighted_only
 from sklseq.estimators.base import BaseTagger
 from sklseq.estimators.crf.early_stopping import EarlyStopping, check_early_stopping
 from sklseq.estimators.crf.partial_fit import PartialFitMixin
@@ -290,6 +290,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
             Or, for a long one, a function that yields blocks of labels; beside a Dask bag of
             sequences, a bag of labels. Shards and pairs have their own.
         sample_weight : array-like of shape (n_sequences,), optional
+            0 leaves a sequence out, with labels, pairs and transitions that only it has.
 
         Returns
         -------
@@ -308,6 +309,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         check_not_empty(rows)
         labels = read_labels(y, rows)
         weights = training_weights(sample_weight, len(rows))
+        rows, labels, weights = weighted_only(rows, labels, weights)
+        check_not_empty(rows)
         classes = unique_labels(labels)
         plan = self._plan(rows.lengths.max(), len(classes), packed=True, random_access=True)
         if plan.passes is not None:

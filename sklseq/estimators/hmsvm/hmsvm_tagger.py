@@ -18,7 +18,7 @@ from sklseq.data.labels import (
     resolve_constraints,
     unique_labels,
 )
-from sklseq.data.sequences import check_finite, read_labels
+from sklseq.data.sequences import check_finite, read_labels, weighted_only
 from sklseq.estimators.base import BaseTagger
 from sklseq.estimators.hmsvm.hmsvm_parameters import (
     PASSES,
@@ -276,13 +276,18 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         check_magnitude(rows, "HMSVMTagger")
         labels = read_labels(y, rows)
         weights = training_weights(sample_weight, len(rows))
+        # Rows of weight 0 stay, so that support_ counts all; nothing is learnt from them.
+        used, labels, _ = weighted_only(rows, labels, weights)
+        check_not_empty(used)
         classes = unique_labels(labels)
-        codes = encode_labels(labels, classes, rows.offsets)
+        codes = encode_labels(labels, classes, used.offsets)
         allowed = resolve_constraints(self.constraints, classes)
-        check_constraints(codes, rows.offsets, *allowed, classes)
+        check_constraints(codes, used.offsets, *allowed, classes)
         loss = path_loss(self, classes, labels)
-        kernel = self._row_kernel(rows.rows)
-        objective = self._objective(rows, codes, weights, loss, allowed, kernel)
+        kernel = self._row_kernel(used.rows)
+        of_all = np.zeros(rows.n_rows, dtype=codes.dtype)
+        of_all[np.repeat(weights > 0, rows.lengths)] = codes
+        objective = self._objective(rows, of_all, weights, loss, allowed, kernel)
         told = (classes, vectorizer, rows, kernel)
         result, mistakes = self._solve(objective, told)
         objective.settle()

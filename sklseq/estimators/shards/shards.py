@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 from sklearn import get_config
 
-from sklseq.data.sequences import Sequences, as_sequences, check_sample_weight, read_labels
+from sklseq.data.sequences import (
+    Sequences,
+    as_sequences,
+    check_sample_weight,
+    read_labels,
+    weighted_only,
+)
 from sklseq.data.store import read_stored, stored_size
 from sklseq.estimators.validation import read_sequences
 from sklseq.objectives.likelihood.sharded import LabelledRows
@@ -196,11 +202,11 @@ def read_content(content: Any) -> LabelledRows:
     X, y, weights = split_content(content)
     rows, vectorizer = read_sequences(X, fit=True)
     labels = read_labels(y, rows)
+    weights = check_sample_weight(weights, len(rows))
+    rows, labels, weights = weighted_only(rows, labels, weights)
     classes, codes = np.unique(labels, return_inverse=True)
     names = None if vectorizer is None else list(vectorizer.vocabulary_)
-    return LabelledRows(
-        rows, names, classes, codes.astype(np.int32), check_sample_weight(weights, len(rows))
-    )
+    return LabelledRows(rows, names, classes, codes.astype(np.int32), weights)
 
 
 def read_file(path: Any) -> LabelledRows:
@@ -210,8 +216,8 @@ def read_file(path: Any) -> LabelledRows:
         raise ValueError("it holds no labels; save them too: X.save(path, y).")
     X = as_sequences(Sequences(stored.rows, stored.offsets))
     weights = check_sample_weight(stored.weights, len(X))
-    present = np.bincount(stored.codes, minlength=len(stored.classes)) > 0
-    codes = stored.codes
+    X, codes, weights = weighted_only(X, stored.codes, weights)
+    present = np.bincount(codes, minlength=len(stored.classes)) > 0
     if not present.all():
         codes = (np.cumsum(present) - 1)[codes]
     return LabelledRows(X, None, stored.classes[present], codes, weights)

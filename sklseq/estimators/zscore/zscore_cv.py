@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from sklseq._lib.callbacks import with_callbacks
-from sklseq.data.labels import encode_labels, resolve_loss, unique_labels
-from sklseq.data.sequences import read_labels
+from sklseq.data.labels import encode_labels, resolve_loss, split_labels, unique_labels
+from sklseq.data.sequences import read_labels, weighted_only
 from sklseq.estimators.validation import (
     check_magnitude,
     check_not_empty,
@@ -111,6 +111,8 @@ class ZScoreTaggerCV(ZScoreTagger):
         check_magnitude(rows, "Z-score training")
         labels = read_labels(y, rows)
         weights = training_weights(sample_weight, len(rows))
+        rows, labels, weights = weighted_only(rows, labels, weights)
+        check_not_empty(rows)
         _check_entries(rows)
         classes = unique_labels(labels)
         codes = encode_labels(labels, classes, rows.offsets)
@@ -122,7 +124,7 @@ class ZScoreTaggerCV(ZScoreTagger):
         score = self._accuracy if self.scoring == "token_accuracy" else self._minus_gcv
         scores = np.array([score(leave_out, l2) for l2 in ridges])
         best = max(range(len(ridges)), key=lambda k: (scores[k], ridges[k]))
-        inner.set_params(l2=float(ridges[best])).fit(rows, y, sample_weight)
+        inner.set_params(l2=float(ridges[best])).fit(rows, split_labels(labels, rows.offsets), weights)
         self._forget()
         fitted = {name: value for name, value in vars(inner).items() if name.endswith("_")}
         vars(self).update(fitted)

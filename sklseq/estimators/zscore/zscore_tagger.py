@@ -21,7 +21,7 @@ from sklseq.data.labels import (
     resolve_loss,
     unique_labels,
 )
-from sklseq.data.sequences import read_labels
+from sklseq.data.sequences import read_labels, weighted_only
 from sklseq.estimators.base import BaseTagger
 from sklseq.estimators.top_weights import WeightsMixin
 from sklseq.estimators.validation import (
@@ -240,6 +240,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
         check_magnitude(rows, "Z-score training")
         labels = read_labels(y, rows)
         weights = training_weights(sample_weight, len(rows))
+        rows, labels, weights = weighted_only(rows, labels, weights)
+        check_not_empty(rows)
         classes = unique_labels(labels)
         codes = encode_labels(labels, classes, rows.offsets)
         allowed = resolve_constraints(self.constraints, classes)

@@ -164,6 +164,7 @@ class LongData(NamedTuple):
     Attributes
     ----------
     sequences : list of BlockSequence
+        Those of positive weight; their ``number`` counts all.
     survey : Survey
     weights : ndarray of shape (n_sequences,)
     plan : Plan
@@ -180,7 +181,7 @@ class LongData(NamedTuple):
         labels = label_blocks(y, len(sources))
         weights = check_sample_weight(sample_weight, len(sources))
         _check_repeatable(sources, labels)
-        classes, lengths = survey_labels(labels)
+        classes, lengths = survey_labels(labels, weights)
         random_access = all(source.random_access for source in sources)
         plan = plan(lengths.max(), len(classes), packed=False, random_access=random_access)
         return cls._seen(sources, labels, lengths, classes, weights, plan)
@@ -194,11 +195,12 @@ class LongData(NamedTuple):
 
     @classmethod
     def _seen(cls, sources, labels, lengths, classes, weights, plan: Plan) -> LongData:
+        kept = np.flatnonzero(weights).tolist()
         sequences = [
-            BlockSequence(source, s, plan.block_rows, int(n), plan.keep)
-            for s, (source, n) in enumerate(zip(sources, lengths))
+            BlockSequence(sources[s], s, plan.block_rows, int(lengths[s]), plan.keep) for s in kept
         ]
-        return cls(sequences, survey(sequences, labels, classes, weights), weights, plan)
+        found = survey(sequences, [labels[s] for s in kept], classes, weights[kept])
+        return cls(sequences, found, weights, plan)
 
 
 def _check_repeatable(sources: list, labels: list) -> None:
@@ -276,7 +278,7 @@ class LongLogLikelihood:
         return answer
 
     def _expect_by(self, passes: type, w: np.ndarray) -> tuple[np.ndarray, Counts]:
-        scores, log_z = self.scores, np.zeros(len(self.sequences))
+        scores, log_z = self.scores, np.zeros(len(self.weights))
         W = scores.design.unpack(scores.state(w)).astype(np.float64)
         bc = BlockChain(scores.chain(w))
         counts = Counts(scores.n_features, scores.width)

@@ -37,7 +37,7 @@ __all__ = [
 
 
 class LabelledRows(NamedTuple):
-    """One shard as it was read.
+    """One shard as it was read, without sequences of weight 0.
 
     Attributes
     ----------
@@ -101,8 +101,8 @@ class ShardSurvey(NamedTuple):
         Rows, rows of the longest sequence, bytes that working on it takes: as it is read, and
         again as it is worked on.
     n_features : int
-    is_sparse, single, weighted : bool
-        ``single``: float32 values; ``weighted``: a weight is positive.
+    is_sparse, single : bool
+        ``single``: float32 values.
     counts : ndarray of shape (n_features,), or None if dense
         How often each feature occurs.
     support : Support
@@ -120,7 +120,6 @@ class ShardSurvey(NamedTuple):
     n_features: int
     is_sparse: bool
     single: bool
-    weighted: bool
     counts: np.ndarray | None
     support: Support
     largest: np.ndarray | None
@@ -135,7 +134,7 @@ def survey_shard(shard: LabelledRows) -> ShardSurvey:
     return ShardSurvey(
         shard.attributes, shard.classes, X.n_rows, int(X.lengths.max(initial=0)),
         _n_bytes(X), X.shape[1], X.is_sparse,
-        X.dtype == np.float32, bool(shard.weights.any()), counts, support, magnitudes(X.rows),
+        X.dtype == np.float32, counts, support, magnitudes(X.rows),
         shard.checksum(),
     )  # fmt: skip
 
@@ -184,10 +183,9 @@ def merge_surveys(surveys: list[ShardSurvey], wrong: Callable[[int, str], Except
     filled = [(k, one) for k, one in enumerate(surveys) if one.n_rows]
     if not filled:
         raise ValueError(
-            f"X must hold at least one row; got {len(surveys)} shards with 0 rows in all."
+            f"X must hold at least one row of positive weight; got {len(surveys)} shards with 0 "
+            "such rows in all."
         )
-    if not any(one.weighted for _, one in filled):
-        raise ValueError("sample_weight must have a positive entry; all weights are zero.")
     _check_alike(filled, wrong)
     classes, first = filled[0][1].classes, filled[0][1]
     for _, one in filled[1:]:

@@ -202,13 +202,13 @@ class Survey(NamedTuple):
         return Sequences(np.zeros((0, self.n_features), self.dtype), [0])
 
 
-def survey_labels(labels: list) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted distinct labels of all sequences, and how many labels each has."""
+def survey_labels(labels: list, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted distinct labels of sequences of positive weight; how many labels each one has."""
     found, lengths = None, np.zeros(max(1, len(labels)), dtype=np.int64)
     for s, one in enumerate(labels):
         for block in one.read(f"sequence {s}"):
             lengths[s] += len(block)
-            if len(block):
+            if len(block) and weights[s] > 0:
                 found = _union(found, np.unique(block), s)
     if found is None:
         return np.zeros(0, dtype=np.str_), lengths
@@ -230,8 +230,8 @@ def survey(sequences: list, labels: list, classes: np.ndarray, weights) -> Surve
     """Read all rows and labels once; ``sequences``: of ``BlockSequence``."""
     look = _Look(classes)
     lengths = [
-        look.at(s, sequence, one.reader(f"sequence {s}"), weight)
-        for s, (sequence, one, weight) in enumerate(zip(sequences, labels, weights))
+        look.at(sequence.number, sequence, one.reader(sequence.where), weight)
+        for sequence, one, weight in zip(sequences, labels, weights)
     ]
     if look.counts is None:
         raise ValueError(
