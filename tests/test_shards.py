@@ -565,7 +565,7 @@ def test_shards_that_do_not_go_together():
         CRFTagger().fit(Shards([dense, (dense[0], [[1, 2]])]))
     with pytest.raises(ValueError, match="2 shards with 0 such rows"):
         CRFTagger().fit(Shards([([], []), ([], [])]))
-    with pytest.raises(ValueError, match="at least one row of positive weight; got 1 shards"):
+    with pytest.raises(ValueError, match="at least one row of positive weight"):
         CRFTagger().fit(Shards([(*dense, [0.0])]))
 
 

@@ -96,7 +96,7 @@ def test_forms_of_data_leave_weight_0_out(form, tmp_path):
 
 def test_errors_keep_the_number_of_the_sequence():
     X, y, weights = [np.ones((2, 1))] * 3, [["a", "b"]] * 2 + [["a"]], [0.0, 1.0, 1.0]
-    with pytest.raises(ValueError, match="Sequence 2 has .*rows in X"):
+    with pytest.raises(ValueError, match=r"Sequence 2 has .*rows in X"):
         CRFTagger().fit([RowBlocks(x) for x in X], y, weights)
-    with pytest.raises(ValueError, match="at least one row; got 1 sequences with 0 rows"):
+    with pytest.raises(ValueError, match="at least one row"):
         CRFTagger().fit([X[0], X[0][:0]], [["a", "b"], []], [0.0, 1.0])
