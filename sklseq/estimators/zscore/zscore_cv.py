@@ -124,7 +124,9 @@ class ZScoreTaggerCV(ZScoreTagger):
         score = self._accuracy if self.scoring == "token_accuracy" else self._minus_gcv
         scores = np.array([score(leave_out, l2) for l2 in ridges])
         best = max(range(len(ridges)), key=lambda k: (scores[k], ridges[k]))
-        inner.set_params(l2=float(ridges[best])).fit(rows, split_labels(labels, rows.offsets), weights)
+        inner.set_params(l2=float(ridges[best])).fit(
+            rows, split_labels(labels, rows.offsets), weights
+        )
         self._forget()
         fitted = {name: value for name, value in vars(inner).items() if name.endswith("_")}
         vars(self).update(fitted)
