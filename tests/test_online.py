@@ -200,7 +200,7 @@ def test_scorers_weigh_accuracy_against_latency(data, model):
     named = make_latency_scorer(metric=partial(token_accuracy, sample_weight=None))
     search = GridSearchCV(decoder, {"latency_cost": [0.1]}, scoring=named)
     assert "metric=functools.partial(<function token_accuracy" in repr(search)
-    with pytest.raises(ValueError, match="price must be a number of at least 0; got -1"):
+    with pytest.raises(ValueError, match="price must be a finite number of at least 0; got -1"):
         make_latency_scorer(-1)
 
 

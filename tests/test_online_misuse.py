@@ -6,8 +6,14 @@ import threading
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
-from sklseq import OnlineDecoder
+from sklseq import CRFTagger, OnlineDecoder, SemiCRFSegmenter
+from sklseq.data.labels import segments_to_labels
+from sklseq.inference import decode_online
+from sklseq.online import make_latency_scorer, neg_mean_latency
 
 from .test_online_stream import PIPELINES, decoder_of, states_equal, token_data
 
@@ -240,3 +246,135 @@ def test_features_that_overflow_are_named_by_their_item(dtype):
         stream.push_many([np.zeros(3), np.full(3, large)])
     with pytest.raises(ValueError, match="Item 20 of the stream has features that are too large"):
         stream.push([large, 0, 0])
+
+
+# ------------------------------------------------------------------ parameters and scorers
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"lag": 10**30}, "lag must be at most"),
+        ({"max_latency": 2**63 - 1}, "max_latency must be at most"),
+        ({"strategy": "chunk", "window_size": 10**30}, "window_size must be at most"),
+        ({"n_jobs": 0}, "n_jobs must be None or an integer other than 0; got 0"),
+        ({"n_jobs": "a"}, "n_jobs must be None or an integer other than 0; got 'a'"),
+    ],
+)
+def test_a_parameter_out_of_range_is_found_in_fit(parameters, message):
+    X, y = token_data()
+    with pytest.raises(ValueError, match=message):
+        OnlineDecoder(PIPELINES["window"](), **parameters).fit(X, y)
+
+
+@pytest.mark.parametrize("parameters", [{"lag": 2**62 - 1}, {"max_latency": 2**62 - 1}])
+def test_the_largest_bounds_never_bind(parameters):
+    emission = np.random.default_rng(0).normal(size=(30, 3))
+    for strategy in ("viterbi", "chunk", "window"):
+        rule = {"strategy": strategy, "window_size": 2**62 - 1, "latency_cost": 0.0}
+        free = decode_online(emission, np.eye(3), strategy="viterbi")
+        bound = decode_online(emission, np.eye(3), **rule, **parameters)
+        assert bound.labels.tolist() == free.labels.tolist()
+
+
+@pytest.mark.parametrize("told", ["a", None, np.zeros(2), 1j, np.array([0.5]), np.nan, [1]])
+def test_a_measure_that_returns_no_number_is_refused(told):
+    decoder = decoder_of(np.zeros((3, 3)), uncertainty=lambda p: told)
+    stream, twin = decoder.stream(), decoder.stream()
+    with pytest.raises(ValueError, match="uncertainty must return a number; it returned"):
+        stream.push([0.0] * 3)
+    assert states_equal(stream, twin)
+    with pytest.raises(ValueError, match="uncertainty must return a number; it returned"):
+        decoder.predict([np.zeros((5, 3))])
+
+
+@pytest.mark.parametrize(
+    "told", [0, True, 0.5, np.float32(0.5), np.array(0.5), -np.inf, np.int8(1)]
+)
+def test_a_measure_may_return_any_real_number(told):
+    decoder = decoder_of(np.zeros((3, 3)), uncertainty=lambda p: told)
+    assert len(decoder.predict([np.zeros((5, 3))])[0]) == 5
+
+
+def test_a_first_row_of_no_label_is_not_told_to_wait():
+    forbidden = [-np.inf, -np.inf]
+    stream = decoder_of(np.eye(2), forbidden).stream()
+    for call in (
+        lambda: stream.push([0.0, 0.0]),
+        lambda: stream.push_potentials([0.0, 0.0]),
+        lambda: decode_online(np.zeros((2, 2)), np.eye(2), start=np.array(forbidden)),
+    ):
+        with pytest.raises(ValueError, match=r"No label is allowed at row 0.*in start") as error:
+            call()
+        assert "wait" not in str(error.value)
+
+
+SCORERS = {"neg_mean_latency": neg_mean_latency, "make_latency_scorer": make_latency_scorer(0.1)}
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_scorers_take_pipelines_that_end_in_a_decoder(name):
+    X, y = token_data()
+    scorer, decoder = SCORERS[name], OnlineDecoder(PIPELINES["window"](), lag=3).fit(X, y)
+    wanted = scorer(decoder, X, y)
+    same = FunctionTransformer()
+    for pipeline in (
+        make_pipeline(same, decoder),
+        make_pipeline("passthrough", make_pipeline(same, decoder)),
+        make_pipeline(decoder),
+    ):
+        assert scorer(pipeline, X, y) == wanted
+    for other in (decoder.estimator_, decoder.estimator_[-1], CRFTagger()):
+        with pytest.raises(TypeError, match=f"{name} needs an OnlineDecoder, or a pipeline"):
+            scorer(other, X, y)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", SCORERS)
+def test_scorers_need_rows(name):
+    for X in ([], [np.zeros((0, 3))]):
+        with pytest.raises(ValueError, match="X holds no rows; a mean latency needs at least one"):
+            SCORERS[name](decoder_of(np.eye(3)), X, [])
+
+
+@pytest.mark.parametrize("price", ["a", None, -1, np.nan, np.inf, 1j, [1]])
+def test_a_price_that_is_none_is_refused(price):
+    with pytest.raises(ValueError, match="price must be a finite number of at least 0; got"):
+        make_latency_scorer(price)
+    with pytest.raises(ValueError, match="metric must be a function of true and predicted"):
+        make_latency_scorer(metric=None)
+
+
+def segment_data(rng, n):
+    X, y = [], []
+    for _ in range(n):
+        x, segments, t = rng.normal(size=(12, 3)), [], int(rng.integers(0, 3))
+        while t < 12:
+            stop = min(12, t + int(rng.integers(1, 4)))
+            label = ["A", "C"][rng.integers(2)]
+            x[t:stop, 0] += 4 if label == "A" else -4
+            segments.append((t, stop, label))
+            t = stop + int(rng.integers(0, 3))
+        X.append(x)
+        y.append(segments)
+    return X, y
+
+
+def test_segments_are_scored_as_their_labels():
+    for seed in range(2):
+        X, y = segment_data(np.random.default_rng(seed), 8)
+        labels = [segments_to_labels(segments, 12) for segments in y]
+        decoder = OnlineDecoder(SemiCRFSegmenter(), strategy="closure")
+        fitted, same = (decoder.fit(X, truth).score(X, truth) for truth in (y, labels))
+        assert fitted == same
+        assert 0.5 < fitted <= 1
+        assert decoder.score(X, y) == fitted
+        for scorer in (None, make_latency_scorer(0.01)):
+            scores = [
+                GridSearchCV(decoder, {"estimator__l2": [1]}, scoring=scorer, cv=2)
+                .fit(X, truth)
+                .cv_results_["mean_test_score"]
+                for truth in (y, labels)
+            ]
+            assert np.isfinite(scores).all()
+            np.testing.assert_array_equal(*scores)

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sklseq.data.labels import as_label_sequences, find_spans, locate
+from sklseq.data.labels import as_label_sequences, find_spans, locate, segments_to_labels
 
-__all__ = ["Segments", "read_segments", "write_segments"]
+__all__ = ["Segments", "labels_of_segments", "read_segments", "write_segments"]
 
 READS = (
     "A segmenter reads segments (start, stop, label) or IOB2 labels; for labels of single tokens, "
@@ -67,6 +67,17 @@ def read_segments(y: Any, lengths: np.ndarray, outside: str | None) -> Segments:
         np.array([segment[1] for segment in flat], dtype=np.int64),
         np.array([segment[2] for segment in flat], dtype=np.str_),
     )
+
+
+def labels_of_segments(y: Any, lengths: np.ndarray, outside: str | None) -> list[list[str]]:
+    """IOB2 labels of all sequences, from what :func:`read_segments` reads."""
+    truth, labels = read_segments(y, lengths, outside), []
+    cuts = np.searchsorted(truth.sequence, np.arange(len(lengths) + 1))
+    for n, a, b in zip(lengths.tolist(), cuts[:-1], cuts[1:]):
+        rows = zip(*(column[a:b].tolist() for column in truth[1:]))
+        kept = [row for row in rows if row[2] != outside]
+        labels.append(segments_to_labels(kept, n, outside="O" if outside is None else outside))
+    return labels
 
 
 def _holds_labels(y: Any, lengths: np.ndarray) -> bool:

@@ -17,7 +17,12 @@ from sklseq._lib.callbacks import CallbackSupportMixin, iteration_hook, with_cal
 from sklseq._lib.estimator import Public
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import find_codes, segments_to_labels
-from sklseq.data.segment_labels import Segments, read_segments, write_segments
+from sklseq.data.segment_labels import (
+    Segments,
+    labels_of_segments,
+    read_segments,
+    write_segments,
+)
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.estimators.top_weights import WeightsMixin
 from sklseq.estimators.validation import (
@@ -715,14 +720,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         float
         """
         X = self._read(X)
-        truth = read_segments(y, X.lengths, self.outside)
-        outside = "O" if self.outside is None else self.outside
-        cuts = np.searchsorted(truth.sequence, np.arange(len(X) + 1))
-        true = []
-        for s, (a, b) in enumerate(zip(cuts[:-1], cuts[1:])):
-            rows = zip(*(column[a:b].tolist() for column in truth[1:]))
-            kept = [row for row in rows if row[2] != self.outside]
-            true.append(segments_to_labels(kept, int(X.lengths[s]), outside=outside))
+        true = labels_of_segments(y, X.lengths, self.outside)
         return float(span_f1(true, self.predict_labels(X), sample_weight=sample_weight))
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, fit_of_part, with_callbacks
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import split_labels
+from sklseq.data.segment_labels import labels_of_segments
 from sklseq.data.sequences import Sequences
 from sklseq.estimators.base import Potentials
 from sklseq.estimators.online.stream import (
@@ -21,10 +24,12 @@ from sklseq.estimators.online.stream import (
     StreamModel,
     check_items,
     decodes_segments,
+    inner_estimator,
     look_ahead,
     tagger_of,
     trial_look_ahead,
 )
+from sklseq.estimators.validation import check_n_jobs
 from sklseq.inference.chain.linear_chain import BLOCK_ROWS, Transitions, best_paths, row_blocks
 from sklseq.inference.chain.online_rules import OnlinePaths, OnlineRule, decode_block
 from sklseq.metrics import token_accuracy
@@ -241,6 +246,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         from sklseq.estimators.crf.crf_tagger import CRFTagger
 
         self._rule()
+        check_n_jobs(self.n_jobs)
         estimator = CRFTagger() if self.estimator is None else clone(self.estimator)
         look_ahead(estimator, fitted=False)
         if decodes_segments(tagger_of(estimator)[1]):
@@ -441,13 +447,23 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         ----------
         X : list of sequences
         y : list of label sequences
+            For a segmenter also lists of (start, stop, label): each row then has an IOB2 label.
         sample_weight : array-like of shape (n_sequences,), optional
 
         Returns
         -------
         float
         """
-        return token_accuracy(y, self.predict(X), sample_weight=sample_weight)
+        labels = self.predict(X)
+        return token_accuracy(self._labels_of(y, labels), labels, sample_weight=sample_weight)
+
+    def _labels_of(self, y: Any, labels: np.ndarray) -> Any:
+        # IOB2 labels, where a segmenter was fitted and y holds segments.
+        segmenter = tagger_of(self._fitted())[1]
+        if not decodes_segments(segmenter):
+            return y
+        lengths = np.array([len(x) for x in labels], dtype=np.int64)
+        return labels_of_segments(y, lengths, segmenter.outside)
 
     def latency_report(self, X: Any) -> LatencyReport:
         """How long labels wait, and how often they are not those of Viterbi's algorithm.
@@ -552,12 +568,34 @@ def report_of(latency: np.ndarray, wrong: np.ndarray) -> LatencyReport:
 # ---------------------------------------------------------------------- scorers
 
 
-def neg_mean_latency(estimator: OnlineDecoder, X: Any, y: Any = None) -> float:
+def _decoder_of(estimator: Any, X: Any, scorer: str) -> tuple[OnlineDecoder, Any]:
+    # The decoder at the end of a pipeline, and X as it comes there.
+    inner = inner_estimator(estimator)
+    while isinstance(inner, Pipeline):
+        if len(inner.steps) > 1:
+            X = inner[:-1].transform(X)
+        inner = inner_estimator(inner.steps[-1][1])
+    if not isinstance(inner, OnlineDecoder):
+        raise TypeError(
+            f"{scorer} needs an OnlineDecoder, or a pipeline that ends in one; got "
+            f"{type(inner).__name__}. Put OnlineDecoder around the tagger or its pipeline."
+        )
+    return inner, X
+
+
+def _mean_latency(times: np.ndarray) -> float:
+    n_rows = sum(map(len, times))
+    if n_rows == 0:
+        raise ValueError("X holds no rows; a mean latency needs at least one.")
+    return sum(float((t - np.arange(len(t))).sum()) for t in times) / n_rows
+
+
+def neg_mean_latency(estimator: Any, X: Any, y: Any = None) -> float:
     """Scorer: the mean latency of a decoder's labels, negative because less is better.
 
     Parameters
     ----------
-    estimator : OnlineDecoder
+    estimator : OnlineDecoder, or pipeline that ends in one
         Fitted.
     X : list of sequences
     y : ignored
@@ -566,19 +604,22 @@ def neg_mean_latency(estimator: OnlineDecoder, X: Any, y: Any = None) -> float:
     -------
     float
     """
-    potentials, delay = estimator._potentials(X)
-    return -float(estimator._decode(potentials, delay)[1].mean())
+    decoder, X = _decoder_of(estimator, X, "neg_mean_latency")
+    return -_mean_latency(decoder.decode(X).times)
 
 
 class _LatencyScorer:
     def __init__(self, price: float, metric: Callable):
         self.price, self.metric = price, metric
 
-    def __call__(self, estimator: OnlineDecoder, X: Any, y: Any) -> float:
-        decoding = estimator.decode(X)
-        waited = [times - np.arange(len(times)) for times in decoding.times]
-        mean = np.concatenate(waited).mean()
-        return float(self.metric(y, decoding.labels) - self.price * mean)
+    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+        decoder, X = _decoder_of(estimator, X, "make_latency_scorer")
+        decoding = decoder.decode(X)
+        mean = _mean_latency(decoding.times)
+        return (
+            float(self.metric(decoder._labels_of(y, decoding.labels), decoding.labels))
+            - self.price * mean
+        )
 
     def __repr__(self) -> str:
         metric = getattr(self.metric, "__name__", None) or repr(self.metric)
@@ -598,12 +639,13 @@ def make_latency_scorer(price: float = 0.01, metric: Callable = token_accuracy) 
     Returns
     -------
     callable
-        Called as ``scorer(estimator, X, y)``.
+        Called as ``scorer(estimator, X, y)``; the estimator may be a pipeline that ends in an
+        :class:`~sklseq.OnlineDecoder`.
 
     Raises
     ------
     ValueError
-        If ``price`` is negative or not a number.
+        If ``price`` is no finite number of at least 0, or ``metric`` no function.
 
     Examples
     --------
@@ -615,6 +657,10 @@ def make_latency_scorer(price: float = 0.01, metric: Callable = token_accuracy) 
     ...     scoring=make_latency_scorer(price=0.001),
     ... )
     """
-    if not price >= 0:
-        raise ValueError(f"price must be a number of at least 0; got {price!r}.")
+    if not isinstance(price, numbers.Real) or not 0 <= price < np.inf:
+        raise ValueError(f"price must be a finite number of at least 0; got {price!r}.")
+    if not callable(metric):
+        raise ValueError(
+            f"metric must be a function of true and predicted label sequences; got {metric!r}."
+        )
     return _LatencyScorer(float(price), metric)

@@ -35,6 +35,7 @@ __all__ = [
     "StreamModel",
     "check_items",
     "decodes_segments",
+    "inner_estimator",
     "look_ahead",
     "tagger_of",
     "trial_look_ahead",
@@ -69,8 +70,8 @@ class Emission(NamedTuple):
 # ---------------------------------------------------------------------- models
 
 
-def _inner(estimator: Any) -> Any:
-    # What a FrozenEstimator freezes, what a search has found or is going to fit.
+def inner_estimator(estimator: Any) -> Any:
+    """What a FrozenEstimator freezes, what a search has found or is going to fit."""
     while True:
         if isinstance(estimator, FrozenEstimator):
             estimator = estimator.estimator
@@ -82,7 +83,7 @@ def _inner(estimator: Any) -> Any:
 
 def _steps(estimator: Any, prefix: str = "") -> list[tuple[str, Any]]:
     # (name, estimator) of all steps, those of pipelines inside pipelines too.
-    estimator = _inner(estimator)
+    estimator = inner_estimator(estimator)
     if not isinstance(estimator, Pipeline):
         return [(prefix or type(estimator).__name__, estimator)]
     steps = []
@@ -138,7 +139,7 @@ def trial_look_ahead(estimator: Any, X: Any) -> int:
 
 
 def _field_of(name: str, transformer: Any, fitted: bool) -> tuple[int, int]:
-    transformer = _inner(transformer)
+    transformer = inner_estimator(transformer)
     if isinstance(transformer, FeatureUnion):
         parts = [
             look_ahead_of_steps(f"{name}__{part}", step, fitted)

@@ -6,6 +6,8 @@ The algorithm is in ``_online.pyx``, its specification in ``reference.py``.
 from __future__ import annotations
 
 import numbers
+import re
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,6 +17,8 @@ from sklseq._lib.cpu import load_kernel
 from sklseq.inference.chain.linear_chain import Transitions, _check_chain
 
 _online = load_kernel("sklseq.inference.kernels._online")
+
+MOST_ROWS = sys.maxsize // 2  # of a bound: sums of it and a few rows must not overflow
 
 __all__ = ["OnlinePaths", "OnlineRule", "decode_online", "new_beam"]
 
@@ -85,6 +89,27 @@ class OnlineRule(NamedTuple):
 def _check_count(name: str, value: Any, least: int) -> None:
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
+    if value > MOST_ROWS:
+        raise ValueError(
+            f"{name} must be at most {MOST_ROWS}; got {value!r}. Leave {name}=None for no bound."
+        )
+
+
+def _checked_measure(measure: Callable) -> Callable:
+    # Of what somebody else's function returns, the kernel takes numbers only.
+    def call(distribution: np.ndarray) -> float:
+        told = measure(distribution)
+        number = np.asarray(told) if isinstance(told, (np.ndarray, np.generic)) else told
+        if isinstance(number, np.ndarray) and number.shape == () and number.dtype.kind in "biuf":
+            number = number.item()
+        if not isinstance(number, numbers.Real) or number != number:
+            raise ValueError(
+                f"uncertainty must return a number; it returned {told!r} for "
+                f"{distribution.tolist()}."
+            )
+        return float(number)
+
+    return call
 
 
 def new_beam(chain: Transitions, rule: OnlineRule):
@@ -100,7 +125,7 @@ def new_beam(chain: Transitions, rule: OnlineRule):
         E = np.exp(score - top)
         E_t = np.ascontiguousarray(E.T)
         chain.online = score, E, E_t, *ends, chain.n_labels, top, largest
-    measure = rule.uncertainty if callable(rule.uncertainty) else None
+    measure = _checked_measure(rule.uncertainty) if callable(rule.uncertainty) else None
     return _online.Beam(
         *chain.online,
         chain.dtype == np.float32,
@@ -282,6 +307,11 @@ def no_path(where: str, at_end: bool = False) -> ValueError:
     """What to raise when all labels are forbidden."""
     if at_end:
         where = where.replace("row", "the end, after row", 1)
+    elif re.match(r"row 0\b", where):
+        return ValueError(
+            f"No label is allowed at {where}: each label has a score of -inf in start or in that "
+            "row. Allow one of them."
+        )
     return ValueError(
         f"No label is allowed at {where}, after those before it: every path meets a score of -inf. "
         "Allow more transitions, or wait longer (a lower latency_cost, a larger max_latency)."
