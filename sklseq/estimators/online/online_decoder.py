@@ -121,8 +121,8 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         When labels leave; :func:`sklseq.inference.decode_online` explains each. "closure" is
         lossless, "chunk" the fixed windows that the others improve on, "viterbi" waits for the end.
     latency_cost : float, default=0.05
-        λ: how much uncertainty one more row of waiting is worth, for "step" and "window". 0 gives
-        exactly the labels of the tagger, as early as they are certain.
+        λ: how much uncertainty one more row of waiting is worth, for "step" and "window". 0 without
+        ``max_latency`` gives exactly the labels of the tagger, as early as they are certain.
     uncertainty : {"error", "entropy", "ambiguity"} or callable, default="error"
         M of "step".
     belief : {"viterbi", "forward"}, default="viterbi"

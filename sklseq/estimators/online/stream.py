@@ -274,8 +274,9 @@ class OnlineStream:
 
     Items are what the model's sequences consist of: tokens, tuples or dicts of tokens for a
     pipeline of extractors; feature dicts, collections of attributes, arrays or sparse rows for a
-    tagger alone. A stream holds the pending labels, and of the items only those that features
-    of later ones may look back at. A failed call changes nothing.
+    tagger alone. A stream holds the pending labels, and of the items only the tokens that features
+    of later ones may look back at. A failed call changes nothing. A call while another call of the
+    same stream runs, in another thread or in the ``uncertainty`` function, raises RuntimeError.
 
     Parameters
     ----------
@@ -442,7 +443,7 @@ class OnlineStream:
 
     @property
     def provisional(self) -> list[Emission]:
-        """The labels that pending items would get if the sequence ended now."""
+        """List of :class:`Emission` of the pending items, as ``flush`` would return it now."""
         if self._ended:
             return []
         return copy(self)._finish()

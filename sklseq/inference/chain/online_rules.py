@@ -190,15 +190,16 @@ def decode_online(
         - "step": label t₀ leaves when M_T(t₀) ≤ ``latency_cost`` · (T - t₀), M being the
           uncertainty of P̃_T(t₀, ·): the paper's Figure 4.
         - "window": all labels t₀ to T leave together, when the expected number of wrong ones is
-          at most ``latency_cost`` · (T - t₀).
+          at most ``latency_cost`` · (T - t₀). Labels on which all survivors agree leave before
+          that is computed; t₀ is then the oldest row that remains.
         - "closure": labels leave when all survivors agree on them, so they are never wrong.
         - "chunk": ``window_size`` labels leave together, following the last label before them.
         - "viterbi": all labels leave at the end.
 
         "step" and "window" also let labels go on which all survivors agree.
     latency_cost : float, default=0.05
-        λ: how much uncertainty one more row of waiting is worth. 0 gives the labels of
-        :func:`viterbi`.
+        λ: how much uncertainty one more row of waiting is worth. 0 without ``max_latency`` gives
+        the labels of :func:`viterbi`.
     uncertainty : {"error", "entropy", "ambiguity"} or callable, default="error"
         M of "step": 1 - max P̃; the entropy, in nats; 1 while survivors disagree; or a function of
         the array P̃, of shape (n_labels,), that returns a number.
@@ -208,7 +209,9 @@ def decode_online(
     window_size : int, optional
         Of "chunk".
     max_latency : int, optional
-        No label waits for more rows than that, whatever the strategy.
+        No label waits for more rows than that, whatever the strategy. A label that has to leave is
+        argmax P̃ with "step"; with "window" all pending labels leave, on the path with the fewest
+        expected errors; with the other strategies it is the label on the best path.
     lag : int, optional
         Fixed lag: each label leaves exactly ``lag`` rows later, on the path that is best then.
         Short for ``strategy="viterbi", max_latency=lag``.
@@ -237,10 +240,11 @@ def decode_online(
     confidence takes a backward recursion over them, and a label on which survivors disagree a
     forward one. Memory O(n_labels) a pending row.
 
-    Three more things differ from Figure 4: labels on which all survivors agree leave at once; at
-    the end of the input the pending labels are those of the best path, not the likeliest one by
-    one (only so is ``latency_cost=0`` Viterbi's algorithm); and a label leaves where its
-    uncertainty equals the price of waiting, too (≤, in the figure <). The paper's fixed windows are
+    "step" with the default parameters differs from the paper's Figure 4 in three points: labels on
+    which all survivors agree leave at once; at the end of the input the pending labels are those of
+    the best path, not the likeliest ones row by row (otherwise ``latency_cost=0`` would not be
+    Viterbi's algorithm); and a label also leaves if its uncertainty equals the price of waiting
+    (≤, in the figure <). The paper's fixed windows are
     decoded each by itself; those of "chunk" follow the last label before them.
 
     References
