@@ -98,7 +98,7 @@ def test_without_label_all_columns_are_features():
 
 
 def test_file_of_labels_only_keeps_the_lengths():
-    X, y = read_text("a\nb\n\nc\n")
+    X, y = read_text("a\nb\n\nc\n", columns=[])
     assert X == [{}, {}]
     assert y == [["a", "b"], ["c"]]
 

@@ -121,6 +121,8 @@ def read_slowly(text, separator, comment, docstart, label):
     for rows in sequences:
         columns = [list(column) for column in zip(*rows)]
         if label is not None:
+            if len(columns) == 1:
+                return None
             y.append(columns.pop(label))
             if guessed and chosen == "\t" and any(" " in cell for cell in y[-1]):
                 return None

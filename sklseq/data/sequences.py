@@ -432,6 +432,11 @@ def _list_form(row: Any, s: int) -> str:
         )
     if isinstance(row, (list, tuple, set, frozenset)):
         if len(row) and all(isinstance(value, numbers.Real) for value in row):
+            if isinstance(row, (set, frozenset)):
+                raise ValueError(
+                    f"Row 0 of sequence {s} of X is a set of numbers, which have no order; pass a "
+                    "list of numbers, or a set of attribute strings."
+                )
             return "array"
         return "attributes"
     if isinstance(row, np.ndarray) and row.dtype.kind in "biuf":

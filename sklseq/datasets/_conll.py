@@ -101,6 +101,7 @@ def read_conll(
     [['B-NP', 'B-VP'], ['B-VP']]
     """
     _check_separator(separator)
+    _check_label(label)
     name, text = read_text(path, encoding)
     lines, numbers, starts = _token_lines(text, separator, comment, docstart)
     if not lines:
@@ -109,6 +110,12 @@ def read_conll(
     if guessed:
         separator = "\t" if "\t" in lines[0] else " "
     width = len(_split_line(lines[0], separator))
+    if width == 1 and label in (0, -1) and columns is None:
+        raise ValueError(
+            f"{name}, line {numbers[0]}: {shorten(lines[0])!r} has one column, and label={label!r} "
+            "takes it for the labels; pass label=None for a file of tokens only, or columns=[] for one "
+            "of labels only."
+        )
     at = _label_position(name, label, width)
     names = _column_names(name, columns, width - (at is not None))
     X, y = [], []
@@ -136,6 +143,10 @@ def read_text(path: str | os.PathLike | IO, encoding: str) -> tuple[str, str]:
 
 
 def _unzip(name: str, data: bytes) -> bytes:
+    if data.startswith(b"PK\x03\x04"):
+        raise ValueError(
+            f"{name} is a zip archive, which may hold several files; unpack it and pass one."
+        )
     if not data.startswith(b"\x1f\x8b"):
         return data
     try:
@@ -150,6 +161,10 @@ def _decode(name: str, data: bytes, encoding: str) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise ValueError(
+                f"{name} begins with the byte order mark of UTF-16; pass encoding='utf-16'."
+            ) from error
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(
             f"{name}, line {line}: byte 0x{data[error.start]:02x} is not {encoding} text; pass "
@@ -229,6 +244,12 @@ def _check_labels(name: str, labels: list[str], numbers: list[int]) -> None:
                 "what separates the columns; pass separator='\\t', or ' ' for runs of spaces and "
                 "tabs."
             )
+
+
+def _check_label(label: int | None) -> None:
+    is_position = isinstance(label, numbers.Integral) and not isinstance(label, bool)
+    if label is not None and not is_position:
+        raise ValueError(f"label must be the position of a column, or None; got {label!r}.")
 
 
 def _label_position(name: str, label: int | None, width: int) -> int | None:

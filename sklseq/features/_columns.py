@@ -133,7 +133,7 @@ def read_columns(X: Any, names: tuple[str, ...] | None = None) -> Columns:
             "Wrap a single sequence in a list: [X]."
         )
     sequences = list(X)
-    form, example = "tokens", None
+    form, example, at = "tokens", None, 0
     for s, sequence in enumerate(sequences):
         this = _form_of(sequence, s)
         if this == form or this == "empty":
@@ -143,11 +143,16 @@ def read_columns(X: Any, names: tuple[str, ...] | None = None) -> Columns:
                 f"All sequences of X must have one form; sequence {s} is {_FORMS[this]}, "
                 f"an earlier one {_FORMS[form]}. Convert them to the same form."
             )
-        form, example = this, sequence
+        form, example, at = this, sequence, s
     if example is None:  # plain strings: no example was needed
         own_names = ("w",)
     else:
         own_names = _names(form, example)
+        if not own_names and names is None:
+            raise ValueError(
+                f"Sequence {at} of X has tokens without columns: {example!s:.40}; "
+                "every token needs at least one, and an empty sequence is an empty list."
+            )
     return Columns(own_names if names is None else tuple(names), form, sequences, len(own_names))
 
 
