@@ -113,8 +113,8 @@ def read_conll(
     if width == 1 and label in (0, -1) and columns is None:
         raise ValueError(
             f"{name}, line {numbers[0]}: {shorten(lines[0])!r} has one column, and label={label!r} "
-            "takes it for the labels; pass label=None for a file of tokens only, or columns=[] for one "
-            "of labels only."
+            "takes it for the labels; pass label=None for a file of tokens only, or columns=[] for "
+            "one of labels only."
         )
     at = _label_position(name, label, width)
     names = _column_names(name, columns, width - (at is not None))
