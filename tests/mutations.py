@@ -24,6 +24,8 @@ FAULTS = [
     ("objectives/likelihood/likelihood.py", "(2 * l2 * rest)", "(l2 * rest)", "test_crf"),
     ("objectives/scores/score_map.py", "transition[y[after - 1], y[after]] = True", "transition[y[after], y[after - 1]] = True", "test_crf"),
     ("data/sequences.py", "kept = weights > 0", "kept = weights >= 0", "test_zero_weights"),
+    ("_lib/estimator.py", "value >= 0", "value >= -9", "test_hostile_parameters"),
+    ("features/_columns.py", "if not own_names and names is None", "if False", "test_empty_tokens"),
     ("objectives/scores/score_map.py", "gradient[b:c] = start[self.start_at]", "gradient[b:c] = end[self.start_at]", "test_crf"),
     ("objectives/scores/score_map.py", "np.maximum(np.where(self.largest", "np.minimum(np.where(self.largest", "test_torture"),
     ("objectives/scores/score_map.py", "np.abs(rows.data, dtype=np.float64)", "np.abs(rows.data)", "test_blocks_again"),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import numbers
 from typing import Any
+
+import numpy as np
 
 from sklseq._lib.version import __version__
 
-__all__ = ["Public"]
+__all__ = ["Public", "check_plain_parameters"]
 
 # Pages that autosummary generates for docs/api.rst.
 PAGE = "https://sklseq.readthedocs.io/en/latest/generated/{page}.html"
@@ -31,6 +35,26 @@ class Public:
         state = dict(state)
         check_version(state.pop("_sklseq_version", None), type(self).__name__)
         super().__setstate__(state)
+
+
+def check_plain_parameters(estimator: Any) -> None:
+    """Raise where a switch is no bool, ``verbose`` no count, or ``random_state`` no seed.
+
+    Which parameters are switches, the annotations of ``__init__`` say.
+    """
+    for name, parameter in inspect.signature(type(estimator).__init__).parameters.items():
+        value = getattr(estimator, name, None)
+        is_whole = isinstance(value, numbers.Integral) and value >= 0
+        if parameter.annotation in (bool, "bool") and not isinstance(value, (bool, np.bool_)):
+            raise ValueError(f"{name} must be True or False; got {value!r}.")
+        if name == "verbose" and not is_whole:
+            raise ValueError(f"verbose must be an integer of at least 0 or a bool; got {value!r}.")
+        seeds = (np.random.RandomState, np.random.Generator)
+        if name == "random_state" and not (is_whole or value is None or isinstance(value, seeds)):
+            raise ValueError(
+                f"random_state must be None, an integer of at least 0, a RandomState or a "
+                f"Generator; got {value!r}."
+            )
 
 
 def check_version(saved: str | None, name: str) -> None:

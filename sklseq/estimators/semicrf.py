@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
-from sklseq._lib.estimator import Public
+from sklseq._lib.estimator import Public, check_plain_parameters
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import find_codes, segments_to_labels
 from sklseq.data.segment_labels import (
@@ -284,6 +284,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         return self
 
     def _check_parameters(self) -> None:
+        check_plain_parameters(self)
         for name in ("l1", "l2", "tol"):
             value = getattr(self, name)
             if not isinstance(value, numbers.Real) or not 0 <= value < np.inf:

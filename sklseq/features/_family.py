@@ -10,7 +10,7 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq._lib.estimator import Public
+from sklseq._lib.estimator import Public, check_plain_parameters
 from sklseq.data.sequences import Sequences, not_a_table
 
 __all__ = [
@@ -101,7 +101,8 @@ def vocabulary(self: Extractor) -> dict[str, int]:
 
 
 def check_parameters(estimator: Any) -> None:
-    """``min_count``, ``n_features`` and ``dtype``, where the estimator has them."""
+    """Switches, ``min_count``, ``n_features`` and ``dtype``, where the estimator has them."""
+    check_plain_parameters(estimator)
     parameters = estimator.get_params(deep=False)
     min_count, n = parameters.get("min_count", 1), parameters.get("n_features")
     if not isinstance(min_count, numbers.Integral) or min_count < 1:

@@ -14,6 +14,7 @@ from sklearn import get_config
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq._lib.callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
+from sklseq._lib.estimator import check_plain_parameters
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import (
     check_constraints,
@@ -397,6 +398,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         return self
 
     def _check_parameters(self) -> None:
+        check_plain_parameters(self)
         for name in ("l1", "l2", "tol"):
             value = getattr(self, name)
             if not isinstance(value, numbers.Real) or not 0 <= value < np.inf:

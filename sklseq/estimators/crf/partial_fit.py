@@ -84,6 +84,11 @@ class PartialFitMixin:
         1.0
         """
         self._check_parameters()
+        if self.early_stopping:
+            raise ValueError(
+                "partial_fit cannot set sequences aside (early_stopping=True); use "
+                "early_stopping=False, or fit."
+            )
         rows, classes = self._batch_of(X, classes)
         labels = read_labels(y, rows)
         codes = encode_labels(labels, classes, rows.offsets)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.class_weight import compute_class_weight
 
+from sklseq._lib.estimator import check_plain_parameters
 from sklseq.data.labels import resolve_loss
 from sklseq.estimators.hmsvm.kernel_functions import NAMES
 from sklseq.estimators.validation import check_n_jobs
@@ -34,6 +35,7 @@ def choose_solver(solver: str, kernel: Any) -> tuple[str, dict[str, int]]:
 
 def check_parameters(tagger: Any) -> None:
     """Raise on a parameter of HMSVMTagger that is bad whatever the data."""
+    check_plain_parameters(tagger)
     if not isinstance(tagger.C, numbers.Real) or not tagger.C > 0:
         raise ValueError(
             f"C must be a number above 0 (np.inf for a hard margin); got {tagger.C!r}."

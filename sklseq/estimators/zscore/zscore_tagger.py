@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
+from sklseq._lib.estimator import check_plain_parameters
 from sklseq.data.labels import (
     Constraints,
     check_constraints,
@@ -265,6 +266,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
         return self
 
     def _check_parameters(self) -> None:
+        check_plain_parameters(self)
         for name in ("l2", "tol"):
             value = getattr(self, name)
             if not isinstance(value, numbers.Real) or not 0 <= value < np.inf:
