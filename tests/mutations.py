@@ -105,7 +105,7 @@ FAULTS = [
     ("estimators/online/checkpoints.py", "if (origin != beam", "if False and (origin != beam", "test_online_misuse"),
     ("estimators/online/stream.py", "and item.shape[0] == 1", "or True", "test_online_misuse"),
     ("estimators/online/online_decoder.py", "self._labels_of(y, labels), labels", "y, labels", "test_online_misuse"),
-    ("inference/chain/online_rules.py", "or number != number", "or False", "test_online_misuse"),
+    ("inference/chain/online_rules.py", "if not isinstance(number, numbers.Real):", "if False:", "test_online_misuse"),
     ("estimators/online/checkpoints.py", "not least <= value <= most", "not least <= value", "test_online_misuse"),
     # Rows that are read again
     ("objectives/likelihood/survey.py", "if found == self.sums[first // self.unit + k]:", "if True:", "test_blocks_again"),
