@@ -255,15 +255,13 @@ def test_bad_input_is_one_clear_sentence(question):
     ok, square = np.zeros((4, 2)), np.zeros((2, 2))
     bad = ok.copy()
     bad[2, 1] = np.nan
-    with pytest.raises(
-        ValueError, match=r"emission scores must be finite or -inf.*nan at \(2, 1\)"
-    ):
+    with pytest.raises(ValueError, match=r"emission must be finite or -inf.*nan at \(2, 1\)"):
         question(bad, square)
     with pytest.raises(ValueError, match=r"transition must have shape \(2, 2\); got \(3, 2\)"):
         question(ok, np.zeros((3, 2)))
     with pytest.raises(ValueError, match=r"start must have shape \(2,\)"):
         question(ok, square, start=np.zeros(3))
-    with pytest.raises(ValueError, match=r"transition scores must be finite or -inf"):
+    with pytest.raises(ValueError, match=r"transition must be finite or -inf"):
         question(ok, np.full((2, 2), np.inf))
     with pytest.raises(ValueError, match=r"offsets must rise from 0 to the number of rows \(4\)"):
         question(ok, square, [0, 3])

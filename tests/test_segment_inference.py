@@ -635,7 +635,7 @@ def test_what_falls_behind_is_not_missed(monkeypatch, long, tries):
         ({"transition": np.zeros((0, 0))}, "transition must have shape"),
         ({"scores": np.zeros((1, 2))}, "scores must have shape"),
         ({"scores": [[np.nan, 0], [0, 0]]}, "scores must be finite or -inf"),
-        ({"start": [0, np.inf]}, "start scores must be finite or -inf"),
+        ({"start": [0, np.inf]}, "start must be finite or -inf"),
         ({"max_length": 0}, "max_length must be a positive integer"),
         ({"max_length": [1, -1]}, "max_length must be a positive integer, or 2 integers"),
         ({"max_length": 1.5}, "max_length must be a positive integer"),

@@ -417,7 +417,7 @@ def test_a_decoder_of_segments_refuses_what_it_would_ignore(fitted):
         ([(0, 2, "a"), (1, 3, "b")], "Segment 1 of sequence 1 of y, (1, 3, 'b'), overlaps the one"),
         ([(2, 3, "a"), (0, 1, "b")], "Segment 1 of sequence 1 of y, (0, 1, 'b'), comes after the"),
         ([(1, 9, "a")], "Segment 0 of sequence 1 of y, (1, 9, 'a'), runs past the end of its"),
-        ([(-1, 2, "a")], "Segment 0 of sequence 1 of y, (-1, 2, 'a'), runs past the end"),
+        ([(-1, 2, "a")], "Segment 0 of sequence 1 of y, (-1, 2, 'a'), begins before step 0"),
         ([(1, 1, "a")], "Segment 0 of sequence 1 of y, (1, 1, 'a'), is empty: segments are half"),
         ([(0, 1)], "Segment 0 of sequence 1 of y must be (start, stop, label)"),
         ([(0, 1, 7)], "Segment 0 of sequence 1 of y must be (start, stop, label)"),
@@ -462,6 +462,15 @@ def test_labels_that_are_no_strings_are_refused(y):
         SemiCRFSegmenter().fit(X, y)
 
 
+def test_potentials_that_were_written_to():
+    X = SegmentPotentials.from_tokens(Sequences(np.ones((2, 2)), [0, 2]))
+    model = SemiCRFSegmenter().fit(X, [[(0, 1, "a")]])
+    X = SegmentPotentials.from_tokens(X)
+    X.stop[0] = 10**9
+    with pytest.raises(ValueError, match="outside the sequence's 2 steps"):
+        model.predict(X)
+
+
 def test_bad_y():
     X = Sequences(np.ones((6, 2)), [0, 2, 6])
     good = [[(0, 2, "a")], [(0, 4, "b")]]
@@ -476,8 +485,18 @@ def test_bad_y():
     with pytest.raises(ValueError, match="Sequence 1 has 4 rows in X but 3 labels"):
         SemiCRFSegmenter().fit(X, [["O", "O"], ["O", "O", "O"]])
     model = SemiCRFSegmenter().fit(X, good)
-    with pytest.raises(ValueError, match="the label 'c', which was not in training"):
-        model.predict_segment_proba(X, [[(0, 2, "c")], [(0, 4, "b")]])
+    unseen, seen = model.predict_segment_proba(X, [[(0, 2, "c")], [(0, 4, "b")]])
+    assert unseen == [0]
+    assert seen > 0
+    for n_samples in (-1, 1.5):
+        with pytest.raises(ValueError, match="n_samples must be a non-negative integer"):
+            model.sample(X, n_samples)
+    with pytest.raises(ValueError, match="begins before step 0"):
+        SemiCRFSegmenter().fit(X, [[(-1, 2, "a")], good[1]])
+    with pytest.raises(ValueError, match="two integers and a string"):
+        SemiCRFSegmenter().fit(X, [[(False, True, "a")], good[1]])
+    with pytest.raises(AttributeError, match="no predict_proba with loss='hinge'"):
+        SemiCRFSegmenter(loss="hinge").predict_proba(X)
     with pytest.raises(ValueError, match="is none of sequence 0, which has 2 steps"):
         model.predict_segment_proba(X, [[(0, 3, "a")], []])
     with pytest.raises(ValueError, match="one list for each of 2 sequences; got 1"):

@@ -143,7 +143,9 @@ def _of_list(segments: Any, s: int, n: int, outside: str | None) -> list[tuple[i
         name = f"Segment {k} of sequence {s} of y, {(start, stop, label)!r},"
         if start >= stop:
             raise ValueError(f"{name} is empty: segments are half-open, start < stop.")
-        if start < 0 or stop > n:
+        if start < 0:
+            raise ValueError(f"{name} begins before step 0, the first: steps count from 0.")
+        if stop > n:
             raise ValueError(f"{name} runs past the end of its sequence, which has {n} steps.")
         if start < done:
             before = out[-1]
@@ -164,6 +166,8 @@ def _of_list(segments: Any, s: int, n: int, outside: str | None) -> list[tuple[i
 def _triple(segment: Any, s: int, k: int) -> tuple[int, int, str]:
     try:
         start, stop, label = segment
+        if isinstance(start, (bool, np.bool_)) or isinstance(stop, (bool, np.bool_)):
+            label = None
         start, stop = index(start), index(stop)
     except (TypeError, ValueError):
         label = None

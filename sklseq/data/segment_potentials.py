@@ -14,7 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from sklseq.data.sequences import Sequences, not_a_table, sample_positions
+from sklseq.data.sequences import (
+    Sequences,
+    as_numbers,
+    check_offsets,
+    not_a_table,
+    sample_positions,
+)
 
 __all__ = [
     "EXACT",
@@ -23,10 +29,15 @@ __all__ = [
     "OPEN_START",
     "SegmentPotentials",
     "SequencePotentials",
+    "check_spans",
 ]
 
 # Two bits: 1, the end is open; 2, the start is open.
 EXACT, OPEN_END, OPEN_START, OPEN_BOTH = range(4)
+
+# Twice the square of it, and two bits for the kind, is a number of 64 bits: the key by which
+# potentials are sorted.
+MOST_STEPS = 1 << 30
 
 
 class SequencePotentials(NamedTuple):
@@ -132,16 +143,14 @@ class SegmentPotentials:
         self, lengths: Any, offsets: Any, kind: Any, start: Any, stop: Any, rows: Any,
         row: Any = None, feature_names: Any = None,
     ):  # fmt: skip
-        self.lengths = _integers(lengths, "lengths")
-        self.offsets = _integers(offsets, "offsets")
-        kind = _integers(kind, "kind")
-        self.start = _integers(start, "start")
-        self.stop = _integers(stop, "stop")
+        self.lengths, self.offsets, kind, self.start, self.stop = check_spans(
+            lengths, offsets, kind, start, stop
+        )
         self.rows = _feature_rows(rows)
         self.row = np.arange(self.rows.shape[0]) if row is None else _integers(row, "row")
         self.feature_names = None if feature_names is None else np.asarray(feature_names)
-        self._check(kind)
         self.kind = kind.astype(np.int8)
+        self._check()
 
     @classmethod
     def _made(cls, *values) -> SegmentPotentials:
@@ -216,32 +225,18 @@ class SegmentPotentials:
         ]  # fmt: skip
         return blocks[0] if len(blocks) == 1 else _hstack(blocks)
 
-    def _check(self, kind: np.ndarray) -> None:
-        n = len(kind)
-        for name in ("start", "stop", "row"):
-            if len(getattr(self, name)) != n:
-                raise ValueError(
-                    f"kind, start, stop and row (or rows) must have one entry per potential; kind "
-                    f"has {n}, {name} has {len(getattr(self, name))}."
-                )
-        negative = np.flatnonzero(self.lengths < 0)
-        if negative.size:
+    def _check(self) -> None:
+        self.check_rows()
+        if not np.isfinite(self.rows.data).all():
+            bad = int(np.argmin(np.isfinite(self.rows.data)))
+            r = int(np.searchsorted(self.rows.indptr, bad, side="right")) - 1
+            where = np.flatnonzero(self.row == r)
+            name = f"Row {r} (of no potential)"
+            if where.size:
+                name = _name(self.offsets, int(where[0]))
             raise ValueError(
-                f"lengths must not be negative; sequence {negative[0]} has length "
-                f"{self.lengths[negative[0]]}."
+                f"{name} has a feature {self.rows.data[bad]}; features must be finite."
             )
-        if (
-            len(self.offsets) != len(self.lengths) + 1
-            or self.offsets[0] != 0
-            or self.offsets[-1] != n
-            or (np.diff(self.offsets) < 0).any()
-        ):
-            raise ValueError(
-                f"offsets must rise from 0 to the number of potentials ({n}), one more than there "
-                f"are sequences ({len(self.lengths)}); got {len(self.offsets)} offsets, "
-                f"{self.offsets[:1].tolist()} to {self.offsets[-1:].tolist()}."
-            )
-        self._check_potentials(kind)
         names = self.feature_names
         if names is not None and names.shape != (self.rows.shape[1],):
             raise ValueError(
@@ -249,37 +244,20 @@ class SegmentPotentials:
                 f"shape {names.shape}."
             )
 
-    def _check_potentials(self, kind: np.ndarray) -> None:
-        ends = np.repeat(self.lengths, np.diff(self.offsets))
-        for wrong, problem in (
-            ((kind < 0) | (kind > 3), "has kind {kind}; kinds are 0 (EXACT), 1 (OPEN_END), 2 "
-                                      "(OPEN_START) and 3 (OPEN_BOTH)"),
-            (self.start >= self.stop, "has start {start} and stop {stop}; spans are half-open and "
-                                      "not empty, so start < stop"),
-            ((self.start < 0) | (self.stop > ends), "spans [{start}, {stop}), outside the "
-                                                    "sequence's {end} steps"),
-            ((self.row < 0) | (self.row >= self.rows.shape[0]), "has row {row}, but there are "
-                                                                "{n_rows} rows"),
-        ):  # fmt: skip
-            if wrong.any():
-                p = int(np.argmax(wrong))
-                problem = problem.format(
-                    kind=kind[p], start=self.start[p], stop=self.stop[p], end=ends[p],
-                    row=self.row[p], n_rows=self.rows.shape[0],
-                )  # fmt: skip
-                raise ValueError(f"{self._name(p)} {problem}.")
-        if not np.isfinite(self.rows.data).all():
-            bad = int(np.argmin(np.isfinite(self.rows.data)))
-            r = int(np.searchsorted(self.rows.indptr, bad, side="right")) - 1
-            where = np.flatnonzero(self.row == r)
-            name = self._name(int(where[0])) if where.size else f"Row {r} (of no potential)"
+    def check_rows(self) -> None:
+        """Raise a ValueError unless each potential has one of ``rows``."""
+        if len(self.row) != len(self.kind):
             raise ValueError(
-                f"{name} has a feature {self.rows.data[bad]}; features must be finite."
+                "kind, start, stop and row (or rows) must have one entry per potential; kind has "
+                f"{len(self.kind)}, row {len(self.row)}."
             )
-
-    def _name(self, p: int) -> str:
-        s = int(np.searchsorted(self.offsets, p, side="right")) - 1
-        return f"Potential {p - self.offsets[s]} of sequence {s}"
+        wrong = (self.row < 0) | (self.row >= self.rows.shape[0])
+        if wrong.any():
+            p = int(np.argmax(wrong))
+            raise ValueError(
+                f"{_name(self.offsets, p)} has row {self.row[p]}, but there are "
+                f"{self.rows.shape[0]} rows."
+            )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -373,8 +351,61 @@ class SegmentPotentials:
 _FIELDS = ("lengths", "offsets", "kind", "start", "stop", "rows", "row", "feature_names")
 
 
+def check_spans(
+    lengths: Any, offsets: Any, kind: Any, start: Any, stop: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The same as int64 arrays, or a ValueError that names the first potential that is wrong."""
+    lengths, kind = _integers(lengths, "lengths"), _integers(kind, "kind")
+    start, stop, n = _integers(start, "start"), _integers(stop, "stop"), len(kind)
+    for name, column in (("start", start), ("stop", stop)):
+        if len(column) != n:
+            raise ValueError(
+                f"kind, start and stop must have one entry per potential; kind has {n}, {name} "
+                f"{len(column)}."
+            )
+    negative = np.flatnonzero(lengths < 0)
+    if negative.size:
+        s = int(negative[0])
+        raise ValueError(f"lengths must not be negative; sequence {s} has length {lengths[s]}.")
+    if (lengths > MOST_STEPS).any() or lengths.sum() > MOST_STEPS:
+        s = int(np.argmax(lengths))
+        raise ValueError(
+            f"lengths must add up to at most {MOST_STEPS}; sequence {s}, the longest, has length "
+            f"{lengths[s]}: ask about fewer sequences at a time."
+        )
+    offsets = check_offsets(offsets, n, "potentials")
+    if len(offsets) != len(lengths) + 1:
+        raise ValueError(
+            f"offsets must have one entry more than there are sequences ({len(lengths)}); got "
+            f"{len(offsets)}."
+        )
+    _check_each_span(lengths, offsets, kind, start, stop)
+    return lengths, offsets, kind, start, stop
+
+
+def _check_each_span(lengths, offsets, kind, start, stop) -> None:
+    ends = np.repeat(lengths, np.diff(offsets))
+    for wrong, problem in (
+        ((kind < 0) | (kind > 3), "has kind {kind}; kinds are 0 (EXACT), 1 (OPEN_END), 2 "
+                                  "(OPEN_START) and 3 (OPEN_BOTH)"),
+        (start >= stop, "has start {start} and stop {stop}; spans are half-open and not empty, so "
+                        "start < stop"),
+        ((start < 0) | (stop > ends), "spans [{start}, {stop}), outside the sequence's {end} "
+                                      "steps"),
+    ):  # fmt: skip
+        if wrong.any():
+            p = int(np.argmax(wrong))
+            problem = problem.format(kind=kind[p], start=start[p], stop=stop[p], end=ends[p])
+            raise ValueError(f"{_name(offsets, p)} {problem}.")
+
+
+def _name(offsets: np.ndarray, p: int) -> str:
+    s = int(np.searchsorted(offsets, p, side="right")) - 1
+    return f"Potential {p - offsets[s]} of sequence {s}"
+
+
 def _integers(values: Any, name: str) -> np.ndarray:
-    values = np.asarray(values)
+    values = as_numbers(values, name)
     if values.ndim != 1 or (values.size and values.dtype.kind not in "iu"):
         raise ValueError(
             f"{name} must be a 1-D array of integers; got {values.dtype} of shape {values.shape}."

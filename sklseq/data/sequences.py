@@ -327,20 +327,41 @@ def sample_positions(key: Any, n: int) -> np.ndarray:
     return np.where(key < 0, key + n, key)
 
 
-def check_offsets(offsets: Any, n_rows: int) -> np.ndarray:
+def as_numbers(values: Any, name: str) -> np.ndarray:
+    """``values`` as an array; refuses what NumPy would convert by parsing or dropping a part."""
+    if isinstance(values, np.ma.MaskedArray) or sparse.issparse(values):
+        got = f"a {type(values).__name__}"
+    else:
+        try:
+            array = np.asarray(values)
+        except ValueError:
+            got = "rows of unequal length"
+        else:
+            if array.dtype.kind in "biuf":
+                return array
+            got = f"{type(values).__name__} of dtype {array.dtype}"
+    raise ValueError(
+        f"{name} must be a dense array of real numbers, or lists of them; got {got}. Convert it "
+        "before the call."
+    )
+
+
+def check_offsets(offsets: Any, n_rows: int, of: str = "rows") -> np.ndarray:
     """Offsets as int64, checked to cut ``n_rows`` rows into sequences."""
-    offsets = np.asarray(offsets)
+    offsets = as_numbers(offsets, "offsets")
     if offsets.ndim != 1 or offsets.size == 0 or offsets.dtype.kind not in "iu":
         raise ValueError(
             "offsets must be a 1-D integer array of length n_sequences + 1; "
             f"got {offsets.dtype} of shape {offsets.shape}."
         )
     offsets = offsets.astype(np.int64, copy=False)
-    if offsets[0] != 0 or offsets[-1] != n_rows or (np.diff(offsets) < 0).any():
-        raise ValueError(
-            f"offsets must rise from 0 to the number of rows ({n_rows}); "
-            f"got {offsets[0]} to {offsets[-1]}."
-        )
+    falls = np.flatnonzero(offsets[1:] < offsets[:-1])
+    if offsets[0] != 0 or offsets[-1] != n_rows or falls.size:
+        got = f"{offsets[0]} to {offsets[-1]}"
+        if falls.size:
+            k = int(falls[0])
+            got = f"{offsets[k]} and then {offsets[k + 1]} at positions {k} and {k + 1}"
+        raise ValueError(f"offsets must rise from 0 to the number of {of} ({n_rows}); got {got}.")
     return offsets
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Callable, Iterator
+from functools import update_wrapper
+from types import MethodType
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
@@ -31,13 +32,18 @@ from sklseq.estimators.validation import (
     training_weights,
     warn_one_label,
 )
-from sklseq.inference.chain.linear_chain import as_generator, repeatable_generator
+from sklseq.inference.chain.linear_chain import (
+    as_generator,
+    check_n_samples,
+    repeatable_generator,
+)
 from sklseq.inference.segment.segment_closure import check_max_span, closure_of_sequence
 from sklseq.inference.segment.segmentations import (
     SegmentPlan,
     SegmentSpans,
     SegmentTransitions,
     SegmentWorkspace,
+    as_spans,
     best_segments,
     check_segmentations,
     expand_spans,
@@ -58,11 +64,25 @@ from sklseq.objectives.segment.segment_likelihood import (
 __all__ = ["SemiCRFSegmenter"]
 
 
-def _has_probabilities(segmenter: Any) -> bool:
-    # For methods of the hinge loss that do not exist.
-    if segmenter.loss == "hinge":
-        raise AttributeError("loss='hinge' has no probabilities; use loss='log'.")
-    return True
+class _of_likelihood:
+    """A method that does not exist for the hinge loss, and says why.
+
+    scikit-learn's ``available_if`` gives the reason as the cause of the error only.
+    """
+
+    def __init__(self, function: Any):
+        self.function = function
+        update_wrapper(self, function)
+
+    def __get__(self, segmenter: Any, owner: Any = None) -> Any:
+        if segmenter is None:
+            return self.function
+        if segmenter.loss == "hinge":
+            raise AttributeError(
+                f"{type(segmenter).__name__} has no {self.function.__name__} with loss='hinge', "
+                "whose scores are not probabilities; use loss='log'."
+            )
+        return MethodType(self.function, segmenter)
 
 
 class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator):
@@ -525,7 +545,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         check_segmentations(log_z)
         return plan, log_z, marginals, tokens
 
-    @available_if(_has_probabilities)
+    @_of_likelihood
     def predict_proba(self, X: Any) -> list[np.ndarray]:
         """Probability that each step lies in a segment of each label.
 
@@ -540,7 +560,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         plan, _, _, tokens = self._sums(self._read(X))
         return [tokens[a:b] for a, b in zip(plan.steps[:-1], plan.steps[1:])]
 
-    @available_if(_has_probabilities)
+    @_of_likelihood
     def predict_segment_proba(self, X: Any, segments: Any = None) -> list[np.ndarray]:
         """Probability that each of given segments is one, with its label and both its ends.
 
@@ -548,7 +568,8 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         ----------
         X : SegmentPotentials, or list of sequences
         segments : list of lists of (start, stop, label), optional
-            They may overlap. By default those of :meth:`predict`.
+            They may overlap; one of a label that was not in training has probability 0. By
+            default those of :meth:`predict`.
 
         Returns
         -------
@@ -557,7 +578,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         Raises
         ------
         ValueError
-            If a segment is not one of its sequence, or has an unknown label.
+            If a segment is not one of its sequence.
         """
         X = self._read(X)
         segments = self._written(self._segments(X)) if segments is None else segments
@@ -567,9 +588,10 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         # Questions are the last potentials of each sequence.
         at = np.cumsum(np.diff(X.offsets))[sequence] + np.arange(len(sequence))
         proba = marginals[plan.cell_of[at], code] if len(at) else np.zeros(0)
+        proba[code < 0] = 0
         return np.split(proba, np.cumsum([len(s) for s in segments])[:-1]) if len(X) else []
 
-    @available_if(_has_probabilities)
+    @_of_likelihood
     def predict_log_proba_sequence(self, X: Any, y: Any) -> np.ndarray:
         """log p(segments_s | x_s) of whole segmentations.
 
@@ -634,7 +656,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
             answers.append((list(self._written(found)), scores - log_z[s]))
         return answers
 
-    @available_if(_has_probabilities)
+    @_of_likelihood
     def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> list:
         """Segmentations drawn from p(segments | x).
 
@@ -650,6 +672,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         -------
         list of n_samples lists of (start, stop, label), one a sequence
         """
+        check_n_samples(n_samples)
         plan, psi, chain = self._program(self._read(X))
         rng = as_generator(self.random_state if random_state is None else random_state)
         return [
@@ -728,6 +751,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
 def read_potentials(X: Any, vectorizer=None, *, fit: bool = False):
     """Any input as ``(SegmentPotentials, vectorizer)``: rows of tokens are potentials of kind 3."""
     if isinstance(X, SegmentPotentials):
+        as_spans(X)
         return X, None
     rows, vectorizer = read_sequences(X, vectorizer, fit=fit)
     return SegmentPotentials.from_tokens(rows), vectorizer
@@ -749,17 +773,6 @@ def _check_not_empty(X: SegmentPotentials) -> None:
         raise ValueError("X must have at least one feature; got 0.")
 
 
-def _encode(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-    unknown = np.flatnonzero(classes[codes] != labels)
-    if unknown.size:
-        raise ValueError(
-            f"y holds the label {str(labels[unknown[0]])!r}, which was not in training; known are "
-            f"{classes.tolist()}."
-        )
-    return codes
-
-
 def _queries(segments: Any, lengths: np.ndarray, classes: np.ndarray):
     if len(segments) != len(lengths):
         raise ValueError(
@@ -775,7 +788,7 @@ def _queries(segments: Any, lengths: np.ndarray, classes: np.ndarray):
             )
     numbers_ = np.array([row[:3] for row in rows], dtype=np.int64).reshape(-1, 3)
     labels = np.array([row[3] for row in rows], dtype=np.str_)
-    return (*numbers_.T, _encode(labels, classes) if len(rows) else np.zeros(0, dtype=np.int64))
+    return (*numbers_.T, find_codes(labels, classes))
 
 
 def _with_queries(X: SegmentPotentials, scores: np.ndarray, asked: tuple):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sklseq._lib.cpu import load_kernel
-from sklseq.data.sequences import check_offsets
+from sklseq.data.sequences import as_numbers, check_offsets
 from sklseq.inference.chain.sparse_transitions import (
     ListedFactors,
     PairLists,
@@ -501,8 +501,7 @@ def sample(
     >>> sample(np.zeros((4, 2)), np.array([[0, -np.inf], [-np.inf, 0]]), random_state=3)
     array([[1, 1, 1, 1]], dtype=int32)
     """
-    if not (isinstance(n_samples, (int, np.integer)) and n_samples >= 0):
-        raise ValueError(f"n_samples must be a non-negative integer; got {n_samples!r}.")
+    check_n_samples(n_samples)
     emission, chain, offsets = _check_chain(emission, transition, offsets, start, end)
     psi, score = _plain_scores(emission, chain, offsets)
     uniform = as_generator(random_state).random
@@ -519,6 +518,12 @@ def sample(
             labels[:, a:b] = drawn
     check_paths(log_z)
     return labels
+
+
+def check_n_samples(n_samples: Any) -> None:
+    """Raise a ValueError unless so many samples can be drawn."""
+    if not (isinstance(n_samples, (int, np.integer)) and n_samples >= 0):
+        raise ValueError(f"n_samples must be a non-negative integer; got {n_samples!r}.")
 
 
 def as_generator(random_state) -> np.random.Generator | np.random.RandomState:
@@ -555,7 +560,7 @@ def _plain_scores(
 
 
 def _check_chain(emission, transition, offsets, start, end):
-    emission = np.asarray(emission)
+    emission = as_numbers(emission, "emission")
     dtype = np.float32 if emission.dtype == np.float32 else np.float64
     emission = _check_scores(emission, "emission", (None, None), dtype)
     L = emission.shape[1]
@@ -565,27 +570,49 @@ def _check_chain(emission, transition, offsets, start, end):
     start = None if start is None else _check_scores(start, "start", (L,), dtype)
     end = None if end is None else _check_scores(end, "end", (L,), dtype)
     offsets = check_offsets([0, len(emission)] if offsets is None else offsets, len(emission))
+    check_sums(
+        2 * len(emission) + 2, emission=emission, transition=transition, start=start, end=end
+    )
     return emission, Transitions(transition, start, end, dtype), offsets
 
 
+def check_sums(n_terms: int, **scores) -> None:
+    """Raise unless no sum of ``n_terms`` scores can overflow, nor three in their own type."""
+    scores = {name: x for name, x in scores.items() if x is not None}
+    for name, x in scores.items():
+        largest = 0.99 * min(np.finfo(x.dtype).max / 3, np.finfo(np.float64).max / n_terms)
+        if x.max(initial=0) <= largest and x.min(initial=0) >= -largest:
+            continue
+        wrong = (np.abs(x) > largest) & (x > -np.inf)
+        if wrong.any():
+            where = tuple(int(i) for i in np.argwhere(wrong)[0])
+            raise ValueError(
+                f"Scores must be from -{largest:.3g} to {largest:.3g}, so that sums of {x.dtype} "
+                f"do not overflow, or -inf (forbidden); {name} has {x[where]} at {where}."
+            )
+
+
 def _check_scores(scores, name: str, shape: tuple, dtype) -> np.ndarray:
-    scores = np.asarray(scores, dtype=dtype)
+    scores = as_numbers(scores, name).astype(dtype, copy=False)
     if scores.ndim != len(shape) or any(w not in (None, n) for w, n in zip(shape, scores.shape)):
-        wanted = tuple("any" if n is None else n for n in shape)
+        wanted = "(n_rows, n_labels)" if None in shape else shape
         raise ValueError(f"{name} must have shape {wanted}; got {scores.shape}.")
     if not (scores < np.inf).all():
         where = tuple(int(i) for i in np.argwhere(~(scores < np.inf))[0])
         raise ValueError(
-            f"{name} scores must be finite or -inf (forbidden); got {scores[where]} at {where}."
+            f"{name} must be finite or -inf (forbidden); got {scores[where]} at {where}."
         )
     return scores
 
 
 def _check_weights(weights, n_sequences: int) -> np.ndarray:
-    weights = np.ascontiguousarray(weights, dtype=np.float64)
-    if weights.shape != (n_sequences,) or not np.isfinite(weights).all():
+    weights = np.ascontiguousarray(as_numbers(weights, "weights"), dtype=np.float64)
+    got = None if weights.shape == (n_sequences,) else f"shape {weights.shape}"
+    if got is None and not np.isfinite(weights).all():
+        s = int(np.argmin(np.isfinite(weights)))
+        got = f"{weights[s]} for sequence {s}"
+    if got is not None:
         raise ValueError(
-            f"weights must be {n_sequences} finite numbers, one a sequence; "
-            f"got shape {weights.shape}."
+            f"weights must be {n_sequences} finite numbers, one a sequence; got {got}."
         )
     return weights

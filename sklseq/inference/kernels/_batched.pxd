@@ -14,13 +14,9 @@ from libc.math cimport INFINITY, log
 from sklseq._lib.lanes cimport Lanes8, real
 from sklseq.inference.kernels._blocks cimport group, max_plus_four, max_plus_one, products, row_max
 from sklseq.inference.kernels._recursions cimport (
-    backward_row, block_of_product, nothing_lost, scale_row,
+    CHUNK, DRIFT_ROWS, backward_row, block_of_product, nothing_lost, renormalise, scale_row,
 )
 from sklseq.inference.kernels._sparse cimport Lists, max_plus_listed, multiply_listed
-
-
-cdef enum:
-    CHUNK = 128    # rows whose pair marginals are summed in the type of the scores
 
 
 cdef inline void multiply_rows(
@@ -167,6 +163,8 @@ cdef inline void backward_together(
                 <Lanes8*> NULL, alpha + row * width, inverse_c[row], e + row * width,
                 marginals + row * width, width
             )
+            if t % DRIFT_ROWS == 0:
+                renormalise(e + row * width, marginals + row * width, width)
         ahead = active
 
 

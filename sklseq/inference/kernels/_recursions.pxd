@@ -95,20 +95,44 @@ cdef inline void backward_row(
             beta[block * B + k] = a[k] * b[k]
 
 
+cdef enum:
+    CHUNK = 128    # rows whose pair marginals are summed in the type of the scores
+    DRIFT_ROWS = 64
+
+
+cdef inline void renormalise(real* u, real* marginals, Py_ssize_t width) noexcept nogil:
+    # Marginals of a row sum to one; each step back rounds their sum. One row in DRIFT_ROWS is
+    # divided by it, and so are the rows before it, or errors would grow with the sequence.
+    cdef Py_ssize_t j
+    cdef real total = 0
+    for j in range(width):
+        total += marginals[j]
+    if total > 0:
+        total = 1 / total
+        for j in range(width):
+            marginals[j] *= total
+            u[j] *= total
+
+
 cdef inline void add_products(
     lanes* tag, const real* a, const real* b, Py_ssize_t n, real* scratch, double* out,
     double weight, Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
     # out(i, j) += weight * sum_{t < n} a(t, i) * b(t, j)
-    cdef Py_ssize_t B = n_lanes(tag), block, i, k
+    cdef Py_ssize_t B = n_lanes(tag), block, i, k, t, m, chunk
     cdef real acc[8]
-    for block in range(width // B):
-        for i in range(L):
-            block_of_product(tag, a + i, width, b + block * B, n, width, acc)
-            for k in range(B):
-                scratch[i * width + block * B + k] = acc[k]
-    for k in range(L * width):
-        out[k] += weight * scratch[k]
+    for chunk in range((n + CHUNK - 1) // CHUNK):
+        t = chunk * CHUNK
+        m = min(n - t, CHUNK)
+        for block in range(width // B):
+            for i in range(L):
+                block_of_product(
+                    tag, a + t * width + i, width, b + t * width + block * B, m, width, acc
+                )
+                for k in range(B):
+                    scratch[i * width + block * B + k] = acc[k]
+        for k in range(L * width):
+            out[k] += weight * scratch[k]
 
 
 cdef inline bint nothing_lost(
@@ -190,5 +214,7 @@ cdef inline void backward(
                 for j in range(B):
                     beta[block * B + j] = 1
         backward_row(tag, alpha + t * width, inverse_c[t], e + t * width, beta, width)
+        if t % DRIFT_ROWS == 0:
+            renormalise(e + t * width, beta, width)
     if T > 1:
         add_products(tag, alpha, e + width, T - 1, scratch, pairwise, weight, L, width)

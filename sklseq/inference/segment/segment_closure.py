@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sklseq.inference.segment.segmentations import _best, _check, check_segmentations
+from sklseq.inference.segment.segmentations import _best, _check, as_spans, check_segmentations
 
 __all__ = ["check_max_span", "closure_of_sequence", "segment_closure"]
 
@@ -21,8 +21,8 @@ def segment_closure(
     A segment is certain as soon as every survivor shares it: each best prefix that anything to
     come could still continue, within an open segment or after one that has ended, and each that
     the end of the sequence could complete. At step t, all potentials that stop at t + 1 or before
-    are known, and of those that stop later only that none spans more than ``max_span`` steps: they
-    cannot tell older starts apart.
+    are known. Those that stop later are unknown, but none spans more than ``max_span`` steps, so
+    they add the same to all segments that began more than ``max_span`` steps before they stop.
 
     Parameters
     ----------
@@ -68,6 +68,7 @@ def segment_closure(
            [2, 4, 1],
            [4, 5, 0]])], [array([3, 4, 4])])
     """
+    spans = as_spans(spans)
     check_max_span(spans, max_span)
     plan, psi, chain = _check(spans, scores, transition, start, end, max_length, max_span)
     answers = [closure_of_sequence(plan, s, psi, chain) for s in range(plan.n_sequences)]

@@ -15,11 +15,15 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._lib.cpu import load_kernel
+from sklseq.data.segment_potentials import SegmentPotentials, check_spans
+from sklseq.data.sequences import as_numbers
 from sklseq.inference.chain.linear_chain import _chain as _linear_chain
 from sklseq.inference.chain.linear_chain import (
     _check_scores,
     _check_weights,
     as_generator,
+    check_n_samples,
+    check_sums,
     longest_first,
     row_blocks,
 )
@@ -71,6 +75,20 @@ class SegmentSpans(NamedTuple):
     kind: np.ndarray
     start: np.ndarray
     stop: np.ndarray
+
+
+def as_spans(spans: Any) -> SegmentSpans:
+    """The spans as integers, checked: kernels read memory by them.
+
+    Arrays of :class:`SegmentPotentials` can be written to, so it is checked at each call.
+    """
+    if isinstance(spans, SegmentPotentials):
+        spans.check_rows()
+    elif not all(hasattr(spans, name) for name in SegmentSpans._fields):
+        raise ValueError(
+            f"spans must be a SegmentSpans or a SegmentPotentials; got {type(spans).__name__}."
+        )
+    return SegmentSpans(*check_spans(*(getattr(spans, name) for name in SegmentSpans._fields)))
 
 
 class SegmentMarginals(NamedTuple):
@@ -128,6 +146,7 @@ class SegmentPlan:
 
     def __init__(self, spans: Any, n_labels: int, max_length: Any = None, apart: int | None = 0):
         self.n_labels, self.width = n_labels, _linear_chain.padded_width(n_labels)
+        spans = as_spans(spans)
         self.steps = _cumulated(spans.lengths)
         self._join(spans)
         self._limit(max_length)
@@ -149,7 +168,7 @@ class SegmentPlan:
 
     def _join(self, spans: Any) -> None:
         sequence = np.repeat(np.arange(len(spans.lengths)), np.diff(spans.offsets))
-        kind, start, stop = (np.asarray(c, np.int64) for c in (spans.kind, spans.start, spans.stop))
+        kind, start, stop = spans.kind, spans.start, spans.stop
         # Sorted by stop, then by falling start: the order in which a step reads them. One number
         # for all of it: at most 4 n², n steps in all.
         longest = int((stop - start).max(initial=0)) + 1
@@ -691,8 +710,7 @@ def segment_sample(
     [array([[0, 2, 0],
            [2, 3, 0]])]
     """
-    if not (isinstance(n_samples, numbers.Integral) and n_samples >= 0):
-        raise ValueError(f"n_samples must be a non-negative integer; got {n_samples!r}.")
+    check_n_samples(n_samples)
     plan, psi, chain = _check(spans, scores, transition, start, end, max_length)
     uniform = as_generator(random_state).random
     return [
@@ -787,7 +805,7 @@ def check_segmentations(log_z: np.ndarray, first: int = 0) -> None:
 
 
 def _check(spans, scores, transition, start, end, max_length, apart=0):
-    transition = np.asarray(transition, dtype=np.float64)
+    spans, transition = as_spans(spans), as_numbers(transition, "transition")
     if transition.ndim != 2 or len(transition) == 0:
         raise ValueError(
             f"transition must have shape (n_labels, n_labels), of at least one label; got "
@@ -800,6 +818,8 @@ def _check(spans, scores, transition, start, end, max_length, apart=0):
         for x, name in ((start, "start"), (end, "end"))
     ]
     scores = _check_scores(scores, "scores", (len(spans.kind), L), np.float64)
+    n_terms = 2 * int(spans.lengths.sum()) + len(scores) + 2
+    check_sums(n_terms, scores=scores, transition=transition, start=ends[0], end=ends[1])
     plan = SegmentPlan(spans, L, _check_max_length(max_length, L), apart)
     return plan, plan.cell_scores(scores), SegmentTransitions(transition, *ends)
 

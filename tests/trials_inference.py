@@ -1,0 +1,77 @@
+"""Random damage of the spans that questions about segments get: refused, or read as they are.
+
+python -m tests.trials_inference [N]
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+from numpy.testing import assert_allclose
+
+from sklseq.inference import SegmentSpans, segment_forward_backward
+
+VALUES = [-(2**63), -(10**8), -7, -1, 0, 1, 2, 3, 4, 5, 100, 2**31, 2**40, 2**63 - 1]
+
+
+def random_spans(rng: np.random.Generator) -> SegmentSpans:
+    lengths = rng.integers(0, 6, size=rng.integers(1, 4))
+    counts = np.where(lengths > 0, rng.integers(0, 4, size=len(lengths)), 0)
+    ends = np.repeat(lengths, counts)
+    start = rng.integers(0, np.maximum(ends, 1))
+    stop = rng.integers(start + 1, ends + 1)
+    kind = rng.integers(0, 4, size=len(start))
+    return SegmentSpans(lengths, np.concatenate([[0], np.cumsum(counts)]), kind, start, stop)
+
+
+def is_right(spans: SegmentSpans) -> bool:
+    """What the documentation of SegmentSpans asks for, potential by potential."""
+    lengths, offsets, *columns = ([int(v) for v in column] for column in spans)
+    n = len(columns[0])
+    if any(not 0 <= length <= 2**30 for length in lengths) or any(
+        len(column) != n for column in columns
+    ):
+        return False
+    if len(offsets) != len(lengths) + 1 or offsets[0] != 0 or offsets[-1] != n:
+        return False
+    if any(b < a for a, b in zip(offsets, offsets[1:])):
+        return False
+    return all(
+        kind in range(4) and 0 <= start < stop <= lengths[s]
+        for s in range(len(lengths))
+        for kind, start, stop in list(zip(*columns))[offsets[s] : offsets[s + 1]]
+    )
+
+
+def damage_once(seed: int) -> None:
+    """Change one number of one array, or its length, and ask."""
+    rng = np.random.default_rng(seed)
+    spans = random_spans(rng)
+    name = spans._fields[rng.integers(5)]
+    column = getattr(spans, name).astype(np.int64)
+    if len(column) and rng.random() < 0.8:
+        column[rng.integers(len(column))] = VALUES[rng.integers(len(VALUES))]
+    else:
+        column = column[:-1] if rng.random() < 0.5 else np.append(column, 0)
+    spans = spans._replace(**{name: column})
+    scores = rng.normal(size=(len(spans.kind), 2))
+    try:
+        answer = segment_forward_backward(spans, scores, rng.normal(size=(2, 2)))
+    except ValueError:
+        assert not is_right(spans), (seed, spans)
+        return
+    assert is_right(spans), (seed, spans)
+    assert (answer.potentials >= 0).all()
+    assert (answer.potentials.sum(axis=1) < 1 + 1e-9).all()
+    assert_allclose(answer.tokens.sum(axis=1), 1)
+
+
+def main(n: int = 10_000) -> None:
+    for seed in range(n):
+        damage_once(seed)
+    print(f"{n} damaged spans: each refused, or allowed and answered.")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
