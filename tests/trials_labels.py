@@ -1,0 +1,18 @@
+"""Labels of every dtype and range at length: python -m tests.trials_labels [N]"""
+
+from __future__ import annotations
+
+import sys
+
+from tests.test_label_dtypes import test_labels_are_kept_or_refused
+
+
+def main(n: int) -> None:
+    """So many trials; an AssertionError ends them."""
+    for seed in range(n):
+        test_labels_are_kept_or_refused(seed)
+    print(f"{n} label sets kept or refused")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)
