@@ -350,6 +350,11 @@ def _select(counts: _SpanCounts, labels: Sequence[str] | None) -> _SpanCounts:
     if labels is None:
         return counts
     position = {type_: index for index, type_ in enumerate(counts.types)}
+    if not len(labels) or (position and not any(label in position for label in labels)):
+        raise ValueError(
+            f"labels must name at least one span type that occurs, of {sorted(position)}; got "
+            f"{list(labels)!r} (types, as 'PER', not labels, as 'B-PER')."
+        )
     chosen = [position.get(label, -1) for label in labels]
     padded = (np.append(count, 0)[chosen] for count in counts[1:])  # index -1: the zero
     return _SpanCounts(list(labels), *padded)

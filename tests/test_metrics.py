@@ -626,3 +626,10 @@ print("imported", len(names), "changed", [what for what in before if before[what
 def test_importing_changes_nothing_outside_the_package():
     done = subprocess.run([sys.executable, "-c", IMPORT_EVERYTHING], capture_output=True, text=True)
     assert re.fullmatch(r"imported \d\d+ changed \[\]\s*", done.stdout), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("labels", [["B-A"], [], ["B-A", "I-A"]])
+def test_types_that_occur_nowhere_are_named(labels):
+    with pytest.raises(ValueError, match=r"span type that occurs, of \['A'\]; got \["):
+        span_f1([["B-A"]], [["B-A"]], labels=labels)
+    assert span_f1([["B-A"]], [["B-A"]], labels=["A", "unseen"]) == 1.0
