@@ -265,7 +265,7 @@ def decode_online(
         strategy=strategy, latency_cost=latency_cost, uncertainty=uncertainty, belief=belief,
         window_size=window_size, max_latency=max_latency, lag=lag, restart=restart,
     )  # fmt: skip
-    emission, chain, offsets = _check_chain(emission, transition, offsets, start, end)
+    emission, chain, offsets = _check_chain(emission, transition, offsets, start, end, online=True)
     return decode_block(emission, offsets, chain, rule)
 
 
