@@ -6,7 +6,7 @@ Imports: _lib; never sklearn.
 from sklseq.solvers._adagrad import adagrad
 from sklseq.solvers._bcfw import bcfw
 from sklseq.solvers._cg import cg
-from sklseq.solvers._dense import column_sizes, least_distance, solve_dense
+from sklseq.solvers._dense import least_distance, solve_dense
 from sklseq.solvers._eg import exponentiated_gradient
 from sklseq.solvers._lbfgs import lbfgs
 from sklseq.solvers._perceptron import perceptron
@@ -18,7 +18,6 @@ __all__ = [
     "adagrad",
     "bcfw",
     "cg",
-    "column_sizes",
     "exponentiated_gradient",
     "lbfgs",
     "least_distance",

@@ -6,16 +6,15 @@ import numpy as np
 from scipy import linalg
 from scipy.optimize import nnls
 
+from sklseq._lib.column_sizes import column_sizes
 from sklseq.solvers._result import SolverResult
 
-__all__ = ["column_sizes", "least_distance", "solve_dense"]
+__all__ = ["least_distance", "solve_dense"]
 
 # Eigenvalues below this share of the largest are rounding of zero.
 RANK = 1e-12
 # Share of the largest diagonal below which a ridge drowns in the rounding of a factorisation.
 TRUSTED = 1e-10
-# Columns whose sizes differ more than this are scaled before that is judged.
-UNITS = 1e4
 
 
 def solve_dense(A: np.ndarray, B: np.ndarray, ridge: float) -> SolverResult:
@@ -46,18 +45,6 @@ def solve_dense(A: np.ndarray, B: np.ndarray, ridge: float) -> SolverResult:
         W = (vectors[:, kept] / value[kept]) @ (vectors[:, kept].T @ (B / size[:, None]))
         W /= size[:, None]
     return SolverResult(W, -0.5 * float(np.vdot(W, B)), 1, True, [1.0, 0.0], "direct")
-
-
-def column_sizes(squares: np.ndarray) -> np.ndarray:
-    """Powers of 2 to divide columns by, from sums of squares; 1 unless their units differ much.
-
-    Without a ridge, small columns would pass for rounding of large ones.
-    """
-    size = np.sqrt(squares)
-    size[~(size > 0)] = 1
-    if size.max(initial=1) <= UNITS * size.min(initial=1):
-        return np.ones(len(size))
-    return np.exp2(np.round(np.log2(size)))
 
 
 def least_distance(K: np.ndarray, h: np.ndarray) -> np.ndarray | None:

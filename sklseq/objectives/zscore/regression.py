@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.column_sizes import column_sizes
 from sklseq._lib.threads import Threads, spans
 from sklseq.data.sequences import Sequences
 from sklseq.inference.chain.linear_chain import _chain
 from sklseq.objectives.scores.design import SparseRows, aligned_zeros
 from sklseq.objectives.zscore.moments import Products, label_sums, score_products
-from sklseq.solvers import column_sizes
 
 __all__ = ["RidgeSystem"]
 

@@ -1,0 +1,22 @@
+"""Scaling of columns in different units."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["column_sizes"]
+
+# Columns are scaled where their sizes differ by more than this factor.
+UNITS = 1e4
+
+
+def column_sizes(squares: np.ndarray) -> np.ndarray:
+    """Powers of 2 to divide columns by, from sums of squares; 1 unless their units differ much.
+
+    Without a ridge, small columns would pass for rounding of large ones.
+    """
+    size = np.sqrt(squares)
+    size[~(size > 0)] = 1
+    if size.max(initial=1) <= UNITS * size.min(initial=1):
+        return np.ones(len(size))
+    return np.exp2(np.round(np.log2(size)))
