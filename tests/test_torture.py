@@ -407,7 +407,7 @@ def test_features_that_overflow_a_model_are_named(dtype):
     huge[4][0] = np.finfo(dtype).max
     for question in (model.predict, model.predict_proba, model.predict_nbest):
         with (
-            pytest.raises(ValueError, match=r"[Ss]equence 4|emission scores must be finite"),
+            pytest.raises(ValueError, match=r"[Ss]equence 4|emission must be finite"),
             np.errstate(all="ignore"),
         ):
             question(huge)

@@ -152,7 +152,7 @@ def damaged(rng, checkpoint: dict) -> tuple:
     elif way < 0.4 or not isinstance(value, np.ndarray):
         part[name] = VALUES[rng.integers(len(VALUES))]
     elif way < 0.5:
-        part[name] = [value[:-1], value.astype(np.int16), value.T, value[None]][rng.integers(4)]
+        part[name] = [value[:-1], value.astype(complex), value.T, value[None]][rng.integers(4)]
     else:
         part[name] = value = value.copy()
         if value.size:
