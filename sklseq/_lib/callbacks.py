@@ -30,11 +30,11 @@ class _Task(NamedTuple):
     """The running ``fit`` of an estimator that has callbacks; kept in its attribute ``_task``."""
 
     context: Any
-    told: dict  # what every hook gets: estimator, X, y, metadata
+    arguments: dict  # of every hook: estimator, X, y, metadata
 
 
 def with_callbacks(*, max_subtasks: Callable[[Any], int | None]) -> Callable:
-    """Decorate ``fit``: callbacks are told of its begin and of its end, with the fitted estimator.
+    """Decorate ``fit``: callbacks run at its begin and at its end, with the fitted estimator.
 
     ``max_subtasks(estimator)`` is the most iterations or parts there can be, None if unknown.
     """
@@ -57,13 +57,13 @@ def with_callbacks(*, max_subtasks: Callable[[Any], int | None]) -> Callable:
                 "estimator": self, "X": arguments["X"], "y": arguments.get("y"),
                 "metadata": None if weight is None else {"sample_weight": weight},
             })  # fmt: skip
-            context.call_on_fit_task_begin(**task.told)
+            context.call_on_fit_task_begin(**task.arguments)
             self._task = task
             try:
                 fit(self, *args, **kwargs)
             finally:
                 del self._task
-            context.call_on_fit_task_end(**task.told, reconstruction_attributes={})
+            context.call_on_fit_task_end(**task.arguments, reconstruction_attributes={})
             return self
 
         return watched
@@ -91,11 +91,12 @@ def iteration_hook(
 
     def after_iteration(k: int, value: float, w: Any) -> bool:
         iteration = task.context.subcontext(task_name="iteration")
-        iteration.call_on_fit_task_begin(**task.told)
+        iteration.call_on_fit_task_begin(**task.arguments)
         fitted = None
         if reconstruct is not None:
             fitted = lambda: {"__dict__": _as_new(estimator) | reconstruct(w) | {"n_iter_": k}}  # noqa: E731
-        return bool(iteration.call_on_fit_task_end(**task.told, reconstruction_attributes=fitted))
+        end = iteration.call_on_fit_task_end
+        return bool(end(**task.arguments, reconstruction_attributes=fitted))
 
     return after_iteration
 
@@ -115,6 +116,6 @@ def fit_of_part(estimator: Any, part: Any, name: str) -> Iterator[None]:
         return
     context = task.context.subcontext(task_name=name)
     with context.propagate_callback_context(part):
-        context.call_on_fit_task_begin(**task.told)
+        context.call_on_fit_task_begin(**task.arguments)
         yield
-        context.call_on_fit_task_end(**task.told)
+        context.call_on_fit_task_end(**task.arguments)
