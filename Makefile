@@ -55,7 +55,8 @@ test-checked: $(CHECKED)/.built $(CHECKED)/.with-test
 # Other programs (browsers, workers, compilers) do not bear the sanitizers' libraries, and threads
 # do not share them.
 STARTS_PROGRAMS := cluster display displays segmentation_display examples docs readme bench bench_long fetch
-QUIET_TESTS = sklseq $(filter-out $(STARTS_PROGRAMS:%=tests/test_%.py), $(wildcard tests/test_*.py))
+QUIET_TESTS = sklseq $(filter-out $(foreach name,differential $(STARTS_PROGRAMS),tests/%/test_$(name).py), \
+  $(wildcard tests/test_*.py tests/*/test_*.py))
 test-sanitized: $(SANITIZED)/.built $(SANITIZED)/.with-test
 	@PATH="$(CURDIR)/$(SANITIZED)/bin:$$PATH" ninja --quiet -C build/sanitized  # once, before several do
 	PATH="$(CURDIR)/$(SANITIZED)/bin:$$PATH" LD_PRELOAD="$(foreach lib,libasan libstdc++,$$($(or $(CC),gcc) -print-file-name=$(lib).so))" \

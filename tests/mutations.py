@@ -12,10 +12,11 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent / "sklseq"
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent / "sklseq"
 INFERENCE, ONLINE, SEGMENTS = "test_inference", "test_online_inference", "test_segment_inference"
 LISTS = "test_sparse_transitions"
-DIFFERENTIAL = "differential/test_differential"
+DIFFERENTIAL = "test_differential"
 # (file, text that occurs once or more: its first is replaced, fault, test files)
 FAULTS = [
     # Objectives and solvers, in Python
@@ -190,7 +191,7 @@ sys.exit(pytest.main(sys.argv[1:]))
 
 def run(path: str, old: str, new: str, tests: str) -> int:
     """pytest's exit code with the fault in place: 1 if tests fail, 0 if none does."""
-    arguments = ["-x", "-q", "-p", "no:cacheprovider", f"tests/{tests}.py"]
+    arguments = ["-x", "-q", "-p", "no:cacheprovider", str(next(TESTS.rglob(f"{tests}.py")))]
     file, command = ROOT / path, [sys.executable, "-m", "pytest"]
     if path.endswith(".py"):
         command = [sys.executable, "-c", HOOK.format(fault=("sklseq/" + path, old, new))]

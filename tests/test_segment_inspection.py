@@ -6,7 +6,7 @@ from sklearn.pipeline import make_pipeline
 from sklseq import SemiCRFSegmenter
 from sklseq.features import SegmentFeatures, TokenFeatures
 from sklseq.inspection import feature_names, top_features
-from tests.test_semicrf import problem
+from tests.estimators.test_semicrf import problem
 
 X = [["in", "New", "York", "now"], ["New", "Delhi"], ["now", "in", "Rome"]]
 Y = [[(1, 3, "city")], [(0, 2, "city")], [(2, 3, "city")]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.test_label_dtypes import test_labels_are_kept_or_refused
+from tests.data.test_label_dtypes import test_labels_are_kept_or_refused
 
 
 def main(n: int) -> None:

@@ -22,7 +22,7 @@ from seqeval.metrics import v1 as strict_seqeval
 from sklseq.data.strict_spans import STRICT_SCHEMES
 from sklseq.datasets import read_conll, read_conllu
 from sklseq.metrics import span_precision_recall_fscore_support
-from tests.test_labels import starts_and_ends_of_chunks as conlleval_spans
+from tests.data.test_labels import starts_and_ends_of_chunks as conlleval_spans
 
 # ---- column files -------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklseq import CRFTagger, HMSVMTagger, SemiCRFSegmenter, ZScoreTagger
 from sklseq.datasets import read_conll
 from sklseq.features import TokenFeatures
-from tests.test_sklearn_tools import ESTIMATORS, LABELS, WORKS, refused, run
+from tests.estimators.test_sklearn_tools import ESTIMATORS, LABELS, WORKS, refused, run
 
 DATA = ({}, {"length": 3}, {"length": 1}, {"packed": True}, {"packed": True, "length": 2})
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from sklseq.inference import entropy, expected_features, forward_backward
+from tests.objectives.test_long import PASSES, run
 
 from .differential.reference import Chain
-from .test_long import PASSES, run
 
 SCALES = (0.1, 1.0, 5.0, 30.0, 1000.0)
 # Which transitions are allowed, of labels i and j; n and p are random numbers and labels.

@@ -6,10 +6,10 @@ import sys
 
 import numpy as np
 
-from tests.test_hmsvm import PARAMETERS, check_no_mistake
-from tests.test_reported import SOLVERS, check_objective
-from tests.test_stochastic import check_losses
-from tests.test_tolerance import PENALTIES, gaps
+from tests.estimators.test_hmsvm import PARAMETERS, check_no_mistake
+from tests.estimators.test_reported import SOLVERS, check_objective
+from tests.objectives.test_stochastic import check_losses
+from tests.solvers.test_tolerance import PENALTIES, gaps
 
 # An estimate is no bound: the share of fits that may end further above the minimum than tol, and
 # how far.

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from tests.inference.test_segment_inference import segmentations
 from tests.oracles import all_paths
-from tests.test_segment_inference import segmentations
 
 from . import estimator_questions, questions, segment_questions
 from .reference import Chain, Segmentation, log_sum

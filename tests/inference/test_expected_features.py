@@ -1,0 +1,127 @@
+"""Expected features in one pass: enumeration, the published algorithm, forward-backward."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from sklseq.inference import entropy, expected_features, forward_backward
+from tests.oracles import enumerate_chain
+
+# Sums of a few dozen terms in float64.
+TIGHT = {"rtol": 1e-9, "atol": 1e-10}
+
+
+def random_chain(seed, scale=1.0, T=None, forbid=True):
+    rng = np.random.default_rng(seed)
+    T = int(rng.integers(1, 6)) if T is None else T
+    L = int(rng.integers(1, 4))
+    emission, transition = scale * rng.normal(size=(T, L)), scale * rng.normal(size=(L, L))
+    if forbid and L > 1:
+        transition[0, 1] = -np.inf
+    ends = {"start": scale * rng.normal(size=L), "end": scale * rng.normal(size=L)}
+    return emission, transition, ends, rng
+
+
+def random_features(rng, T, L, M=3):
+    return {"row_features": rng.normal(size=(T, L, M)), "pair_features": rng.normal(size=(L, L, M))}
+
+
+def enumerated(emission, transition, ends, features):
+    """(log Z, mean, covariance, entropy) by summing over every path."""
+    paths, scores, log_z, _, _ = enumerate_chain(emission, transition, **ends)
+    p, t = np.exp(scores - log_z), np.arange(len(emission))
+    row, pair = features["row_features"], features["pair_features"]
+    F = np.array([row[t, y].sum(axis=0) + pair[y[:-1], y[1:]].sum(axis=0) for y in paths])
+    mean = p @ F
+    seen = p[p > 0]
+    return log_z, mean, (p[:, None] * (F - mean)).T @ (F - mean), -(seen @ np.log(seen))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3])
+@pytest.mark.parametrize("seed", range(12))
+def test_enumeration(seed, scale):
+    emission, transition, ends, rng = random_chain(seed, scale)
+    features = random_features(rng, *emission.shape)
+    answer = expected_features(emission, transition, **features, **ends, order=2)
+    log_z, mean, covariance, H = enumerated(emission, transition, ends, features)
+    np.testing.assert_allclose(answer.log_z[0], log_z, rtol=1e-12)
+    np.testing.assert_allclose(answer.mean[0], mean, **TIGHT)
+    np.testing.assert_allclose(answer.covariance[0], covariance, **TIGHT)
+    np.testing.assert_allclose(answer.entropy[0], H, **TIGHT)
+    published = expected_features(emission, transition, **features, **ends, method="log")
+    np.testing.assert_allclose(published.log_z[0], log_z, rtol=1e-12)
+    np.testing.assert_allclose(published.mean[0], mean, **TIGHT)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3])
+def test_published_algorithm_on_long_sequences(scale):
+    emission, transition, ends, rng = random_chain(3, scale, T=3000)
+    features = random_features(rng, *emission.shape)
+    ours = expected_features(emission, transition, **features, **ends)
+    published = expected_features(emission, transition, **features, **ends, method="log")
+    np.testing.assert_allclose(ours.log_z, published.log_z, rtol=1e-12)
+    np.testing.assert_allclose(ours.mean, published.mean, rtol=1e-9, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_marginals_are_expected_indicators(seed):
+    emission, transition, ends, _ = random_chain(seed, T=40)
+    T, L = emission.shape
+    one_hot = np.eye(L)[None].repeat(T, axis=0)
+    _, marginals, pairwise = forward_backward(emission, transition, **ends)
+    mean = expected_features(emission, transition, row_features=one_hot, **ends).mean[0]
+    np.testing.assert_allclose(mean, marginals.sum(axis=0), rtol=1e-11)
+    pairs = np.eye(L * L).reshape(L, L, -1)
+    mean = expected_features(emission, transition, pair_features=pairs, **ends).mean[0]
+    np.testing.assert_allclose(mean, pairwise.ravel(), rtol=1e-11, atol=1e-300)
+
+
+def test_sequences_are_independent_and_may_be_empty_or_sparse():
+    emission, transition, ends, rng = random_chain(5, T=9)
+    features = random_features(rng, *emission.shape)
+    together = expected_features(emission, transition, [0, 4, 4, 9], **features, **ends, order=2)
+    for s, (a, b) in enumerate([(0, 4), (4, 4), (4, 9)]):
+        row = features["row_features"][a:b]
+        alone = expected_features(
+            emission[a:b], transition, row_features=row,
+            pair_features=features["pair_features"], **ends, order=2,
+        )  # fmt: skip
+        for field, one in zip(together, alone):
+            np.testing.assert_array_equal(field[s], one[0])
+    flat = {k: sparse.csr_matrix(v.reshape(-1, v.shape[2])) for k, v in features.items()}
+    again = expected_features(emission, transition, [0, 4, 4, 9], **flat, **ends, order=2)
+    np.testing.assert_array_equal(again.mean, together.mean)
+
+
+def test_entropy_does_not_cancel():
+    # 10,000 independent rows, each almost certain, under scores of 1e6.
+    emission = np.tile([1e6 + 20.0, 1e6], (10_000, 1))
+    log_p, q = -np.log1p(np.exp(-20.0)), 1 / (1 + np.exp(20.0))
+    expected = -10_000 * ((1 - q) * log_p + q * (log_p - 20))
+    # Some 1e4 roundings of 1; log Z - E[score], of the size 1e10, would leave no digit at all.
+    np.testing.assert_allclose(entropy(emission, np.zeros((2, 2))), expected, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"method": "exact"}, "method must be 'conditional' or 'log'; got 'exact'"),
+        ({"order": 3}, "order must be 1 or, with method='conditional', 2; got order=3"),
+        ({"order": 2, "method": "log"}, "got order=2 with method='log'"),
+        ({"row_features": np.zeros((2, 2))}, r"row_features must have shape \(3, 2, n_features\)"),
+        ({"row_features": sparse.eye(4)}, "A sparse row_features must have 3 · 2 rows; got 4"),
+        ({"pair_features": np.full((2, 2, 1), np.nan)}, "pair_features must be finite"),
+        (
+            {"row_features": np.zeros((3, 2, 1)), "pair_features": np.zeros((2, 2, 2))},
+            "same number of features; got 1 and 2",
+        ),
+    ],
+)
+def test_errors(change, message):
+    with pytest.raises(ValueError, match=message):
+        expected_features(np.zeros((3, 2)), np.zeros((2, 2)), **change)
+
+
+def test_no_path_is_an_error():
+    with pytest.raises(ValueError, match="Sequence 1 has no allowed label path"):
+        expected_features(np.zeros((3, 1)), [[-np.inf]], [0, 1, 3])

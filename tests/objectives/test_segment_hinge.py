@@ -1,0 +1,285 @@
+"""SemiCRFSegmenter(loss="hinge"): the loss, the search, primal and dual, against enumeration."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.exceptions import ConvergenceWarning
+
+from sklseq import SemiCRFSegmenter
+from sklseq.data.labels import segments_to_labels
+from sklseq.inference.segment_reference import fires
+from sklseq.objectives.margin.violators import WorkingSet
+from sklseq.objectives.scores.score_map import full_support
+from sklseq.objectives.segment.segment_hinge import SegmentHinge, with_token_cells
+from sklseq.objectives.segment.segment_likelihood import GoldSegments, SegmentData, SegmentScores
+from sklseq.solvers import bcfw
+from tests.estimators.test_semicrf import LABELS, covered, problem
+from tests.inference.test_segment_inference import segmentations
+
+LIMITS = [1, 0, 0]
+
+
+def hinge_of(X, y, weights, l2=0.3):
+    flat = [(s, *segment) for s, one in enumerate(covered(y, X)) for segment in one]
+    columns = [np.array([row[k] for row in flat]) for k in range(3)]
+    codes = np.array([LABELS.index(row[3]) for row in flat])
+    data = SegmentData(with_token_cells(X), GoldSegments(*columns, codes), 3, np.array(LIMITS))
+    return SegmentHinge(SegmentScores(data, full_support(3)), data, weights, l2)
+
+
+def errors(gold, segments, n):
+    """Steps whose IOB2 label is wrong."""
+    a, b = (
+        segments_to_labels([(i, j, label) for i, j, label in one if label != "O"], n)
+        for one in (gold, segments)
+    )
+    return int((np.asarray(a) != np.asarray(b)).sum())
+
+
+def violations(X, y, coef, chain):
+    """For each sequence all (loss + score - score of the truth), by enumeration."""
+    out = []
+    for x, gold in zip(X, covered(y, X), strict=True):
+        scores = x.rows @ coef
+
+        def score(segments, scores=scores, x=x):
+            total, before = 0.0, None
+            for i, j, k in segments:
+                total += scores[fires(x.kind, x.start, x.stop, i, j), k].sum()
+                total += chain[3, k] if before is None else chain[before, k]
+                before = k
+            return total + (0 if before is None else chain[4, before])
+
+        true = score([(i, j, LABELS.index(label)) for i, j, label in gold])
+        every = [
+            errors(gold, [(i, j, LABELS[k]) for i, j, k in segments], x.n_steps)
+            + score(segments) - true
+            for segments in segmentations(x.n_steps, 3, LIMITS)
+        ]  # fmt: skip
+        out.append(every)
+    return out
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_primal_and_search_are_those_of_enumeration(seed):
+    X, y = problem(seed, longest=5)
+    rng = np.random.default_rng(seed)
+    weights = rng.random(len(X)) + 0.5
+    hinge = hinge_of(X, y, weights)
+    hinge.coef[:], hinge.chain[:] = rng.normal(size=(5, 3)), rng.normal(size=(5, 3))
+    slack = [max(v) for v in violations(X, y, hinge.coef, hinge.chain)]
+    ridge = 0.3 * (np.square(hinge.coef).sum() + np.square(hinge.chain).sum())
+    assert_allclose(hinge.certificate().primal, ridge + weights @ slack, rtol=1e-10)
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_every_step_raises_the_dual_and_no_dual_exceeds_any_primal(seed):
+    X, y = problem(seed)
+    weights = np.random.default_rng(seed).random(len(X)) + 0.5
+    hinge = hinge_of(X, y, weights)
+    gaps, duals, primals = np.zeros(len(X)), [], []
+    for _ in range(60):
+        for s in hinge.blocks:
+            hinge.optimize(np.array([s]), gaps, 1, 0.0)
+        primal, dual = hinge.certificate()
+        duals.append(dual)
+        primals.append(primal)
+    assert (np.diff(duals) >= -1e-9).all()
+    assert duals[0] > 0
+    assert max(duals) <= min(primals) + 1e-9
+    # The gap of a pass falls as 1 / passes (Lacoste-Julien et al. 2013, Theorem 2).
+    assert min(primals) - max(duals) < 0.1 * (primals[0] - duals[0])
+
+
+def test_weights_are_those_of_the_mixtures():
+    X, y = problem(5)
+    weights = np.random.default_rng(5).random(len(X)) + 0.5
+    hinge = hinge_of(X, y, weights)
+    gaps = np.zeros(len(X))
+    for _ in range(5):
+        hinge.optimize(hinge.blocks, gaps, 1, 0.0)
+    coef, chain = np.zeros_like(hinge.coef), np.zeros_like(hinge.chain)
+    for s, (fired, moved) in enumerate(hinge.mixture):
+        pairs, gold = hinge._counts(s, hinge.gold[s])
+        true = np.zeros_like(fired)
+        true.flat[pairs] = 1
+        rows = hinge.data.rows.rows[slice(*hinge.plan.cells[[s, s + 1]])]
+        coef += weights[s] / 0.6 * (rows.T @ (true - fired))
+        chain += weights[s] / 0.6 * (gold - moved)
+    assert_allclose(hinge.coef, coef, atol=1e-12)
+    assert_allclose(hinge.chain, chain, atol=1e-12)
+
+
+def counts_of(x, segments):
+    """φ of a segmentation, counted one by one: features, then transitions, first and last label."""
+    features, chain, before = np.zeros((x.rows.shape[1], 3)), np.zeros((5, 3)), 3
+    for i, j, k in segments:
+        fired = fires(x.kind, x.start, x.stop, i, j)
+        features[:, k] += np.asarray(x.rows[fired].sum(axis=0)).ravel()
+        chain[before, k] += 1
+        before = k
+    if segments:
+        chain[4, before] += 1
+    return np.concatenate([features, chain]).ravel()
+
+
+@pytest.mark.parametrize("seed", [0, 5, 9])
+def test_working_sets_hold_losses_and_products(seed):
+    X, y = problem(seed)
+    weights = np.random.default_rng(seed).random(len(X)) + 0.5
+    hinge = hinge_of(X, y, weights)
+    gaps, largest = np.zeros(len(X)), 0
+    for _ in range(6):
+        hinge.optimize(hinge.blocks, gaps, 5, 0.0)
+    for s, (x, known) in enumerate(zip(X, hinge.sets, strict=True)):
+        assert_allclose(known.alpha.sum(), 1, rtol=1e-12)
+        assert (known.alpha >= 0).all()
+        every = list(segmentations(x.n_steps, 3, LIMITS))
+        named = {hinge._counts(s, np.array(one).reshape(-1, 3))[0].tobytes(): one for one in every}
+        held = [named[pairs.tobytes()] for pairs in known.fired]
+        assert len(set(map(tuple, held))) == len(held)
+        phi = np.array([counts_of(x, one) for one in held])
+        assert_allclose(known.gram, phi @ phi.T, rtol=1e-12)
+        w = np.concatenate([hinge.coef, hinge.chain]).ravel()
+        gains = hinge._gains(s, hinge._cell_scores(s))
+        truth = [(i, j, LABELS[k]) for i, j, k in held[0]]
+        loss = [
+            errors(truth, [(i, j, LABELS[k]) for i, j, k in one], x.n_steps) if one else 0
+            for one in held
+        ]
+        assert_allclose(gains, loss + phi @ w, atol=1e-10)
+        largest = max(largest, len(held))
+    assert largest > 4
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_optimum_over_all_segmentations(seed):
+    """At the optimum, mass lies on nothing but most violated segmentations."""
+    X, y = problem(seed, longest=5)
+    weights = np.random.default_rng(seed).random(len(X)) + 0.5
+    hinge = hinge_of(X, y, weights)
+    result = bcfw(hinge, rng=np.random.default_rng(0), tol=1e-8, max_iter=3000, n_steps=20)
+    assert result.converged
+    slack = [max(v) for v in violations(X, y, hinge.coef, hinge.chain)]
+    ridge = 0.3 * (np.square(hinge.coef).sum() + np.square(hinge.chain).sum())
+    primal = ridge + weights @ slack
+    lost = sum(w * known.alpha @ known.loss for w, known in zip(weights, hinge.sets, strict=True))
+    assert_allclose(lost - ridge, primal, rtol=2e-8)  # the dual, of the mixtures' weights
+    for s, known in enumerate(hinge.sets):
+        gain = hinge._gains(s, hinge._cell_scores(s))
+        # What mass c below the best costs the gap is alpha · c: 1e-8 of a primal of some 10.
+        assert (known.alpha * (slack[s] - (gain - gain[0])) < 1e-6).all()
+
+
+def test_exchange_solves_the_small_problem():
+    rng = np.random.default_rng(0)
+    for ratio in (0.01, 1.0, 100.0):
+        features, loss = rng.normal(size=(6, 9)), np.append(0, rng.random(5))
+        known = WorkingSet(np.array([0]), np.zeros((5, 3)), features[0] @ features[0])
+        for k in range(1, 6):
+            products = features[: k + 1] @ features[k]
+            known.add(np.array([k]), np.zeros((5, 3)), loss[k], products)
+        change = known.exchange(loss.copy(), ratio, 10_000, 1e-14)
+        assert_allclose(known.alpha - np.append(1, np.zeros(5)), change)
+        w = -ratio * features.T @ change
+        gain = loss + features @ w
+        # Optimal: no gain is above that of any with mass.
+        assert gain.max() - gain[known.alpha > 0].min() < 1e-10
+        assert known.alpha.min() >= 0
+
+
+def test_exchange_forgets_what_has_no_mass():
+    known = WorkingSet(np.array([0]), np.zeros((5, 3)), 0.0)
+    for k in range(1, 20):
+        known.add(np.array([k]), np.full((5, 3), k), k, np.zeros(k + 1))
+    known.alpha[[0, 7]] = 0, 1
+    known.forget()
+    assert known.loss.tolist() == [0, 7]
+    assert known.find(np.array([7])) == 1
+    assert known.find(np.array([8])) == -1
+    assert known.chain[:, 0, 0].tolist() == [0, 7]
+
+
+def test_loss_counts_wrong_labels():
+    """Without features and chain, the sum that the search maximises is the loss alone."""
+    X, y = problem(6)
+    hinge = hinge_of(X, y, np.ones(len(X)))
+    for s, gold in enumerate(covered(y, X)):
+        n = int(X.lengths[s])
+        if n == 0:
+            continue
+        segments, best = hinge.most_violated(s)
+        named = [(i, j, LABELS[k]) for i, j, k in segments.tolist()]
+        assert best == errors(gold, named, n) == n  # every label can be wrong
+        assert hinge._gains(s, hinge._cell_scores(s))[0] == 0  # the truth
+
+
+@pytest.mark.parametrize("every", [True, False])
+def test_estimator_is_within_the_tolerance_of_the_minimum(every):
+    X, y = problem(7, dense=False)
+    parameters = {"loss": "hinge", "l2": 0.3, "all_possible_states": every}
+    rough = SemiCRFSegmenter(**parameters, max_iter=5000).fit(X, y)
+    fine = SemiCRFSegmenter(**parameters, tol=2e-6, max_iter=50_000).fit(X, y)
+    # tol=1e-5 is proved to be within 1 %, tol=2e-6 within 0.2 %.
+    assert rough.objective_ <= fine.objective_ / 0.99
+    assert fine.objective_ <= rough.objective_ / 0.998
+    assert rough.n_iter_ < fine.n_iter_
+    slack = [max(v) for v in violations(X, y, fine.coef_, _chain(fine))]
+    ridge = 0.3 * (np.square(fine.coef_).sum() + np.square(_chain(fine)).sum())
+    assert_allclose(fine.objective_, ridge + np.sum(slack), rtol=1e-10)
+
+
+def _chain(model):
+    return np.concatenate([model.transition_, [model.start_, model.end_]])
+
+
+def test_sample_weights_are_repetitions():
+    X, y = problem(8, n_sequences=6)
+    counts = np.array([1, 2, 0, 1, 3, 1])
+    chosen = np.repeat(np.arange(6), counts)
+    parameters = {"loss": "hinge", "tol": 5e-6, "max_iter": 50_000}
+    weighted = SemiCRFSegmenter(**parameters).fit(X, y, sample_weight=counts)
+    repeated = SemiCRFSegmenter(**parameters).fit(X[chosen], [y[s] for s in chosen])
+    # Each is proved to be within 0.5 % of one minimum.
+    assert_allclose(weighted.objective_, repeated.objective_, rtol=5.1e-3)
+
+
+def test_answers_without_probabilities():
+    X, y = problem(9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = SemiCRFSegmenter(loss="hinge", max_iter=20).fit(X, y)
+    predicted = model.predict(X)
+    for (best, scores), one in zip(model.predict_nbest(X, 3), predicted, strict=True):
+        assert best[0] == one
+        assert (np.diff(scores) <= 0).all()
+    for name in (
+        "predict_proba", "predict_segment_proba", "predict_log_proba_sequence", "sample",
+    ):  # fmt: skip
+        assert not hasattr(model, name)
+        assert hasattr(SemiCRFSegmenter(), name)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"l1": 0.1}, "loss='hinge' needs l1=0 and l2 > 0; got l1=0.1 and l2=1.0."),
+        ({"l2": 0}, "loss='hinge' needs l1=0 and l2 > 0; got l1=0.0 and l2=0."),
+        ({"inference": "full"}, "loss='hinge' needs inference='succinct'; got 'full'."),
+        ({"warm_start": True}, "loss='hinge' cannot start from given weights"),
+        ({"loss": "square"}, "loss must be one of ('log', 'hinge'); got 'square'."),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    X, y = problem(0)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        SemiCRFSegmenter(**{"loss": "hinge", **parameters}).fit(X, y)
+
+
+def test_too_few_passes_warn():
+    X, y = problem(1)
+    with pytest.warns(ConvergenceWarning, match="did not converge in max_iter=1"):
+        SemiCRFSegmenter(loss="hinge", max_iter=1, l2=0.01).fit(X, y)

@@ -1,0 +1,263 @@
+"""Steps of AdaGrad, one sequence at a time, against the gradient, L-BFGS and plain NumPy."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+from sklseq import CRFTagger, Sequences
+from sklseq._lib.threads import Threads
+from sklseq.inference import reference
+from sklseq.objectives.likelihood import stochastic as _stochastic
+from sklseq.objectives.likelihood.stochastic import FIRST_SQUARE, StochasticLikelihood
+from sklseq.solvers import adagrad
+from tests.objectives.test_dual import likelihood_of, make_data
+
+SEEDS = range(3)
+# Sums of squares and what is made of them are float32.
+SINGLE = 2e-6
+
+MODELS = [
+    {},
+    {"all_possible_states": True, "all_possible_transitions": True},
+    {"boundaries": False},
+    {"l1": 20.0},
+    {"l1": 0.2, "l2": 0.0},
+    {"l2": 0.0},
+]
+
+
+@pytest.fixture
+def exact(monkeypatch):
+    """Residuals are never sampled."""
+    monkeypatch.setattr(_stochastic, "ALMOST", 0.0)
+
+
+def likelihood_of_one(primal, s):
+    # Without penalty.
+    weights = np.zeros_like(primal.weights)
+    weights[s] = primal.weights[s]
+    with Threads(1) as threads:
+        return type(primal)(primal.scores, primal.y, primal.offsets, weights, 0.0, threads)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("L", [2, 3, 5, 9])
+@pytest.mark.parametrize("states", [False, True])
+@pytest.mark.parametrize("T", [1, 2])
+def test_a_visit_is_the_step_of_adagrad(exact, seed, L, states, T):
+    # Up to two rows without a feature in common, and ones as features: each weight is touched
+    # once, so that the step is rate · g / √(1 + g²) with g from the likelihood's own gradient.
+    rng = np.random.default_rng(seed)
+    rows = rng.random((12, T, 6, T)) < 0.5
+    rows &= np.eye(T, dtype=bool)[None, :, None]
+    rows = sparse.csr_matrix(rows.reshape(12 * T, 6 * T).astype(float))
+    X = Sequences(rows, np.arange(0, 12 * T + 1, T))
+    y = [np.array([k % L, *rng.integers(0, L, T - 1)]) for k in range(12)]
+    tagger = CRFTagger(all_possible_states=states, l2=0.7)
+    with Threads(1) as threads:
+        primal = likelihood_of(tagger, X, y, threads)
+        stochastic = StochasticLikelihood(primal, l1=0.3)
+        for s in rng.permutation(12)[:3]:
+            before = stochastic.w.copy()
+            squares = primal.scores.new_vector() + FIRST_SQUARE
+            gradient = np.zeros_like(before)
+            likelihood_of_one(primal, s).value_and_gradient(before, gradient)
+            stochastic.squares = [np.full_like(x, FIRST_SQUARE) for x in stochastic.squares]
+            stochastic.descend(np.array([s]), 0.5)
+            squares += gradient**2
+            step = 0.5 / np.sqrt(squares)
+            expected = before - step * gradient
+            expected = np.sign(expected) * np.maximum(np.abs(expected) - step * 0.3, 0)
+            expected /= 1 + step * 2 * 0.7
+            real = primal.scores.pack(primal.scores.unpack(expected))  # padding has no meaning
+            assert_allclose(
+                primal.scores.pack(primal.scores.unpack(stochastic.w)), real, atol=SINGLE
+            )
+            value = primal.value(before)
+            assert_allclose(stochastic.metric(), np.sqrt(squares), rtol=1e-5)
+            assert primal.value(before) == value  # which asking for it leaves as it is
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_passes_and_what_follows_come_as_near_as_told(seed, model):
+    X, y = make_data(seed, n=600)
+    model = {"l2": 0.5} | model
+    a = CRFTagger(solver="adagrad", tol=1e-2, **model).fit(X, y)
+    b = CRFTagger(solver="owlqn", tol=1e-9, max_iter=5000, **model).fit(X, y)
+    assert b.objective_ <= a.objective_ + 1e-9 * b.objective_
+    assert a.objective_ <= b.objective_ * 1.01
+    if model.get("l1", 0) > 1:
+        assert (a.coef_ == 0).any()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("form", ["dense", "float32", "constraints", "weights"])
+def test_a_smaller_tolerance_is_finished_by_lbfgs(seed, form):
+    X, y = make_data(seed)
+    model, weight = {"l2": 0.1}, None
+    if form == "dense":
+        X = Sequences(X.rows.toarray(), X.offsets)
+    if form == "float32":
+        X = Sequences(X.rows.astype(np.float32), X.offsets)
+    if form == "constraints":
+        y = [np.maximum.accumulate(labels) for labels in y]
+        model["constraints"] = np.triu(np.ones((3, 3), bool))
+    if form == "weights":
+        weight = np.random.default_rng(seed).integers(0, 3, len(X)).astype(float)
+        weight[:2] = 1
+    a = CRFTagger(solver="adagrad", tol=1e-8, max_iter=2000, **model).fit(X, y, weight)
+    b = CRFTagger(solver="lbfgs", tol=1e-8, max_iter=2000, **model).fit(X, y, weight)
+    assert_allclose(a.objective_, b.objective_, rtol=1e-5)
+    assert a.coef_.dtype == b.coef_.dtype
+    assert_array_equal(np.isinf(a.transition_), np.isinf(b.transition_))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few passes
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3, 1e6])
+def test_features_of_any_scale_are_learnt_alike(scale):
+    # Where the penalty is scaled with them, the model is the same but for the unit of its weights.
+    X, y = make_data(0)
+    a = CRFTagger(solver="adagrad", tol=1e-2, l2=0.0, max_iter=10).fit(X, y)
+    scaled = Sequences(X.rows * scale, X.offsets)
+    b = CRFTagger(solver="adagrad", tol=1e-2, l2=0.0, max_iter=10).fit(scaled, y)
+    assert_allclose(b.coef_ * scale, a.coef_, rtol=1e-4, atol=1e-4)
+
+
+def test_certain_rows_are_sampled_without_bias(monkeypatch):
+    # The mean of many first passes is what the pass without sampling does, to its noise.
+    X, y = make_data(1, n=3)
+    moved = []
+    with Threads(1) as threads:
+        primal = likelihood_of(CRFTagger(), X, y, threads)
+        for k in range(400):
+            monkeypatch.setattr(_stochastic, "ALMOST", 3.0)
+            monkeypatch.setattr(_stochastic, "SEED", 10**12 + 10**10 * k)
+            stochastic = StochasticLikelihood(primal)
+            stochastic.squares = [x + np.float32(1e4) for x in stochastic.squares]  # linear steps
+            stochastic.descend(np.array([0]), 0.01)
+            moved.append(stochastic.w)
+        monkeypatch.setattr(_stochastic, "ALMOST", 0.0)
+        stochastic = StochasticLikelihood(primal)
+        stochastic.squares = [x + np.float32(1e4) for x in stochastic.squares]
+        stochastic.descend(np.array([0]), 0.01)
+    error = np.std(moved, axis=0) / np.sqrt(len(moved))
+    assert (np.abs(np.mean(moved, axis=0) - stochastic.w) <= 5 * error + 1e-9).all()
+
+
+def random_problem(seed):
+    """A likelihood over a random structure, and weights of any magnitude."""
+    rng = np.random.default_rng(seed)
+    L = int(rng.choice([2, 3, 5, 9, 30]))
+    X, y = make_data(seed, n=L + 5, L=L)
+    model = {"all_possible_transitions": bool(rng.random() < 0.5)}
+    model["all_possible_states"] = bool(rng.random() < 0.5)
+    if rng.random() < 0.4:
+        y = [np.maximum.accumulate(labels) for labels in y]  # labels never go down
+        seen = len(np.unique(np.concatenate(y)))
+        model["constraints"] = np.triu(np.ones((seen, seen), bool))
+    with Threads(1) as threads:
+        primal = likelihood_of(CRFTagger(**model), X, y, threads)
+    w = primal.scores.pack(
+        primal.scores.unpack(rng.normal(size=primal.scores.n_weights) * 10 ** rng.uniform(-1, 5))
+    )
+    return X, primal, w
+
+
+def check_losses(seed):
+    # `losses` and the sum returned are -log p before each step, however far apart scores are.
+    X, primal, w = random_problem(seed)
+    weights = primal.scores.unpack(w)
+    emission, chain = X.rows @ weights.coef[:, : primal.scores.n_labels], weights[1:]
+    for s in range(6):
+        stochastic = StochasticLikelihood(primal, w=w.copy())
+        rows = slice(*X.offsets[s : s + 2])
+        log_z, _, _ = reference.forward_backward(emission[rows], *chain)
+        score = reference.score_path(primal.y[rows], emission[rows], *chain)
+        total = stochastic.descend(np.array([s]), 0.0)
+        near = {"rtol": 1e-9, "atol": 1e-11 * np.abs(emission[rows]).max() * len(emission[rows])}
+        assert_allclose(stochastic.losses[s], log_z - score, **near)
+        assert_allclose(total, log_z - score, **near)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_losses_are_minus_log_p_whatever_the_scores(seed):
+    check_losses(seed)
+
+
+def test_same_seed_same_bits_and_threads_do_not_matter():
+    X, y = make_data(1)
+    fits = [
+        CRFTagger(solver="adagrad", tol=1e-2, random_state=s, n_jobs=n).fit(X, y).coef_
+        for s, n in ((0, 1), (0, 2), (1, 1))
+    ]
+    assert_array_equal(fits[0], fits[1])
+    assert not np.array_equal(fits[0], fits[2])
+
+
+def test_a_rate_that_diverges_is_cut_and_never_gives_nan():
+    X, y = make_data(0)
+    with Threads(1) as threads:
+        primal = likelihood_of(CRFTagger(l2=0.1), X, y, threads)
+        result = adagrad(StochasticLikelihood(primal), primal, rate=1e6, n_passes=30)
+        gentle = adagrad(StochasticLikelihood(primal), primal, rate=1.0, n_passes=30)
+    assert np.isfinite(result.w).all()
+    assert result.value <= result.history[0]
+    assert result.value <= 1.5 * gentle.value
+
+
+def test_the_optimum_is_not_left():
+    X, y = make_data(0)
+    best = CRFTagger(solver="lbfgs", tol=1e-10, max_iter=5000).fit(X, y)
+    with Threads(1) as threads:
+        primal = likelihood_of(CRFTagger(), X, y, threads)
+        w = primal.scores.pack(
+            type(primal.scores.unpack(primal.scores.new_vector()))(
+                best.coef_, best.transition_, best.start_, best.end_
+            )
+        )
+        result = adagrad(StochasticLikelihood(primal, w=w.copy()), primal, rate=1.0, n_passes=3)
+    assert result.value <= result.history[0]
+    assert_allclose(result.w, w, atol=1e-3)
+
+
+class Stub:
+    """Every pass moves uphill."""
+
+    visited, losses = np.arange(3), np.zeros(3)
+
+    def __init__(self):
+        self.w = np.zeros(2)
+
+    def descend(self, order, rate, boost):
+        self.w += 1
+        return 0.0
+
+    def value(self, w):
+        return 1 + float(w @ w)
+
+
+def test_an_end_worse_than_the_start_is_not_the_answer():
+    stub = Stub()
+    result = adagrad(stub, stub, n_passes=4)
+    assert (result.message, result.converged, result.value) == ("worse", False, 1.0)
+    assert result.history == [1.0, 1.0]
+    assert_array_equal(result.w, 0)
+
+
+def test_few_passes_are_reported_and_warned_of(capsys):
+    X, y = make_data(0)
+    with pytest.warns(ConvergenceWarning, match="nothing shows that the objective, 1"):
+        CRFTagger(solver="adagrad", tol=1e-2, max_iter=5, verbose=1).fit(X, y)
+    assert sum("iteration" in line for line in capsys.readouterr().out.splitlines()) == 5
+
+
+def test_a_warm_start_goes_on_from_the_weights():
+    X, y = make_data(0)
+    tagger = CRFTagger(solver="adagrad", tol=1e-2, warm_start=True).fit(X, y)
+    first = tagger.objective_
+    tagger.fit(X, y)
+    assert tagger.loss_curve_[0] == pytest.approx(first, rel=1e-9)
+    assert tagger.objective_ <= first

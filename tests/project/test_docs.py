@@ -1,0 +1,215 @@
+"""The manual: its code runs, its references resolve, and it names everything that is public."""
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.glob("*.rst"))
+MODULES = [
+    "sklseq",
+    "sklseq.datasets",
+    "sklseq.deployment",
+    "sklseq.display",
+    "sklseq.features",
+    "sklseq.inference",
+    "sklseq.inspection",
+    "sklseq.metrics",
+    "sklseq.online",
+    "sklseq.testing",
+]
+# Blocks that need more than this machine: a cluster, another package.
+NOT_RUN = {"migration": 8, "scale": 1}
+
+BLOCK = re.compile(
+    r"^(?P<directive>\.\. (?:code-block:: python|testsetup::))\n"
+    r"(?P<options>(?:    :.*\n)*)\n"
+    r"(?P<body>(?:(?:    .*)?\n)+)",
+    re.MULTILINE,
+)
+
+
+def blocks(text):
+    """(options, code at the line where it stands) of each Python block, hidden ones too."""
+    for match in BLOCK.finditer(text):
+        lines = [line[4:] for line in match["body"].splitlines()]
+        above = text[: match.start("body")].count("\n")
+        yield match["options"], "\n" * above + "\n".join(lines)
+
+
+def with_code(page):
+    return bool(BLOCK.search(page.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if with_code(p)], ids=lambda page: page.stem)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_code_of_the_page_runs(page, tmp_path, monkeypatch):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    monkeypatch.chdir(tmp_path)
+    names, left = {"__name__": "page"}, 0
+    for options, code in blocks(page.read_text(encoding="utf-8")):
+        if "not-run" in options:
+            left += 1
+        else:
+            exec(compile(code, str(page), "exec"), names)
+    pyplot.close("all")
+    assert left == NOT_RUN.get(page.stem, 0)
+
+
+def test_blocks_are_found_where_they_stand():
+    text = (
+        ".. code-block:: python\n\n    a = 1\n\n    b = 2\n\nText\n\n.. testsetup::\n\n    c = 3\n"
+    )
+    found = [code for _, code in blocks(text)]
+    assert [code.strip().splitlines() for code in found] == [["a = 1", "", "b = 2"], ["c = 3"]]
+    assert found[1].splitlines()[10] == "c = 3"
+
+
+# --- Names -----------------------------------------------------------------------------------
+
+
+def public():
+    for module in MODULES:
+        for name in importlib.import_module(module).__all__:
+            if not inspect.ismodule(getattr(importlib.import_module(module), name)):
+                yield module, name
+
+
+def named_in_api():
+    """(module, name) of the entries of tables, and of the ``objects`` that are no functions."""
+    module, names = "", set()
+    for line in (DOCS / "api.rst").read_text(encoding="utf-8").splitlines():
+        if line.startswith(".. currentmodule:: "):
+            module = line.split()[-1]
+        elif re.fullmatch(r"    \w+", line):
+            names.add((module, line.strip()))
+        else:
+            names |= {(module, name) for name in re.findall(r"``(SCORERS|\w+_scorer)``", line)}
+    return names
+
+
+def things(names):
+    """What the names stand for: one thing may be in two modules, and is documented once."""
+    return {id(getattr(importlib.import_module(module), name)) for module, name in names}
+
+
+def test_the_api_page_names_everything_public_and_nothing_else():
+    named, everything = named_in_api(), set(public())
+    assert named <= everything
+    documented = things(named)
+    assert not [where for where in everything if not things([where]) & documented]
+
+
+# --- Docstrings ------------------------------------------------------------------------------
+
+# Of numpydoc's validation: sections in order, parameters documented, all of them and in order;
+# what is returned; a summary that ends with a full stop.
+CODES = {"GL01", "GL02", "GL06", "GL07", "GL08", "PR01", "PR02", "PR03", "PR10"}
+CODES |= {"RT01", "SS01", "SS03", "YD01"}
+# Methods with the parameters of scikit-learn that everyone knows, in one line.
+SHORT = {"PR01", "RT01"}
+
+
+def subjects():
+    for module, name in public():
+        subject = getattr(importlib.import_module(module), name)
+        if not (inspect.isclass(subject) or inspect.isfunction(subject)):
+            continue
+        # Fields of named tuples are documented as attributes.
+        yield f"{module}.{name}", CODES - {"PR01"} if hasattr(subject, "_fields") else CODES
+        for member in vars(subject) if inspect.isclass(subject) else ():
+            if not member.startswith("_") and inspect.isfunction(getattr(subject, member)):
+                yield f"{module}.{name}.{member}", CODES - SHORT
+
+
+@pytest.mark.parametrize(
+    ("name", "codes"), [pytest.param(*subject, id=subject[0]) for subject in subjects()]
+)
+def test_the_docstring_is_complete(name, codes):
+    validate = pytest.importorskip("numpydoc.validate").validate
+    errors = validate(name)["errors"]
+    assert not [f"{code}: {text}" for code, text in errors if code in codes]
+
+
+def test_fields_of_named_tuples_are_documented():
+    for module, name in public():
+        subject = getattr(importlib.import_module(module), name)
+        fields = getattr(subject, "_fields", ())
+        missing = [field for field in fields if not re.search(rf"\b{field}\b", subject.__doc__)]
+        assert not missing, (name, missing)
+
+
+def test_an_incomplete_docstring_is_found(monkeypatch):
+    validate = pytest.importorskip("numpydoc.validate").validate
+    from sklseq.metrics import span_f1
+
+    monkeypatch.setattr(span_f1, "__doc__", span_f1.__doc__.replace("y_pred", "y_predicted"))
+    assert {"PR01", "PR02"} <= {code for code, _ in validate("sklseq.metrics.span_f1")["errors"]}
+
+
+# --- Links -----------------------------------------------------------------------------------
+
+
+def resolves(target, module="sklseq"):
+    """Whether a dotted name means something, as it stands or in the package."""
+    for name in (target, f"{module}.{target}"):
+        parts = name.split(".")
+        for k in range(len(parts), 0, -1):
+            try:
+                thing = importlib.import_module(".".join(parts[:k]))
+            except ImportError:
+                continue
+            try:
+                for part in parts[k:]:
+                    thing = getattr(thing, part)
+            except AttributeError:
+                break
+            return True
+    return False
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_references_of_the_page_resolve(page):
+    text = page.read_text(encoding="utf-8")
+    roles = re.findall(r":(class|func|meth|mod|attr):`~?([\w.]+)`", text)
+    assert not [name for _, name in roles if not resolves(name)]
+    targets = re.findall(r":doc:`(?:[^`<]*<)?([\w/]+)>?`", text)
+    for block in re.findall(r"^\.\. toctree::\n((?:    .*\n|\n)*)", text, re.MULTILINE):
+        targets += re.findall(r"^    (\w[\w/]*)$", block, re.MULTILINE)
+    examples = {f"auto_examples/{p.stem}" for p in (ROOT / "examples").glob("plot_*.py")}
+    known = {p.stem for p in PAGES} | examples | {"auto_examples/index"}
+    assert set(targets) <= known
+
+
+def test_every_page_is_reached_from_the_first():
+    seen, todo = set(), ["index"]
+    while todo:
+        page = todo.pop()
+        if page in seen or not (DOCS / f"{page}.rst").exists():
+            continue
+        seen.add(page)
+        text = (DOCS / f"{page}.rst").read_text(encoding="utf-8")
+        for block in re.findall(r"^\.\. toctree::\n((?:    .*\n|\n)*)", text, re.MULTILINE):
+            todo += re.findall(r"^    (\w+)$", block, re.MULTILINE)
+    assert seen == {p.stem for p in PAGES}
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_files_that_a_text_links_to_exist(name):
+    # "../../actions" is where a forge draws the badge of a workflow, of whatever copy one reads.
+    outside = r"https?:|#|\.\./\.\./actions/"
+    text = (ROOT / name).read_text(encoding="utf-8")
+    links = re.findall(rf"\]\((?!{outside})([^)#]+)", text)
+    assert not [link for link in links if not (ROOT / link).exists()]
+
+
+def test_programs_that_the_manual_names_exist():
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    programs = set(re.findall(r"\b((?:benchmarks|examples)/\w+\.py)", text))
+    assert len(programs) > 5
+    assert not [program for program in programs if not (ROOT / program).exists()]

@@ -1,0 +1,144 @@
+"""How near the minimum training ends: against minima found by long runs of two methods."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
+
+from sklseq import CRFTagger, Sequences
+from sklseq._lib.threads import Threads
+from sklseq.solvers import lbfgs
+from sklseq.solvers._owlqn import proximal_step
+from tests.objectives.test_dual import likelihood_of
+from tests.solvers.test_solvers import LeastSquares
+
+PENALTIES = [(l1, l2) for l1 in (0.0, 0.1, 1.0) for l2 in (0.003, 0.03, 0.299, 0.3, 3.0)]
+
+
+def make_text(seed, n=120, V=250, L=4):
+    """Sentences of Zipf's words, whose labels follow words and neighbours, with errors."""
+    rng = np.random.default_rng(seed)
+    prior = rng.dirichlet(np.full(L, 0.4), V)
+    chance = 1 / np.arange(1, V + 1)
+    lengths = rng.integers(1, 15, n)
+    words = rng.choice(V, lengths.sum(), p=chance / chance.sum())
+    labels = np.array([rng.choice(L, p=prior[v]) for v in words])
+    labels = np.where(rng.random(len(words)) < 0.3, np.roll(labels, 1), labels)
+    before = np.roll(words, 1) + V
+    before[np.cumsum(lengths) - lengths] = 2 * V
+    columns = np.stack([words, before, np.full(len(words), 2 * V + 1)], axis=1)
+    at = np.arange(len(words) + 1) * 3
+    rows = sparse.csr_matrix((np.ones(columns.size), columns.ravel(), at), (len(words), 2 * V + 2))
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return Sequences(rows, offsets), [labels[a:b] for a, b in zip(offsets[:-1], offsets[1:])]
+
+
+def minimum(X, y, l1, l2):
+    """The least objective of two methods that were given no reason to stop early."""
+    with Threads(1) as threads:
+        primal = likelihood_of(CRFTagger(l2=l2), X, y, threads)
+        ours = lbfgs(primal, primal.scores.new_vector(), l1=l1, tol=1e-9, max_iter=1500)
+        n, gradient = len(ours.w), np.empty_like(ours.w)
+
+        def split(uv):  # w = u - v, u and v not negative: smooth, by SciPy
+            value = primal.value_and_gradient(uv[:n] - uv[n:], gradient)
+            return value + l1 * uv.sum(), np.r_[gradient + l1, l1 - gradient]
+
+        start = np.r_[np.maximum(ours.w, 0), np.maximum(-ours.w, 0)]
+        theirs = minimize(
+            split, start, jac=True, method="L-BFGS-B", bounds=[(0, None)] * (2 * n),
+            options={"maxiter": 300, "ftol": 1e-12, "gtol": 1e-9},
+        )  # fmt: skip
+    return min(ours.value, theirs.fun)
+
+
+def gaps(seed, l1, l2, tol):
+    """Share of tol by which each solver is above the minimum; nothing of those that warn."""
+    X, y = make_text(seed)
+    least, shares = minimum(X, y, l1, l2), []
+    for solver in ("adagrad", "owlqn", "eg"):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", ConvergenceWarning)
+            model = CRFTagger(solver=solver, l1=l1, l2=l2, tol=tol).fit(X, y)
+        if not told:
+            shares.append((model.objective_ / least - 1) / tol)
+    return shares
+
+
+@pytest.mark.parametrize(("l1", "l2"), PENALTIES)
+@pytest.mark.parametrize("tol", [1e-2, 1e-3])
+def test_the_objective_is_within_tol_of_the_minimum(l1, l2, tol):
+    shares = gaps(0, l1, l2, tol)
+    assert len(shares) == 3  # and nobody is warned
+    assert max(shares) <= 1
+
+
+@pytest.mark.parametrize("l1", [0.0, 0.1])
+def test_auto_has_no_cliff_along_l2(l1):
+    X, y = make_text(1, n=1500)
+    assert X.n_rows >= 10_000
+    for l2 in (0.03, 0.1, 0.299, 0.3):
+        best = CRFTagger(solver="owlqn", l1=l1, l2=l2, tol=1e-6, max_iter=2000).fit(X, y)
+        model = CRFTagger(l1=l1, l2=l2, tol=1e-3).fit(X, y)
+        assert best.objective_ * (1 - 1e-6) <= model.objective_ <= best.objective_ * (1 + 1e-3)
+
+
+def test_no_passes_without_evidence_count_as_converged():
+    X, y = make_text(0)
+    for solver in ("eg", "adagrad", "owlqn"):
+        with pytest.warns(ConvergenceWarning, match="nothing shows"):
+            CRFTagger(solver=solver, l2=0.01, tol=1e-3, max_iter=12).fit(X, y)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("l1", [0.0, 0.3])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_what_is_proved_holds(seed, l1, scaled):
+    # ‖v‖² / 2m, m the least curvature, in the weights themselves whatever the recursion works on.
+    problem = LeastSquares(seed, ridge=10.0)
+    m = np.linalg.eigvalsh(problem.A.T @ problem.A)[0] + problem.ridge
+    scale = np.exp(np.random.default_rng(seed).normal(size=problem.m)) if scaled else None
+    options = {"l1": l1, "max_iter": 5000, "scale": scale}
+    least = lbfgs(problem, problem.start(), tol=0.0, **options).value
+    for tol in (1e-1, 1e-3, 1e-6):
+        end = lbfgs(problem, problem.start(), tol=tol, convexity=m, **options)
+        assert end.message == "bound" or scaled
+        if end.message == "bound":
+            assert end.value - least <= tol * end.value
+
+
+class Kinks:
+    """Smooth, but with a curvature that no pair of the past tells: steps of L-BFGS often fail."""
+
+    def __init__(self, seed, n=12):
+        rng = np.random.default_rng(seed)
+        self.A = rng.normal(size=(n, n)) * rng.gamma(0.3, size=n)
+        self.b = rng.normal(size=n) * 5
+
+    def value_and_gradient(self, w, gradient):
+        r = self.A @ w - self.b
+        gradient[:] = self.A.T @ np.tanh(30 * r)
+        return float(np.logaddexp(30 * r, -30 * r).sum() / 30)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_proximal_steps_are_the_fallback(seed, monkeypatch):
+    # Without any step of L-BFGS the minimum is the same: convergence does not rest on the pairs.
+    problem, l1 = Kinks(seed), 0.2
+    both = [lbfgs(problem, np.zeros(12), l1=l1, tol=1e-10, max_iter=20_000).value]
+    monkeypatch.setattr("sklseq.solvers._owlqn.N_HALVINGS", 0)
+    both.append(lbfgs(problem, np.zeros(12), l1=l1, tol=1e-10, max_iter=200_000).value)
+    assert both[0] == pytest.approx(both[1], rel=1e-4)
+
+
+def test_a_proximal_step_minimises_its_model():
+    rng = np.random.default_rng(0)
+    w, g = rng.normal(size=(2, 40)) * (rng.random(40) < 0.7)
+    u = proximal_step(w, g, 0.4, 1.7)
+    grid = np.linspace(-5, 5, 100_001)
+    model = g[:, None] * grid + 0.85 * (grid - w[:, None]) ** 2 + 0.4 * np.abs(grid)
+    best = grid[model.argmin(axis=1)]
+    assert np.abs(u - np.where(best * w < 0, 0, best)).max() < 1e-4
