@@ -7,7 +7,7 @@ matrices or of feature dicts are converted once, at the door.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from scipy import sparse
 from sklseq.data.labels import as_label_sequences, encode_labels, split_labels, unique_labels
 
 __all__ = [
+    "FROM_TABLE",
     "Sequences",
     "as_sequences",
     "check_entries",
@@ -24,6 +25,7 @@ __all__ = [
     "finite_sum",
     "first_not_finite",
     "input_form",
+    "list_sequences",
     "not_a_table",
     "read_labels",
     "row_positions",
@@ -296,9 +298,15 @@ def read_labels(y: Any, X: Sequences) -> np.ndarray:
 
 
 def _hstack(blocks: list[Sequences]) -> Sequences:
-    first = blocks[0]
+    first = next(block for block in blocks if isinstance(block, Sequences))
     for i, block in enumerate(blocks):
-        if not isinstance(block, Sequences) or not np.array_equal(block.offsets, first.offsets):
+        if not isinstance(block, Sequences):
+            raise ValueError(
+                f"Blocks joined by columns must be Sequences; block {i} is a "
+                f"{type(block).__name__}. Replace 'passthrough' by PerToken(), which leaves rows "
+                "of numbers as they are, or the transformer by PerToken(transformer)."
+            )
+        if not np.array_equal(block.offsets, first.offsets):
             raise ValueError(
                 f"Blocks joined by columns must hold the same sequences; block {i} differs "
                 "from block 0 in number or lengths. Check that no transformer drops rows."
@@ -377,6 +385,35 @@ def row_positions(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return first, last, np.flatnonzero(follows)
 
 
+def list_sequences(X: Any) -> list:
+    """The sequences of ``X`` in a list; ``X`` may be a list, an array or a column of a table.
+
+    Raises
+    ------
+    ValueError
+        If ``X`` is one string, mapping, table, matrix or array of numbers, or has no length.
+    """
+    got, advice = type(X).__name__, "Wrap a single sequence in a list: [X]."
+    if hasattr(X, "columns"):
+        got, advice = f"{got}, one table", f"Cut it into a list of sequences: {FROM_TABLE}."
+    elif isinstance(X, np.ndarray) and X.dtype != object and X.ndim != 3 and X.dtype.kind != "U":
+        got = f"one array of shape {X.shape}"
+    elif hasattr(X, "to_list"):
+        return X.to_list()
+    elif not isinstance(X, (str, bytes, Mapping, Set)) and not sparse.issparse(X):
+        if hasattr(X, "__len__") and not hasattr(X, "keys"):
+            return list(X)
+        if isinstance(X, Iterator):
+            advice = "Read it into a list: list(X)."
+    raise ValueError(f"X must be a list of sequences; got {got}. {advice}")
+
+
+FROM_TABLE = (
+    "for numbers table.to_numpy(), for tokens {name: list(table[name]) for name in "
+    "table.columns}, for DictFeatures a list of dicts"
+)
+
+
 def input_form(X: Any) -> str:
     """What one sequence of ``X`` is: "packed", "array", "sparse", "dicts" or "attributes".
 
@@ -389,20 +426,10 @@ def input_form(X: Any) -> str:
     """
     if isinstance(X, Sequences):
         return "packed"
-    if isinstance(X, np.ndarray) and X.dtype != object:
-        if X.ndim == 3:
-            return "array"
-        raise ValueError(
-            f"X must be a list of sequences; got one array of shape {X.shape}. "
-            "Wrap a single sequence in a list: [X]."
-        )
-    if sparse.issparse(X) or isinstance(X, (str, bytes, Mapping)) or not hasattr(X, "__len__"):
-        raise ValueError(
-            f"X must be a list of sequences; got {type(X).__name__}. "
-            "Wrap a single sequence in a list: [X]."
-        )
+    if isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and X.ndim == 3:
+        return "array"
     form, first = "empty", 0
-    for s, sequence in enumerate(X):
+    for s, sequence in enumerate(list_sequences(X)):
         this = _sequence_form(sequence, s)
         if form == "empty":
             form, first = this, s
@@ -428,17 +455,20 @@ def _sequence_form(sequence: Any, s: int) -> str:
     if isinstance(sequence, np.ndarray) and sequence.dtype != object:
         if sequence.ndim != 2:
             raise ValueError(
-                f"Sequence {s} of X must be 2-D (n_steps, n_features); "
-                f"got shape {sequence.shape}. Reshape it."
+                f"Sequence {s} of X must be 2-D (n_steps, n_features); got shape "
+                f"{sequence.shape}. Reshape it; if X is one sequence, wrap it in a list: [X]."
             )
         return "array"
     if isinstance(sequence, (list, tuple, np.ndarray)):
         if len(sequence) == 0:
             return "empty"
         return _list_form(sequence[0], s)
+    advice = "If X is one sequence, wrap it in a list: [X]."
+    if hasattr(sequence, "columns"):
+        advice = f"Convert the table: {FROM_TABLE}."
     raise ValueError(
         f"Sequence {s} of X must be a list of feature dicts, a list of collections of strings, "
-        f"a 2-D array or a sparse matrix; got {type(sequence).__name__}."
+        f"a 2-D array or a sparse matrix; got {type(sequence).__name__}. {advice}"
     )
 
 
@@ -462,10 +492,12 @@ def _list_form(row: Any, s: int) -> str:
         return "attributes"
     if isinstance(row, np.ndarray) and row.dtype.kind in "biuf":
         return "array"
+    advice = "Turn raw tokens into features first, e.g. with TemplateFeatures."
+    if isinstance(row, numbers.Real):
+        advice = "If X is one sequence of rows, wrap it in a list: [X]."
     raise ValueError(
         f"Row 0 of sequence {s} of X must be a feature dict, a collection of strings or "
-        f"numbers; got {type(row).__name__}. Turn raw tokens into features first, "
-        "e.g. with TemplateFeatures."
+        f"numbers; got {type(row).__name__}. {advice}"
     )
 
 
@@ -483,7 +515,7 @@ def as_sequences(X: Any, *, finite: bool = True) -> Sequences:
     form = input_form(X)
     if form in ("dicts", "attributes"):
         raise ValueError(f"X holds {_FORMS[form]}: vectorise them first with DictFeatures.")
-    packed = X if form == "packed" else _pack(list(X), form)
+    packed = X if form == "packed" else _pack(list_sequences(X), form)
     if packed.dtype not in (np.float32, np.float64):
         if packed.dtype.kind not in "biuf":
             raise ValueError(f"X must hold numbers; got dtype {packed.dtype}.")

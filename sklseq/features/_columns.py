@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
+
+from sklseq.data.sequences import FROM_TABLE, list_sequences
 
 __all__ = ["Columns", "read_columns", "select_columns"]
 
@@ -103,8 +104,8 @@ def _column(sequence: Any, name: str, s: int) -> list:
         return values
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
         raise ValueError(
-            f"Column {name!r} of sequence {s} of X must be a list of strings; "
-            f"got {type(values).__name__}."
+            f"Column {name!r} of sequence {s} of X must be a list of strings; got "
+            f"{type(values).__name__}. If X is one sequence of dicts, wrap it in a list: [X]."
         )
     return values.tolist() if hasattr(values, "tolist") else list(values)
 
@@ -126,13 +127,7 @@ def read_columns(X: Any, names: tuple[str, ...] | None = None) -> Columns:
     ValueError
         If ``X`` is no list of sequences, or two sequences differ in form.
     """
-    no_list = isinstance(X, (str, bytes, Mapping)) or sparse.issparse(X)
-    if no_list or not hasattr(X, "__len__") or hasattr(X, "keys"):
-        raise ValueError(
-            f"X must be a list of sequences; got {type(X).__name__}. "
-            "Wrap a single sequence in a list: [X]."
-        )
-    sequences = list(X)
+    sequences = list_sequences(X)
     form, example, at = "tokens", None, 0
     for s, sequence in enumerate(sequences):
         this = _form_of(sequence, s)
@@ -191,9 +186,12 @@ def _form_of(sequence: Any, s: int) -> str:
     if isinstance(sequence, (dict, Mapping)) or hasattr(sequence, "keys"):
         return "columns"
     if not isinstance(sequence, (list, tuple, np.ndarray)):
+        advice = "If X is one sequence, wrap it in a list: [X]."
+        if hasattr(sequence, "columns"):
+            advice = f"Convert the table: {FROM_TABLE}."
         raise ValueError(
             f"Sequence {s} of X must be a mapping of columns, or a list of strings, tuples or "
-            f"dicts; got {type(sequence).__name__}."
+            f"dicts; got {type(sequence).__name__}. {advice}"
         )
     if len(sequence) == 0:
         return "empty"

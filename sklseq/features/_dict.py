@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from sklseq.data.ones import rows_of_ones
-from sklseq.data.sequences import Sequences
+from sklseq.data.sequences import FROM_TABLE, Sequences, list_sequences
 from sklseq.features import _encode
 from sklseq.features._family import Extractor, as_names, check_parameters, hashed_names
 
@@ -248,10 +248,16 @@ def _restricted(item: Any, keys: list[str], s: int, t: int) -> dict:
 
 
 def _as_list(X: Any) -> list:
-    no_list = isinstance(X, (str, bytes, Mapping, Sequences)) or sparse.issparse(X)
-    if no_list or not hasattr(X, "__iter__"):
+    if isinstance(X, Sequences):
         raise ValueError(
-            f"X must be a list of sequences, each a list of items; got {type(X).__name__}. "
-            "Wrap a single sequence in a list: [X]."
+            "X must be a list of sequences, each a list of items; got Sequences, which are "
+            "features already. Leave DictFeatures out."
         )
-    return list(X)
+    sequences = list(X) if isinstance(X, Iterator) else list_sequences(X)
+    for s, sequence in enumerate(sequences):
+        if hasattr(sequence, "columns"):  # it would be read by columns
+            raise ValueError(
+                f"Sequence {s} of X must be a list of items; got {type(sequence).__name__}. "
+                f"Convert the table: {FROM_TABLE}."
+            )
+    return sequences

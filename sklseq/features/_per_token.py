@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.utils import get_tags
 
 from sklseq.data.labels import as_label_sequences
 from sklseq.data.sequences import Sequences, as_sequences
@@ -32,7 +35,8 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         Which columns the transformer sees; others are dropped. Of tokens, as in
         ``ColumnTransformer``: a single name or position gives it a list of strings, as text
         vectorizers want; a list of names gives an object array with a column each, as encoders
-        want. Of numbers: positions, a slice or a mask. None: all; a function gets the only one.
+        want (it has positions, no names). Of numbers: positions, a slice or a mask. None: all;
+        a function and a text vectorizer get the only one.
 
     Attributes
     ----------
@@ -105,7 +109,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
             if len(values) == 0:
                 raise ValueError("X must hold at least one token to fit a transformer; got 0.")
             packed = None
-            rows, transformer = self._fit(values, _labels_of_rows(y, offsets))
+            rows, transformer = self._fit_tokens(values, _labels_of_rows(y, offsets), names)
             self._forget_columns()
             self.columns_ = names
             columns.remember(self)
@@ -166,7 +170,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
     def _input_names(self, input_features: Any) -> np.ndarray | None:
         if hasattr(self, "columns_"):
             # A text vectorizer takes no names: it makes them of the text.
-            return None if self._is_single() else as_names(self.columns_)
+            return None if self._is_single(self.columns_) else as_names(self.columns_)
         if input_features is None:
             input_features = [f"x{j}" for j in range(self.n_features_in_)]
         if len(input_features) != self.n_features_in_:
@@ -185,9 +189,11 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
     def _is_function(self) -> bool:
         return callable(self.transformer) and not hasattr(self.transformer, "transform")
 
-    def _is_single(self) -> bool:
+    def _is_single(self, names: list[str]) -> bool:
         """Whether the transformer gets a list of strings rather than columns."""
-        return self._is_function() or isinstance(self.columns, (str, int, np.integer))
+        if self._is_function() or isinstance(self.columns, (str, int, np.integer)):
+            return True
+        return self.columns is None and len(names) == 1 and _reads_text(self.transformer)
 
     def _forget_columns(self) -> None:
         for name in ("columns_", "feature_names_in_"):
@@ -198,7 +204,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         tokens, codes, offsets = distinct_tokens(columns, names)
         known = as_names([token for of_column in tokens for token in of_column])
         values = known[codes]
-        return (values[0] if self._is_single() else values.T), offsets
+        return (values[0] if self._is_single(names) else values.T), offsets
 
     def _transform_tokens(self, X: Any) -> Sequences:
         columns = read_columns(X)
@@ -212,8 +218,41 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
             known = as_names([token for of_column in tokens for token in of_column])
             distinct, place = np.unique(codes, axis=1, return_inverse=True)
             values = known[distinct]
-        rows = self._apply(self.transformer_, values[0] if self._is_single() else values.T)
+        single = self._is_single(self.columns_)
+        rows = self._apply(self.transformer_, values[0] if single else values.T)
         return Sequences(rows[np.ravel(place)], offsets)
+
+    def _fit_tokens(
+        self, values: np.ndarray, labels: np.ndarray | None, names: list[str]
+    ) -> tuple[Any, Any]:
+        if self.transformer is None or self._is_function():
+            return self._fit(values, labels)
+        try:
+            return self._fit(values, labels)
+        except (ValueError, TypeError, AttributeError) as error:
+            advice = self._advice(values, names, str(error))
+            if advice is None:
+                raise
+            said = str(error).strip().split("\n")[0].rstrip(".:")
+            what = type(self.transformer).__name__
+            raise ValueError(f"{what} cannot read {advice} (it said: {said}).") from error
+
+    def _advice(self, values: np.ndarray, names: list[str], said: str) -> str | None:
+        """What a transformer was given that it cannot read, and what to give it instead."""
+        reads_text = _reads_text(self.transformer)
+        if values.ndim == 1 and not reads_text:
+            return f"a list of strings; write columns={names}, which gives an array of columns"
+        if values.ndim == 2 and reads_text:
+            return (
+                f"an array of the columns {names}; write columns={names[0]!r}, which gives a list "
+                "of strings, and join several PerToken by FeatureUnion"
+            )
+        if "dataframe" in said:
+            return (
+                f"names of columns, for PerToken gives it an array of {names}; write positions "
+                f"from 0 to {len(names) - 1}, or join several PerToken by FeatureUnion"
+            )
+        return None
 
     def _fit(self, rows: Any, labels: np.ndarray | None) -> tuple[Any, Any]:
         if self.transformer is None or self._is_function():
@@ -263,7 +302,9 @@ def _tokens_of(X: Any) -> Columns | None:
     for x in X:
         if sparse.issparse(x) or (isinstance(x, np.ndarray) and x.dtype.kind in "biuf"):
             return None
-        if hasattr(x, "keys") or isinstance(x, (str, bytes)) or not hasattr(x, "__len__"):
+        if isinstance(x, (str, bytes, Set)) or not hasattr(x, "__len__"):
+            break
+        if hasattr(x, "keys") or hasattr(x, "columns"):  # a table is not indexed by row
             break
         if len(x):
             first = x[0]
@@ -272,6 +313,18 @@ def _tokens_of(X: Any) -> Columns | None:
                 return None
             break
     return read_columns(X)
+
+
+def _reads_text(transformer: Any) -> bool:
+    """Whether a transformer, or the first step of a Pipeline, reads a list of strings."""
+    if isinstance(transformer, Pipeline) and transformer.steps:
+        return _reads_text(transformer.steps[0][1])
+    if isinstance(transformer, FeatureUnion):
+        return any(_reads_text(part) for _, part in transformer.transformer_list)
+    if not hasattr(transformer, "__sklearn_tags__"):
+        return False
+    tags = get_tags(transformer).input_tags
+    return tags.string and not tags.two_d_array
 
 
 def _labels_of_rows(y: Any, offsets: np.ndarray) -> np.ndarray | None:

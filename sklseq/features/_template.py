@@ -305,6 +305,12 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
                 f"columns must be a list of column names; got the string {self.columns!r}. "
                 "Put it into a list."
             )
+        for name in [] if self.columns is None else self.columns:
+            if not isinstance(name, str):
+                raise ValueError(
+                    f"columns must be a list of column names, which are strings; got {name!r}. "
+                    "Name the columns: of tuples all, in their order; of mappings those to use."
+                )
 
     def _templates(self, columns: Columns) -> list[Template]:
         templates = self.templates

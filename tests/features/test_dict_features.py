@@ -222,9 +222,9 @@ def test_same_attributes_as_template_features():
     ("X", "message"),
     [
         ([], "X holds no sequences"),
-        ({"a": "b"}, "X must be a list of sequences, each a list of items; got dict. Wrap"),
-        ("abc", "X must be a list of sequences, each a list of items; got str"),
-        (3, "X must be a list of sequences, each a list of items; got int"),
+        ({"a": "b"}, "X must be a list of sequences; got dict. Wrap"),
+        ("abc", "X must be a list of sequences; got str. Wrap"),
+        (3, "X must be a list of sequences; got int. Wrap"),
         ([{"a": "b"}], "Sequence 0 of X must be a list of items .* got dict. Wrap"),
         ([[], "abc"], "Sequence 1 of X must be a list of items .* got str"),
         ([[], 3], "Sequence 1 of X must be a list of items .* got int"),

@@ -1,0 +1,161 @@
+"""Input of a wrong kind or depth: one sentence says what it is, what is allowed and what to do."""
+
+import numpy as np
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from sklseq import CRFTagger
+from sklseq.features import (
+    DictFeatures,
+    PerToken,
+    TemplateFeatures,
+    TokenFeatures,
+    WindowFeatures,
+)
+
+DICTS = [[{"w": "the", "pos": "D"}, {"w": "dog", "pos": "N"}], [{"w": "it", "pos": "P"}]]
+MAPPINGS = [{"w": ["the", "dog"], "pos": ["D", "N"]}, {"w": ["it"], "pos": ["P"]}]
+ROWS = [[("the", "D"), ("dog", "N")], [("it", "P")]]
+WORDS = [["the", "dog"], ["it"]]
+NUMBERS = [np.eye(2), np.ones((1, 2))]
+Y = [["D", "N"], ["P"]]
+
+
+class Table:
+    """What pandas and polars tables have in common."""
+
+    columns = ("w", "pos")
+
+    def __len__(self):
+        return 2
+
+    def __iter__(self):
+        return iter(self.columns)
+
+
+class Column(list):
+    """A Series: its keys are no sequences."""
+
+    def keys(self):
+        return range(len(self))
+
+    def to_list(self):
+        return list(self)
+
+
+# ------------------------------------------------------------------------------- PerToken
+
+
+@pytest.mark.parametrize(
+    "text", [TfidfVectorizer(analyzer="char"), make_pipeline(TfidfVectorizer(analyzer="char"))]
+)
+def test_text_vectorizer_reads_the_only_column(text):
+    without = PerToken(text).fit(WORDS)
+    named = PerToken(text, columns=0).fit(WORDS)
+    assert (without.transform(WORDS).rows != named.transform(WORDS).rows).nnz == 0
+    assert without.get_feature_names_out().tolist() == named.get_feature_names_out().tolist()
+
+
+def test_encoder_reads_the_only_column():
+    assert PerToken(OneHotEncoder()).fit_transform(WORDS).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("X", "name"), [(DICTS, "pos"), (MAPPINGS, "pos"), (ROWS, 1), (ROWS, "c1")]
+)
+def test_number_of_dimensions_follows_columns(X, name):
+    called = {1: "c1"}.get(name, name)
+    encoder, text = OneHotEncoder(), TfidfVectorizer(analyzer="char")
+    assert PerToken(encoder, columns=[name]).fit_transform(X).shape == (2, 3)
+    assert PerToken(text, columns=name).fit_transform(X).shape == (2, 3)
+    with pytest.raises(ValueError, match=rf"cannot read a list .* columns=\['{called}'\]"):
+        PerToken(encoder, columns=name).fit(X)
+    with pytest.raises(ValueError, match=rf"cannot read an array .* columns='{called}'"):
+        PerToken(text, columns=[name]).fit(X)
+
+
+@pytest.mark.parametrize("X", [DICTS, MAPPINGS, ROWS])
+def test_column_transformer_takes_positions(X):
+    def union(column):
+        return PerToken(ColumnTransformer([("pos", OneHotEncoder(), [column])]))
+
+    assert union(1).fit_transform(X).shape == (2, 3)
+    with pytest.raises(ValueError, match="positions from 0 to 1, or join several PerToken"):
+        union("pos").fit(X)
+
+
+def test_own_errors_of_a_transformer_stay():
+    with pytest.raises(ValueError, match=r"^empty vocabulary"):
+        PerToken(TfidfVectorizer(), columns="w").fit([{"w": ["a", "b"]}])
+
+
+# ------------------------------------------------------------------------------ containers
+
+
+@pytest.mark.parametrize(
+    ("extractor", "X"),
+    [(CRFTagger(), NUMBERS), (TokenFeatures(), WORDS), (DictFeatures(), DICTS),
+     (PerToken(), NUMBERS), (WindowFeatures(), NUMBERS), (TemplateFeatures(), WORDS)],
+)  # fmt: skip
+def test_column_of_a_table_is_a_list(extractor, X):
+    extractor.fit(Column(X), Y)
+    answer = getattr(extractor, "transform", None) or extractor.predict
+    assert len(answer(Column(X))) == 2
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [CRFTagger(), TokenFeatures(), TemplateFeatures(), DictFeatures(), PerToken(),
+     WindowFeatures()],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("X", "match"),
+    [
+        (Table(), "got Table, one table. Cut it into a list of sequences: .*to_numpy"),
+        ([Table(), Table()], r"Sequence 0 of X .*; got Table. Convert the table: .*to_numpy"),
+        ("the dog", "got str. Wrap a single sequence in a list"),
+        ({"w": ["a"]}, "got dict. Wrap a single sequence in a list"),
+        ({"the", "dog"}, "got set. Wrap a single sequence in a list"),
+        (None, "got NoneType. Wrap"),
+        (3, "got int. Wrap"),
+        (np.eye(2), r"got one array of shape \(2, 2\). Wrap a single sequence in a list"),
+    ],
+)  # fmt: skip
+def test_no_list_of_sequences(estimator, X, match):
+    with pytest.raises(ValueError, match=match):
+        estimator.fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "X", "one"),
+    [
+        (CRFTagger(), NUMBERS, NUMBERS[0]),
+        (CRFTagger(), NUMBERS, NUMBERS[0].tolist()),
+        (CRFTagger(), NUMBERS, list(NUMBERS[0])),
+        (make_pipeline(TokenFeatures(), CRFTagger()), WORDS, WORDS[0]),
+        (make_pipeline(DictFeatures(), CRFTagger()), DICTS, DICTS[0]),
+        (make_pipeline(TokenFeatures(columns="w"), CRFTagger()), DICTS, DICTS[0]),
+    ],
+)  # fmt: skip
+def test_one_sequence_is_to_be_wrapped(estimator, X, one):
+    estimator.fit(X, Y)
+    for method in (estimator.predict, lambda X: estimator.score(X, Y[0])):
+        with pytest.raises(ValueError, match=r"(?i)wrap (it|a single sequence) in a list"):
+            method(one)
+    assert len(estimator.predict([one])) == 1
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_passthrough_is_named(first):
+    parts = [("raw", "passthrough"), ("words", TokenFeatures())]
+    with pytest.raises(ValueError, match=r"block [01] is a list. .*'passthrough' by PerToken\(\)"):
+        FeatureUnion(parts if first else parts[::-1]).fit_transform(WORDS)
+
+
+@pytest.mark.parametrize("X", [WORDS, ROWS, DICTS, MAPPINGS])
+def test_columns_of_templates_are_names(X):
+    with pytest.raises(ValueError, match=r"columns must be a list of column names.*; got 0"):
+        TemplateFeatures(columns=[0, 1]).fit(X)
