@@ -294,3 +294,8 @@ def test_decomposition_inside_a_contract():
         make_pipeline(WindowFeatures(TokenFeatures()), PerToken(PCA(8)), CRFTagger()),
         exclude=["empty_sequences_give_empty_answers"],
     )
+
+
+def test_unknown_data_of_checks_is_refused():
+    with pytest.raises(ValueError, match=r"data must be .*; got 'images'"):
+        check_sequence_estimator(CRFTagger(), data="images")

@@ -60,7 +60,7 @@ WITH_ITERATES = [n for n in ESTIMATORS if n.startswith(("crf", "hmsvm", "segment
 every = pytest.mark.parametrize("name", ESTIMATORS)
 
 
-def make_data(seed=0, n=14, lengths=(2, 6)):
+def make_chunks(seed=0, n=14, lengths=(2, 6)):
     rng = np.random.default_rng(seed)
     inside = [rng.integers(0, 2, size=rng.integers(*lengths)) for _ in range(n)]
     codes = [k * (1 + np.concatenate([[0], k[:-1]])) for k in inside]
@@ -129,7 +129,7 @@ class Recorder:
 
 @every
 def test_hooks_come_in_order_and_change_nothing(name):
-    X, y = make_data()
+    X, y = make_chunks()
     plain, recorder = new(name).fit(X, y), Recorder()
     model = new(name).set_callbacks(recorder).fit(X, y)
     hooks = [call[:2] for call in recorder.calls]
@@ -151,7 +151,7 @@ def test_hooks_come_in_order_and_change_nothing(name):
 
 @pytest.mark.parametrize("name", WITH_ITERATES)
 def test_each_iteration_tells_of_a_model_that_stays_as_it_is(name):
-    X, y = make_data(1)
+    X, y = make_chunks(1)
     recorder = Recorder()
     model = new(name).set_callbacks(recorder).fit(X, y)
     iterations = recorder.of("end", "iteration")
@@ -172,7 +172,7 @@ def test_each_iteration_tells_of_a_model_that_stays_as_it_is(name):
 
 @pytest.mark.parametrize("name", WITH_ITERATES)
 def test_what_an_earlier_fit_left_is_not_told(name):
-    X, y = make_data(2)
+    X, y = make_chunks(2)
     dicts = [[{"a": row[0], "b": row[1], "c": row[2]} for row in x] for x in X]
     recorder = Recorder(stop_after=1)
     other = {"kernel": "linear"} if "rbf" in name else {}
@@ -189,7 +189,7 @@ def test_what_an_earlier_fit_left_is_not_told(name):
 def test_there_are_no_more_iterations_than_max_iter(name, max_iter):
     if name in ("zscore cv", "online"):
         pytest.skip("has no max_iter")
-    X, y = make_data()
+    X, y = make_chunks()
     recorder = Recorder()
     new(name, max_iter=max_iter).set_callbacks(recorder).fit(X, y)
     assert len(recorder.of("end", "iteration")) <= max_iter
@@ -197,7 +197,7 @@ def test_there_are_no_more_iterations_than_max_iter(name, max_iter):
 
 @pytest.mark.parametrize("name", WITH_ITERATES)
 def test_a_callback_may_stop_after_any_iteration(name):
-    X, y = make_data(1)
+    X, y = make_chunks(1)
     longest = new(name).fit(X, y).n_iter_
     for n in {1, 2, longest} & set(range(1, longest + 1)):
         recorder = Recorder(stop_after=n)
@@ -211,7 +211,7 @@ def test_a_callback_may_stop_after_any_iteration(name):
 @every
 @pytest.mark.parametrize("fail_at", ["setup", "begin", "end", "teardown"])
 def test_a_failing_callback_leaves_an_estimator_that_can_be_fitted(name, fail_at):
-    X, y = make_data()
+    X, y = make_chunks()
     recorder = Recorder(fail_at=fail_at)
     model = new(name).set_callbacks(recorder)
     with pytest.raises(RuntimeError, match=f"failed at {fail_at}"):
@@ -225,13 +225,13 @@ def test_a_fit_that_fails_tears_down():
     recorder = Recorder()
     model = CRFTagger(l2=-1).set_callbacks(recorder)
     with pytest.raises(ValueError, match="l2 must be"):
-        model.fit(*make_data())
+        model.fit(*make_chunks())
     assert [call[0] for call in recorder.calls] == ["setup", "begin", "teardown"]
     assert not hasattr(model, "classes_")
 
 
 def test_long_sequences_and_shards_tell_callbacks_too():
-    X, y = make_data()
+    X, y = make_chunks()
     for args in [([RowBlocks(x) for x in X], y), (Shards([(X[:7], y[:7]), (X[7:], y[7:])]),)]:
         recorder = Recorder()
         model = CRFTagger().set_callbacks(recorder).fit(*args)
@@ -245,7 +245,7 @@ def test_long_sequences_and_shards_tell_callbacks_too():
 @every
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
 def test_scoring_monitor(name, weighted):
-    X, y = make_data(3)
+    X, y = make_chunks(3)
     weight = {"sample_weight": np.linspace(0.1, 5, len(X))} if weighted else {}
     scorer = scorer_of(name)
     monitor, recorder = callback.ScoringMonitor(scoring=scorer), Recorder()
@@ -264,7 +264,7 @@ def test_scoring_monitor(name, weighted):
 
 
 def test_scoring_monitor_of_the_score_of_a_segmenter():
-    X, y = make_data()
+    X, y = make_chunks()
     monitor = callback.ScoringMonitor(scoring={"f1": lambda model, X, y: model.score(X, y)})
     model = SemiCRFSegmenter().set_callbacks(monitor).fit(X, y)
     scores = [row["f1"] for row in monitor.get_logs().data]
@@ -275,7 +275,7 @@ def test_scoring_monitor_of_the_score_of_a_segmenter():
 @every
 def test_progress_bar(name, capsys):
     pytest.importorskip("rich")
-    X, y = make_data()
+    X, y = make_chunks()
     new(name).set_callbacks(callback.ProgressBar()).fit(X, y)
     out = capsys.readouterr().out
     assert type(ESTIMATORS[name]).__name__ in out
@@ -284,7 +284,7 @@ def test_progress_bar(name, capsys):
 
 def test_a_monitored_step_of_a_pipeline_in_a_grid_search(capsys):
     pytest.importorskip("rich")
-    X, y = make_data()
+    X, y = make_chunks()
     monitor = callback.ScoringMonitor(scoring=token_accuracy_scorer)
     tagger = CRFTagger(max_iter=4).set_callbacks(monitor)
     search = GridSearchCV(
@@ -301,7 +301,7 @@ def test_a_monitored_step_of_a_pipeline_in_a_grid_search(capsys):
 
 
 def test_several_scores_of_a_tagger_that_was_sent_elsewhere():
-    X, y = make_data()
+    X, y = make_chunks()
     scoring = {"tokens": token_accuracy_scorer, "spans": make_scorer(span_f1)}
     monitor = callback.ScoringMonitor(scoring=scoring)
     tagger = CRFTagger(max_iter=2).set_callbacks(monitor)
@@ -314,7 +314,7 @@ def test_several_scores_of_a_tagger_that_was_sent_elsewhere():
 
 
 def test_a_decoder_passes_callbacks_on():
-    X, y = make_data()
+    X, y = make_chunks()
     recorder = Recorder()
     decoder = OnlineDecoder(CRFTagger(max_iter=3)).set_callbacks(recorder).fit(X, y)
     of = {(task, estimator) for hook, task, estimator, _ in recorder.calls if hook == "end"}
@@ -329,7 +329,7 @@ def test_a_decoder_passes_callbacks_on():
     ids=["frozen", "pipeline"],
 )
 def test_a_decoder_of_what_has_no_callbacks_of_its_own(inner):
-    X, y = make_data()
+    X, y = make_chunks()
     X = [[dict(zip("abc", row)) for row in x] for x in X]
     inner = copy.deepcopy(inner)
     getattr(inner, "estimator", inner).fit(X, y)
@@ -341,7 +341,7 @@ def test_a_decoder_of_what_has_no_callbacks_of_its_own(inner):
 
 def test_callbacks_of_an_estimator_stay_with_its_clones():
     recorder = Recorder()
-    model = sklearn.base.clone(CRFTagger().set_callbacks(recorder)).fit(*make_data())
+    model = sklearn.base.clone(CRFTagger().set_callbacks(recorder)).fit(*make_chunks())
     assert len(recorder.of("end", "iteration")) == model.n_iter_
 
 

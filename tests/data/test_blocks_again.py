@@ -449,3 +449,10 @@ def test_no_rows_is_one_message(gradient):
     for X in (np.eye(2), RowBlocks(np.eye(2))):
         with pytest.raises(ValueError, match="2 rows in X but 0 labels in y"):
             CRFTagger(gradient=gradient).fit([X], [[]])
+
+
+def test_blocks_of_blocks_are_the_same_blocks():
+    x = np.eye(3)
+    blocks = RowBlocks(RowBlocks(x))
+    assert blocks.source is x
+    assert repr(blocks) == "RowBlocks(ndarray)"

@@ -194,3 +194,11 @@ def test_what_is_not_finite_is_located(form, value):
         as_sequences(Sequences(as_form[form](rows), X.offsets))
     large = Sequences(np.full((4, 2), 1e308), [0, 4])  # finite, though the sum overflows
     assert as_sequences(large) is large
+
+
+def test_sequences_of_sparse_rows_join_in_blocks():
+    left, right = (Sequences(sparse.csr_matrix(np.eye(2) * k), [0, 1, 2]) for k in (1, 2))
+    both = np.concatenate([left, right], axis=1)
+    assert both.rows.toarray().tolist() == [[1, 0, 2, 0], [0, 1, 0, 2]]
+    with pytest.raises(TypeError):
+        np.vstack([left, right])

@@ -13,6 +13,7 @@ from sklseq import CRFTagger, Sequences
 from sklseq.inference import reference
 from sklseq.objectives.scores.score_map import observed_support, padded_rows
 from tests.oracles import all_paths, kkt_residual, numerical_gradient
+from tests.sample_data import make_data
 
 # Sums of a few hundred float64 terms.
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
@@ -28,22 +29,6 @@ SEEDS = range(3)
 
 EVERYTHING = {"all_possible_states": True, "all_possible_transitions": True}
 TIGHT = {"tol": 1e-9, "max_iter": 2000}
-
-
-def make_data(seed, n=12, M=5, L=3, max_len=6, labels=None, min_len=1):
-    """Dense rows whose labels depend on them; every label occurs."""
-    rng = np.random.default_rng(seed)
-    names = np.arange(L) if labels is None else np.asarray(labels)
-    W = rng.normal(size=(M, L))
-    X, y = [], []
-    for s in range(n):
-        T = int(rng.integers(min_len, max_len + 1))
-        x = rng.normal(size=(T, M))
-        codes = (x @ W + rng.gumbel(size=(T, L))).argmax(axis=1)
-        codes[0] = s % L
-        X.append(x)
-        y.append(names[codes])
-    return X, y
 
 
 def make_binary(seed, n=20, M=12, L=3):

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq import CRFTagger, HMSVMTagger
 from sklseq.inference.chain.linear_chain import BLOCK_ROWS
-from tests.estimators.test_crf import make_data
+from tests.sample_data import make_data
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
 CLASSES = ["a", "b", "c"]
 
 
-def make_data(seed, n=60, noise=0.05):
+def make_noisy_data(seed, n=60, noise=0.05):
     """Labels follow from the features, up to noise."""
     rng = np.random.default_rng(seed)
     weights = np.random.default_rng(99).normal(size=(8, 3)) * 3
@@ -36,7 +36,7 @@ def batches(X, y, size):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("form", ["dense", "sparse", "sequences"])
 def test_batches_lead_to_a_good_model(seed, form):
-    X, y = make_data(seed, n=300)
+    X, y = make_noisy_data(seed, n=300)
     if form == "sparse":
         X = [sparse.csr_matrix(x) for x in X]
     if form == "sequences":
@@ -53,7 +53,7 @@ def test_batches_lead_to_a_good_model(seed, form):
 
 @pytest.mark.parametrize("ones", [True, False])
 def test_one_call_is_one_pass_of_adagrad(ones):
-    X, y = make_data(0)
+    X, y = make_noisy_data(0)
     if not ones:
         X = [x * np.arange(1, 9) for x in X]
     batch = Sequences(sparse.csr_matrix(np.vstack(X)), np.cumsum([0, *map(len, X)]))
@@ -75,14 +75,14 @@ def test_one_call_is_one_pass_of_adagrad(ones):
 
 
 def test_a_pickle_goes_on_with_the_same_bits():
-    X, y = make_data(1)
+    X, y = make_noisy_data(1)
     a = CRFTagger().partial_fit(X[:30], y[:30], classes=CLASSES)
     b = pickle.loads(pickle.dumps(a))
     assert_array_equal(a.partial_fit(X[30:], y[30:]).coef_, b.partial_fit(X[30:], y[30:]).coef_)
 
 
 def test_it_goes_on_from_fit_and_fit_starts_anew():
-    X, y = make_data(2)
+    X, y = make_noisy_data(2)
     tagger = CRFTagger(all_possible_transitions=True).fit(X, y)
     before = clone(tagger).fit(X, y)
     tagger.partial_fit(X, y)
@@ -95,7 +95,7 @@ def test_it_goes_on_from_fit_and_fit_starts_anew():
 
 
 def test_labels_that_come_later_and_rows_that_are_attributes():
-    X, y = make_data(0)
+    X, y = make_noisy_data(0)
     tagger = CRFTagger().partial_fit(X[:1], [["a"] * len(X[0])], classes=CLASSES)
     tagger.partial_fit(X, y)
     assert set(np.concatenate(tagger.predict(X))) == set(CLASSES)
@@ -115,7 +115,7 @@ def test_labels_that_come_later_and_rows_that_are_attributes():
 
 
 def test_constraints_hold():
-    X, y = make_data(0, noise=0)
+    X, y = make_noisy_data(0, noise=0)
     y = [np.sort(labels) for labels in y]
     tagger = CRFTagger(constraints=np.triu(np.ones((3, 3), bool)))
     tagger.partial_fit(X, y, classes=CLASSES)
@@ -133,7 +133,7 @@ def test_constraints_hold():
     ],
 )
 def test_bad_first_calls(arguments, message):
-    X, y = make_data(0)
+    X, y = make_noisy_data(0)
     arguments = {"X": X, "y": y} | arguments
     tagger = CRFTagger()
     with pytest.raises(ValueError, match=message):
@@ -150,7 +150,7 @@ def test_bad_first_calls(arguments, message):
     ],
 )
 def test_bad_later_calls_change_nothing(change, message):
-    X, y = make_data(0)
+    X, y = make_noisy_data(0)
     tagger = CRFTagger().partial_fit(X, y, classes=CLASSES)
     before = tagger.coef_.copy()
     with pytest.raises(ValueError, match=message):
@@ -161,7 +161,7 @@ def test_bad_later_calls_change_nothing(change, message):
 
 @pytest.mark.parametrize("scale", [1e-3, 1e3, 1e100])
 def test_scales_do_not_make_it_diverge(scale):
-    X, y = make_data(0)
+    X, y = make_noisy_data(0)
     tagger = CRFTagger(l2=0)
     for _ in range(3):
         tagger.partial_fit([x * scale for x in X], y, classes=CLASSES)
@@ -174,7 +174,7 @@ def test_scales_do_not_make_it_diverge(scale):
 
 @pytest.mark.parametrize("solver", ["lbfgs", "eg", "adagrad", "owlqn"])
 def test_it_stops_and_keeps_the_best_weights(solver):
-    X, y = make_data(0, n=120, noise=0.4)
+    X, y = make_noisy_data(0, n=120, noise=0.4)
     tagger = CRFTagger(
         solver=solver, l2=0.01, early_stopping=True, validation_fraction=0.25, n_iter_no_change=3,
         max_iter=300,
@@ -188,7 +188,7 @@ def test_it_stops_and_keeps_the_best_weights(solver):
 
 @pytest.mark.filterwarnings("ignore:CRFTagger did not converge")
 def test_sequences_set_aside_teach_nothing():
-    X, y = make_data(3)
+    X, y = make_noisy_data(3)
     aside = np.sort(np.random.default_rng(0).permutation(60)[:6])
     weight = np.ones(60)
     weight[aside] = 0
@@ -208,13 +208,13 @@ def test_sequences_set_aside_teach_nothing():
     ],
 )
 def test_bad_parameters(parameters, message):
-    X, y = make_data(0)
+    X, y = make_noisy_data(0)
     with pytest.raises(ValueError, match=message):
         CRFTagger(early_stopping=True, **parameters).fit(X, y)
 
 
 def test_too_few_sequences_and_blocks():
-    X, y = make_data(0)
+    X, y = make_noisy_data(0)
     with pytest.raises(ValueError, match="leaves none of 1 to train on"):
         CRFTagger(early_stopping=True).fit(X[:1], y[:1])
     with pytest.raises(ValueError, match="early_stopping=True sets single sequences aside"):

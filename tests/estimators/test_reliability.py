@@ -35,6 +35,7 @@ from sklseq import (
 from sklseq.datasets import read_conll, read_kdd99, write_conll
 from sklseq.features import SegmentFeatures, TokenFeatures
 from tests import fuzz_readers
+from tests.sample_data import make_argmax_data
 
 ESTIMATORS = {
     "lbfgs": CRFTagger(solver="lbfgs"),
@@ -56,10 +57,8 @@ ESTIMATORS = {
 }
 
 
-def make_data(seed=0, n=30):
-    rng = np.random.default_rng(seed)
-    X = [rng.normal(size=(int(rng.integers(1, 20)), 4)) for _ in range(n)]
-    return X, [np.array(["O", "B-x", "B-y"])[np.abs(x[:, :3]).argmax(axis=1)] for x in X]
+def make_chunks(seed=0, n=30):
+    return make_argmax_data(seed, n, longest=19, labels=["O", "B-x", "B-y"])
 
 
 def weights_of(model):
@@ -86,9 +85,9 @@ FRESH = """
 import json, sys, warnings
 warnings.simplefilter("ignore")
 sys.path.insert(0, sys.argv[1])
-from tests.estimators.test_reliability import ESTIMATORS, digest_of, make_data
+from tests.estimators.test_reliability import ESTIMATORS, digest_of, make_chunks
 from sklearn.base import clone
-X, y = make_data()
+X, y = make_chunks()
 print(json.dumps({name: digest_of(clone(model).fit(X, y), X[:9])
                   for name, model in ESTIMATORS.items()}))
 """
@@ -101,7 +100,7 @@ def test_same_bits_in_a_fresh_process_and_after_pickling():
         [sys.executable, "-c", FRESH, root], stdout=subprocess.PIPE, text=True,
         env=os.environ | {"PYTHONHASHSEED": "12345"},
     )  # fmt: skip
-    X, y = make_data()
+    X, y = make_chunks()
     here = {}
     for name, model in ESTIMATORS.items():
         fitted = pickle.loads(pickle.dumps(clone(model))).fit(X, y)
@@ -114,7 +113,7 @@ def test_same_bits_in_a_fresh_process_and_after_pickling():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", [n for n in ESTIMATORS if "n_jobs" in ESTIMATORS[n].get_params()])
 def test_numbers_of_threads_agree(name):
-    X, y = make_data(1, n=140)
+    X, y = make_chunks(1, n=140)
     one, again, three = (clone(ESTIMATORS[name]).set_params(n_jobs=n).fit(X, y) for n in (1, 3, 3))
     assert digest_of(again, X) == digest_of(three, X)
     for a, b in zip(weights_of(one), weights_of(three)):
@@ -130,7 +129,7 @@ def test_numbers_of_threads_agree(name):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_fits_and_answers_in_parallel_threads(name):
-    X, y = make_data(2, n=20)
+    X, y = make_chunks(2, n=20)
     expected = digest_of(clone(ESTIMATORS[name]).fit(X, y), X)
     shared = clone(ESTIMATORS[name]).fit(X, y)
     barrier = threading.Barrier(4)
@@ -150,11 +149,11 @@ import os, signal, sys, threading, warnings
 warnings.simplefilter("ignore")
 sys.path.insert(0, sys.argv[1])
 import numpy as np
-from tests.estimators.test_reliability import ESTIMATORS, digest_of, make_data
+from tests.estimators.test_reliability import ESTIMATORS, digest_of, make_chunks
 from sklearn.base import clone
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
-X, y = make_data()
+X, y = make_chunks()
 rng = np.random.default_rng(0)
 
 
@@ -216,7 +215,7 @@ def test_ctrl_c_in_fit_leaves_an_unfitted_clean_estimator():
 
 
 def test_an_exception_in_the_midst_of_training_leaves_the_last_model():
-    X, y = make_data()
+    X, y = make_chunks()
     for name in ("lbfgs", "adagrad", "eg"):
         model = clone(ESTIMATORS[name]).fit(X, y)
         before = digest_of(model, X)
@@ -236,7 +235,7 @@ def test_an_exception_in_the_midst_of_training_leaves_the_last_model():
 
 @pytest.fixture(scope="module")
 def saved():
-    X, y = make_data()
+    X, y = make_chunks()
     return CRFTagger().fit(X, y), Sequences.from_list(X), y
 
 
@@ -460,7 +459,7 @@ def test_numbers_of_connections_are_finite(cell, tmp_path):
 
 
 def test_a_stream_holds_only_what_is_pending():
-    X, y = make_data()
+    X, y = make_chunks()
     stream = clone(ESTIMATORS["online"]).fit(X, y).stream()
     rows, sizes = np.concatenate(X), []
     n = 0

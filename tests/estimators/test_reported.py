@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, HMSVMTagger, SemiCRFSegmenter, Sequences, Shards
 from sklseq.inference import reference
-from tests.objectives.test_dual import make_data
+from tests.sample_data import make_sparse_data
 
 SOLVERS = ("auto", "eg", "adagrad", "lbfgs", "owlqn")
 
@@ -52,7 +52,7 @@ def random_fit(seed, solver):
     """A tagger fitted in one of the ways that there are, and the data of its objective."""
     rng = np.random.default_rng(seed)
     L = int(rng.choice([2, 3, 5]))
-    X, y = make_data(seed, n=20, L=L)
+    X, y = make_sparse_data(seed, n=20, L=L)
     l1 = 0.0 if solver == "lbfgs" else float(rng.choice([0, 0.1, 2]))
     model = CRFTagger(
         solver=solver, l1=l1, l2=float(rng.choice([1e-3, 0.1, 1, 30])), random_state=seed,
@@ -106,7 +106,7 @@ def test_the_objective_is_that_of_the_fitted_weights(seed, solver):
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("l2", [0.1, 1.0])
 def test_verbose_names_the_solver_and_prints_objectives(solver, l2, capsys):
-    X, y = make_data(0, n=2500 if solver == "auto" else 30)  # it visits sequences of 10,000 rows
+    X, y = make_sparse_data(0, n=2500 if solver == "auto" else 30)  # auto: 10,000 rows
     model = CRFTagger(solver=solver, l2=l2, tol=1e-2, verbose=1).fit(X, y)
     lines = re.findall(r"iteration (\d+) \((\w+)\): objective (\S+)", capsys.readouterr().out)
     assert [int(k) for k, _, _ in lines] == list(range(1, model.n_iter_ + 1))
@@ -116,7 +116,7 @@ def test_verbose_names_the_solver_and_prints_objectives(solver, l2, capsys):
 
 
 def test_partial_fit_reports_losses_before_its_steps():
-    X, y = make_data(0)
+    X, y = make_sparse_data(0)
     model = CRFTagger(l1=0.1, l2=0.5).partial_fit(X[:20], y[:20], classes=[0, 1, 2])
     for s in range(20, 30):
         before = losses(model, X[s : s + 1], y[s : s + 1])
@@ -131,7 +131,7 @@ def test_partial_fit_reports_losses_before_its_steps():
     {"solver": "bcfw", "slack": "l2"}, {"solver": "bcfw", "boundaries": False},
 ], ids=str)  # fmt: skip
 def test_the_margin_objective_is_that_of_the_fitted_weights(seed, options):
-    X, y = make_data(seed)
+    X, y = make_sparse_data(seed)
     weight = np.random.default_rng(seed).integers(1, 4, len(X)) / 2
     model = quietly(HMSVMTagger(C=0.7, max_iter=3, random_state=seed, **options), X, y, weight)
     slack = []
@@ -148,7 +148,7 @@ def test_the_margin_objective_is_that_of_the_fitted_weights(seed, options):
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("l1", [0.0, 0.3])
 def test_the_segmenter_objective_is_that_of_the_fitted_weights(seed, l1):
-    X, _ = make_data(seed)
+    X, _ = make_sparse_data(seed)
     rng = np.random.default_rng(seed)
     y = [[(int(k), int(k) + 1, "ab"[rng.integers(2)])] for k in rng.integers(0, X.lengths)]
     weight = rng.integers(1, 4, len(X)).astype(float)

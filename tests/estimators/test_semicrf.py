@@ -527,3 +527,16 @@ def test_one_label_warns():
     with pytest.warns(UserWarning, match="one label only"):
         model = SemiCRFSegmenter(outside=None).fit(X, [[(0, 2, "a")]])
     assert model.predict(X)[0] == [(0, 2, "a")]
+
+
+def test_segments_without_features_are_refused():
+    with pytest.raises(ValueError, match="X must have at least one feature; got 0"):
+        SemiCRFSegmenter().fit([np.ones((2, 0))], [["O", "B-x"]])
+
+
+def test_verbose_prints_the_objective(capsys):
+    model = SemiCRFSegmenter(verbose=1, l2=1.0).fit([np.eye(2), np.eye(2)], [["O", "B-x"]] * 2)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) >= model.n_iter_ >= 1
+    assert lines[0].startswith("[SemiCRFSegmenter] iteration ")
+    assert float(lines[-1].rsplit(" ", 1)[1]) == pytest.approx(model.objective_, abs=1e-5)

@@ -599,3 +599,9 @@ def test_labels_that_constraints_forbid():
         allowed[tuple(forbidden)] = False
         with pytest.raises(ValueError, match=f"Training labels violate `constraints`: {message}"):
             CRFTagger(constraints=allowed).fit(Shards(parts))
+
+
+def test_repr_names_the_number_of_shards_and_the_memory():
+    assert repr(Shards([([np.eye(2)], [["a", "b"]])], max_memory="1KB")) == (
+        "<Shards: 1 shards, max_memory=1e+03 bytes>"
+    )

@@ -64,7 +64,7 @@ LABELS = {
 }
 
 
-def make_data(labels="spans", n=12, length=None, packed=False, seed=0):
+def make_rare_label_data(labels="spans", n=12, length=None, packed=False, seed=0):
     """(X, y): the last label is in one sequence only, so in the test part of some fold only."""
     rng = np.random.default_rng(seed)
     codes = [rng.integers(0, 2, size=length or rng.integers(1, 5)) for _ in range(n)]
@@ -211,7 +211,7 @@ def run(estimator, tool, labels, **data):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            found = WORKS[tool](clone(ESTIMATORS[estimator]), *make_data(labels, **data))
+            found = WORKS[tool](clone(ESTIMATORS[estimator]), *make_rare_label_data(labels, **data))
         except (TypeError, ValueError) as error:
             if not is_ours(error):
                 raise AssertionError(f"{estimator}, {tool}, {labels}: {error}") from error
@@ -249,7 +249,7 @@ def test_what_does_not_work_raises(tool, estimator):
     for data in ({}, {"length": 3}, {"packed": True}):
         if tool == "permutation_test_score" and "length" in data:
             continue
-        X, y = make_data(**data)
+        X, y = make_rare_label_data(**data)
         meta = FAILS[tool](clone(ESTIMATORS[estimator]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

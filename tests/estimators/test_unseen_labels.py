@@ -35,7 +35,7 @@ TAGGERS = {
 KINDS = {"strings": np.array(["a", "b", "c", "new"]), "integers": np.array([3, -1, 7, 99])}
 
 
-def make_data(kind="strings", seed=0, n=8):
+def make_data_of_new_label(kind="strings", seed=0, n=8):
     """Rows that tell their label, of which the last is not in the first half of the sequences."""
     rng = np.random.default_rng(seed)
     codes = [rng.integers(0, 3, size=rng.integers(1, 6)) for _ in range(n)]
@@ -54,7 +54,7 @@ def share_right(y, predicted, weight=None):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", TAGGERS)
 def test_an_unseen_label_is_a_wrong_row(name, kind):
-    X, y = make_data(kind)
+    X, y = make_data_of_new_label(kind)
     X = [x.astype(np.float32) for x in X] if "32" in name else X
     model = TAGGERS[name].fit(X[:4], y[:4])
     weight = np.linspace(0.5, 3, len(X))
@@ -66,7 +66,7 @@ def test_an_unseen_label_is_a_wrong_row(name, kind):
 
 
 def test_unseen_labels_in_blocks_and_shards():
-    X, y = make_data()
+    X, y = make_data_of_new_label()
     model, weight = CRFTagger(tol=1e-3).fit(X[:4], y[:4]), np.linspace(0.5, 3, len(X))
     expected = model.score(X, y, weight)
     assert 0 < expected < 1
@@ -78,7 +78,7 @@ def test_unseen_labels_in_blocks_and_shards():
 
 def test_unseen_labels_on_a_cluster():
     delayed = pytest.importorskip("dask").delayed
-    X, y = make_data()
+    X, y = make_data_of_new_label()
     model = CRFTagger(tol=1e-3).fit(X[:4], y[:4])
     parts = [delayed((X[:5], y[:5])), delayed((X[5:], y[5:]))]
     assert_allclose(model.score(parts), model.score(X, y))
@@ -86,7 +86,7 @@ def test_unseen_labels_on_a_cluster():
 
 @pytest.mark.parametrize("form", ["labels", "segments"])
 def test_unseen_types_of_a_segmenter_are_wrong_spans(form):
-    X, _ = make_data()
+    X, _ = make_data_of_new_label()
     labels = [["O"] * len(x) for x in X]
     segments = [[] for _ in X]
     for s, x in enumerate(X):
@@ -111,7 +111,7 @@ def test_unseen_types_of_a_segmenter_are_wrong_spans(form):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_path_with_an_unseen_label_has_probability_0(kind):
-    X, y = make_data(kind)
+    X, y = make_data_of_new_label(kind)
     model = CRFTagger(tol=1e-3).fit(X[:4], y[:4])
     log_p = model.predict_log_proba_sequence(X, y)
     assert_array_equal(np.isneginf(log_p), [KINDS[kind][3] in path for path in y])
@@ -120,7 +120,7 @@ def test_a_path_with_an_unseen_label_has_probability_0(kind):
 
 @pytest.mark.parametrize("name", ["crf", "hmsvm", "zscore", "online"])
 def test_labels_of_another_kind_are_an_error_not_a_zero(name):
-    X, y = make_data("integers")
+    X, y = make_data_of_new_label("integers")
     model = TAGGERS[name].fit(X[:4], y[:4])
     with pytest.raises(ValueError, match="must be strings, or neither: convert one"):
         model.score(X, [path.astype(str) for path in y])
@@ -131,7 +131,7 @@ def test_labels_of_another_kind_are_an_error_not_a_zero(name):
 @pytest.mark.parametrize("n_folds", [3, 5, 10])
 @pytest.mark.parametrize("name", TAGGERS)
 def test_folds_with_labels_of_their_own_have_finite_scores(name, n_folds):
-    X, y = make_data(n=10)
+    X, y = make_data_of_new_label(n=10)
     # One label a sequence and nowhere else, in a tenth of the sequences.
     y = [path.astype("U9") for path in y]
     y[2][0], y[7][0] = "rare", "rarer"

@@ -100,3 +100,10 @@ def test_errors_keep_the_number_of_the_sequence():
         CRFTagger().fit([RowBlocks(x) for x in X], y, weights)
     with pytest.raises(ValueError, match="at least one row"):
         CRFTagger().fit([X[0], X[0][:0]], [["a", "b"], []], [0.0, 1.0])
+
+
+def test_weights_of_zero_have_no_score():
+    X, y = [np.eye(3)[[0, 1, 2, 0]], np.eye(3)[[2, 1]]], [["a", "b", "c", "a"], ["c", "b"]]
+    tagger = CRFTagger().fit(X, y)
+    with pytest.raises(ValueError, match="score needs at least one row of positive weight"):
+        tagger.score(X, y, sample_weight=[0.0, 0.0])

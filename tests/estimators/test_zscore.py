@@ -22,7 +22,6 @@ from sklseq.objectives.scores.score_map import ScoreMap, Weights, full_support
 from sklseq.objectives.zscore.leave_out import LeaveOut
 from sklseq.objectives.zscore.moments import ChainWeights, Sample, decompose, extended_rows
 from sklseq.solvers import cg, least_distance, solve_dense
-from tests.estimators.test_crf import make_data
 from tests.objectives.test_moments import (
     LABELS,
     best_weights,
@@ -33,6 +32,7 @@ from tests.objectives.test_moments import (
     random_cost,
 )
 from tests.oracles import numerical_gradient
+from tests.sample_data import make_data
 from tests.trials_zscore import ALLOWED, error_of, make_case
 
 # Weights found through different factorisations of systems of condition up to 1e4.

@@ -500,3 +500,10 @@ def test_empty_sequences_and_empty_data(features):
     for X in ([], [[]], [[], []]):
         assert features.transform(X).shape == (len(X), rows.shape[1])
     assert clone(features).fit_transform([[]]).n_rows == 0
+
+
+def test_hashed_windows_have_names_by_number():
+    rows = [sparse.csr_matrix(np.eye(3)[codes]) for codes in ([0, 1, 2, 0], [2, 1])]
+    window = WindowFeatures(before=1, n_features=8).fit(rows)
+    names = window.get_feature_names_out()
+    assert len(names) == len(set(names)) == window.transform(rows).shape[1] == 8

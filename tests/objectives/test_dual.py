@@ -11,21 +11,11 @@ from sklseq._lib.threads import Threads
 from sklseq.objectives.likelihood.dual import DualLikelihood
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.solvers import exponentiated_gradient
+from tests.sample_data import make_sparse_data
 
 # The dual keeps marginals in float32, so its value is good to about 1e-7 of the objective.
 ROUNDING = 1e-6
 SEEDS = range(3)
-
-
-def make_data(seed, n=30, M=8, L=3, ones=False):
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(1, 8, n)
-    rows = rng.integers(0, 2, (lengths.sum(), M)) * (1.0 if ones else rng.normal(size=M))
-    X = Sequences(sparse.csr_matrix(rows), np.concatenate([[0], np.cumsum(lengths)]))
-    y = [rng.integers(0, L, T) for T in lengths]
-    y[0][:] = np.arange(len(y[0])) % L
-    y[1] = np.r_[y[1][:-1], L - 1]
-    return X, y
 
 
 def likelihood_of(tagger, X, y, threads, weights=None):
@@ -48,7 +38,7 @@ MODELS = [
 @pytest.mark.parametrize("model", MODELS, ids=str)
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_the_value_alone_is_that_beside_the_gradient(seed, model, n_jobs):
-    X, y = make_data(seed)
+    X, y = make_sparse_data(seed)
     rng = np.random.default_rng(seed)
     with Threads(n_jobs) as threads:
         primal = likelihood_of(CRFTagger(**model), X, y, threads, rng.random(len(X)))
@@ -66,7 +56,7 @@ def test_the_value_alone_is_that_beside_the_gradient(seed, model, n_jobs):
 @pytest.mark.parametrize("model", MODELS, ids=str)
 @pytest.mark.parametrize("L", [2, 3, 5, 9])
 def test_the_dual_never_exceeds_the_objective_and_meets_it(seed, model, L):
-    X, y = make_data(seed, L=L)
+    X, y = make_sparse_data(seed, L=L)
     tagger = CRFTagger(**model)
     with Threads(1) as threads:
         primal = likelihood_of(tagger, X, y, threads)
@@ -87,7 +77,7 @@ def test_the_dual_never_exceeds_the_objective_and_meets_it(seed, model, L):
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_weights_are_those_of_the_marginals(seed, model):
     # w = 1/(2 l2) * (observed - expected): no weight drifts away while rows are updated.
-    X, y = make_data(seed)
+    X, y = make_sparse_data(seed)
     with Threads(1) as threads:
         primal = likelihood_of(CRFTagger(**model), X, y, threads)
         dual = DualLikelihood(primal)
@@ -106,7 +96,7 @@ def test_weights_are_those_of_the_marginals(seed, model):
     "form", ["sparse", "dense", "ones", "float32", "constraints", "weights", "l1", "l1 all states"]
 )
 def test_eg_and_lbfgs_find_the_same_model(seed, form):
-    X, y = make_data(seed, ones=form == "ones")
+    X, y = make_sparse_data(seed, ones=form == "ones")
     if form == "dense":
         X = Sequences(X.rows.toarray(), X.offsets)
     if form == "float32":
@@ -137,14 +127,14 @@ def test_eg_and_lbfgs_find_the_same_model(seed, form):
 
 
 def test_a_smaller_tolerance_is_finished_by_lbfgs():
-    X, y = make_data(0)
+    X, y = make_sparse_data(0)
     a = CRFTagger(solver="eg", tol=1e-9, max_iter=2000).fit(X, y)
     b = CRFTagger(solver="lbfgs", tol=1e-9, max_iter=2000).fit(X, y)
     assert_allclose(a.coef_, b.coef_, atol=1e-4)
 
 
 def test_same_seed_same_bits_and_another_order_the_same_model():
-    X, y = make_data(1)
+    X, y = make_sparse_data(1)
     fits = [CRFTagger(solver="eg", random_state=s).fit(X, y).coef_ for s in (0, 0, 1)]
     assert_array_equal(fits[0], fits[1])
     assert not np.array_equal(fits[0], fits[2])
@@ -152,13 +142,13 @@ def test_same_seed_same_bits_and_another_order_the_same_model():
 
 
 def test_threads_do_not_change_the_answer():
-    X, y = make_data(2)
+    X, y = make_sparse_data(2)
     one, two = (CRFTagger(solver="eg", n_jobs=n).fit(X, y).coef_ for n in (1, 2))
     assert_allclose(one, two, rtol=1e-9, atol=1e-9)
 
 
 def test_scores_far_apart_take_shorter_steps_instead_of_breaking():
-    X, y = make_data(0)
+    X, y = make_sparse_data(0)
     X = Sequences(X.rows * 1e3, X.offsets)
     tagger = CRFTagger(solver="eg", max_iter=3, tol=1e-3)
     with pytest.warns(ConvergenceWarning):
@@ -173,7 +163,7 @@ def test_scores_far_apart_take_shorter_steps_instead_of_breaking():
 
 def test_where_ascent_is_slow_lbfgs_takes_over():
     # Every row with one label and with another: the optimum lies deep inside, and l2 is small.
-    X, y = make_data(0)
+    X, y = make_sparse_data(0)
     X = Sequences(
         sparse.vstack([X.rows, X.rows], "csr"), np.r_[X.offsets, X.offsets[1:] + X.n_rows]
     )
@@ -185,7 +175,7 @@ def test_where_ascent_is_slow_lbfgs_takes_over():
 
 
 def test_there_are_never_more_iterations_than_asked_for(capsys):
-    X, y = make_data(0)
+    X, y = make_sparse_data(0)
     tagger = CRFTagger(solver="eg", tol=1e-14, max_iter=45, verbose=1)
     with pytest.warns(ConvergenceWarning):
         tagger.fit(X, y)
@@ -195,7 +185,7 @@ def test_there_are_never_more_iterations_than_asked_for(capsys):
 
 
 def test_passes_and_stops_are_reported():
-    X, y = make_data(0)
+    X, y = make_sparse_data(0)
     with Threads(1) as threads:
         primal = likelihood_of(CRFTagger(), X, y, threads)
         seen = []
@@ -216,6 +206,6 @@ def test_passes_and_stops_are_reported():
     ],
 )
 def test_what_eg_cannot_do(parameters, message):
-    X, y = make_data(0)
+    X, y = make_sparse_data(0)
     with pytest.raises(ValueError, match=message):
         CRFTagger(solver="eg", **parameters).fit(X, y)

@@ -12,7 +12,8 @@ from sklseq.inference import reference
 from sklseq.objectives.likelihood import stochastic as _stochastic
 from sklseq.objectives.likelihood.stochastic import FIRST_SQUARE, StochasticLikelihood
 from sklseq.solvers import adagrad
-from tests.objectives.test_dual import likelihood_of, make_data
+from tests.objectives.test_dual import likelihood_of
+from tests.sample_data import make_sparse_data
 
 SEEDS = range(3)
 # Sums of squares and what is made of them are float32.
@@ -83,7 +84,7 @@ def test_a_visit_is_the_step_of_adagrad(exact, seed, L, states, T):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_passes_and_what_follows_come_as_near_as_told(seed, model):
-    X, y = make_data(seed, n=600)
+    X, y = make_sparse_data(seed, n=600)
     model = {"l2": 0.5} | model
     a = CRFTagger(solver="adagrad", tol=1e-2, **model).fit(X, y)
     b = CRFTagger(solver="owlqn", tol=1e-9, max_iter=5000, **model).fit(X, y)
@@ -96,7 +97,7 @@ def test_passes_and_what_follows_come_as_near_as_told(seed, model):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("form", ["dense", "float32", "constraints", "weights"])
 def test_a_smaller_tolerance_is_finished_by_lbfgs(seed, form):
-    X, y = make_data(seed)
+    X, y = make_sparse_data(seed)
     model, weight = {"l2": 0.1}, None
     if form == "dense":
         X = Sequences(X.rows.toarray(), X.offsets)
@@ -119,7 +120,7 @@ def test_a_smaller_tolerance_is_finished_by_lbfgs(seed, form):
 @pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3, 1e6])
 def test_features_of_any_scale_are_learnt_alike(scale):
     # Where the penalty is scaled with them, the model is the same but for the unit of its weights.
-    X, y = make_data(0)
+    X, y = make_sparse_data(0)
     a = CRFTagger(solver="adagrad", tol=1e-2, l2=0.0, max_iter=10).fit(X, y)
     scaled = Sequences(X.rows * scale, X.offsets)
     b = CRFTagger(solver="adagrad", tol=1e-2, l2=0.0, max_iter=10).fit(scaled, y)
@@ -128,7 +129,7 @@ def test_features_of_any_scale_are_learnt_alike(scale):
 
 def test_certain_rows_are_sampled_without_bias(monkeypatch):
     # The mean of many first passes is what the pass without sampling does, to its noise.
-    X, y = make_data(1, n=3)
+    X, y = make_sparse_data(1, n=3)
     moved = []
     with Threads(1) as threads:
         primal = likelihood_of(CRFTagger(), X, y, threads)
@@ -151,7 +152,7 @@ def random_problem(seed):
     """A likelihood over a random structure, and weights of any magnitude."""
     rng = np.random.default_rng(seed)
     L = int(rng.choice([2, 3, 5, 9, 30]))
-    X, y = make_data(seed, n=L + 5, L=L)
+    X, y = make_sparse_data(seed, n=L + 5, L=L)
     model = {"all_possible_transitions": bool(rng.random() < 0.5)}
     model["all_possible_states"] = bool(rng.random() < 0.5)
     if rng.random() < 0.4:
@@ -188,7 +189,7 @@ def test_losses_are_minus_log_p_whatever_the_scores(seed):
 
 
 def test_same_seed_same_bits_and_threads_do_not_matter():
-    X, y = make_data(1)
+    X, y = make_sparse_data(1)
     fits = [
         CRFTagger(solver="adagrad", tol=1e-2, random_state=s, n_jobs=n).fit(X, y).coef_
         for s, n in ((0, 1), (0, 2), (1, 1))
@@ -198,7 +199,7 @@ def test_same_seed_same_bits_and_threads_do_not_matter():
 
 
 def test_a_rate_that_diverges_is_cut_and_never_gives_nan():
-    X, y = make_data(0)
+    X, y = make_sparse_data(0)
     with Threads(1) as threads:
         primal = likelihood_of(CRFTagger(l2=0.1), X, y, threads)
         result = adagrad(StochasticLikelihood(primal), primal, rate=1e6, n_passes=30)
@@ -209,7 +210,7 @@ def test_a_rate_that_diverges_is_cut_and_never_gives_nan():
 
 
 def test_the_optimum_is_not_left():
-    X, y = make_data(0)
+    X, y = make_sparse_data(0)
     best = CRFTagger(solver="lbfgs", tol=1e-10, max_iter=5000).fit(X, y)
     with Threads(1) as threads:
         primal = likelihood_of(CRFTagger(), X, y, threads)
@@ -248,14 +249,14 @@ def test_an_end_worse_than_the_start_is_not_the_answer():
 
 
 def test_few_passes_are_reported_and_warned_of(capsys):
-    X, y = make_data(0)
+    X, y = make_sparse_data(0)
     with pytest.warns(ConvergenceWarning, match="nothing shows that the objective, 1"):
         CRFTagger(solver="adagrad", tol=1e-2, max_iter=5, verbose=1).fit(X, y)
     assert sum("iteration" in line for line in capsys.readouterr().out.splitlines()) == 5
 
 
 def test_a_warm_start_goes_on_from_the_weights():
-    X, y = make_data(0)
+    X, y = make_sparse_data(0)
     tagger = CRFTagger(solver="adagrad", tol=1e-2, warm_start=True).fit(X, y)
     first = tagger.objective_
     tagger.fit(X, y)

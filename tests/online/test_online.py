@@ -365,3 +365,10 @@ def test_an_unfitted_decoder_says_so(data, model):
 def test_a_report_needs_rows(model):
     with pytest.raises(ValueError, match="X holds no rows"):
         online(model).latency_report([])
+
+
+def test_a_decoder_has_no_number_of_features_before_fit():
+    X, y = [np.eye(3)[[0, 1, 2, 0]], np.eye(3)[[2, 1]]], [["a", "b", "c", "a"], ["c", "b"]]
+    decoder = OnlineDecoder(CRFTagger(), latency_cost=0.1)
+    assert not hasattr(decoder, "n_features_in_")
+    assert decoder.fit(X, y).n_features_in_ == 3

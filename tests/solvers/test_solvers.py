@@ -8,6 +8,8 @@ from scipy.optimize import minimize
 from sklseq._lib.threads import Threads, spans
 from sklseq.solvers import _history as history_module
 from sklseq.solvers import lbfgs
+from sklseq.solvers._dense import solve_dense
+from sklseq.solvers._lbfgs import _interpolate
 from sklseq.solvers._owlqn import pseudo_gradient
 from tests.oracles import kkt_residual
 
@@ -161,3 +163,25 @@ def test_spans_cover_everything_once(n, parts):
     covered = [k for a, b in spans(n, parts, align=4) for k in range(a, b)]
     assert covered == list(range(n))
     assert len(spans(n, parts)) <= parts
+
+
+def test_a_ridge_below_the_rounding_of_the_matrix_gives_the_minimum_norm():
+    A, b = np.full((3, 3), 1e20), np.full((3, 1), 3e20)
+    W = solve_dense(A, b, 1e-9).w
+    assert_allclose(W, np.ones((3, 1)), rtol=1e-9)  # of all with a sum of 3
+
+
+class InfiniteFromTwo:
+    """(w - 1)², which is infinite from w = 2 on: a line search must stay below."""
+
+    def value_and_gradient(self, w, gradient):
+        if w[0] >= 2:
+            return np.inf
+        gradient[:] = 200 * (w - 1)
+        return 100 * float((w[0] - 1) ** 2)
+
+
+def test_a_step_to_an_infinite_value_is_shortened():
+    result = lbfgs(InfiniteFromTwo(), np.array([-10.0]), tol=1e-9)
+    assert_allclose(result.w, [1.0], rtol=1e-8)
+    assert _interpolate(3.0, 1.0, -1.0, np.inf) == pytest.approx(0.3)

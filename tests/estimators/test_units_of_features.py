@@ -1,0 +1,140 @@
+"""Units of features: the same model in other units, and an error where numbers overflow."""
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+from sklseq import (
+    CRFTagger,
+    HMSVMTagger,
+    Shards,
+    ZScoreTagger,
+)
+from tests.estimators.methods import CRFS, NAMES, OTHERS, assert_sound, train
+from tests.sample_data import make_argmax_data
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-4, 1e2, 1e8, 1e30, 1e100])
+@pytest.mark.parametrize("name", [*NAMES, "segmenter"])
+def test_units_of_features_do_not_matter_without_penalty(name, scale):
+    if name == "eg" and not (1e-8 < scale < 1e100):
+        pytest.skip("needs l2 > 0, which is then not invariant; or refused: see below")
+    X, y = make_argmax_data()
+    # eg: the penalty in the same units.
+    l2 = 1e-3 if name == "eg" else 0.0
+    l1 = {"l1": 1e-9 * min(1, scale)} if name == "owlqn" else {}
+    plain = train(name, X, y, l2=l2, tol=1e-8)
+    other = train(name, [x * scale for x in X], y, l2=l2 * min(1, scale**2), tol=1e-8, **l1)
+    share = 2e-2 if name == "eg" else 1e-5  # the penalty of transitions is in other units
+    assert_allclose(other.objective_, plain.objective_, rtol=share)
+    assert_sound(other, [x * scale for x in X])
+
+
+@pytest.mark.parametrize("name", [*NAMES, "segmenter"])
+@pytest.mark.parametrize("form", ["dense", "sparse", "float32"])
+def test_columns_of_very_different_units(name, form):
+    X, y = make_argmax_data()
+    units = np.array([1e-30, 1e30, 1.0, 1e4])
+    X, plain = [x * units for x in X], [x * (units > 1e-9) for x in X]
+    if form == "sparse":
+        X = [sparse.csr_matrix(x) for x in X]
+    if form == "float32":
+        X = [x.astype(np.float32) for x in X]
+    # With a penalty, a column of 1e-30 cannot count, and those of 1e4 and more count for nothing.
+    model = train(name, X, y, l2=0.01)
+    expected = train("lbfgs", [x * [1, 1e2, 1, 1e2] for x in plain], y, l2=0.01, tol=1e-8)
+    assert_allclose(model.objective_, expected.objective_, rtol=1e-3)
+
+
+def test_columns_of_different_units_in_shards_and_blocks():
+    X, y = make_argmax_data()
+    X = [x * [1e-4, 1e8, 1.0, 1e4] for x in X]
+    expected = CRFTagger(solver="lbfgs", tol=1e-8).fit(X, y)
+    shards = CRFTagger(tol=1e-8).fit(Shards([(X[:5], y[:5]), (X[5:], y[5:])]))
+    assert_allclose(shards.objective_, expected.objective_, rtol=1e-6)
+    assert_allclose(shards.coef_, expected.coef_, rtol=1e-2, atol=1e-3)
+
+
+def test_scaling_is_left_out_where_features_are_as_usual():
+    from sklseq.data.labels import resolve_constraints
+    from sklseq.data.sequences import as_sequences
+    from sklseq.objectives.scores.score_map import ScoreMap, full_support
+
+    X, _ = make_argmax_data()
+    for factor, scaled in ((1.0, False), (1e4, True), (1e-4, True)):
+        rows = as_sequences([x * factor for x in X])
+        scores = ScoreMap(rows, 3, full_support(3), resolve_constraints(None, range(3)), float)
+        scale = scores.scale(0.0)
+        assert (scale is not None) == scaled
+        if scaled:
+            assert (scale > 0).all()
+            assert_array_equal(np.log2(scale) % 1, 0)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e4, 1e8, 1e30])
+@pytest.mark.parametrize("moments", ["exact", "dp"])
+def test_units_of_features_in_z_scores(moments, scale):
+    X, y = make_argmax_data(n=30)
+    plain, other = (ZScoreTagger(l2=0.0, moments=moments) for _ in range(2))
+    plain.fit(X, y)
+    other.fit([x * scale for x in X], y)
+    assert_allclose(other.coef_ * scale, plain.coef_, rtol=1e-6)
+    assert_allclose(other.transition_, plain.transition_, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly"])
+@pytest.mark.parametrize("scale", [1e-30, 1e4, 1e30])
+def test_units_of_features_in_kernels(kernel, scale):
+    # gamma="scale" divides by the variance.
+    X, y = make_argmax_data()
+    parameters = {"kernel": kernel, "random_state": 0, "tol": 1e-4}
+    plain = HMSVMTagger(**parameters).fit(X, y)
+    other = HMSVMTagger(**parameters).fit([x * scale for x in X], y)
+    assert_allclose(other.objective_, plain.objective_, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", [*OTHERS, "eg"])
+@pytest.mark.parametrize(("dtype", "top"), [(np.float64, 1e200), (np.float32, 1e30)])
+def test_features_whose_products_overflow_are_refused(name, dtype, top):
+    X, y = make_argmax_data()
+    X[3][0, 1] = top / 1e8
+    model = (CRFS | OTHERS)[name]()
+    if name == "eg" and dtype == np.float32:
+        pytest.skip("computes in float64")
+    if name == "eg":
+        X[3][0, 1] = top
+    with pytest.raises(ValueError, match=r"magnitude 1e\+\d+, and .* Scale the features"):
+        model.fit([x.astype(dtype) for x in X], y)
+    assert not [k for k in vars(model) if k.endswith("_") and not k.startswith("_")]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "segmenter", *OTHERS])
+@pytest.mark.parametrize("value", [0.0, 3.0, -1e4])
+def test_constant_features(name, value):
+    X, y = make_argmax_data(n=20)
+    X = [np.full_like(x, value) for x in X]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = train(name, X, y)
+    assert_sound(model, X)
+    if name in NAMES:  # nothing to tell rows apart by: a homogeneous chain
+        assert_allclose(model.objective_, train("lbfgs", X, y).objective_, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_features_that_overflow_a_model_are_named(dtype):
+    X, y = make_argmax_data()
+    model = CRFTagger(l2=0.01).fit([x.astype(dtype) for x in X], y)
+    model.coef_ = 10 * model.coef_
+    huge = [x.astype(dtype) for x in X]
+    huge[4][0] = np.finfo(dtype).max
+    for question in (model.predict, model.predict_proba, model.predict_nbest):
+        with (
+            pytest.raises(ValueError, match=r"[Ss]equence 4|emission must be finite"),
+            np.errstate(all="ignore"),
+        ):
+            question(huge)
