@@ -5,20 +5,22 @@ The features of a row are its number among all rows, so that state weights are e
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Iterator
 
 import numpy as np
 from scipy import sparse
+from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 
-from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, RowBlocks, Sequences, ZScoreTagger
+from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, RowBlocks, Sequences, Shards, ZScoreTagger
 
 from .questions import defined, law, rules
 from .reference import Chain
 from .structures import ChainCase
 
-__all__ = ["QUESTIONS"]
+__all__ = ["LONG_QUESTIONS", "QUESTIONS"]
 
 TAGGERS = (CRFTagger, HMSVMTagger, ZScoreTagger)
 FORMS = {
@@ -186,6 +188,11 @@ FITS = [
     {"solver": "adagrad"},
     {"solver": "eg"},
     {"gradient": "emp", "boundaries": False},
+    {"gradient": "auto"},
+    {"gradient": "auto", "working_memory": 0.2},
+    {"shards": 3},
+    {"shards": 2, "l1": 0.1},
+    {"shards": 3, "solver": "adagrad"},
 ]
 
 
@@ -193,7 +200,9 @@ def objective(case: ChainCase) -> Iterator[tuple]:
     """``objective_`` is -Σ weight · log p + l1 · ‖w‖₁ + l2 · ‖w‖² of the fitted weights."""
     if not applies(case) or not 0 < len(case.emission) <= 60:
         return
-    parameters = FITS[case.seed % len(FITS)]
+    parameters = dict(FITS[case.seed % len(FITS)])
+    name = ", ".join(f"{key}={value}" for key, value in parameters.items())
+    shards, memory = parameters.pop("shards", 0), parameters.pop("working_memory", 1024)
     y = [chain.best for chain in case.chains]
     seen = np.unique(np.concatenate(y))
     names = np.array([f"{j:02d}" for j in range(case.n_labels)])
@@ -201,14 +210,54 @@ def objective(case: ChainCase) -> Iterator[tuple]:
     allowed = case.transition[np.ix_(seen, seen)] > -np.inf
     model = CRFTagger(max_iter=2, tol=1e-9, l2=0.3, constraints=allowed, **parameters)
     form, X = drawn_form(case)
-    with warnings.catch_warnings():
+    labels = [names[path] for path in y]
+    with warnings.catch_warnings(), config_context(working_memory=memory):
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", "y holds one label only")
-        model.fit(X, [names[path] for path in y], sample_weight=weights)
+        if shards:
+            model.fit(
+                Shards(_parts(Sequences(rows_of(case), case.offsets), labels, weights, shards))
+            )
+        else:
+            model.fit(X, labels, sample_weight=weights)
     wanted, size = _objective(case, model, [np.searchsorted(seen, path) for path in y], weights)
     eps = np.finfo(case.emission.dtype).eps
-    name = ", ".join(f"{key}={value}" for key, value in parameters.items())
     yield f"objective_, {form}, {name}", model.objective_, wanted, 16 * eps * size
+
+
+def _parts(X: Sequences, y: list, weights: np.ndarray, n: int) -> list[tuple]:
+    cuts = np.linspace(0, len(y), n + 1).astype(int)
+    return [(X[a:b], y[a:b], weights[a:b]) for a, b in itertools.pairwise(cuts)]
+
+
+def fitted_zscore(case: ChainCase) -> Iterator[tuple]:
+    """``zscore_`` of ZScoreTagger is that of its weights, over all paths it allows."""
+    if not applies(case) or not 0 < len(case.emission) <= 60 or not 1 < case.n_labels < 10:
+        return
+    y = [chain.best for chain in case.chains]
+    seen = np.unique(np.concatenate(y))
+    if len(seen) == 1:
+        return
+    loss, L = (None, "hamming")[case.seed % 2], len(seen)
+    allowed = case.transition[np.ix_(seen, seen)] > -np.inf
+    model = ZScoreTagger(l2=0.3, loss=loss, constraints=allowed, constrained="training")
+    form, X = drawn_form(case)
+    weights = case.rng.random(len(y)) + 0.5
+    model.fit(X, [np.array([f"{j:02d}" for j in path]) for path in y], sample_weight=weights)
+    coef, cost = model.coef_.astype(np.longdouble), (loss == "hamming") * (1 - np.eye(L))
+    pair = np.where(allowed, model.transition_, 0)[..., None]
+    uniform, excess, variance = np.where(allowed, 0, -np.inf), np.longdouble(0), np.longdouble(0)
+    for s, path in enumerate(np.searchsorted(seen, path) for path in y):
+        row = coef[case.offsets[s] : case.offsets[s + 1]] + cost[path]
+        mean, around = Chain(np.zeros(row.shape), uniform).moments(row[..., None], pair)
+        score = row[np.arange(len(path)), path].sum() + pair[path[:-1], path[1:], 0].sum()
+        excess, variance = (
+            excess + weights[s] * (score - mean[0]),
+            variance + weights[s] * around[0, 0],
+        )
+    tolerance = 1e-5 if model.coef_.dtype == np.float32 else 1e-7  # the second is of solvers
+    if variance > 1e-20:
+        yield f"zscore_, {form}, loss {loss}", model.zscore_, excess / np.sqrt(variance), tolerance
 
 
 def _objective(case: ChainCase, model: CRFTagger, y: list, weights: np.ndarray):
@@ -230,5 +279,8 @@ QUESTIONS = {
     "predict_nbest": n_best,
     "probabilities of CRFTagger": probabilities,
     "OnlineDecoder": decoded,
+    "zscore_": fitted_zscore,
     "objective_": objective,
 }
+OF_LONG = ("predict", "probabilities of CRFTagger")
+LONG_QUESTIONS = {name: QUESTIONS[name] for name in OF_LONG}

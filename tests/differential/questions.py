@@ -7,6 +7,8 @@ not apply to a case yields nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
+from unittest import mock
 
 import numpy as np
 from scipy import sparse
@@ -24,16 +26,21 @@ from sklseq.inference import (
     sample,
     viterbi,
 )
+from sklseq.objectives.likelihood import long
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
-from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, Plan
+from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, Plan, plan_gradient
 from sklseq.objectives.likelihood.passes import Checkpoints, OnePass, Stored, StoredOnce
+from sklseq.objectives.likelihood.sharded import LabelledRows, ShardedLogLikelihood
+from sklseq.objectives.margin.hinge import PathLoss, StructuredHinge, linear_rows
 from sklseq.objectives.scores.score_map import ScoreMap, Weights, full_support
+from sklseq.objectives.zscore.moments import Sample
+from sklseq.objectives.zscore.path_moments import AllowedMoments
 from sklseq.online import OnlineDecoding
 
 from .reference import Chain, Online
 from .structures import ChainCase
 
-__all__ = ["QUESTIONS", "defined", "law", "rules"]
+__all__ = ["LONG_QUESTIONS", "QUESTIONS", "defined", "law", "rules"]
 
 
 def refused(case: ChainCase, ask) -> tuple:
@@ -54,6 +61,10 @@ def sums(case: ChainCase) -> Iterator[tuple]:
     log_z, marginals, pairwise = forward_backward(*args, **ends, weights=weights)
     tolerance = case.slack
     yield "log Z", log_z, [chain.log_z for chain in case.chains], tolerance
+    # However long the chain is: the rounding of some rows, and where logarithms are, theirs.
+    rounded = 64 * np.finfo(marginals.dtype).eps * (4 + np.sqrt(case.n_labels))
+    row_sums = marginals.sum(axis=1, dtype=float)
+    yield "sums of marginals", row_sums, np.ones(len(row_sums)), rounded + case.slack_in(float)
     yield "marginals", marginals, np.concatenate([c.marginals for c in case.chains]), tolerance
     wanted = sum(w * c.pairs.sum(axis=0) for w, c in zip(weights, case.chains))
     yield "pair marginals", pairwise, wanted, case.slack_of(len(case.emission))
@@ -165,6 +176,21 @@ PLANS = {
     "emp": lambda n: Plan("", OnePass, n, "", 1e9),
     "emp or checkpoint": lambda n: Plan("", OnePass, n, "", 2e4, or_checkpoint=True),
 }
+# What a row of a block needs with these gradients is the budget of "auto"; None: it is ample.
+BUDGETS = ["checkpoint", "emp", None]
+N_SHARDS = 3
+N_PLANS = 4  # of each case
+
+
+def _automatic(case: ChainCase, least: str | None) -> Plan:
+    """What "auto" chooses; blocks may be of few rows, or no chain would be long."""
+    packed, random_access = bool(case.seed % 2), least != "emp" or case.seed % 3 > 0
+    with mock.patch.object(long, "LEAST_ROWS", 1):
+        budget = 2 * sum(long._sizes(least, case.n_labels)) if least else 1e9
+        ways = {"packed": packed, "random_access": random_access, "budget": budget}
+        plan = plan_gradient("auto", case.longest, case.n_labels, **ways)
+    # A feature of each row leaves no room for all that waits: where checkpoints cannot, it has it.
+    return plan if random_access else plan._replace(keep=1e9)
 
 
 def gradients(case: ChainCase) -> Iterator[tuple]:
@@ -178,8 +204,12 @@ def gradients(case: ChainCase) -> Iterator[tuple]:
     value = sum(w * (c.log_z - c.score(c.best)) for w, c in zip(weights, case.chains))
     form = (sparse.eye, np.eye)[int(case.rng.integers(2))]
     X = Sequences(form(len(y), dtype=case.emission.dtype), case.offsets)
-    for name, plan in PLANS.items():
-        got, answers = _evaluate(case, X, y, weights, plan)
+    plans = _plans(case)
+    for name in (f"{N_SHARDS} shards", *case.rng.choice(list(plans), N_PLANS, replace=False)):
+        made = _made(case, X, y, weights, plans[name]) if name in plans else (
+            _sharded(case, X, y, weights)
+        )  # fmt: skip
+        got, answers = _evaluate(case, made)
         yield f"value, {name}", got, value, case.slack_of(len(y))
         for part, a, b, n in zip(Weights._fields, answers, wanted, (1, len(y), 1, 1)):
             yield f"{part}, {name}", a, b, case.slack_of(n * len(weights))
@@ -200,22 +230,60 @@ def _slow_gradient(case: ChainCase, weights: np.ndarray) -> Weights:
     return Weights(coef, transition, *ends)
 
 
-def _evaluate(case: ChainCase, X: Sequences, y: np.ndarray, weights, plan):
-    # (value, gradient) at the weights that make the scores of the case.
-    L = case.n_labels
-    start, end = (np.zeros(L) if x is None else x for x in (case.start, case.end))
-    allowed = Constraints(*(x > -np.inf for x in (case.transition, start, end)))
+def _plans(case: ChainCase) -> dict[str, Plan | None]:
+    found = {name: plan and plan(case.block_rows) for name, plan in PLANS.items()}
+    for least in BUDGETS:
+        plan = _automatic(case, least)
+        found[f"auto, room for {least}: {plan.gradient}"] = plan if plan.passes else None
+    return found
+
+
+def _allowed(case: ChainCase) -> Constraints:
+    parts = (case.transition, *_ends(case))
+    return Constraints(*(part > -np.inf for part in parts))
+
+
+def _ends(case: ChainCase) -> list[np.ndarray]:
+    return [np.zeros(case.n_labels) if x is None else x for x in (case.start, case.end)]
+
+
+def _made(case: ChainCase, X: Sequences, y: np.ndarray, weights, plan: Plan | None):
+    # The objective, by a plan.
+    L, allowed = case.n_labels, _allowed(case)
     if plan is None:
         scores = ScoreMap(X, L, full_support(L), allowed, X.dtype)
         codes = y.astype(np.int32)
-        objective = LogLikelihood(scores, codes, X.offsets, weights, 0.0, Threads(1))
-    else:
-        labels = label_blocks(np.split(y, X.offsets[1:-1]), len(X))
-        rows, classes = blocks_of(X), np.arange(L)  # seen or not
-        data = LongData._seen(rows, labels, X.lengths, classes, weights, plan(case.block_rows))
-        scores = ScoreMap(data.survey.layout(), L, full_support(L), allowed, X.dtype)
-        objective = LongLogLikelihood(scores, data, 0.0)
-    w = scores.pack(Weights(case.emission, case.transition, start, end))
+        return LogLikelihood(scores, codes, X.offsets, weights, 0.0, Threads(1))
+    labels = label_blocks(np.split(y, X.offsets[1:-1]), len(X))
+    rows, classes = blocks_of(X), np.arange(L)  # seen or not
+    data = LongData._seen(rows, labels, X.lengths, classes, weights, plan)
+    scores = ScoreMap(data.survey.layout(), L, full_support(L), allowed, X.dtype)
+    return LongLogLikelihood(scores, data, 0.0)
+
+
+def _sharded(case: ChainCase, X: Sequences, y: np.ndarray, weights) -> ShardedLogLikelihood:
+    # Some shards are kept, or all, or none.
+    L, cuts = case.n_labels, np.linspace(0, len(X), N_SHARDS + 1).astype(int)
+    layout, counts = Sequences(X.rows[:0], [0]), np.ones(len(y), int) if X.is_sparse else None
+    scores = ScoreMap(layout, L, full_support(L), _allowed(case), X.dtype, counts=counts)
+
+    def load(k: int) -> LabelledRows:
+        first, stop = cuts[k : k + 2]
+        codes = y[X.offsets[first] : X.offsets[stop]]
+        return LabelledRows(X[first:stop], None, np.arange(L), codes, weights[first:stop])
+
+    filled = [k for k in range(N_SHARDS) if load(k).X.n_rows]
+    budget = (0, X.rows[:1].shape[1] * 100, np.inf)[case.seed % 3]
+    threads = Threads(1)
+    return ShardedLogLikelihood(
+        scores, np.arange(L), load, filled, case.longest, budget, 0, 0.0, threads, nullcontext
+    )
+
+
+def _evaluate(case: ChainCase, objective):
+    # (value, gradient) at the weights that make the scores of the case.
+    scores = objective.scores
+    w = scores.pack(Weights(case.emission, case.transition, *_ends(case)))
     gradient = np.zeros_like(w)
     value = objective.value_and_gradient(w, gradient)
     return value, _unpacked(scores, gradient)
@@ -223,6 +291,116 @@ def _evaluate(case: ChainCase, X: Sequences, y: np.ndarray, weights, plan):
 
 def _unpacked(scores: ScoreMap, gradient: np.ndarray) -> list[np.ndarray]:
     return [np.where(part > -np.inf, part, 0) for part in scores.unpack(gradient)]
+
+
+# ---------------------------------------------------------------------- margin
+
+
+def hinge(case: ChainCase) -> Iterator[tuple]:
+    """The structured hinge loss, and the wrong path that its subgradient is made of."""
+    if case.impossible or case.recipe.holes or len(case.emission) == 0:
+        return
+    L, cost = case.n_labels, 1 - np.eye(case.n_labels)
+    y = np.concatenate([_truth(case, chain) for chain in case.chains])
+    C, slack = case.rng.random(len(case.chains)) + 0.5, ("l1", "l2")[case.seed % 2]
+    rows = (sparse.eye, np.eye)[case.seed // 2 % 2](len(y))
+    rows = linear_rows(sparse.csr_matrix(rows) if sparse.issparse(rows) else rows)
+    objective = StructuredHinge(
+        rows, case.offsets, y.astype(np.int32), PathLoss(cost, 0.0), C, slack, _allowed(case), 1, 1
+    )
+    _set_weights(case, objective)
+    tolerance, total = 4 * case.slack_in(float), np.longdouble(0)
+    for s in objective.blocks:
+        a, b = case.offsets[s : s + 2]
+        other = Chain(case.emission[a:b] + cost[y[a:b]], case.transition, case.start, case.end)
+        wanted = _best_wrong(other, y[a:b]) - case.chains[s].score(y[a:b])
+        path, found = objective.most_violated(s)
+        yield "violation", found, wanted, tolerance
+        if wanted > -np.inf:
+            yield "a wrong path", bool((path != y[a:b]).any()), True, 0
+            of_path = other.score(path) - case.chains[s].score(y[a:b])
+            yield "violation of the path", of_path, wanted, tolerance
+        total += C[s] * max(wanted, 0) ** (1 if slack == "l1" else 2)
+    half = _half_square(case)
+    size = float(half + total) * np.finfo(float).eps * 8 * np.sqrt(len(y) * L)
+    slack_of_sum = C.sum() * tolerance * (1 if slack == "l1" else 2 * float(total) ** 0.5 + 1)
+    yield (
+        f"objective, slack {slack}",
+        objective.certificate().primal,
+        half + total,
+        (size + 2 * slack_of_sum),
+    )
+
+
+def _truth(case: ChainCase, chain: Chain) -> np.ndarray:
+    # The best path, or an allowed one at random.
+    if not chain.T or case.rng.random() < 0.5:
+        return chain.best
+    flat = np.where(chain.psi > -np.inf, case.rng.normal(size=chain.psi.shape), -np.inf)
+    return Chain(flat, np.where(chain.transition > -np.inf, 0, -np.inf)).best
+
+
+def _best_wrong(chain: Chain, truth: np.ndarray):
+    # Score of the best path that is not the truth; -inf if there is none.
+    if (chain.best != truth).any():
+        return chain.score(chain.best)
+    scores = chain.best_scores(2)
+    return scores[1] if len(scores) > 1 else -np.inf
+
+
+def _set_weights(case: ChainCase, objective: StructuredHinge) -> None:
+    L, held = case.n_labels, objective.kernel.arrays
+    held["W"][:, :L] = case.emission[objective.source.order]
+    held["score"][:L, :L] = case.transition
+    held["score_t"][...] = held["score"].T
+    for name, scores, mask in zip(("start", "end"), _ends(case), _allowed(case)[1:]):
+        held[name][:L] = np.where(mask, scores, -np.inf)
+
+
+def _half_square(case: ChainCase):
+    parts = (case.emission, case.transition, *_ends(case))
+    return sum(np.square(x[x > -np.inf].astype(np.longdouble)).sum() for x in parts) / 2
+
+
+# ---------------------------------------------------------------------- z-score
+
+
+def zscore(case: ChainCase) -> Iterator[tuple]:
+    """Mean and covariance of scores over all allowed paths, and the features' observed excess."""
+    if case.impossible or case.recipe.holes or not 0 < len(case.emission) * case.n_labels**2 < 1e5:
+        return
+    L, allowed = case.n_labels, _allowed(case)
+    y = np.concatenate([chain.best for chain in case.chains]).astype(np.int32)
+    weights = case.rng.random(len(case.chains)) + 0.5
+    rows = (sparse.eye(len(y), format="csr"), np.eye(len(y)))[case.seed % 2]
+    moments = AllowedMoments(Sample(rows, case.offsets, y, weights, L), 0.0, allowed)
+    emission = case.emission.astype(float)
+    # The scores of the case, and others.
+    transition = np.where(allowed.transition, case.transition, 0).astype(float)
+    two = [(emission, transition), (case.rng.normal(size=emission.shape), np.zeros((L, L)))]
+    two[1] = (two[1][0], np.where(allowed.transition, case.rng.normal(size=(L, L)), 0))
+    found = moments.paths.score_moments(*two[0])
+    v = [np.concatenate([e.ravel(), t.ravel()]) for e, t in two]
+    excess, covariance = np.zeros(2, np.longdouble), np.zeros((2, 2), np.longdouble)
+    size, uniform = case.size + case.longest, [np.where(mask, 0, -np.inf) for mask in allowed]
+    tolerance = 16 * np.finfo(float).eps * np.sqrt(case.longest) * case.longest * size
+    for s, weight in enumerate(weights):
+        rows_of = slice(*case.offsets[s : s + 2])
+        slow = Chain(np.zeros((rows_of.stop - rows_of.start, L)), *uniform)
+        row, pair = (np.stack(parts, axis=-1) for parts in zip(*two))
+        mean, around = slow.moments(row[rows_of], pair)
+        path = y[rows_of]
+        seen = row[rows_of][np.arange(len(path)), path].sum(axis=0)
+        seen = seen + pair[path[:-1], path[1:]].sum(axis=0)
+        excess, covariance = excess + weight * (seen - mean), covariance + weight * around
+        yield "mean", found.mean[s], mean[0], tolerance
+        yield "variance", found.variance[s], around[0, 0], tolerance * size
+    several = 4 * case.slack_of(len(weights), tolerance)
+    for k, name in enumerate(("scores", "other scores")):
+        yield f"observed less expected, {name}", v[k] @ moments.b, excess[k], several
+    products = moments.hessian_product(np.stack(v, axis=1))
+    got = np.stack(v) @ products
+    yield "covariance", got, covariance, several * size
 
 
 # ---------------------------------------------------------------------- online
@@ -334,5 +512,10 @@ QUESTIONS = {
     "expected_features": features,
     "entropy": entropies,
     "gradients": gradients,
+    "hinge": hinge,
+    "z-score": zscore,
     "decode_online": online,
 }
+# Those of long chains: what is n times the rows or more is left out.
+OF_LONG = ("forward_backward", "viterbi", "entropy", "gradients", "hinge", "z-score")
+LONG_QUESTIONS = {name: QUESTIONS[name] for name in OF_LONG}

@@ -83,13 +83,15 @@ def run(tables: Iterable[tuple[Callable, dict]], n: int, tally: Tally) -> Tally:
 
 
 def main(n: int = 10_000) -> int:
-    """n chains and n / 4 segmentations with all questions; 1 if an answer differs."""
+    """n chains, n / 4 segmentations and n / 20 long chains with all questions; 1 if one differs."""
     from . import estimator_questions, questions, segment_questions, structures
 
     tally, start = Tally(), time.perf_counter()
     chains = questions.QUESTIONS | estimator_questions.QUESTIONS
     run([(structures.chain, chains)], n, tally)
     run([(structures.segmentation, segment_questions.QUESTIONS)], n // 4, tally)
+    of_long = questions.LONG_QUESTIONS | estimator_questions.LONG_QUESTIONS
+    run([(structures.long_chain, of_long)], n // 20, tally)
     for difference in tally.differences[:50]:
         print(difference)
     print(f"{tally}, {time.perf_counter() - start:.0f} s")

@@ -19,7 +19,7 @@ from sklseq.inference.chain import sparse_transitions as pairs
 
 from .reference import EPS, Chain, Segmentation
 
-__all__ = ["ChainCase", "SegmentCase", "chain", "segmentation"]
+__all__ = ["ChainCase", "SegmentCase", "chain", "long_chain", "segmentation"]
 
 
 # ---------------------------------------------------------------------- which transitions
@@ -115,6 +115,9 @@ MANY_LABELS = [1, 2, 2, 3, 4, 5, 9, 17, 33]
 # Lists of pairs are for many labels: with fewer, kernels do not have them.
 LEAST_LISTED = 9
 BLOCK_ROWS = [1, 2, 8, 16, 64, 4096]
+# Around the number of rows after which marginals are renormalised, and far beyond it.
+LONG = [(10, 63, 64, 65), (1000,), (2500, 1), (700, 300)]
+LABELS_OF_LONG = [2, 4, 9, 17]
 
 
 # ---------------------------------------------------------------------- chains
@@ -133,9 +136,9 @@ class Case:
     def n_labels(self) -> int:
         return len(self.transition)
 
-    def slack_of(self, n: int) -> float:
+    def slack_of(self, n: int, slack: float | None = None) -> float:
         """Tolerance of a sum of n numbers, whose errors are of either sign."""
-        return self.slack * np.sqrt(max(n, 1))
+        return (self.slack if slack is None else slack) * np.sqrt(max(n, 1))
 
     def worked_on(self):
         """Within, it is worked on as the case wants it."""
@@ -196,9 +199,12 @@ class ChainCase(Case):
         float64 the errors of n rows are of either sign and add up as √n. float32 is the precision
         of the scores and factors; they are added up in float64.
         """
-        single = self.emission.dtype == np.float32
-        times = 1.0 if single else 4 * np.sqrt(self.longest)
-        eps = float(np.finfo(self.emission.dtype).eps) + EPS
+        return self.slack_in(self.emission.dtype)
+
+    def slack_in(self, dtype) -> float:
+        """:attr:`slack` of arithmetic in another type."""
+        times = 1.0 if dtype == np.float32 else 4 * np.sqrt(self.longest)
+        eps = float(np.finfo(dtype).eps) + EPS
         return times * eps * (self.longest + self.size)
 
     @cached_property
@@ -230,13 +236,28 @@ def _largest(scores: np.ndarray) -> float:
 def chain(k: int) -> ChainCase:
     """Chain number k."""
     rng = np.random.default_rng([k, 1])
-    support = list(SUPPORTS)[k % len(SUPPORTS)]
-    recipe = list(SCORES)[k // len(SUPPORTS) % len(SCORES)]
     L, lengths = int(rng.choice(MANY_LABELS)), LENGTHS[rng.integers(len(LENGTHS))]
-    scores = SCORES[recipe]
-    if any(scores.drift):
+    if any(SCORES[_names(k)[1]].drift):
         L, lengths = max(2, min(L, 5)), (260,)
     dtype = (np.float64, np.float32)[int(rng.integers(2))]
+    return _chain(k, rng, L, lengths, dtype)
+
+
+def long_chain(k: int) -> ChainCase:
+    """Long chain number k, in single precision."""
+    rng = np.random.default_rng([k, 3])
+    L, lengths = int(rng.choice(LABELS_OF_LONG)), LONG[rng.integers(len(LONG))]
+    return _chain(k, rng, L, lengths, np.float32)
+
+
+def _names(k: int) -> tuple[str, str]:
+    # Of the support and of the scores.
+    return list(SUPPORTS)[k % len(SUPPORTS)], list(SCORES)[k // len(SUPPORTS) % len(SCORES)]
+
+
+def _chain(k: int, rng, L: int, lengths: tuple, dtype) -> ChainCase:
+    support, recipe = _names(k)
+    scores = SCORES[recipe]
     boundaries = ("none", "scored", "forbidding")[int(rng.integers(3))]
     listed = L >= LEAST_LISTED and rng.random() < 0.7
     block_rows = int(rng.choice(BLOCK_ROWS))

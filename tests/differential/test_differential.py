@@ -12,7 +12,7 @@ from tests.oracles import all_paths
 from . import estimator_questions, questions, segment_questions
 from .reference import Chain, Segmentation, log_sum
 from .run import Tally, ask
-from .structures import POTENTIALS, SCORES, SUPPORTS, chain, segmentation
+from .structures import POTENTIALS, SCORES, SUPPORTS, chain, long_chain, segmentation
 
 # Cases patch what decides between lists of transitions and the matrix.
 pytestmark = pytest.mark.thread_unsafe
@@ -20,6 +20,8 @@ pytestmark = pytest.mark.thread_unsafe
 # Twice all supports with all recipes of scores.
 N_CHAINS = 2 * len(SUPPORTS) * len(SCORES)
 N_SEGMENTATIONS = 2 * len(POTENTIALS) * len(SCORES)
+# Lists and the matrix, scores of 1, 30 and 1000; of many rows, and of some around the 64th.
+LONG_CHAINS = [0, 4, 14, 16, 22]
 
 
 @pytest.fixture
@@ -50,6 +52,11 @@ def test_chains(support, compare):
 @pytest.mark.parametrize("support", SUPPORTS)
 def test_taggers(support, compare):
     compare(map(chain, of_one(support, SUPPORTS, N_CHAINS)), estimator_questions.QUESTIONS)
+
+
+@pytest.mark.parametrize("k", LONG_CHAINS)
+def test_long_chains(k, compare):
+    compare([long_chain(k)], questions.LONG_QUESTIONS | estimator_questions.LONG_QUESTIONS)
 
 
 @pytest.mark.parametrize("potentials", POTENTIALS)

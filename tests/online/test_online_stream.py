@@ -407,18 +407,18 @@ def resident_bytes():
 @pytest.mark.skipif(
     "libasan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer keeps what is freed"
 )
-def test_memory_is_flat_over_ten_million_pushes():
+def test_memory_is_flat_over_two_million_pushes():
     emission = 2 * np.random.default_rng(0).standard_normal((20_000, 3))
     stream = decoder_of(np.eye(3), latency_cost=0.05).stream()
     n, sizes, resident = 0, set(), []
-    for _ in range(500):
+    for _ in range(100):  # soak_stream.py: many more
         n += len(stream.push_potentials(emission))
         sizes.add(stream.nbytes)
         resident.append(resident_bytes())
-    assert n + stream.n_pending == stream.n_seen == 10_000_000
+    assert n + stream.n_pending == stream.n_seen == 2_000_000
     assert len(sizes) == 1
     assert sizes.pop() < 100_000
-    assert resident[-1] - resident[20] < 4e6  # a byte for each row would be 9.6e6
+    assert resident[-1] - resident[20] < 4e6  # three bytes for each row would be 4.8e6
 
 
 @pytest.mark.thread_unsafe(reason="measures the memory of all threads")
