@@ -29,6 +29,8 @@ FAULTS = [
     ("features/_columns.py", "if not own_names and names is None", "if False", "test_empty_tokens"),
     ("data/sequences.py", "    elif hasattr(X, \"to_list\"):", "    elif False:", "test_wrong_calls"),
     ("features/_per_token.py", "return tags.string and not tags.two_d_array", "return False", "test_wrong_calls"),
+    ("data/row_blocks.py", "first=(self.number, row)", "first=(0, 0)", "test_wrong_calls"),
+    ("data/row_blocks.py", "kind, row = labels.dtype.kind, row", "row = row", "test_wrong_calls"),
     ("features/_dict.py", "if hasattr(sequence, \"columns\"):", "if False:", "test_wrong_calls"),
     ("objectives/scores/score_map.py", "gradient[b:c] = start[self.start_at]", "gradient[b:c] = end[self.start_at]", "test_crf"),
     ("objectives/scores/score_map.py", "np.maximum(np.where(self.largest", "np.minimum(np.where(self.largest", "test_units_of_features"),

@@ -7,7 +7,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from sklseq import CRFTagger
+from sklseq import CRFTagger, RowBlocks
 from sklseq.features import (
     DictFeatures,
     PerToken,
@@ -159,3 +159,33 @@ def test_passthrough_is_named(first):
 def test_columns_of_templates_are_names(X):
     with pytest.raises(ValueError, match=r"columns must be a list of column names.*; got 0"):
         TemplateFeatures(columns=[0, 1]).fit(X)
+
+
+# ---------------------------------------------------------------------------------- blocks
+
+
+@pytest.mark.parametrize("gradient", ["forward-backward", "checkpoint", "emp"])
+@pytest.mark.parametrize("in_blocks", [True, False])
+def test_weights_that_are_all_zero(gradient, in_blocks):
+    X = [RowBlocks([x]) for x in NUMBERS] if in_blocks else NUMBERS
+    with pytest.raises(ValueError, match=r"^sample_weight must have a positive entry"):
+        CRFTagger(gradient=gradient).fit(X, Y, sample_weight=[0, 0])
+
+
+@pytest.mark.parametrize("wrong", [2.5, None, 3, b"x"])
+@pytest.mark.parametrize("sizes", [[5], [3, 2], [1, 1, 1, 1, 1], [4, 0, 1], [0, 4, 1]])
+@pytest.mark.parametrize("row", [0, 3, 4])
+def test_wrong_label_is_placed_in_its_sequence(wrong, sizes, row):
+    labels = ["a", "b", "a", "b", "a"]
+    labels[row] = wrong
+    if wrong == 3 and row == 0:
+        wrong, row = "b", 1  # the first that differs
+    ends = np.cumsum(sizes)
+
+    def blocks():
+        return (labels[end - n : end] for n, end in zip(sizes, ends))
+
+    X = [RowBlocks([np.eye(2)]), RowBlocks([np.ones((5, 2))])]
+    for source in (blocks, labels):
+        with pytest.raises(ValueError, match=f"Label {wrong!r} of y, at row {row} of sequence 1,"):
+            CRFTagger(gradient="emp").fit(X, [["a", "b"], source])

@@ -78,7 +78,9 @@ class Constraints(NamedTuple):
 # ---------------------------------------------------------------- label sequences ↔ flat arrays
 
 
-def as_label_sequences(y: Iterable[Any], name: str = "y") -> tuple[NDArray, NDArray[np.int64]]:
+def as_label_sequences(
+    y: Iterable[Any], name: str = "y", first: tuple[int, int] = (0, 0)
+) -> tuple[NDArray, NDArray[np.int64]]:
     """Put label sequences end to end.
 
     Parameters
@@ -89,6 +91,8 @@ def as_label_sequences(y: Iterable[Any], name: str = "y") -> tuple[NDArray, NDAr
         length, never a multilabel target.
     name : str, default="y"
         What error messages call `y`.
+    first : tuple of int, default=(0, 0)
+        Which sequence, and which row of it, error messages call the first.
 
     Returns
     -------
@@ -112,7 +116,7 @@ def as_label_sequences(y: Iterable[Any], name: str = "y") -> tuple[NDArray, NDAr
     >>> flat.tolist(), offsets.tolist()
     (['B', 'I', 'O'], [0, 2, 2, 3])
     """
-    sequences = _list_sequences(y, name)
+    sequences = _list_sequences(y, name, first[0])
     lengths = np.fromiter(map(len, sequences), dtype=np.int64, count=len(sequences))
     offsets = np.concatenate(([0], np.cumsum(lengths)))
     # Empty sequences say nothing of the kind of labels: np.array([]) is float64.
@@ -125,15 +129,15 @@ def as_label_sequences(y: Iterable[Any], name: str = "y") -> tuple[NDArray, NDAr
         parts = filled if dtype is np.str_ else (s.astype(dtype, copy=False) for s in filled)
         return np.concatenate(list(parts)), offsets
     rows = (s.tolist() if isinstance(s, np.ndarray) else s for s in filled)
-    return _array_of_labels(list(chain.from_iterable(rows)), offsets, name), offsets
+    return _array_of_labels(list(chain.from_iterable(rows)), offsets, name, first), offsets
 
 
-def _list_sequences(y: Iterable[Any], name: str) -> list[Any]:
+def _list_sequences(y: Iterable[Any], name: str, first: int) -> list[Any]:
     """List the items of y, each of which must be a sequence and not a bare label."""
     if isinstance(y, str | bytes | Mapping | Set) or not isinstance(y, Iterable):
         raise TypeError(f"{name} must be a list of label sequences; got {type(y).__name__}.")
     sequences = list(y)
-    for number, sequence in enumerate(sequences):
+    for number, sequence in enumerate(sequences, first):
         if isinstance(sequence, list | tuple):
             continue
         if isinstance(sequence, np.ndarray) and sequence.ndim != 1:
@@ -165,33 +169,39 @@ def _type_kind(cls: type) -> str | None:
     return "integer" if issubclass(cls, int | np.integer) else None
 
 
-def _array_of_labels(labels: list[Any], offsets: NDArray[np.int64], name: str) -> NDArray:
+def _array_of_labels(
+    labels: list[Any], offsets: NDArray[np.int64], name: str, first: tuple[int, int]
+) -> NDArray:
     kinds = {_type_kind(cls) for cls in set(map(type, labels))}
     # np.array would turn [1, "a"] and [nan, "a"] into strings without a word.
     if len(kinds) > 1 or None in kinds:
-        _raise_bad_label(labels, offsets, name)
+        _raise_bad_label(labels, offsets, name, first)
     if (
         kinds == {"integer"}
         and not -MOST - 1 <= min(map(int, labels)) <= max(map(int, labels)) <= MOST
     ):
-        _raise_too_large(labels, offsets, name)
+        _raise_too_large(labels, offsets, name, first)
     return np.array(labels, dtype=_DTYPES[kinds.pop()] if kinds else np.str_)
 
 
-def _raise_too_large(labels: list[Any], offsets: NDArray[np.int64], name: str) -> None:
+def _raise_too_large(
+    labels: list[Any], offsets: NDArray[np.int64], name: str, first: tuple[int, int]
+) -> None:
     row = next(row for row, label in enumerate(labels) if not -MOST - 1 <= int(label) <= MOST)
     raise ValueError(
-        f"Label {int(labels[row])} of {name}, at {locate(offsets, row)}, is not a 64-bit integer; "
-        "integer labels must lie in -2**63 ... 2**63 - 1: number them anew, or convert all to "
-        "strings."
+        f"Label {int(labels[row])} of {name}, at {locate(offsets, row, first)}, is not a 64-bit "
+        "integer; integer labels must lie in -2**63 ... 2**63 - 1: number them anew, or "
+        "convert all to strings."
     )
 
 
-def _raise_bad_label(labels: list[Any], offsets: NDArray[np.int64], name: str) -> None:
+def _raise_bad_label(
+    labels: list[Any], offsets: NDArray[np.int64], name: str, first: tuple[int, int]
+) -> None:
     kinds = [_type_kind(type(label)) for label in labels]
     odd = (kind is None for kind in kinds) if None in kinds else (k != kinds[0] for k in kinds)
     row = next(row for row, is_odd in enumerate(odd) if is_odd)
-    label, where = labels[row], locate(offsets, row)
+    label, where = labels[row], locate(offsets, row, first)
     if kinds[row] is None:
         raise ValueError(
             f"Label {label!r} of {name}, at {where}, is of type {type(label).__name__}; labels "
@@ -203,10 +213,14 @@ def _raise_bad_label(labels: list[Any], offsets: NDArray[np.int64], name: str) -
     )
 
 
-def locate(offsets: NDArray[np.integer], row: int) -> str:
-    """Say where a row of the corpus is: ``"row 2 of sequence 5"``."""
+def locate(offsets: NDArray[np.integer], row: int, first: tuple[int, int] = (0, 0)) -> str:
+    """Say where a row of the corpus is: ``"row 2 of sequence 5"``.
+
+    ``first``: number of the first sequence, and of the first row that is given of it.
+    """
     sequence = int(np.searchsorted(offsets, row, side="right")) - 1
-    return f"row {row - int(offsets[sequence])} of sequence {sequence}"
+    row += (0 if sequence else first[1]) - int(offsets[sequence])
+    return f"row {row} of sequence {sequence + first[0]}"
 
 
 def split_labels(flat: NDArray, offsets: NDArray[np.integer]) -> NDArray[np.object_]:

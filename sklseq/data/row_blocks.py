@@ -390,15 +390,17 @@ class LabelBlocks:
     Parameters
     ----------
     source : array-like of labels, or a function or iterable that yields such arrays
+    number : int
+        Of the sequence, for error messages.
     """
 
-    def __init__(self, source: Any):
-        self.source = source
+    def __init__(self, source: Any, number: int):
+        self.source, self.number = source, number
         self.sums: list | None = None  # checksums of the first reading
         self.whole = not (callable(source) or _iterates_only(source))
         known = isinstance(source, np.ndarray) and source.ndim == 1 and source.dtype.kind in "biuU"
         if self.whole and not known:
-            self.source = as_label_sequences([source])[0]
+            self.source = self._flat(source, 0)
 
     @property
     def one_shot(self) -> bool:
@@ -410,9 +412,8 @@ class LabelBlocks:
         if self.whole:
             starts = range(0, len(self.source), block_rows)
             blocks = (self.source[a : a + block_rows] for a in starts)
-        blocks = (as_label_sequences([block])[0] for block in blocks)
         sums = []
-        for labels, names in _recut(blocks, block_rows):
+        for labels, names in _recut(self._of_one_kind(blocks), block_rows):
             sums.append(label_checksum(labels))
             k = len(sums) - 1
             if self.sums is not None and self.sums[k : k + 1] != sums[-1:]:
@@ -421,6 +422,24 @@ class LabelBlocks:
         if self.sums is not None and len(sums) < len(self.sums):
             raise self._changed(f"fewer labels than the {len(self.sums)} blocks of before", where)
         self.sums = sums
+
+    def _flat(self, block: Any, row: int) -> np.ndarray:
+        return as_label_sequences([block], first=(self.number, row))[0]
+
+    def _of_one_kind(self, blocks: Iterable) -> Iterator[np.ndarray]:
+        # They are joined, and NumPy would make strings of integers without a word.
+        kind, row = None, 0
+        for block in blocks:
+            labels = self._flat(block, row)
+            if len(labels) and labels.dtype.kind != (kind or labels.dtype.kind):
+                raise ValueError(
+                    f"Label {labels[0].item()!r} of y, at row {row} of sequence {self.number}, is "
+                    "of another kind than the labels before it; all labels must be of one kind: "
+                    "convert them."
+                )
+            if len(labels):
+                kind, row = labels.dtype.kind, row + len(labels)
+            yield labels
 
     def _changed(self, what: str, where: str) -> BlockError:
         return BlockError(
@@ -508,7 +527,7 @@ def label_blocks(y: Any, n_sequences: int) -> list[LabelBlocks]:
         raise ValueError(
             f"X and y must hold the same number of sequences; got {n_sequences} in X and {n} in y."
         )
-    return [LabelBlocks(labels) for labels in y]
+    return [LabelBlocks(labels, s) for s, labels in enumerate(y)]
 
 
 def one_shot_error(name: str, needs: str) -> ValueError:

@@ -304,7 +304,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
 
             return fit_shards(self, X, y, sample_weight)
         if in_blocks(X) or (self.gradient in ("checkpoint", "emp") and holds_rows(X)):
-            data = LongData.read(blocks_of(X), y, sample_weight, self._plan)
+            weights = training_weights(sample_weight, len(X))
+            data = LongData.read(blocks_of(X), y, weights, self._plan)
             return self._fit_long(data)
         rows, vectorizer = read_sequences(X, fit=True)
         check_not_empty(rows)

@@ -10,7 +10,7 @@ import numpy as np
 
 from sklseq.data.labels import unique_labels
 from sklseq.data.row_blocks import LabelBlocks, blocks_of, label_blocks, one_shot_error
-from sklseq.data.sequences import Sequences, check_sample_weight
+from sklseq.data.sequences import Sequences
 from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import _chain, check_paths
 from sklseq.objectives.likelihood.passes import (
@@ -176,10 +176,9 @@ class LongData(NamedTuple):
     plan: Plan
 
     @classmethod
-    def read(cls, sources: list, y: Any, sample_weight: Any, plan: Callable) -> LongData:
+    def read(cls, sources: list, y: Any, weights: np.ndarray, plan: Callable) -> LongData:
         """Look at X and y once: labels first, then rows and labels."""
         labels = label_blocks(y, len(sources))
-        weights = check_sample_weight(sample_weight, len(sources))
         _check_repeatable(sources, labels)
         classes, lengths = survey_labels(labels, weights)
         random_access = all(source.random_access for source in sources)
@@ -190,7 +189,7 @@ class LongData(NamedTuple):
     def packed(cls, X: Sequences, flat: np.ndarray, weights: np.ndarray, plan: Plan) -> LongData:
         """Sequences in memory, with their checked labels end to end."""
         sources, cuts = blocks_of(X), zip(X.offsets[:-1], X.offsets[1:])
-        labels = [LabelBlocks(flat[a:b]) for a, b in cuts]
+        labels = [LabelBlocks(flat[a:b], s) for s, (a, b) in enumerate(cuts)]
         return cls._seen(sources, labels, X.lengths, unique_labels(flat), weights, plan)
 
     @classmethod
