@@ -1,6 +1,6 @@
-"""Invented bibliographic references, every token in a field, and lists of the names in them.
+"""Generated bibliographic references with labelled fields, and lexicons of the names in them.
 
-people, journals ──▶ fields ── a style of reference ──▶ pieces, each with one label ──▶ tokens
+authors, journals ──▶ fields ── style of reference ──▶ pieces, each with one label ──▶ tokens
 """
 
 from __future__ import annotations
@@ -11,51 +11,42 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ._contacts import check_n
-from ._contacts_words import CITIES, ENDINGS, STEMS, SURNAMES
+from ._contacts_grammar import GRAMMAR as CONTACTS
+from ._random_text import check_fraction, draw_generators, expand, read_grammar
 
 __all__ = ["make_citations"]
 
-
-def _words(text: str) -> list[str]:
-    return text.split()
-
-
-_FIELDS = _words("""
-    Algebra Logic Optics Mechanics Statistics Linguistics Genetics Acoustics Geometry
-    Graphs Robotics Control Vision Speech Memory Networks Inference Databases Compilers Automata
-    Sampling Turbulence Plasma Polymers Neurons Markets Policy Soils Oceans Climate
-""")
-_QUALITIES = _words("""
-    Applied Modern Discrete Computational Theoretical Comparative Experimental General
+_GRAMMAR = CONTACTS | read_grammar(
+    """
+field: Algebra Logic Optics Mechanics Statistics Linguistics Genetics Acoustics Geometry Graphs
+    Robotics Control Vision Speech Memory Networks Inference Databases Compilers Automata Sampling
+    Turbulence Plasma Polymers Neurons Markets Policy Soils Oceans Climate
+quality: Applied Modern Discrete Computational Theoretical Comparative Experimental General
     Quantitative Clinical
-""")
-_THINGS = _words("""
-    models letters notes systems transactions methods bounds proofs reviews signals trees
-    rules journals features reports kernels patterns annals queries surfaces
-""")
-_HOW = _words("""
-    fast robust sparse adaptive stable optimal incremental approximate distributed linear
-    simple efficient
-""")
-_TITLES = (
-    "On {how} {thing} for {field}", "{field} and {field}: a {how} approach",
-    "A {how} method for {thing} of {field}", "The {thing} of {how} {field} revisited",
-    "{how} {thing}", "Notes on the {thing} of {field} in {city}",
-    "A review of {how} {thing} and {thing}", "{field} without {thing}", "{field}",
-    "Towards a journal of {how} {field}: {thing}, {thing} and {thing}",
-    "How {how} are the {thing} in the theory of {field}?",
-)  # fmt: skip
-_JOURNALS = (
-    "Journal of {field}", "Journal of {quality} {field}", "{quality} {field}", "{field} Letters",
-    "Transactions on {field} and {field}", "Annals of {field}", "Notes on {quality} {field}",
-    "The {city} Review of {field}", "{field}", "{quality} {field} Reports",
-)  # fmt: skip
-_MEETINGS = (
-    "Proceedings of the {n} Conference on {field}", "Proc. {n} Workshop on {quality} {field}",
-    "Proc. of the {city} Symposium on {field} and {field}", "Advances in {field}",
-)  # fmt: skip
-_PUBLISHERS = ("Press", "Books", "University Press", "Verlag", "and Sons", "Publishers")
+thing: models letters notes systems transactions methods bounds proofs reviews signals trees rules
+    journals features reports kernels patterns annals queries surfaces
+how: fast robust sparse adaptive stable optimal incremental approximate distributed linear simple
+    efficient
+ordinal: 4th 5th 6th 7th 8th 9th 10th 11th 12th 13th 14th 15th 16th 17th 18th 19th 20th
+""",
+    """
+author: {initials} {last_known} | {initials} {stem}{ending}
+initials: {initial}. | {initial}. | {initial}. {initial}.
+title: On {how} {thing} for {field} | {field} and {field}: a {how} approach | {how} {thing}
+    | A {how} method for {thing} of {field} | The {thing} of {how} {field} revisited | {field}
+    | Notes on the {thing} of {field} in {city_known} | A review of {how} {thing} and {thing}
+    | Towards a journal of {how} {field}: {thing}, {thing} and {thing} | {field} without {thing}
+    | How {how} are the {thing} in the theory of {field}?
+journal: Journal of {field} | Journal of {quality} {field} | {quality} {field} | {field} Letters
+    | Transactions on {field} and {field} | Annals of {field} | Notes on {quality} {field}
+    | The {city_known} Review of {field} | {field} | {quality} {field} Reports
+meeting: Proceedings of the {ordinal} Conference on {field} | Advances in {field}
+    | Proc. {ordinal} Workshop on {quality} {field}
+    | Proc. of the {city_known} Symposium on {field} and {field}
+publisher: {last_known} {press} | {city_known} {press}
+press: Press | Books | University Press | Verlag | and Sons | Publishers
+""",
+)
 
 
 def make_citations(
@@ -65,7 +56,7 @@ def make_citations(
     known: float = 0.6,
     return_lexicons: bool = False,
 ) -> Any:
-    """Generate references to articles, papers and books, whose fields are to be found.
+    """Generate references to articles, papers and books, with labels of their fields.
 
     Parameters
     ----------
@@ -74,20 +65,20 @@ def make_citations(
     random_state : int, RandomState instance or None, default=None
         An int gives the same references in every call, and the first ones of a larger `n`.
     known : float between 0 and 1, default=0.6
-        Share of the authors and of the journals that the lexicons hold.
+        Fraction of the authors and of the journals that the lexicons contain.
     return_lexicons : bool, default=False
-        Return the lexicons, too.
+        Also return the lexicons.
 
     Returns
     -------
     X : list of list of str
-        The tokens of each reference, marks attached as in ``"Smith,"``.
+        The tokens of each reference, with punctuation attached as in ``"Smith,"``.
     y : list of list of str
         Their IOB2 labels: author (each of them), title, journal, booktitle, volume, pages, date,
         publisher and location; "and", "In" and the like are O.
     lexicons : dict of str to list of str
-        With ``return_lexicons``: entries "author" and "journal", of people and journals that
-        occur, and of others. The same for every `n`.
+        With ``return_lexicons``: entries "author" and "journal", with people and journals that
+        occur and others that do not. The same for every `n`.
 
     Raises
     ------
@@ -96,9 +87,9 @@ def make_citations(
 
     Notes
     -----
-    Words of titles are words of journals' names, names are partly composed of syllables, marks
-    between fields are missing now and then, and references have five styles: single tokens do not
-    tell where a field ends.
+    Titles and names of journals share words, names are partly composed of syllables, punctuation
+    between fields is missing now and then, and references have five styles: a single token does
+    not determine where a field ends.
 
     Examples
     --------
@@ -110,69 +101,45 @@ def make_citations(
     >>> sorted(lexicons)
     ['author', 'journal']
     """
-    n = check_n(n, "references")
-    if not 0 <= known <= 1:
-        raise ValueError(f"known must be between 0 and 1; got {known!r}.")
+    check_fraction("known", known)
     random_state = check_random_state(random_state)
-    world = _World(random.Random(int(random_state.randint(np.iinfo(np.int32).max))))
-    seeds = random_state.randint(np.iinfo(np.int32).max, size=n)
-    references = [_Reference(world, random.Random(int(seed))) for seed in seeds]
+    (rng,) = draw_generators(1, "worlds", random_state)
+    authors = sorted({_fill("{author}", rng) for _ in range(400)})
+    journals = sorted({_fill("{journal}", rng) for _ in range(250)})
+    references = [
+        _Reference(authors, journals, rng_of_one)
+        for rng_of_one in draw_generators(n, "references", random_state)
+    ]
     X, y = [r.tokens for r in references], [r.labels for r in references]
-    return (X, y, world.lexicons(known)) if return_lexicons else (X, y)
+    if not return_lexicons:
+        return X, y
+    lexicons = {}
+    for name, occurring, n_others in (("author", authors, 400), ("journal", journals, 100)):
+        others = {_fill(f"{{{name}}}", rng) for _ in range(n_others)}
+        sample = rng.sample(occurring, round(known * len(occurring)))
+        lexicons[name] = sorted(others.union(sample))
+    return X, y, lexicons
 
 
-class _World:
-    """The people who write, and the journals that print it."""
-
-    def __init__(self, rng: random.Random):
-        self.authors = sorted({_person(rng) for _ in range(400)})
-        self.journals = sorted({_filled(rng.choice(_JOURNALS), rng) for _ in range(250)})
-        self.seed = rng.random()
-
-    def lexicons(self, known: float) -> dict[str, list[str]]:
-        rng = random.Random(self.seed)
-        others = {
-            "author": [_person(rng) for _ in range(400)],
-            "journal": [_filled(rng.choice(_JOURNALS), rng) for _ in range(100)],
-        }
-        return {
-            name: sorted({*rng.sample(of_world, round(known * len(of_world))), *others[name]})
-            for name, of_world in (("author", self.authors), ("journal", self.journals))
-        }
-
-
-def _person(rng: random.Random) -> str:
-    initials = [f"{rng.choice('ABCDEFGHJKLMNPRSTVW')}." for _ in range(rng.choice((1, 1, 2)))]
-    composed = rng.choice(STEMS) + rng.choice(ENDINGS)
-    return " ".join([*initials, rng.choice(SURNAMES) if rng.random() < 0.4 else composed])
-
-
-def _filled(template: str, rng: random.Random) -> str:
-    words = {
-        "field": _FIELDS, "quality": _QUALITIES, "thing": _THINGS, "how": _HOW, "city": CITIES,
-        "n": [f"{k}th" for k in range(4, 21)],
-    }  # fmt: skip
-    while "{" in template:
-        name = template[template.index("{") + 1 : template.index("}")]
-        template = template.replace("{" + name + "}", rng.choice(words[name]), 1)
-    return template
+def _fill(template: str, rng: random.Random) -> str:
+    return expand(template, lambda symbol: rng.choice(_GRAMMAR[symbol]))
 
 
 class _Reference:
-    """One reference: pieces of text with their labels, in the order of a style."""
+    """Tokens and labels of one reference in a random style."""
 
-    def __init__(self, world: _World, rng: random.Random):
+    def __init__(self, authors: list[str], journals: list[str], rng: random.Random):
         self.rng, self.tokens, self.labels = rng, [], []
-        self.authors = rng.sample(world.authors, rng.choice((1, 1, 2, 2, 3, 4)))
-        self.title = _filled(rng.choice(_TITLES), rng)
+        self.authors = rng.sample(authors, rng.choice((1, 1, 2, 2, 3, 4)))
+        self.title = _fill("{title}", rng)
         self.title = self.title[0].upper() + self.title[1:]
         self.year = str(rng.randint(1950, 2024))
-        self.journal = rng.choice(world.journals)
+        self.journal = rng.choice(journals)
         styles = (self.plain, self.year_first, self.meeting, self.book, self.terse)
         rng.choices(styles, (2, 1, 1, 1, 2))[0]()
 
     def add(self, label: str, text: str, mark: str = "") -> None:
-        """A field or, labelled O, words between fields; one mark in four is forgotten."""
+        """Add a field, or words between fields (label "O"); one mark in four is left out."""
         tokens = text.split()
         if mark and self.rng.random() < 0.75 and not tokens[-1].endswith((".", "?")):
             tokens[-1] += mark
@@ -221,17 +188,16 @@ class _Reference:
         self.add_authors(self.rng.choice((".", ",")))
         self.add("title", self.title, self.rng.choice((".", ",")))
         self.add("O", "In")
-        self.add("booktitle", _filled(self.rng.choice(_MEETINGS), self.rng), ",")
+        self.add("booktitle", _fill("{meeting}", self.rng), ",")
         self.add_pages(",")
-        self.add("location", self.rng.choice(CITIES), ",")
+        self.add("location", _fill("{city_known}", self.rng), ",")
         self.add("date", self.year, ".")
 
     def book(self) -> None:
         self.add_authors(",", inverted=self.rng.random() < 0.5)
         self.add("title", self.title, ".")
-        name = self.rng.choice((*SURNAMES, *CITIES))
-        self.add("publisher", f"{name} {self.rng.choice(_PUBLISHERS)}", ",")
-        self.add("location", self.rng.choice(CITIES), ",")
+        self.add("publisher", _fill("{publisher}", self.rng), ",")
+        self.add("location", _fill("{city_known}", self.rng), ",")
         self.add("date", self.year, ".")
 
     def terse(self) -> None:

@@ -1,20 +1,22 @@
-"""Invented documents with contact information among prose, every token labelled.
+"""Generated documents with contact information among prose, every token labelled.
 
     document ── templates ── grammar ──▶ text pieces, each with one label ──▶ tokens
 
-`_contacts_grammar` says what can be written, this file draws from it. Each document has its own
-random numbers, so it does not depend on how many others are drawn.
+Templates are those of `_random_text`, with two more notations:
+
+* ``{LABEL}`` becomes that field of the current contact, and its tokens get this label; all other
+  tokens are NOTCONTACT;
+* ``[...]`` is left out if the contact lacks a field inside it.
 """
 
-import operator
 import random
 import re
 import unicodedata
 
 import numpy as np
-from sklearn.utils import check_random_state
 
-from . import _contacts_grammar as g
+from ._contacts_grammar import ADDRESS, FIELDS, GRAMMAR, REACH
+from ._random_text import check_fraction, draw_generators, expand
 
 # Mail and web addresses, numbers such as 3.50 and 12.3.2004, words, runs of one punctuation mark.
 _TOKEN = re.compile(
@@ -23,10 +25,8 @@ _TOKEN = re.compile(
     | \d+(?:[.,:]\d+)+ | \w+(?:['’-]\w+)* | ([^\w\s])\1*""",
     re.VERBOSE,
 )
-_SYMBOL = re.compile(r"\{([a-z_]+)\}")
 _FIELD = re.compile(r"\{([A-Z]+)\}")
 _OPTION = re.compile(r"\[([^][]*)\]")
-_MISREAD = {"l": "1", "o": "0", "i": "l", "e": "c", "m": "rn", "O": "0", "I": "l", "S": "5"}
 
 
 def make_contacts(
@@ -35,11 +35,11 @@ def make_contacts(
     random_state: int | np.random.RandomState | None = None,
     separation: float = 0.7,
 ) -> tuple[list[dict[str, list[str]]], list[list[str]]]:
-    """Generate documents in which contact information is to be found.
+    """Generate documents that contain contact information.
 
-    E-mails, letters, forwarded threads, web pages, meeting notes and orders, with the names, jobs,
-    companies, addresses, telephone numbers and so on of invented people: the task and the 21
-    labels of [1]_, without anybody's data.
+    E-mails, letters, web pages, minutes of meetings and orders, with the names, jobs, companies,
+    addresses, telephone numbers and so on of invented people: the task and the 21 labels of [1]_,
+    without data of real people.
 
     Parameters
     ----------
@@ -48,16 +48,16 @@ def make_contacts(
     random_state : int, RandomState instance or None, default=None
         An int gives the same documents in every call, and the first ones of a larger `n`.
     separation : float between 0 and 1, default=0.7
-        How clearly contact details stand out from prose: the probability that a cue names a field
+        How clearly contact details differ from prose: the probability that a cue names a field
         ("Tel:", "E-mail:"). Greetings and headings that open or close the details ("Kind
         regards,", "Contact:") become rarer with it, from 1 and 0.8 down to 1/2 and 0.3.
 
     Returns
     -------
     X : list of dict
-        One dict a document, of two equally long lists: ``"w"``, the tokens, and ``"newline"``,
-        ``"1"`` for the first token of a line, else ``"0"``. Mail and web addresses are one token,
-        other punctuation stands alone.
+        One dict for each document, of two equally long lists: ``"w"``, the tokens, and
+        ``"newline"``, ``"1"`` for the first token of a line, else ``"0"``. Mail and web addresses
+        are one token, other punctuation is separate.
     y : list of list of str
         The label of each token: NOTCONTACT, BEGINCONTACT, ENDCONTACT, FIRSTNAME, MIDDLENAME,
         LASTNAME, NICKNAME, SUFFIX, TITLE, JOBTITLE, COMPANYNAME, DEPARTMENT, ADDRESSLINE, CITY,
@@ -72,14 +72,14 @@ def make_contacts(
     -----
     BEGINCONTACT labels the cue that opens contact details ("Kind regards ,", "Please contact"),
     ENDCONTACT the one that closes them ("--", "Sent from my phone"); either may be missing. Words
-    that only name a field ("Tel :") and punctuation between fields are NOTCONTACT. So is all that
-    nobody offers as contact details: mail headers, people mentioned in passing, a sign-off with a
-    mere name, hotlines, order numbers.
+    that only name a field ("Tel :") and punctuation between fields are NOTCONTACT. So are details
+    that are not offered as a contact: mail headers, people mentioned in passing, a sign-off with
+    a mere name, hotlines, order numbers.
 
     Half of the documents have less than about 150 tokens, some more than a thousand. Names and
-    places are partly composed of syllables, so new documents hold new words; one token in a
-    hundred or so has a spelling mistake, more in documents that pass for scanned ones. Telephone
-    numbers are from ranges reserved for fiction, domains from those reserved by RFC 2606.
+    places are partly composed of syllables, so new documents contain new words; one word in a
+    hundred or so has a spelling mistake. Telephone numbers are from ranges reserved for fiction,
+    domains from those reserved by RFC 2606.
 
     References
     ----------
@@ -95,93 +95,59 @@ def make_contacts(
     >>> len(X[0]["w"]) == len(X[0]["newline"]) == len(y[0])
     True
     """
-    n = check_n(n, "documents")
-    if not 0 <= separation <= 1:
-        raise ValueError(f"separation must be between 0 and 1; got {separation!r}.")
-    seeds = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=n)
-    documents = [_Document(random.Random(int(seed)), separation) for seed in seeds]
+    check_fraction("separation", separation)
+    generators = draw_generators(n, "documents", random_state)
+    documents = [_Document(rng, separation) for rng in generators]
     for document in documents:
-        kinds, weights = zip(*_KINDS.items())
-        document.rng.choices(kinds, weights)[0](document)
+        document.rng.choices((_write_messages, _write_page), (0.65, 0.35))[0](document)
     X = [{"w": document.tokens, "newline": document.newline} for document in documents]
     return X, [document.labels for document in documents]
 
 
-def check_n(n: int, what: str) -> int:
-    """The number of `what` to generate, as int."""
-    try:
-        value = operator.index(n)
-    except TypeError:
-        value = 0
-    if value < 1:
-        raise ValueError(f"n, the number of {what}, must be a positive integer; got {n!r}.")
-    return value
-
-
 class _Document:
-    """A text in the making: its tokens so far, and the contact whose details are written.
-
-    Attributes
-    ----------
-    fields : dict
-        Text of each {LABEL} of the contact at hand.
-    symbols : dict
-        What {symbol} means for this contact, in place of the alternatives of the grammar.
-    quote : str
-        What stands before each line: ">" in a quoted message.
-    """
+    """The tokens written so far, and the contact whose details are being written."""
 
     def __init__(self, rng: random.Random, separation: float):
         self.rng = rng
         self.separation = separation
-        self.noise = 0.06 if rng.random() < 0.08 else 0.008  # scanned paper, or mere typing errors
         self.tokens, self.newline, self.labels = [], [], []
-        self.fields, self.symbols = {}, {}
-        self.quote = ""
+        self.fields = {}  # template of each {LABEL} of the current contact
+        self.symbols = {}  # templates that the current contact defines, others: GRAMMAR
+        self.quote = ""  # first token of each line: ">" in a quoted message
         self._at_line_start = True
 
-    def fill(self, template: str) -> str:
-        """Expand all {symbol} and #, but no {LABEL}."""
-        text = _SYMBOL.sub(self._expand, template)
-        if "#" in text:
-            text = "".join([self.rng.choice("0123456789") if c == "#" else c for c in text])
-        return text
-
-    def _expand(self, match: re.Match) -> str:
-        symbol = match[1]
-        if symbol in self.symbols:
-            return self.fill(self.symbols[symbol])
-        if symbol.endswith("_cue") and self.rng.random() > self.separation:
-            return ""
-        chosen = self.rng.choice(g.GRAMMAR[symbol])
-        return self.fill(chosen) if "{" in chosen or "#" in chosen else chosen
-
-    def write(self, template: str, case=None) -> None:
-        """Write a template, each field with its own label, in upper or lower case if asked."""
-        text = self.fill(template)
+    def write(self, template: str) -> None:
+        """Write a template, each field with its own label."""
+        text = self._fill(template)
         while "[" in text:  # innermost options first
             text = _OPTION.sub(self._keep_option, text)
         pieces = _FIELD.split(text)  # plain text, label, plain text, label, ..., plain text
-        for position, piece in enumerate(pieces):
-            if position % 2:
-                value = self.fill(self.fields.get(piece, ""))
-                self._write_tokens(case(value) if case else value, piece)
-            elif piece:
-                self._write_tokens(case(piece) if case else piece, "NOTCONTACT")
+        for plain, label in zip(pieces[::2], [*pieces[1::2], None]):
+            self._write_tokens(plain, "NOTCONTACT")
+            if label:
+                self._write_tokens(self._fill(self.fields.get(label, "")), label)
+
+    def _fill(self, template: str) -> str:
+        return expand(template, self._choose)
+
+    def _choose(self, symbol: str) -> str:
+        if symbol in self.symbols:
+            return self.symbols[symbol]
+        if symbol.endswith("_cue") and self.rng.random() > self.separation:
+            return ""
+        return self.rng.choice(GRAMMAR[symbol])
 
     def _keep_option(self, match: re.Match) -> str:
-        complete = all(label in self.fields for label in _FIELD.findall(match[1]))
-        return match[1] if complete else ""
+        return match[1] if self.fields.keys() >= set(_FIELD.findall(match[1])) else ""
 
     def _write_tokens(self, text: str, label: str) -> None:
         for match in _TOKEN.finditer(text):
-            token = match[0]
-            if token == "\n":
+            if match[0] == "\n":
                 self._at_line_start = True
                 continue
             if self._at_line_start and self.quote:
                 self._append(self.quote, "NOTCONTACT")
-            self._append(self._misspell(token), label)
+            self._append(self._misspell(match[0]), label)
 
     def _append(self, token: str, label: str) -> None:
         self.tokens.append(token)
@@ -190,72 +156,51 @@ class _Document:
         self._at_line_start = False
 
     def _misspell(self, token: str) -> str:
-        """Rarely spoil a word; digits stay, numbers would leave the ranges of fiction."""
-        if self.rng.random() > self.noise or len(token) < 4 or not token.isalpha():
+        """Swap two letters of one word in a hundred; digits stay, to keep numbers reserved."""
+        if self.rng.random() > 0.01 or len(token) < 4 or not token.isalpha():
             return token
         at = self.rng.randrange(1, len(token) - 1)
-        kind = self.rng.choice(("drop", "swap", "misread"))
-        if kind == "drop":
-            return token[:at] + token[at + 1 :]
-        if kind == "swap":
-            return token[:at] + token[at + 1] + token[at] + token[at + 2 :]
-        return token[:at] + _MISREAD.get(token[at], token[at]) + token[at + 1 :]
+        return token[:at] + token[at + 1] + token[at] + token[at + 2 :]
 
-    def introduce(self) -> None:
-        """Draw a new contact: the person whose details the next block holds."""
-        country = self.rng.choices(tuple(g.COUNTRIES), tuple(g.COUNTRIES.values()))[0]
-        self.symbols = {}
-        for symbol in ("me_first", "me_last", "me_company"):
-            self.symbols[symbol] = self.fill(f"{{{symbol}}}")
-            self.symbols[symbol.replace("me", "slug")] = _slug(self.symbols[symbol])
-        self.symbols["me_domain"] = self.fill("{me_domain}")
-        self.fields = {
-            label: self.fill(template)
-            for label, (probability, template) in g.FIELDS.items()
-            if self.rng.random() < probability
-        }
-        self._add_phone_and_address(country)
-
-    def _add_phone_and_address(self, country: str) -> None:
-        chance = self.rng.random
-        details = {"EMAIL", "INSTANTMESSAGE", "WEBPAGE"} & self.fields.keys()
-        if chance() < g.PHONE_PROBABILITY or not details:
-            # Expanded anew at each use: telephone, fax and mobile differ.
-            self.fields["PHONENUMBER"] = f"{{{country}_phone}}"
-        layout = g.ADDRESS_LAYOUTS[country]
-        self.symbols |= {"address": layout, "address_in_line": layout.replace("\n", ", ")}
-        if chance() < g.ADDRESS_PROBABILITY:
-            parts = {"ADDRESSLINE": "street", "CITY": "city", "POSTALCODE": "postal"}
-            if chance() < g.STATE_PROBABILITY.get(country, 0):
-                parts["STATE"] = "state"
-            if chance() < g.COUNTRY_PROBABILITY:
-                parts["COUNTRY"] = "country"
-            for label, part in parts.items():
-                self.fields[label] = self.fill(f"{{{country}_{part}}}")
+    def _draw_contact(self) -> None:
+        """Draw the person whose details the next block contains."""
+        self.symbols, self.fields = {}, {}
+        country = self._choose("code")
+        for symbol in ("firstname", "lastname", "companyname", "domain"):
+            self.symbols[symbol] = self._fill(f"{{{symbol}}}")
+            self.symbols["slug_" + symbol] = _slug(self.symbols[symbol])
+        address = self._choose(f"{country}_address")
+        self.symbols |= {"address": address, "address_in_line": address.replace("\n", ", ")}
+        for label, chance in FIELDS.items():
+            own, general = f"{country}_{label.lower()}", label.lower()
+            symbol = own if own in GRAMMAR else general
+            if symbol in GRAMMAR and self.rng.random() < chance:
+                self.fields[label] = self._fill(f"{{{symbol}}}")
+        if self.rng.random() < 0.5:
+            self.fields = {k: v for k, v in self.fields.items() if k not in ADDRESS}
+        if self.rng.random() < 0.8 or not REACH & self.fields.keys():
+            # Filled at each use: telephone, fax and mobile differ.
+            self.fields["PHONENUMBER"] = f"{{{country}_phonenumber}}"
 
     def write_block(self, kind: str) -> None:
         """Write the details of a new contact, opened and closed by cues of this kind."""
-        self.introduce()
-        choice, chance = self.rng.choice, self.rng.random
-        if chance() < (1 + self.separation) / 2:
-            self.fields["BEGINCONTACT"] = choice(g.BEGIN_CUES[kind])
-        if chance() < 0.3 + self.separation / 2:
-            self.fields["ENDCONTACT"] = choice(g.END_CUES[kind])
+        self._draw_contact()
+        for label, chance in (("BEGIN", 0.5), ("END", 0.3)):
+            if self.rng.random() < chance + self.separation / 2:
+                self.fields[f"{label}CONTACT"] = self._choose(f"{kind}_{label.lower()}")
         if kind == "inline":
-            self.write(f"[{{BEGINCONTACT}} ]{choice(g.INLINE)} [{{ENDCONTACT}}]\n")
+            self.write("[{BEGINCONTACT} ]{inline} [{ENDCONTACT}]\n")
             return
-        # A name without any way to reach its bearer would be no contact.
-        reach = [lines for lines in g.REACH_LINES if self.fields.keys() & _FIELD.findall(lines)]
-        lines = [choice(g.ROLE_LINES), choice(g.PLACE_LINES), choice(reach)]
-        if chance() < 0.25:
+        # Some way to reach the person is part of every contact.
+        reach = [t for t in GRAMMAR["reach_lines"] if self.fields.keys() & _FIELD.findall(t)]
+        lines = ["{role_lines}", "{place_lines}", self.rng.choice(reach)]
+        if self.rng.random() < 0.25:
             self.rng.shuffle(lines)
-        lines.insert(chance() < 0.1, choice(g.NAME_LINES))
-        case = self.rng.choices((None, str.upper, str.lower), (0.86, 0.07, 0.07))[0]
-        self.write("[{BEGINCONTACT}\n]" + "".join(lines) + "\n[{ENDCONTACT}\n]", case)
+        self.write("[{BEGINCONTACT}\n]{name_line}\n" + "".join(lines) + "\n[{ENDCONTACT}\n]")
 
-    def write_prose(self, sentences: float) -> None:
-        """Write about so many sentences; few documents have very many."""
-        for _ in range(round(self.rng.lognormvariate(0, 0.95) * sentences)):
+    def write_prose(self, median: float) -> None:
+        """Write sentences; few documents have very many."""
+        for _ in range(round(self.rng.lognormvariate(0, 1.1) * median)):
             if self.rng.random() < 0.02:
                 self.write_block("inline")
             else:
@@ -269,65 +214,33 @@ def _slug(text: str) -> str:
     return "".join(c for c in letters if c.isascii() and c.isalpha())
 
 
-def _email(document: _Document) -> None:
-    if document.rng.random() < 0.4:
-        document.write("{header}\n")
-    document.write("{greeting}\n")
-    document.write_prose(10)
-    if document.rng.random() < 0.75:
-        document.write_block("signature")
-    else:
-        document.write("{sign_off}\n{me_first}\n")
-    if document.rng.random() < 0.2:
-        document.write_prose(1)
-
-
-def _letter(document: _Document) -> None:
-    if document.rng.random() < 0.6:
+def _write_messages(document: _Document) -> None:
+    """Write an e-mail or a letter, and sometimes the messages that it answers."""
+    chance = document.rng.random
+    if chance() < 0.15:
         document.write_block("card")
-    document.write("{date}\n{greeting}\n")
-    document.write_prose(10)
-    document.write_block("signature")
-
-
-def _thread(document: _Document) -> None:
-    """Write an e-mail that holds others, some of them quoted."""
-    _email(document)
-    while document.rng.random() < 0.65:
+    while True:
+        document.write("{header}\n{greeting}\n")
+        document.write_prose(7)
+        if chance() < 0.75:
+            document.write_block("signature")
+        else:
+            document.write("{signature_begin}\n{firstname}\n")
+        if chance() < 0.5:
+            return
         document.quote = document.rng.choice(("", "", ">", "|"))
-        document.write("\n{separator_line}{header}")
-        _email(document)
+        document.write("\n{separator_line}\n")
 
 
-def _web_page(document: _Document) -> None:
-    """Write a page with a list of contacts: sometimes one, rarely a whole staff directory."""
+def _write_page(document: _Document) -> None:
+    """Write a web page, minutes or an order: sometimes with a whole list of contacts."""
     document.write("{heading}\n")
-    document.write_prose(6)
-    document.write("{heading}\n")
-    for _ in range(1 + round(document.rng.lognormvariate(0.3, 1.2))):
+    document.write_prose(5)
+    line = document.rng.choice(("{minute}\n", "{order_line}\n", "{sentence}\n"))
+    for _ in range(document.rng.randrange(9)):
+        document.write(line)
+        if document.rng.random() < 0.08:
+            document.write_block("inline")
+    for _ in range(round(document.rng.lognormvariate(0.2, 1.3))):
         document.write_block("card")
     document.write_prose(3)
-
-
-def _notes(document: _Document) -> None:
-    document.write("{heading}\n")
-    for _ in range(document.rng.randrange(3, 9)):
-        document.write("{minute}\n")
-        if document.rng.random() < 0.15:
-            document.write_block("inline")
-    document.write_prose(5)
-    if document.rng.random() < 0.3:
-        document.write_block("card")
-
-
-def _order(document: _Document) -> None:
-    """Write an order or news letter, full of numbers; sometimes without any contact."""
-    document.write("{company}\n{subject}\n")
-    for _ in range(document.rng.randrange(2, 8)):
-        document.write("{order_line}\n")
-    if document.rng.random() < 0.6:
-        document.write_block("card")
-    document.write_prose(5)
-
-
-_KINDS = {_email: 35, _letter: 12, _thread: 18, _web_page: 15, _notes: 10, _order: 10}

@@ -1,0 +1,55 @@
+"""Random text from a grammar, and the parameters that all generators of data share."""
+
+import operator
+import random
+import re
+from collections.abc import Callable
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+_SYMBOL = re.compile(r"\{([a-z_]+)\}|#")
+
+
+def read_grammar(words: str, templates: str) -> dict[str, list[str]]:
+    """Return the alternatives of each symbol of a grammar.
+
+    Parameters
+    ----------
+    words, templates : str
+        Entries ``symbol: alternatives``, each of which starts a line. White space separates the
+        alternatives of `words`, ``|`` those of `templates`. A template may contain ``{symbol}``,
+        ``#`` (a random digit) and ``¶`` (a line break).
+    """
+    grammar = {"#": list("0123456789")}
+    for text, split in ((words, str.split), (templates, _split_templates)):
+        for entry in re.split(r"\n(?=[a-z_]+:)", text.strip()):
+            symbol, _, alternatives = entry.partition(":")
+            grammar[symbol] = split(alternatives)
+    return grammar
+
+
+def _split_templates(text: str) -> list[str]:
+    return [" ".join(part.split()).replace("¶", "\n") for part in text.split("|")]
+
+
+def expand(template: str, choose: Callable[[str], str]) -> str:
+    """Replace each symbol by the template that `choose` draws for it, until none is left."""
+    return _SYMBOL.sub(lambda match: expand(choose(match[1] or "#"), choose), template)
+
+
+def draw_generators(n: int, what: str, random_state) -> list[random.Random]:
+    """One generator of random numbers for each of `n` documents, the first ones equal for all n."""
+    try:
+        count = operator.index(n)
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise ValueError(f"n, the number of {what}, must be a positive integer; got {n!r}.")
+    seeds = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=count)
+    return [random.Random(int(seed)) for seed in seeds]
+
+
+def check_fraction(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} must be between 0 and 1; got {value!r}.")
