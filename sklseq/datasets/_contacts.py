@@ -221,7 +221,7 @@ def _write_messages(document: _Document) -> None:
         document.write_block("card")
     while True:
         document.write("{header}\n{greeting}\n")
-        document.write_prose(7)
+        document.write_prose(6)
         if chance() < 0.75:
             document.write_block("signature")
         else:
