@@ -53,6 +53,8 @@ def backward(psi: np.ndarray, transition: np.ndarray) -> np.ndarray:
 def forward_backward(emission, transition, start=None, end=None):
     """(log Z, μ, ξ): μ_t(j) ∝ exp(log α_t(j) + log β_t(j)), ξ summed over t.
 
+    Algorithm 1 of Ilić et al. (2010), Equations 31 to 35.
+
     Each row is normalised by its own sum: it equals Z, up to what large scores lost to rounding.
     """
     psi = _fold(emission, start, end)

@@ -22,7 +22,7 @@ def fires(kind, start, stop, i: int, j: int) -> np.ndarray:
 
 
 def reach_back(start, stop, n: int) -> np.ndarray:
-    """A(0), …, A(n) of §3.1, counted as in the paper: positions from 1, 0 for none.
+    """A(0), …, A(n) of §3.1, Equation 4, as in the paper: positions from 1, 0 for none.
 
     A(i) is the largest j <= i such that all potentials that start at or before j end at or before
     i. In the paper a potential of span [start, stop) runs from ``start + 1`` to ``stop``.
@@ -35,8 +35,10 @@ def reach_back(start, stop, n: int) -> np.ndarray:
 
 
 def reach_forward(start, stop, n: int) -> np.ndarray:
-    """B(1), …, B(n + 1) at their indices: the smallest j >= i such that all potentials that end at
-    or after j start at or after i; n + 1 where there is none.
+    """B(1), …, B(n + 1) of §3.1, Equation 7, at their indices; n + 1 where there is none.
+
+    B(i) is the smallest j >= i such that all potentials that end at or after j start at or after i.
+    Kernels need neither B nor Equations 6 and 8: they differentiate the forward recursion.
     """
     B = np.zeros(n + 2, dtype=int)
     for i in range(1, n + 2):
@@ -45,7 +47,7 @@ def reach_forward(start, stop, n: int) -> np.ndarray:
 
 
 def forward_full(n, kind, start, stop, scores, transition, first, max_length=None) -> np.ndarray:
-    """log α of Equation 1, shape (n + 1, n_labels): the plain recursion, O(n L).
+    """log α of Equations 1 and 2, shape (n + 1, n_labels): the plain recursion, O(n L).
 
     log α_e(y) = log Σ_{e - L <= s < e} exp(log α^_s(y) + θ(s, e, y)), α^_s = α_s · exp(transition).
     """
@@ -66,7 +68,10 @@ def _entered(log_alpha, s: int, transition, first) -> np.ndarray:
 
 
 def forward_succinct(n, kind, start, stop, scores, transition, first):
-    """(log α, log αᴾ) of Equation 5, indices as in the paper, shape (n + 1, n_labels) each.
+    """(log α, log αᴾ) of Equation 5 and Algorithm 1, shape (n + 1, n_labels) each.
+
+    Indices are those of the paper. By Equations 3 and 4 a segment's potentials are a product of
+    those that it has got before i and of those that it gets at i:
 
     α_i = αᴾ_{i-1} a_i + Σ_{A(i-1) < i' <= i} α^_{i'} θ_{i':i}, where a_i is what all starts up to
     A(i - 1) get at i alike: the potentials that stop at i with an open start beyond A(i - 1).

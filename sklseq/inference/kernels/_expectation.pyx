@@ -449,7 +449,8 @@ def log_semiring_sequence(
 ):
     """The log-domain expectation semiring, row by row: Algorithm 2 of Ilic et al. (2010).
 
-    Two things differ from the paper: logarithms carry a sign, so that features may be negative;
+    z and h are its Equations 73 (start), 75 and 76 (recursion) and 78 (sum over labels). Two things
+    differ from the paper: logarithms carry a sign, so that features may be negative;
     and after each row the largest alpha_z is subtracted from both parts and added to log Z, so
     that logarithms, and with them rounding, do not grow with T. Returns log Z.
     """

@@ -5,7 +5,7 @@ are pending, t0 to T, and nothing older. For each label b at row T
 
     delta(b)        best score of a path that ends in b, the best of all set to 0
     pointers(t, b)  the label before b at row t on that path, lowest first: Prev_t(b)
-    origin(b)       the label at row t0 on that path: the transitive closure of Prev, Prev_T(t0, b)
+    origin(b)       the label at row t0 on that path: Prev_T(t0, b), the closure of Prev (§3.2)
     p(b)            belief that b is on the best path of the whole sequence, in proportion to
                     exp(delta(b)) or to the forward filter's alpha_T(b)
     pp(a)           sum of p(b) over all b with origin(b) = a: belief in label a at row t0
@@ -491,7 +491,7 @@ cdef class Beam:
             self.pp[self.origin[b]] += self.p[b]
 
     cdef double uncertain(self, Py_ssize_t likeliest) except? -1 nogil:
-        # M_T(t0), of a distribution pp on which survivors do not agree.
+        # M_T(t0) of §3.3.1, of a distribution pp on which survivors do not agree.
         cdef Py_ssize_t a
         cdef double m = 0
         if self.uncertainty == AMBIGUITY:
@@ -649,7 +649,15 @@ cdef class Beam:
             self.previous = label
 
     cdef int settle_step(self) except -1 nogil:
-        # "step", "closure", and "viterbi" with a bound: emit while there is reason to.
+        # "step", "closure", and "viterbi" with a bound. The stopping rule of "step" (Narasimhan,
+        # Viola, Shilman 2006, §3.3.1 and Figure 4): the label of row t0 leaves at the first T with
+        #
+        #     M_T(t0) <= lambda (T - t0),
+        #
+        # M_T(t0) being `uncertain`, lambda `latency_cost` and T - t0 `n_pending` - 1. If M_T(t0)
+        # never rises in T, f(T) = M_T(t0) + lambda (T - t0) is then at most 2 min f + lambda
+        # (Lemma 1). Unlike Figure 4, which has <, equality is enough, and labels on which all
+        # survivors agree leave at once.
         cdef Py_ssize_t label
         cdef bint overdue
         while self.n_pending:

@@ -57,8 +57,9 @@ class LogLikelihood:
         ∂f/∂coef       = Σ_t x_t (μ_t - 1[y_t])ᵀ   + 2 · l2 · coef
         ∂f/∂transition = ξ - counts of observed transitions + 2 · l2 · transition
 
-    (Lafferty, McCallum, Pereira 2001; Sutton, McCallum 2012, §5.1). Rows are worked on in blocks
-    that stay in the cache: scores, forward-backward and transpose, then the next block.
+    (Lafferty, McCallum, Pereira 2001; Sutton, McCallum 2012, §5.1; with the opposite sign Ilić et
+    al. 2010, Equation 17). Rows are worked on in blocks that stay in the cache: scores,
+    forward-backward and transpose, then the next block.
 
     Parameters
     ----------

@@ -186,7 +186,22 @@ class _Pass:
 
 
 class OnePass(_Pass):
-    """EMP in blocks: the forward recursion, and going back from a block's last label.
+    """Entropy message passing (Ilić et al. 2010, Algorithm 2) in blocks, by conditional means.
+
+    The paper carries two vectors forward for each label j, α_z(j) = α_t(j) (Equation 75) and
+    α_h(j) = α_t(j) h_t(j) (Equation 76). The quotient h_t(j) = E[F_≤t | y_t = j, x_≤t] obeys
+
+        h_t(j) = f(t, j) + Σ_i K_t(j, i) (h_{t-1}(i) + g(i, j)),
+        K_t(j, i) = α_{t-1}(i) exp ψ(i, j) / Σ_k α_{t-1}(k) exp ψ(k, j),
+
+    f and g being the features of rows and transitions. A block of rows t + 1, …, t + B adds to it
+
+        h_{t+B} = S_t h_t + Σ_{t < k ≤ t+B} S_k f_k,      S_{k-1} = S_k K_k,  S_{t+B} = 1,
+
+    and so for g; the last block starts from its filtered distribution instead of 1 (Equation 78).
+    Differences from the paper: K_t is stochastic, so neither logarithms nor signs are needed; where
+    S_k forgets the last label, a row costs L times its features instead of L² M; each block is gone
+    through forward and back. ``log_semiring_sequence`` is the algorithm as published.
 
     Rows that the last label does not bear upon any more cost what forward-backward does, the others
     up to L times that (``sequence.n_repeated`` counts them). Where that would be most of the work,

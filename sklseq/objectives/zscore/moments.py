@@ -274,8 +274,10 @@ def combine(
 ) -> Maximum:
     """The maximum, from products of V = (X̃ᵀX̃ + 2 L l2)⁻¹ X̃ᵀY: V itself is only mixed, by label.
 
-    C⁻¹b is L · V without its mean over labels. A loss cost(ȳ_t, y_t), summed over rows, has the
-    covariance X̃ᵀY·cost / L with W's features, cost centred, and none with D's: C⁻¹c is V · cost.
+    Without a loss, w = C⁻¹b solves the paper's Equations 4 and 5; with one, α is the solution of
+    Equation 6. C⁻¹b is L · V without its mean over labels. A loss cost(ȳ_t, y_t), summed over
+    rows, has the covariance X̃ᵀY·cost / L with W's features, cost centred, and none with D's:
+    C⁻¹c is V · cost.
     """
     pairs, share = _pair_weights(statistics, l2)
     L = len(pairs)
@@ -337,6 +339,8 @@ def score_moments(
     emission: np.ndarray, transition: np.ndarray, offsets: np.ndarray
 ) -> ScoreMoments:
     """Mean and variance of Σ_t emission_t(y_t) + Σ_t transition(y_{t-1}, y_t), labels being free.
+
+    μ and σ² of the paper's Equation 2.
 
     With the decomposition above, var = Σ_t var(emission_t + u [t not last] + v [t not first]) plus
     (T - 1) times the mean of D². Cost O(n_rows · n_labels).

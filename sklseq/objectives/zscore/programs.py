@@ -100,9 +100,9 @@ def count_programs(rows, n_labels: int, *, free: bool, with_loss: bool) -> int:
 
 
 class DynamicPrograms:
-    """b and C, element by element.
+    """b and C, element by element: Equation 1 and Proposition 1.
 
-    Algorithm 1 and 2 in one: with R_t(i | j) the share of label i among the predecessors of j
+    Algorithms 1 and 2 in one: with R_t(i | j) the share of label i among the predecessors of j
     (π(i, t-1) / π(j, t) in the paper), and A, B the increments of two features on the way,
 
         μ_A(j, t)  = Σ_i R_t(i | j) (μ_A(i, t-1) + A),
