@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from ._checks import check_fraction
 from ._contacts_grammar import GRAMMAR as CONTACTS
-from ._random_text import check_fraction, draw_generators, expand, read_grammar
+from ._random_text import draw_generators, expand, read_grammar
 
 __all__ = ["make_citations"]
 

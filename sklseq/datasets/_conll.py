@@ -1,9 +1,9 @@
-"""Column files, the exchange format of sequence labelling: a token a line, a blank line between.
+"""Reader and writer for column files: one token a line, a blank line after each sequence.
 
     file ── bytes ── text ── lines ── rows of cells ──▶ X: dicts of columns,  y: lists of labels
 
 Reading splits a whole sequence at once, so that a file of 200,000 tokens takes a fraction of a
-second. Writing checks every cell before it touches the disk.
+second. Writing checks every cell before the file is changed.
 """
 
 import gzip
@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from sklseq._lib.lines import as_lines
+
+from ._checks import check_names
 
 Columns = dict[str, list[str]]
 
@@ -42,32 +44,32 @@ def read_conll(
     Parameters
     ----------
     path : str, path-like or file object
-        The file, open in text or binary mode if it is a file object. Gzip is recognised by its
-        first bytes, whatever the name.
+        The file; a file object is open in text or binary mode. Gzip is recognised by its first
+        bytes.
     columns : sequence of str, default=None
         Names of the columns other than the label, in file order. None names them
         ``"c0", "c1", ...``.
     label : int or None, default=-1
-        Position of the label column, counted from the end if negative. None: there is none, every
+        Position of the label column, counted from the end if negative. None: no labels, every
         column is a feature.
     separator : str or None, default=None
         ``" "`` means a run of spaces and tabs. Any other character, such as ``"\\t"``, separates
-        exactly: cells may then be empty, and begin, end or be made of spaces. None means ``"\\t"``
-        if the first token line contains a tab, else ``" "``; spaces beside a tab and white space
-        at the ends of a line, except tabs before the first cell, then count for nothing.
+        exactly: cells may then be empty, and begin with, end with or consist of spaces. None means
+        ``"\\t"`` if the first token line contains a tab, else ``" "``; spaces beside a tab and
+        white space at the ends of a line, except tabs before the first cell, are then ignored.
     encoding : str, default="utf-8"
         Encoding of the text; unused if `path` is a file open in text mode.
     comment : str or None, default=None
         Lines that start with it are skipped.
     docstart : str or None, default="-DOCSTART-"
-        Lines whose first cell it is mark a new document; they end a sequence and are skipped.
-        With ``separator=None`` their first cell ends at the first space or tab.
+        First cell of the lines that mark a new document, which end a sequence and are skipped.
+        With ``separator=None`` this cell ends at the first space or tab.
 
     Returns
     -------
     X : list of dict
-        One dict a sequence, from column name to the list of its cells; all lists of one sequence
-        are equally long.
+        One dict for each sequence, from column name to the list of its cells; all lists of one
+        sequence are equally long.
     y : list of list of str, or None
         The labels of each sequence; None if ``label=None``.
 
@@ -80,14 +82,14 @@ def read_conll(
 
     See Also
     --------
-    read_conllu : The format of Universal Dependencies.
-    write_conll : The inverse.
+    read_conllu : the format of Universal Dependencies, whose ranges and empty nodes this function
+        would read as tokens.
+    write_conll : the inverse.
 
     Notes
     -----
     Lines end in LF, CRLF or CR. Lines of spaces and tabs only are blank; several of them count as
-    one. A byte order mark is dropped. An empty file gives ``([], [])``. Of CoNLL-U files this
-    function would read ranges and empty nodes as tokens.
+    one. A byte order mark is dropped. An empty file gives ``([], [])``.
 
     Examples
     --------
@@ -112,9 +114,9 @@ def read_conll(
     width = len(_split_line(lines[0], separator))
     if width == 1 and label in (0, -1) and columns is None:
         raise ValueError(
-            f"{name}, line {numbers[0]}: {shorten(lines[0])!r} has one column, and label={label!r} "
-            "takes it for the labels; pass label=None for a file of tokens only, or columns=[] for "
-            "one of labels only."
+            f"{name}, line {numbers[0]}: {shorten(lines[0])!r} has one column, which label="
+            f"{label!r} reads as labels; pass label=None for a file of tokens only, or columns=[] "
+            "for one of labels only."
         )
     at = _label_position(name, label, width)
     names = _column_names(name, columns, width - (at is not None))
@@ -138,28 +140,22 @@ def read_text(path: str | os.PathLike | IO, encoding: str) -> tuple[str, str]:
     else:
         name, data = os.fspath(path), Path(path).read_bytes()
     if isinstance(data, bytes):
-        data = _decode(name, _unzip(name, data), encoding)
+        data = _decode(name, data, encoding)
     return name, data.removeprefix("\ufeff")
 
 
-def _unzip(name: str, data: bytes) -> bytes:
+def _decode(name: str, data: bytes, encoding: str) -> str:
     if data.startswith(b"PK\x03\x04"):
         raise ValueError(
             f"{name} is a zip archive, which may hold several files; unpack it and pass one."
         )
-    if not data.startswith(b"\x1f\x8b"):
-        return data
     try:
-        return gzip.decompress(data)
+        data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+        return data.decode(encoding)
     except (EOFError, OSError, zlib.error) as error:
         raise ValueError(
             f"{name} is not a whole gzip file ({error}); fetch or compress it again."
         ) from error
-
-
-def _decode(name: str, data: bytes, encoding: str) -> str:
-    try:
-        return data.decode(encoding)
     except UnicodeDecodeError as error:
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise ValueError(
@@ -181,9 +177,13 @@ def _token_lines(
         if comment and line.startswith(comment):
             continue
         if separator is None:
-            line = _without_margins(line)
-        blank = not line or not line.strip(" \t")
-        if blank or (docstart and docstart in line and _first_cell(line, separator) == docstart):
+            # Drop the white space that separates no cells, whether or not tabs separate them.
+            line = line.strip(" ").rstrip(" \t")
+            line = _SPACES_BESIDE_TAB.sub("\t", line) if "\t" in line and " " in line else line
+        is_start = docstart and docstart in line
+        if is_start:
+            is_start = _split_line(line, separator or " ")[0] == docstart
+        if is_start or not line.strip(" \t"):
             inside = False
             continue
         if not inside:
@@ -194,25 +194,15 @@ def _token_lines(
     return lines, numbers, starts
 
 
-def _without_margins(line: str) -> str:
-    """Drop the white space that separates no cells, whether or not tabs separate them."""
-    line = line.strip(" ").rstrip(" \t")
-    return _SPACES_BESIDE_TAB.sub("\t", line) if "\t" in line and " " in line else line
-
-
-def _first_cell(line: str, separator: str | None) -> str:
-    return _split_line(line, separator or " ")[0]
-
-
 def _split_line(line: str, separator: str) -> list[str]:
     return _CELL.findall(line) if separator == " " else line.split(separator)
 
 
 def _split_columns(lines: list[str], separator: str, width: int) -> list[list[str]] | None:
-    """Split the lines of one sequence into `width` columns; None if they are not that wide.
+    """Split the lines of one sequence into `width` columns; None if a line has another width.
 
-    All lines are split in one go, line ends being cells of their own: a list for each line would
-    take twice as long, mostly in the garbage collector. The lines are `width` cells wide exactly
+    All lines are split at once, with line ends as cells of their own: a list for each line would
+    take twice as long, mostly in the garbage collector. The lines have `width` cells if and only
     if every (width + 1)-th cell is a line end.
     """
     if separator == " ":
@@ -236,13 +226,12 @@ def _wrong_width(name: str, lines: list[str], numbers: list[int], separator: str
 
 
 def _check_labels(name: str, labels: list[str], numbers: list[int]) -> None:
-    """Refuse a label such as "NN B-NP": the tab may have been one of several separators."""
+    """Refuse a label such as "NN B-NP": a tab may not be the only separator."""
     for label, number in zip(labels, numbers):
         if " " in label:
             raise ValueError(
-                f"{name}, line {number}: label {label!r} contains a space, so that it is unclear "
-                "what separates the columns; pass separator='\\t', or ' ' for runs of spaces and "
-                "tabs."
+                f"{name}, line {number}: label {label!r} contains a space, so the separator of "
+                "the columns is unclear; pass separator='\\t', or ' ' for runs of spaces and tabs."
             )
 
 
@@ -275,21 +264,11 @@ def _column_names(name: str, columns: Sequence[str] | None, n_columns: int) -> l
     return names
 
 
-def check_names(columns: Sequence[str]) -> list[str]:
-    """Refuse a lone string (it would be read letter by letter) and repeated names."""
-    if isinstance(columns, str):
-        raise ValueError(f"columns must be a list of names; got the string {columns!r}.")
-    names = list(columns)
-    if len(set(names)) != len(names):
-        raise ValueError(f"columns must be different names; got {names}.")
-    return names
-
-
 def _check_separator(separator: str | None) -> None:
     if separator is not None and (len(separator) != 1 or separator in "\r\n"):
         raise ValueError(
             f"separator must be one character other than a line end; got {separator!r}. Use ' ' "
-            "(which stands for any run of spaces and tabs) or '\\t'."
+            "(any run of spaces and tabs) or '\\t'."
         )
 
 
@@ -315,34 +294,34 @@ def write_conll(
         The file to write, compressed if the name ends in ``.gz``.
     X : sequence of sequences
         Each sequence is a dict of equally long columns, a list of rows (tuples or lists of cells),
-        or a list of strings (one column). All of one form. Cells are strings or numbers.
+        or a list of strings (one column); all have the same form. Cells are strings or numbers.
     y : sequence of label sequences, default=None
         Written as the column after those of `X`.
     y_pred : sequence of label sequences, default=None
         Written as the last column, where conlleval expects the predicted labels.
     separator : str, default=" "
-        Between cells. With ``" "`` cells may be neither empty nor contain spaces or tabs; with
-        ``"\\t"`` they may.
+        Character between cells. With ``" "`` cells may be neither empty nor contain spaces or
+        tabs; with ``"\\t"`` they may.
     columns : sequence of str, default=None
-        For dicts: the columns to write, in this order. None: those of the first sequence.
+        The columns of dicts to write, in this order. None: those of the first sequence.
     encoding : str, default="utf-8"
         Encoding of the text.
 
     Raises
     ------
     ValueError
-        If lengths differ, or a cell or sequence could not be read back as it is. Nothing is
+        If lengths differ, or a cell or sequence could not be read back unchanged. Nothing is
         written then.
 
     See Also
     --------
-    read_conll : The inverse.
+    read_conll : the inverse.
 
     Notes
     -----
-    The text goes to a temporary file in the same folder, which is then renamed: an interrupted
-    call leaves the old file whole. Read with the same `separator` and ``docstart=None``, the
-    cells are what they were, except for a byte order mark at the beginning of the first one.
+    The text is written to a temporary file in the same folder, which is then renamed: an
+    interrupted call leaves the old file intact. Reading with the same `separator` and
+    ``docstart=None`` restores the cells, except a byte order mark at the start of the first one.
 
     Examples
     --------
@@ -362,22 +341,28 @@ def write_conll(
     """
     _check_separator(separator)
     names = _names_to_write(X, columns)
+    labels = {what: of for what, of in (("y", y), ("y_pred", y_pred)) if of is not None}
+    for what, of in labels.items():
+        if len(of) != len(X):
+            raise ValueError(
+                f"X has {len(X)} sequences, but {what} has {len(of)}; give one for each."
+            )
     blocks, width = [], None
     for s, sequence in enumerate(X):
         table = _feature_columns(s, sequence, names)
-        for what, labels in (("y", y), ("y_pred", y_pred)):
-            if labels is not None:
-                _check_length(what, len(labels), len(X))
-                table.append(_label_column(s, what, labels[s], len(table[0])))
-        width = _check_width(s, len(table), width)
-        table = [_checked_cells(s, column, separator) for column in table]
+        table += [_label_column(s, what, of[s], len(table[0])) for what, of in labels.items()]
+        width = len(table) if width is None else width
+        if len(table) != width:
+            raise ValueError(
+                f"Sequence {s} has {len(table)} columns, labels included, but sequence 0 has "
+                f"{width}; give all sequences the same columns."
+            )
         blocks.append(_join_rows(s, table, separator))
-    text = "".join(block + "\n\n" for block in blocks)
-    _replace_file(Path(path), _encode(text, encoding))
+    _replace_file(Path(path), _encode("".join(blocks), encoding))
 
 
 def _names_to_write(X: Sequence, columns: Sequence[str] | None) -> list[str] | None:
-    """Return the names of the columns if the sequences are dicts, None if they are rows."""
+    """Return the names of the columns of dicts; None if the sequences are rows."""
     has_names = len(X) > 0 and isinstance(X[0], Mapping)
     if columns is None:
         return list(X[0]) if has_names else None
@@ -390,16 +375,16 @@ def _names_to_write(X: Sequence, columns: Sequence[str] | None) -> list[str] | N
 
 
 def _feature_columns(s: int, sequence: Any, names: list[str] | None) -> list[list]:
-    """Return the columns of sequence `s`, whichever of the three forms it has."""
+    """Return the columns of sequence `s`, a dict of columns or a list of rows or strings."""
     if isinstance(sequence, Mapping) != (names is not None):
         raise ValueError(
             f"Sequence {s} of X has another form than sequence 0; give all as dicts of columns or "
             "all as lists of rows."
         )
-    if names is not None:
-        table = _select_columns(s, sequence, names)
-    else:
+    if names is None:
         table = _transpose_rows(s, sequence)
+    else:
+        table = _select_columns(s, sequence, names)
     if not table or not table[0]:
         raise ValueError(f"Sequence {s} of X is empty, which a column file cannot hold; remove it.")
     return table
@@ -443,27 +428,17 @@ def _label_column(s: int, what: str, labels: Sequence, n_steps: int) -> list:
     return list(labels)
 
 
-def _check_length(what: str, got: int, expected: int) -> None:
-    if got != expected:
-        raise ValueError(f"X has {expected} sequences, but {what} has {got}; give one for each.")
-
-
-def _check_width(s: int, got: int, expected: int | None) -> int:
-    if expected is not None and got != expected:
-        raise ValueError(
-            f"Sequence {s} has {got} columns, labels included, but sequence 0 has {expected}; give "
-            "all sequences the same columns."
-        )
-    return got
-
-
 def _checked_cells(s: int, column: list, separator: str) -> list[str]:
-    """Return the cells as strings, each of which will be read back as it is."""
+    """Return the cells as strings, checked that they can be read back unchanged."""
     forbidden = "[ \t\r\n]" if separator == " " else re.escape(separator) + "|[\r\n]"
     search = re.compile(forbidden).search
-    cells = [
-        cell if isinstance(cell, str) else _number(s, t, cell) for t, cell in enumerate(column)
-    ]
+    for t, cell in enumerate(column):
+        if not isinstance(cell, (str, numbers.Number)):
+            raise ValueError(
+                f"Cell {cell!r} of token {t} of sequence {s} is a {type(cell).__name__}; give "
+                "strings or numbers."
+            )
+    cells = [cell if isinstance(cell, str) else str(cell) for cell in column]
     for t, cell in enumerate(cells):
         if search(cell) or (separator == " " and not cell):
             problem = "contains a separator or line end" if cell else "is empty"
@@ -474,25 +449,17 @@ def _checked_cells(s: int, column: list, separator: str) -> list[str]:
     return cells
 
 
-def _number(s: int, t: int, cell: Any) -> str:
-    if not isinstance(cell, numbers.Number):
-        raise ValueError(
-            f"Cell {cell!r} of token {t} of sequence {s} is a {type(cell).__name__}; give strings "
-            "or numbers."
-        )
-    return str(cell)
-
-
-def _join_rows(s: int, table: list[list[str]], separator: str) -> str:
-    """Join cells to lines; refuse a line that reading would take for the end of the sequence."""
-    lines = [separator.join(row) for row in zip(*table)]
+def _join_rows(s: int, table: list[list], separator: str) -> str:
+    """Join cells to lines; refuse a line that would be read as the end of the sequence."""
+    columns = [_checked_cells(s, column, separator) for column in table]
+    lines = [separator.join(row) for row in zip(*columns)]
     for t, line in enumerate(lines):
         if not line.strip(" \t"):
             raise ValueError(
                 f"All cells of token {t} of sequence {s} are blank, which would end the sequence; "
                 "replace one."
             )
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n\n"
 
 
 def _encode(text: str, encoding: str) -> bytes:
@@ -506,10 +473,10 @@ def _encode(text: str, encoding: str) -> bytes:
 
 
 def _replace_file(path: Path, data: bytes) -> None:
-    """Write beside the target, then rename: readers see the old file or the new one, whole."""
+    """Write a temporary file, then rename it: readers see either the old file or the new one."""
     if path.name.endswith(".gz"):
-        data = gzip.compress(data, mtime=0)  # no time stamp: same data, same bytes
-    target = Path(os.path.realpath(path))  # a link keeps pointing at the file that it names
+        data = gzip.compress(data, mtime=0)  # no time stamp: reproducible bytes
+    target = Path(os.path.realpath(path))  # follow symbolic links instead of replacing them
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "xb") as file:

@@ -1,7 +1,7 @@
-"""CoNLL-U, the format of Universal Dependencies: ten fields a line, sentences between blank lines.
+"""Reader for CoNLL-U, the format of Universal Dependencies: ten fields a line.
 
 text ── sentences ── comments ──▶ metadata
-                 └── words (ranges and empty nodes are checked and left out) ──▶ X, y
+                 └── words (ranges and empty nodes are checked and dropped) ──▶ X, y
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import IO, Any
 
 from sklseq._lib.lines import as_lines
 
-from ._conll import check_names, read_text, shorten
+from ._checks import check_names
+from ._conll import read_text, shorten
 
 __all__ = ["read_conllu"]
 
@@ -33,20 +34,20 @@ def read_conllu(
     Parameters
     ----------
     path : str, path-like or file object
-        The file, open in text or binary mode if it is a file object. Gzip is recognised by its
-        first bytes, whatever the name. The text is UTF-8.
+        The file, in UTF-8; a file object is open in text or binary mode. Gzip is recognised by
+        its first bytes.
     columns : sequence of str, default=("form",)
-        Which fields to give as columns, of "id", "form", "lemma", "upos", "xpos", "feats", "head",
-        "deprel", "deps" and "misc".
+        The fields to return as columns, out of "id", "form", "lemma", "upos", "xpos", "feats",
+        "head", "deprel", "deps" and "misc".
     label : str or None, default="upos"
-        The field with the labels. None: there are none.
+        The field with the labels. None: no labels.
     return_metadata : bool, default=False
-        Return the comments of each sentence, too.
+        Also return the comments of each sentence.
 
     Returns
     -------
     X : list of dict
-        One dict a sentence, from the name of a field to the list of its values, one a word.
+        One dict for each sentence, from the name of a field to its value for each word.
     y : list of list of str, or None
         The labels of each sentence; None if ``label=None``.
     metadata : list of dict
@@ -56,22 +57,22 @@ def read_conllu(
     Raises
     ------
     ValueError
-        If a line has not ten fields or an empty one, words are not numbered from 1, a range or an
-        empty node is not where its number says, no word has a value of `label`, a name is not a
+        If a line does not have ten fields or one is empty, words are not numbered from 1, a range
+        or an empty node is in the wrong place, no word has a value of `label`, a name is not a
         field, or the bytes are not UTF-8 text or not a whole gzip file.
 
     See Also
     --------
-    read_conll : Other column files.
+    read_conll : other column files.
 
     Notes
     -----
     The rules are those of the format [1]_. Fields are separated by single tabs, and may contain
     spaces. Labels belong to syntactic words, numbered 1, 2, 3, ...: lines of multiword tokens,
     such as ``1-2 don't`` before ``1 do`` and ``2 n't``, and of empty nodes, such as ``8.1``, are
-    left out. ``_``, which stands for an unspecified value, is given as it is. Beyond the format,
-    lines may end in CRLF or CR, blank lines be several, and comments stand anywhere in or before
-    their sentence.
+    dropped. ``_``, which means an unspecified value, is returned unchanged. Beyond the format,
+    lines may end in CRLF or CR, several blank lines may follow each other, and comments may be
+    anywhere in or before their sentence.
 
     Documents, for ``GroupKFold``, are
     ``numpy.cumsum([any(key.startswith("newdoc") for key in m) for m in metadata])``.
@@ -94,7 +95,7 @@ def read_conllu(
     names = check_names(columns)
     for field in names if label is None else [*names, label]:
         if field not in FIELDS:
-            raise ValueError(f"{field!r} is not a field of CoNLL-U; take one of {FIELDS}.")
+            raise ValueError(f"{field!r} is not a field of CoNLL-U; choose from {FIELDS}.")
     name, text = read_text(path, "utf-8")
     X, y, metadata = [], [], []
     for comments, lines in _sentences(text):
@@ -109,7 +110,7 @@ def read_conllu(
 
 
 def _sentences(text: str) -> Iterator[tuple[list[str], list[tuple[int, str]]]]:
-    """Comments, and numbered lines of words, of each sentence."""
+    """Yield the comments and the numbered lines of words of each sentence."""
     comments, lines = [], []
     for number, line in enumerate([*as_lines(text), ""], 1):
         if line.startswith("#"):
@@ -122,7 +123,7 @@ def _sentences(text: str) -> Iterator[tuple[list[str], list[tuple[int, str]]]]:
 
 
 def _words(name: str, lines: list[tuple[int, str]]) -> list[list[str]]:
-    """Fields of the words of a sentence."""
+    """Return the fields of the words of a sentence."""
     words, n_empty, end = [], 0, 0  # empty nodes since the last word; last word of the last range
     for number, line in lines:
         fields = line.split("\t")

@@ -1,4 +1,4 @@
-"""Logs of network connections: the KDD Cup 1999 files, and generated ones."""
+"""Logs of network connections: a reader for the KDD Cup 1999 files, and a generator."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import zlib
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from ._checks import check_choice
+
 __all__ = ["Connections", "make_connections", "read_kdd99"]
 
-# Columns of the files, in their order, by what they are.
+# Columns of the files by position and type.
 CATEGORICAL = {
     1: "protocol_type", 2: "service", 3: "flag", 6: "land", 11: "logged_in", 20: "is_host_login",
     21: "is_guest_login",
@@ -35,8 +37,9 @@ RATES = {
     39: "dst_host_rerror_rate", 40: "dst_host_srv_rerror_rate",
 }  # fmt: skip
 N_COLUMNS = 42
-# The four kinds of attack of the task; what is not named here and not normal is "other".
+# Attacks of the four kinds of the task; other names than these and "normal" become "other".
 KINDS = {
+    "normal": "normal",
     "dos": "back land neptune pod smurf teardrop apache2 mailbomb processtable udpstorm",
     "probe": "ipsweep nmap portsweep satan mscan saint",
     "r2l": "ftp_write guess_passwd imap multihop phf spy warezclient warezmaster httptunnel named "
@@ -55,7 +58,8 @@ class Connections(NamedTuple):
     X : CSR matrix of shape (n_records, n_features)
     y : ndarray of str, shape (n_records,)
     feature_names : list of str
-        ``"service=http"``, ``"src_bytes>=256"``, …: pass it on to read another file alike.
+        ``"service=http"``, ``"src_bytes>=256"``, …; pass it on to read another file into the same
+        columns.
     """
 
     X: sparse.csr_matrix
@@ -73,23 +77,23 @@ def read_kdd99(
 ) -> Connections:
     """Read connection records in the format of the KDD Cup 1999.
 
-    A line holds 41 comma-separated features and the label. Categories become one feature each
-    value. The file is one sequence: the order of records is that of time.
+    A line holds 41 comma-separated features and the label. Each value of a category becomes a
+    feature. The file is one sequence, with records in the order of time.
 
     Parameters
     ----------
     path : str or path-like
         Plain or gzip.
     labels : {"kind", "attack", "binary"}, default="kind"
-        "attack": the names as they are, without the final dot. "kind": normal, dos, probe, r2l,
-        u2r, or other for a name unknown. "binary": normal or attack.
+        "attack": the names in the file, without the final dot. "kind": normal, dos, probe, r2l,
+        u2r, or other for an unknown name. "binary": normal or attack.
     numeric : {"binned", "scaled"}, default="binned"
-        What numbers become. "binned": one feature a bin, powers of two for counts, tenths for
-        rates. "scaled": one feature a column, log2(1 + count) / 32 or the rate.
+        Features of numbers. "binned": one for each bin, powers of two for counts, tenths for
+        rates. "scaled": one for each column, log2(1 + count) / 32 or the rate.
     feature_names : list of str, optional
-        Features of a file read before; values that they do not name get none.
+        Features of a file read before; other values get no feature.
     n_records : int, optional
-        How many records to read; all by default.
+        Number of records to read; all by default.
 
     Returns
     -------
@@ -118,28 +122,25 @@ def read_kdd99(
     >>> y.tolist(), X.shape, names[:3]
     (['normal'], (1, 41), ['duration>=0', 'protocol_type=tcp', 'service=http'])
     """
-    _check_choice("labels", labels, ("kind", "attack", "binary"))
-    _check_choice("numeric", numeric, ("binned", "scaled"))
+    check_choice("labels", labels, ("kind", "attack", "binary"))
+    check_choice("numeric", numeric, ("binned", "scaled"))
     vocabulary = {name: k for k, name in enumerate(feature_names or [])}
     parts, found = [], []
     for first, cells in _cells(Path(path), n_records):
         columns = _columns(cells, numeric, path, first)
         parts.append(_encode(columns, len(cells), vocabulary, grow=feature_names is None))
         found.append(_labels(cells[:, -1], labels))
-    X = _stack(parts, len(vocabulary))
+    for part in parts:
+        part.resize(part.shape[0], len(vocabulary))  # the vocabulary has grown since
+    X = sparse.vstack(parts, format="csr") if parts else sparse.csr_matrix((0, len(vocabulary)))
     y = np.concatenate(found) if found else np.zeros(0, dtype=str)
     return Connections(X, y, list(vocabulary))
 
 
-def _check_choice(name: str, value: Any, allowed: tuple) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {allowed}; got {value!r}.")
-
-
 def _cells(path: Path, n_records: int | None) -> Iterator[tuple[int, np.ndarray]]:
-    # (number of the first line, cells) of runs of lines.
+    """Yield (number of the first line, cells) of each block of lines."""
     try:
-        yield from _runs(path, n_records)
+        yield from _blocks(path, n_records)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(
             f"{path} is not a whole gzip file ({error}); fetch or compress it again."
@@ -148,7 +149,7 @@ def _cells(path: Path, n_records: int | None) -> Iterator[tuple[int, np.ndarray]
         raise ValueError(f"{path.name} holds bytes that are not ASCII text: {error}.") from error
 
 
-def _runs(path: Path, n_records: int | None) -> Iterator[tuple[int, np.ndarray]]:
+def _blocks(path: Path, n_records: int | None) -> Iterator[tuple[int, np.ndarray]]:
     with open(path, "rb") as file:
         zipped = file.read(2) == b"\x1f\x8b"
     with (gzip.open if zipped else open)(path, "rt", encoding="ascii") as file:
@@ -166,7 +167,7 @@ def _runs(path: Path, n_records: int | None) -> Iterator[tuple[int, np.ndarray]]
 
 
 def _columns(cells: np.ndarray, numeric: str, path, first: int) -> Iterator:
-    # (codes of n rows, names of the codes, values or None) of each column, in file order.
+    """Yield (codes of n rows, names of the codes, values or None) of each column, in order."""
     for k in range(N_COLUMNS - 1):
         if k in CATEGORICAL:
             values, codes = np.unique(cells[:, k], return_inverse=True)
@@ -211,29 +212,21 @@ def _encode(columns: Iterator, n: int, vocabulary: dict, grow: bool) -> sparse.c
     return sparse.csr_matrix((data[keep], indices[keep].astype(np.int32), indptr), shape=shape)
 
 
-def _stack(parts: list, width: int) -> sparse.csr_matrix:
-    if not parts:
-        return sparse.csr_matrix((0, width))
-    for part in parts:
-        part.resize(part.shape[0], width)  # the vocabulary has grown since
-    return sparse.vstack(parts, format="csr")
-
-
 def _labels(cells: np.ndarray, labels: str) -> np.ndarray:
     values, codes = np.unique(cells, return_inverse=True)
     names = [value.rstrip(".") for value in values.tolist()]
     if labels == "kind":
-        names = [n if n == "normal" else KIND_OF.get(n, "other") for n in names]
+        names = [KIND_OF.get(name, "other") for name in names]
     elif labels == "binary":
-        names = [n if n == "normal" else "attack" for n in names]
+        names = [name if name == "normal" else "attack" for name in names]
     return np.array(names)[codes]
 
 
 def make_connections(n_records: int = 10_000, random_state: int | None = 0) -> Connections:
-    """A generated log of connections: normal traffic, bursts of floods and slow scans.
+    """Generate a log of connections: normal traffic, bursts of floods and slow scans.
 
-    Attacks come in runs, and some of their records look like normal ones, so that a model that
-    sees the records before and after is better than one that does not.
+    Attacks come in runs, and some of their records look like normal ones, so a model that uses
+    neighbouring records is better than one that does not.
 
     Parameters
     ----------
@@ -254,6 +247,7 @@ def make_connections(n_records: int = 10_000, random_state: int | None = 0) -> C
     """
     rng = np.random.default_rng(random_state)
     runs = rng.geometric([1 / 200, 1 / 60, 1 / 25], size=(n_records // 100 + 3, 3))
+    # Normal traffic alternates with one of the two attacks.
     kinds = np.stack([np.zeros(len(runs), int), rng.integers(1, 3, len(runs))], axis=1)
     lengths = np.take_along_axis(runs, kinds, axis=1)
     lengths[0] = np.minimum(lengths[0], n_records // 4)
@@ -263,7 +257,7 @@ def make_connections(n_records: int = 10_000, random_state: int | None = 0) -> C
     names, columns = [], []
     for column, n_values in (("service", 12), ("flag", 8), ("bytes", 12), ("rate", 8)):
         likely = rng.dirichlet(np.full(n_values, 0.6), size=3)
-        likely = 0.5 * likely + 0.5 * likely[:1]  # half of the records tell nothing
+        likely = 0.5 * likely + 0.5 * likely[:1]  # half of the records carry no information
         above = likely.cumsum(axis=1)[code]
         value = (rng.random(n_records)[:, None] > above[:, :-1]).sum(axis=1)
         columns.append(len(names) + value)

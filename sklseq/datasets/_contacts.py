@@ -15,8 +15,9 @@ import unicodedata
 
 import numpy as np
 
+from ._checks import check_fraction
 from ._contacts_grammar import ADDRESS, FIELDS, GRAMMAR, REACH
-from ._random_text import check_fraction, draw_generators, expand
+from ._random_text import draw_generators, expand
 
 # Mail and web addresses, numbers such as 3.50 and 12.3.2004, words, runs of one punctuation mark.
 _TOKEN = re.compile(

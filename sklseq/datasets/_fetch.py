@@ -1,9 +1,9 @@
-"""Corpora of shared tasks from their public places: fetched once, checked, kept.
+"""Corpora of shared tasks, downloaded once, verified and cached.
 
     name ── cache ── hit ─▶ read_conll
               └─ miss ── each address in turn ── unzip ── SHA-256 of the text ─▶ cache
 
-What is checked is the text, not its compressed form: a mirror may have compressed it anew.
+The checksum is that of the text, not of its compressed form: a mirror may have compressed it again.
 """
 
 import gzip
@@ -14,67 +14,44 @@ import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ._checks import check_choice
 from ._conll import Columns, read_conll
 
 __all__ = ["fetch_conll2000", "fetch_conll2002"]
 
-CLIPS = "https://www.clips.uantwerpen.be/conll2000/chunking/"
-MIRROR = "https://raw.githubusercontent.com/teropa/nlp/master/resources/corpora/"
 SECONDS = 30  # without an answer
+_MIRROR = "https://raw.githubusercontent.com/teropa/nlp/master/resources/corpora/{0}/{1}"
+ADDRESSES = {
+    "conll2000": ("https://www.clips.uantwerpen.be/conll2000/chunking/{1}.gz", _MIRROR),
+    "conll2002": (_MIRROR,),
+}
+_CORPORA = """
+conll2000/train.txt 2842164 82033cd7a72b209923a98007793e8f9de3abc1c8b79d646c50648eb949b87cea
+conll2000/test.txt 639396 73b7b1e565fa75a1e22fe52ecdf41b6624d6f59dacb591d44252bf4d692b1628
+conll2002/esp.train 2970825 a20d95cab7d88a19a86f8c1ad6329325c99fbd9529ed978cbd7e31d4b01b4008
+conll2002/esp.testa 594058 85c17793b77881c53d19017d9d0f1e6fb98b7ddcab54a5f24b05ed1793103c87
+conll2002/esp.testb 575807 1f8f7a392c6d4979a5592a5794eed43d7869b46da6851bbcde99714149f1d016
+conll2002/ned.train 2377174 0a419dcb356b62c8cff38515675550b3d5dbea9f45a1c4956328dbd5cc7fcdbc
+conll2002/ned.testa 450785 51259d4bfe52462f211d3d0b67173a7ecbfa296e199f6c6bd0895f4c78155057
+conll2002/ned.testb 814282 2aa748edb82e6f9c4d82e57a4bed69ded18cfa4803122c75070335d513517488
+"""
 
 
 class _Corpus(NamedTuple):
-    """A published file: name in the cache, length and SHA-256 of its text, addresses."""
+    """A published file: folder and name in the cache, length and SHA-256 of its text."""
 
-    name: str
+    folder: str
+    file: str
     n_bytes: int
     sha256: str
-    addresses: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.folder}/{self.file}"
 
 
-def _conll2000(subset: str, n_bytes: int, sha256: str) -> _Corpus:
-    name = f"{subset}.txt"
-    addresses = (f"{CLIPS}{name}.gz", f"{MIRROR}conll2000/{name}")
-    return _Corpus(f"conll2000/{name}", n_bytes, sha256, addresses)
-
-
-def _conll2002(name: str, n_bytes: int, sha256: str) -> _Corpus:
-    return _Corpus(f"conll2002/{name}", n_bytes, sha256, (f"{MIRROR}conll2002/{name}",))
-
-
-CONLL2000 = {
-    corpus.name.split("/")[1].removesuffix(".txt"): corpus
-    for corpus in (
-        _conll2000(
-            "train", 2842164, "82033cd7a72b209923a98007793e8f9de3abc1c8b79d646c50648eb949b87cea"
-        ),
-        _conll2000(
-            "test", 639396, "73b7b1e565fa75a1e22fe52ecdf41b6624d6f59dacb591d44252bf4d692b1628"
-        ),
-    )
-}
-CONLL2002 = {
-    corpus.name.split("/")[1]: corpus
-    for corpus in (
-        _conll2002(
-            "esp.train", 2970825, "a20d95cab7d88a19a86f8c1ad6329325c99fbd9529ed978cbd7e31d4b01b4008"
-        ),
-        _conll2002(
-            "esp.testa", 594058, "85c17793b77881c53d19017d9d0f1e6fb98b7ddcab54a5f24b05ed1793103c87"
-        ),
-        _conll2002(
-            "esp.testb", 575807, "1f8f7a392c6d4979a5592a5794eed43d7869b46da6851bbcde99714149f1d016"
-        ),
-        _conll2002(
-            "ned.train", 2377174, "0a419dcb356b62c8cff38515675550b3d5dbea9f45a1c4956328dbd5cc7fcdbc"
-        ),
-        _conll2002(
-            "ned.testa", 450785, "51259d4bfe52462f211d3d0b67173a7ecbfa296e199f6c6bd0895f4c78155057"
-        ),
-        _conll2002(
-            "ned.testb", 814282, "2aa748edb82e6f9c4d82e57a4bed69ded18cfa4803122c75070335d513517488"
-        ),
-    )
+CORPORA = {
+    name: _Corpus(*name.split("/"), int(n_bytes), sha256)
+    for name, n_bytes, sha256 in map(str.split, _CORPORA.split("\n")[1:-1])
 }
 
 
@@ -86,30 +63,30 @@ def fetch_conll2000(
     download_if_missing: bool = True,
     n_retries: int = 3,
 ) -> tuple[list[Columns], list[list[str]]]:
-    """English text chunking, the shared task of CoNLL-2000: newspaper text in phrases.
+    """Load the shared task of CoNLL-2000: chunking of English newspaper text.
 
-    8,936 sentences to train on (211,727 tokens) and 2,012 to test (47,377), of 11 types of phrases
-    in IOB2.
+    8,936 sentences for training (211,727 tokens) and 2,012 for testing (47,377), with 11 types of
+    phrases in IOB2.
 
     Parameters
     ----------
     subset : {"train", "test"}, default="train"
     data_home : str or path, optional
-        Folder of the cache. By default what the environment variable ``SKLSEQ_CACHE`` names, or
-        the user's folder for caches.
+        Folder of the cache. Default: the environment variable ``SKLSEQ_CACHE``, or the user's
+        folder for caches.
     base_url : str, optional
-        Address of a folder with the file or its ``.gz``, instead of the public places: a mirror.
-        By default the folder ``conll2000`` of what the environment variable ``SKLSEQ_MIRROR``
-        names, if it is set.
+        Address of a mirror: a folder with the file or its ``.gz``. Default: the folder
+        ``conll2000`` of the environment variable ``SKLSEQ_MIRROR`` if it is set, else the public
+        addresses.
     download_if_missing : bool, default=True
-        False: an error if the file is not in the cache.
+        False: raise an error if the file is not in the cache.
     n_retries : int, default=3
-        How often to try again if that fails, after 1, 2, 3, ... seconds.
+        Number of further attempts after a failure, after 1, 2, 3, ... seconds.
 
     Returns
     -------
     X : list of dict
-        A sentence each: ``{"w": [...], "pos": [...]}``.
+        One dict for each sentence: ``{"w": [...], "pos": [...]}``.
     y : list of list of str
         Labels in IOB2.
 
@@ -118,13 +95,13 @@ def fetch_conll2000(
     ImportError
         If pooch is missing: ``pip install 'sklseq[data]'``.
     OSError
-        If no address answers with the text: the message says what each did and where to put the
-        file by hand.
+        If no address has the text; the message lists the failures and where to put the file by
+        hand.
 
     Notes
     -----
-    The file comes from the page of the task or a public mirror. What is checked is the SHA-256
-    checksum of the decompressed text.
+    The file comes from the page of the task or a public mirror. The SHA-256 checksum of the
+    decompressed text is verified.
 
     References
     ----------
@@ -138,8 +115,9 @@ def fetch_conll2000(
         X, y = fetch_conll2000()
         X_test, y_test = fetch_conll2000(subset="test")
     """
-    corpus = _chosen(CONLL2000, "subset", subset)
-    return _load(corpus, data_home, base_url, download_if_missing, n_retries)
+    check_choice("subset", subset, ("train", "test"))
+    name = f"conll2000/{subset}.txt"
+    return _load(CORPORA[name], data_home, base_url, download_if_missing, n_retries)
 
 
 def fetch_conll2002(
@@ -151,10 +129,11 @@ def fetch_conll2002(
     download_if_missing: bool = True,
     n_retries: int = 3,
 ) -> tuple[list[Columns], list[list[str]]]:
-    """Named entities in Spanish or Dutch news, the shared task of CoNLL-2002.
+    """Load the shared task of CoNLL-2002: named entities in Spanish or Dutch news.
 
-    Spanish: 8,323 sentences to train on, 1,915 to develop ("testa") and 1,517 to test ("testb");
-    Dutch: 15,806, 2,895 and 5,195. Persons, organisations, locations and miscellaneous, in IOB2.
+    Spanish: 8,323 sentences for training, 1,915 for development ("testa") and 1,517 for testing
+    ("testb"); Dutch: 15,806, 2,895 and 5,195. Persons, organisations, locations and miscellaneous
+    names, in IOB2.
 
     Parameters
     ----------
@@ -167,7 +146,8 @@ def fetch_conll2002(
     Returns
     -------
     X : list of dict
-        A sentence each: ``{"w": [...], "pos": [...]}``; parts of speech are a tagger's.
+        One dict for each sentence: ``{"w": [...], "pos": [...]}``; parts of speech come from a
+        tagger.
     y : list of list of str
         Labels in IOB2.
 
@@ -176,13 +156,13 @@ def fetch_conll2002(
     ImportError
         If pooch is missing: ``pip install 'sklseq[data]'``.
     OSError
-        If no address answers with the text: the message says what each did and where to put the
-        file by hand.
+        If no address has the text; the message lists the failures and where to put the file by
+        hand.
 
     Notes
     -----
-    The files come from a public mirror, in UTF-8. What is checked is the SHA-256 checksum of the
-    decompressed text. The data are for research on the task; see its page for the terms.
+    The files come from a public mirror, in UTF-8. The SHA-256 checksum of the decompressed text
+    is verified. The data are for research on the task; see its page for the terms.
 
     References
     ----------
@@ -196,21 +176,10 @@ def fetch_conll2002(
         X, y = fetch_conll2002()
         X_test, y_test = fetch_conll2002(subset="testb")
     """
-    languages = {name.split(".")[0]: None for name in CONLL2002}
-    _chosen(languages, "language", language)
-    of_language = {
-        name.split(".")[1]: corpus
-        for name, corpus in CONLL2002.items()
-        if name.startswith(f"{language}.")
-    }
-    corpus = _chosen(of_language, "subset", subset)
-    return _load(corpus, data_home, base_url, download_if_missing, n_retries)
-
-
-def _chosen(known: dict, parameter: str, value: Any) -> Any:
-    if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{parameter} must be one of {tuple(known)}; got {value!r}.")
-    return known[value]
+    check_choice("language", language, ("esp", "ned"))
+    check_choice("subset", subset, ("train", "testa", "testb"))
+    name = f"conll2002/{language}.{subset}"
+    return _load(CORPORA[name], data_home, base_url, download_if_missing, n_retries)
 
 
 def _load(
@@ -220,23 +189,18 @@ def _load(
     download_if_missing: bool,
     n_retries: int,
 ) -> tuple[list[Columns], list[list[str]]]:
-    folder, name = corpus.name.split("/")
-    home = _home(data_home) / folder
-    path = home / name
+    home = data_home or os.environ.get("SKLSEQ_CACHE")
+    home = Path(home).expanduser() if home else Path(_pooch().os_cache("sklseq"))
+    path = home / corpus.folder / corpus.file
     if not _is_whole(path, corpus):
         if not download_if_missing:
             state = "damaged in" if path.exists() else "not in"
             raise OSError(
-                f"{corpus.name} is {state} the cache ({path}); use download_if_missing=True, or "
+                f"{corpus} is {state} the cache ({path}); use download_if_missing=True, or "
                 f"put the file there: SHA-256 {corpus.sha256}."
             )
-        _download(corpus, home, _addresses(corpus, base_url), n_retries)
+        _download(corpus, path, _addresses(corpus, base_url), n_retries)
     return read_conll(path, columns=["w", "pos"])
-
-
-def _home(data_home: Any) -> Path:
-    home = data_home or os.environ.get("SKLSEQ_CACHE")
-    return Path(home).expanduser() if home else Path(_pooch().os_cache("sklseq"))
 
 
 def _pooch() -> Any:
@@ -244,50 +208,48 @@ def _pooch() -> Any:
         import pooch
     except ImportError:
         raise ImportError(
-            "Data are fetched by pooch, which is missing; pip install 'sklseq[data]'."
+            "Downloading corpora needs pooch, which is missing; pip install 'sklseq[data]'."
         ) from None
     return pooch
 
 
-def _addresses(corpus: _Corpus, base_url: str | None) -> tuple[str, ...]:
-    folder, name = corpus.name.split("/")
+def _addresses(corpus: _Corpus, base_url: str | None) -> list[str]:
     mirror = os.environ.get("SKLSEQ_MIRROR")
     if base_url is None and mirror:
-        base_url = f"{mirror.rstrip('/')}/{folder}"
+        base_url = f"{mirror.rstrip('/')}/{corpus.folder}"
     if base_url is None:
-        return corpus.addresses
-    return tuple(f"{base_url.rstrip('/')}/{name}{ending}" for ending in (".gz", ""))
+        return [place.format(corpus.folder, corpus.file) for place in ADDRESSES[corpus.folder]]
+    return [f"{base_url.rstrip('/')}/{corpus.file}{ending}" for ending in (".gz", "")]
 
 
 def _is_whole(path: Path, corpus: _Corpus) -> bool:
     return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == corpus.sha256
 
 
-def _download(corpus: _Corpus, home: Path, addresses: tuple[str, ...], n_retries: int) -> None:
-    """Into the cache, by pooch: through a file beside its place, moved there when it is whole."""
-    pooch, name = _pooch(), corpus.name.split("/")[1]
-    store = pooch.create(
-        path=home, base_url="", registry={name: f"sha256:{corpus.sha256}"},
-        urls={name: addresses[0]}, retry_if_failed=n_retries,
+def _download(corpus: _Corpus, path: Path, addresses: list[str], n_retries: int) -> None:
+    """Download by pooch, which writes a temporary file and moves it to `path` when it is whole."""
+    store = _pooch().create(
+        path=path.parent, base_url="", registry={corpus.file: f"sha256:{corpus.sha256}"},
+        urls={corpus.file: addresses[0]}, retry_if_failed=n_retries,
     )  # fmt: skip
     try:
-        store.fetch(name, downloader=_FirstThatHasIt(corpus, addresses))
-    except _NowhereError as error:
+        store.fetch(corpus.file, downloader=_Downloader(corpus, addresses))
+    except _NotFoundError as error:
         raise OSError(
-            f"Could not fetch {corpus.name}. {error} Check the connection, give the address of a "
-            f"mirror as base_url= or SKLSEQ_MIRROR, or put the text into {home / name} (SHA-256 "
+            f"Could not fetch {corpus}. {error} Check the connection, give the address of a "
+            f"mirror as base_url= or SKLSEQ_MIRROR, or put the text into {path} (SHA-256 "
             f"{corpus.sha256})."
         ) from None
 
 
-class _NowhereError(ValueError):
-    """No address had the text; a ValueError, which pooch tries again."""
+class _NotFoundError(ValueError):
+    """No address has the text; pooch tries again after a ValueError."""
 
 
-class _FirstThatHasIt:
-    """What pooch calls to download: tries addresses in turn, unzips, checks the text."""
+class _Downloader:
+    """Callable for pooch that tries the addresses in turn, unzips and verifies the text."""
 
-    def __init__(self, corpus: _Corpus, addresses: tuple[str, ...]):
+    def __init__(self, corpus: _Corpus, addresses: list[str]):
         self.corpus = corpus
         self.addresses = addresses
 
@@ -305,21 +267,19 @@ class _FirstThatHasIt:
                 continue
             Path(output_file).write_bytes(text)
             return
-        raise _NowhereError(" ".join(reasons))
+        raise _NotFoundError(" ".join(reasons))
 
     def _text(self, data: bytes) -> bytes:
-        n, zipped = self.corpus.n_bytes, data.startswith(b"\x1f\x8b")
-        text = _unzipped(data, n + 1) if zipped else data
+        text = data
+        if data.startswith(b"\x1f\x8b"):  # read no more than needed: the file may be a zip bomb
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+                text = file.read(self.corpus.n_bytes + 1)
         seen = hashlib.sha256(text).hexdigest()
         if seen != self.corpus.sha256:
-            what = "its text is longer" if len(text) > n else f"{len(text)} bytes of text"
+            is_longer = len(text) > self.corpus.n_bytes
+            what = "its text is longer" if is_longer else f"{len(text)} bytes of text"
             raise ValueError(f"another file, {what}, with the SHA-256 checksum {seen}")
         return text
-
-
-def _unzipped(data: bytes, n_bytes: int) -> bytes:
-    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-        return file.read(n_bytes)
 
 
 def _reason(error: Exception) -> str:

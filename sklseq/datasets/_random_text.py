@@ -48,8 +48,3 @@ def draw_generators(n: int, what: str, random_state) -> list[random.Random]:
         raise ValueError(f"n, the number of {what}, must be a positive integer; got {n!r}.")
     seeds = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=count)
     return [random.Random(int(seed)) for seed in seeds]
-
-
-def check_fraction(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise ValueError(f"{name} must be between 0 and 1; got {value!r}.")

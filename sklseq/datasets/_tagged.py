@@ -1,4 +1,4 @@
-"""Inline tags, the form in which segments are written by hand: a sequence a line."""
+"""Reader for inline tags, the form in which segments are written by hand, one sequence a line."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def read_tagged(
     Parameters
     ----------
     path : str, path-like or file object
-        The file, open in text or binary mode if it is a file object. Gzip is recognised by its
-        first bytes, whatever the name.
+        The file; a file object is open in text or binary mode. Gzip is recognised by its first
+        bytes.
     outside : str, default="O"
         Label of tokens between segments.
     encoding : str, default="utf-8"
@@ -33,25 +33,25 @@ def read_tagged(
     Returns
     -------
     X : list of list of str
-        The tokens of each sequence: what stands between white space or tags.
+        The tokens of each sequence, separated by white space or tags.
     y : list of list of str
         Their IOB2 labels.
 
     Raises
     ------
     ValueError
-        If segments are nested, a tag closes another segment than is open or none, or a segment is
+        If segments are nested, a closing tag does not match the open segment, or a segment is
         still open at the end of its line.
 
     See Also
     --------
-    read_conll : a token a line.
+    read_conll : one token a line.
 
     Notes
     -----
-    Blank lines count for nothing, and so do segments without tokens. A tag is a name without white
-    space in angle brackets; attributes and entities of XML are not read: ``&amp;`` stays as it is,
-    and so does ``<`` before anything else, as in "a < b".
+    Blank lines and segments without tokens are skipped. A tag is a name without white space in
+    angle brackets; attributes and entities of XML are not interpreted: ``&amp;`` is left unchanged,
+    as is ``<`` before anything else, as in "a < b".
 
     Examples
     --------
@@ -89,7 +89,7 @@ def _read_line(line: str, outside: str, where: str) -> tuple[list[str], list[str
 
 
 def _after(tag: re.Match, inside: str | None, where: str) -> str | None:
-    """The segment that is open after a tag."""
+    """Return the segment that is open after a tag."""
     closes, name = tag.groups()
     if closes and name != inside:
         opened = f"<{inside}> is open" if inside else "nothing is open"

@@ -120,7 +120,7 @@ def test_white_space_beside_the_separating_tab_is_no_part_of_a_cell(gap, end):
 
 def test_tab_or_spaces_is_asked_if_a_label_contains_a_space():
     text = "He\tPRP B-NP\nran\tVBD B-VP\n"
-    with pytest.raises(ValueError, match=r"line 1: label 'PRP B-NP' contains a space, so that it"):
+    with pytest.raises(ValueError, match=r"line 1: label 'PRP B-NP' contains a space, so the sep"):
         read_text(text)
     assert read_text(text, separator=" ")[1] == [["B-NP", "B-VP"]]
     assert read_text(text, separator="\t")[1] == [["PRP B-NP", "VBD B-VP"]]

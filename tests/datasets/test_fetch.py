@@ -58,10 +58,9 @@ def server(monkeypatch):
     monkeypatch.delenv("SKLSEQ_CACHE", raising=False)
     monkeypatch.delenv("SKLSEQ_MIRROR", raising=False)
     sha256 = hashlib.sha256(DATA).hexdigest()
-    for corpora in (_fetch.CONLL2000, _fetch.CONLL2002):
-        for name, corpus in corpora.items():
-            small = corpus._replace(n_bytes=len(DATA), sha256=sha256)
-            monkeypatch.setitem(corpora, name, small)
+    for name, corpus in _fetch.CORPORA.items():
+        small = corpus._replace(n_bytes=len(DATA), sha256=sha256)
+        monkeypatch.setitem(_fetch.CORPORA, name, small)
     server = Server()
     yield server
     server.close()
@@ -177,8 +176,7 @@ def test_the_environment_names_mirror_and_cache(server, tmp_path, monkeypatch):
 
 def test_public_places_are_tried_in_turn(server, fetch, tmp_path, monkeypatch):
     places = tuple(f"{server.url}/{name}" for name in ("gone/train.txt.gz", "here/train.txt"))
-    here = _fetch.CONLL2000["train"]._replace(addresses=places)
-    monkeypatch.setitem(_fetch.CONLL2000, "train", here)
+    monkeypatch.setitem(_fetch.ADDRESSES, "conll2000", places)
     server.files = {"/gone/train.txt.gz": b"moved", "/here/train.txt": DATA}
     assert fetch(base_url=None) == expected(tmp_path)
 
@@ -213,10 +211,10 @@ def test_checksums_are_those_of_the_copies_at_hand():
     if not folder:
         pytest.skip("SKLSEQ_DATA names no folder")
     at_hand = 0
-    for corpus in [*_fetch.CONLL2000.values(), *_fetch.CONLL2002.values()]:
-        path = Path(folder) / f"{corpus.name}.gz"
+    for corpus in _fetch.CORPORA.values():
+        path = Path(folder) / f"{corpus}.gz"
         if path.exists():
             text = gzip.decompress(path.read_bytes())
-            assert (len(text), hashlib.sha256(text).hexdigest()) == corpus[1:3]
+            assert (len(text), hashlib.sha256(text).hexdigest()) == corpus[2:]
             at_hand += 1
     assert at_hand

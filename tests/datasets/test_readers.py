@@ -119,7 +119,7 @@ def test_broken_conllu_says_where_and_why(text, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"label": "pos"}, r"'pos' is not a field of CoNLL-U; take one of \('id', 'form',"),
+        ({"label": "pos"}, r"'pos' is not a field of CoNLL-U; choose from \('id', 'form',"),
         ({"columns": ["FORM"]}, "'FORM' is not a field"),
         ({"columns": "form"}, "columns must be a list of names; got the string 'form'"),
         ({"label": "deps"}, "No word of .* has a value of 'deps'; choose another label="),
