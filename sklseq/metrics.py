@@ -1,8 +1,9 @@
 """How good predicted label sequences are: tokens, whole sequences and spans.
 
-Every function takes lists, object arrays or 2-D arrays of label sequences. They are put end to end
-before anything is counted, so labels of sequences of equal length, such as ``[[0, 1], [1, 1]]``,
-never count as scikit-learn's multilabel indicators.
+Every function takes lists, object arrays or 2-D arrays of label sequences; those of spans also
+take lists of segments (start, stop, type), as `SemiCRFSegmenter` predicts them. Labels are put end
+to end before anything is counted, so labels of sequences of equal length, such as
+``[[0, 1], [1, 1]]``, never count as scikit-learn's multilabel indicators.
 
 scikit-learn's ``scoring=`` takes the scorers themselves, as in ``scoring=span_f1_scorer``. It has
 no public way to learn names, and importing this package changes nothing outside it.
@@ -19,7 +20,13 @@ import sklearn.metrics
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import make_scorer
 
-from sklseq.data.labels import Spans, as_label_sequences, find_spans, locate
+from sklseq.data.labels import (
+    Spans,
+    as_label_sequences,
+    find_spans,
+    locate,
+    segments_to_labels,
+)
 from sklseq.data.sequences import check_sample_weight
 from sklseq.data.strict_spans import STRICT_SCHEMES, find_strict_spans
 
@@ -131,6 +138,12 @@ def _align(
     y_true: LabelSequences, y_pred: LabelSequences
 ) -> tuple[NDArray, NDArray, NDArray[np.int64]]:
     """Flat true and predicted labels and their common offsets; raise if they do not match."""
+    for name, y in (("y_true", y_true), ("y_pred", y_pred)):
+        if _holds_segments(y):
+            raise ValueError(
+                f"{name} holds segments (start, stop, type), and accuracies compare labels of "
+                "tokens; use span_f1 and its scorer, or the labels of predict_labels."
+            )
     flat_true, offsets = as_label_sequences(y_true, "y_true")
     flat_pred, offsets_pred = as_label_sequences(y_pred, "y_pred")
     if len(offsets) != len(offsets_pred):
@@ -211,8 +224,9 @@ def span_precision_recall_fscore_support(
 
     Parameters
     ----------
-    y_true, y_pred : list, object array or 2-D array of label sequences
-        True and predicted labels, sequence by sequence of the same length.
+    y_true, y_pred : list, object array or 2-D array of label sequences, or lists of segments
+        True and predicted labels, sequence by sequence of the same length, or for each sequence
+        a list of (start, stop, type).
     mode : {"conlleval", "strict"}, default="conlleval"
         What is a span. ``"conlleval"`` reads any order of labels of any scheme: an I-x that
         follows O or another type begins a span. ``"strict"`` takes whole spans of `scheme` only,
@@ -299,6 +313,50 @@ def _check_mode(mode: str, scheme: str | None) -> None:
         raise ValueError(f"With mode='strict', scheme must be one of {known}; got {scheme!r}.")
 
 
+def _holds_segments(y: Any) -> bool:
+    if not isinstance(y, (list, tuple, np.ndarray)):
+        return False
+    first = next((x[0] for x in y if isinstance(x, (list, tuple, np.ndarray)) and len(x)), None)
+    if first is None:  # the lists of a segmenter that finds nothing; labels come in arrays
+        return isinstance(y, np.ndarray) and y.ndim == 1 and all(isinstance(x, list) for x in y)
+    return isinstance(first, (list, tuple)) and len(first) == 3
+
+
+def _of_segments(y_true: Any, y_pred: Any, mode: str) -> tuple[Any, Any]:
+    """Both sides as labels: segments are written in IOB2."""
+    sides, segments = (y_true, y_pred), list(map(_holds_segments, (y_true, y_pred)))
+    if not any(segments):
+        return sides
+    if mode == "strict":
+        raise ValueError(
+            "mode='strict' asks of labels whether spans are whole, and segments (start, stop, "
+            "type) are whole; leave mode='conlleval'."
+        )
+    if len(y_true) != len(y_pred):
+        raise ValueError(
+            f"y_true has {len(y_true)} sequences, y_pred {len(y_pred)}; pass a prediction for "
+            "every sequence."
+        )
+    # Without a label on a side, its sequences hold no segment.
+    segments = [is_one or not any(map(len, y)) for is_one, y in zip(segments, sides)]
+    stops = [
+        [max((segment[1] for segment in x), default=0) if is_one else len(x) for x in y]
+        for is_one, y in zip(segments, sides)
+    ]
+    lengths = list(map(max, *stops)) if all(segments) else stops[segments.index(False)]
+    return tuple(
+        [_write(x, n, s, name) for s, (x, n) in enumerate(zip(y, lengths))] if is_one else y
+        for is_one, y, name in zip(segments, sides, ("y_true", "y_pred"))
+    )
+
+
+def _write(segments: list, n: int, s: int, name: str) -> list[str]:
+    try:
+        return segments_to_labels([x for x in segments if x[2] != "O"], n)
+    except ValueError as error:
+        raise ValueError(f"Sequence {s} of {name}: {error}") from None
+
+
 def _count_spans(
     y_true: LabelSequences,
     y_pred: LabelSequences,
@@ -307,7 +365,7 @@ def _count_spans(
     sample_weight: ArrayLike | None = None,
 ) -> _SpanCounts:
     _check_mode(mode, scheme)
-    flat_true, flat_pred, offsets = _align(y_true, y_pred)
+    flat_true, flat_pred, offsets = _align(*_of_segments(y_true, y_pred, mode))
     weight = None  # whole numbers stay whole
     if sample_weight is not None:
         weight = np.repeat(check_sample_weight(sample_weight, len(offsets) - 1), np.diff(offsets))
@@ -404,8 +462,9 @@ def span_precision(
 
     Parameters
     ----------
-    y_true, y_pred : list, object array or 2-D array of label sequences
-        True and predicted labels, sequence by sequence of the same length.
+    y_true, y_pred : list, object array or 2-D array of label sequences, or lists of segments
+        True and predicted labels, sequence by sequence of the same length, or for each sequence
+        a list of (start, stop, type).
     mode : {"conlleval", "strict"}, default="conlleval"
         Whether broken spans are read, as conlleval does, or only whole ones of `scheme`.
     scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"} or None, default=None
@@ -457,8 +516,9 @@ def span_recall(
 
     Parameters
     ----------
-    y_true, y_pred : list, object array or 2-D array of label sequences
-        True and predicted labels, sequence by sequence of the same length.
+    y_true, y_pred : list, object array or 2-D array of label sequences, or lists of segments
+        True and predicted labels, sequence by sequence of the same length, or for each sequence
+        a list of (start, stop, type).
     mode : {"conlleval", "strict"}, default="conlleval"
         Whether broken spans are read, as conlleval does, or only whole ones of `scheme`.
     scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"} or None, default=None
@@ -510,8 +570,9 @@ def span_f1(
 
     Parameters
     ----------
-    y_true, y_pred : list, object array or 2-D array of label sequences
-        True and predicted labels, sequence by sequence of the same length.
+    y_true, y_pred : list, object array or 2-D array of label sequences, or lists of segments
+        True and predicted labels, sequence by sequence of the same length, or for each sequence
+        a list of (start, stop, type).
     mode : {"conlleval", "strict"}, default="conlleval"
         Whether broken spans are read, as conlleval does, or only whole ones of `scheme`.
     scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"} or None, default=None
@@ -556,13 +617,15 @@ def span_report(
     scheme: str | None = None,
     digits: int = 2,
     output_dict: bool = False,
+    sample_weight: ArrayLike | None = None,
 ) -> str | dict[str, dict[str, float]]:
-    """Table of span scores: each type, micro and macro average, and the token accuracy.
+    """Table of span scores: each type, their averages, and the token accuracy.
 
     Parameters
     ----------
-    y_true, y_pred : list, object array or 2-D array of label sequences
-        True and predicted labels, sequence by sequence of the same length.
+    y_true, y_pred : list, object array or 2-D array of label sequences, or lists of segments
+        True and predicted labels, sequence by sequence of the same length, or for each sequence
+        a list of (start, stop, type).
     mode : {"conlleval", "strict"}, default="conlleval"
         Whether broken spans are read, as conlleval does, or only whole ones of `scheme`.
     scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"} or None, default=None
@@ -571,14 +634,16 @@ def span_report(
         Decimals of the scores in the text.
     output_dict : bool, default=False
         Return the numbers instead of the text.
+    sample_weight : array-like of shape (n_sequences,), optional
+        Weight of all spans and rows of each sequence; ``"support"`` is the sum of weights then.
 
     Returns
     -------
     report : str or dict of dict
-        As a dictionary, ``report[row][column]`` with the types, ``"micro avg"`` and
-        ``"macro avg"`` as rows, and ``"precision"``, ``"recall"``, ``"f1-score"`` and
+        As a dictionary, ``report[row][column]`` with the types, ``"micro avg"``, ``"macro avg"``
+        and ``"weighted avg"`` as rows, and ``"precision"``, ``"recall"``, ``"f1-score"`` and
         ``"support"`` as columns; ``report["token accuracy"]`` has ``"accuracy"`` and
-        ``"support"``, the number of rows.
+        ``"support"``, the number of rows, unless segments are given.
 
     Raises
     ------
@@ -598,56 +663,66 @@ def span_report(
     <BLANKLINE>
          micro avg       0.67      0.67      0.67         3
          macro avg       0.75      0.75      0.67         3
+      weighted avg       0.83      0.67      0.67         3
     token accuracy                           0.83         6
     """
-    counts = _count_spans(y_true, y_pred, mode, scheme)
+    counts = _count_spans(y_true, y_pred, mode, scheme, sample_weight)
     per_type = zip(*_scores(counts, None, 0.0))
     rows = {type_: SpanScores(*scores) for type_, scores in zip(counts.types, per_type)}
-    averages = {f"{name} avg": _scores(counts, name, 0.0) for name in ("micro", "macro")}
-    accuracy = token_accuracy(y_true, y_pred)
-    n_rows = sum(map(len, y_true))
+    names = ("micro", "macro", "weighted")
+    averages = {f"{name} avg": _scores(counts, name, 0.0) for name in names}
+    accuracy = None
+    if not _holds_segments(y_true) and not _holds_segments(y_pred):
+        lengths = [len(labels) for labels in y_true]
+        n_rows = sum(lengths) if sample_weight is None else np.dot(sample_weight, lengths).item()
+        accuracy = token_accuracy(y_true, y_pred, sample_weight=sample_weight), n_rows
     if output_dict:
-        return _report_dict({**rows, **averages}, accuracy, n_rows)
-    return _report_text(rows, averages, accuracy, n_rows, digits)
+        return _report_dict({**rows, **averages}, accuracy)
+    return _report_text(rows, averages, accuracy, digits)
 
 
 _COLUMNS = ("precision", "recall", "f1-score", "support")
 
 
 def _report_dict(
-    rows: dict[str, SpanScores], accuracy: float, n_rows: int
+    rows: dict[str, SpanScores], accuracy: tuple[float, float] | None
 ) -> dict[str, dict[str, float]]:
     report = {
-        name: dict(zip(_COLUMNS, (*map(float, scores[:3]), int(scores.support))))
+        name: dict(zip(_COLUMNS, (*map(float, scores[:3]), np.asarray(scores.support).item())))
         for name, scores in rows.items()
     }
-    return {**report, "token accuracy": {"accuracy": accuracy, "support": n_rows}}
+    if accuracy is not None:
+        report["token accuracy"] = dict(zip(("accuracy", "support"), accuracy))
+    return report
 
 
 def _report_text(
     rows: dict[str, SpanScores],
     averages: dict[str, SpanScores],
-    accuracy: float,
-    n_rows: int,
+    accuracy: tuple[float, float] | None,
     digits: int,
 ) -> str:
     width = max(map(len, [*rows, "token accuracy"]))
 
     def line(name: str, scores: SpanScores) -> str:
         numbers = "".join(f" {score:>9.{digits}f}" for score in scores[:3])
-        return f"{name:>{width}} {numbers} {scores.support:>9}"
+        return f"{name:>{width}} {numbers} {support(scores.support)}"
+
+    def support(number: Any) -> str:  # a sum of weights, or a count
+        return f"{number:>9.{digits}f}" if isinstance(number, float) else f"{number:>9}"
 
     header = " " * (width + 1) + "".join(f" {column:>9}" for column in _COLUMNS)
-    return "\n".join(
-        [
-            header,
-            "",
-            *(line(name, scores) for name, scores in rows.items()),
-            "",
-            *(line(name, scores) for name, scores in averages.items()),
-            f"{'token accuracy':>{width}} {'':20} {accuracy:>9.{digits}f} {n_rows:>9}",
-        ]
-    )
+    lines = [
+        header,
+        "",
+        *(line(name, scores) for name, scores in rows.items()),
+        "",
+        *(line(name, scores) for name, scores in averages.items()),
+    ]
+    if accuracy is not None:
+        share = f"{accuracy[0]:>9.{digits}f}"
+        lines.append(f"{'token accuracy':>{width}} {'':20} {share} {support(accuracy[1])}")
+    return "\n".join(lines)
 
 
 # ----------------------------------------------------------------------------------- scorers

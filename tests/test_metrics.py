@@ -21,7 +21,7 @@ from sklearn.model_selection import (
     learning_curve,
 )
 
-from sklseq import metrics
+from sklseq import SemiCRFSegmenter, metrics
 from sklseq.data.labels import (
     as_label_sequences,
     labels_to_segments,
@@ -31,8 +31,10 @@ from sklseq.data.labels import (
 from sklseq.data.strict_spans import find_strict_spans
 from sklseq.metrics import (
     SCORERS,
+    get_scorer,
     sequence_accuracy,
     span_f1,
+    span_f1_scorer,
     span_precision,
     span_precision_recall_fscore_support,
     span_recall,
@@ -409,6 +411,7 @@ def test_report_as_text():
         "",
         "     micro avg      0.667     0.667     0.667         3",
         "     macro avg      0.750     0.750     0.667         3",
+        "  weighted avg      0.833     0.667     0.667         3",
         "token accuracy                          0.833         6",
     ]
 
@@ -422,7 +425,7 @@ def test_report_columns_stay_aligned_with_long_types():
 def test_report_without_spans():
     report = span_report([["O", "O"]], [["O", "O"]], output_dict=True)
     assert report["token accuracy"] == {"accuracy": 1.0, "support": 2}
-    assert set(report) == {"micro avg", "macro avg", "token accuracy"}
+    assert set(report) == {"micro avg", "macro avg", "weighted avg", "token accuracy"}
     with pytest.raises(ValueError, match=r"Accuracy over no rows is undefined"):
         span_report([], [])
 
@@ -430,14 +433,84 @@ def test_report_without_spans():
 def test_report_as_dictionary_has_the_scores():
     y_true, y_pred = random_labels(3, IOB2)
     report = span_report(y_true, y_pred, output_dict=True)
-    assert list(report) == ["LOC", "PER", "a-b", "micro avg", "macro avg", "token accuracy"]
+    averages = ["micro avg", "macro avg", "weighted avg"]
+    assert list(report) == ["LOC", "PER", "a-b", *averages, "token accuracy"]
     scores = span_precision_recall_fscore_support(y_true, y_pred)
     for index, type_ in enumerate(["LOC", "PER", "a-b"]):
         assert list(report[type_].values()) == [score[index] for score in scores]
-    for average in ("micro", "macro"):
+    for average in ("micro", "macro", "weighted"):
         scores = span_precision_recall_fscore_support(y_true, y_pred, average=average)
         assert list(report[f"{average} avg"].values()) == list(scores)
     assert report["token accuracy"]["accuracy"] == token_accuracy(y_true, y_pred)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_weights_in_a_report_are_copies(seed):
+    y_true, y_pred = random_labels(seed, IOB2)
+    weight = np.random.default_rng(seed).integers(0, 4, size=len(y_true))
+    weight[0] = 1
+    weighted = span_report(y_true, y_pred, output_dict=True, sample_weight=weight)
+    copies = [[y for y, n in zip(one, weight) for _ in range(n)] for one in (y_true, y_pred)]
+    expected = span_report(*copies, output_dict=True)
+    for name, row in expected.items():
+        assert weighted[name] == pytest.approx(row)
+    lines = span_report(y_true, y_pred, sample_weight=weight / 2).splitlines()
+    assert {len(line) for line in lines if line} == {len(lines[0])}
+
+
+# ---------------------------------------------------------------------------------- segments
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_segments_score_as_their_labels(seed):
+    y_true, y_pred = random_labels(seed, IOB2)
+    true, pred = ([labels_to_segments(labels) for labels in y] for y in (y_true, y_pred))
+    found = np.empty(len(pred), dtype=object)
+    found[:] = pred
+    for average in (None, "micro", "macro", "weighted"):
+        expected = span_precision_recall_fscore_support(y_true, y_pred, average=average)
+        for pair in ((true, pred), (true, y_pred), (y_true, pred), (y_true, found)):
+            got = span_precision_recall_fscore_support(*pair, average=average)
+            for a, b in zip(got, expected):
+                assert_array_equal(a, b)
+    report = span_report(y_true, y_pred, output_dict=True)
+    del report["token accuracy"]
+    assert span_report(true, found, output_dict=True) == report
+
+
+def test_a_segmenter_that_finds_nothing():
+    nothing = np.empty(2, dtype=object)
+    nothing[:] = [[], []]
+    for y_true in ([["B-a"], ["O", "O"]], [[(0, 1, "a")], []]):
+        assert span_f1(y_true, nothing) == 0.0
+    assert span_f1([[], []], [[], [(0, 2, "a")]]) == 0.0
+
+
+def test_segments_where_they_have_no_score():
+    segments = [[(0, 1, "a")]]
+    for accuracy in (token_accuracy, sequence_accuracy):
+        with pytest.raises(ValueError, match=r"y_true holds segments .* use span_f1"):
+            accuracy(segments, segments)
+    with pytest.raises(ValueError, match=r"mode='strict' asks of labels"):
+        span_f1(segments, segments, mode="strict", scheme="iob2")
+    with pytest.raises(ValueError, match=r"y_true has 1 sequences, y_pred 2"):
+        span_f1(segments, segments * 2)
+    with pytest.raises(ValueError, match=r"^Sequence 0 of y_pred: "):
+        span_f1([["B-a"]], [[(0, 2, "a")]])
+
+
+@pytest.mark.parametrize("form", ["segments", "labels"])
+def test_scorers_of_spans_take_a_segmenter(form):
+    X = [np.eye(2), np.eye(2)[[0, 0, 1]]] * 3
+    y = [["B-a", "B-b"], ["B-a", "I-a", "B-b"]] * 3
+    if form == "segments":
+        y = [labels_to_segments(labels) for labels in y]
+    segmenter = SemiCRFSegmenter().fit(X, y)
+    assert span_f1_scorer(segmenter, X, y) == segmenter.score(X, y) == 1.0
+    scores = cross_val_score(SemiCRFSegmenter(), X, y, cv=2, scoring=span_f1_scorer)
+    assert_array_equal(scores, cross_val_score(SemiCRFSegmenter(), X, y, cv=2))
+    with pytest.raises(ValueError, match=r"use span_f1 and its scorer"):
+        get_scorer("token_accuracy")(segmenter, X, y)
 
 
 # ----------------------------------------------------------------------------------- scorers
