@@ -28,7 +28,7 @@ from sklseq.data.labels import (
     segments_to_labels,
 )
 from sklseq.data.sequences import check_sample_weight
-from sklseq.data.strict_spans import STRICT_SCHEMES, find_strict_spans
+from sklseq.data.strict_spans import check_mode, find_strict_spans
 
 __all__ = [
     "SCORERS",
@@ -300,19 +300,6 @@ def _check_options(average: str | None, labels: Sequence[str] | None, zero_divis
         raise ValueError(f"zero_division must be 0.0, 1.0 or nan; got {zero_division!r}.")
 
 
-def _check_mode(mode: str, scheme: str | None) -> None:
-    if mode not in ("conlleval", "strict"):
-        raise ValueError(f"mode must be 'conlleval' or 'strict'; got {mode!r}.")
-    if mode == "conlleval" and scheme is not None:
-        raise ValueError(
-            f"scheme={scheme!r} is for mode='strict', which takes whole spans of the scheme only; "
-            "pass that mode, or leave scheme=None to read all labels as conlleval does."
-        )
-    if mode == "strict" and (not isinstance(scheme, str) or scheme not in STRICT_SCHEMES):
-        known = ", ".join(map(repr, STRICT_SCHEMES))
-        raise ValueError(f"With mode='strict', scheme must be one of {known}; got {scheme!r}.")
-
-
 def _holds_segments(y: Any) -> bool:
     if not isinstance(y, (list, tuple, np.ndarray)):
         return False
@@ -364,7 +351,7 @@ def _count_spans(
     scheme: str | None,
     sample_weight: ArrayLike | None = None,
 ) -> _SpanCounts:
-    _check_mode(mode, scheme)
+    check_mode(mode, scheme)
     flat_true, flat_pred, offsets = _align(*_of_segments(y_true, y_pred, mode))
     weight = None  # whole numbers stay whole
     if sample_weight is not None:

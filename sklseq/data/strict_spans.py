@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sklseq.data.labels import Spans, parse_labels
 
-__all__ = ["STRICT_SCHEMES", "find_strict_spans"]
+__all__ = ["STRICT_SCHEMES", "check_mode", "find_strict_spans"]
 
 # Pairs of prefixes of rows t - 1 and t, O outside; "=": of one type, "!": of two types.
 _IOB1 = {
@@ -39,6 +39,20 @@ STRICT_SCHEMES = {
     "bilou": (_IOBES, "BILU", 1),
 }
 _LETTERS = "BIES"
+
+
+def check_mode(mode: str, scheme: str | None) -> None:
+    """Raise a ValueError unless ``scheme`` is given for strict reading, and only for that."""
+    if mode not in ("conlleval", "strict"):
+        raise ValueError(f"mode must be 'conlleval' or 'strict'; got {mode!r}.")
+    if mode == "conlleval" and scheme is not None:
+        raise ValueError(
+            f"scheme={scheme!r} is for mode='strict', which takes whole spans of the scheme only; "
+            "pass that mode, or leave scheme=None to read all labels as conlleval does."
+        )
+    if mode == "strict" and (not isinstance(scheme, str) or scheme not in STRICT_SCHEMES):
+        known = ", ".join(map(repr, STRICT_SCHEMES))
+        raise ValueError(f"With mode='strict', scheme must be one of {known}; got {scheme!r}.")
 
 
 def find_strict_spans(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sklseq.data.labels import labels_to_segments
+from sklseq.data.strict_spans import check_mode, find_strict_spans
 from sklseq.display._common import HeatMap, new_axes, write_values
 
 __all__ = ["SpanConfusionDisplay"]
@@ -63,7 +64,15 @@ class SpanConfusionDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: Any, *, types: Any = None, outside: str = "O"
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        types: Any = None,
+        outside: str = "O",
+        mode: str = "conlleval",
+        scheme: str | None = None,
     ) -> SpanConfusionDisplay:
         """Of what an estimator predicts.
 
@@ -78,16 +87,30 @@ class SpanConfusionDisplay:
             frequent first.
         outside : str, default="O"
             Label and type of what belongs to no span.
+        mode : {"conlleval", "strict"}, default="conlleval"
+            Whether broken spans of labels are read, as conlleval does, or only whole ones of
+            `scheme`.
+        scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"} or None, default=None
+            What the prefixes mean; for ``mode="strict"``, which needs it.
 
         Returns
         -------
         SpanConfusionDisplay
         """
-        return cls.from_predictions(y, estimator.predict(X), types=types, outside=outside)
+        return cls.from_predictions(
+            y, estimator.predict(X), types=types, outside=outside, mode=mode, scheme=scheme
+        )
 
     @classmethod
     def from_predictions(
-        cls, y_true: Any, y_pred: Any, *, types: Any = None, outside: str = "O"
+        cls,
+        y_true: Any,
+        y_pred: Any,
+        *,
+        types: Any = None,
+        outside: str = "O",
+        mode: str = "conlleval",
+        scheme: str | None = None,
     ) -> SpanConfusionDisplay:
         """Of true and predicted labels or segments.
 
@@ -99,6 +122,11 @@ class SpanConfusionDisplay:
             frequent first.
         outside : str, default="O"
             Label and type of what belongs to no span.
+        mode : {"conlleval", "strict"}, default="conlleval"
+            Whether broken spans of labels are read, as conlleval does, or only whole ones of
+            `scheme`.
+        scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"} or None, default=None
+            What the prefixes mean; for ``mode="strict"``, which needs it.
 
         Returns
         -------
@@ -109,13 +137,14 @@ class SpanConfusionDisplay:
         ValueError
             If there are not as many predictions as sequences, or a length differs.
         """
+        check_mode(mode, scheme)
         y_true, y_pred = list(y_true), list(y_pred)
         if len(y_true) != len(y_pred):
             raise ValueError(
                 f"y_true and y_pred must hold the same number of sequences; got {len(y_true)} and "
                 f"{len(y_pred)}."
             )
-        pairs = [_both(s, *pair, outside) for s, pair in enumerate(zip(y_true, y_pred))]
+        pairs = [_both(s, *pair, outside, scheme) for s, pair in enumerate(zip(y_true, y_pred))]
         if types is None:
             types = _by_frequency(pairs)
         code = {type_: k for k, type_ in enumerate(types)}
@@ -172,19 +201,24 @@ class SpanConfusionDisplay:
         return self
 
 
-def _both(s: int, true: Any, predicted: Any, outside: str) -> tuple[list, list]:
+def _both(s: int, true: Any, predicted: Any, outside: str, scheme: str | None) -> tuple[list, list]:
     true, predicted = list(true), list(predicted)
     of_labels = [len(x) for x in (true, predicted) if x and isinstance(x[0], str)]
     if len(of_labels) == 2 and of_labels[0] != of_labels[1]:
         raise ValueError(
             f"Sequence {s} has {of_labels[0]} labels in y_true but {of_labels[1]} in y_pred."
         )
-    return _spans(true, outside), _spans(predicted, outside)
+    return _spans(true, outside, scheme), _spans(predicted, outside, scheme)
 
 
-def _spans(labels: list, outside: str) -> list[tuple[int, int, str]]:
+def _spans(labels: list, outside: str, scheme: str | None) -> list[tuple[int, int, str]]:
     if labels and isinstance(labels[0], str):
-        return labels_to_segments(labels, None, outside=outside)
+        if scheme is None:
+            return labels_to_segments(labels, None, outside=outside)
+        offsets = np.array([0, len(labels)])
+        spans = find_strict_spans(np.array(labels), offsets, scheme, outside)
+        types = [spans.types[k] for k in spans.type.tolist()]
+        return list(zip(spans.start.tolist(), spans.stop.tolist(), types))
     return [(int(a), int(b), str(type_)) for a, b, type_ in labels if type_ != outside]
 
 

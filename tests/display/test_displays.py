@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from sklseq import CRFTagger, HMSVMTagger, SemiCRFSegmenter, ZScoreTagger
+from sklseq.data.labels import LETTERS
 from sklseq.display import (
     LossCurveDisplay,
     MarginalsDisplay,
@@ -20,6 +21,7 @@ from sklseq.display import (
     TransitionsDisplay,
 )
 from sklseq.features import TokenFeatures
+from sklseq.metrics import span_precision_recall_fscore_support
 
 plt = pytest.importorskip("matplotlib.pyplot")
 
@@ -226,6 +228,31 @@ def test_confusion_of_segments_and_chosen_types():
     display = SpanConfusionDisplay.from_predictions(y_true, y_pred, types=["b"])
     # The prediction at the place of the "a", which is left out, is one where nothing is.
     assert_array_equal(display.counts, [[0, 1, 0], [1, 0, 0], [1, 0, 0]])
+
+
+@pytest.mark.parametrize("scheme", [None, "iob1", "iob2", "ioe2", "iobes", "bilou"])
+@pytest.mark.parametrize("seed", range(3))
+def test_confusion_counts_the_spans_of_the_scores(seed, scheme):
+    rng = np.random.default_rng(seed)
+    letters = sorted(LETTERS[scheme])
+    labels = ["O"] * 2 + [f"{letter}-{type_}" for letter in letters for type_ in "ab"]
+    lengths = rng.integers(0, 9, size=40)
+    y_true = [rng.choice(labels, size=n).tolist() for n in lengths]
+    y_pred = [[rng.choice([label, rng.choice(labels)]) for label in y] for y in y_true]
+    how = {"mode": "conlleval" if scheme is None else "strict", "scheme": scheme}
+    display = SpanConfusionDisplay.from_predictions(y_true, y_pred, types=["a", "b"], **how)
+    scores = span_precision_recall_fscore_support(y_true, y_pred, labels=["a", "b"], **how)
+    right, true = np.diag(display.counts)[:2], display.counts.sum(axis=1)[:2]
+    assert_array_equal(true, scores.support)
+    assert_allclose(right, scores.recall * true, atol=1e-9)
+    predicted = 2 * right / np.where(right, scores.f1, 1) - true
+    assert_allclose(display.counts.sum(axis=0)[:2][right > 0], predicted[right > 0], atol=1e-9)
+
+
+def test_confusion_mode_needs_its_scheme():
+    for how in ({"mode": "strict"}, {"scheme": "iob2"}, {"mode": "x"}):
+        with pytest.raises(ValueError, match=r"mode"):
+            SpanConfusionDisplay.from_predictions([["O"]], [["O"]], **how)
 
 
 @pytest.mark.parametrize(
