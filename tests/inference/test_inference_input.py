@@ -23,6 +23,7 @@ from sklseq.inference import (
     segment_viterbi,
     viterbi,
 )
+from sklseq.inference.chain import sparse_transitions as pairs
 
 CHAINS = [forward_backward, viterbi, nbest, sample, decode_online]
 SEGMENTS = [
@@ -134,3 +135,28 @@ def test_single_precision_keeps_sums_of_long_sequences(n_labels, n_sequences):
     assert_allclose(single.marginals.sum(axis=1, dtype=float), 1, rtol=0, atol=5e-6)
     assert_allclose(single.marginals, double.marginals, rtol=2e-5, atol=0)
     assert_allclose(single.pairwise, double.pairwise, rtol=5e-6, atol=0)
+
+
+@pytest.mark.parametrize("scale", [1, 30, 1000])
+@pytest.mark.parametrize("kind", ["matrix", "forbidden", "lists"])
+def test_single_precision_at_any_length(kind, scale, monkeypatch):
+    # Rows are scaled one by one, marginals renormalised each 64th row: neither under- nor overflow.
+    rng, L = np.random.default_rng(1), 9
+    if kind == "lists":
+        monkeypatch.setattr(pairs, "LIST_ROWS", 0)
+        monkeypatch.setattr(pairs, "LIMITS", dict.fromkeys(pairs.LIMITS, (1.1, 0.0)))
+    for T in (10, 63, 64, 65, 1000, 100_000 if scale < 1000 else 5_000):
+        emission, transition = scale * rng.normal(size=(T, L)), scale * rng.normal(size=(L, L))
+        if kind != "matrix":
+            transition[~np.eye(L, dtype=bool) & (rng.random((L, L)) < 0.8)] = -np.inf
+        start, end = scale * rng.normal(size=(2, L))
+        scores = [x.astype(np.float32) for x in (emission, transition, start, end)]
+        single, double = (
+            forward_backward(*(x.astype(dtype) for x in scores[:2]), [0, T],
+                             **dict(zip(("start", "end"), (x.astype(dtype) for x in scores[2:]))))
+            for dtype in (np.float32, float)
+        )  # fmt: skip
+        assert_allclose(single.log_z, double.log_z, rtol=1e-6)
+        assert_allclose(single.marginals, double.marginals, rtol=0, atol=1e-5)
+        assert_allclose(single.marginals.sum(axis=1, dtype=float), 1, rtol=0, atol=5e-6)
+        assert_allclose(single.pairwise, double.pairwise, rtol=0, atol=1e-5 * np.sqrt(T) + 1e-6 * T)
