@@ -61,6 +61,7 @@ FAULTS = [
     ("objectives/zscore/elimination.py", "gram.diagonal(), 0) + self", "gram.diagonal(), 0) - self", "test_moments"),
     ("objectives/zscore/elimination.py", "full] = sums[full]", "full] = 0 * sums[full]", "test_zscore"),
     ("objectives/zscore/regression.py", "self.rows = rows - self.means", "self.rows = rows + 0", "test_zscore"),
+    ("_lib/inverse_root.py", "Q.shape[1] and value[-1] > 0", "not T.shape[1] and value[-1] > 0", "test_zscore"),
     ("objectives/zscore/regression.py", "self.shrunk * of_means - self.means @ V", "0 * of_means", "test_zscore"),
     ("objectives/likelihood/passes.py", "block.alive(", "block.probabilities(", "test_supports"),
     ("objectives/likelihood/passes.py", "            self.spare.absorb(S, self.pending)", "            pass", "test_supports"),

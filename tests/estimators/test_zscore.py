@@ -763,6 +763,19 @@ def test_answers_are_as_close_as_tol_says_whatever_the_columns(form):
     assert max(error for error in errors if error is not None) < ALLOWED
 
 
+@pytest.mark.parametrize("form", ["sparse", "dense"])
+def test_columns_that_are_equal_but_for_little(form):
+    # A ridge so small that the difference of two columns explains the labels.
+    rng = np.random.default_rng(0)
+    rows, noise = rng.normal(size=(120, 20)), rng.normal(size=120)
+    rows[:, 3] = rows[:, 5] + 1e-8 * noise
+    y = (noise > 0).astype(np.int32)
+    if form == "sparse":
+        rows = sparse.csr_matrix(rows)
+    sample = Sample(rows, np.arange(0, 121, 10), y, np.ones(12), 2)
+    assert error_of(sample, 1e-20, 1e-3) < ALLOWED
+
+
 def test_conjugate_gradients_cut_short():
     X, y = make_data(0, n=30, M=20)
     with pytest.warns(ConvergenceWarning, match="did not converge in max_iter=1 iterations"):

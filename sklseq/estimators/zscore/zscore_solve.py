@@ -128,7 +128,7 @@ def _solve_eliminated(tagger, sample: Sample, ridge: float, threads: Threads):
     tol = float(tagger.tol)
     for dtype in [np.float32, np.float64] if tol >= SINGLE else [np.float64]:
         system = EliminatedRidge(sample, ridge, threads, dtype)
-        if dtype == np.float32 and system.least_sine < (np.finfo(dtype).eps / tol) ** 2:
+        if dtype == np.float32 and system.inverse.least < (np.finfo(dtype).eps / tol) ** 2:
             continue
         result = _conjugate_gradients(tagger, system, system.gradient)
         left = system.finish(result.w)

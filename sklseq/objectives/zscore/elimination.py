@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import sparse
 
+from sklseq._lib.inverse_root import InverseRoot
 from sklseq._lib.threads import Threads, spans
 from sklseq.data.sequences import Sequences, row_positions
 from sklseq.inference.chain.linear_chain import _chain
@@ -18,8 +18,6 @@ __all__ = ["EliminatedRidge", "n_frequent"]
 
 BLOCK = 4_096  # rows whose scores stay in the cache
 FREQUENT = 2_000  # columns whose Gram matrix is factorised, at most
-TRUSTED = 1e-10  # squared sine of a column's angle to others, from which a factor loses digits
-RANK = 1e-12  # eigenvalues below this share of the largest are rounding of zero
 ROUNDING = 50  # roundings of the whole right-hand side, below which a column's rest is nothing else
 WORTH = 100  # operations of its factorisation, n³, that one of nnz · n_labels pays for
 
@@ -43,25 +41,6 @@ class Entries(NamedTuple):
 def n_frequent(nnz: int, n_labels: int) -> int:
     """How many columns to factorise: as many as a few products with all rows cost."""
     return min(FREQUENT, int((WORTH * nnz * n_labels) ** (1 / 3)))
-
-
-def unit_solver(gram: np.ndarray) -> tuple[Callable[[np.ndarray], np.ndarray], float]:
-    """What multiplies by the inverse of a matrix with a diagonal of ones, its lower triangle given.
-
-    Where columns are equal up to rounding, what differs between them is left at zero. The number
-    is the least squared sine of the angle between a column and others, up to a factor.
-    """
-    try:
-        factor = linalg.cho_factor(gram, lower=True, check_finite=False)
-        least = float(np.square(factor[0].diagonal()).min())
-        if least > TRUSTED:
-            return lambda B: linalg.cho_solve(factor, B, check_finite=False), least
-    except linalg.LinAlgError:
-        pass
-    value, vectors = np.linalg.eigh(gram)
-    kept = value > RANK * value[-1]
-    root = vectors[:, kept] / np.sqrt(value[kept])
-    return lambda B: root @ (root.T @ B), float(value[kept][0])
 
 
 class EliminatedRidge:
@@ -88,8 +67,8 @@ class EliminatedRidge:
         mᵀv = (mᵀC⁻¹b + s mᵀq) / (1 + n mᵀq).
 
     So H is held with a constant column whose weight is the means' share of scores, and columns
-    without a zero are held less their means. C, scaled to a diagonal of ones, is factorised:
-    Cholesky, or eigenvectors where columns are equal up to rounding.
+    without a zero are held less their means. C is factorised, see
+    :class:`~sklseq._lib.inverse_root.InverseRoot`.
 
     Parameters
     ----------
@@ -109,9 +88,8 @@ class EliminatedRidge:
         Right-hand side.
     preconditioner : ndarray of shape (n_rest,)
         Inverse of the diagonal of Rᵀ d R + ridge.
-    least_sine : float
-        Squared, of the angle between a column of H and others: its inverse is how much G⁻¹ may
-        enlarge.
+    inverse : InverseRoot
+        Of C.
     """
 
     def __init__(
@@ -198,14 +176,22 @@ class EliminatedRidge:
         gram = gram[:-1, :-1] - self.total * self.levels * self.levels.T
         gram[np.diag_indices(n + 2)] = np.maximum(gram.diagonal(), 0) + self.ridges[:, 0]
         self.units = gram.diagonal()[:, None] ** -0.5
-        self.solve, self.least_sine = unit_solver(gram * self.units * self.units.T)
+        self.inverse = InverseRoot(gram, self.ridges[:, 0], self._frequent_product)
         self.means = self.shifts[:, None] + self.levels
-        self.of_means = self.units * self.solve(self.units * self.means)
+        self.of_means = self.inverse.solve(self.means)
         self.excess = 1 + self.total * float(np.vdot(self.means, self.of_means))
         squares = np.bincount(
             self.rest.indices, self._rest_squares(), minlength=self.rest.n_features
         )
         self.preconditioner = (1 / (squares + self.ridge)).astype(self.dtype)
+
+    def _frequent_product(self, P: np.ndarray) -> np.ndarray:
+        # C P without the ridge, from rows.
+        H = self.frequent
+        data = H.data if len(H.data) else np.ones(len(H.indices))
+        rows = sparse.csr_matrix((data, H.indices, H.indptr), (len(self.y), len(P) + 1))[:, :-1]
+        scores = self.d[:, None] * (rows @ P - self.levels.T @ P)
+        return rows.T @ scores - self.levels * scores.sum(axis=0)
 
     def _rest_squares(self) -> np.ndarray:
         weights = np.repeat(self.d, np.diff(self.rest.indptr))
@@ -264,7 +250,7 @@ class EliminatedRidge:
         # Weights of H and of the constant from padded products with both.
         solution, n = np.zeros((len(sides), self.width)), self.n_labels
         sides, s, m = sides[:-1, :n], sides[-1, :n], self.means
-        V = self.units * self.solve(self.units * (sides - self.levels * s))
+        V = self.inverse.solve(sides - self.levels * s)
         mV = m.T @ V
         V += self.of_means * ((s - self.total * mV) / self.excess)
         solution[:-1, :n] = V
