@@ -1,5 +1,7 @@
 """Input of a wrong kind or depth: one sentence says what it is, what is allowed and what to do."""
 
+import traceback
+
 import numpy as np
 import pytest
 from sklearn.compose import ColumnTransformer
@@ -7,7 +9,14 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from sklseq import CRFTagger, RowBlocks
+from sklseq import (
+    CRFTagger,
+    HMSVMTagger,
+    RowBlocks,
+    SemiCRFSegmenter,
+    ZScoreTagger,
+    ZScoreTaggerCV,
+)
 from sklseq.features import (
     DictFeatures,
     PerToken,
@@ -187,3 +196,87 @@ def test_wrong_label_is_placed_in_its_sequence(wrong, sizes, row):
     for source in (blocks, labels):
         with pytest.raises(ValueError, match=f"Label {wrong!r} of y, at row {row} of sequence 1,"):
             CRFTagger(gradient="emp").fit(X, [["a", "b"], source])
+
+
+# --------------------------------------------------------------------- every door, every form
+
+WRONG_X = {
+    "None": lambda: None,
+    "int": lambda: 3,
+    "string": lambda: "ab",
+    "bytes": lambda: b"ab",
+    "mapping": lambda: {0: np.eye(2), 1: np.ones((1, 2))},
+    "set": lambda: {1, 2},
+    "function": lambda: len,
+    "iterator of numbers": lambda: iter([1, 2]),
+    "range": lambda: range(2),
+    "table": Table,
+    "tables": lambda: [Table(), Table()],
+    "one array": lambda: np.eye(2),
+    "one list of rows": lambda: [[1.0, 0.0], [0.0, 1.0]],
+    "too deep": lambda: [[[[1.0, 2.0]], [[1.0]]], [[[1.0, 2.0]]]],
+    "integers as tokens": lambda: [[1, 2], [3]],
+    "strings as sequences": lambda: ["ab", "c"],
+    "Nones": lambda: [None, None],
+    "Nones as rows": lambda: [[None, None], [None]],
+    "complex": lambda: [np.eye(2) * 1j, np.ones((1, 2))],
+    "dates": lambda: [np.zeros((2, 2), "M8[s]"), np.zeros((1, 2), "M8[s]")],
+    "several forms": lambda: [np.eye(2), [["a"]]],
+}
+WRONG_Y = {
+    "None": lambda: None,
+    "int": lambda: 3,
+    "string": lambda: "ab",
+    "mapping": lambda: {0: ["a", "b"], 1: ["a"]},
+    "function": lambda: len,
+    "one sequence": lambda: ["a", "b"],
+    "strings as sequences": lambda: ["ab", "b"],
+    "sets": lambda: [{"a", "b"}, {"a"}],
+    "Nones": lambda: [None, None],
+    "a sequence too few": lambda: [["B-a", "B-b"]],
+    "a label too few": lambda: [["B-a"], ["B-a"]],
+    "too deep": lambda: [[["a"], ["b"]], [["a"]]],
+    "floats": lambda: [[1.0, 2.0], [1.0]],
+    "NaN": lambda: [["B-a", np.nan], ["B-a"]],
+    "bytes": lambda: [[b"a", b"b"], [b"a"]],
+}
+ESTIMATORS = [CRFTagger, HMSVMTagger, ZScoreTagger, ZScoreTaggerCV, SemiCRFSegmenter]
+EXTRACTORS = [TokenFeatures, TemplateFeatures, DictFeatures, PerToken, WindowFeatures]
+
+
+def assert_sentence(call):
+    """The call raises an error of ours: on purpose, with a name of the input in it."""
+    with pytest.raises((ValueError, TypeError)) as caught:
+        call()
+    last = traceback.extract_tb(caught.value.__traceback__)[-1]
+    message = str(caught.value)
+    assert "sklseq" in last.filename
+    assert any(name in message for name in (" X", "X ", "y ", " y")), message
+
+
+@pytest.mark.parametrize("form", WRONG_X)
+@pytest.mark.parametrize("make", ESTIMATORS + EXTRACTORS)
+def test_wrong_input_is_named(make, form):
+    assert_sentence(lambda: make().fit(WRONG_X[form](), [["B-a", "B-b"], ["B-a"]]))
+
+
+@pytest.mark.parametrize("form", WRONG_Y)
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_wrong_labels_are_named(make, form):
+    assert_sentence(lambda: make().fit(NUMBERS, WRONG_Y[form]()))
+
+
+@pytest.mark.parametrize("make", [CRFTagger, SemiCRFSegmenter])
+def test_wrong_input_after_training_is_named(make):
+    fitted = make().fit(NUMBERS, [["B-a", "B-b"], ["B-a"]])
+    for wrong in WRONG_X.values():
+        assert_sentence(lambda wrong=wrong: fitted.predict(wrong()))
+    for wrong in WRONG_Y.values():
+        assert_sentence(lambda wrong=wrong: fitted.score(NUMBERS, wrong()))
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_masks_are_refused(make):
+    X = [np.ma.masked_array(np.eye(2), mask=np.eye(2)), np.ones((1, 2))]
+    with pytest.raises(ValueError, match=r"Sequence 0 of X is a masked array, .* fill it"):
+        make().fit(X, [["B-a", "B-b"], ["B-a"]])

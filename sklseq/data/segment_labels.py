@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from operator import index
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ def read_segments(y: Any, lengths: np.ndarray, outside: str | None) -> Segments:
         If ``y`` has another number of sequences or of steps, or segments that are empty, overlap,
         are not in order, run past the end of their sequence, or leave a gap.
     """
-    if isinstance(y, str) or not hasattr(y, "__len__"):
+    if isinstance(y, (str, bytes, Mapping, Set)) or not hasattr(y, "__len__"):
         raise ValueError(
             "y must be a list of segment lists or of IOB2 label sequences, one a sequence; got "
             f"{type(y).__name__}."
@@ -81,6 +82,13 @@ def labels_of_segments(y: Any, lengths: np.ndarray, outside: str | None) -> list
 
 
 def _holds_labels(y: Any, lengths: np.ndarray) -> bool:
+    for s, sequence in enumerate(y):
+        if isinstance(sequence, (Mapping, Set)) or not hasattr(sequence, "__len__"):
+            raise ValueError(
+                f"Sequence {s} of y must be a list of segments (start, stop, label) or of IOB2 "
+                f"labels; got {sequence!r:.40} ({type(sequence).__name__}). An empty list says "
+                "that there is no segment."
+            )
     for sequence in y:
         if len(sequence):
             return isinstance(sequence[0], str)

@@ -452,6 +452,11 @@ _FORMS = {
 def _sequence_form(sequence: Any, s: int) -> str:
     if sparse.issparse(sequence):
         return "sparse"
+    if isinstance(sequence, np.ma.MaskedArray):
+        raise ValueError(
+            f"Sequence {s} of X is a masked array, whose mask would be lost; fill it: "
+            "x.filled(value)."
+        )
     if isinstance(sequence, np.ndarray) and sequence.dtype != object:
         if sequence.ndim != 2:
             raise ValueError(

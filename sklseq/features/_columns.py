@@ -198,7 +198,8 @@ def _form_of(sequence: Any, s: int) -> str:
     row = sequence[0]
     if isinstance(row, str):
         return "tokens"
-    if isinstance(row, (tuple, list, np.ndarray)):
+    numbers_only = isinstance(row, np.ndarray) and row.dtype.kind not in "OUT"
+    if isinstance(row, (tuple, list, np.ndarray)) and not numbers_only:
         return "rows"
     if isinstance(row, Mapping):
         return "dicts"
