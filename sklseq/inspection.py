@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
+
+from sklseq.data.types import MatrixLike, TokensLike
 
 __all__ = ["explain", "feature_names", "top_features"]
 
 
-def feature_names(model: Any, input_features: Any = None) -> np.ndarray | None:
+def feature_names(
+    model: BaseEstimator, input_features: Iterable[str] | None = None
+) -> np.ndarray | None:
     """Names of the features that the last step of a fitted pipeline sees.
 
     Parameters
@@ -42,7 +48,11 @@ def feature_names(model: Any, input_features: Any = None) -> np.ndarray | None:
 
 
 def top_features(
-    model: Any, n: int = 10, *, label: Any = None, input_features: Any = None
+    model: BaseEstimator,
+    n: int = 10,
+    *,
+    label: Hashable | None = None,
+    input_features: Iterable[str] | None = None,
 ) -> list[tuple]:
     """The state weights of largest magnitude of a tagger at the end of a pipeline.
 
@@ -84,7 +94,9 @@ def top_features(
     return tagger.top_features(n, label=label, feature_names=names)
 
 
-def explain(model: Any, x: Any, *, input_features: Any = None) -> list:
+def explain(
+    model: BaseEstimator, x: MatrixLike | TokensLike, *, input_features: Iterable[str] | None = None
+) -> list:
     """Why each row of one raw sequence gets its label from a pipeline.
 
     Parameters

@@ -19,7 +19,7 @@ import inspect
 import pickle
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from sklearn.utils import get_tags
 
 from sklseq.data.segment_potentials import SegmentPotentials, SequencePotentials
 from sklseq.data.sequences import Sequences
+from sklseq.data.types import LabelsLike, SequencesLike
 
 __all__ = ["check_sequence_estimator", "sequence_checks"]
 
@@ -42,7 +43,9 @@ __all__ = ["check_sequence_estimator", "sequence_checks"]
 CLOSE = dict(rtol=1e-3, atol=1e-3)
 
 
-def check_sequence_estimator(estimator: Any, *, data: str = "auto", exclude: Any = ()) -> None:
+def check_sequence_estimator(
+    estimator: BaseEstimator, *, data: str = "auto", exclude: Collection[str] = ()
+) -> None:
     """Raise an AssertionError, naming the promise, if an estimator does not keep one.
 
     Parameters
@@ -74,7 +77,7 @@ def check_sequence_estimator(estimator: Any, *, data: str = "auto", exclude: Any
 
 
 def sequence_checks(
-    estimator: Any, *, data: str = "auto", exclude: Any = ()
+    estimator: BaseEstimator, *, data: str = "auto", exclude: Collection[str] = ()
 ) -> list[tuple[str, Callable[[], None]]]:
     """The promises that apply to an estimator, each as name and function to call.
 
@@ -182,7 +185,9 @@ class Subject:
     def _rows(rng: np.random.Generator, codes: np.ndarray) -> np.ndarray:
         return np.round(4 * np.eye(3)[codes] + rng.uniform(0, 0.5, size=(len(codes), 3)), 3)
 
-    def fitted(self, X: Any = None, y: Any = None, **parameters: Any) -> Any:
+    def fitted(
+        self, X: SequencesLike | None = None, y: LabelsLike | None = None, **parameters: Any
+    ) -> Any:
         if X is None:
             X, y = self.data()
         return self.new(**parameters).fit(X, y)
@@ -196,7 +201,7 @@ def _reads_strings(estimator: Any) -> bool:
     return bool(get_tags(estimator).input_tags.string)
 
 
-def answers(estimator: Any, X: Any) -> list:
+def answers(estimator: BaseEstimator, X: SequencesLike) -> list:
     """What an estimator says of each sequence, as comparable things."""
     if isinstance(estimator, Pipeline) and hasattr(estimator[-1], "predict_labels"):
         X = estimator[:-1].transform(X) if len(estimator) > 1 else X
@@ -233,7 +238,7 @@ def _named_rows(rows: Any, names: list[str]) -> list[dict]:
     return [{names[j]: float(row[j]) for j in np.flatnonzero(row)} for row in dense]
 
 
-def assert_alike(a: Any, b: Any, X: Any, *, exactly: bool = True) -> None:
+def assert_alike(a: Any, b: Any, X: SequencesLike, *, exactly: bool = True) -> None:
     """Two estimators say the same of X."""
     assert answers(a, X) == answers(b, X), "answers differ"
     if hasattr(a, "predict_proba"):

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from sklseq.data.sequences import (
@@ -140,8 +141,9 @@ class SegmentPotentials:
     __slots__ = ("feature_names", "kind", "lengths", "offsets", "row", "rows", "start", "stop")
 
     def __init__(
-        self, lengths: Any, offsets: Any, kind: Any, start: Any, stop: Any, rows: Any,
-        row: Any = None, feature_names: Any = None,
+        self, lengths: ArrayLike, offsets: ArrayLike, kind: ArrayLike, start: ArrayLike,
+        stop: ArrayLike, rows: ArrayLike | sparse.spmatrix | sparse.sparray,
+        row: ArrayLike | None = None, feature_names: Iterable[str] | None = None,
     ):  # fmt: skip
         self.lengths, self.offsets, kind, self.start, self.stop = check_spans(
             lengths, offsets, kind, start, stop
@@ -161,7 +163,9 @@ class SegmentPotentials:
         return new
 
     @classmethod
-    def from_list(cls, sequences: Iterable, feature_names: Any = None) -> SegmentPotentials:
+    def from_list(
+        cls, sequences: Iterable, feature_names: Iterable[str] | None = None
+    ) -> SegmentPotentials:
         """Pack one ``(n_steps, kind, start, stop, rows)`` a sequence, all with the same columns.
 
         Parameters
@@ -285,6 +289,10 @@ class SegmentPotentials:
     def __iter__(self) -> Iterator[SequencePotentials]:
         return (self[s] for s in range(len(self)))
 
+    @overload
+    def __getitem__(self, key: int | np.integer) -> SequencePotentials: ...
+    @overload
+    def __getitem__(self, key: slice | tuple | ArrayLike) -> SegmentPotentials: ...
     def __getitem__(self, key):
         """The ``SequencePotentials`` of one sequence for an int; else a ``SegmentPotentials``."""
         if isinstance(key, tuple):  # scikit-learn indexes samples as X[key, ...]

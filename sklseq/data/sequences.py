@@ -7,10 +7,12 @@ matrices or of feature dicts are converted once, at the door.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterator, Mapping, Set
-from typing import Any
+import os
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import Any, Literal, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from sklseq.data.labels import as_label_sequences, encode_labels, split_labels, unique_labels
@@ -77,7 +79,7 @@ class Sequences:
 
     __slots__ = ("offsets", "rows")
 
-    def __init__(self, rows: Rows, offsets: Any):
+    def __init__(self, rows: Rows, offsets: ArrayLike):
         if sparse.issparse(rows):
             rows = rows if rows.format == "csr" else rows.tocsr()
         else:
@@ -127,6 +129,10 @@ class Sequences:
         for start, stop in zip(self.offsets[:-1], self.offsets[1:]):
             yield self.rows[start:stop]
 
+    @overload
+    def __getitem__(self, key: int | np.integer) -> Rows: ...
+    @overload
+    def __getitem__(self, key: slice | tuple | ArrayLike) -> Sequences: ...
     def __getitem__(self, key):
         """One sequence's rows for an int; otherwise a ``Sequences`` of those chosen."""
         if isinstance(key, tuple):  # scikit-learn indexes samples as X[key, ...]
@@ -160,7 +166,12 @@ class Sequences:
         """The same sequences with other features: what a row-wise transformer returns."""
         return Sequences(rows, self.offsets)
 
-    def save(self, path: Any, y: Any = None, sample_weight: Any = None) -> None:
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        y: Iterable | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> None:
         """Write everything into one file, which :meth:`load` and :class:`Shards` read.
 
         The file is written beside its place and moved there when it is whole.
@@ -203,8 +214,18 @@ class Sequences:
         check_finite(self)
         write_stored(path, Stored(self.rows, self.offsets, classes, codes, sample_weight))
 
+    @overload
     @classmethod
-    def load(cls, path: Any, *, mmap: bool = True, return_y: bool = False) -> Any:
+    def load(
+        cls, path: str | os.PathLike[str], *, mmap: bool = ..., return_y: Literal[False] = ...
+    ) -> Sequences: ...
+    @overload
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, mmap: bool = ..., return_y: Literal[True]
+    ) -> tuple[Sequences, np.ndarray | None]: ...
+    @classmethod
+    def load(cls, path, *, mmap=True, return_y=False):
         """Read what :meth:`save` wrote.
 
         Parameters

@@ -6,7 +6,6 @@ authors, journals ──▶ fields ── style of reference ──▶ pieces, e
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -56,7 +55,7 @@ def make_citations(
     random_state: int | np.random.RandomState | None = None,
     known: float = 0.6,
     return_lexicons: bool = False,
-) -> Any:
+) -> tuple:
     """Generate references to articles, papers and books, with labels of their fields.
 
     Parameters

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import IO
 
 from sklseq._lib.lines import as_lines
 
@@ -28,7 +28,7 @@ def read_conllu(
     columns: Sequence[str] = ("form",),
     label: str | None = "upos",
     return_metadata: bool = False,
-) -> Any:
+) -> tuple:
     """Read the words of a treebank in the CoNLL-U format.
 
     Parameters

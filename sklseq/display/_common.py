@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 __all__ = ["HeatMap", "last_step", "new_axes", "without_frame", "write_values"]
 
@@ -13,7 +18,7 @@ __all__ = ["HeatMap", "last_step", "new_axes", "without_frame", "write_values"]
 MAX_WRITTEN = 16
 
 
-def last_step(estimator: Any, attribute: str, why: str) -> Any:
+def last_step(estimator: BaseEstimator, attribute: str, why: str) -> Any:
     """The estimator that ends a pipeline or search, which must be fitted and have an attribute."""
     while True:
         if isinstance(estimator, Pipeline):
@@ -32,7 +37,7 @@ def last_step(estimator: Any, attribute: str, why: str) -> Any:
     return estimator
 
 
-def new_axes(display: Any, ax: Any, size: tuple[float, float] | None = None) -> Any:
+def new_axes(display: Any, ax: Axes | None, size: tuple[float, float] | None = None) -> Any:
     """``ax``, or a new one, noted in the display."""
     if ax is None:
         import matplotlib.pyplot as plt
@@ -42,7 +47,7 @@ def new_axes(display: Any, ax: Any, size: tuple[float, float] | None = None) -> 
     return ax
 
 
-def without_frame(ax: Any) -> None:
+def without_frame(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(color="0.9", linewidth=0.6)
     ax.set_axisbelow(True)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from sklseq.data.labels import labels_to_segments
 from sklseq.data.strict_spans import check_mode, find_strict_spans
+from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.display._common import HeatMap, new_axes, write_values
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 __all__ = ["SpanConfusionDisplay"]
 
@@ -52,7 +59,7 @@ class SpanConfusionDisplay:
            [0, 1, 0, 0]])
     """
 
-    def __init__(self, counts: Any, types: list[str]):
+    def __init__(self, counts: ArrayLike, types: list[str]):
         self.counts = np.asarray(counts)
         self.types = [str(type_) for type_ in types]
         n = len(self.types) + 2
@@ -65,11 +72,11 @@ class SpanConfusionDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
-        y: Any,
+        estimator: BaseEstimator,
+        X: SequencesLike,
+        y: LabelsLike,
         *,
-        types: Any = None,
+        types: Iterable[str] | None = None,
         outside: str = "O",
         mode: str = "conlleval",
         scheme: str | None = None,
@@ -104,10 +111,10 @@ class SpanConfusionDisplay:
     @classmethod
     def from_predictions(
         cls,
-        y_true: Any,
-        y_pred: Any,
+        y_true: LabelsLike,
+        y_pred: LabelsLike,
         *,
-        types: Any = None,
+        types: Iterable[str] | None = None,
         outside: str = "O",
         mode: str = "conlleval",
         scheme: str | None = None,
@@ -156,7 +163,7 @@ class SpanConfusionDisplay:
 
     def plot(
         self,
-        ax: Any = None,
+        ax: Axes | None = None,
         *,
         normalize: bool = True,
         cmap: str = "Blues",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from sklseq.data.types import SequencesLike
 from sklseq.estimators.online.online_decoder import (
     LatencyReport,
     OnlineDecoder,
@@ -15,6 +18,10 @@ from sklseq.estimators.online.online_decoder import (
     viterbi_of,
 )
 from sklseq.inference.chain.online_rules import OnlineRule, decode_block
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 __all__ = ["STYLES", "SWEEPS", "LatencyAccuracyDisplay", "TradeOff"]
 
@@ -103,10 +110,10 @@ class LatencyAccuracyDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
+        estimator: BaseEstimator,
+        X: SequencesLike,
         *,
-        strategies: Any = tuple(SWEEPS),
+        strategies: Iterable[str] = tuple(SWEEPS),
         sweep: dict | None = None,
         goal: float = 0.001,
     ) -> LatencyAccuracyDisplay:
@@ -146,7 +153,7 @@ class LatencyAccuracyDisplay:
             curves.append(TradeOff(name, values, reports))
         return cls(curves, _reaching(curves, goal))
 
-    def plot(self, ax: Any = None) -> LatencyAccuracyDisplay:
+    def plot(self, ax: Axes | None = None) -> LatencyAccuracyDisplay:
         """Disagreement with Viterbi against mean latency, a curve a strategy (Figure 5).
 
         Parameters
@@ -174,7 +181,7 @@ class LatencyAccuracyDisplay:
         ax.legend(frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1.0))
         return self
 
-    def plot_look_ahead(self, ax: Any = None) -> LatencyAccuracyDisplay:
+    def plot_look_ahead(self, ax: Axes | None = None) -> LatencyAccuracyDisplay:
         """Share of the labels at each latency (Figure 6).
 
         Parameters

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from sklseq.display._common import last_step, new_axes, without_frame
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 __all__ = ["LossCurveDisplay"]
 
@@ -69,7 +74,9 @@ class LossCurveDisplay:
         self.curves = [_curve(name, each) for name, each in estimators.items()]
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, name: str | None = None) -> LossCurveDisplay:
+    def from_estimator(
+        cls, estimator: BaseEstimator, *, name: str | None = None
+    ) -> LossCurveDisplay:
         """Of one fitted estimator; ``LossCurveDisplay({...})`` compares several.
 
         Parameters
@@ -85,7 +92,7 @@ class LossCurveDisplay:
         fitted = last_step(estimator, "loss_curve_", "LossCurveDisplay")
         return cls({name or type(fitted).__name__: fitted})
 
-    def plot(self, ax: Any = None, *, above_lowest: bool = False) -> LossCurveDisplay:
+    def plot(self, ax: Axes | None = None, *, above_lowest: bool = False) -> LossCurveDisplay:
         """Draw the curves; the axis is logarithmic where objectives fall to less than a tenth.
 
         Parameters

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
+from sklseq.data.types import ArrayLike, MatrixLike, TokensLike
 from sklseq.display._common import HeatMap, last_step, new_axes
 from sklseq.display._segmentation import _words
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 __all__ = ["MarginalsDisplay"]
 
@@ -51,7 +58,13 @@ class MarginalsDisplay:
     """
 
     def __init__(
-        self, proba: Any, labels: Any, *, tokens: Any = None, y_pred: Any = None, y_true: Any = None
+        self,
+        proba: ArrayLike,
+        labels: Iterable[Hashable],
+        *,
+        tokens: Sequence[Any] | None = None,
+        y_pred: Iterable[Hashable] | None = None,
+        y_true: Iterable[Hashable] | None = None,
     ):
         self.proba, self.labels = np.asarray(proba, dtype=float), np.asarray(labels)
         if self.proba.ndim != 2 or self.proba.shape[1] != len(self.labels):
@@ -69,7 +82,12 @@ class MarginalsDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, x: Any, y: Any = None, *, tokens: Any = None
+        cls,
+        estimator: BaseEstimator,
+        x: MatrixLike | TokensLike,
+        y: Iterable[Hashable] | None = None,
+        *,
+        tokens: Sequence[Any] | None = None,
     ) -> MarginalsDisplay:
         """Of one sequence and what a fitted estimator predicts for it.
 
@@ -110,7 +128,12 @@ class MarginalsDisplay:
         return cls(proba, labels, tokens=tokens, y_pred=predicted, y_true=y)
 
     def plot(
-        self, ax: Any = None, *, start: int = 0, stop: int | None = None, cmap: str = "Blues"
+        self,
+        ax: Axes | None = None,
+        *,
+        start: int = 0,
+        stop: int | None = None,
+        cmap: str = "Blues",
     ) -> MarginalsDisplay:
         """Draw the heat map.
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from sklseq.data.labels import labels_to_segments, segments_to_labels
+from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.metrics import span_precision_recall_fscore_support
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 __all__ = ["SegmentationDisplay"]
 
@@ -66,7 +72,14 @@ class SegmentationDisplay:
     [person J. Doe] in [city Rome]
     """
 
-    def __init__(self, tokens: Any, segments: Any, true: Any = None, *, outside: str = "O"):
+    def __init__(
+        self,
+        tokens: Iterable[Sequence[Any]],
+        segments: Iterable[Iterable[Any]],
+        true: Iterable[Iterable[Any]] | None = None,
+        *,
+        outside: str = "O",
+    ):
         self.tokens = [list(map(str, sequence)) for sequence in tokens]
         self.outside = outside
         self.segments = self._segments(segments, "segments")
@@ -76,7 +89,12 @@ class SegmentationDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: Any = None, *, outside: str = "O"
+        cls,
+        estimator: BaseEstimator,
+        X: SequencesLike,
+        y: LabelsLike | None = None,
+        *,
+        outside: str = "O",
     ) -> SegmentationDisplay:
         """What an estimator finds in sequences.
 
@@ -124,7 +142,7 @@ class SegmentationDisplay:
                 rows.append(f'<div style="{_ROW}{_TRUTH}"><small>true: </small>{true}</div>')
         return "\n".join(rows)
 
-    def plot(self, ax: Any = None, *, width: int = 90) -> SegmentationDisplay:
+    def plot(self, ax: Axes | None = None, *, width: int = 90) -> SegmentationDisplay:
         """Draw the sequences, ``width`` letters to a line.
 
         Parameters
@@ -159,7 +177,7 @@ class SegmentationDisplay:
         ax.axis("off")
         return self
 
-    def plot_f1(self, ax: Any = None) -> SegmentationDisplay:
+    def plot_f1(self, ax: Axes | None = None) -> SegmentationDisplay:
         """Draw F1, precision and recall of each type, the most frequent one first.
 
         Parameters

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
+from sklseq.data.types import ArrayLike
 from sklseq.display._common import HeatMap, last_step, new_axes, write_values
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 __all__ = ["TransitionsDisplay"]
 
@@ -49,7 +56,14 @@ class TransitionsDisplay:
     (2, 2)
     """
 
-    def __init__(self, transition: Any, labels: Any, *, start: Any = None, end: Any = None):
+    def __init__(
+        self,
+        transition: ArrayLike,
+        labels: Iterable[Hashable],
+        *,
+        start: ArrayLike | None = None,
+        end: ArrayLike | None = None,
+    ):
         self.transition = np.asarray(transition, dtype=float)
         self.labels = np.asarray(labels)
         n = len(self.labels)
@@ -64,7 +78,9 @@ class TransitionsDisplay:
             )
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, labels: Any = None) -> TransitionsDisplay:
+    def from_estimator(
+        cls, estimator: BaseEstimator, *, labels: Iterable[Hashable] | None = None
+    ) -> TransitionsDisplay:
         """Of a fitted tagger or segmenter.
 
         Parameters
@@ -96,7 +112,7 @@ class TransitionsDisplay:
         )  # fmt: skip
 
     def plot(
-        self, ax: Any = None, *, cmap: str = "PuOr", values: bool | None = None
+        self, ax: Axes | None = None, *, cmap: str = "PuOr", values: bool | None = None
     ) -> TransitionsDisplay:
         """Draw the heat map.
 

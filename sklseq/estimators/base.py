@@ -19,6 +19,7 @@ from sklseq.data.sequences import (
     check_sample_weight,
     read_labels,
 )
+from sklseq.data.types import ArrayLike, LabelsLike, MatrixLike, SequencesLike
 from sklseq.estimators.sparsify import dense_weights
 from sklseq.estimators.validation import in_shards, read_sequences
 from sklseq.inference.chain.linear_chain import (
@@ -134,7 +135,7 @@ class BaseTagger(Public, BaseEstimator):
         with Threads(self.n_jobs) as threads:
             return threads.map(run, blocks)
 
-    def potentials(self, X: Any) -> Potentials:
+    def potentials(self, X: SequencesLike) -> Potentials:
         """Scores of each label at each row, and of transitions, starts and ends.
 
         Parameters
@@ -155,7 +156,7 @@ class BaseTagger(Public, BaseEstimator):
         self._blocks(X, copy)
         return Potentials(emission, self.transition_, self.start_, self.end_, X.offsets)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: SequencesLike) -> np.ndarray:
         """The best label path of each sequence (Viterbi); ties go to the first label.
 
         Parameters
@@ -197,7 +198,7 @@ class BaseTagger(Public, BaseEstimator):
         self._blocks(X, decode)
         return found
 
-    def predict_blocks(self, x: Any) -> Iterator[np.ndarray]:
+    def predict_blocks(self, x: MatrixLike) -> Iterator[np.ndarray]:
         """The labels of one sequence of any length, while it is read.
 
         Parameters
@@ -215,7 +216,7 @@ class BaseTagger(Public, BaseEstimator):
         x = x if isinstance(x, RowBlocks) else RowBlocks(x)
         return (self.classes_[codes] for codes in decode_blocks(self, x))
 
-    def predict_nbest(self, X: Any, n: int = 10) -> list:
+    def predict_nbest(self, X: SequencesLike, n: int = 10) -> list:
         """The ``n`` best label paths of each sequence, with their scores.
 
         Parameters
@@ -258,7 +259,9 @@ class BaseTagger(Public, BaseEstimator):
     def _encode(self, y: Any, X: Sequences) -> np.ndarray:
         return encode_labels(read_labels(y, X), self.classes_, X.offsets)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(
+        self, X: SequencesLike, y: LabelsLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Share of rows whose predicted label is right.
 
         Parameters

@@ -10,6 +10,7 @@ import numpy as np
 from sklseq.data.labels import find_codes
 from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, blocks_of, label_blocks
 from sklseq.data.sequences import Sequences, check_sample_weight
+from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.inference.chain.online_rules import OnlineRule, _online, new_beam, no_path
 from sklseq.objectives.scores.design import score_rows
 
@@ -54,7 +55,7 @@ def _scores(tagger: Any, rows: Any) -> np.ndarray:
     return psi
 
 
-def predict_blocks(tagger: Any, X: Any) -> np.ndarray:
+def predict_blocks(tagger: Any, X: SequencesLike) -> np.ndarray:
     """Labels of each sequence of X, shape (n_sequences,), dtype object."""
     answers = np.empty(len(X), dtype=object)
     for s, source in enumerate(blocks_of(X)):
@@ -63,7 +64,7 @@ def predict_blocks(tagger: Any, X: Any) -> np.ndarray:
     return answers
 
 
-def score_blocks(tagger: Any, X: Any, y: Any, sample_weight: Any) -> float:
+def score_blocks(tagger: Any, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike) -> float:
     """Share of rows whose label is right; neither rows nor labels are kept."""
     sources, labels = blocks_of(X), label_blocks(y, len(X))
     weights = check_sample_weight(sample_weight, len(sources))

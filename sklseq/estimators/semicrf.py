@@ -25,6 +25,7 @@ from sklseq.data.segment_labels import (
     write_segments,
 )
 from sklseq.data.segment_potentials import SegmentPotentials
+from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.top_weights import WeightsMixin
 from sklseq.estimators.validation import (
     check_n_jobs,
@@ -216,7 +217,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         warm_start: bool = False,
         n_jobs: int | None = None,
         verbose: int = 0,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ):
         self.l1 = l1
         self.l2 = l2
@@ -243,7 +244,9 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
     # ------------------------------------------------------------------ training
 
     @with_callbacks(max_subtasks=lambda segmenter: segmenter.max_iter)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SemiCRFSegmenter:
+    def fit(
+        self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
+    ) -> SemiCRFSegmenter:
         """Train on segmented sequences.
 
         Parameters
@@ -490,7 +493,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
 
         return [rows for found in self._map(plan, decode) for rows in found]
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: SequencesLike) -> np.ndarray:
         """The best segmentation of each sequence.
 
         Parameters
@@ -510,7 +513,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
             out[s] = write_segments(rows, self.classes_, self.outside)
         return out
 
-    def predict_labels(self, X: Any) -> np.ndarray:
+    def predict_labels(self, X: SequencesLike) -> np.ndarray:
         """The best segmentation of each sequence, as IOB2 labels.
 
         Parameters
@@ -546,7 +549,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         return plan, log_z, marginals, tokens
 
     @_of_likelihood
-    def predict_proba(self, X: Any) -> list[np.ndarray]:
+    def predict_proba(self, X: SequencesLike) -> list[np.ndarray]:
         """Probability that each step lies in a segment of each label.
 
         Parameters
@@ -561,7 +564,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         return [tokens[a:b] for a, b in zip(plan.steps[:-1], plan.steps[1:])]
 
     @_of_likelihood
-    def predict_segment_proba(self, X: Any, segments: Any = None) -> list[np.ndarray]:
+    def predict_segment_proba(self, X: SequencesLike, segments: Any = None) -> list[np.ndarray]:
         """Probability that each of given segments is one, with its label and both its ends.
 
         Parameters
@@ -592,7 +595,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         return np.split(proba, np.cumsum([len(s) for s in segments])[:-1]) if len(X) else []
 
     @_of_likelihood
-    def predict_log_proba_sequence(self, X: Any, y: Any) -> np.ndarray:
+    def predict_log_proba_sequence(self, X: SequencesLike, y: LabelsLike) -> np.ndarray:
         """log p(segments_s | x_s) of whole segmentations.
 
         -inf where a segment is too long, or has a label that was not in training.
@@ -628,7 +631,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         np.add.at(score, gold.sequence, terms)
         return score - self._sums(X)[1]
 
-    def predict_nbest(self, X: Any, n: int = 10) -> list:
+    def predict_nbest(self, X: SequencesLike, n: int = 10) -> list:
         """The ``n`` best segmentations of each sequence, with their log-probabilities.
 
         For the hinge loss, with their scores.
@@ -657,7 +660,9 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         return answers
 
     @_of_likelihood
-    def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> list:
+    def sample(
+        self, X: SequencesLike, n_samples: int = 1, random_state: RandomState = None
+    ) -> list:
         """Segmentations drawn from p(segments | x).
 
         Parameters
@@ -680,7 +685,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
             for s in range(plan.n_sequences)
         ]
 
-    def decode_closure(self, X: Any, max_span: int | None = None) -> list:
+    def decode_closure(self, X: SequencesLike, max_span: int | None = None) -> list:
         """Segments as a stream would give them: when all that survives shares them, no later.
 
         What is emitted is what :meth:`predict` answers at the end; of segmentations whose scores
@@ -728,7 +733,9 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
             times.append(np.repeat(certain, rows[:, 1] - rows[:, 0]))
         return labels, times
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(
+        self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
+    ) -> float:
         """F1 of the predicted segments, micro-averaged.
 
         Parameters
@@ -748,7 +755,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         return float(span_f1(true, self.predict_labels(X), sample_weight=sample_weight))
 
 
-def read_potentials(X: Any, vectorizer=None, *, fit: bool = False):
+def read_potentials(X: SequencesLike, vectorizer=None, *, fit: bool = False):
     """Any input as ``(SegmentPotentials, vectorizer)``: rows of tokens are potentials of kind 3."""
     if isinstance(X, SegmentPotentials):
         as_spans(X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,11 @@ class WeightsMixin:
         return np.asarray(feature_names, dtype=object)
 
     def top_features(
-        self, n: int = 10, *, label: Any = None, feature_names: Any = None
+        self,
+        n: int = 10,
+        *,
+        label: Hashable | None = None,
+        feature_names: Iterable[str] | None = None,
     ) -> list[tuple]:
         """The state weights of largest magnitude.
 

@@ -7,10 +7,11 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from sklseq.data.row_blocks import in_blocks
 from sklseq.data.sequences import Sequences, as_sequences, check_sample_weight, input_form
+from sklseq.data.types import ArrayLike, SequencesLike
 
 __all__ = [
     "ATTRIBUTES_WARNED",
@@ -27,13 +28,13 @@ __all__ = [
 ATTRIBUTES_WARNED = "_new_attributes_warned"  # set once warn_new_attributes has warned
 
 
-def in_shards(X: Any) -> bool:
+def in_shards(X: SequencesLike) -> bool:
     """Whether X is ``Shards``, a Dask bag or a list of delayed shards."""
     one = X[0] if isinstance(X, (list, tuple)) and len(X) else X
     return type(one).__module__.split(".")[0] == "dask" or hasattr(X, "to_delayed")
 
 
-def read_sequences(X: Any, vectorizer=None, *, fit: bool = False, finite: bool = True):
+def read_sequences(X: SequencesLike, vectorizer=None, *, fit: bool = False, finite: bool = True):
     """Any input form as ``(Sequences, vectorizer)``; dicts and attributes need a vectorizer.
 
     ``finite=False`` leaves it to :meth:`BaseTagger._blocks` to look for NaN and infinity.
@@ -63,7 +64,7 @@ def read_sequences(X: Any, vectorizer=None, *, fit: bool = False, finite: bool =
     return as_sequences(X, finite=finite), None
 
 
-def training_weights(sample_weight: Any, n_sequences: int) -> np.ndarray:
+def training_weights(sample_weight: ArrayLike, n_sequences: int) -> np.ndarray:
     """Weights of sequences to train on: as checked, and not all zero."""
     weights = check_sample_weight(sample_weight, n_sequences)
     if n_sequences and not weights.any():
@@ -111,7 +112,7 @@ def warn_one_label(classes: np.ndarray) -> None:
         )
 
 
-def warn_new_attributes(estimator: Any, X: Any) -> None:
+def warn_new_attributes(estimator: BaseEstimator, X: SequencesLike) -> None:
     """Say once that ``partial_fit`` leaves out attributes that its first call did not have."""
     vectorizer = getattr(estimator, "vectorizer_", None)
     if (

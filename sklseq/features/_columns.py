@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from sklseq.data.sequences import FROM_TABLE, list_sequences
+from sklseq.data.types import TokensLike
 
 __all__ = ["Columns", "read_columns", "select_columns"]
 
@@ -69,7 +71,7 @@ class Columns(NamedTuple):
                     f"{s} of X has {len(values)} values, an earlier column {length}."
                 )
 
-    def remember(self, estimator: Any) -> None:
+    def remember(self, estimator: BaseEstimator) -> None:
         """Set ``n_features_in_``, and ``feature_names_in_`` where columns have names."""
         estimator.n_features_in_ = self.width
         if self.form in ("columns", "dicts") and len(self.names) == self.width:
@@ -77,7 +79,7 @@ class Columns(NamedTuple):
         elif hasattr(estimator, "feature_names_in_"):
             del estimator.feature_names_in_
 
-    def check_like(self, estimator: Any) -> None:
+    def check_like(self, estimator: BaseEstimator) -> None:
         """Raise a ValueError if X has other columns than the estimator was fitted on.
 
         Mappings and dicts may have more; a column that is missing is noticed when it is read.
@@ -110,7 +112,7 @@ def _column(sequence: Any, name: str, s: int) -> list:
     return values.tolist() if hasattr(values, "tolist") else list(values)
 
 
-def read_columns(X: Any, names: tuple[str, ...] | None = None) -> Columns:
+def read_columns(X: TokensLike, names: tuple[str, ...] | None = None) -> Columns:
     """Check the form of ``X`` and name its columns; the strings are not looked at.
 
     Parameters

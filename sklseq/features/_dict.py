@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from scipy import sparse
 
 from sklseq.data.ones import rows_of_ones
 from sklseq.data.sequences import FROM_TABLE, Sequences, list_sequences
+from sklseq.data.types import ArrayLike, ColumnsLike, DTypeLike, LabelsLike, TokensLike
 from sklseq.features import _encode
 from sklseq.features._family import Extractor, as_names, check_parameters, hashed_names
 
@@ -76,13 +77,20 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
     ['word:the', 'bias', 'word:cat', 'length', 'pre:c', 'pre:ca']
     """
 
-    def __init__(self, *, columns=None, min_count=1, n_features=None, dtype=np.float64):
+    def __init__(
+        self,
+        *,
+        columns: ColumnsLike | None = None,
+        min_count: int = 1,
+        n_features: int | None = None,
+        dtype: DTypeLike = np.float64,
+    ):
         self.columns = columns
         self.min_count = min_count
         self.n_features = n_features
         self.dtype = dtype
 
-    def fit(self, X: Any, y: Any = None) -> DictFeatures:
+    def fit(self, X: TokensLike, y: LabelsLike | None = None) -> DictFeatures:
         """Learn the attributes of ``X``.
 
         Parameters
@@ -97,7 +105,7 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
         self.fit_transform(X)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> Sequences:
+    def fit_transform(self, X: TokensLike, y: LabelsLike | None = None) -> Sequences:
         """Learn the attributes of ``X`` and return them, in one pass.
 
         Parameters
@@ -127,7 +135,7 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
         self._table = table
         return packed
 
-    def transform(self, X: Any) -> Sequences:
+    def transform(self, X: TokensLike) -> Sequences:
         """The attributes of ``X`` that were seen in training.
 
         Parameters
@@ -145,7 +153,7 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
             self._table = table = _encode.NameTable(list(self.vocabulary_))
         return self._read(self._selected(_as_list(X)), table, grow=False)
 
-    def restrict(self, support: Any) -> DictFeatures:
+    def restrict(self, support: ArrayLike) -> DictFeatures:
         """Forget attributes; the others keep their order.
 
         Parameters
@@ -195,7 +203,7 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
         ]
         return [items[start:stop] for start, stop in zip(X.offsets[:-1], X.offsets[1:])]
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
         """The attributes, column by column.
 
         Parameters

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any
 
 import numpy as np
 from sklearn import config_context
@@ -12,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import Public, check_plain_parameters
 from sklseq.data.sequences import Sequences, not_a_table
+from sklseq.data.types import LabelsLike, TokensLike
 
 __all__ = [
     "Extractor",
@@ -61,7 +61,7 @@ class Extractor(Public, TransformerMixin, BaseEstimator, auto_wrap_output_keys=N
         tags.input_tags.string = True
         return tags
 
-    def fit(self, X: Any, y: Any = None):
+    def fit(self, X: TokensLike, y: LabelsLike | None = None):
         """Learn the attributes of ``X``.
 
         Parameters
@@ -76,7 +76,7 @@ class Extractor(Public, TransformerMixin, BaseEstimator, auto_wrap_output_keys=N
         self.fit_transform(X, y)
         return self
 
-    def transform(self, X: Any) -> Sequences:
+    def transform(self, X: TokensLike) -> Sequences:
         """The attributes of ``X`` that were seen in training."""
         raise NotImplementedError
 
@@ -100,7 +100,7 @@ def vocabulary(self: Extractor) -> dict[str, int]:
     return {name: i for i, name in enumerate(self.get_feature_names_out().tolist())}
 
 
-def check_parameters(estimator: Any) -> None:
+def check_parameters(estimator: BaseEstimator) -> None:
     """Switches, ``min_count``, ``n_features`` and ``dtype``, where the estimator has them."""
     check_plain_parameters(estimator)
     parameters = estimator.get_params(deep=False)

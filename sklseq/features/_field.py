@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from sklearn.base import BaseEstimator
 
 __all__ = ["receptive_field"]
 
 
-def receptive_field(estimator: Any) -> tuple[int, int]:
+def receptive_field(estimator: BaseEstimator) -> tuple[int, int]:
     """How many tokens before and after a token its row of features depends on.
 
     Steps of a pipeline add up; a union reaches as far as its farthest part; a tagger at the end

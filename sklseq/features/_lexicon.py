@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from sklseq._lib.lines import as_lines
 from sklseq.data.ones import rows_of_ones
 from sklseq.data.sequences import Sequences
+from sklseq.data.types import ColumnsLike, DTypeLike, LabelsLike, PathLike, TokensLike
 from sklseq.features import _encode, _rows
 from sklseq.features._columns import read_columns, select_columns
 from sklseq.features._family import Extractor, as_names, check_parameters
@@ -93,7 +94,13 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
     """
 
     def __init__(
-        self, lexicons=None, *, columns=None, case_sensitive=False, min_tokens=1, dtype=np.float64
+        self,
+        lexicons: Mapping[str, Any] | Sequence[PathLike] | None = None,
+        *,
+        columns: ColumnsLike | None = None,
+        case_sensitive: bool = False,
+        min_tokens: int = 1,
+        dtype: DTypeLike = np.float64,
     ):
         self.lexicons = lexicons
         self.columns = columns
@@ -101,7 +108,7 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
         self.min_tokens = min_tokens
         self.dtype = dtype
 
-    def fit_transform(self, X: Any, y: Any = None) -> Sequences:
+    def fit_transform(self, X: TokensLike, y: LabelsLike | None = None) -> Sequences:
         """Read the lexicons and the names of the columns, and return the features.
 
         Parameters
@@ -134,7 +141,7 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
         self.n_features_out_ = 2 * len(names) * len(lexicons)
         return self._rows(columns)
 
-    def transform(self, X: Any) -> Sequences:
+    def transform(self, X: TokensLike) -> Sequences:
         """Where entries begin and go on in ``X``.
 
         Parameters
@@ -152,7 +159,7 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
         columns.check_like(self)
         return self._rows(columns)
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
         """Names of the features: ``"w.lexicon.city=B"``, ``"w.lexicon.city=I"``.
 
         Parameters

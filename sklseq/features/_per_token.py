@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Iterable, Set
 from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
 from sklseq.data.labels import as_label_sequences
 from sklseq.data.sequences import Sequences, as_sequences
+from sklseq.data.types import ArrayLike, ColumnsLike, LabelsLike, SequencesLike
 from sklseq.features._columns import Columns, read_columns, select_columns
 from sklseq.features._family import Extractor, as_names, no_tables
 from sklseq.features._token import distinct_tokens
@@ -75,11 +76,16 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
     [[0.1, 0.2], [0.3, 0.4]]
     """
 
-    def __init__(self, transformer=None, *, columns=None):
+    def __init__(
+        self,
+        transformer: BaseEstimator | Callable[[Any], Any] | None = None,
+        *,
+        columns: ColumnsLike | slice | ArrayLike | None = None,
+    ):
         self.transformer = transformer
         self.columns = columns
 
-    def fit_transform(self, X: Any, y: Any = None) -> Sequences:
+    def fit_transform(self, X: SequencesLike, y: LabelsLike | None = None) -> Sequences:
         """Fit the transformer on all rows and return them transformed.
 
         Parameters
@@ -116,7 +122,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         self.transformer_, self.n_features_out_ = transformer, rows.shape[1]
         return packed.with_rows(rows) if packed is not None else Sequences(rows, offsets)
 
-    def transform(self, X: Any) -> Sequences:
+    def transform(self, X: SequencesLike) -> Sequences:
         """The rows transformed.
 
         Parameters
@@ -142,7 +148,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         chosen = _numeric_columns(packed, self.columns)
         return packed.with_rows(self._apply(self.transformer_, chosen))
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
         """Names of the features, as the transformer calls them.
 
         Parameters

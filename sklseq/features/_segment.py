@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.sequences import Sequences
+from sklseq.data.types import ColumnsLike, DTypeLike, LabelsLike, PathLike, SequencesLike
 from sklseq.features._columns import read_columns, select_columns
 from sklseq.features._family import Extractor, as_names, check_parameters, no_tables
 from sklseq.features._field import receptive_field
@@ -161,28 +162,28 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
 
     def __init__(
         self,
-        extractor=None,
+        extractor: BaseEstimator | None = None,
         *,
-        start=1,
-        end=1,
-        inside=True,
-        before=1,
-        after=1,
-        first=0,
-        last=0,
-        length=True,
-        longer_than=(),
-        shape=False,
-        lexicons=None,
-        similarities=SIMILARITIES,
-        min_similarity=0.5,
-        n_gram=None,
-        n_candidates=5,
-        functions=None,
-        max_length=8,
-        columns=None,
-        min_count=1,
-        dtype=np.float64,
+        start: int = 1,
+        end: int = 1,
+        inside: bool = True,
+        before: int = 1,
+        after: int = 1,
+        first: int = 0,
+        last: int = 0,
+        length: bool = True,
+        longer_than: Sequence[int] = (),
+        shape: bool = False,
+        lexicons: Mapping[str, Any] | Sequence[PathLike] | None = None,
+        similarities: Sequence[str] = SIMILARITIES,
+        min_similarity: float = 0.5,
+        n_gram: int | None = None,
+        n_candidates: int = 5,
+        functions: Sequence[Callable[..., Any]] | Mapping[str, Callable[..., Any]] | None = None,
+        max_length: int = 8,
+        columns: ColumnsLike | None = None,
+        min_count: int = 1,
+        dtype: DTypeLike = np.float64,
     ):
         self.extractor = extractor
         self.start = start
@@ -206,7 +207,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         self.min_count = min_count
         self.dtype = dtype
 
-    def fit_transform(self, X: Any, y: Any = None) -> SegmentPotentials:
+    def fit_transform(self, X: SequencesLike, y: LabelsLike | None = None) -> SegmentPotentials:
         """Learn the features of ``X`` and return them, in one pass.
 
         Parameters
@@ -242,7 +243,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         self.firing_ratio_ = one_by_one / max(self.n_firings_, 1)
         return out
 
-    def transform(self, X: Any) -> SegmentPotentials:
+    def transform(self, X: SequencesLike) -> SegmentPotentials:
         """The features of ``X`` that were seen in training.
 
         Parameters
@@ -266,7 +267,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         stored = _store(self._parts(self.lexicons_), tokens, self.values_, False, self.dtype)
         return stored.packed(self.kept_, tokens.offsets)
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
         """Names of the features: ``"start:w.lower=the"``, ``"length=2"``, ``"first2=of the"``.
 
         Parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,6 +11,7 @@ from joblib import effective_n_jobs
 
 from sklseq.data.ones import rows_of_ones
 from sklseq.data.sequences import Sequences
+from sklseq.data.types import ColumnsLike, DTypeLike, LabelsLike, TokensLike
 from sklseq.features import _encode, _values
 from sklseq.features._columns import Columns, read_columns
 from sklseq.features._family import (
@@ -110,16 +112,16 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
 
     def __init__(
         self,
-        templates=None,
+        templates: Sequence[Any] | str | None = None,
         *,
-        columns=None,
-        boundary="skip",
-        bos_eos=True,
-        bias=False,
-        min_count=1,
-        n_features=None,
-        dtype=np.float64,
-        n_jobs=None,
+        columns: ColumnsLike | None = None,
+        boundary: str = "skip",
+        bos_eos: bool = True,
+        bias: bool = False,
+        min_count: int = 1,
+        n_features: int | None = None,
+        dtype: DTypeLike = np.float64,
+        n_jobs: int | None = None,
     ):
         self.templates = templates
         self.columns = columns
@@ -131,7 +133,7 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
         self.dtype = dtype
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any = None) -> TemplateFeatures:
+    def fit(self, X: TokensLike, y: LabelsLike | None = None) -> TemplateFeatures:
         """Learn the attributes of ``X``.
 
         Parameters
@@ -149,7 +151,7 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
         self._fit(X)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> Sequences:
+    def fit_transform(self, X: TokensLike, y: LabelsLike | None = None) -> Sequences:
         """Learn the attributes of ``X`` and return them, in one pass.
 
         Parameters
@@ -165,7 +167,7 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
         """
         return self._fit(X)
 
-    def transform(self, X: Any) -> Sequences:
+    def transform(self, X: TokensLike) -> Sequences:
         """The attributes of ``X`` that were seen in training.
 
         Parameters
@@ -190,7 +192,7 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
         rows = rows_of_ones(indices, indptr, self.n_features_out_, self.dtype)
         return Sequences(rows, layout.offsets)
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
         """Names of the attributes: ``"w[-1]|w[0]=the|cat"``, or as CRF++ writes them.
 
         Parameters

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from sklseq.data.ones import rows_of_ones
 from sklseq.data.sequences import Sequences
+from sklseq.data.types import ColumnsLike, DTypeLike, LabelsLike, TokensLike
 from sklseq.features import _encode, _rows, _values
 from sklseq.features._columns import Columns, read_columns, select_columns
 from sklseq.features._family import (
@@ -105,19 +106,19 @@ class TokenFeatures(Extractor, auto_wrap_output_keys=None):
     def __init__(
         self,
         *,
-        columns=None,
-        word=True,
-        lower=True,
-        shape=True,
-        short_shape=True,
-        prefixes=3,
-        suffixes=3,
-        flags=True,
-        length=True,
-        functions=None,
-        min_count=1,
-        n_features=None,
-        dtype=np.float64,
+        columns: ColumnsLike | None = None,
+        word: bool = True,
+        lower: bool = True,
+        shape: bool = True,
+        short_shape: bool = True,
+        prefixes: int | Sequence[int] = 3,
+        suffixes: int | Sequence[int] = 3,
+        flags: bool | Sequence[str] = True,
+        length: bool = True,
+        functions: Sequence[Callable[..., Any]] | Mapping[str, Callable[..., Any]] | None = None,
+        min_count: int = 1,
+        n_features: int | None = None,
+        dtype: DTypeLike = np.float64,
     ):
         self.columns = columns
         self.word = word
@@ -133,7 +134,7 @@ class TokenFeatures(Extractor, auto_wrap_output_keys=None):
         self.n_features = n_features
         self.dtype = dtype
 
-    def fit_transform(self, X: Any, y: Any = None) -> Sequences:
+    def fit_transform(self, X: TokensLike, y: LabelsLike | None = None) -> Sequences:
         """Learn the attributes of ``X`` and return them, in one pass.
 
         Parameters
@@ -166,7 +167,7 @@ class TokenFeatures(Extractor, auto_wrap_output_keys=None):
         self.n_features_out_ = n
         return self._gather(codes, *table, offsets)
 
-    def transform(self, X: Any) -> Sequences:
+    def transform(self, X: TokensLike) -> Sequences:
         """The attributes of ``X`` that were seen in training.
 
         Parameters
@@ -186,7 +187,7 @@ class TokenFeatures(Extractor, auto_wrap_output_keys=None):
         numbers = self._numbers(self._kinds(), tokens, self.kinds_, self.values_)
         return self._gather(codes, *_table_of(numbers), offsets)
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
         """Names of the attributes: ``"w.lower=the"``; ``"#0"``, ... with ``n_features``.
 
         Parameters

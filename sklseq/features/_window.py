@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numbers
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from sklseq.data.ones import OnesMatrix, rows_of_ones
 from sklseq.data.sequences import Sequences, as_sequences, row_positions
+from sklseq.data.types import DTypeLike, LabelsLike, SequencesLike
 from sklseq.features import _rows, _values
 from sklseq.features._conjoin import Conjunctions, parse_conjunctions
 from sklseq.features._family import (
@@ -99,16 +101,16 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
 
     def __init__(
         self,
-        extractor=None,
+        extractor: BaseEstimator | None = None,
         *,
-        before=1,
-        after=1,
-        conjoin=None,
-        bos_eos=True,
-        bias=False,
-        min_count=1,
-        n_features=None,
-        dtype=np.float64,
+        before: int = 1,
+        after: int = 1,
+        conjoin: Sequence[Any] | None = None,
+        bos_eos: bool = True,
+        bias: bool = False,
+        min_count: int = 1,
+        n_features: int | None = None,
+        dtype: DTypeLike = np.float64,
     ):
         self.extractor = extractor
         self.before = before
@@ -120,7 +122,7 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         self.n_features = n_features
         self.dtype = dtype
 
-    def fit_transform(self, X: Any, y: Any = None) -> Sequences:
+    def fit_transform(self, X: SequencesLike, y: LabelsLike | None = None) -> Sequences:
         """Fit the extractor, learn the joined attributes, and return the features.
 
         Parameters
@@ -159,7 +161,7 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         self.n_features_out_ = int(self.n_features or n_window + n_extra)
         return self._assemble(inner, joined)
 
-    def transform(self, X: Any) -> Sequences:
+    def transform(self, X: SequencesLike) -> Sequences:
         """The features of ``X`` with those of the neighbours.
 
         Parameters
@@ -186,7 +188,7 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         conjunctions = Conjunctions.from_state(self.conjunctions_)
         return self._assemble(inner, conjunctions.find(inner, self.n_features))
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
         """Names of the features: the extractor's, behind ``"-1:"``, ``"+1:"``, ... for neighbours.
 
         Parameters
@@ -320,7 +322,7 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         return tags
 
 
-def as_rows(X: Any, extractor: Any) -> Sequences:
+def as_rows(X: SequencesLike, extractor: Any) -> Sequences:
     """The extractor's output, which must be ``Sequences``; rows of features as given."""
     if extractor is None:
         return as_sequences(X)
@@ -342,7 +344,7 @@ def kind_of(name: str) -> str:
     return re.split("=", name, maxsplit=1)[0]
 
 
-def inner_names(extractor: Any, n: int, input_features: Any) -> list[str]:
+def inner_names(extractor: Any, n: int, input_features: Iterable[str] | None) -> list[str]:
     """Names of the extractor's features, or of the columns of X."""
     if extractor is not None:
         return list(extractor.get_feature_names_out())

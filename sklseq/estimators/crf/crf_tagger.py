@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +25,7 @@ from sklseq.data.labels import (
 )
 from sklseq.data.row_blocks import BlockError, blocks_of, holds_rows, in_blocks
 from sklseq.data.sequences import Sequences, read_labels, row_positions, weighted_only
+from sklseq.data.types import ArrayLike, LabelsLike, MatrixLike, RandomState, SequencesLike
 from sklseq.estimators.base import BaseTagger
 from sklseq.estimators.crf.early_stopping import EarlyStopping, check_early_stopping
 from sklseq.estimators.crf.partial_fit import PartialFitMixin
@@ -243,7 +244,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         gradient: str = "auto",
         all_possible_states: bool = False,
         all_possible_transitions: bool = False,
-        constraints: Any = None,
+        constraints: str | ArrayLike | None = None,
         boundaries: bool = True,
         max_iter: int = 500,
         tol: float = 1e-5,
@@ -253,7 +254,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         n_iter_no_change: int = 5,
         n_jobs: int | None = None,
         verbose: int = 0,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ):
         self.l1 = l1
         self.l2 = l2
@@ -276,7 +277,9 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
     # ------------------------------------------------------------------ training
 
     @with_callbacks(max_subtasks=lambda tagger: tagger.max_iter)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> CRFTagger:
+    def fit(
+        self, X: SequencesLike, y: LabelsLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> CRFTagger:
         """Train on labelled sequences.
 
         Parameters
@@ -616,7 +619,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
 
     # ------------------------------------------------------------------ probabilities
 
-    def predict_proba(self, X: Any) -> list[np.ndarray]:
+    def predict_proba(self, X: SequencesLike) -> list[np.ndarray]:
         """Marginal probability of each label at each row.
 
         Parameters
@@ -633,7 +636,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         self._marginals(X, marginals, of_sequences)
         return of_sequences
 
-    def predict_log_proba_sequence(self, X: Any, y: Any) -> np.ndarray:
+    def predict_log_proba_sequence(self, X: SequencesLike, y: LabelsLike) -> np.ndarray:
         """log p(y_s | x_s) of whole label sequences.
 
         -inf where ``constraints`` forbid one, or a label was not in training.
@@ -660,7 +663,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         total = np.bincount(np.repeat(np.arange(len(X)), X.lengths), score, minlength=len(X))
         return total - self._marginals(X)
 
-    def predict_nbest(self, X: Any, n: int = 10) -> list:
+    def predict_nbest(self, X: SequencesLike, n: int = 10) -> list:
         """The ``n`` best label paths of each sequence, with their log-probabilities.
 
         Parameters
@@ -680,7 +683,9 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         log_z = self._marginals(X)
         return [(self.classes_[codes], s - z) for (codes, s), z in zip(paths, log_z)]
 
-    def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> list[np.ndarray]:
+    def sample(
+        self, X: SequencesLike, n_samples: int = 1, random_state: RandomState = None
+    ) -> list[np.ndarray]:
         """Label paths drawn from p(y | x).
 
         Parameters
@@ -704,7 +709,9 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
 
     # ------------------------------------------------------------------ inspection
 
-    def explain(self, x: Any, *, feature_names: Any = None) -> list[TokenExplanation]:
+    def explain(
+        self, x: MatrixLike, *, feature_names: Iterable[str] | None = None
+    ) -> list[TokenExplanation]:
         """Why each row of one sequence gets its label.
 
         Parameters

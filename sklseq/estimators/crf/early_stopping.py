@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import numbers
-from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from sklseq.data.sequences import Sequences
 from sklseq.inference.chain.linear_chain import repeatable_generator
@@ -14,7 +14,7 @@ from sklseq.inference.chain.linear_chain import repeatable_generator
 __all__ = ["EarlyStopping", "check_early_stopping"]
 
 
-def check_early_stopping(estimator: Any) -> None:
+def check_early_stopping(estimator: BaseEstimator) -> None:
     """Refuse parameters of early stopping that mean nothing."""
     fraction, patience = estimator.validation_fraction, estimator.n_iter_no_change
     if not isinstance(fraction, numbers.Real) or not 0 < fraction < 1:

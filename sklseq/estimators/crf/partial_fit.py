@@ -9,6 +9,7 @@ from scipy import sparse
 
 from sklseq.data.labels import check_constraints, encode_labels, read_classes, resolve_constraints
 from sklseq.data.sequences import Sequences, read_labels
+from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sparsify import dense_weights
 from sklseq.estimators.validation import (
     check_not_empty,
@@ -39,7 +40,13 @@ class Batch(NamedTuple):
 class PartialFitMixin:
     """``partial_fit`` for taggers with an L1 and an L2 penalty."""
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None):
+    def partial_fit(
+        self,
+        X: SequencesLike,
+        y: LabelsLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ):
         """Go through one batch of sequences once, by the steps of ``solver="adagrad"``.
 
         All states and transitions are trained, whatever ``all_possible_states``: which ones occur

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ EFFORT = {
 }
 
 
-def choose_solver(solver: str, kernel: Any) -> tuple[str, dict[str, int]]:
+def choose_solver(solver: str, kernel: str | Callable[..., Any]) -> tuple[str, dict[str, int]]:
     """The solver that ``solver`` names, and the effort of "bcfw"."""
     name = "bcfw" if solver == "auto" else solver
     return name, EFFORT["linear" if kernel == "linear" else "other"]

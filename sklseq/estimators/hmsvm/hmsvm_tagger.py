@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from sklseq.data.labels import (
     unique_labels,
 )
 from sklseq.data.sequences import check_finite, read_labels, weighted_only
+from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.base import BaseTagger
 from sklseq.estimators.hmsvm.hmsvm_parameters import (
     PASSES,
@@ -212,24 +214,24 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         self,
         *,
         C: float = 1.0,
-        loss: Any = "hamming",
+        loss: str | ArrayLike = "hamming",
         slack: str = "l1",
-        kernel: Any = "linear",
-        gamma: Any = "scale",
+        kernel: str | Callable[..., Any] = "linear",
+        gamma: str | float = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         transition_scale: float = 1.0,
         boundaries: bool = True,
-        class_weight: Any = None,
-        constraints: Any = None,
+        class_weight: Mapping[Any, float] | str | None = None,
+        constraints: str | ArrayLike | None = None,
         solver: str = "auto",
-        average: Any = "auto",
+        average: bool | str = "auto",
         max_iter: int | None = None,
         tol: float = 1e-2,
         cache_size: float = 1000,
         n_jobs: int | None = None,
         verbose: int = 0,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ):
         self.C = C
         self.loss = loss
@@ -254,7 +256,9 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
     # ------------------------------------------------------------------ training
 
     @with_callbacks(max_subtasks=lambda tagger: tagger.max_iter)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> HMSVMTagger:
+    def fit(
+        self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
+    ) -> HMSVMTagger:
         """Train on labelled sequences.
 
         Parameters

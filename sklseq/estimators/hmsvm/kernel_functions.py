@@ -56,7 +56,7 @@ def _checked(block: Any, shape: tuple[int, int]) -> np.ndarray:
     return block
 
 
-def resolve_gamma(gamma: Any, rows: Any) -> float:
+def resolve_gamma(gamma: str | float, rows: Any) -> float:
     """ "scale" and "auto" as in scikit-learn's SVC: 1 / (n_features · variance), 1 / n_features."""
     if isinstance(gamma, numbers.Real):
         return float(gamma)

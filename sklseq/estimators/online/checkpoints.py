@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import BaseEstimator
 
 from sklseq._lib.checksums import row_checksum
 
@@ -101,7 +102,7 @@ def _check_array(name: str, value: Any, dtype: np.dtype, shape: tuple, why: str 
         _refuse(name, f"an array of {dtype} of shape {shape} {why}".rstrip(), value)
 
 
-def check_state(checkpoint: dict, empty: dict, model: Any, n_labels: int) -> None:
+def check_state(checkpoint: dict, empty: dict, model: BaseEstimator, n_labels: int) -> None:
     """Refuse fields of which a stream on ``model`` cannot have been; ``empty``: of a new stream."""
     _check_names(checkpoint, ("of", *empty), "all")
     beam, like = checkpoint["beam"], empty["beam"]

@@ -17,6 +17,7 @@ from sklseq._lib.threads import Threads
 from sklseq.data.labels import split_labels
 from sklseq.data.segment_labels import labels_of_segments
 from sklseq.data.sequences import Sequences
+from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.base import Potentials
 from sklseq.estimators.online.stream import (
     Emission,
@@ -195,7 +196,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
 
     def __init__(
         self,
-        estimator: Any = None,
+        estimator: BaseEstimator | None = None,
         *,
         strategy: str = "step",
         latency_cost: float = 0.05,
@@ -228,7 +229,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     # ------------------------------------------------------------------ training
 
     @with_callbacks(max_subtasks=lambda decoder: 1)
-    def fit(self, X: Any, y: Any, **fit_params: Any) -> OnlineDecoder:
+    def fit(self, X: SequencesLike, y: LabelsLike, **fit_params: Any) -> OnlineDecoder:
         """Train the estimator; a ``FrozenEstimator`` stays as it is.
 
         Parameters
@@ -366,7 +367,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         to_end = np.repeat(offsets[1:], lengths) - 1 - np.arange(len(emission))
         return paths, np.minimum(paths.latency + delay, to_end)
 
-    def decode(self, X: Any) -> OnlineDecoding:
+    def decode(self, X: SequencesLike) -> OnlineDecoding:
         """Labels of whole sequences as a stream would give them, and when.
 
         Parameters
@@ -388,7 +389,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         columns = (self.classes_[paths.labels], position + latency, paths.confidence)
         return OnlineDecoding(*(split_labels(column, offsets) for column in columns))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: SequencesLike) -> np.ndarray:
         """Labels of whole sequences as a stream would give them.
 
         Parameters
@@ -406,7 +407,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         paths, _ = self._decode(potentials, delay)
         return split_labels(self.classes_[paths.labels], potentials.offsets)
 
-    def transform(self, X: Any) -> Sequences:
+    def transform(self, X: SequencesLike) -> Sequences:
         """What was known of each row when its label left, as features for another model.
 
         Parameters
@@ -427,7 +428,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         rows[:, L] = latency
         return Sequences(rows, potentials.offsets)
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
         """Names of the columns of :meth:`transform`.
 
         Parameters
@@ -440,7 +441,9 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         """
         return np.array([*(f"label={c}" for c in self.classes_), "latency"], dtype=object)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(
+        self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Share of rows whose label, as emitted, is right.
 
         Parameters
@@ -465,7 +468,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         lengths = np.array([len(x) for x in labels], dtype=np.int64)
         return labels_of_segments(y, lengths, segmenter.outside)
 
-    def latency_report(self, X: Any) -> LatencyReport:
+    def latency_report(self, X: SequencesLike) -> LatencyReport:
         """How long labels wait, and how often they are not those of Viterbi's algorithm.
 
         Parameters
@@ -590,7 +593,9 @@ def _mean_latency(times: np.ndarray) -> float:
     return sum(float((t - np.arange(len(t))).sum()) for t in times) / n_rows
 
 
-def neg_mean_latency(estimator: Any, X: Any, y: Any = None) -> float:
+def neg_mean_latency(
+    estimator: BaseEstimator, X: SequencesLike, y: LabelsLike | None = None
+) -> float:
     """Scorer: the mean latency of a decoder's labels, negative because less is better.
 
     Parameters

@@ -14,11 +14,12 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from sklseq.data.sequences import Sequences
+from sklseq.data.types import ArrayLike, SequencesLike
 from sklseq.estimators.base import Potentials
 from sklseq.estimators.online.checkpoints import (
     check_identity,
@@ -70,7 +71,7 @@ class Emission(NamedTuple):
 # ---------------------------------------------------------------------- models
 
 
-def inner_estimator(estimator: Any) -> Any:
+def inner_estimator(estimator: BaseEstimator) -> Any:
     """What a FrozenEstimator freezes, what a search has found or is going to fit."""
     while True:
         if isinstance(estimator, FrozenEstimator):
@@ -93,7 +94,7 @@ def _steps(estimator: Any, prefix: str = "") -> list[tuple[str, Any]]:
     return steps
 
 
-def tagger_of(estimator: Any) -> tuple[list[tuple[str, Any]], Any]:
+def tagger_of(estimator: BaseEstimator) -> tuple[list[tuple[str, Any]], Any]:
     """(transformers with names, tagger) of a tagger or a pipeline that ends in one."""
     *transformers, (_, tagger) = _steps(estimator)
     if not (callable(getattr(tagger, "potentials", None)) or decodes_segments(tagger)):
@@ -109,7 +110,7 @@ def decodes_segments(tagger: Any) -> bool:
     return callable(getattr(tagger, "decode_closure", None))
 
 
-def look_ahead(estimator: Any, *, fitted: bool = True) -> tuple[int, int]:
+def look_ahead(estimator: BaseEstimator, *, fitted: bool = True) -> tuple[int, int]:
     """Tokens before and after a token on which its row depends: the sum over all transformers.
 
     Before fitting it only checks that all of them will tell.
@@ -118,7 +119,7 @@ def look_ahead(estimator: Any, *, fitted: bool = True) -> tuple[int, int]:
     return sum(before for before, _ in fields), sum(after for _, after in fields)
 
 
-def trial_look_ahead(estimator: Any, X: Any) -> int:
+def trial_look_ahead(estimator: BaseEstimator, X: SequencesLike) -> int:
     """Tokens that features look ahead, before training: copies of them see one sequence.
 
     How far they look can depend on the names of the columns, which one sequence tells. 0 if that
@@ -165,7 +166,7 @@ def _field_of(name: str, transformer: Any, fitted: bool) -> tuple[int, int]:
     return int(field[0]), int(field[1])
 
 
-def look_ahead_of_steps(name: str, estimator: Any, fitted: bool) -> tuple[int, int]:
+def look_ahead_of_steps(name: str, estimator: BaseEstimator, fitted: bool) -> tuple[int, int]:
     """Receptive field of a transformer, or of a pipeline of transformers."""
     fields = [_field_of(step, inner, fitted) for step, inner in _steps(estimator, name)]
     return sum(before for before, _ in fields), sum(after for _, after in fields)
@@ -361,7 +362,7 @@ class OnlineStream:
         return emissions
 
     @_alone
-    def push_potentials(self, emission: Any) -> list[Emission]:
+    def push_potentials(self, emission: ArrayLike) -> list[Emission]:
         """Take the label scores of one row, or of several: for models of your own, and for speed.
 
         Parameters

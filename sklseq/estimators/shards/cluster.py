@@ -22,6 +22,7 @@ from dask.bag import Bag
 from dask.delayed import Delayed
 
 from sklseq._lib.threads import Threads
+from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.estimators.shards.shards import named, read_content, split_content
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.sharded import (
@@ -53,7 +54,7 @@ class _NotSent(Exception):
     """Data did not reach a worker."""
 
 
-def partitions(X: Any, y: Any = None) -> list[Delayed]:
+def partitions(X: SequencesLike, y: LabelsLike | None = None) -> list[Delayed]:
     """Delayed shards of a bag, of two bags, or of a list as it is."""
     if isinstance(X, Bag):
         if y is None:
@@ -278,7 +279,7 @@ class ClusterLogLikelihood:
 # ---------------------------------------------------------------------------- answers
 
 
-def predict_lazily(tagger: Any, X: Any) -> Any:
+def predict_lazily(tagger: Any, X: SequencesLike) -> Any:
     """A bag of label arrays for a bag of sequences; delayed arrays for delayed X or (X, y)."""
     model = delayed(tagger)
     if isinstance(X, Bag):
@@ -296,7 +297,7 @@ def _predict(content: Any, tagger: Any) -> np.ndarray:
     return tagger.predict(content[0] if isinstance(content, tuple) else content)
 
 
-def count_right(tagger: Any, X: Any, y: Any) -> list[tuple[float, float]]:
+def count_right(tagger: Any, X: SequencesLike, y: LabelsLike) -> list[tuple[float, float]]:
     """Weight of the rows whose label is right, and of all, of each shard."""
     from dask import compute
 

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import Constraints, check_seen, resolve_constraints
 from sklseq.data.sequences import Sequences
+from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.progress import Progress
 from sklseq.estimators.shards.shards import ShardError, Shards, named
 from sklseq.features import DictFeatures
@@ -32,7 +33,7 @@ CSR_BYTES = 12
 PLAN = Plan("forward-backward", None, 0, "data in shards")
 
 
-def fit_shards(tagger: Any, X: Any, y: Any, sample_weight: Any) -> Any:
+def fit_shards(tagger: Any, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike) -> Any:
     """The steps of ``CRFTagger.fit`` on data in shards."""
     data = _source(X, y, sample_weight)
     _check_parameters(tagger, data)
@@ -200,7 +201,7 @@ def solver_bytes(scores: ScoreMap, n_threads: int) -> float:
 # ------------------------------------------------------------------------------------ answers
 
 
-def predict_shards(tagger: Any, X: Any) -> Any:
+def predict_shards(tagger: Any, X: SequencesLike) -> Any:
     """Labels of all sequences, shard by shard; lazily where Dask has them."""
     check_is_fitted(tagger, "classes_")
     if not isinstance(X, Shards):
@@ -215,7 +216,7 @@ def predict_shards(tagger: Any, X: Any) -> Any:
     return np.concatenate(labels)
 
 
-def score_shards(tagger: Any, X: Any, y: Any, sample_weight: Any) -> float:
+def score_shards(tagger: Any, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike) -> float:
     """Share of rows whose label is right; one shard is held at a time."""
     check_is_fitted(tagger, "classes_")
     if isinstance(X, Shards):

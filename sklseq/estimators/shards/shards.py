@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from sklseq.data.sequences import (
     weighted_only,
 )
 from sklseq.data.store import read_stored, stored_size
+from sklseq.data.types import PathLike
 from sklseq.estimators.validation import read_sequences
 from sklseq.objectives.likelihood.sharded import LabelledRows
 
@@ -83,7 +84,7 @@ class Shards:
     True
     """
 
-    def __init__(self, sources: Any, *, max_memory: int | str | None = None):
+    def __init__(self, sources: Sequence[Any] | PathLike, *, max_memory: int | str | None = None):
         if isinstance(sources, (str, os.PathLike)):
             sources = sorted(Path(sources).glob("*.npz"))
         if not isinstance(sources, (list, tuple)) or isinstance(sources, Sequences):
@@ -209,7 +210,7 @@ def read_content(content: Any) -> LabelledRows:
     return LabelledRows(rows, names, classes, codes.astype(np.int32), weights)
 
 
-def read_file(path: Any) -> LabelledRows:
+def read_file(path: PathLike) -> LabelledRows:
     """A saved shard, as training reads it."""
     stored = read_stored(path)
     if stored.codes is None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from sklseq._lib.callbacks import with_callbacks
 from sklseq.data.labels import encode_labels, resolve_loss, split_labels, unique_labels
 from sklseq.data.sequences import read_labels, weighted_only
+from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.validation import (
     check_magnitude,
     check_not_empty,
@@ -78,9 +77,9 @@ class ZScoreTaggerCV(ZScoreTagger):
     def __init__(
         self,
         *,
-        l2s: Any = (0.001, 0.01, 0.1, 1.0, 10.0),
+        l2s: ArrayLike = (0.001, 0.01, 0.1, 1.0, 10.0),
         scoring: str = "token_accuracy",
-        loss: Any = "hamming",
+        loss: str | ArrayLike | None = "hamming",
         n_jobs: int | None = None,
     ):
         self.l2s = l2s
@@ -89,7 +88,9 @@ class ZScoreTaggerCV(ZScoreTagger):
         self.n_jobs = n_jobs
 
     @with_callbacks(max_subtasks=lambda tagger: None)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ZScoreTaggerCV:
+    def fit(
+        self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
+    ) -> ZScoreTaggerCV:
         """Choose the ridge, then train on all sequences.
 
         Parameters
@@ -138,7 +139,11 @@ class ZScoreTaggerCV(ZScoreTagger):
         return self
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+        self,
+        X: SequencesLike,
+        y: LabelsLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> ZScoreTaggerCV:
         """Not possible: leaving sequences out needs them all.
 

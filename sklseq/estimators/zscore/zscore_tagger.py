@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
@@ -23,6 +23,7 @@ from sklseq.data.labels import (
     unique_labels,
 )
 from sklseq.data.sequences import read_labels, weighted_only
+from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.base import BaseTagger
 from sklseq.estimators.top_weights import WeightsMixin
 from sklseq.estimators.validation import (
@@ -55,6 +56,9 @@ from sklseq.objectives.zscore.moments import (
     statistics_products,
 )
 from sklseq.solvers import SolverResult, solve_dense
+
+if TYPE_CHECKING:
+    from sklseq.estimators.crf.crf_tagger import CRFTagger
 
 __all__ = ["SequenceZScores", "ZScoreTagger"]
 
@@ -189,11 +193,11 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
     def __init__(
         self,
         *,
-        loss: Any = "hamming",
+        loss: str | ArrayLike | None = "hamming",
         l2: float = 1.0,
         moments: str = "exact",
         n_paths: int = 100,
-        constraints: Any = None,
+        constraints: str | ArrayLike | None = None,
         constrained: str = "decoding",
         separate: bool = False,
         solver: str = "auto",
@@ -201,7 +205,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
         tol: float = 1e-3,
         n_jobs: int | None = None,
         verbose: int = 0,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ):
         self.loss = loss
         self.l2 = l2
@@ -220,7 +224,9 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
     # ------------------------------------------------------------------ training
 
     @with_callbacks(max_subtasks=lambda tagger: None)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ZScoreTagger:
+    def fit(
+        self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
+    ) -> ZScoreTagger:
         """Train on labelled sequences.
 
         Parameters
@@ -323,7 +329,11 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
     # ------------------------------------------------------------------ training in parts
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+        self,
+        X: SequencesLike,
+        y: LabelsLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> ZScoreTagger:
         """Train on further sequences: after all parts, the weights are those of one ``fit``.
 
@@ -421,7 +431,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
 
     # ------------------------------------------------------------------ scores
 
-    def sequence_zscore(self, X: Any, y: Any) -> SequenceZScores:
+    def sequence_zscore(self, X: SequencesLike, y: LabelsLike) -> SequenceZScores:
         """How many standard deviations labelings score above the mean, one by one.
 
         The mean and the variance are over all labelings of the sequence that are allowed, each as
@@ -451,9 +461,14 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
         return SequenceZScores(z, ndtr(-z))
 
     def to_crf(
-        self, X: Any = None, y: Any = None, *, scale: float | None = None,
-        sample_weight: Any = None, **parameters: Any,
-    ):  # fmt: skip
+        self,
+        X: SequencesLike | None = None,
+        y: LabelsLike | None = None,
+        *,
+        scale: float | None = None,
+        sample_weight: ArrayLike | None = None,
+        **parameters: Any,
+    ) -> CRFTagger:
         """A :class:`CRFTagger` with these weights, whose ``fit`` goes on from them.
 
         Weights of the z-score have no scale, and a CRF's have one. With training data, that

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._lib.cpu import load_kernel
+from sklseq.data.types import ArrayLike, MatrixLike
 from sklseq.inference.chain.linear_chain import (
     Transitions,
     _chain,
@@ -57,16 +58,16 @@ class ExpectedFeatures(NamedTuple):
 
 
 def expected_features(
-    emission,
-    transition,
-    offsets=None,
+    emission: ArrayLike,
+    transition: MatrixLike,
+    offsets: ArrayLike | None = None,
     *,
-    row_features=None,
-    pair_features=None,
-    start=None,
-    end=None,
-    order=1,
-    method="conditional",
+    row_features: MatrixLike | None = None,
+    pair_features: MatrixLike | None = None,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
+    order: int = 1,
+    method: str = "conditional",
 ) -> ExpectedFeatures:
     """log Z and the expectation of additive features, in one forward pass.
 
@@ -163,7 +164,14 @@ def expected_features(
     )
 
 
-def entropy(emission, transition, offsets=None, *, start=None, end=None) -> np.ndarray:
+def entropy(
+    emission: ArrayLike,
+    transition: MatrixLike,
+    offsets: ArrayLike | None = None,
+    *,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
+) -> np.ndarray:
     """Entropy of the label paths of each sequence, in nats.
 
     H = -Σ_y p(y) log p(y),  p(y) ∝ exp(score of y).

@@ -13,6 +13,7 @@ import numpy as np
 
 from sklseq._lib.cpu import load_kernel
 from sklseq.data.sequences import as_numbers, check_offsets
+from sklseq.data.types import ArrayLike, MatrixLike, RandomState
 from sklseq.inference.chain.sparse_transitions import (
     ListedFactors,
     PairLists,
@@ -244,7 +245,13 @@ def row_blocks(offsets: np.ndarray, block_rows: int = BLOCK_ROWS) -> list[tuple[
 
 
 def forward_backward(
-    emission, transition, offsets=None, *, start=None, end=None, weights=None
+    emission: ArrayLike,
+    transition: MatrixLike,
+    offsets: ArrayLike | None = None,
+    *,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
 ) -> Marginals:
     """log Z, label marginals and summed pair marginals of linear chains.
 
@@ -314,7 +321,12 @@ def forward_backward(
 
 
 def viterbi(
-    emission, transition, offsets=None, *, start=None, end=None
+    emission: ArrayLike,
+    transition: MatrixLike,
+    offsets: ArrayLike | None = None,
+    *,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Best label path of linear chains, and its score.
 
@@ -393,7 +405,13 @@ def _best_paths(psi, offsets, chain: Transitions, labels, scores) -> None:
 
 
 def nbest(
-    emission, transition, offsets=None, n=10, *, start=None, end=None
+    emission: ArrayLike,
+    transition: MatrixLike,
+    offsets: ArrayLike | None = None,
+    n: int = 10,
+    *,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """The ``n`` best label paths of each sequence, best first.
 
@@ -461,7 +479,14 @@ def _nbest_one(psi: np.ndarray, score: np.ndarray, n: int) -> tuple[np.ndarray, 
 
 
 def sample(
-    emission, transition, offsets=None, n_samples=1, *, start=None, end=None, random_state=None
+    emission: ArrayLike,
+    transition: MatrixLike,
+    offsets: ArrayLike | None = None,
+    n_samples: int = 1,
+    *,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
+    random_state: RandomState = None,
 ) -> np.ndarray:
     """Label paths drawn from p(y) ∝ exp(score of y), exactly and independently.
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sklseq._lib.cpu import load_kernel
+from sklseq.data.types import ArrayLike, MatrixLike
 from sklseq.inference.chain.linear_chain import Transitions, _check_chain
 
 _online = load_kernel("sklseq.inference.kernels._online")
@@ -161,20 +162,20 @@ class OnlinePaths(NamedTuple):
 
 
 def decode_online(
-    emission,
-    transition,
-    offsets=None,
+    emission: ArrayLike,
+    transition: MatrixLike,
+    offsets: ArrayLike | None = None,
     *,
-    start=None,
-    end=None,
-    strategy="step",
-    latency_cost=0.05,
-    uncertainty="error",
-    belief="viterbi",
-    window_size=None,
-    max_latency=None,
-    lag=None,
-    restart="always",
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
+    strategy: str = "step",
+    latency_cost: float = 0.05,
+    uncertainty: str | Callable[[np.ndarray], float] = "error",
+    belief: str = "viterbi",
+    window_size: int | None = None,
+    max_latency: int | None = None,
+    lag: int | None = None,
+    restart: str = "always",
 ) -> OnlinePaths:
     """Labels of linear chains as they would be given while rows arrive one by one.
 

@@ -8,13 +8,28 @@ from typing import Any
 
 import numpy as np
 
-from sklseq.inference.segment.segmentations import _best, _check, as_spans, check_segmentations
+from sklseq.data.segment_potentials import SegmentPotentials
+from sklseq.data.types import ArrayLike, MatrixLike
+from sklseq.inference.segment.segmentations import (
+    SegmentSpans,
+    _best,
+    _check,
+    as_spans,
+    check_segmentations,
+)
 
 __all__ = ["check_max_span", "closure_of_sequence", "segment_closure"]
 
 
 def segment_closure(
-    spans, scores, transition, *, start=None, end=None, max_length=None, max_span=None
+    spans: SegmentSpans | SegmentPotentials,
+    scores: ArrayLike,
+    transition: MatrixLike,
+    *,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
+    max_length: int | ArrayLike | None = None,
+    max_span: int | None = None,
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Best segmentations, and the step at which each segment became certain.
 

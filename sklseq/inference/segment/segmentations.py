@@ -17,6 +17,7 @@ from scipy import sparse
 from sklseq._lib.cpu import load_kernel
 from sklseq.data.segment_potentials import SegmentPotentials, check_spans
 from sklseq.data.sequences import as_numbers
+from sklseq.data.types import ArrayLike, MatrixLike, RandomState
 from sklseq.inference.chain.linear_chain import _chain as _linear_chain
 from sklseq.inference.chain.linear_chain import (
     _check_scores,
@@ -439,7 +440,14 @@ def log_forward(plan: SegmentPlan, s: int, psi: np.ndarray, chain: SegmentTransi
 
 
 def segment_forward_backward(
-    spans, scores, transition, *, start=None, end=None, max_length=None, weights=None
+    spans: SegmentSpans | SegmentPotentials,
+    scores: ArrayLike,
+    transition: MatrixLike,
+    *,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
+    max_length: int | ArrayLike | None = None,
+    weights: ArrayLike | None = None,
 ) -> SegmentMarginals:
     """log Z over all segmentations, and the marginals of every potential.
 
@@ -516,7 +524,13 @@ def segment_forward_backward(
 
 
 def segment_viterbi(
-    spans, scores, transition, *, start=None, end=None, max_length=None
+    spans: SegmentSpans | SegmentPotentials,
+    scores: ArrayLike,
+    transition: MatrixLike,
+    *,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
+    max_length: int | ArrayLike | None = None,
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Best segmentation of each sequence, and its score.
 
@@ -608,7 +622,14 @@ def _best_of_tokens(plan, psi, chain, a, b) -> tuple[list[np.ndarray], np.ndarra
 
 
 def segment_nbest(
-    spans, scores, transition, n=10, *, start=None, end=None, max_length=None
+    spans: SegmentSpans | SegmentPotentials,
+    scores: ArrayLike,
+    transition: MatrixLike,
+    n: int = 10,
+    *,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
+    max_length: int | ArrayLike | None = None,
 ) -> list[tuple[list[np.ndarray], np.ndarray]]:
     """The ``n`` best segmentations of each sequence, best first.
 
@@ -673,9 +694,16 @@ def nbest_of_sequence(plan, s, psi, chain, n) -> tuple[list[np.ndarray], np.ndar
 
 
 def segment_sample(
-    spans, scores, transition, n_samples=1, *, start=None, end=None, max_length=None,
-    random_state=None,
-) -> list[list[np.ndarray]]:  # fmt: skip
+    spans: SegmentSpans | SegmentPotentials,
+    scores: ArrayLike,
+    transition: MatrixLike,
+    n_samples: int = 1,
+    *,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
+    max_length: int | ArrayLike | None = None,
+    random_state: RandomState = None,
+) -> list[list[np.ndarray]]:
     """Segmentations drawn from p ∝ exp(score), exactly and independently.
 
     Parameters
