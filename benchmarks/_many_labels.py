@@ -13,6 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, Sequences
 from sklseq._lib.threads import Threads
+from sklseq.estimators.crf.training import previous_weights, score_map
+from sklseq.estimators.sources.source import RowSource
 from sklseq.inference.chain import sparse_transitions as pairs
 from sklseq.objectives.likelihood.dual import DualLikelihood
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
@@ -82,10 +84,11 @@ class Work:
             self.X, self.tagger = X, CRFTagger(solver="lbfgs", max_iter=10).fit(X, y)
         classes, codes = np.unique(np.concatenate(y), return_inverse=True)
         codes = codes.astype(np.int32)
-        scores = self.tagger._score_map(X, codes, classes, visits=True)
+        source = RowSource(X, codes, classes)
+        scores = score_map(self.tagger, source, source.summarise(), single_sequences=True)
         self.n_labels, self.share = len(classes), len(scores.transition_at) / len(classes) ** 2
         self.f = LogLikelihood(scores, codes, X.offsets, np.ones(len(X)), 1.0, threads)
-        self.w = self.tagger._starting_point(scores, classes, None)
+        self.w = previous_weights(self.tagger, scores, classes, None)
         self.gradient, self.dual = np.zeros_like(self.w), DualLikelihood(self.f)
 
     def evaluation(self):

@@ -23,6 +23,8 @@ from sklseq import CRFTagger, Sequences
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import encode_labels, unique_labels
 from sklseq.datasets import make_contacts, read_conll
+from sklseq.estimators.crf.training import score_map
+from sklseq.estimators.sources.source import RowSource
 from sklseq.features import TemplateFeatures
 from sklseq.metrics import span_f1, token_accuracy
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
@@ -123,7 +125,8 @@ class OurObjective:
         labels = np.concatenate(y)
         classes = unique_labels(labels)
         codes = encode_labels(labels, classes, X.offsets)
-        self.scores = our_tagger(states)._score_map(X, codes, classes)
+        source = RowSource(X, codes, classes)
+        self.scores = score_map(our_tagger(states), source, source.summarise())
         weights = np.ones(len(X))
         self.objective = LogLikelihood(self.scores, codes, X.offsets, weights, 1.0, threads)
         self.w, self.gradient = self.scores.new_vector(), self.scores.new_vector()

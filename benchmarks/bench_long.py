@@ -65,7 +65,7 @@ def objective(gradient: str, X, y, n_labels: int):
         scores = ScoreMap(rows, n_labels, support, allowed, np.float64)
         return LogLikelihood(scores, y, rows.offsets, weights, 1.0, Threads(1))
     data = LongData.packed(rows, y, weights, plan)
-    scores = ScoreMap(data.survey.layout(), n_labels, data.survey.support, allowed, np.float64)
+    scores = ScoreMap(data.summary.layout(), n_labels, data.summary.support, allowed, np.float64)
     return LongLogLikelihood(scores, data, 1.0)
 
 
@@ -135,7 +135,7 @@ def long_objective(gradient: str, path: Path):
 
     data = LongData.read([source], [y], None, plan)
     allowed = resolve_constraints(None, np.arange(N_LABELS))
-    layout = data.survey.layout()
+    layout = data.summary.layout()
     scores = ScoreMap(layout, N_LABELS, full_support(N_LABELS), allowed, np.float64)
     return LongLogLikelihood(scores, data, 1.0)
 

@@ -36,8 +36,8 @@ from scipy import sparse
 
 from sklseq import CRFTagger, Sequences, Shards
 from sklseq._lib.threads import Threads
-from sklseq.estimators.shards.fit_shards import LocalShards, _score_map
-from sklseq.objectives.likelihood.sharded import merge_surveys
+from sklseq.estimators.crf.training import score_map
+from sklseq.estimators.sources.shard_source import LocalShardSource
 
 LIMIT = 4 * 2**30
 DROPPED = 0.05
@@ -75,11 +75,8 @@ def write(folder: Path, X: Sequences, y: list, n_copies: int, n_shards: int) -> 
 
 def objective(shards: Shards, threads: Threads):
     """The objective that CRFTagger would use."""
-    data = LocalShards(shards)
-    surveys = data.surveys()
-    found = merge_surveys(surveys, lambda k, why: ValueError(why))
-    scores = _score_map(CRFTagger(), found)
-    return data.likelihood(scores, found, surveys, None, 1.0, threads)
+    source = LocalShardSource(shards)
+    return source.likelihood(score_map(CRFTagger(), source, source.summarise()), 1.0, threads)
 
 
 def seconds(f) -> float:
@@ -231,7 +228,7 @@ def on_workers(n_workers: int, shards: Shards, stack: ExitStack):
     """The objective on a cluster of its own, as long as the stack is open."""
     from distributed import Client, LocalCluster
 
-    from sklseq.estimators.shards.cluster import ClusterShards
+    from sklseq.estimators.sources.cluster import ClusterSource
 
     place = stack.enter_context(
         LocalCluster(
@@ -241,10 +238,8 @@ def on_workers(n_workers: int, shards: Shards, stack: ExitStack):
     )  # fmt: skip
     client = stack.enter_context(Client(place, set_as_default=False))
     with client.as_current():
-        data = stack.enter_context(ClusterShards(shards.to_delayed()))
-        surveys = data.surveys()
-        found = merge_surveys(surveys, lambda k, why: ValueError(why))
-        return data.likelihood(_score_map(CRFTagger(), found), found, surveys, None, 1.0, None)
+        source = stack.enter_context(ClusterSource(shards.to_delayed()))
+        return source.likelihood(score_map(CRFTagger(), source, source.summarise()), 1.0, None)
 
 
 PARTS = {"memory": memory, "flat": flat, "dask": cluster}

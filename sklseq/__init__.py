@@ -35,7 +35,7 @@ _LAZY = {
     "OnlineDecoder": "sklseq.estimators.online.online_decoder",
     "SegmentPotentials": "sklseq.data.segment_potentials",
     "SemiCRFSegmenter": "sklseq.estimators.semicrf",
-    "Shards": "sklseq.estimators.shards.shards",
+    "Shards": "sklseq.estimators.sources.shards",
     "ZScoreTagger": "sklseq.estimators.zscore.zscore_tagger",
     "ZScoreTaggerCV": "sklseq.estimators.zscore.zscore_cv",
     "read_crfsuite_model": "sklseq.estimators.crf.crfsuite_model",

@@ -689,7 +689,7 @@ before = seen()
 import sklseq
 names = [m.name for m in pkgutil.walk_packages(sklseq.__path__, "sklseq.")]
 for name in names:  # those with dependencies of their own apart
-    if not name.startswith(("sklseq.display", "sklseq.estimators.shards.cluster")):
+    if not name.startswith(("sklseq.display", "sklseq.estimators.sources.cluster")):
         importlib.import_module(name)
 after = seen()
 print("imported", len(names), "changed", [what for what in before if before[what] != after[what]])

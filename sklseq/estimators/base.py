@@ -1,4 +1,4 @@
-"""What all taggers share: reading X and y, decoding, score, tags."""
+"""Base of all taggers: reading X and y, decoding, score, tags."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from sklseq.data.sequences import (
     read_labels,
 )
 from sklseq.data.types import ArrayLike, LabelsLike, MatrixLike, SequencesLike
-from sklseq.estimators.sparsify import dense_weights
 from sklseq.estimators.validation import in_shards, read_sequences
+from sklseq.estimators.weights import dense_weights
 from sklseq.inference.chain.linear_chain import (
     Transitions,
     Workspace,
@@ -174,16 +174,11 @@ class BaseTagger(Public, BaseEstimator):
         """
         if in_shards(X):
             check_is_fitted(self, "coef_")
-            from sklseq.estimators.shards.fit_shards import predict_shards
+            from sklseq.estimators.sources.shard_answers import predict_shards
 
-            return predict_shards(self, X)
+            return predict_shards(self.predict, X)
         if in_blocks(X):
-            check_is_fitted(self, "coef_")
-            from sklseq.estimators.decode_blocks import (
-                predict_blocks,  # not needed by a deployed model
-            )
-
-            return predict_blocks(self, X)
+            return self._block_decoder().predict(X)
         X = self._read(X, finite=False)
         chain = self._chain("maxima", X.n_rows)
         answers = np.empty(X.n_rows, dtype=self.classes_.dtype)
@@ -210,11 +205,16 @@ class BaseTagger(Public, BaseEstimator):
         iterator of ndarray
             Labels in order, those of :meth:`predict`, as soon as no row to come can change them.
         """
-        from sklseq.estimators.decode_blocks import decode_blocks
+        decoder = self._block_decoder()
+        x = x if isinstance(x, RowBlocks) else RowBlocks(x)
+        return (self.classes_[codes] for codes in decoder.decode(x))
+
+    def _block_decoder(self):
+        from sklseq.estimators.decode_blocks import BlockDecoder  # not for a deployed model
 
         check_is_fitted(self, "coef_")
-        x = x if isinstance(x, RowBlocks) else RowBlocks(x)
-        return (self.classes_[codes] for codes in decode_blocks(self, x))
+        name, W = type(self).__name__, self._state_rows()
+        return BlockDecoder(name, self.classes_, self.n_features_in_, W, self._chain())
 
     def predict_nbest(self, X: SequencesLike, n: int = 10) -> list:
         """The ``n`` best label paths of each sequence, with their scores.
@@ -262,7 +262,7 @@ class BaseTagger(Public, BaseEstimator):
     def score(
         self, X: SequencesLike, y: LabelsLike | None = None, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Share of rows whose predicted label is right.
+        """Fraction of rows whose predicted label is right.
 
         Parameters
         ----------
@@ -278,15 +278,13 @@ class BaseTagger(Public, BaseEstimator):
         """
         if in_shards(X):
             check_is_fitted(self, "coef_")
-            from sklseq.estimators.shards.fit_shards import score_shards
+            from sklseq.estimators.sources.shard_answers import count_right_of_shards
 
-            return score_shards(self, X, y, sample_weight)
-        if in_blocks(X):
-            check_is_fitted(self, "coef_")
-            from sklseq.estimators.decode_blocks import score_blocks
-
-            return score_blocks(self, X, y, sample_weight)
-        right, total = self._count_right(X, y, sample_weight)
+            right, total = count_right_of_shards(self._count_right, X, y, sample_weight)
+        elif in_blocks(X):
+            right, total = self._block_decoder().count_right(X, y, sample_weight)
+        else:
+            right, total = self._count_right(X, y, sample_weight)
         if not total > 0:
             raise ValueError("score needs at least one row of positive weight.")
         return right / total

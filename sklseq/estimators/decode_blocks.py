@@ -1,9 +1,9 @@
-"""Decoding sequences in blocks: Viterbi's labels, as soon as nothing can change them."""
+"""Viterbi's labels of sequences in blocks, as soon as no later row can change them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,77 +11,92 @@ from sklseq.data.labels import find_codes
 from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, blocks_of, label_blocks
 from sklseq.data.sequences import Sequences, check_sample_weight
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
+from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.online_rules import OnlineRule, _online, new_beam, no_path
 from sklseq.objectives.scores.design import score_rows
 
-__all__ = ["decode_blocks", "predict_blocks", "score_blocks"]
+__all__ = ["BlockDecoder"]
 
 
-def decode_blocks(tagger: Any, source: RowBlocks, number: int = 0) -> Iterator[np.ndarray]:
-    """Label codes of one sequence, in arrays of any length, as they become final.
+class BlockDecoder(NamedTuple):
+    """A fitted tagger as decoding in blocks needs it.
 
-    A label leaves when all paths that are still alive have it, so labels are those of Viterbi's
-    algorithm; only rows on which they differ are held.
+    Attributes
+    ----------
+    name : str
+        Of the tagger's class, for messages.
+    classes : ndarray of shape (n_labels,)
+    n_features : int
+    W : ndarray of shape (n_features, width)
+        State weights in padded rows.
+    chain : Transitions
     """
-    L, where = len(tagger.classes_), f"sequence {number}"
-    beam = new_beam(tagger._chain(), OnlineRule(strategy="closure"))
-    n = 0
-    for rows in source.read(BLOCK_ROWS, where):
-        _check_width(tagger, rows, where)
-        psi = _scores(tagger, rows)
-        dead = _online.push_rows(beam, psi[:, :L])
-        if dead >= 0:
-            raise no_path(f"row {n + dead} of {where}")
-        n += len(psi)
+
+    name: str
+    classes: np.ndarray
+    n_features: int
+    W: np.ndarray
+    chain: Transitions
+
+    def decode(self, source: RowBlocks, number: int = 0) -> Iterator[np.ndarray]:
+        """Label codes of one sequence, in arrays of any length, as they become final.
+
+        A label is final when all paths that are still alive have it; only rows on which they
+        differ are held.
+        """
+        where, n = f"sequence {number}", 0
+        beam = new_beam(self.chain, OnlineRule(strategy="closure"))
+        for rows in source.read(BLOCK_ROWS, where):
+            psi = self._scores(rows, where)
+            dead = _online.push_rows(beam, psi[:, : len(self.classes)])
+            if dead >= 0:
+                raise no_path(f"row {n + dead} of {where}")
+            n += len(psi)
+            yield beam.take_codes()
+        if n and not beam.end_sequence():
+            raise no_path(f"row {n - 1} of {where}", at_end=True)
         yield beam.take_codes()
-    if n and not beam.end_sequence():
-        raise no_path(f"row {n - 1} of {where}", at_end=True)
-    yield beam.take_codes()
 
+    def _scores(self, rows: Any, where: str) -> np.ndarray:
+        if rows.shape[1] != self.n_features:
+            raise ValueError(
+                f"{where.capitalize()} has {rows.shape[1]} features, but {self.name} was fitted "
+                f"with {self.n_features}; extract them with the same fitted transformer."
+            )
+        W, n = self.W, rows.shape[0]
+        psi = np.empty((n, W.shape[1]), dtype=W.dtype)
+        score_rows(Sequences(rows, [0, n]), W.dtype).scores(W, 0, n, psi)  # rows are finite
+        return psi
 
-def _check_width(tagger: Any, rows: Any, where: str) -> None:
-    if rows.shape[1] != tagger.n_features_in_:
-        raise ValueError(
-            f"{where.capitalize()} has {rows.shape[1]} features, but {type(tagger).__name__} was "
-            f"fitted with {tagger.n_features_in_}; extract them with the same fitted transformer."
-        )
+    def predict(self, X: SequencesLike) -> np.ndarray:
+        """Labels of each sequence of X, shape (n_sequences,), dtype object."""
+        answers = np.empty(len(X), dtype=object)
+        for s, source in enumerate(blocks_of(X)):
+            answers[s] = np.concatenate([self.classes[codes] for codes in self.decode(source, s)])
+        return answers
 
+    def count_right(
+        self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None
+    ) -> tuple[float, float]:
+        """Weight of the rows whose label is right, and of all; neither rows nor labels are kept."""
+        sources, labels = blocks_of(X), label_blocks(y, len(X))
+        weights = check_sample_weight(sample_weight, len(sources))
+        right = total = 0.0
+        for s, (source, truth, weight) in enumerate(zip(sources, labels, weights)):
+            same, n = self._count(source, truth.reader(f"sequence {s}"), s)
+            right, total = right + weight * same, total + weight * n
+        return float(right), float(total)
 
-def _scores(tagger: Any, rows: Any) -> np.ndarray:
-    W = tagger._state_rows()
-    psi = np.empty((rows.shape[0], W.shape[1]), dtype=W.dtype)
-    design = score_rows(Sequences(rows, [0, rows.shape[0]]), W.dtype)
-    design.scores(W, 0, rows.shape[0], psi)  # finite: seen when they were read
-    return psi
-
-
-def predict_blocks(tagger: Any, X: SequencesLike) -> np.ndarray:
-    """Labels of each sequence of X, shape (n_sequences,), dtype object."""
-    answers = np.empty(len(X), dtype=object)
-    for s, source in enumerate(blocks_of(X)):
-        labels = [tagger.classes_[codes] for codes in decode_blocks(tagger, source, s)]
-        answers[s] = np.concatenate(labels)
-    return answers
-
-
-def score_blocks(tagger: Any, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike) -> float:
-    """Share of rows whose label is right; neither rows nor labels are kept."""
-    sources, labels = blocks_of(X), label_blocks(y, len(X))
-    weights = check_sample_weight(sample_weight, len(sources))
-    right = total = 0.0
-    for s, (source, truth, weight) in enumerate(zip(sources, labels, weights)):
-        take, n, same = truth.reader(f"sequence {s}"), 0, 0
-        for codes in decode_blocks(tagger, source, s):
-            known = find_codes(take(len(codes)), tagger.classes_)
+    def _count(self, source: RowBlocks, take: Any, s: int) -> tuple[int, int]:
+        n = same = 0
+        for codes in self.decode(source, s):
+            known = find_codes(take(len(codes)), self.classes)
             if len(known) < len(codes):
                 raise _different(s, "more", n + len(known))
             n, same = n + len(codes), same + int((known == codes).sum())
         if len(take(1)):
             raise _different(s, n, "more")
-        right, total = right + weight * same, total + weight * n
-    if not total > 0:
-        raise ValueError("score needs at least one row of positive weight.")
-    return float(right / total)
+        return same, n
 
 
 def _different(s: int, n_rows: Any, n_labels: Any) -> ValueError:

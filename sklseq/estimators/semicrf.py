@@ -26,13 +26,13 @@ from sklseq.data.segment_labels import (
 )
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
-from sklseq.estimators.top_weights import WeightsMixin
 from sklseq.estimators.validation import (
     check_n_jobs,
     read_sequences,
     training_weights,
     warn_one_label,
 )
+from sklseq.estimators.weights import WeightsMixin
 from sklseq.inference.chain.linear_chain import (
     as_generator,
     check_n_samples,

@@ -15,9 +15,12 @@ from sklseq.data.types import ArrayLike, SequencesLike
 
 __all__ = [
     "ATTRIBUTES_WARNED",
+    "check_choices",
     "check_magnitude",
     "check_n_jobs",
     "check_not_empty",
+    "check_number",
+    "check_numbers",
     "in_shards",
     "read_sequences",
     "training_weights",
@@ -93,6 +96,29 @@ def check_magnitude(X: Sequences, what: str, limit: float = 0.0) -> None:
             f"other: at most {limit:.0e} is allowed for {X.dtype}. Scale the features, e.g. by "
             "PerToken(MaxAbsScaler())."
         )
+
+
+def check_number(name: str, value: Any, least: float = 0, whole: bool = False) -> None:
+    """Raise unless ``value`` is a finite number, or an integer if ``whole``, of at least least."""
+    if whole:
+        kind, ok = "an integer", isinstance(value, numbers.Integral) and value >= least
+    else:
+        kind, ok = "a finite number", isinstance(value, numbers.Real) and least <= value < np.inf
+    if not ok:
+        raise ValueError(f"{name} must be {kind} of at least {least}; got {value!r}.")
+
+
+def check_numbers(estimator: Any, *names: str, least: float = 0, whole: bool = False) -> None:
+    """:func:`check_number` of parameters of an estimator."""
+    for name in names:
+        check_number(name, getattr(estimator, name), least, whole)
+
+
+def check_choices(estimator: Any, **allowed: tuple) -> None:
+    """Raise unless each parameter is one of the values allowed for it."""
+    for name, choices in allowed.items():
+        if getattr(estimator, name) not in choices:
+            raise ValueError(f"{name} must be one of {choices}; got {getattr(estimator, name)!r}.")
 
 
 def check_n_jobs(n_jobs: Any) -> None:

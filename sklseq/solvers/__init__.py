@@ -9,6 +9,7 @@ from sklseq.solvers._cg import cg
 from sklseq.solvers._dense import least_distance, solve_dense
 from sklseq.solvers._eg import exponentiated_gradient
 from sklseq.solvers._lbfgs import lbfgs
+from sklseq.solvers._owlqn import l1_norm
 from sklseq.solvers._perceptron import perceptron
 from sklseq.solvers._result import SolverResult
 from sklseq.solvers._working_set import working_set
@@ -19,6 +20,7 @@ __all__ = [
     "bcfw",
     "cg",
     "exponentiated_gradient",
+    "l1_norm",
     "lbfgs",
     "least_distance",
     "perceptron",

@@ -16,10 +16,10 @@ LEAST_SHARE, FULL_PASSES = 0.3, 2
 
 
 def adagrad(
-    stochastic, primal, *, l1: float = 0.0, rate: float = 1.0, n_passes: int, random_state=0,
+    stochastic, primal, *, rate: float = 1.0, n_passes: int, random_state=0,
     callback: Callable[[int, float | None, np.ndarray], bool] | None = None,
 ) -> SolverResult:  # fmt: skip
-    """Minimise ``primal`` + l1 · ‖w‖₁ roughly, in ``n_passes`` over the data.
+    """Minimise ``primal`` roughly, in ``n_passes`` over the data.
 
     Steps shrink linearly from ``rate`` to 0, so that the noise of single sequences is averaged out
     in the end. A pass whose losses add up to more than the objective at the start, or are not
@@ -30,8 +30,7 @@ def adagrad(
     stochastic : object with ``descend(order, rate, boost)``, ``restart(w)``, ``losses``,
         ``visited`` and ``w``
     primal : object with ``value(w)``
-        Evaluated at the start and at the end.
-    l1 : float
+        The objective, penalties included; evaluated at the start and at the end.
     rate : float
     n_passes : int
     random_state : int or numpy Generator
@@ -43,16 +42,13 @@ def adagrad(
     -------
     SolverResult
         ``message`` is "passes", "callback", or "worse" where the end is no better than the start,
-        which is then the answer. Nothing tells how near the minimum it is: ``converged`` only if
-        the callback stopped it. ``history`` is the objective at the start and at the end.
+        which is then the answer. ``converged`` only if the callback stopped it: nothing is
+        known about the distance from the minimum. ``history`` is the objective at the start and at
+        the end.
     """
     rng = np.random.default_rng(random_state)
     start = stochastic.w.copy()
-
-    def objective(w: np.ndarray) -> float:
-        return primal.value(w) + (l1 * float(np.abs(w).sum()) if l1 else 0.0)
-
-    history, message, before = [objective(start)], "passes", start
+    history, message, before = [primal.value(start)], "passes", start
     for k in range(n_passes):
         order, boost = _choose(stochastic, rng, k)
         loss = stochastic.descend(order, rate * (1 - k / n_passes), boost)
@@ -63,7 +59,7 @@ def adagrad(
         if callback is not None and callback(k + 1, None, stochastic.w):
             message = "callback"
             break
-    history.append(objective(stochastic.w))
+    history.append(primal.value(stochastic.w))
     if not history[-1] <= history[0]:
         history[-1] = history[0]
         return SolverResult(start, history[0], k + 1, message == "callback", history, "worse")

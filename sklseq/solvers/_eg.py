@@ -19,7 +19,7 @@ PATIENCE = 10
 
 
 def exponentiated_gradient(
-    dual, primal, *, l1: float = 0.0, tol: float, max_iter: int, random_state=0,
+    dual, primal, *, tol: float, max_iter: int, random_state=0,
     callback: Callable[[int, float | None, np.ndarray], bool] | None = None,
 ) -> SolverResult:  # fmt: skip
     """Ascend ``dual`` until f(w) - D <= tol · f(w).
@@ -29,9 +29,8 @@ def exponentiated_gradient(
     dual : object with ``ascend(order)``, ``visited``, ``gap`` (estimates, one a sequence),
         ``value`` and ``w``
     primal : object with ``value(w)``
-        Evaluated when the estimates say that the gap may be small enough.
-    l1 : float
-        Weight of ‖w‖₁, which is added to ``primal``.
+        The objective f, penalties included; evaluated when the estimates say that the gap may be
+        small enough.
     tol : float
     max_iter : int
         Passes over the data.
@@ -51,10 +50,6 @@ def exponentiated_gradient(
     rest = np.zeros(len(dual.gap), np.int64)
     history, message, k = [], "", 0
     gaps, stalled = [], 0
-
-    def objective() -> float:
-        return primal.value(dual.w) + (l1 * float(np.abs(dual.w).sum()) if l1 else 0.0)
-
     while k < max_iter and not message:
         order = _choose(dual, rest, k)
         before = dual.value
@@ -66,7 +61,7 @@ def exponentiated_gradient(
         stalled = stalled + 1 if dual.value - before <= 1e-9 * abs(dual.value) else 0
         gaps.append(dual.gap[dual.visited].sum())
         if gaps[-1] <= tol * abs(dual.value) or stalled >= 3:
-            history.append(objective())
+            history.append(primal.value(dual.w))
             if history[-1] - dual.value <= tol * abs(history[-1]):
                 message = "gap"
             elif stalled >= 3:
@@ -74,7 +69,7 @@ def exponentiated_gradient(
         if not message and k > 2 * PATIENCE and 2 * gaps[-1] > gaps[-1 - PATIENCE]:
             message = "slow"
     if not history or message in ("", "slow", "callback"):
-        history.append(objective())
+        history.append(primal.value(dual.w))
     return SolverResult(dual.w, history[-1], k, message in ("gap", "callback"), history, message)
 
 

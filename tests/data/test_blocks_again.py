@@ -123,7 +123,7 @@ def test_arrays_that_somebody_writes_into_are_noticed(gradient, make, monkeypatc
             (X.data if sparse.issparse(X) else X.reshape(-1))[5] = 9.0
         return False
 
-    monkeypatch.setattr("sklseq.estimators.crf.crf_tagger.iteration_hook", lambda *_: write)
+    monkeypatch.setattr("sklseq.estimators.crf.monitor.iteration_hook", lambda *_: write)
     tagger = CRFTagger(gradient=gradient)
     with pytest.raises(BlockError, match=r"sequence 0 .* differ .* model of iteration 2 is kept"):
         tagger.fit([RowBlocks(X)], [Y9])
@@ -143,9 +143,7 @@ def test_a_file_that_is_cut_off_or_written_again_is_noticed(gradient, tmp_path, 
                     file.write(b"" if cut else b"\1" * 64)
             return False
 
-        monkeypatch.setattr(
-            "sklseq.estimators.crf.crf_tagger.iteration_hook", lambda *_, c=change: c
-        )
+        monkeypatch.setattr("sklseq.estimators.crf.monitor.iteration_hook", lambda *_, c=change: c)
         with pytest.raises(BlockError, match=message):
             CRFTagger(gradient=gradient).fit([RowBlocks(path)], [Y9])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -30,7 +31,8 @@ from sklseq.objectives.likelihood import long
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, Plan, plan_gradient
 from sklseq.objectives.likelihood.passes import Checkpoints, OnePass, Stored, StoredOnce
-from sklseq.objectives.likelihood.sharded import LabelledRows, ShardedLogLikelihood
+from sklseq.objectives.likelihood.sharded import ShardedLogLikelihood
+from sklseq.objectives.likelihood.summary import LabelledRows
 from sklseq.objectives.margin.hinge import PathLoss, StructuredHinge, linear_rows
 from sklseq.objectives.scores.score_map import ScoreMap, Weights, full_support
 from sklseq.objectives.zscore.moments import Sample
@@ -256,8 +258,8 @@ def _made(case: ChainCase, X: Sequences, y: np.ndarray, weights, plan: Plan | No
         return LogLikelihood(scores, codes, X.offsets, weights, 0.0, Threads(1))
     labels = label_blocks(np.split(y, X.offsets[1:-1]), len(X))
     rows, classes = blocks_of(X), np.arange(L)  # seen or not
-    data = LongData._seen(rows, labels, X.lengths, classes, weights, plan)
-    scores = ScoreMap(data.survey.layout(), L, full_support(L), allowed, X.dtype)
+    data = LongData.of_blocks(rows, labels, X.lengths, classes, weights, plan)
+    scores = ScoreMap(data.summary.layout(), L, full_support(L), allowed, X.dtype)
     return LongLogLikelihood(scores, data, 0.0)
 
 
@@ -265,7 +267,10 @@ def _sharded(case: ChainCase, X: Sequences, y: np.ndarray, weights) -> ShardedLo
     # Some shards are kept, or all, or none.
     L, cuts = case.n_labels, np.linspace(0, len(X), N_SHARDS + 1).astype(int)
     layout, counts = Sequences(X.rows[:0], [0]), np.ones(len(y), int) if X.is_sparse else None
-    scores = ScoreMap(layout, L, full_support(L), _allowed(case), X.dtype, counts=counts)
+    summary = SimpleNamespace(
+        counts=counts, largest=None, n_rows=len(y), longest=case.longest, classes=np.arange(L)
+    )
+    scores = ScoreMap(layout, L, full_support(L), _allowed(case), X.dtype, summary=summary)
 
     def load(k: int) -> LabelledRows:
         first, stop = cuts[k : k + 2]
@@ -273,11 +278,9 @@ def _sharded(case: ChainCase, X: Sequences, y: np.ndarray, weights) -> ShardedLo
         return LabelledRows(X[first:stop], None, np.arange(L), codes, weights[first:stop])
 
     filled = [k for k in range(N_SHARDS) if load(k).X.n_rows]
-    budget = (0, X.rows[:1].shape[1] * 100, np.inf)[case.seed % 3]
-    threads = Threads(1)
-    return ShardedLogLikelihood(
-        scores, np.arange(L), load, filled, case.longest, budget, 0, 0.0, threads, nullcontext
-    )
+    shards = SimpleNamespace(load=load, named=nullcontext, filled=filled, summary=summary)
+    room = (0, X.rows[:1].shape[1] * 100, np.inf)[case.seed % 3]
+    return ShardedLogLikelihood(scores, shards, room, 0.0, Threads(1))
 
 
 def _evaluate(case: ChainCase, objective):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sklseq import CRFTagger, Shards
-from sklseq.estimators.shards.shards import ShardError
+from sklseq.estimators.sources.shards import ShardError
 from sklseq.features import DictFeatures
 
 pytest.importorskip("dask.bag", reason="dask is not installed: pip install 'sklseq[dask]'")
@@ -103,7 +103,7 @@ def during_iteration(monkeypatch, k, do):
             do()
         return False
 
-    monkeypatch.setattr("sklseq.estimators.crf.crf_tagger.iteration_hook", lambda *args: after)
+    monkeypatch.setattr("sklseq.estimators.crf.monitor.iteration_hook", lambda *args: after)
 
 
 # ---------------------------------------------------------------------------- the same numbers
@@ -123,19 +123,15 @@ def test_delayed_shards_train_the_model_of_one_machine(client, parameters):
 
 def test_objective_to_1e9_at_any_point(client):
     from sklseq._lib.threads import Threads
-    from sklseq.estimators.shards.cluster import ClusterShards
-    from sklseq.estimators.shards.fit_shards import LocalShards, _score_map, dict_features
-    from sklseq.objectives.likelihood.sharded import merge_surveys
+    from sklseq.estimators.crf.training import score_map
+    from sklseq.estimators.sources.cluster import ClusterSource
+    from sklseq.estimators.sources.shard_source import LocalShardSource
 
     shards = Shards([part(k) for k in range(3)])
     values = []
-    for data in (LocalShards(shards), ClusterShards(delayed_parts())):
-        surveys = data.surveys()
-        found = merge_surveys(surveys, lambda k, why: ValueError(why))
-        features = dict_features(found.attributes)
-        f = data.likelihood(
-            _score_map(CRFTagger(), found), found, surveys, features, 0.7, Threads(1)
-        )
+    for source in (LocalShardSource(shards), ClusterSource(delayed_parts())):
+        scores = score_map(CRFTagger(), source, source.summarise())
+        f = source.likelihood(scores, 0.7, Threads(1))
         w = np.random.default_rng(1).normal(size=f.scores.n_weights)
         gradient = np.empty_like(w)
         values.append((f.value_and_gradient(w, gradient), gradient))
@@ -256,7 +252,7 @@ def test_a_shard_of_another_width_is_named(client, tmp_path):
 
 
 def test_a_client_that_goes_away_leaves_nothing(monkeypatch):
-    from sklseq.estimators.shards.cluster import ClusterError
+    from sklseq.estimators.sources.cluster import ClusterError
 
     cluster = distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
@@ -270,7 +266,7 @@ def test_a_client_that_goes_away_leaves_nothing(monkeypatch):
 
 
 def test_no_worker_left(monkeypatch):
-    from sklseq.estimators.shards import cluster as _cluster
+    from sklseq.estimators.sources import cluster as _cluster
 
     monkeypatch.setattr(_cluster, "PATIENCE", "1s")
     cluster = distributed.LocalCluster(
@@ -348,15 +344,15 @@ class Emptied:
 
 
 def emptied(n_times):
-    from sklseq.estimators.shards.cluster import ClusterShards
+    from sklseq.estimators.sources.cluster import ClusterSource
 
-    shards = object.__new__(ClusterShards)
+    shards = object.__new__(ClusterSource)
     shards.client = Emptied(n_times)
     return shards
 
 
 def test_data_is_sent_again_when_workers_are_back(monkeypatch):
-    from sklseq.estimators.shards import cluster as _cluster
+    from sklseq.estimators.sources import cluster as _cluster
 
     monkeypatch.setattr(_cluster, "PAUSE", 0)
     shards = emptied(2)
@@ -365,7 +361,7 @@ def test_data_is_sent_again_when_workers_are_back(monkeypatch):
 
 
 def test_workers_that_never_stay_are_one_sentence(monkeypatch):
-    from sklseq.estimators.shards import cluster as _cluster
+    from sklseq.estimators.sources import cluster as _cluster
 
     monkeypatch.setattr(_cluster, "PAUSE", 0)
     shards = emptied(_cluster.ATTEMPTS)
@@ -376,7 +372,7 @@ def test_workers_that_never_stay_are_one_sentence(monkeypatch):
 
 
 def test_no_shards_at_all():
-    from sklseq.estimators.shards.cluster import ClusterShards
+    from sklseq.estimators.sources.cluster import ClusterSource
 
     with pytest.raises(ValueError, match="X must hold at least one shard; got none"):
-        ClusterShards([])
+        ClusterSource([])

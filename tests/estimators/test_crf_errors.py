@@ -192,9 +192,12 @@ def test_choices_of_another_type(data, name, value):
         CRFTagger(**{name: value}).fit(*data)
 
 
-def test_lbfgs_with_an_l1_penalty_names_the_solver_to_use(data):
-    with pytest.raises(ValueError, match=r"solver='lbfgs'.*l1=0.5.*owlqn"):
-        CRFTagger(solver="lbfgs", l1=0.5).fit(*data)
+def test_paper_names_are_aliases(data):
+    pairs = ({"solver": "eg"}, {"solver": "dual"}), ({"l1": 0.5, "solver": "owlqn"}, {"l1": 0.5})
+    for one, other in (*pairs, ({"gradient": "emp"}, {"gradient": "streaming"})):
+        a, b = CRFTagger(**one).fit(*data), CRFTagger(**other).fit(*data)
+        np.testing.assert_array_equal(a.coef_, b.coef_)
+        assert a.get_params().items() >= one.items()
 
 
 WEIGHTS = [

@@ -11,6 +11,8 @@ from sklearn.base import clone
 
 from sklseq import CRFTagger, Sequences
 from sklseq._lib.threads import Threads
+from sklseq.estimators.crf.training import score_map
+from sklseq.estimators.sources.source import RowSource
 from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
 
 CLASSES = ["a", "b", "c"]
@@ -59,7 +61,8 @@ def test_one_call_is_one_pass_of_adagrad(ones):
     batch = Sequences(sparse.csr_matrix(np.vstack(X)), np.cumsum([0, *map(len, X)]))
     codes = np.searchsorted(CLASSES, np.concatenate(y)).astype(np.int32)
     tagger = CRFTagger(l1=0.1, all_possible_states=True, all_possible_transitions=True)
-    scores = tagger._score_map(batch, codes, np.array(CLASSES), visits=True)
+    source = RowSource(batch, codes, np.array(CLASSES))
+    scores = score_map(tagger, source, source.summarise(), single_sequences=True)
     with Threads(1) as threads:
         from sklseq.objectives.likelihood.likelihood import LogLikelihood
 

@@ -214,7 +214,7 @@ def test_ctrl_c_in_fit_leaves_an_unfitted_clean_estimator():
     assert sum(hits.values()) > len(ESTIMATORS)
 
 
-def test_an_exception_in_the_midst_of_training_leaves_the_last_model():
+def test_an_exception_in_the_midst_of_training_leaves_the_last_model(monkeypatch):
     X, y = make_chunks()
     for name in ("lbfgs", "adagrad", "eg"):
         model = clone(ESTIMATORS[name]).fit(X, y)
@@ -223,10 +223,10 @@ def test_an_exception_in_the_midst_of_training_leaves_the_last_model():
         def stop(*_):
             raise KeyboardInterrupt
 
-        model._solve = stop
-        with pytest.raises(KeyboardInterrupt):
-            model.fit(X[:20], y[:20])
-        del model._solve
+        with monkeypatch.context() as patch:
+            patch.setattr("sklseq.estimators.crf.training.CRFProblem.solve", stop)
+            with pytest.raises(KeyboardInterrupt):
+                model.fit(X[:20], y[:20])
         assert digest_of(model, X) == before
 
 

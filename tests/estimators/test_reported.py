@@ -12,7 +12,7 @@ from sklseq import CRFTagger, HMSVMTagger, SemiCRFSegmenter, Sequences, Shards
 from sklseq.inference import reference
 from tests.sample_data import make_sparse_data
 
-SOLVERS = ("auto", "eg", "adagrad", "lbfgs", "owlqn")
+SOLVERS = ("auto", "eg", "dual", "adagrad", "lbfgs", "owlqn")
 
 
 def chains(model, X):
@@ -70,11 +70,11 @@ def random_fit(seed, solver):
         X = Sequences(X.rows.toarray(), X.offsets)
     if how == "float32":
         X = X.with_rows(X.rows.astype(np.float32))
-    if how == "shards" and solver != "eg":
+    if how == "shards" and solver not in ("eg", "dual"):
         return quietly(model, Shards([(X[:9], y[:9], weight[:9]), (X[9:], y[9:], weight[9:])])), (
             X, y, weight
         )  # fmt: skip
-    if how == "emp" and solver not in ("eg", "adagrad"):
+    if how == "emp" and solver not in ("eg", "dual", "adagrad"):
         model.gradient = "emp"
     if how == "early":
         model.early_stopping, weight = True, np.ones(len(X))
@@ -111,8 +111,8 @@ def test_verbose_names_the_solver_and_prints_objectives(solver, l2, capsys):
     lines = re.findall(r"iteration (\d+) \((\w+)\): objective (\S+)", capsys.readouterr().out)
     assert [int(k) for k, _, _ in lines] == list(range(1, model.n_iter_ + 1))
     assert float(lines[-1][2]) == pytest.approx(model.objective_, abs=1e-6)
-    auto = "eg" if l2 == 1 else "adagrad"
-    assert lines[0][1] == {"auto": auto, "owlqn": "lbfgs"}.get(solver, solver)
+    auto = "dual" if l2 == 1 else "adagrad"
+    assert lines[0][1] == {"auto": auto, "owlqn": "lbfgs", "eg": "dual"}.get(solver, solver)
 
 
 def test_partial_fit_reports_losses_before_its_steps():

@@ -9,7 +9,7 @@ from scipy import sparse
 from sklseq import CRFTagger, HMSVMTagger, Sequences, Shards
 from sklseq._lib.threads import Threads
 from sklseq.data.store import ALIGNMENT, Stored, read_stored, write_stored
-from sklseq.estimators.shards.shards import ShardError, as_bytes
+from sklseq.estimators.sources.shards import ShardError, as_bytes
 from sklseq.features import DictFeatures
 
 # Sums of some 1e4 terms in another order, and what a converged solver makes of the difference.
@@ -208,14 +208,13 @@ def test_parameters_mean_the_same(form, parameters):
 
 
 def objective(shards, l2=0.5, n_jobs=None, solver="auto"):
-    from sklseq.estimators.shards.fit_shards import LocalShards, _score_map
-    from sklseq.objectives.likelihood.sharded import merge_surveys
+    from sklseq.estimators.crf.training import score_map
+    from sklseq.estimators.sources.shard_source import LocalShardSource
 
-    data = LocalShards(shards)
-    surveys = data.surveys()
-    found = merge_surveys(surveys, lambda k, why: ValueError(why))
-    scores = _score_map(CRFTagger(solver=solver), found)
-    return data.likelihood(scores, found, surveys, None, l2, Threads(n_jobs))
+    source = LocalShardSource(shards)
+    summary = source.summarise()
+    scores = score_map(CRFTagger(), source, summary, single_sequences=solver == "adagrad")
+    return source.likelihood(scores, l2, Threads(n_jobs))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -364,7 +363,7 @@ def test_a_missing_shard_is_named(saved):
 
 def test_all_files_are_looked_at_before_any_is_read(saved, monkeypatch):
     folder, _, _ = saved
-    monkeypatch.setattr(Shards, "_labelled", lambda *args, **kwargs: pytest.fail("was read"))
+    monkeypatch.setattr(Shards, "labelled", lambda *args, **kwargs: pytest.fail("was read"))
     (folder / "3.npz").write_bytes(b"PK")
     with pytest.raises(ShardError, match=r"Shard 3 .*is not a whole \.npz file"):
         CRFTagger().fit(Shards(folder))
@@ -395,7 +394,7 @@ def test_a_shard_that_breaks_in_mid_fit_leaves_the_last_model(saved, monkeypatch
                 Sequences(X.rows[:4, :5], [0, 4]).save(path, [["A0", "A0", "A0", "A0"]])
         return False
 
-    monkeypatch.setattr("sklseq.estimators.crf.crf_tagger.iteration_hook", lambda *args: after)
+    monkeypatch.setattr("sklseq.estimators.crf.monitor.iteration_hook", lambda *args: after)
     monkeypatch.setattr(
         "sklseq.objectives.likelihood.sharded.ShardedLogLikelihood._read", read_always
     )
@@ -418,7 +417,7 @@ def test_a_shard_that_breaks_between_visits_leaves_the_last_pass(saved, monkeypa
             (folder / "2.npz").unlink()
         return False
 
-    monkeypatch.setattr("sklseq.estimators.crf.crf_tagger.iteration_hook", lambda *args: after)
+    monkeypatch.setattr("sklseq.estimators.crf.monitor.iteration_hook", lambda *args: after)
     monkeypatch.setattr(
         "sklseq.objectives.likelihood.sharded.ShardedLogLikelihood._read", read_always
     )
@@ -433,9 +432,7 @@ def test_a_shard_that_breaks_between_visits_leaves_the_last_pass(saved, monkeypa
 
 
 def read_always(self, k):
-    from sklseq.objectives.likelihood.sharded import likelihood_of
-
-    return likelihood_of(self.scores, self.load(k), self.classes, self.threads, self.work)
+    return self.read(k)
 
 
 def one_other_value(X, y, w):
@@ -500,15 +497,15 @@ def test_dicts_that_change_are_refused(monkeypatch):
 
 def test_a_worker_that_makes_another_shard_is_told():
     pytest.importorskip("distributed")
-    from sklseq.estimators.shards.cluster import _prepare, _read
-    from sklseq.objectives.likelihood.sharded import survey_shard
+    from sklseq.estimators.sources.cluster import _prepare, _read
+    from sklseq.objectives.likelihood.summary import summarise_shard
 
     X, y = [np.eye(3)], [["a", "b", "a"]]
-    first = survey_shard(_read((X, y), 4))
-    other = _read(([np.eye(3)[::-1]], y), 4)
+    first = summarise_shard(_read((X, y), 4))
+    other, checksums = _read(([np.eye(3)[::-1]], y), 4), {4: first.parts[0].checksum}
     with pytest.raises(ShardError, match="Shard 4: it holds other rows, labels or weights"):
-        _prepare(other, 4, (SimpleNamespace(n_features=3), None, None, {4: first.checksum}))
-    assert first.checksum == survey_shard(_read((X, y), 4)).checksum
+        _prepare(other, 4, (SimpleNamespace(n_features=3), None, None, checksums))
+    assert first.parts == summarise_shard(_read((X, y), 4)).parts
 
 
 def test_a_memory_limit_below_one_shard(saved):

@@ -12,6 +12,8 @@ from sklearn import config_context
 
 from sklseq import CRFTagger, Sequences, Shards
 from sklseq._lib.threads import Threads
+from sklseq.estimators.crf.training import choose_solver, score_map
+from sklseq.estimators.sources.source import RowSource
 from sklseq.inference import forward_backward, reference, viterbi
 from sklseq.inference.chain import linear_chain as chain
 from sklseq.inference.chain import sparse_transitions as pairs
@@ -401,6 +403,11 @@ def test_threads_change_no_bit():
         assert_array_equal(a, b)
 
 
+def lattice_scores(tagger, X, codes, n_labels):
+    source = RowSource(X, codes, np.arange(n_labels))
+    return score_map(tagger, source, source.summarise(), single_sequences=True)
+
+
 @pytest.mark.parametrize("constrained", [False, True])
 @pytest.mark.parametrize("l1", [0.0, 0.2])
 def test_the_dual_is_the_same(constrained, l1, lists):
@@ -411,7 +418,7 @@ def test_the_dual_is_the_same(constrained, l1, lists):
     duals = []
     for limit in (ALWAYS, NEVER):
         lists(limit)
-        scores = tagger._score_map(X, codes, np.arange(40), visits=True)
+        scores = lattice_scores(tagger, X, codes, 40)
         with Threads(1) as threads:
             primal = LogLikelihood(scores, codes, X.offsets, weights, 0.5, threads)
             dual = DualLikelihood(primal, l1)
@@ -472,7 +479,7 @@ def needs_a_rare_transition(form, lists, threads, gap=800.0, T=60):
     tagger = CRFTagger(
         boundaries=False, all_possible_states=True, all_possible_transitions=form != "unlisted"
     )
-    scores = tagger._score_map(X, codes, np.arange(L), visits=True)
+    scores = lattice_scores(tagger, X, codes, L)
     w = scores.new_vector()
     w[:] = scores.pack(Weights(coef, transition, np.zeros(L), np.zeros(L)))
     primal = LogLikelihood(scores, codes, X.offsets, np.ones(L), 0.5, threads)
@@ -522,7 +529,7 @@ def test_ascent_with_strong_weights_in_observed_pairs(weight, lists):
     values = []
     for limit in (ALWAYS, NEVER):
         lists(limit)
-        scores = CRFTagger()._score_map(X, codes, np.arange(40), visits=True)
+        scores = lattice_scores(CRFTagger(), X, codes, 40)
         with Threads(1) as threads:
             primal = LogLikelihood(scores, codes, X.offsets, np.ones(len(X)), 0.5, threads)
             dual = DualLikelihood(primal)
@@ -536,13 +543,14 @@ def test_ascent_with_strong_weights_in_observed_pairs(weight, lists):
 def test_auto_leaves_the_dual_where_it_would_fill_the_memory():
     X, y = labelled(23, n=1700)
     assert X.n_rows >= 10_000
-    tagger, codes = CRFTagger(), np.concatenate(y).astype(np.int32)
-    assert tagger._choose_solver(X, codes, 40) == tagger._ascend
+    codes = np.concatenate(y).astype(np.int32)
+    source = RowSource(X, codes, np.arange(40))
+    assert choose_solver(CRFTagger(), source) == "dual"
     assert dual_bytes(codes, X.offsets, 40, True) == 8 * (X.n_rows * 40 + len(X) * 1600)
     assert dual_bytes(codes, X.offsets, 40, False) < dual_bytes(codes, X.offsets, 40, True) / 2
     with config_context(working_memory=1):
-        assert tagger._choose_solver(X, codes, 40) == tagger._descend
-        assert CRFTagger(solver="eg")._choose_solver(X, codes, 40).__name__ == "_ascend"
+        assert choose_solver(CRFTagger(), source) == "lbfgs"
+        assert choose_solver(CRFTagger(solver="eg"), source) == "dual"
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "adagrad"])

@@ -8,6 +8,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, Sequences
 from sklseq._lib.threads import Threads
+from sklseq.estimators.crf.training import score_map
+from sklseq.estimators.sources.source import RowSource
 from sklseq.objectives.likelihood.dual import DualLikelihood
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.solvers import exponentiated_gradient
@@ -20,7 +22,8 @@ SEEDS = range(3)
 
 def likelihood_of(tagger, X, y, threads, weights=None):
     classes, codes = np.unique(np.concatenate(y), return_inverse=True)
-    scores = tagger._score_map(X, codes.astype(np.int32), classes, visits=True)
+    source = RowSource(X, codes.astype(np.int32), classes)
+    scores = score_map(tagger, source, source.summarise(), single_sequences=True)
     weights = np.ones(len(X)) if weights is None else weights
     return LogLikelihood(scores, codes.astype(np.int32), X.offsets, weights, tagger.l2, threads)
 

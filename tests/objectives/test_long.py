@@ -14,6 +14,7 @@ from sklseq.inference import forward_backward
 from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.objectives.likelihood.block_rows import as_block
+from sklseq.objectives.likelihood.block_sequence import WHOLE, BlockSequence
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, Plan, plan_gradient
 from sklseq.objectives.likelihood.passes import (
@@ -24,7 +25,6 @@ from sklseq.objectives.likelihood.passes import (
     Stored,
     StoredOnce,
 )
-from sklseq.objectives.likelihood.survey import WHOLE, BlockSequence
 from sklseq.objectives.scores.score_map import ScoreMap, Weights, full_support
 from tests.oracles import enumerate_chain, precise_numerical_gradient
 
@@ -49,7 +49,7 @@ def long_likelihood(X, y, passes, *, block_rows=16, allowed=None, l2=0.5, weight
     plan = Plan("", passes, block_rows, "", 1e9)
     data = LongData.packed(X, np.concatenate(y), weights, plan)
     allowed = resolve_constraints(allowed, np.arange(L))
-    scores = ScoreMap(data.survey.layout(), L, full_support(L), allowed, np.float64)
+    scores = ScoreMap(data.summary.layout(), L, full_support(L), allowed, np.float64)
     return LongLogLikelihood(scores, data, l2)
 
 
@@ -242,7 +242,7 @@ def test_one_pass_reads_once_and_holds_more_where_labels_stick():
     plan = Plan("emp", OnePass, 64, "", 1e9)
     data = LongData.read([source], [y], np.ones(1), lambda *_, **__: plan)
     allowed = resolve_constraints(None, [0, 1, 2])
-    scores = ScoreMap(data.survey.layout(), 3, full_support(3), allowed, np.float64)
+    scores = ScoreMap(data.summary.layout(), 3, full_support(3), allowed, np.float64)
     likelihood = LongLogLikelihood(scores, data, 1.0)
     before = source.n_reads
     weights = Weights(np.zeros((5, 3)), 12 * np.eye(3), np.zeros(3), np.zeros(3))
@@ -257,7 +257,7 @@ def sticky(T=5000, stick=12.0, keep=1e9):
     plan = Plan("emp", OnePass, 64, "", keep, or_checkpoint=True)
     data = LongData.read([RowBlocks(X)], [y], np.ones(1), lambda *_, **__: plan)
     allowed = resolve_constraints(None, [0, 1, 2])
-    scores = ScoreMap(data.survey.layout(), 3, full_support(3), allowed, np.float64)
+    scores = ScoreMap(data.summary.layout(), 3, full_support(3), allowed, np.float64)
     weights = Weights(np.zeros((5, 3)), stick * np.eye(3), np.zeros(3), np.zeros(3))
     return LongLogLikelihood(scores, data, 1.0), scores.pack(weights)
 
@@ -315,7 +315,7 @@ def test_short_sequences_share_a_block(monkeypatch):
     sources = [RowBlocks(x if k % 3 else lambda x=x: iter([x[:2], x[2:]])) for k, x in enumerate(X)]
     data = LongData.read(sources, y, np.ones(len(y)), lambda *_, **__: plan)
     allowed = resolve_constraints(None, [0, 1, 2])
-    scores = ScoreMap(data.survey.layout(), 3, full_support(3), allowed, np.float64)
+    scores = ScoreMap(data.summary.layout(), 3, full_support(3), allowed, np.float64)
     likelihood = LongLogLikelihood(scores, data, 0.5)
     monkeypatch.setattr(OnePass, "run", None)
     n_rows = sum(map(len, y))
@@ -470,8 +470,8 @@ def test_auto_goes_by_working_memory_and_says_so(model, capsys):
         chosen.append(capsys.readouterr().out.splitlines()[0])
     assert chosen[0].startswith("[CRFTagger] gradient 'forward-backward': forward-backward keeps")
     assert chosen[1] == (
-        "[CRFTagger] gradient 'emp': forward-backward keeps 1.54 MB, of 1.05 MB allowed; "
-        "checkpointing where labels stick"
+        "[CRFTagger] gradient 'streaming': forward-backward keeps 1.54 MB, of 1.05 MB allowed; "
+        "checkpointing where labels rarely change"
     )
 
 
@@ -484,7 +484,9 @@ def test_plans():
     assert plan_gradient("auto", 10**6, 5, budget=1e8, **ask).or_checkpoint
     # Pair marginals given each of 200 last labels alone take more than there is.
     assert plan_gradient("auto", 10**6, 200, budget=1e8, **ask).passes is Checkpoints
-    with pytest.raises(ValueError, match=r"allows 100 MB, but .* needs 275 MB with gradient='emp'"):
+    with pytest.raises(
+        ValueError, match=r"allows 100 MB, but .* needs 275 MB with gradient='streaming'"
+    ):
         plan_gradient("auto", 10**6, 200, packed=False, random_access=False, budget=1e8)
 
 
@@ -515,7 +517,7 @@ NAN = np.where(np.arange(5) == 2, np.nan, X20)
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
-        ([iter([X20])], [Y20], r"X\[0\] is an iterator.*'lbfgs' and 'owlqn' read X.*a function"),
+        ([iter([X20])], [Y20], r"X\[0\] is an iterator.*'lbfgs' reads X.*a function"),
         ([lambda: iter([X20])], [iter([Y20])], r"y\[0\] is an iterator"),
         ([lambda: iter([X20, X20[:, 1:]])], [Y20], "Block 1 of sequence 0 has 4 features, the"),
         ([lambda: broken(X20)], [Y20], "Block 1 of sequence 0 cannot be read: OSError: disk gone"),
@@ -584,8 +586,8 @@ def test_what_the_last_label_decides_is_charged_to_working_memory():
 
     with pytest.raises(
         MemoryError,
-        match=r"With gradient='emp' the expected counts of 400 features, given each of the last "
-        r"labels, take 3\.07 MB, of .* MB left of working_memory; raise it: .*'checkpoint' on rows",
+        match=r"With gradient='streaming' the expected counts of 400 features, given each of the "
+        r"last labels, take 3\.07 MB, of .* MB left of working_memory; raise it: .*'checkpoint' on",
     ):
         fit("emp", 5)
     tracemalloc.start()
@@ -640,7 +642,8 @@ def test_too_little_memory_is_told(monkeypatch):
 
     monkeypatch.setattr(LogLikelihood, "value_and_gradient", full)
     with pytest.raises(
-        MemoryError, match=r"gradient='forward-backward' ran out of memory .* use gradient='emp'"
+        MemoryError,
+        match=r"gradient='forward-backward' ran out of memory .* gradient='streaming'",
     ):
         CRFTagger(gradient="forward-backward").fit([X20], [Y20])
 

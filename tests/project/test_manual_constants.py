@@ -46,7 +46,7 @@ def number(text):
 def solver_bytes_a_weight():
     scores = SimpleNamespace(n_weights=10**6, dtype=np.dtype(float),
                              design=SimpleNamespace(new_buffer=lambda: np.zeros(0)))  # fmt: skip
-    return constant("estimators.shards.fit_shards", "solver_bytes")(scores, 1) / scores.n_weights
+    return constant("estimators.sources.shard_source", "solver_bytes")(scores, 1) / scores.n_weights
 
 
 def listed_from(what):
@@ -94,12 +94,12 @@ TABLE = [
     ("maths", r":math:`(10\^\{-\d+\})` of each entry", lambda: [constant("inference.chain.expectation", "AGREE")]),
     ("maths", r"result is then within :math:`(10\^\{-\d+\})` of the exact",
      lambda: [constant("inference.chain.expectation", "AGREE")]),
-    ("crf", r"(\d+) passes of stochastic steps, sequence by sequence", lambda: [constant("estimators.crf.crf_tagger", "PASSES")]),
-    ("crf", r"takes ``\"eg\"`` for ([\d,]+) sparse rows or more, ``\"adagrad\"`` where ``l2`` is below ([\d.]+)",
-     lambda: [written("estimators/crf/crf_tagger.py", r"X\.n_rows < ([\d_]+)"), written("estimators/crf/crf_tagger.py", r"self\.l2 < ([\d.]+)")]),
+    ("crf", r"(\d+) passes of stochastic steps, sequence by sequence", lambda: [constant("estimators.crf.training", "PASSES")]),
+    ("crf", r"takes ``\"dual\"`` for ([\d,]+) sparse rows or more, ``\"adagrad\"`` where ``l2`` is below ([\d.]+)",
+     lambda: [constant("estimators.crf.training", name) for name in ("MANY_ROWS", "STRONG_L2")]),
     ("crf", r"Below some (\d+) labels, or where more than a (third) of the pairs",
      lambda: listed_from("sums")),
-    ("crf", r"more than (four) times scikit-learn's\s+``working_memory``", lambda: [constant("estimators.crf.crf_tagger", "DUAL_SHARE")]),
+    ("crf", r"more than (four) times scikit-learn's\s+``working_memory``", lambda: [constant("estimators.crf.training", "DUAL_SHARE")]),
     ("zscore", r"features must be few, at most (\d+)", lambda: [constant("estimators.zscore.zscore_solve", "MAX_WEIGHTS")]),
     ("zscore", r"Up to (\d+) features, one Cholesky", lambda: [constant("estimators.zscore.zscore_solve", "DIRECT")]),
     ("zscore", r"up to (\d+) of the\s+most frequent", lambda: [constant("objectives.zscore.elimination", "FREQUENT")]),
@@ -118,7 +118,7 @@ TABLE = [
      lambda: [np.sqrt(default("HMSVMTagger", "cache_size") * 1e6 / 8).round(-3)]),
     ("hmsvm", r"to a relative gap of ([\d.]+)", lambda: [default("HMSVMTagger", "tol")]),
     ("hmsvm", r"on\s+(\d+) rows, for negative eigenvalues", lambda: [constant("estimators.hmsvm.kernel_functions", "SAMPLE")]),
-    ("long", r"the last (\d+) √T rows", lambda: [constant("objectives.likelihood.survey", "WHOLE")]),
+    ("long", r"the last (\d+) √T rows", lambda: [constant("objectives.likelihood.block_sequence", "WHOLE")]),
     ("long", r"more blocks wait, up to (\d+) MB", lambda: [constant("objectives.likelihood.passes", "WAITING") / 2**20]),
     ("long", r"no longer than a block of ([\d,]+) rows", lambda: [constant("objectives.likelihood.long", "BLOCK_ROWS")]),
     ("segments", r"of its minimum \(``tol=(\S+?)``\)", lambda: [default("SemiCRFSegmenter", "tol")]),

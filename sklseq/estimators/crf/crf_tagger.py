@@ -4,76 +4,42 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Callable, Iterable
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from sklearn import get_config
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
 
-from sklseq._lib.callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
+from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
-from sklseq._lib.threads import Threads
-from sklseq.data.labels import (
-    check_constraints,
-    encode_labels,
-    find_codes,
-    resolve_constraints,
-    unique_labels,
-)
-from sklseq.data.row_blocks import BlockError, blocks_of, holds_rows, in_blocks
-from sklseq.data.sequences import Sequences, read_labels, row_positions, weighted_only
+from sklseq.data.labels import encode_labels, find_codes
+from sklseq.data.sequences import Sequences, read_labels, row_positions
 from sklseq.data.types import ArrayLike, LabelsLike, MatrixLike, RandomState, SequencesLike
 from sklseq.estimators.base import BaseTagger
-from sklseq.estimators.crf.early_stopping import EarlyStopping, check_early_stopping
-from sklseq.estimators.crf.partial_fit import PartialFitMixin
-from sklseq.estimators.sparsify import SlimMixin, dense_weights
-from sklseq.estimators.top_weights import WeightsMixin
 from sklseq.estimators.validation import (
     ATTRIBUTES_WARNED,
-    check_magnitude,
+    check_choices,
     check_n_jobs,
-    check_not_empty,
-    in_shards,
-    read_sequences,
-    training_weights,
+    check_number,
+    check_numbers,
+    warn_new_attributes,
     warn_one_label,
 )
+from sklseq.estimators.weights import WeightsMixin, dense_weights
 from sklseq.inference import nbest, sample
-from sklseq.inference.chain.linear_chain import as_generator, repeatable_generator
-from sklseq.objectives.likelihood.likelihood import LogLikelihood
-from sklseq.objectives.likelihood.long import (
-    GRADIENTS,
-    LongData,
-    LongLogLikelihood,
-    Plan,
-    memory_told,
-    plan_gradient,
-)
-from sklseq.objectives.scores.score_map import (
-    ScoreMap,
-    Support,
-    Weights,
-    full_support,
-    observed_support,
-)
-
-if TYPE_CHECKING:
-    from sklseq.solvers import SolverResult
+from sklseq.inference.chain.linear_chain import as_generator
 
 __all__ = ["CRFTagger", "TokenExplanation"]
 
-SOLVERS = ("auto", "eg", "adagrad", "lbfgs", "owlqn")
-# Passes of "adagrad" before L-BFGS (measured on CoNLL-2000 and -2002, l1 and l2 from 0 to 1: with 6
-# or 20 instead, as many evaluations and passes together; with 36, more).
-PASSES = 12
-# "eg" proves no smaller gap: it keeps marginals in float32.
-SMALLEST_GAP = 1e-5
+# The paper's names stay: "eg" is "dual", "emp" is "streaming"; "owlqn" is "lbfgs" with l1 > 0.
+SOLVERS = ("auto", "dual", "eg", "adagrad", "lbfgs", "owlqn")
+GRADIENTS = ("auto", "forward-backward", "checkpoint", "streaming", "emp")
 
-# "auto" gives the dual variables of "eg" this many times scikit-learn's working_memory.
-DUAL_SHARE = 4
+
+# Attributes that only some ways of training set.
+STALE = {"validation_scores_", "n_seen_", "_squares", ATTRIBUTES_WARNED, "feature_names_in_"}
 
 
 class TokenExplanation(NamedTuple):
@@ -95,7 +61,7 @@ class TokenExplanation(NamedTuple):
     contributions: list
 
 
-class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, BaseTagger):
+class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
     """Linear-chain conditional random field.
 
     Trains by minimising
@@ -114,29 +80,29 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         Weight of the L1 penalty; above 0, many weights become exactly 0.
     l2 : float, default=1.0
         Weight of the squared L2 penalty.
-    solver : {"auto", "eg", "adagrad", "lbfgs", "owlqn"}, default="auto"
-        "eg": exponentiated gradient ascent in the dual, one sequence at a time, with a duality gap
-        as certificate; ``l2 > 0`` only; several times faster on large data. "adagrad": 12 passes
-        of stochastic gradient steps, one sequence at a time, from which one of the following goes
-        on: in half the time that it needs alone, and less. "lbfgs": all data at once, ``l1 = 0``
-        only. "owlqn": the same for ``l1 > 0``, on the weights that are not held at zero. "auto":
-        for sparse data of 10,000 rows or more, unless ``warm_start`` gives weights to start from,
-        "eg", or where ``l2`` is below 0.3, "adagrad"; else "owlqn" or "lbfgs". These also where
-        "eg" would need more than four times ``sklearn.get_config()["working_memory"]`` MiB: it
-        keeps 8 bytes for each row and label, and for each sequence and transition that has a
-        weight.
-    gradient : {"auto", "forward-backward", "checkpoint", "emp"}, default="auto"
-        How gradients are computed; all give the same numbers.
+    solver : {"auto", "dual", "adagrad", "lbfgs"}, default="auto"
+        "dual": exponentiated gradient ascent in the dual (alias "eg"), one sequence at a time, with
+        a duality gap as certificate; ``l2 > 0`` only; several times faster on large data.
+        "adagrad": 12 passes of stochastic gradient steps, one sequence at a time, from which
+        "lbfgs" goes on: half the time of "lbfgs" alone, or less. "lbfgs": all data at once; with
+        ``l1 > 0``, on the weights that are not held at zero (alias "owlqn"). "auto": for sparse
+        data of 10,000 rows or more, unless ``warm_start`` gives weights to start from, "dual", or
+        where ``l2`` is below 0.3, "adagrad"; else "lbfgs". This also where "dual" would need more
+        than four times ``sklearn.get_config()["working_memory"]`` MiB: it keeps 8 bytes for each
+        row and label, and for each sequence and transition that has a weight.
+    gradient : {"auto", "forward-backward", "checkpoint", "streaming"}, default="auto"
+        Computation of gradients; all give the same numbers.
 
         - "forward-backward" keeps a few numbers for each row and label of a sequence.
         - "checkpoint" keeps O(√T) rows of T and computes the others twice. Reads rows in any order:
           from memory, memory maps and ``.npy`` files.
-        - "emp" reads rows once an evaluation, from any source, in memory that does not depend on T:
-          block by block it goes forward, and back over those rows of a block whose counts its last
-          label does not decide. Up to n_labels times as slow where labels hardly ever change.
+        - "streaming" (alias "emp", for entropy message passing) reads rows once an evaluation, from
+          any source, in memory that does not depend on T: block by block it runs the forward
+          recursion, then the backward one over those rows of a block whose counts its last label
+          does not determine. Up to n_labels times as slow where labels rarely change.
         - "auto" is forward-backward where that fits into ``sklearn.get_config()
-          ["working_memory"]`` MiB, else EMP, and checkpoint instead where rows can be read in any
-          order and EMP would need more time or memory; ``verbose`` tells.
+          ["working_memory"]`` MiB, else streaming, and checkpoint instead where rows can be read in
+          any order and streaming would need more time or memory; ``verbose`` prints the choice.
     all_possible_states : bool, default=False
         Whether every (feature, label) pair has a weight, or only those seen in training.
     all_possible_transitions : bool, default=False
@@ -149,33 +115,32 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         Whether first and last labels have weights of their own. False gives exactly the model of
         CRFsuite.
     max_iter : int, default=500
-        Iterations of the solver; passes over the data for "eg" and "adagrad". Those of a solver
-        that goes on from another's weights are counted on.
+        Iterations of the solver; passes over the data for "dual" and "adagrad", whose number the
+        iterations of a following "lbfgs" are added to.
     tol : float, default=1e-5
-        Share of the objective by which it may exceed its minimum. "eg" stops when that is proved
-        by the duality gap; below 1e-5, and where the proof comes slowly (weak penalties), "lbfgs"
-        or "owlqn" goes on. These stop when it is proved by the gradient's norm, ‖v‖² / (4 · l2) at
-        most ``tol`` of the objective, v being the subgradient of least norm; or when it is
-        estimated: if ten iterations lower the objective by r times what the ten before did, at
-        worst, and the last ten by d, 2 · d / (1 - r) is to be gained yet, at most. (On three
-        corpora and 30 penalties, that was never less than what there was to gain.)
+        Fraction of the objective by which it may exceed its minimum. "dual" stops when the duality
+        gap proves that; below 1e-5, and where the proof takes long (weak penalties), "lbfgs" goes
+        on. "lbfgs" stops when the gradient's norm proves it, ‖v‖² / (4 · l2) being at most ``tol``
+        of the objective, with v the subgradient of least norm; or by an estimate: if ten iterations
+        lower the objective by r times as much as the ten before, at worst, and the last ten by d,
+        at most 2 · d / (1 - r) remains. (On three corpora and 30 penalties, the estimate was never
+        too small.)
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one.
     early_stopping : bool, default=False
         Whether to set sequences aside, stop when their score no longer rises, and keep the
         weights with which it was highest.
     validation_fraction : float, default=0.1
-        Share of the sequences set aside.
+        Fraction of the sequences set aside.
     n_iter_no_change : int, default=5
         Iterations without a higher score after which training stops.
     n_jobs : int or None, default=None
         Threads, in training and prediction. Sequences in blocks are worked on by one.
     verbose : int, default=0
         Above 0, the choice of the gradient is printed, and after each iteration the solver's name
-        and the objective. "eg" and "adagrad" have to evaluate it for that.
+        and the objective, which "dual" and "adagrad" have to evaluate for that.
     random_state : int, RandomState instance or None, default=None
-        Seed of :meth:`sample`, and of the order in which sequences are visited (None: always the
-        same).
+        Seed of :meth:`sample`, and of the order of sequences in training (None: always the same).
 
     Attributes
     ----------
@@ -193,9 +158,9 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
         Objective of the fitted weights. After :meth:`partial_fit`, Σ_s weight_s · -log p(y_s | x_s)
         of the sequences of the last call, each before its own step, without penalties.
     loss_curve_ : list of float
-        Objective at the start and after each iteration; "eg" evaluates it where its gap may be
-        small enough, "adagrad" before and after its passes. After :meth:`partial_fit`, of each
-        call what ``objective_`` says.
+        Objective at the start and after each iteration; "dual" evaluates it where its gap may be
+        small enough, "adagrad" before and after its passes. After :meth:`partial_fit`,
+        ``objective_`` of each call.
     validation_scores_ : list of float
         Only with ``early_stopping``: score of the sequences set aside, after each iteration.
     n_seen_ : int
@@ -204,7 +169,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
     feature_names_in_ : ndarray of str
         Only when fitted on feature dicts or attributes.
     vectorizer_ : DictFeatures or None
-        What turns dicts into rows.
+        Transformer of dicts into rows.
 
     Raises
     ------
@@ -302,320 +267,136 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
             The estimator itself.
         """
         self._check_parameters()
-        if in_shards(X):
-            from sklseq.estimators.shards.fit_shards import fit_shards
+        # A model that only predicts loads neither sources nor solvers.
+        from sklseq.estimators.crf.training import CRFProblem, check_source
+        from sklseq.estimators.sources.open_source import open_source
+        from sklseq.objectives.likelihood.long import explain_memory_error
 
-            return fit_shards(self, X, y, sample_weight)
-        if in_blocks(X) or (self.gradient in ("checkpoint", "emp") and holds_rows(X)):
-            weights = training_weights(sample_weight, len(X))
-            data = LongData.read(blocks_of(X), y, weights, self._plan)
-            return self._fit_long(data)
-        rows, vectorizer = read_sequences(X, fit=True)
-        check_not_empty(rows)
-        labels = read_labels(y, rows)
-        weights = training_weights(sample_weight, len(rows))
-        rows, labels, weights = weighted_only(rows, labels, weights)
-        check_not_empty(rows)
-        classes = unique_labels(labels)
-        plan = self._plan(rows.lengths.max(), len(classes), packed=True, random_access=True)
-        if plan.passes is not None:
-            data = LongData.packed(rows, labels, weights, plan)
-            return self._fit_long(data, vectorizer)
-        codes = encode_labels(labels, classes, rows.offsets)
-        del labels  # strings take more room than anything else that is small
-        if self.solver == "eg":
-            check_magnitude(rows, "solver='eg'", 1e100)
-        solve = self._choose_solver(rows, codes, len(classes))
-        scores = self._score_map(rows, codes, classes, solve != self._descend)
-        start = scores.new_vector()
-        if solve != self._ascend:
-            start = self._starting_point(scores, classes, vectorizer)
-        validation = None
-        if self.early_stopping:
-            validation = EarlyStopping(self, rows, codes, classes, weights)
-            weights = validation.weights
+        source = open_source(X, y, sample_weight, self.gradient)
+        check_source(self, source)
+        with source:
+            summary = source.summarise()
+            if self.verbose:
+                print(f"[CRFTagger] gradient {source.plan.gradient!r}: {source.plan.why}")
+            problem = CRFProblem(self, source, summary)
+            with (
+                explain_memory_error(source.plan),
+                problem.report.last_kept(lambda result: self._set(problem, result)),
+            ):
+                result = problem.solve()
+        return self._set(problem, result)
 
-        def likelihood(threads: Threads) -> LogLikelihood:
-            return LogLikelihood(scores, codes, rows.offsets, weights, self.l2, threads)
-
-        told = (classes, vectorizer)
-        with memory_told(plan):
-            result = self._solve(solve, scores, likelihood, start, told, validation)
-        self._finish(scores, result, classes, vectorizer)
-        if validation is not None:
-            self.validation_scores_ = validation.scores
-        return self
-
-    def _fit_long(self, data: LongData, vectorizer=None) -> CRFTagger:
-        # The same steps on sequences in blocks: see objectives/likelihood/long.py.
-        if self.solver in ("eg", "adagrad"):
-            raise ValueError(
-                f"solver={self.solver!r} visits single sequences in memory; with sequences in "
-                "blocks, or another gradient than 'forward-backward', use solver='lbfgs' or 'auto'."
-            )
-        if self.early_stopping:
-            raise ValueError(
-                "early_stopping=True sets single sequences aside, in memory; with sequences in "
-                "blocks, or another gradient than 'forward-backward', use early_stopping=False."
-            )
-        from sklseq.estimators.progress import Progress
-
-        survey, classes = data.survey, data.survey.classes
-        allowed = resolve_constraints(self.constraints, classes)
-        survey.check_constraints(allowed)
-        scores = self._long_score_map(survey, allowed)
-        start = self._starting_point(scores, classes, vectorizer)
-
-        def likelihood(threads: Threads) -> LongLogLikelihood:
-            return LongLogLikelihood(scores, data, self.l2)
-
-        def finish(result: SolverResult) -> CRFTagger:
-            return self._finish(scores, result, classes, vectorizer)
-
-        told, progress = (classes, vectorizer), Progress(self)
-        with memory_told(data.plan), progress.kept_on(BlockError, finish):
-            result = self._solve(progress.descend, scores, likelihood, start, told)
-        return self._finish(scores, result, classes, vectorizer)
-
-    def _plan(self, n_rows: int, n_labels: int, **source: bool) -> Plan:
-        budget = get_config()["working_memory"] * 2.0**20
-        plan = plan_gradient(self.gradient, int(n_rows), n_labels, budget=budget, **source)
-        if self.verbose:
-            print(f"[CRFTagger] gradient {plan.gradient!r}: {plan.why}")
-        return plan
-
-    def _finish(self, scores: ScoreMap, result: SolverResult, classes, vectorizer) -> CRFTagger:
-        scores.design.release()  # so that its memory can hold the weights
-        self._warn(result, classes)
-        # In one step: whoever interrupts finds the estimator as it was, or fitted.
+    def _set(self, problem, result) -> CRFTagger:
+        problem.scores.design.release()  # so that its memory can hold the weights
+        self._warn(result, problem.classes)
         trained = {"n_iter_": result.n_iter, "objective_": result.value}
         trained["loss_curve_"] = result.history
-        vars(self).update(self._attributes(scores, result.w, classes, vectorizer) | trained)
-        stale = [
-            "validation_scores_",
-            "n_seen_",
-            "_squares",
-            ATTRIBUTES_WARNED,
-        ]  # of another way of training
-        for name in stale + ["feature_names_in_"] * (vectorizer is None):
+        if problem.validation is not None:
+            trained["validation_scores_"] = problem.validation.scores
+        fitted = problem.attributes(result.w) | trained
+        for name in STALE - fitted.keys():
             self.__dict__.pop(name, None)
+        # In one step: after an interrupt, the estimator is as before, or fitted.
+        vars(self).update(fitted)
         return self
 
-    def _check_parameters(self) -> None:
-        check_plain_parameters(self)
-        for name in ("l1", "l2", "tol"):
-            value = getattr(self, name)
-            if not isinstance(value, numbers.Real) or not 0 <= value < np.inf:
-                raise ValueError(f"{name} must be a finite number of at least 0; got {value!r}.")
-        if not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1:
-            raise ValueError(f"max_iter must be an integer of at least 1; got {self.max_iter!r}.")
-        for name, allowed in (
-            ("solver", SOLVERS),
-            ("gradient", GRADIENTS),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
-        check_n_jobs(self.n_jobs)
-        check_early_stopping(self)
-        if self.solver == "lbfgs" and self.l1 > 0:
-            raise ValueError(
-                f"solver='lbfgs' cannot minimise an L1 penalty (l1={self.l1}); "
-                "use solver='owlqn' or 'auto', or l1=0."
-            )
-        if self.solver == "eg" and self.l2 == 0:
-            raise ValueError("solver='eg' needs l2 > 0; got 0. Raise l2, or use solver='lbfgs'.")
-        if self.solver == "eg" and self.warm_start:
-            raise ValueError(
-                "solver='eg' cannot start from given weights (warm_start=True); use "
-                "solver='adagrad', 'lbfgs' or 'owlqn', or warm_start=False."
-            )
-
-    def _choose_solver(
-        self, X: Sequences, codes: np.ndarray, n_labels: int
-    ) -> Callable[..., SolverResult]:
-        chosen = {"eg": self._ascend, "adagrad": self._step}
-        if self.solver != "auto":
-            return chosen.get(self.solver, self._descend)
-        if (self.warm_start and hasattr(self, "coef_")) or not X.is_sparse or X.n_rows < 10_000:
-            return self._descend
-        if self.l2 < 0.3:
-            return self._step
-        from sklseq.objectives.likelihood.dual import dual_bytes
-
-        needed = dual_bytes(codes, X.offsets, n_labels, self.all_possible_transitions)
-        budget = DUAL_SHARE * get_config()["working_memory"] * 2.0**20
-        return self._ascend if needed <= budget else self._descend
-
-    def _score_map(
-        self, X, codes: np.ndarray, classes: np.ndarray, visits: bool = False
-    ) -> ScoreMap:
-        allowed = resolve_constraints(self.constraints, classes)
-        check_constraints(codes, X.offsets, *allowed, classes)
-        seen = None
-        if not (self.all_possible_states and self.all_possible_transitions):
-            seen = observed_support(X, codes, len(classes))
-        dtype = np.float32 if X.dtype == np.float32 else np.float64
-        support = self._support(seen, len(classes))
-        if not visits:
-            return ScoreMap(X, len(classes), support, allowed, dtype)
-        X = Sequences(sparse.csr_matrix(X.rows), X.offsets)  # visited row by row, in float64
-        return ScoreMap(X, len(classes), support, allowed, np.dtype(np.float64), dtype)
-
-    def _long_score_map(self, survey, allowed) -> ScoreMap:
-        L = len(survey.classes)
-        support = self._support(survey.support, L)
-        scores = ScoreMap(survey.layout(), L, support, allowed, survey.dtype)
-        scores.largest, scores.n_rows = survey.largest, int(survey.lengths.sum())
-        return scores
-
-    def _support(self, seen: Support | None, n_labels: int) -> Support:
-        # Which weights there are, given what was seen.
-        support = full_support(n_labels)
-        pairs = support.pairs if self.all_possible_states else seen.pairs
-        if not self.all_possible_transitions:
-            support = seen
-        ends = (support.start & self.boundaries, support.end & self.boundaries)
-        return Support(pairs, support.transition, *ends)
-
-    def _starting_point(self, scores: ScoreMap, classes: np.ndarray, vectorizer) -> np.ndarray:
-        if not self.warm_start or not hasattr(self, "coef_"):
-            return scores.new_vector()
-        before = None if self.vectorizer_ is None else self.vectorizer_.vocabulary_
-        if before != (None if vectorizer is None else vectorizer.vocabulary_):
-            raise ValueError(
-                "warm_start=True needs the attributes of the previous fit, in the same order of "
-                "first occurrence; vectorise X once with DictFeatures, or use warm_start=False."
-            )
-        order = np.argsort(self.classes_)  # a model of CRFsuite has its own
-        same = np.array_equal(self.classes_[order], classes)
-        if not same or self.coef_.shape[0] != scores.n_features:
-            raise ValueError(
-                f"warm_start=True needs the labels and features of the previous fit "
-                f"({len(self.classes_)} labels, {self.coef_.shape[0]} features); got "
-                f"{len(classes)} labels and {scores.n_features} features. Use warm_start=False."
-            )
-        before = (dense_weights(self.coef_)[:, order], self.transition_[np.ix_(order, order)])
-        return scores.pack(Weights(*before, self.start_[order], self.end_[order]))
-
-    def _solve(
-        self, solve, scores, likelihood, start, told, validation: EarlyStopping | None = None
-    ) -> SolverResult:
-        classes, vectorizer = told
-
-        def fitted(w: np.ndarray) -> dict:
-            return self._attributes(scores, w, classes, vectorizer)
-
-        after_iteration = iteration_hook(self, fitted)
-
-        def report(solver: str, k: int, value: float | None, w: np.ndarray) -> bool:
-            if self.verbose:
-                if value is None:  # the solver had no need of it
-                    value = objective.value(w) + self.l1 * float(np.abs(w).sum())
-                print(f"[CRFTagger] iteration {k} ({solver}): objective {value:.6f}")
-            stops = validation is not None and validation.stops(w, fitted(w))
-            return after_iteration(k, value, w) or stops
-
-        with Threads(self.n_jobs) as threads:
-            objective = likelihood(threads)
-            result = solve(objective, start, threads, report)
-            if validation is not None and validation.best is not None:
-                result = self._best(objective, result, validation.best)
-        return result
-
-    def _best(self, objective, result: SolverResult, w: np.ndarray) -> SolverResult:
-        # The weights that labelled best, and their objective.
-        value = objective.value_and_gradient(w, np.zeros_like(w))
-        return result._replace(w=w, value=value + self.l1 * float(np.abs(w).sum()))
-
-    def _descend(
-        self, likelihood: LogLikelihood, start, threads, report, done: int = 0, scale=1.0
-    ) -> SolverResult:
-        # ``scale``: what weights are to be multiplied by beside what the features' units ask for.
-        from sklseq.solvers import lbfgs  # a model that only predicts does not load solvers
-
-        solver, units = "owlqn" if self.l1 else "lbfgs", likelihood.scores.scale(float(self.l2))
-        if units is not None or np.ndim(scale):
-            scale = scale * (1.0 if units is None else units)
-        return lbfgs(
-            likelihood, start, l1=float(self.l1), tol=float(self.tol),
-            max_iter=int(self.max_iter) - done, threads=threads,
-            callback=lambda k, value, w: report(solver, done + k, value, w),
-            scale=scale if np.ndim(scale) else None, convexity=2 * float(self.l2),
-        )  # fmt: skip
-
-    def _ascend(self, likelihood: LogLikelihood, start, threads, report) -> SolverResult:
-        from sklseq.objectives.likelihood.dual import DualLikelihood
-        from sklseq.solvers import exponentiated_gradient
-
-        l1 = float(self.l1)
-        result = exponentiated_gradient(
-            DualLikelihood(likelihood, l1, start), likelihood, l1=l1,
-            tol=max(float(self.tol), SMALLEST_GAP), max_iter=int(self.max_iter),
-            random_state=repeatable_generator(self.random_state), callback=partial(report, "eg"),
-        )  # fmt: skip
-        if result.message != "gap":  # slow ascent can leave weights that are worse than none
-            zeros = likelihood.scores.new_vector()
-            value = likelihood.value(zeros)
-            if result.value > value:
-                history = [*result.history, value]
-                result = result._replace(w=zeros, value=value, history=history)
-        elif self.tol < SMALLEST_GAP:
-            result = result._replace(converged=False)
-        return self._go_on(likelihood, result, threads, report)
-
-    def _step(self, likelihood, start, threads, report, visits=None) -> SolverResult:
-        from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
-        from sklseq.solvers import adagrad
-
-        l1 = float(self.l1)
-        visits = (visits or StochasticLikelihood)(likelihood, l1, start)
-        result = adagrad(
-            visits, likelihood, l1=l1, n_passes=min(int(self.max_iter), PASSES),
-            random_state=repeatable_generator(self.random_state),
-            callback=partial(report, "adagrad"),
-        )  # fmt: skip
-        # AdaGrad's metric is L-BFGS's first guess of the Hessian's diagonal; its square root where
-        # all weights move (on CoNLL-2000 and -2002, 10 to 20 % slower the other way round).
-        scale = visits.metric() ** (1 / 2 if l1 else 1 / 4)
-        del visits
-        return self._go_on(likelihood, result, threads, report, scale)
-
-    def _go_on(self, likelihood, result: SolverResult, threads, report, scale=1.0) -> SolverResult:
-        # What visits to single sequences give, made as exact as tol asks for.
-        if result.converged or result.n_iter >= self.max_iter:
-            return result
-        rest = self._descend(likelihood, result.w, threads, report, result.n_iter, scale)
-        return rest._replace(
-            n_iter=result.n_iter + rest.n_iter, history=result.history + rest.history[1:]
-        )
-
-    def _attributes(self, scores: ScoreMap, w, classes, vectorizer) -> dict:
-        # What makes a fitted tagger of weights.
-        weights = scores.unpack(w)
-        attributes = {
-            "classes_": classes,
-            "coef_": weights.coef,
-            "transition_": weights.transition,
-            "start_": weights.start,
-            "end_": weights.end,
-            "n_features_in_": scores.n_features,
-            "vectorizer_": vectorizer,
-        }
-        if vectorizer is not None:
-            attributes["feature_names_in_"] = vectorizer.get_feature_names_out()
-        return attributes
-
-    def _warn(self, result: SolverResult, classes: np.ndarray) -> None:
+    def _warn(self, result, classes: np.ndarray) -> None:
         warn_one_label(classes)
         if not result.converged:
             warnings.warn(
                 f"CRFTagger did not converge in max_iter={self.max_iter} iterations: nothing shows "
-                f"that the objective, {result.value:.6g}, is within a share tol={self.tol} of its "
-                "minimum; raise max_iter, tol or l2, or scale features of very different or large "
-                "magnitude.",
+                f"that the objective, {result.value:.6g}, is within a fraction tol={self.tol} of "
+                "its minimum; raise max_iter, tol or l2, or scale features of very different or "
+                "large magnitude.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
+
+    def _check_parameters(self) -> None:
+        check_plain_parameters(self)
+        check_numbers(self, "l1", "l2", "tol")
+        check_numbers(self, "max_iter", "n_iter_no_change", least=1, whole=True)
+        check_choices(self, solver=SOLVERS, gradient=GRADIENTS)
+        check_n_jobs(self.n_jobs)
+        fraction = self.validation_fraction
+        if not isinstance(fraction, numbers.Real) or not 0 < fraction < 1:
+            raise ValueError(f"validation_fraction must lie between 0 and 1; got {fraction!r}.")
+        if self.solver in ("dual", "eg") and self.l2 == 0:
+            raise ValueError(
+                f"solver={self.solver!r} needs l2 > 0; got 0. Raise l2, or use solver='lbfgs'."
+            )
+        if self.solver in ("dual", "eg") and self.warm_start:
+            raise ValueError(
+                f"solver={self.solver!r} cannot start from given weights (warm_start=True); use "
+                "solver='adagrad' or 'lbfgs', or warm_start=False."
+            )
+
+    def partial_fit(
+        self,
+        X: SequencesLike,
+        y: LabelsLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ):
+        """Go through one batch of sequences once, by the steps of ``solver="adagrad"``.
+
+        All states and transitions are trained, whatever ``all_possible_states``: which ones occur
+        cannot be known in advance. Goes on from the weights of an earlier call, or of :meth:`fit`.
+        The penalties are those of all sequences seen so far together.
+
+        Parameters
+        ----------
+        X : list of sequences
+            Of columns that stay the same: arrays, CSR matrices or ``Sequences``, such as
+            extractors with ``n_features=2**k`` give. Dicts and attribute lists only after
+            :meth:`fit`, which learns their columns: attributes that come later are left out, with
+            one warning.
+        y : list of label sequences
+        classes : array-like, optional
+            All labels that can ever occur; needed in the first call.
+        sample_weight : array-like of shape (n_sequences,), optional
+
+        Returns
+        -------
+        self : estimator
+
+        Raises
+        ------
+        ValueError
+            If labels or columns are new, before anything changes.
+
+        Notes
+        -----
+        Costs O(nnz · L + n_rows · L²), and O(n_features · L) a call: batches of a few hundred
+        sequences make that small. Weights and sums are kept in float64 and float32.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklseq import CRFTagger
+        >>> X, y = [np.eye(3), np.eye(3)[:2]], [["a", "b", "c"], ["a", "b"]]
+        >>> tagger = CRFTagger()
+        >>> for _ in range(20):
+        ...     tagger = tagger.partial_fit(X, y, classes=["a", "b", "c"])
+        >>> tagger.score(X, y)
+        1.0
+        """
+        self._check_parameters()
+        if self.early_stopping:
+            raise ValueError(
+                "partial_fit cannot set sequences aside (early_stopping=True); use "
+                "early_stopping=False, or fit."
+            )
+        from sklseq.estimators.crf.partial_fit import fit_batch
+
+        rows = self._known_columns(X) if hasattr(self, "coef_") else None
+        vars(self).update(fit_batch(self, rows, X, y, classes, sample_weight))
+        return self
+
+    def _known_columns(self, X: SequencesLike) -> Sequences:
+        rows = self._read(X)
+        warn_new_attributes(self, X)
+        return rows
 
     # ------------------------------------------------------------------ probabilities
 
@@ -706,6 +487,69 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, PartialFitMixin, SlimMixin, 
             emission, transition, offsets, n_samples, start=start, end=end, random_state=rng
         )
         return [self.classes_[codes[:, a:b]] for a, b in zip(offsets[:-1], offsets[1:])]
+
+    # ------------------------------------------------------------------ size
+
+    def sparsify(self):
+        """Store ``coef_`` as a CSR matrix: smaller files for models with many zeros.
+
+        Predictions stay the same to the bit; the first one after loading unpacks the weights.
+        With ``l1 > 0``, or observed states only, most weights are zero.
+
+        Returns
+        -------
+        self : estimator
+        """
+        check_is_fitted(self, "coef_")
+        if not sparse.issparse(self.coef_):
+            self.coef_ = sparse.csr_matrix(self.coef_)
+        return self
+
+    def densify(self):
+        """Store ``coef_`` as an array again.
+
+        Returns
+        -------
+        self : estimator
+        """
+        check_is_fitted(self, "coef_")
+        self.coef_ = dense_weights(self.coef_)
+        return self
+
+    def prune(self, threshold: float = 0.0):
+        """Set state weights of magnitude ``threshold`` or less to 0.
+
+        Attributes that are left without a weight are forgotten if the tagger itself reads dicts
+        or attribute lists. Transitions, starts and ends stay as they are.
+
+        Parameters
+        ----------
+        threshold : float, default=0.0
+            0 changes no prediction.
+
+        Returns
+        -------
+        self : estimator
+
+        Raises
+        ------
+        ValueError
+            If the threshold is negative or not a number.
+        """
+        check_is_fitted(self, "coef_")
+        check_number("threshold", threshold)
+        was_sparse = sparse.issparse(self.coef_)
+        coef = dense_weights(self.coef_)
+        coef = np.where(np.abs(coef) > threshold, coef, np.zeros((), dtype=coef.dtype))
+        if getattr(self, "vectorizer_", None) is not None:
+            kept = coef.any(axis=1)
+            kept[0] |= not kept.any()  # a model needs a feature
+            self.vectorizer_.restrict(kept)
+            self.feature_names_in_ = self.vectorizer_.get_feature_names_out()
+            self.n_features_in_ = len(self.feature_names_in_)
+            coef = coef[kept]
+        self.coef_ = coef
+        return self.sparsify() if was_sparse else self
 
     # ------------------------------------------------------------------ inspection
 

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import copy
-import numbers
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from sklseq.data.sequences import Sequences
 from sklseq.inference.chain.linear_chain import repeatable_generator
 
-__all__ = ["EarlyStopping", "check_early_stopping"]
-
-
-def check_early_stopping(estimator: BaseEstimator) -> None:
-    """Refuse parameters of early stopping that mean nothing."""
-    fraction, patience = estimator.validation_fraction, estimator.n_iter_no_change
-    if not isinstance(fraction, numbers.Real) or not 0 < fraction < 1:
-        raise ValueError(f"validation_fraction must lie between 0 and 1; got {fraction!r}.")
-    if not isinstance(patience, numbers.Integral) or patience < 1:
-        raise ValueError(f"n_iter_no_change must be an integer of at least 1; got {patience!r}.")
+__all__ = ["EarlyStopping"]
 
 
 class EarlyStopping:
@@ -61,6 +51,13 @@ class EarlyStopping:
         self.weights[aside] = 0
         self.patience, self.scores, self.best = estimator.n_iter_no_change, [], None
         self.tagger = copy.copy(estimator)
+
+    @classmethod
+    def of_source(cls, estimator: Any, source: Any) -> EarlyStopping:
+        """Set sequences of a ``RowSource`` aside."""
+        validation = cls(estimator, source.X, source.codes, source.classes, source.weights)
+        source.weights = validation.weights
+        return validation
 
     def stops(self, w: np.ndarray, attributes: dict) -> bool:
         """Whether this iteration is the last; ``attributes`` make a fitted tagger of w."""

@@ -25,7 +25,6 @@ from sklseq.data.labels import (
 from sklseq.data.sequences import read_labels, weighted_only
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.base import BaseTagger
-from sklseq.estimators.top_weights import WeightsMixin
 from sklseq.estimators.validation import (
     ATTRIBUTES_WARNED,
     check_magnitude,
@@ -36,6 +35,7 @@ from sklseq.estimators.validation import (
     warn_new_attributes,
     warn_one_label,
 )
+from sklseq.estimators.weights import WeightsMixin
 from sklseq.estimators.zscore.zscore_solve import (
     MAX_WEIGHTS,
     Solution,

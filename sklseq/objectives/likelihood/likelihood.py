@@ -1,8 +1,9 @@
-"""The conditional log-likelihood of a linear-chain CRF, and its gradient."""
+"""Conditional log-likelihood of a linear-chain CRF, and its gradient."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,15 +13,14 @@ from sklseq.inference.chain.linear_chain import Workspace, check_paths, row_bloc
 from sklseq.objectives.scores.design import _linear
 from sklseq.objectives.scores.score_map import ScoreMap
 
-__all__ = ["LogLikelihood", "Share", "clear", "squared_norm", "store_gradient"]
-
+__all__ = ["LogLikelihood", "SumOfParts", "ThreadBuffers"]
 
 # Runs of weights whose squares are summed at once, so that temporaries stay small.
 PIECES = 64
 
 
-class Share(Workspace):
-    """What one thread needs for its share of the blocks, and the sums that it makes."""
+class ThreadBuffers(Workspace):
+    """Memory of one thread for its blocks of rows, and its sums."""
 
     def __init__(self, n_rows: int, scores: ScoreMap):
         super().__init__(n_rows, scores.width, scores.dtype, scores.pairs)
@@ -29,12 +29,13 @@ class Share(Workspace):
         self.psi = np.empty_like(self.e)
 
     def clear(self) -> None:
+        """Set all sums to zero."""
         self.forget()
         self.buffer[:] = 0
         self.ends[:] = 0
 
     def rows(self, residual: np.ndarray | None, first: int, last: int) -> np.ndarray:
-        """Room for the scores, then residuals, of some rows: kept where ``residual`` is."""
+        """Buffer for the scores and residuals of some rows: part of ``residual`` if given."""
         return self.psi[: last - first] if residual is None else residual[first:last]
 
 
@@ -49,7 +50,63 @@ class Block(NamedTuple):
     y: np.ndarray
 
 
-class LogLikelihood:
+class SumOfParts:
+    """Σ_k f_k(w) + l2 · ‖w‖²₂: value and gradient, from the sums over all parts.
+
+    Subclasses set ``buffers``, a ``ThreadBuffers`` for each thread, and call ``work`` on each part
+    in :meth:`each_part`.
+    """
+
+    residual: np.ndarray | None = None
+    buffers: list[ThreadBuffers]
+
+    def __init__(self, scores: ScoreMap, l2: float, threads: Threads):
+        self.scores, self.l2, self.threads = scores, float(l2), threads
+        self.n_evaluations = 0
+
+    def each_part(self, work: Callable[[LogLikelihood], Any]) -> list:
+        """``work(part)`` of all parts."""
+        raise NotImplementedError
+
+    def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
+        """f(w); its gradient is written into ``gradient``."""
+        chain, W = self.scores.chain(w), self.scores.design.weights(self.scores.state(w))
+        self.threads.map(ThreadBuffers.clear, self.buffers)
+        sums = self.each_part(lambda part: (part.add_up(W, chain), part.observed[0]))
+        log_p, observed = (sum(terms) for terms in zip(*sums))
+        self.n_evaluations += 1
+        return self._store_gradient(chain, observed, w, gradient) - log_p
+
+    def value(self, w: np.ndarray) -> float:
+        """f(w) alone: without the transpose, and in the memory of a block of rows."""
+        chain, W = self.scores.chain(w), self.scores.design.weights(self.scores.state(w))
+        log_p = sum(self.each_part(lambda part: part.add_up(W, chain, counts=False)))
+        self.n_evaluations += 1
+        return self.l2 * squared_norm(w) - log_p
+
+    def _store_gradient(self, chain, observed: np.ndarray, w, gradient: np.ndarray) -> float:
+        # Write the gradient that the sums of all threads make; returns l2 · ‖w‖².
+        scores, buffers = self.scores, self.buffers
+        squares = scores.design.finish(
+            self.residual, [one.buffer for one in buffers], scores.state(w), 2 * self.l2,
+            scores.state(gradient), self.threads,
+        )  # fmt: skip
+        pairwise = sum(one.pairwise_sum(chain) for one in buffers)
+        start, end = sum(one.ends for one in buffers)[:, : scores.n_labels]
+        scores.store_chain(gradient, pairwise - observed, start, end)
+        # The transpose adds the ridge to state rows; the few other weights get it here.
+        n = scores.n_state
+        rest = w[n:].astype(np.float64)
+        gradient[n:] += (2 * self.l2 * rest).astype(gradient.dtype)
+        return self.l2 * (squares + float(rest @ rest))
+
+
+def squared_norm(w: np.ndarray) -> float:
+    """‖w‖²₂, in pieces: without another vector as long as w."""
+    return float(sum(np.square(w[a:b], dtype=np.float64).sum() for a, b in spans(len(w), PIECES)))
+
+
+class LogLikelihood(SumOfParts):
     """f(w) = -Σ_s weight_s · log p(y_s | x_s) + l2 · ‖w‖²₂.
 
     With log p(y | x) = s(y) - log Z, the gradient is expected minus observed counts,
@@ -70,7 +127,7 @@ class LogLikelihood:
     weights : float64 ndarray of shape (n_sequences,)
     l2 : float
     threads : Threads
-    work : list of Share, optional
+    buffers : list of ThreadBuffers, optional
         One a thread, shared with other shards; by default, made here.
 
     Notes
@@ -80,23 +137,21 @@ class LogLikelihood:
     """
 
     def __init__(
-        self, scores: ScoreMap, y, offsets, weights, l2: float, threads: Threads, work=None
+        self, scores: ScoreMap, y, offsets, weights, l2: float, threads: Threads, buffers=None
     ):
-        self.scores, self.y, self.offsets, self.weights = scores, y, offsets, weights
-        self.l2, self.threads = float(l2), threads
+        super().__init__(scores, l2, threads)
+        self.y, self.offsets, self.weights = y, offsets, weights
         self.log_z, self.observed_score = np.zeros((2, len(weights)))
-        self.shares = self._share(threads.n)
-        if work is None:
-            largest = max(block.last - block.first for share in self.shares for block in share)
-            work = [Share(largest, scores) for _ in self.shares]
-        self.work = work
-        self.residual = None
+        self.runs = self._share_out(threads.n)
+        if buffers is None:
+            largest = max(block.last - block.first for run in self.runs for block in run)
+            buffers = [ThreadBuffers(largest, scores) for _ in self.runs]
+        self.buffers = buffers
         if scores.design.needs_all_residuals:
             self.residual = np.empty((len(y), scores.width), dtype=scores.dtype)
         self.observed = self._observed_counts()
-        self.n_evaluations = 0
 
-    def _share(self, n: int) -> list[list[Block]]:
+    def _share_out(self, n: int) -> list[list[Block]]:
         # Contiguous runs of blocks, one a thread, with about the same number of rows.
         blocks = [self._block(a, b) for a, b in row_blocks(self.offsets)]
         rows = np.cumsum([block.last - block.first for block in blocks])
@@ -119,41 +174,27 @@ class LogLikelihood:
         end = np.bincount(y[last], weights=row_weights[last], minlength=L)
         return transition.reshape(L, L), start, end
 
-    def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
-        """f(w); its gradient is written into ``gradient``."""
-        scores, chain = self.scores, self.scores.chain(w)
-        clear(self.work, self.threads)
-        log_p = self.add_up(scores.design.weights(scores.state(w)), chain)
-        self.n_evaluations += 1
-        ridge = store_gradient(
-            scores, self.work, chain, self.observed[0], w, gradient, self.l2, self.threads,
-            self.residual,
-        )  # fmt: skip
-        return ridge - log_p
-
-    def value(self, w: np.ndarray) -> float:
-        """f(w) alone: without the transpose, and in the memory of a block of rows."""
-        scores, state = self.scores, self.scores.state(w)
-        log_p = self.add_up(scores.design.weights(state), scores.chain(w), counts=False)
-        self.n_evaluations += 1
-        return self.l2 * squared_norm(w) - log_p
+    def each_part(self, work: Callable[[LogLikelihood], Any]) -> list:
+        """``work`` of all sequences: they are one part."""
+        return [work(self)]
 
     def add_up(self, W, chain, counts: bool = True) -> float:
-        """Σ_s weight_s · log p(y_s | x_s); expected counts are added to what ``work`` holds.
+        """Σ_s weight_s · log p(y_s | x_s); expected counts are added to ``buffers``.
 
         Parameters
         ----------
-        W : what ``design.weights`` makes of w
+        W : ndarray
+            ``design.weights`` of w.
         chain : Transitions
         counts : bool
-            Whether those of state features are wanted.
+            Whether those of state features are added.
         """
-        jobs = zip(self.shares, self.work)
-        self.threads.map(lambda job: self._run_share(W, chain, *job, counts), jobs)
+        jobs = zip(self.runs, self.buffers)
+        self.threads.map(lambda job: self._add_run(W, chain, *job, counts), jobs)
         check_paths(self.log_z)
         return float(self.weights @ (self.observed_score - self.log_z)) + self._chain_score(chain)
 
-    def _run_share(self, W, chain, blocks: list[Block], work: Share, counts: bool) -> None:
+    def _add_run(self, W, chain, blocks: list[Block], work: ThreadBuffers, counts: bool) -> None:
         # Emission score of the observed labels, log Z, residuals; gradient into the buffers.
         design = self.scores.design
         for first, last, sequences, offsets, weights, y in blocks:
@@ -174,32 +215,3 @@ class LogLikelihood:
             weights = score[(slice(L),) * score.ndim].astype(np.float64)
             total += float((counts * np.where(counts > 0, weights, 0)).sum())
         return total
-
-
-def clear(work: list[Share], threads: Threads) -> None:
-    """Set all sums to zero."""
-    threads.map(Share.clear, work)
-
-
-def squared_norm(w: np.ndarray) -> float:
-    """‖w‖²₂, in pieces: without another vector as long as w."""
-    return float(sum(np.square(w[a:b], dtype=np.float64).sum() for a, b in spans(len(w), PIECES)))
-
-
-def store_gradient(
-    scores: ScoreMap, work: list[Share], chain, observed: np.ndarray, w: np.ndarray,
-    gradient: np.ndarray, l2: float, threads: Threads, residual: np.ndarray | None = None,
-) -> float:  # fmt: skip
-    """Write the gradient that the sums of all threads make; returns l2 · ‖w‖²."""
-    squares = scores.design.finish(
-        residual, [share.buffer for share in work], scores.state(w), 2 * l2,
-        scores.state(gradient), threads,
-    )  # fmt: skip
-    pairwise = sum(share.pairwise_sum(chain) for share in work)
-    start, end = sum(share.ends for share in work)[:, : scores.n_labels]
-    scores.store_chain(gradient, pairwise - observed, start, end)
-    # State rows have the ridge from the transpose's pass, the few others get it here.
-    n = scores.n_state
-    rest = w[n:].astype(np.float64)
-    gradient[n:] += (2 * l2 * rest).astype(gradient.dtype)
-    return l2 * (squares + float(rest @ rest))

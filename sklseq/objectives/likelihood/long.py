@@ -1,4 +1,4 @@
-"""The log-likelihood of sequences of any length, and the choice of its gradient."""
+"""Log-likelihood of sequences of any length, and the choice of its gradient."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from sklseq.data.row_blocks import LabelBlocks, blocks_of, label_blocks, one_sho
 from sklseq.data.sequences import Sequences
 from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import _chain, check_paths
+from sklseq.objectives.likelihood.block_sequence import BlockSequence
+from sklseq.objectives.likelihood.block_summary import summarise_blocks, summarise_labels
 from sklseq.objectives.likelihood.passes import (
     TAIL,
     Checkpoints,
@@ -23,7 +25,7 @@ from sklseq.objectives.likelihood.passes import (
     TooLittleRoom,
 )
 from sklseq.objectives.likelihood.short import batches
-from sklseq.objectives.likelihood.survey import BlockSequence, Survey, survey, survey_labels
+from sklseq.objectives.likelihood.summary import Summary
 from sklseq.objectives.scores.score_map import ScoreMap
 
 __all__ = [
@@ -31,31 +33,31 @@ __all__ = [
     "LongData",
     "LongLogLikelihood",
     "Plan",
-    "memory_told",
+    "explain_memory_error",
     "plan_gradient",
 ]
 
-GRADIENTS = ("auto", "forward-backward", "checkpoint", "emp")
+GRADIENTS = ("auto", "forward-backward", "checkpoint", "streaming", "emp")
 BLOCK_ROWS = 4096
 LEAST_ROWS = 64
 
 
 class Plan(NamedTuple):
-    """How gradients are computed.
+    """Choice of the gradient's computation.
 
     Attributes
     ----------
-    gradient : "forward-backward", "checkpoint" or "emp"
+    gradient : "forward-backward", "checkpoint" or "streaming"
     passes : class of ``passes.py``, or None
-        None: packed sequences, ``_likelihood.py``.
+        None: packed sequences, ``likelihood.py``.
     block_rows : int
         Rows worked on at a time.
     why : str
-        For the user.
+        Reason, for the user.
     keep : float
-        Bytes that checkpointing may keep of the last rows, and "emp" of rows that wait.
+        Bytes that checkpointing may keep of the last rows, and "streaming" of deferred rows.
     or_checkpoint : bool
-        Whether checkpointing takes over where "emp" does more work, or has too little room.
+        Whether checkpointing takes over where "streaming" does more work or lacks memory.
     """
 
     gradient: str
@@ -69,12 +71,12 @@ class Plan(NamedTuple):
 def plan_gradient(
     gradient: str, n_rows: int, n_labels: int, *, packed: bool, random_access: bool, budget: float
 ) -> Plan:
-    """Choose the gradient, and how it is done.
+    """Choose how the gradient is computed.
 
     Parameters
     ----------
     gradient : str
-        One of ``GRADIENTS``.
+        One of ``GRADIENTS``; "emp" is "streaming".
     n_rows : int
         Of the longest sequence.
     n_labels : int
@@ -89,26 +91,28 @@ def plan_gradient(
     -------
     Plan
     """
+    gradient = "streaming" if gradient == "emp" else gradient
     factor = 8.0 * n_rows * _chain.padded_width(n_labels)
     kept = (4 if packed else 2) * factor
     why, or_checkpoint = f"forward-backward keeps {_size(kept)}, of {_size(budget)} allowed", False
     if gradient == "auto" and kept <= budget:
         gradient = "forward-backward"
     elif gradient == "auto":
-        a_row, fixed = _sizes("emp", n_labels)
+        a_row, fixed = _sizes("streaming", n_labels)
         fits = LEAST_ROWS * a_row + fixed <= budget
         or_checkpoint = random_access and fits
-        gradient = "emp" if fits or not random_access else "checkpoint"
-        why += "; checkpointing where labels stick" * or_checkpoint
+        gradient = "streaming" if fits or not random_access else "checkpoint"
+        why += "; checkpointing where labels rarely change" * or_checkpoint
     elif gradient == "checkpoint" and not random_access:
         raise ValueError(
             "gradient='checkpoint' reads blocks from the last to the first, but X can only be read "
-            "from the beginning; use gradient='emp', or pass an array, a memory map or a .npy file."
+            "from the beginning; use gradient='streaming', or pass an array, a memory map or a "
+            ".npy file."
         )
     if gradient == "forward-backward" and packed:
         return Plan(gradient, None, n_rows, why)
     case = Stored if 2 * factor <= budget else StoredOnce
-    passes = {"emp": OnePass, "checkpoint": Checkpoints, "forward-backward": case}[gradient]
+    passes = {"streaming": OnePass, "checkpoint": Checkpoints, "forward-backward": case}[gradient]
     a_row, fixed = _sizes(gradient, n_labels)
     needed = LEAST_ROWS * a_row + fixed
     if budget < needed:
@@ -123,13 +127,13 @@ def plan_gradient(
 
 
 def _sizes(gradient: str, n_labels: int) -> tuple[float, float]:
-    # Bytes for each row of a block, and once.
+    # Bytes for each row of a block, and a fixed number.
     width = _chain.padded_width(n_labels)
     a_row = 8.0 * width * 7
-    if gradient != "emp":
+    if gradient != "streaming":
         return a_row, 0.0
-    # As much again for what waits; and, given each last label, marginals of the last rows and pair
-    # marginals of these rows, of those so far and of those before.
+    # As much again for deferred rows; and, given each last label, marginals of the last rows and
+    # pair marginals of these rows, of those so far and of those before.
     return 2 * a_row, 8.0 * width * width * (2 * TAIL + 3 * width)
 
 
@@ -142,19 +146,21 @@ def _size(n_bytes: float) -> str:
 
 
 @contextmanager
-def memory_told(plan: Plan) -> Iterator[None]:
-    """Say what to do where memory runs out."""
+def explain_memory_error(plan: Plan) -> Iterator[None]:
+    """Turn a MemoryError inside into one that says what to do."""
     try:
         yield
     except TooLittleRoom as error:
         raise MemoryError(
-            f"With gradient='emp' {error}; raise it: sklearn.set_config(working_memory=<MiB>), or "
-            "use gradient='checkpoint' on rows that can be read from anywhere."
+            f"With gradient='streaming' {error}; raise it: "
+            "sklearn.set_config(working_memory=<MiB>), or use gradient='checkpoint' on rows that "
+            "can be read from anywhere."
         ) from error
     except MemoryError as error:
         raise MemoryError(
-            f"gradient={plan.gradient!r} ran out of memory ({plan.why}); use gradient='emp', whose "
-            "memory does not grow with the sequence, on rows in blocks if X itself is too large."
+            f"gradient={plan.gradient!r} ran out of memory ({plan.why}); use gradient='streaming', "
+            "whose memory does not grow with the sequence, on rows in blocks if X itself is too "
+            "large."
         ) from error
 
 
@@ -165,41 +171,49 @@ class LongData(NamedTuple):
     ----------
     sequences : list of BlockSequence
         Those of positive weight; their ``number`` counts all.
-    survey : Survey
+    summary : Summary
+    observed : Counts
+        Weighted counts of all features under the true labels.
     weights : ndarray of shape (n_sequences,)
     plan : Plan
     """
 
     sequences: list
-    survey: Survey
+    summary: Summary
+    observed: Counts
     weights: np.ndarray
     plan: Plan
 
     @classmethod
     def read(cls, sources: list, y: Any, weights: np.ndarray, plan: Callable) -> LongData:
-        """Look at X and y once: labels first, then rows and labels."""
+        """Read y, make the plan, and read X and y once.
+
+        ``plan(longest, n_labels, packed=, random_access=)`` returns a ``Plan``.
+        """
         labels = label_blocks(y, len(sources))
         _check_repeatable(sources, labels)
-        classes, lengths = survey_labels(labels, weights)
+        classes, lengths = summarise_labels(labels, weights)
         random_access = all(source.random_access for source in sources)
         plan = plan(lengths.max(), len(classes), packed=False, random_access=random_access)
-        return cls._seen(sources, labels, lengths, classes, weights, plan)
+        return cls.of_blocks(sources, labels, lengths, classes, weights, plan)
 
     @classmethod
     def packed(cls, X: Sequences, flat: np.ndarray, weights: np.ndarray, plan: Plan) -> LongData:
         """Sequences in memory, with their checked labels end to end."""
         sources, cuts = blocks_of(X), zip(X.offsets[:-1], X.offsets[1:])
         labels = [LabelBlocks(flat[a:b], s) for s, (a, b) in enumerate(cuts)]
-        return cls._seen(sources, labels, X.lengths, unique_labels(flat), weights, plan)
+        return cls.of_blocks(sources, labels, X.lengths, unique_labels(flat), weights, plan)
 
     @classmethod
-    def _seen(cls, sources, labels, lengths, classes, weights, plan: Plan) -> LongData:
+    def of_blocks(cls, sources, labels, lengths, classes, weights, plan: Plan) -> LongData:
+        """Read rows and labels once, given the lengths and the classes."""
         kept = np.flatnonzero(weights).tolist()
         sequences = [
             BlockSequence(sources[s], s, plan.block_rows, int(lengths[s]), plan.keep) for s in kept
         ]
-        found = survey(sequences, [labels[s] for s in kept], classes, weights[kept])
-        return cls(sequences, found, weights, plan)
+        labels = [labels[s] for s in kept]
+        summary, observed = summarise_blocks(sequences, labels, classes, weights[kept])
+        return cls(sequences, summary, observed, weights, plan)
 
 
 def _check_repeatable(sources: list, labels: list) -> None:
@@ -208,8 +222,8 @@ def _check_repeatable(sources: list, labels: list) -> None:
             if source.one_shot:
                 raise one_shot_error(
                     name,
-                    "the solvers 'lbfgs' and 'owlqn' read X once or twice an evaluation, some "
-                    "hundred times in all, and fit reads X and y before that to look at them",
+                    "solver 'lbfgs' reads X once or twice an evaluation, some hundred times in "
+                    "all, and fit reads X and y once before that",
                 )
 
 
@@ -221,13 +235,13 @@ class LongLogLikelihood:
         f(w) = Σ_s weight_s log Z_s - w · observed + l2 · ‖w‖²,
         ∇f   = Σ_s weight_s E_s[features] - observed + 2 · l2 · w:
 
-    observed counts never change, so labels are read once, in :func:`survey`; expected ones are
-    the work of a pass (``passes.py``).
+    observed counts never change, so labels are read once, by :func:`summarise_blocks`; a pass of
+    ``passes.py`` computes the expected counts.
 
     Parameters
     ----------
     scores : ScoreMap
-        Of ``survey.layout()``: the layout of w, no rows.
+        Of ``data.summary.layout()``: the layout of w, no rows.
     data : LongData
     l2 : float
 
@@ -249,7 +263,7 @@ class LongLogLikelihood:
             room -= batch.keep(room)
         for sequence in self.long:
             sequence.keep -= data.plan.keep / 2 - room
-        self.observed = self._pack(data.survey.observed)
+        self.observed = self._pack(data.observed)
         self.n_evaluations = 0
 
     def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
@@ -269,8 +283,8 @@ class LongLogLikelihood:
         except TooLittleRoom:
             self.passes, self.or_checkpoint = Checkpoints, False
             return self._expect_by(self.passes, w)
-        # From now on that which repeats less: checkpointing reads all rows twice, and goes through
-        # them forward twice.
+        # Checkpointing reads all rows twice and runs the forward recursion twice: from now on, the
+        # one that repeats less.
         n_repeated = sum(sequence.n_repeated for sequence in self.long)
         if n_repeated > sum(sequence.n_rows for sequence in self.long):
             self.passes, self.or_checkpoint = Checkpoints, False

@@ -1,4 +1,4 @@
-"""The log-likelihood of data in shards, descended one sequence at a time, shard by shard."""
+"""Stochastic steps on data in shards, one shard after the other."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ShardVisits:
     def __init__(self, primal: ShardedLogLikelihood, l1: float, w: np.ndarray):
         self.primal = primal
         first, visited = [0], []
-        for k in primal.filled:
+        for k in primal.shards.filled:
             with primal.part(k) as part:
                 filled = (part.weights > 0) & (np.diff(part.offsets) > 0)
                 visited.append(first[-1] + np.flatnonzero(filled))
@@ -59,7 +59,7 @@ class ShardVisits:
         self.losses = np.zeros(first[-1])
         self.steps = StochasticLikelihood(NoRows(primal.scores, primal.l2), l1, w)
         self.steps.scale = _scale(primal.scores)
-        self.steps.make_room(primal.longest)
+        self.steps.make_room(primal.shards.summary.longest)
 
     @property
     def w(self) -> np.ndarray:
@@ -70,7 +70,7 @@ class ShardVisits:
         loss, boost = 0.0, np.broadcast_to(boost, self.losses.shape)
         for k, mine in self._by_shard(order):
             here = slice(*self.first[k : k + 2])
-            with self.primal.part(self.primal.filled[k]) as part:
+            with self.primal.part(self.primal.shards.filled[k]) as part:
                 visits = self.steps.on_rows_of(part)
                 mine = mine - here.start
                 loss += visits.descend(mine, rate, boost[here], n_sequences=len(order))

@@ -155,23 +155,22 @@ class ScoreMap:
         Of w.
     user_dtype : numpy dtype, optional
         Of the weights that :meth:`unpack` gives, if another.
-    counts : ndarray of shape (n_features,), optional
-        How often each feature occurs in all of the shards of which X is none: the layout of w is
-        theirs, and :meth:`for_rows` gives the map of one.
+    summary : object with ``counts``, ``largest`` and ``n_rows``, optional
+        Of the data of which X is only the layout: :meth:`for_rows` gives the map of a part.
     as_it_is : bool, default=False
         Whether sparse rows are left as they are, for one pass over them.
 
     Attributes
     ----------
     largest : ndarray of shape (n_features,) or None
-        Largest magnitude of each feature, see :func:`magnitudes`; and
+        Largest magnitude of each feature, see :func:`magnitudes`.
     n_rows : int
-        number of rows: of all shards or blocks, if whoever makes this sets them.
+        Rows of all data.
     """
 
     def __init__(
         self, X, n_labels: int, support: Support, allowed, dtype: np.dtype, user_dtype=None,
-        counts=None, as_it_is: bool = False,
+        summary=None, as_it_is: bool = False,
     ):  # fmt: skip
         self.n_labels, self.dtype = n_labels, np.dtype(dtype)
         self.user_dtype = np.dtype(user_dtype or dtype)
@@ -179,7 +178,7 @@ class ScoreMap:
         self.design = (
             PlainRows(X, self.width, self.dtype)
             if as_it_is
-            else self._arrange(X, support.pairs, counts)
+            else self._arrange(X, support.pairs, None if summary is None else summary.counts)
         )
         self.n_features, self.n_state = X.shape[1], self.design.n_weights
         self.allowed = allowed
@@ -190,7 +189,10 @@ class ScoreMap:
         sizes = [self.n_state, len(self.transition_at), len(self.start_at), len(self.end_at)]
         self.ends = np.cumsum(sizes)
         self.n_weights = int(self.ends[-1])
-        self.largest, self.n_rows = None if as_it_is else magnitudes(X.rows), X.n_rows
+        if summary is not None:
+            self.largest, self.n_rows = summary.largest, summary.n_rows
+        else:
+            self.largest, self.n_rows = None if as_it_is else magnitudes(X.rows), X.n_rows
 
     def _arrange(self, X, pairs: np.ndarray | None, counts: np.ndarray | None):
         if not X.is_sparse:

@@ -13,6 +13,7 @@ as long as somebody else has what it takes. What only the lost worker had is sen
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -23,20 +24,14 @@ from dask.delayed import Delayed
 
 from sklseq._lib.threads import Threads
 from sklseq.data.types import LabelsLike, SequencesLike
-from sklseq.estimators.shards.shards import named, read_content, split_content
+from sklseq.estimators.sources.shard_source import ShardSource
+from sklseq.estimators.sources.shards import named, read_content, split_content
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
-from sklseq.objectives.likelihood.sharded import (
-    DataSurvey,
-    LabelledRows,
-    ShardSurvey,
-    add_sums,
-    likelihood_of,
-    sum_of_shard,
-    survey_shard,
-)
+from sklseq.objectives.likelihood.sharded import add_sums, likelihood_of, sum_of_shard
+from sklseq.objectives.likelihood.summary import LabelledRows, Summary, summarise_shard
 from sklseq.objectives.scores.score_map import ScoreMap
 
-__all__ = ["ClusterError", "ClusterShards", "count_right", "predict_lazily"]
+__all__ = ["ClusterError", "ClusterSource", "count_on_workers", "predict_lazily"]
 
 # Times that an evaluation is begun again after workers were lost, seconds before the first of them
 # (each time twice as many: the scheduler has to notice first), and how long to wait for a worker:
@@ -91,7 +86,7 @@ def _of_two(rows: Any, labels: Any) -> tuple[list, list]:
     return list(rows), list(labels)
 
 
-# ---------------------------------------------------------------- what workers do with a shard
+# ---------------------------------------------------------------------- functions on workers
 
 
 def _read(content: Any, k: int) -> LabelledRows:
@@ -99,9 +94,9 @@ def _read(content: Any, k: int) -> LabelledRows:
         return read_content(content)
 
 
-def _survey(rows: LabelledRows, k: int) -> ShardSurvey:
+def _summarise(rows: LabelledRows, k: int) -> Summary:
     with named(k):
-        return survey_shard(rows)
+        return summarise_shard(rows)
 
 
 def _prepare(rows: LabelledRows, k: int, layout: tuple) -> LogLikelihood | None:
@@ -119,51 +114,47 @@ def _evaluate(part: LogLikelihood | None, k: int, w: np.ndarray) -> tuple[float,
 # ---------------------------------------------------------------------------- training
 
 
-class ClusterShards:
+class ClusterSource(ShardSource):
     """Shards that the workers of the current Dask client read."""
+
+    lacks = ShardSource.lacks | {
+        "adagrad": "solver='adagrad' goes from one shard to the next, and the workers of a cluster "
+        "work at the same time; use solver='auto' or 'lbfgs', or Shards on one machine."
+    }
 
     def __init__(self, X: Any, y: Any = None):
         self.parts = partitions(X, y)
         if not self.parts:
             raise ValueError("X must hold at least one shard; got none.")
         self.client = current_client()
-        self.layout = self.futures = None
-
-    def name(self, k: int) -> str:
-        """What messages call shard k."""
-        return f"Shard {k}"
-
-    def __enter__(self) -> ClusterShards:
-        return self
+        self.rows = self.futures = None
 
     def __exit__(self, *_: object) -> None:
-        self.rows = self.futures = self.sent = None  # workers forget what nobody refers to
+        self.rows = self.futures = self.sent = None  # workers free data without references
 
-    def surveys(self) -> list[ShardSurvey]:
-        """Let workers look at each shard."""
-        return self._insist(self._survey)
+    def each_summary(self) -> list[Summary]:
+        return self._insist(self._summarise)
 
-    def _survey(self) -> list[ShardSurvey]:
-        read = [delayed(_read, pure=False)(part, k) for k, part in enumerate(self.parts)]
-        self.rows = self.client.compute(read)
-        found = self.client.map(_survey, self.rows, range(len(self.rows)), pure=False)
+    def _summarise(self) -> list[Summary]:
+        self._read()
+        found = self.client.map(_summarise, self.rows, range(len(self.rows)), pure=False)
         return self.client.gather(found)
 
-    def likelihood(
-        self, scores: ScoreMap, found: DataSurvey, surveys, vectorizer, l2: float, threads
-    ) -> ClusterLogLikelihood:
-        """The objective."""
-        column = None if vectorizer is None else vectorizer.vocabulary_
-        self.layout = (scores, found.classes, column, [one.checksum for one in surveys])
+    def _read(self) -> None:
+        read = [delayed(_read, pure=False)(part, k) for k, part in enumerate(self.parts)]
+        self.rows = self.client.compute(read)
+
+    def likelihood(self, scores: ScoreMap, l2: float, threads: Threads) -> ClusterLogLikelihood:
+        checksums = [part.checksum for part in self.summary.parts]
+        self.to_send = scores, self.summary.classes, self.column, checksums
         self._insist(self._prepare)
         return ClusterLogLikelihood(self, scores, l2)
 
     def _prepare(self) -> None:
-        # What is scattered can be lost; what is computed from ``parts`` is made again.
+        # Scattered data can be lost; what is computed from ``parts`` is made again.
         if self.rows is None:
-            read = [delayed(_read, pure=False)(part, k) for k, part in enumerate(self.parts)]
-            self.rows = self.client.compute(read)
-        [self.sent] = self._send([self.layout], broadcast=True)
+            self._read()
+        [self.sent] = self._send([self.to_send], broadcast=True)
         self.futures = self.client.map(
             _prepare, self.rows, range(len(self.rows)), layout=self.sent, pure=False
         )
@@ -263,7 +254,7 @@ class ClusterLogLikelihood:
     l2 : float
     """
 
-    def __init__(self, shards: ClusterShards, scores: ScoreMap, l2: float):
+    def __init__(self, shards: ClusterSource, scores: ScoreMap, l2: float):
         self.shards, self.scores, self.l2 = shards, scores, float(l2)
         self.n_evaluations = 0
 
@@ -279,36 +270,36 @@ class ClusterLogLikelihood:
 # ---------------------------------------------------------------------------- answers
 
 
-def predict_lazily(tagger: Any, X: SequencesLike) -> Any:
+def predict_lazily(predict: Callable, X: SequencesLike) -> Any:
     """A bag of label arrays for a bag of sequences; delayed arrays for delayed X or (X, y)."""
-    model = delayed(tagger)
+    model = delayed(predict)
     if isinstance(X, Bag):
         return X.map_partitions(_predict_list, model)
     return [delayed(_predict)(part, model) for part in partitions(X)]
 
 
-def _predict_list(sequences: Any, tagger: Any) -> list:
-    return list(tagger.predict(list(sequences)))
+def _predict_list(sequences: Any, predict: Callable) -> list:
+    return list(predict(list(sequences)))
 
 
-def _predict(content: Any, tagger: Any) -> np.ndarray:
+def _predict(content: Any, predict: Callable) -> np.ndarray:
     if isinstance(content, LabelledRows):
-        return tagger.predict(content.X)
-    return tagger.predict(content[0] if isinstance(content, tuple) else content)
+        return predict(content.X)
+    return predict(content[0] if isinstance(content, tuple) else content)
 
 
-def count_right(tagger: Any, X: SequencesLike, y: LabelsLike) -> list[tuple[float, float]]:
-    """Weight of the rows whose label is right, and of all, of each shard."""
+def count_on_workers(count: Callable, X: SequencesLike, y: LabelsLike) -> list[tuple[float, float]]:
+    """``count(X, y, sample_weight)`` of each shard."""
     from dask import compute
 
-    model = delayed(tagger)
+    model = delayed(count)
     parts = [delayed(_count)(part, k, model) for k, part in enumerate(partitions(X, y))]
     return list(compute(*parts))
 
 
-def _count(content: Any, k: int, tagger: Any) -> tuple[float, float]:
+def _count(content: Any, k: int, count: Callable) -> tuple[float, float]:
     with named(k):
         if isinstance(content, LabelledRows):
             labels = np.split(content.classes[content.codes], content.X.offsets[1:-1])
-            return tagger._count_right(content.X, labels, content.weights)
-        return tagger._count_right(*split_content(content))
+            return count(content.X, labels, content.weights)
+        return count(*split_content(content))

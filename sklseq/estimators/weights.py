@@ -1,4 +1,4 @@
-"""What the weights of a fitted model say: the largest ones, with their names."""
+"""Weights of a fitted model: as an array, and the largest ones with their names."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq.estimators.sparsify import dense_weights
+__all__ = ["WeightsMixin", "dense_weights"]
 
-__all__ = ["WeightsMixin"]
+
+def dense_weights(coef: Any) -> np.ndarray:
+    """State weights as an array, whether a model was sparsified or not."""
+    return coef.toarray() if sparse.issparse(coef) else coef
 
 
 class WeightsMixin:

@@ -1,0 +1,67 @@
+"""Reports after each iteration of training, and the model of the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from sklseq._lib.callbacks import iteration_hook
+from sklseq.estimators.crf.early_stopping import EarlyStopping
+from sklseq.solvers import SolverResult
+
+__all__ = ["Monitor"]
+
+
+class Monitor:
+    """Called by solvers after each iteration; returns True to stop them.
+
+    Parameters
+    ----------
+    tagger : CRFTagger
+    attributes : callable(w) -> dict
+        The attributes of a fitted tagger with weights w.
+    objective : callable(w) -> float
+        Penalties included; for solvers that do not evaluate it.
+    validation : EarlyStopping, optional
+    error : exception class, or ()
+        Error after which the last iteration is kept.
+    """
+
+    def __init__(
+        self, tagger: Any, attributes: Callable, objective: Callable,
+        validation: EarlyStopping | None, error: Any,
+    ):  # fmt: skip
+        self.tagger, self.attributes, self.objective = tagger, attributes, objective
+        self.validation, self.error = validation, error
+        self.run_callbacks = iteration_hook(tagger, attributes)
+        self.last, self.history = None, []
+
+    def __call__(self, solver: str, k: int, value: float | None, w: np.ndarray) -> bool:
+        """Report iteration k; ``value`` is None if the solver does not know it."""
+        if self.error:
+            # L-BFGS alternates between two vectors; the other solvers work in place.
+            self.last = (k, w if solver == "lbfgs" else w.copy())
+            self.history.append(np.nan if value is None else value)
+        if self.tagger.verbose:
+            value = self.objective(w) if value is None else value
+            print(f"[CRFTagger] iteration {k} ({solver}): objective {value:.6f}")
+        stops = self.validation is not None and self.validation.stops(w, self.attributes(w))
+        return self.run_callbacks(k, value, w) or stops
+
+    @contextmanager
+    def last_kept(self, finish: Callable[[SolverResult], Any]) -> Iterator[None]:
+        """On an ``error``, call ``finish`` with the last iteration if there is one, and say so."""
+        try:
+            yield
+        except self.error as error:
+            if self.last is None:
+                raise
+            k, w = self.last
+            finish(SolverResult(w, self.history[-1], k, True, self.history, "error"))
+            raise type(error)(
+                f"{error} The model of iteration {k} is kept: after that, go on from there with "
+                "warm_start=True."
+            ) from error

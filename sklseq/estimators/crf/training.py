@@ -1,0 +1,267 @@
+"""Training of a CRF: its problem, the table of solvers, and the fitted attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn import get_config
+
+from sklseq._lib.threads import Threads
+from sklseq.data.labels import resolve_constraints
+from sklseq.estimators.crf.early_stopping import EarlyStopping
+from sklseq.estimators.crf.monitor import Monitor
+from sklseq.estimators.sources.source import RowSource, Source
+from sklseq.estimators.validation import check_magnitude
+from sklseq.estimators.weights import dense_weights
+from sklseq.inference.chain.linear_chain import repeatable_generator
+from sklseq.objectives.likelihood.dual import DualLikelihood, dual_bytes
+from sklseq.objectives.likelihood.summary import Summary
+from sklseq.objectives.scores.score_map import ScoreMap, Support, Weights, full_support
+from sklseq.solvers import SolverResult, adagrad, exponentiated_gradient, l1_norm, lbfgs
+
+__all__ = ["ALIASES", "CRFProblem", "check_source", "choose_solver", "score_map"]
+
+# Passes of "adagrad" before L-BFGS (measured on CoNLL-2000 and -2002, l1 and l2 from 0 to 1: with 6
+# or 20 instead, as many evaluations and passes together; with 36, more).
+PASSES = 12
+# "dual" proves no smaller gap: it keeps marginals in float32.
+SMALLEST_GAP = 1e-5
+# "auto" gives the variables of "dual" this many times scikit-learn's working_memory.
+DUAL_SHARE = 4
+# Rows above which, and l2 from which, "auto" takes "adagrad" and "dual".
+MANY_ROWS, STRONG_L2 = 10_000, 0.3
+
+ALIASES = {"eg": "dual", "owlqn": "lbfgs"}
+
+
+class CRFProblem:
+    """min_w f(w) + l1 · ‖w‖₁, where f is the sum of negative log-likelihood and L2 penalty.
+
+    Parameters
+    ----------
+    tagger : CRFTagger
+    source : Source
+    summary : Summary
+        Of the source.
+
+    Attributes
+    ----------
+    scores : ScoreMap
+    start : ndarray
+        Where the solver starts; overwritten by it.
+    f : object with ``value_and_gradient(w, gradient)``
+        While :meth:`solve` runs; with ``value(w)`` for data on this machine.
+    """
+
+    def __init__(self, tagger: Any, source: Source, summary: Summary):
+        self.tagger, self.source, self.classes = tagger, source, summary.classes
+        self.l1, self.l2 = float(tagger.l1), float(tagger.l2)
+        self.solver = SOLVERS[choose_solver(tagger, source)]
+        self.scores = score_map(tagger, source, summary, self.solver.single_sequences)
+        self.start = self.scores.new_vector()
+        if self.solver.warm_start and tagger.warm_start and hasattr(tagger, "coef_"):
+            self.start = previous_weights(tagger, self.scores, self.classes, source.vectorizer)
+        self.validation = EarlyStopping.of_source(tagger, source) if tagger.early_stopping else None
+        self.report = Monitor(tagger, self.attributes, self.value, self.validation, source.error)
+
+    def value(self, w: np.ndarray) -> float:
+        """The objective, with all penalties."""
+        return self.f.value(w) + l1_norm(w, self.l1)
+
+    def solve(self) -> SolverResult:
+        """Run the solver."""
+        with Threads(self.tagger.n_jobs) as self.threads:
+            self.f = self.source.likelihood(self.scores, self.l2, self.threads)
+            result = self.solver.run(self)
+            if self.validation is not None and self.validation.best is not None:
+                best = self.validation.best
+                result = result._replace(w=best, value=self.value(best))
+        return result
+
+    def attributes(self, w: np.ndarray) -> dict:
+        """The attributes of a fitted tagger with weights w."""
+        return fitted_attributes(self.scores, w, self.classes, self.source.vectorizer)
+
+
+def check_source(tagger: Any, source: Source) -> None:
+    """Raise where parameters ask for something that the source lacks."""
+    names = [ALIASES.get(tagger.solver, tagger.solver)]
+    names += ["early_stopping"] * tagger.early_stopping
+    names += ["gradient"] * (tagger.gradient not in ("auto", "forward-backward"))
+    for name in names:
+        if name in source.lacks:
+            message = source.lacks[name]
+            raise ValueError(message.format(solver=tagger.solver, gradient=tagger.gradient))
+
+
+def choose_solver(tagger: Any, source: Source) -> str:
+    """The key of ``SOLVERS`` that ``solver`` means for this data."""
+    name = ALIASES.get(tagger.solver, tagger.solver)
+    if name == "dual":
+        check_magnitude(source.X, f"solver={tagger.solver!r}", 1e100)
+    if name != "auto":
+        return name
+    if not isinstance(source, RowSource) or not source.X.is_sparse or source.X.n_rows < MANY_ROWS:
+        return "lbfgs"
+    if tagger.warm_start and hasattr(tagger, "coef_"):
+        return "lbfgs"
+    if tagger.l2 < STRONG_L2:
+        return "adagrad"
+    all_pairs = tagger.all_possible_transitions
+    needed = dual_bytes(source.codes, source.X.offsets, len(source.classes), all_pairs)
+    budget = DUAL_SHARE * get_config()["working_memory"] * 2.0**20
+    return "dual" if needed <= budget else "lbfgs"
+
+
+# ------------------------------------------------------------------------------------- weights
+
+
+def score_map(
+    tagger: Any, source: Source, summary: Summary, single_sequences: bool = False
+) -> ScoreMap:
+    """The layout of w, and the map from w to scores."""
+    allowed = resolve_constraints(tagger.constraints, summary.classes)
+    source.check_constraints(allowed)
+    support = trained_support(tagger, summary.support, len(summary.classes))
+    X, laid_out = source.layout(summary, single_sequences)
+    n_labels, user_dtype = len(summary.classes), summary.dtype
+    return ScoreMap(X, n_labels, support, allowed, laid_out.dtype, user_dtype, laid_out)
+
+
+def trained_support(tagger: Any, seen: Support | None, n_labels: int) -> Support:
+    """The weights that are trained, given the observed support, or all (None)."""
+    support = full_support(n_labels)
+    pairs = support.pairs if seen is None or tagger.all_possible_states else seen.pairs
+    if seen is not None and not tagger.all_possible_transitions:
+        support = seen
+    ends = (support.start & tagger.boundaries, support.end & tagger.boundaries)
+    return Support(pairs, support.transition, *ends)
+
+
+def previous_weights(tagger: Any, scores: ScoreMap, classes: np.ndarray, vectorizer) -> np.ndarray:
+    """The weights of the previous fit in the layout of ``scores``."""
+    before = None if tagger.vectorizer_ is None else tagger.vectorizer_.vocabulary_
+    if before != (None if vectorizer is None else vectorizer.vocabulary_):
+        raise ValueError(
+            "warm_start=True needs the attributes of the previous fit, in the same order of "
+            "first occurrence; vectorise X once with DictFeatures, or use warm_start=False."
+        )
+    order = np.argsort(tagger.classes_)  # a model of CRFsuite has an order of its own
+    same = np.array_equal(tagger.classes_[order], classes)
+    if not same or tagger.coef_.shape[0] != scores.n_features:
+        raise ValueError(
+            f"warm_start=True needs the labels and features of the previous fit "
+            f"({len(tagger.classes_)} labels, {tagger.coef_.shape[0]} features); got "
+            f"{len(classes)} labels and {scores.n_features} features. Use warm_start=False."
+        )
+    before = (dense_weights(tagger.coef_)[:, order], tagger.transition_[np.ix_(order, order)])
+    return scores.pack(Weights(*before, tagger.start_[order], tagger.end_[order]))
+
+
+def fitted_attributes(scores: ScoreMap, w: np.ndarray, classes: np.ndarray, vectorizer) -> dict:
+    """The attributes of a fitted tagger with weights w."""
+    weights = scores.unpack(w)
+    attributes = {
+        "classes_": classes,
+        "coef_": weights.coef,
+        "transition_": weights.transition,
+        "start_": weights.start,
+        "end_": weights.end,
+        "n_features_in_": scores.n_features,
+        "vectorizer_": vectorizer,
+    }
+    if vectorizer is not None:
+        attributes["feature_names_in_"] = vectorizer.get_feature_names_out()
+    return attributes
+
+
+# ------------------------------------------------------------------------------------- solvers
+
+
+def descend(problem: CRFProblem, w=None, done: int = 0, scale: Any = 1.0) -> SolverResult:
+    """L-BFGS on all data, from ``w`` after ``done`` iterations of another solver.
+
+    ``scale``: factor of the weights beside the one for the units of the features.
+    """
+    tagger, units = problem.tagger, problem.scores.scale(problem.l2)
+    if units is not None or np.ndim(scale):
+        scale = scale * (1.0 if units is None else units)
+    return lbfgs(
+        problem.f, problem.start if w is None else w, l1=problem.l1, tol=float(tagger.tol),
+        max_iter=int(tagger.max_iter) - done, threads=problem.threads,
+        callback=lambda k, value, w: problem.report("lbfgs", done + k, value, w),
+        scale=scale if np.ndim(scale) else None, convexity=2 * problem.l2,
+    )  # fmt: skip
+
+
+def ascend(problem: CRFProblem) -> SolverResult:
+    """Exponentiated gradient ascent in the dual, then L-BFGS if the gap stays too large."""
+    tagger = problem.tagger
+    result = exponentiated_gradient(
+        DualLikelihood(problem.f, problem.l1, problem.start), problem,
+        tol=max(float(tagger.tol), SMALLEST_GAP), max_iter=int(tagger.max_iter),
+        random_state=repeatable_generator(tagger.random_state),
+        callback=partial(problem.report, "dual"),
+    )  # fmt: skip
+    if result.message != "gap":  # slow ascent can leave weights that are worse than none
+        zeros = problem.scores.new_vector()
+        value = problem.value(zeros)
+        if result.value > value:
+            result = result._replace(w=zeros, value=value, history=[*result.history, value])
+    elif tagger.tol < SMALLEST_GAP:
+        result = result._replace(converged=False)
+    return _go_on(problem, result)
+
+
+def step(problem: CRFProblem) -> SolverResult:
+    """Passes of AdaGrad over single sequences, then L-BFGS."""
+    tagger = problem.tagger
+    stochastic = problem.source.stochastic(problem.f, problem.l1, problem.start)
+    result = adagrad(
+        stochastic, problem, n_passes=min(int(tagger.max_iter), PASSES),
+        random_state=repeatable_generator(tagger.random_state),
+        callback=partial(problem.report, "adagrad"),
+    )  # fmt: skip
+    # AdaGrad's metric is L-BFGS's first guess of the Hessian's diagonal; its square root where
+    # all weights move (on CoNLL-2000 and -2002, 10 to 20 % slower the other way round).
+    scale = stochastic.metric() ** (1 / 2 if problem.l1 else 1 / 4)
+    del stochastic
+    return _go_on(problem, result, scale)
+
+
+def _go_on(problem: CRFProblem, result: SolverResult, scale: Any = 1.0) -> SolverResult:
+    # From an approximate result to one within tol.
+    if result.converged or result.n_iter >= problem.tagger.max_iter:
+        return result
+    rest = descend(problem, result.w, result.n_iter, scale)
+    return rest._replace(
+        n_iter=result.n_iter + rest.n_iter, history=result.history + rest.history[1:]
+    )
+
+
+class Solver(NamedTuple):
+    """What runs a solver, and what it needs of the data and the start.
+
+    Attributes
+    ----------
+    run : callable(problem) -> SolverResult
+    single_sequences : bool
+        Whether weights are updated after each sequence: needs CSR rows in float64, and a source
+        that does not list the solver in ``lacks``.
+    warm_start : bool
+        Whether it can start from given weights.
+    """
+
+    run: Callable[[CRFProblem], SolverResult]
+    single_sequences: bool
+    warm_start: bool
+
+
+SOLVERS = {
+    "lbfgs": Solver(descend, single_sequences=False, warm_start=True),
+    "adagrad": Solver(step, single_sequences=True, warm_start=True),
+    "dual": Solver(ascend, single_sequences=True, warm_start=False),
+}

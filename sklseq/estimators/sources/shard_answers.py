@@ -1,0 +1,48 @@
+"""Predictions and scores on data in shards; one shard is held at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
+from sklseq.estimators.sources.shards import Shards, check_shards, named
+
+__all__ = ["count_right_of_shards", "predict_shards"]
+
+
+def predict_shards(predict: Callable, X: SequencesLike) -> Any:
+    """``predict`` of all sequences, shard by shard; lazily for data of Dask."""
+    if not isinstance(X, Shards):
+        from sklseq.estimators.sources.cluster import predict_lazily
+
+        return predict_lazily(predict, X)
+    labels = []
+    for k in range(X.n_shards):
+        rows = X.read(k)[0]
+        with named(k, X.sources[k]):
+            labels.append(predict(rows))
+    return np.concatenate(labels)
+
+
+def count_right_of_shards(
+    count: Callable, X: SequencesLike, y: LabelsLike | None, sample_weight: ArrayLike | None
+) -> tuple[float, float]:
+    """Sums of ``count(X, y, sample_weight)`` over the shards."""
+    check_shards(X, y, sample_weight)
+    if isinstance(X, Shards):
+        counts = [_count(count, X, k) for k in range(X.n_shards)]
+    else:
+        from sklseq.estimators.sources.cluster import count_on_workers
+
+        counts = count_on_workers(count, X, y)
+    right, total = (sum(part) for part in zip(*counts))
+    return right, total
+
+
+def _count(count: Callable, shards: Shards, k: int) -> tuple[float, float]:
+    content = shards.read(k)
+    with named(k, shards.sources[k]):
+        return count(*content)

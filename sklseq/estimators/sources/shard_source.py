@@ -1,0 +1,165 @@
+"""Training data in shards, on this machine or on the workers of a cluster."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import sparse
+
+from sklseq._lib.threads import Threads
+from sklseq.data.labels import Constraints, check_seen
+from sklseq.data.sequences import Sequences
+from sklseq.estimators.sources.shards import ShardError, Shards, named
+from sklseq.estimators.sources.source import Source
+from sklseq.features import DictFeatures
+from sklseq.objectives.likelihood.long import Plan
+from sklseq.objectives.likelihood.sharded import ShardedLogLikelihood
+from sklseq.objectives.likelihood.sharded_steps import ShardVisits
+from sklseq.objectives.likelihood.summary import (
+    LabelledRows,
+    Summary,
+    merge_summaries,
+    summarise_shard,
+)
+from sklseq.objectives.scores.design import DenseRows
+from sklseq.objectives.scores.score_map import ScoreMap
+
+__all__ = ["LocalShardSource", "ShardSource", "dict_features", "solver_bytes"]
+
+# Bytes of a value in CSR form, in float64.
+CSR_BYTES = 12
+
+
+class ShardSource(Source):
+    """Shards, which are summarised one by one; subclasses read them.
+
+    Attributes
+    ----------
+    summaries : list of Summary
+        Of each shard, with its own columns and labels.
+    summary : Summary
+        Of all.
+    """
+
+    error = ShardError
+    plan = Plan("forward-backward", None, 0, "data in shards")
+    lacks: ClassVar[dict[str, str]] = {
+        "dual": "solver={solver!r} keeps the state of every row in memory, 8 bytes a row and "
+        "label; with shards, use solver='auto', 'adagrad' or 'lbfgs'.",
+        "early_stopping": "early_stopping=True sets single sequences aside, in memory; with "
+        "shards, use early_stopping=False.",
+        "gradient": "gradient={gradient!r} is for single long sequences; with shards, use 'auto'.",
+    }
+
+    def name(self, k: int) -> str:
+        """Name of shard k in messages."""
+        return f"Shard {k}"
+
+    def each_summary(self) -> list[Summary]:
+        """The summary of each shard."""
+        raise NotImplementedError
+
+    def summarise(self) -> Summary:
+        self.summaries = self.each_summary()
+        self.summary = merge_summaries(
+            self.summaries, lambda k, why: ShardError(f"{self.name(k)}: {why}.")
+        )
+        if self.summary.attributes is not None:
+            self.vectorizer = dict_features(self.summary.attributes)
+        return self.summary
+
+    @property
+    def column(self) -> dict | None:
+        """The column of each attribute."""
+        return None if self.vectorizer is None else self.vectorizer.vocabulary_
+
+    def check_constraints(self, allowed: Constraints) -> None:
+        for k, one in enumerate(self.summaries):
+            if one.n_rows:
+                at = np.searchsorted(self.summary.classes, one.classes)
+                transition = allowed.transition[np.ix_(at, at)]
+                mine = Constraints(transition, allowed.start[at], allowed.end[at])
+                check_seen(one.support, mine, one.classes, f", in {self.name(k)}")
+
+
+def dict_features(attributes: list) -> DictFeatures:
+    """The transformer of dicts and attribute lists that has these columns."""
+    features = DictFeatures()
+    features.vocabulary_ = dict(zip(attributes, range(len(attributes))))
+    features.n_features_out_ = len(attributes)
+    return features
+
+
+class LocalShardSource(ShardSource):
+    """Shards that this process reads itself."""
+
+    def __init__(self, shards: Shards):
+        self.shards = shards
+
+    def name(self, k: int) -> str:
+        try:
+            with self.named(k):
+                raise ValueError
+        except ShardError as error:
+            return str(error).removesuffix(": ")
+
+    def named(self, k: int) -> Any:
+        """Context manager: errors inside name shard k."""
+        return named(k, self.shards.sources[k])
+
+    def each_summary(self) -> list[Summary]:
+        shards = self.shards
+        for k in range(shards.n_shards):
+            self._check_size(k, shards.file_size(k), shards.max_memory, "")
+        summaries = []
+        for k in range(shards.n_shards):
+            rows = shards.labelled(k)
+            with self.named(k):
+                summaries.append(summarise_shard(rows))
+            del rows
+        return summaries
+
+    def _check_size(self, k: int, n_bytes: float, room: float, beside: str) -> None:
+        if n_bytes > room:
+            raise ValueError(
+                f"{self.name(k)} takes about {n_bytes / 1e6:.3g} MB{beside}, and max_memory "
+                f"allows {self.shards.max_memory / 1e6:.3g} MB; cut it into smaller shards, or "
+                "raise max_memory."
+            )
+
+    def likelihood(self, scores: ScoreMap, l2: float, threads: Threads) -> ShardedLogLikelihood:
+        fixed, n_features = solver_bytes(scores, threads.n), self.summary.n_features
+        room = self.shards.max_memory - fixed
+        self.as_csr = not self.summary.is_sparse and not isinstance(scores.design, DenseRows)
+        sizes = [
+            part.n_bytes + self.as_csr * CSR_BYTES * part.n_rows * n_features
+            for part in self.summary.parts
+        ]
+        for k, size in enumerate(sizes):
+            self._check_size(k, size, room, f", weights and solver {fixed / 1e6:.3g} MB")
+        return ShardedLogLikelihood(scores, self, room - max(sizes), l2, threads)
+
+    @property
+    def filled(self) -> list[int]:
+        """Shards that have rows."""
+        return [k for k, part in enumerate(self.summary.parts) if part.n_rows]
+
+    def load(self, k: int) -> LabelledRows:
+        """Shard k, read again, with the columns of all shards."""
+        checksum, n_features = self.summary.parts[k].checksum, self.summary.n_features
+        rows = self.shards.labelled(k).again(checksum, self.column, n_features)
+        if self.as_csr:
+            return rows._replace(X=Sequences(sparse.csr_matrix(rows.X.rows), rows.X.offsets))
+        return rows
+
+    def stochastic(self, likelihood: ShardedLogLikelihood, l1: float, start) -> ShardVisits:
+        return ShardVisits(likelihood, l1, start)
+
+
+def solver_bytes(scores: ScoreMap, n_threads: int) -> float:
+    """Estimated bytes of weights, ten vectors of the solver, its pairs and buffers."""
+    n = scores.n_weights
+    pairs = 12 * (4 if n > 1 << 18 else scores.dtype.itemsize)
+    buffers = (n_threads + 1) * scores.design.new_buffer().nbytes
+    return n * (10 * scores.dtype.itemsize + pairs + 8) + buffers

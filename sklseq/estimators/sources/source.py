@@ -1,0 +1,127 @@
+"""Training data behind one protocol, and the source of rows in memory."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import sparse
+
+from sklseq._lib.threads import Threads
+from sklseq.data.labels import Constraints, check_constraints, encode_labels, unique_labels
+from sklseq.data.sequences import Sequences, read_labels, weighted_only
+from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
+from sklseq.estimators.validation import check_not_empty, read_sequences, training_weights
+from sklseq.objectives.likelihood.likelihood import LogLikelihood
+from sklseq.objectives.likelihood.long import Plan
+from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
+from sklseq.objectives.likelihood.summary import Summary, summarise_rows
+from sklseq.objectives.scores.score_map import ScoreMap
+
+__all__ = ["RowSource", "Source"]
+
+
+class Source(AbstractContextManager):
+    """Labelled sequences to train on, wherever they are; open while training runs.
+
+    Attributes
+    ----------
+    vectorizer : DictFeatures or None
+        Transformer of dicts and attribute lists; known after :meth:`summarise`.
+    plan : Plan
+        Computation of the gradient; known after :meth:`summarise`.
+    error : exception class, or ()
+        Raised where data cannot be read again in the midst of training.
+    lacks : dict
+        Solvers ("dual", "adagrad") and options ("early_stopping", "gradient") that the source
+        does not support, with the message; ``{solver}`` and ``{gradient}`` are the parameters.
+    """
+
+    vectorizer: Any = None
+    plan: Plan
+    error: Any = ()
+    lacks: ClassVar[dict[str, str]] = {}
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def summarise(self) -> Summary:
+        """Read all data once."""
+        raise NotImplementedError
+
+    def check_constraints(self, allowed: Constraints) -> None:
+        """Raise if labels violate a constraint."""
+        raise NotImplementedError
+
+    def layout(self, summary: Summary, single_sequences: bool) -> tuple[Sequences, Summary]:
+        """The rows that w is laid out for, and their summary.
+
+        ``single_sequences``: whether the solver updates weights after each sequence, which needs
+        sparse rows.
+        """
+        summary = summary.for_single_sequences() if single_sequences else summary
+        return summary.layout(), summary
+
+    def likelihood(self, scores: ScoreMap, l2: float, threads: Threads) -> Any:
+        """The objective without its L1 term: a sum over all parts of the data."""
+        raise NotImplementedError
+
+    def stochastic(self, likelihood: Any, l1: float, start: np.ndarray) -> Any:
+        """The objective for steps after single sequences; ``start`` is overwritten."""
+        raise NotImplementedError
+
+
+class RowSource(Source):
+    """Sequences in memory, packed into one matrix of rows.
+
+    Parameters
+    ----------
+    X : Sequences
+    codes : int32 ndarray of shape (n_rows,)
+    classes : ndarray of shape (n_labels,)
+    weights : ndarray of shape (n_sequences,), optional
+    vectorizer : DictFeatures, optional
+    """
+
+    def __init__(self, X: Sequences, codes, classes, weights=None, vectorizer=None):
+        self.X, self.codes, self.classes, self.vectorizer = X, codes, classes, vectorizer
+        self.weights = np.ones(len(X)) if weights is None else weights
+
+    @classmethod
+    def read(cls, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None) -> RowSource:
+        """Check X, y and weights as users give them; sequences of weight 0 are left out.
+
+        ``source.given`` keeps the rows and weights of all sequences.
+        """
+        rows, vectorizer = read_sequences(X, fit=True)
+        check_not_empty(rows)
+        labels = read_labels(y, rows)
+        weights = training_weights(sample_weight, len(rows))
+        given = rows, weights
+        rows, labels, weights = weighted_only(rows, labels, weights)
+        check_not_empty(rows)
+        classes = unique_labels(labels)
+        codes = encode_labels(labels, classes, rows.offsets)
+        source = cls(rows, codes, classes, weights, vectorizer)
+        source.given = given
+        return source
+
+    def summarise(self) -> Summary:
+        return summarise_rows(self.X, self.classes, self.codes)
+
+    def check_constraints(self, allowed: Constraints) -> None:
+        check_constraints(self.codes, self.X.offsets, *allowed, self.classes)
+
+    def layout(self, summary: Summary, single_sequences: bool) -> tuple[Sequences, Summary]:
+        if not single_sequences:
+            return self.X, summary
+        rows = Sequences(sparse.csr_matrix(self.X.rows), self.X.offsets)
+        return rows, summary._replace(is_sparse=True, single=False)
+
+    def likelihood(self, scores: ScoreMap, l2: float, threads: Threads) -> LogLikelihood:
+        offsets, weights = self.X.offsets, self.weights
+        return LogLikelihood(scores, self.codes, offsets, weights, l2, threads)
+
+    def stochastic(self, likelihood: LogLikelihood, l1: float, start) -> StochasticLikelihood:
+        return StochasticLikelihood(likelihood, l1, start)

@@ -1,0 +1,143 @@
+"""Summary of labelled sequences in blocks, in one reading, and the observed counts."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from sklseq.data.labels import encode_labels
+from sklseq.inference.chain.linear_chain import _chain
+from sklseq.objectives.likelihood.block_sequence import BlockSequence
+from sklseq.objectives.likelihood.passes import Counts
+from sklseq.objectives.likelihood.summary import Summary
+from sklseq.objectives.scores.score_map import Support, magnitudes
+
+__all__ = ["summarise_blocks", "summarise_labels"]
+
+
+def summarise_labels(labels: list, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted distinct labels of sequences of positive weight; how many labels each one has."""
+    found, lengths = None, np.zeros(max(1, len(labels)), dtype=np.int64)
+    for s, one in enumerate(labels):
+        for block in one.read(f"sequence {s}"):
+            lengths[s] += len(block)
+            if len(block) and weights[s] > 0:
+                found = _union(found, np.unique(block), s)
+    if found is None:
+        return np.zeros(0, dtype=np.str_), lengths
+    return found, lengths
+
+
+def _union(found: np.ndarray | None, more: np.ndarray, s: int) -> np.ndarray:
+    if found is None:
+        return more
+    if found.dtype.kind != more.dtype.kind:
+        raise ValueError(
+            f"Labels must be all strings or all integers; those of sequence {s} differ from the "
+            "ones before. Convert them."
+        )
+    return np.union1d(found, more)
+
+
+def summarise_blocks(
+    sequences: list[BlockSequence], labels: list, classes: np.ndarray, weights: np.ndarray
+) -> tuple[Summary, Counts]:
+    """Read all rows and labels once: their summary, and the weighted counts of all features."""
+    sums = _Sums(classes)
+    lengths = [
+        sums.add(sequence.number, sequence, one.reader(sequence.where), weight)
+        for sequence, one, weight in zip(sequences, labels, weights)
+    ]
+    if sums.counts is None:
+        raise ValueError(
+            f"X must hold at least one row; got {len(lengths)} sequences with 0 rows in all."
+        )
+    L = len(classes)
+    support = Support(
+        np.flatnonzero(sums.seen), sums.transition[:L, :L] > 0, sums.start[:L] > 0, sums.end[:L] > 0
+    )
+    summary = Summary(
+        classes, sum(lengths), max(lengths), len(sums.seen), False, sums.single, support,
+        sums.largest,
+    )  # fmt: skip
+    return summary, sums.counts
+
+
+class _Sums:
+    """The sums of :func:`summarise_blocks` so far."""
+
+    def __init__(self, classes: np.ndarray):
+        self.classes, self.width = classes, _chain.padded_width(len(classes))
+        self.transition = np.zeros((self.width, self.width))
+        self.start, self.end = np.zeros((2, self.width))
+        self.counts = self.seen = None
+        self.single = True
+
+    def add(self, s: int, sequence: BlockSequence, take, weight: float) -> int:
+        """Add one sequence; returns its length."""
+        n, code = 0, None
+        for rows, block in sequence.first_visit():
+            codes = encode_labels(take(rows.shape[0]), self.classes)
+            n += rows.shape[0]
+            if len(codes) < rows.shape[0]:
+                n_labels = n - rows.shape[0] + len(codes)
+                raise _different(s, n if n > n_labels else n_labels, n_labels, "at least ")
+            if len(codes) == 0:
+                continue
+            self._features(s, rows, block, codes, weight)
+            self._transitions(codes, code, weight)
+            code = codes[-1]
+        more = len(take(1 << 16))
+        if more:
+            raise _different(s, n, n + more, "", "at least ")
+        if code is not None:
+            self.end[code] += 1
+            self.counts.end[code] += weight
+        return n
+
+    def _features(self, s: int, rows, block, codes: np.ndarray, weight: float) -> None:
+        if self.counts is None:
+            if rows.shape[1] == 0:
+                raise ValueError("X must have at least one feature; got 0.")
+            self.counts = Counts(rows.shape[1], self.width)
+            self.seen = np.zeros((rows.shape[1], len(self.classes)), dtype=bool)
+            self.largest = np.zeros(rows.shape[1])
+        if rows.shape[1] != len(self.seen):
+            raise ValueError(
+                f"All sequences of X must have the same number of features; sequence {s} has "
+                f"{rows.shape[1]}, those before have {len(self.seen)}."
+            )
+        self.single &= rows.dtype == np.float32
+        largest = magnitudes(rows)
+        if largest is None:  # sparse, and no value far from 1
+            largest = np.zeros(rows.shape[1])
+            largest[rows.indices] = 1
+        np.maximum(self.largest, largest, out=self.largest)
+        one_hot = np.zeros((len(codes), self.width))
+        one_hot[np.arange(len(codes)), codes] = weight
+        block.collect(one_hot, 0, self.counts.state)
+        if sparse.issparse(rows):
+            present = rows.data != 0
+            of_row = np.repeat(codes, np.diff(rows.indptr))
+            self.seen[rows.indices[present], of_row[present]] = True
+        else:
+            for j in np.unique(codes):
+                self.seen[:, j] |= (rows[codes == j] != 0).any(axis=0)
+
+    def _transitions(self, codes: np.ndarray, before: int | None, weight: float) -> None:
+        if before is None:
+            self.start[codes[0]] += 1
+            self.counts.start[codes[0]] += weight
+        else:
+            codes = np.concatenate([[before], codes])
+        flat = codes[:-1].astype(np.intp) * self.width + codes[1:]
+        pairs = np.bincount(flat, minlength=self.width**2).reshape(self.transition.shape)
+        self.transition += pairs
+        self.counts.pairs += weight * pairs
+
+
+def _different(s: int, n_rows, n_labels, some_rows: str = "", some_labels: str = "") -> ValueError:
+    return ValueError(
+        f"Sequence {s} has {some_rows}{n_rows} rows in X but {some_labels}{n_labels} labels in y; "
+        "each row needs one label."
+    )

@@ -1,0 +1,236 @@
+"""Summary of training data: labels, columns, magnitudes; summaries of parts are merged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from sklseq._lib.checksums import array_checksum, label_checksum, row_checksum
+from sklseq.data.labels import encode_labels
+from sklseq.data.sequences import Sequences
+from sklseq.objectives.scores.score_map import Support, magnitudes, observed_support
+
+__all__ = ["LabelledRows", "Part", "Summary", "merge_summaries", "summarise_rows"]
+
+
+class LabelledRows(NamedTuple):
+    """Labelled rows in memory, without sequences of weight 0.
+
+    Attributes
+    ----------
+    X : Sequences
+    attributes : list of str, or None
+        Names of the columns, if rows came as dicts or attribute lists.
+    classes : ndarray
+        Labels that occur in it, sorted.
+    codes : integer ndarray of shape (n_rows,)
+        ``classes[codes]`` are the labels.
+    weights : ndarray of shape (n_sequences,)
+    """
+
+    X: Sequences
+    attributes: list | None
+    classes: np.ndarray
+    codes: np.ndarray
+    weights: np.ndarray
+
+    def labelled_by(self, classes: np.ndarray) -> np.ndarray:
+        """Label codes of the whole data."""
+        return encode_labels(self.classes, classes)[self.codes]
+
+    def checksum(self) -> int:
+        """Checksum of all fields, the same in every process."""
+        seed = row_checksum(self.X.rows, self.X.shape[1])
+        for names in (self.classes, np.array(self.attributes or [], dtype=np.str_)):
+            seed = label_checksum(names, seed)
+        for numbers in (self.X.offsets, self.codes.astype(np.int32), self.weights):
+            seed = array_checksum(numbers, seed)
+        return seed
+
+    def again(self, checksum: int, column: dict | None, n_features: int) -> LabelledRows:
+        """The same with the columns of the whole data; an error if the checksum differs."""
+        if self.checksum() != checksum:
+            raise ValueError(
+                f"it holds other rows, labels or weights than when it was first read (now "
+                f"{self.X.n_rows} rows, {self.X.shape[1]} features); a shard must hold the same "
+                "each time."
+            )
+        if column is None or self.attributes is None:  # no rows, if the others have names
+            return self
+        at = np.array([column[name] for name in self.attributes], dtype=np.int64)
+        matrix = self.X.rows
+        other = type(matrix)((matrix.shape[0], n_features), dtype=matrix.dtype)
+        other.indptr, other.data = matrix.indptr, matrix.data
+        other.indices = at.astype(matrix.indices.dtype)[matrix.indices]
+        return self._replace(X=self.X.with_rows(other))
+
+
+class Part(NamedTuple):
+    """Size and checksum of one part of the data.
+
+    Attributes
+    ----------
+    n_rows : int
+    n_bytes : int
+        Memory that working on the part takes: the rows as read, and as laid out for kernels.
+    checksum : int
+    """
+
+    n_rows: int
+    n_bytes: int
+    checksum: int
+
+
+class Summary(NamedTuple):
+    """Everything about training data that the layout of w depends on.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (n_labels,)
+    n_rows, longest : int
+        Rows in all, and of the longest sequence.
+    n_features : int
+    is_sparse : bool
+        Whether w is laid out for sparse rows.
+    single : bool
+        Whether all values are float32.
+    support : Support
+        Observed (feature, label) pairs, transitions, starts and ends.
+    largest : ndarray of shape (n_features,), or None
+        Largest magnitude of each feature; None: none is far from 1.
+    counts : ndarray of shape (n_features,), or None
+        Occurrences of each feature in sparse rows that are not all in memory.
+    attributes : list of str, or None
+        Names of the columns, if rows came as dicts or attribute lists.
+    parts : tuple of Part
+        Of data in shards.
+    """
+
+    classes: np.ndarray
+    n_rows: int
+    longest: int
+    n_features: int
+    is_sparse: bool
+    single: bool
+    support: Support
+    largest: np.ndarray | None
+    counts: np.ndarray | None = None
+    attributes: list | None = None
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the weights."""
+        return np.dtype(np.float32 if self.single else np.float64)
+
+    def layout(self) -> Sequences:
+        """No rows, but as wide as the data."""
+        make = sparse.csr_matrix if self.is_sparse else np.zeros
+        return Sequences(make((0, self.n_features), dtype=self.dtype), [0])
+
+    def for_single_sequences(self) -> Summary:
+        """The same of CSR rows in float64, the form for solvers that update per sequence."""
+        counts = np.zeros(self.n_features, np.int64) if self.counts is None else self.counts
+        return self._replace(is_sparse=True, single=False, counts=counts)
+
+
+def summarise_rows(X: Sequences, classes: np.ndarray, codes: np.ndarray) -> Summary:
+    """Summary of labelled rows in memory."""
+    support = observed_support(X, codes.astype(np.int32, copy=False), len(classes))
+    return Summary(
+        classes, X.n_rows, int(X.lengths.max(initial=0)), X.shape[1], X.is_sparse,
+        X.dtype == np.float32, support, magnitudes(X.rows),
+    )  # fmt: skip
+
+
+def summarise_shard(shard: LabelledRows) -> Summary:
+    """Summary of one shard by itself, with its own columns and labels."""
+    X, rows = shard.X, shard.X.rows
+    n_bytes, counts = rows.nbytes if not X.is_sparse else 0, None
+    if X.is_sparse:
+        n_bytes = 2 * (rows.data.nbytes + rows.indices.nbytes + rows.indptr.nbytes)
+        counts = np.bincount(rows.indices, minlength=X.shape[1])
+    part = Part(X.n_rows, n_bytes, shard.checksum())
+    summary = summarise_rows(X, shard.classes, shard.codes)
+    return summary._replace(counts=counts, attributes=shard.attributes, parts=(part,))
+
+
+def merge_summaries(summaries: list[Summary], wrong: Callable[[int, str], Exception]) -> Summary:
+    """Merge the summaries of all shards.
+
+    Parameters
+    ----------
+    summaries : list of Summary
+    wrong : callable(k, why) -> exception
+        Error to raise if shard k does not fit the shards before it.
+    """
+    filled = [(k, one) for k, one in enumerate(summaries) if one.n_rows]
+    if not filled:
+        raise ValueError(
+            f"X must hold at least one row of positive weight; got {len(summaries)} shards with 0 "
+            "such rows in all."
+        )
+    _check_alike(filled, wrong)
+    used, names = [one for _, one in filled], None
+    classes = used[0].classes
+    for one in used[1:]:
+        classes = np.union1d(classes, one.classes)
+    if used[0].attributes is not None:
+        names = list(dict.fromkeys(name for one in used for name in one.attributes))
+    n_features = used[0].n_features if names is None else len(names)
+    if n_features == 0:
+        raise ValueError("X must have at least one feature; got 0.")
+    counts, support, largest = _add_up(used, names, classes, n_features)
+    return Summary(
+        classes, sum(one.n_rows for one in used), max(one.longest for one in used), n_features,
+        used[0].is_sparse, all(one.single for one in used), support, largest, counts, names,
+        tuple(part for one in summaries for part in one.parts),
+    )  # fmt: skip
+
+
+def _check_alike(filled: list, wrong: Callable[[int, str], Exception]) -> None:
+    k0, first = filled[0]
+    for k, one in filled[1:]:
+        if (one.attributes is None) != (first.attributes is None):
+            raise wrong(k, f"only one of shards {k0} and {k} holds dicts or attribute lists")
+        if one.attributes is None and one.n_features != first.n_features:
+            raise wrong(
+                k, f"it has {one.n_features} features, shard {k0} has {first.n_features}; all "
+                "shards must have the same columns",
+            )  # fmt: skip
+        if one.is_sparse != first.is_sparse:
+            raise wrong(k, f"only one of shards {k0} and {k} is sparse; make both so")
+        if one.classes.dtype.kind != first.classes.dtype.kind:
+            raise wrong(
+                k, f"its labels are of another kind than those of shard {k0}; labels must be all "
+                "strings or all integers",
+            )  # fmt: skip
+
+
+def _add_up(summaries: list[Summary], names, classes, n_features: int):
+    # Counts, support and magnitudes, with the columns and labels of the whole data.
+    L = len(classes)
+    column = None if names is None else dict(zip(names, range(n_features)))
+    counts = np.zeros(n_features, dtype=np.int64) if summaries[0].is_sparse else None
+    seen, transition = np.zeros((n_features, L), dtype=bool), np.zeros((L, L), dtype=bool)
+    start, end = np.zeros((2, L), dtype=bool)
+    largest = None if all(one.largest is None for one in summaries) else np.zeros(n_features)
+    for one in summaries:
+        j = encode_labels(one.classes, classes)
+        at = np.arange(n_features)
+        if column is not None:
+            at = np.array([column[name] for name in one.attributes], dtype=np.intp)
+        if counts is not None:
+            counts[at] += one.counts
+        if largest is not None:
+            found = one.counts > 0 if one.largest is None else one.largest
+            largest[at] = np.maximum(largest[at], found)
+        feature, label = np.divmod(one.support.pairs, len(one.classes))
+        seen[at[feature], j[label]] = True
+        transition[np.ix_(j, j)] |= one.support.transition
+        start[j] |= one.support.start
+        end[j] |= one.support.end
+    return counts, Support(np.flatnonzero(seen), transition, start, end), largest
