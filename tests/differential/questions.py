@@ -179,14 +179,14 @@ PLANS = {
     "emp or checkpoint": lambda n: Plan("", OnePass, n, "", 2e4, or_checkpoint=True),
 }
 # What a row of a block needs with these gradients is the budget of "auto"; None: it is ample.
-BUDGETS = ["checkpoint", "emp", None]
+BUDGETS = ["checkpoint", "streaming", None]
 N_SHARDS = 3
 N_PLANS = 4  # of each case
 
 
 def _automatic(case: ChainCase, least: str | None) -> Plan:
     """What "auto" chooses; blocks may be of few rows, or no chain would be long."""
-    packed, random_access = bool(case.seed % 2), least != "emp" or case.seed % 3 > 0
+    packed, random_access = bool(case.seed % 2), least != "streaming" or case.seed % 3 > 0
     with mock.patch.object(long, "LEAST_ROWS", 1):
         budget = 2 * sum(long._sizes(least, case.n_labels)) if least else 1e9
         ways = {"packed": packed, "random_access": random_access, "budget": budget}
