@@ -39,7 +39,7 @@ from sklseq.features import (
     SegmentFeatures,
     TokenFeatures,
     WindowFeatures,
-    count_firings,
+    count_active_potentials,
 )
 from sklseq.metrics import span_precision_recall_fscore_support
 
@@ -173,7 +173,7 @@ class Segment:
 
     @staticmethod
     def ratio(potentials, longest):
-        g, h = count_firings(potentials, longest)
+        g, h = count_active_potentials(potentials, longest)
         return g / h
 
 

@@ -3,9 +3,9 @@
 Imports: _lib, data.
 """
 
+from sklseq.features._active_potentials import count_active_potentials
 from sklseq.features._dict import DictFeatures
 from sklseq.features._field import receptive_field
-from sklseq.features._firings import count_firings
 from sklseq.features._lexicon import LexiconFeatures
 from sklseq.features._per_token import PerToken
 from sklseq.features._segment import SegmentFeatures
@@ -21,6 +21,8 @@ __all__ = [
     "TemplateFeatures",
     "TokenFeatures",
     "WindowFeatures",
-    "count_firings",
+    "count_active_potentials",
     "receptive_field",
 ]
+
+count_firings = count_active_potentials  # the name before 0.1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,9 @@ from scipy import sparse
 
 from sklseq.data.ones import rows_of_ones
 from sklseq.data.sequences import FROM_TABLE, Sequences, list_sequences
-from sklseq.data.types import ArrayLike, ColumnsLike, DTypeLike, LabelsLike, TokensLike
+from sklseq.data.types import ArrayLike, ColumnsLike, DTypeLike
 from sklseq.features import _encode
-from sklseq.features._family import Extractor, as_names, check_parameters, hashed_names
+from sklseq.features._family import Extractor
 
 __all__ = ["DictFeatures"]
 
@@ -90,35 +90,7 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
         self.n_features = n_features
         self.dtype = dtype
 
-    def fit(self, X: TokensLike, y: LabelsLike | None = None) -> DictFeatures:
-        """Learn the attributes of ``X``.
-
-        Parameters
-        ----------
-        X : list of sequences, each a list of items
-        y : ignored
-
-        Returns
-        -------
-        self : DictFeatures
-        """
-        self.fit_transform(X)
-        return self
-
-    def fit_transform(self, X: TokensLike, y: LabelsLike | None = None) -> Sequences:
-        """Learn the attributes of ``X`` and return them, in one pass.
-
-        Parameters
-        ----------
-        X : list of sequences, each a list of items
-        y : ignored
-
-        Returns
-        -------
-        Sequences
-            CSR rows, one row an item.
-        """
-        check_parameters(self)
+    def _fit_rows(self, X: Any, y: Any) -> Sequences:
         sequences = self._selected(_as_list(X))
         if not sequences:
             raise ValueError("X holds no sequences; give at least one to fit.")
@@ -135,19 +107,7 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
         self._table = table
         return packed
 
-    def transform(self, X: TokensLike) -> Sequences:
-        """The attributes of ``X`` that were seen in training.
-
-        Parameters
-        ----------
-        X : list of sequences, each a list of items
-
-        Returns
-        -------
-        Sequences
-            CSR rows, one row an item.
-        """
-        self._check_fitted()
+    def _rows_of(self, X: Any) -> Sequences:
         table = self.__dict__.get("_table")
         if table is None:  # not pickled, but made again from the names
             self._table = table = _encode.NameTable(list(self.vocabulary_))
@@ -203,21 +163,8 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
         ]
         return [items[start:stop] for start, stop in zip(X.offsets[:-1], X.offsets[1:])]
 
-    def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
-        """The attributes, column by column.
-
-        Parameters
-        ----------
-        input_features : ignored
-
-        Returns
-        -------
-        ndarray of str objects, of shape (n_features_out,)
-        """
-        self._check_fitted()
-        if self.n_features is not None:
-            return hashed_names(self.n_features_out_)
-        return as_names(list(self.vocabulary_))
+    def _names(self, input_features: Any) -> Any:
+        return self.vocabulary_
 
     def _selected(self, sequences: list) -> list:
         """Sequences of items with the keys of ``columns`` only."""

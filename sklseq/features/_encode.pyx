@@ -1,7 +1,7 @@
-"""Integer kernels of the extractors: strings become codes once, the rest is arithmetic.
+"""Integer kernels of the extractors: strings become codes once, the rest is integer arithmetic.
 
-A *code* is a positive int32; 0 means "nothing here" (outside the sequence, or never seen in
-training) and every table maps it to nothing, so no loop below asks about boundaries.
+A *code* is a positive int32; 0 means "no value" (outside the sequence, or never seen in training),
+and every table maps it to "no attribute", so the loops need no tests for boundaries.
 """
 
 from cpython.dict cimport PyDict_GetItemWithError
@@ -12,7 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
 from sklseq._lib.prefetch cimport prefetch
-from sklseq.features._hash cimport BASE, hash_on, letter, mixed
+from sklseq.features._hash cimport BASE, hash_on, letter, mixed, slot_of
 
 from collections.abc import Mapping
 
@@ -22,11 +22,11 @@ cdef extern from * nogil:
     PyObject *item_of "PyList_GET_ITEM"(PyObject *a_list, Py_ssize_t i)
 
 cdef enum:
-    AHEAD = 12  # lookups in flight: hides a cache miss, more gained nothing
+    AHEAD = 12  # distance of prefetches, which hides a cache miss; more gained nothing
     COLON = 58
     QUEUED = 64  # attributes looked up together
-    SCANNED = 64  # attributes of a row up to which duplicates are looked for one by one
-    BLOCK = 1024  # rows whose codes and table lines stay in the second-level cache
+    SCANNED = 64  # attributes of a row up to which duplicates are found by linear search
+    BLOCK = 1024  # rows of a block, whose codes and table lines fit the second-level cache
 
 
 # --- tokens to codes ----------------------------------------------------------------------
@@ -51,7 +51,7 @@ def encode_column(
         rows = sequences[s] if type(sequences[s]) is list else list(sequences[s])
         position = starts[s]
         for t in range(len(rows)):
-            if t + AHEAD < len(rows):  # a string's header and first letters
+            if t + AHEAD < len(rows):  # the header and first letters of a string
                 prefetch(item_of(<PyObject *>rows, t + AHEAD))
             token = rows[t]
             if kind == 1:
@@ -109,12 +109,7 @@ cdef object _not_a_string(object token, Py_ssize_t s, Py_ssize_t t, object key):
 # --- pairs of codes to codes: open addressing, linear probing ----------------------------
 #
 # A slot is (key, code), key = first << 32 | second, never 0 because codes start at 1.
-# Half of the slots stay free, so a probe seldom leaves its cache line.
-
-cdef inline uint64_t _slot(uint64_t key, int shift) noexcept nogil:
-    # Fibonacci hashing; folding first lets both codes reach the bits that are kept.
-    return ((key ^ (key >> 32)) * <uint64_t>0x9E3779B97F4A7C15) >> shift
-
+# Half of the slots stay free, so that a probe seldom leaves its cache line.
 
 cdef inline uint64_t _key(int32_t first, int32_t second) noexcept nogil:
     return (<uint64_t>first << 32) | <uint64_t>second
@@ -125,22 +120,22 @@ def insert_pairs(
     const int32_t[::1] second,  # (n,) codes
     uint64_t[:, ::1] slots,  # (capacity, 2)   IN / OUT
     int shift,  # 64 - log2(capacity)
-    int32_t[::1] codes,  # (n,) code of each pair, numbered as met   OUT
-    Py_ssize_t i,  # where to begin
+    int32_t[::1] codes,  # (n,) code of each pair, by first occurrence   OUT
+    Py_ssize_t i,  # the first pair to number
     Py_ssize_t n_known,  # pairs in the slots so far
 ):
-    """Number the pairs until all are done or half the slots are full: (next i, n_known)."""
+    """Number the pairs until all are done or half the slots are full; return next i, n_known."""
     cdef Py_ssize_t n = first.shape[0], limit = slots.shape[0] // 2
     cdef uint64_t key, at, mask = slots.shape[0] - 1
     with nogil:
         while i < n and n_known < limit:
             if i + AHEAD < n:
-                prefetch(&slots[_slot(_key(first[i + AHEAD], second[i + AHEAD]), shift), 0])
+                prefetch(&slots[slot_of(_key(first[i + AHEAD], second[i + AHEAD]), shift), 0])
             if first[i] == 0 or second[i] == 0:
                 codes[i] = 0
             else:
                 key = _key(first[i], second[i])
-                at = _slot(key, shift)
+                at = slot_of(key, shift)
                 while slots[at, 0] != key and slots[at, 0] != 0:
                     at = (at + 1) & mask
                 if slots[at, 0] == 0:
@@ -160,7 +155,7 @@ def fill_slots(const uint64_t[:, ::1] pairs, uint64_t[:, ::1] slots, int shift):
         for i in range(pairs.shape[0]):
             if pairs[i, 0] == 0:
                 continue
-            at = _slot(pairs[i, 0], shift)
+            at = slot_of(pairs[i, 0], shift)
             while slots[at, 0] != 0:
                 at = (at + 1) & mask
             slots[at, 0] = pairs[i, 0]
@@ -178,7 +173,7 @@ def number_attributes(
     int32_t[::1] indices,  # (n_rows * n_templates,)   OUT
     int64_t[::1] indptr,  # (n_rows + 1,)   OUT
 ):
-    """Number attributes as met, row by row and template by template; return how many."""
+    """Number attributes by first occurrence, row by row; return their number."""
     cdef Py_ssize_t s, p, j, entry, row = 0, n = 0
     cdef int32_t code, n_attributes = 0
     with nogil:
@@ -203,16 +198,16 @@ def look_up_attributes(
     int32_t[:, ::1] codes,  # (n_nodes, n_positions): columns given, grams filled in   IN / OUT
     const int64_t[::1] starts,  # (n_sequences,) position of the first row
     const int64_t[::1] offsets,  # (n_sequences + 1,) rows
-    Py_ssize_t first, Py_ssize_t stop,  # the sequences to do
+    Py_ssize_t first, Py_ssize_t stop,  # the sequences of this call
     int before, int after,  # padding around each sequence
     const int64_t[:, ::1] grams,  # (n_grams, 7): see _fill_grams
     const uint64_t[:, ::1] slots,
     const int64_t[:, ::1] readers,  # (n_templates, 4): node, shift, first entry, width
     const int32_t[::1] table,
-    int32_t[::1] indices,  # (rows to do * n_templates + 1,)   OUT
-    int64_t[::1] indptr,  # (n_rows + 1,): ends of the rows to do, counted from 0   OUT
+    int32_t[::1] indices,  # (rows of these sequences * n_templates + 1,)   OUT
+    int64_t[::1] indptr,  # (n_rows + 1,): ends of these rows, counted from 0   OUT
 ):
-    """Attributes of the rows of some sequences; return how many."""
+    """Write the attributes of the rows of some sequences; return their number."""
     cdef Py_ssize_t s = first, stop_block, n = 0
     with nogil:
         while s < stop:
@@ -250,12 +245,12 @@ cdef int _fill_grams(
         for p in range(low, high):
             if p + AHEAD < high:
                 key = _key(codes[parent, p + AHEAD], codes[column, p + AHEAD + d])
-                prefetch(&slots[base + _slot(key, shift), 0])
+                prefetch(&slots[base + slot_of(key, shift), 0])
             if codes[parent, p] == 0 or codes[column, p + d] == 0:
                 codes[node, p] = 0
                 continue
             key = _key(codes[parent, p], codes[column, p + d])
-            at = _slot(key, shift)
+            at = slot_of(key, shift)
             while slots[base + at, 0] != key and slots[base + at, 0] != 0:
                 at = (at + 1) & mask
             codes[node, p] = <int32_t>slots[base + at, 1]
@@ -276,7 +271,7 @@ cdef Py_ssize_t _emit(
                 attribute = table[
                     readers[j, 2] + codes[readers[j, 0], p + readers[j, 1]] * readers[j, 3]
                 ]
-                indices[n] = attribute  # kept only if there is one: no branch to mispredict
+                indices[n] = attribute  # overwritten if there is none: no branch to mispredict
                 n += attribute >= 0
             indptr[offsets[s] + t + 1] = n
     return n
@@ -285,7 +280,7 @@ cdef Py_ssize_t _emit(
 # --- names to numbers --------------------------------------------------------------------
 
 cdef struct NameSlot:
-    uint32_t tag  # low bits of the hash: most other names are told apart without a look
+    uint32_t tag  # low bits of the hash, which distinguish most names without comparing them
     uint32_t code  # number + 1; 0: free
     PyObject *name
 
@@ -327,7 +322,7 @@ cdef bint _is_named(PyObject *name, Query *query) noexcept:
 cdef class NameTable:
     """Numbers of names, found by a pair (key, value) without building "key:value".
 
-    Made from the names alone and never changed by a look-up, so it need not be pickled and
+    It depends on the names alone and look-ups do not change it, so it need not be pickled and
     threads may share it.
     """
 
@@ -400,12 +395,12 @@ cdef class NameTable:
 # --- items: dicts or collections of attribute strings ------------------------------------
 
 def read_items(list sequences, NameTable table, bint grow, uint64_t n_hashed=0):
-    """Read items as python-crfsuite does, see ``ItemReader``.
+    """Read items as python-crfsuite does.
 
     With ``n_hashed = 2**k``, numbers are hashes of names and the table stays empty.
 
     Returns indices (int32), weights (float64; None: all are 1), indptr, offsets (int64), and
-    whether a row may hold an attribute twice.
+    whether a row may contain an attribute twice.
     """
     cdef ItemReader reader = ItemReader(table, grow, n_hashed)
     cdef list ends = [0], offsets = [0]
@@ -432,11 +427,11 @@ def read_items(list sequences, NameTable table, bint grow, uint64_t n_hashed=0):
 
 
 cdef class ItemReader:
-    """Turns one item after the other into attribute numbers and weights.
+    """Converter of items to attribute numbers and weights.
 
-    Attributes queue up and are looked up together: the cache misses of one hide behind the
-    work on the others. What is queued must stay alive until the queue is emptied: the item
-    holds its strings, and strings made here are looked up at once.
+    Attributes are queued and looked up in a batch, so that the cache misses of one overlap with
+    the work on the others. Queued strings must stay alive until the queue is emptied: the item
+    owns its strings, and temporary strings are looked up at once.
     """
 
     cdef NameTable table
@@ -456,7 +451,7 @@ cdef class ItemReader:
         self.indices = self.indices_array
 
     cdef int _grow(self) except -1:
-        # In place where the system can do so: fresh memory costs more than what is written.
+        # In place if the system can do so: new memory costs more than writing the values.
         self.indices = self.weights = None
         self.indices_array.resize(2 * len(self.indices_array), refcheck=False)
         self.indices = self.indices_array
@@ -466,7 +461,7 @@ cdef class ItemReader:
         return 0
 
     cdef int _store_weights(self) except -1:
-        # Most data needs no weights, so they are written from the first that is not 1.
+        # Most data needs no weights, so they are stored from the first that is not 1.
         self.all_ones = False
         self.weights_array = np.ones(len(self.indices_array))
         self.weights = self.weights_array
@@ -484,7 +479,7 @@ cdef class ItemReader:
                 self._read_pair(key, item[key])
         else:
             self._check_collection(item)
-            names = item if type(item) is list else list(item)  # holds what an iterator gives
+            names = item if type(item) is list else list(item)  # keeps the strings alive
             for name in <list>names:
                 if type(name) is str:
                     self._enqueue(<PyObject *>name, NULL, 1.0)
@@ -513,7 +508,7 @@ cdef class ItemReader:
         return 0
 
     cdef int _look_up(self, str key, str value, double weight) except -1:
-        """Enqueue strings that nothing may hold after this call, so empty the queue, too."""
+        """Look up temporary strings, which may not live longer than this call."""
         self._enqueue(<PyObject *>key, NULL if value is None else <PyObject *>value, weight)
         return self._empty_queue()
 

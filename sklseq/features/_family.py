@@ -1,8 +1,10 @@
-"""The family of extractors: what all of them promise, and the arithmetic that they share."""
+"""Base class of the extractors, and functions that several of them share."""
 
 from __future__ import annotations
 
 import numbers
+from collections.abc import Iterable
+from typing import Any, Self
 
 import numpy as np
 from sklearn import config_context
@@ -10,14 +12,15 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import Public, check_plain_parameters
+from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.sequences import Sequences, not_a_table
-from sklseq.data.types import LabelsLike, TokensLike
+from sklseq.data.types import LabelsLike, SequencesLike
 
 __all__ = [
     "Extractor",
     "as_names",
     "check_parameters",
-    "hashed_names",
+    "extract",
     "keep_frequent",
     "no_tables",
     "vocabulary",
@@ -27,16 +30,15 @@ __all__ = [
 class Extractor(Public, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
     """A transformer from raw sequences to ``Sequences``.
 
-    A subclass has ``fit_transform``, ``transform``, ``get_feature_names_out`` and
-    ``receptive_field``, and sets ``n_features_out_``. Its output is ragged, so every class
-    opts out of tables (class keyword ``auto_wrap_output_keys=None``).
+    A subclass has ``_fit_rows(X, y)``, which sets ``n_features_out_``, ``_rows_of(X)``,
+    ``_names(input_features)`` and, if rows depend on neighbours, ``receptive_field``. Its output
+    is ragged, so every class opts out of tables (class keyword ``auto_wrap_output_keys=None``).
     """
 
     def set_output(self, *, transform: str | None = None):
-        """Does nothing: the output is always ``Sequences``.
+        """Accept the default output only: it is always ``Sequences``.
 
-        It is there for ``FeatureUnion(...).set_output(transform="default")``, which asks every
-        part.
+        ``FeatureUnion(...).set_output(transform="default")`` calls it.
 
         Parameters
         ----------
@@ -61,13 +63,15 @@ class Extractor(Public, TransformerMixin, BaseEstimator, auto_wrap_output_keys=N
         tags.input_tags.string = True
         return tags
 
-    def fit(self, X: TokensLike, y: LabelsLike | None = None):
-        """Learn the attributes of ``X``.
+    def fit(self, X: SequencesLike, y: LabelsLike | None = None) -> Self:
+        """Learn the features of ``X``.
 
         Parameters
         ----------
         X : list of sequences
-        y : ignored
+            In a form that the class describes.
+        y : list of label sequences, optional
+            For transformers of scikit-learn inside; the extractors do not use it.
 
         Returns
         -------
@@ -76,32 +80,96 @@ class Extractor(Public, TransformerMixin, BaseEstimator, auto_wrap_output_keys=N
         self.fit_transform(X, y)
         return self
 
-    def transform(self, X: TokensLike) -> Sequences:
-        """The attributes of ``X`` that were seen in training."""
-        raise NotImplementedError
+    def fit_transform(
+        self, X: SequencesLike, y: LabelsLike | None = None
+    ) -> Sequences | SegmentPotentials:
+        """Learn the features of ``X`` and return them, in one pass.
+
+        Parameters
+        ----------
+        X : list of sequences
+            In a form that the class describes.
+        y : list of label sequences, optional
+            As in ``fit``.
+
+        Returns
+        -------
+        Sequences
+            One row for each token; :class:`SegmentFeatures` returns ``SegmentPotentials``.
+        """
+        self._check_parameters()
+        return self._fit_rows(X, y)
+
+    def transform(self, X: SequencesLike) -> Sequences | SegmentPotentials:
+        """Return the features of ``X`` that were seen in training.
+
+        Parameters
+        ----------
+        X : list of sequences
+            As in ``fit``; columns are found by the names learnt there.
+
+        Returns
+        -------
+        Sequences
+            As in ``fit_transform``.
+        """
+        self._check_fitted()
+        return self._rows_of(X)
+
+    def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
+        """Return the names of the features; ``"#0"``, ``"#1"``, ... of hashed ones.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the columns of ``X``, for rows of numbers.
+
+        Returns
+        -------
+        ndarray of str objects, of shape (n_features_out,)
+        """
+        self._check_fitted()
+        if getattr(self, "n_features", None) is not None:
+            return as_names([f"#{i}" for i in range(self.n_features_out_)])
+        return as_names(list(self._names(input_features)))
 
     @property
     def receptive_field(self) -> tuple[int, int]:
-        """How many tokens before and after a token its attributes depend on: none."""
+        """Number of tokens before and after a token on which its features depend."""
         return 0, 0
 
     def _check_fitted(self) -> None:
         check_is_fitted(self, "n_features_out_")
 
+    def _check_parameters(self) -> None:
+        check_parameters(self)
+
 
 def no_tables():
-    """Around transformers inside ours: they give no tables, whatever the settings are."""
+    """Context in which transformers of scikit-learn return no tables."""
     return config_context(transform_output="default")
+
+
+def extract(extractor: Any, X: Any, y: Any = None, fit: bool = False) -> Sequences:
+    """Return the output of an inner extractor, which must be ``Sequences``."""
+    with no_tables():
+        rows = extractor.fit_transform(X, y) if fit else extractor.transform(X)
+    if not isinstance(rows, Sequences):
+        raise ValueError(
+            f"The extractor must give Sequences; {type(extractor).__name__} gave "
+            f"{type(rows).__name__}. Wrap a transformer of rows in PerToken."
+        )
+    return rows
 
 
 @property
 def vocabulary(self: Extractor) -> dict[str, int]:
-    """Column number of each attribute name (built anew at each access)."""
+    """Column number of each attribute name (computed at each access)."""
     return {name: i for i, name in enumerate(self.get_feature_names_out().tolist())}
 
 
-def check_parameters(estimator: BaseEstimator) -> None:
-    """Switches, ``min_count``, ``n_features`` and ``dtype``, where the estimator has them."""
+def check_parameters(estimator: Any) -> None:
+    """Check switches, ``min_count``, ``n_features`` and ``dtype``, if the estimator has them."""
     check_plain_parameters(estimator)
     parameters = estimator.get_params(deep=False)
     min_count, n = parameters.get("min_count", 1), parameters.get("n_features")
@@ -124,21 +192,16 @@ def check_parameters(estimator: BaseEstimator) -> None:
 
 
 def as_names(names: list) -> np.ndarray:
-    """A list of strings as array of objects, also when it is empty."""
+    """Return a list of strings as an array of objects."""
     array = np.empty(len(names), dtype=object)
     array[:] = names
     return array
 
 
-def hashed_names(n_features: int) -> np.ndarray:
-    """Names of columns that attributes share by hash: "#0", "#1", ..."""
-    return as_names([f"#{i}" for i in range(n_features)])
-
-
 def keep_frequent(
     counts: np.ndarray, indices: np.ndarray, indptr: np.ndarray, min_count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Drop columns counted less often: new number of each column (-1: none), and new rows."""
+    """Drop rarer columns; return the new number of each column (-1: none), and the new rows."""
     kept = counts >= min_count
     new = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
     kept_here = kept[indices]

@@ -1,4 +1,4 @@
-"""Polynomial hash of strings, letter by letter: equal in every process and on every platform."""
+"""Hashes of strings and of pairs of codes, equal in every process and on every platform."""
 
 from cpython.object cimport PyObject
 from cpython.unicode cimport (
@@ -16,8 +16,8 @@ cdef inline uint32_t letter(int kind, void *data, Py_ssize_t i) noexcept:
 
 
 cdef inline uint64_t hash_on(uint64_t h, PyObject *text) noexcept:
-    # h * BASE + letter, letter by letter, so that hashing "key", ":" and "value" in turn
-    # hashes "key:value". Four letters at a time shorten the chain of multiplications.
+    # h = h * BASE + letter for each letter, so that hashing "key", ":" and "value" in turn hashes
+    # "key:value". Four letters at a time shorten the chain of multiplications.
     cdef uint64_t b2 = BASE * BASE, b3 = BASE * BASE * BASE, b4 = b2 * b2
     cdef Py_ssize_t i = 0, n = PyUnicode_GET_LENGTH(<object>text)
     cdef int kind = PyUnicode_KIND(<object>text)
@@ -34,7 +34,7 @@ cdef inline uint64_t hash_on(uint64_t h, PyObject *text) noexcept:
 
 
 cdef inline uint64_t power_of_base(Py_ssize_t n) noexcept nogil:
-    """BASE ** n: hashing n more letters multiplies what came before by it."""
+    """BASE ** n, the factor of a hash when n letters are appended."""
     cdef uint64_t power = 1, square = BASE
     while n > 0:
         if n & 1:
@@ -47,3 +47,8 @@ cdef inline uint64_t power_of_base(Py_ssize_t n) noexcept nogil:
 cdef inline uint64_t mixed(uint64_t h) noexcept nogil:
     h = (h ^ (h >> 32)) * <uint64_t>0xD6E8FEB86659FD93
     return h ^ (h >> 32)
+
+
+cdef inline uint64_t slot_of(uint64_t key, int shift) noexcept nogil:
+    # Fibonacci hashing; folding first makes the kept bits depend on both codes of a pair.
+    return ((key ^ (key >> 32)) * <uint64_t>0x9E3779B97F4A7C15) >> shift

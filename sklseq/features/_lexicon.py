@@ -15,10 +15,10 @@ import numpy as np
 from sklseq._lib.lines import as_lines
 from sklseq.data.ones import rows_of_ones
 from sklseq.data.sequences import Sequences
-from sklseq.data.types import ColumnsLike, DTypeLike, LabelsLike, PathLike, TokensLike
+from sklseq.data.types import ColumnsLike, DTypeLike, PathLike
 from sklseq.features import _encode, _rows
 from sklseq.features._columns import read_columns, select_columns
-from sklseq.features._family import Extractor, as_names, check_parameters
+from sklseq.features._family import Extractor
 from sklseq.features._token import distinct_tokens
 
 __all__ = ["LexiconFeatures", "lexicon_lines", "lexicon_tokens", "named_lexicons"]
@@ -108,23 +108,12 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
         self.min_tokens = min_tokens
         self.dtype = dtype
 
-    def fit_transform(self, X: TokensLike, y: LabelsLike | None = None) -> Sequences:
-        """Read the lexicons and the names of the columns, and return the features.
-
-        Parameters
-        ----------
-        X : list of sequences
-            As in :class:`TokenFeatures`.
-        y : ignored
-
-        Returns
-        -------
-        Sequences
-            CSR rows of ones, one row a token.
-        """
-        check_parameters(self)
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if not isinstance(self.min_tokens, (int, np.integer)) or self.min_tokens < 1:
             raise ValueError(f"min_tokens must be an integer of at least 1; got {self.min_tokens}.")
+
+    def _fit_rows(self, X: Any, y: Any) -> Sequences:
         columns = read_columns(X)
         if not columns.sequences:
             raise ValueError("X holds no sequences; give at least one to fit.")
@@ -139,46 +128,16 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
         self.max_length_ = max(int(size.max()) for _, size in lexicons.values())
         columns.remember(self)
         self.n_features_out_ = 2 * len(names) * len(lexicons)
-        return self._rows(columns)
+        return self._tags(columns)
 
-    def transform(self, X: TokensLike) -> Sequences:
-        """Where entries begin and go on in ``X``.
-
-        Parameters
-        ----------
-        X : list of sequences
-            As in ``fit_transform``.
-
-        Returns
-        -------
-        Sequences
-            CSR rows of ones, one row a token.
-        """
-        self._check_fitted()
+    def _rows_of(self, X: Any) -> Sequences:
         columns = read_columns(X)
         columns.check_like(self)
-        return self._rows(columns)
+        return self._tags(columns)
 
-    def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
-        """Names of the features: ``"w.lexicon.city=B"``, ``"w.lexicon.city=I"``.
-
-        Parameters
-        ----------
-        input_features : ignored
-
-        Returns
-        -------
-        ndarray of str objects, of shape (n_features_out,)
-        """
-        self._check_fitted()
-        return as_names(
-            [
-                f"{c}.lexicon.{x}={tag}"
-                for c in self.columns_
-                for x in self.lexicons_
-                for tag in "BI"
-            ]
-        )
+    def _names(self, input_features: Any) -> Any:
+        columns_and_lexicons = itertools.product(self.columns_, self.lexicons_)
+        return [f"{c}.lexicon.{name}={tag}" for c, name in columns_and_lexicons for tag in "BI"]
 
     @property
     def receptive_field(self) -> tuple[int, int]:
@@ -202,7 +161,7 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
             )
         return tokens, size
 
-    def _rows(self, columns: Any) -> Sequences:
+    def _tags(self, columns: Any) -> Sequences:
         tokens, codes, offsets = distinct_tokens(columns, self.columns_)
         folded = [self._fold(token) for of_column in tokens for token in of_column]
         known = np.zeros(len(folded), dtype=np.int32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Set
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 
 from sklseq.data.labels import as_label_sequences
 from sklseq.data.sequences import Sequences, as_sequences
-from sklseq.data.types import ArrayLike, ColumnsLike, LabelsLike, SequencesLike
+from sklseq.data.types import ArrayLike, ColumnsLike
 from sklseq.features._columns import Columns, read_columns, select_columns
 from sklseq.features._family import Extractor, as_names, no_tables
 from sklseq.features._token import distinct_tokens
@@ -85,21 +85,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         self.transformer = transformer
         self.columns = columns
 
-    def fit_transform(self, X: SequencesLike, y: LabelsLike | None = None) -> Sequences:
-        """Fit the transformer on all rows and return them transformed.
-
-        Parameters
-        ----------
-        X : list of sequences
-            Rows of numbers (2-D arrays, CSR, ``Sequences``), or tokens as in
-            :class:`TokenFeatures`.
-        y : list of label sequences, default=None
-            The labels of all rows are the transformer's ``y``.
-
-        Returns
-        -------
-        Sequences
-        """
+    def _fit_rows(self, X: Any, y: Any) -> Sequences:
         columns = _tokens_of(X)
         if columns is None:
             packed = as_sequences(X, finite=False)
@@ -110,7 +96,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
             self._forget_columns()
             self.n_features_in_ = packed.shape[1]
         else:
-            names = self._names(columns)
+            names = self._selected(columns)
             values, offsets = self._all_values(columns, names)
             if len(values) == 0:
                 raise ValueError("X must hold at least one token to fit a transformer; got 0.")
@@ -122,19 +108,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         self.transformer_, self.n_features_out_ = transformer, rows.shape[1]
         return packed.with_rows(rows) if packed is not None else Sequences(rows, offsets)
 
-    def transform(self, X: SequencesLike) -> Sequences:
-        """The rows transformed.
-
-        Parameters
-        ----------
-        X : list of sequences
-            As in ``fit_transform``.
-
-        Returns
-        -------
-        Sequences
-        """
-        self._check_fitted()
+    def _rows_of(self, X: Any) -> Sequences:
         if hasattr(self, "columns_"):
             return self._transform_tokens(X)
         packed = as_sequences(X, finite=False)
@@ -148,19 +122,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         chosen = _numeric_columns(packed, self.columns)
         return packed.with_rows(self._apply(self.transformer_, chosen))
 
-    def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
-        """Names of the features, as the transformer calls them.
-
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            Names of the columns of ``X``.
-
-        Returns
-        -------
-        ndarray of str objects, of shape (n_features_out,)
-        """
-        self._check_fitted()
+    def _names(self, input_features: Any) -> Any:
         names = self._input_names(input_features)
         inner = self.transformer_
         if inner is None:
@@ -168,10 +130,10 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         if hasattr(inner, "get_feature_names_out"):
             known = getattr(inner, "feature_names_in_", None)
             if names is None or isinstance(known, np.ndarray):
-                return as_names(list(inner.get_feature_names_out()))
-            return as_names(list(inner.get_feature_names_out(names)))
+                return inner.get_feature_names_out()
+            return inner.get_feature_names_out(names)
         stem = getattr(inner, "__name__", type(inner).__name__).strip("<>").lower()
-        return as_names([f"{stem}{i}" for i in range(self.n_features_out_)])
+        return [f"{stem}{i}" for i in range(self.n_features_out_)]
 
     def _input_names(self, input_features: Any) -> np.ndarray | None:
         if hasattr(self, "columns_"):
@@ -187,7 +149,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         names = as_names(list(input_features))
         return names if self.columns is None else names[_positions(self.columns)]
 
-    def _names(self, columns: Columns) -> list[str]:
+    def _selected(self, columns: Columns) -> list[str]:
         if self.columns is None and not self._is_function():
             return list(columns.names)
         return select_columns(self.columns, columns)

@@ -1,4 +1,4 @@
-"""Features of segments, each said of as many segments at once as it holds for."""
+"""Extractor of features of segments, each stored once for all segments that have it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sklearn.base import BaseEstimator, clone
 
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.sequences import Sequences
-from sklseq.data.types import ColumnsLike, DTypeLike, LabelsLike, PathLike, SequencesLike
+from sklseq.data.types import ColumnsLike, DTypeLike, PathLike
+from sklseq.features._active_potentials import count_active_potentials
 from sklseq.features._columns import read_columns, select_columns
-from sklseq.features._family import Extractor, as_names, check_parameters, no_tables
+from sklseq.features._family import Extractor, as_names, extract
 from sklseq.features._field import receptive_field
-from sklseq.features._firings import count_firings
 from sklseq.features._kinds import affix_lengths
 from sklseq.features._lexicon import named_lexicons
 from sklseq.features._segment_parts import (
@@ -30,7 +30,7 @@ from sklseq.features._segment_parts import (
     Tokens,
 )
 from sklseq.features._similarity import SIMILARITIES, make_index
-from sklseq.features._spans import keep_columns, stack_rows
+from sklseq.features._spans import stack_rows
 from sklseq.features._token import TokenFeatures, distinct_tokens, named_functions
 
 __all__ = ["SegmentFeatures"]
@@ -39,64 +39,66 @@ __all__ = ["SegmentFeatures"]
 class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
     """Features of segments, for a :class:`~sklseq.SemiCRFSegmenter`.
 
-    Of the segment "Prof. Smith" in "by Prof. Smith ." they are, with the default extractor,
+    The segment "Prof. Smith" in "by Prof. Smith ." has, with the default extractor, the features
     ``start:w.lower=prof.``, ``end:w.lower=smith``, ``inside:`` of both tokens,
-    ``before:w.lower=by``, ``after:w.lower=.`` and so on, and ``length=2``. On request also its
-    first and last tokens joined, the pattern of its letters, its similarity to entries of word
-    lists, and what functions of your own say of it.
+    ``before:w.lower=by``, ``after:w.lower=.`` and so on, and ``length=2``. Optional features are
+    its first and last tokens joined, its shape, its similarity to entries of word lists, and the
+    values of functions.
 
     A feature is stored once for all segments that have it: "contains *Smith*" for every segment
-    around that token, "begins with *Prof.*" for every segment from there on. So the number of
-    stored features, H, does not grow with the length of segments, unless ``max_length`` does.
+    around that token, "begins with *Prof.*" for every segment that starts there. The number of
+    stored features, H, therefore does not grow with the length of segments unless ``max_length``
+    does.
+
+    ``X`` is any input of the extractor; lists of str, for instance.
 
     Parameters
     ----------
     extractor : extractor, default=None
         Features of single tokens: any transformer to :class:`~sklseq.Sequences`, such as
-        ``TokenFeatures`` or ``PerToken``. None: ``TokenFeatures()``. A fitted copy of it is kept.
+        ``TokenFeatures`` or ``PerToken``. None: ``TokenFeatures()``.
     start, end : int, default=1
-        Features of each of the first (last) tokens of the segment, by position: ``start:``,
+        Number of first (last) tokens of the segment with features by position: ``start:``,
         ``start2:``, ...
     inside : bool, default=True
-        Features of all tokens of the segment, added up.
+        Sum of the features of all tokens of the segment.
     before, after : int, default=1
-        Features of each of the tokens before (after) the segment, by distance; beyond the ends of
+        Number of tokens before (after) the segment with features by distance; beyond the ends of
         the sequence ``before:__BOS__`` and ``after:__EOS__``.
     first, last : int or list of int, default=0
-        The first (last) 2, 3, ..., n tokens of the segment together, in lower case:
+        The first (last) 2, 3, ..., n tokens of the segment joined, in lower case:
         ``first2=prof. smith``; a list: these numbers of tokens.
     length : bool, default=True
-        Each number of tokens up to ``max_length``, and more than that: ``length=2``,
-        ``length>8``.
+        The number of tokens up to ``max_length``, or more than that: ``length=2``, ``length>8``.
     longer_than : list of int, default=()
         Further thresholds: ``length>12`` for 12.
     shape : bool, default=False
-        The pattern of letters, for segments up to ``max_length``: ``shape=Xx+ X. d``. A "+" is
-        for a repeated shape.
+        Short shapes of the tokens of segments up to ``max_length``: ``shape=Xx+ X. d``. A "+"
+        marks a repeated shape.
     lexicons : dict of str to list or path, or list of paths, default=None
         Word lists, as in :class:`LexiconFeatures`. ``lexicon.journal.tfidf`` is the similarity of
-        the whole segment, up to ``max_length``, to the most similar entry. Case, and marks around
-        tokens, do not count.
+        the whole segment, up to ``max_length``, to the most similar entry. Case and punctuation
+        around tokens are ignored.
     similarities : list of {"tfidf", "jaro_winkler"}, default=("tfidf", "jaro_winkler")
-        "tfidf": cosine of TF-IDF vectors. "jaro_winkler": of the letters, against the
+        "tfidf": cosine of TF-IDF vectors. "jaro_winkler": similarity of the letters to the
         ``n_candidates`` entries with the highest cosine.
     min_similarity : float, default=0.5
         Lower similarities count as 0.
     n_gram : int, default=None
-        None: entries are found by whole tokens. An integer n: by n letters in a row, which also
-        finds misspelt ones, and takes longer.
+        None: TF-IDF terms are tokens. An integer n: they are n-grams of letters, which also finds
+        misspelt entries and takes longer.
     n_candidates : int, default=5
-        Entries that are compared letter by letter.
+        Number of entries that are compared letter by letter.
     functions : list of callables, or dict of str to callable, default=None
-        Own functions of a segment up to ``max_length``, given as list of tokens (str). They may
-        return what functions of :class:`TokenFeatures` may, and numbers: a float gives the
-        feature ``name`` this value, a dict ``{"key": 0.5}`` the feature ``key``.
+        Functions of a segment up to ``max_length``, a list of tokens (str). They return the same
+        as functions of :class:`TokenFeatures`, or numbers: a float is the value of the feature
+        ``name``, a dict ``{"key": 0.5}`` that of the feature ``key``.
     max_length : int, default=8
-        Tokens of the longest segment with a length, shape, lexicon or function of its own. It
-        does not limit the segments that can be found; time and H grow with it.
+        Longest segment with features of length, shape, lexicons or functions. It does not limit
+        the segments that can be found; time and H grow with it.
     columns : str or int, default=None
-        The column of tokens that ``first``, ``last``, ``shape``, ``lexicons`` and ``functions``
-        look at. None: the only one.
+        The column of tokens for ``first``, ``last``, ``shape``, ``lexicons`` and ``functions``.
+        None: the only one.
     min_count : int, default=1
         Drop features that are stored less often for the training data.
     dtype : {float64, float32}, default=float64
@@ -105,19 +107,19 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
     Attributes
     ----------
     extractor_ : extractor
-        The fitted copy; None if no features of single tokens are used.
+        The fitted clone; None if no features of single tokens are used.
     values_ : list of dict of str to int
-        For each kind of feature the names learnt, and their columns.
+        For each kind of feature the names seen in training, and their columns.
     kept_ : ndarray of shape (n_features_out,)
-        Which of all columns are frequent enough.
+        The columns that are frequent enough.
     lexicons_ : list of dict
-        Entries of each lexicon, by the tokens or letters that they hold.
+        TF-IDF index of each lexicon.
     n_firings_ : int
         H: features stored for the training data.
     firing_ratio_ : float
-        G / H, where G counts every feature once for every segment that has it: what is saved
-        against features of single segments. (Sarawagi gives G and H in the last column of her
-        Table 1, for segments of limited length: see :func:`count_firings`.)
+        G / H, where G counts every feature once for every segment that has it: the saving in
+        comparison with features of single segments. (Sarawagi gives G and H in the last column of
+        her Table 1, for segments of limited length: see :func:`count_active_potentials`.)
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         If sequences were mappings or of dicts.
@@ -134,10 +136,10 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
 
     Notes
     -----
-    Every distinct row of the extractor is stored once, distinct spans are looked at once. Cost
-    O(features + n · max_length) for n tokens; a function is called for each distinct span; a
-    lexicon costs, for each token, max_length times the number of entries that hold that token (or
-    n-gram): what matters is how common its words are, not how long the list is.
+    Distinct rows of the extractor are stored once, and distinct spans are processed once. Cost
+    O(features + n · max_length) for n tokens; a function is called for each distinct span. The cost
+    of a lexicon is, for each token, max_length times the number of entries that contain the token
+    (or n-gram), so it depends on how common its words are rather than on its length.
 
     References
     ----------
@@ -207,23 +209,9 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         self.min_count = min_count
         self.dtype = dtype
 
-    def fit_transform(self, X: SequencesLike, y: LabelsLike | None = None) -> SegmentPotentials:
-        """Learn the features of ``X`` and return them, in one pass.
-
-        Parameters
-        ----------
-        X : list of sequences
-            What the extractor takes; lists of str, for instance.
-        y : ignored
-
-        Returns
-        -------
-        SegmentPotentials
-        """
-        self._check_parameters()
+    def _fit_rows(self, X: Any, y: Any) -> SegmentPotentials:
         extractor = self._new_extractor()
-        with no_tables():
-            rows = None if extractor is None else _as_rows(extractor.fit_transform(X, y), extractor)
+        rows = None if extractor is None else extract(extractor, X, y, fit=True)
         columns = read_columns(X) if self._reads_words() or rows is None else None
         column = select_columns(self.columns, columns)[0] if self._reads_words() else None
         if columns is not None and not columns.sequences:
@@ -239,26 +227,12 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         self._remember(columns)
         self.n_features_out_ = len(self.kept_)
         out = stored.packed(self.kept_, tokens.offsets)
-        one_by_one, self.n_firings_ = count_firings(out)
-        self.firing_ratio_ = one_by_one / max(self.n_firings_, 1)
+        n_active, self.n_firings_ = count_active_potentials(out)
+        self.firing_ratio_ = n_active / max(self.n_firings_, 1)
         return out
 
-    def transform(self, X: SequencesLike) -> SegmentPotentials:
-        """The features of ``X`` that were seen in training.
-
-        Parameters
-        ----------
-        X : list of sequences
-            As in ``fit_transform``.
-
-        Returns
-        -------
-        SegmentPotentials
-        """
-        self._check_fitted()
-        extractor = self.extractor_
-        with no_tables():
-            rows = None if extractor is None else _as_rows(extractor.transform(X), extractor)
+    def _rows_of(self, X: Any) -> SegmentPotentials:
+        rows = None if self.extractor_ is None else extract(self.extractor_, X)
         columns = None
         if self.column_ is not None or rows is None:
             columns = read_columns(X)
@@ -267,18 +241,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         stored = _store(self._parts(self.lexicons_), tokens, self.values_, False, self.dtype)
         return stored.packed(self.kept_, tokens.offsets)
 
-    def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
-        """Names of the features: ``"start:w.lower=the"``, ``"length=2"``, ``"first2=of the"``.
-
-        Parameters
-        ----------
-        input_features : ignored
-
-        Returns
-        -------
-        ndarray of str objects, of shape (n_features_out,)
-        """
-        self._check_fitted()
+    def _names(self, input_features: Any) -> np.ndarray:
         of_tokens = []
         if self.extractor_ is not None:
             of_tokens = list(self.extractor_.get_feature_names_out())
@@ -288,21 +251,21 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
 
     @property
     def receptive_field(self) -> tuple[int, int]:
-        """How many tokens before the start and after the stop a potential depends on."""
+        """Number of tokens before the start and after the stop on which a potential depends."""
         extractor = getattr(self, "extractor_", self.extractor)
         before, after = (0, 0) if extractor is None else receptive_field(extractor)
         return self.before + before, self.after + after
 
     @property
     def max_span(self) -> int:
-        """The most tokens that a potential spans, of whatever data."""
+        """Upper bound of the number of tokens that a potential spans."""
         spans = [1, self.start, self.end, *(k + 1 for k in self._thresholds())]
         spans += self._gram_lengths("first") + self._gram_lengths("last")
         whole = self.length, self.shape, self.lexicons is not None, self.functions is not None
         return int(max(*spans, self.max_length if any(whole) else 1))
 
     def _check_parameters(self) -> None:
-        check_parameters(self)
+        super()._check_parameters()
         for name, lowest in (
             ("start", 0), ("end", 0), ("before", 0), ("after", 0), ("max_length", 1),
             ("n_candidates", 1),
@@ -356,7 +319,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         return [k for k in lengths if k > 1 or not _is_integer(value)]
 
     def _parts(self, indices: list[dict]) -> list[Part]:
-        """The kinds of features that are switched on, in the order of their columns."""
+        """Return the kinds of features that are switched on, in the order of their columns."""
         longest = int(self.max_length)
         parts = TokenPart.all(self.start, self.end, self.inside, self.before, self.after)
         for place in ("first", "last"):
@@ -389,21 +352,14 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def _as_rows(rows: Any, extractor: Any) -> Sequences:
-    if not isinstance(rows, Sequences):
-        raise ValueError(
-            f"The extractor must give Sequences; {type(extractor).__name__} gave "
-            f"{type(rows).__name__}. Wrap a transformer of rows in PerToken."
-        )
-    return rows if rows.is_sparse else rows.with_rows(sparse.csr_matrix(rows.rows))
-
-
-def _tokens(rows: Sequences | None, columns: Any, column: str | None) -> Tokens:
-    words = codes = None
-    offsets = None if rows is None else rows.offsets
+def _tokens(extracted: Sequences | None, columns: Any, column: str | None) -> Tokens:
+    words = codes = rows = None
+    if extracted is not None:
+        offsets, rows = extracted.offsets, extracted.rows
+        rows = rows if extracted.is_sparse else sparse.csr_matrix(rows)
     if rows is None or column is not None:
         (words,), (codes,), offsets = distinct_tokens(columns, [column or columns.names[0]])
-    return Tokens(offsets, None if rows is None else rows.rows, words, codes)
+    return Tokens(offsets, rows, words, codes)
 
 
 class _Stored(NamedTuple):
@@ -416,28 +372,28 @@ class _Stored(NamedTuple):
     rows: Any  # CSR
 
     def counts(self) -> np.ndarray:
-        """How many potentials have each column."""
+        """Return the number of potentials with each column."""
         times = np.bincount(self.row, minlength=self.rows.shape[0])
         times = np.repeat(times, np.diff(self.rows.indptr))
         return np.bincount(self.rows.indices, times, minlength=self.rows.shape[1])
 
     def packed(self, kept: np.ndarray, offsets: np.ndarray) -> SegmentPotentials:
-        """Those with a column that is kept, in the order of their starts."""
-        rows = keep_columns(self.rows, kept)
-        says = np.flatnonzero(np.diff(rows.indptr)[self.row] > 0)
-        says = says[np.argsort(self.start[says], kind="stable")]
-        start, row = self.start[says], self.row[says]
+        """Return the potentials with a kept column, in the order of their starts."""
+        rows = self.rows[:, kept]
+        left = np.flatnonzero(np.diff(rows.indptr)[self.row] > 0)
+        left = left[np.argsort(self.start[left], kind="stable")]
+        start, row = self.start[left], self.row[left]
         used = np.bincount(row, minlength=rows.shape[0]) > 0
         ends = np.searchsorted(start, offsets)
         start = start - np.repeat(offsets[:-1], np.diff(ends))
         return SegmentPotentials(
-            np.diff(offsets), ends, self.kind[says], start, start + self.length[says],
+            np.diff(offsets), ends, self.kind[left], start, start + self.length[left],
             rows[np.flatnonzero(used)], row=(np.cumsum(used) - 1)[row],
         )  # fmt: skip
 
 
 def _store(parts: list[Part], tokens: Tokens, values: list[dict], grow: bool, dtype: Any):
-    """The potentials of all parts, columns of one behind those of the other."""
+    """Return the potentials of all parts, with the columns of the parts side by side."""
     n_features = 0 if tokens.rows is None else tokens.rows.shape[1]
     found, bases, n_columns = [], [], 0
     for part, of_part in zip(parts, values):

@@ -1,9 +1,9 @@
-"""The kinds of features of segments, and which segments each is said of at once.
+"""Kinds of features of segments, each with the potentials that represent it.
 
-A part turns tokens into potentials (kind, start, stop, row). For a feature of a segment [i, j):
+A part turns tokens into potentials (kind, start, stop, row). For features of a segment [i, j):
 
 ===================================== ========== ==================================
-what it looks at                      kind       span
+feature of                            kind       span
 ===================================== ========== ==================================
 token i + k                           OPEN_END   [i, i + k + 1)
 token j - 1 - k                       OPEN_START [j - k - 1, j)
@@ -46,7 +46,7 @@ __all__ = [
 
 
 class Potentials(NamedTuple):
-    """What a part says of all sequences; ``start`` counts tokens of all of them.
+    """Potentials of a part; ``start`` is a position among the tokens of all sequences.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Potentials(NamedTuple):
 
 
 class Tokens:
-    """The tokens of all sequences, and what several parts want to know of them.
+    """The tokens of all sequences.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class Tokens:
     rows : CSR matrix, or None
         Features of each token.
     words : list of str, codes : int32 ndarray
-        Distinct tokens, and which of them each token is; both may be None.
+        Distinct tokens, and the number of each token among them; both may be None.
     """
 
     def __init__(self, offsets, rows, words, codes):
@@ -88,19 +88,19 @@ class Tokens:
 
     @cached_property
     def before(self) -> np.ndarray:
-        """Tokens before each in its sequence."""
+        """Number of tokens before each in its sequence."""
         return np.arange(self.n) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
 
     @cached_property
     def from_here(self) -> np.ndarray:
-        """Tokens from each to the end of its sequence, its own included."""
+        """Number of tokens from each to the end of its sequence, itself included."""
         return np.repeat(self.offsets[1:], np.diff(self.offsets)) - np.arange(self.n)
 
     @cached_property
     def distinct(self) -> tuple[Any, np.ndarray]:
-        """Distinct rows of features and a last one for tokens beyond the ends; which each has.
+        """Distinct rows, and the number of each token's row among them.
 
-        The last column marks tokens beyond the ends.
+        The last row and the last column are those of tokens beyond the ends.
         """
         rows, number = distinct_rows(self.rows)
         n, m = rows.shape
@@ -109,21 +109,18 @@ class Tokens:
         return sparse.csr_matrix(marked, shape=(n + 1, m + 1)), number
 
     def spans(self, values: list, longest: int) -> tuple[list, np.ndarray, list[Spans]]:
-        """Distinct values of tokens, their codes, and the distinct spans of values.
-
-        ``values`` has one for each of ``words``; as many are asked for once.
-        """
+        """Return the distinct ``values`` of ``words``, the tokens' codes, and distinct spans."""
         key: dict = {}
         of_word = np.array([key.setdefault(v, len(key)) for v in values], dtype=np.int32)
-        codes = of_word[self.codes] if len(of_word) else np.zeros(0, dtype=np.int32)
+        codes = of_word[self.codes]
         return list(key), codes, distinct_spans(codes, self.offsets, longest)
 
 
 class Part:
     """One kind of feature of segments.
 
-    ``potentials(tokens, values, grow)`` looks up columns in ``values``, a dict from name to column
-    that is filled if ``grow``; ``names(values, token_names)`` are the names of its columns.
+    ``potentials(tokens, values, grow)`` finds columns in ``values``, a dict from name to column,
+    and adds new names if ``grow``; ``names(values, token_names)`` are the names of its columns.
     """
 
     def potentials(self, tokens: Tokens, values: dict, grow: bool) -> list[Potentials]:
@@ -139,7 +136,7 @@ class Part:
 class TokenPart(Part):
     """Features of the token at ``shift`` from the first token of a potential of ``span`` tokens.
 
-    One that lies beyond the ends of its sequence has the feature ``mark``.
+    A token beyond the ends of its sequence has the feature ``mark``.
     """
 
     def __init__(self, prefix: str, kind: int, span: int, shift: int, mark: str | None = None):
@@ -147,7 +144,7 @@ class TokenPart(Part):
 
     @classmethod
     def all(cls, start: int, end: int, inside: bool, before: int, after: int) -> list[TokenPart]:
-        """The first ``start`` tokens, the last ``end`` ones, all, and neighbours."""
+        """Return the parts of the first tokens, the last ones, all tokens, and neighbours."""
         return [
             *(cls(_nth("start", k), OPEN_END, k, k - 1) for k in range(1, start + 1)),
             *(cls(_nth("end", k), OPEN_START, k, 0) for k in range(1, end + 1)),
@@ -195,7 +192,7 @@ class GramPart(Part):
 
 
 class LengthPart(Part):
-    """Each number of tokens up to ``longest``, and "more than" each of ``thresholds``."""
+    """Number of tokens up to ``longest``, and whether it exceeds each of ``thresholds``."""
 
     def __init__(self, longest: int, thresholds: list[int]):
         self.longest, self.thresholds = longest, thresholds
@@ -218,7 +215,7 @@ class LengthPart(Part):
 
 
 class ShapePart(Part):
-    """Short shapes of the tokens in a row, repeated ones as one with a "+": ``"Xx+ X. d"``."""
+    """Short shapes of the tokens, repeated ones as one with a "+": ``"Xx+ X. d"``."""
 
     def __init__(self, longest: int):
         self.longest = longest
@@ -239,7 +236,7 @@ def _pattern(shapes: list[str]) -> str:
 
 
 class LexiconPart(Part):
-    """Similarities of the segment to its most similar entry of one lexicon."""
+    """Similarities of the segment to the most similar entry of a lexicon."""
 
     def __init__(
         self, name: str, index: dict, longest: int, similarities: list[str], lowest: float,
@@ -276,7 +273,7 @@ class LexiconPart(Part):
 
 
 class FunctionPart(Part):
-    """What functions say of the tokens of a segment."""
+    """Values of functions of the tokens of a segment."""
 
     def __init__(self, functions: list[tuple[str, Callable]], longest: int):
         self.functions, self.longest = functions, longest
@@ -298,14 +295,14 @@ class FunctionPart(Part):
 
 
 def _pairs(name: str, span: list[str], value: Any) -> list[tuple[str, float]]:
-    """Features and their values: what tokens' functions may return, and numbers."""
+    """Return the features of a function's result and their values."""
     if _is_number(value):
         return _finite(name, span, {name: value})
     if isinstance(value, Mapping) and any(_is_number(v) for v in value.values()):
         numeric = {key: v for key, v in value.items() if _is_number(v)}
         value = {key: v for key, v in value.items() if not _is_number(v)}
         return _pairs(name, span, value) + _finite(name, span, numeric)
-    attributes = attributes_of(name, "segment", span, value, "Numbers are fine, too.")
+    attributes = attributes_of(name, "segment", span, value, "Numbers are allowed, too.")
     return [(attribute, 1.0) for attribute in attributes]
 
 
@@ -317,14 +314,14 @@ def _finite(name: str, span: list[str], found: Mapping) -> list[tuple[str, float
     for key, value in found.items():
         if not isinstance(key, str) or not np.isfinite(value):
             raise ValueError(
-                f"The function {name!r} must return finite numbers under names; for the segment "
+                f"The function {name!r} must return finite numbers with str keys; for the segment "
                 f"{span!r} it returned {key!r}: {value!r}."
             )
     return [(key, float(value)) for key, value in found.items() if value != 0]
 
 
 def _texts(words: list[str], codes: np.ndarray, spans: Spans) -> list[list[str]]:
-    """The values of the tokens of each distinct span."""
+    """Return the values of the tokens of each distinct span."""
     tokens = codes[spans.example[:, None] + np.arange(spans.length)]
     return [[words[code] for code in row] for row in tokens.tolist()]
 
@@ -332,9 +329,9 @@ def _texts(words: list[str], codes: np.ndarray, spans: Spans) -> list[list[str]]
 def _by_name(
     kind: int, spans: Spans, found: list[list[tuple[str, float]]], values: dict, grow: bool
 ) -> list[Potentials]:
-    """Potentials of spans with named features; names that are not known, nor learnt, say nothing.
+    """Return the potentials of spans with named features; unknown names are dropped.
 
-    Columns found later widen the part's rows, see ``n_columns``.
+    Later spans may add columns, see ``n_columns``.
     """
     indptr, columns, data = [0], [], []
     for pairs in found:
@@ -351,6 +348,6 @@ def _by_name(
 
 
 def _of_rows(kind: int, spans: Spans, rows: Any) -> Potentials:
-    """Potentials of all spans whose row says something."""
-    says = np.diff(rows.indptr)[spans.number] > 0
-    return Potentials(kind, spans.at[says], spans.length, spans.number[says], rows)
+    """Return the potentials of all spans with a nonempty row."""
+    used = np.diff(rows.indptr)[spans.number] > 0
+    return Potentials(kind, spans.at[used], spans.length, spans.number[used], rows)

@@ -1,4 +1,4 @@
-"""Spans of consecutive tokens, and rows that occur often: each distinct one is looked at once."""
+"""Distinct spans of consecutive tokens and distinct rows, and operations on CSR rows."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-__all__ = ["Spans", "distinct_rows", "distinct_spans", "keep_columns", "stack_rows"]
+__all__ = ["Spans", "distinct_rows", "distinct_spans", "stack_rows"]
 
 
 class Spans(NamedTuple):
-    """All spans of one length that lie in one sequence.
+    """All spans of one length within the sequences.
 
     Attributes
     ----------
     length : int
     at : ndarray of shape (n_spans,)
-        Where each begins among the tokens of all sequences, in order.
+        First token of each span, counted over all sequences, in rising order.
     number : ndarray of shape (n_spans,)
-        Which distinct span it is.
+        Number of each span among the distinct ones.
     example : ndarray of shape (n_distinct,)
-        Where each distinct span occurs first.
+        First token of the first occurrence of each distinct span.
     """
 
     length: int
@@ -32,10 +32,10 @@ class Spans(NamedTuple):
 
 
 def distinct_spans(codes: np.ndarray, offsets: np.ndarray, longest: int) -> Iterator[Spans]:
-    """The spans of 1, 2, ..., ``longest`` tokens, told apart by the codes of their tokens.
+    """Yield the spans of 1, 2, ..., ``longest`` tokens, distinguished by their tokens' codes.
 
-    A span of l tokens is a span of l - 1 and a token: codes of pairs of codes. Cost O(n log n)
-    for each length, with n tokens.
+    A span of l tokens is coded as a pair of a span of l - 1 tokens and a token. Cost O(n log n)
+    for each length and n tokens.
     """
     codes = codes.astype(np.int64)
     n_codes = int(codes.max(initial=0)) + 1
@@ -51,10 +51,10 @@ def distinct_spans(codes: np.ndarray, offsets: np.ndarray, longest: int) -> Iter
 
 
 def distinct_rows(rows: Any) -> tuple[Any, np.ndarray]:
-    """The distinct rows of a CSR matrix, and which of them each row is.
+    """Return the distinct rows of a CSR matrix, and the number of each row among them.
 
-    Rows with equal hashes are compared; should two of them differ (in order, or by a collision),
-    all rows count as distinct, which is right, too.
+    Rows with equal hashes are compared; if two of them differ (in order, or by a collision), all
+    rows count as distinct, which is correct but slower.
     """
     n = rows.shape[0]
     with np.errstate(over="ignore"):
@@ -77,27 +77,16 @@ def distinct_rows(rows: Any) -> tuple[Any, np.ndarray]:
 
 
 def _mixed(codes: np.ndarray) -> np.ndarray:
-    """The finaliser of splitmix64: every bit of a code changes half of the bits of its hash."""
+    """Finaliser of splitmix64: every bit of a code changes half of the bits of its hash."""
     codes = (codes ^ (codes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     codes = (codes ^ (codes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return codes ^ (codes >> np.uint64(31))
 
 
 def stack_rows(blocks: list, bases: list[int], n_columns: int, dtype: Any) -> sparse.csr_matrix:
-    """Rows of all blocks below each other, the columns of each moved to the right by its base."""
+    """Stack the rows of all blocks, with the columns of each block shifted by its base."""
     nnz = np.cumsum([0] + [b.nnz for b in blocks])
     indptr = np.concatenate([[0], *(b.indptr[1:] + n for b, n in zip(blocks, nnz))])
     indices = np.concatenate([np.zeros(0, int), *(b.indices + c for b, c in zip(blocks, bases))])
     data = np.concatenate([np.zeros(0), *(b.data for b in blocks)]).astype(dtype, copy=False)
     return sparse.csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, n_columns))
-
-
-def keep_columns(rows: sparse.csr_matrix, kept: np.ndarray) -> sparse.csr_matrix:
-    """``rows[:, kept]`` for ``kept`` in rising order."""
-    new = np.full(rows.shape[1], -1, dtype=np.int64)
-    new[kept] = np.arange(len(kept))
-    columns = new[rows.indices]
-    stays = columns >= 0
-    indptr = np.concatenate([[0], np.cumsum(stays)])[rows.indptr]
-    shape = rows.shape[0], len(kept)
-    return sparse.csr_matrix((rows.data[stays], columns[stays], indptr), shape=shape)

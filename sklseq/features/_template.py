@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,16 +11,10 @@ from joblib import effective_n_jobs
 
 from sklseq.data.ones import rows_of_ones
 from sklseq.data.sequences import Sequences
-from sklseq.data.types import ColumnsLike, DTypeLike, LabelsLike, TokensLike
-from sklseq.features import _encode, _values
+from sklseq.data.types import ColumnsLike, DTypeLike
+from sklseq.features import _encode, _rows
 from sklseq.features._columns import Columns, read_columns
-from sklseq.features._family import (
-    Extractor,
-    check_parameters,
-    hashed_names,
-    keep_frequent,
-    vocabulary,
-)
+from sklseq.features._family import Extractor, keep_frequent, vocabulary
 from sklseq.features._grams import Layout, Plan, keys_of, number_grams, prune, slots_of
 from sklseq.features._parse import Template, default_templates, parse_templates
 
@@ -133,54 +127,7 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
         self.dtype = dtype
         self.n_jobs = n_jobs
 
-    def fit(self, X: TokensLike, y: LabelsLike | None = None) -> TemplateFeatures:
-        """Learn the attributes of ``X``.
-
-        Parameters
-        ----------
-        X : list of sequences
-            One sequence is a mapping from column name to list of str, a list of str (one
-            column), a list of tuples or lists of str, or a list of dicts from column name to
-            str. All of one form.
-        y : ignored
-
-        Returns
-        -------
-        self : TemplateFeatures
-        """
-        self._fit(X)
-        return self
-
-    def fit_transform(self, X: TokensLike, y: LabelsLike | None = None) -> Sequences:
-        """Learn the attributes of ``X`` and return them, in one pass.
-
-        Parameters
-        ----------
-        X : list of sequences
-            As in ``fit``.
-        y : ignored
-
-        Returns
-        -------
-        Sequences
-            CSR rows of ones, one row a token.
-        """
-        return self._fit(X)
-
-    def transform(self, X: TokensLike) -> Sequences:
-        """The attributes of ``X`` that were seen in training.
-
-        Parameters
-        ----------
-        X : list of sequences
-            As in ``fit``; the columns are found by the names learnt there.
-
-        Returns
-        -------
-        Sequences
-            CSR rows of ones, one row a token.
-        """
-        self._check_fitted()
+    def _rows_of(self, X: Any) -> Sequences:
         columns = read_columns(X, self.columns_)
         columns.check_like(self)
         if self.n_features is not None:
@@ -192,20 +139,7 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
         rows = rows_of_ones(indices, indptr, self.n_features_out_, self.dtype)
         return Sequences(rows, layout.offsets)
 
-    def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
-        """Names of the attributes: ``"w[-1]|w[0]=the|cat"``, or as CRF++ writes them.
-
-        Parameters
-        ----------
-        input_features : ignored
-
-        Returns
-        -------
-        ndarray of str objects, of shape (n_features_out,)
-        """
-        self._check_fitted()
-        if self.n_features is not None:
-            return hashed_names(self.n_features_out_)
+    def _names(self, input_features: Any) -> np.ndarray:
         names = np.empty(self.n_features_out_, dtype=object)
         tokens = self._tokens()
         for literals, (node, _, first, width) in zip(self.literals_, self.readers_):
@@ -228,8 +162,7 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
         before, after = self.padding_
         return max(before, 1 in self.flags_), max(after, 2 in self.flags_)
 
-    def _fit(self, X: Any) -> Sequences:
-        self._check_parameters()
+    def _fit_rows(self, X: Any, y: Any) -> Sequences:
         columns = read_columns(X, self.columns)
         if not columns.sequences:
             raise ValueError("X holds no sequences; give at least one to fit.")
@@ -276,7 +209,7 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
         column_codes: dict[str, dict] = {name: {} for name in self.column_codes_}
         n_nodes = len(column_codes) + len(self.flags_)
         codes = layout.codes(columns, column_codes, self.flags_, n_nodes, self.n_marks_, grow=True)
-        texts = [_values.polynomials(list(t)) for t in self._tokens(column_codes)]
+        texts = [_rows.polynomials(list(t)) for t in self._tokens(column_codes)]
         first = np.cumsum([0] + [len(t) for t in texts]).tolist()
         names = list(column_codes)
         parts = []
@@ -289,9 +222,9 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
         n_rows = int(layout.offsets[-1])
         indices = np.empty(n_rows * len(templates), dtype=np.int32)
         indptr = np.zeros(n_rows + 1, dtype=np.int64)
-        n = _values.hash_templates(
+        n = _rows.hash_templates(
             codes, layout.starts, layout.lengths, np.array(parts, dtype=np.int64).reshape(-1, 3),
-            ends.astype(np.int64), _values.polynomials(literals),
+            ends.astype(np.int64), _rows.polynomials(literals),
             np.concatenate([np.zeros((0, 2), dtype=np.uint64), *texts]),
             int(self.n_features), indices, indptr,
         )  # fmt: skip
@@ -301,7 +234,7 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
     def _check_parameters(self) -> None:
         if self.boundary not in ("skip", "mark"):
             raise ValueError(f'boundary must be "skip" or "mark"; got {self.boundary!r}.')
-        check_parameters(self)
+        super()._check_parameters()
         if isinstance(self.columns, str):
             raise ValueError(
                 f"columns must be a list of column names; got the string {self.columns!r}. "

@@ -1,24 +1,19 @@
-"""Attributes of single tokens, computed once for each distinct one."""
+"""Extractor of attributes of single tokens, computed once for each distinct token."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count, repeat
 from typing import Any
 
 import numpy as np
 
 from sklseq.data.ones import rows_of_ones
 from sklseq.data.sequences import Sequences
-from sklseq.data.types import ColumnsLike, DTypeLike, LabelsLike, TokensLike
-from sklseq.features import _encode, _rows, _values
+from sklseq.data.types import ColumnsLike, DTypeLike
+from sklseq.features import _encode, _rows
 from sklseq.features._columns import Columns, read_columns, select_columns
-from sklseq.features._family import (
-    Extractor,
-    check_parameters,
-    hashed_names,
-    keep_frequent,
-    vocabulary,
-)
+from sklseq.features._family import Extractor, keep_frequent, vocabulary
 from sklseq.features._kinds import Kind, own_kind, standard_kinds
 
 __all__ = ["TokenFeatures", "by_first_occurrence", "distinct_tokens", "named_functions"]
@@ -30,29 +25,32 @@ class TokenFeatures(Extractor, auto_wrap_output_keys=None):
     The token ``"Jan-95"`` of the column ``w`` gets ``w.word=Jan-95``, ``w.lower=jan-95``,
     ``w.shape=Xxx-dd``, ``w.short_shape=Xx-d``, ``w.prefix1=J``, ..., ``w.suffix3=-95``,
     ``w.title``, ``w.has_digit``, ``w.has_hyphen`` and ``w.length=5-6``. Attributes never seen
-    in ``fit`` are dropped. Around it, :class:`WindowFeatures` adds those of the neighbours.
+    in ``fit`` are dropped. :class:`WindowFeatures` adds the attributes of neighbours.
+
+    A sequence is a list of str, a mapping from column name to list of str, a list of tuples or
+    lists of str, or a list of dicts from column name to str; all sequences have the same form.
 
     Parameters
     ----------
     columns : str, int or list of them, default=None
         Columns to read: names of mappings and dicts, positions of tuples. None: the only one.
     word, lower : bool, default=True
-        The token as it is, and in lower case.
+        The token, and the token in lower case.
     shape, short_shape : bool, default=True
-        Letters as ``X`` and ``x``, digits as ``d``; short: each run of equal ones once.
+        Letters as ``X`` and ``x``, digits as ``d``; short: runs of one letter written once.
     prefixes, suffixes : int or list of int, default=3
-        An integer n: the first (last) 1, 2, ..., n letters; a list: these lengths. A shorter
-        token is its own prefix and suffix, like ``token[:n]``. 0: none.
+        An integer n: the first (last) 1, 2, ..., n letters; a list: these lengths. As with
+        ``token[:n]``, a shorter token is its own prefix and suffix. 0: none.
     flags : bool or list of str, default=True
         True: "upper", "title", "digit", "alpha", "has_digit", "has_hyphen", "has_inner_upper"
-        and "punct"; or those listed. A flag is an attribute where it is true.
+        and "punct"; a list: these flags. A token has the attribute if the flag is true.
     length : bool, default=True
         The number of letters as 1, 2, 3, 4, 5-6, 7-9 or 10+.
     functions : list of callables, or dict of str to callable, default=None
-        Own functions of a token (str). A str ``v`` gives the attribute ``name=v``, a collection
-        of str one each, True gives ``name``, a dict ``{"key": "v", "flag": True}`` gives
-        ``key=v`` and ``flag``; None and False give nothing. The name is the dict's key or the
-        function's own.
+        Functions of a token (str). A str ``v`` gives the attribute ``name=v``, a collection of
+        str one for each, True gives ``name``, a dict ``{"key": "v", "flag": True}`` gives
+        ``key=v`` and ``flag``; None and False give nothing. The name is that of the function, or
+        its key in a dict of functions.
     min_count : int, default=1
         Drop attributes that fewer rows of the training data have.
     n_features : int, default=None
@@ -65,9 +63,9 @@ class TokenFeatures(Extractor, auto_wrap_output_keys=None):
     columns_ : list of str
         Columns read.
     kinds_ : list of str
-        What stands before the values of each kind of attribute.
+        Prefix of the names of each kind of attribute.
     values_ : list of dict of str to int
-        For each kind its values and their column in the output.
+        For each kind its values and their columns in the output.
     n_features_in_ : int
         Columns of the training data.
     feature_names_in_ : ndarray of str
@@ -82,14 +80,14 @@ class TokenFeatures(Extractor, auto_wrap_output_keys=None):
 
     See Also
     --------
-    WindowFeatures : the same of the neighbours.
+    WindowFeatures : attributes of neighbours.
     TemplateFeatures : joined values of several tokens and columns.
 
     Notes
     -----
-    Every distinct token of a call is looked at once; its attributes are then copied to the rows
-    where it stands. Cost O(distinct tokens × kinds) Python calls and O(attributes) copied
-    integers. Attributes are numbered by first occurrence in the training data.
+    The attributes of each distinct token are computed once and copied to the rows that contain
+    it. Cost O(distinct tokens × kinds) Python calls and O(attributes) copied integers. Attributes
+    are numbered by first occurrence in the training data.
 
     Examples
     --------
@@ -134,22 +132,7 @@ class TokenFeatures(Extractor, auto_wrap_output_keys=None):
         self.n_features = n_features
         self.dtype = dtype
 
-    def fit_transform(self, X: TokensLike, y: LabelsLike | None = None) -> Sequences:
-        """Learn the attributes of ``X`` and return them, in one pass.
-
-        Parameters
-        ----------
-        X : list of sequences
-            One sequence is a list of str, a mapping from column name to list of str, a list of
-            tuples or lists of str, or a list of dicts from column name to str.
-        y : ignored
-
-        Returns
-        -------
-        Sequences
-            CSR rows of ones, one row a token.
-        """
-        check_parameters(self)
+    def _fit_rows(self, X: Any, y: Any) -> Sequences:
         kinds = self._kinds()
         columns = read_columns(X)
         if not columns.sequences:
@@ -167,40 +150,14 @@ class TokenFeatures(Extractor, auto_wrap_output_keys=None):
         self.n_features_out_ = n
         return self._gather(codes, *table, offsets)
 
-    def transform(self, X: TokensLike) -> Sequences:
-        """The attributes of ``X`` that were seen in training.
-
-        Parameters
-        ----------
-        X : list of sequences
-            As in ``fit_transform``; columns are found by the names learnt there.
-
-        Returns
-        -------
-        Sequences
-            CSR rows of ones, one row a token.
-        """
-        self._check_fitted()
+    def _rows_of(self, X: Any) -> Sequences:
         columns = read_columns(X)
         columns.check_like(self)
         tokens, codes, offsets = distinct_tokens(columns, self.columns_)
         numbers = self._numbers(self._kinds(), tokens, self.kinds_, self.values_)
         return self._gather(codes, *_table_of(numbers), offsets)
 
-    def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
-        """Names of the attributes: ``"w.lower=the"``; ``"#0"``, ... with ``n_features``.
-
-        Parameters
-        ----------
-        input_features : ignored
-
-        Returns
-        -------
-        ndarray of str objects, of shape (n_features_out,)
-        """
-        self._check_fitted()
-        if self.n_features is not None:
-            return hashed_names(self.n_features_out_)
+    def _names(self, input_features: Any) -> np.ndarray:
         names = np.empty(self.n_features_out_, dtype=object)
         for prefix, values in zip(self.kinds_, self.values_):
             names[list(values.values())] = [prefix + value for value in values]
@@ -220,18 +177,21 @@ class TokenFeatures(Extractor, auto_wrap_output_keys=None):
         self, kinds: list[Kind], tokens: list[list[str]], prefixes: list[str], values: list,
         grow: bool = False,
     ) -> list[np.ndarray]:  # fmt: skip
-        """For each column its distinct tokens' attributes, (n_tokens, ≥ n_kinds), -1: none."""
+        """Attributes (n_tokens, ≥ n_kinds) of each column's distinct tokens, -1: none."""
         numbers, n_known = [], 0
         for c, of_column in enumerate(tokens):
             blocks = []
             for k, kind in enumerate(kinds, c * len(kinds)):
                 found, width = _values_of(kind, of_column)
-                block = np.empty(len(found), dtype=np.int32)
                 if self.n_features is not None:
-                    _values.hash_values(prefixes[k], found, self.n_features, block)
+                    block = np.empty(len(found), dtype=np.int32)
+                    _rows.hash_values(prefixes[k], found, self.n_features, block)
                 else:
-                    _values.look_up_values(found, values[k], block, n_known if grow else -1)
-                    n_known += len(values[k])
+                    if grow:
+                        new = dict.fromkeys(value for value in found if value is not None)
+                        values[k] = dict(zip(new, count(n_known)))
+                        n_known += len(new)
+                    block = np.fromiter(map(values[k].get, found, repeat(-1)), np.int32, len(found))
                 blocks.append(block.reshape(len(of_column), width))
             numbers.append(np.concatenate(blocks, axis=1))
         return numbers
@@ -264,10 +224,10 @@ class TokenFeatures(Extractor, auto_wrap_output_keys=None):
 def distinct_tokens(
     columns: Columns, names: list[str]
 ) -> tuple[list[list[str]], np.ndarray, np.ndarray]:
-    """Distinct tokens of each column, the number of each row's token, and the offsets.
+    """Return the distinct tokens of each column, the number of each row's token, and the offsets.
 
-    Numbers go on from column to column: the second column's first token has the number of
-    distinct tokens of the first.
+    Numbers continue from column to column: the first token of the second column is numbered after
+    the distinct tokens of the first.
     """
     lengths = columns.lengths(names[0])
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -288,7 +248,7 @@ def _prefix(column: str, kind: Kind) -> str:
 
 
 def named_functions(functions: Any, what: str = "token") -> list[tuple[str, Any]]:
-    """Own functions with their names, which differ."""
+    """Return the functions of a parameter with their names, which must differ."""
     if functions is None:
         return []
     if isinstance(functions, Mapping):
@@ -308,7 +268,7 @@ def named_functions(functions: Any, what: str = "token") -> list[tuple[str, Any]
 
 
 def _values_of(kind: Kind, tokens: list[str]) -> tuple[list, int]:
-    """Values of all tokens in one list, and how many places each token has in it."""
+    """Return the values of all tokens in one list, and the number of places for each token."""
     values = kind.values(tokens)
     if not kind.many:
         return values, 1
@@ -317,9 +277,9 @@ def _values_of(kind: Kind, tokens: list[str]) -> tuple[list, int]:
 
 
 def by_first_occurrence(numbers: np.ndarray, n: int) -> np.ndarray:
-    """New number of each of ``n`` numbers: 0 for the one that occurs first, and so on.
+    """Return the rank of each of ``n`` numbers by first occurrence.
 
-    Rows that stand together then share neighbouring columns.
+    Neighbouring rows then share neighbouring columns.
     """
     order = np.empty(n, dtype=np.int64)
     order[numbers[::-1]] = np.arange(len(numbers))[::-1]  # the last one written is the first
@@ -329,7 +289,7 @@ def by_first_occurrence(numbers: np.ndarray, n: int) -> np.ndarray:
 
 
 def _table_of(numbers: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Where the attributes of each distinct token end, column after column, and all of them."""
+    """Return row ends and attributes of the distinct tokens, column after column."""
     ends = [np.cumsum((of_column >= 0).sum(axis=1)) for of_column in numbers]
     flat = [of_column[of_column >= 0] for of_column in numbers]
     first = np.cumsum([0] + [len(f) for f in flat])

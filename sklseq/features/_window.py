@@ -1,10 +1,9 @@
-"""Attributes of a token's neighbours, and joined attributes."""
+"""Extractor of attributes of neighbours and of joined attributes."""
 
 from __future__ import annotations
 
 import numbers
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,16 +12,14 @@ from sklearn.base import BaseEstimator, clone
 
 from sklseq.data.ones import OnesMatrix, rows_of_ones
 from sklseq.data.sequences import Sequences, as_sequences, row_positions
-from sklseq.data.types import DTypeLike, LabelsLike, SequencesLike
-from sklseq.features import _rows, _values
+from sklseq.data.types import DTypeLike
+from sklseq.features import _rows
 from sklseq.features._conjoin import Conjunctions, parse_conjunctions
 from sklseq.features._family import (
     Extractor,
     as_names,
-    check_parameters,
-    hashed_names,
+    extract,
     keep_frequent,
-    no_tables,
     vocabulary,
 )
 from sklseq.features._field import receptive_field
@@ -33,55 +30,55 @@ MARKS = ("__BOS__", "__EOS__")
 
 
 class WindowFeatures(Extractor, auto_wrap_output_keys=None):
-    """The features of a token and of its neighbours, each with its offset in the name.
+    """Features of a token and of its neighbours, with the offset in the name.
 
     With ``before=1, after=1`` a token whose left neighbour has the attribute ``w.lower=the``
-    gets ``-1:w.lower=the`` beside its own. A window ends with its sequence.
+    gets ``-1:w.lower=the`` in addition to its own. A window ends with its sequence.
 
     Parameters
     ----------
     extractor : transformer, default=None
-        Gives the features of single tokens: a :class:`TokenFeatures`, another extractor, or a
-        ``FeatureUnion`` or ``Pipeline`` of them. None: ``X`` holds rows of features already.
+        Extractor of the features of single tokens: a :class:`TokenFeatures`, another extractor,
+        or a ``FeatureUnion`` or ``Pipeline`` of them. None: ``X`` holds rows of features.
     before, after : int, default=1
-        How many neighbours on either side.
+        Numbers of neighbours on either side.
     conjoin : list, default=None
-        Joined attributes: each a string as ``"w.lower[-1]|w.lower[0]"`` or a tuple
-        ``(("w.lower", -1), ("w.lower", 0))`` of kinds of attributes, which are their names up to
-        "=", with offsets (a kind alone: offset 0). A token gets one attribute for each
-        combination of values, as ``-1:w.lower=the|w.lower=cat``.
+        Joined attributes: each a string such as ``"w.lower[-1]|w.lower[0]"`` or a tuple
+        ``(("w.lower", -1), ("w.lower", 0))`` of kinds of attributes with offsets (default: 0).
+        The kind of an attribute is its name up to "=". A token gets one attribute for each
+        combination of values, such as ``-1:w.lower=the|w.lower=cat``.
     bos_eos : bool, default=True
         Add the attributes ``__BOS__`` to the first and ``__EOS__`` to the last token.
     bias : bool, default=False
         Add the attribute ``bias`` to every token.
     min_count : int, default=1
-        Drop neighbours' and joined attributes that fewer rows of the training data have. With
-        1, none is dropped and each offset has as many columns as the extractor.
+        Drop joined attributes and attributes of neighbours that fewer rows of the training data
+        have. With 1, each offset has as many columns as the extractor.
     n_features : int, default=None
-        A power of two: columns by hash of attribute and offset. None: one column each.
+        A power of two: columns by hash of attribute and offset. None: one column for each.
     dtype : {float64, float32}, default=float64
-        Type of the output's values where all are 1; other values keep that of the extractor.
+        Type of the output's values if all are 1; other values keep the type of the extractor.
 
     Attributes
     ----------
     extractor_ : transformer or None
         The fitted extractor.
     n_inner_ : int
-        Its number of features.
+        Number of features of the extractor.
     table_ : ndarray of int32
-        Column of each (offset, feature), -1 if dropped; empty if none was.
+        Column of each (offset, feature), -1 if dropped; empty if nothing was dropped.
     n_features_out_ : int
         Number of features.
 
     Raises
     ------
     ValueError
-        If a parameter cannot be used, or the extractor does not give ``Sequences``.
+        If a parameter is not allowed, or the extractor does not return ``Sequences``.
 
     Notes
     -----
     Feature ``j`` of the neighbour at ``d`` is column ``(d + before) · n_inner + j`` unless
-    ``min_count`` or ``n_features`` number anew; joined attributes and marks come behind. Cost
+    ``min_count`` or ``n_features`` renumber columns; joined attributes and marks follow. Cost
     O(features copied). Beyond the ends of a sequence, dense features are 0.
 
     Examples
@@ -122,25 +119,9 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         self.n_features = n_features
         self.dtype = dtype
 
-    def fit_transform(self, X: SequencesLike, y: LabelsLike | None = None) -> Sequences:
-        """Fit the extractor, learn the joined attributes, and return the features.
-
-        Parameters
-        ----------
-        X : list of sequences
-            What the extractor takes; with ``extractor=None`` rows of features.
-        y : list of label sequences, optional
-            Passed on to the extractor.
-
-        Returns
-        -------
-        Sequences
-            One row a token: CSR, or dense if the extractor's rows are dense.
-        """
-        self._check_parameters()
+    def _fit_rows(self, X: Any, y: Any) -> Sequences:
         extractor = None if self.extractor is None else clone(self.extractor)
-        with no_tables():
-            inner = as_rows(X if extractor is None else extractor.fit_transform(X, y), extractor)
+        inner = as_sequences(X) if extractor is None else extract(extractor, X, y, fit=True)
         if self.n_features and not inner.is_sparse:
             raise ValueError(
                 "n_features hashes attributes, but the extractor gives dense rows; use None."
@@ -161,23 +142,8 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         self.n_features_out_ = int(self.n_features or n_window + n_extra)
         return self._assemble(inner, joined)
 
-    def transform(self, X: SequencesLike) -> Sequences:
-        """The features of ``X`` with those of the neighbours.
-
-        Parameters
-        ----------
-        X : list of sequences
-            As in ``fit_transform``.
-
-        Returns
-        -------
-        Sequences
-            One row a token.
-        """
-        self._check_fitted()
-        with no_tables():
-            rows = X if self.extractor_ is None else self.extractor_.transform(X)
-        inner = as_rows(rows, self.extractor_)
+    def _rows_of(self, X: Any) -> Sequences:
+        inner = as_sequences(X) if self.extractor_ is None else extract(self.extractor_, X)
         if inner.n_rows == 0 and inner.shape[1] != self.n_inner_:
             inner = inner.with_rows(sparse.csr_matrix((0, self.n_inner_)))
         if inner.shape[1] != self.n_inner_:
@@ -188,21 +154,7 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         conjunctions = Conjunctions.from_state(self.conjunctions_)
         return self._assemble(inner, conjunctions.find(inner, self.n_features))
 
-    def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
-        """Names of the features: the extractor's, behind ``"-1:"``, ``"+1:"``, ... for neighbours.
-
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            Names of the columns of ``X``, used if there is no extractor.
-
-        Returns
-        -------
-        ndarray of str objects, of shape (n_features_out,)
-        """
-        self._check_fitted()
-        if self.n_features is not None:
-            return hashed_names(self.n_features_out_)
+    def _names(self, input_features: Any) -> list[str]:
         inner = inner_names(self.extractor_, self.n_inner_, input_features)
         blocks = [
             [at_offset(d) + name for name in inner] for d in range(-self.before, self.after + 1)
@@ -212,14 +164,14 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
             kept = np.flatnonzero(self.table_ >= 0)
             names = names[kept[np.argsort(self.table_[kept])]]
         joined = Conjunctions.from_state(self.conjunctions_).names(inner, at_offset)
-        return as_names([*names, *joined, *self._mark_names()])
+        return [*names, *joined, *self._mark_names()]
 
     @property
     def receptive_field(self) -> tuple[int, int]:
-        """How many tokens before and after a token its features depend on.
+        """Number of tokens before and after a token on which its features depend.
 
-        The window's and the extractor's; knowing the first and the last token takes one token
-        on either side.
+        The sum of the window's and the extractor's; with ``bos_eos`` at least 1, which the first
+        and the last token are recognised by.
         """
         extractor = getattr(self, "extractor_", self.extractor)
         before, after = (0, 0) if extractor is None else receptive_field(extractor)
@@ -229,7 +181,7 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         return max(before, int(self.bos_eos)), max(after, int(self.bos_eos))
 
     def _check_parameters(self) -> None:
-        check_parameters(self)
+        super()._check_parameters()
         for name in ("before", "after"):
             value = getattr(self, name)
             if not isinstance(value, numbers.Integral) or not 0 <= value <= 1000:
@@ -243,20 +195,20 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         if not inner.is_sparse:
             raise ValueError("conjoin joins attributes, but the extractor gives dense rows.")
         names = inner_names(extractor, inner.shape[1], None)
-        return Conjunctions.of(parsed, [kind_of(name) for name in names])
+        return Conjunctions.of(parsed, [name.partition("=")[0] for name in names])
 
     def _learn_table(self, inner: Sequences) -> int:
         indices, _, _ = self._window(inner)
         counts = np.bincount(indices, minlength=(self.before + self.after + 1) * self.n_inner_)
         own = slice(self.before * self.n_inner_, (self.before + 1) * self.n_inner_)
-        counts[own] = self.min_count  # the extractor's own features are the extractor's to drop
+        counts[own] = self.min_count  # only the extractor drops features of the token itself
         self.table_, _, _ = keep_frequent(
             counts, np.zeros(0, np.int32), np.zeros(1, np.int64), self.min_count
         )
         return int((self.table_ >= 0).sum())
 
     def _window(self, inner: Sequences) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Indices, row ends, and (unless all values are 1) the inner entry of each entry."""
+        """Return indices, row ends, and the source of each entry, or None if all values are 1."""
         rows = inner.rows
         n_max = rows.nnz * (self.before + self.after + 1)
         indices, indptr = np.empty(n_max, np.int32), np.zeros(inner.n_rows + 1, np.int64)
@@ -302,7 +254,7 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         return [*(MARKS if self.bos_eos else ()), *(["bias"] if self.bias else [])]
 
     def _marks(self, inner: Sequences) -> tuple[np.ndarray, np.ndarray, int]:
-        """Columns and row ends of ``__BOS__``, ``__EOS__`` and ``bias``, counted from 0."""
+        """Return columns, from 0, and row ends of ``__BOS__``, ``__EOS__`` and ``bias``."""
         names, n_rows = self._mark_names(), inner.n_rows
         marked = np.zeros((n_rows, len(names)), dtype=bool)
         if self.bos_eos:
@@ -312,7 +264,7 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
             marked[:, -1] = True
         columns = np.arange(len(names), dtype=np.int32)
         if self.n_features and names:
-            _values.hash_values("", names, self.n_features, columns)
+            _rows.hash_values("", names, self.n_features, columns)
         ends = np.concatenate([[0], np.cumsum(marked.sum(axis=1))]).astype(np.int64)
         return np.broadcast_to(columns, marked.shape)[marked], ends, 0
 
@@ -322,30 +274,13 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         return tags
 
 
-def as_rows(X: SequencesLike, extractor: Any) -> Sequences:
-    """The extractor's output, which must be ``Sequences``; rows of features as given."""
-    if extractor is None:
-        return as_sequences(X)
-    if not isinstance(X, Sequences):
-        raise ValueError(
-            f"The extractor must give Sequences; {type(extractor).__name__} gave "
-            f"{type(X).__name__}. Wrap a transformer of rows in PerToken."
-        )
-    return X
-
-
 def at_offset(d: int) -> str:
-    """What stands before the names of the neighbour at ``d``."""
+    """Return the prefix of the names of the neighbour at ``d``."""
     return f"{d:+d}:" if d else ""
 
 
-def kind_of(name: str) -> str:
-    """The kind of an attribute: its name up to "="."""
-    return re.split("=", name, maxsplit=1)[0]
-
-
-def inner_names(extractor: Any, n: int, input_features: Iterable[str] | None) -> list[str]:
-    """Names of the extractor's features, or of the columns of X."""
+def inner_names(extractor: Any, n: int, input_features: Any) -> list[str]:
+    """Return the names of the extractor's features, or of the columns of X."""
     if extractor is not None:
         return list(extractor.get_feature_names_out())
     if input_features is None:

@@ -21,7 +21,7 @@ from sklseq.features import (
     SegmentFeatures,
     TokenFeatures,
     WindowFeatures,
-    count_firings,
+    count_active_potentials,
     receptive_field,
 )
 from sklseq.features._segment_parts import Tokens
@@ -186,11 +186,11 @@ def test_potentials_add_up_to_the_features_of_each_segment(name, seed):
             assert_equal_sums(sums(sequence, names, i, j), expected)
 
 
-# --- Numbers of firings ------------------------------------------------------------------------
+# --- Numbers of active potentials --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("longest", [None, 1, 3, 50])
-def test_firings_are_those_counted_one_by_one(longest):
+def test_active_potentials_are_those_counted_one_by_one(longest):
     X = random_tokens(3, n=8)
     features = SegmentFeatures(start=2, first=2, max_length=3)
     out = features.fit_transform(X)
@@ -203,7 +203,7 @@ def test_firings_are_those_counted_one_by_one(longest):
             total += width * sum(
                 fires(kind, u, v, i, j) and j - i <= (longest or n) for i, j in segments
             )
-    assert count_firings(out, longest) == (total, stored)
+    assert count_active_potentials(out, longest) == (total, stored)
     if longest is None:
         assert features.n_firings_ == stored
         assert features.firing_ratio_ == total / stored > 1
