@@ -1,5 +1,6 @@
 """Integer kernels on the rows of all sequences: gather, window, join, match, hash."""
 
+from cpython.dict cimport PyDict_GetItemWithError
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_GET_LENGTH
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -139,7 +140,28 @@ def match_entries(
                     reach = stop
 
 
-# --- names to columns by hash -------------------------------------------------------------
+# --- names to columns, by vocabulary or by hash -------------------------------------------
+
+def look_up_values(list values, dict known, int32_t[:] numbers, Py_ssize_t first):
+    """Write the number of each value (a str or None), -1 if it has none.
+
+    If ``first`` is not negative, ``known`` is empty and gets all values, numbered from it.
+    """
+    cdef Py_ssize_t i
+    cdef PyObject *found
+    cdef object value
+    for i in range(len(values)):
+        value = values[i]
+        numbers[i] = -1
+        if value is None:
+            continue
+        found = PyDict_GetItemWithError(known, value)
+        if found != NULL:
+            numbers[i] = <int32_t><object>found
+        elif first >= 0:
+            numbers[i] = <int32_t>(first + len(known))
+            known[value] = first + len(known)
+
 
 def hash_values(str prefix, list values, uint64_t n_features, int32_t[:] numbers):
     """Write the hash of each name ``prefix + value`` modulo ``n_features = 2**k``; -1 for None."""

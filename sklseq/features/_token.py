@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count, repeat
 from typing import Any
 
 import numpy as np
@@ -183,15 +182,12 @@ class TokenFeatures(Extractor, auto_wrap_output_keys=None):
             blocks = []
             for k, kind in enumerate(kinds, c * len(kinds)):
                 found, width = _values_of(kind, of_column)
+                block = np.empty(len(found), dtype=np.int32)
                 if self.n_features is not None:
-                    block = np.empty(len(found), dtype=np.int32)
                     _rows.hash_values(prefixes[k], found, self.n_features, block)
                 else:
-                    if grow:
-                        new = dict.fromkeys(value for value in found if value is not None)
-                        values[k] = dict(zip(new, count(n_known)))
-                        n_known += len(new)
-                    block = np.fromiter(map(values[k].get, found, repeat(-1)), np.int32, len(found))
+                    _rows.look_up_values(found, values[k], block, n_known if grow else -1)
+                    n_known += len(values[k])
                 blocks.append(block.reshape(len(of_column), width))
             numbers.append(np.concatenate(blocks, axis=1))
         return numbers
