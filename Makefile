@@ -34,7 +34,7 @@ help:
 	@echo 'make coverage      the suite again; at least 95 % of the lines of Python have to run'
 	@echo 'make trials        at length: readers, the stream, 10,000 chains against slow answers: an hour or two'
 	@echo 'make mutations     faults put into the sources one by one; the suite has to find each'
-	@echo 'make lint          ruff and cython-lint'
+	@echo 'make lint          ruff, cython-lint, mypy'
 	@echo 'make format        let ruff format the sources'
 	@echo 'make bench         a report of training and inference beside peers; ARGS=crfsuite for a part'
 	@echo 'make docs          HTML pages in docs/_build/html'
@@ -95,6 +95,7 @@ lint: $(VENV)/.with-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint sklseq
+	$(BIN)/mypy
 
 format: $(VENV)/.with-lint
 	$(BIN)/ruff check --fix .
@@ -109,7 +110,7 @@ docs: $(VENV)/.built $(VENV)/.with-docs
 
 clean:
 	rm -rf $(ENVIRONMENTS) build build-* dist docs/_build docs/generated docs/auto_examples
-	rm -rf examples/output .pytest_cache .ruff_cache .hypothesis
+	rm -rf examples/output .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- Environments -------------------------------------------------------------------------------

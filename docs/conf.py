@@ -82,6 +82,7 @@ html_sidebars = {
         "index",
         "start",
         "maths",
+        "equations",
         "migration",
         "benchmarks",
         "reproduction",

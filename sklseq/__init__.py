@@ -5,12 +5,23 @@
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from sklseq import metrics
 from sklseq._lib.version import __version__ as __version__
 from sklseq.data.row_blocks import RowBlocks
 from sklseq.data.sequences import Sequences
 from sklseq.estimators.crf.crf_tagger import CRFTagger
+
+if TYPE_CHECKING:  # _LAZY, for type checkers
+    from sklseq.data.segment_potentials import SegmentPotentials
+    from sklseq.estimators.crf.crfsuite_model import read_crfsuite_model
+    from sklseq.estimators.hmsvm.hmsvm_tagger import HMSVMTagger
+    from sklseq.estimators.online.online_decoder import OnlineDecoder
+    from sklseq.estimators.semicrf import SemiCRFSegmenter
+    from sklseq.estimators.shards.shards import Shards
+    from sklseq.estimators.zscore.zscore_cv import ZScoreTaggerCV
+    from sklseq.estimators.zscore.zscore_tagger import ZScoreTagger
 
 __all__ = [
     "CRFTagger",
@@ -42,7 +53,7 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"sklseq.{name}")
     if name in _LAZY:

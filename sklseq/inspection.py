@@ -44,7 +44,8 @@ def feature_names(
     if isinstance(model, Pipeline) and len(model.steps) > 1:
         return model[:-1].get_feature_names_out(input_features)
     last = model[-1] if isinstance(model, Pipeline) else model
-    return getattr(last, "feature_names_in_", input_features)
+    names: Any = input_features
+    return getattr(last, "feature_names_in_", names)
 
 
 def top_features(

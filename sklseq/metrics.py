@@ -12,7 +12,7 @@ no public way to learn names, and importing this package changes nothing outside
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 # Label sequences of a corpus: a list, an object array or a 2-D array.
-LabelSequences = Iterable[Sequence[Any]] | NDArray
+LabelSequences = Collection[Collection[Any]]
 
 
 # --------------------------------------------------------------------- tokens and sequences
@@ -331,13 +331,14 @@ def _of_segments(y_true: Any, y_pred: Any, mode: str) -> tuple[Any, Any]:
         for is_one, y in zip(segments, sides)
     ]
     lengths = list(map(max, *stops)) if all(segments) else stops[segments.index(False)]
-    return tuple(
+    true, predicted = (
         [_write(x, n, s, name) for s, (x, n) in enumerate(zip(y, lengths))] if is_one else y
         for is_one, y, name in zip(segments, sides, ("y_true", "y_pred"))
     )
+    return true, predicted
 
 
-def _write(segments: list, n: int, s: int, name: str) -> list[str]:
+def _write(segments: list, n: int, s: int, name: str) -> NDArray:
     try:
         return segments_to_labels([x for x in segments if x[2] != "O"], n)
     except ValueError as error:
@@ -409,16 +410,14 @@ def _scores(counts: _SpanCounts, average: str | None, zero_division: float) -> S
     _, right, predicted, true = counts
     if average == "micro":
         right, predicted, true = (count.sum(keepdims=True) for count in counts[1:])
-    per_type = [
-        _divide(right, predicted, zero_division),
-        _divide(right, true, zero_division),
-        _divide(2 * right, predicted + true, zero_division),
-    ]
+    precision = _divide(right, predicted, zero_division)
+    recall = _divide(right, true, zero_division)
+    f1 = _divide(2 * right, predicted + true, zero_division)
     if average is None:
-        return SpanScores(*per_type, true)
+        return SpanScores(precision, recall, f1, true)
     weight = true if average == "weighted" else np.ones(len(true))
-    averages = (_average(score, weight, zero_division) for score in per_type)
-    return SpanScores(*averages, true.sum().item())
+    p, r, f = (_average(score, weight, zero_division) for score in (precision, recall, f1))
+    return SpanScores(p, r, f, true.sum().item())
 
 
 def _divide(above: NDArray, below: NDArray, zero_division: float) -> NDArray[np.float64]:
@@ -430,8 +429,8 @@ def _average(score: NDArray, weight: NDArray, zero_division: float) -> float:
     known = ~np.isnan(score)
     if not known.any():
         return float(zero_division)
-    weight = weight[known] if weight[known].any() else None
-    return float(np.average(score[known], weights=weight))
+    weights = weight[known] if weight[known].any() else None
+    return float(np.average(score[known], weights=weights))
 
 
 def span_precision(
@@ -654,7 +653,7 @@ def span_report(
     token accuracy                           0.83         6
     """
     counts = _count_spans(y_true, y_pred, mode, scheme, sample_weight)
-    per_type = zip(*_scores(counts, None, 0.0))
+    per_type = zip(*map(np.asarray, _scores(counts, None, 0.0)))
     rows = {type_: SpanScores(*scores) for type_, scores in zip(counts.types, per_type)}
     names = ("micro", "macro", "weighted")
     averages = {f"{name} avg": _scores(counts, name, 0.0) for name in names}

@@ -40,7 +40,7 @@ from sklseq.data.types import LabelsLike, SequencesLike
 __all__ = ["check_sequence_estimator", "sequence_checks"]
 
 # Answers of two computations that differ in the order of additions only.
-CLOSE = dict(rtol=1e-3, atol=1e-3)
+CLOSE = 1e-3
 
 
 def check_sequence_estimator(
@@ -121,7 +121,7 @@ def _for(*needs: str) -> Callable:
     """The check applies to subjects with all of these properties."""
 
     def mark(check: Callable) -> Callable:
-        check.needs = needs
+        setattr(check, "needs", needs)  # noqa: B010
         return check
 
     return mark
@@ -246,7 +246,7 @@ def assert_alike(a: Any, b: Any, X: SequencesLike, *, exactly: bool = True) -> N
             if exactly:
                 np.testing.assert_array_equal(p, q)
             else:
-                np.testing.assert_allclose(p, q, **CLOSE)
+                np.testing.assert_allclose(p, q, rtol=CLOSE, atol=CLOSE)
 
 
 def _raises(errors: Any, call: Callable, *arguments: Any) -> str:

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 try:
     from sklearn.callback import CallbackSupportMixin
@@ -25,6 +25,8 @@ except ImportError:  # scikit-learn < 1.9
 
 __all__ = ["CallbackSupportMixin", "fit_of_part", "iteration_hook", "with_callbacks"]
 
+Fit = TypeVar("Fit", bound=Callable)
+
 
 class _Task(NamedTuple):
     """The running ``fit`` of an estimator that has callbacks; kept in its attribute ``_task``."""
@@ -33,13 +35,13 @@ class _Task(NamedTuple):
     arguments: dict  # of every hook: estimator, X, y, metadata
 
 
-def with_callbacks(*, max_subtasks: Callable[[Any], int | None]) -> Callable:
+def with_callbacks(*, max_subtasks: Callable[[Any], int | None]) -> Callable[[Fit], Fit]:
     """Decorate ``fit``: callbacks run at its begin and at its end, with the fitted estimator.
 
     ``max_subtasks(estimator)`` is the most iterations or parts there can be, None if unknown.
     """
 
-    def decorate(fit: Callable) -> Callable:
+    def decorate(fit: Fit) -> Fit:
         if _with_teardown is None:
             return fit
         signature = inspect.signature(fit)

@@ -109,8 +109,7 @@ def read_conll(
     if not lines:
         return [], None if label is None else []
     guessed = separator is None
-    if guessed:
-        separator = "\t" if "\t" in lines[0] else " "
+    separator = separator or ("\t" if "\t" in lines[0] else " ")
     width = len(_split_line(lines[0], separator))
     if width == 1 and label in (0, -1) and columns is None:
         raise ValueError(

@@ -166,7 +166,7 @@ def _blocks(path: Path, n_records: int | None) -> Iterator[tuple[int, np.ndarray
             first += len(block)
 
 
-def _columns(cells: np.ndarray, numeric: str, path, first: int) -> Iterator:
+def _columns(cells: np.ndarray, numeric: str, path: str | os.PathLike, first: int) -> Iterator:
     """Yield (codes of n rows, names of the codes, values or None) of each column, in order."""
     for k in range(N_COLUMNS - 1):
         if k in CATEGORICAL:
@@ -205,11 +205,11 @@ def _encode(columns: Iterator, n: int, vocabulary: dict, grow: bool) -> sparse.c
                 vocabulary.setdefault(name, len(vocabulary))
         indices.append(np.array([vocabulary.get(name, -1) for name in names])[codes])
         data.append(np.ones(n) if values is None else values)
-    indices, data = np.stack(indices, axis=1), np.stack(data, axis=1)
-    keep = (indices >= 0) & (data != 0)
+    codes, values = np.stack(indices, axis=1), np.stack(data, axis=1)
+    keep = (codes >= 0) & (values != 0)
     indptr = np.concatenate([[0], np.cumsum(keep.sum(axis=1))])
     shape = (n, len(vocabulary))
-    return sparse.csr_matrix((data[keep], indices[keep].astype(np.int32), indptr), shape=shape)
+    return sparse.csr_matrix((values[keep], codes[keep].astype(np.int32), indptr), shape=shape)
 
 
 def _labels(cells: np.ndarray, labels: str) -> np.ndarray:

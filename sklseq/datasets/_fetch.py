@@ -50,7 +50,7 @@ class _Corpus(NamedTuple):
 
 
 CORPORA = {
-    name: _Corpus(*name.split("/"), int(n_bytes), sha256)
+    name: _Corpus(*name.partition("/")[::2], int(n_bytes), sha256)
     for name, n_bytes, sha256 in map(str.split, _CORPORA.split("\n")[1:-1])
 }
 
@@ -184,7 +184,7 @@ def fetch_conll2002(
 
 def _load(
     corpus: _Corpus,
-    data_home: Any,
+    data_home: str | os.PathLike | None,
     base_url: str | None,
     download_if_missing: bool,
     n_retries: int,
@@ -200,7 +200,8 @@ def _load(
                 f"put the file there: SHA-256 {corpus.sha256}."
             )
         _download(corpus, path, _addresses(corpus, base_url), n_retries)
-    return read_conll(path, columns=["w", "pos"])
+    X, y = read_conll(path, columns=["w", "pos"])
+    return X, y or []
 
 
 def _pooch() -> Any:

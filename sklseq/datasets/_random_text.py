@@ -4,6 +4,7 @@ import operator
 import random
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -38,7 +39,7 @@ def expand(template: str, choose: Callable[[str], str]) -> str:
     return _SYMBOL.sub(lambda match: expand(choose(match[1] or "#"), choose), template)
 
 
-def draw_generators(n: int, what: str, random_state) -> list[random.Random]:
+def draw_generators(n: int, what: str, random_state: Any) -> list[random.Random]:
     """One generator of random numbers for each of `n` documents, the first ones equal for all n."""
     try:
         count = operator.index(n)

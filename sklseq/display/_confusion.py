@@ -157,8 +157,8 @@ class SpanConfusionDisplay:
         code = {type_: k for k, type_ in enumerate(types)}
         counts = np.zeros((len(code) + 2, len(code) + 2), dtype=np.int64)
         for true, predicted in pairs:
-            known = ([span for span in spans if span[2] in code] for spans in (true, predicted))
-            _count(*known, code, counts)
+            true, predicted = ([x for x in spans if x[2] in code] for spans in (true, predicted))
+            _count(true, predicted, code, counts)
         return cls(counts, list(types))
 
     def plot(

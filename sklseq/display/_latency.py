@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -113,7 +113,7 @@ class LatencyAccuracyDisplay:
         estimator: BaseEstimator,
         X: SequencesLike,
         *,
-        strategies: Iterable[str] = tuple(SWEEPS),
+        strategies: Sequence[str] = tuple(SWEEPS),
         sweep: dict | None = None,
         goal: float = 0.001,
     ) -> LatencyAccuracyDisplay:
@@ -237,7 +237,9 @@ def _rule(decoder: OnlineDecoder, name: str, parameter: str | None, value: Any) 
     return OnlineRule.checked(**rule)
 
 
-def _report(potentials, delay: int, chain, best: np.ndarray, rule: OnlineRule) -> LatencyReport:
+def _report(
+    potentials: Any, delay: int, chain: Any, best: np.ndarray, rule: OnlineRule
+) -> LatencyReport:
     offsets = potentials.offsets
     paths = decode_block(potentials.emission, offsets, chain, rule, confidence=False)
     to_end = np.repeat(offsets[1:], np.diff(offsets)) - 1 - np.arange(len(best))

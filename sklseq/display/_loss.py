@@ -68,6 +68,9 @@ class LossCurveDisplay:
     (True, True)
     """
 
+    ax_: Axes
+    score_ax_: Axes | None
+
     def __init__(self, estimators: dict[str, Any]):
         if not estimators:
             raise ValueError("LossCurveDisplay needs at least one estimator.")
@@ -123,7 +126,7 @@ class LossCurveDisplay:
 
     def _plot_curve(self, curve: Curve, k: int, lowest: float | None) -> None:
         color, dash = COLORS[k % len(COLORS)], DASHES[k % len(DASHES)]
-        style = {"color": color, "linestyle": dash}
+        style: dict[str, Any] = {"color": color, "linestyle": dash}
         if len(curve.at) <= 40:
             style |= {"marker": "o", "markersize": 3}
         y = curve.objective if lowest is None else curve.objective - lowest
@@ -133,17 +136,18 @@ class LossCurveDisplay:
             name = f"{curve.name}, bound"
             self.ax_.plot(curve.at, curve.bound, color=color, alpha=0.6, linestyle=":", label=name)
         if curve.scores is not None:
-            self._plot_scores(curve, color)
+            self._plot_scores(curve.name, curve.scores, color)
 
-    def _plot_scores(self, curve: Curve, color: str) -> None:
+    def _plot_scores(self, name: str, scores: np.ndarray, color: str) -> None:
         if self.score_ax_ is None:
             self.score_ax_ = self.ax_.twinx()
             self.score_ax_.set_ylabel("score of sequences set aside (thin, ×)")
             self.score_ax_.spines[["top", "left"]].set_visible(False)
-        at = np.arange(1, len(curve.scores) + 1)
-        label = f"{curve.name}, score"
-        style = {"color": color, "linewidth": 0.8, "marker": "x", "markersize": 4, "alpha": 0.8}
-        self.score_ax_.plot(at, curve.scores, label=label, **style)
+        at = np.arange(1, len(scores) + 1)
+        label = f"{name}, score"
+        self.score_ax_.plot(
+            at, scores, label=label, color=color, linewidth=0.8, marker="x", markersize=4, alpha=0.8
+        )
 
     def _legend(self) -> None:
         # Above the axes, where no curve is.

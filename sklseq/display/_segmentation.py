@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +25,8 @@ COLORS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC
 BORDERS, HATCHES = ("solid", "dashed", "dotted", "double"), ("", "///", "...", "xxx")
 
 Segments = list[tuple[int, int, str]]
+# Type or "", words, segment.
+_Piece = tuple[str, list[str], tuple[int, int, str] | None]
 
 
 class SegmentationDisplay:
@@ -133,11 +135,11 @@ class SegmentationDisplay:
 
     def _repr_html_(self) -> str:
         """HTML with all colours inline; text is escaped."""
-        right = None if self.true is None else [set(segments) for segments in self.true]
         rows = []
         for s, pieces in enumerate(self._pieces(self.segments)):
-            rows.append(f'<div style="{_ROW}">{self._html(pieces, right and right[s])}</div>')
-            if right is not None and right[s] != set(self.segments[s]):
+            right = None if self.true is None else set(self.true[s])
+            rows.append(f'<div style="{_ROW}">{self._html(pieces, right)}</div>')
+            if self.true is not None and right != set(self.segments[s]):
                 true = self._html(next(self._pieces([self.true[s]], s)), None)
                 rows.append(f'<div style="{_ROW}{_TRUTH}"><small>true: </small>{true}</div>')
         return "\n".join(rows)
@@ -206,7 +208,8 @@ class SegmentationDisplay:
         scores = span_precision_recall_fscore_support(
             y_true, y_pred, average=None, labels=self.types
         )
-        order = np.argsort(scores.support, kind="stable")
+        precision, recall, f1, support = map(np.asarray, scores)
+        order = np.argsort(support, kind="stable")
         if ax is None:
             import matplotlib.pyplot as plt
 
@@ -214,10 +217,10 @@ class SegmentationDisplay:
             _, ax = plt.subplots(figsize=size, layout="constrained")
         self.ax_, self.figure_ = ax, ax.figure
         at = np.arange(len(order))
-        ax.barh(at, 100 * scores.f1[order], color="#56B4E9", height=0.7, label="F1")
-        ax.plot(100 * scores.precision[order], at, "o", color="#D55E00", label="precision")
-        ax.plot(100 * scores.recall[order], at, "D", mfc="none", color="k", label="recall")
-        ax.set_yticks(at, [f"{self.types[k]} ({scores.support[k]})" for k in order])
+        ax.barh(at, 100 * f1[order], color="#56B4E9", height=0.7, label="F1")
+        ax.plot(100 * precision[order], at, "o", color="#D55E00", label="precision")
+        ax.plot(100 * recall[order], at, "D", mfc="none", color="k", label="recall")
+        ax.set_yticks(at, [f"{self.types[k]} ({support[k]})" for k in order])
         ax.set(xlabel="segments (%)", xlim=(0, 104))
         ax.spines[["top", "right"]].set_visible(False)
         ax.legend(frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.45, 1.0))
@@ -252,10 +255,11 @@ class SegmentationDisplay:
 
     # --- Layout
 
-    def _pieces(self, several: list[Segments], first: int = 0):
+    def _pieces(self, several: list[Segments], first: int = 0) -> Iterator[list[_Piece]]:
         """For each sequence (type or "", words, segment) of what is inside and between segments."""
         for tokens, segments in zip(self.tokens[first:], several):
-            at, pieces = 0, []
+            at = 0
+            pieces: list[_Piece] = []
             for segment in [*segments, (len(tokens), len(tokens), "")]:
                 start, stop, type_ = segment
                 if start > at:
@@ -301,7 +305,9 @@ class SegmentationDisplay:
                 self._mark(lines, s, starts, segment, bool(below), wrong)
         return lines
 
-    def _mark(self, lines, s: int, starts: list, segment: tuple, below: bool, wrong: bool) -> None:
+    def _mark(
+        self, lines: list[_Line], s: int, starts: list, segment: tuple, below: bool, wrong: bool
+    ) -> None:
         start, stop, type_ = segment
         for row in range(starts[start][0], starts[stop - 1][0] + 1):
             inside = [t for t in range(start, stop) if starts[t][0] == row]
@@ -323,7 +329,7 @@ class SegmentationDisplay:
                       edgecolor=color, lw=1.6 if mark.wrong else 0.6,
                       linestyle="--" if mark.wrong else "-")
         )  # fmt: skip
-        shown = mark.name[: max(length, 3) and int(1.4 * length) + 1]
+        shown = mark.name[: int(1.4 * length) + 1]
         ax.text(mark.begin, y - 0.31, shown, fontsize=5.5, va="bottom", color="#222222")
 
     def _style(self, type_: str) -> tuple[str, str, str]:

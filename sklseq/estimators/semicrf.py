@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import update_wrapper
 from types import MethodType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -65,17 +65,20 @@ from sklseq.objectives.segment.segment_likelihood import (
 __all__ = ["SemiCRFSegmenter"]
 
 
-class _of_likelihood:
+R = TypeVar("R")
+
+
+class _of_likelihood(Generic[R]):
     """A method that does not exist for the hinge loss, and says why.
 
     scikit-learn's ``available_if`` gives the reason as the cause of the error only.
     """
 
-    def __init__(self, function: Any):
+    def __init__(self, function: Callable[..., R]):
         self.function = function
         update_wrapper(self, function)
 
-    def __get__(self, segmenter: Any, owner: Any = None) -> Any:
+    def __get__(self, segmenter: Any, owner: Any = None) -> Callable[..., R]:
         if segmenter is None:
             return self.function
         if segmenter.loss == "hinge":

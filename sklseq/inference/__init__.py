@@ -10,6 +10,7 @@ Imports: _lib, data; never sklearn.
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from sklseq.inference.chain.linear_chain import Marginals, forward_backward, nbest, sample, viterbi
 
@@ -33,6 +34,19 @@ __all__ = [
     "viterbi",
 ]
 
+if TYPE_CHECKING:  # _LATER, for type checkers
+    from sklseq.inference.chain.expectation import ExpectedFeatures, entropy, expected_features
+    from sklseq.inference.chain.online_rules import OnlinePaths, decode_online
+    from sklseq.inference.segment.segment_closure import segment_closure
+    from sklseq.inference.segment.segmentations import (
+        SegmentMarginals,
+        SegmentSpans,
+        segment_forward_backward,
+        segment_nbest,
+        segment_sample,
+        segment_viterbi,
+    )
+
 # Loaded when first used: a model that labels needs the linear chain only.
 _LATER = {
     "chain.expectation": ("ExpectedFeatures", "entropy", "expected_features"),
@@ -46,7 +60,7 @@ _LATER = {
 _HOME = {name: module for module, names in _LATER.items() for name in names}
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(f"sklseq.inference.{_HOME[name]}"), name)
     raise AttributeError(f"module 'sklseq.inference' has no attribute {name!r}")

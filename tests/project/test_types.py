@@ -1,0 +1,47 @@
+"""Types of what is public: every parameter and every answer has one, and it says something."""
+
+import inspect
+
+import pytest
+
+from tests.project.test_structure import public_methods, public_objects
+
+# What holds anything by design: sources of blocks, items of a stream as the first step reads them.
+ANYTHING = {"RowBlocks.source", "RowBlocks.rows", "OnlineStream.item", "OnlineStream.items"}
+
+
+def without_types(function, owner=""):
+    """Parameters and "return" without an annotation, or with ``Any``."""
+    missing = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        free = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        known = parameter.annotation not in (parameter.empty, "Any")
+        if not (known or free or name in ("self", "cls")) and f"{owner}.{name}" not in ANYTHING:
+            missing.append(name)
+    answer = inspect.signature(function).return_annotation
+    if function.__name__ != "__init__" and answer in (inspect.Signature.empty, "Any"):
+        missing.append("return")
+    return missing
+
+
+def functions():
+    for param in [*public_objects(), *public_methods()]:
+        (value,) = param.values
+        if inspect.isclass(value):
+            value = vars(value).get("__init__")
+        if inspect.isfunction(value) and "/sklseq/" in inspect.getsourcefile(value):
+            yield pytest.param(value, id=param.id)
+
+
+@pytest.mark.parametrize("function", list(functions()))
+def test_public_functions_have_types(function):
+    owner, _, name = function.__qualname__.rpartition(".")
+    if f"{owner}.{name}" not in ANYTHING:
+        assert without_types(function, owner) == []
+
+
+def test_missing_types_are_found():
+    namespace = {}
+    source = "def f(a, b: 'Any', c: int, *d, **e: 'Any'): ..."
+    exec(source, namespace)
+    assert without_types(namespace["f"]) == ["a", "b", "return"]
