@@ -12,7 +12,6 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import Public, check_plain_parameters
-from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.sequences import Sequences, not_a_table
 from sklseq.data.types import LabelsLike, SequencesLike
 
@@ -80,9 +79,7 @@ class Extractor(Public, TransformerMixin, BaseEstimator, auto_wrap_output_keys=N
         self.fit_transform(X, y)
         return self
 
-    def fit_transform(
-        self, X: SequencesLike, y: LabelsLike | None = None
-    ) -> Sequences | SegmentPotentials:
+    def fit_transform(self, X: SequencesLike, y: LabelsLike | None = None) -> Sequences:
         """Learn the features of ``X`` and return them, in one pass.
 
         Parameters
@@ -100,7 +97,7 @@ class Extractor(Public, TransformerMixin, BaseEstimator, auto_wrap_output_keys=N
         self._check_parameters()
         return self._fit_rows(X, y)
 
-    def transform(self, X: SequencesLike) -> Sequences | SegmentPotentials:
+    def transform(self, X: SequencesLike) -> Sequences:
         """Return the features of ``X`` that were seen in training.
 
         Parameters

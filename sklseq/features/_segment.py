@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, clone
 
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.sequences import Sequences
-from sklseq.data.types import ColumnsLike, DTypeLike, PathLike
+from sklseq.data.types import ColumnsLike, DTypeLike, LabelsLike, PathLike, SequencesLike
 from sklseq.features._active_potentials import count_active_potentials
 from sklseq.features._columns import read_columns, select_columns
 from sklseq.features._family import Extractor, as_names, extract
@@ -161,6 +161,13 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
     >>> round(features.firing_ratio_, 2)
     1.87
     """
+
+    if TYPE_CHECKING:  # what the methods of the base class return here
+
+        def fit_transform(
+            self, X: SequencesLike, y: LabelsLike | None = None
+        ) -> SegmentPotentials: ...
+        def transform(self, X: SequencesLike) -> SegmentPotentials: ...
 
     def __init__(
         self,

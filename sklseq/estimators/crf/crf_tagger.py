@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -337,7 +337,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         y: LabelsLike,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
-    ):
+    ) -> Self:
         """Go through one batch of sequences once, by the steps of ``solver="adagrad"``.
 
         All states and transitions are trained, whatever ``all_possible_states``: which ones occur
@@ -490,7 +490,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
 
     # ------------------------------------------------------------------ size
 
-    def sparsify(self):
+    def sparsify(self) -> Self:
         """Store ``coef_`` as a CSR matrix: smaller files for models with many zeros.
 
         Predictions stay the same to the bit; the first one after loading unpacks the weights.
@@ -505,7 +505,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
             self.coef_ = sparse.csr_matrix(self.coef_)
         return self
 
-    def densify(self):
+    def densify(self) -> Self:
         """Store ``coef_`` as an array again.
 
         Returns
@@ -516,7 +516,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         self.coef_ = dense_weights(self.coef_)
         return self
 
-    def prune(self, threshold: float = 0.0):
+    def prune(self, threshold: float = 0.0) -> Self:
         """Set state weights of magnitude ``threshold`` or less to 0.
 
         Attributes that are left without a weight are forgotten if the tagger itself reads dicts
