@@ -354,14 +354,23 @@ def check_no_mistake(seed, **parameters):
     X, y = separable(seed)
     options = {"max_iter": 100_000, "random_state": seed, **parameters}
     made = HMSVMTagger(solver="perceptron", **options).fit(X, y)
-    assert made.loss_curve_[-1] == 0
-    assert made.score(X, y) == 1.0
+    if made.loss_curve_[-1] == 0:
+        assert made.score(X, y) == 1.0
+    else:  # (radius / margin)² mistakes may need more passes than max_iter
+        assert made.n_iter_ == options["max_iter"]
+    return made.loss_curve_[-1] == 0
 
 
 @pytest.mark.parametrize("parameters", [{}, PARAMETERS["poly"], {"average": False}], ids=str)
 @pytest.mark.parametrize("seed", range(40))
 def test_the_averaged_perceptron_labels_separable_data_rightly(seed, parameters):
-    check_no_mistake(seed, **parameters)
+    assert check_no_mistake(seed, **parameters)
+
+
+def test_the_average_keeps_a_margin_above_rounding():
+    # The average of these passes is right by less than the rounding of a kernel's sums.
+    for seed in (1678, 2438):
+        assert check_no_mistake(seed, **PARAMETERS["rbf"])
 
 
 def test_further_passes_are_only_counted_where_the_average_errs():

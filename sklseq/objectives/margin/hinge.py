@@ -34,6 +34,7 @@ __all__ = ["Certificate", "PathLoss", "StructuredHinge", "SupportPaths", "linear
 SLACKS = {"l1": _margin.L1, "l2": _margin.L2, "hard": _margin.HARD}
 LANES = 8
 N_TESTED = 300  # paths among which contradictions are looked for: the square is held
+ROUNDING = 1e-10  # of the largest margin: far above what orders of summation differ by
 
 
 class PathLoss(NamedTuple):
@@ -306,11 +307,14 @@ class StructuredHinge:
         n = float(self.n_visits)
         total = n if self.averaging == 1 else 0.5 * n * (n + 1)
         self._settled = self._mass_and_loss() - self.kernel.arrays["late_sums"] / total
+        last = self._copy_states() if last_is_right else {}
         self._subtract_late(1 / total)
-        # From 2**53 visits on, the average is the last iterate.
-        while last_is_right and total < 2.0**53 and self._errs():
-            self._subtract_late(-0.5 / total)
+        while last_is_right and self._errs():
+            self._restore_states(last)
             total *= 2
+            if total > 2.0**53:  # the average would be the last iterate, but for rounding
+                return
+            self._subtract_late(1 / total)
 
     @contextmanager
     def as_settled(self) -> Iterator[None]:
@@ -318,16 +322,21 @@ class StructuredHinge:
         if not self.averaging or self._settled is not None:
             yield
             return
-        a = self.kernel.arrays
-        names = ("score", "score_t", "start", "end", *(["W"] if self.is_linear else ["coef", "S"]))
-        before = {name: a[name].copy() for name in names}
+        before = self._copy_states()
         self.settle()
         try:
             yield
         finally:
             self._settled = None
-            for name, value in before.items():
-                a[name][...] = value
+            self._restore_states(before)
+
+    def _copy_states(self) -> dict[str, np.ndarray]:
+        names = ("score", "score_t", "start", "end", *(["W"] if self.is_linear else ["coef", "S"]))
+        return {name: self.kernel.arrays[name].copy() for name in names}
+
+    def _restore_states(self, states: dict[str, np.ndarray]) -> None:
+        for name, value in states.items():
+            self.kernel.arrays[name][...] = value
 
     def _subtract_late(self, share: float) -> None:
         # From the weights, a share of their changes times the visits before each.
@@ -339,10 +348,12 @@ class StructuredHinge:
             np.matmul(a["coef"].T, self.source, out=a["S"])
 
     def _errs(self) -> bool:
-        # Whether a wrong path scores no less than the truth (and its loss less).
+        # Whether a wrong path scores no less than the truth (and its loss less), or so little less
+        # that the sums of ``predict``, which round otherwise, may call it a tie.
         worst, products = np.full((2, len(self.C)), -np.inf)
         self.kernel.evaluate(self.blocks, worst, products)
-        return bool((worst >= 0).any())
+        margins = worst[np.isfinite(worst)]
+        return bool((margins >= -ROUNDING * np.abs(margins).max(initial=0)).any())
 
     # ------------------------------------------------------------------ answers
 
