@@ -27,18 +27,69 @@ def task(bench, tmp_path, monkeypatch):
     return bench.Task(task.X[:60], task.y[:60], task.lexicons, 12)
 
 
-def test_succinct_and_full_find_the_same(bench, task):
-    # No field of these references is longer than L, so both are the same model.
-    assert max(j - i for y in task.y for i, j, _ in bench.labels_to_segments(y)) <= 12
+def test_without_a_limit_succinct_and_full_are_one_model(bench, task):
+    # No reference is longer than L, so no segment is: the same predictions, not similar ones.
+    longest = max(map(len, task.X))
+    task = task._replace(X=task.X[:40], y=task.y[:40], longest=longest)
     models = {
-        "full": lambda: bench.Segment(task, 0.1, 12, full=True),
-        "succinct": lambda: bench.Segment(task, 0.1, 12),
-        "sequence": lambda: bench.Sequence(task, 0.1),
+        "full": lambda: bench.Segment(task, 0.1, longest, full=True),
+        "succinct": lambda: bench.Segment(task, 0.1, longest),
     }
-    found = {name: of[0] for name, of in bench.compare(task, models, 1).items()}
-    assert found["full"].ratio == found["succinct"].ratio > 5
-    assert found["full"].f1 == pytest.approx(found["succinct"].f1, abs=3)  # longer ones may win
-    assert min(result.f1 for result in found.values()) > 60
+    full, succinct = (of[0] for of in bench.compare(task, models, 1).values())
+    assert full[:3] == succinct[:3]
+    assert full.ratio == succinct.ratio > 5
+    assert full.f1 > 75
+    assert full.extraction == succinct.extraction > 0  # features are extracted once for both
+
+
+class Answers:
+    """A model that notes what it is trained on, and predicts the labels that it is told."""
+
+    class Features:
+        def get_params(self, deep):
+            return {}
+
+        def fit_transform(self, X):
+            return X
+
+        transform = fit_transform
+
+    def __init__(self, labels):
+        self.labels, self.features = labels, self.Features()
+
+    def fit(self, X, y):
+        self.seen = X, y
+
+    def predict(self, X):
+        self.asked = X
+        return [self.labels[" ".join(x)] for x in X]
+
+    def ratio(self, seen, longest):
+        assert seen is self.seen[0]
+        return longest
+
+
+def test_scores_are_of_references_that_training_has_not_seen(bench, task):
+    right = {" ".join(x): y for x, y in zip(task.X, task.y)}
+    wrong = {x: ["O"] * len(y) for x, y in right.items()}
+    models = {"right": Answers(right), "wrong": Answers(wrong)}
+    found = bench.compare(task, {name: lambda m=m: m for name, m in models.items()}, 1)
+    assert found["right"][0][:3] == (100, 100, 100)
+    assert found["wrong"][0][:3] == (0, 0, 0)
+    assert found["right"][0].ratio == task.longest
+    seen, labels = models["right"].seen
+    assert len(seen) == pytest.approx(0.3 * len(task.X), abs=1)
+    assert [right[" ".join(x)] for x in seen] == labels
+    words = [sorted(map(tuple, part)) for part in (seen, models["right"].asked, task.X)]
+    assert sorted(words[0] + words[1]) == words[2]
+
+
+def test_the_sequence_model_has_labels_of_begin_continue_end_unique(bench, task):
+    model = bench.Sequence(task, 0.1)
+    model.fit(model.features.fit_transform(task.X), task.y)
+    assert {label[:1] for label in model.model.classes_} == {"B", "E", "I", "O", "S"}
+    iobes = bench.as_iobes([["B-a", "I-a", "I-a", "O", "B-a"]])
+    assert iobes == [["B-a", "I-a", "E-a", "O", "S-a"]]
 
 
 def test_tables_print_all_methods(bench, task, capsys):
