@@ -1,6 +1,6 @@
-"""Labels: one flat array for many sequences, spans ↔ labels, allowed transitions.
+"""Labels: flat arrays for many sequences, conversion to and from spans, allowed transitions.
 
-Conventions, here and wherever labels are handled:
+Conventions of all modules that handle labels:
 
 * ``flat`` holds the labels of all sequences one after the other; rows of sequence s are
   ``offsets[s]:offsets[s + 1]``.
@@ -49,9 +49,9 @@ SCHEMES = {"iob2": "BIIB", "iobes": "BIES", "bilou": "BILU"}
 LETTERS = {name: "".join(dict.fromkeys(letters)) for name, letters in SCHEMES.items()}
 LETTERS |= {None: "BIESLU", "iob1": "BI", "ioe1": "IE", "ioe2": "IE"}
 
-# conlleval's reading knows no scheme: these letters begin, or end, a span wherever they stand.
-_OPENING = frozenset("BSU")
-_CLOSING = frozenset("ESLU")
+# conlleval reads all schemes alike: these letters always begin, or end, a span.
+_OPENING = "BSU"
+_CLOSING = "ESLU"
 
 _ARRAY_KINDS = {"U": "string", "b": "boolean", "i": "integer", "u": "integer"}
 MOST = np.iinfo(np.int64).max
@@ -68,7 +68,7 @@ class Spans(NamedTuple):
 
 
 class Constraints(NamedTuple):
-    """What a label sequence may look like."""
+    """Allowed transitions, first labels and last labels."""
 
     transition: NDArray[np.bool_]  # (L, L) label i may be followed by label j
     start: NDArray[np.bool_]  # (L,) may be the first label
@@ -81,18 +81,18 @@ class Constraints(NamedTuple):
 def as_label_sequences(
     y: Iterable[Any], name: str = "y", first: tuple[int, int] = (0, 0)
 ) -> tuple[NDArray, NDArray[np.int64]]:
-    """Put label sequences end to end.
+    """Concatenate label sequences.
 
     Parameters
     ----------
     y : list, object array or 2-D array of label sequences
         Each sequence is a list, tuple or 1-D array of labels; some may be empty. All labels are
-        strings, all are integers, or all are booleans. A 2-D array is so many sequences of equal
-        length, never a multilabel target.
+        strings, all are integers, or all are booleans. The rows of a 2-D array are sequences of
+        equal length, never a multilabel target.
     name : str, default="y"
-        What error messages call `y`.
+        Name of `y` in error messages.
     first : tuple of int, default=(0, 0)
-        Which sequence, and which row of it, error messages call the first.
+        Numbers of the first sequence, and of the first row of it, in error messages.
 
     Returns
     -------
@@ -106,8 +106,7 @@ def as_label_sequences(
     TypeError
         If `y` or one of its items is not a sequence.
     ValueError
-        If a label is of another kind than str, int or bool, labels are of mixed kinds, or an
-        integer is outside -2**63 ... 2**63 - 1.
+        If labels are of other or mixed kinds, or an integer is outside -2**63 ... 2**63 - 1.
 
     Examples
     --------
@@ -119,12 +118,12 @@ def as_label_sequences(
     sequences = _list_sequences(y, name, first[0])
     lengths = np.fromiter(map(len, sequences), dtype=np.int64, count=len(sequences))
     offsets = np.concatenate(([0], np.cumsum(lengths)))
-    # Empty sequences say nothing of the kind of labels: np.array([]) is float64.
+    # Empty sequences have no kind of labels: np.array([]) is float64.
     filled = [sequence for sequence in sequences if len(sequence)]
     kinds = set(map(_array_kind, filled))
     too_large = any(s.dtype.kind == "u" and s.max() > MOST for s in filled if _array_kind(s))
     if len(kinds) == 1 and None not in kinds and not too_large:
-        # Each by itself: NumPy joins uint64 and int64 to float64, which holds 53 bits of them.
+        # One at a time: NumPy joins uint64 and int64 to float64, which keeps 53 bits.
         dtype = _DTYPES[kinds.pop()]
         parts = filled if dtype is np.str_ else (s.astype(dtype, copy=False) for s in filled)
         return np.concatenate(list(parts)), offsets
@@ -156,12 +155,12 @@ def _list_sequences(y: Iterable[Any], name: str, first: int) -> list[Any]:
 
 
 def _array_kind(sequence: Any) -> str | None:
-    """Kind of the labels of an array, None if only its items can tell."""
+    """Kind of the labels of an array; None if each item has to be examined."""
     return _ARRAY_KINDS.get(sequence.dtype.kind) if isinstance(sequence, np.ndarray) else None
 
 
 def _type_kind(cls: type) -> str | None:
-    """Kind of labels of a Python or NumPy scalar type, None if they may not be labels."""
+    """Kind of labels of a Python or NumPy scalar type; None if it is no label."""
     if issubclass(cls, str):
         return "string"
     if issubclass(cls, bool | np.bool_):
@@ -172,51 +171,41 @@ def _type_kind(cls: type) -> str | None:
 def _array_of_labels(
     labels: list[Any], offsets: NDArray[np.int64], name: str, first: tuple[int, int]
 ) -> NDArray:
+    """One array of labels that are checked one by one."""
     kinds = {_type_kind(cls) for cls in set(map(type, labels))}
-    # np.array would turn [1, "a"] and [nan, "a"] into strings without a word.
+    # np.array would convert [1, "a"] and [nan, "a"] to strings without an error.
     if len(kinds) > 1 or None in kinds:
-        _raise_bad_label(labels, offsets, name, first)
-    if (
-        kinds == {"integer"}
-        and not -MOST - 1 <= min(map(int, labels)) <= max(map(int, labels)) <= MOST
-    ):
-        _raise_too_large(labels, offsets, name, first)
-    return np.array(labels, dtype=_DTYPES[kinds.pop()] if kinds else np.str_)
-
-
-def _raise_too_large(
-    labels: list[Any], offsets: NDArray[np.int64], name: str, first: tuple[int, int]
-) -> None:
-    row = next(row for row, label in enumerate(labels) if not -MOST - 1 <= int(label) <= MOST)
-    raise ValueError(
-        f"Label {int(labels[row])} of {name}, at {locate(offsets, row, first)}, is not a 64-bit "
-        "integer; integer labels must lie in -2**63 ... 2**63 - 1: number them anew, or "
-        "convert all to strings."
-    )
-
-
-def _raise_bad_label(
-    labels: list[Any], offsets: NDArray[np.int64], name: str, first: tuple[int, int]
-) -> None:
-    kinds = [_type_kind(type(label)) for label in labels]
-    odd = (kind is None for kind in kinds) if None in kinds else (k != kinds[0] for k in kinds)
-    row = next(row for row, is_odd in enumerate(odd) if is_odd)
-    label, where = labels[row], locate(offsets, row, first)
-    if kinds[row] is None:
-        raise ValueError(
-            f"Label {label!r} of {name}, at {where}, is of type {type(label).__name__}; labels "
-            f"must be strings, integers or booleans: replace it."
+        each = [_type_kind(type(label)) for label in labels]
+        row = each.index(None) if None in each else [kind != each[0] for kind in each].index(True)
+        problem = (
+            f"is of type {type(labels[row]).__name__}; labels must be strings, integers or "
+            "booleans: replace it."
+            if each[row] is None
+            else f"is of kind {each[row]} and the labels before it are of kind {each[0]}; all "
+            "labels must be of one kind: convert them."
         )
-    raise ValueError(
-        f"Label {label!r} of {name}, at {where}, is of kind {kinds[row]} and the labels before it "
-        f"are of kind {kinds[0]}; all labels must be of one kind: convert them."
-    )
+    elif kinds == {"integer"} and not all(
+        in_range := [-MOST - 1 <= int(k) <= MOST for k in labels]
+    ):
+        row = in_range.index(False)
+        problem = (
+            "is not a 64-bit integer; integer labels must lie in -2**63 ... 2**63 - 1: renumber "
+            "them, or convert all to strings."
+        )
+    else:
+        return np.array(labels, dtype=_DTYPES[kinds.pop()] if kinds else np.str_)
+    where = locate(offsets, row, first)
+    raise ValueError(f"Label {_plain(labels[row])!r} of {name}, at {where}, {problem}")
+
+
+def _plain(label: Any) -> Any:
+    return int(label) if isinstance(label, np.integer) else label
 
 
 def locate(offsets: NDArray[np.integer], row: int, first: tuple[int, int] = (0, 0)) -> str:
-    """Say where a row of the corpus is: ``"row 2 of sequence 5"``.
+    """Position of a row of the corpus, as ``"row 2 of sequence 5"``.
 
-    ``first``: number of the first sequence, and of the first row that is given of it.
+    ``first``: number of the first sequence, and of its first row.
     """
     sequence = int(np.searchsorted(offsets, row, side="right")) - 1
     row += (0 if sequence else first[1]) - int(offsets[sequence])
@@ -224,26 +213,9 @@ def locate(offsets: NDArray[np.integer], row: int, first: tuple[int, int] = (0, 
 
 
 def split_labels(flat: NDArray, offsets: NDArray[np.integer]) -> NDArray[np.object_]:
-    """Cut a flat array into one array per sequence: the reverse of `as_label_sequences`.
+    """Cut a flat array into one view per sequence: the reverse of `as_label_sequences`.
 
-    Parameters
-    ----------
-    flat : ndarray of shape (n_rows,)
-        Labels of all sequences.
-    offsets : ndarray of int, shape (n_sequences + 1,)
-        Labels of sequence s are ``flat[offsets[s]:offsets[s + 1]]``.
-
-    Returns
-    -------
-    sequences : ndarray of object, shape (n_sequences,)
-        One-dimensional whether or not the sequences are of equal length; its items are views.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklseq.data.labels import split_labels
-    >>> split_labels(np.array([0, 1, 1, 0]), np.array([0, 2, 4]))
-    array([array([0, 1]), array([1, 0])], dtype=object)
+    The answer is an object array with one dimension even if all sequences have equal length.
     """
     # np.array(list_of_arrays, dtype=object) would be 2-D for sequences of equal length.
     return np.fromiter(cut_rows(flat, offsets), dtype=object, count=len(offsets) - 1)
@@ -256,63 +228,22 @@ def cut_rows(flat: NDArray, offsets: NDArray[np.integer]) -> Iterator[NDArray]:
 
 
 def unique_labels(flat: NDArray) -> NDArray:
-    """Sorted distinct labels, the `classes_` of an estimator.
-
-    Parameters
-    ----------
-    flat : ndarray of shape (n_rows,)
-        Labels of all sequences.
-
-    Returns
-    -------
-    classes : ndarray of shape (n_labels,)
-        Of the dtype of `flat`; strings in the order of their code points.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklseq.data.labels import unique_labels
-    >>> unique_labels(np.array([3, 1, 3]))
-    array([1, 3])
-    """
+    """Sorted distinct labels, the `classes_` of an estimator."""
     return np.unique(flat)
 
 
 def read_classes(classes: Any) -> NDArray:
-    """Sorted distinct labels of what a user passes as ``classes``, checked as labels are."""
+    """Sorted distinct labels of the argument ``classes`` of a public method, checked."""
     return unique_labels(as_label_sequences([classes], "classes")[0])
 
 
 def encode_labels(
     flat: NDArray, classes: ArrayLike, offsets: NDArray[np.integer] | None = None
 ) -> NDArray[np.int32]:
-    """Replace each label by its index in `classes`.
+    """Index of each label in `classes`, which may have any order.
 
-    Parameters
-    ----------
-    flat : ndarray of shape (n_rows,)
-        Labels of all sequences.
-    classes : array-like of shape (n_labels,)
-        The known labels, in any order.
-    offsets : ndarray of int, shape (n_sequences + 1,), optional
-        Where the sequences begin, so that an error can name one; by default, one sequence.
-
-    Returns
-    -------
-    codes : ndarray of int32, shape (n_rows,)
-        ``classes[codes]`` equals `flat`.
-
-    Raises
-    ------
-    ValueError
-        If a label is not in `classes`; the first such is named.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklseq.data.labels import encode_labels
-    >>> encode_labels(np.array(["O", "B", "O"]), ["B", "I", "O"])
-    array([2, 0, 2], dtype=int32)
+    Raises a ValueError that names the first unknown label and its position by `offsets`; by
+    default, all rows are one sequence.
     """
     codes = find_codes(flat, classes)
     if codes.size and codes.min() < 0:
@@ -328,30 +259,9 @@ def encode_labels(
 
 
 def find_codes(flat: NDArray, classes: ArrayLike) -> NDArray[np.int32]:
-    """Index of each label in `classes`, -1 for a label that is not there.
+    """Index of each label in `classes`, -1 for unknown labels.
 
-    Parameters
-    ----------
-    flat : ndarray of shape (n_rows,)
-        Labels of all sequences.
-    classes : array-like of shape (n_labels,)
-        The known labels, in any order.
-
-    Returns
-    -------
-    codes : ndarray of int32, shape (n_rows,)
-
-    Raises
-    ------
-    ValueError
-        If one of both holds strings and the other does not: no label could ever agree.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklseq.data.labels import find_codes
-    >>> find_codes(np.array(["O", "X"]), ["B", "I", "O"])
-    array([ 2, -1], dtype=int32)
+    Raises a ValueError if only one of `flat` and `classes` holds strings: no label could agree.
     """
     known = np.asarray(classes)
     if len(flat) and len(known) and (flat.dtype.kind == "U") != (known.dtype.kind == "U"):
@@ -372,35 +282,34 @@ def find_spans(
     scheme: str | None = None,
     outside: str = "O",
 ) -> Spans:
-    """Find the spans that labels describe, reading broken ones as conlleval does.
+    """Find the spans that labels describe; read broken spans as conlleval does.
 
     Parameters
     ----------
     flat : ndarray of str, shape (n_rows,)
         Labels of all sequences.
     offsets : ndarray of int, shape (n_sequences + 1,)
-        Where the sequences begin; no span crosses from one to the next.
+        Boundaries of the sequences; no span crosses one.
     scheme : {"iob2", "iobes", "bilou"} or None, default=None
-        The labels that may occur; None takes the prefixes of all schemes. Reading is the same.
+        The labels that may occur, by default the prefixes of all schemes. The rules are the same.
     outside : str, default="O"
         The label of rows that belong to no span.
 
     Returns
     -------
     spans : Spans
-        With starts and stops counted over the whole corpus.
 
     Raises
     ------
     ValueError
-        If a label belongs to no scheme, or not to `scheme`; it is named with its row.
+        If a label does not belong to `scheme`; it is named with its row.
 
     Notes
     -----
-    Every row but the outside ones belongs to a span. Row t begins a span if, and only if, it is
+    Each row belongs to a span unless it is outside. Row t begins a span if, and only if, it is
     the first of its sequence, or it has the prefix B, S or U, or row t − 1 has the prefix E, S, L
     or U, is outside, or has another type. These are the rules ``startOfChunk`` and ``endOfChunk``
-    of conlleval [1]_ put together. Cost O(n_rows) after the labels are sorted once.
+    of conlleval [1]_ combined. Cost O(n_rows) after the labels are sorted once.
 
     References
     ----------
@@ -418,9 +327,7 @@ def find_spans(
     if scheme is not None:
         _scheme_letters(scheme)
     letters, type_of, types, codes = parse_labels(flat, offsets, scheme, outside)
-    opens = np.array([letter in _OPENING for letter in letters], dtype=bool)
-    closes = np.array([letter in _CLOSING for letter in letters], dtype=bool)
-
+    opens, closes = np.isin(letters, list(_OPENING)), np.isin(letters, list(_CLOSING))
     row_type = type_of[codes]
     cut = np.ones(len(flat) + 1, dtype=bool)  # no span goes on from row t - 1 to row t
     cut[1:-1] = closes[codes[:-1]] | opens[codes[1:]] | (row_type[1:] != row_type[:-1])
@@ -433,14 +340,7 @@ def find_spans(
 def parse_labels(
     flat: NDArray, offsets: NDArray[np.integer], scheme: str | None, outside: str = "O"
 ) -> tuple[list[str], NDArray[np.int64], list[str], NDArray[np.int64]]:
-    """Prefixes of labels, and their types.
-
-    Parameters
-    ----------
-    flat : ndarray of str, shape (n_rows,)
-    offsets : ndarray of int, shape (n_sequences + 1,)
-    scheme : key of `LETTERS`
-    outside : str, default="O"
+    """Prefixes and types of the distinct labels; ``scheme`` is a key of `LETTERS`.
 
     Returns
     -------
@@ -451,7 +351,7 @@ def parse_labels(
     types : list of str
         Sorted.
     codes : ndarray of int64, shape (n_rows,)
-        Which of the distinct labels each row has.
+        The distinct label of each row.
 
     Raises
     ------
@@ -462,14 +362,15 @@ def parse_labels(
     parts = [_split_prefix(label, LETTERS[scheme], outside) for label in distinct.tolist()]
     if None in parts:
         row = int(np.argmax(np.array([part is None for part in parts])[codes]))
-        raise ValueError(_foreign_label(flat[row].item(), scheme, outside, offsets, row))
+        where = f" at {locate(offsets, row)}"
+        raise ValueError(_foreign_label(flat[row].item(), scheme, outside, where))
     types = sorted({type_ for letter, type_ in parts if letter})
     type_of = [types.index(type_) if letter else -1 for letter, type_ in parts]
     return [letter for letter, _ in parts], np.array(type_of, dtype=np.int64), types, codes
 
 
 def _split_prefix(label: Any, letters: str, outside: str) -> tuple[str, str] | None:
-    """Prefix letter and type of a label, two empty strings for outside, None if it is neither."""
+    """Prefix and type of a label; two empty strings for `outside`; None if it is neither."""
     if label == outside:
         return "", ""
     letter, _, type_ = label.partition("-") if isinstance(label, str) else ("", "", "")
@@ -482,15 +383,8 @@ def _scheme_letters(scheme: str) -> str:
     return SCHEMES[scheme]
 
 
-def _foreign_label(
-    label: Any,
-    scheme: str | None,
-    outside: str,
-    offsets: NDArray[np.integer] | None = None,
-    row: int = 0,
-) -> str:
-    """Say which label does not belong to the scheme, and which would."""
-    where = "" if offsets is None else f" at {locate(offsets, row)}"
+def _foreign_label(label: Any, scheme: str | None, outside: str, where: str = "") -> str:
+    """Error message for a label that does not belong to the scheme."""
     allowed = ", ".join(f"'{letter}-type'" for letter in LETTERS[scheme])
     hint = "relabel it" if scheme is None else "relabel it, or choose another scheme"
     return (
@@ -516,7 +410,7 @@ def labels_to_segments(
         The labels that may occur; None takes the prefixes of all schemes.
     strict : bool, default=False
         Raise if a span is broken, such as one that begins with I under ``"iob2"``; needs a
-        scheme. By default any order of labels is read, as conlleval does.
+        scheme. By default any order of labels is read, by the rules of `find_spans`.
     outside : str, default="O"
         The label of rows that belong to no segment.
 
@@ -529,11 +423,6 @@ def labels_to_segments(
     ------
     ValueError
         If a label does not belong to the scheme, or, with `strict`, a span is broken.
-
-    See Also
-    --------
-    segments_to_labels : the reverse.
-    find_spans : the rules for broken spans, and all sequences at once.
 
     Examples
     --------
@@ -573,7 +462,6 @@ def segments_to_labels(
     n_steps : int
         Length of the sequence.
     scheme : {"iob2", "iobes", "bilou"}, default="iob2"
-        How to write the first, inner and last row of a segment, and one of a single row.
     outside : str, default="O"
         The label of rows that belong to no segment.
 
@@ -585,8 +473,7 @@ def segments_to_labels(
     Raises
     ------
     ValueError
-        If a segment is not such a triple, is empty, reaches out of the sequence, or overlaps
-        another one.
+        If a segment is not such a triple, is empty, exceeds the sequence, or overlaps another one.
 
     Examples
     --------
@@ -608,7 +495,7 @@ def segments_to_labels(
 def _check_segments(
     segments: Iterable[tuple[int, int, str]], n_steps: int
 ) -> list[tuple[int, int, str]]:
-    """Sort the segments of one sequence; raise if they are not its segments."""
+    """Sorted segments of one sequence; raise if they overlap or do not fit."""
     segments = [_as_segment(segment) for segment in segments]
     for segment in segments:
         start, stop, _ = segment
@@ -645,22 +532,19 @@ def _as_segment(segment: Any) -> tuple[int, int, str]:
 
 
 def allowed_transitions(classes: ArrayLike, scheme: str, *, outside: str = "O") -> Constraints:
-    """Which labels of a scheme may follow which, begin a sequence and end one.
+    """Constraints of a scheme on the label sequence.
 
     Parameters
     ----------
     classes : array-like of str, shape (n_labels,)
         The labels, in the order of rows and columns of the answer.
     scheme : {"iob2", "iobes", "bilou"}
-        What the prefixes mean.
     outside : str, default="O"
         The label of rows that belong to no span.
 
     Returns
     -------
     constraints : Constraints
-        ``transition`` of shape (n_labels, n_labels), rows from and columns to; ``start`` and
-        ``end`` of shape (n_labels,).
 
     Raises
     ------
@@ -708,32 +592,22 @@ def resolve_constraints(constraints: str | ArrayLike | None, classes: ArrayLike)
     ----------
     constraints : None, {"iob2", "iobes", "bilou"} or array-like of bool, (n_labels, n_labels)
         None forbids nothing. A mask is True where the label of the row may be followed by the
-        label of the column; it leaves first and last labels free.
+        label of the column; it allows all first and last labels.
     classes : array-like of shape (n_labels,)
         The labels, in the order of the rows and columns of a mask.
 
     Returns
     -------
     constraints : Constraints
-        ``transition``, ``start`` and ``end``; new arrays.
+        New arrays.
 
     Raises
     ------
     ValueError
         If the name is unknown, a label does not belong to the scheme, or the mask is not
         boolean or not square in the number of labels.
-
-    Examples
-    --------
-    >>> from sklseq.data.labels import resolve_constraints
-    >>> resolve_constraints([[True, False], [True, True]], ["a", "b"]).transition
-    array([[ True, False],
-           [ True,  True]])
     """
     n_labels = len(np.asarray(classes))
-    free = np.ones(n_labels, dtype=bool)
-    if constraints is None:
-        return Constraints(np.ones((n_labels, n_labels), dtype=bool), free, free.copy())
     if isinstance(constraints, str):
         if constraints not in SCHEMES:
             raise ValueError(
@@ -741,7 +615,9 @@ def resolve_constraints(constraints: str | ArrayLike | None, classes: ArrayLike)
                 f"shape ({n_labels}, {n_labels}); got {constraints!r}."
             )
         return allowed_transitions(classes, constraints)
-    return Constraints(_check_mask(constraints, n_labels), free, free.copy())
+    shape = n_labels, n_labels
+    mask = np.ones(shape, bool) if constraints is None else _check_mask(constraints, n_labels)
+    return Constraints(mask, np.ones(n_labels, bool), np.ones(n_labels, bool))
 
 
 def _check_mask(mask: ArrayLike, n_labels: int) -> NDArray[np.bool_]:
@@ -749,7 +625,7 @@ def _check_mask(mask: ArrayLike, n_labels: int) -> NDArray[np.bool_]:
         mask = np.array(mask)
     except ValueError:  # rows of different length
         mask = np.array(None)
-    # 0/1 integers are refused: they could as well be a list of forbidden label indices.
+    # 0/1 integers are refused: they could be a list of forbidden label indices.
     if mask.dtype != np.bool_ or mask.shape != (n_labels, n_labels):
         raise ValueError(
             f"constraints given as a mask must be boolean of shape ({n_labels}, {n_labels}), one "
@@ -767,68 +643,42 @@ def check_constraints(
     end: NDArray[np.bool_],
     classes: ArrayLike,
 ) -> None:
-    """Raise if training labels violate a constraint.
+    """Raise a ValueError that names the first training label that violates a constraint.
 
     Parameters
     ----------
     codes : ndarray of int, shape (n_rows,)
         Labels of all sequences, as indices into `classes`.
     offsets : ndarray of int, shape (n_sequences + 1,)
-        Where the sequences begin.
     transition, start, end : ndarray of bool, shapes (L, L), (L,), (L,)
-        What is allowed, as `resolve_constraints` gives it.
+        The answer of `resolve_constraints`.
     classes : array-like of shape (L,)
-        The labels, to name them.
-
-    Raises
-    ------
-    ValueError
-        On the first violation: which sequence, which row, which labels.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklseq.data.labels import check_constraints, resolve_constraints
-    >>> classes = ["B-x", "I-x", "O"]
-    >>> allowed = resolve_constraints("iob2", classes)
-    >>> check_constraints(np.array([2, 2, 1]), np.array([0, 1, 3]), *allowed, classes)
-    Traceback (most recent call last):
-        ...
-    ValueError: Training labels violate `constraints`: 'I-x' may not follow 'O' at row 1 of
-    sequence 1. Correct the labels, or loosen `constraints`.
     """
     allowed = Constraints(transition, start, end)
-    broken = _first_violation(codes, offsets, allowed, np.asarray(classes).tolist())
+    _raise_violation(_first_violation(codes, offsets, allowed, np.asarray(classes).tolist()))
+
+
+def _raise_violation(broken: str | None) -> None:
     if broken:
         raise ValueError(
             f"Training labels violate `constraints`: {broken}. Correct the labels, or loosen "
-            f"`constraints`."
+            "`constraints`."
         )
 
 
 def check_seen(seen: Any, allowed: Constraints, classes: ArrayLike, where: str = "") -> None:
-    """Raise if what was seen of labels, all together, violates a constraint.
+    """Raise a ValueError if a transition, first or last label of a summary violates a constraint.
 
-    Parameters
-    ----------
-    seen, allowed : Constraints, or objects with the same fields
-        Transitions, first and last labels that occur, and that may.
-    classes : array-like of shape (L,)
-    where : str
-        What the message adds.
+    ``seen`` has the fields of ``Constraints``, True for those that occur; ``where`` is appended to
+    the description of the label.
     """
     names = np.asarray(classes).tolist()
-    broken = [f"{names[j]!r} may not follow {names[i]!r}"
-              for i, j in np.argwhere(seen.transition & ~allowed.transition)]  # fmt: skip
-    broken += [
-        f"{names[j]!r} may not come first" for j in np.flatnonzero(seen.start & ~allowed.start)
-    ]
-    broken += [f"{names[j]!r} may not come last" for j in np.flatnonzero(seen.end & ~allowed.end)]
-    if broken:
-        raise ValueError(
-            f"Training labels violate `constraints`: {broken[0]}{where}. Correct the labels, or "
-            "loosen `constraints`."
-        )
+    for i, j in np.argwhere(seen.transition & ~allowed.transition):
+        _raise_violation(f"{names[j]!r} may not follow {names[i]!r}{where}")
+    for j in np.flatnonzero(seen.start & ~allowed.start):
+        _raise_violation(f"{names[j]!r} may not come first{where}")
+    for j in np.flatnonzero(seen.end & ~allowed.end):
+        _raise_violation(f"{names[j]!r} may not come last{where}")
 
 
 def _first_violation(
@@ -837,7 +687,7 @@ def _first_violation(
     allowed: Constraints,
     labels: list[Any],
 ) -> str | None:
-    """Describe the first row whose label may not stand there, None if all may."""
+    """Describe the first row whose label is not allowed there; None if all are."""
     filled = offsets[:-1] < offsets[1:]
     first, last = offsets[:-1][filled], offsets[1:][filled] - 1
     reached = np.ones(len(codes), dtype=bool)  # from the row before, or as first label
@@ -857,7 +707,7 @@ def _first_violation(
 
 
 def resolve_loss(loss: Any, classes: np.ndarray) -> np.ndarray | None:
-    """The loss as a matrix of shape (n_labels, n_labels), true labels in rows."""
+    """The `loss` of a margin tagger as a matrix (n_labels, n_labels), true labels in rows."""
     L = len(classes)
     if loss is None:
         return None
@@ -871,12 +721,12 @@ def resolve_loss(loss: Any, classes: np.ndarray) -> np.ndarray | None:
         raise ValueError(f"loss must be 'hamming', None or a matrix; got {loss!r}.") from None
     if cost.shape != (L, L):
         raise ValueError(
-            f"loss given as a matrix must have one row and one column a label, ({L}, {L}); "
+            f"loss given as a matrix must have one row and one column per label, ({L}, {L}); "
             f"got shape {cost.shape}."
         )
     if not np.isfinite(cost).all() or (cost < 0).any() or np.diag(cost).any():
         raise ValueError(
-            "loss given as a matrix must be finite, not negative, and 0 on the diagonal: the "
-            "right label costs nothing."
+            "loss given as a matrix must be finite, not negative, and 0 on the diagonal, where "
+            "the label is right."
         )
     return cost
