@@ -372,7 +372,7 @@ def test_zero_division_of_a_type_on_one_side():
         ([["B-x"]], {"zero_division": "warn"}, r"zero_division must be .*; got 'warn'\."),
         ([["B-x"]], {"zero_division": 0.5}, r"zero_division must be 0.0, 1.0 or nan; got 0.5\."),
         ([["B-x"]], {"mode": "lenient"}, r"mode must be 'conlleval' or 'strict'; got 'lenient'\."),
-        ([["B-x"]], {"scheme": "iob2"}, r"scheme='iob2' is for mode='strict', which takes whole"),
+        ([["B-x"]], {"scheme": "iob2"}, r"scheme='iob2' needs mode='strict', which reads valid"),
         ([["B-x"]], {"mode": "strict"}, r"scheme must be one of 'iob1', .*; got None\."),
         (
             [["B-x"]],

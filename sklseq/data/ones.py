@@ -1,4 +1,4 @@
-"""The values of rows that hold nothing but ones, shared by all of them."""
+"""CSR rows whose values are all one, stored once and shared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy import sparse
 
 __all__ = ["rows_of_ones"]
 
-# Up to this many stay for the next call; a longer array lives as long as rows that use it.
+# Arrays up to this length are kept for the next call; longer ones while rows refer to them.
 KEPT = 1 << 20
 _kept: dict[np.dtype, np.ndarray] = {}
 _borrowed: WeakValueDictionary[np.dtype, np.ndarray] = WeakValueDictionary()
@@ -28,7 +28,7 @@ def _ones(n: int, dtype: np.dtype) -> np.ndarray:
 
 
 class OnesMatrix(sparse.csr_matrix):
-    """CSR matrix whose values are a read-only view; SciPy's tidying in place copies it first."""
+    """CSR matrix with read-only values; methods that work in place copy them first."""
 
     def _own(self) -> None:
         if not self.data.flags.writeable:
@@ -55,15 +55,14 @@ class OnesMatrix(sparse.csr_matrix):
 def rows_of_ones(
     indices: np.ndarray, indptr: np.ndarray, n_columns: int, dtype: Any
 ) -> sparse.csr_matrix:
-    """CSR rows whose stored values are all one, as a view of an array that others share.
+    """CSR rows whose stored values are all one, as a view of a shared array.
 
     Writing a float for every attribute would take as long as finding the attributes.
     """
-    # SciPy wants indices and indptr of one type, the small one where it will do.
-    small = indptr[-1] <= np.iinfo(np.int32).max
-    kind = np.int32 if small else np.int64
+    # SciPy requires indices and indptr of one type, int32 if possible.
+    kind = np.int32 if indptr[-1] <= np.iinfo(np.int32).max else np.int64
     rows = OnesMatrix((len(indptr) - 1, n_columns), dtype=dtype)
-    # Set one by one: the constructor would copy a short view of a long array.
+    # Set as attributes: the constructor would copy a short view of a long array.
     rows.indptr, rows.indices = indptr.astype(kind), indices.astype(kind, copy=False)
     rows.data = _ones(len(indices), rows.dtype)
     return rows

@@ -1,7 +1,7 @@
-"""Sequences too long for memory: rows that come in blocks, and their labels.
+"""Sequences whose rows and labels are read in blocks, for sequences that exceed memory.
 
-A sequence in blocks is anything that yields its rows a block at a time: see :class:`RowBlocks`.
-Whoever reads it gets blocks of a convenient size, checked, and errors that name the block.
+See :class:`RowBlocks` for the possible sources. Readers get blocks of a requested size, checked,
+and errors that name the block.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from scipy import sparse
 from sklseq._lib.checksums import label_checksum
 from sklseq.data.labels import as_label_sequences
 from sklseq.data.sequences import Sequences, check_entries, first_not_finite
+from sklseq.data.store import read_npy_header
 
 __all__ = [
     "BlockError",
@@ -32,24 +33,23 @@ __all__ = [
     "visit_blocks",
 ]
 
-# Rows that are worked on at a time, unless memory is short.
+# Rows of a block, unless memory is short.
 BLOCK_ROWS = 4096
-# Memory maps of this many bytes are read in blocks without being asked to.
+# Memory maps of at least this many bytes are always read in blocks.
 LARGE_MAP = 1 << 28
 AGAIN = "a source must yield the same each time it is read, and a function a new iterator."
 
 
 class BlockError(ValueError):
-    """Rows or labels in blocks cannot be read, or are not what they have to be."""
+    """Rows or labels in blocks cannot be read, or are invalid."""
 
 
 class RowBlocks:
-    """One sequence whose rows come in blocks, from memory, a file or a function.
+    """One sequence whose rows are read in blocks, from memory, a file or a function.
 
-    :class:`CRFTagger` trains on it, or on what it is made from, as an item of ``X``:
+    :class:`CRFTagger` trains on it, or on its source, as an item of ``X``:
     ``fit([RowBlocks(path)], [y])``, ``fit([read_log], [y])``; any tagger with ``coef_`` predicts
-    and scores it. Neither rows nor what is computed from them is ever held whole, but for the
-    labels that ``predict`` returns.
+    and scores it. Memory holds one block of rows at a time and, for ``predict``, the labels.
 
     Parameters
     ----------
@@ -62,16 +62,15 @@ class RowBlocks:
         - The name of a file that ``numpy.save`` wrote (``.npy``) or
           ``scipy.sparse.save_npz`` (``.npz``, compressed or not).
 
-        A generator works too where one pass is enough: ``predict``, ``score``.
+        A generator is enough for methods that read it once: ``predict``, ``score``.
 
     Raises
     ------
     TypeError, ValueError
         If ``source`` is none of these; when rows are read, if a block is not two-dimensional,
         finite and as wide as the first, or cannot be read; when they are read again, if they
-        are not what they were. The message names the sequence and the block; for NaN and infinity
-        also row and column, and for rows that have changed the first and last of the rows that
-        were compared together.
+        have changed. The message names the sequence and the block; for NaN and infinity
+        also row and column, and for rows that have changed the range of rows that were compared.
 
     Notes
     -----
@@ -138,7 +137,7 @@ class RowBlocks:
         return f"RowBlocks({type(self.source).__name__})"
 
     def rows(self, first: int, last: int) -> Any:
-        """Rows of a source with random access, as they are.
+        """Rows first to last - 1 of a source with random access, not checked.
 
         Parameters
         ----------
@@ -147,7 +146,6 @@ class RowBlocks:
         Returns
         -------
         array or CSR matrix
-            Rows first to last - 1.
         """
         if self._map is not None and self._map[0].size() < self._map[1]:
             raise BlockError(
@@ -164,11 +162,11 @@ class RowBlocks:
         Parameters
         ----------
         block_rows : int
-            Small blocks are joined, large ones cut, to have so many rows.
+            Rows of each block that is returned: small blocks are joined, large ones cut.
         where : str
-            What messages call the sequence.
+            Name of the sequence in error messages.
         finite : bool, default=True
-            Whether to look for NaN and infinity.
+            Whether to check for NaN and infinity.
 
         Returns
         -------
@@ -180,9 +178,9 @@ class RowBlocks:
 def visit_blocks(
     source: RowBlocks, block_rows: int, where: str, *, finite: bool = True, width: int | None = None
 ) -> Iterator[tuple[Any, str]]:
-    """As ``source.read``, with the names of the source's blocks that the rows come from.
+    """Blocks of ``source.read``, each with the numbers of the source's blocks that hold its rows.
 
-    ``width``: columns that the source had before.
+    ``width``: number of columns that the source had when it was read before.
     """
     source.n_reads += 1
     if source.random_access:
@@ -196,7 +194,7 @@ def visit_blocks(
 
 
 def _map_of(source: Any) -> tuple[mmap.mmap, int] | None:
-    # The memory map under an array, and the size of its file.
+    # The memory map that holds an array, and the size of its file when it was opened.
     while isinstance(source, np.ndarray):
         source = source.base
     return (source, source.size()) if isinstance(source, mmap.mmap) else None
@@ -207,13 +205,13 @@ def _open(path: str) -> Any:
         return np.load(path, mmap_mode="r")
     if path.endswith(".npz"):
         if not zipfile.is_zipfile(path):
-            raise ValueError(f"{path} is not a whole .npz file; write it again.")
+            raise ValueError(f"{path} is not a complete .npz file; write it again.")
         return _SavedCSR(path)
     raise ValueError(f"Rows are read from .npy and .npz files; got {path!r}.")
 
 
 class _SavedCSR:
-    """What ``scipy.sparse.save_npz`` wrote, read front to back."""
+    """Rows of a file that ``scipy.sparse.save_npz`` wrote, read from first to last."""
 
     def __init__(self, path: str):
         self.path = path
@@ -228,8 +226,7 @@ class _SavedCSR:
         with zipfile.ZipFile(self.path) as file:
             with file.open("shape.npy") as member:
                 n, width = (int(k) for k in np.lib.format.read_array(member))
-            parts = (_Member(file, name) for name in ("indptr", "indices", "data"))
-            indptr, indices, data = parts
+            indptr, indices, data = (_Member(file, name) for name in ("indptr", "indices", "data"))
             before = indptr.take(1)[0]
             for first in range(0, n, BLOCK_ROWS):
                 ends = indptr.take(min(BLOCK_ROWS, n - first))
@@ -244,11 +241,7 @@ class _Member:
 
     def __init__(self, file: zipfile.ZipFile, name: str):
         self.name, self.stream = name, file.open(f"{name}.npy")
-        version = np.lib.format.read_magic(self.stream)
-        read = np.lib.format.read_array_header_1_0
-        if version != (1, 0):
-            read = np.lib.format.read_array_header_2_0
-        self.dtype = read(self.stream)[2]
+        self.dtype = read_npy_header(self.stream)[2]
 
     def take(self, n: int) -> np.ndarray:
         wanted = n * self.dtype.itemsize
@@ -259,7 +252,7 @@ class _Member:
 
 
 def _iterate(source: Any, where: str) -> Iterator:
-    # Blocks as they come; whatever goes wrong in somebody's reader is told with its place.
+    # The blocks of the source; any error of a user's reader is raised with the block's number.
     k = 0
     try:
         for block in source() if callable(source) else source:
@@ -275,7 +268,7 @@ def _iterate(source: Any, where: str) -> Iterator:
 
 
 def _checked(parts: Iterable, where: str, finite: bool, width: int | None) -> Iterator:
-    # Blocks that are safe to work on: nothing later looks whether column numbers are in range.
+    # Valid blocks: compiled kernels do not check column numbers.
     before, first = width is not None, 0
     for k, block in enumerate(parts):
         name = f"Block {k} of {where}"
@@ -304,15 +297,15 @@ def _checked(parts: Iterable, where: str, finite: bool, width: int | None) -> It
 
 
 def _as_csr(block: Any, k: int, first: int, where: str) -> Any:
-    # SciPy itself follows indices unchecked where it converts, cuts or joins matrices.
+    # SciPy uses indices without a check where it converts, cuts or joins matrices.
     try:
         whole = block.format == "csr" or not _is_damaged(block)
         csr = block.tocsr() if whole else None
-    except ValueError:  # SciPy's own checks, which do not look at everything
+    except ValueError:  # from SciPy's own, incomplete checks
         csr = None
     if csr is None:
         raise BlockError(
-            f"Block {k} of {where} is a damaged {block.format} matrix; make it again, as CSR."
+            f"Block {k} of {where} is a corrupt {block.format} matrix; create it again, as CSR."
         )
     _check_entries(csr, f" (row {{}} of block {k})", first, where)
     return csr
@@ -338,7 +331,7 @@ def _check_entries(rows: Any, beside: str, first: int, where: str) -> None:
     if found is not None:
         row, what = found
         raise BlockError(
-            f"Row {first + row} of {where}{beside.format(row)} {what}; make the matrix again."
+            f"Row {first + row} of {where}{beside.format(row)} {what}; create the matrix again."
         )
 
 
@@ -353,7 +346,7 @@ def _check_finite(block: Any, k: int, first: int, where: str) -> None:
 
 
 def _recut(blocks: Iterable, block_rows: int) -> Iterator[tuple[Any, str]]:
-    # Join small blocks and cut large ones, so that none has far more or fewer rows.
+    # Join small blocks and cut large ones to ``block_rows`` rows; name the source's blocks.
     held, n, begin = [], 0, 0
     for k, block in enumerate(blocks):
         first, begin = 0, begin if held else k
@@ -385,13 +378,13 @@ def _join(blocks: list) -> Any:
 
 
 class LabelBlocks:
-    """Labels of one sequence, taken a number at a time.
+    """Labels of one sequence, read in blocks.
 
     Parameters
     ----------
     source : array-like of labels, or a function or iterable that yields such arrays
     number : int
-        Of the sequence, for error messages.
+        Number of the sequence in error messages.
     """
 
     def __init__(self, source: Any, number: int):
@@ -407,7 +400,7 @@ class LabelBlocks:
         return isinstance(self.source, Iterator)
 
     def read(self, where: str, block_rows: int = BLOCK_ROWS) -> Iterator[np.ndarray]:
-        """Flat arrays of labels; an error if they are not what was read first."""
+        """Flat arrays of labels; an error if they differ from those of the first reading."""
         blocks = _iterate(self.source, f"the labels of {where}")
         if self.whole:
             starts = range(0, len(self.source), block_rows)
@@ -427,7 +420,7 @@ class LabelBlocks:
         return as_label_sequences([block], first=(self.number, row))[0]
 
     def _of_one_kind(self, blocks: Iterable) -> Iterator[np.ndarray]:
-        # They are joined, and NumPy would make strings of integers without a word.
+        # NumPy would join integers and strings to strings without an error.
         kind, row = None, 0
         for block in blocks:
             labels = self._flat(block, row)
@@ -471,8 +464,13 @@ def _iterates_only(source: Any) -> bool:
 # ---------------------------------------------------------------------- X and y
 
 
+def _is_matrix(x: Any) -> bool:
+    is_array = isinstance(x, np.ndarray) and x.ndim == 2 and x.dtype != object
+    return is_array or sparse.issparse(x)
+
+
 def _is_long(sequence: Any) -> bool:
-    if isinstance(sequence, np.ndarray):  # a small memory map is an array like any other
+    if isinstance(sequence, np.ndarray):  # small memory maps are treated as arrays
         return isinstance(sequence, np.memmap) and sequence.nbytes >= LARGE_MAP
     return not sparse.issparse(sequence) and (
         isinstance(sequence, (RowBlocks, os.PathLike))
@@ -484,7 +482,7 @@ def _is_long(sequence: Any) -> bool:
 def in_blocks(X: Any, *, maps: bool = True) -> bool:
     """Whether X is a list with a sequence in blocks, or memory maps that are large together.
 
-    ``maps=False``: whether it has sequences that cannot be taken as arrays.
+    ``maps=False``: whether it has sequences that are not arrays.
     """
     if not isinstance(X, (list, tuple)):
         return False
@@ -495,29 +493,22 @@ def in_blocks(X: Any, *, maps: bool = True) -> bool:
 
 
 def holds_rows(X: Any) -> bool:
-    """Whether X is a list of 2-D arrays and sparse matrices only, which can be read in blocks."""
-    return isinstance(X, (list, tuple)) and all(
-        sparse.issparse(x) or (isinstance(x, np.ndarray) and x.ndim == 2 and x.dtype != object)
-        for x in X
-    )
+    """Whether X is a list of 2-D arrays and sparse matrices only."""
+    return isinstance(X, (list, tuple)) and all(map(_is_matrix, X))
 
 
 def blocks_of(X: Any) -> list[RowBlocks]:
-    """Each sequence of X as ``RowBlocks``; ordinary ones are cut where they lie."""
+    """Each sequence of X as ``RowBlocks``; arrays and matrices are cut without a copy."""
     if isinstance(X, Sequences):
         return [RowBlocks(rows) for rows in X]
-    sequences = []
     for s, sequence in enumerate(X):
-        rows = sparse.issparse(sequence) or (
-            isinstance(sequence, np.ndarray) and sequence.ndim == 2 and sequence.dtype != object
-        )
-        if not rows and not _is_long(sequence):
+        if not _is_matrix(sequence) and not _is_long(sequence):
             raise ValueError(
-                f"Sequence {s} of X must be rows of numbers, as others come in blocks; got "
-                f"{type(sequence).__name__}. Vectorise it first, e.g. with DictFeatures."
+                f"Sequence {s} of X must be rows of numbers, because another sequence is in "
+                f"blocks; got {type(sequence).__name__}. Vectorise it first, e.g. with "
+                "DictFeatures."
             )
-        sequences.append(sequence if isinstance(sequence, RowBlocks) else RowBlocks(sequence))
-    return sequences
+    return [x if isinstance(x, RowBlocks) else RowBlocks(x) for x in X]
 
 
 def label_blocks(y: Any, n_sequences: int) -> list[LabelBlocks]:
@@ -531,7 +522,7 @@ def label_blocks(y: Any, n_sequences: int) -> list[LabelBlocks]:
 
 
 def one_shot_error(name: str, needs: str) -> ValueError:
-    """What to raise when an iterator would have to be read again."""
+    """The error for an iterator that would have to be read again."""
     return ValueError(
         f"{name} is an iterator, which can be read once, but {needs}. Pass a function that "
         "returns a new iterator each time, e.g. lambda: read_blocks(path), or a memory map."

@@ -1,7 +1,7 @@
-"""Sequences: the rows of all sequences in one matrix, plus the offsets that cut it.
+"""Sequences: a matrix with the rows of all sequences, and the offsets that cut it.
 
-Everything inside the package works on this one packed form; lists of arrays, of sparse
-matrices or of feature dicts are converted once, at the door.
+All computations use this packed form; lists of arrays, sparse matrices or feature dicts are
+converted once, when they are validated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from sklseq.data.labels import as_label_sequences, encode_labels, split_labels, unique_labels
+from sklseq.data.labels import (
+    as_label_sequences,
+    encode_labels,
+    locate,
+    split_labels,
+    unique_labels,
+)
 
 __all__ = [
     "FROM_TABLE",
@@ -39,10 +45,10 @@ Rows = Any  # 2-D ndarray, SciPy CSR matrix or CSR array
 
 
 class Sequences:
-    """Packed sequences: ``rows`` of all of them, cut by ``offsets``.
+    """Packed sequences: the rows of all sequences in one matrix, cut by ``offsets``.
 
     Sequence ``s`` is ``rows[offsets[s]:offsets[s + 1]]``. A ``Sequences`` behaves like a
-    list of matrices wherever scikit-learn slices samples (``train_test_split``,
+    list of matrices where scikit-learn slices samples (``train_test_split``,
     ``GridSearchCV``, ``cross_val_predict``, ``learning_curve``), concatenates by columns
     in ``FeatureUnion``, and pickles.
 
@@ -134,7 +140,7 @@ class Sequences:
     @overload
     def __getitem__(self, key: slice | tuple | ArrayLike) -> Sequences: ...
     def __getitem__(self, key):
-        """One sequence's rows for an int; otherwise a ``Sequences`` of those chosen."""
+        """The rows of one sequence for an int; a ``Sequences`` for any other index."""
         if isinstance(key, tuple):  # scikit-learn indexes samples as X[key, ...]
             if len(key) != 2 or not (key[1] is Ellipsis or key[1] == slice(None)):
                 raise IndexError(
@@ -158,12 +164,12 @@ class Sequences:
     def _take(self, which: np.ndarray) -> Sequences:
         lengths = self.lengths[which]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        # Row r of the result is row r + shift of ours, the shift being constant in a sequence.
+        # Row r of the result is row r + shift of self.rows; a sequence has one shift.
         shift = np.repeat(self.offsets[which] - offsets[:-1], lengths)
         return Sequences(self.rows[np.arange(offsets[-1]) + shift], offsets)
 
     def with_rows(self, rows: Rows) -> Sequences:
-        """The same sequences with other features: what a row-wise transformer returns."""
+        """The same sequences with other features, as a row-wise transformer returns."""
         return Sequences(rows, self.offsets)
 
     def save(
@@ -172,16 +178,16 @@ class Sequences:
         y: Iterable | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> None:
-        """Write everything into one file, which :meth:`load` and :class:`Shards` read.
+        """Write sequences, labels and weights to a file for :meth:`load` and :class:`Shards`.
 
-        The file is written beside its place and moved there when it is whole.
+        The file replaces an existing one only after it is complete.
 
         Parameters
         ----------
         path : str or path
-            Ends with ``.npz``; an existing file is replaced.
+            Ends with ``.npz``.
         y : list of label sequences, optional
-            As long as their rows.
+            One label per row.
         sample_weight : array-like of shape (n_sequences,), optional
 
         Raises
@@ -226,26 +232,26 @@ class Sequences:
     ) -> tuple[Sequences, np.ndarray | None]: ...
     @classmethod
     def load(cls, path, *, mmap=True, return_y=False):
-        """Read what :meth:`save` wrote.
+        """Read a file that :meth:`save` wrote.
 
         Parameters
         ----------
         path : str or path
         mmap : bool, default=True
-            Whether arrays stay in the file, from which pages are read when they are needed;
-            else they are read now.
+            Whether arrays are memory maps, whose pages are read when they are needed; otherwise the
+            whole file is read now.
         return_y : bool, default=False
             Whether to return the labels too.
 
         Returns
         -------
         Sequences, or (Sequences, y)
-            ``y`` as ``predict`` returns labels: an object array of arrays; None if none are saved.
+            ``y`` is an object array of arrays, as from ``predict``; None if no labels are saved.
 
         Raises
         ------
         ValueError
-            If the file was cut off, is damaged, or was written by something else.
+            If the file is incomplete, corrupt, or of another format.
         """
         from sklseq.data.store import read_stored
 
@@ -260,7 +266,7 @@ class Sequences:
 
     def __array_function__(self, func, types, args, kwargs):
         # FeatureUnion joins blocks of columns with np.hstack (scikit-learn < 1.9) or
-        # np.concatenate(axis=1): the only NumPy functions that mean something here.
+        # np.concatenate(axis=1); no other NumPy function is supported.
         if func is np.hstack or (func is np.concatenate and kwargs.get("axis", 0) == 1):
             return _hstack(args[0])
         return NotImplemented
@@ -292,7 +298,7 @@ class Sequences:
 
 
 def not_a_table(name: str) -> str:
-    """What to say where scikit-learn, pandas or NumPy wants one array of a container."""
+    """Error message for containers that scikit-learn, pandas or NumPy would convert."""
     return (
         f"{name} cannot become one array or table, for its sequences differ in length: tools of "
         "scikit-learn that read a table cannot take it; for a FeatureUnion of extractors, use "
@@ -338,7 +344,7 @@ def _hstack(blocks: list[Sequences]) -> Sequences:
 
 
 def sample_positions(key: Any, n: int) -> np.ndarray:
-    """Numbers of the sequences that a mask or an integer array chooses of ``n``."""
+    """Indices of the sequences that a mask or an integer array selects from ``n``."""
     key = np.asarray(key)
     if key.dtype == bool:
         if key.shape != (n,):
@@ -357,7 +363,7 @@ def sample_positions(key: Any, n: int) -> np.ndarray:
 
 
 def as_numbers(values: Any, name: str) -> np.ndarray:
-    """``values`` as an array; refuses what NumPy would convert by parsing or dropping a part."""
+    """``values`` as an array; refuse input that NumPy would parse or truncate."""
     if isinstance(values, np.ma.MaskedArray) or sparse.issparse(values):
         got = f"a {type(values).__name__}"
     else:
@@ -395,9 +401,9 @@ def check_offsets(offsets: Any, n_rows: int, of: str = "rows") -> np.ndarray:
 
 
 def row_positions(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows that are first, that are last, and that follow another, in their sequence.
+    """First rows, last rows and rows that follow another row of their sequence.
 
-    Empty sequences have none: ``first`` and ``last`` are of the others, in order.
+    Empty sequences have none: ``first`` and ``last`` are those of the other sequences, in order.
     """
     filled = offsets[:-1] < offsets[1:]
     first, last = offsets[:-1][filled], offsets[1:][filled] - 1
@@ -407,7 +413,7 @@ def row_positions(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 def list_sequences(X: Any) -> list:
-    """The sequences of ``X`` in a list; ``X`` may be a list, an array or a column of a table.
+    """The sequences of ``X``, a list, array or table column, as a list.
 
     Raises
     ------
@@ -436,9 +442,9 @@ FROM_TABLE = (
 
 
 def input_form(X: Any) -> str:
-    """What one sequence of ``X`` is: "packed", "array", "sparse", "dicts" or "attributes".
+    """Form of the sequences of ``X``: "packed", "array", "sparse", "dicts" or "attributes".
 
-    An empty sequence tells nothing about its form; if all are empty the answer is "empty".
+    Empty sequences fit any form; if all are empty the answer is "empty".
 
     Raises
     ------
@@ -530,8 +536,8 @@ def _list_form(row: Any, s: int) -> str:
 def as_sequences(X: Any, *, finite: bool = True) -> Sequences:
     """Pack numeric input (lists of arrays or sparse matrices) into ``Sequences``.
 
-    Integer and boolean features become float64; float32 stays float32. ``finite=False`` lets
-    NaN and infinity pass.
+    Integer and boolean features become float64; float32 stays float32. ``finite=False`` allows
+    NaN and infinity.
 
     Raises
     ------
@@ -549,10 +555,9 @@ def as_sequences(X: Any, *, finite: bool = True) -> Sequences:
     found = check_entries(packed.rows) if packed.is_sparse else None
     if found is not None:
         row, what = found
-        s = int(np.searchsorted(packed.offsets, row, side="right")) - 1
         raise ValueError(
-            f"X must be whole CSR matrices; row {row - packed.offsets[s]} of sequence {s} {what}. "
-            "Make the matrix again."
+            f"X must be valid CSR matrices; {locate(packed.offsets, row)} {what}. "
+            "Create the matrix again."
         )
     if finite:
         check_finite(packed)
@@ -571,7 +576,7 @@ def _pack(matrices: list, form: str) -> Sequences:
                 f"All sequences of X must have the same number of features; sequence {s} has "
                 f"{m.shape[1]}, the first has {width}."
             )
-    # An empty list has no columns: it takes those of the others.
+    # An empty list has no columns: use those of the other sequences.
     empty = sparse.csr_matrix((0, width)) if form == "sparse" else np.zeros((0, width))
     empty = empty.astype(known[0].dtype)
     return Sequences.from_list([m if m.ndim == 2 else empty for m in matrices])
@@ -592,7 +597,7 @@ def _as_array(rows: Any, s: int) -> np.ndarray:
 
 
 def finite_sum(values: np.ndarray) -> bool:
-    """One pass without a temporary: a sum is finite unless a term is not, or it overflows."""
+    """Whether the sum is finite: True proves that all values are, without a temporary array."""
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(np.sum(values)))
 
@@ -600,10 +605,8 @@ def finite_sum(values: np.ndarray) -> bool:
 def first_not_finite(rows: Rows) -> tuple[int, int, float] | None:
     """Row, column and value of the first NaN or infinity."""
     values = rows.data[: rows.indptr[-1]] if sparse.issparse(rows) else rows
-    if finite_sum(values):
-        return None
-    bad = np.flatnonzero(~np.isfinite(np.ravel(values)))
-    if not bad.size:
+    bad = () if finite_sum(values) else np.flatnonzero(~np.isfinite(np.ravel(values)))
+    if not len(bad):
         return None
     at, value = int(bad[0]), float(np.ravel(values)[bad[0]])
     if not sparse.issparse(rows):
@@ -618,24 +621,22 @@ def _row_of(rows: Rows, entry: int) -> int:
 def check_finite(X: Sequences) -> None:
     """Raise a ValueError that names the sequence and row of the first NaN or infinity."""
     found = first_not_finite(X.rows)
-    if found is None:
-        return
-    row, column, value = found
-    s = int(np.searchsorted(X.offsets, row, side="right")) - 1
-    raise ValueError(
-        f"X must be finite; row {row - X.offsets[s]} of sequence {s} holds {value} in column "
-        f"{column}. Impute or drop it."
-    )
+    if found is not None:
+        row, column, value = found
+        raise ValueError(
+            f"X must be finite; {locate(X.offsets, row)} holds {value} in column {column}. "
+            "Impute or drop it."
+        )
 
 
 def check_entries(rows: Rows) -> tuple[int, str] | None:
-    """What is wrong with the arrays of a CSR matrix, and in which row.
+    """First invalid row of a CSR matrix and a description of the fault; None if it is valid.
 
-    Kernels follow row starts and column numbers unchecked.
+    Compiled kernels use row starts and column numbers without a check.
     """
     indptr, indices, (n, width) = rows.indptr, rows.indices, rows.shape
     if len(indptr) != n + 1 or indptr[0] != 0:
-        return 0, f"does not begin at entry 0, or has no end: indptr has {len(indptr)} numbers"
+        return 0, f"does not begin at entry 0, or has no end: indptr has {len(indptr)} entries"
     n_entries = min(len(indices), len(rows.data))
     ends = indptr[1:]
     if n and (ends[-1] > n_entries or (ends < indptr[:-1]).any()):
@@ -649,7 +650,7 @@ def check_entries(rows: Rows) -> tuple[int, str] | None:
 
 
 def check_sample_weight(sample_weight: Any, n_sequences: int) -> np.ndarray:
-    """One finite, non-negative float64 a sequence; ones where there are none."""
+    """One finite, non-negative float64 per sequence; ones by default."""
     if sample_weight is None:
         return np.ones(n_sequences)
     weight = np.ascontiguousarray(sample_weight, dtype=np.float64)
@@ -668,7 +669,7 @@ def check_sample_weight(sample_weight: Any, n_sequences: int) -> np.ndarray:
 
 
 def weighted_only(X: Any, labels: np.ndarray, weights: np.ndarray) -> tuple:
-    """(X, labels, weights) without the sequences of weight 0, which training must not see."""
+    """(X, labels, weights) without the sequences of weight 0, which training ignores."""
     kept = weights > 0
     if kept.all():
         return X, labels, weights

@@ -1,19 +1,18 @@
-"""Sequences and their labels in one file, whose arrays are read through memory maps.
+"""Files that hold sequences and their labels, in arrays that can be memory-mapped.
 
-The file is an ordinary ``.npz`` that is not compressed, so ``numpy.load`` opens it too. Its arrays
-begin at multiples of 64 bytes, so that each can be mapped where it lies:
+A file is an ordinary ``.npz`` without compression, which ``numpy.load`` opens too. Its arrays
+begin at multiples of 64 bytes, so that each can be mapped:
 
 ========================= =======================================================================
 ``sklseq``                version of this layout
 ``offsets``               of the sequences
 ``rows``                  a dense matrix; or
 ``indptr indices shape``  a CSR matrix, with ``data``: empty if all values are one
-``classes codes``         labels, sorted, and for each row the position of its own (optional)
-``weights``               one a sequence (optional)
+``classes codes``         labels, sorted, and the position of each row's label (optional)
+``weights``               one per sequence (optional)
 ========================= =======================================================================
 
-A zip file has its table of contents at the end and is moved to its place when it is whole, so a
-file that breaks off is always found out.
+A zip file has its table of contents at the end, so a truncated file is always detected.
 """
 
 from __future__ import annotations
@@ -32,31 +31,31 @@ from uuid import uuid4
 import numpy as np
 from scipy import sparse
 
-__all__ = ["Stored", "read_stored", "stored_size", "write_stored"]
+__all__ = ["Stored", "read_npy_header", "read_stored", "stored_size", "write_stored"]
 
 VERSION = 1
 ALIGNMENT = 64
-# Bytes of a member's header in the zip file beside its name, with the record of large sizes that
-# zipfile puts in front of ours; and of our record's own header.
+# Bytes of a member's header in the zip file without its name, of the record of large sizes that
+# zipfile writes before the padding record, and of the padding record's header.
 HEADER, LARGE_RECORD, RECORD = 30, 20, 4
-# Small, and a flipped bit in them would be another label or width: read with their checksums.
+# Small arrays, in which a flipped bit would change a label or the width: their checksums are read.
 NEVER_MAPPED = ("sklseq", "shape", "classes")
-# What zipfile and NumPy raise on bytes that nobody wrote.
-DAMAGES = (
+# Errors of zipfile and NumPy for corrupt files.
+CORRUPT = (
     ValueError, OSError, EOFError, KeyError, IndexError, TypeError, OverflowError, RuntimeError,
     MemoryError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error, struct.error,
 )  # fmt: skip
-# What NumPy writes before the numbers of an array.
+# The header of an array in NumPy's format.
 ARRAY_HEADER = re.compile(
     rb"\{'descr': '[<>|][biufSU][0-9]+', 'fortran_order': (False|True), "
     rb"'shape': \([0-9, ]*\), \} *\n"
 )
-# Number of our record, which only takes up room. Readers skip records that they do not know.
+# Number of the padding record. Readers skip records of unknown numbers.
 PADDING = 0x5153
 
 
 class Stored(NamedTuple):
-    """What a file holds.
+    """Content of a file.
 
     Attributes
     ----------
@@ -78,7 +77,7 @@ class Stored(NamedTuple):
 
 
 def write_stored(path: Any, stored: Stored) -> None:
-    """Write a file beside its place, then move it there: nobody ever sees a part of it."""
+    """Write a temporary file and rename it, so that no incomplete file has the name."""
     path = Path(path)
     if path.suffix != ".npz":
         raise ValueError(f"Sequences are saved as .npz files; got {str(path)!r}. Add the suffix.")
@@ -107,11 +106,11 @@ def _members(stored: Stored) -> dict[str, np.ndarray]:
 
 
 def _write_member(file: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
-    # The .npy header is a multiple of 64 bytes long, so the array is aligned if the member is.
+    # The .npy header has a multiple of 64 bytes, so the array is aligned if the member is.
     begin = file.fp.tell() + HEADER + len(name) + LARGE_RECORD + RECORD
-    room = -begin % ALIGNMENT
+    padding = -begin % ALIGNMENT
     info = zipfile.ZipInfo(name)
-    info.extra = struct.pack("<HH", PADDING, room) + bytes(room)
+    info.extra = struct.pack("<HH", PADDING, padding) + bytes(padding)
     with file.open(info, "w", force_zip64=True) as member:
         np.lib.format.write_array(member, np.asarray(array, order="C"), allow_pickle=False)
 
@@ -120,14 +119,14 @@ def _write_member(file: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
 
 
 def read_stored(path: Any, *, mmap: bool = True) -> Stored:
-    """What :func:`write_stored` wrote; with ``mmap``, arrays are read-only views of the file."""
+    """Read a file of :func:`write_stored`; with ``mmap``, arrays are read-only views of it."""
     with _open(path) as file:
         arrays = {name: _Member(file, name).read(mmap) for name in _names(file)}
     return _checked(arrays, path)
 
 
 def stored_size(path: Any) -> int:
-    """Bytes that the arrays of a file take in memory, from its table of contents alone."""
+    """Bytes that the arrays of a file take in memory, from its table of contents."""
     with _open(path) as file:
         return sum(info.file_size for info in file.infolist())
 
@@ -138,10 +137,9 @@ def _open(path: Any) -> zipfile.ZipFile:
         raise FileNotFoundError(f"There is no file {path!r}.")
     try:
         file = zipfile.ZipFile(path)
-    except DAMAGES as error:
+    except CORRUPT as error:
         raise ValueError(
-            f"{path!r} is not a whole .npz file; it was cut off, or is something else. Write it "
-            "again with Sequences.save."
+            f"{path!r} is not a complete .npz file; write it again with Sequences.save."
         ) from error
     names, version = _names(file), None
     if "sklseq" in names and (number := _Member(file, "sklseq").read(False)).shape == ():
@@ -168,14 +166,14 @@ class _Member:
         self.file, self.name, self.info = file, name, file.getinfo(f"{name}.npy")
 
     def read(self, mmap: bool) -> np.ndarray:
-        """The array: a view of the file if it lies there as the machine wants it."""
+        """The array: a view of the file if it is aligned and not compressed."""
         try:
             array = self._mapped() if mmap and self.name not in NEVER_MAPPED else None
             if array is None:
                 with self.file.open(self.info) as stream:
                     _check_header(stream)
                     array = np.lib.format.read_array(stream, allow_pickle=False)
-        except DAMAGES as error:
+        except CORRUPT as error:
             raise ValueError(
                 f"Array {self.name!r} of {self.file.filename!r} cannot be read: {error}. Write "
                 "the file again with Sequences.save."
@@ -191,11 +189,7 @@ class _Member:
             stream.seek(sum(struct.unpack("<HH", header[26:30])), os.SEEK_CUR)
             begin = stream.tell()
             _check_header(stream)
-            version = np.lib.format.read_magic(stream)
-            read = np.lib.format.read_array_header_1_0
-            if version != (1, 0):
-                read = np.lib.format.read_array_header_2_0
-            shape, fortran_order, dtype = read(stream)
+            shape, fortran_order, dtype = read_npy_header(stream)
             at = stream.tell()
         n_bytes = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         expected = at - begin + n_bytes
@@ -206,8 +200,15 @@ class _Member:
         return np.memmap(self.file.filename, dtype, "r", at, shape)
 
 
+def read_npy_header(stream: Any) -> tuple[tuple, bool, np.dtype]:
+    """Shape, whether in Fortran order, and dtype of the array that follows in NumPy's format."""
+    if np.lib.format.read_magic(stream) == (1, 0):
+        return np.lib.format.read_array_header_1_0(stream)
+    return np.lib.format.read_array_header_2_0(stream)
+
+
 def _check_header(stream: Any) -> None:
-    """Raise ValueError for what no NumPy of Python 3 writes: others are read with warnings."""
+    """Raise a ValueError for headers that NumPy reads with a warning only."""
     begin = stream.tell()
     size = "<H" if np.lib.format.read_magic(stream) == (1, 0) else "<I"
     (n,) = struct.unpack(size, stream.read(struct.calcsize(size)))
@@ -223,7 +224,7 @@ def _checked(arrays: dict, path: Any) -> Stored:
         if classes is not None and classes.dtype.kind == "U" and classes.size:
             number = np.dtype(np.uint32).newbyteorder(classes.dtype.byteorder)
             if np.array(classes).view(number).max() > sys.maxunicode:  # no Python string holds it
-                raise ValueError("labels that are no text")
+                raise ValueError("labels are not text")
         if codes is not None:
             if codes.shape != (rows.shape[0],):
                 raise ValueError(f"{len(codes)} labels for {rows.shape[0]} rows")
@@ -231,9 +232,9 @@ def _checked(arrays: dict, path: Any) -> Stored:
                 raise ValueError("labels out of range")
         if offsets[-1] != rows.shape[0]:
             raise ValueError(f"offsets end at {offsets[-1]} instead of {rows.shape[0]}")
-    except DAMAGES as error:
+    except CORRUPT as error:
         raise ValueError(
-            f"{os.fspath(path)!r} is damaged: {error}. Write it again with Sequences.save."
+            f"{os.fspath(path)!r} is corrupt: {error}. Write it again with Sequences.save."
         ) from error
     return Stored(rows, offsets, classes, codes, arrays.get("weights"))
 
@@ -249,7 +250,7 @@ def _rows(arrays: dict) -> Any:
         raise ValueError("indptr does not rise")
     if indptr[-1] != len(indices) or len(data) not in (0, len(indices)):
         raise ValueError("indptr, indices and data do not fit together")
-    # Kernels index weights by these, unchecked.
+    # Compiled kernels index weights by these without a check.
     if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < width:
         raise ValueError("column numbers out of range")
     if len(data) < len(indices):

@@ -1,6 +1,6 @@
-"""Spans as the scheme of their labels defines them: what is broken is no span.
+"""Spans that follow their labelling scheme strictly; broken spans are ignored.
 
-Three sets of rules read six schemes. BILOU is IOBES in other letters. IOE2 is IOB2, and IOE1 is
+Three sets of rules read six schemes. BILOU is IOBES with other letters. IOE2 is IOB2, and IOE1 is
 IOB1, read from the last row to the first: E marks an end as B marks a beginning.
 """
 
@@ -29,7 +29,7 @@ _IOBES = {
     "begins": "OB IB BB EB SB OS IS BS ES SS",
     "ended": "EO EB EI EE ES SO SB SI SE SS",
 }
-# Rules, the letters of a scheme that stand for those of the rules, and the direction of reading.
+# For each scheme its rules, its letters in the order of those of the rules, and the direction.
 STRICT_SCHEMES = {
     "iob1": (_IOB1, "BI", 1),
     "iob2": (_IOB2, "BI", 1),
@@ -47,8 +47,8 @@ def check_mode(mode: str, scheme: str | None) -> None:
         raise ValueError(f"mode must be 'conlleval' or 'strict'; got {mode!r}.")
     if mode == "conlleval" and scheme is not None:
         raise ValueError(
-            f"scheme={scheme!r} is for mode='strict', which takes whole spans of the scheme only; "
-            "pass that mode, or leave scheme=None to read all labels as conlleval does."
+            f"scheme={scheme!r} needs mode='strict', which reads valid spans of the scheme only; "
+            "pass that mode, or scheme=None to read all labels as conlleval does."
         )
     if mode == "strict" and (not isinstance(scheme, str) or scheme not in STRICT_SCHEMES):
         known = ", ".join(map(repr, STRICT_SCHEMES))
@@ -65,16 +65,15 @@ def find_strict_spans(
     flat : ndarray of str, shape (n_rows,)
         Labels of all sequences.
     offsets : ndarray of int, shape (n_sequences + 1,)
-        Where the sequences begin; no span crosses from one to the next.
+        Boundaries of the sequences; no span crosses one.
     scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"}
-        What the prefixes mean.
     outside : str, default="O"
         The label of rows that belong to no span.
 
     Returns
     -------
     spans : Spans
-        With starts and stops counted over the whole corpus; ``types`` are those of spans.
+        ``types`` are those of spans only.
 
     Raises
     ------
@@ -83,9 +82,10 @@ def find_strict_spans(
 
     Notes
     -----
-    Rows are cut into runs wherever a label may not go on from the one before. A span is what
-    remains of a run from its first row that may begin a span, provided that the labels of its last
-    row and of the next one end it. Cost O(n_rows) after the labels are sorted once.
+    Rows are cut into runs between labels of which the second may not continue a span of the first.
+    In each run, a span extends from the first row that may begin a span to the last row, provided
+    that the labels of the last row and of the next one end it. Cost O(n_rows) after the labels are
+    sorted once.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def find_strict_spans(
     prefixes, type_of, types, codes = parse_labels(flat, offsets, scheme, outside)
     prefix_of = np.array([letters.find(letter) if letter else -1 for letter in prefixes], dtype=int)
 
-    # An outside row between sequences, and one at each end, does what their ends do.
+    # An outside row before and after each sequence has the effect of its boundaries.
     row = np.insert(np.arange(len(flat)), offsets, -1)
     filled = row >= 0
     prefix, type_ = np.full(len(row), -1), np.full(len(row), -1)
@@ -123,7 +123,7 @@ def find_strict_spans(
 
 
 def _holds(pairs: str, prefix: NDArray, type_: NDArray) -> NDArray[np.bool_]:
-    """Whether rows t - 1 and t are one of the pairs."""
+    """Whether the labels of rows t - 1 and t are one of the pairs, for each t."""
     table = np.zeros((5, 5, 2), dtype=bool)  # prefix -1, outside, is the last
     for before, after, *types in pairs.split():
         same = {"=": 1, "!": 0}[types[0]] if types else slice(None)

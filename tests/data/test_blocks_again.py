@@ -161,9 +161,9 @@ def no_matrix(block):
         (lambda: damaged(X9[:1500], 0, -1), r"\(row 0 of block 1\) has an entry in column -1"),
         (lambda: no_matrix(sparse.csr_matrix(X9[:1500])), r"Row 1502 of .* goes from entry \d+ to "
          "100000000 of"),
-        (lambda: no_matrix(sparse.csc_matrix(X9[:1500])), "Block 1 of .* is a damaged csc matrix"),
-        (lambda: no_matrix(sparse.bsr_matrix(X9[:1500])), "Block 1 of .* is a damaged bsr matrix"),
-        (lambda: no_matrix_of_places(), "Block 1 of .* is a damaged coo matrix"),
+        (lambda: no_matrix(sparse.csc_matrix(X9[:1500])), "Block 1 of .* is a corrupt csc matrix"),
+        (lambda: no_matrix(sparse.bsr_matrix(X9[:1500])), "Block 1 of .* is a corrupt bsr matrix"),
+        (lambda: no_matrix_of_places(), "Block 1 of .* is a corrupt coo matrix"),
         (lambda: put(7, 2, np.nan)(X9[:1500].copy()), r"X must be finite; row 1507 of .* \(row 7 "
          r"of block 1\) holds nan in column 2"),
         (lambda: sparse.csr_matrix(put(7, 2, np.inf)(X9[:1500].copy())), "row 1507 .* column 2"),

@@ -361,7 +361,7 @@ def test_labels_that_are_no_text_are_refused(tmp_path):
         member = file.read("classes.npy")
     new_sum = zlib.crc32(member.replace(text, changed))
     path.write_bytes(new.replace(struct.pack("<I", old_sum), struct.pack("<I", new_sum)))
-    with pytest.raises(ValueError, match="labels that are no text"):
+    with pytest.raises(ValueError, match="labels are not text"):
         Sequences.load(path)
 
 
@@ -432,7 +432,7 @@ def test_arrays_that_contradict_each_other_are_refused(tmp_path, changed, messag
     with np.load(path) as file:
         arrays = dict(file)
     np.savez(path, **{**arrays, **changed})
-    with pytest.raises(ValueError, match=f"is damaged: {message}"):
+    with pytest.raises(ValueError, match=f"is corrupt: {message}"):
         Sequences.load(path)
 
 

@@ -122,7 +122,7 @@ def test_a_truncated_file_is_refused(tmp_path, share):
     X.save(tmp_path / "a.npz", y)
     whole = (tmp_path / "a.npz").read_bytes()
     (tmp_path / "a.npz").write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(ValueError, match=r"a\.npz' is not a whole \.npz file.*Sequences\.save"):
+    with pytest.raises(ValueError, match=r"a\.npz' is not a complete \.npz file.*Sequences\.save"):
         Sequences.load(tmp_path / "a.npz")
 
 
@@ -150,7 +150,7 @@ def test_foreign_and_newer_files_are_refused(tmp_path):
 def test_damaged_content_is_refused(tmp_path, change, message):
     good = Stored(np.zeros((2, 1)), np.array([0, 2]), np.array(["a"]), np.zeros(2, np.uint8), None)
     write_stored(tmp_path / "a.npz", good._replace(**change))
-    with pytest.raises(ValueError, match=f"damaged: {message}"):
+    with pytest.raises(ValueError, match=f"corrupt: {message}"):
         Sequences.load(tmp_path / "a.npz")
 
 
@@ -365,7 +365,7 @@ def test_all_files_are_looked_at_before_any_is_read(saved, monkeypatch):
     folder, _, _ = saved
     monkeypatch.setattr(Shards, "labelled", lambda *args, **kwargs: pytest.fail("was read"))
     (folder / "3.npz").write_bytes(b"PK")
-    with pytest.raises(ShardError, match=r"Shard 3 .*is not a whole \.npz file"):
+    with pytest.raises(ShardError, match=r"Shard 3 .*is not a complete \.npz file"):
         CRFTagger().fit(Shards(folder))
 
 

@@ -617,7 +617,7 @@ def test_bad_files(tmp_path):
     sparse.save_npz(tmp_path / "x.npz", X, compressed=False)
     data = (tmp_path / "x.npz").read_bytes()
     (tmp_path / "cut.npz").write_bytes(data[: len(data) // 2])
-    with pytest.raises(ValueError, match=r"is not a whole \.npz file; write it again"):
+    with pytest.raises(ValueError, match=r"is not a complete \.npz file; write it again"):
         RowBlocks(tmp_path / "cut.npz")
     at = data.find(b"data.npy") + 4000
     (tmp_path / "bad.npz").write_bytes(data[:at] + b"\0" * 100 + data[at + 100 :])
