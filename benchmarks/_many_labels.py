@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, Sequences
 from sklseq._lib.threads import Threads
-from sklseq.estimators.crf.training import previous_weights, score_map
+from sklseq.estimators.crf.crf_problem import previous_weights, score_map
 from sklseq.estimators.sources.source import RowSource
 from sklseq.inference.chain import sparse_transitions as pairs
 from sklseq.objectives.likelihood.dual import DualLikelihood

@@ -23,7 +23,7 @@ from sklseq import CRFTagger, Sequences
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import encode_labels, unique_labels
 from sklseq.datasets import make_contacts, read_conll
-from sklseq.estimators.crf.training import score_map
+from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.source import RowSource
 from sklseq.features import TemplateFeatures
 from sklseq.metrics import span_f1, token_accuracy

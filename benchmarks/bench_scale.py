@@ -36,7 +36,7 @@ from scipy import sparse
 
 from sklseq import CRFTagger, Sequences, Shards
 from sklseq._lib.threads import Threads
-from sklseq.estimators.crf.training import score_map
+from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.shard_source import LocalShardSource
 
 LIMIT = 4 * 2**30

@@ -123,7 +123,7 @@ def test_delayed_shards_train_the_model_of_one_machine(client, parameters):
 
 def test_objective_to_1e9_at_any_point(client):
     from sklseq._lib.threads import Threads
-    from sklseq.estimators.crf.training import score_map
+    from sklseq.estimators.crf.crf_problem import score_map
     from sklseq.estimators.sources.cluster import ClusterSource
     from sklseq.estimators.sources.shard_source import LocalShardSource
 

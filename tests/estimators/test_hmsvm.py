@@ -621,7 +621,7 @@ def test_auto_chooses_by_kernel(kernel, monkeypatch):
         steps.append(options["n_steps"])
         return bcfw(objective, **options)
 
-    monkeypatch.setattr("sklseq.estimators.hmsvm.hmsvm_tagger.bcfw", spy)
+    monkeypatch.setattr("sklseq.estimators.hmsvm.margin_problem.bcfw", spy)
     auto = HMSVMTagger(kernel=kernel, random_state=0).fit(X, y)
     named = HMSVMTagger(kernel=kernel, solver="bcfw", random_state=0).fit(X, y)
     assert steps == [3 if kernel == "linear" else 20] * 2

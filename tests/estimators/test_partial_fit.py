@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from sklseq import CRFTagger, Sequences
 from sklseq._lib.threads import Threads
-from sklseq.estimators.crf.training import score_map
+from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.source import RowSource
 from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
 

@@ -224,7 +224,7 @@ def test_an_exception_in_the_midst_of_training_leaves_the_last_model(monkeypatch
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr("sklseq.estimators.crf.training.CRFProblem.solve", stop)
+            patch.setattr("sklseq.estimators.crf.crf_problem.CRFProblem.solve", stop)
             with pytest.raises(KeyboardInterrupt):
                 model.fit(X[:20], y[:20])
         assert digest_of(model, X) == before

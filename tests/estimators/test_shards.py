@@ -208,7 +208,7 @@ def test_parameters_mean_the_same(form, parameters):
 
 
 def objective(shards, l2=0.5, n_jobs=None, solver="auto"):
-    from sklseq.estimators.crf.training import score_map
+    from sklseq.estimators.crf.crf_problem import score_map
     from sklseq.estimators.sources.shard_source import LocalShardSource
 
     source = LocalShardSource(shards)

@@ -12,7 +12,7 @@ from sklearn import config_context
 
 from sklseq import CRFTagger, Sequences, Shards
 from sklseq._lib.threads import Threads
-from sklseq.estimators.crf.training import choose_solver, score_map
+from sklseq.estimators.crf.crf_problem import choose_solver, score_map
 from sklseq.estimators.sources.source import RowSource
 from sklseq.inference import forward_backward, reference, viterbi
 from sklseq.inference.chain import linear_chain as chain

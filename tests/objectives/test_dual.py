@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, Sequences
 from sklseq._lib.threads import Threads
-from sklseq.estimators.crf.training import score_map
+from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.source import RowSource
 from sklseq.objectives.likelihood.dual import DualLikelihood
 from sklseq.objectives.likelihood.likelihood import LogLikelihood

@@ -56,7 +56,7 @@ def listed_from(what):
 
 
 def effort(what):
-    return constant("estimators.hmsvm.hmsvm_parameters", "EFFORT")["linear"][what]
+    return constant("estimators.hmsvm.margin_problem", "EFFORT")["linear"][what]
 
 
 def minimum(package):
@@ -94,12 +94,12 @@ TABLE = [
     ("maths", r":math:`(10\^\{-\d+\})` of each entry", lambda: [constant("inference.chain.expectation", "AGREE")]),
     ("maths", r"result is then within :math:`(10\^\{-\d+\})` of the exact",
      lambda: [constant("inference.chain.expectation", "AGREE")]),
-    ("crf", r"(\d+) passes of stochastic steps, sequence by sequence", lambda: [constant("estimators.crf.training", "PASSES")]),
+    ("crf", r"(\d+) passes of stochastic steps, sequence by sequence", lambda: [constant("estimators.crf.crf_problem", "PASSES")]),
     ("crf", r"takes ``\"dual\"`` for ([\d,]+) sparse rows or more, ``\"adagrad\"`` where ``l2`` is below ([\d.]+)",
-     lambda: [constant("estimators.crf.training", name) for name in ("MANY_ROWS", "STRONG_L2")]),
+     lambda: [constant("estimators.crf.crf_problem", name) for name in ("MANY_ROWS", "STRONG_L2")]),
     ("crf", r"Below some (\d+) labels, or where more than a (third) of the pairs",
      lambda: listed_from("sums")),
-    ("crf", r"more than (four) times scikit-learn's\s+``working_memory``", lambda: [constant("estimators.crf.training", "DUAL_SHARE")]),
+    ("crf", r"more than (four) times scikit-learn's\s+``working_memory``", lambda: [constant("estimators.crf.crf_problem", "DUAL_SHARE")]),
     ("zscore", r"features must be few, at most (\d+)", lambda: [constant("estimators.zscore.zscore_solve", "MAX_WEIGHTS")]),
     ("zscore", r"Up to (\d+) features, one Cholesky", lambda: [constant("estimators.zscore.zscore_solve", "DIRECT")]),
     ("zscore", r"up to (\d+) of the\s+most frequent", lambda: [constant("objectives.zscore.elimination", "FREQUENT")]),
@@ -113,7 +113,7 @@ TABLE = [
      lambda: [effort("n_searches"), effort("n_steps")]),
     ("hmsvm", r"up to (four) others\s+step", lambda: [effort("n_revisits")]),
     ("hmsvm", r"one search and up to (\d+) steps",
-     lambda: [constant("estimators.hmsvm.hmsvm_parameters", "EFFORT")["other"]["n_steps"]]),
+     lambda: [constant("estimators.hmsvm.margin_problem", "EFFORT")["other"]["n_steps"]]),
     ("hmsvm", r"above some ([\d,]+) rows, the Gram matrix no longer fits",
      lambda: [np.sqrt(default("HMSVMTagger", "cache_size") * 1e6 / 8).round(-3)]),
     ("hmsvm", r"to a relative gap of ([\d.]+)", lambda: [default("HMSVMTagger", "tol")]),

@@ -268,7 +268,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         """
         self._check_parameters()
         # A model that only predicts loads neither sources nor solvers.
-        from sklseq.estimators.crf.training import CRFProblem, check_source
+        from sklseq.estimators.crf.crf_problem import CRFProblem, check_source
         from sklseq.estimators.sources.open_source import open_source
         from sklseq.objectives.likelihood.long import explain_memory_error
 

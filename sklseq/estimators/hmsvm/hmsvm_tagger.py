@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -11,34 +12,23 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq._lib.callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
+from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
+from sklseq._lib.estimator import check_plain_parameters
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import (
-    check_constraints,
-    encode_labels,
-    resolve_constraints,
-    unique_labels,
-)
-from sklseq.data.sequences import check_finite, read_labels, weighted_only
+from sklseq.data.sequences import check_finite
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.base import BaseTagger
-from sklseq.estimators.hmsvm.hmsvm_parameters import (
-    PASSES,
-    check_parameters,
-    choose_solver,
-    path_loss,
-)
-from sklseq.estimators.hmsvm.kernel_functions import RowKernel, gram_matrix, resolve_gamma
+from sklseq.estimators.hmsvm.kernel_functions import RowKernel, check_kernel
+from sklseq.estimators.hmsvm.margin_problem import PASSES, MarginProblem
+from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import (
-    check_magnitude,
-    check_not_empty,
-    read_sequences,
-    training_weights,
+    check_choices,
+    check_n_jobs,
+    check_numbers,
     warn_one_label,
 )
-from sklseq.inference.chain.linear_chain import as_generator, row_blocks
-from sklseq.objectives.margin.hinge import PathLoss, StructuredHinge, linear_rows
-from sklseq.solvers import bcfw, perceptron, working_set
+from sklseq.inference.chain.linear_chain import row_blocks
+from sklseq.solvers import SolverResult
 
 __all__ = ["HMSVMTagger", "SupportSequence"]
 
@@ -59,16 +49,12 @@ class SupportSequence(NamedTuple):
     alpha: float
 
 
-def _inseparable(sequences: np.ndarray) -> str:
-    if len(sequences) == 1:
-        which = f"sequence {sequences[0]} cannot score above its wrong labelings, all of them"
-    else:
-        shown = ", ".join(map(str, sequences[:5])) + (", …" if len(sequences) > 5 else "")
-        which = f"sequences {shown} cannot all score above their wrong labelings"
-    return (
-        f"A hard margin (C=inf) needs separable data, but {which}, whatever the weights: their "
-        "labels contradict each other. Give a finite C, or correct or leave out these sequences."
-    )
+# Attributes that only some fits set.
+FITTED = {
+    "coef_", "dual_coef_", "support_", "n_support_", "support_vectors_", "gamma_",
+    "feature_names_in_", "objective_", "dual_gap_", "n_mistakes_", "radius_",
+    "support_index_", "support_alpha_", "support_labels_", "support_offsets_",
+}  # fmt: skip
 
 
 class HMSVMTagger(CallbackSupportMixin, BaseTagger):
@@ -274,164 +260,59 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         HMSVMTagger
             The estimator itself.
         """
-        check_parameters(self)
-        rows, vectorizer = read_sequences(X, fit=True)
-        check_not_empty(rows)
-        check_magnitude(rows, "HMSVMTagger")
-        labels = read_labels(y, rows)
-        weights = training_weights(sample_weight, len(rows))
-        # Rows of weight 0 stay, so that support_ counts all; nothing is learnt from them.
-        used, labels, _ = weighted_only(rows, labels, weights)
-        check_not_empty(used)
-        classes = unique_labels(labels)
-        codes = encode_labels(labels, classes, used.offsets)
-        allowed = resolve_constraints(self.constraints, classes)
-        check_constraints(codes, used.offsets, *allowed, classes)
-        loss = path_loss(self, classes, labels)
-        kernel = self._row_kernel(used.rows)
-        of_all = np.zeros(rows.n_rows, dtype=codes.dtype)
-        of_all[np.repeat(weights > 0, rows.lengths)] = codes
-        objective = self._objective(rows, of_all, weights, loss, allowed, kernel)
-        told = (classes, vectorizer, rows, kernel)
-        result, mistakes = self._solve(objective, told)
-        objective.settle()
-        warn_one_label(classes)
-        self._forget()
-        vars(self).update(self._attributes(objective, told))
-        self._record(objective, result, mistakes)
-        self._warn_convergence(result, objective)
+        self._check_parameters()
+        source = RowSource.read(X, y, sample_weight)
+        problem = MarginProblem(self, source)
+        result = problem.solve()
+        return self._set(problem, result)
+
+    def _set(self, problem: MarginProblem, result: SolverResult) -> HMSVMTagger:
+        warn_one_label(problem.source.classes)
+        for name in FITTED & vars(self).keys():
+            delattr(self, name)
+        vars(self).update(problem.attributes() | problem.outcome(result))
+        self._warn_convergence(result)
         return self
 
-    def _averaging(self) -> int:
-        # How StructuredHinge names the kinds of averages.
-        if self.solver == "perceptron":
-            return 1 if self.average in ("auto", True) else 0
-        return 2 if self.average is True else 0
-
-    def _row_kernel(self, rows: Any) -> RowKernel:
-        gamma = 1.0
-        if self.kernel in ("poly", "rbf"):
-            gamma = resolve_gamma(self.gamma, rows)
-        return RowKernel(self.kernel, gamma, int(self.degree), float(self.coef0))
-
-    def _objective(self, rows, codes, weights, loss, allowed, kernel) -> StructuredHinge:
-        if self.solver == "perceptron":
-            loss = PathLoss(np.zeros_like(loss.cost), 0.0)
-        C = np.where(weights > 0, 1.0, 0.0)
-        C[weights > 0] *= self.C * weights[weights > 0]
-        if self.kernel == "linear":
-            source = linear_rows(rows.rows)
-        else:
-            source = gram_matrix(kernel, rows.rows, float(self.cache_size))
-        scale = float(self.transition_scale)
-        return StructuredHinge(
-            source, rows.offsets, codes, loss, C, "hard" if np.isinf(self.C) else self.slack,
-            allowed, scale, scale * bool(self.boundaries), self._averaging(),
-            0 if self.solver == "perceptron" else int(self.cache_size * 1e6 / 8),
-        )  # fmt: skip
-
-    def _solve(self, objective: StructuredHinge, told: tuple):
-        solver, effort = choose_solver(self.solver, self.kernel)
-        rng = as_generator(self.random_state)
-
-        def fitted(objective: StructuredHinge) -> dict:
-            with objective.as_settled():
-                return self._attributes(objective, told)
-
-        after_iteration = iteration_hook(self, fitted)
-
-        def report(k: int, value: float, w: StructuredHinge) -> bool:
-            if self.verbose and not np.isnan(value):
-                what = "mistakes" if solver == "perceptron" else "objective"
-                print(f"[HMSVMTagger] pass {k}: {what} {value:.6g}")
-            return after_iteration(k, value, w)
-
-        max_iter, mistakes = int(self.max_iter or PASSES[solver]), None
-        options = {"tol": float(self.tol), "max_iter": max_iter, "callback": report}
-        if solver == "perceptron":
-            result, mistakes = perceptron(objective, rng=rng, max_iter=max_iter, callback=report)
-        elif solver == "bcfw":
-            result = bcfw(objective, rng=rng, **effort, **options)
-        else:
-            result = working_set(objective, rng=rng, **options)
-        if len(objective.inseparable):
-            raise ValueError(_inseparable(objective.inseparable))
-        return result, mistakes
-
-    # ------------------------------------------------------------------ fitted attributes
-
-    def _forget(self) -> None:
-        for name in (
-            "coef_", "dual_coef_", "support_", "n_support_", "support_vectors_", "gamma_",
-            "feature_names_in_", "objective_", "dual_gap_", "n_mistakes_", "radius_",
-            "support_index_", "support_alpha_", "support_labels_", "support_offsets_",
-        ):  # fmt: skip
-            self.__dict__.pop(name, None)
-
-    def _attributes(self, objective: StructuredHinge, told: tuple) -> dict:
-        # What makes a fitted tagger of the state of a solver.
-        classes, vectorizer, rows, kernel = told
-        dtype = np.float32 if rows.dtype == np.float32 else np.float64
-        weights = objective.weights()
-        attributes = {
-            "classes_": classes,
-            "transition_": weights.transition.astype(dtype),
-            "start_": weights.start.astype(dtype),
-            "end_": weights.end.astype(dtype),
-            "n_features_in_": rows.shape[1],
-            "vectorizer_": vectorizer,
-        }
-        if vectorizer is not None:
-            attributes["feature_names_in_"] = vectorizer.get_feature_names_out()
-        if self.kernel == "linear":
-            attributes["coef_"] = weights.coef.astype(dtype, copy=False)
-        if self.kernel in ("poly", "rbf"):
-            attributes["gamma_"] = kernel.gamma
-        if self.kernel != "linear" or not (self._averaging() or self.solver == "perceptron"):
-            attributes |= self._support(objective, rows, dtype)
-        return attributes
-
-    def _support(self, objective: StructuredHinge, rows, dtype) -> dict:
-        coef = objective.row_coefficients()
-        support = np.flatnonzero((coef != 0).any(axis=1))
-        attributes = {
-            "dual_coef_": coef[support].astype(dtype),
-            "support_": support,
-            "n_support_": len(support),
-        }
-        if self.kernel not in ("linear", "precomputed"):
-            attributes["support_vectors_"] = rows.rows[support]
-        return attributes
-
-    def _record(self, objective: StructuredHinge, result, mistakes) -> None:
-        self.n_iter_, self.loss_curve_ = result.n_iter, np.array(result.history)
-        if mistakes is not None:
-            self.n_mistakes_, self.radius_ = mistakes
-            return
-        primal, dual = result.history[-1][1:3]  # measured last, of these weights
-        self.objective_, self.dual_gap_ = primal, primal - dual
-        paths = objective.support_paths()
-        self.support_index_, self.support_alpha_ = paths.sequence, paths.alpha
-        self.support_labels_ = paths.labels
-        lengths = np.diff(objective.offsets)[paths.sequence]
-        self.support_offsets_ = np.concatenate([[0], np.cumsum(lengths)])
-
-    def _warn_convergence(self, result, objective: StructuredHinge) -> None:
+    def _warn_convergence(self, result: SolverResult) -> None:
         if result.converged or self.solver == "perceptron" or "callback" in result.message:
             return
+        advice = "raise max_iter or tol, or lower C"
         if np.isinf(self.C):
             advice = (
-                "a hard margin needs separable data: if these are not, no number of passes will "
-                "do; give a finite C (such as 100), or raise max_iter"
+                "a hard margin needs separable data: if these are not, no number of passes is "
+                "enough; give a finite C (such as 100), or raise max_iter"
             )
-        else:
-            advice = "raise max_iter or tol, or lower C"
         warnings.warn(
             f"HMSVMTagger did not converge in {result.n_iter} passes (objective "
             f"{self.objective_:.6g}, duality gap {self.dual_gap_:.3g}, tol={self.tol}); {advice}.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
+
+    def _check_parameters(self) -> None:
+        check_plain_parameters(self)
+        if not isinstance(self.C, numbers.Real) or not self.C > 0:
+            raise ValueError(
+                f"C must be a number above 0 (np.inf for a hard margin); got {self.C!r}."
+            )
+        check_numbers(self, "tol", "transition_scale", "cache_size")
+        if self.max_iter is not None and (
+            not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1
+        ):
+            raise ValueError(
+                f"max_iter must be None or an integer of at least 1; got {self.max_iter!r}."
+            )
+        check_choices(
+            self, slack=("l1", "l2"), solver=("auto", *PASSES), average=("auto", True, False)
+        )
+        if self.solver == "working_set" and self.average is True:
+            raise ValueError(
+                "average=True needs solver='bcfw' or 'perceptron'; got 'working_set', whose last "
+                "weights are its best."
+            )
+        check_n_jobs(self.n_jobs)
+        check_kernel(self)
 
     @property
     def support_sequences_(self) -> list[SupportSequence]:

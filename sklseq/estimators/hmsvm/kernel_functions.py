@@ -10,7 +10,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kernel
 
-__all__ = ["NAMES", "RowKernel", "gram_matrix", "resolve_gamma"]
+from sklseq.estimators.validation import check_number
+
+__all__ = ["RowKernel", "check_kernel", "gram_matrix", "resolve_gamma"]
 
 NAMES = ("linear", "poly", "rbf", "precomputed")
 BLOCK = 1 << 22  # entries of the Gram matrix computed at a time
@@ -54,6 +56,23 @@ def _checked(block: Any, shape: tuple[int, int]) -> np.ndarray:
     if block.dtype.kind not in "biuf" or not np.isfinite(block).all():
         raise ValueError("kernel must return finite real numbers; got others.")
     return block
+
+
+def check_kernel(tagger: Any) -> None:
+    """Raise on bad ``kernel``, ``gamma``, ``degree`` or ``coef0``."""
+    if not callable(tagger.kernel) and tagger.kernel not in NAMES:
+        raise ValueError(f"kernel must be one of {NAMES} or a callable; got {tagger.kernel!r}.")
+    if isinstance(tagger.gamma, numbers.Real):
+        if not 0 < tagger.gamma < np.inf:
+            raise ValueError(f"gamma must be above 0 and finite; got {tagger.gamma!r}.")
+    elif tagger.gamma not in ("scale", "auto"):
+        raise ValueError(f"gamma must be 'scale', 'auto' or a number; got {tagger.gamma!r}.")
+    check_number("degree", tagger.degree, least=1, whole=True)
+    if not isinstance(tagger.coef0, numbers.Real) or not 0 <= tagger.coef0 < np.inf:
+        raise ValueError(
+            "coef0 must be finite and not negative, else the kernel is indefinite; got "
+            f"{tagger.coef0!r}."
+        )
 
 
 def resolve_gamma(gamma: str | float, rows: Any) -> float:

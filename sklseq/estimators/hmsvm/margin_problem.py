@@ -1,0 +1,196 @@
+"""Training of a hidden Markov SVM: its problem, solvers, and the fitted attributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.class_weight import compute_class_weight
+
+from sklseq._lib.callbacks import iteration_hook
+from sklseq.data.labels import resolve_constraints, resolve_loss
+from sklseq.estimators.hmsvm.kernel_functions import RowKernel, gram_matrix, resolve_gamma
+from sklseq.estimators.sources.source import RowSource
+from sklseq.estimators.validation import check_magnitude
+from sklseq.inference.chain.linear_chain import as_generator
+from sklseq.objectives.margin.hinge import PathLoss, StructuredHinge, linear_rows
+from sklseq.solvers import SolverResult, bcfw, perceptron, working_set
+
+__all__ = ["PASSES", "MarginProblem"]
+
+PASSES = {"bcfw": 1000, "working_set": 1000, "perceptron": 10}
+# Effort of "bcfw" on a sequence, and on all of them between two passes. With the linear kernel,
+# reading the scores of a sequence costs most: it pays to search more than once, and to revisit the
+# known paths, which are wrong in few rows. With others, updating the scores of all rows costs
+# most, once a visit: more steps, fewer visits.
+EFFORT = {
+    "linear": {"n_steps": 3, "n_searches": 3, "n_revisits": 4},
+    "other": {"n_steps": 20, "n_searches": 1, "n_revisits": 0},
+}
+
+
+class MarginProblem:
+    """The structured hinge loss of one training set, and how it is minimised.
+
+    Parameters
+    ----------
+    tagger : HMSVMTagger
+    source : RowSource
+
+    Attributes
+    ----------
+    objective : StructuredHinge
+        Of all sequences, those of weight 0 among them, so that ``support_`` counts all rows.
+    """
+
+    def __init__(self, tagger: Any, source: RowSource):
+        self.tagger, self.source = tagger, source
+        self.rows, weights = source.given
+        check_magnitude(self.rows, "HMSVMTagger")
+        allowed = resolve_constraints(tagger.constraints, source.classes)
+        source.check_constraints(allowed)
+        self.solver = "bcfw" if tagger.solver == "auto" else tagger.solver
+        loss, gamma = path_loss(tagger, source.classes, source.codes), 1.0
+        if self.solver == "perceptron":
+            loss = PathLoss(np.zeros_like(loss.cost), 0.0)
+        if tagger.kernel in ("poly", "rbf"):
+            gamma = resolve_gamma(tagger.gamma, source.X.rows)
+        self.kernel = RowKernel(tagger.kernel, gamma, int(tagger.degree), float(tagger.coef0))
+        codes = np.zeros(self.rows.n_rows, dtype=source.codes.dtype)
+        codes[np.repeat(weights > 0, self.rows.lengths)] = source.codes
+        self.objective = self._objective(codes, weights, loss, allowed)
+
+    @property
+    def averaging(self) -> int:
+        """The code of ``StructuredHinge`` for the average of iterates."""
+        if self.solver == "perceptron":
+            return int(self.tagger.average in ("auto", True))
+        return 2 if self.tagger.average is True else 0
+
+    def _objective(self, codes, weights, loss: PathLoss, allowed) -> StructuredHinge:
+        tagger, X = self.tagger, self.rows
+        C = np.where(weights > 0, 1.0, 0.0)
+        C[weights > 0] *= tagger.C * weights[weights > 0]
+        if tagger.kernel == "linear":
+            source = linear_rows(X.rows)
+        else:
+            source = gram_matrix(self.kernel, X.rows, float(tagger.cache_size))
+        scale = float(tagger.transition_scale)
+        return StructuredHinge(
+            source, X.offsets, codes, loss, C, "hard" if np.isinf(tagger.C) else tagger.slack,
+            allowed, scale, scale * bool(tagger.boundaries), self.averaging,
+            0 if self.solver == "perceptron" else int(tagger.cache_size * 1e6 / 8),
+        )  # fmt: skip
+
+    def solve(self) -> SolverResult:
+        """Run the solver, and take the average of iterates where one is asked for."""
+        tagger, objective, solver = self.tagger, self.objective, self.solver
+        run_callbacks = iteration_hook(tagger, self._attributes_so_far)
+
+        def report(k: int, value: float, w: StructuredHinge) -> bool:
+            if tagger.verbose and not np.isnan(value):
+                what = "mistakes" if solver == "perceptron" else "objective"
+                print(f"[HMSVMTagger] pass {k}: {what} {value:.6g}")
+            return run_callbacks(k, value, w)
+
+        options = {
+            "rng": as_generator(tagger.random_state), "callback": report,
+            "max_iter": int(tagger.max_iter or PASSES[solver]),
+        }  # fmt: skip
+        if solver == "perceptron":
+            result, self.mistakes = perceptron(objective, **options)
+        elif solver == "bcfw":
+            effort = EFFORT["linear" if tagger.kernel == "linear" else "other"]
+            result = bcfw(objective, tol=float(tagger.tol), **effort, **options)
+        else:
+            result = working_set(objective, tol=float(tagger.tol), **options)
+        if len(objective.inseparable):
+            raise ValueError(_inseparable(objective.inseparable))
+        objective.settle()
+        return result
+
+    def _attributes_so_far(self, objective: StructuredHinge) -> dict:
+        with objective.as_settled():
+            return self.attributes()
+
+    def attributes(self) -> dict:
+        """The attributes of a fitted tagger with the present weights."""
+        tagger, X, vectorizer = self.tagger, self.rows, self.source.vectorizer
+        dtype = np.float32 if X.dtype == np.float32 else np.float64
+        weights = self.objective.weights()
+        attributes = {
+            "classes_": self.source.classes,
+            "transition_": weights.transition.astype(dtype),
+            "start_": weights.start.astype(dtype),
+            "end_": weights.end.astype(dtype),
+            "n_features_in_": X.shape[1],
+            "vectorizer_": vectorizer,
+        }
+        if vectorizer is not None:
+            attributes["feature_names_in_"] = vectorizer.get_feature_names_out()
+        if tagger.kernel == "linear":
+            attributes["coef_"] = weights.coef.astype(dtype, copy=False)
+        if tagger.kernel in ("poly", "rbf"):
+            attributes["gamma_"] = self.kernel.gamma
+        if tagger.kernel != "linear" or not (self.averaging or self.solver == "perceptron"):
+            coef = self.objective.row_coefficients()
+            support = np.flatnonzero((coef != 0).any(axis=1))
+            attributes["dual_coef_"] = coef[support].astype(dtype)
+            attributes |= {"support_": support, "n_support_": len(support)}
+            if tagger.kernel not in ("linear", "precomputed"):
+                attributes["support_vectors_"] = X.rows[support]
+        return attributes
+
+    def outcome(self, result: SolverResult) -> dict:
+        """The attributes that describe the solver's result."""
+        outcome = {"n_iter_": result.n_iter, "loss_curve_": np.array(result.history)}
+        if self.solver == "perceptron":
+            return outcome | {"n_mistakes_": self.mistakes.total, "radius_": self.mistakes.radius}
+        primal, dual = result.history[-1][1:3]  # measured last, of these weights
+        paths = self.objective.support_paths()
+        lengths = np.diff(self.objective.offsets)[paths.sequence]
+        return outcome | {
+            "objective_": primal, "dual_gap_": primal - dual, "support_index_": paths.sequence,
+            "support_alpha_": paths.alpha, "support_labels_": paths.labels,
+            "support_offsets_": np.concatenate([[0], np.cumsum(lengths)]),
+        }  # fmt: skip
+
+
+def _inseparable(sequences: np.ndarray) -> str:
+    if len(sequences) == 1:
+        which = f"sequence {sequences[0]} cannot score above its wrong labelings, all of them"
+    else:
+        shown = ", ".join(map(str, sequences[:5])) + (", …" if len(sequences) > 5 else "")
+        which = f"sequences {shown} cannot all score above their wrong labelings"
+    return (
+        f"A hard margin (C=inf) needs separable data, but {which}, whatever the weights: their "
+        "labels contradict each other. Give a finite C, or correct or leave out these sequences."
+    )
+
+
+def path_loss(tagger: Any, classes: np.ndarray, codes: np.ndarray) -> PathLoss:
+    """The loss of ``loss`` and ``class_weight`` for these labels."""
+    zero_one = isinstance(tagger.loss, str) and tagger.loss == "zero_one"
+    if isinstance(tagger.loss, str) and tagger.loss not in ("hamming", "zero_one"):
+        raise ValueError(f"loss must be 'hamming', 'zero_one' or a matrix; got {tagger.loss!r}.")
+    if tagger.loss is None:
+        raise ValueError("loss must be 'hamming', 'zero_one' or a matrix; got None.")
+    if zero_one and tagger.class_weight is not None:
+        raise ValueError(
+            "class_weight weighs wrong labels, which loss='zero_one' does not count; use "
+            "loss='hamming' or a matrix, or sample_weight."
+        )
+    if zero_one:
+        return PathLoss(np.zeros((len(classes), len(classes))), 1.0)
+    by_class = np.ones(len(classes))
+    if tagger.class_weight is not None:
+        by_class = compute_class_weight(tagger.class_weight, classes=classes, y=classes[codes])
+    if not (np.isfinite(by_class).all() and (by_class >= 0).all()):
+        raise ValueError(f"class_weight must be finite and not negative; got {by_class}.")
+    loss = PathLoss(by_class[:, None] * resolve_loss(tagger.loss, classes), 0.0)
+    if np.isinf(tagger.C) and loss.least == 0:
+        raise ValueError(
+            "A hard margin (C=inf) needs a loss above 0 for every wrong labeling; got a matrix or "
+            "class_weight with 0 between different labels. Give a finite C."
+        )
+    return loss
