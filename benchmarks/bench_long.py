@@ -34,6 +34,7 @@ from threadpoolctl import threadpool_limits
 from sklseq import CRFTagger, RowBlocks, Sequences
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import resolve_constraints
+from sklseq.data.row_blocks import label_blocks
 from sklseq.datasets import make_connections, read_kdd99
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, plan_gradient
@@ -133,7 +134,7 @@ def long_objective(gradient: str, path: Path):
     def plan(longest, n_labels, **kind):
         return plan_gradient(gradient, int(longest), n_labels, budget=BUDGET, **kind)
 
-    data = LongData.read([source], [y], None, plan)
+    data = LongData.read([source], label_blocks([y], 1), np.ones(1), plan)
     allowed = resolve_constraints(None, np.arange(N_LABELS))
     layout = data.summary.layout()
     scores = ScoreMap(layout, N_LABELS, full_support(N_LABELS), allowed, np.float64)

@@ -81,11 +81,6 @@ class BaseTagger(Public, BaseEstimator):
 
     def _read(self, X: Any, finite: bool = True) -> Sequences:
         check_is_fitted(self, "classes_")
-        if in_blocks(X, maps=False):
-            raise ValueError(
-                "X holds sequences in blocks, which only fit, predict, predict_blocks and score "
-                "read; pass arrays."
-            )
         X, _ = read_sequences(X, self.vectorizer_, finite=finite)
         if X.n_rows == 0 and X.shape[1] == 0:
             return X

@@ -40,10 +40,15 @@ def in_shards(X: SequencesLike) -> bool:
 def read_sequences(X: SequencesLike, vectorizer=None, *, fit: bool = False, finite: bool = True):
     """Any input form as ``(Sequences, vectorizer)``; dicts and attributes need a vectorizer.
 
-    ``finite=False`` leaves it to :meth:`BaseTagger._blocks` to look for NaN and infinity.
+    ``finite=False``: NaN and infinity are searched for when scores are computed.
     """
     from sklseq.features import DictFeatures
 
+    if in_blocks(X, maps=False) and not fit:
+        raise ValueError(
+            "X holds sequences in blocks, which only fit, predict, predict_blocks and score read; "
+            "pass arrays."
+        )
     if in_blocks(X, maps=False):
         raise ValueError(
             "X holds sequences in blocks, on which only CRFTagger.fit trains; pass arrays, such as "

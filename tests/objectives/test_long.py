@@ -10,6 +10,7 @@ from scipy import sparse
 from sklseq import CRFTagger, RowBlocks, Sequences
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import resolve_constraints
+from sklseq.data.row_blocks import label_blocks
 from sklseq.inference import forward_backward
 from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import Transitions
@@ -240,7 +241,7 @@ def test_one_pass_reads_once_and_holds_more_where_labels_stick():
     X, y = labelled(5000)
     source = RowBlocks(lambda: iter([X]))
     plan = Plan("emp", OnePass, 64, "", 1e9)
-    data = LongData.read([source], [y], np.ones(1), lambda *_, **__: plan)
+    data = LongData.read([source], label_blocks([y], 1), np.ones(1), lambda *_, **__: plan)
     allowed = resolve_constraints(None, [0, 1, 2])
     scores = ScoreMap(data.summary.layout(), 3, full_support(3), allowed, np.float64)
     likelihood = LongLogLikelihood(scores, data, 1.0)
@@ -255,7 +256,7 @@ def sticky(T=5000, stick=12.0, keep=1e9):
     """(likelihood under "auto", weights under which labels change once in e^stick rows)."""
     X, y = labelled(T)
     plan = Plan("emp", OnePass, 64, "", keep, or_checkpoint=True)
-    data = LongData.read([RowBlocks(X)], [y], np.ones(1), lambda *_, **__: plan)
+    data = LongData.read([RowBlocks(X)], label_blocks([y], 1), np.ones(1), lambda *_, **__: plan)
     allowed = resolve_constraints(None, [0, 1, 2])
     scores = ScoreMap(data.summary.layout(), 3, full_support(3), allowed, np.float64)
     weights = Weights(np.zeros((5, 3)), stick * np.eye(3), np.zeros(3), np.zeros(3))
@@ -313,7 +314,7 @@ def test_short_sequences_share_a_block(monkeypatch):
     X, y = zip(*parts)
     plan = Plan("emp", OnePass, 256, "", 1e9)
     sources = [RowBlocks(x if k % 3 else lambda x=x: iter([x[:2], x[2:]])) for k, x in enumerate(X)]
-    data = LongData.read(sources, y, np.ones(len(y)), lambda *_, **__: plan)
+    data = LongData.read(sources, label_blocks(y, len(y)), np.ones(len(y)), lambda *_, **__: plan)
     allowed = resolve_constraints(None, [0, 1, 2])
     scores = ScoreMap(data.summary.layout(), 3, full_support(3), allowed, np.float64)
     likelihood = LongLogLikelihood(scores, data, 0.5)

@@ -7,7 +7,7 @@ from typing import Any
 
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import Constraints, check_seen
-from sklseq.data.row_blocks import BlockError, blocks_of
+from sklseq.data.row_blocks import BlockError, blocks_of, label_blocks
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sources.source import RowSource, Source
 from sklseq.estimators.validation import training_weights
@@ -41,7 +41,8 @@ class BlockSource(Source):
     ) -> BlockSource:
         """Sequences in blocks, or to be cut into blocks where they are."""
         weights = training_weights(sample_weight, len(X))
-        return cls(lambda: LongData.read(blocks_of(X), y, weights, plan))
+        rows, labels = blocks_of(X), label_blocks(y, len(X))
+        return cls(lambda: LongData.read(rows, labels, weights, plan))
 
     @classmethod
     def of_rows(cls, source: RowSource, plan: Plan) -> BlockSource:

@@ -7,6 +7,7 @@ from sklearn import get_config
 from sklseq.data.row_blocks import holds_rows, in_blocks
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sources.block_source import BlockSource
+from sklseq.estimators.sources.shard_source import LocalShardSource
 from sklseq.estimators.sources.shards import Shards, check_shards
 from sklseq.estimators.sources.source import RowSource, Source
 from sklseq.estimators.validation import in_shards
@@ -29,21 +30,15 @@ def open_source(
         return plan_gradient(gradient, int(longest), n_labels, budget=budget, **kind)
 
     if in_shards(X):
-        return _open_shards(X, y, sample_weight)
+        check_shards(X, y, sample_weight)
+        if isinstance(X, Shards):
+            return LocalShardSource(X)
+        from sklseq.estimators.sources.cluster import ClusterSource  # needs Dask
+
+        return ClusterSource(X, y)
     if in_blocks(X) or (gradient in ("checkpoint", "streaming", "emp") and holds_rows(X)):
         return BlockSource.of_blocks(X, y, sample_weight, plan)
     source = RowSource.read(X, y, sample_weight)
     longest = source.X.lengths.max()
     source.plan = plan(longest, len(source.classes), packed=True, random_access=True)
     return source if source.plan.passes is None else BlockSource.of_rows(source, source.plan)
-
-
-def _open_shards(X: SequencesLike, y: LabelsLike | None, sample_weight: ArrayLike | None) -> Source:
-    from sklseq.estimators.sources.shard_source import LocalShardSource
-
-    check_shards(X, y, sample_weight)
-    if isinstance(X, Shards):
-        return LocalShardSource(X)
-    from sklseq.estimators.sources.cluster import ClusterSource  # needs Dask
-
-    return ClusterSource(X, y)

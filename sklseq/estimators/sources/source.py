@@ -95,11 +95,9 @@ class RowSource(Source):
         ``source.given`` keeps the rows and weights of all sequences.
         """
         rows, vectorizer = read_sequences(X, fit=True)
-        check_not_empty(rows)
-        labels = read_labels(y, rows)
         weights = training_weights(sample_weight, len(rows))
         given = rows, weights
-        rows, labels, weights = weighted_only(rows, labels, weights)
+        rows, labels, weights = weighted_only(rows, read_labels(y, rows), weights)
         check_not_empty(rows)
         classes = unique_labels(labels)
         codes = encode_labels(labels, classes, rows.offsets)

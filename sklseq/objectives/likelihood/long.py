@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from sklseq.data.labels import unique_labels
-from sklseq.data.row_blocks import LabelBlocks, blocks_of, label_blocks, one_shot_error
+from sklseq.data.row_blocks import LabelBlocks, blocks_of, one_shot_error
 from sklseq.data.sequences import Sequences
 from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import _chain, check_paths
@@ -185,12 +185,11 @@ class LongData(NamedTuple):
     plan: Plan
 
     @classmethod
-    def read(cls, sources: list, y: Any, weights: np.ndarray, plan: Callable) -> LongData:
-        """Read y, make the plan, and read X and y once.
+    def read(cls, sources: list, labels: list, weights: np.ndarray, plan: Callable) -> LongData:
+        """Read ``LabelBlocks``, make the plan, then read ``RowBlocks`` and labels once.
 
         ``plan(longest, n_labels, packed=, random_access=)`` returns a ``Plan``.
         """
-        labels = label_blocks(y, len(sources))
         _check_repeatable(sources, labels)
         classes, lengths = summarise_labels(labels, weights)
         random_access = all(source.random_access for source in sources)
