@@ -36,8 +36,11 @@ def sentences(n_labels, n_sequences, followers=0.1, seed=0):
     tag = rng.choice(n_labels, n_words, p=0.5 * share + 0.5 / n_labels)
     tag[:n_labels] = np.arange(n_labels)
     words = [np.flatnonzero(tag == k) for k in range(n_labels)]
-    endings = [rng.integers(0, 5 * n_labels, n_words), tag // 3 * 3 + rng.integers(0, 3, n_words),
-               tag // 8]  # fmt: skip
+    endings = [
+        rng.integers(0, 5 * n_labels, n_words),
+        tag // 3 * 3 + rng.integers(0, 3, n_words),
+        tag // 8,
+    ]
     lengths = 1 + rng.poisson(20, n_sequences)
     labels, tokens = [], []
     for length in lengths:

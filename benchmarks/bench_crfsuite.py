@@ -88,9 +88,12 @@ def our_features(dtype=np.float64, n_jobs=1):
 def our_tagger(states, **parameters):
     possible = states == "all"
     return CRFTagger(
-        l2=1.0, boundaries=False, all_possible_states=possible, all_possible_transitions=possible,
+        l2=1.0,
+        boundaries=False,
+        all_possible_states=possible,
+        all_possible_transitions=possible,
         **parameters,
-    )  # fmt: skip
+    )
 
 
 # --- Both sides ---------------------------------------------------------------------------------

@@ -104,8 +104,9 @@ def tutorial(X, y, X_test):
     items = [sentence_features(x) for x in X]
     items_test = [sentence_features(x) for x in X_test]
     extracted = perf_counter()
-    model = sklearn_crfsuite.CRF(algorithm="lbfgs", c1=C1, c2=C2, max_iterations=ITERATIONS,
-                                 all_possible_transitions=True)  # fmt: skip
+    model = sklearn_crfsuite.CRF(
+        algorithm="lbfgs", c1=C1, c2=C2, max_iterations=ITERATIONS, all_possible_transitions=True
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(items, y)
@@ -183,9 +184,11 @@ def bench_tutorial(rounds, n_sentences):
     print(f"| sklearn-crfsuite, tutorial | {t:.2f} | 1 | {busy:.2f} | 1 | {score:.4f} | | |")
     for (name, _), results in zip(OURS, mine):
         seconds, work, score, objective = np.median(results, axis=0)
-        print(f"| sklseq, {name} | {seconds:.2f} | {t / seconds:.1f} | {work:.2f} | "
-              f"{busy / work:.1f} | {score:.4f} | {min(f1 for *_, f1, _ in results):.4f} | "
-              f"{objective:.0f} |")  # fmt: skip
+        print(
+            f"| sklseq, {name} | {seconds:.2f} | {t / seconds:.1f} | {work:.2f} | "
+            f"{busy / work:.1f} | {score:.4f} | {min(f1 for *_, f1, _ in results):.4f} | "
+            f"{objective:.0f} |"
+        )
     features, fit, predict = parts
     print(f"\ntheirs: features {features:.2f}, fit {fit:.2f}, predict {predict:.2f} s")
     fit, predict = our_parts
@@ -248,8 +251,10 @@ def bench_extraction(rounds, n_sentences):
     ours, rows = memory_of(lambda: thirty().fit_transform(X))
     dicts, _ = memory_of(by_hand)
     csr = sum(a.nbytes for a in (rows.rows.indices, rows.rows.indptr))
-    print(f"\nMemory of the set: dicts {dicts / 1e6:.0f} MB, ours {ours / 1e6:.1f} MB (CSR "
-          f"{csr / 1e6:.1f} MB): 1/{dicts / ours:.0f}")  # fmt: skip
+    print(
+        f"\nMemory of the set: dicts {dicts / 1e6:.0f} MB, ours {ours / 1e6:.1f} MB (CSR "
+        f"{csr / 1e6:.1f} MB): 1/{dicts / ours:.0f}"
+    )
 
 
 # --- Lexicon ------------------------------------------------------------------------------------
@@ -276,9 +281,10 @@ def bench_lexicon(rounds, n_sentences):
     built = perf_counter() - began
     folded = {tuple(word.casefold() for word in entry) for entry in entries}
     mine, hand = alternate(
-        rounds, lambda: features.transform(X),
+        rounds,
+        lambda: features.transform(X),
         lambda: [longest_by_hand(x["w"], folded, 4) for x in X],
-    )  # fmt: skip
+    )
     n = n_tokens(X)
     print(f"\nLexicon of {len(entries)} entries (fit {built:.2f} s)\n")
     print("| | tokens/s | ratio |\n|---|---|---|")
@@ -312,8 +318,9 @@ def bench_process(rounds, n_sentences):
         np.savez(Path(folder) / "model.npz", **{name: getattr(tagger, name) for name in names})
 
         def run(code):
-            subprocess.run([sys.executable, "-c", code], cwd=folder, check=True,
-                           stdout=subprocess.DEVNULL)  # fmt: skip
+            subprocess.run(
+                [sys.executable, "-c", code], cwd=folder, check=True, stdout=subprocess.DEVNULL
+            )
 
         print("\nFresh process, first sentence of CoNLL-2000\n")
         print("| | seconds | ratio of times |\n|---|---|---|")

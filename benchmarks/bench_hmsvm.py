@@ -308,7 +308,7 @@ def searches():
         "perceptron, poly": (HMSVMTagger(**perceptron | poly), passes),
         "HM-SVM, linear": (HMSVMTagger(random_state=0), Cs),
         "HM-SVM, poly": (HMSVMTagger(**poly), {"C": [0.01, 0.03, 0.1, 0.3]}),
-    }  # fmt: skip
+    }
     inner = ShuffleSplit(1, test_size=0.25, random_state=1)
     return {name: GridSearchCV(*pair, cv=inner, scoring=accuracy) for name, pair in models.items()}
 
@@ -368,9 +368,12 @@ def tagging(options):
 
 
 PARTS = {
-    "chunking": chunking, "letters": letters, "single": single, "entities": entities,
+    "chunking": chunking,
+    "letters": letters,
+    "single": single,
+    "entities": entities,
     "tagging": tagging,
-}  # fmt: skip
+}
 
 
 def main():

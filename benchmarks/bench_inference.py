@@ -123,15 +123,18 @@ def torchstruct_viterbi(p):
 
 QUESTIONS = {
     "log Z and all marginals": {
-        "sklseq": our_marginals, "hmmlearn": hmmlearn_marginals,
+        "sklseq": our_marginals,
+        "hmmlearn": hmmlearn_marginals,
         "pytorch-crf, with gradient": torchcrf_gradient,
         "torch-struct, with gradient": torchstruct_gradient,
     },
     "best path": {
-        "sklseq": our_viterbi, "hmmlearn": hmmlearn_viterbi, "pytorch-crf": torchcrf_viterbi,
+        "sklseq": our_viterbi,
+        "hmmlearn": hmmlearn_viterbi,
+        "pytorch-crf": torchcrf_viterbi,
         "torch-struct": torchstruct_viterbi,
     },
-}  # fmt: skip
+}
 
 
 def one_thread_of_torch():
@@ -189,7 +192,7 @@ SIZES = {
     "T, rows of each": [(4000, 5, 10, 10), (800, 25, 10, 10), (20, 1000, 10, 10)],
     "L, labels": [(400, 25, 2, 10), (400, 25, 10, 10), (400, 25, 50, 10), (400, 25, 200, 10)],
     "M, features a row": [(800, 25, 10, 1), (800, 25, 10, 10), (800, 25, 10, 100)],
-}  # fmt: skip
+}
 
 
 def part_sizes(quick):
@@ -202,10 +205,13 @@ def part_sizes(quick):
             X, y = generated(n, T, L, M)
             tagger = CRFTagger(solver="eg", max_iter=5, tol=0.0)
             times = [
-                (seconds(tagger.fit, X, y) / 5, seconds(tagger.predict, X),
-                 seconds(tagger.predict_proba, X))
+                (
+                    seconds(tagger.fit, X, y) / 5,
+                    seconds(tagger.predict, X),
+                    seconds(tagger.predict_proba, X),
+                )
                 for _ in range(1 if quick else 5)
-            ]  # fmt: skip
+            ]
             row(against, n, T, L, M, *(1e6 * np.median(times, axis=0) / X.n_rows))
 
 

@@ -57,9 +57,7 @@ def log(n_rows: int, n_labels: int, n_features: int, kind: str, seed: int = 0):
 def objective(gradient: str, X, y, n_labels: int):
     """The objective that CRFTagger would use, of rows in memory."""
     rows, weights = Sequences(X, [0, X.shape[0]]), np.ones(1)
-    plan = plan_gradient(
-        gradient, len(y), n_labels, packed=True, random_access=True, budget=BUDGET
-    )  # fmt: skip
+    plan = plan_gradient(gradient, len(y), n_labels, packed=True, random_access=True, budget=BUDGET)
     allowed = resolve_constraints(None, np.arange(n_labels))
     if plan.passes is None:
         support = observed_support(rows, y, n_labels)
@@ -254,8 +252,11 @@ def part_detector(full: bool) -> None:
 
 
 PARTS = {
-    "ratio": part_ratio, "memory": part_memory, "limit": part_limit, "detector": part_detector,
-}  # fmt: skip
+    "ratio": part_ratio,
+    "memory": part_memory,
+    "limit": part_limit,
+    "detector": part_detector,
+}
 
 
 def main() -> None:

@@ -171,8 +171,10 @@ def print_curves(answers):
     print("|---|---:|---:|---:|---:|---:|---:|")
     for name, rows in answers.items():
         for setting, (latency, wrong, late, accuracy, longest) in rows:
-            print(f"| {name} | {setting} | {latency:.3f} | {wrong:.4f} | {late:.3f} | "
-                  f"{accuracy:.3f} | {longest} |")  # fmt: skip
+            print(
+                f"| {name} | {setting} | {latency:.3f} | {wrong:.4f} | {late:.3f} | "
+                f"{accuracy:.3f} | {longest} |"
+            )
 
 
 def at_latency(rows, latency, least):
@@ -353,8 +355,10 @@ def report(task, spans):
     for restart in RESTARTS:
         print_ratios(answers, restart, n)
     every, uncertain = how_often_certainty_grows(task)
-    print(f"\nM_T does not rise in T: {100 * every:.2f} % of all, {100 * uncertain:.2f} % of those "
-          "with M_T > 1e-6")  # fmt: skip
+    print(
+        f"\nM_T does not rise in T: {100 * every:.2f} % of all, {100 * uncertain:.2f} % of those "
+        "with M_T > 1e-6"
+    )
     if spans:
         print_spans(task)
     print_calibration(task)
@@ -389,7 +393,7 @@ def main():
     for name in chosen:
         model, X, y = {"conll2000": conll2000, "enron": enron, "contacts": contacts}[name](
             args.max_iter
-        )  # fmt: skip
+        )
         report(Task(name, model, X, y), spans=name != "contacts")
 
 

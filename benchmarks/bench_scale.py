@@ -91,9 +91,12 @@ def seconds(f) -> float:
 
 
 def memory(
-    full: bool, folder: Path, limits: list[str] | None = None, max_iter: int = 100,
+    full: bool,
+    folder: Path,
+    limits: list[str] | None = None,
+    max_iter: int = 100,
     solver: str = "auto",
-) -> None:  # fmt: skip
+) -> None:
     """Train in a process with limited addresses."""
     X, y = corpus()
     n_copies, n_shards = (95, 48) if full else (8, 8)
@@ -112,13 +115,19 @@ def memory(
     for limit in limits or (("2GB", "3GB") if full else ("300MB", "1GB")):
         command = [sys.executable, __file__, "--train", str(folder), limit, str(max_iter), solver]
         done = subprocess.run(
-            command, check=True, stdout=subprocess.PIPE, text=True,
+            command,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-        )  # fmt: skip
+        )
         r = json.loads(done.stdout.splitlines()[-1])
-        print(f"| {limit} | {r['n_iter']} | {r['evaluations']} | {r['stopped_by']} | "
-              f"{r['seconds']:.0f} | {1e6 * r['evaluation'] / n:.2f} | {r['peak'] / 2**30:.2f} | "
-              f"{r['objective']:.2f} | {r['accuracy']:.4f} |", flush=True)  # fmt: skip
+        print(
+            f"| {limit} | {r['n_iter']} | {r['evaluations']} | {r['stopped_by']} | "
+            f"{r['seconds']:.0f} | {1e6 * r['evaluation'] / n:.2f} | {r['peak'] / 2**30:.2f} | "
+            f"{r['objective']:.2f} | {r['accuracy']:.4f} |",
+            flush=True,
+        )
 
 
 def train(folder: str, limit: str, max_iter: str, solver: str) -> None:
@@ -232,10 +241,13 @@ def on_workers(n_workers: int, shards: Shards, stack: ExitStack):
 
     place = stack.enter_context(
         LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None,
+            n_workers=n_workers,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
             silence_logs=50,
         )
-    )  # fmt: skip
+    )
     client = stack.enter_context(Client(place, set_as_default=False))
     with client.as_current():
         source = stack.enter_context(ClusterSource(shards.to_delayed()))

@@ -87,9 +87,12 @@ class Chain:
         for a, b in self.blocks:
             first, last = self.offsets[a], self.offsets[b]
             self.work.forward_backward(
-                self.psi[first:last].copy(), self.offsets[a : b + 1] - first, self.weights[a:b],
-                self.chain, self.log_z[a:b],
-            )  # fmt: skip
+                self.psi[first:last].copy(),
+                self.offsets[a : b + 1] - first,
+                self.weights[a:b],
+                self.chain,
+                self.log_z[a:b],
+            )
 
     def best(self) -> None:
         best_paths(self.psi.copy(), self.offsets, self.chain)

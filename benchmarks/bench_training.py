@@ -74,8 +74,9 @@ def part_penalties(quick):
 
 def part_scales(quick):
     """Features a thousand times too large or small, by each solver."""
-    row = table("scales", "data", "scale", "l2", "solver", "seconds", "iterations",
-                "above L-BFGS", "warned")  # fmt: skip
+    row = table(
+        "scales", "data", "scale", "l2", "solver", "seconds", "iterations", "above L-BFGS", "warned"
+    )
     for name in ("ocr-letters", "ncbi-disease"):
         X, y = corpus(name, 50 if quick else 1000)
         for scale in (1e-3, 1e3):
@@ -297,13 +298,17 @@ def part_optimum(quick):
         target = 1.0001 * best.objective_
         n = int(np.argmax(curve <= target))
         passes = passes_to(target, X, y, **make(solver="eg").get_params())
-        models = {"lbfgs": make(solver="lbfgs", tol=0, max_iter=n),
-                  f"eg, {passes} passes": make(solver="eg", tol=0, max_iter=passes),
-                  "eg, tol=1e-4": make(solver="eg", tol=1e-4)}  # fmt: skip
+        models = {
+            "lbfgs": make(solver="lbfgs", tol=0, max_iter=n),
+            f"eg, {passes} passes": make(solver="eg", tol=0, max_iter=passes),
+            "eg, tol=1e-4": make(solver="eg", tol=1e-4),
+        }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            times = [[seconds(model.fit, X, y) for model in models.values()]
-                     for _ in range(1 if quick else 3)]  # fmt: skip
+            times = [
+                [seconds(model.fit, X, y) for model in models.values()]
+                for _ in range(1 if quick else 3)
+            ]
         times = np.median(times, axis=0)
         for (name, model), took in zip(models.items(), times):
             row(states, name, took, took / times[0], model.n_iter_,
@@ -315,8 +320,11 @@ def part_curves(quick):
     """Objective and F1 against seconds of training."""
     row = table("curves", "who", "seconds", "objective", "F1")
     X, y, X_test, y_test, items, tests = chunking(quick)
-    most = {"eg": (1, 2, 3, 4, 6, 8, 12, 16, 24), "adagrad": (1, 2, 4, 8, 16, 36),
-            "lbfgs": (5, 10, 20, 40, 70, 100, 150)}  # fmt: skip
+    most = {
+        "eg": (1, 2, 3, 4, 6, 8, 12, 16, 24),
+        "adagrad": (1, 2, 4, 8, 16, 36),
+        "lbfgs": (5, 10, 20, 40, 70, 100, 150),
+    }
     for solver, numbers in most.items():
         for n in numbers[:2] if quick else numbers:
             model, seconds, _ = fit(X, y, solver=solver, boundaries=False, max_iter=n,

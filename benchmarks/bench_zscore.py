@@ -193,8 +193,10 @@ def figure1(runs):
 
 # --- Table 2 ------------------------------------------------------------------------------------
 
-PAPER_TABLE_2 = {"S1": (11.66, 11.07, 13.94, 10.97, 20.99, 12.01),
-                 "S2": (8.01, 7.89, 9.04, 8.11, 13.78, 8.29)}  # fmt: skip
+PAPER_TABLE_2 = {
+    "S1": (11.66, 11.07, 13.94, 10.97, 20.99, 12.01),
+    "S2": (8.01, 7.89, 9.04, 8.11, 13.78, 8.29),
+}
 
 
 def spanish_features(words, kind):
@@ -216,9 +218,10 @@ TABLE_2 = {  # column: model, what an inner split decides
     "z(H), l2=0": (ZScoreTagger(l2=0.0), {}),
     "z(H), iob2": (ZScoreTagger(constraints="iob2", constrained="training"), RIDGES),
     "z(H, 150 paths)": (
-        ZScoreTagger(moments="sampling", n_paths=150, random_state=0), {"l2": [0.03, 0.1, 0.3]},
+        ZScoreTagger(moments="sampling", n_paths=150, random_state=0),
+        {"l2": [0.03, 0.1, 0.3]},
     ),
-}  # fmt: skip
+}
 
 
 def chosen_by_inner_split(model, grid, A, y, n_jobs):
@@ -365,10 +368,12 @@ def evaluations(model, X, y):
 
 
 PARTS = {
-    "table1": lambda a: table1(a.runs), "figure1": lambda a: figure1(a.runs),
-    "table2": lambda a: table2(a.n_jobs), "chunking": lambda a: chunking(min(a.runs, 3), a.n_jobs),
+    "table1": lambda a: table1(a.runs),
+    "figure1": lambda a: figure1(a.runs),
+    "table2": lambda a: table2(a.n_jobs),
+    "chunking": lambda a: chunking(min(a.runs, 3), a.n_jobs),
     "warm": lambda a: warm(a.n_jobs),
-}  # fmt: skip
+}
 
 
 def main():

@@ -39,9 +39,11 @@ def draw_sentences(n, seed):
         before = ["", *pattern]
         words.append([str(rng.choice(NAMES)) if w.isupper() else w for w in pattern])
         y.append(
-            ["O" if not w.isupper() else f"{'I' if w == b else 'B'}-{w}"
-             for b, w in zip(before, pattern)]
-        )  # fmt: skip
+            [
+                "O" if not w.isupper() else f"{'I' if w == b else 'B'}-{w}"
+                for b, w in zip(before, pattern)
+            ]
+        )
     return words, y
 
 

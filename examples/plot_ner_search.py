@@ -119,10 +119,12 @@ points = left.scatter(l1, l2, c=score, s=120, cmap="viridis", edgecolor="black",
 left.set(xscale="log", yscale="log", xlabel="l1", ylabel="l2", title="Penalties")
 figure.colorbar(points, ax=left, label="span F1")
 shift = np.random.default_rng(0).uniform(-0.12, 0.12, size=len(score))
-right.scatter(sum(reach) + shift, score, c=score, s=120, cmap="viridis", edgecolor="black",
-              linewidth=0.5)  # fmt: skip
-right.errorbar(sum(reach) + shift, score, results["std_test_score"], fmt="none", ecolor="gray",
-               zorder=0)  # fmt: skip
+right.scatter(
+    sum(reach) + shift, score, c=score, s=120, cmap="viridis", edgecolor="black", linewidth=0.5
+)
+right.errorbar(
+    sum(reach) + shift, score, results["std_test_score"], fmt="none", ecolor="gray", zorder=0
+)
 right.set(xlabel="neighbours seen (before + after)", ylabel="span F1", title="Windows")
 right.set_xticks(range(5))
 for axes in (left, right):

@@ -262,8 +262,11 @@ def main() -> int:
         start = time.perf_counter()
         outcomes, wrong = fuzz(name, n, seed)
         kinds = Counter(f"{type(error).__name__}: {str(error)[:90]}" for _, error in wrong)
-        print(f"{name:18} {n} inputs, {time.perf_counter() - start:.0f} s: {dict(outcomes)}, "
-              f"{len(wrong)} wrong", flush=True)  # fmt: skip
+        print(
+            f"{name:18} {n} inputs, {time.perf_counter() - start:.0f} s: {dict(outcomes)}, "
+            f"{len(wrong)} wrong",
+            flush=True,
+        )
         for kind, times in kinds.most_common(12):
             first = next(k for k, e in wrong if f"{type(e).__name__}: {str(e)[:90]}" == kind)
             print(f"    {times} x {kind} (first: {first})", flush=True)

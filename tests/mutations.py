@@ -111,7 +111,7 @@ FAULTS = [
     ("datasets/_conll.py", "_SPACES_BESIDE_TAB.sub(\"\\t\", line)", "line", "test_readers"),
     ("datasets/_conllu.py", "end < first <= last", "first <= last", "test_readers"),
     ("datasets/_conllu.py", "last == n_empty + 1", "last > n_empty", "test_readers"),
-    ("metrics.py", "weight = weight[known] if weight[known].any() else None", "weight = weight[known] + 1e-300", "test_metrics"),
+    ("metrics.py", "weights = weight[known] if weight[known].any() else None", "weights = weight[known] + 1e-300", "test_metrics"),
     ("data/strict_spans.py", "first, last = last[::-1], first[::-1]", "pass", "test_metrics"),
     ("data/strict_spans.py", "begins\": \"OI BI II! IB= BB=", "begins\": \"OI OB II! IB= BB=", "test_metrics"),
     ("data/strict_spans.py", "whole = ended[after]", "whole = ended[after] | True", "test_metrics"),
@@ -239,8 +239,11 @@ def main() -> int:
         code = run(path, old, new, tests)
         verdict = {0: "SURVIVED", -1: "NOT FOUND"}.get(code, "caught")
         survived += verdict != "caught"
-        print(f"{k:2} {verdict:9} {time.perf_counter() - start:4.0f} s  {path}: {old!r} -> {new!r} "
-              f"({tests})", flush=True)  # fmt: skip
+        print(
+            f"{k:2} {verdict:9} {time.perf_counter() - start:4.0f} s  {path}: {old!r} -> {new!r} "
+            f"({tests})",
+            flush=True,
+        )
     return min(survived, 1)
 
 

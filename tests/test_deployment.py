@@ -312,8 +312,10 @@ def test_prediction_loads_only_what_it_needs(trained, tmp_path):
         (tmp_path / name).write_bytes(pickle.dumps(value))
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(unwanted=UNWANTED), "model", "X"],
-        cwd=tmp_path, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     expected = [label for path in model.predict(X[:2]) for label in path.tolist()]
     assert done.stdout.strip() == str(expected)

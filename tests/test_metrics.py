@@ -249,8 +249,10 @@ def test_labels_with_their_prefix_behind_are_refused():
         with pytest.raises(ValueError, match="y_true: Label 'PER-B' at row 1 of sequence 0 is not"):
             span_f1([["O", "PER-B"]], [["O", "O"]], **options)
     y_true, y_pred = [["PER-B", "PER-I", "LOC-B"]], [["PER-B", "PER-I", "LOC-I"]]
-    turned = ([["-".join(label.split("-")[::-1]) for label in labels] for labels in y]
-              for y in (y_true, y_pred))  # fmt: skip
+    turned = (
+        [["-".join(label.split("-")[::-1]) for label in labels] for labels in y]
+        for y in (y_true, y_pred)
+    )
     assert span_f1(*turned) == seqeval.f1_score(y_true, y_pred, suffix=True)
 
 

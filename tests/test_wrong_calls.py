@@ -132,7 +132,7 @@ def test_column_of_a_table_is_a_list(extractor, X):
         (3, "got int. Wrap"),
         (np.eye(2), r"got one array of shape \(2, 2\). Wrap a single sequence in a list"),
     ],
-)  # fmt: skip
+)
 def test_no_list_of_sequences(estimator, X, match):
     with pytest.raises(ValueError, match=match):
         estimator.fit(X, Y)
@@ -148,7 +148,7 @@ def test_no_list_of_sequences(estimator, X, match):
         (make_pipeline(DictFeatures(), CRFTagger()), DICTS, DICTS[0]),
         (make_pipeline(TokenFeatures(columns="w"), CRFTagger()), DICTS, DICTS[0]),
     ],
-)  # fmt: skip
+)
 def test_one_sequence_is_to_be_wrapped(estimator, X, one):
     estimator.fit(X, Y)
     for method in (estimator.predict, lambda X: estimator.score(X, Y[0])):

@@ -326,9 +326,12 @@ def check_strict(y_true, y_pred, one, other, scheme, chosen):
 
     if comparable(y_true, y_pred, one, other, chosen, spans):
         expected = strict_seqeval.precision_recall_fscore_support(
-            one, other, average=chosen["average"], zero_division=chosen["zero_division"],
+            one,
+            other,
+            average=chosen["average"],
+            zero_division=chosen["zero_division"],
             scheme=theirs,
-        )  # fmt: skip
+        )
         same(got, expected)
 
 

@@ -71,9 +71,10 @@ class InverseRoot:
         """T U."""
         if self.factor is None:
             return self.T @ U
-        return linalg.solve_triangular(
-            self.factor, U, lower=True, trans=1, check_finite=False
-        ) / self.size  # fmt: skip
+        return (
+            linalg.solve_triangular(self.factor, U, lower=True, trans=1, check_finite=False)
+            / self.size
+        )
 
     def transposed_times(self, B: np.ndarray) -> np.ndarray:
         """TᵀB."""

@@ -190,10 +190,12 @@ class SegmentPotentials:
             np.concatenate([np.zeros(0, np.int64), *(p[k] for p in parts)]) for k in (1, 2, 3)
         ]
         return cls(
-            [part.n_steps for part in parts], np.concatenate([[0], np.cumsum(counts)]).astype(int),
+            [part.n_steps for part in parts],
+            np.concatenate([[0], np.cumsum(counts)]).astype(int),
             *(column.astype(np.int64) for column in columns),
-            _stack([p.rows for p in parts], counts), feature_names=feature_names,
-        )  # fmt: skip
+            _stack([p.rows for p in parts], counts),
+            feature_names=feature_names,
+        )
 
     @classmethod
     def from_tokens(cls, X: Sequences, kinds: Iterable[int] = (OPEN_BOTH,)) -> SegmentPotentials:
@@ -464,9 +466,10 @@ def _hstack(blocks: list[SegmentPotentials]) -> SegmentPotentials:
     names = [b.feature_names for b in blocks]
     spans = ("kind", "start", "stop")
     return SegmentPotentials._made(
-        first.lengths, np.sum([b.offsets for b in blocks], axis=0),
+        first.lengths,
+        np.sum([b.offsets for b in blocks], axis=0),
         *(np.concatenate([getattr(b, f) for b in blocks])[order] for f in spans),
         sparse.block_diag([b.rows for b in blocks], format="csr"),
         np.concatenate([b.row + n for b, n in zip(blocks, before)])[order],
         None if any(n is None for n in names) else np.concatenate(names),
-    )  # fmt: skip
+    )

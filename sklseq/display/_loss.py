@@ -156,8 +156,9 @@ class LossCurveDisplay:
         handles, labels = [handle for handle, _ in drawn], [label for _, label in drawn]
         if len(handles) > 1:
             n = 3 if max(map(len, labels)) < 20 else 2
-            self.ax_.legend(handles, labels, frameon=False, ncols=n, loc="lower left",
-                            bbox_to_anchor=(0, 1.0))  # fmt: skip
+            self.ax_.legend(
+                handles, labels, frameon=False, ncols=n, loc="lower left", bbox_to_anchor=(0, 1.0)
+            )
 
 
 def _curve(name: str, estimator: Any) -> Curve:

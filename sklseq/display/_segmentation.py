@@ -236,8 +236,10 @@ class SegmentationDisplay:
                 f"{len(self.tokens)} sequences."
             )
         pairs = enumerate(zip(several, self.tokens))
-        return [self._read(segments, len(tokens), f"{name} of sequence {s}")
-                for s, (segments, tokens) in pairs]  # fmt: skip
+        return [
+            self._read(segments, len(tokens), f"{name} of sequence {s}")
+            for s, (segments, tokens) in pairs
+        ]
 
     def _read(self, segments: Any, n: int, where: str) -> Segments:
         """Segments or labels of one sequence as segments, checked, without what is outside."""
@@ -361,8 +363,9 @@ _MARK = (  # each part of a mark that a line's end cuts has its own border
 
 def _lighter(color: str) -> str:
     """Halfway to white and on, so that black letters are easy to read."""
-    return "#" + "".join(f"{int(255 - 0.4 * (255 - int(color[k : k + 2], 16))):02x}"
-                         for k in (1, 3, 5))  # fmt: skip
+    return "#" + "".join(
+        f"{int(255 - 0.4 * (255 - int(color[k : k + 2], 16))):02x}" for k in (1, 3, 5)
+    )
 
 
 def _words(sequence: Any) -> list[str]:

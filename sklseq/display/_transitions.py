@@ -107,9 +107,11 @@ class TransitionsDisplay:
             raise ValueError(f"labels must be some of {known}; got {labels}.")
         which = [known.index(label) for label in labels]
         return cls(
-            tagger.transition_[np.ix_(which, which)], labels,
-            start=tagger.start_[which], end=tagger.end_[which],
-        )  # fmt: skip
+            tagger.transition_[np.ix_(which, which)],
+            labels,
+            start=tagger.start_[which],
+            end=tagger.end_[which],
+        )
 
     def plot(
         self, ax: Axes | None = None, *, cmap: str = "PuOr", values: bool | None = None

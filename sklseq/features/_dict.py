@@ -171,8 +171,10 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
         if self.columns is None:
             return sequences
         keys = [self.columns] if isinstance(self.columns, str) else list(self.columns)
-        return [[_restricted(item, keys, s, t) for t, item in enumerate(sequence)]
-                for s, sequence in enumerate(sequences)]  # fmt: skip
+        return [
+            [_restricted(item, keys, s, t) for t, item in enumerate(sequence)]
+            for s, sequence in enumerate(sequences)
+        ]
 
     def _read(self, sequences: list, table: _encode.NameTable, grow: bool) -> Sequences:
         n_hashed = int(self.n_features or 0)

@@ -23,7 +23,7 @@ __all__ = [
     "jaro_winkler",
     "make_index",
     "normal_form",
-]  # fmt: skip
+]
 
 SIMILARITIES = ("tfidf", "jaro_winkler")
 _MARKS = re.compile(r"^[\W_]+|[\W_]+$")

@@ -196,8 +196,11 @@ def no_matrix_of_places():
 def test_the_row_and_column_of_nan_in_a_long_array():
     X = np.zeros((100_000, 3), dtype=np.float32)
     X[99_999, 2] = np.nan
-    with pytest.raises(ValueError, match=r"row 99999 of sequence 0 \(row 1695 of block 24\) holds "
-                       "nan in column 2"):  # fmt: skip
+    with pytest.raises(
+        ValueError,
+        match=r"row 99999 of sequence 0 \(row 1695 of block 24\) holds "
+        "nan in column 2",
+    ):
         CRFTagger(gradient="emp").fit([RowBlocks(X)], [np.arange(100_000) % 2])
 
 
@@ -208,8 +211,11 @@ def test_matrices_in_memory_that_lead_out_of_memory_are_refused(packed):
     for column in (-1, 5, 4_000_000):
         X = damaged(X9[:20], 33, column)
         X = Sequences(X, [0, 5, 20]) if packed else [whole, X]
-        with pytest.raises(ValueError, match=rf"row \d+ of sequence 1 has an entry in column "
-                           rf"{column}, and there are 5"):  # fmt: skip
+        with pytest.raises(
+            ValueError,
+            match=rf"row \d+ of sequence 1 has an entry in column "
+            rf"{column}, and there are 5",
+        ):
             tagger.predict(X)
         with pytest.raises(ValueError, match=f"column {column}, and"):
             HMSVMTagger().fit(X, [Y9[:5], Y9[5:20]] if packed else [Y9[:10], Y9[:20]])
@@ -221,15 +227,18 @@ def test_matrices_in_memory_that_lead_out_of_memory_are_refused(packed):
 @pytest.mark.parametrize(
     ("again", "message"),
     [
-        (np.where(np.arange(9000) == 5000, 1 - Y9, Y9), "differ from those that were first read "
-         r"\(blocks? \d.*, labels 4096 and on\)"),
+        (
+            np.where(np.arange(9000) == 5000, 1 - Y9, Y9),
+            "differ from those that were first read "
+            r"\(blocks? \d.*, labels 4096 and on\)",
+        ),
         (Y9[:8000], "labels 4096 and on|fewer labels|labels 8192 and on"),
         (Y9[:4096], "fewer labels than the 3 blocks of before"),
         (np.append(Y9, [0] * 4096), "labels 8192 and on"),
         (Y9.astype(str), "labels 0 and on"),
         (Y9 + 7, "labels 0 and on"),
     ],
-)  # fmt: skip
+)
 def test_labels_that_change_are_named(again, message):
     reads = []
 
@@ -270,8 +279,11 @@ def test_a_reader_that_fails_late_leaves_the_model_of_the_last_iteration(gradien
             yield X9[a : a + 3000]
 
     tagger = CRFTagger(gradient=gradient, tol=0.0, verbose=0)
-    with pytest.raises(BlockError, match=r"Block 2 of sequence 0 cannot be read: OSError: disk gone"
-                       r".*The model of iteration \d+ is kept: after") as told:  # fmt: skip
+    with pytest.raises(
+        BlockError,
+        match=r"Block 2 of sequence 0 cannot be read: OSError: disk gone"
+        r".*The model of iteration \d+ is kept: after",
+    ) as told:
         tagger.fit([lambda: read(15)], [Y9])
     assert str(told.value).lower().count("repair the source") == 1
     k = tagger.n_iter_
@@ -342,8 +354,11 @@ def test_a_list_of_blocks_is_refused_with_what_to_do(make):
     tagger = CRFTagger().fit([X9], [Y9])
     X = [[make(X9[:10]), make(X9[10:30])]]
     for ask in (tagger.predict, tagger.predict_proba, lambda X: CRFTagger().fit(X, [Y9[:30]])):
-        with pytest.raises(ValueError, match=r"Sequence 0 of X is a list of blocks, the first of "
-                           r"shape \(10, 5\); pass RowBlocks\(blocks\) to CRFT"):  # fmt: skip
+        with pytest.raises(
+            ValueError,
+            match=r"Sequence 0 of X is a list of blocks, the first of "
+            r"shape \(10, 5\); pass RowBlocks\(blocks\) to CRFT",
+        ):
             ask(X)
 
 

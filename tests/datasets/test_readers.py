@@ -67,8 +67,10 @@ def test_comments_are_entries_and_tell_documents():
     *_, metadata = read(TEXT + "# newdoc\n" + line(1), return_metadata=True)
     text = "Don't go  to New York = home"
     assert metadata == [
-        {"newdoc id": "d1", "sent_id": "1", "text": text}, {"sent_id": "2"}, {"newdoc": ""}
-    ]  # fmt: skip
+        {"newdoc id": "d1", "sent_id": "1", "text": text},
+        {"sent_id": "2"},
+        {"newdoc": ""},
+    ]
     starts = [any(key.startswith("newdoc") for key in m) for m in metadata]
     assert np.cumsum(starts).tolist() == [1, 1, 2]
 

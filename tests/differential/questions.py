@@ -208,9 +208,11 @@ def gradients(case: ChainCase) -> Iterator[tuple]:
     X = Sequences(form(len(y), dtype=case.emission.dtype), case.offsets)
     plans = _plans(case)
     for name in (f"{N_SHARDS} shards", *case.rng.choice(list(plans), N_PLANS, replace=False)):
-        made = _made(case, X, y, weights, plans[name]) if name in plans else (
-            _sharded(case, X, y, weights)
-        )  # fmt: skip
+        made = (
+            _made(case, X, y, weights, plans[name])
+            if name in plans
+            else (_sharded(case, X, y, weights))
+        )
         got, answers = _evaluate(case, made)
         yield f"value, {name}", got, value, case.slack_of(len(y))
         for part, a, b, n in zip(Weights._fields, answers, wanted, (1, len(y), 1, 1)):

@@ -191,8 +191,9 @@ def test_confusion_by_counting(seed):
     for true, predicted in pairs:
         rows_of = [[set(range(a, b)) for a, b, _ in spans] for spans in (true, predicted)]
         for one, other, mine, transposed in (
-            (true, predicted, rows_of[1], False), (predicted, true, rows_of[0], True),
-        ):  # fmt: skip
+            (true, predicted, rows_of[1], False),
+            (predicted, true, rows_of[0], True),
+        ):
             for a, b, type_ in one:
                 rows, same = set(range(a, b)), [s for s in other if s[:2] == (a, b)]
                 if same and transposed:
@@ -362,8 +363,10 @@ def test_html_of_segments_in_a_browser(tmp_path, width, height):
         pytest.fail(f"chromium shows no page: {run.stderr[-500:]}")
     measured = json.loads(run.stdout.split('<pre id="measured">')[1].split("</pre>")[0])
     shown = [" ".join(words[a:b]) for a, b, _ in segments]
-    assert [text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-            for text in measured["text"][: len(shown)]] == shown  # fmt: skip
+    assert [
+        text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+        for text in measured["text"][: len(shown)]
+    ] == shown
     assert measured["scripts"] == 0  # words are text, never markup
     assert measured["scroll"] <= measured["width"]  # nothing to be scrolled sideways
     assert measured["right"] <= measured["width"]

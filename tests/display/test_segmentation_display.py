@@ -31,12 +31,17 @@ def test_segments_and_labels_are_read_alike():
     assert display.types == ["city", "person"]
     labels = SegmentationDisplay(TOKENS, [np.array(path) for path in TRUE])
     assert labels.segments == display.true
-    with_outside = [[(0, 2, "person"), (2, 3, "O"), (3, 4, "city"), (4, 5, "O"), (5, 6, "city")],
-                    [], [(0, 1, "O")]]  # fmt: skip
+    with_outside = [
+        [(0, 2, "person"), (2, 3, "O"), (3, 4, "city"), (4, 5, "O"), (5, 6, "city")],
+        [],
+        [(0, 1, "O")],
+    ]
     assert SegmentationDisplay(TOKENS, with_outside).segments == SEGMENTS
     assert display.as_text().splitlines() == [
-        "[person J. <Doe>] in [city Rome] & [city Bern]", "", "x"
-    ]  # fmt: skip
+        "[person J. <Doe>] in [city Rome] & [city Bern]",
+        "",
+        "x",
+    ]
 
 
 class Marks(HTMLParser):

@@ -62,9 +62,12 @@ def importable():
 @pytest.fixture(scope="module")
 def client(importable):
     cluster = distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
         silence_logs=50,
-    )  # fmt: skip
+    )
     with cluster, distributed.Client(cluster) as client:
         yield client
 
@@ -74,9 +77,12 @@ def mortal_client(importable):
     """A cluster of its own for each test that kills: a nanny does not bring back a worker that dies
     before the nanny has heard that it lives, as one that a test before has killed may do."""
     cluster = distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
         silence_logs=50,
-    )  # fmt: skip
+    )
     with cluster, distributed.Client(cluster) as client:
         yield client
 

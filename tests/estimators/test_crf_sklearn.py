@@ -260,9 +260,10 @@ def test_fitted_state_is_plain(form):
 
 
 @pytest.mark.parametrize(
-    "copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))],
+    "copied",
+    [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))],
     ids=["deepcopy", "pickle"],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("form", ["dicts", "arrays"])
 def test_copies_predict_the_same(copied, form):
     X, y = make_items()

@@ -294,7 +294,7 @@ DAMAGE = {
     "list": (lambda d: put(d, at(d, "attributes' features") + 12, 7), "list 0 lies outside, at 7"),
     "long list": (lambda d: put(d, first_list(d), 2**32 - 1), "its lists name"),
     "listed": (lambda d: put(d, first_list(d) + 4, 10**9), "do not name every feature once"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", DAMAGE)

@@ -164,8 +164,9 @@ def test_weights_of_sequences_and_classes():
     weights, by_class = np.array([2.0, 0.0, 0.5, 1.0]), np.array([1.0, 3.0, 0.5])
     cost = by_class[:, None] * (1 - np.eye(3))
     kept = [0, 2, 3]
-    best = quadratic_program([X[s] for s in kept], [y[s] for s in kept], 3, cost, 0.0,
-                             C=0.7 * weights[kept], slack="l1")  # fmt: skip
+    best = quadratic_program(
+        [X[s] for s in kept], [y[s] for s in kept], 3, cost, 0.0, C=0.7 * weights[kept], slack="l1"
+    )
     tagger = HMSVMTagger(C=0.7, class_weight=dict(enumerate(by_class)), **TIGHT)
     tagger.fit(X, y, sample_weight=weights)
     assert_allclose(tagger.objective_, best, rtol=1e-6)
@@ -204,8 +205,10 @@ def test_length_one_equals_crammer_and_singer(seed):
         tagger = HMSVMTagger(C=0.5, loss=loss, boundaries=False, **TIGHT).fit(X, y)
         # Weights are known to the square root of the gap.
         assert_allclose(tagger.coef_, svm.coef_.T, atol=1e-3)
-        slack = [np.delete(1 + x @ svm.coef_.T, j).max() - (x @ svm.coef_.T)[0, j]
-                 for x, j in zip(X, np.concatenate(y))]  # fmt: skip
+        slack = [
+            np.delete(1 + x @ svm.coef_.T, j).max() - (x @ svm.coef_.T)[0, j]
+            for x, j in zip(X, np.concatenate(y))
+        ]
         value = 0.5 * (svm.coef_**2).sum() + 0.5 * np.maximum(slack, 0).sum()
         assert_allclose(tagger.objective_, value, rtol=1e-5)
 
@@ -293,8 +296,11 @@ def slow_perceptron(X, y, L, order, n_passes):
     for _ in range(n_passes):
         for s in order(len(X)):
             phi = path_features(X[s], y[s], L, 1.0, 1.0)
-            others = [path_features(X[s], p, L, 1.0, 1.0)
-                      for p in all_paths(len(y[s]), L) if (p != y[s]).any()]  # fmt: skip
+            others = [
+                path_features(X[s], p, L, 1.0, 1.0)
+                for p in all_paths(len(y[s]), L)
+                if (p != y[s]).any()
+            ]
             scores = [w @ other for other in others]
             if max(scores) >= w @ phi:
                 guess = others[int(np.argmax(scores))]
@@ -593,8 +599,9 @@ def test_empty_sequences_and_one_label():
     X, y = problem(20, lengths=[3, 0, 4, 0])
     tagger = HMSVMTagger(random_state=0).fit(X, y)
     assert [len(p) for p in tagger.predict(X)] == [3, 0, 4, 0]
-    assert_allclose(tagger.objective_, HMSVMTagger(random_state=0).fit(X[::2], y[::2]).objective_,
-                    rtol=0.03)  # fmt: skip
+    assert_allclose(
+        tagger.objective_, HMSVMTagger(random_state=0).fit(X[::2], y[::2]).objective_, rtol=0.03
+    )
     with pytest.warns(UserWarning, match="one label only"):
         alone = HMSVMTagger().fit(X, [np.zeros(len(x), dtype=int) for x in X])
     assert set(np.concatenate(alone.predict(X))) == {0}
@@ -829,9 +836,12 @@ def test_contradictions_equal_a_linear_program(seed):
     assert alpha.any() == (program.status == 2)
     # Square roots of a Gram matrix's rounding.
     assert_allclose(alpha @ A, 0, atol=1e-6 * (1 + alpha.sum()))
-    paths = SupportPaths(owner, loss, loss, np.concatenate(
-        [p for s, x in enumerate(X) for p in all_paths(2, 3) if (p != y[s]).any()]
-    ))  # fmt: skip
+    paths = SupportPaths(
+        owner,
+        loss,
+        loss,
+        np.concatenate([p for s, x in enumerate(X) for p in all_paths(2, 3) if (p != y[s]).any()]),
+    )
     rows, offsets = np.concatenate(X), 2 * np.arange(len(X) + 1)
     for source in (sparse.csr_matrix(rows), rows @ rows.T):
         gram = path_gram(paths, offsets, np.concatenate(y), 3, source, (1.0, 1.0))

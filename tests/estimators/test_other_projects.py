@@ -231,9 +231,12 @@ class TestSeqeval:
         """All but the weighted average; ours adds the accuracy of tokens."""
         lines = [line.split() for line in span_report(self.y_true, self.y_pred).splitlines()]
         for line in (
-            "A 1.00 0.50 0.67 2", "B 1.00 1.00 1.00 1", "C 0.00 0.00 0.00 0",
-            "micro avg 0.67 0.67 0.67 3", "macro avg 0.67 0.50 0.56 3",
-        ):  # fmt: skip
+            "A 1.00 0.50 0.67 2",
+            "B 1.00 1.00 1.00 1",
+            "C 0.00 0.00 0.00 0",
+            "micro avg 0.67 0.67 0.67 3",
+            "macro avg 0.67 0.50 0.56 3",
+        ):
             assert line.split() in lines
 
     def test_a_span_that_begins_a_row_early_is_wrong(self):
@@ -413,8 +416,10 @@ class TestPytorchCrf:
     def batch(self, request):
         """Two sequences of at most three rows, five labels; a mask is a shorter sequence."""
         rng, lengths = np.random.default_rng(1478754), request.param
-        chain = {name: rng.uniform(-5, 5, size) for name, size in
-                 {"transition": (5, 5), "start": 5, "end": 5}.items()}  # fmt: skip
+        chain = {
+            name: rng.uniform(-5, 5, size)
+            for name, size in {"transition": (5, 5), "start": 5, "end": 5}.items()
+        }
         emission = rng.normal(size=(sum(lengths), 5))
         return emission, chain, np.array([0, lengths[0], sum(lengths)])
 

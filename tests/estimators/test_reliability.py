@@ -97,9 +97,11 @@ print(json.dumps({name: digest_of(clone(model).fit(X, y), X[:9])
 def test_same_bits_in_a_fresh_process_and_after_pickling():
     root = str(Path(__file__).resolve().parents[2])
     fresh = subprocess.Popen(
-        [sys.executable, "-c", FRESH, root], stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-c", FRESH, root],
+        stdout=subprocess.PIPE,
+        text=True,
         env=os.environ | {"PYTHONHASHSEED": "12345"},
-    )  # fmt: skip
+    )
     X, y = make_chunks()
     here = {}
     for name, model in ESTIMATORS.items():
@@ -200,8 +202,10 @@ def interrupt(n):
     root = str(Path(__file__).resolve().parents[2])
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, root, str(n)],
-        capture_output=True, text=True, timeout=1800,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=1800,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     lines = [line.rsplit(" ", 1) for line in done.stdout.splitlines()]
     return {name: int(hits) for name, hits in lines}

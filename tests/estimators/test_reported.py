@@ -25,10 +25,12 @@ def chains(model, X):
 def losses(model, X, y):
     """-log p of each sequence."""
     codes = [np.searchsorted(model.classes_, labels) for labels in y]
-    return np.array([
-        reference.forward_backward(*chain)[0] - reference.score_path(path, *chain)
-        for chain, path in zip(chains(model, X), codes)
-    ])  # fmt: skip
+    return np.array(
+        [
+            reference.forward_backward(*chain)[0] - reference.score_path(path, *chain)
+            for chain, path in zip(chains(model, X), codes)
+        ]
+    )
 
 
 def weights_of(model):
@@ -72,8 +74,10 @@ def random_fit(seed, solver):
         X = X.with_rows(X.rows.astype(np.float32))
     if how == "shards" and solver not in ("eg", "dual"):
         return quietly(model, Shards([(X[:9], y[:9], weight[:9]), (X[9:], y[9:], weight[9:])])), (
-            X, y, weight
-        )  # fmt: skip
+            X,
+            y,
+            weight,
+        )
     if how == "emp" and solver not in ("eg", "dual", "adagrad"):
         model.gradient = "emp"
     if how == "early":

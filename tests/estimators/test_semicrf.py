@@ -438,10 +438,13 @@ def test_bad_segments(segments, message):
     [
         ("N", "Label 'N' at row 1 of sequence 1 of y is neither 'O' nor of the form 'B-type'"),
         ("E-x", "Label 'E-x' at row 1 of sequence 1 of y is neither 'O'"),
-        ("", "Label '' at row 1"), ("b-x", "Label 'b-x' at row 1"), ("Bx", "Label 'Bx' at row 1"),
-        (7, "must be strings, integers or booleans|are of kind"), (None, "of type NoneType"),
+        ("", "Label '' at row 1"),
+        ("b-x", "Label 'b-x' at row 1"),
+        ("Bx", "Label 'Bx' at row 1"),
+        (7, "must be strings, integers or booleans|are of kind"),
+        (None, "of type NoneType"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("method", ["fit", "score", "predict_log_proba_sequence"])
 def test_labels_that_are_not_iob2_are_named(method, label, message):
     X = Sequences(np.ones((6, 2)), [0, 2, 6])

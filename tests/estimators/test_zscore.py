@@ -157,11 +157,13 @@ def test_the_hamming_solution_solves_the_quadratic_program(seed):
     tagger = ZScoreTagger(l2=l2).fit(X, y, sample_weight=sample.weights)
     b, C, c, mean_loss = enumerate_moments(sample, allowed, 1 - np.eye(3))
     found = minimize(
-        lambda w: 0.5 * w @ C @ w + w @ c + l2 * w @ w, np.zeros(len(b)),
-        jac=lambda w: C @ w + c + 2 * l2 * w, method="SLSQP",
+        lambda w: 0.5 * w @ C @ w + w @ c + l2 * w @ w,
+        np.zeros(len(b)),
+        jac=lambda w: C @ w + c + 2 * l2 * w,
+        method="SLSQP",
         options={"ftol": 1e-14, "maxiter": 999},
         constraints={"type": "ineq", "fun": lambda w: w @ b - mean_loss - 1, "jac": lambda w: b},
-    )  # fmt: skip
+    )
     assert found.success
     # SLSQP stops where the objective, of order 1 to 10, no longer falls by 1e-14.
     assert_allclose(flat(tagger), found.x, rtol=1e-4, atol=1e-5)
@@ -356,8 +358,10 @@ def test_separable_data_are_separated(seed, way):
 
 
 def test_separation_is_needed_somewhere():
-    assert any(ZScoreTagger(l2=1e-3).fit(*make_separable(k)).score(*make_separable(k)) < 1
-               for k in range(5))  # fmt: skip
+    assert any(
+        ZScoreTagger(l2=1e-3).fit(*make_separable(k)).score(*make_separable(k)) < 1
+        for k in range(5)
+    )
 
 
 def test_data_that_cannot_be_separated():
@@ -554,8 +558,7 @@ def test_a_crf_starts_from_the_best_multiple(seed, options, constraints):
             crf = tagger.to_crf(X, y, sample_weight=weights, **options_here)
             return crf.fit(X, y, weights).loss_curve_[0]
 
-    found, plain = (tagger.to_crf(*data, sample_weight=weights, **options)
-                    for data in ((X, y), ()))  # fmt: skip
+    found, plain = (tagger.to_crf(*data, sample_weight=weights, **options) for data in ((X, y), ()))
     scale = np.abs(found.coef_).sum() / np.abs(plain.coef_).sum()
     assert_allclose(found.coef_, scale * plain.coef_, rtol=1e-12)
     best = objective(scale)
@@ -582,11 +585,13 @@ def test_no_multiple_is_better_than_zero():
 
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
-    [((), {"scale": 0}, "scale must be None or a finite number above 0; got 0"),
-     ((), {"scale": "best"}, "scale must be .*; got 'best'"),
-     (([],), {}, "from both X and y, or neither"),
-     ((), {"y": []}, "from both X and y, or neither")],
-)  # fmt: skip
+    [
+        ((), {"scale": 0}, "scale must be None or a finite number above 0; got 0"),
+        ((), {"scale": "best"}, "scale must be .*; got 'best'"),
+        (([],), {}, "from both X and y, or neither"),
+        ((), {"y": []}, "from both X and y, or neither"),
+    ],
+)
 def test_bad_starts(arguments, options, message):
     tagger = ZScoreTagger().fit(*make_data(0))
     with pytest.raises(ValueError, match=message):
@@ -857,8 +862,11 @@ def test_block_conjugate_gradients(seed, columns):
     assert_allclose(result.value, -0.5 * np.vdot(expected, B), rtol=1e-9)
     # Columns share their directions: 4 a product, 30 in all.
     assert result.n_iter <= 15
-    assert_allclose(result.history[-1], np.linalg.norm(B - A @ result.w, axis=0).max()
-                    / np.linalg.norm(B, axis=0).max(), atol=1e-11)  # fmt: skip
+    assert_allclose(
+        result.history[-1],
+        np.linalg.norm(B - A @ result.w, axis=0).max() / np.linalg.norm(B, axis=0).max(),
+        atol=1e-11,
+    )
 
 
 def test_a_small_column_is_solved_as_well_as_a_large_one():
@@ -898,10 +906,13 @@ def test_least_distance(seed):
     F, h = rng.normal(size=(5, 8)), rng.normal(size=5)
     x = F.T @ least_distance(F @ F.T, h)
     found = minimize(
-        lambda x: 0.5 * x @ x, np.zeros(8), jac=lambda x: x, method="SLSQP",
+        lambda x: 0.5 * x @ x,
+        np.zeros(8),
+        jac=lambda x: x,
+        method="SLSQP",
         options={"ftol": 1e-14},
         constraints={"type": "ineq", "fun": lambda x: F @ x - h, "jac": lambda x: F},
-    )  # fmt: skip
+    )
     assert_allclose(x, found.x, rtol=1e-5, atol=1e-6)
 
 

@@ -239,10 +239,13 @@ def test_containers_do_not_become_arrays(lengths):
 
 
 READERS = [
-    CRFTagger(), PerToken(StandardScaler()), PerToken(), WindowFeatures(),
+    CRFTagger(),
+    PerToken(StandardScaler()),
+    PerToken(),
+    WindowFeatures(),
     make_pipeline(PerToken(StandardScaler()), CRFTagger()),
     make_pipeline(WindowFeatures(), CRFTagger()),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("reader", READERS, ids=repr)

@@ -17,9 +17,10 @@ def slow_tags(x, entries):
         if longest:
             spans.append((t, t + longest))
     kept = [
-        (a, b) for a, b in spans
+        (a, b)
+        for a, b in spans
         if not any(c <= a and b <= d and (c, d) != (a, b) for c, d in spans)
-    ]  # fmt: skip
+    ]
     tags = [set() for _ in x]
     for a, b in kept:
         tags[a].add("B")
@@ -58,8 +59,10 @@ def test_cases_columns_and_several_lexicons():
     features = LexiconFeatures(lexicons, columns=["w", "lemma"])
     names = features.fit(X).get_feature_names_out()
     assert names[[0, 3, 4]].tolist() == [
-        "w.lexicon.city=B", "w.lexicon.new=I", "lemma.lexicon.city=B",
-    ]  # fmt: skip
+        "w.lexicon.city=B",
+        "w.lexicon.new=I",
+        "lemma.lexicon.city=B",
+    ]
     rows = features.transform(X).rows.toarray().astype(bool)
     assert [names[row].tolist() for row in rows] == [
         [],

@@ -109,8 +109,9 @@ def plain_names(plain, token):
 
 
 def short_shape(token):
-    shape = "".join("X" if c.isupper() else "x" if c.isalpha() else "d" if c.isdigit() else c
-                    for c in token)  # fmt: skip
+    shape = "".join(
+        "X" if c.isupper() else "x" if c.isalpha() else "d" if c.isdigit() else c for c in token
+    )
     return re.sub(r"(.)\1+", r"\1", shape)
 
 

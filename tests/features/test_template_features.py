@@ -20,11 +20,13 @@ from sklseq.data import ones as _ones
 from sklseq.features import TemplateFeatures, _grams, _template
 
 CHUNKING = [
-    *(f"w[{i}]" for i in range(-2, 3)), "w[-1]|w[0]", "w[0]|w[1]",
+    *(f"w[{i}]" for i in range(-2, 3)),
+    "w[-1]|w[0]",
+    "w[0]|w[1]",
     *(f"pos[{i}]" for i in range(-2, 3)),
     *(f"pos[{i}]|pos[{i + 1}]" for i in range(-2, 2)),
     *(f"pos[{i - 1}]|pos[{i}]|pos[{i + 1}]" for i in range(-1, 2)),
-]  # fmt: skip
+]
 
 
 def parts_of(template):
@@ -221,8 +223,10 @@ def test_separators_in_tokens_do_not_collide():
     features = TemplateFeatures(["w[0]|pos[0]"], bos_eos=False)
     assert features.fit_transform(X).rows.indices.tolist() == [0, 1, 2]
     assert features.get_feature_names_out().tolist() == [
-        "w[0]|pos[0]=a|b|c", "w[0]|pos[0]=a|b|c", "w[0]|pos[0]=x=y|=",
-    ]  # fmt: skip
+        "w[0]|pos[0]=a|b|c",
+        "w[0]|pos[0]=a|b|c",
+        "w[0]|pos[0]=x=y|=",
+    ]
 
 
 def test_unseen_tokens_give_no_attribute():
@@ -261,8 +265,10 @@ def test_crfsuite_tuples():
     templates = [(("w", -1), ("p [x]", 0)), (("w", 0),)]
     features = TemplateFeatures(templates, bos_eos=False).fit(X)
     assert features.get_feature_names_out().tolist() == [
-        "w[0]=a", "w[-1]|p [x][0]=a|B", "w[0]=b",
-    ]  # fmt: skip
+        "w[0]=a",
+        "w[-1]|p [x][0]=a|B",
+        "w[0]=b",
+    ]
 
 
 def test_percent_signs_and_braces_in_names():

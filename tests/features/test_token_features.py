@@ -169,8 +169,10 @@ def test_own_functions():
     assert got[1] == ["w.first=x", "w.long", "w.head=xy"]
     named = TokenFeatures(**OFF, functions=[vowels])
     assert sorted(names_of(named, named.fit_transform([["aei"]]))[0][0]) == [
-        "w.vowels=a", "w.vowels=e", "w.vowels=i",
-    ]  # fmt: skip
+        "w.vowels=a",
+        "w.vowels=e",
+        "w.vowels=i",
+    ]
 
 
 def test_own_functions_are_called_once_a_distinct_token():
@@ -192,14 +194,17 @@ def test_columns_are_selected_by_name_or_position(form):
     names = ["c0", "c1"] if form == "rows" else ["w", "pos"]
     X = FORMS[form]
     both = TokenFeatures(**{**OFF, "word": True}, columns=names)
-    expected = [[f"{names[0]}.word=A", f"{names[1]}.word=X"], [f"{names[0]}.word=b",
-                f"{names[1]}.word=Y"]]  # fmt: skip
+    expected = [
+        [f"{names[0]}.word=A", f"{names[1]}.word=X"],
+        [f"{names[0]}.word=b", f"{names[1]}.word=Y"],
+    ]
     assert names_of(both, both.fit_transform(X))[0] == expected
     for column in (names[1], 1, -1, [1]):
         one = TokenFeatures(**{**OFF, "word": True}, columns=column)
         assert names_of(one, one.fit_transform(X)) == [
-            [[f"{names[1]}.word=X"], [f"{names[1]}.word=Y"]], [[f"{names[1]}.word=Y"]],
-        ]  # fmt: skip
+            [[f"{names[1]}.word=X"], [f"{names[1]}.word=Y"]],
+            [[f"{names[1]}.word=Y"]],
+        ]
     assert both.n_features_in_ == 2
     if form != "rows":
         assert both.feature_names_in_.tolist() == names

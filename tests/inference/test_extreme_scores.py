@@ -51,8 +51,9 @@ def test_extreme_scores_equal_the_log_domain(scale, forbid, L):
         assert_allclose(scores[0], best, **close(scale))
         assert_allclose(
             [reference.score_path(p, emission, transition, start, end) for p in found],
-            scores, **close(scale),
-        )  # fmt: skip
+            scores,
+            **close(scale),
+        )
         if scale <= 1e8:
             assert_allclose(ours.marginals, marginals, atol=1e-10 + 1e-14 * scale)
             assert_allclose(ours.pairwise, pairwise, atol=1e-10 + 1e-13 * scale)

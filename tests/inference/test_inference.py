@@ -138,9 +138,12 @@ def test_properties_that_need_no_reference(seed):
     # Permuted labels permute the answers.
     order = np.random.default_rng(seed).permutation(6)
     permuted = forward_backward(
-        emission[:, order], transition[np.ix_(order, order)], offsets,
-        start=start[order], end=end[order],
-    )  # fmt: skip
+        emission[:, order],
+        transition[np.ix_(order, order)],
+        offsets,
+        start=start[order],
+        end=end[order],
+    )
     assert_allclose(permuted.marginals, ours.marginals[:, order], atol=1e-13)
     assert_allclose(permuted.pairwise, ours.pairwise[np.ix_(order, order)], atol=1e-11)
 
@@ -309,9 +312,10 @@ def test_exponentials_of_rows_are_exact_to_the_last_bit_but_one(n_labels, dtype)
     exact = np.exp(below.astype(np.longdouble))
     lost = exact < 1.5 * tiny  # may be 0, as what is not a normal number
     assert_allclose(
-        np.where(lost, exact, e[:, :n_labels]).astype(np.longdouble), exact,
+        np.where(lost, exact, e[:, :n_labels]).astype(np.longdouble),
+        exact,
         rtol=float(np.finfo(dtype).eps),
-    )  # fmt: skip
+    )
     assert (e[:, :n_labels][lost] < 1.5 * tiny).all()
 
 

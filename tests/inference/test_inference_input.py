@@ -55,7 +55,7 @@ def one_potential(kind, start, stop):
         ([[0, 1]], "spans must be a SegmentSpans or a SegmentPotentials; got list"),
         (None, "spans must be a SegmentSpans or a SegmentPotentials; got NoneType"),
     ],
-)  # fmt: skip
+)
 def test_spans_are_checked(question, spans, message):
     with pytest.raises(ValueError, match=message):
         question(spans, [[2.0, 0.0]], np.zeros((2, 2)))
@@ -152,10 +152,13 @@ def test_single_precision_at_any_length(kind, scale, monkeypatch):
         start, end = scale * rng.normal(size=(2, L))
         scores = [x.astype(np.float32) for x in (emission, transition, start, end)]
         single, double = (
-            forward_backward(*(x.astype(dtype) for x in scores[:2]), [0, T],
-                             **dict(zip(("start", "end"), (x.astype(dtype) for x in scores[2:]))))
+            forward_backward(
+                *(x.astype(dtype) for x in scores[:2]),
+                [0, T],
+                **dict(zip(("start", "end"), (x.astype(dtype) for x in scores[2:]))),
+            )
             for dtype in (np.float32, float)
-        )  # fmt: skip
+        )
         assert_allclose(single.log_z, double.log_z, rtol=1e-6)
         assert_allclose(single.marginals, double.marginals, rtol=0, atol=1e-5)
         assert_allclose(single.marginals.sum(axis=1, dtype=float), 1, rtol=0, atol=5e-6)

@@ -106,8 +106,11 @@ def test_sequences_are_lists_of_matrices(X, data):
 
 
 @SETTINGS
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.sampled_from("ab")), max_size=6),
-       st.integers(0, 3), st.sampled_from(["iob2", "iobes", "bilou"]))  # fmt: skip
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.sampled_from("ab")), max_size=6),
+    st.integers(0, 3),
+    st.sampled_from(["iob2", "iobes", "bilou"]),
+)
 def test_segments_survive_labels(parts, rest, scheme):
     segments, at = [], 0
     for gap, size, type_ in parts:

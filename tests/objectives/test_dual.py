@@ -193,9 +193,12 @@ def test_passes_and_stops_are_reported():
         primal = likelihood_of(CRFTagger(), X, y, threads)
         seen = []
         result = exponentiated_gradient(
-            DualLikelihood(primal), primal, tol=1e-4, max_iter=3,
+            DualLikelihood(primal),
+            primal,
+            tol=1e-4,
+            max_iter=3,
             callback=lambda k, value, w: seen.append(k) or k == 2,
-        )  # fmt: skip
+        )
     assert seen == [1, 2]
     assert result.message == "callback"
     assert result.n_iter == 2

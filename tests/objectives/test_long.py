@@ -309,8 +309,11 @@ def test_what_waits_for_the_last_label_is_copied_seldom(monkeypatch):
 
 
 def test_short_sequences_share_a_block(monkeypatch):
-    parts = [labelled(T, seed=T, form=form) for T in range(3, 40) for form in
-             (np.asarray, sparse.csr_matrix)]  # fmt: skip
+    parts = [
+        labelled(T, seed=T, form=form)
+        for T in range(3, 40)
+        for form in (np.asarray, sparse.csr_matrix)
+    ]
     X, y = zip(*parts)
     plan = Plan("emp", OnePass, 256, "", 1e9)
     sources = [RowBlocks(x if k % 3 else lambda x=x: iter([x[:2], x[2:]])) for k, x in enumerate(X)]
@@ -356,8 +359,11 @@ def test_checkpoints_compute_again_what_they_may_not_keep(monkeypatch, T, keep):
 def test_checkpoints_stand_apart_by_a_cache_or_more():
     narrow, wide = (RowBlocks(np.zeros((0, m))) for m in (2, 2048))
     for rows, n_rows, step in (
-        (narrow, 10**4, 4096), (wide, 10**4, 128), (wide, 10**7, 2496), (narrow, 10**9, 32768),
-    ):  # fmt: skip
+        (narrow, 10**4, 4096),
+        (wide, 10**4, 128),
+        (wide, 10**7, 2496),
+        (narrow, 10**9, 32768),
+    ):
         spans = BlockSequence(rows, 0, 4096, n_rows).spans()
         assert spans[0] == (0, step)
         assert spans[-1][1] == n_rows
@@ -395,8 +401,9 @@ def test_dicts_and_float32_and_l1():
         expected = CRFTagger(**parameters).fit(X, y)
         tagger = CRFTagger(gradient="emp", **parameters).fit(X, y)
         np.testing.assert_allclose(tagger.objective_, expected.objective_, rtol=1e-5)
-        np.testing.assert_array_equal(tagger.transition_ == -np.inf,
-                                      expected.transition_ == -np.inf)  # fmt: skip
+        np.testing.assert_array_equal(
+            tagger.transition_ == -np.inf, expected.transition_ == -np.inf
+        )
         assert tagger.predict(X)[0].tolist() == expected.predict(X)[0].tolist()
     x, labels = labelled(100)
     assert CRFTagger(gradient="emp").fit([x.astype(np.float32)], [labels]).coef_.dtype == np.float32

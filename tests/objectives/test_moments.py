@@ -221,9 +221,11 @@ def test_sampling_converges_at_the_monte_carlo_rate(seed, constraints):
         for _ in range(30):
             moments = SampledMoments(sample, 0.0, allowed, n_paths, rng)
             answer = (
-                moments.b, moments.hessian_product(np.eye(len(moments.b))),
-                moments.loss_covariance(cost), moments.mean_loss(cost),
-            )  # fmt: skip
+                moments.b,
+                moments.hessian_product(np.eye(len(moments.b))),
+                moments.loss_covariance(cost),
+                moments.mean_loss(cost),
+            )
             found.append([np.sqrt(np.mean(np.square(a - e))) for a, e in zip(answer, exact)])
         errors.append(np.sqrt(np.mean(np.square(found), axis=0)))
     # A hundred times the paths, a tenth of the error; a factor 2 for chance in 30 trials.
@@ -258,11 +260,13 @@ def test_score_moments(constraints, seed):
     found = AllowedPaths(allowed, sample.offsets).score_moments(emission, transition)
     for s in range(len(sample.weights)):
         psi = emission[slice(*sample.offsets[s : s + 2])]
-        scores = np.array([
-            sum(psi[t, j] for t, j in enumerate(p))
-            + sum(transition[i, j] for i, j in itertools.pairwise(p))
-            for p in labelings(len(psi), allowed)
-        ])  # fmt: skip
+        scores = np.array(
+            [
+                sum(psi[t, j] for t, j in enumerate(p))
+                + sum(transition[i, j] for i, j in itertools.pairwise(p))
+                for p in labelings(len(psi), allowed)
+            ]
+        )
         assert_allclose(found.mean[s], scores.mean(), rtol=1e-10)
         assert_allclose(found.variance[s], scores.var(), rtol=1e-9, atol=1e-9)
     if constraints is None:
@@ -345,8 +349,9 @@ def test_columns_are_eliminated_exactly(seed, kind, frequent, ridge, n_threads):
     sample = make_text(seed, kind)
     X, w = extended_rows(sample.rows, sample.offsets, 3).toarray(), sample.row_weights
     Y = np.eye(3)[sample.y]
-    expected = np.linalg.solve(X.T @ (w[:, None] * X) + ridge * np.eye(X.shape[1]),
-                               X.T @ (w[:, None] * Y))  # fmt: skip
+    expected = np.linalg.solve(
+        X.T @ (w[:, None] * X) + ridge * np.eye(X.shape[1]), X.T @ (w[:, None] * Y)
+    )
     with Threads(n_threads) as threads:
         system = EliminatedRidge(sample, ridge, threads, frequent=frequent)
         sizes = [len(columns) for columns in system.columns]

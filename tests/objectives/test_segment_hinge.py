@@ -56,9 +56,10 @@ def violations(X, y, coef, chain):
         true = score([(i, j, LABELS.index(label)) for i, j, label in gold])
         every = [
             errors(gold, [(i, j, LABELS[k]) for i, j, k in segments], x.n_steps)
-            + score(segments) - true
+            + score(segments)
+            - true
             for segments in segmentations(x.n_steps, 3, LIMITS)
-        ]  # fmt: skip
+        ]
         out.append(every)
     return out
 
@@ -257,8 +258,11 @@ def test_answers_without_probabilities():
         assert best[0] == one
         assert (np.diff(scores) <= 0).all()
     for name in (
-        "predict_proba", "predict_segment_proba", "predict_log_proba_sequence", "sample",
-    ):  # fmt: skip
+        "predict_proba",
+        "predict_segment_proba",
+        "predict_log_proba_sequence",
+        "sample",
+    ):
         assert not hasattr(model, name)
         assert hasattr(SemiCRFSegmenter(), name)
 

@@ -102,8 +102,11 @@ def test_tables_print_all_methods(bench, task, capsys):
 
 def test_too_long_segments_are_cut(bench):
     assert list(bench.cut([(0, 5, "a"), (5, 6, "b")], 2)) == [
-        (0, 2, "a"), (2, 4, "a"), (4, 5, "a"), (5, 6, "b"),
-    ]  # fmt: skip
+        (0, 2, "a"),
+        (2, 4, "a"),
+        (4, 5, "a"),
+        (5, 6, "b"),
+    ]
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -18,8 +18,10 @@ import pytest
 import sklseq
 
 ROOT = Path(__file__).resolve().parents[2]
-REPORT = {part: content["rows"] for part, content in
-          json.loads((ROOT / "docs/benchmarks.json").read_text())["parts"].items()}  # fmt: skip
+REPORT = {
+    part: content["rows"]
+    for part, content in json.loads((ROOT / "docs/benchmarks.json").read_text())["parts"].items()
+}
 
 
 def constant(module, name):
@@ -44,8 +46,11 @@ def number(text):
 
 
 def solver_bytes_a_weight():
-    scores = SimpleNamespace(n_weights=10**6, dtype=np.dtype(float),
-                             design=SimpleNamespace(new_buffer=lambda: np.zeros(0)))  # fmt: skip
+    scores = SimpleNamespace(
+        n_weights=10**6,
+        dtype=np.dtype(float),
+        design=SimpleNamespace(new_buffer=lambda: np.zeros(0)),
+    )
     return constant("estimators.sources.shard_source", "solver_bytes")(scores, 1) / scores.n_weights
 
 
@@ -137,8 +142,9 @@ TABLE = [
 
 
 @pytest.mark.parametrize(
-    ("page", "pattern", "value"), [pytest.param(*line, id=f"{line[0]}: {line[1][:30]}") for line in TABLE]
-)  # fmt: skip
+    ("page", "pattern", "value"),
+    [pytest.param(*line, id=f"{line[0]}: {line[1][:30]}") for line in TABLE],
+)
 def test_a_constant_of_the_manual_is_that_of_the_code(page, pattern, value):
     name = f"{page[3:]}.md" if page.startswith("../") else f"docs/{page}.rst"
     found = list(re.finditer(pattern, (ROOT / name).read_text(encoding="utf-8")))
@@ -186,8 +192,11 @@ def test_figures_of_the_tables_are_those_of_the_report(page, end, question, unit
     (found,) = re.finditer(end + cell + cell, text)
     threads = end[-9:] if "solver" in end else "1 thread" if question[:2] == "eg" else ""
     for k, states in enumerate(("all", "observed")):
-        rows = [r[2:] for r in REPORT["crfsuite"]
-                if r[1] == states and r[0].startswith(question) and threads in r[0]]  # fmt: skip
+        rows = [
+            r[2:]
+            for r in REPORT["crfsuite"]
+            if r[1] == states and r[0].startswith(question) and threads in r[0]
+        ]
         ours, _, ratio = rows[0]
         shown = found.groups()[k * len(found.groups()) // 2 :]
         assert shown[0] == as_shown(ratio, shown[0])
@@ -210,8 +219,9 @@ def test_where_memory_is_not_less_is_said():
     section = text.partition("Where we are not faster")[2].partition("Run them yourself")[0]
     (found,) = re.finditer(
         r"takes ([\d,]+) MB above the data where CRFsuite takes\s+([\d,]+); with all states\s+"
-        r"([\d,]+) and ([\d,]+)", section
-    )  # fmt: skip
+        r"([\d,]+) and ([\d,]+)",
+        section,
+    )
     rows = [r for r in REPORT["crfsuite"] if r[0].startswith("peak memory")]
     values = [value for r in sorted(rows, key=lambda r: r[1], reverse=True) for value in r[2:4]]
     assert [f"{value:,.0f}" for value in values] == list(found.groups())

@@ -63,9 +63,12 @@ def test_lbfgs_keeps_up_with_scipy():
         return problem.value_and_gradient(w, gradient), gradient
 
     theirs = minimize(
-        value, problem.start(), jac=True, method="L-BFGS-B",
+        value,
+        problem.start(),
+        jac=True,
+        method="L-BFGS-B",
         options={"maxcor": 6, "ftol": 1e-12, "gtol": 1e-9, "maxiter": 1000},
-    )  # fmt: skip
+    )
     ours = lbfgs(problem, problem.start(), tol=1e-12, max_iter=1000)
     assert ours.value <= theirs.fun * (1 + 1e-9)
     assert ours.n_iter <= 1.34 * theirs.nit + 10

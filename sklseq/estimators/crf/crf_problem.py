@@ -201,11 +201,13 @@ def ascend(problem: CRFProblem) -> SolverResult:
     """Exponentiated gradient ascent in the dual, then L-BFGS if the gap stays too large."""
     tagger = problem.tagger
     result = exponentiated_gradient(
-        DualLikelihood(problem.f, problem.l1, problem.start), problem,
-        tol=max(float(tagger.tol), SMALLEST_GAP), max_iter=int(tagger.max_iter),
+        DualLikelihood(problem.f, problem.l1, problem.start),
+        problem,
+        tol=max(float(tagger.tol), SMALLEST_GAP),
+        max_iter=int(tagger.max_iter),
         random_state=repeatable_generator(tagger.random_state),
         callback=partial(problem.report, "dual"),
-    )  # fmt: skip
+    )
     if result.message != "gap":  # slow ascent can leave weights that are worse than none
         zeros = problem.scores.new_vector()
         value = problem.value(zeros)
@@ -221,10 +223,12 @@ def step(problem: CRFProblem) -> SolverResult:
     tagger = problem.tagger
     stochastic = problem.source.stochastic(problem.f, problem.l1, problem.start)
     result = adagrad(
-        stochastic, problem, n_passes=min(int(tagger.max_iter), PASSES),
+        stochastic,
+        problem,
+        n_passes=min(int(tagger.max_iter), PASSES),
         random_state=repeatable_generator(tagger.random_state),
         callback=partial(problem.report, "adagrad"),
-    )  # fmt: skip
+    )
     # AdaGrad's metric is L-BFGS's first guess of the Hessian's diagonal; its square root where
     # all weights move (on CoNLL-2000 and -2002, 10 to 20 % slower the other way round).
     scale = stochastic.metric() ** (1 / 2 if problem.l1 else 1 / 4)

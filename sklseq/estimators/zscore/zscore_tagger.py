@@ -397,9 +397,11 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
                 "partial_fit cannot go on from fit, which keeps no sums; train with partial_fit "
                 "from the start, on a clone of this estimator."
             )
-        if known is not None and classes is not None and not np.array_equal(
-            read_classes(classes), known
-        ):  # fmt: skip
+        if (
+            known is not None
+            and classes is not None
+            and not np.array_equal(read_classes(classes), known)
+        ):
             raise ValueError(
                 f"classes must be those of the first call, {known.tolist()}; got "
                 f"{np.asarray(classes).tolist()}."

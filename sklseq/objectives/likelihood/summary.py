@@ -198,16 +198,18 @@ def _check_alike(filled: list, wrong: Callable[[int, str], Exception]) -> None:
             raise wrong(k, f"only one of shards {k0} and {k} holds dicts or attribute lists")
         if one.attributes is None and one.n_features != first.n_features:
             raise wrong(
-                k, f"it has {one.n_features} features, shard {k0} has {first.n_features}; all "
+                k,
+                f"it has {one.n_features} features, shard {k0} has {first.n_features}; all "
                 "shards must have the same columns",
-            )  # fmt: skip
+            )
         if one.is_sparse != first.is_sparse:
             raise wrong(k, f"only one of shards {k0} and {k} is sparse; make both so")
         if one.classes.dtype.kind != first.classes.dtype.kind:
             raise wrong(
-                k, f"its labels are of another kind than those of shard {k0}; labels must be all "
+                k,
+                f"its labels are of another kind than those of shard {k0}; labels must be all "
                 "strings or all integers",
-            )  # fmt: skip
+            )
 
 
 def _add_up(summaries: list[Summary], names, classes, n_features: int):

@@ -280,9 +280,10 @@ class PlainRows:
         self.n_weights = self.n_features * width
         rows = X.rows
         self.rows = (
-            rows.indptr.astype(np.int64), rows.indices.astype(np.int32),
+            rows.indptr.astype(np.int64),
+            rows.indices.astype(np.int32),
             values_unless_ones(rows, dtype),
-        )  # fmt: skip
+        )
 
     weights, store = SparseRows.weights, SparseRows.store
 

@@ -155,12 +155,10 @@ class ObservedRows:
         """out = X[first:last] · coef."""
         wide, narrow = W
         rows = slice(first, last + 1)
-        _linear.gather_rows(
-            self.indptr[rows], self.indices, self.data, wide, out, 0, last - first
-        )  # fmt: skip
+        _linear.gather_rows(self.indptr[rows], self.indices, self.data, wide, out, 0, last - first)
         _linear.add_pairs(
             self.narrow_indptr[rows], self.pair, self.label, self.narrow_data, narrow, out
-        )  # fmt: skip
+        )
 
     def new_buffer(self) -> np.ndarray:
         n = self.shape[0] * self.width

@@ -35,10 +35,12 @@ def with_token_cells(X: SegmentPotentials) -> SegmentPotentials:
     columns = [
         np.concatenate(pair)[order]
         for pair in (
-            (X.kind, kind), (X.start, np.tile(step, 2)), (X.stop, np.tile(step, 2) + 1),
+            (X.kind, kind),
+            (X.start, np.tile(step, 2)),
+            (X.stop, np.tile(step, 2) + 1),
             (X.row, empty),
         )
-    ]  # fmt: skip
+    ]
     offsets = X.offsets + 2 * np.concatenate([[0], np.cumsum(lengths)])
     rows = sparse.vstack([sparse.csr_matrix(X.rows), sparse.csr_matrix((1, X.rows.shape[1]))])
     return SegmentPotentials(lengths, offsets, *columns[:3], rows.tocsr(), row=columns[3])
@@ -113,8 +115,9 @@ class SegmentHinge:
         self.mask = None if mask.all() else mask
         self.coef = np.zeros((data.rows.shape[1], L))
         self.chain = np.zeros((L + 2, L))  # transitions, then start and end, as in ScoreMap
-        self.rows = [_local(data.rows.rows[slice(*data.plan.cells[[s, s + 1]])])
-                     for s in range(len(weights))]  # fmt: skip
+        self.rows = [
+            _local(data.rows.rows[slice(*data.plan.cells[[s, s + 1]])]) for s in range(len(weights))
+        ]
         gold = data.gold
         cuts = np.searchsorted(gold.sequence, np.arange(len(weights) + 1))
         columns = np.stack(gold[1:], axis=1)

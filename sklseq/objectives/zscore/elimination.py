@@ -137,8 +137,9 @@ class EliminatedRidge:
         size = int(counts[chosen].sum()) + (0 if flags is None else int(flags.sum()))
         taken = Entries(
             np.empty(len(rows.indptr), dtype=rows.indptr.dtype),
-            np.empty(size, dtype=np.int32), np.empty(size if len(data) else 0, dtype=data.dtype),
-        )  # fmt: skip
+            np.empty(size, dtype=np.int32),
+            np.empty(size if len(data) else 0, dtype=data.dtype),
+        )
         _linear.take_columns(rows.indptr, rows.indices, data, number, *taken, flags, len(chosen))
         return taken
 

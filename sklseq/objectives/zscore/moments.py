@@ -149,9 +149,11 @@ def count_statistics(sample: Sample, extended, *, gram: bool) -> Statistics:
     L, y, weights = sample.n_labels, sample.y, sample.row_weights
     product = None
     if gram:
-        scaled = extended.multiply(weights[:, None]) if sparse.issparse(extended) else (
-            weights[:, None] * extended
-        )  # fmt: skip
+        scaled = (
+            extended.multiply(weights[:, None])
+            if sparse.issparse(extended)
+            else (weights[:, None] * extended)
+        )
         product = extended.T @ scaled
         product = product.toarray() if sparse.issparse(product) else product
     return Statistics(product, label_sums(extended, y, weights, L), *count_chain(sample))
