@@ -6,8 +6,6 @@ import numpy as np
 
 from sklseq.data.segment_potentials import OPEN_BOTH, OPEN_END, OPEN_START, SegmentPotentials
 
-__all__ = ["count_active_potentials"]
-
 
 def count_active_potentials(
     X: SegmentPotentials, max_segment_length: int | None = None

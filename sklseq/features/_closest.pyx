@@ -1,4 +1,4 @@
-"""Entries of a word list as codes, and the best ones for all spans of tokens, by TF-IDF cosine."""
+"""Codes of the entries of a word list, and the closest entries of all spans by TF-IDF cosine."""
 
 from cpython cimport array
 from libc.math cimport sqrt
@@ -6,20 +6,20 @@ from libc.stdint cimport int32_t, int64_t
 
 
 def code_entries(list entries, normal_form):
-    """Distinct entries as codes of the normal forms of their tokens.
+    """Return distinct entries as codes of the normal forms of their tokens.
 
     Parameters
     ----------
     entries : list of str, which are split at white space, or of lists or tuples of str
     normal_form : callable
-        Of tokens that are not letters and digits only; others are casefolded.
+        For tokens that do not consist of letters and digits; others are casefolded.
 
     Returns
     -------
     forms : dict of str to int
         Codes, in the order of first occurrence.
     codes : array of int
-        Of all entries, one after the other, without tokens whose form is empty.
+        Codes of all entries, concatenated, without tokens whose form is empty.
     ends : array of int
         Where each ends.
     texts : list of str
@@ -59,7 +59,7 @@ def code_entries(list entries, normal_form):
 cdef inline Py_ssize_t weakest_of(
     const double[::1] top_score, const int32_t[::1] top, Py_ssize_t n_top
 ) noexcept nogil:
-    # Of equal scores the entry that comes last gives way.
+    # Among equal scores, the last entry is the weakest.
     cdef Py_ssize_t k, weakest = 0
     for k in range(1, n_top):
         if top_score[k] < top_score[weakest] or (
@@ -89,8 +89,8 @@ def closest_entries(
     """cosine(span, e) = Σ_c span_c · e_c / |span|, where span = Σ vectors of its tokens.
 
     From the span [t, u) to [t, u + 1) only the scores of entries that share a term with the token
-    u change, and none falls: the best ones are those before, or among these. Exact; cost O(longest
-    × postings of the tokens).
+    u change, and they increase: the best entries are the previous best or among these. Exact; cost
+    O(longest × postings of the tokens).
     """
     cdef Py_ssize_t s, t, u, k, p, e, n_touched, n_top, weakest, column
     cdef Py_ssize_t n_best = top.shape[0], n_kept = best.shape[2], longest = cosine.shape[1]
@@ -121,7 +121,7 @@ def closest_entries(
                                 now == top_score[weakest] and e > top[weakest]
                             )):
                                 continue
-                            place(score, top_score, top, e, now, &n_top, &weakest)
+                            place(top_score, top, e, now, &n_top, &weakest)
                     cosine[t, u - t] = highest / sqrt(norm) if highest > 0 else 0.0
                     for k in range(n_kept):
                         best[t, u - t, k] = top[k] if k < n_top else -1
@@ -134,10 +134,10 @@ def closest_entries(
 
 
 cdef inline void place(
-    double[::1] score, double[::1] top_score, int32_t[::1] top, Py_ssize_t e, double now,
+    double[::1] top_score, int32_t[::1] top, Py_ssize_t e, double now,
     Py_ssize_t* n_top, Py_ssize_t* weakest,
 ) noexcept nogil:
-    """Entry e, whose score rose, among the best: raised, added, or in place of the weakest."""
+    """Update the best entries with e, whose score increased to `now`."""
     cdef Py_ssize_t k
     for k in range(n_top[0]):
         if top[k] == e:

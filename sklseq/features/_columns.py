@@ -1,4 +1,4 @@
-"""Reading raw token columns: which form X has, what its columns are called, where they are."""
+"""Reader of raw token columns: form of X, names of its columns, distinct tokens."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from sklearn.base import BaseEstimator
 from sklseq.data.sequences import FROM_TABLE, list_sequences
 from sklseq.data.types import TokensLike
 
-__all__ = ["Columns", "read_columns", "select_columns"]
-
 _FORMS = {
     "columns": "a mapping from column name to list of strings",
     "tokens": "a list of strings",
@@ -23,18 +21,17 @@ _FORMS = {
 
 
 class Columns(NamedTuple):
-    """Sequences of token columns, checked to have one form.
+    """Sequences of token columns of one form.
 
     Attributes
     ----------
     names : tuple of str
         Column names, in order.
     form : {"columns", "tokens", "rows", "dicts"}
-        What one sequence is.
+        Form of a sequence.
     sequences : list
-        The sequences as given.
     width : int
-        Columns that the first row has, or the first mapping.
+        Number of columns of the first row or mapping.
     """
 
     names: tuple[str, ...]
@@ -43,12 +40,12 @@ class Columns(NamedTuple):
     width: int = 1
 
     def lengths(self, name: str) -> np.ndarray:
-        """Rows of each sequence, read off one column."""
+        """Return the number of rows of each sequence in one column."""
         sequences = self.sequences if self.form != "columns" else self.column(name)[1]
         return np.fromiter(map(len, sequences), dtype=np.int64, count=len(sequences))
 
     def column(self, name: str) -> tuple[str, list, Any]:
-        """Arguments ``form, sequences, key`` under which the kernels find the column."""
+        """Return the arguments ``form, sequences, key`` of the kernels for a column."""
         if self.form == "columns":
             return "tokens", [_column(x, name, s) for s, x in enumerate(self.sequences)], name
         if self.form != "rows":
@@ -61,7 +58,7 @@ class Columns(NamedTuple):
         return self.form, self.sequences, self.names.index(name)
 
     def check_lengths(self, name: str, lengths: np.ndarray) -> None:
-        """Raise a ValueError if the lists of a column are not as long as those of an earlier."""
+        """Raise a ValueError if a column has other lengths than an earlier one."""
         if self.form != "columns":
             return
         for s, (values, length) in enumerate(zip(self.column(name)[1], lengths.tolist())):
@@ -72,7 +69,7 @@ class Columns(NamedTuple):
                 )
 
     def remember(self, estimator: BaseEstimator) -> None:
-        """Set ``n_features_in_``, and ``feature_names_in_`` where columns have names."""
+        """Set ``n_features_in_``, and ``feature_names_in_`` if columns have names."""
         estimator.n_features_in_ = self.width
         if self.form in ("columns", "dicts") and len(self.names) == self.width:
             estimator.feature_names_in_ = np.array(self.names, dtype=object)
@@ -80,9 +77,9 @@ class Columns(NamedTuple):
             del estimator.feature_names_in_
 
     def check_like(self, estimator: BaseEstimator) -> None:
-        """Raise a ValueError if X has other columns than the estimator was fitted on.
+        """Raise a ValueError if X has other columns than the training data.
 
-        Mappings and dicts may have more; a column that is missing is noticed when it is read.
+        Mappings and dicts may have more; a missing column is an error when it is read.
         """
         if self.form in ("columns", "dicts") or not _holds_tokens(self.sequences):
             return
@@ -94,7 +91,7 @@ class Columns(NamedTuple):
 
 
 def _column(sequence: Any, name: str, s: int) -> list:
-    if type(sequence) is list and not sequence:  # an empty sequence has no form
+    if type(sequence) is list and not sequence:  # an empty sequence may have any form
         return sequence
     try:
         values = sequence[name]
@@ -154,7 +151,7 @@ def read_columns(X: TokensLike, names: tuple[str, ...] | None = None) -> Columns
 
 
 def select_columns(selected: Any, columns: Columns) -> list[str]:
-    """Names of the columns that a parameter ``columns=`` selects: names, positions or None."""
+    """Return the columns that a parameter ``columns=`` selects by name, by position or None."""
     if selected is None:
         if len(columns.names) > 1:
             raise ValueError(

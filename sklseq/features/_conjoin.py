@@ -1,4 +1,4 @@
-"""Joined attributes: every combination of values of some kinds at some offsets."""
+"""Joined attributes, which are combinations of values of several kinds at fixed offsets."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from sklseq.data.sequences import Sequences
 from sklseq.features import _rows
 from sklseq.features._grams import number_pairs
 
-__all__ = ["Conjunctions", "parse_conjunctions"]
-
 _PART = re.compile(r"(.+)\[([+-]?\d+)\]")
 
 
 def parse_conjunctions(conjoin: Any) -> list[list[tuple[str, int]]]:
-    """The parameter ``conjoin`` as lists of (kind, offset)."""
+    """Return the parameter ``conjoin`` as lists of (kind, offset)."""
     if conjoin is None:
         return []
     if isinstance(conjoin, str):
@@ -55,14 +53,14 @@ def _error(conjunction: Any, part: Any) -> ValueError:
 
 
 class Entries(NamedTuple):
-    """Codes at rows, sorted by row: the values that one part of a conjunction has there."""
+    """Values of one part of a conjunction: codes at rows, sorted by row."""
 
     rows: np.ndarray
     codes: np.ndarray  # int32, from 1
 
 
 class Conjunctions:
-    """What is joined, and after ``learn`` the numbers of the combinations seen.
+    """Conjunctions of kinds, and after ``learn`` the numbers of their combinations of values.
 
     A combination of k parts is a pair of the combination of the first k - 1 and a value, so a
     conjunction is numbered by k - 1 tables of pairs.
@@ -70,9 +68,9 @@ class Conjunctions:
     Parameters
     ----------
     parts : list of list of (members, offset)
-        ``members``: sorted inner columns of the part's kind.
+        ``members``: sorted inner columns of the kind of the part.
     keys : list of list of ndarray of uint64
-        For each conjunction the tables of pairs; the key of code c is at c.
+        For each conjunction the tables of pairs; entry c is the key of code c.
     tables : list of ndarray of int32
         For each conjunction the output column of each code of its last table, -1: none.
     n : int
@@ -84,7 +82,7 @@ class Conjunctions:
 
     @classmethod
     def of(cls, parsed: list, kinds: list[str]) -> Conjunctions:
-        """Find the columns of each kind."""
+        """Return conjunctions with the columns of each kind."""
         columns: dict[str, list[int]] = {}
         for j, kind in enumerate(kinds):
             columns.setdefault(kind, []).append(j)
@@ -94,26 +92,17 @@ class Conjunctions:
                     f"conjoin names the kind {kind!r}, but the extractor gives "
                     f"{list(columns)[:20]}; take one of those."
                 )
-        return cls([[(np.array(columns[k]), d) for k, d in c] for c in parsed], [])
-
-    def state(self) -> dict:
-        """What to keep of a fitted one: lists, arrays and numbers."""
-        parts = [[[members, d] for members, d in c] for c in self.parts]
-        return {"parts": parts, "keys": self.keys, "tables": self.tables, "n": self.n}
-
-    @classmethod
-    def from_state(cls, state: dict) -> Conjunctions:
-        return cls(state["parts"], state["keys"], state["tables"], state["n"])
+        return cls([[[np.array(columns[k]), d] for k, d in c] for c in parsed], [])
 
     def learn(self, inner: Sequences, min_count: int, n_features: int | None) -> tuple:
-        """Number the combinations in ``inner`` and return them like ``find``."""
+        """Number the combinations in ``inner`` and return the same as ``find``."""
         found = []
         for c in self.parts:
             keys: list[np.ndarray] = []
             entries = self._combine(inner, c, keys, n_features)
             n_codes = 0 if n_features else len(keys[-1])
             table = np.full(n_codes, -1, dtype=np.int32)
-            if not n_features:  # hashes are not counted: the largest one is near 2**30
+            if not n_features:  # counts by hash would need 2**30 entries
                 counts = np.bincount(entries.codes, minlength=n_codes)
                 kept = np.flatnonzero(counts[1:] >= min_count) + 1
                 table[kept] = self.n + np.arange(len(kept))
@@ -124,7 +113,7 @@ class Conjunctions:
         return self._merge(found, inner.n_rows)
 
     def find(self, inner: Sequences, n_features: int | None) -> tuple:
-        """Columns and row ends of the combinations in ``inner``, and how many columns there are."""
+        """Return columns and row ends of the combinations in ``inner``, and ``n``."""
         found = []
         for c, keys, table in zip(self.parts, self.keys, self.tables):
             entries = self._combine(inner, c, keys, n_features)
@@ -132,7 +121,7 @@ class Conjunctions:
         return self._merge(found, inner.n_rows)
 
     def names(self, inner: list[str], at_offset: Any) -> list[str]:
-        """Names of the output columns."""
+        """Return the names of the output columns."""
         names: list[str] = [""] * self.n
         for c, keys, table in zip(self.parts, self.keys, self.tables):
             for code in np.flatnonzero(table >= 0):
@@ -179,9 +168,9 @@ class Conjunctions:
 
 
 def _entries(inner: Sequences, members: np.ndarray, d: int, hashed: bool) -> Entries:
-    """The values of one kind at ``d`` from each row: code = place among the kind's columns + 1."""
+    """Return the values of one kind at ``d`` from each row; codes number its columns from 1."""
     code_of = np.zeros(inner.shape[1], dtype=np.int32)
-    # Hashed codes must not depend on the vocabulary of other kinds, but columns they may.
+    # Hashed codes must not depend on the vocabulary of other kinds.
     code_of[members] = members + 1 if hashed else np.arange(1, len(members) + 1)
     codes = code_of[inner.rows.indices]
     chosen = np.flatnonzero(codes)
@@ -194,7 +183,7 @@ def _entries(inner: Sequences, members: np.ndarray, d: int, hashed: bool) -> Ent
 
 
 def _pairs(a: Entries, b: Entries) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every combination of an entry of a and one of b in the same row."""
+    """Return every combination of an entry of a and one of b in the same row."""
     low, high = (np.searchsorted(b.rows, a.rows, side=side) for side in ("left", "right"))
     many = high - low
     rows, first = np.repeat(a.rows, many), np.repeat(a.codes, many)

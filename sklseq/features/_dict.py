@@ -1,4 +1,4 @@
-"""Attributes from feature dicts and attribute lists, read as python-crfsuite reads them."""
+"""Extractor of attributes from feature dicts and attribute lists, as python-crfsuite reads them."""
 
 from __future__ import annotations
 
@@ -14,31 +14,29 @@ from sklseq.data.types import ArrayLike, ColumnsLike, DTypeLike
 from sklseq.features import _encode
 from sklseq.features._family import Extractor
 
-__all__ = ["DictFeatures"]
-
 
 class DictFeatures(Extractor, auto_wrap_output_keys=None):
-    """Attributes from items as code for sklearn-crfsuite and python-crfsuite builds them.
+    """Attributes of items in the form of sklearn-crfsuite and python-crfsuite.
 
-    A sequence is a list of items, one a token. An item is
+    A sequence is a list of items, one for each token. An item is
 
     * a dict: ``{"word": "cat"}`` is the attribute ``"word:cat"`` with weight 1,
       ``{"length": 3.0}`` and ``{"upper": True}`` are ``"length"`` and ``"upper"`` with that
-      weight, and a dict, list or set as value gives its attributes behind ``"key:"``;
+      weight, and a dict, list or set as value gives its attributes with the prefix ``"key:"``;
     * or a list, tuple, set or other iterable of strings: attributes with weight 1.
 
-    Bytes are read as UTF-8. An attribute that an item has several times gets the sum of its
-    weights. Attributes never seen in ``fit`` are dropped.
+    Bytes are read as UTF-8. Weights of a repeated attribute are added. Attributes never seen in
+    ``fit`` are dropped.
 
     Parameters
     ----------
     columns : str or list of str, default=None
-        Read only these keys of the dicts. None: all.
+        Keys of the dicts to read. None: all.
     min_count : int, default=1
         Drop attributes that fewer rows of the training data have.
     n_features : int, default=None
-        A power of two: columns by hash of the attribute, without a vocabulary, for data without
-        end; attributes that share a column in a row add up. None: by vocabulary.
+        A power of two: columns by hash of the attribute, without a vocabulary, for unbounded
+        streams; weights of attributes that share a column are added. None: by vocabulary.
     dtype : {float64, float32}, default=float64
         Type of the output's values.
 
@@ -49,21 +47,15 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
     n_features_out_ : int
         Number of attributes.
 
-    Raises
-    ------
-    ValueError
-        If a parameter cannot be used, or ``X`` holds something else than items, a NaN or an
-        infinity; the message names the sequence, the row and the attribute.
-
     Notes
     -----
-    Different from python-crfsuite on purpose: NaN and infinite weights are errors; so is an
-    item that is one string, which there means its letters; mappings other than dicts are read
-    like dicts, not as their keys alone; any iterable is an item, with or without a length.
+    Intended differences from python-crfsuite: NaN and infinite weights are errors; so is a string
+    as item, which there means its letters; mappings other than dicts are read like dicts, not as
+    their keys alone; any iterable is an item, with or without a length.
 
-    Cost O(attributes) time. Pairs of strings are looked up as they are: ``"key:value"`` is
-    built only once, when it enters the vocabulary. The hash table for this is made from
-    ``vocabulary_`` again after unpickling, at the first ``transform``.
+    Cost O(attributes) time. Pairs of strings are looked up without joining them: ``"key:value"``
+    is built only once, when it is added to the vocabulary. The hash table for this is built again
+    from ``vocabulary_`` by the first ``transform`` after unpickling.
 
     Examples
     --------
@@ -109,17 +101,17 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
 
     def _rows_of(self, X: Any) -> Sequences:
         table = self.__dict__.get("_table")
-        if table is None:  # not pickled, but made again from the names
+        if table is None:  # it is not pickled
             self._table = table = _encode.NameTable(list(self.vocabulary_))
         return self._read(self._selected(_as_list(X)), table, grow=False)
 
     def restrict(self, support: ArrayLike) -> DictFeatures:
-        """Forget attributes; the others keep their order.
+        """Drop attributes; the others keep their order.
 
         Parameters
         ----------
         support : array-like of bool, of shape (n_features_out,)
-            Which to keep.
+            The attributes to keep.
 
         Returns
         -------
@@ -139,7 +131,7 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
         return self
 
     def inverse_transform(self, X: Sequences) -> list[list[dict[str, float]]]:
-        """Lists of dicts, attribute to weight, from transformed sequences.
+        """Return lists of dicts, attribute to weight, from transformed sequences.
 
         Parameters
         ----------
@@ -167,7 +159,7 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
         return self.vocabulary_
 
     def _selected(self, sequences: list) -> list:
-        """Sequences of items with the keys of ``columns`` only."""
+        """Return sequences of items with the keys of ``columns`` only."""
         if self.columns is None:
             return sequences
         keys = [self.columns] if isinstance(self.columns, str) else list(self.columns)
@@ -212,7 +204,7 @@ def _as_list(X: Any) -> list:
         )
     sequences = list(X) if isinstance(X, Iterator) else list_sequences(X)
     for s, sequence in enumerate(sequences):
-        if hasattr(sequence, "columns"):  # it would be read by columns
+        if hasattr(sequence, "columns"):  # iterating a table would give its column names
             raise ValueError(
                 f"Sequence {s} of X must be a list of items; got {type(sequence).__name__}. "
                 f"Convert the table: {FROM_TABLE}."

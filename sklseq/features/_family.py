@@ -15,16 +15,6 @@ from sklseq._lib.estimator import Public, check_plain_parameters
 from sklseq.data.sequences import Sequences, not_a_table
 from sklseq.data.types import LabelsLike, SequencesLike
 
-__all__ = [
-    "Extractor",
-    "as_names",
-    "check_parameters",
-    "extract",
-    "keep_frequent",
-    "no_tables",
-    "vocabulary",
-]
-
 
 class Extractor(Public, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
     """A transformer from raw sequences to ``Sequences``.

@@ -1,18 +1,16 @@
-"""How far a row's features reach."""
+"""Numbers of neighbours on which the features of a token depend."""
 
 from __future__ import annotations
 
 from sklearn.base import BaseEstimator
 
-__all__ = ["receptive_field"]
-
 
 def receptive_field(estimator: BaseEstimator) -> tuple[int, int]:
-    """How many tokens before and after a token its row of features depends on.
+    """Return how many tokens before and after a token its row of features depends on.
 
-    Steps of a pipeline add up; a union reaches as far as its farthest part; a tagger at the end
-    of a pipeline counts as nothing. With ``(b, a)``, tokens ``t - b`` to ``t + a`` are enough to
-    compute row ``t`` of a sequence, which is what a stream has to keep and to wait for.
+    The fields of the steps of a pipeline are added; the field of a union is the largest of its
+    parts; a tagger at the end of a pipeline adds nothing. With ``(b, a)``, tokens ``t - b`` to
+    ``t + a`` determine row ``t`` of a sequence, so a stream keeps and waits for these tokens.
 
     Parameters
     ----------
@@ -25,7 +23,7 @@ def receptive_field(estimator: BaseEstimator) -> tuple[int, int]:
     Raises
     ------
     ValueError
-        If a transformer does not say how far it reaches.
+        If a transformer has no attribute ``receptive_field``.
 
     Examples
     --------
@@ -50,6 +48,7 @@ def receptive_field(estimator: BaseEstimator) -> tuple[int, int]:
     if hasattr(estimator, "predict") and not hasattr(estimator, "transform"):
         return 0, 0
     raise ValueError(
-        f"{type(estimator).__name__} does not say how many neighbours its rows depend on; wrap it "
-        "in PerToken if it works row by row, or give it an attribute receptive_field."
+        f"{type(estimator).__name__} has no attribute receptive_field, the numbers of neighbours "
+        "on which its rows depend; add it, or wrap the transformer in PerToken if it works row by "
+        "row."
     )

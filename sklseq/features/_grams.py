@@ -1,8 +1,8 @@
-"""Grams: values joined at fixed distances, numbered once however many templates read them.
+"""Grams, which are values joined at fixed distances and shared by several templates.
 
 Nodes are columns, then flags, then grams; a gram extends a node by one column at a distance
 from its first value, so that longer templates share the work of shorter ones. A node has one
-code at each position, 0 where it has no value.
+code at each position, 0 if it has no value there.
 """
 
 from __future__ import annotations
@@ -15,23 +15,12 @@ from sklseq.features import _encode
 from sklseq.features._columns import Columns
 from sklseq.features._parse import Template
 
-__all__ = [
-    "FLAGS",
-    "Layout",
-    "Plan",
-    "keys_of",
-    "number_grams",
-    "number_pairs",
-    "prune",
-    "slots_of",
-]
-
-# Columns that are not in X: code 1 on these rows of each sequence.
+# Columns that are not in X, with code 1 on these rows of each sequence.
 FLAGS = ("every row", "first row", "last row")
 
 
 class Layout(NamedTuple):
-    """Positions: each sequence's rows with ``before`` free places ahead, ``after`` behind."""
+    """Positions of rows: each sequence has ``before`` free places in front, ``after`` behind."""
 
     lengths: np.ndarray  # (n_sequences,)
     offsets: np.ndarray  # (n_sequences + 1,) rows
@@ -56,7 +45,7 @@ class Layout(NamedTuple):
         n_marks: int,
         grow: bool = False,
     ) -> np.ndarray:
-        """Codes (n_nodes, n_positions): columns and flags filled in, grams still 0."""
+        """Return codes (n_nodes, n_positions) of columns and flags; those of grams are still 0."""
         codes = np.zeros((n_nodes, self.n_positions), dtype=np.int32)
         for row, (name, known) in zip(codes, column_codes.items()):
             form, sequences, key = columns.column(name)
@@ -85,7 +74,7 @@ class Layout(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to compute for the templates, before any data is seen."""
+    """Nodes of a list of templates."""
 
     templates: list[Template]
     columns: list[str]  # nodes 0, 1, ...
@@ -125,7 +114,7 @@ class Plan(NamedTuple):
         return self.first_gram + len(self.grams)
 
     def blocks(self, n_codes: list[int]) -> tuple[list[int], list[int]]:
-        """Where each node's (code, template) block of the table starts; how wide it is."""
+        """Return start and width of each node's (code, template) block of the table."""
         widths = [self.nodes.count(node) for node in range(self.n_nodes)]
         sizes = [n * width for n, width in zip(n_codes, widths)]
         return np.cumsum([0, *sizes]).tolist(), widths
@@ -134,10 +123,10 @@ class Plan(NamedTuple):
         return self.blocks(n_codes)[0][-1]
 
     def readers(self, n_codes: list[int]) -> np.ndarray:
-        """For each template its node, shift, first table entry and the width of a table row.
+        """Return node, shift, first table entry and width of a table row for each template.
 
-        Templates that read the same node are neighbours in the table: the five lines for
-        ``w[-2]`` to ``w[2]`` are one line a word.
+        Templates that read the same node are neighbours in the table: ``w[-2]`` to ``w[2]`` have
+        one table row for each word.
         """
         starts, widths = self.blocks(n_codes)
         rows = []
@@ -148,10 +137,10 @@ class Plan(NamedTuple):
 
 
 def number_grams(codes: np.ndarray, plan: Plan) -> list[np.ndarray]:
-    """Fill in the codes of all grams; return the key of each code, gram by gram."""
+    """Write the codes of all grams; return the key of each code, gram by gram."""
     keys = []
     for node, (parent, column, distance) in enumerate(plan.grams, plan.first_gram):
-        # The positions p where p + distance is one, too.
+        # The positions p for which p + distance is a position.
         low, high = max(0, -distance), max(0, codes.shape[1] - max(0, distance))
         low = min(low, high)
         keys.append(
@@ -167,40 +156,45 @@ def number_grams(codes: np.ndarray, plan: Plan) -> list[np.ndarray]:
 def number_pairs(first: np.ndarray, second: np.ndarray, out: np.ndarray) -> np.ndarray:
     slots, i, n_known = np.zeros((1 << 12, 2), dtype=np.uint64), 0, 0
     while True:
-        i, n_known = _encode.insert_pairs(first, second, slots, _shift(slots), out, i, n_known)
+        i, n_known = _encode.insert_pairs(first, second, slots, slot_shift(slots), out, i, n_known)
         keys = keys_of(slots, n_known + 1)
         if i == len(first):
             return keys
-        slots = _slots(keys, 4 * len(slots))
+        slots = hash_table(_numbered(keys), 4 * len(slots))
 
 
 def keys_of(slots: np.ndarray, n_codes: int) -> np.ndarray:
-    """The key of each code, 0 for code 0."""
+    """Return the key of each code, 0 for code 0."""
     keys = np.zeros(n_codes, dtype=np.uint64)
-    keys[slots[:, 1]] = slots[:, 0]  # free slots say (0, 0)
+    keys[slots[:, 1]] = slots[:, 0]  # free slots are (0, 0)
     return keys
 
 
-def _slots(keys: np.ndarray, capacity: int) -> np.ndarray:
+def _numbered(keys: np.ndarray) -> np.ndarray:
+    return np.stack([keys, np.arange(len(keys), dtype=np.uint64)], axis=1)
+
+
+def hash_table(pairs: np.ndarray, capacity: int | None = None) -> np.ndarray:
+    """Return the slots of a hash table of (key, code) pairs; keys of 0 are left out."""
+    capacity = capacity or 1 << max(3, (2 * len(pairs) - 1).bit_length())
     slots = np.zeros((capacity, 2), dtype=np.uint64)
-    pairs = np.stack([keys, np.arange(len(keys), dtype=np.uint64)], axis=1)
-    _encode.fill_slots(pairs, slots, _shift(slots))
+    _encode.fill_slots(pairs, slots, slot_shift(slots))
     return slots
 
 
-def _shift(slots: np.ndarray) -> int:
+def slot_shift(slots: np.ndarray) -> int:
     return 65 - len(slots).bit_length()  # the high bits of a hash choose the slot
 
 
 def slots_of(keys: list[np.ndarray], plan: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """All grams' hash tables in one array, and a line for each gram on how to read its own.
+    """Return the hash tables of all grams in one array, and a line on each gram.
 
     A line is node, parent, column, distance, first slot, hash shift, slot mask.
     """
-    tables = [_slots(k, 1 << max(3, (2 * len(k) - 1).bit_length())) for k in keys]
+    tables = [hash_table(_numbered(k)) for k in keys]
     lines, first = [], 0
     for node, gram, table in zip(range(plan.first_gram, plan.n_nodes), plan.grams, tables):
-        lines.append((node, *gram, first, _shift(table), len(table) - 1))
+        lines.append((node, *gram, first, slot_shift(table), len(table) - 1))
         first += len(table)
     slots = np.concatenate([np.zeros((0, 2), dtype=np.uint64), *tables])
     return np.array(lines, dtype=np.int64).reshape(-1, 7), slots
@@ -209,7 +203,7 @@ def slots_of(keys: list[np.ndarray], plan: Plan) -> tuple[np.ndarray, np.ndarray
 def prune(
     table: np.ndarray, keys: list[np.ndarray], n_codes: list[int], plan: Plan
 ) -> tuple[np.ndarray, list[np.ndarray], list[int]]:
-    """Forget the grams from which no attribute is left, and renumber the others."""
+    """Drop the grams without a remaining attribute, and renumber the others."""
     starts, widths = plan.blocks(n_codes)
     blocks = [table[a : a + n * w].reshape(n, w) for a, n, w in zip(starts, n_codes, widths)]
     keep = [(block >= 0).any(axis=1) for block in blocks]

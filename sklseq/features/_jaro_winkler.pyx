@@ -1,15 +1,15 @@
 """Jaro-Winkler similarity of many spans with several entries of a word list each.
 
-Of strings a and b with m matching characters, of which 2 t are in another order,
+For strings a and b with m matching characters, of which 2 t are in a different order,
 
     jaro    = (m / |a| + m / |b| + (m - t) / m) / 3
-    winkler = jaro + p / 10 · (1 - jaro) where jaro > 0.7, else jaro; p characters are equal at
-              the beginning, 4 at most
+    winkler = jaro + p / 10 · (1 - jaro) if jaro > 0.7, else jaro, for a common prefix of p ≤ 4
+              characters
 
 (Jaro 1989, pp. 414-416; Winkler 1990, pp. 355-357). Each character of b, from the first to the
-last, matches the first equal character of a that is not taken yet and at most max(|a|, |b|) / 2 - 1
-away. Sets of positions of a are bits of words, so that looking for it takes one step for 64 of
-them.
+last, matches the first equal character of a that is not matched yet and at most
+max(|a|, |b|) / 2 - 1 away. Sets of positions of a are bit vectors, so that the search takes one
+step for 64 positions.
 """
 
 from libc.math cimport ceil
@@ -99,7 +99,7 @@ cdef double jaro(Span* span, const int32_t* b, Py_ssize_t n, Py_ssize_t needed) 
 
 
 cdef double winkler(Span* span, const int32_t* b, Py_ssize_t n, double lowest) noexcept nogil:
-    # 0 if it is certainly below `lowest`.
+    # 0 if an upper bound is below `lowest`.
     cdef Py_ssize_t prefix = 0, needed
     cdef double similarity, least = lowest
     while prefix < min(4, span.n, n) and span.a[prefix] == b[prefix]:
@@ -123,13 +123,13 @@ def most_similar(
     const int32_t[:, :, ::1] candidates,  # (n_tokens, longest, n_candidates) entries; -1: none
     const int32_t[::1] characters,   # of all entries, one after the other
     const int64_t[::1] ends,         # (n_entries + 1,) where they end, after a 0
-    Py_ssize_t n_characters,         # numbers that there are, 0 included
+    Py_ssize_t n_characters,         # size of the alphabet, 0 included
     double lowest,                   # smaller similarities are 0
     double[:, ::1] out,              # (n_tokens, longest) IN zeros, OUT where wanted
 ):
-    """The largest Jaro-Winkler similarity of each span with one of its candidates; 0: it has none.
+    """Write the largest Jaro-Winkler similarity of each span with its candidates; 0: none.
 
-    Cost O(sum of lengths of candidates · (1 + |span| / 64)) a span.
+    Cost O(sum of lengths of candidates · (1 + |span| / 64)) for each span.
     """
     cdef Py_ssize_t t, k, c, last, most = 1, longest_entry = 1, longest = wanted.shape[1]
     cdef int32_t e

@@ -1,4 +1,4 @@
-"""Kinds of attributes of a token: functions from a list of tokens to a list of values."""
+"""Kinds of attributes of a token, as functions from a list of tokens to a list of values."""
 
 from __future__ import annotations
 
@@ -7,21 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = [
-    "FLAGS",
-    "Kind",
-    "affix_lengths",
-    "attributes_of",
-    "own_kind",
-    "shapes",
-    "short_shapes",
-    "standard_kinds",
-]
-
 _NOTHING_BUT_PUNCTUATION = re.compile(r"(?:[^\w\s]|_)+")
 _DIGIT = re.compile(r"\d")
 
-# Yes or no of a token; each is an attribute where it is yes.
+# Properties of a token, which are attributes if they are true.
 FLAGS: dict[str, Callable[[str], Any]] = {
     "upper": str.isupper,
     "title": str.istitle,
@@ -42,10 +31,10 @@ class Kind(NamedTuple):
     Attributes
     ----------
     name : str
-        What stands before "=" in the attributes; a flag is its name alone.
+        Prefix of the attributes, before "="; a flag is its name alone.
     values : callable
-        From a list of distinct tokens to a list of as many values: a str, or None for nothing;
-        for ``many`` a list of str for each token, whole attributes.
+        From a list of distinct tokens to a list of values, each a str or None for no attribute;
+        with ``many`` a list of attributes (str) for each token.
     is_flag, many : bool
     """
 
@@ -59,10 +48,10 @@ def standard_kinds(
     *, word: bool, lower: bool, shape: bool, short_shape: bool, prefixes: Any, suffixes: Any,
     flags: Any, length: bool,
 ) -> list[Kind]:  # fmt: skip
-    """The kinds that are switched on, in the order in which a token's attributes come."""
+    """Return the kinds that are switched on, in the order of a token's attributes."""
     kinds = [
-        (word, Kind("word", _words)),
-        (lower, Kind("lower", lambda tokens: [_or_none(t.lower()) for t in tokens])),
+        (word, Kind("word", lambda tokens: [t or None for t in tokens])),
+        (lower, Kind("lower", lambda tokens: [t.lower() or None for t in tokens])),
         (shape, Kind("shape", shapes)),
         (short_shape, Kind("short_shape", short_shapes)),
     ]
@@ -78,14 +67,6 @@ def standard_kinds(
     return kinds
 
 
-def _or_none(value: str) -> str | None:
-    return value or None
-
-
-def _words(tokens: list[str]) -> list[str | None]:
-    return [_or_none(token) for token in tokens]
-
-
 def _flags(tokens: list[str], has: Callable[[str], Any]) -> list[str | None]:
     return ["" if has(token) else None for token in tokens]
 
@@ -96,7 +77,7 @@ def _lengths(tokens: list[str]) -> list[str | None]:
 
 
 def affix_lengths(value: Any, name: str) -> list[int]:
-    """``3`` means 1, 2, 3; a collection says the lengths themselves; 0, False and None: none."""
+    """Return 1, 2, 3 for ``3``, the lengths of a collection, and none for 0, False and None."""
     if value is None or value is False:
         return []
     if isinstance(value, numbers.Integral) and value is not True and value >= 0:
@@ -127,7 +108,7 @@ def _flag_names(flags: Any) -> list[str]:
 
 
 class _ShapeOfLetters(dict):
-    """For str.translate: X an upper-case letter, x another letter, d a digit, else itself."""
+    """Table for str.translate: X for upper-case letters, x for others, d for digits."""
 
     def __missing__(self, code: int) -> str:
         letter = chr(code)
@@ -146,27 +127,26 @@ _RUN = re.compile(r"(.)\1+", re.DOTALL)
 
 
 def shapes(tokens: list[str]) -> list[str | None]:
-    """``"U.S.-1990s"`` is ``"X.X.-ddddx"``."""
+    """Return shapes of letters: ``"X.X.-ddddx"`` for ``"U.S.-1990s"``."""
     return [token.translate(_SHAPES) or None for token in tokens]
 
 
 def short_shapes(tokens: list[str]) -> list[str | None]:
-    """Shapes with runs of one letter written once: ``"X.X.-dx"``."""
+    """Return shapes with runs of one letter written once: ``"X.X.-dx"``."""
     short: dict[str | None, str | None] = {None: None}
     full = shapes(tokens)
-    for shape in set(full) - {None}:  # few shapes, many tokens
+    for shape in set(full) - {None}:  # there are far fewer shapes than tokens
         short[shape] = _RUN.sub(r"\1", shape)
     return [short[shape] for shape in full]
 
 
-# --- The user's own functions -------------------------------------------------------------------
-
+# --- Functions of the user -----------------------------------------------------------------------
 
 _FOR_NUMBERS = "For numbers and vectors use PerToken."
 
 
 def own_kind(name: str, function: Callable[[str], Any]) -> Kind:
-    """The kind of a function from a token to attributes."""
+    """Return the kind of a user's function from a token to attributes."""
     return Kind(
         name,
         lambda tokens: [attributes_of(name, "token", t, function(t), _FOR_NUMBERS) for t in tokens],
@@ -175,7 +155,7 @@ def own_kind(name: str, function: Callable[[str], Any]) -> Kind:
 
 
 def attributes_of(name: str, what: str, argument: Any, value: Any, advice: str) -> list[str]:
-    """The attributes that the answer of an own function stands for."""
+    """Return the attributes that a value of a user's function means."""
     if value is None or value is False:
         return []
     if value is True:

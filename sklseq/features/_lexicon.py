@@ -1,4 +1,4 @@
-"""Where entries of word lists begin and go on."""
+"""Extractor of matches with the entries of word lists."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from sklseq._lib.lines import as_lines
 from sklseq.data.ones import rows_of_ones
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ColumnsLike, DTypeLike, PathLike
-from sklseq.features import _encode, _rows
+from sklseq.features import _rows
 from sklseq.features._columns import read_columns, select_columns
 from sklseq.features._family import Extractor
+from sklseq.features._grams import hash_table, slot_shift
 from sklseq.features._token import distinct_tokens
-
-__all__ = ["LexiconFeatures", "lexicon_lines", "lexicon_tokens", "named_lexicons"]
 
 B, I = 1, 2  # noqa: E741
 
 
 class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
-    """Whether a token begins or continues an entry of a word list (gazetteer).
+    """Features of tokens that begin or continue an entry of a word list (gazetteer).
 
     With ``lexicons={"city": ["New York", "York", "Paris"]}`` the tokens of "in New York" get
-    nothing, ``w.lexicon.city=B`` and ``w.lexicon.city=I``. At each token the longest entry
-    that begins there counts, unless it lies inside one that began before.
+    no feature, ``w.lexicon.city=B`` and ``w.lexicon.city=I``. At each token the longest entry
+    that begins there matches, unless it lies inside one that began earlier. Sequences have the
+    forms that :class:`TokenFeatures` reads.
 
     Parameters
     ----------
     lexicons : dict of str to list or path, or list of paths, default=None
-        Name to entries. An entry is a str, split at white space, or a list of tokens. A path
-        (str or path-like) names a UTF-8 text file, plain or gzipped, with an entry a line; in a
-        list of paths the names are those of the files without suffix. Files are read in ``fit``
-        and not needed afterwards.
+        Entries of each lexicon by name. An entry is a str, split at white space, or a list of
+        tokens. A path (str or path-like) names a UTF-8 text file, plain or gzipped, with one entry
+        for each line; in a list of paths the names are those of the files without suffix. Files
+        are read in ``fit`` only.
     columns : str, int or list of them, default=None
         Columns to read: names of mappings and dicts, positions of tuples. None: the only one.
     case_sensitive : bool, default=False
-        False: upper and lower case count as equal (``str.casefold``).
+        False: upper and lower case are equal (``str.casefold``).
     min_tokens : int, default=1
-        Pass over entries of fewer tokens.
+        Skip entries of fewer tokens.
     dtype : {float64, float32}, default=float64
         Type of the output's values, which are all 1.
 
@@ -58,10 +58,10 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
     token_codes_ : dict of str to int
         The tokens of all entries.
     tries_ : list of dict of arrays
-        For each lexicon its entries as hash table from (node, token) to node, and which nodes
-        end an entry.
+        For each lexicon its entries as hash table from (node, token) to node, and whether each
+        node ends an entry.
     max_length_ : int
-        Tokens of the longest entry.
+        Number of tokens of the longest entry.
     n_features_in_ : int
         Columns of the training data.
     feature_names_in_ : ndarray of str
@@ -69,17 +69,11 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
     n_features_out_ : int
         Two for each column and lexicon.
 
-    Raises
-    ------
-    ValueError
-        If a lexicon is empty, unreadable or of another form.
-
     Notes
     -----
-    Entries may overlap but not nest, so a row depends on ``max_length_ - 1`` tokens on either
-    side only; with matches from left to right that exclude each other it would depend on all
-    tokens before. Cost O(rows) hash look-ups where nothing matches, whatever the number of
-    entries.
+    Matches may overlap but not nest, so a row depends on ``max_length_ - 1`` tokens on either
+    side only; with disjoint matches from left to right it would depend on all earlier tokens. Cost
+    O(rows) hash look-ups if nothing matches, independent of the number of entries.
 
     Examples
     --------
@@ -141,15 +135,12 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
 
     @property
     def receptive_field(self) -> tuple[int, int]:
-        """How many tokens before and after a token its features depend on."""
+        """Number of tokens before and after a token on which its features depend."""
         self._check_fitted()
         return self.max_length_ - 1, self.max_length_ - 1
 
-    def _fold(self, token: str) -> str:
-        return token if self.case_sensitive else token.casefold()
-
     def _entries(self, name: str, entries: Any) -> tuple[list[str], np.ndarray]:
-        """Tokens of all entries, folded, and how many each has."""
+        """Return the tokens of all entries, folded, and the number of tokens of each."""
         tokens, size = lexicon_tokens(name, entries, fold=not self.case_sensitive)
         if size.min(initial=0) < self.min_tokens:
             kept = size >= self.min_tokens
@@ -163,18 +154,17 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
 
     def _tags(self, columns: Any) -> Sequences:
         tokens, codes, offsets = distinct_tokens(columns, self.columns_)
-        folded = [self._fold(token) for of_column in tokens for token in of_column]
-        known = np.zeros(len(folded), dtype=np.int32)
-        for i, token in enumerate(folded):
-            known[i] = self.token_codes_.get(token, 0)
+        folded = chain.from_iterable(tokens)
+        if not self.case_sensitive:
+            folded = map(str.casefold, folded)
+        known = np.array([self.token_codes_.get(token, 0) for token in folded], dtype=np.int32)
         tags = np.empty((len(self.columns_) * len(self.tries_), codes.shape[1]), dtype=np.uint8)
-        for c, of_column in enumerate(codes):
-            here = known[of_column] if len(known) else np.zeros(0, dtype=np.int32)
-            for k, trie in enumerate(self.tries_):
-                _rows.match_entries(
-                    here, offsets, trie["slots"], _shift(trie["slots"]), trie["is_entry"],
-                    tags[c * len(self.tries_) + k],
-                )  # fmt: skip
+        pairs = itertools.product(codes, self.tries_)
+        for (of_column, trie), row in zip(pairs, tags):
+            slots = trie["slots"]
+            _rows.match_entries(
+                known[of_column], offsets, slots, slot_shift(slots), trie["is_entry"], row
+            )
         marked = np.stack([tags & B, tags & I], axis=1)
         marked = marked.reshape(2 * len(tags), codes.shape[1]).T > 0
         indptr = np.concatenate([[0], np.cumsum(marked.sum(axis=1))]).astype(np.int64)
@@ -183,7 +173,7 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
 
 
 def named_lexicons(lexicons: Any) -> dict[str, Any]:
-    """Name to entries or path of each lexicon."""
+    """Return the entries or path of each lexicon by name."""
     if isinstance(lexicons, Mapping):
         named = {str(name): entries for name, entries in lexicons.items()}
     elif isinstance(lexicons, (list, tuple)) and all(
@@ -203,7 +193,7 @@ def named_lexicons(lexicons: Any) -> dict[str, Any]:
 
 
 def lexicon_lines(name: str, entries: Any) -> list:
-    """The entries of a lexicon as given, or the lines of its file."""
+    """Return the entries of a lexicon, or the lines of its file, checked."""
     if isinstance(entries, (str, os.PathLike)):
         path = Path(entries)
         if not path.is_file():
@@ -219,15 +209,25 @@ def lexicon_lines(name: str, entries: Any) -> list:
             f"The lexicon {name!r} must be a list of entries or a path; "
             f"got {type(entries).__name__}."
         )
-    # Sets of strings have another order in each process.
-    return sorted(entries) if isinstance(entries, (set, frozenset)) else list(entries)
+    # The order of sets of strings differs between processes.
+    lines = sorted(entries) if isinstance(entries, (set, frozenset)) else list(entries)
+    for kind in set(map(type, lines)) - {str}:  # nothing is looked at in a list of strings
+        for entry in lines:
+            if type(entry) is kind and not (
+                isinstance(entry, (str, list, tuple)) and all(isinstance(t, str) for t in entry)
+            ):
+                raise ValueError(
+                    f"Entries of a lexicon must be strings or lists of strings; {name!r} holds "
+                    f"{entry!r}."
+                )
+    return lines
 
 
 def lexicon_tokens(name: str, entries: Any, fold: bool = False) -> tuple[list[str], np.ndarray]:
-    """Tokens of all entries of a lexicon, one after the other, and how many each entry has.
+    """Return the tokens of all entries of a lexicon, and the number of tokens of each entry.
 
-    Nothing is made for each entry: a hundred thousand small lists would keep the garbage collector
-    busy. ``fold``: ``str.casefold``, in which no letter depends on its neighbours.
+    No object is kept for each entry: a hundred thousand small lists would slow down the garbage
+    collector. ``fold``: ``str.casefold``, in which no letter depends on its neighbours.
     """
     lines = lexicon_lines(name, entries)
     if set(map(type, lines)) <= {str}:
@@ -235,27 +235,17 @@ def lexicon_tokens(name: str, entries: Any, fold: bool = False) -> tuple[list[st
         tokens = (text.casefold() if fold else text).split()
         sizes = map(len, map(str.split, lines))
     else:
-        found = [_checked(name, entry) for entry in lines]
+        found = [entry.split() if isinstance(entry, str) else entry for entry in lines]
         tokens = list(chain.from_iterable(found))
         tokens = list(map(str.casefold, tokens)) if fold else tokens
         sizes = map(len, found)
     return tokens, np.fromiter(sizes, np.int64, len(lines))
 
 
-def _checked(name: str, entry: Any) -> list[str]:
-    """The tokens of one entry."""
-    tokens = entry.split() if isinstance(entry, str) else entry
-    if not isinstance(tokens, (list, tuple)) or not all(isinstance(t, str) for t in tokens):
-        raise ValueError(
-            f"Entries of a lexicon must be strings or lists of strings; {name!r} holds {entry!r}."
-        )
-    return tokens
-
-
 def _trie(
     tokens: list[str], size: np.ndarray, token_codes: dict[str, int]
 ) -> dict[str, np.ndarray]:
-    """Children of nodes as a table of pairs; node 0 is the root. All entries go down at once."""
+    """Return the children of nodes as a hash table of (node, code); node 0 is the root."""
     new = itertools.filterfalse(token_codes.__contains__, dict.fromkeys(tokens))
     token_codes.update(zip(list(new), itertools.count(len(token_codes) + 1)))
     codes = np.fromiter(map(token_codes.__getitem__, tokens), np.uint64, len(tokens))
@@ -268,13 +258,7 @@ def _trie(
         new = np.arange(n_nodes, n_nodes + len(steps), dtype=np.uint64)
         pairs.append(np.stack([steps, new], axis=1))
         node[alive], n_nodes = new[child], n_nodes + len(steps)
-    pairs = np.concatenate(pairs)
-    slots = np.zeros((1 << max(3, (2 * len(pairs)).bit_length()), 2), dtype=np.uint64)
-    _encode.fill_slots(pairs, slots, _shift(slots))
+    slots = hash_table(np.concatenate(pairs))
     is_entry = np.zeros(n_nodes, dtype=np.uint8)
     is_entry[node.astype(np.int64)] = 1
     return {"slots": slots, "is_entry": is_entry}
-
-
-def _shift(slots: np.ndarray) -> int:
-    return 65 - len(slots).bit_length()  # the high bits of a hash choose the slot

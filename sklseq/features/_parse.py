@@ -1,4 +1,4 @@
-"""Templates as CRFsuite, CRF++ and Wapiti users write them, turned into one form."""
+"""Parser of templates in the notations of CRFsuite, CRF++ and Wapiti."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from sklseq._lib.lines import as_lines
-
-__all__ = ["Template", "default_templates", "parse_templates"]
 
 MAX_OFFSET = 1000
 
@@ -21,18 +19,18 @@ _FORMS = (
 
 
 class Template(NamedTuple):
-    """One template: an attribute's name is its literals and values in turn.
+    """A template, whose attributes are named by alternating literals and values.
 
     Attributes
     ----------
     text : str
-        What an error message calls it.
+        Name in error messages.
     parts : tuple of (column, offset)
-        The values joined. None: the attribute is constant.
+        The joined values. Empty: the attribute is constant.
     literals : tuple of str
         The text before each value, and after the last.
     flag : int
-        Where an attribute without values stands, see ``_grams.FLAGS``.
+        Rows of an attribute without values, see ``_grams.FLAGS``.
     """
 
     text: str
@@ -42,10 +40,10 @@ class Template(NamedTuple):
 
 
 def default_templates(columns: Sequence[str]) -> list[str]:
-    """A window of five values and its pairs; for tag-like columns also wider pairs, triples.
+    """Return a window of five values and its pairs, and triples of tags.
 
-    The first column is taken for words: of its pairs only those with the current word. With
-    two columns these are the 19 templates of CRFsuite's chunking example.
+    The first column is assumed to contain words, whose pairs include the current word. With two
+    columns these are the 19 templates of CRFsuite's chunking example.
     """
     templates = []
     for c, name in enumerate(columns):
@@ -69,7 +67,7 @@ def parse_templates(templates: Any, columns: Sequence[str]) -> list[Template]:
         templates = as_lines(templates)
     if not isinstance(templates, Iterable):
         raise ValueError(f"templates must be a list of templates; got {templates!r}. {_FORMS}")
-    parsed = [_parse(t, columns) for t in templates if not _says_nothing(t)]
+    parsed = [_parse(t, columns) for t in templates if not _is_skipped(t)]
     seen = set()
     for template in parsed:
         if (template.literals, template.parts) in seen:
@@ -78,8 +76,8 @@ def parse_templates(templates: Any, columns: Sequence[str]) -> list[Template]:
     return parsed
 
 
-def _says_nothing(template: Any) -> bool:
-    """Blank lines, comments, and "B": transition features, which a CRF always has."""
+def _is_skipped(template: Any) -> bool:
+    """Whether it is a blank line, a comment, or "B", the transitions that every CRF has."""
     if not isinstance(template, str):
         return False
     text = template.strip()

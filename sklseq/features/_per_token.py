@@ -1,4 +1,4 @@
-"""Any transformer of rows, applied to the rows of all sequences."""
+"""Extractor that applies a transformer of rows to the rows of all sequences."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from sklseq.features._columns import Columns, read_columns, select_columns
 from sklseq.features._family import Extractor, as_names, no_tables
 from sklseq.features._token import distinct_tokens
 
-__all__ = ["PerToken"]
-
 
 class PerToken(Extractor, auto_wrap_output_keys=None):
     """A transformer of scikit-learn, or a function, applied to every row of every sequence.
@@ -33,18 +31,18 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         A transformer that works row by row. Or a function from a token (from a row of numbers,
         if ``X`` holds numbers) to a vector or a number. None: rows stay as they are.
     columns : str, int, list of them, slice or mask, default=None
-        Which columns the transformer sees; others are dropped. Of tokens, as in
-        ``ColumnTransformer``: a single name or position gives it a list of strings, as text
-        vectorizers want; a list of names gives an object array with a column each, as encoders
-        want (it has positions, no names). Of numbers: positions, a slice or a mask. None: all;
-        a function and a text vectorizer get the only one.
+        Columns for the transformer; others are dropped. Columns of tokens are selected as in
+        ``ColumnTransformer``: a single name or position gives a list of strings, for text
+        vectorizers; a list of names gives an object array of columns, without names, for encoders.
+        Columns of numbers are selected by positions, a slice or a mask. None: all; functions and
+        text vectorizers need a single column.
 
     Attributes
     ----------
     transformer_ : transformer or callable
         The fitted transformer.
     columns_ : list of str
-        Columns of tokens that are read; only if ``X`` holds tokens.
+        Columns of tokens that are read, if ``X`` contains tokens.
     n_features_in_ : int
         Columns of the training data.
     feature_names_in_ : ndarray of str
@@ -52,16 +50,11 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
     n_features_out_ : int
         Number of features.
 
-    Raises
-    ------
-    ValueError
-        If ``X`` is neither tokens nor rows of numbers, or the transformer changes the number
-        of rows.
-
     Notes
     -----
-    The transformer is fitted on the rows of all sequences together, with their labels as ``y``.
-    Strings are transformed once for each distinct one (or distinct combination of columns).
+    ``X`` has rows of numbers (2-D arrays, CSR, ``Sequences``) or tokens in a form that
+    :class:`TokenFeatures` reads. The transformer is fitted on the rows of all sequences, with their
+    labels as ``y``. Each distinct string, or combination of columns, is transformed once.
 
     Examples
     --------
@@ -137,7 +130,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
 
     def _input_names(self, input_features: Any) -> np.ndarray | None:
         if hasattr(self, "columns_"):
-            # A text vectorizer takes no names: it makes them of the text.
+            # Text vectorizers have no input names: they derive names from the text.
             return None if self._is_single(self.columns_) else as_names(self.columns_)
         if input_features is None:
             input_features = [f"x{j}" for j in range(self.n_features_in_)]
@@ -158,7 +151,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         return callable(self.transformer) and not hasattr(self.transformer, "transform")
 
     def _is_single(self, names: list[str]) -> bool:
-        """Whether the transformer gets a list of strings rather than columns."""
+        """Whether the transformer reads a list of strings rather than columns."""
         if self._is_function() or isinstance(self.columns, (str, int, np.integer)):
             return True
         return self.columns is None and len(names) == 1 and _reads_text(self.transformer)
@@ -206,7 +199,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
             raise ValueError(f"{what} cannot read {advice} (it said: {said}).") from error
 
     def _advice(self, values: np.ndarray, names: list[str], said: str) -> str | None:
-        """What a transformer was given that it cannot read, and what to give it instead."""
+        """Describe the wrong input of a transformer, and the right value of ``columns=``."""
         reads_text = _reads_text(self.transformer)
         if values.ndim == 1 and not reads_text:
             return f"a list of strings; write columns={names}, which gives an array of columns"
@@ -226,7 +219,7 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         if self.transformer is None or self._is_function():
             return self._apply(self.transformer, rows), self.transformer
         inner = clone(self.transformer)
-        # A table would only be taken apart again; not set_output, which text vectorizers refuse.
+        # Not by set_output, which text vectorizers refuse.
         with no_tables():
             out = inner.fit_transform(rows, labels)
         return self._checked(out, rows.shape[0]), inner
@@ -262,17 +255,17 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
 
 
 def _tokens_of(X: Any) -> Columns | None:
-    """Columns of tokens, or None if X holds rows of numbers."""
+    """Return the columns of tokens, or None if X has rows of numbers."""
     if isinstance(X, Sequences) or (isinstance(X, np.ndarray) and X.dtype != object):
         return None
     if not hasattr(X, "__len__") or isinstance(X, str) or sparse.issparse(X):
-        return None  # as_sequences says what is wrong
+        return None  # as_sequences raises the error
     for x in X:
         if sparse.issparse(x) or (isinstance(x, np.ndarray) and x.dtype.kind in "biuf"):
             return None
         if isinstance(x, (str, bytes, Set)) or not hasattr(x, "__len__"):
             break
-        if hasattr(x, "keys") or hasattr(x, "columns"):  # a table is not indexed by row
+        if hasattr(x, "keys") or hasattr(x, "columns"):  # tables are not indexed by row
             break
         if len(x):
             first = x[0]
@@ -296,7 +289,7 @@ def _reads_text(transformer: Any) -> bool:
 
 
 def _labels_of_rows(y: Any, offsets: np.ndarray) -> np.ndarray | None:
-    """Labels of all rows, checked against the lengths of X."""
+    """Return the labels of all rows, checked against the lengths of X."""
     if y is None:
         return None
     labels, ends = as_label_sequences(y)

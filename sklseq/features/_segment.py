@@ -33,8 +33,6 @@ from sklseq.features._similarity import SIMILARITIES, make_index
 from sklseq.features._spans import stack_rows
 from sklseq.features._token import TokenFeatures, distinct_tokens, named_functions
 
-__all__ = ["SegmentFeatures"]
-
 
 class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
     """Features of segments, for a :class:`~sklseq.SemiCRFSegmenter`.
@@ -124,11 +122,6 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
     feature_names_in_ : ndarray of str
         If sequences were mappings or of dicts.
     n_features_out_ : int
-
-    Raises
-    ------
-    ValueError
-        If a parameter or the data cannot be used; the message says what to change.
 
     See Also
     --------

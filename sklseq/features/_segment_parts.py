@@ -32,18 +32,6 @@ from sklseq.features._kinds import attributes_of, short_shapes
 from sklseq.features._similarity import closest_entries, jaro_winkler, normal_form
 from sklseq.features._spans import Spans, distinct_rows, distinct_spans
 
-__all__ = [
-    "FunctionPart",
-    "GramPart",
-    "LengthPart",
-    "LexiconPart",
-    "Part",
-    "Potentials",
-    "ShapePart",
-    "TokenPart",
-    "Tokens",
-]
-
 
 class Potentials(NamedTuple):
     """Potentials of a part; ``start`` is a position among the tokens of all sequences.

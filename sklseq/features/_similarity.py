@@ -1,7 +1,7 @@
-"""How much a segment as a whole resembles the entry of a word list that it resembles most.
+"""Similarity of a segment to the most similar entry of a word list.
 
-TF-IDF cosine and Jaro-Winkler similarity are the two that Cohen, Ravikumar and Fienberg (2003)
-found best for matching names, and those of Sarawagi (2006), §4.
+TF-IDF cosine and Jaro-Winkler similarity are the two measures that Cohen, Ravikumar and Fienberg
+(2003) found best for matching names, and that Sarawagi (2006), §4, uses.
 """
 
 from __future__ import annotations
@@ -17,37 +17,29 @@ from sklseq.features import _closest, _jaro_winkler
 from sklseq.features._lexicon import lexicon_lines
 from sklseq.features._spans import Spans
 
-__all__ = [
-    "SIMILARITIES",
-    "closest_entries",
-    "jaro_winkler",
-    "make_index",
-    "normal_form",
-]
-
 SIMILARITIES = ("tfidf", "jaro_winkler")
 _MARKS = re.compile(r"^[\W_]+|[\W_]+$")
 
 
 def normal_form(token: str) -> str:
-    """Without case, and without marks before and after: ``"(Computing,"`` is ``"computing"``."""
+    """Fold case and strip punctuation: ``"(Computing,"`` becomes ``"computing"``."""
     return _MARKS.sub("", token).casefold()
 
 
 def make_index(name: str, lexicon: Any, n_gram: int | None) -> dict[str, Any]:
-    """Entries of a lexicon by the terms that they hold: what ``closest_entries`` looks into.
+    """Return the inverted index of a lexicon for :func:`closest_entries`.
 
     Terms are tokens in normal form, or their n-grams with a space before and after. The weights
-    are those of scikit-learn's TfidfVectorizer, tf · (log((1 + n) / (1 + df)) + 1) of n entries,
-    rows of norm 1; its own counting of terms would take several times as long.
+    are those of scikit-learn's TfidfVectorizer, tf · (log((1 + n) / (1 + df)) + 1) for n entries,
+    with rows of norm 1; its counting of terms would take several times as long.
     """
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    forms, codes, ends, texts = _closest.code_entries(_entries(name, lexicon), normal_form)
+    forms, codes, ends, texts = _closest.code_entries(lexicon_lines(name, lexicon), normal_form)
     if not texts:
         raise ValueError(
             f"The lexicon {name!r} is empty: it has no entry with a letter or digit. Give at least "
-            "one, or leave the lexicon out."
+            "one, or omit the lexicon."
         )
     codes, ends = np.frombuffer(codes, np.int32), np.frombuffer(ends, np.int64)
     columns, of_term, before = forms, codes, np.arange(len(codes) + 1)
@@ -74,23 +66,8 @@ def make_index(name: str, lexicon: Any, n_gram: int | None) -> dict[str, Any]:
     }
 
 
-def _entries(name: str, lexicon: Any) -> list:
-    """Entries as strings or lists of strings."""
-    lines = lexicon_lines(name, lexicon)
-    for kind in set(map(type, lines)) - {str}:
-        for entry in lines:
-            if type(entry) is kind and not (
-                isinstance(entry, (str, list, tuple)) and all(isinstance(t, str) for t in entry)
-            ):
-                raise ValueError(
-                    f"Entries of a lexicon must be strings or lists of strings; {name!r} holds "
-                    f"{entry!r}."
-                )
-    return lines
-
-
 def _grams(forms: dict[str, int], codes: np.ndarray, n_gram: int) -> tuple:
-    """Columns of n-grams, those of all tokens one after the other, and how many are before each."""
+    """Return the columns of n-grams, the columns of all tokens, and where each token's begin."""
     grams_of = list(map(_Terms(n_gram).__getitem__, forms))
     grams = list(chain.from_iterable(grams_of))
     columns = dict(zip(dict.fromkeys(grams), count()))
@@ -106,7 +83,7 @@ def _before(counts: np.ndarray) -> np.ndarray:
 
 
 class _Terms(dict):
-    """Token in normal form to its terms, each token looked at once."""
+    """Terms of each token in normal form, computed at the first access."""
 
     def __init__(self, n_gram: int | None):
         self.n_gram = n_gram
@@ -125,7 +102,7 @@ def closest_entries(
     index: dict[str, Any], tokens: list[str], codes: np.ndarray, offsets: np.ndarray,
     longest: int, n_gram: int | None, n_best: int,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Cosine of every span with the entry closest to it, and the ``n_best`` closest entries.
+    """Return the cosine of every span with its closest entry, and the ``n_best`` closest entries.
 
     Parameters
     ----------
@@ -134,7 +111,7 @@ def closest_entries(
     tokens : list of str
         Distinct tokens in normal form.
     codes : int32 ndarray of shape (n_tokens,)
-        Which of them each token of all sequences is.
+        Number of each token of all sequences among them.
     offsets : ndarray of shape (n_sequences + 1,)
     longest : int
         Spans of 1 to ``longest`` tokens.
@@ -143,29 +120,29 @@ def closest_entries(
     Returns
     -------
     cosine : ndarray of shape (n_tokens, longest)
-        Of the span of l tokens from t in ``cosine[t, l - 1]``; 0 if no entry shares a term.
+        ``cosine[t, l - 1]`` for the l tokens from t; 0 if no entry shares a term.
     best : int32 ndarray of shape (n_tokens, longest, n_best)
-        Entries, in no order; -1: none.
+        Entries, unordered; -1: none.
     """
     ends, terms, weights, n_terms = _vectors(index, tokens, n_gram)
     posting_ends = np.full(n_terms + 1, index["posting_ends"][-1])
     posting_ends[: len(index["posting_ends"])] = index["posting_ends"]
-    n_entries, room = len(index["ends"]) - 1, max(n_best, 1)
+    n_entries, n_top = len(index["ends"]) - 1, max(n_best, 1)
     cosine = np.zeros((len(codes), longest))
     best = np.full((len(codes), longest, n_best), -1, dtype=np.int32)
     _closest.closest_entries(
         codes, offsets, ends, terms, weights, posting_ends, index["postings"], index["weights"],
         np.zeros(n_entries), np.zeros(n_terms), np.empty(n_entries, np.int32),
-        np.empty(room), np.empty(room, np.int32), cosine, best,
+        np.empty(n_top), np.empty(n_top, np.int32), cosine, best,
     )  # fmt: skip
     return np.minimum(cosine, 1.0), best
 
 
 def _vectors(index: dict[str, Any], tokens: list[str], n_gram: int | None) -> tuple:
-    """tf · idf of the terms of each token. Terms of no entry count as such with df = 0.
+    """Return tf · idf of the terms of each token.
 
-    They have columns behind those of the index: a segment with words that no entry has is not
-    like any.
+    Terms of no entry have df = 0 and columns after those of the index: they make a segment less
+    similar to all entries.
     """
     columns, known, terms_of = index["columns"], len(index["columns"]), _Terms(n_gram)
     new: dict[str, int] = {}
@@ -182,10 +159,10 @@ def _vectors(index: dict[str, Any], tokens: list[str], n_gram: int | None) -> tu
 
 
 def _span_texts(index: dict[str, Any], tokens: list[str], codes: np.ndarray) -> tuple:
-    """Tokens joined by spaces, as numbers of characters, and where each of ``codes`` begins.
+    """Return tokens joined by spaces, as numbers of characters, and where each of ``codes`` begins.
 
-    The span from a to b is text[first[a] : first[b] - 1]; the space before b is not its own. Empty
-    tokens leave no trace. Characters of the index are numbered from 1, others are 0.
+    The span from a to b is text[first[a] : first[b] - 1], without the space before b. Empty tokens
+    are left out. Characters of the index are numbered from 1, others are 0.
     """
     text = "".join(f"{token} " for token in tokens if token)
     sizes = np.array([len(token) + 1 if token else 0 for token in tokens], dtype=np.int64)
@@ -196,12 +173,12 @@ def _span_texts(index: dict[str, Any], tokens: list[str], codes: np.ndarray) -> 
 
 
 def _code_points(text: str) -> np.ndarray:
-    # A lone surrogate is a character as others are.
+    # Unpaired surrogates are ordinary characters here.
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
 
 
 def _numbered(points: np.ndarray, alphabet: np.ndarray) -> np.ndarray:
-    # Numbers from 1 of those in the alphabet, which is sorted; 0: another one.
+    # Number from 1 in the sorted alphabet; 0: not in it.
     number = np.zeros(max(int(points.max(initial=0)), int(alphabet[-1])) + 1, dtype=np.int32)
     number[alphabet] = np.arange(1, len(alphabet) + 1)
     return number[points]
@@ -211,7 +188,7 @@ def jaro_winkler(
     index: dict[str, Any], tokens: list[str], codes: np.ndarray, all_spans: list[Spans],
     best: np.ndarray, lowest: float,
 ) -> np.ndarray:  # fmt: skip
-    """Jaro-Winkler similarity of each distinct span with the closest of its ``best`` entries.
+    """Return the Jaro-Winkler similarity of distinct spans to the closest ``best`` entry.
 
     Parameters
     ----------
@@ -225,7 +202,7 @@ def jaro_winkler(
     Returns
     -------
     ndarray of shape (n_tokens, longest)
-        Of the examples of distinct spans; of others 0.
+        At the examples of distinct spans, elsewhere 0.
     """
     text, first = _span_texts(index, tokens, codes)
     wanted, out = np.zeros(best.shape[:2], np.uint8), np.zeros(best.shape[:2])

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-__all__ = ["Spans", "distinct_rows", "distinct_spans", "stack_rows"]
-
 
 class Spans(NamedTuple):
     """All spans of one length within the sequences.

@@ -1,4 +1,4 @@
-"""Attributes from templates over token columns, computed by integer codes."""
+"""Extractor of attributes by templates over token columns, computed with integer codes."""
 
 from __future__ import annotations
 
@@ -18,35 +18,36 @@ from sklseq.features._family import Extractor, keep_frequent, vocabulary
 from sklseq.features._grams import Layout, Plan, keys_of, number_grams, prune, slots_of
 from sklseq.features._parse import Template, default_templates, parse_templates
 
-__all__ = ["TemplateFeatures"]
-
 ROWS_PER_THREAD = 50_000  # below this a thread costs more than it saves
 
 
 class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
-    """Attributes of every token from templates over columns: words, tags, anything in strings.
+    """Attributes of every token from templates over columns of strings, such as words and tags.
 
     The template ``"w[-1]|w[0]"`` gives each token the attribute ``"w[-1]|w[0]=the|cat"`` from
-    the word before it and its own. Attributes never seen in ``fit`` are dropped.
+    the previous word and its own. Attributes never seen in ``fit`` are dropped.
+
+    A sequence is a mapping from column name to list of str, a list of str (one column), a list of
+    tuples or lists of str, or a list of dicts from column name to str; all sequences have the same
+    form.
 
     Parameters
     ----------
     templates : list, str or None, default=None
         Each template is a string ``"w[-1]|pos[0]"``, a tuple ``(("w", -1), ("pos", 0))`` as in
         CRFsuite's examples, or a CRF++ or Wapiti line ``"U05:%x[-1,0]/%x[0,1]"`` with columns
-        by number. One string may hold a whole template file: blank lines, comments (``#``) and
-        ``B`` (transitions, which a CRF always has) are passed over. None: for each of
-        ``columns`` a window of five values, their pairs, and triples of all columns but the
-        first; for ``("w", "pos")`` the 19 templates of CRFsuite's chunking example.
+        by number. One string may contain a whole template file: blank lines, comments (``#``) and
+        ``B`` (transitions, which every CRF has) are skipped. None: for each of ``columns`` a
+        window of five values, their pairs, and triples of all columns but the first; for
+        ``("w", "pos")`` the 19 templates of CRFsuite's chunking example.
     columns : list of str, default=None
-        Names of the columns: of tuples in their order; of mappings, those to use. None: the
-        keys of the first mapping; ``"w"`` if tokens are plain strings; ``"c0"``, ``"c1"``, ...
-        if they are tuples. Required with ``templates=None`` if there are several columns: one
-        of them may be the label.
+        Names of all columns of tuples, or of the columns of mappings to use. None: the keys of
+        the first mapping; ``"w"`` for strings; ``"c0"``, ``"c1"``, ... for tuples. Required with
+        ``templates=None`` if there are several columns, since one of them may be the label.
     boundary : {"skip", "mark"}, default="skip"
-        A template that reaches over the end of a sequence gives no attribute there ("skip",
-        as in CRFsuite's examples) or reads ``_B-1``, ``_B-2``, ... before the sequence and
-        ``_B+1``, ... after it ("mark", as in CRF++).
+        Beyond the ends of a sequence, a template gives no attribute ("skip", as in CRFsuite's
+        examples) or reads ``_B-1``, ``_B-2``, ... before the sequence and ``_B+1``, ... after it
+        ("mark", as in CRF++).
     bos_eos : bool, default=True
         Add the attributes ``__BOS__`` to the first and ``__EOS__`` to the last token.
     bias : bool, default=False
@@ -54,8 +55,8 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
     min_count : int, default=1
         Drop attributes that fewer rows of the training data have.
     n_features : int, default=None
-        A power of two: columns by hash of the attribute's name, without a vocabulary, for data
-        without end. None: by vocabulary.
+        A power of two: columns by hash of the attribute's name, without a vocabulary, for
+        unbounded streams. None: by vocabulary.
     dtype : {float64, float32}, default=float64
         Type of the output's values, which are all 1.
     n_jobs : int, default=None
@@ -66,9 +67,9 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
     columns_ : list of str
         Column names.
     templates_ : list of str
-        The templates as read, with ``bias``, ``__BOS__`` and ``__EOS__`` where they are on.
+        The parsed templates, with ``bias``, ``__BOS__`` and ``__EOS__`` if switched on.
     column_codes_ : dict of str to dict
-        For each column used, its tokens and their integer codes.
+        Integer codes of the tokens of each column used.
     n_features_out_ : int
         Number of attributes.
 
@@ -80,14 +81,14 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
     Notes
     -----
     Attributes are numbered by first occurrence in the training data, row by row and within a
-    row in the order of the templates: rare attributes of one sentence are neighbours. The
+    row in the order of the templates, so that rare attributes of one sentence are neighbours. The
     columns of an output row keep the order of the templates, so they are not sorted.
 
-    Each column's tokens are coded once. Templates that join the same columns at the same
-    distances (``w[-1]|w[0]`` and ``w[0]|w[1]``) share one hash lookup a position, and longer
-    ones extend shorter ones; what remains is one table entry a template and token. Cost
-    O(rows × templates) time; memory one integer a distinct attribute, 16 to 32 bytes a distinct
-    pair, and the output.
+    The tokens of each column are coded once. Templates that join the same columns at the same
+    distances (``w[-1]|w[0]`` and ``w[0]|w[1]``) share one hash lookup for each position, and longer
+    ones extend shorter ones; then each template needs one table entry for each token. Cost
+    O(rows × templates) time; memory one integer for each attribute, 16 to 32 bytes for each
+    distinct pair, and the output.
 
     Examples
     --------
@@ -154,9 +155,9 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
 
     @property
     def receptive_field(self) -> tuple[int, int]:
-        """How many tokens before and after a token its attributes depend on.
+        """Number of tokens before and after a token on which its attributes depend.
 
-        Knowing the first and the last token takes one token on either side.
+        With ``bos_eos`` at least 1, which the first and the last token are recognised by.
         """
         self._check_fitted()
         before, after = self.padding_
@@ -166,12 +167,26 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
         columns = read_columns(X, self.columns)
         if not columns.sequences:
             raise ValueError("X holds no sequences; give at least one to fit.")
-        if self.n_features is not None:
-            return self._fit_hashed(columns)
         plan = Plan.of(self._templates(columns))
-        layout = self._layout(columns, plan.columns, plan.padding)
         n_marks = sum(plan.padding) if self.boundary == "mark" else 0
         column_codes = {name: {} for name in plan.columns}
+        if self.n_features is None:
+            rows = self._learn(columns, plan, column_codes, n_marks)
+        self.columns_ = list(columns.names)
+        self.templates_ = [template.text for template in plan.templates]
+        self.column_codes_, self.flags_, self.n_marks_ = column_codes, plan.flags, n_marks
+        self.padding_ = list(plan.padding)
+        columns.remember(self)
+        if self.n_features is None:
+            return rows
+        self.n_features_out_ = int(self.n_features)
+        return self._hash(columns)
+
+    def _learn(
+        self, columns: Columns, plan: Plan, column_codes: dict[str, dict], n_marks: int
+    ) -> Sequences:
+        """Number the attributes of the training data and return its rows."""
+        layout = self._layout(columns, plan.columns, plan.padding)
         codes = layout.codes(columns, column_codes, plan.flags, plan.n_nodes, n_marks, grow=True)
         n_codes = [1 + n_marks + len(known) for known in column_codes.values()]
         keys = number_grams(codes, plan)
@@ -179,31 +194,14 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
         table, n, indices, indptr = self._number(codes, layout, plan, n_codes)
         if self.min_count > 1:
             table, keys, n_codes = prune(table, keys, n_codes, plan)
-        grams, slots = slots_of(keys, plan)
-        self.columns_ = list(columns.names)
-        self.templates_ = [template.text for template in plan.templates]
+        self.grams_, self.slots_ = slots_of(keys, plan)
         self.literals_ = [list(template.literals) for template in plan.templates]
-        self.column_codes_, self.flags_, self.n_marks_ = column_codes, plan.flags, n_marks
-        self.padding_, self.n_codes_ = list(plan.padding), n_codes
-        self.grams_, self.slots_ = grams, slots
-        self.readers_, self.table_ = plan.readers(n_codes), table
+        self.readers_, self.table_, self.n_codes_ = plan.readers(n_codes), table, n_codes
         self.n_features_out_ = n
-        columns.remember(self)
         return Sequences(rows_of_ones(indices, indptr, n, self.dtype), layout.offsets)
 
-    def _fit_hashed(self, columns: Columns) -> Sequences:
-        plan = Plan.of(self._templates(columns))
-        self.columns_ = list(columns.names)
-        self.templates_ = [template.text for template in plan.templates]
-        self.column_codes_ = {name: {} for name in plan.columns}  # nothing is kept in them
-        self.flags_, self.padding_ = plan.flags, list(plan.padding)
-        self.n_marks_ = sum(plan.padding) if self.boundary == "mark" else 0
-        self.n_features_out_ = int(self.n_features)
-        columns.remember(self)
-        return self._hash(columns)
-
     def _hash(self, columns: Columns) -> Sequences:
-        """Rows by hash of each attribute's name, from hashes of its pieces."""
+        """Return rows by hash of each attribute's name, computed from hashes of its pieces."""
         templates = self._templates(columns)
         layout = self._layout(columns, list(self.column_codes_), self.padding_)
         column_codes: dict[str, dict] = {name: {} for name in self.column_codes_}
@@ -268,7 +266,7 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
 
     @staticmethod
     def _layout(columns: Columns, used: list[str], padding: Any) -> Layout:
-        # Without a template over columns, any column tells the lengths.
+        # Without a template over columns, the lengths are those of any column.
         return Layout.of(columns.lengths((used or columns.names)[0]), *padding)
 
     def _number(self, codes: np.ndarray, layout: Layout, plan: Plan, n_codes: list[int]) -> tuple:
@@ -308,14 +306,14 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
         cuts[0], cuts[-1] = 0, len(offsets) - 1
         with ThreadPoolExecutor(n_blocks) as threads:
             blocks = list(threads.map(block, cuts[:-1], cuts[1:]))
-        n_before = 0  # a block counts from 0: add what precedes it
+        n_before = 0  # entries of the preceding blocks
         for indices, first, stop in zip(blocks, cuts[:-1], cuts[1:]):
             indptr[offsets[first] + 1 : offsets[stop] + 1] += n_before
             n_before += len(indices)
         return np.concatenate(blocks), indptr
 
     def _tokens(self, column_codes: dict | None = None) -> list[np.ndarray]:
-        """For each column, the text of each of its codes."""
+        """Return the text of each code, for each column."""
         marks = [f"_B-{i + 1}" for i in range(self.padding_[0])]
         marks += [f"_B+{i + 1}" for i in range(self.padding_[1])]
         marks = marks[: self.n_marks_]
@@ -324,7 +322,7 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
         return [np.array(text, dtype=object) for text in texts]
 
     def _values(self, node: int, codes: np.ndarray, tokens: list) -> list[list[str]]:
-        """The strings that each code of a node joins: one list a part."""
+        """Return the strings that each code of a node joins, a list for each part."""
         parts = []
         first_gram = len(self.column_codes_) + len(self.flags_)
         while node >= first_gram:

@@ -15,8 +15,6 @@ from sklseq.features._columns import Columns, read_columns, select_columns
 from sklseq.features._family import Extractor, keep_frequent, vocabulary
 from sklseq.features._kinds import Kind, own_kind, standard_kinds
 
-__all__ = ["TokenFeatures", "by_first_occurrence", "distinct_tokens", "named_functions"]
-
 
 class TokenFeatures(Extractor, auto_wrap_output_keys=None):
     """Attributes of each token from its letters: words, affixes, shapes, flags.
@@ -71,11 +69,6 @@ class TokenFeatures(Extractor, auto_wrap_output_keys=None):
         Their names, if sequences were mappings or of dicts.
     n_features_out_ : int
         Number of attributes.
-
-    Raises
-    ------
-    ValueError
-        If a parameter or the data cannot be used; the message says what to change.
 
     See Also
     --------

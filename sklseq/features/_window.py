@@ -24,8 +24,6 @@ from sklseq.features._family import (
 )
 from sklseq.features._field import receptive_field
 
-__all__ = ["WindowFeatures"]
-
 MARKS = ("__BOS__", "__EOS__")
 
 
@@ -69,11 +67,6 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         Column of each (offset, feature), -1 if dropped; empty if nothing was dropped.
     n_features_out_ : int
         Number of features.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is not allowed, or the extractor does not return ``Sequences``.
 
     Notes
     -----
@@ -136,7 +129,7 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         if inner.is_sparse and self.min_count > 1:
             n_window = self._learn_table(inner)
         joined = conjunctions.learn(inner, self.min_count, self.n_features)
-        self.conjunctions_ = conjunctions.state()
+        self.conjunctions_ = vars(conjunctions)
         self.n_window_ = int(self.n_features or n_window)
         n_extra = conjunctions.n + 2 * bool(self.bos_eos) + bool(self.bias)
         self.n_features_out_ = int(self.n_features or n_window + n_extra)
@@ -151,7 +144,7 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
                 f"X has {inner.shape[1]} features, but WindowFeatures was fitted with "
                 f"{self.n_inner_}; extract them with the same fitted transformer."
             )
-        conjunctions = Conjunctions.from_state(self.conjunctions_)
+        conjunctions = Conjunctions(**self.conjunctions_)
         return self._assemble(inner, conjunctions.find(inner, self.n_features))
 
     def _names(self, input_features: Any) -> list[str]:
@@ -163,7 +156,7 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         if len(self.table_):
             kept = np.flatnonzero(self.table_ >= 0)
             names = names[kept[np.argsort(self.table_[kept])]]
-        joined = Conjunctions.from_state(self.conjunctions_).names(inner, at_offset)
+        joined = Conjunctions(**self.conjunctions_).names(inner, at_offset)
         return [*names, *joined, *self._mark_names()]
 
     @property

@@ -371,7 +371,8 @@ def test_prune_keeps_no_gram_without_an_attribute(columns):
 def test_hash_tables_survive_clustering():
     # Keys that agree in their hash's high bits must still be told apart.
     keys = np.arange(1, 2000, dtype=np.uint64) << np.uint64(32) | np.uint64(1)
-    slots = _grams._slots(np.concatenate([[np.uint64(0)], keys]), 4096)
+    pairs = np.stack([keys, np.arange(1, 2000, dtype=np.uint64)], axis=1)
+    slots = _grams.hash_table(pairs, 4096)
     found = _grams.keys_of(slots, len(keys) + 1)
     np.testing.assert_array_equal(found[1:], keys)
 
