@@ -462,7 +462,7 @@ def test_receptive_fields_add_up():
     assert receptive_field(WindowFeatures(tokens, conjoin=["a[-5]|a[2]"])) == (5, 2)
     assert receptive_field(WindowFeatures(tokens, before=0, after=0)) == (1, 1)
     scaled = make_pipeline(window, StandardScaler())
-    with pytest.raises(ValueError, match=r"StandardScaler has no attribute receptive_field.* PerToken"):
+    with pytest.raises(ValueError, match=r"Scaler has no attribute receptive_field.*PerToken"):
         receptive_field(scaled)
 
 
