@@ -14,6 +14,7 @@ from sklseq.estimators.online.online_decoder import (
     LatencyReport,
     OnlineDecoder,
     chain_of,
+    potentials_of,
     report_of,
     viterbi_of,
 )
@@ -142,7 +143,7 @@ class LatencyAccuracyDisplay:
             raise ValueError(
                 f"strategies must be some of {tuple(SWEEPS)}; got {list(strategies)!r}."
             )
-        potentials, delay = decoder._potentials(X)
+        potentials, delay = potentials_of(decoder, X)
         chain, best = chain_of(potentials), viterbi_of(potentials)
         curves = []
         for name in strategies:

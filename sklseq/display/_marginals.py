@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 
 from sklseq.data.types import ArrayLike, MatrixLike, TokensLike
 from sklseq.display._common import HeatMap, last_step, new_axes
-from sklseq.display._segmentation import _words
+from sklseq.display._segmentation import words_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -122,7 +122,7 @@ class MarginalsDisplay:
             predicted = _of_segments(predicted, len(proba), labels)
         if tokens is None:
             try:
-                tokens = _words(x)
+                tokens = words_of(x)
             except ValueError:
                 tokens = None
         return cls(proba, labels, tokens=tokens, y_pred=predicted, y_true=y)

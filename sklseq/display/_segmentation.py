@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-__all__ = ["SegmentationDisplay"]
+__all__ = ["SegmentationDisplay", "words_of"]
 
 # Okabe and Ito (2008), told apart with any colour vision; lighter behind text.
 COLORS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#999999")
@@ -114,7 +114,7 @@ class SegmentationDisplay:
         -------
         SegmentationDisplay
         """
-        return cls([_words(x) for x in X], estimator.predict(X), y, outside=outside)
+        return cls([words_of(x) for x in X], estimator.predict(X), y, outside=outside)
 
     def as_text(self) -> str:
         """The segments in brackets, a sequence a line.
@@ -368,7 +368,7 @@ def _lighter(color: str) -> str:
     )
 
 
-def _words(sequence: Any) -> list[str]:
+def words_of(sequence: Any) -> list[str]:
     if isinstance(sequence, Mapping):
         return [str(word) for word in next(iter(sequence.values()))]
     first = sequence[0] if len(sequence) else ""

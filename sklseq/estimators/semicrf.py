@@ -62,7 +62,7 @@ from sklseq.objectives.segment.segment_likelihood import (
     segment_support,
 )
 
-__all__ = ["SemiCRFSegmenter"]
+__all__ = ["SemiCRFSegmenter", "closure_labels"]
 
 
 R = TypeVar("R")
@@ -726,16 +726,6 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         for s in range(len(X)):
             yield closure_of_sequence(plan, s, psi, chain)
 
-    def _closure_labels(self, X: Any, max_span: int | None = None) -> tuple[list, list]:
-        # IOB2 labels and times of rows: what OnlineDecoder gives.
-        X, labels, times = self._read(X), [], []
-        outside = "O" if self.outside is None else self.outside
-        for n, (rows, certain) in zip(X.lengths.tolist(), self._closures(X, max_span)):
-            segments = write_segments(rows, self.classes_, self.outside)
-            labels.append(segments_to_labels(segments, n, outside=outside))
-            times.append(np.repeat(certain, rows[:, 1] - rows[:, 0]))
-        return labels, times
-
     def score(
         self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
     ) -> float:
@@ -756,6 +746,17 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         X = self._read(X)
         true = labels_of_segments(y, X.lengths, self.outside)
         return float(span_f1(true, self.predict_labels(X), sample_weight=sample_weight))
+
+
+def closure_labels(segmenter: SemiCRFSegmenter, X: Any, max_span: int | None) -> tuple[list, list]:
+    """IOB2 labels, and when each is certain, as :class:`OnlineDecoder` gives them."""
+    X, labels, times = segmenter._read(X), [], []
+    outside = "O" if segmenter.outside is None else segmenter.outside
+    for n, (rows, certain) in zip(X.lengths.tolist(), segmenter._closures(X, max_span)):
+        segments = write_segments(rows, segmenter.classes_, segmenter.outside)
+        labels.append(segments_to_labels(segments, n, outside=outside))
+        times.append(np.repeat(certain, rows[:, 1] - rows[:, 0]))
+    return labels, times
 
 
 def read_potentials(X: SequencesLike, vectorizer=None, *, fit: bool = False):

@@ -43,6 +43,7 @@ __all__ = [
     "OnlineStream",
     "make_latency_scorer",
     "neg_mean_latency",
+    "potentials_of",
 ]
 
 
@@ -319,14 +320,10 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
             )
         return transformers, tagger, look_ahead(estimator)
 
-    def _potentials(self, X: Any) -> tuple[Potentials, int]:
-        transformers, tagger, (_, delay) = self._tagger()
-        for _, transformer in transformers:
-            X = transformer.transform(X)
-        return tagger.potentials(X), delay
-
     def _decode_segments(self, X: Any) -> OnlineDecoding:
         # IOB2 labels; those of a segment leave together, when all that survives shares it.
+        from sklseq.estimators.semicrf import closure_labels  # start-up: segments only
+
         self._rule()
         self._check_rule_of_segments()
         transformers, segmenter = tagger_of(self._fitted())
@@ -334,7 +331,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         for _, transformer in transformers:
             X = transformer.transform(X)
         max_span = getattr(transformers[-1][1], "max_span", None) if transformers else None
-        labels, times = segmenter._closure_labels(X, max_span)
+        labels, times = closure_labels(segmenter, X, max_span)
         offsets = np.cumsum([0, *(len(t) for t in times)])
         times = [np.minimum(t + delay, len(t) - 1) for t in times]
         empty = np.zeros(0, dtype=np.int64)
@@ -382,7 +379,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         """
         if decodes_segments(tagger_of(self._fitted())[1]):
             return self._decode_segments(X)
-        potentials, delay = self._potentials(X)
+        potentials, delay = potentials_of(self, X)
         paths, latency = self._decode(potentials, delay, confidence=True)
         offsets = potentials.offsets
         position = np.arange(len(latency)) - np.repeat(offsets[:-1], np.diff(offsets))
@@ -403,7 +400,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         """
         if decodes_segments(tagger_of(self._fitted())[1]):
             return self._decode_segments(X).labels
-        potentials, delay = self._potentials(X)
+        potentials, delay = potentials_of(self, X)
         paths, _ = self._decode(potentials, delay)
         return split_labels(self.classes_[paths.labels], potentials.offsets)
 
@@ -420,7 +417,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
             Dense rows of n_labels + 1 columns: the confidence, in the column of the emitted label,
             and the latency.
         """
-        potentials, delay = self._potentials(X)
+        potentials, delay = potentials_of(self, X)
         paths, latency = self._decode(potentials, delay, confidence=True)
         n, L = potentials.emission.shape
         rows = np.zeros((n, L + 1))
@@ -479,7 +476,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         -------
         LatencyReport
         """
-        potentials, delay = self._potentials(X)
+        potentials, delay = potentials_of(self, X)
         paths, latency = self._decode(potentials, delay)
         return report_of(latency, paths.labels != viterbi_of(potentials))
 
@@ -509,10 +506,8 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
             function by its qualified name, a nested one or a lambda by its code as well.
         """
         _, _, (before, after) = self._tagger()
-        stream = OnlineStream(StreamModel(self._fitted(), before, after, self._rule(after)))
-        if checkpoint is not None:
-            stream._restore(checkpoint)
-        return stream
+        model = StreamModel(self._fitted(), before, after, self._rule(after))
+        return OnlineStream(model, checkpoint)
 
     def iter(self, source: Iterable) -> Iterator[Emission]:
         """Labels of the items of ``source``, as they become final.
@@ -569,6 +564,14 @@ def report_of(latency: np.ndarray, wrong: np.ndarray) -> LatencyReport:
 
 
 # ---------------------------------------------------------------------- scorers
+
+
+def potentials_of(decoder: OnlineDecoder, X: Any) -> tuple[Potentials, int]:
+    """Scores of the labels of sequences, and how many items features look ahead."""
+    transformers, tagger, (_, delay) = decoder._tagger()
+    for _, transformer in transformers:
+        X = transformer.transform(X)
+    return tagger.potentials(X), delay
 
 
 def _decoder_of(estimator: Any, X: Any, scorer: str) -> tuple[OnlineDecoder, Any]:

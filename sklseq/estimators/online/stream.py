@@ -282,6 +282,8 @@ class OnlineStream:
     Parameters
     ----------
     model : StreamModel
+    checkpoint : dict, optional
+        Of a stream that this one continues.
 
     Attributes
     ----------
@@ -295,7 +297,7 @@ class OnlineStream:
         Memory of the pending labels, in bytes.
     """
 
-    def __init__(self, model: StreamModel):
+    def __init__(self, model: StreamModel, checkpoint: dict | None = None):
         self._model = model
         self._transformers, self._tagger = tagger_of(model.estimator)
         self._fingerprint, self._chain = shared_chain(self._tagger.potentials([]))
@@ -304,6 +306,8 @@ class OnlineStream:
         self._measured = callable(model.rule.uncertainty)
         self._lock = Lock()
         self._begin()
+        if checkpoint is not None:
+            self._restore(checkpoint)
 
     def _begin(self) -> None:
         self._items: list = []  # the last items: up to `before`, then those that wait for `after`
