@@ -1,12 +1,12 @@
-"""How good predicted label sequences are: tokens, whole sequences and spans.
+"""Metrics of predicted label sequences: tokens, whole sequences and spans.
 
-Every function takes lists, object arrays or 2-D arrays of label sequences; those of spans also
-take lists of segments (start, stop, type), as `SemiCRFSegmenter` predicts them. Labels are put end
-to end before anything is counted, so labels of sequences of equal length, such as
-``[[0, 1], [1, 1]]``, never count as scikit-learn's multilabel indicators.
+All functions take lists, object arrays or 2-D arrays of label sequences; those of spans also
+take lists of segments (start, stop, type), as `SemiCRFSegmenter` predicts them. Labels are
+concatenated before anything is counted, so label sequences of equal length, such as
+``[[0, 1], [1, 1]]``, are never read as scikit-learn's multilabel indicators.
 
-scikit-learn's ``scoring=`` takes the scorers themselves, as in ``scoring=span_f1_scorer``. It has
-no public way to learn names, and importing this package changes nothing outside it.
+The ``scoring`` parameter of scikit-learn takes the scorers themselves, as in
+``scoring=span_f1_scorer``: scikit-learn has no public registry of names.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ LabelSequences = Collection[Collection[Any]]
 def token_accuracy(
     y_true: LabelSequences, y_pred: LabelSequences, *, sample_weight: ArrayLike | None = None
 ) -> float:
-    """Share of rows with the right label.
+    """Fraction of rows with the right label.
 
     Parameters
     ----------
     y_true, y_pred : list, object array or 2-D array of label sequences
-        True and predicted labels, sequence by sequence of the same length.
+        True and predicted labels; corresponding sequences have equal length.
     sample_weight : array-like of shape (n_sequences,), optional
         Weight of all rows of each sequence.
 
@@ -97,12 +97,12 @@ def token_accuracy(
 def sequence_accuracy(
     y_true: LabelSequences, y_pred: LabelSequences, *, sample_weight: ArrayLike | None = None
 ) -> float:
-    """Share of sequences with all labels right.
+    """Fraction of sequences with all labels right.
 
     Parameters
     ----------
     y_true, y_pred : list, object array or 2-D array of label sequences
-        True and predicted labels, sequence by sequence of the same length. An empty sequence
+        True and predicted labels; corresponding sequences have equal length. An empty sequence
         has no wrong label.
     sample_weight : array-like of shape (n_sequences,), optional
         Weight of each sequence.
@@ -110,16 +110,12 @@ def sequence_accuracy(
     Returns
     -------
     accuracy : float
-        Between 0 and 1.
+        Between 0 and 1: with v_s the weight of sequence s, Σ_s v_s [y_s = ŷ_s] / Σ_s v_s.
 
     Raises
     ------
     ValueError
         If the sequences do not match, there are none, or a weight is negative or not finite.
-
-    Notes
-    -----
-    With v_s the weight of sequence s, accuracy = Σ_s v_s [y_s = ŷ_s] / Σ_s v_s.
 
     Examples
     --------
@@ -128,7 +124,7 @@ def sequence_accuracy(
     0.5
     """
     flat_true, flat_pred, offsets = _align(y_true, y_pred)
-    # Differences of a running count, because reduceat misreads empty sequences.
+    # Differences of a running count, because reduceat does not sum empty sequences to 0.
     errors_before = np.concatenate(([0], np.cumsum(flat_true != flat_pred)))
     right = np.diff(errors_before[offsets]) == 0
     return _mean(right, check_sample_weight(sample_weight, len(right)), "sequences")
@@ -157,7 +153,7 @@ def _align(
         n_true, n_pred = (np.diff(ends)[unequal[0]] for ends in (offsets, offsets_pred))
         raise ValueError(
             f"Sequence {unequal[0]} has {n_true} labels in y_true but {n_pred} in y_pred; they "
-            f"must be of equal length: predict one label per row."
+            "must be of equal length: predict one label per row."
         )
     kinds = {flat.dtype.kind == "U" for flat in (flat_true, flat_pred)}
     if len(flat_true) and len(kinds) == 2:
@@ -173,7 +169,7 @@ def _mean(right: NDArray[np.bool_], weight: NDArray[np.float64], what: str) -> f
     if not weight.sum() > 0:
         raise ValueError(
             f"Accuracy over no {what} is undefined; pass sequences that have labels, with at least "
-            f"one positive weight."
+            "one positive weight."
         )
     return float(np.average(right, weights=weight))
 
@@ -182,7 +178,7 @@ def _mean(right: NDArray[np.bool_], weight: NDArray[np.float64], what: str) -> f
 
 
 class SpanScores(NamedTuple):
-    """Span scores: numbers for an average, arrays of one entry per type without.
+    """Span scores: numbers if averaged, otherwise arrays with one entry per type.
 
     Attributes
     ----------
@@ -220,29 +216,29 @@ def span_precision_recall_fscore_support(
     zero_division: float = 0.0,
     sample_weight: ArrayLike | None = None,
 ) -> SpanScores:
-    """Precision, recall, F1 and support of the spans that labels describe.
+    """Precision, recall, F1 and support of spans.
 
     Parameters
     ----------
     y_true, y_pred : list, object array or 2-D array of label sequences, or lists of segments
-        True and predicted labels, sequence by sequence of the same length, or for each sequence
+        True and predicted labels; corresponding sequences have equal length. Or for each sequence
         a list of (start, stop, type).
     mode : {"conlleval", "strict"}, default="conlleval"
-        What is a span. ``"conlleval"`` reads any order of labels of any scheme: an I-x that
-        follows O or another type begins a span. ``"strict"`` takes whole spans of `scheme` only,
-        as the mode of that name of seqeval does.
+        Definition of a span. ``"conlleval"`` reads any order of labels of any scheme: an I-x that
+        follows O or another type begins a span. ``"strict"`` reads only valid spans of `scheme`,
+        as seqeval's mode of that name.
     scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"} or None, default=None
-        What the prefixes mean: for ``mode="strict"``, which needs it, and only for that.
+        Meaning of the prefixes; required for ``mode="strict"``, and allowed only there.
     average : {"micro", "macro", "weighted"} or None, default=None
-        None gives one score per type. ``"micro"`` counts the spans of all types together (what
-        conlleval prints first), ``"macro"`` is the mean over types, ``"weighted"`` the mean
+        None gives one score per type. ``"micro"`` counts the spans of all types together (the first
+        line of conlleval's output), ``"macro"`` is the mean over types, ``"weighted"`` the mean
         weighted by the number of true spans.
     labels : sequence of str, optional
         The span types to score, in this order; by default all that occur in `y_true` or `y_pred`,
         sorted.
     zero_division : {0.0, 1.0, nan}, default=0.0
-        The score of a type that divides by zero, and of an average over nothing. Averages leave
-        NaN out; where all weights are zero, ``"weighted"`` is the plain mean, as in scikit-learn.
+        The score of a type that divides by zero, and of an average over nothing. Averages ignore
+        NaN; if all weights are zero, ``"weighted"`` is the plain mean, as in scikit-learn.
     sample_weight : array-like of shape (n_sequences,), optional
         Weight of all spans of each sequence.
 
@@ -256,7 +252,7 @@ def span_precision_recall_fscore_support(
     ------
     ValueError
         If the sequences do not match, a label is not a span label or not one of `scheme`, a
-        weight is negative or not finite, or a parameter is not one of those allowed.
+        weight is negative or not finite, or a parameter has a value that is not allowed.
 
     Notes
     -----
@@ -265,9 +261,9 @@ def span_precision_recall_fscore_support(
         precision = right / predicted,  recall = right / true,  F1 = 2 right / (predicted + true).
 
     ``mode="conlleval"`` has the rules of the evaluation script of that name [1]_. With
-    ``mode="strict"`` scores equal seqeval's [2]_, except under IOE1, which seqeval reads in part:
-    here ``E-x I-x`` are two spans, as ``I-x B-x`` are under IOB1. F1 = 0 where a type is on one
-    side only, whatever `zero_division`.
+    ``mode="strict"`` scores equal those of seqeval [2]_, except under IOE1, where seqeval does not
+    follow the scheme: here ``E-x I-x`` are two spans, as ``I-x B-x`` are under IOB1. F1 = 0 where a
+    type occurs on one side only, for any `zero_division`.
 
     References
     ----------
@@ -304,7 +300,7 @@ def _holds_segments(y: Any) -> bool:
     if not isinstance(y, (list, tuple, np.ndarray)):
         return False
     first = next((x[0] for x in y if isinstance(x, (list, tuple, np.ndarray)) and len(x)), None)
-    if first is None:  # the lists of a segmenter that finds nothing; labels come in arrays
+    if first is None:  # a segmenter that finds nothing returns lists, a tagger arrays
         return isinstance(y, np.ndarray) and y.ndim == 1 and all(isinstance(x, list) for x in y)
     return isinstance(first, (list, tuple)) and len(first) == 3
 
@@ -316,8 +312,8 @@ def _of_segments(y_true: Any, y_pred: Any, mode: str) -> tuple[Any, Any]:
         return sides
     if mode == "strict":
         raise ValueError(
-            "mode='strict' asks of labels whether spans are whole, and segments (start, stop, "
-            "type) are whole; leave mode='conlleval'."
+            "mode='strict' is for labels, as segments (start, stop, type) are never broken; use "
+            "mode='conlleval'."
         )
     if len(y_true) != len(y_pred):
         raise ValueError(
@@ -354,7 +350,7 @@ def _count_spans(
 ) -> _SpanCounts:
     check_mode(mode, scheme)
     flat_true, flat_pred, offsets = _align(*_of_segments(y_true, y_pred, mode))
-    weight = None  # whole numbers stay whole
+    weight = None  # counts remain integers
     if sample_weight is not None:
         weight = np.repeat(check_sample_weight(sample_weight, len(offsets) - 1), np.diff(offsets))
     true = _find(flat_true, offsets, scheme, "y_true")
@@ -366,15 +362,13 @@ def _count_spans(
     type_at = np.zeros(len(flat_true), dtype=np.int64)
     stop_at[pred.start], type_at[pred.start] = pred.stop, type_pred
     right = (stop_at[true.start] == true.stop) & (type_at[true.start] == type_true)
-    of_spans = (
-        (type_true[right], true.start[right]),
-        (type_pred, pred.start),
-        (type_true, true.start),
-    )
-    return _SpanCounts(types, *(
-        np.bincount(type_, None if weight is None else weight[start], minlength=len(types))
-        for type_, start in of_spans
-    ))  # fmt: skip
+
+    def count(type_: NDArray, start: NDArray) -> NDArray:
+        of_spans = None if weight is None else weight[start]
+        return np.bincount(type_, of_spans, minlength=len(types))
+
+    n_right = count(type_true[right], true.start[right])
+    return _SpanCounts(types, n_right, count(type_pred, pred.start), count(type_true, true.start))
 
 
 def _find(flat: NDArray, offsets: NDArray[np.int64], scheme: str | None, name: str) -> Spans:
@@ -444,35 +438,20 @@ def span_precision(
     zero_division: float = 0.0,
     sample_weight: ArrayLike | None = None,
 ) -> float | NDArray[np.float64]:
-    """Share of predicted spans that are right.
+    """Fraction of predicted spans that are right.
 
     Parameters
     ----------
-    y_true, y_pred : list, object array or 2-D array of label sequences, or lists of segments
-        True and predicted labels, sequence by sequence of the same length, or for each sequence
-        a list of (start, stop, type).
-    mode : {"conlleval", "strict"}, default="conlleval"
-        Whether broken spans are read, as conlleval does, or only whole ones of `scheme`.
-    scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"} or None, default=None
-        What the prefixes mean; for ``mode="strict"``, which needs it.
-    average : {"micro", "macro", "weighted"} or None, default="micro"
-        How to join the types; None gives one score per type.
-    labels : sequence of str, optional
-        The span types to score; by default all that occur, sorted.
+    y_true, y_pred, mode, scheme, average, labels
+        See :func:`span_precision_recall_fscore_support`; ``average`` is "micro" by default.
     zero_division : {0.0, 1.0, nan}, default=0.0
         The score where no span is predicted.
     sample_weight : array-like of shape (n_sequences,), optional
-        Weight of all spans of each sequence.
 
     Returns
     -------
     precision : float, or ndarray of shape (n_types,) if `average` is None
         Right / predicted.
-
-    Raises
-    ------
-    ValueError
-        As `span_precision_recall_fscore_support`, where the formulas are.
 
     Examples
     --------
@@ -498,35 +477,20 @@ def span_recall(
     zero_division: float = 0.0,
     sample_weight: ArrayLike | None = None,
 ) -> float | NDArray[np.float64]:
-    """Share of true spans that are predicted.
+    """Fraction of true spans that are predicted.
 
     Parameters
     ----------
-    y_true, y_pred : list, object array or 2-D array of label sequences, or lists of segments
-        True and predicted labels, sequence by sequence of the same length, or for each sequence
-        a list of (start, stop, type).
-    mode : {"conlleval", "strict"}, default="conlleval"
-        Whether broken spans are read, as conlleval does, or only whole ones of `scheme`.
-    scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"} or None, default=None
-        What the prefixes mean; for ``mode="strict"``, which needs it.
-    average : {"micro", "macro", "weighted"} or None, default="micro"
-        How to join the types; None gives one score per type.
-    labels : sequence of str, optional
-        The span types to score; by default all that occur, sorted.
+    y_true, y_pred, mode, scheme, average, labels
+        See :func:`span_precision_recall_fscore_support`; ``average`` is "micro" by default.
     zero_division : {0.0, 1.0, nan}, default=0.0
         The score where there is no true span.
     sample_weight : array-like of shape (n_sequences,), optional
-        Weight of all spans of each sequence.
 
     Returns
     -------
     recall : float, or ndarray of shape (n_types,) if `average` is None
         Right / true.
-
-    Raises
-    ------
-    ValueError
-        As `span_precision_recall_fscore_support`, where the formulas are.
 
     Examples
     --------
@@ -552,35 +516,20 @@ def span_f1(
     zero_division: float = 0.0,
     sample_weight: ArrayLike | None = None,
 ) -> float | NDArray[np.float64]:
-    """Harmonic mean of span precision and recall: the F1 that conlleval prints.
+    """Harmonic mean of span precision and recall: the F1 of conlleval.
 
     Parameters
     ----------
-    y_true, y_pred : list, object array or 2-D array of label sequences, or lists of segments
-        True and predicted labels, sequence by sequence of the same length, or for each sequence
-        a list of (start, stop, type).
-    mode : {"conlleval", "strict"}, default="conlleval"
-        Whether broken spans are read, as conlleval does, or only whole ones of `scheme`.
-    scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"} or None, default=None
-        What the prefixes mean; for ``mode="strict"``, which needs it.
-    average : {"micro", "macro", "weighted"} or None, default="micro"
-        How to join the types; None gives one score per type.
-    labels : sequence of str, optional
-        The span types to score; by default all that occur, sorted.
+    y_true, y_pred, mode, scheme, average, labels
+        See :func:`span_precision_recall_fscore_support`; ``average`` is "micro" by default.
     zero_division : {0.0, 1.0, nan}, default=0.0
         The score where there is neither a true nor a predicted span.
     sample_weight : array-like of shape (n_sequences,), optional
-        Weight of all spans of each sequence.
 
     Returns
     -------
     f1 : float, or ndarray of shape (n_types,) if `average` is None
         2 right / (predicted + true).
-
-    Raises
-    ------
-    ValueError
-        As `span_precision_recall_fscore_support`, where the formulas are.
 
     Examples
     --------
@@ -609,19 +558,14 @@ def span_report(
 
     Parameters
     ----------
-    y_true, y_pred : list, object array or 2-D array of label sequences, or lists of segments
-        True and predicted labels, sequence by sequence of the same length, or for each sequence
-        a list of (start, stop, type).
-    mode : {"conlleval", "strict"}, default="conlleval"
-        Whether broken spans are read, as conlleval does, or only whole ones of `scheme`.
-    scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"} or None, default=None
-        What the prefixes mean; for ``mode="strict"``, which needs it.
+    y_true, y_pred, mode, scheme
+        See :func:`span_precision_recall_fscore_support`.
     digits : int, default=2
         Decimals of the scores in the text.
     output_dict : bool, default=False
         Return the numbers instead of the text.
     sample_weight : array-like of shape (n_sequences,), optional
-        Weight of all spans and rows of each sequence; ``"support"`` is the sum of weights then.
+        Weight of all spans and rows of each sequence; ``"support"`` is then a sum of weights.
 
     Returns
     -------
@@ -630,11 +574,6 @@ def span_report(
         and ``"weighted avg"`` as rows, and ``"precision"``, ``"recall"``, ``"f1-score"`` and
         ``"support"`` as columns; ``report["token accuracy"]`` has ``"accuracy"`` and
         ``"support"``, the number of rows, unless segments are given.
-
-    Raises
-    ------
-    ValueError
-        As `span_precision_recall_fscore_support`, and if there are no rows.
 
     Examples
     --------
@@ -701,13 +640,13 @@ def _report_text(
     lines = [
         header,
         "",
-        *(line(name, scores) for name, scores in rows.items()),
+        *map(line, rows, rows.values()),
         "",
-        *(line(name, scores) for name, scores in averages.items()),
+        *map(line, averages, averages.values()),
     ]
     if accuracy is not None:
-        share = f"{accuracy[0]:>9.{digits}f}"
-        lines.append(f"{'token accuracy':>{width}} {'':20} {share} {support(accuracy[1])}")
+        value = f"{accuracy[0]:>9.{digits}f}"
+        lines.append(f"{'token accuracy':>{width}} {'':20} {value} {support(accuracy[1])}")
     return "\n".join(lines)
 
 
@@ -729,13 +668,13 @@ SCORERS: dict[str, Callable[..., float]] = {
 
 
 def get_scorer(scoring: str | Callable[..., float]) -> Callable[..., float]:
-    """Scorer of a name: one of `SCORERS`, or else one of scikit-learn's.
+    """Scorer by name: one of `SCORERS`, otherwise one of scikit-learn's.
 
     Parameters
     ----------
     scoring : str or callable
         ``"token_accuracy"``, ``"sequence_accuracy"``, ``"span_precision"``, ``"span_recall"``,
-        ``"span_f1"``, or what :func:`sklearn.metrics.get_scorer` accepts.
+        ``"span_f1"``, or an argument of :func:`sklearn.metrics.get_scorer`.
 
     Returns
     -------
@@ -753,7 +692,7 @@ def get_scorer(scoring: str | Callable[..., float]) -> Callable[..., float]:
     >>> get_scorer("span_f1")
     make_scorer(span_f1, response_method='predict')
 
-    Other parameters make another scorer:
+    For other parameters, make a scorer:
 
     >>> from sklearn.metrics import make_scorer
     >>> from sklseq.metrics import span_f1

@@ -493,7 +493,7 @@ def test_segments_where_they_have_no_score():
     for accuracy in (token_accuracy, sequence_accuracy):
         with pytest.raises(ValueError, match=r"y_true holds segments .* use span_f1"):
             accuracy(segments, segments)
-    with pytest.raises(ValueError, match=r"mode='strict' asks of labels"):
+    with pytest.raises(ValueError, match=r"mode='strict' is for labels"):
         span_f1(segments, segments, mode="strict", scheme="iob2")
     with pytest.raises(ValueError, match=r"y_true has 1 sequences, y_pred 2"):
         span_f1(segments, segments * 2)
