@@ -1,4 +1,4 @@
-"""Pictures; matplotlib is imported when one is drawn.
+"""Displays of models and predictions; matplotlib is imported when one is drawn.
 
 Imports: data, estimators, inference, metrics.
 """

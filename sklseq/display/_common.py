@@ -1,7 +1,8 @@
-"""What displays share: axes, the fitted estimator in a pipeline, heat maps with names."""
+"""Common parts of displays: axes, the fitted estimator of a pipeline, heat maps with names."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,14 +13,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-__all__ = ["HeatMap", "last_step", "new_axes", "without_frame", "write_values"]
+__all__ = ["HeatMap", "last_step", "new_axes", "tokens_of", "without_frame", "write_values"]
 
-# Cells with a number in each: beyond this, colours only.
+# Up to this many rows and columns, cells have numbers.
 MAX_WRITTEN = 16
 
 
 def last_step(estimator: BaseEstimator, attribute: str, why: str) -> Any:
-    """The estimator that ends a pipeline or search, which must be fitted and have an attribute."""
+    """The estimator at the end of a pipeline or search; raise if it lacks the attribute."""
     while True:
         if isinstance(estimator, Pipeline):
             estimator = estimator[-1]
@@ -38,13 +39,30 @@ def last_step(estimator: BaseEstimator, attribute: str, why: str) -> Any:
 
 
 def new_axes(display: Any, ax: Axes | None, size: tuple[float, float] | None = None) -> Any:
-    """``ax``, or a new one, noted in the display."""
+    """``ax``, or new axes; set as attributes of the display."""
     if ax is None:
         import matplotlib.pyplot as plt
 
         _, ax = plt.subplots(figsize=size, layout="constrained")
     display.ax_, display.figure_ = ax, ax.figure
     return ax
+
+
+def tokens_of(sequence: Any) -> list[str]:
+    """Words of a raw sequence: its strings, or the first column of its rows or mappings."""
+    if isinstance(sequence, Mapping):
+        sequence = list(next(iter(sequence.values())))
+    first = sequence[0] if len(sequence) else ""
+    if isinstance(first, Mapping):
+        return [str(next(iter(row.values()))) for row in sequence]
+    if isinstance(first, str):
+        return [str(word) for word in sequence]
+    if isinstance(first, (list, tuple)):
+        return [str(row[0]) for row in sequence]
+    raise ValueError(
+        f"X must hold tokens to show them; a row is a {type(first).__name__}. Use "
+        "SegmentationDisplay(tokens, segments)."
+    )
 
 
 def without_frame(ax: Axes) -> None:
@@ -63,7 +81,7 @@ class HeatMap:
         NaN is hatched.
     rows, columns : list of str
     vmin, vmax, cmap
-        As of matplotlib.
+        As in matplotlib.
     """
 
     def __init__(self, ax, values, rows, columns, *, cmap, vmin, vmax):
@@ -89,7 +107,7 @@ class HeatMap:
         bar.outline.set_visible(False)
 
     def write(self, texts: np.ndarray) -> None:
-        """A text in each cell, black or white, whichever is easier to read there."""
+        """Write a text in each cell, black or white for contrast."""
         for (i, j), value in np.ndenumerate(self.values):
             if not np.isfinite(value) or not texts[i, j]:
                 continue
@@ -106,5 +124,5 @@ def _hatched(j: int, i: int) -> Any:
 
 
 def write_values(values: bool | None, n: int) -> bool:
-    """Whether numbers are written: as asked for, or where they are few."""
+    """Whether to write numbers: as requested, by default if they are few."""
     return n <= MAX_WRITTEN if values is None else values

@@ -1,4 +1,4 @@
-"""What becomes of the spans of each type: found, found as another, cut otherwise, missed."""
+"""Confusion matrix of spans: found, found as another type, with other bounds, or missed."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ BOUNDS, NOTHING = "other bounds", "nothing"
 
 
 class SpanConfusionDisplay:
-    """How spans of each type are taken for others: a confusion matrix of whole spans.
+    """Confusion matrix of whole spans.
 
     A true span counts in the column of the type predicted for exactly its rows; in "other bounds"
-    if predicted spans overlap it, none exactly; else in "nothing". The two last rows hold
-    predicted spans with the rows of no true one: those that overlap one, and those that do not.
+    if only other predicted spans overlap it; otherwise in "nothing". The two last rows count
+    predicted spans whose rows are those of no true span: those that overlap one, and the rest.
 
     Parameters
     ----------
     counts : ndarray of int, shape (n_types + 2, n_types + 2)
         Rows: true; columns: predicted. The last but one is "other bounds", the last "nothing".
     types : list of str
-        Of the spans.
+        Types of the spans.
 
     Attributes
     ----------
     counts, types
         As given.
     ax_ : matplotlib Axes
-        Of the last plot.
+        Axes of the last plot.
     figure_ : matplotlib Figure
 
     Examples
@@ -81,7 +81,7 @@ class SpanConfusionDisplay:
         mode: str = "conlleval",
         scheme: str | None = None,
     ) -> SpanConfusionDisplay:
-        """Of what an estimator predicts.
+        """Confusion matrix of the predictions of an estimator.
 
         Parameters
         ----------
@@ -89,16 +89,8 @@ class SpanConfusionDisplay:
             Fitted; ``predict`` gives labels in IOB2, IOBES or BILOU, or segments.
         X : list of sequences
         y : list of label sequences, or of lists of (start, stop, type)
-        types : list of str, optional
-            Which to show, in this order; spans of others are left out. By default all, the most
-            frequent first.
-        outside : str, default="O"
-            Label and type of what belongs to no span.
-        mode : {"conlleval", "strict"}, default="conlleval"
-            Whether broken spans of labels are read, as conlleval does, or only whole ones of
-            `scheme`.
-        scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"} or None, default=None
-            What the prefixes mean; for ``mode="strict"``, which needs it.
+        types, outside, mode, scheme
+            See :meth:`from_predictions`.
 
         Returns
         -------
@@ -119,21 +111,21 @@ class SpanConfusionDisplay:
         mode: str = "conlleval",
         scheme: str | None = None,
     ) -> SpanConfusionDisplay:
-        """Of true and predicted labels or segments.
+        """Confusion matrix of true and predicted labels or segments.
 
         Parameters
         ----------
         y_true, y_pred : list of label sequences, or of lists of (start, stop, type)
         types : list of str, optional
-            Which to show, in this order; spans of others are left out. By default all, the most
+            The types to show, in this order; spans of others are omitted. By default all, the most
             frequent first.
         outside : str, default="O"
-            Label and type of what belongs to no span.
+            Label and type of rows that belong to no span.
         mode : {"conlleval", "strict"}, default="conlleval"
-            Whether broken spans of labels are read, as conlleval does, or only whole ones of
+            Whether broken spans of labels are read, as conlleval does, or only valid spans of
             `scheme`.
         scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou"} or None, default=None
-            What the prefixes mean; for ``mode="strict"``, which needs it.
+            Meaning of the prefixes; required for ``mode="strict"``.
 
         Returns
         -------
@@ -142,7 +134,7 @@ class SpanConfusionDisplay:
         Raises
         ------
         ValueError
-            If there are not as many predictions as sequences, or a length differs.
+            If the numbers or the lengths of sequences differ.
         """
         check_mode(mode, scheme)
         y_true, y_pred = list(y_true), list(y_pred)
@@ -175,7 +167,7 @@ class SpanConfusionDisplay:
         ----------
         ax : matplotlib Axes, optional
         normalize : bool, default=True
-            Whether colours show the share of each row, so that rare types are seen as well; the
+            Whether colours show the fraction of each row, so that rare types are visible; the
             numbers are always counts.
         cmap : str, default="Blues"
         values : bool, optional
@@ -193,13 +185,13 @@ class SpanConfusionDisplay:
         shown = self.counts / np.maximum(total, 1) if normalize else self.counts.astype(float)
         vmax = 1.0 if normalize else max(float(shown.max()), 1.0)
         rows = [f"{type_} ({k})" for type_, k in zip(self.types, total[:, 0].tolist())]
-        # No span is both: what is predicted with other bounds has no true one in these cells.
+        # These cells have no meaning: a span is neither true nor predicted there.
         shown[-2:, -2:] = np.nan
         heat = HeatMap(
             ax, shown, [*rows, BOUNDS, NOTHING], [*self.types, BOUNDS, NOTHING],
             cmap=cmap, vmin=0, vmax=vmax,
         )  # fmt: skip
-        heat.colorbar("share of the row" if normalize else "spans")
+        heat.colorbar("fraction of the row" if normalize else "spans")
         if write_values(values, n):
             heat.write(np.where(self.counts, self.counts.astype(str), ""))
         for line in (ax.axhline, ax.axvline):

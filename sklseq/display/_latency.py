@@ -1,4 +1,4 @@
-"""What labels cost in waiting, and what haste costs in errors."""
+"""Trade-off between the latency of online decoding and its disagreement with Viterbi."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq.data.types import SequencesLike
+from sklseq.display._common import new_axes
 from sklseq.estimators.online.online_decoder import (
     LatencyReport,
     OnlineDecoder,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["STYLES", "SWEEPS", "LatencyAccuracyDisplay", "TradeOff"]
 
 LATENCY_COSTS = (1.0, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
-# What is swept for each curve, and over what: names as a reader of the paper expects them.
+# The parameter of each curve and its values; the strategies have the names of the paper.
 SWEEPS = {
     "chunk": ("window_size", (2, 3, 4, 5, 7, 10, 15, 20)),
     "lag": ("lag", (1, 2, 3, 4, 5, 7, 10)),
@@ -45,15 +46,15 @@ STYLES = {
 
 
 class TradeOff(NamedTuple):
-    """One curve: a strategy, swept.
+    """Reports of one strategy for several values of its parameter.
 
     Attributes
     ----------
     strategy : str
     values : tuple
-        Of the parameter that was swept.
+        Values of the parameter.
     reports : list of LatencyReport
-        One a value.
+        One per value.
     """
 
     strategy: str
@@ -70,24 +71,24 @@ class TradeOff(NamedTuple):
 
 
 class LatencyAccuracyDisplay:
-    """What labels cost in waiting, and what haste costs in errors.
+    """Trade-off between the latency of online decoding and its disagreement with Viterbi.
 
     Use :meth:`from_estimator`; :meth:`plot` draws disagreement with Viterbi's algorithm against
-    mean latency, :meth:`plot_look_ahead` how the latency is distributed: Figures 5 and 6 of
+    mean latency, :meth:`plot_look_ahead` the distribution of the latency: Figures 5 and 6 of
     Narasimhan, Viola and Shilman (2006).
 
     Parameters
     ----------
     curves : list of TradeOff
     look_ahead : TradeOff
-        One report, of the rule whose latency is to be shown in full.
+        One report, of the rule whose latency distribution is shown.
 
     Attributes
     ----------
     curves, look_ahead
         As given.
     ax_ : matplotlib Axes
-        Of the last plot.
+        Axes of the last plot.
     figure_ : matplotlib Figure
 
     Examples
@@ -118,7 +119,7 @@ class LatencyAccuracyDisplay:
         sweep: dict | None = None,
         goal: float = 0.001,
     ) -> LatencyAccuracyDisplay:
-        """Decode with every strategy and every value of its parameter; draw nothing yet.
+        """Decode with each strategy and each value of its parameter; no plot yet.
 
         Parameters
         ----------
@@ -127,11 +128,11 @@ class LatencyAccuracyDisplay:
         X : list of sequences
         strategies : list of {"chunk", "lag", "step", "window", "closure"}
         sweep : dict, optional
-            Strategy to the values to try, instead of the built-in ones: window sizes for "chunk",
+            Values to try for each strategy, instead of the default ones: window sizes for "chunk",
             lags for "lag", latency costs for the others.
         goal : float, default=0.001
-            The latency shown in full is that of the "step" rule (or the last of ``strategies``,
-            without it) with the highest latency cost whose disagreement is at most this.
+            Largest disagreement of the rule that :meth:`plot_look_ahead` shows: of the "step" rules
+            (without them, of the last of ``strategies``) the one of lowest mean latency within it.
 
         Returns
         -------
@@ -155,7 +156,7 @@ class LatencyAccuracyDisplay:
         return cls(curves, _reaching(curves, goal))
 
     def plot(self, ax: Axes | None = None) -> LatencyAccuracyDisplay:
-        """Disagreement with Viterbi against mean latency, a curve a strategy (Figure 5).
+        """Disagreement with Viterbi against mean latency, one curve per strategy (Figure 5).
 
         Parameters
         ----------
@@ -166,14 +167,14 @@ class LatencyAccuracyDisplay:
         LatencyAccuracyDisplay
             The display itself.
         """
-        ax = self._axes(ax)
+        ax = new_axes(self, ax)
         for curve in self.curves:
             label, color, marker = STYLES[curve.strategy]
             errors = 100 * curve.disagreement
             if curve.strategy == "closure":
                 ax.axvline(curve.latency[0], color=color, linestyle=":", label=label)
                 continue
-            seen = errors > 0  # nothing to show on a logarithmic axis
+            seen = errors > 0  # a logarithmic axis has no 0
             ax.plot(curve.latency[seen], errors[seen], marker=marker, color=color, label=label)
         ax.set_yscale("log")
         ax.set(xlabel="mean latency (rows)", ylabel="disagreement with Viterbi (%)")
@@ -183,7 +184,7 @@ class LatencyAccuracyDisplay:
         return self
 
     def plot_look_ahead(self, ax: Axes | None = None) -> LatencyAccuracyDisplay:
-        """Share of the labels at each latency (Figure 6).
+        """Fraction of the labels at each latency (Figure 6).
 
         Parameters
         ----------
@@ -194,12 +195,12 @@ class LatencyAccuracyDisplay:
         LatencyAccuracyDisplay
             The display itself.
         """
-        ax = self._axes(ax)
+        ax = new_axes(self, ax)
         (report,), (value,) = self.look_ahead.reports, self.look_ahead.values
-        share = 100 * report.histogram / report.n_rows
+        percent = 100 * report.histogram / report.n_rows
         label, color, _ = STYLES[self.look_ahead.strategy]
-        shown = min(len(share), 16)
-        ax.bar(np.arange(shown), share[:shown], color=color, width=0.8)
+        percent = percent[:16]
+        ax.bar(np.arange(len(percent)), percent, color=color, width=0.8)
         parameter = SWEEPS[self.look_ahead.strategy][0]
         setting = f" ({parameter} {value:g})" if parameter else ""
         ax.set_title(
@@ -207,17 +208,9 @@ class LatencyAccuracyDisplay:
             f"mean look-ahead {report.mean:.2f}, above 10: {100 * report.share_above_10:.3g} %",
             fontsize=10,
         )
-        ax.set(xlabel="look-ahead (rows)", ylabel="share of the labels (%)")
+        ax.set(xlabel="look-ahead (rows)", ylabel="fraction of the labels (%)")
         ax.spines[["top", "right"]].set_visible(False)
         return self
-
-    def _axes(self, ax: Any) -> Any:
-        if ax is None:
-            import matplotlib.pyplot as plt
-
-            _, ax = plt.subplots(layout="constrained")
-        self.ax_, self.figure_ = ax, ax.figure
-        return ax
 
 
 def _as_decoder(estimator: Any) -> OnlineDecoder:

@@ -1,4 +1,4 @@
-"""How training went: the objective after each iteration."""
+"""Learning curves: the objective after each iteration of training."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["LossCurveDisplay"]
 
-# Okabe and Ito (2008), without yellow, which is hard to see as a line.
+# Okabe and Ito (2008), without yellow, which is hard to see in lines.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 DASHES = ("-", "--", "-.", ":")
 
 
 class Curve(NamedTuple):
-    """One training: a name, objectives, at which iterations, and what is known beside them."""
+    """One training: its name, the objective at each iteration, its lower bound and scores."""
 
     name: str
     at: np.ndarray
@@ -32,10 +32,10 @@ class Curve(NamedTuple):
 
 
 class LossCurveDisplay:
-    """The objective that training lowers, iteration by iteration.
+    """Objective of training after each iteration.
 
-    With ``early_stopping``, the scores of the sequences set aside are drawn against an axis of
-    their own; of a margin tagger the dual objective is drawn too, which is the bound from below.
+    With ``early_stopping``, the scores of the validation sequences have a second axis; for margin
+    taggers the dual objective, a lower bound, is drawn too.
 
     Parameters
     ----------
@@ -45,17 +45,17 @@ class LossCurveDisplay:
     Attributes
     ----------
     curves : list of tuple
-        Of each estimator ``(name, at, objective, unit, bound, scores)``.
+        For each estimator ``(name, at, objective, unit, bound, scores)``.
     ax_ : matplotlib Axes
-        Of the last plot.
+        Axes of the last plot.
     score_ax_ : matplotlib Axes or None
-        Of the scores, if there are any.
+        Axes of the scores, if there are any.
     figure_ : matplotlib Figure
 
     Raises
     ------
     ValueError
-        If an estimator has no ``loss_curve_``: it is not fitted, or was not trained by iterations.
+        If an estimator has no ``loss_curve_``: it is not fitted, or its training is not iterative.
 
     Examples
     --------
@@ -80,13 +80,13 @@ class LossCurveDisplay:
     def from_estimator(
         cls, estimator: BaseEstimator, *, name: str | None = None
     ) -> LossCurveDisplay:
-        """Of one fitted estimator; ``LossCurveDisplay({...})`` compares several.
+        """Curve of one fitted estimator; ``LossCurveDisplay({...})`` compares several.
 
         Parameters
         ----------
         estimator : tagger, segmenter, or pipeline or search that ends in one
         name : str, optional
-            Shown in the legend; by default that of the class.
+            Name in the legend; by default that of the class.
 
         Returns
         -------
@@ -96,14 +96,14 @@ class LossCurveDisplay:
         return cls({name or type(fitted).__name__: fitted})
 
     def plot(self, ax: Axes | None = None, *, above_lowest: bool = False) -> LossCurveDisplay:
-        """Draw the curves; the axis is logarithmic where objectives fall to less than a tenth.
+        """Draw the curves; the axis is logarithmic if objectives fall to less than a tenth.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
         above_lowest : bool, default=False
-            Whether to show how far each objective is above the lowest of all, which tells slow
-            ends apart.
+            Whether to show the difference to the lowest objective of all curves, which separates
+            them where they are nearly equal.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""How certain each label is at each row of a sequence: marginals as a heat map."""
+"""Heat map of the marginal probabilities of labels in one sequence."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from sklseq.data.types import ArrayLike, MatrixLike, TokensLike
-from sklseq.display._common import HeatMap, last_step, new_axes
-from sklseq.display._segmentation import words_of
+from sklseq.display._common import HeatMap, last_step, new_axes, tokens_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,29 +22,29 @@ class MarginalsDisplay:
     """Probability of each label at each row of one sequence.
 
     The darker, the more probable. A dot marks the predicted label, a ring the right one where it
-    is another; without colour, the marks alone tell what is predicted.
+    differs; the marks are distinct without colour.
 
     Parameters
     ----------
     proba : array-like of shape (n_steps, n_labels)
     labels : array-like of shape (n_labels,)
     tokens : list of str, optional
-        What the rows are; by default their numbers.
+        Names of the rows; by default their numbers.
     y_pred, y_true : list of labels, optional
-        Of the rows.
+        Predicted and true label of each row.
 
     Attributes
     ----------
     proba, labels, tokens, y_pred, y_true
         As given.
     ax_ : matplotlib Axes
-        Of the last plot.
+        Axes of the last plot.
     figure_ : matplotlib Figure
 
     Raises
     ------
     ValueError
-        If the lengths do not fit.
+        If the lengths do not match.
 
     Examples
     --------
@@ -78,7 +77,7 @@ class MarginalsDisplay:
         for name in ("tokens", "y_pred", "y_true"):
             given = getattr(self, name)
             if given is not None and len(given) != n:
-                raise ValueError(f"{name} must have one entry a row, {n}; got {len(given)}.")
+                raise ValueError(f"{name} must have one entry per row, {n}; got {len(given)}.")
 
     @classmethod
     def from_estimator(
@@ -89,18 +88,18 @@ class MarginalsDisplay:
         *,
         tokens: Sequence[Any] | None = None,
     ) -> MarginalsDisplay:
-        """Of one sequence and what a fitted estimator predicts for it.
+        """Marginals and predictions of a fitted estimator for one sequence.
 
         Parameters
         ----------
         estimator : tagger, segmenter or pipeline
             With ``predict_proba``.
         x : one sequence
-            As ``predict`` takes it in a list.
+            An item of the list that ``predict`` takes.
         y : list of labels, optional
-            The right ones.
+            True labels.
         tokens : list of str, optional
-            By default the first column of ``x`` where it holds words, else numbers.
+            By default the first column of ``x`` if it holds words, otherwise numbers.
 
         Returns
         -------
@@ -109,7 +108,7 @@ class MarginalsDisplay:
         Raises
         ------
         ValueError
-            If the estimator gives no probabilities.
+            If the estimator has no ``predict_proba``.
         """
         if not hasattr(estimator, "predict_proba"):
             raise ValueError(
@@ -122,7 +121,7 @@ class MarginalsDisplay:
             predicted = _of_segments(predicted, len(proba), labels)
         if tokens is None:
             try:
-                tokens = words_of(x)
+                tokens = tokens_of(x)
             except ValueError:
                 tokens = None
         return cls(proba, labels, tokens=tokens, y_pred=predicted, y_true=y)
@@ -164,25 +163,22 @@ class MarginalsDisplay:
 
     def _mark(self, ax: Any, rows: range) -> None:
         code = {label: k for k, label in enumerate(self.labels.tolist())}
-        marks = []
-        if self.y_pred is not None:
-            at = [(k, code[self.y_pred[t]]) for k, t in enumerate(rows) if self.y_pred[t] in code]
-            style = {"s": 14, "color": "#E69F00", "edgecolor": "black", "linewidth": 0.5}
-            marks.append(("predicted", at, style))
-        if self.y_true is not None:
-            wrong = [
-                (k, code[self.y_true[t]])
-                for k, t in enumerate(rows)
-                if self.y_true[t] in code
-                and (self.y_pred is None or self.y_pred[t] != self.y_true[t])
-            ]
-            style = {"s": 60, "facecolor": "none", "edgecolor": "#D55E00", "linewidth": 1.6}
-            marks.append(("right" if self.y_pred is None else "right instead", wrong, style))
-        for name, at, style in marks:
+
+        def scatter(y: list, chosen: Iterable[bool], name: str, **style: Any) -> None:
+            at = [(k, code[y[t]]) for k, (t, ok) in enumerate(zip(rows, chosen)) if ok]
             if at:
                 ax.scatter(*zip(*at), label=name, zorder=3, **style)
-        if any(at for _, at, _ in marks):
-            ax.legend(frameon=False, ncols=2, loc="lower left", bbox_to_anchor=(0, 1.0))
+                ax.legend(frameon=False, ncols=2, loc="lower left", bbox_to_anchor=(0, 1.0))
+
+        pred, true = self.y_pred, self.y_true
+        if pred is not None:
+            known = (pred[t] in code for t in rows)
+            scatter(pred, known, "predicted", s=14, color="#E69F00", edgecolor="black",
+                    linewidth=0.5)  # fmt: skip
+        if true is not None:
+            wrong = (true[t] in code and (pred is None or pred[t] != true[t]) for t in rows)
+            scatter(true, wrong, "right" if pred is None else "right instead", s=60,
+                    facecolor="none", edgecolor="#D55E00", linewidth=1.6)  # fmt: skip
 
 
 def _of_segments(segments: Any, n: int, labels: np.ndarray) -> list:

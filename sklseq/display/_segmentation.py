@@ -1,8 +1,8 @@
-"""Segments in colour: as HTML in a notebook, as a picture, and how well each field is found."""
+"""Segments in colour, as HTML and as a plot, and F1 of each type."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,17 +11,18 @@ from sklearn.base import BaseEstimator
 
 from sklseq.data.labels import labels_to_segments, segments_to_labels
 from sklseq.data.types import LabelsLike, SequencesLike
+from sklseq.display._common import new_axes, tokens_of
 from sklseq.metrics import span_precision_recall_fscore_support
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-__all__ = ["SegmentationDisplay", "words_of"]
+__all__ = ["SegmentationDisplay"]
 
-# Okabe and Ito (2008), told apart with any colour vision; lighter behind text.
+# Okabe and Ito (2008), distinct with any colour vision; lighter behind text.
 COLORS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#999999")
-# More types than colours: the border in HTML, the hatching in pictures, tells them apart.
+# With more types than colours, types differ by the border in HTML, the hatching in plots.
 BORDERS, HATCHES = ("solid", "dashed", "dotted", "double"), ("", "///", "...", "xxx")
 
 Segments = list[tuple[int, int, str]]
@@ -32,36 +33,36 @@ _Piece = tuple[str, list[str], tuple[int, int, str] | None]
 class SegmentationDisplay:
     """Sequences of tokens with their segments in colour.
 
-    Shown by itself at the end of a notebook's cell; :meth:`plot` draws the same with matplotlib,
-    :meth:`plot_f1` how well each type of segment is found. Colours are told apart with any colour
-    vision, and every segment also bears its name.
+    A notebook shows it as HTML; :meth:`plot` draws the same with matplotlib, :meth:`plot_f1` the
+    F1 of each type of segment. Colours are distinct with any colour vision, and every segment also
+    has the name of its type.
 
     Parameters
     ----------
     tokens : list of list of str
     segments : list of segmentations
-        Of each sequence a list of (start, stop, type), half-open, or its IOB2 labels.
+        For each sequence a list of (start, stop, type), half-open, or its IOB2 labels.
     true : list of segmentations, optional
-        The right ones, to be shown below.
+        The true segments, shown below.
     outside : str, default="O"
-        Label and type of what belongs to no segment.
+        Label and type of rows that belong to no segment.
 
     Attributes
     ----------
     tokens, outside
         As given.
     segments, true : list of list of (start, stop, type)
-        Without what is outside; ``true`` may be None.
+        Without segments of type ``outside``; ``true`` may be None.
     types : list of str
         Types of all segments, sorted: their colours in order.
     ax_ : matplotlib Axes
-        Of the last plot.
+        Axes of the last plot.
     figure_ : matplotlib Figure
 
     Raises
     ------
     ValueError
-        If there are not as many segmentations as sequences, or one does not fit its sequence.
+        If the number of segmentations is not that of sequences, or one does not fit its sequence.
 
     Examples
     --------
@@ -98,40 +99,38 @@ class SegmentationDisplay:
         *,
         outside: str = "O",
     ) -> SegmentationDisplay:
-        """What an estimator finds in sequences.
+        """Segments that an estimator predicts.
 
         Parameters
         ----------
         estimator : segmenter, tagger or pipeline
             Fitted; ``predict`` gives segments, or IOB2 or IOBES labels.
         X : list of sequences
-            Lists of str, or mappings or rows whose first column is to be shown.
+            Lists of str, or mappings or rows whose first column is shown.
         y : list of segmentations, optional
-            The right ones.
+            The true ones.
         outside : str, default="O"
 
         Returns
         -------
         SegmentationDisplay
         """
-        return cls([words_of(x) for x in X], estimator.predict(X), y, outside=outside)
+        return cls([tokens_of(x) for x in X], estimator.predict(X), y, outside=outside)
 
     def as_text(self) -> str:
-        """The segments in brackets, a sequence a line.
+        """The segments in brackets, one sequence per line.
 
         Returns
         -------
         str
         """
-        lines = []
-        for pieces in self._pieces(self.segments):
-            lines.append(
-                " ".join(
-                    f"[{type_} {' '.join(words)}]" if type_ else " ".join(words)
-                    for type_, words, _ in pieces
-                )
+        return "\n".join(
+            " ".join(
+                f"[{type_} {' '.join(words)}]" if type_ else " ".join(words)
+                for type_, words, _ in pieces
             )
-        return "\n".join(lines)
+            for pieces in self._pieces(self.segments)
+        )
 
     def _repr_html_(self) -> str:
         """HTML with all colours inline; text is escaped."""
@@ -164,12 +163,8 @@ class SegmentationDisplay:
             at += [len(lines) + k + 0.5 * s for k in range(len(of_sequence))]
             lines += of_sequence
         bottom = at[-1] + 1 if at else 1
-        if ax is None:
-            import matplotlib.pyplot as plt
-
-            size = (0.07 * (width + 2), 0.4 + 0.42 * bottom)  # a letter of 8 points is 0.067 wide
-            _, ax = plt.subplots(figsize=size, layout="constrained")
-        self.ax_, self.figure_ = ax, ax.figure
+        size = (0.07 * (width + 2), 0.4 + 0.42 * bottom)  # a letter of 8 points is 0.067 wide
+        ax = new_axes(self, ax, size)
         for y, line in zip(at, lines):
             for mark in line.marks:
                 self._draw(ax, mark, y)
@@ -194,10 +189,10 @@ class SegmentationDisplay:
         Raises
         ------
         ValueError
-            If the right segments are not known.
+            If the true segments are not known.
         """
         if self.true is None:
-            raise ValueError("plot_f1 compares with the right segments; give them as true= or y=.")
+            raise ValueError("plot_f1 needs the true segments; give them as true= or y=.")
         y_true, y_pred = (
             [
                 segments_to_labels(segments, len(tokens), outside=self.outside)
@@ -210,12 +205,7 @@ class SegmentationDisplay:
         )
         precision, recall, f1, support = map(np.asarray, scores)
         order = np.argsort(support, kind="stable")
-        if ax is None:
-            import matplotlib.pyplot as plt
-
-            size = (6, 1.0 + 0.32 * len(self.types))
-            _, ax = plt.subplots(figsize=size, layout="constrained")
-        self.ax_, self.figure_ = ax, ax.figure
+        ax = new_axes(self, ax, (6, 1.0 + 0.32 * len(self.types)))
         at = np.arange(len(order))
         ax.barh(at, 100 * f1[order], color="#56B4E9", height=0.7, label="F1")
         ax.plot(100 * precision[order], at, "o", color="#D55E00", label="precision")
@@ -242,7 +232,7 @@ class SegmentationDisplay:
         ]
 
     def _read(self, segments: Any, n: int, where: str) -> Segments:
-        """Segments or labels of one sequence as segments, checked, without what is outside."""
+        """Checked segments of one sequence from segments or labels, without `outside`."""
         segments = list(segments)
         if segments and isinstance(segments[0], str):
             if len(segments) != n:
@@ -258,7 +248,7 @@ class SegmentationDisplay:
     # --- Layout
 
     def _pieces(self, several: list[Segments], first: int = 0) -> Iterator[list[_Piece]]:
-        """For each sequence (type or "", words, segment) of what is inside and between segments."""
+        """Segments of each sequence and the words between them, as triples."""
         for tokens, segments in zip(self.tokens[first:], several):
             at = 0
             pieces: list[_Piece] = []
@@ -355,30 +345,14 @@ class _Line(NamedTuple):
 
 _ROW = "line-height:2.1;margin:0.3em 0;font-family:sans-serif;"
 _TRUTH = "opacity:0.9;margin-left:2em;"
-_MARK = (  # each part of a mark that a line's end cuts has its own border
+_MARK = (  # each part of a mark that is broken across lines has its own border
     "color:#111;padding:0.15em 0.25em;border-radius:0.25em;"
     "-webkit-box-decoration-break:clone;box-decoration-break:clone;"
 )
 
 
 def _lighter(color: str) -> str:
-    """Halfway to white and on, so that black letters are easy to read."""
+    """The colour mixed with 60 % white, so that black letters are readable."""
     return "#" + "".join(
         f"{int(255 - 0.4 * (255 - int(color[k : k + 2], 16))):02x}" for k in (1, 3, 5)
-    )
-
-
-def words_of(sequence: Any) -> list[str]:
-    if isinstance(sequence, Mapping):
-        return [str(word) for word in next(iter(sequence.values()))]
-    first = sequence[0] if len(sequence) else ""
-    if isinstance(first, Mapping):
-        return [str(next(iter(row.values()))) for row in sequence]
-    if isinstance(first, str):
-        return [str(word) for word in sequence]
-    if isinstance(first, (list, tuple)):
-        return [str(row[0]) for row in sequence]
-    raise ValueError(
-        f"X must hold tokens to show them; a row is a {type(first).__name__}. Use "
-        "SegmentationDisplay(tokens, segments)."
     )

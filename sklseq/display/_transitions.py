@@ -1,4 +1,4 @@
-"""Which label follows which: weights of transitions as a heat map."""
+"""Heat map of transition weights."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["TransitionsDisplay"]
 class TransitionsDisplay:
     """Weights of transitions, starts and ends as a heat map.
 
-    Orange is against a transition, violet for it, white is indifferent; what is forbidden is
-    hatched. The two colours are told apart with any colour vision, and in small maps each cell
-    bears its number.
+    Orange cells have negative weights, violet ones positive, white ones 0; forbidden transitions
+    are hatched. Both colours are distinct with any colour vision, and cells of small maps have
+    numbers.
 
     Parameters
     ----------
@@ -38,13 +38,13 @@ class TransitionsDisplay:
     transition, labels, start, end
         As given, as arrays.
     ax_ : matplotlib Axes
-        Of the last plot.
+        Axes of the last plot.
     figure_ : matplotlib Figure
 
     Raises
     ------
     ValueError
-        If the shapes do not fit.
+        If the shapes do not match.
 
     Examples
     --------
@@ -81,13 +81,13 @@ class TransitionsDisplay:
     def from_estimator(
         cls, estimator: BaseEstimator, *, labels: Iterable[Hashable] | None = None
     ) -> TransitionsDisplay:
-        """Of a fitted tagger or segmenter.
+        """Weights of a fitted tagger or segmenter.
 
         Parameters
         ----------
         estimator : tagger, segmenter, or pipeline or search that ends in one
         labels : list of labels, optional
-            Which to show, in this order. By default all, those of one type side by side
+            The labels to show, in this order. By default all, sorted by type
             ("B-LOC" beside "I-LOC").
 
         Returns
@@ -124,8 +124,8 @@ class TransitionsDisplay:
         cmap : str, default="PuOr"
             A diverging map; its middle is weight 0.
         values : bool, optional
-            Whether to write the weights into the cells, but those that round to 0; by default up
-            to 16 labels.
+            Whether to write weights that do not round to 0 into the cells; by default up to
+            16 labels.
 
         Returns
         -------
@@ -147,7 +147,7 @@ class TransitionsDisplay:
         return self
 
     def _table(self) -> tuple[np.ndarray, list[str], list[str]]:
-        # Starts are a row above, ends a column to the right; nothing leads from start to end.
+        # Starts are an additional first row, ends a last column; their common cell has no value.
         names = [str(label) for label in self.labels]
         rows, columns, weights = names, names, self.transition
         if self.start.any() or self.end.any():

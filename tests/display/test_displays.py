@@ -305,7 +305,7 @@ def test_marginals_errors(model):
         MarginalsDisplay.from_estimator(HMSVMTagger().fit(X, Y), X[0])
     with pytest.raises(ValueError, match=r"shape \(n_steps, 3\), as there are 3 labels"):
         MarginalsDisplay(np.ones((2, 2)), ["a", "b", "c"])
-    with pytest.raises(ValueError, match="y_true must have one entry a row, 2; got 1"):
+    with pytest.raises(ValueError, match="y_true must have one entry per row, 2; got 1"):
         MarginalsDisplay(np.ones((2, 1)), ["a"], y_true=["a"])
 
 
