@@ -98,7 +98,7 @@ class Work:
         self.f.value_and_gradient(self.w, self.gradient)
 
     def dual_pass(self):
-        self.dual.ascend(self.dual.visited)
+        self.dual.ascend(self.dual.sequences)
 
     def predict(self):
         self.tagger.predict(self.X)

@@ -28,7 +28,7 @@ def adagrad(
     Parameters
     ----------
     stochastic : object with ``descend(order, rate, boost)``, ``restart(w)``, ``losses``,
-        ``visited`` and ``w``
+        ``sequences`` and ``w``
     primal : object with ``value(w)``
         The objective, penalties included; evaluated at the start and at the end.
     rate : float
@@ -69,7 +69,7 @@ def adagrad(
 
 def _choose(stochastic, rng, k: int) -> tuple[np.ndarray, np.ndarray | float]:
     # Each sequence with a probability that grows with its loss, and weighted by the inverse.
-    visited = stochastic.visited
+    visited = stochastic.sequences
     if k < FULL_PASSES:
         return rng.permutation(visited), 1.0
     losses = stochastic.losses[visited]

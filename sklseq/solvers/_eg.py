@@ -26,7 +26,7 @@ def exponentiated_gradient(
 
     Parameters
     ----------
-    dual : object with ``ascend(order)``, ``visited``, ``gap`` (estimates, one a sequence),
+    dual : object with ``ascend(order)``, ``sequences``, ``gap`` (estimates, one a sequence),
         ``value`` and ``w``
     primal : object with ``value(w)``
         The objective f, penalties included; evaluated when the estimates say that the gap may be
@@ -59,7 +59,7 @@ def exponentiated_gradient(
             message = "callback"
         # Rounding of mu to float32 leaves a gap that no pass closes.
         stalled = stalled + 1 if dual.value - before <= 1e-9 * abs(dual.value) else 0
-        gaps.append(dual.gap[dual.visited].sum())
+        gaps.append(dual.gap[dual.sequences].sum())
         if gaps[-1] <= tol * abs(dual.value) or stalled >= 3:
             history.append(primal.value(dual.w))
             if history[-1] - dual.value <= tol * abs(history[-1]):
@@ -76,7 +76,7 @@ def exponentiated_gradient(
 def _choose(dual, rest: np.ndarray, k: int) -> np.ndarray:
     # Where the gap is large, and all others now and then.
     rest += 1
-    visited = dual.visited
+    visited = dual.sequences
     if k >= FULL_PASSES:
         gap = dual.gap[visited]
         visited = visited[(gap > SMALL_GAP * gap.mean()) | (rest[visited] >= MAX_REST)]

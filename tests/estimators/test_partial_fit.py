@@ -68,7 +68,7 @@ def test_one_call_is_one_pass_of_adagrad(ones):
 
         primal = LogLikelihood(scores, codes, batch.offsets, np.ones(60), 1.0, threads)
         stochastic = StochasticLikelihood(primal, 0.1)
-        order = np.random.default_rng([0, 0]).permutation(stochastic.visited)
+        order = np.random.default_rng([0, 0]).permutation(stochastic.sequences)
         stochastic.descend(order, 1.0)
     tagger.partial_fit(X, y, classes=CLASSES)
     expected = scores.unpack(stochastic.w)

@@ -260,16 +260,16 @@ def test_visits_to_many_shards(seed):
 
 
 def test_a_pass_visits_every_sequence_and_reads_every_shard_once(saved):
-    from sklseq.objectives.likelihood.sharded_steps import ShardVisits
+    from sklseq.objectives.likelihood.stochastic import ShardedStochasticLikelihood
 
     folder, X, y = saved
     f = objective(Shards(folder), solver="adagrad")
     f.room = 0
-    visits = ShardVisits(f, 0.0, f.scores.new_vector())
+    visits = ShardedStochasticLikelihood(f, 0.0, f.scores.new_vector())
     filled = X.lengths > 0
-    np.testing.assert_array_equal(visits.visited, np.flatnonzero(filled))
+    np.testing.assert_array_equal(visits.sequences, np.flatnonzero(filled))
     before = f.n_reads
-    order = np.random.default_rng(0).permutation(visits.visited)
+    order = np.random.default_rng(0).permutation(visits.sequences)
     visits.descend(order, 1.0, np.ones(len(y)))
     assert f.n_reads == before + 4
     np.testing.assert_array_equal(visits.losses > 0, filled)

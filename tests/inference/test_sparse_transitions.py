@@ -423,7 +423,7 @@ def test_the_dual_is_the_same(constrained, l1, lists):
             primal = LogLikelihood(scores, codes, X.offsets, weights, 0.5, threads)
             dual = DualLikelihood(primal, l1)
             assert dual.pair_mu.shape[1] == (len(dual.pairs) if limit == ALWAYS else 1600)
-            order = np.random.default_rng(0).permutation(dual.visited)
+            order = np.random.default_rng(0).permutation(dual.sequences)
             for _ in range(4):
                 assert dual.ascend(order) == 0
             # Weak duality, with what the penalty of l1 adds.
@@ -534,7 +534,7 @@ def test_ascent_with_strong_weights_in_observed_pairs(weight, lists):
             primal = LogLikelihood(scores, codes, X.offsets, np.ones(len(X)), 0.5, threads)
             dual = DualLikelihood(primal)
             dual.chain[np.nonzero(dual.chain_mask[:40])] = weight
-            dual.ascend(dual.visited[:5])
+            dual.ascend(dual.sequences[:5])
         values.append((dual.eta, dual.entropy))
     for a, b in zip(*values):
         assert_allclose(a, b, rtol=1e-4, atol=1e-4)

@@ -66,7 +66,7 @@ def test_the_dual_never_exceeds_the_objective_and_meets_it(seed, model, L):
         dual = DualLikelihood(primal)
         gradient, values = np.zeros_like(dual.w), []
         for _ in range(1500):
-            dual.ascend(np.random.default_rng(seed).permutation(dual.visited))
+            dual.ascend(np.random.default_rng(seed).permutation(dual.sequences))
             values.append(dual.value)
             value = primal.value_and_gradient(dual.w, gradient)
             assert value >= dual.value - ROUNDING * abs(value)
@@ -85,7 +85,7 @@ def test_weights_are_those_of_the_marginals(seed, model):
         primal = likelihood_of(CRFTagger(**model), X, y, threads)
         dual = DualLikelihood(primal)
         for _ in range(7):
-            dual.ascend(dual.visited)
+            dual.ascend(dual.sequences)
         residual = dual.mu[:, :3].astype(np.float64)
         residual[np.arange(len(primal.y)), primal.y] -= 1
         coef = primal.scores.unpack(dual.w).coef

@@ -227,7 +227,7 @@ def test_the_optimum_is_not_left():
 class Stub:
     """Every pass moves uphill."""
 
-    visited, losses = np.arange(3), np.zeros(3)
+    sequences, losses = np.arange(3), np.zeros(3)
 
     def __init__(self):
         self.w = np.zeros(2)

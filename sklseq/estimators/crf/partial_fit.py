@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -14,7 +14,7 @@ from sklseq.estimators.crf.crf_problem import fitted_attributes, trained_support
 from sklseq.estimators.validation import check_not_empty, read_sequences, training_weights
 from sklseq.estimators.weights import dense_weights
 from sklseq.inference.chain.linear_chain import as_generator
-from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
+from sklseq.objectives.likelihood.stochastic import Batch, StochasticLikelihood
 from sklseq.objectives.scores.score_map import ScoreMap, Weights
 
 __all__ = ["fit_batch"]
@@ -22,16 +22,6 @@ __all__ = ["fit_batch"]
 RATE = 1.0
 # Factor of the sums of squares of weights that `fit` found: as if each had been moved this often.
 FITTED = 100
-
-
-class Batch(NamedTuple):
-    """The attributes of a likelihood that `StochasticLikelihood` needs."""
-
-    scores: ScoreMap
-    y: np.ndarray
-    offsets: np.ndarray
-    weights: np.ndarray
-    l2: float
 
 
 def fit_batch(
@@ -57,7 +47,7 @@ def fit_batch(
         rows, len(classes), trained_support(tagger, None, len(classes)), allowed,
         np.dtype(np.float64), as_it_is=True,
     )  # fmt: skip
-    batch = Batch(scores, codes, rows.offsets, weights, float(tagger.l2))
+    batch = Batch(scores, float(tagger.l2), codes, rows.offsets, weights)
     return _attributes_after(tagger, batch, classes)
 
 
@@ -100,7 +90,7 @@ def _attributes_after(tagger: Any, batch: Batch, classes: np.ndarray) -> dict:
     seed = tagger.random_state
     if seed is None or isinstance(seed, int):
         seed = [seed or 0, before]
-    order = as_generator(seed).permutation(stochastic.visited)
+    order = as_generator(seed).permutation(stochastic.sequences)
     loss = stochastic.descend(order, RATE, n_sequences=before + len(order))
     if not np.isfinite(stochastic.w).all():
         raise ValueError(

@@ -15,7 +15,7 @@ from sklseq.estimators.sources.source import Source
 from sklseq.features import DictFeatures
 from sklseq.objectives.likelihood.long import Plan
 from sklseq.objectives.likelihood.sharded import ShardedLogLikelihood
-from sklseq.objectives.likelihood.sharded_steps import ShardVisits
+from sklseq.objectives.likelihood.stochastic import ShardedStochasticLikelihood
 from sklseq.objectives.likelihood.summary import (
     LabelledRows,
     Summary,
@@ -153,8 +153,10 @@ class LocalShardSource(ShardSource):
             return rows._replace(X=Sequences(sparse.csr_matrix(rows.X.rows), rows.X.offsets))
         return rows
 
-    def stochastic(self, likelihood: ShardedLogLikelihood, l1: float, start) -> ShardVisits:
-        return ShardVisits(likelihood, l1, start)
+    def stochastic(
+        self, likelihood: ShardedLogLikelihood, l1: float, start
+    ) -> ShardedStochasticLikelihood:
+        return ShardedStochasticLikelihood(likelihood, l1, start)
 
 
 def solver_bytes(scores: ScoreMap, n_threads: int) -> float:

@@ -1,4 +1,4 @@
-"""The dual of the regularised conditional likelihood, ascended one sequence at a time."""
+"""Dual of the regularised conditional likelihood, ascended one sequence at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sklseq._lib.cpu import load_kernel
 from sklseq._lib.threads import spans
 from sklseq.data.sequences import row_positions
 from sklseq.inference.chain.sparse_transitions import most_listed
-from sklseq.objectives.likelihood.lattice import Visits
+from sklseq.objectives.likelihood.lattice import LatticeState
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 
 _ascent = load_kernel("sklseq.objectives.likelihood._ascent")
@@ -21,7 +21,7 @@ CONFIDENCE, FIRST_STEP = 5.0, 0.5
 
 
 def dual_bytes(y: np.ndarray, offsets: np.ndarray, n_labels: int, all_pairs: bool) -> int:
-    """Memory that the dual variables take.
+    """Bytes of the dual variables.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def dual_bytes(y: np.ndarray, offsets: np.ndarray, n_labels: int, all_pairs: boo
     offsets : ndarray of shape (n_sequences + 1,)
     n_labels : int
     all_pairs : bool
-        Whether all transitions have a weight, or those that occur.
+        Whether all transitions have a weight, or only those that occur.
     """
     n_pairs = n_labels**2
     if not all_pairs:
@@ -40,21 +40,21 @@ def dual_bytes(y: np.ndarray, offsets: np.ndarray, n_labels: int, all_pairs: boo
     return 8 * (len(y) * n_labels + (len(offsets) - 1) * n_pairs)
 
 
-class DualLikelihood(Visits):
+class DualLikelihood(LatticeState):
     """D(mu) = Σ_s weight_s · H(mu_s) - l2 · ‖w(mu)‖²₂, with max D = min f of `LogLikelihood`.
 
     mu_s are the marginals of a distribution over the label paths of sequence s, H its entropy, and
 
         w(mu) = 1/(2 · l2) · Σ_s weight_s · (features of y_s - features expected under mu_s).
 
-    Each distribution is a chain with potentials theta_s. One visit moves these towards the scores
+    Each distribution is a chain with potentials theta_s. One update moves these towards the scores
     of the present weights, theta ← theta + eta · (A w - theta), which is a step of exponentiated
     gradient ascent (Collins, Globerson, Koo, Carreras, Bartlett 2008, §4), and updates w by the
     change of the marginals. Pair potentials of a sequence start equal for all its rows, so they
     stay equal: theta takes n_rows · L + n_sequences · L² numbers. Where few transitions have a
-    weight, L² is their number: the others score 0 for ever. eta is found anew for each sequence
-    from the curvature seen at its last visit, and a step that lowers D is taken back; the paper has
-    one eta, halved on failure.
+    weight, L² is their number: the others always score 0. eta is found for each sequence from the
+    curvature at its last update, and a step that lowers D is taken back; the paper has one eta,
+    halved on failure.
 
     With an L1 penalty, w(mu) = soft(the same, l1 / (2 · l2)), and everything else stays as it is
     (the dual of the elastic net; Shalev-Shwartz, Zhang 2014, §1).
@@ -68,11 +68,11 @@ class DualLikelihood(Visits):
     l1 : float, default=0.0
         Of the penalty l1 · ‖w‖₁, which ``primal`` does not have.
     w : ndarray, optional
-        Zeros to work in.
+        Zeros; overwritten.
 
     Notes
     -----
-    A visit costs O(nnz · L + T · L² + L²), and one exponential a label and row. Memory:
+    An update costs O(nnz · L + T · L² + L²), and one exponential a label and row. Memory:
     8 · (n_rows · L + n_sequences · L²) bytes beside the rows. L² as above.
     """
 
@@ -110,11 +110,11 @@ class DualLikelihood(Visits):
         self.eta, self.seen = np.full(n, FIRST_STEP), np.zeros(n, np.uint8)
         self.u = None
         if self.threshold > 0:
-            W, w = self.wide_and_narrow()
+            W, w = self.dense_and_sparse()
             self.u = (np.zeros_like(W), np.zeros_like(w), np.zeros_like(self.chain))
 
     def ascend(self, order: np.ndarray) -> int:
-        """Visit sequences in this order; returns how many steps were taken back."""
+        """Update after each sequence of ``order``; returns how many steps were taken back."""
         arguments = self.arguments()
         gain, rejected = _ascent.ascend(
             order, self.offsets, self.weights, *arguments, self.theta, self.mu, self.pair_theta,

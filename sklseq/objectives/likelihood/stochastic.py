@@ -1,114 +1,127 @@
-"""The regularised conditional likelihood, descended one sequence at a time."""
+"""Stochastic steps on the regularised conditional likelihood, one sequence at a time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import copy
+from typing import NamedTuple
 
 import numpy as np
 
 from sklseq._lib.cpu import load_kernel
-from sklseq.objectives.likelihood.lattice import Visits
+from sklseq.objectives.likelihood.lattice import LatticeState
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
-from sklseq.objectives.scores.score_map import largest_at
+from sklseq.objectives.likelihood.sharded import ShardedLogLikelihood
+from sklseq.objectives.scores.score_map import ScoreMap, Weights, largest_at
 
 _descent = load_kernel("sklseq.objectives.likelihood._descent")
 
-__all__ = ["StochasticLikelihood"]
+__all__ = ["Batch", "ShardedStochasticLikelihood", "StochasticLikelihood"]
 
-# Where the sums of squared gradients begin. With less, the first steps are rate · sign(gradient).
+# Start of the sums of squared gradients. With less, the first steps are rate · sign(gradient).
 FIRST_SQUARE = 1.0
 # Residuals below this are sampled (measured on CoNLL-2002: halves the time, changes nothing else).
 ALMOST = 0.05
 SEED = 88172645463325252
 
 
-class StochasticLikelihood(Visits):
+class Batch(NamedTuple):
+    """The attributes of a likelihood that `StochasticLikelihood` needs; by default no sequence."""
+
+    scores: ScoreMap
+    l2: float
+    y: np.ndarray = np.zeros(0, dtype=np.int32)
+    offsets: np.ndarray = np.zeros(1, dtype=np.int64)
+    weights: np.ndarray = np.zeros(0)
+
+
+class StochasticLikelihood(LatticeState):
     """f(w) of `LogLikelihood` with its penalties, in steps of AdaGrad.
 
     Each weight has a step of its own, rate / √(sum of its squared gradients so far), so that rare
     features move as far as frequent ones, whatever their scale; both penalties are applied in
-    closed form, shared out evenly among the visits (Duchi, Hazan, Singer 2011, §1.2, §5.1).
+    closed form, spread evenly over the updates (Duchi, Hazan, Singer 2011, §1.2, §5.1).
 
     Parameters
     ----------
-    primal : LogLikelihood
+    primal : LogLikelihood or Batch
         Of sparse rows, in float64.
     l1 : float, default=0.0
         Of the penalty l1 · ‖w‖₁, which ``primal`` does not have.
     w : ndarray, optional
-        Where to start; overwritten.
+        Start; overwritten.
 
     Notes
     -----
-    A visit costs O(nnz · L + T · L²), and a square root a feature value and label. Memory:
+    An update costs O(nnz · L + T · L²), and a square root a feature value and label. Memory:
     half as much as w beside w.
     """
 
     def __init__(self, primal: LogLikelihood, l1: float = 0.0, w: np.ndarray | None = None):
         super().__init__(primal, w)
         self.y = primal.y
-        W, narrow = self.wide_and_narrow()
+        W, narrow = self.dense_and_sparse()
         self.squares = [np.full(x.shape, FIRST_SQUARE, np.float32) for x in (W, narrow, self.chain)]
         self.stamps = np.zeros(len(W), np.int64), np.zeros(len(narrow), np.int64)
         self.scale = self._scales(len(W), len(narrow))
         self.l1, self.l2 = l1, primal.l2
         self.losses = np.zeros(len(self.weights))
-        self.make_room(self.longest)
-        self.n_visits = 0
+        self.allocate(self.longest)
+        self.n_updates = 0
 
-    def make_room(self, longest: int) -> None:
-        """Scratch for sequences of so many rows."""
+    def allocate(self, longest: int) -> None:
+        """Allocate scratch for sequences of so many rows."""
         self.longest, self.inverse_c = longest, np.zeros(longest)
         self.scratch = self.new_scratch(4, 3 * self.scores.width + self.scores.n_labels)
 
     def on_rows_of(self, part: LogLikelihood) -> StochasticLikelihood:
-        """The same weights and sums, to visit the sequences of a shard: they change for both."""
+        """The same weights and sums, which change for both, on the sequences of a shard."""
         other = copy(self)
         other.y, other.offsets, other.weights = part.y, part.offsets, part.weights
         other.rows, other.narrow, _ = part.scores.design.entries()
         other.losses = np.zeros(len(part.weights))
         return other
 
-    def _scales(self, n_wide: int, n_narrow: int) -> tuple[np.ndarray, np.ndarray] | None:
-        # 1 / largest magnitude of each row's feature, and of each narrow pair's.
+    def _scales(self, n_dense: int, n_sparse: int) -> tuple[np.ndarray, np.ndarray] | None:
+        # 1 / largest magnitude of each dense row's feature, and of each single pair's.
         _, pair, _, data = self.narrow or (None, np.zeros(0, np.int32), None, np.zeros(0))
         if not len(self.rows[2]) and not len(data):
             return None
-        pairs = ((n_wide, self.rows[1], self.rows[2]), (n_narrow, pair, data))
+        pairs = ((n_dense, self.rows[1], self.rows[2]), (n_sparse, pair, data))
         return tuple(_inverse_scale(*entries) for entries in pairs)
 
     def descend(
         self, order: np.ndarray, rate: float, boost: np.ndarray | float = 1.0,
         n_sequences: int | None = None,
     ) -> float:  # fmt: skip
-        """Visit sequences in this order, with their weights times ``boost``.
+        """Update after each sequence of ``order``, its weight multiplied by ``boost``.
 
-        The penalties are those of ``n_sequences``, or as many as are visited.
+        An update has 1 / ``n_sequences`` of the penalties, by default 1 / len(order).
 
         Returns Σ weight · boost · -log p, each before its step, without penalties; -log p itself is
         in ``losses``. Where scores are too far apart for scaled arithmetic, steps follow the
-        marginals of flatter scores, but these are still -log p of the scores themselves.
+        marginals of flatter scores; -log p is still that of the scores themselves.
         """
         arguments = self.arguments()
-        share = 1 / max(n_sequences or len(order), 1)
+        part = 1 / max(n_sequences or len(order), 1)
         loss = _descent.descend(
             order, self.offsets, self.y, self.weights * boost, *arguments, *self.squares,
-            self.scale, *self.stamps, self.losses, self.n_visits, SEED + self.n_visits, ALMOST,
-            rate, self.l1 * share, 2 * self.l2 * share, self.listed, self.scratch, self.inverse_c,
+            self.scale, *self.stamps, self.losses, self.n_updates, SEED + self.n_updates, ALMOST,
+            rate, self.l1 * part, 2 * self.l2 * part, self.listed, self.scratch, self.inverse_c,
         )  # fmt: skip
-        self.n_visits += len(order)
+        self.n_updates += len(order)
         self.store(arguments[2])
         return loss
 
     def metric(self) -> np.ndarray:
-        """√(1 + Σ g²) of each weight, in the places of w: what its steps were divided by.
+        """√(1 + Σ g²) of each weight, in the layout of w: the divisor of its steps.
 
-        g is what the gradient would be were the weight's feature at most 1.
+        g is the gradient with the weight's feature scaled to magnitude 1.
         """
         other = copy(self)
         other.w = self.scores.new_vector()
-        W, narrow = other.wide_and_narrow()
-        # W may be the design's own, in which untrained places have to stay 0.
+        W, narrow = other.dense_and_sparse()
+        # W may belong to the design, where untrained weights have to stay 0.
         W[:] = self.squares[0] if self.mask is None else self.squares[0] * self.mask
         narrow[:] = self.squares[1]
         other.chain = self.squares[2].astype(np.float64)
@@ -116,11 +129,96 @@ class StochasticLikelihood(Visits):
         return np.sqrt(np.maximum(other.w, 1))
 
     def restart(self, w: np.ndarray) -> None:
-        """Go on from these weights."""
+        """Continue from these weights."""
         self.w[:] = w
         self.chain = self.scores.padded_chain(w)
+
+
+class ShardedStochasticLikelihood:
+    """`StochasticLikelihood` on shards: the same steps, one shard after the other.
+
+    Parameters
+    ----------
+    primal : ShardedLogLikelihood
+        Of sparse rows, in float64.
+    l1 : float
+        Of the penalty l1 · ‖w‖₁, which ``primal`` does not have.
+    w : ndarray
+        Start; overwritten.
+
+    Attributes
+    ----------
+    w, losses, sequences
+        As of ``StochasticLikelihood``, sequences being numbered through all shards.
+
+    Notes
+    -----
+    A pass reads each shard that ``primal`` does not keep once, and costs O(n_weights) a shard
+    beside the updates, for the penalties.
+    """
+
+    def __init__(self, primal: ShardedLogLikelihood, l1: float, w: np.ndarray):
+        self.primal = primal
+        first, sequences = [0], []
+        for k in primal.shards.filled:
+            with primal.part(k) as part:
+                filled = (part.weights > 0) & (np.diff(part.offsets) > 0)
+                sequences.append(first[-1] + np.flatnonzero(filled))
+                first.append(first[-1] + len(part.weights))
+        self.first, self.sequences = np.array(first), np.concatenate(sequences)
+        self.losses = np.zeros(first[-1])
+        self.steps = StochasticLikelihood(Batch(primal.scores, primal.l2), l1, w)
+        self.steps.scale = _feature_scale(primal.scores)
+        self.steps.allocate(primal.shards.summary.longest)
+
+    @property
+    def w(self) -> np.ndarray:
+        return self.steps.w
+
+    def descend(self, order: np.ndarray, rate: float, boost: np.ndarray | float = 1.0) -> float:
+        """Update after each sequence: shards in the order of their first one in ``order``."""
+        loss, boost = 0.0, np.broadcast_to(boost, self.losses.shape)
+        for k, mine in self._by_shard(order):
+            here = slice(*self.first[k : k + 2])
+            with self.primal.part(self.primal.shards.filled[k]) as part:
+                steps = self.steps.on_rows_of(part)
+                mine = mine - here.start
+                loss += steps.descend(mine, rate, boost[here], n_sequences=len(order))
+            self.steps.n_updates = steps.n_updates
+            self.losses[here][mine] = steps.losses[mine]
+        return loss
+
+    def _by_shard(self, order: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        shard = np.searchsorted(self.first, order, side="right") - 1
+        _, appears, inverse, counts = np.unique(
+            shard, return_index=True, return_inverse=True, return_counts=True
+        )
+        together = np.argsort(inverse, kind="stable")
+        parts = np.split(order[together], np.cumsum(counts)[:-1])
+        for k in np.argsort(appears):
+            yield int(shard[appears[k]]), parts[k]
+
+    def metric(self) -> np.ndarray:
+        """As of ``StochasticLikelihood``."""
+        return self.steps.metric()
+
+    def restart(self, w: np.ndarray) -> None:
+        """Continue from these weights."""
+        self.steps.restart(w)
 
 
 def _inverse_scale(n: int, index: np.ndarray, values: np.ndarray) -> np.ndarray:
     largest = largest_at(index, np.abs(values), n)
     return 1 / np.where(largest > 0, largest, 1.0)
+
+
+def _feature_scale(scores: ScoreMap) -> tuple[np.ndarray, np.ndarray] | None:
+    # 1 / largest magnitude of each feature in all shards, for dense rows and for single pairs.
+    if scores.largest is None:
+        return None
+    L = scores.n_labels
+    largest = np.where(scores.largest > 0, scores.largest, 1.0)
+    ones = np.ones((L, L)), np.ones(L), np.ones(L)
+    packed = scores.pack(Weights(np.repeat(largest[:, None], L, axis=1), *ones))
+    W, narrow = scores.design.weights(scores.state(packed))
+    return 1 / W.max(axis=1), 1 / narrow
