@@ -1,4 +1,4 @@
-"""A on one block of rows and its transpose, in the user's order of features, float64."""
+"""Products of one block of rows with weights and residuals, in the user's order of features."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from sklseq.objectives.scores.design import _linear
 
 __all__ = ["DenseBlock", "SparseBlock", "as_block", "join_blocks"]
 
-# Bytes of a product that is added to something larger; and of dense rows that are compared with
-# what they were, and used, at a time.
+# Bytes of a product that is added to a larger array; and of dense rows whose checksum is compared
+# at a time.
 PRODUCT, PIECE = 1 << 20, 1 << 19
-# Of some rows: their number in the block, and their checksum. May raise.
+# Called with the number of a run of rows and its checksum; may raise.
 Check = Callable[[int, int], None]
 
 
 def as_block(rows: Any) -> DenseBlock | SparseBlock:
-    """Rows as they are worked on."""
+    """Rows in the form for products."""
     return SparseBlock(rows) if sparse.issparse(rows) else DenseBlock(rows)
 
 
 def join_blocks(blocks: list) -> DenseBlock | SparseBlock:
-    """Blocks end to end, as one."""
+    """Blocks joined into one."""
     if len(blocks) == 1:
         return blocks[0]
     for block in blocks:
@@ -50,7 +50,7 @@ def join_blocks(blocks: list) -> DenseBlock | SparseBlock:
 
 
 class DenseBlock:
-    """A block of an array: BLAS does it best."""
+    """A block of an array, multiplied by BLAS."""
 
     def __init__(self, rows: np.ndarray):
         self.rows = np.ascontiguousarray(rows, dtype=np.float64)
@@ -84,18 +84,18 @@ class DenseBlock:
     def checked(self, unit: int, check: Check) -> DenseBlock:
         """Itself; ``check`` gets the checksum of each ``unit`` rows when they are first used.
 
-        Nothing worse than wrong numbers comes of them until then.
+        Until then, changed rows can only give wrong numbers.
         """
         self.unit, self.check = unit, check
         return self
 
     def compare(self) -> None:
-        """Do now what ``check`` has to do."""
+        """Check all rows now."""
         for _ in self._pieces():
             pass
 
     def _pieces(self) -> Iterator[slice]:
-        # What has to be compared is used while it is in the cache: then that costs nothing.
+        # Rows are used directly after the comparison, while they are in the cache.
         if self.check is None:
             yield slice(0, len(self))
             return
@@ -132,7 +132,9 @@ class SparseBlock:
         self.indptr = np.ascontiguousarray(rows.indptr, dtype=np.int64 if wide else np.int32)
         self.indices = np.ascontiguousarray(rows.indices, dtype=self.indptr.dtype)
         pieces = [(0, 64), *((a, a + (1 << 16)) for a in range(64, len(rows.data), 1 << 16))]
-        ones = all((rows.data[a:b] == 1).all() for a, b in pieces)  # a few tell most of the time
+        ones = all(
+            (rows.data[a:b] == 1).all() for a, b in pieces
+        )  # the first few decide most of the time
         self.data = np.zeros(0) if ones else np.ascontiguousarray(rows.data, dtype=np.float64)
 
     def part(self, first: int, last: int) -> SparseBlock:
@@ -150,7 +152,7 @@ class SparseBlock:
         return int(self.indptr[-1] - self.indptr[0]) * (self.indices.itemsize + 8)
 
     def checked(self, unit: int, check: Check) -> SparseBlock:
-        """Itself, after ``check`` saw the checksum of each ``unit`` rows: columns lead kernels."""
+        """Itself, after a check of each ``unit`` rows: kernels use columns as addresses."""
         for k, first in enumerate(range(0, len(self), unit)):
             indptr = self.indptr[first : first + unit + 1]
             entries = slice(indptr[0], indptr[-1])
@@ -160,7 +162,7 @@ class SparseBlock:
         return self
 
     def compare(self) -> None:
-        """Nothing: that is done."""
+        """Nothing: :meth:`checked` has checked all rows."""
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -178,7 +180,7 @@ class SparseBlock:
         return indptr - indptr[0], self.indices[entries], data
 
     def collect(self, residual: np.ndarray, first: int, out: np.ndarray, slot=None) -> None:
-        """As above; ``slot``: where in ``out`` each column stands."""
+        """As of ``DenseBlock``; ``slot``: the row of ``out`` of each column."""
         last = first + len(residual)
         if slot is None:
             indptr, indices, data = self.indptr[first : last + 1], self.indices, self.data

@@ -1,4 +1,4 @@
-"""One sequence in blocks of rows, read again and again and compared with the first reading."""
+"""One sequence in blocks of rows, compared with the first reading whenever it is read again."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sklseq.objectives.likelihood.block_rows import PIECE, as_block
 __all__ = ["BlockSequence"]
 
 
-# Of a sequence; bytes of rows between them; and rows, if these are very wide.
+# Checkpoints of a sequence; bytes of rows between them; and rows, if these are very wide.
 CHECKPOINTS, CACHE, LEAST_ROWS = 4096, 1 << 21, 64
-# Times √T rows that checkpointing keeps whole, at the end of a sequence.
+# Checkpointing keeps the last WHOLE · √T rows.
 WHOLE = 150
 
 
 class BlockSequence:
-    """One sequence as the passes read it: the first time with :meth:`first_visit`, then again.
+    """One sequence, read with :meth:`first_reading`, then with :meth:`blocks` or :meth:`block`.
 
     Parameters
     ----------
@@ -31,15 +31,15 @@ class BlockSequence:
     number : int
         Of the sequence, for messages.
     block_rows : int
-        At most; rows that are compared with what they were by one checksum fill blocks.
+        At most; blocks are a multiple of the rows that share a checksum.
     n_rows : int
     keep : float
         Bytes that checkpointing may keep of the last rows.
 
     Notes
     -----
-    What is read again is compared with what it was by checksums of all numbers, before a result is
-    made of it. 8 bytes are kept for each block, or for as many rows as a cache holds.
+    Checksums of all numbers show whether rows have changed, before a result is computed from them.
+    8 bytes are kept for each block, or for as many rows as a cache holds.
     """
 
     def __init__(self, rows, number: int, block_rows: int, n_rows: int, keep: float = 0.0):
@@ -57,17 +57,17 @@ class BlockSequence:
 
     @property
     def in_memory(self) -> bool:
-        """Whether reading the rows takes nothing."""
+        """Whether the rows are in memory."""
         rows = self.source.source
         return self._whole is not None or type(rows) is np.ndarray
 
     def bytes_kept(self, rows) -> int:
-        """What a block takes if it is kept: nothing if it is a view of rows in memory."""
+        """Bytes of a block that is kept: 0 if it is a view of rows in memory."""
         view = self.in_memory and self.source.source.dtype == np.float64
         return 0 if view else rows.nbytes
 
-    def first_visit(self) -> Iterator:
-        """Rows as they are and blocks of them; their checksums are kept."""
+    def first_reading(self) -> Iterator:
+        """Yield rows as given, and as blocks; their checksums are kept."""
         first = 0
         for rows, _ in visit_blocks(self.source, self.block_rows, self.where):
             self.width, self.kind = rows.shape[1], self.kind or _kind(rows)
@@ -78,7 +78,7 @@ class BlockSequence:
             yield rows, block
 
     def blocks(self) -> Iterator:
-        """Blocks ready for the kernels; an error if they are not what they were."""
+        """Yield blocks ready for the kernels; an error if they have changed."""
         if self.source.random_access:
             for a in range(0, self.n_rows, self.block_rows):
                 yield self.block(a, min(a + self.block_rows, self.n_rows))
@@ -103,7 +103,7 @@ class BlockSequence:
         )
 
     def _same(self, block: Any, first: int, names: str, rows: Any = None):
-        # The block, which is compared with what was read first when it is used, if not before.
+        # The block; its rows are compared with the first reading when they are used, or before.
         def check(k: int, found: int) -> None:
             if found == self.sums[first // self.unit + k]:
                 return
@@ -130,9 +130,9 @@ class BlockSequence:
         return "other numbers"
 
     def spans(self) -> list[tuple[int, int]]:
-        """Cuts between checkpoints: √T of them, or ``CHECKPOINTS`` if that is more.
+        """Runs of rows between checkpoints: √T of them, or ``CHECKPOINTS`` if that is more.
 
-        Apart by what a cache holds, if not by more: there rows are when they are read again.
+        At least as long as a cache holds, so that rows are still there for the second recursion.
         """
         n_most = max(CHECKPOINTS, np.sqrt(self.n_rows))
         step = max(self._cached_rows(CACHE, self.block_rows), int(np.ceil(self.n_rows / n_most)))
@@ -141,7 +141,7 @@ class BlockSequence:
         return list(zip(cuts[:-1], cuts[1:]))
 
     def first_whole(self, spans: list[tuple[int, int]], row_bytes: int) -> int:
-        """The span from which on all rows may be kept; the last one always."""
+        """The first span from which on all rows may be kept; the last one always may."""
         n = min(WHOLE * np.sqrt(self.n_rows), self.keep / row_bytes)
         return sum(self.n_rows - a > n for a, _ in spans[:-1])
 

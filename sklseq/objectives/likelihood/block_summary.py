@@ -76,7 +76,7 @@ class _Sums:
     def add(self, s: int, sequence: BlockSequence, take, weight: float) -> int:
         """Add one sequence; returns its length."""
         n, code = 0, None
-        for rows, block in sequence.first_visit():
+        for rows, block in sequence.first_reading():
             codes = encode_labels(take(rows.shape[0]), self.classes)
             n += rows.shape[0]
             if len(codes) < rows.shape[0]:

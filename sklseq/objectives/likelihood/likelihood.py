@@ -40,7 +40,7 @@ class ThreadBuffers(Workspace):
 
 
 class Block(NamedTuple):
-    """A run of sequences that is worked on at once: views, made once."""
+    """A run of sequences that fits into the cache: views, made once."""
 
     first: int
     last: int
@@ -115,7 +115,7 @@ class LogLikelihood(SumOfParts):
         ∂f/∂transition = ξ - counts of observed transitions + 2 · l2 · transition
 
     (Lafferty, McCallum, Pereira 2001; Sutton, McCallum 2012, §5.1; with the opposite sign Ilić et
-    al. 2010, Equation 17). Rows are worked on in blocks that stay in the cache: scores,
+    al. 2010, Equation 17). Rows are processed in blocks that stay in the cache: scores,
     forward-backward and transpose, then the next block.
 
     Parameters
@@ -152,7 +152,7 @@ class LogLikelihood(SumOfParts):
         self.observed = self._observed_counts()
 
     def _share_out(self, n: int) -> list[list[Block]]:
-        # Contiguous runs of blocks, one a thread, with about the same number of rows.
+        # Contiguous runs of blocks, one for each thread, with about the same number of rows.
         blocks = [self._block(a, b) for a, b in row_blocks(self.offsets)]
         rows = np.cumsum([block.last - block.first for block in blocks])
         cuts = np.searchsorted(rows, np.linspace(0, rows[-1], n + 1)[1:-1], side="left") + 1

@@ -20,9 +20,9 @@ from sklseq.objectives.likelihood.passes import (
     Checkpoints,
     Counts,
     OnePass,
+    PendingTooLarge,
     Stored,
     StoredOnce,
-    TooLittleRoom,
 )
 from sklseq.objectives.likelihood.short import batches
 from sklseq.objectives.likelihood.summary import Summary
@@ -150,7 +150,7 @@ def explain_memory_error(plan: Plan) -> Iterator[None]:
     """Turn a MemoryError inside into one that says what to do."""
     try:
         yield
-    except TooLittleRoom as error:
+    except PendingTooLarge as error:
         raise MemoryError(
             f"With gradient='streaming' {error}; raise it: "
             "sklearn.set_config(working_memory=<MiB>), or use gradient='checkpoint' on rows that "
@@ -257,11 +257,11 @@ class LongLogLikelihood:
         short = [x for x in self.sequences if 0 < x.n_rows <= data.plan.block_rows]
         self.long = [x for x in self.sequences if x.n_rows > data.plan.block_rows]
         self.batches = batches(short, self.weights, data.plan.block_rows)
-        room = data.plan.keep / 2
+        budget = data.plan.keep / 2
         for batch in self.batches:
-            room -= batch.keep(room)
+            budget -= batch.keep(budget)
         for sequence in self.long:
-            sequence.keep -= data.plan.keep / 2 - room
+            sequence.keep -= data.plan.keep / 2 - budget
         self.observed = self._pack(data.observed)
         self.n_evaluations = 0
 
@@ -279,7 +279,7 @@ class LongLogLikelihood:
             return self._expect_by(self.passes, w)
         try:
             answer = self._expect_by(self.passes, w)
-        except TooLittleRoom:
+        except PendingTooLarge:
             self.passes, self.or_checkpoint = Checkpoints, False
             return self._expect_by(self.passes, w)
         # Checkpointing reads all rows twice and runs the forward recursion twice: from now on, the

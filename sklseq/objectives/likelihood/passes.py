@@ -1,7 +1,7 @@
 """Expected counts of a sequence in blocks: rows read once, checkpoints, or all rows stored.
 
 All three run the recursions of ``inference/chain/expectation.py`` and add the same numbers into
-:class:`Counts`; they differ in what they keep while going forward.
+:class:`Counts`; they differ in what the forward recursion keeps.
 
 =================== ============================== ========================= =================
 class               keeps                          reads the rows            needs
@@ -20,12 +20,12 @@ import numpy as np
 
 from sklseq.inference.chain.expectation import AGREE, BlockChain, FilteredBlock
 
-__all__ = ["Checkpoints", "Counts", "OnePass", "Stored", "StoredOnce", "TooLittleRoom"]
+__all__ = ["Checkpoints", "Counts", "OnePass", "PendingTooLarge", "Stored", "StoredOnce"]
 
-# Rows that L recursions run over at a time, until they agree.
+# Rows that L backward recursions process at a time, until they agree.
 TAIL = 128
-# Bytes of blocks that may wait until all last labels agree on them; and of a product that is added
-# to something larger.
+# Bytes of blocks whose backward recursion may be deferred; and of a product that is added to a
+# larger array.
 WAITING, PRODUCT = 1 << 26, 1 << 20
 
 
@@ -38,12 +38,12 @@ class Counts:
         self.start, self.end = np.zeros((2, width))
 
 
-class TooLittleRoom(MemoryError):
-    """What waits for the last label takes more than working_memory allows."""
+class PendingTooLarge(MemoryError):
+    """The expected counts given each last label take more than working_memory allows."""
 
 
 class Pending:
-    """Expected counts of the rows so far given the last label r, but for what is common to all r.
+    """Expected counts of the rows so far given the last label r, without those common to all r.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Pending:
         Last labels, and numbers for each row of counts.
     n_features : int
     sparse : bool
-        Whether there is room for those features only that occur in rows that wait.
+        Whether only features of deferred rows have a row of counts.
     budget : float
         Bytes that may be kept.
 
@@ -80,7 +80,7 @@ class Pending:
         return len(self.state) if self.slot is None else len(self.columns)
 
     def clear(self) -> None:
-        """Nothing is pending; the room stays."""
+        """Set all counts to zero; the memory stays."""
         self.state[: self.n_used] = 0
         self.pairs[:] = 0
         self.start[:] = 0
@@ -89,13 +89,13 @@ class Pending:
             self.columns = self.columns[:0]
 
     def _grow(self, n: int, largest: int) -> None:
-        # Room for n rows, twice as many as now if that is more: copied seldom, not at each call.
+        # Grow to n rows, or to twice as many as now: copied seldom, not at each call.
         if n <= len(self.state):
             return
         a_row = self.state.itemsize * self.start.size
         n = max(n, min(2 * len(self.state), largest, int(self.budget // a_row)))
         if n * a_row > self.budget:
-            raise TooLittleRoom(
+            raise PendingTooLarge(
                 f"the expected counts of {n} features, given each of the last labels, take "
                 f"{n * a_row / 1e6:.3g} MB, of {self.budget / 1e6:.3g} MB left of working_memory"
             )
@@ -103,7 +103,7 @@ class Pending:
         state[: len(self.state)] = self.state
         self.state = state
 
-    def _make_room(self, columns: np.ndarray) -> None:
+    def _add_columns(self, columns: np.ndarray) -> None:
         new = np.unique(columns[self.slot[columns] < 0])
         if len(new):
             n = len(self.columns)
@@ -117,14 +117,14 @@ class Pending:
         if self.slot is None:
             rows.collect(marginals, first, self.state.reshape(-1, a_row))
             return
-        self._make_room(rows.columns_in(first, first + len(marginals)))
+        self._add_columns(rows.columns_in(first, first + len(marginals)))
         rows.collect(marginals, first, self.state.reshape(-1, a_row), self.slot)
 
     def absorb(self, S: np.ndarray, older: Pending) -> None:
-        """Add what was pending before, S[r] being the distribution of its last label given r."""
+        """Add earlier pending counts, S[r] being the distribution of their last label given r."""
         S, at = S[:, : len(S)], None
         if self.slot is not None:
-            self._make_room(older.columns)
+            self._add_columns(older.columns)
             at = self.slot[older.columns]
         step = max(1, PRODUCT // (8 * S.size))
         for a in range(0, older.n_used, step):
@@ -142,7 +142,7 @@ class Pending:
 
 
 class _Pass:
-    """What the three have in common.
+    """Base of the three passes.
 
     Parameters
     ----------
@@ -151,14 +151,14 @@ class _Pass:
         State weights.
     counts : Counts
     weight : float
-        What the sequence counts.
+        Of the sequence.
     """
 
     def __init__(self, bc: BlockChain, W: np.ndarray, counts: Counts, weight: float):
         self.bc, self.W, self.counts, self.weight = bc, W, counts, weight
 
     def _scores(self, rows, first: bool, last: bool, out: np.ndarray | None = None) -> np.ndarray:
-        # Scores of a block, boundaries folded in.
+        # Scores of a block, with those of the first and last label.
         psi = rows.scores(self.W, out)
         if first:
             psi[0] += self.bc.chain.start
@@ -171,13 +171,13 @@ class _Pass:
         return self.bc.filter(self._scores(rows, before is None, last), before, back=back)
 
     def _seed(self, block: FilteredBlock) -> np.ndarray:
-        # Where going back starts: the distribution of the last label, times the weight.
+        # Start of the backward recursion: the distribution of the last label, times the weight.
         p = self.weight * block.probabilities(self.bc.n_labels)
         self.counts.end += p
         return p[None]
 
     def _back(self, block: FilteredBlock, rows, S: np.ndarray, hi: int, out=None) -> None:
-        # One recursion from row hi - 1 to the first of the block; S goes on to the row before.
+        # One recursion from row hi - 1 to the first of the block; S becomes that of the row before.
         _, marginals, pairs = self.bc.backward(block, S, 0, hi, np.ones(1), out=out)
         rows.collect(marginals[:, 0], 0, self.counts.state)
         self.counts.pairs += pairs[:, 0]
@@ -200,16 +200,16 @@ class OnePass(_Pass):
 
     and so for g; the last block starts from its filtered distribution instead of 1 (Equation 78).
     Differences from the paper: K_t is stochastic, so neither logarithms nor signs are needed; where
-    S_k forgets the last label, a row costs L times its features instead of L² M; each block is gone
-    through forward and back. ``log_semiring_sequence`` is the algorithm as published.
+    S_k forgets the last label, a row costs L times its features instead of L² M; each block is run
+    through forward and backward. ``log_semiring_sequence`` is the algorithm as published.
 
-    Rows that the last label does not bear upon any more cost what forward-backward does, the others
-    up to L times that (``sequence.n_repeated`` counts them). Where that would be most of the work,
-    as labels stick, more blocks wait before they are gone through (``sequence.hold``).
+    Rows that do not depend on the last label cost as much as in forward-backward, the others up to
+    L times that (``sequence.n_repeated`` counts them). Where that would be most of the work,
+    because labels rarely change, more blocks are deferred (``sequence.hold``).
 
-    Memory, whatever the length: blocks that wait, up to ``WAITING`` bytes, and twice L numbers for
-    each weight of a feature that occurs in rows whose counts the last label decides. Both are
-    charged to ``sequence.keep``; :class:`TooLittleRoom` if the second does not fit.
+    Memory, whatever the length: deferred blocks, up to ``WAITING`` bytes, and twice L numbers for
+    each weight of a feature of rows whose counts depend on the last label. Both are charged to
+    ``sequence.keep``; :class:`PendingTooLarge` if the second is too large.
     """
 
     n_reads = 1
@@ -217,50 +217,50 @@ class OnePass(_Pass):
     def __init__(self, bc: BlockChain, W: np.ndarray, counts: Counts, weight: float):
         super().__init__(bc, W, counts, weight)
         self.pending = self.spare = None
-        # Last labels: so many that rows of counts for all of them fill whole lanes.
+        # Last labels, padded so that rows of counts for all of them fill whole lanes.
         self.R = bc.n_labels if bc.width % 8 == 0 else bc.width
 
     def run(self, sequence) -> float:
         """Add the expected counts of a sequence; its log Z."""
-        before, waiting, log_z = None, [], 0.0
+        before, deferred, log_z = None, [], 0.0
         sequence.n_repeated = 0
         for rows, last in _with_last(sequence.blocks()):
             block, share = self._filter(rows, before, last)
             log_z += share
             if share == -np.inf:
                 return -np.inf
-            waiting.append((block, rows))
+            deferred.append((block, rows))
             if last:
-                self._resolve(self._seed(block), waiting, len(rows))
-            elif len(waiting) >= sequence.hold:
-                self._fold(waiting, sequence)
+                self._resolve(self._seed(block), deferred, len(rows))
+            elif len(deferred) >= sequence.hold:
+                self._fold(deferred, sequence)
             before = block.last(self.bc.n_labels)
         return log_z
 
-    def _resolve(self, S: np.ndarray, waiting: list, hi: int) -> None:
-        # One recursion over all that waits, from row hi - 1 of the last block.
-        while waiting:
-            block, rows = waiting.pop()
+    def _resolve(self, S: np.ndarray, deferred: list, hi: int) -> None:
+        # One recursion over all deferred blocks, from row hi - 1 of the last block.
+        while deferred:
+            block, rows = deferred.pop()
             self._back(block, rows, S, hi)
-            hi = len(waiting[-1][1]) if waiting else 0
+            hi = len(deferred[-1][1]) if deferred else 0
         if self.pending is not None:
             self.pending.resolve(S[0], self.counts)
 
-    def _fold(self, waiting: list, sequence) -> None:
+    def _fold(self, deferred: list, sequence) -> None:
         # L recursions, until they agree; one for the rest.
-        block, rows = waiting[-1]
+        block, rows = deferred[-1]
         if self.pending is None:
             self._new_pending(rows, sequence)
         S, live = np.eye(self.R, self.bc.width), block.alive(self.bc.n_labels)
         S[self.bc.n_labels :] = 0
-        n_rows, n, agreed = sum(len(rows) for _, rows in waiting), 0, False
-        while waiting and not agreed:
-            hi, agreed = self._tail(*waiting[-1], S, live)
-            n += len(waiting[-1][1]) - hi
+        n_rows, n, agreed = sum(len(rows) for _, rows in deferred), 0, False
+        while deferred and not agreed:
+            hi, agreed = self._tail(*deferred[-1], S, live)
+            n += len(deferred[-1][1]) - hi
             if not agreed:
-                waiting.pop()
+                deferred.pop()
         if agreed:
-            self._resolve(self.weight * S[[np.argmax(live)]], waiting, hi)
+            self._resolve(self.weight * S[[np.argmax(live)]], deferred, hi)
         else:
             self.spare.absorb(S, self.pending)
         self.pending.clear()
@@ -327,8 +327,8 @@ class Checkpoints(_Pass):
         return log_z
 
     def _forward(self, rows, before, last: bool, keep: bool | None = None):
-        # ``keep``: for later; False: what comes after is all; None: to go back at once. Blocks that
-        # are not kept all have the same room.
+        # ``keep``: True for later, False if only the last row is needed, None to run the backward
+        # recursion at once. Blocks that are not kept share their buffers.
         n, width, room = len(rows), self.bc.width, self.bc.room
         psi = self._scores(rows, before is None, last, room("psi", n, width))
         if keep:
@@ -342,8 +342,8 @@ class Checkpoints(_Pass):
 class Stored(_Pass):
     """Forward-backward with the filter of all rows kept: Cases I and II of Ilić et al. (2010).
 
-    What is kept of a row's transition matrix is its factor of L numbers, ``inverse``; with
-    ``recompute`` it is made again on the way back. Memory 2 L T or L T.
+    Of a row's transition matrix only its factor of L numbers, ``inverse``, is kept; with
+    ``recompute`` the backward recursion computes it again. Memory 2 L T or L T.
     """
 
     n_reads = 2

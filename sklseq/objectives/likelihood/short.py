@@ -1,4 +1,4 @@
-"""Sequences no longer than a block: as many as fit into one are worked on at once."""
+"""Batches of sequences that are shorter than a block."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ __all__ = ["Batch", "batches"]
 
 
 class Batch:
-    """Short sequences: forward-backward, which all gradients are within a block.
+    """Short sequences, by forward-backward whatever the gradient.
 
     Parameters
     ----------
     sequences : list of BlockSequence
     weights : ndarray of shape (n_sequences,)
-        What each counts.
 
     Attributes
     ----------
     rows : DenseBlock, SparseBlock or None
-        Of all the sequences; None: to be read at each evaluation.
+        Of all the sequences; None: read at each evaluation.
     """
 
     def __init__(self, sequences: list, weights: np.ndarray):
@@ -33,13 +32,13 @@ class Batch:
         self.numbers = [sequence.number for sequence in sequences]
         self.rows = None
 
-    def keep(self, room: float) -> int:
-        """Keep rows that are in memory end to end if that takes no more than ``room`` bytes."""
-        # Joined is copied; a single one may be changed by whoever else has it, so it is read again.
+    def keep(self, budget: float) -> int:
+        """Keep a copy of rows that are in memory if it takes at most ``budget`` bytes."""
+        # Joining copies; a single sequence is not copied, so its owner may change it: read again.
         if len(self.sequences) == 1 or not all(one.in_memory for one in self.sequences):
             return 0
         rows = self._read()
-        if rows.nbytes > room:
+        if rows.nbytes > budget:
             return 0
         self.rows = rows
         return rows.nbytes
@@ -64,7 +63,7 @@ class Batch:
 
 
 def batches(sequences: list, weights: np.ndarray, block_rows: int) -> list[Batch]:
-    """Runs of short sequences, none of 0 rows, that make up a block each."""
+    """Runs of short sequences, none of 0 rows, of about a block of rows each."""
     runs, n = [], block_rows
     for sequence in sequences:
         if n + sequence.n_rows > block_rows:
