@@ -41,7 +41,7 @@ __all__ = [
 
 
 class Potentials(NamedTuple):
-    """Scores of a linear chain: all that decoding needs to know of a model.
+    """Scores of a linear chain: everything that decoding needs of a model.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class BaseTagger(Public, BaseEstimator):
         return X
 
     def _state_rows(self) -> np.ndarray:
-        # coef_ with padded rows: kept, unless somebody replaced or reloaded coef_.
+        # coef_ with padded rows, cached as long as coef_ is the same array.
         cached = self.__dict__.get("_rows")
         if cached is None or cached[0] is not self.coef_:
             cached = (self.coef_, padded_rows(dense_weights(self.coef_)))
@@ -100,7 +100,7 @@ class BaseTagger(Public, BaseEstimator):
         return cached[1]
 
     def _chain(self, question: str = "", n_rows: int = 0) -> Transitions:
-        # question: "sums" or "maxima", if whoever asks for it can do with lists of pairs
+        # question: "sums" or "maxima" where the caller can use sparse transitions.
         scores, dtype = (self.transition_, self.start_, self.end_), self.transition_.dtype
         pairs = None
         if question:
@@ -110,7 +110,7 @@ class BaseTagger(Public, BaseEstimator):
     def _blocks(self, X: Sequences, work) -> list:
         """``work(a, b, psi, offsets)`` on the padded scores of runs of sequences a to b - 1.
 
-        ``psi`` is memory that the next run overwrites.
+        The next run overwrites ``psi``.
         """
         W, design = self._state_rows(), None
         if X.n_rows:
@@ -157,15 +157,15 @@ class BaseTagger(Public, BaseEstimator):
         Parameters
         ----------
         X : list of sequences
-            They may come in blocks of rows, see :class:`RowBlocks`: labels are the same, and
-            beside them only a block and the rows not yet decided are held. Or :class:`Shards`, of
-            which one is held at a time; or a Dask bag of sequences, or a list of delayed X.
+            Also in blocks of rows, see :class:`RowBlocks`: labels are the same, and beside them
+            only a block and the undecided rows are held. Or :class:`Shards`, of which one is held
+            at a time; or a Dask bag of sequences, or a list of delayed X.
 
         Returns
         -------
         ndarray of shape (n_sequences,), dtype object
-            One array of labels a sequence. For a bag a bag of them, for a list of delayed X a
-            list of delayed arrays.
+            One array of labels for each sequence. For a bag a bag of them, for a list of delayed
+            X a list of delayed arrays.
         """
         if in_shards(X):
             check_is_fitted(self, "coef_")
@@ -193,12 +193,12 @@ class BaseTagger(Public, BaseEstimator):
 
         Parameters
         ----------
-        x : RowBlocks, or what one is made from: an iterator or function that yields blocks, …
+        x : RowBlocks, or an argument of it: an iterator or function that yields blocks, …
 
         Returns
         -------
         iterator of ndarray
-            Labels in order, those of :meth:`predict`, as soon as no row to come can change them.
+            The labels of :meth:`predict`, as soon as no later row can change them.
         """
         decoder = self._block_decoder()
         x = x if isinstance(x, RowBlocks) else RowBlocks(x)

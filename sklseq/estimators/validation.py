@@ -1,4 +1,4 @@
-"""Reading and checking what `fit` and `predict` are given."""
+"""Reading and checks of the arguments of `fit` and `predict`, and of parameters."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def training_weights(sample_weight: ArrayLike, n_sequences: int) -> np.ndarray:
 
 
 def check_not_empty(X: Sequences) -> None:
-    """Raise unless there is something to train on."""
+    """Raise unless X has a row and a feature."""
     if len(X) == 0 or X.n_rows == 0:
         raise ValueError(
             f"X must hold at least one row; got {len(X)} sequences with {X.n_rows} rows in all."
@@ -91,7 +91,7 @@ def check_not_empty(X: Sequences) -> None:
 
 
 def check_magnitude(X: Sequences, what: str, limit: float = 0.0) -> None:
-    """Raise where squares of features, or cubes, would overflow and make the model nonsense."""
+    """Raise where squares or cubes of features would overflow."""
     values = X.rows.data if X.is_sparse else X.rows
     limit = limit or (1e15 if X.dtype == np.float32 else 1e50)
     top = max(float(values.max()), -float(values.min())) if values.size else 0.0
@@ -133,7 +133,7 @@ def check_n_jobs(n_jobs: Any) -> None:
 
 
 def warn_one_label(classes: np.ndarray) -> None:
-    """Say that a model of one label has nothing to decide."""
+    """Warn if there is only one label."""
     if len(classes) == 1:
         warnings.warn(
             f"y holds one label only ({classes.tolist()[0]!r}); every prediction will be that "
@@ -144,7 +144,7 @@ def warn_one_label(classes: np.ndarray) -> None:
 
 
 def warn_new_attributes(estimator: BaseEstimator, X: SequencesLike) -> None:
-    """Say once that ``partial_fit`` leaves out attributes that its first call did not have."""
+    """Warn once that ``partial_fit`` leaves out attributes that its first call did not have."""
     vectorizer = getattr(estimator, "vectorizer_", None)
     if (
         vectorizer is None
@@ -159,7 +159,7 @@ def warn_new_attributes(estimator: BaseEstimator, X: SequencesLike) -> None:
         setattr(estimator, ATTRIBUTES_WARNED, True)
         warnings.warn(
             f"partial_fit leaves out attributes that training did not begin with, such as "
-            f"{new[0]!r} ({len(new)} in this call; this is said once). Extract columns that stay "
+            f"{new[0]!r} ({len(new)} in this call; this warns once). Extract columns that stay "
             "the same, e.g. by DictFeatures(n_features=2**k), or by one fitted on all data.",
             UserWarning,
             stacklevel=4,

@@ -1,4 +1,4 @@
-"""Training that ends when sequences set aside are labelled no better."""
+"""Early stopping by the score of sequences that are set aside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["EarlyStopping"]
 
 
 class EarlyStopping:
-    """Keeps the weights of the iteration with the best validation score.
+    """Keep the weights of the iteration with the best validation score.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class EarlyStopping:
     Attributes
     ----------
     weights : ndarray
-        Those given, with 0 for the sequences set aside.
+        As given, with 0 for the sequences set aside.
     best : ndarray or None
         Weights w of the best iteration.
     scores : list of float
@@ -61,7 +61,7 @@ class EarlyStopping:
 
     def stops(self, w: np.ndarray, attributes: dict) -> bool:
         """Whether this iteration is the last; ``attributes`` make a fitted tagger of w."""
-        # The attribute lists of the user were turned into rows before.
+        # X is rows already, whatever the user gave.
         self.tagger.__dict__.update(attributes | {"vectorizer_": None})
         score = self.tagger.score(self.X, self.y, self.sample_weight)
         if not self.scores or score > max(self.scores):

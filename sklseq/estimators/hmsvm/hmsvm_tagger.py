@@ -66,9 +66,9 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
 
         ξ_i = max(0, max_{y ≠ y_i} loss(y_i, y) + F(x_i, y) - F(x_i, y_i)),
 
-    so that every true labeling scores higher than any other by as much as the other is wrong.
-    Training also finds the dual problem's value, so that it is known how far the objective is from
-    its minimum: ``dual_gap_``.
+    so that every true labeling scores higher than any other by at least the loss of the other.
+    Training also gives the value of the dual problem, so ``dual_gap_`` bounds the distance of the
+    objective from its minimum.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         scikit-learn's LinearSVC. SVM^struct and SVM^hmm do divide: theirs is n · C.
         ``np.inf`` is a hard margin, for separable data.
     loss : {"hamming", "zero_one"} or array-like of shape (n_labels, n_labels), default="hamming"
-        What a wrong labeling costs: 1 for each wrong label (margin rescaling), 1 in all (the
-        paper's), or the matrix entries of its wrong labels, true labels in rows.
+        Loss of a wrong labeling: 1 for each wrong label (margin rescaling), 1 in all (the
+        paper's), or the sum of the matrix entries of its wrong labels, true labels in rows.
     slack : {"l1", "l2"}, default="l1"
         Whether slacks are summed or their squares.
     kernel : {"linear", "poly", "rbf", "precomputed"} or callable, default="linear"
@@ -95,7 +95,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
     boundaries : bool, default=True
         Whether first and last labels have weights of their own.
     class_weight : dict, "balanced" or None, default=None
-        What the loss of a row is multiplied by, by its true label. Not for ``loss="zero_one"``.
+        Factor of the loss of a row, by its true label. Not for ``loss="zero_one"``.
     constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
         Transitions that may occur, in training and in every answer, as in :class:`CRFTagger`.
     solver : {"auto", "bcfw", "working_set", "perceptron"}, default="auto"
@@ -111,14 +111,14 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
     max_iter : int or None, default=None
         Passes over the data; None: 10 for the perceptron, else 1000.
     tol : float, default=0.01
-        Training stops when ``dual_gap_`` is at most this share of the objective.
+        Training stops when ``dual_gap_`` is at most this fraction of the objective.
     cache_size : float, default=1000
         Megabytes that the Gram matrix of kernels other than "linear" may take: 8 · n_rows². For the
         linear kernel, those of single sequences, 8 · Σ T²; the longest do without where it ends.
     n_jobs : int or None, default=None
         Threads, in prediction.
     verbose : int, default=0
-        Above 0, progress is printed.
+        Above 0, the objective or the mistakes of passes are printed.
     random_state : int, RandomState instance or None, default=None
         Order of sequences.
 
@@ -157,7 +157,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
     feature_names_in_ : ndarray of str
         Only when fitted on feature dicts or attributes.
     vectorizer_ : DictFeatures or None
-        What turns dicts into rows.
+        Transformer of dicts into rows.
 
     Raises
     ------
@@ -253,7 +253,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
             In any form that :class:`CRFTagger` takes, but neither blocks of rows nor shards.
         y : list of label sequences
         sample_weight : array-like of shape (n_sequences,), optional
-            What ``C`` is multiplied by; 0 leaves a sequence out.
+            Factor of ``C``; 0 leaves a sequence out.
 
         Returns
         -------
@@ -337,7 +337,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
     # ------------------------------------------------------------------ prediction
 
     def _blocks(self, X, work) -> list:
-        # As BaseTagger has it for coef_; other kernels score rows by the support rows.
+        # Without coef_, rows are scored by their kernels with the support rows.
         if hasattr(self, "coef_"):
             return super()._blocks(X, work)
         check_finite(X)

@@ -1,4 +1,4 @@
-"""Kernels between rows: named, callable or precomputed, and their Gram matrix within a budget."""
+"""Kernels between rows: named, callable or precomputed, and their Gram matrix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["RowKernel", "check_kernel", "gram_matrix", "resolve_gamma"]
 NAMES = ("linear", "poly", "rbf", "precomputed")
 BLOCK = 1 << 22  # entries of the Gram matrix computed at a time
 SAMPLE = 400  # rows on which a matrix is tested for being positive semi-definite
-NEGATIVE = 1e-8  # share of the largest eigenvalue that rounding may make negative
+NEGATIVE = 1e-8  # fraction of the largest eigenvalue that rounding may make negative
 
 
 class RowKernel(NamedTuple):

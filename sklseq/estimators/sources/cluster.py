@@ -1,13 +1,13 @@
 """Shards on the workers of a Dask cluster.
 
-Each worker keeps the shards that it was given, ready for the kernels. An evaluation of the
-objective sends w to all workers; each shard answers with its value and gradient, and these are
-added up in pairs, in an order that depends on the number of shards alone:
+Each worker keeps its shards in the layout of the kernels. An evaluation of the objective sends w to
+all workers; values and gradients of the shards are added in groups, in an order that depends on the
+number of shards alone:
 
-    (f_0 + f_1) + (f_2 + f_3) + …
+    (f_0 + f_1 + …) + (f_8 + f_9 + …) + …
 
-A lost worker's shards are made again from their source by another one: that is Dask's own doing,
-as long as somebody else has what it takes. What only the lost worker had is sent again.
+Dask computes the shards of a lost worker again from their source on another one; data that only the
+lost worker had is sent again.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from sklseq.objectives.scores.score_map import ScoreMap
 
 __all__ = ["ClusterError", "ClusterSource", "count_on_workers", "predict_lazily"]
 
-# Times that an evaluation is begun again after workers were lost, seconds before the first of them
-# (each time twice as many: the scheduler has to notice first), and how long to wait for a worker:
-# clusters that replace a lost machine need minutes.
+# Attempts of an evaluation after workers were lost, seconds before the second one (doubled each
+# time: the scheduler has to notice the loss), and the time to wait for a worker: clusters that
+# replace a lost machine need minutes.
 ATTEMPTS, PAUSE, PATIENCE = 6, 0.2, "300s"
-# Sums that are added at a time.
+# Number of terms of a sum that one task adds.
 FAN_IN = 8
 
 
@@ -50,7 +50,7 @@ class _NotSent(Exception):
 
 
 def partitions(X: SequencesLike, y: LabelsLike | None = None) -> list[Delayed]:
-    """Delayed shards of a bag, of two bags, or of a list as it is."""
+    """Delayed shards of a bag, of two bags, or of a list."""
     if isinstance(X, Bag):
         if y is None:
             return [delayed(_of_pairs)(part) for part in X.to_delayed()]
@@ -176,20 +176,20 @@ class ClusterSource(ShardSource):
         return sums[0].result()
 
     def _send(self, data: Any, **options: Any) -> Any:
-        # Nothing of ours runs here: whatever goes wrong (a KeyError, if a worker dies between the
-        # arrival of data and the scheduler's taking note of it) is the loss of a worker.
+        # Only code of Dask runs here: any error (a KeyError, if a worker dies before the scheduler
+        # has registered its data) is the loss of a worker.
         try:
             return self.client.scatter(data, hash=False, **options)
         except Exception as error:
             raise _NotSent(f"{type(error).__name__}: {error}") from error
 
     def _insist(self, ask: Any) -> Any:
-        # Ask again if workers were lost in between, with everything sent anew.
+        # Try again if workers were lost, with everything sent anew.
         for k in range(ATTEMPTS):
             try:
                 return ask()
             except Exception as error:
-                # Calls on a client that was closed in between fail in ways of their own.
+                # Calls on a client that was closed meanwhile raise various errors.
                 if not isinstance(error, LOST) and self.client.status == "running":
                     raise
                 self.rows = self.futures = self.sent = None
@@ -267,7 +267,7 @@ class ClusterLogLikelihood:
         return value + self.l2 * float(np.square(w, dtype=np.float64).sum())
 
 
-# ---------------------------------------------------------------------------- answers
+# ---------------------------------------------------------------------------- predictions
 
 
 def predict_lazily(predict: Callable, X: SequencesLike) -> Any:

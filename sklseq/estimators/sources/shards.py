@@ -34,7 +34,7 @@ class ShardError(ValueError):
 
 
 class Shards:
-    """Labelled sequences in pieces, of which few are in memory at a time.
+    """Labelled sequences in parts, of which few are in memory at a time.
 
     Stands for X and y together: ``CRFTagger().fit(Shards(paths))``, ``tagger.score(Shards(…))``,
     ``tagger.predict(Shards(…))``. Iteration gives (X, y) of one shard after the other.
@@ -52,8 +52,8 @@ class Shards:
 
         A folder stands for its ``.npz`` files in the order of their names.
     max_memory : int or str, optional
-        Bytes, or ``"500MB"``, ``"2GiB"``, that training may take for everything: weights and the
-        vectors of the solver, shards as they are worked on. None: scikit-learn's
+        Bytes, or ``"500MB"``, ``"2GiB"``, that training may take in all: weights, vectors of the
+        solver, and shards in memory. None: scikit-learn's
         ``get_config()["working_memory"]`` MiB.
 
     Raises
@@ -66,10 +66,10 @@ class Shards:
 
     Notes
     -----
-    ``fit`` reads each shard once to look at it, and then, as far as they fit into ``max_memory``,
-    once more; those that do not fit are read at each evaluation of the objective. Dicts and
-    attribute lists are vectorised each time they are read: save what ``DictFeatures`` or another
-    extractor makes of them where that takes long.
+    ``fit`` reads each shard once for a summary, then once more, and keeps as many as fit into
+    ``max_memory``; the others are read at each evaluation of the objective. Dicts and attribute
+    lists are vectorised each time they are read: where that takes long, save the rows that
+    ``DictFeatures`` or another extractor makes of them.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class Shards:
 
     @property
     def n_shards(self) -> int:
-        """How many there are."""
+        """Number of shards."""
         return len(self.sources)
 
     def __repr__(self) -> str:

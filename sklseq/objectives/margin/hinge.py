@@ -1,4 +1,4 @@
-"""Margin training: the structured hinge loss of a linear chain, its dual, and their gap.
+"""Structured hinge loss of a linear chain, its dual, and their gap.
 
 For sequence i with truth y_i and F(x, y) = w · φ(x, y), the slack is that of the worst path,
 
@@ -11,7 +11,7 @@ and the primal problem min_w ½‖w‖² + Σ_i C_i ξ_i (slack L1), or … + Σ
 
 subject to Σ_y α_iy ≤ C_i for slack L1, and with a term - Σ_i (Σ_y α_iy)² / 4C_i for slack L2.
 
-Both are known at any time, and so is how far the primal can be from its minimum: their gap.
+Both values are known during training; their gap bounds the distance of the primal from its minimum.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ROUNDING = 1e-10  # of the largest margin: far above what orders of summation di
 
 
 class PathLoss(NamedTuple):
-    """Loss of a wrong path: ``offset + Σ_t cost[y_t, path_t]``; the truth has none.
+    """Loss of a wrong path: ``offset + Σ_t cost[y_t, path_t]``; that of the true path is 0.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class SupportPaths(NamedTuple):
     labels: np.ndarray
 
     def select(self, chosen: np.ndarray, offsets: np.ndarray) -> SupportPaths:
-        """Some of them, by number; ``offsets`` are those of the data."""
+        """Paths by number; ``offsets`` are those of the data."""
         bounds = np.concatenate([[0], np.cumsum(np.diff(offsets)[self.sequence])])
         labels = [self.labels[bounds[k] : bounds[k + 1]] for k in chosen]
         kept = (values[chosen] for values in (self.sequence, self.alpha, self.loss))
@@ -99,7 +99,7 @@ class LinearRows(NamedTuple):
     indptr: np.ndarray
     indices: np.ndarray
     data: np.ndarray
-    order: np.ndarray  # the column that stands at each place
+    order: np.ndarray  # the user's column at each place
 
     def matrix(self) -> sparse.csr_matrix:
         data = self.data if len(self.data) else np.ones(len(self.indices))
@@ -125,7 +125,7 @@ def linear_rows(rows) -> LinearRows:
 
 
 class StructuredHinge:
-    """The problem of the module's notes, for solvers that go sequence by sequence.
+    """The problem of the module's notes, for solvers that update one sequence at a time.
 
     Parameters
     ----------
@@ -138,14 +138,14 @@ class StructuredHinge:
         Weight of each slack; 0 leaves a sequence out.
     slack : {"l1", "l2", "hard"}
     allowed : Constraints
-        Paths that compete.
+        Paths that are allowed.
     scale, boundary : float
         Values of transition features, and of features of the first and last label.
     averaging : {0, 1, 2}
-        Whether an average of all iterates can be asked for: 1 weighs all alike, 2 the k-th by k.
+        Average of the iterates: 0 none, 1 with equal weights, 2 with weight k for the k-th.
     n_own : int
-        For the linear kernel, how many inner products of rows of the same sequence may be held:
-        T² a sequence. Without them, several steps on it cost as much as several visits.
+        For the linear kernel, the number of inner products of rows of the same sequence that may be
+        held, T² a sequence. Without them, a further step on a sequence costs as much as the first.
 
     Attributes
     ----------
@@ -178,7 +178,7 @@ class StructuredHinge:
 
     @property
     def inseparable(self) -> np.ndarray:
-        """Sequences known to have no hard margin together; else empty."""
+        """Sequences proved to have no hard margin together; else empty."""
         if self.kernel.unbounded >= 0:
             return np.array([self.kernel.unbounded])
         return self._contradiction
@@ -187,7 +187,7 @@ class StructuredHinge:
     def n_visits(self) -> int:
         return self.kernel.count
 
-    # ------------------------------------------------------------------ what solvers ask for
+    # ------------------------------------------------------------------ for solvers
 
     def most_violated(self, s: int) -> tuple[np.ndarray, float]:
         """The wrong path of sequence s of largest loss + F, and its violation of the margin."""
@@ -203,7 +203,7 @@ class StructuredHinge:
         ----------
         order : int64 ndarray
         gaps : ndarray of shape (n_sequences,)
-            Gets what each visited sequence added to the gap when its turn came.
+            Receives the contribution of each sequence to the gap before its steps.
         n_steps : int
             At most so many, after each search for the most violated path.
         accuracy : float
@@ -224,7 +224,7 @@ class StructuredHinge:
     ) -> None:
         """As :meth:`optimize`, among the paths with α > 0: nothing is searched.
 
-        ``gaps`` get what each sequence would add to the gap, were there no other paths.
+        ``gaps`` receive the contribution of each sequence to the gap among these paths.
         """
         self.kernel.revisit(order, n_steps, accuracy, gaps)
 
@@ -233,9 +233,9 @@ class StructuredHinge:
         return self.kernel.mistakes(order, squares)
 
     def certificate(self) -> Certificate:
-        """Primal and dual objective now, of the average where iterates are averaged.
+        """Primal and dual objective, of the average where iterates are averaged.
 
-        One pass over the data; nothing is changed.
+        Costs one pass over the data.
         """
         with self.as_settled():
             return self.last_certificate()
@@ -253,11 +253,11 @@ class StructuredHinge:
         if self.slack == "l2":
             return Certificate(half + float(C @ xi**2), dual - float((mass**2 / (4 * C)).sum()))
         # w violates no margin by more than max ξ, so w / (1 - max ξ / least loss) violates none.
-        share = 1 - xi.max(initial=0) / self.loss.least if xi.max(initial=0) > 0 else 1.0
-        return Certificate(half / share**2 if share > 0 else np.inf, dual)
+        factor = 1 - xi.max(initial=0) / self.loss.least if xi.max(initial=0) > 0 else 1.0
+        return Certificate(half / factor**2 if factor > 0 else np.inf, dual)
 
     def find_contradiction(self) -> bool:
-        """Whether the paths of largest α prove that there is no hard margin: `inseparable`."""
+        """Whether the paths of largest α prove that no hard margin exists; sets `inseparable`."""
         paths = self.support_paths()
         if self.slack != "hard" or not len(paths.alpha):
             return False
@@ -293,14 +293,13 @@ class StructuredHinge:
         return total
 
     def settle(self, last_is_right: bool = False) -> None:
-        """Go to the average of all iterates, for good.
+        """Replace the weights by the average of all iterates.
 
         Parameters
         ----------
         last_is_right : bool
-            Whether the perceptron's last weights make no mistake. Further passes would add them to
-            the average again and again; so many times as it needs to make no mistake either (the
-            next power of two), they are added here.
+            Whether the perceptron's last weights make no mistake. They are then added to the
+            average, as further passes would do, until it makes no mistake either.
         """
         if not self.averaging or self.n_visits == 0 or self._settled is not None:
             return
@@ -318,7 +317,7 @@ class StructuredHinge:
 
     @contextmanager
     def as_settled(self) -> Iterator[None]:
-        """The average of all iterates so far, as long as the block lasts; then training goes on."""
+        """Context manager: the weights are the average of all iterates so far inside."""
         if not self.averaging or self._settled is not None:
             yield
             return
@@ -338,11 +337,11 @@ class StructuredHinge:
         for name, value in states.items():
             self.kernel.arrays[name][...] = value
 
-    def _subtract_late(self, share: float) -> None:
-        # From the weights, a share of their changes times the visits before each.
+    def _subtract_late(self, fraction: float) -> None:
+        # Subtract from the weights this fraction of Σ change · number of updates before it.
         a = self.kernel.arrays
         for name in ("score", "start", "end", "W" if self.is_linear else "coef"):
-            a[name] -= a[f"late_{name}"] * share
+            a[name] -= a[f"late_{name}"] * fraction
         a["score_t"][...] = a["score"].T
         if not self.is_linear:
             np.matmul(a["coef"].T, self.source, out=a["S"])
@@ -355,10 +354,10 @@ class StructuredHinge:
         margins = worst[np.isfinite(worst)]
         return bool((margins >= -ROUNDING * np.abs(margins).max(initial=0)).any())
 
-    # ------------------------------------------------------------------ answers
+    # ------------------------------------------------------------------ results
 
     def weights(self) -> Weights:
-        """Weights by the user's features; without a linear kernel, ``coef`` is by rows of X."""
+        """Weights in the user's order; without a linear kernel, ``coef`` is by rows of X."""
         a, L = self.kernel.arrays, self.n_labels
         if self.is_linear:
             coef = np.empty((len(self.source.order), L))
@@ -368,7 +367,7 @@ class StructuredHinge:
         return Weights(coef, a["score"][:L, :L].copy(), a["start"][:L].copy(), a["end"][:L].copy())
 
     def support_paths(self) -> SupportPaths:
-        """The working sets."""
+        """The paths of all working sets."""
         a, bounds = self.kernel.arrays, self.offsets
         size = a["size"]
         sequence = np.repeat(np.arange(len(size)), size)
@@ -381,7 +380,7 @@ class StructuredHinge:
     def row_coefficients(self) -> np.ndarray:
         """Coefficients of rows, (n_rows, n_labels): Σ_p α_ip ([y_it = j] - [p_t = j]).
 
-        For the linear kernel, those of the working sets, whatever was averaged.
+        For the linear kernel, those of the working sets even if iterates are averaged.
         """
         paths = self.support_paths()
         owner, rows = path_rows(paths.sequence, self.offsets)
@@ -396,7 +395,7 @@ class StructuredHinge:
         else:
             coef = self.kernel.arrays["coef"][:, : self.n_labels].copy()
         if len(paths.alpha) and self._settled is None:
-            # What cancels should be zero: rows in which all paths agree with the truth.
+            # Rows in which all paths agree with the truth: exactly zero, without rounding.
             agreed = np.ones(len(coef), dtype=bool)
             agreed[rows] = False
             coef[agreed] = 0

@@ -1,11 +1,11 @@
-"""Whether a hard margin can exist: sequences whose margins contradict each other.
+"""Proof that no hard margin exists: sequences whose margins contradict each other.
 
 Weights w keep all margins, w · (φ(x_i, y_i) - φ(x_i, p)) ≥ loss(y_i, p), unless (Farkas) there are
 
     α ≥ 0    with    Σ_ip α_ip (φ(x_i, y_i) - φ(x_i, p)) = 0    and    Σ_ip α_ip loss(y_i, p) = 1.
 
-A solver of the dual that has no maximum runs off in the direction of such an α: its large α show
-where to look for one. Found by non-negative least squares, it is a proof.
+Where the dual has no maximum, the iterates diverge in the direction of such an α, so the paths of
+large α are candidates. An α found by non-negative least squares is a proof.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from scipy.optimize import nnls
 
 __all__ = ["contradiction", "path_gram", "path_rows", "smallest_contradiction"]
 
-# Norm of the sum, over that of its longest term, below which it is 0: a margin as narrow, no solver
-# would find either. Rounding leaves about 1e-8 of a Gram matrix's square root.
+# Norm of the sum, over that of its longest term, below which it counts as 0: no solver would find a
+# margin as narrow. Rounding leaves about 1e-8 of a Gram matrix's square root.
 NARROW = 1e-6
-FEW = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30)  # sequences that may be enough for a contradiction
+FEW = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30)  # numbers of sequences tried for a contradiction
 
 
 def contradiction(gram: np.ndarray, loss: np.ndarray) -> np.ndarray:
@@ -67,8 +67,8 @@ def smallest_contradiction(gram: np.ndarray, loss: np.ndarray, owner: np.ndarray
     int ndarray
         Sequences, sorted: the first 1, 2, 3, … of largest α that contradict each other.
     """
-    share = np.bincount(owner, contradiction(gram, loss))
-    order = np.argsort(-share, kind="stable")[: np.count_nonzero(share)]
+    mass = np.bincount(owner, contradiction(gram, loss))
+    order = np.argsort(-mass, kind="stable")[: np.count_nonzero(mass)]
     for k in FEW:
         chosen = np.flatnonzero(np.isin(owner, order[:k]))
         if k < len(order) and contradiction(gram[np.ix_(chosen, chosen)], loss[chosen]).any():

@@ -1,4 +1,4 @@
-"""Segmentations of one sequence that a mixture may hold, and exact steps among them."""
+"""Working set of segmentations of one sequence, and exact steps in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 __all__ = ["WorkingSet"]
 
-# Segmentations without mass are forgotten when there are more of them than this.
+# More segmentations without mass than this are dropped.
 SPARE = 10
 
 
@@ -16,8 +16,8 @@ class WorkingSet:
     Attributes
     ----------
     fired : list of int64 ndarray
-        Which (cell, label) pairs each segmentation fires, as cell · n_labels + label;
-        none of an empty sequence, else at least one.
+        Active (cell, label) pairs of each segmentation, as cell · n_labels + label; none for an
+        empty sequence, else at least one.
     chain : ndarray of shape (k, n_labels + 2, n_labels)
         Its transitions, then its first and last label.
     loss, alpha : ndarray of shape (k,)
@@ -27,7 +27,7 @@ class WorkingSet:
     """
 
     def __init__(self, fired: np.ndarray, chain: np.ndarray, square: float):
-        """Of the true segmentation, whose loss is 0."""
+        """Start with the true segmentation, whose loss is 0."""
         self.fired, self.chain = [fired], chain[None]
         self.loss, self.alpha = np.zeros(1), np.ones(1)
         self.gram = np.array([[square]])
@@ -38,7 +38,7 @@ class WorkingSet:
         return self.number.get(fired.tobytes(), -1)
 
     def add(self, fired: np.ndarray, chain: np.ndarray, loss: float, products: np.ndarray) -> None:
-        """One more, without mass; ``products`` are those with all, itself the last."""
+        """Add one without mass; ``products`` are its inner products with all, itself the last."""
         k = len(self.fired)
         self.number[fired.tobytes()] = k
         self.fired.append(fired)
@@ -50,7 +50,7 @@ class WorkingSet:
         self.gram = gram
 
     def values(self, psi: np.ndarray) -> np.ndarray:
-        """Σ psi[cell, label] over what each segmentation fires."""
+        """Σ psi[cell, label] over the active pairs of each segmentation."""
         if psi.size == 0:
             return np.zeros(len(self.fired))
         begins = np.cumsum([0, *map(len, self.fired[:-1])])
@@ -59,8 +59,9 @@ class WorkingSet:
     def exchange(self, gain: np.ndarray, ratio: float, n_steps: int, accuracy: float) -> np.ndarray:
         """Exact pairwise steps: from the mass of smallest to the segmentation of largest gain.
 
-        ``gain`` is what each has of loss and score, and falls by ratio · gram · (change of alpha).
-        Steps end when its spread has fallen to a share ``accuracy``. Returns the change of alpha.
+        ``gain`` is loss plus score of each, and falls by ratio · gram · (change of alpha).
+        Steps end when its spread has fallen to a fraction ``accuracy``. Returns the change of
+        alpha.
         """
         alpha, gram = self.alpha.copy(), self.gram
         first = 0.0
