@@ -145,6 +145,15 @@ def test_top_level_is_what_a_user_names_or_a_folder():
     assert private == {"_lib"}
 
 
+def test_tests_stand_in_folders_of_the_same_names():
+    tests = ROOT.parent / "tests"
+    found = {p.parent.name for p in tests.glob("*/test_*.py")}
+    assert found <= {*folders(), "differential", "online", "project"}
+    alone = {p.stem.removeprefix("test_") for p in tests.glob("test_*.py")}
+    assert alone <= {"contract", "deployment", "inspection", "metrics"}  # testing: its contract
+    assert all((p.parent / "__init__.py").exists() for p in tests.glob("*/test_*.py"))
+
+
 @pytest.mark.parametrize(
     ("suffix", "text", "expected"),
     [
