@@ -4,6 +4,8 @@ from cpython cimport array
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
 
+import numpy as np
+
 
 def code_entries(list entries, normal_form):
     """Return distinct entries as codes of the normal forms of their tokens.
@@ -78,11 +80,7 @@ def closest_entries(
     const int64_t[::1] posting_ends,  # (n_terms + 1,) entries that hold each term
     const int32_t[::1] entries,
     const double[::1] entry_weights,  # of rows of norm 1
-    double[::1] score,  # (n_entries,) zeros, left as zeros
-    double[::1] span,  # (n_terms,) zeros, left as zeros
-    int32_t[::1] touched,  # (n_entries,) work space
-    double[::1] top_score,  # (n_best,) work space
-    int32_t[::1] top,  # (n_best,) work space
+    Py_ssize_t n_entries,
     double[:, ::1] cosine,  # (n_tokens, longest) of the best entry   OUT
     int32_t[:, :, ::1] best,  # (n_tokens, longest, n_best or 0) entries, -1: none   OUT
 ):
@@ -93,7 +91,11 @@ def closest_entries(
     O(longest × postings of the tokens).
     """
     cdef Py_ssize_t s, t, u, k, p, e, n_touched, n_top, weakest, column
-    cdef Py_ssize_t n_best = top.shape[0], n_kept = best.shape[2], longest = cosine.shape[1]
+    cdef Py_ssize_t n_kept = best.shape[2], n_best = max(best.shape[2], 1)
+    cdef Py_ssize_t longest = cosine.shape[1]
+    cdef double[::1] score = np.zeros(n_entries), top_score = np.empty(n_best)
+    cdef double[::1] span = np.zeros(posting_ends.shape[0] - 1)
+    cdef int32_t[::1] touched = np.empty(n_entries, np.int32), top = np.empty(n_best, np.int32)
     cdef double weight, norm, highest, now
     cdef int32_t code
     with nogil:

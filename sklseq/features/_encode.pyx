@@ -196,10 +196,8 @@ def number_attributes(
 
 def look_up_attributes(
     int32_t[:, ::1] codes,  # (n_nodes, n_positions): columns given, grams filled in   IN / OUT
-    const int64_t[::1] starts,  # (n_sequences,) position of the first row
-    const int64_t[::1] offsets,  # (n_sequences + 1,) rows
+    layout,  # positions of the rows
     Py_ssize_t first, Py_ssize_t stop,  # the sequences of this call
-    int before, int after,  # padding around each sequence
     const int64_t[:, ::1] grams,  # (n_grams, 7): see _fill_grams
     const uint64_t[:, ::1] slots,
     const int64_t[:, ::1] readers,  # (n_templates, 4): node, shift, first entry, width
@@ -208,6 +206,8 @@ def look_up_attributes(
     int64_t[::1] indptr,  # (n_rows + 1,): ends of these rows, counted from 0   OUT
 ):
     """Write the attributes of the rows of some sequences; return their number."""
+    cdef const int64_t[::1] starts = layout.starts, offsets = layout.offsets
+    cdef int before = layout.before, after = layout.after
     cdef Py_ssize_t s = first, stop_block, n = 0
     with nogil:
         while s < stop:

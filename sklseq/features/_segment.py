@@ -20,14 +20,14 @@ from sklseq.features._field import receptive_field
 from sklseq.features._kinds import affix_lengths
 from sklseq.features._lexicon import named_lexicons
 from sklseq.features._segment_parts import (
-    FunctionPart,
-    GramPart,
     LengthPart,
     LexiconPart,
     Part,
-    ShapePart,
     TokenPart,
     Tokens,
+    function_part,
+    gram_part,
+    shape_part,
 )
 from sklseq.features._similarity import SIMILARITIES, make_index
 from sklseq.features._spans import stack_rows
@@ -324,18 +324,18 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         parts = TokenPart.all(self.start, self.end, self.inside, self.before, self.after)
         for place in ("first", "last"):
             lengths = self._gram_lengths(place)
-            parts += [GramPart(place, lengths)] if lengths else []
+            parts += [gram_part(place, lengths)] if lengths else []
         thresholds = self._thresholds()
         if self.length or thresholds:
             parts.append(LengthPart(longest if self.length else 0, thresholds))
-        parts += [ShapePart(longest)] if self.shape else []
+        parts += [shape_part(longest)] if self.shape else []
         for name, index in zip(self._lexicons() if len(indices) else [], indices):
             parts.append(
                 LexiconPart(name, index, longest, self._similarities(), self.min_similarity,
                             self.n_gram, int(self.n_candidates))
             )  # fmt: skip
         functions = named_functions(self.functions, "segment")
-        return parts + ([FunctionPart(functions, longest)] if functions else [])
+        return parts + ([function_part(functions, longest)] if functions else [])
 
     def _remember(self, columns: Any) -> None:
         if columns is not None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -160,23 +160,68 @@ def _nth(place: str, k: int) -> str:
     return f"{place}{k}:" if k > 1 else f"{place}:"
 
 
-class GramPart(Part):
-    """The first (last) k tokens in lower case, for each k of ``lengths``."""
+class SpanPart(Part):
+    """Named features of the spans of some lengths.
 
-    def __init__(self, place: str, lengths: list[int]):
-        self.place, self.lengths = place, lengths
+    Parameters
+    ----------
+    kind : int
+    lengths : sequence of int
+    values_of : callable
+        From the distinct words to a value (str) of each.
+    features_of : callable
+        From the values of the tokens of a span to its features, pairs of name and value.
+    """
+
+    def __init__(
+        self, kind: int, lengths: Sequence[int], values_of: Callable, features_of: Callable
+    ):
+        self.kind, self.lengths = kind, lengths
+        self.values_of, self.features_of = values_of, features_of
 
     def potentials(self, tokens: Tokens, values: dict, grow: bool) -> list[Potentials]:
-        words, codes, all_spans = tokens.spans(
-            [word.lower() for word in tokens.words], max(self.lengths)
-        )
-        kind, out = OPEN_END if self.place == "first" else OPEN_START, []
+        words, codes, all_spans = tokens.spans(self.values_of(tokens.words), max(self.lengths))
+        out = []
         for spans in all_spans:
             if spans.length in self.lengths:
-                prefix = f"{self.place}{spans.length}="
-                names = [prefix + " ".join(span) for span in _texts(words, codes, spans)]
-                out += _by_name(kind, spans, [[(name, 1.0)] for name in names], values, grow)
+                texts = codes[spans.example[:, None] + np.arange(spans.length)].tolist()
+                found = [self.features_of([words[code] for code in text]) for text in texts]
+                out.append(_of_rows(self.kind, spans, _named_rows(found, values, grow)))
         return out
+
+
+def gram_part(place: str, lengths: list[int]) -> SpanPart:
+    """Return the part of the first (last) k tokens in lower case, for each k of ``lengths``."""
+    return SpanPart(
+        OPEN_END if place == "first" else OPEN_START,
+        lengths,
+        lambda words: [word.lower() for word in words],
+        lambda span: [(f"{place}{len(span)}={' '.join(span)}", 1.0)],
+    )
+
+
+def shape_part(longest: int) -> SpanPart:
+    """Return the part of short shapes, repeated ones as one with a "+": ``"Xx+ X. d"``."""
+    return SpanPart(
+        EXACT,
+        range(1, longest + 1),
+        lambda words: [shape or "" for shape in short_shapes(words)],
+        lambda span: [(f"shape={_pattern(span)}", 1.0)],
+    )
+
+
+def _pattern(shapes: list[str]) -> str:
+    runs = ((shape, len(list(run))) for shape, run in itertools.groupby(shapes))
+    return " ".join(shape + "+" * (n > 1) for shape, n in runs)
+
+
+def function_part(functions: list[tuple[str, Callable]], longest: int) -> SpanPart:
+    """Return the part of the values of functions of the tokens."""
+
+    def features_of(span: list[str]) -> list[tuple[str, float]]:
+        return [pair for name, f in functions for pair in _pairs(name, span, f(span))]
+
+    return SpanPart(EXACT, range(1, longest + 1), list, features_of)
 
 
 class LengthPart(Part):
@@ -200,27 +245,6 @@ class LengthPart(Part):
     def names(self, values: dict, token_names: list[str]) -> list[str]:
         exact = [f"length={k}" for k in range(1, self.longest + 1)]
         return exact + [f"length>{k}" for k in self.thresholds]
-
-
-class ShapePart(Part):
-    """Short shapes of the tokens, repeated ones as one with a "+": ``"Xx+ X. d"``."""
-
-    def __init__(self, longest: int):
-        self.longest = longest
-
-    def potentials(self, tokens: Tokens, values: dict, grow: bool) -> list[Potentials]:
-        known, codes, all_spans = tokens.spans(short_shapes(tokens.words), self.longest)
-        known = [shape or "" for shape in known]
-        out = []
-        for spans in all_spans:
-            names = [f"shape={_pattern(shapes)}" for shapes in _texts(known, codes, spans)]
-            out += _by_name(EXACT, spans, [[(name, 1.0)] for name in names], values, grow)
-        return out
-
-
-def _pattern(shapes: list[str]) -> str:
-    runs = ((shape, len(list(run))) for shape, run in itertools.groupby(shapes))
-    return " ".join(shape + "+" * (n > 1) for shape, n in runs)
 
 
 class LexiconPart(Part):
@@ -260,28 +284,6 @@ class LexiconPart(Part):
         return [f"lexicon.{self.name}.{similarity}" for similarity in self.similarities]
 
 
-class FunctionPart(Part):
-    """Values of functions of the tokens of a segment."""
-
-    def __init__(self, functions: list[tuple[str, Callable]], longest: int):
-        self.functions, self.longest = functions, longest
-
-    def potentials(self, tokens: Tokens, values: dict, grow: bool) -> list[Potentials]:
-        words, codes, all_spans = tokens.spans(tokens.words, self.longest)
-        out = []
-        for spans in all_spans:
-            found = [
-                [
-                    pair
-                    for name, function in self.functions
-                    for pair in _pairs(name, span, function(span))
-                ]
-                for span in _texts(words, codes, spans)
-            ]
-            out += _by_name(EXACT, spans, found, values, grow)
-        return out
-
-
 def _pairs(name: str, span: list[str], value: Any) -> list[tuple[str, float]]:
     """Return the features of a function's result and their values."""
     if _is_number(value):
@@ -308,16 +310,8 @@ def _finite(name: str, span: list[str], found: Mapping) -> list[tuple[str, float
     return [(key, float(value)) for key, value in found.items() if value != 0]
 
 
-def _texts(words: list[str], codes: np.ndarray, spans: Spans) -> list[list[str]]:
-    """Return the values of the tokens of each distinct span."""
-    tokens = codes[spans.example[:, None] + np.arange(spans.length)]
-    return [[words[code] for code in row] for row in tokens.tolist()]
-
-
-def _by_name(
-    kind: int, spans: Spans, found: list[list[tuple[str, float]]], values: dict, grow: bool
-) -> list[Potentials]:
-    """Return the potentials of spans with named features; unknown names are dropped.
+def _named_rows(found: list[list[tuple[str, float]]], values: dict, grow: bool) -> Any:
+    """Return the rows of spans with named features; unknown names are dropped.
 
     Later spans may add columns, see ``n_columns``.
     """
@@ -332,7 +326,7 @@ def _by_name(
     shape = len(found), max(len(values), 1)
     rows = sparse.csr_matrix((np.array(data, dtype=float), np.array(columns, int), indptr), shape)
     rows.sum_duplicates()
-    return [_of_rows(kind, spans, rows)]
+    return rows
 
 
 def _of_rows(kind: int, spans: Spans, rows: Any) -> Potentials:

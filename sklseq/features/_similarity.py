@@ -127,13 +127,11 @@ def closest_entries(
     ends, terms, weights, n_terms = _vectors(index, tokens, n_gram)
     posting_ends = np.full(n_terms + 1, index["posting_ends"][-1])
     posting_ends[: len(index["posting_ends"])] = index["posting_ends"]
-    n_entries, n_top = len(index["ends"]) - 1, max(n_best, 1)
     cosine = np.zeros((len(codes), longest))
     best = np.full((len(codes), longest, n_best), -1, dtype=np.int32)
     _closest.closest_entries(
         codes, offsets, ends, terms, weights, posting_ends, index["postings"], index["weights"],
-        np.zeros(n_entries), np.zeros(n_terms), np.empty(n_entries, np.int32),
-        np.empty(n_top), np.empty(n_top, np.int32), cosine, best,
+        len(index["ends"]) - 1, cosine, best,
     )  # fmt: skip
     return np.minimum(cosine, 1.0), best
 

@@ -294,7 +294,7 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
             n_max = int(offsets[stop] - offsets[first]) * len(self.readers_) + 1
             indices = np.empty(n_max, dtype=np.int32)
             n = _encode.look_up_attributes(
-                codes, layout.starts, offsets, first, stop, layout.before, layout.after,
+                codes, layout, first, stop,
                 self.grams_, self.slots_, self.readers_, self.table_, indices, indptr,
             )  # fmt: skip
             return indices[:n]
