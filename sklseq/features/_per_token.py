@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Set
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
-from sklseq.data.labels import as_label_sequences
-from sklseq.data.sequences import Sequences, as_sequences
+from sklseq.data.sequences import Sequences, as_sequences, read_labels
 from sklseq.data.types import ArrayLike, ColumnsLike
 from sklseq.features._columns import Columns, read_columns, select_columns
 from sklseq.features._family import Extractor, as_names, no_tables
@@ -90,10 +90,10 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
             self.n_features_in_ = packed.shape[1]
         else:
             names = self._selected(columns)
-            values, offsets = self._all_values(columns, names)
-            if len(values) == 0:
+            tokens, codes, offsets = distinct_tokens(columns, names)
+            if offsets[-1] == 0:
                 raise ValueError("X must hold at least one token to fit a transformer; got 0.")
-            packed = None
+            packed, values = None, self._as_input(tokens, codes, names)
             rows, transformer = self._fit_tokens(values, _labels_of_rows(y, offsets), names)
             self._forget_columns()
             self.columns_ = names
@@ -161,27 +161,22 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
             if hasattr(self, name):
                 delattr(self, name)
 
-    def _all_values(self, columns: Columns, names: list[str]) -> tuple[Any, np.ndarray]:
-        tokens, codes, offsets = distinct_tokens(columns, names)
-        known = as_names([token for of_column in tokens for token in of_column])
-        values = known[codes]
-        return (values[0] if self._is_single(names) else values.T), offsets
-
     def _transform_tokens(self, X: Any) -> Sequences:
         columns = read_columns(X)
         columns.check_like(self)
         tokens, codes, offsets = distinct_tokens(columns, self.columns_)
         if codes.shape[1] == 0:
             return Sequences(sparse.csr_matrix((0, self.n_features_out_)), offsets)
-        if len(tokens) == 1:
-            values, place = as_names(tokens[0])[np.newaxis], codes[0]
-        else:
-            known = as_names([token for of_column in tokens for token in of_column])
+        distinct, place = np.arange(len(tokens[0]))[np.newaxis], codes[0]
+        if len(tokens) > 1:
             distinct, place = np.unique(codes, axis=1, return_inverse=True)
-            values = known[distinct]
-        single = self._is_single(self.columns_)
-        rows = self._apply(self.transformer_, values[0] if single else values.T)
+        rows = self._apply(self.transformer_, self._as_input(tokens, distinct, self.columns_))
         return Sequences(rows[np.ravel(place)], offsets)
+
+    def _as_input(self, tokens: list[list[str]], codes: np.ndarray, names: list[str]) -> np.ndarray:
+        """Return the strings with these codes as the transformer reads them."""
+        values = as_names(list(chain.from_iterable(tokens)))[codes]
+        return values[0] if self._is_single(names) else values.T
 
     def _fit_tokens(
         self, values: np.ndarray, labels: np.ndarray | None, names: list[str]
@@ -290,22 +285,8 @@ def _reads_text(transformer: Any) -> bool:
 
 def _labels_of_rows(y: Any, offsets: np.ndarray) -> np.ndarray | None:
     """Return the labels of all rows, checked against the lengths of X."""
-    if y is None:
-        return None
-    labels, ends = as_label_sequences(y)
-    if len(ends) != len(offsets):
-        raise ValueError(
-            "X and y must hold the same number of sequences; "
-            f"got {len(offsets) - 1} in X and {len(ends) - 1} in y."
-        )
-    wrong = np.flatnonzero(np.diff(ends) != np.diff(offsets))
-    if wrong.size:
-        s = wrong[0]
-        raise ValueError(
-            f"Sequence {s} has {np.diff(offsets)[s]} rows in X but {np.diff(ends)[s]} labels in "
-            "y; each row needs one label."
-        )
-    return labels
+    rows = Sequences(np.empty((offsets[-1], 0)), offsets)
+    return None if y is None else read_labels(y, rows)
 
 
 def _positions(columns: Any) -> Any:
