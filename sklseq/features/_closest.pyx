@@ -1,61 +1,9 @@
-"""Codes of the entries of a word list, and the closest entries of all spans by TF-IDF cosine."""
+"""Closest entries of a word list to all spans of tokens, by TF-IDF cosine."""
 
-from cpython cimport array
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
 
 import numpy as np
-
-
-def code_entries(list entries, normal_form):
-    """Return distinct entries as codes of the normal forms of their tokens.
-
-    Parameters
-    ----------
-    entries : list of str, which are split at white space, or of lists or tuples of str
-    normal_form : callable
-        For tokens that do not consist of letters and digits; others are casefolded.
-
-    Returns
-    -------
-    forms : dict of str to int
-        Codes, in the order of first occurrence.
-    codes : array of int
-        Codes of all entries, concatenated, without tokens whose form is empty.
-    ends : array of int
-        Where each ends.
-    texts : list of str
-        Forms of each entry, with a space between.
-    """
-    cdef dict forms = {}, code_of = {}
-    cdef set seen = set()
-    cdef list names = [], texts = []
-    cdef array.array codes = array.array("i"), ends = array.array("q"), own = array.array("i")
-    cdef object entry, token, known
-    cdef int code = -1
-    for entry in entries:
-        array.resize(own, 0)
-        for token in (<str> entry).split() if isinstance(entry, str) else entry:
-            known = code_of.get(token)
-            if known is None:
-                text = token.casefold() if token.isalnum() else normal_form(token)
-                known = forms.setdefault(text, len(names)) if text else -1
-                if known == len(names):
-                    names.append(text)
-                code_of[token] = known
-            if known >= 0:
-                code = known
-                own.append(code)
-        if len(own) == 0:
-            continue
-        key = code if len(own) == 1 else own.tobytes()  # the last code that was not -1
-        if key in seen:
-            continue
-        seen.add(key)
-        array.extend(codes, own)
-        ends.append(len(codes))
-        texts.append(names[own[0]] if len(own) == 1 else " ".join([names[c] for c in own]))
-    return forms, codes, ends, texts
 
 
 cdef inline Py_ssize_t weakest_of(

@@ -141,16 +141,17 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
 
     def _entries(self, name: str, entries: Any) -> tuple[list[str], np.ndarray]:
         """Return the tokens of all entries, folded, and the number of tokens of each."""
-        tokens, size = lexicon_tokens(name, entries, fold=not self.case_sensitive)
-        if size.min(initial=0) < self.min_tokens:
-            kept = size >= self.min_tokens
-            tokens = list(itertools.compress(tokens, np.repeat(kept, size).tolist()))
-            size = size[kept]
+        tokens, size = [], []
+        for entry in lexicon_lines(name, entries):
+            own = entry.split() if isinstance(entry, str) else entry
+            if len(own) >= self.min_tokens:
+                tokens += own
+                size.append(len(own))
         if not tokens:
             raise ValueError(
                 f"The lexicon {name!r} has no entry of at least {self.min_tokens} tokens."
             )
-        return tokens, size
+        return tokens if self.case_sensitive else list(map(str.casefold, tokens)), np.array(size)
 
     def _tags(self, columns: Any) -> Sequences:
         tokens, codes, offsets = distinct_tokens(columns, self.columns_)
@@ -221,25 +222,6 @@ def lexicon_lines(name: str, entries: Any) -> list:
                     f"{entry!r}."
                 )
     return lines
-
-
-def lexicon_tokens(name: str, entries: Any, fold: bool = False) -> tuple[list[str], np.ndarray]:
-    """Return the tokens of all entries of a lexicon, and the number of tokens of each entry.
-
-    No object is kept for each entry: a hundred thousand small lists would slow down the garbage
-    collector. ``fold``: ``str.casefold``, in which no letter depends on its neighbours.
-    """
-    lines = lexicon_lines(name, entries)
-    if set(map(type, lines)) <= {str}:
-        text = "\n".join(lines)
-        tokens = (text.casefold() if fold else text).split()
-        sizes = map(len, map(str.split, lines))
-    else:
-        found = [entry.split() if isinstance(entry, str) else entry for entry in lines]
-        tokens = list(chain.from_iterable(found))
-        tokens = list(map(str.casefold, tokens)) if fold else tokens
-        sizes = map(len, found)
-    return tokens, np.fromiter(sizes, np.int64, len(lines))
 
 
 def _trie(

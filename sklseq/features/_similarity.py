@@ -35,23 +35,25 @@ def make_index(name: str, lexicon: Any, n_gram: int | None) -> dict[str, Any]:
     """
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    forms, codes, ends, texts = _closest.code_entries(lexicon_lines(name, lexicon), normal_form)
-    if not texts:
+    forms, entries = _code_entries(lexicon_lines(name, lexicon))
+    if not entries:
         raise ValueError(
             f"The lexicon {name!r} is empty: it has no entry with a letter or digit. Give at least "
             "one, or omit the lexicon."
         )
-    codes, ends = np.frombuffer(codes, np.int32), np.frombuffer(ends, np.int64)
+    codes = np.fromiter(chain.from_iterable(entries), np.int32)
+    ends = _before(np.fromiter(map(len, entries), np.int64, len(entries)))
     columns, of_term, before = forms, codes, np.arange(len(codes) + 1)
     if n_gram is not None:
         columns, of_term, before = _grams(forms, codes, n_gram)
     rows = sparse.csr_matrix(
-        (np.ones(len(of_term)), of_term, before[np.append(0, ends)]),
-        shape=(len(texts), len(columns)),
+        (np.ones(len(of_term)), of_term, before[ends]), shape=(len(entries), len(columns))
     )
     rows.sum_duplicates()
     weights = TfidfTransformer()
     by_term = weights.fit_transform(rows).tocsc()
+    names = list(forms)
+    texts = [" ".join([names[code] for code in entry]) for entry in entries]
     points = _code_points("".join(texts))
     alphabet = np.flatnonzero(np.bincount(points)).astype(np.int32)
     return {
@@ -64,6 +66,25 @@ def make_index(name: str, lexicon: Any, n_gram: int | None) -> dict[str, Any]:
         "postings": by_term.indices.astype(np.int32),
         "weights": by_term.data,
     }
+
+
+def _code_entries(entries: list) -> tuple[dict[str, int], list[tuple[int, ...]]]:
+    """Return codes of the tokens' normal forms, and the distinct entries as tuples of codes."""
+    code_of: dict[str, int] = {}
+    forms: dict[str, int] = {}
+    distinct: dict[tuple[int, ...], None] = {}
+    for entry in entries:
+        own = []
+        for token in entry.split() if isinstance(entry, str) else entry:
+            code = code_of.get(token)
+            if code is None:
+                form = normal_form(token)
+                code = code_of[token] = forms.setdefault(form, len(forms)) if form else -1
+            if code >= 0:
+                own.append(code)
+        distinct[tuple(own)] = None
+    distinct.pop((), None)  # of entries without letters and digits
+    return forms, list(distinct)
 
 
 def _grams(forms: dict[str, int], codes: np.ndarray, n_gram: int) -> tuple:
