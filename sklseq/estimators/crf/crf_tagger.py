@@ -390,7 +390,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         from sklseq.estimators.crf.partial_fit import fit_batch
 
         rows = self._known_columns(X) if hasattr(self, "coef_") else None
-        vars(self).update(fit_batch(self, rows, X, y, classes, sample_weight))
+        squares = getattr(self, "_squares", None)
+        vars(self).update(fit_batch(self, rows, X, y, classes, sample_weight, squares))
         return self
 
     def _known_columns(self, X: SequencesLike) -> Sequences:

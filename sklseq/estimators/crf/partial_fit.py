@@ -31,10 +31,12 @@ def fit_batch(
     y: LabelsLike,
     classes: ArrayLike | None,
     sample_weight: ArrayLike | None,
+    squares: tuple | None,
 ) -> dict:
     """The attributes of ``tagger`` after one pass over a batch.
 
-    ``rows`` is X as the fitted tagger reads it, or None before the first call.
+    ``rows`` is X as the fitted tagger reads it, or None before the first call; ``squares`` are the
+    sums of squared gradients of earlier batches.
     """
     rows, classes = _first_batch(X, classes) if rows is None else _next_batch(tagger, rows, classes)
     check_not_empty(rows)
@@ -48,7 +50,7 @@ def fit_batch(
         np.dtype(np.float64), as_it_is=True,
     )  # fmt: skip
     batch = Batch(scores, float(tagger.l2), codes, rows.offsets, weights)
-    return _attributes_after(tagger, batch, classes)
+    return _attributes_after(tagger, batch, classes, squares)
 
 
 def _next_batch(
@@ -76,15 +78,17 @@ def _first_batch(X: SequencesLike, classes: ArrayLike | None) -> tuple[Sequences
     return rows, read_classes(classes)
 
 
-def _attributes_after(tagger: Any, batch: Batch, classes: np.ndarray) -> dict:
+def _attributes_after(
+    tagger: Any, batch: Batch, classes: np.ndarray, squares: tuple | None
+) -> dict:
     fitted, scores = hasattr(tagger, "coef_"), batch.scores
     start, before = scores.new_vector(), getattr(tagger, "n_seen_", 0)
     if fitted:
         coef = dense_weights(tagger.coef_)
         start = scores.pack(Weights(coef, tagger.transition_, tagger.start_, tagger.end_))
     stochastic = StochasticLikelihood(batch, float(tagger.l1), start)
-    if before:
-        stochastic.squares[0], stochastic.squares[2] = (x.copy() for x in tagger._squares)
+    if squares is not None:
+        stochastic.squares[0], stochastic.squares[2] = (x.copy() for x in squares)
     elif fitted:
         stochastic.squares = [x * np.float32(FITTED) for x in stochastic.squares]
     seed = tagger.random_state

@@ -10,6 +10,7 @@ from sklseq.data.sequences import read_labels, weighted_only
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.validation import (
     check_magnitude,
+    check_n_jobs,
     check_not_empty,
     read_sequences,
     training_weights,
@@ -106,7 +107,7 @@ class ZScoreTaggerCV(ZScoreTagger):
         """
         ridges = self._check_ridges()
         inner = ZScoreTagger(loss=self.loss, n_jobs=self.n_jobs, tol=1e-8, max_iter=5_000)
-        inner._check_parameters()
+        check_n_jobs(self.n_jobs)
         rows, vectorizer = read_sequences(X, fit=True)
         check_not_empty(rows)
         check_magnitude(rows, "Z-score training")
