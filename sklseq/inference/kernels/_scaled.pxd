@@ -1,9 +1,10 @@
-"""Scaled arithmetic of sums over segmentations: when it rescales, and how it knows what it lost."""
+"""Scaled arithmetic of sums over segmentations: rescaling, and tests that nothing was lost."""
 
 from libc.math cimport INFINITY, fabs
 
 from sklseq._lib.exponential cimport exponentials
-from sklseq._lib.lanes cimport lanes, n_lanes
+from sklseq._lib.lanes cimport Lanes8, lanes, n_lanes
+from sklseq.inference.kernels._recursions cimport block_of_product, sklseq_one_row_at_a_time
 
 
 cdef extern from "<fenv.h>" nogil:
@@ -12,8 +13,13 @@ cdef extern from "<fenv.h>" nogil:
     int fetestexcept(int)
 
 
+cdef inline Py_ssize_t known_width(lanes* tag, Py_ssize_t width) noexcept nogil:
+    # The width, a constant for the compiler if there are few lanes.
+    return width if lanes is Lanes8 else n_lanes(tag)
+
+
 cdef inline bint in_range(double total) noexcept nogil:
-    # Whether factors of the next step may be as they are.
+    # Whether the next step needs no power of two.
     return 2.0 ** -100 < total < 2.0 ** 100
 
 
@@ -38,9 +44,32 @@ cdef inline double sum_of_rows(
     return total
 
 
+cdef inline double sum_of_products(
+    const double* a, const double* b, Py_ssize_t n
+) noexcept nogil:
+    cdef Py_ssize_t k
+    cdef double total = 0
+    for k in range(n):
+        total += a[k] * b[k]
+    return total
+
+
+cdef inline void times_matrix(
+    lanes* tag, const double* x, const double* matrix, double* out, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # out(j) = sum_i x(i) matrix(i, j)
+    cdef Py_ssize_t B = n_lanes(tag), block, k
+    cdef double acc[8]
+    for block in range(width // B):
+        block_of_product(tag, x, 1, matrix + block * B, L, width, acc)
+        for k in range(B):
+            out[block * B + k] = acc[k]
+        sklseq_one_row_at_a_time()       # stored whole: the product keeps its lanes
+
+
 cdef inline bint exponentiate(const double* psi, double* F, Py_ssize_t n) noexcept nogil:
-    # F = exp(psi). Whether every one is a normal number, or a real 0. Few are looked at twice. What
-    # flags say afterwards is of no use.
+    # F = exp(psi). Whether every one is a normal number, or exactly 0; few are tested twice. It may
+    # set flags.
     cdef Py_ssize_t k, odd = 0
     exponentials(psi, F, n)
     for k in range(n):

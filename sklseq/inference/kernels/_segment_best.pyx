@@ -8,30 +8,45 @@ Among equal scores a later start wins, then the lowest label before it.
 from libc.math cimport INFINITY
 from libc.stdlib cimport free, malloc
 
+import numpy as np
+
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference.kernels._recursions cimport sklseq_one_row_at_a_time
+from sklseq.inference.kernels._scaled cimport known_width
+from sklseq.inference.kernels._segment_structs cimport (
+    Chain, Plan, plan_of_sequence, read_plan, read_scores, rows_from, step_factors,
+)
+
+
+cdef struct Prefixes:
+    const double* psi                # (n_cells, width)
+    double* G                        # (n_visits, width)
+    double* origin                   # (n_visits, width)  the start that gives G
+    double* alpha                    # (n, width)
+    double* best_start               # (n, width)         the start that gives alpha
+    double* top                      # (n,)               what each step is lowered by
 
 
 cdef inline void enter(
-    lanes* tag, const double* alpha, const double* score, double* out, Py_ssize_t L,
-    Py_ssize_t width
+    lanes* tag, const Chain* chain, const double* alpha, double* out
 ) noexcept nogil:
     # out(j) = max_i alpha(i) + score(i, j)
-    cdef Py_ssize_t B = n_lanes(tag), block, i, j, k
+    cdef Py_ssize_t B = n_lanes(tag), width = known_width(tag, chain.width), block, i, k
+    cdef const double* score
     cdef double best[8]
     cdef double x, v
     for block in range(width // B):
-        j = block * B
+        score = chain.matrix + block * B
         for k in range(B):
             best[k] = -INFINITY
-        for i in range(L):
+        for i in range(chain.L):
             x = alpha[i]
             for k in range(B):
-                v = x + score[i * width + j + k]
+                v = x + score[i * width + k]
                 best[k] = v if v > best[k] else best[k]
             sklseq_one_row_at_a_time()
         for k in range(B):
-            out[j + k] = best[k]
+            out[block * B + k] = best[k]
 
 
 cdef inline void keep_larger(
@@ -46,16 +61,11 @@ cdef inline void keep_larger(
 
 
 cdef void best_prefixes(
-    lanes* tag, const double* psi, Py_ssize_t n, const long long* step_visits,
-    const long long* first_cell, const long long* last_cell, const long long* target,
-    const int* mask, const signed char* kind, const long long* entry, const double* log_masks,
-    const double* score, const double* start, double* G, double* origin, double* alpha,
-    double* best_start,
-    double* top, double* entering, Py_ssize_t L, Py_ssize_t width
+    lanes* tag, const Plan* plan, const Chain* chain, const Prefixes* rows
 ) noexcept nogil:
     # alpha and the starts that give it. Each step is lowered by its largest score, in top, so that
-    # long sequences lose no digits. G and origin hold the visits of two steps, one after another.
-    cdef Py_ssize_t B = n_lanes(tag), e, block, j, k, v, c, t
+    # long sequences lose no digits.
+    cdef Py_ssize_t B = n_lanes(tag), width = known_width(tag, chain.width), e, block, j, k, v, c
     cdef double opened[8]
     cdef double closed[8]
     cdef double mine[8]
@@ -63,49 +73,57 @@ cdef void best_prefixes(
     cdef double g[8]
     cdef double o[8]
     cdef double shift = 0
+    cdef const double* psi
+    cdef double* G = rows.G
+    cdef double* origin = rows.origin
+    cdef double* top = rows.top
+    cdef double* alpha
+    cdef double* best_start
     cdef double* row
-    for v in range(step_visits[0], step_visits[n]):
-        for j in range(width):
-            G[v * width + j] = -INFINITY
-            origin[v * width + j] = -1
-    for e in range(1, n + 1):
+    for v in range(plan.step_visits[0] * width, plan.step_visits[plan.n] * width):
+        G[v] = -INFINITY
+        origin[v] = -1
+    for e in range(1, plan.n + 1):
+        alpha = rows.alpha + (e - 1) * width
+        best_start = rows.best_start + (e - 1) * width
         if e == 1:
             for j in range(width):
-                entering[j] = start[j]
+                alpha[j] = chain.start[j]
         else:
-            enter(tag, alpha + (e - 2) * width, score, entering, L, width)
+            enter(tag, chain, alpha - width, alpha)
         # A later start wins among equals: what enters is not smaller than what is there.
-        row = G + entry[e - 1] * width
+        v = plan.entry[e - 1] * width
+        row = G + v
         for j in range(width):
-            if entering[j] >= row[j]:
-                row[j] = entering[j]
-                origin[entry[e - 1] * width + j] = e - 1
+            if alpha[j] >= row[j]:
+                row[j] = alpha[j]
+                origin[v + j] = e - 1
         top[e - 1] = -INFINITY
         for block in range(width // B):
             j = block * B
-            row = alpha + (e - 1) * width + j
             for k in range(B):
                 opened[k] = -shift
                 closed[k] = 0
-                row[k] = -INFINITY
-                best_start[(e - 1) * width + j + k] = -1
-            for v in range(step_visits[e - 1], step_visits[e]):
+                alpha[j + k] = -INFINITY
+                best_start[j + k] = -1
+            for v in range(plan.step_visits[e - 1], plan.step_visits[e]):
                 for k in range(B):
                     mine[k] = 0
                     ends[k] = 0
-                for c in range(first_cell[v], last_cell[v]):
-                    if kind[c] == 3:
+                for c in range(plan.first_cell[v], plan.last_cell[v]):
+                    psi = rows.psi + c * width + j
+                    if plan.kind[c] == 3:
                         for k in range(B):
-                            opened[k] += psi[c * width + j + k]
-                    elif kind[c] == 2:
+                            opened[k] += psi[k]
+                    elif plan.kind[c] == 2:
                         for k in range(B):
-                            closed[k] += psi[c * width + j + k]
-                    elif kind[c] == 1:
+                            closed[k] += psi[k]
+                    elif plan.kind[c] == 1:
                         for k in range(B):
-                            mine[k] += psi[c * width + j + k]
+                            mine[k] += psi[k]
                     else:
                         for k in range(B):
-                            ends[k] += psi[c * width + j + k]
+                            ends[k] += psi[k]
                 for k in range(B):
                     g[k] = G[v * width + j + k] + (opened[k] + mine[k])
                     o[k] = origin[v * width + j + k]
@@ -113,132 +131,89 @@ cdef void best_prefixes(
                     top[e - 1] = max(top[e - 1], g[k])
                 for k in range(B):
                     ends[k] += g[k] + closed[k]
-                keep_larger(B, ends, o, row, best_start + (e - 1) * width + j)
-                t = target[v]
-                if t >= 0:
+                keep_larger(B, ends, o, alpha + j, best_start + j)
+                if plan.target[v] >= 0:
                     for k in range(B):
-                        g[k] += log_masks[mask[v] * width + j + k]
-                    keep_larger(B, g, o, G + t * width + j, origin + t * width + j)
+                        g[k] += plan.log_masks[plan.mask[v] * width + j + k]
+                    c = plan.target[v] * width + j
+                    keep_larger(B, g, o, G + c, origin + c)
             for k in range(B):
-                top[e - 1] = max(top[e - 1], row[k])
+                top[e - 1] = max(top[e - 1], alpha[j + k])
         shift = top[e - 1] if top[e - 1] > -INFINITY else 0
 
 
+cdef Py_ssize_t best_label(
+    const Chain* chain, const double* alpha, const double* score, Py_ssize_t stride
+) noexcept nogil:
+    # The lowest k that maximises alpha(k) + score(k * stride).
+    cdef Py_ssize_t k, best = 0
+    for k in range(1, chain.L):
+        if alpha[k] + score[k * stride] > alpha[best] + score[best * stride]:
+            best = k
+    return best
+
+
 cdef double trace_back(
-    const double* alpha, const double* best_start, const double* top, const double* score,
-    const double* end, Py_ssize_t n, Py_ssize_t L, Py_ssize_t width, long long* segments,
-    Py_ssize_t* count
+    const Plan* plan, const Chain* chain, const Prefixes* rows, long long* segments,
+    long long* count
 ) noexcept nogil:
     # The best segmentation, last segment first; its score, or -inf if there is none.
-    cdef Py_ssize_t e = n, j, i, k
-    cdef double best = -INFINITY, total
-    count[0] = j = 0
-    for i in range(L):
-        if alpha[(n - 1) * width + i] + end[i] > best:
-            best = alpha[(n - 1) * width + i] + end[i]
-            j = i
-    if best == -INFINITY:
-        return best
-    total = best
-    for i in range(n - 1):
-        total += top[i]
+    cdef Py_ssize_t e = plan.n, j, width = chain.width
+    cdef const double* alpha = rows.alpha + (e - 1) * width
+    cdef double total
+    count[0] = 0
+    j = best_label(chain, alpha, chain.end, 1)
+    total = alpha[j] + chain.end[j]
+    if total == -INFINITY:
+        return total
+    for e in range(plan.n - 1):
+        total += rows.top[e]
+    e = plan.n
     while True:
-        segments[3 * count[0]] = <long long> best_start[(e - 1) * width + j]
-        segments[3 * count[0] + 1] = e
-        segments[3 * count[0] + 2] = j
-        e = <Py_ssize_t> best_start[(e - 1) * width + j]
+        segments[1], segments[2] = e, j
+        e = <Py_ssize_t> rows.best_start[(e - 1) * width + j]
+        segments[0] = e
+        segments += 3
         count[0] += 1
         if e == 0:
             return total
-        best = -INFINITY
-        i = j
-        for k in range(L):
-            if alpha[(e - 1) * width + k] + score[k * width + i] > best:
-                best = alpha[(e - 1) * width + k] + score[k * width + i]
-                j = k
+        j = best_label(chain, rows.alpha + (e - 1) * width, chain.matrix + j, width)
 
 
-cdef void _viterbi(
-    lanes* tag, const double[:, ::1] psi, const long long[::1] cells, const long long[::1] steps,
-    const long long[::1] step_visits, const long long[::1] first_cell,
-    const long long[::1] last_cell, const long long[::1] target, const int[::1] mask,
-    const signed char[::1] kind, const long long[::1] entry, const double[:, ::1] log_masks,
-    const double[:, ::1] score,
-    const double[:, ::1] boundary, double[:, ::1] G, double[:, ::1] origin, double[:, ::1] alpha,
-    double[:, ::1] best_start, double[::1] top, long long[:, ::1] segments,
-    long long[::1] counts, double[::1] scores, Py_ssize_t L
-) noexcept nogil:
-    cdef Py_ssize_t s, n, r, v0, width = score.shape[1], count = 0, longest = top.shape[0]
-    cdef const double* p = NULL
-    cdef const signed char* of_cells = NULL
-    if psi.shape[0]:
-        p = &psi[0, 0] - cells[0] * width
-        of_cells = &kind[0]
-    for s in range(steps.shape[0] - 1):
-        n, r = steps[s + 1] - steps[s], steps[s] - steps[0]
-        scores[s] = counts[s] = 0
-        if n == 0:
-            continue
-        v0 = step_visits[steps[s]]
-        best_prefixes(
-            tag, p, n, &step_visits[steps[s]], &first_cell[0], &last_cell[0], &target[0],
-            &mask[0], of_cells, &entry[steps[s]], &log_masks[0, 0], &score[0, 0],
-            &boundary[0, 0], &G[0, 0] - v0 * width,
-            &origin[0, 0] - v0 * width, &alpha[0, 0], &best_start[0, 0], &top[0],
-            &alpha[longest, 0], L, width
-        )
-        scores[s] = trace_back(
-            &alpha[0, 0], &best_start[0, 0], &top[0], &score[0, 0], &boundary[1, 0], n, L, width,
-            &segments[r, 0], &count
-        )
-        counts[s] = count
+def viterbi(object segment_plan, object transitions, const double[:, ::1] psi, object work):
+    """Best segmentations of the sequences of a PrefixWorkspace, from the scores of their cells.
 
-
-def viterbi_padded(
-    const double[:, ::1] psi,        # (n_cells, width)
-    const long long[::1] cells,
-    const long long[::1] steps,
-    const long long[::1] step_visits,
-    const long long[::1] first_cell,
-    const long long[::1] last_cell,
-    const long long[::1] target,
-    const int[::1] mask,
-    const signed char[::1] kind,
-    const long long[::1] entry,
-    const double[:, ::1] log_masks,  # (n_masks, width)  0 or -inf
-    const double[:, ::1] score,      # (width, width)
-    const double[:, ::1] boundary,   # (2, width)        start and end scores
-    double[:, ::1] G,                # (visits of the largest sequence, width)  scratch, as origin
-    double[:, ::1] origin,
-    double[:, ::1] alpha,            # (longest + 1, width)     scratch, as best_start, top
-    double[:, ::1] best_start,
-    double[::1] top,
-    long long[:, ::1] segments,      # (n_steps, 3)      OUT from the first step of each sequence:
-    long long[::1] counts,           # (n_sequences,)    OUT so many of them, last first
-    double[::1] scores,              # (n_sequences,)    OUT -inf: nothing is allowed
-    Py_ssize_t L,
-):
-    """Best segmentation of every sequence."""
-    cdef Lanes2 two
-    cdef Lanes4 four
-    cdef Lanes8 eight
-    if steps[steps.shape[0] - 1] == steps[0]:
-        counts[:] = 0
-        scores[:] = 0
-        return
+    Each is written to ``found`` from its first step on, last segment first; ``counts`` holds the
+    numbers of segments, ``scores`` -inf where nothing is allowed.
+    """
+    cdef Plan plan = read_plan(segment_plan), one
+    cdef Chain chain = read_scores(transitions)
+    cdef double[:, ::1] G = work.G, origin = work.origin, alpha = work.alpha
+    cdef double[:, ::1] best_start = work.best_start
+    cdef double[::1] top = work.top, scores = work.scores
+    cdef long long[:, ::1] found = work.found
+    cdef long long[::1] counts = work.counts
+    cdef Py_ssize_t s, a = work.a, v0
+    cdef Prefixes rows
+    rows.psi = rows_from(psi, plan.cells[a])
+    rows.alpha, rows.best_start, rows.top = &alpha[0, 0], &best_start[0, 0], &top[0]
     with nogil:
-        if score.shape[1] == 2:
-            _viterbi(&two, psi, cells, steps, step_visits, first_cell, last_cell, target, mask,
-                     kind, entry, log_masks, score, boundary, G, origin, alpha, best_start, top,
-                     segments, counts, scores, L)
-        elif score.shape[1] == 4:
-            _viterbi(&four, psi, cells, steps, step_visits, first_cell, last_cell, target, mask,
-                     kind, entry, log_masks, score, boundary, G, origin, alpha, best_start, top,
-                     segments, counts, scores, L)
-        else:
-            _viterbi(&eight, psi, cells, steps, step_visits, first_cell, last_cell, target, mask,
-                     kind, entry, log_masks, score, boundary, G, origin, alpha, best_start, top,
-                     segments, counts, scores, L)
+        for s in range(a, a + scores.shape[0]):
+            one = plan_of_sequence(&plan, s)
+            scores[s - a] = counts[s - a] = 0
+            if one.n == 0:
+                continue
+            v0 = one.step_visits[0] * chain.width
+            rows.G, rows.origin = &G[0, 0] - v0, &origin[0, 0] - v0
+            if chain.width == 2:
+                best_prefixes(<Lanes2*> NULL, &one, &chain, &rows)
+            elif chain.width == 4:
+                best_prefixes(<Lanes4*> NULL, &one, &chain, &rows)
+            else:
+                best_prefixes(<Lanes8*> NULL, &one, &chain, &rows)
+            scores[s - a] = trace_back(
+                &one, &chain, &rows, &found[plan.steps[s] - plan.steps[a], 0], &counts[s - a]
+            )
 
 
 # ---------------------------------------------------------------- n best
@@ -251,7 +226,7 @@ cdef struct Item:
 
 
 cdef inline void insert(Item* best, Py_ssize_t n, Item item) noexcept nogil:
-    # Into a list sorted by falling score, of n; ties: later start, then lower rank.
+    # Into n items sorted by falling score; ties: later start, then lower rank.
     cdef Py_ssize_t k = n - 1
     if item.score == -INFINITY or not before(item, best[k]):
         return
@@ -270,87 +245,71 @@ cdef inline bint before(Item a, Item b) noexcept nogil:
 
 
 def nbest_sequence(
-    const double[:, ::1] psi,        # (n_cells, width)  of one sequence
-    Py_ssize_t c0,                   # its first cell
-    const long long[::1] step_visits,  # (n + 1,)
-    const long long[::1] first_cell,
-    const long long[::1] last_cell,
-    const long long[::1] target,
-    const int[::1] mask,
-    const signed char[::1] kind,
-    const long long[::1] entry,
-    const double[:, ::1] log_masks,
-    const double[:, ::1] score,
-    const double[:, ::1] boundary,
+    object segment_plan,
+    object transitions,
+    Py_ssize_t s,
+    const double[:, ::1] psi,        # (n_cells, width)  of sequence s
     long long[:, :, ::1] segments,   # (k, n, 3)         OUT  start, stop, label, last first
     long long[::1] counts,           # (k,)              OUT
     double[::1] scores,              # (k,)              OUT
-    Py_ssize_t L,
 ):
     """k best segmentations of one sequence; returns how many there are."""
-    cdef Py_ssize_t n = step_visits.shape[0] - 1, N = scores.shape[0]
-    cdef Py_ssize_t v0 = step_visits[0], n_visits = step_visits[n] - v0
-    cdef Py_ssize_t e, v, w, c, y, i, k, t, found = 0
-    cdef Item* G = <Item*> malloc(n_visits * L * N * sizeof(Item))
-    cdef Item* alpha = <Item*> malloc(n * L * N * sizeof(Item))
-    cdef Item* entered = <Item*> malloc(n * L * N * sizeof(Item))  # start: label, rank: its rank
-    cdef Item* last = <Item*> malloc(N * sizeof(Item))
-    cdef Item item, nothing
-    cdef double opened, closed, mine, ends
-    nothing.score, nothing.start, nothing.rank = -INFINITY, -1, 0
-    if G == NULL or alpha == NULL or entered == NULL or last == NULL:
-        free(G)
-        free(alpha)
-        free(entered)
-        free(last)
+    cdef Plan whole = read_plan(segment_plan), plan = plan_of_sequence(&whole, s)
+    cdef Chain chain = read_scores(transitions)
+    cdef Py_ssize_t n = plan.n, N = scores.shape[0], L = chain.L, width = chain.width, row = L * N
+    cdef Py_ssize_t v0 = plan.step_visits[0], n_visits = plan.step_visits[n] - v0
+    cdef Py_ssize_t e, v, y, i, k, t, v1, found = 0
+    cdef double[::1] scratch = np.empty(2 * plan.most)
+    cdef double* opened = &scratch[0]
+    cdef double* closed = opened + plan.most
+    cdef const double* p = rows_from(psi, plan.cells[s])
+    # Items of visits; of ends; what enters at each step (start: label, rank: its rank); the best.
+    cdef Py_ssize_t size = (n_visits + 2 * n) * row + N
+    cdef Item* G = <Item*> malloc(size * sizeof(Item))
+    cdef Item* alpha = G + n_visits * row
+    cdef Item* entered = alpha + n * row
+    cdef Item* last = entered + n * row
+    cdef Item item
+    if G == NULL:
         raise MemoryError()
     with nogil:
-        for k in range(n_visits * L * N):
-            G[k] = nothing
-        for k in range(n * L * N):
-            alpha[k] = entered[k] = nothing
-        for k in range(N):
-            last[k] = nothing
-        for e in range(1, n + 1):
+        for k in range(size):
+            G[k].score, G[k].start, G[k].rank = -INFINITY, -1, 0
+        for e in range(n):
+            v1 = plan.step_visits[e]
             for y in range(L):
                 # Prefixes that enter here: (label before, its rank), best first.
-                if e == 1:
-                    item.score, item.start, item.rank = boundary[0, y], 0, 0
+                if e == 0:
+                    item.score, item.start, item.rank = chain.start[y], 0, 0
                     insert(entered + y * N, N, item)
                 else:
                     for i in range(L):
                         for k in range(N):
-                            item.score = alpha[((e - 2) * L + i) * N + k].score + score[i, y]
+                            item.score = (
+                                alpha[(e - 1) * row + i * N + k].score
+                                + chain.matrix[i * width + y]
+                            )
                             item.start, item.rank = -i, k
-                            insert(entered + ((e - 1) * L + y) * N, N, item)
-                v = entry[e - 1] - v0
+                            insert(entered + e * row + y * N, N, item)
                 for k in range(N):
-                    item.score = entered[((e - 1) * L + y) * N + k].score
-                    item.start, item.rank = e - 1, k
-                    insert(G + (v * L + y) * N, N, item)
-                opened = closed = 0
-                for w in range(step_visits[e - 1], step_visits[e]):
-                    mine = ends = 0
-                    for c in range(first_cell[w], last_cell[w]):
-                        if kind[c] == 3:
-                            opened += psi[c - c0, y]
-                        elif kind[c] == 2:
-                            closed += psi[c - c0, y]
-                        elif kind[c] == 1:
-                            mine += psi[c - c0, y]
-                        else:
-                            ends += psi[c - c0, y]
-                    t = target[w] - v0 if target[w] >= 0 else -1
+                    item.score = entered[e * row + y * N + k].score
+                    item.start, item.rank = e, k
+                    insert(G + (plan.entry[e] - v0) * row + y * N, N, item)
+                step_factors(&plan, e + 1, p, y, width, opened, closed)
+                for v in range(v1, plan.step_visits[e + 1]):
+                    t = plan.target[v]
+                    if t >= 0 and not plan.masks[plan.mask[v] * width + y] > 0:
+                        t = -1
                     for k in range(N):
-                        item = G[((w - v0) * L + y) * N + k]
-                        item.score += opened + mine
-                        if t >= 0 and log_masks[mask[w], y] == 0:
-                            insert(G + (t * L + y) * N, N, item)
-                        item.score += closed + ends
-                        insert(alpha + ((e - 1) * L + y) * N, N, item)
+                        item = G[(v - v0) * row + y * N + k]
+                        item.score += opened[v - v1]
+                        if t >= 0:
+                            insert(G + (t - v0) * row + y * N, N, item)
+                        item.score += closed[v - v1]
+                        insert(alpha + e * row + y * N, N, item)
         for y in range(L):
             for k in range(N):
-                item.score = alpha[((n - 1) * L + y) * N + k].score + boundary[1, y]
+                item.score = alpha[(n - 1) * row + y * N + k].score + chain.end[y]
                 item.start, item.rank = -y, k
                 insert(last, N, item)
         for k in range(N):
@@ -360,16 +319,12 @@ def nbest_sequence(
             scores[k] = last[k].score
             y, i, e, counts[k] = -last[k].start, last[k].rank, n, 0
             while e > 0:
-                item = alpha[((e - 1) * L + y) * N + i]
+                item = alpha[(e - 1) * row + y * N + i]
                 segments[k, counts[k], 0] = item.start
-                segments[k, counts[k], 1] = e
-                segments[k, counts[k], 2] = y
+                segments[k, counts[k], 1], segments[k, counts[k], 2] = e, y
                 counts[k] += 1
                 e = item.start
-                item = entered[(e * L + y) * N + item.rank]
+                item = entered[e * row + y * N + item.rank]
                 y, i = -item.start, item.rank
         free(G)
-        free(alpha)
-        free(entered)
-        free(last)
     return found

@@ -1,8 +1,7 @@
 """Segmentations whose potentials all are of single tokens: one product with the matrix a step.
 
-Notation of `_segments.pyx`. A cell of step t says something of segments that are token t alone
-(factor x), begin with it (b), end with it (f) or contain it (o); `place` tells which cells a step
-has. All older starts have the same future, so that one group is enough:
+Notation of `_segments.pyx`. A cell of step t is a factor of segments that are token t alone (x),
+begin with it (b), end with it (f) or contain it (o); `cells_of` returns those of a step. All older starts have the same future, so that one group is enough:
 
     new_t    = alpha^_t b_t                          alpha^_t = start if t = 0, else alpha_{t-1} E
     old_t    = m G_{t-1}                             m: 0 for labels whose longest length is 1
@@ -15,7 +14,7 @@ and with beta_t = E u_{t+1} (end / Z in the last row), r_t = m D_{t+1} (0 there)
     D_t = o_t (r_t + f_t beta_t)                     by old_t
     u_t = b_t o_t (r_t + f_t beta_t x_t)             by alpha^_t
 
-Nothing is divided. The sequences of a block go in step, the longest first, so that a row of E
+Nothing is divided. The sequences of a block are batched, the longest first, so that a row of E
 serves several (`_batched.pxd`). When this is exact: `_segments.pyx`. The flags are those of a
 whole block; if one is set, its sequences are done again, one by one, by the kernel of that file.
 """
@@ -24,14 +23,19 @@ from libc.math cimport INFINITY, frexp, ldexp, log
 from libc.string cimport memset
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
+from sklseq.inference.kernels._batched cimport add_pairs, multiply_rows, weigh_rows
 from sklseq.inference.kernels._recursions cimport block_of_product
 from sklseq.inference.kernels._scaled cimport (
     FE_INVALID, FE_OVERFLOW, FE_UNDERFLOW, exponentiate, feclearexcept, fetestexcept, in_range,
-    log_of_power, sum_of_rows,
+    known_width, log_of_power, sum_of_products, sum_of_rows,
 )
-from sklseq.inference.kernels._token_blocks cimport Block, cells_of, fill_block, in_step, part_of
+from sklseq.inference.kernels._segment_structs cimport (
+    Chain, Plan, Trellis, read_factors, read_plan, read_trellis,
+)
+from sklseq.inference.kernels._token_blocks cimport (
+    Block, cells_of, n_together, part_of, read_block,
+)
 from sklseq.inference.kernels._token_rows cimport sklseq_backward_row, sklseq_forward_row
-from sklseq.inference.kernels._batched cimport add_pairs, multiply_rows, weigh_rows
 
 
 cdef inline void product(
@@ -51,33 +55,42 @@ cdef inline void product(
                 out[r + k] = acc[k]
 
 
-cdef inline bint forward(
-    lanes* tag, const Block* block, const double* F, const double* E, const double* start,
-    const double* end, const double* m, const double* zeros, double* G, double* alpha,
-    double* factor, double* u, double* mass, double* log_z
+cdef inline double mass(
+    const Block* block, const Chain* chain, const Trellis* rows, Py_ssize_t s
 ) noexcept nogil:
-    # Fills G, alpha, factor, u, and Z in mass. False: a sequence has no mass, or it is infinite.
-    cdef Py_ssize_t t, s, r, j, active = block.n, width = block.width
+    # Z of sequence s, but for its power of two.
+    cdef Py_ssize_t last = block.first[s] + block.length[s] - 1
+    return sum_of_products(rows.alpha + last * block.width, chain.end, block.L)
+
+
+cdef inline bint forward(
+    lanes* tag, const Block* block, const Chain* chain, const Trellis* rows, double* log_z
+) noexcept nogil:
+    # Fills G, alpha, factor and u. False: a sequence has no mass, or it is infinite.
+    cdef Py_ssize_t t, s, r, j, active = block.n, width = known_width(tag, block.width)
     cdef int power = 0, kinds
     cdef double* cells[4]
+    cdef double* G = rows.G
+    cdef double* u = rows.u
+    cdef double* alpha = rows.alpha
+    cdef double* factor = rows.factor
     cdef double total
     for s in range(block.n):
         log_z[block.ids[s]] = 0
         factor[block.first[s]] = 1
         for j in range(width):
-            u[block.first[s] * width + j] = start[j]
+            u[block.first[s] * width + j] = chain.start[j]
     for t in range(block.length[0]):
         while block.length[active - 1] <= t:
             active -= 1
         if t:
-            product(tag, block, alpha + (t - 1) * width, E, u + t * width, active)
+            product(tag, block, alpha + (t - 1) * width, chain.matrix, u + t * width, active)
         for s in range(active):
             r = block.first[s] + t
-            kinds = cells_of(block, F, r, cells)
+            kinds = cells_of(block, rows.F, r, cells)
             sklseq_forward_row(
-                kinds, width, cells[0], cells[1], cells[2], cells[3], m,
-                G + (r - 1) * width if t else zeros, factor[r], u + r * width, G + r * width,
-                alpha + r * width
+                kinds, width, cells, block.m, G + (r - 1) * width if t else block.before,
+                factor[r], u + r * width, G + r * width, alpha + r * width
             )
             if t + 1 == block.length[s]:
                 continue
@@ -89,173 +102,138 @@ cdef inline bint forward(
                 frexp(total, &power)
                 factor[r + 1] = ldexp(1.0, -power)
                 log_z[block.ids[s]] += power
-        # Numbers that underflow are slow: no need to go on.
+        # Stop early: arithmetic on numbers that underflow is slow.
         if t % 16 == 15 and fetestexcept(FE_UNDERFLOW):
             return False
     for s in range(block.n):
-        r = (block.first[s] + block.length[s] - 1) * width
-        mass[s] = 0
-        for j in range(block.L):
-            mass[s] += alpha[r + j] * end[j]
-        if not 0 < mass[s] < INFINITY:
+        total = mass(block, chain, rows, s)
+        if not 0 < total < INFINITY:
             return False
-        log_z[block.ids[s]] = log_of_power(log_z[block.ids[s]]) + log(mass[s])
+        log_z[block.ids[s]] = log_of_power(log_z[block.ids[s]]) + log(total)
     return True
 
 
 cdef inline void backward(
-    lanes* tag, const Block* block, double* F, const double* Et, const double* end,
-    const double* m, const double* zeros, const double* factor, const double* mass, double* G,
-    double* u, double* tokens
+    lanes* tag, const Block* block, const Chain* chain, const Trellis* rows
 ) noexcept nogil:
     # u becomes u, G: D, tokens the probabilities of labels (before: beta), F marginals.
-    cdef Py_ssize_t t, s, r, j, active = 0, ahead = 0, width = block.width
+    cdef Py_ssize_t t, s, r, j, active = 0, ahead = 0, width = known_width(tag, block.width)
     cdef double* cells[4]
+    cdef double* G = rows.G
+    cdef double* u = rows.u
+    cdef double* tokens = rows.tokens
+    cdef double total
     cdef int kinds
     for t in range(block.length[0] - 1, -1, -1):
         while active < block.n and block.length[active] > t:
             active += 1
-        product(tag, block, u + (t + 1) * width, Et, tokens + t * width, ahead)
+        product(
+            tag, block, u + (t + 1) * width, chain.transposed, tokens + t * width, ahead
+        )
         for s in range(active):
             r = block.first[s] + t
             if s >= ahead:
+                total = mass(block, chain, rows, s)
                 for j in range(width):
-                    tokens[r * width + j] = end[j] / mass[s]
-            kinds = cells_of(block, F, r, cells)
+                    tokens[r * width + j] = chain.end[j] / total
+            kinds = cells_of(block, rows.F, r, cells)
             sklseq_backward_row(
-                kinds, width, cells[0], cells[1], cells[2], cells[3], m,
-                G + (r - 1) * width if t else zeros, G + (r + 1) * width if s < ahead else zeros,
-                factor[r], tokens + r * width, u + r * width, G + r * width
+                kinds, width, cells, block.m, G + (r - 1) * width if t else block.before,
+                G + (r + 1) * width if s < ahead else block.before, rows.factor[r],
+                tokens + r * width, u + r * width, G + r * width
             )
         ahead = active
 
 
 cdef inline bint sum_up(
-    lanes* tag, const Block* block, const double* start, const double* end,
-    const double* weights, double* alpha, double* u, Py_ssize_t n_rows, double* scratch,
-    double* pairwise, double* ends
+    lanes* tag, const Block* block, const Chain* chain, const Trellis* rows, Py_ssize_t n_rows,
+    const double* weights
 ) noexcept nogil:
     # Weighted transitions, to be multiplied by E, first and last labels. False: nothing is added.
-    cdef Py_ssize_t B = n_lanes(tag), s, i, k, a, z, width = block.width
+    cdef Py_ssize_t B = n_lanes(tag), s, i, k, a, z, width = known_width(tag, block.width)
     cdef double acc[8]
-    cdef double total
-    memset(scratch, 0, (width + 2) * width * sizeof(double))
+    cdef double weight, total
+    cdef double* pairs = rows.scratch + width    # after block.before
+    cdef double* starts = pairs + width * width
+    cdef double* ends = starts + width
+    memset(pairs, 0, (width + 2) * width * sizeof(double))
     for s in range(block.n):
+        weight = weights[block.ids[s]]
         a = block.first[s] * width
         z = a + (block.length[s] - 1) * width
-        total = 0
+        total = mass(block, chain, rows, s)
         for k in range(block.L):
-            total += alpha[z + k] * end[k]
-        for k in range(block.L):
-            scratch[width * width + k] += weights[block.ids[s]] * start[k] * u[a + k]
-            scratch[(width + 1) * width + k] += (
-                weights[block.ids[s]] * alpha[z + k] * end[k] / total
-            )
-    weigh_rows(alpha, u, block.ids, block.first, block.length, weights, block.n, width)
+            starts[k] += weight * chain.start[k] * rows.u[a + k]
+            ends[k] += weight * rows.alpha[z + k] * chain.end[k] / total
+    weigh_rows(rows.alpha, rows.u, block.ids, block.first, block.length, weights, block.n, width)
     if lanes is Lanes8:
-        add_pairs(alpha, u, n_rows, scratch, block.L, width)
+        add_pairs(rows.alpha, rows.u, n_rows, pairs, block.L, width)
     else:
         for i in range(block.L):
-            block_of_product(tag, alpha + i, width, u + width, n_rows - 1, width, acc)
+            block_of_product(tag, rows.alpha + i, width, rows.u + width, n_rows - 1, width, acc)
             for k in range(B):
-                scratch[i * width + k] = acc[k]
+                pairs[i * width + k] = acc[k]
     if fetestexcept(FE_OVERFLOW | FE_INVALID):
         return False
     for k in range(block.L * width):
-        pairwise[k] += scratch[k]
+        rows.pairwise[k] += pairs[k]
     for k in range(2 * width):
-        ends[k] += scratch[width * width + k]
+        rows.ends[k] += starts[k]
     return True
 
 
 cdef bint _forward_backward(
-    lanes* tag, const Block* block, Py_ssize_t n_rows, double* F, const double* E,
-    const double* Et, const double* start, const double* end, const double* m,
-    const double* weights, double* G, double* alpha, double* factor, double* u, double* tokens,
-    double* scratch, double* mass, double* log_z, double* pairwise, double* ends
+    lanes* tag, const Block* block, const Chain* chain, const Trellis* rows, Py_ssize_t n_rows,
+    const double* weights, double* log_z
 ) noexcept nogil:
-    cdef Py_ssize_t s, width = block.width
+    cdef Py_ssize_t s, together = n_together(tag, block.n)
     cdef int bad = FE_UNDERFLOW | FE_OVERFLOW | FE_INVALID
-    cdef Py_ssize_t together = block.n if in_step(tag, block.n) else 1
     cdef Block part
-    cdef double* zeros = scratch
     feclearexcept(bad)
-    memset(zeros, 0, width * sizeof(double))
     for s in range(block.n // together):
         part = part_of(block, s * together, together)
-        if not forward(tag, &part, F, E, start, end, m, zeros, G, alpha, factor, u, mass,
-                       log_z):
+        if not forward(tag, &part, chain, rows, log_z) or fetestexcept(bad):
             return False
-        if fetestexcept(bad):
-            return False
-        backward(tag, &part, F, Et, end, m, zeros, factor, mass, G, u, tokens)
-    if fetestexcept(bad):
-        return False
-    return sum_up(
-        tag, block, start, end, weights, alpha, u, n_rows, scratch + width, pairwise, ends
-    )
+        backward(tag, &part, chain, rows)
+    return not fetestexcept(bad) and sum_up(tag, block, chain, rows, n_rows, weights)
 
 
 def forward_backward_tokens(
-    const double[:, ::1] psi,        # (n_cells, width)  scores of the cells of these sequences
-    double[:, ::1] F,                # (n_cells, width)  OUT marginals
-    Py_ssize_t first_cell,           # the first of them, numbered as in `cell`
-    const unsigned char[::1] kinds,  # (n_rows,)         bit k: the row has a cell of kind k
-    const long long[::1] cell,       # (n_rows,)         the first cell of each row
-    const long long[::1] steps,      # (n_sequences + 1,)
+    object segment_plan, object transitions, object work, object batch,
     Py_ssize_t[:, ::1] order,        # (3, n_sequences)  [0] IN sequences, longest first; scratch
-    const double[::1] m,             # (width,)          0 for labels whose longest length is 1
-    const double[:, ::1] E,          # (width, width)    exp of transition scores
-    const double[:, ::1] Et,
-    const double[:, ::1] boundary,   # (2, width)        exp of start and end scores
-    const double[::1] weights,       # (n_sequences,)    of the sequences in pairwise and ends
-    double[:, ::1] G,                # (n_rows, width)   scratch, like alpha, factor and u
-    double[:, ::1] alpha,
-    double[::1] factor,
-    double[:, ::1] u,
-    double[:, ::1] tokens,           # (n_rows, width)   OUT  marginals of labels at steps
-    double[:, ::1] scratch,          # (width + 3, width)
-    double[::1] mass,                # (n_sequences,)    scratch
-    double[::1] log_z,               # (n_sequences,)    OUT
-    double[:, ::1] pairwise,         # (width, width)    IN/OUT, E left out
-    double[:, ::1] ends,             # (2, width)        IN/OUT
-    Py_ssize_t L,
 ):
-    """Whether scaled arithmetic was exact for all sequences; else sums are left as they were."""
-    cdef Py_ssize_t n = G.shape[0]
-    cdef bint good
-    cdef double* f = NULL
-    cdef Block block
-    cdef Lanes2 two
-    cdef Lanes4 four
-    cdef Lanes8 eight
-    log_z[:] = 0
-    if n == 0:
-        return True
+    """Whether scaled arithmetic was exact for all sequences of a batch; else sums do not change.
+
+    Fills and adds to what `forward_backward_scaled` does.
+    """
+    cdef Plan plan = read_plan(segment_plan)
+    cdef Chain chain = read_factors(transitions)
+    cdef Py_ssize_t a = batch.a, first = plan.cells[a] * chain.width, n, size
+    cdef Trellis rows = read_trellis(work, batch, plan.cells[a])
+    cdef Block block = read_block(segment_plan, &plan, a, order, segment_plan.masks)
+    cdef const double[::1] weights = batch.weights
+    cdef double[::1] log_z = batch.log_z
+    cdef bint exact = True
     with nogil:
-        fill_block(&block, order, steps)
-        block.kinds, block.cell = &kinds[0], &cell[0]
-        block.L, block.width = L, E.shape[1]
-        good = True
-        if F.shape[0]:
-            f = &F[0, 0] - first_cell * E.shape[1]
-            good = exponentiate(&psi[0, 0], &F[0, 0], F.shape[0] * E.shape[1])
-        if good and E.shape[1] == 2:
-            good = _forward_backward(
-                &two, &block, n, f, &E[0, 0], &Et[0, 0], &boundary[0, 0], &boundary[1, 0],
-                &m[0], &weights[0], &G[0, 0], &alpha[0, 0], &factor[0], &u[0, 0], &tokens[0, 0],
-                &scratch[0, 0], &mass[0], &log_z[0], &pairwise[0, 0], &ends[0, 0]
+        log_z[:] = 0
+        n = plan.steps[a + log_z.shape[0]] - plan.steps[a]
+        size = plan.cells[a + log_z.shape[0]] * chain.width - first
+        block.before = rows.scratch
+        memset(block.before, 0, chain.width * sizeof(double))
+        if size:
+            exact = exponentiate(rows.psi + first, rows.F + first, size)
+        if not exact:
+            pass
+        elif chain.width == 2:
+            exact = _forward_backward(
+                <Lanes2*> NULL, &block, &chain, &rows, n, &weights[0], &log_z[0]
             )
-        elif good and E.shape[1] == 4:
-            good = _forward_backward(
-                &four, &block, n, f, &E[0, 0], &Et[0, 0], &boundary[0, 0], &boundary[1, 0],
-                &m[0], &weights[0], &G[0, 0], &alpha[0, 0], &factor[0], &u[0, 0], &tokens[0, 0],
-                &scratch[0, 0], &mass[0], &log_z[0], &pairwise[0, 0], &ends[0, 0]
+        elif chain.width == 4:
+            exact = _forward_backward(
+                <Lanes4*> NULL, &block, &chain, &rows, n, &weights[0], &log_z[0]
             )
-        elif good:
-            good = _forward_backward(
-                &eight, &block, n, f, &E[0, 0], &Et[0, 0], &boundary[0, 0], &boundary[1, 0],
-                &m[0], &weights[0], &G[0, 0], &alpha[0, 0], &factor[0], &u[0, 0], &tokens[0, 0],
-                &scratch[0, 0], &mass[0], &log_z[0], &pairwise[0, 0], &ends[0, 0]
+        else:
+            exact = _forward_backward(
+                <Lanes8*> NULL, &block, &chain, &rows, n, &weights[0], &log_z[0]
             )
-    return good
+    return exact

@@ -1,7 +1,7 @@
 """Best segmentations where all potentials are of single tokens: one maximum over labels a step.
 
-Notation of `_segment_tokens.pyx`, in scores. No back pointers are kept: along the one segmentation
-that is wanted, what was larger is found again in the same numbers. Among equal scores a later start
+Notation of `_segment_tokens.pyx`, in scores. No back pointers are kept: the search from the end
+compares the same numbers again, on the best segmentation only. Among equal scores a later start
 wins, then the lowest label before it.
 """
 
@@ -9,10 +9,25 @@ from libc.math cimport INFINITY
 from libc.string cimport memcpy, memset
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
-from sklseq.inference.kernels._blocks cimport row_max, sum_max
 from sklseq.inference.kernels._batched cimport max_plus_rows
-from sklseq.inference.kernels._token_blocks cimport Block, cells_of, fill_block, in_step, part_of
+from sklseq.inference.kernels._blocks cimport row_max, sum_max
+from sklseq.inference.kernels._scaled cimport known_width
+from sklseq.inference.kernels._segment_structs cimport (
+    Chain, Plan, read_plan, read_scores, rows_from,
+)
+from sklseq.inference.kernels._token_blocks cimport (
+    Block, cells_of, n_together, part_of, read_block,
+)
 from sklseq.inference.kernels._token_rows cimport sklseq_best_row, sklseq_prefetch_rows
+
+
+cdef struct Prefixes:
+    # Best scores: of what starts at a step, has not ended there, and ends there.
+    const double* psi                # (n_cells, width)
+    double* new                      # (n_rows, width)
+    double* G                        # (n_rows, width)
+    double* alpha                    # (n_rows, width)
+    double* top                      # (n_rows,)  what later rows are lowered by
 
 
 cdef inline void add_best(
@@ -49,17 +64,20 @@ cdef inline double largest(lanes* tag, const double* x, Py_ssize_t L) noexcept n
     return top
 
 
-cdef inline void best_prefixes(
-    lanes* tag, const Block* block, const double* psi, const double* score, const double* start,
-    const double* log_m, const double* nothing, double* new, double* G, double* alpha,
-    double* top
+cdef void best_prefixes(
+    lanes* tag, const Block* block, const Chain* chain, const Prefixes* rows
 ) noexcept nogil:
     # After every eighth, a row is lowered by the largest score of the one before, in top: few
     # digits are lost.
     cdef Py_ssize_t B = n_lanes(tag), t, s, r, j, z, active = block.n
-    cdef Py_ssize_t width = block.width
+    cdef Py_ssize_t width = known_width(tag, block.width)
     cdef int kinds
     cdef double* cells[4]
+    cdef const double* psi = rows.psi
+    cdef double* new = rows.new
+    cdef double* G = rows.G
+    cdef double* alpha = rows.alpha
+    cdef double* top = rows.top
     for t in range(block.length[0]):
         while block.length[active - 1] <= t:
             active -= 1
@@ -78,15 +96,16 @@ cdef inline void best_prefixes(
                 )
             if t == 0:
                 for j in range(width):
-                    new[r + j] += start[j]
+                    new[r + j] += chain.start[j]
         if t:
-            add_best(tag, block, alpha + (t - 1) * width, score, new + t * width, active)
+            add_best(
+                tag, block, alpha + (t - 1) * width, chain.matrix, new + t * width, active
+            )
         for s in range(active):
             r = block.first[s] + t
             kinds = cells_of(block, psi, r, cells)
             sklseq_best_row(
-                kinds, width, cells[0], cells[2], cells[3], log_m,
-                G + (r - 1) * width if t else nothing,
+                kinds, width, cells, block.m, G + (r - 1) * width if t else block.before,
                 top[r - 1] if t and top[r - 1] > -INFINITY else 0, new + r * width,
                 G + r * width, alpha + r * width
             )
@@ -94,8 +113,7 @@ cdef inline void best_prefixes(
 
 
 cdef Py_ssize_t start_of(
-    const Block* block, Py_ssize_t first, Py_ssize_t e, Py_ssize_t j, const double* psi,
-    const double* log_m, const double* new, const double* G
+    const Block* block, const Prefixes* rows, Py_ssize_t first, Py_ssize_t e, Py_ssize_t j
 ) noexcept nogil:
     # Where the best segment of label j that ends at e starts.
     cdef Py_ssize_t t = e - 1, at, width = block.width
@@ -103,10 +121,10 @@ cdef Py_ssize_t start_of(
     cdef double* cells[4]
     while t > 0:
         at = (first + t) * width + j
-        entered = new[at]
-        if t == e - 1 and cells_of(block, psi, first + t, cells) & 1:
+        entered = rows.new[at]
+        if t == e - 1 and cells_of(block, rows.psi, first + t, cells) & 1:
             entered += cells[0][j]
-        if entered >= G[at - width] + log_m[j]:
+        if entered >= rows.G[at - width] + block.m[j]:
             return t
         t -= 1
     return 0
@@ -122,31 +140,32 @@ cdef inline void turn_round(long long* segments, Py_ssize_t n) noexcept nogil:
 
 
 cdef double trace_back(
-    const Block* block, Py_ssize_t first, Py_ssize_t n, const double* psi, const double* score_t,
-    const double* end, const double* log_m, const double* new, const double* G,
-    const double* alpha, const double* top, long long* segments, long long* count
+    const Block* block, const Chain* chain, const Prefixes* rows, Py_ssize_t s,
+    long long* segments, long long* count
 ) noexcept nogil:
     # The best segmentation; its score, or -inf if there is none.
-    cdef Py_ssize_t e = n, i, j, width = block.width
-    cdef const double* row = alpha + (first + n - 1) * width
+    cdef Py_ssize_t first = block.first[s], e = block.length[s], i, j, n = 0, width = block.width
+    cdef const double* row = rows.alpha + (first + e - 1) * width
     cdef double total
     count[0] = 0
-    j = first_argmax(row, end, block.L)
-    total = row[j] + end[j]
+    j = first_argmax(row, chain.end, block.L)
+    total = row[j] + chain.end[j]
     if total == -INFINITY:
         return total
-    for i in range(n - 1):
-        total += top[first + i]
+    for i in range(e - 1):
+        total += rows.top[first + i]
     while True:
-        segments[3 * count[0] + 1] = e
-        segments[3 * count[0] + 2] = j
-        e = start_of(block, first, e, j, psi, log_m, new, G)
-        segments[3 * count[0]] = e
-        count[0] += 1
+        segments[3 * n + 1], segments[3 * n + 2] = e, j
+        e = start_of(block, rows, first, e, j)
+        segments[3 * n] = e
+        n += 1
         if e == 0:
-            turn_round(segments, count[0])
+            turn_round(segments, n)
+            count[0] = n
             return total
-        j = first_argmax(alpha + (first + e - 1) * width, score_t + j * width, block.L)
+        j = first_argmax(
+            rows.alpha + (first + e - 1) * width, chain.transposed + j * width, block.L
+        )
 
 
 cdef inline Py_ssize_t first_argmax(
@@ -166,70 +185,50 @@ cdef inline Py_ssize_t first_argmax(
 
 
 cdef void _viterbi(
-    lanes* tag, const Block* block, const double* psi, const double* score, const double* score_t,
-    const double* start, const double* end, const double* log_m, double* nothing, double* new,
-    double* G, double* alpha, double* top, long long[:, ::1] segments, long long[::1] counts,
-    double[::1] scores
+    lanes* tag, const Block* block, const Chain* chain, const Prefixes* rows
 ) noexcept nogil:
-    cdef Py_ssize_t s, r, together = block.n if in_step(tag, block.n) else 1
+    cdef Py_ssize_t s, together = n_together(tag, block.n)
     cdef Block part
-    for s in range(block.width):
-        nothing[s] = -INFINITY
     for s in range(block.n // together):
         part = part_of(block, s * together, together)
-        best_prefixes(tag, &part, psi, score, start, log_m, nothing, new, G, alpha, top)
-    for s in range(block.n):
-        r = block.first[s]
-        scores[block.ids[s]] = trace_back(
-            block, r, block.length[s], psi, score_t, end, log_m, new, G, alpha, top,
-            &segments[r, 0], &counts[block.ids[s]]
-        )
+        best_prefixes(tag, &part, chain, rows)
 
 
 def viterbi_tokens(
-    const double[:, ::1] psi,        # (n_cells, width)
-    Py_ssize_t first_cell,           # the first of them, numbered as in `cell`
-    const unsigned char[::1] kinds,  # (n_rows,)         bit k: the row has a cell of kind k
-    const long long[::1] cell,       # (n_rows,)         the first cell of each row
-    const long long[::1] steps,      # (n_sequences + 1,)
+    object segment_plan, object transitions, const double[:, ::1] psi, object work,
     Py_ssize_t[:, ::1] order,        # (3, n_sequences)  [0] IN sequences, longest first; scratch
-    const double[::1] log_m,         # (width,)          -inf for labels of longest length 1, or 0
-    const double[:, ::1] score,      # (width, width)
-    const double[:, ::1] score_t,    # (width, width)   score transposed
-    const double[:, ::1] boundary,   # (2, width)        start and end scores
-    double[:, :, ::1] scratch,       # (3, n_rows + 1, width)
-    double[::1] top,                 # (n_rows,)         scratch
-    long long[:, ::1] segments,      # (n_rows, 3)       OUT from the first step of each sequence:
-    long long[::1] counts,           # (n_sequences,)    OUT so many of them
-    double[::1] scores,              # (n_sequences,)    OUT -inf: nothing is allowed
-    Py_ssize_t L,
 ):
-    """Best segmentation of every sequence."""
-    cdef Py_ssize_t n = top.shape[0]
-    cdef const double* p = NULL
-    cdef Block block
-    cdef Lanes2 two
-    cdef Lanes4 four
-    cdef Lanes8 eight
-    counts[:] = 0
-    scores[:] = 0
-    if n == 0:
-        return
+    """Best segmentations of the sequences of a TokenPrefixes, from the scores of their cells.
+
+    As `viterbi` of `_segment_best.pyx`, but segments are in order.
+    """
+    cdef Plan plan = read_plan(segment_plan)
+    cdef Chain chain = read_scores(transitions)
+    cdef Py_ssize_t a = work.a, n, s, i
+    cdef Block block = read_block(segment_plan, &plan, a, order, segment_plan.log_masks)
+    cdef double[:, :, ::1] scratch = work.scratch
+    cdef double[::1] top = work.top, scores = work.scores
+    cdef long long[:, ::1] found = work.found
+    cdef long long[::1] counts = work.counts
+    cdef Prefixes rows
+    rows.psi = rows_from(psi, plan.cells[a])
+    rows.new, rows.G, rows.alpha = &scratch[0, 0, 0], &scratch[1, 0, 0], &scratch[2, 0, 0]
+    rows.top = &top[0]
     with nogil:
-        fill_block(&block, order, steps)
-        block.kinds, block.cell = &kinds[0], &cell[0]
-        block.L, block.width = L, score.shape[1]
-        if psi.shape[0]:
-            p = &psi[0, 0] - first_cell * score.shape[1]
-        if score.shape[1] == 2:
-            _viterbi(&two, &block, p, &score[0, 0], &score_t[0, 0], &boundary[0, 0],
-                     &boundary[1, 0], &log_m[0], &scratch[1, n, 0], &scratch[0, 0, 0],
-                     &scratch[1, 0, 0], &scratch[2, 0, 0], &top[0], segments, counts, scores)
-        elif score.shape[1] == 4:
-            _viterbi(&four, &block, p, &score[0, 0], &score_t[0, 0], &boundary[0, 0],
-                     &boundary[1, 0], &log_m[0], &scratch[1, n, 0], &scratch[0, 0, 0],
-                     &scratch[1, 0, 0], &scratch[2, 0, 0], &top[0], segments, counts, scores)
+        counts[:] = 0
+        scores[:] = 0
+        n = plan.steps[a + scores.shape[0]] - plan.steps[a]
+        block.before = rows.new + n * block.width
+        for s in range(block.width):
+            block.before[s] = -INFINITY
+        if block.width == 2:
+            _viterbi(<Lanes2*> NULL, &block, &chain, &rows)
+        elif block.width == 4:
+            _viterbi(<Lanes4*> NULL, &block, &chain, &rows)
         else:
-            _viterbi(&eight, &block, p, &score[0, 0], &score_t[0, 0], &boundary[0, 0],
-                     &boundary[1, 0], &log_m[0], &scratch[1, n, 0], &scratch[0, 0, 0],
-                     &scratch[1, 0, 0], &scratch[2, 0, 0], &top[0], segments, counts, scores)
+            _viterbi(<Lanes8*> NULL, &block, &chain, &rows)
+        for i in range(block.n):
+            s = block.ids[i]
+            scores[s] = trace_back(
+                &block, &chain, &rows, i, &found[block.first[i], 0], &counts[s]
+            )

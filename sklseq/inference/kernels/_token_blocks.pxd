@@ -2,16 +2,20 @@
 
 from sklseq._lib.lanes cimport Lanes8, lanes
 from sklseq.inference.kernels._blocks cimport SKLSEQ_FOUR_ROWS_FIT
+from sklseq.inference.kernels._segment_structs cimport Plan
 
 
 cdef struct Block:
-    # Sequences that go in step, and their rows: s has rows first[s] to first[s] + length[s] - 1.
+    # Sequences that are worked on together; rows of sequence s are first[s] to
+    # first[s] + length[s] - 1.
     Py_ssize_t n
     Py_ssize_t* ids                  # their numbers, longest first
     Py_ssize_t* first
     Py_ssize_t* length
     const unsigned char* kinds       # (n_rows,)  bit k: there is a cell of kind k
     const long long* cell            # (n_rows,)  the first cell
+    const double* m                  # (width,)   0 (-inf) for labels whose longest length is 1
+    double* before                   # (width,)   G before the first step: 0 (-inf)
     Py_ssize_t L
     Py_ssize_t width
 
@@ -28,18 +32,26 @@ cdef inline int cells_of(
     return kinds
 
 
-cdef inline void fill_block(
-    Block* block, Py_ssize_t[:, ::1] order, const long long[::1] steps
-) noexcept nogil:
-    # order[0] holds sequences, longest first; their rows go into [1] and [2].
+cdef inline Block read_block(
+    object segment_plan, const Plan* plan, Py_ssize_t a, Py_ssize_t[:, ::1] order,
+    const double[:, ::1] masks
+) except *:
+    # order[0] holds sequences, counted from a, longest first; their rows go into [1] and [2].
+    # The last mask is that of older starts. The caller sets `before`.
+    cdef const unsigned char[::1] kinds = segment_plan.token_kinds
+    cdef const long long[::1] cell = segment_plan.token_cells
     cdef Py_ssize_t k, s
-    block.n = 0
+    cdef Block block
+    block.n, block.L, block.width = 0, segment_plan.n_labels, segment_plan.width
+    block.kinds, block.cell = &kinds[plan.steps[a]], &cell[plan.steps[a]]
+    block.m, block.before = &masks[masks.shape[0] - 1, 0], NULL
     for k in range(order.shape[1]):
-        s = order[0, k]
-        order[1, k] = steps[s] - steps[0]
-        order[2, k] = steps[s + 1] - steps[s]
+        s = a + order[0, k]
+        order[1, k] = plan.steps[s] - plan.steps[a]
+        order[2, k] = plan.steps[s + 1] - plan.steps[s]
         block.n += order[2, k] > 0
     block.ids, block.first, block.length = &order[0, 0], &order[1, 0], &order[2, 0]
+    return block
 
 
 cdef inline Block part_of(const Block* block, Py_ssize_t s, Py_ssize_t n) noexcept nogil:
@@ -49,6 +61,6 @@ cdef inline Block part_of(const Block* block, Py_ssize_t s, Py_ssize_t n) noexce
     return part
 
 
-cdef inline bint in_step(lanes* tag, Py_ssize_t n) noexcept nogil:
-    # Rows of few labels stay in registers however they are worked on.
-    return lanes is Lanes8 and SKLSEQ_FOUR_ROWS_FIT and n >= 4
+cdef inline Py_ssize_t n_together(lanes* tag, Py_ssize_t n) noexcept nogil:
+    # How many of n sequences advance together. Rows of few labels stay in registers anyway.
+    return n if lanes is Lanes8 and SKLSEQ_FOUR_ROWS_FIT and n >= 4 else 1

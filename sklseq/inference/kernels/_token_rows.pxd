@@ -1,9 +1,9 @@
 """One row of the recursions of `_segment_tokens.pyx`, for the kinds of cells that it has.
 
-These loops are C because the compiler has to be told what Cython cannot say: that no two rows
-overlap (`restrict`), so that it can take lanes of them, and that each set of kinds is a case of its
-own, in which factors that are not there cost nothing. ``kinds`` is 8 if the row has a cell of kind
-3 (factor o), plus 4 for kind 2 (f), 2 for kind 1 (b), 1 for kind 0 (x); others are not looked at.
+These loops are C, because Cython cannot declare that no two rows overlap (`restrict`), which
+vectorising them needs; and each set of kinds is a case of its own, in which missing factors cost
+nothing. ``kinds`` is 8 if the row has a cell of kind 3 (factor o), plus 4 for kind 2 (f), 2 for
+kind 1 (b), 1 for kind 0 (x); other cells are not read.
 """
 
 cimport sklseq._lib.prefetch
@@ -11,8 +11,8 @@ cimport sklseq.inference.kernels._row_loops
 
 cdef extern from *:
     """
-    /* Sequences in step take the processor by surprise. Inlined always: a function that does
-       nothing but this is one without effect to GCC, which drops its calls. */
+    /* The processor does not foresee which rows batched sequences read. Always inlined: GCC drops
+       calls of a function that only prefetches. */
     SKLSEQ_CASE void sklseq_prefetch_rows(const double* row, int kinds, Py_ssize_t width) {
         Py_ssize_t k;
         for (; kinds; kinds &= kinds - 1, row += width)
@@ -20,15 +20,18 @@ cdef extern from *:
     }
     #define SKLSEQ_FACTOR(kind, row) ((kinds & (kind)) ? (row)[k] : 1.0)
     #define SKLSEQ_TERM(kind, row) ((kinds & (kind)) ? (row)[k] : 0.0)
-    #define sklseq_rows_of_cells \\
-        double* restrict x, double* restrict b, double* restrict f, double* restrict o
+    /* Row of each kind. */
+    #define SKLSEQ_ROWS_OF_CELLS \\
+        double *restrict x = cells[0], *restrict b = cells[1], *restrict f = cells[2], \\
+               *restrict o = cells[3]
 
     /* u: alpha^ becomes new. Fills G and alpha. */
     SKLSEQ_CASE void sklseq_forward_case(
-        int kinds, Py_ssize_t n, sklseq_rows_of_cells, const double* restrict m,
+        int kinds, Py_ssize_t n, double* const* cells, const double* restrict m,
         const double* restrict before, double factor, double* restrict u, double* restrict G,
         double* restrict alpha
     ) {
+        SKLSEQ_ROWS_OF_CELLS;
         Py_ssize_t k;
         for (k = 0; k < n; k++) {
             double new_ = u[k] * SKLSEQ_FACTOR(2, b), old = m[k] * before[k];
@@ -44,10 +47,11 @@ cdef extern from *:
     /* G becomes D, u: new becomes u, beta the probability of each label, cells their marginals.
        What no segmentation reaches has no use for a derivative, which might overflow. */
     SKLSEQ_CASE void sklseq_backward_case(
-        int kinds, Py_ssize_t n, sklseq_rows_of_cells, const double* restrict m,
+        int kinds, Py_ssize_t n, double* const* cells, const double* restrict m,
         const double* restrict before, const double* restrict after, double factor,
         double* restrict beta, double* restrict u, double* restrict G
     ) {
+        SKLSEQ_ROWS_OF_CELLS;
         Py_ssize_t k;
         for (k = 0; k < n; k++) {
             double g = G[k], new_ = u[k], on = SKLSEQ_FACTOR(8, o) * factor;
@@ -83,11 +87,13 @@ cdef extern from *:
 
     /* The same in scores, lowered by shift. */
     SKLSEQ_CASE void sklseq_best_case(
-        int kinds, Py_ssize_t n, const double* restrict x, const double* restrict f,
-        const double* restrict o, const double* restrict log_m, const double* restrict before,
-        double shift, const double* restrict entered, double* restrict G, double* restrict alpha
+        int kinds, Py_ssize_t n, double* const* cells, const double* restrict log_m,
+        const double* restrict before, double shift, const double* restrict entered,
+        double* restrict G, double* restrict alpha
     ) {
+        SKLSEQ_ROWS_OF_CELLS;
         Py_ssize_t k;
+        (void) b;
         for (k = 0; k < n; k++) {
             double old = before[k] + log_m[k], on = SKLSEQ_TERM(8, o) - shift;
             double g = entered[k], a = g + SKLSEQ_TERM(1, x);
@@ -98,61 +104,50 @@ cdef extern from *:
         }
     }
 
+    #define SKLSEQ_FOUR_CASES(k, name, ...)                                                  \\
+        case k: name(k, __VA_ARGS__); break;                                                 \\
+        case k + 1: name(k + 1, __VA_ARGS__); break;                                         \\
+        case k + 2: name(k + 2, __VA_ARGS__); break;                                         \\
+        case k + 3: name(k + 3, __VA_ARGS__); break;
     #define SKLSEQ_ALL_CASES(name, ...) switch (kinds) {                                     \\
-        case 0: name(0, __VA_ARGS__); break;                                                 \\
-        case 1: name(1, __VA_ARGS__); break;                                                 \\
-        case 2: name(2, __VA_ARGS__); break;                                                 \\
-        case 3: name(3, __VA_ARGS__); break;                                                 \\
-        case 4: name(4, __VA_ARGS__); break;                                                 \\
-        case 5: name(5, __VA_ARGS__); break;                                                 \\
-        case 6: name(6, __VA_ARGS__); break;                                                 \\
-        case 7: name(7, __VA_ARGS__); break;                                                 \\
-        case 8: name(8, __VA_ARGS__); break;                                                 \\
-        case 9: name(9, __VA_ARGS__); break;                                                 \\
-        case 10: name(10, __VA_ARGS__); break;                                               \\
-        case 11: name(11, __VA_ARGS__); break;                                               \\
-        case 12: name(12, __VA_ARGS__); break;                                               \\
-        case 13: name(13, __VA_ARGS__); break;                                               \\
-        case 14: name(14, __VA_ARGS__); break;                                               \\
-        default: name(15, __VA_ARGS__); break;                                               \\
+        SKLSEQ_FOUR_CASES(0, name, __VA_ARGS__)                                              \\
+        SKLSEQ_FOUR_CASES(4, name, __VA_ARGS__)                                              \\
+        SKLSEQ_FOUR_CASES(8, name, __VA_ARGS__)                                              \\
+        SKLSEQ_FOUR_CASES(12, name, __VA_ARGS__)                                             \\
     }
 
     SKLSEQ_ROW void sklseq_forward_row(
-        int kinds, Py_ssize_t n, sklseq_rows_of_cells, const double* restrict m,
+        int kinds, Py_ssize_t n, double* const* cells, const double* restrict m,
         const double* restrict before, double factor, double* restrict u, double* restrict G,
         double* restrict alpha
     ) {
-        SKLSEQ_ALL_CASES(sklseq_forward_case, n, x, b, f, o, m, before, factor, u, G, alpha)
+        SKLSEQ_ALL_CASES(sklseq_forward_case, n, cells, m, before, factor, u, G, alpha)
     }
     SKLSEQ_ROW void sklseq_backward_row(
-        int kinds, Py_ssize_t n, sklseq_rows_of_cells, const double* restrict m,
+        int kinds, Py_ssize_t n, double* const* cells, const double* restrict m,
         const double* restrict before, const double* restrict after, double factor,
         double* restrict beta, double* restrict u, double* restrict G
     ) {
-        SKLSEQ_ALL_CASES(
-            sklseq_backward_case, n, x, b, f, o, m, before, after, factor, beta, u, G
-        )
+        SKLSEQ_ALL_CASES(sklseq_backward_case, n, cells, m, before, after, factor, beta, u, G)
     }
     SKLSEQ_ROW void sklseq_best_row(
-        int kinds, Py_ssize_t n, const double* restrict x, const double* restrict f,
-        const double* restrict o, const double* restrict log_m, const double* restrict before,
-        double shift, const double* restrict entered, double* restrict G, double* restrict alpha
+        int kinds, Py_ssize_t n, double* const* cells, const double* restrict log_m,
+        const double* restrict before, double shift, const double* restrict entered,
+        double* restrict G, double* restrict alpha
     ) {
-        SKLSEQ_ALL_CASES(sklseq_best_case, n, x, f, o, log_m, before, shift, entered, G, alpha)
+        SKLSEQ_ALL_CASES(sklseq_best_case, n, cells, log_m, before, shift, entered, G, alpha)
     }
     """
     void sklseq_prefetch_rows(const double* row, int kinds, Py_ssize_t width) noexcept nogil
     void sklseq_forward_row(
-        int kinds, Py_ssize_t n, double* x, double* b, double* f, double* o, const double* m,
-        const double* before, double factor, double* u, double* G, double* alpha
+        int kinds, Py_ssize_t n, double** cells, const double* m, const double* before,
+        double factor, double* u, double* G, double* alpha
     ) noexcept nogil
     void sklseq_backward_row(
-        int kinds, Py_ssize_t n, double* x, double* b, double* f, double* o, const double* m,
-        const double* before, const double* after, double factor, double* beta, double* u,
-        double* G
+        int kinds, Py_ssize_t n, double** cells, const double* m, const double* before,
+        const double* after, double factor, double* beta, double* u, double* G
     ) noexcept nogil
     void sklseq_best_row(
-        int kinds, Py_ssize_t n, const double* x, const double* f, const double* o,
-        const double* log_m, const double* before, double shift, const double* entered,
-        double* G, double* alpha
+        int kinds, Py_ssize_t n, double** cells, const double* log_m, const double* before,
+        double shift, const double* entered, double* G, double* alpha
     ) noexcept nogil

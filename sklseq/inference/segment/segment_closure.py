@@ -11,11 +11,11 @@ import numpy as np
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.types import ArrayLike, MatrixLike
 from sklseq.inference.segment.segmentations import (
+    BestPrefixes,
     SegmentSpans,
-    _best,
-    _check,
     as_spans,
     check_segmentations,
+    checked_input,
 )
 
 __all__ = ["check_max_span", "closure_of_sequence", "segment_closure"]
@@ -85,7 +85,9 @@ def segment_closure(
     """
     spans = as_spans(spans)
     check_max_span(spans, max_span)
-    plan, psi, chain = _check(spans, scores, transition, start, end, max_length, max_span)
+    plan, psi, chain = checked_input(
+        spans, scores, transition, start, end, max_length, max_span
+    )
     answers = [closure_of_sequence(plan, s, psi, chain) for s in range(plan.n_sequences)]
     return [a for a, _ in answers], [t for _, t in answers]
 
@@ -110,26 +112,18 @@ def check_max_span(spans: Any, max_span: int | None) -> None:
 
 def closure_of_sequence(plan, s: int, psi: np.ndarray, chain) -> tuple[np.ndarray, np.ndarray]:
     """The same of sequence s, from the scores of all cells."""
-    n, width, L = int(plan.steps[s + 1] - plan.steps[s]), plan.width, plan.n_labels
+    n, L = int(plan.steps[s + 1] - plan.steps[s]), plan.n_labels
     if n == 0:
         return np.zeros((0, 3), dtype=np.int64), np.zeros(0, dtype=np.int64)
-    visits = plan.visits[s + 1] - plan.visits[s]
-    G, origin = np.empty((2, visits, width))
-    alpha, best_start = np.empty((2, n + 1, width))
-    found, count = np.empty((n, 3), dtype=np.int64), np.zeros(1, dtype=np.int64)
-    score = np.zeros(1)
-    _best.viterbi_padded(
-        psi[plan.cells[s] : plan.cells[s + 1]], plan.cells[s : s + 2], plan.steps[s : s + 2],
-        *plan.arrays, plan.log_masks, chain.score, chain.boundary, G, origin, alpha, best_start,
-        np.empty(n), found, count, score, L,
-    )  # fmt: skip
-    check_segmentations(score, s)
-    segments = found[: count[0]][::-1].copy()
+    best = BestPrefixes(plan, psi[plan.cells[s] : plan.cells[s + 1]], chain, s, s + 1)
+    check_segmentations(best.scores, s)
+    alpha, origin = best.alpha, best.origin
+    segments = best.as_list()[0][::-1].copy()
     # before[e, y]: best label of the segment that ends at e, if one of label y follows.
     before = np.zeros((n + 1, L), dtype=np.int64)
     for e in range(1, n):
         before[e] = (alpha[e - 1, :L, None] + chain.score[:L, :L]).argmax(axis=0)
-    starts = best_start[:n, :L].astype(np.int64)
+    starts = best.best_start[:, :L].astype(np.int64)
 
     def parent(node: int) -> int:
         # A node e · L + y is the best prefix whose last segment ends at e with label y; 0: none.
@@ -145,7 +139,7 @@ def closure_of_sequence(plan, s: int, psi: np.ndarray, chain) -> tuple[np.ndarra
     for e in range(1, n):
         # Survivors of step e: segments that are open, and those that end here, if all does.
         a, b = steps[e], steps[e + 1]
-        v, y = np.nonzero(G[a:b, :L] > -np.inf)
+        v, y = np.nonzero(best.G[a:b, :L] > -np.inf)
         begun = origin[a + v, y].astype(np.int64)
         nodes = set(np.where(begun > 0, begun * L + before[begun, y], 0)[begun < e].tolist())
         nodes.update((e * L + np.flatnonzero(alpha[e - 1, :L] > -np.inf)).tolist())

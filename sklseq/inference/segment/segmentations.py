@@ -1,9 +1,9 @@
-"""Questions about segmentations: best, n best, log Z and marginals of every potential, samples.
+"""Inference over segmentations: best, n best, log Z and marginals of every potential, samples.
 
-Everything here sees potentials only: which segments each fires for, and its scores. Recursions are
-in ``_segments.pyx`` and ``_segment_best.pyx``, the order in which they go through a sequence in
+Input are potentials: which segments each is active for, and its scores. Recursions are in
+``_segments.pyx`` and ``_segment_best.pyx``, the order in which they go through a sequence in
 ``_segment_plan.pyx``, their specification in ``segment_reference.py``. Where all potentials are of
-single tokens, ``_segment_tokens.pyx`` and ``_segment_tokens_best.pyx`` stand in for the first two.
+single tokens, ``_segment_tokens.pyx`` and ``_segment_tokens_best.pyx`` replace the first two.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ __all__ = [
     "SegmentSpans",
     "SegmentTransitions",
     "SegmentWorkspace",
+    "BestPrefixes",
+    "best_segments",
     "check_segmentations",
+    "checked_input",
     "expand_spans",
     "segment_forward_backward",
     "segment_nbest",
@@ -53,7 +56,7 @@ __all__ = [
 # single tokens: their potentials stay in the second-level cache.
 BLOCK_NUMBERS = 1 << 16
 BLOCK_STEPS = 1536
-# Groups of starts that are kept apart for more steps than this fall behind until they underflow.
+# Groups of starts that are kept apart for more steps than this decrease until they underflow.
 LONG = 500
 NEVER = np.iinfo(np.int64).max // 4
 
@@ -154,6 +157,7 @@ class SegmentPlan:
         apart = self.drop if apart is None else min(apart, self.drop)
         self.apart = apart if apart < NEVER else 0
         self._arrange()
+        self.token_kinds, self.token_cells = self._of_tokens()
 
     @property
     def n_visits(self) -> int:
@@ -205,31 +209,42 @@ class SegmentPlan:
 
     def _arrange(self) -> None:
         # A longest length of 1 keeps nothing apart: older starts have lost these labels already.
-        apart = max(self.apart, self.longest if self.longest > 1 else 0)
+        self.kept_apart = max(self.apart, self.longest if self.longest > 1 else 0)
         n = int(self.steps[-1])
         self.step_visits = np.zeros(n + 1, dtype=np.int64)
         self.entry = np.zeros(n, dtype=np.int64)
-        size = 0
-        for _ in range(2):  # count, then fill
-            self.first_cell, self.last_cell, self.target = np.zeros((3, size), dtype=np.int64)
-            self.mask = np.zeros(size, dtype=np.int32)
-            self.most = _plan.arrange(
-                self.steps, self.cells, self.start, self.stop, self.kind, self.longest, apart,
-                self.drop, self.at_limit, self.step_visits, self.first_cell, self.last_cell,
-                self.target, self.mask, self.entry,
-            )  # fmt: skip
+        for fill in (False, True):
             size = int(self.step_visits[-1])
+            self.first_cell, self.last_cell = np.zeros((2, size), dtype=np.int64)
+            self.target = np.full(size, -1, dtype=np.int64)
+            self.mask = np.zeros(size, dtype=np.int32)
+            self.most = _plan.arrange(self, fill)
         self.visits = self.step_visits[self.steps]
-        self.run = np.zeros(size, dtype=np.int32)
-        _plan.find_runs(self.step_visits, *self.arrays[1:], self.run)
-        self.token_kinds, self.token_cells = self._of_tokens()
+        self.largest = int(np.diff(self.visits).max(initial=0))
+        self._find_runs()
         self.unreached = None  # cells of segments that are too long: no visit reads them
         if self.drop < NEVER:
             seen = np.zeros(self.n_cells + 1, dtype=np.int64)
             np.add.at(seen, self.first_cell, 1)
             np.add.at(seen, self.last_cell, -1)
             self.unreached = np.cumsum(seen[:-1]) == 0
-        self.largest = int(np.diff(self.visits).max(initial=0))
+
+    def _find_runs(self) -> None:
+        # Consecutive visits that one loop serves: see ``_segments.pyx``.
+        self.run = np.zeros(len(self.mask), dtype=np.int32)
+        if self.n_cells == 0:
+            return
+        plain = (self.last_cell - self.first_cell == 1) & (self.mask == 0) & (self.target >= 0)
+        plain &= self.kind.take(self.first_cell, mode="clip") == 0
+        plain[self.entry] = False
+        follows = plain[1:] & plain[:-1] & (np.diff(self.first_cell) == 1)
+        follows &= np.diff(self.target) == 1
+        follows[self.step_visits[1:-1] - 1] = False
+        later = np.flatnonzero(follows) + 1
+        cuts = np.flatnonzero(np.diff(later, prepend=-1, append=len(plain) + 1) > 1)
+        first, last = later[cuts[:-1]] - 1, later[cuts[1:] - 1]
+        self.run[first] = last - first + 1
+        self.run[last] = first - last - 1
 
     def _of_tokens(self) -> tuple[np.ndarray | None, np.ndarray | None]:
         # Where all potentials are of single tokens, see ``_segment_tokens.pyx``: which kinds of
@@ -241,18 +256,6 @@ class SegmentPlan:
         kinds = np.bincount(at, np.left_shift(1, self.kind), minlength=n).astype(np.uint8)
         return kinds, _cumulated(np.bincount(at, minlength=n))[:-1]
 
-    @property
-    def arrays(self) -> tuple:
-        """What the kernels read of it."""
-        of_visits = (self.first_cell, self.last_cell, self.target, self.mask)
-        return self.step_visits, *of_visits, self.kind, self.entry
-
-    def of_sequence(self, s: int) -> tuple:
-        """The same for kernels that take one sequence: its first cell, then its steps and all."""
-        steps = self.step_visits[self.steps[s] : self.steps[s + 1] + 1]
-        entry = self.entry[self.steps[s] : self.steps[s + 1]]
-        return int(self.cells[s]), steps, *self.arrays[1:-1], entry
-
     def longest_cell(self, s: int) -> int:
         """The most steps that a cell of sequence s spans."""
         own = slice(self.cells[s], self.cells[s + 1])
@@ -262,8 +265,12 @@ class SegmentPlan:
         """A bound of the sums of magnitudes of cells that start before a step and stop there or
         later: see the notes of ``_segments.pyx``."""
         own = slice(self.cells[s], self.cells[s + 1])
-        n = int(self.steps[s + 1] - self.steps[s])
-        return _sums.largest_reach(psi, self.start[own], self.stop[own], np.zeros(n + 1))
+        start, stop, n = self.start[own], self.stop[own], int(self.steps[s + 1] - self.steps[s])
+        size = np.where(stop - start > 1, np.abs(psi).max(axis=1, initial=0), 0)
+        if not np.isfinite(size).all():
+            return np.inf
+        change = [np.bincount(at, size, n + 1) for at in (start + 1, stop)]
+        return float(np.cumsum(change[0] - change[1]).max(initial=0))
 
     def blocks(self, n_threads: int = 1) -> list[tuple[int, int]]:
         """Runs of sequences that are worked on at once, at least some for each thread."""
@@ -301,6 +308,7 @@ class SegmentTransitions:
         self.n_labels, self.width = L, _linear_chain.padded_width(L)
         self.score = np.full((self.width, self.width), -np.inf)
         self.score[:L, :L] = transition
+        self.score_t = np.ascontiguousarray(self.score.T)
         self.boundary = np.full((2, self.width), -np.inf)
         self.boundary[:, :L] = start, end
         if sums:
@@ -318,8 +326,43 @@ class SegmentTransitions:
         self.E_t = np.ascontiguousarray(self.E.T)
 
 
+class Batch(NamedTuple):
+    """Consecutive sequences of a plan: their scores, and arrays for the answers.
+
+    Attributes
+    ----------
+    a : int
+        The first sequence.
+    psi : ndarray of shape (n_cells, width)
+        Padded scores of their cells.
+    weights, log_z : ndarray of shape (n_sequences,)
+    F : ndarray of shape (n_cells, width)
+        Marginals of the cells.
+    tokens : ndarray of shape (n_steps, width)
+        Marginals of labels at steps.
+    """
+
+    a: int
+    psi: np.ndarray
+    weights: np.ndarray
+    log_z: np.ndarray
+    F: np.ndarray
+    tokens: np.ndarray
+
+    def sequence(self, plan: SegmentPlan, s: int) -> Batch:
+        """The s-th sequence alone."""
+        a = self.a + s
+        cells = slice(*(plan.cells[a : a + 2] - plan.cells[self.a]))
+        steps = slice(*(plan.steps[a : a + 2] - plan.steps[self.a]))
+        one = slice(s, s + 1)
+        return Batch(
+            a, self.psi[cells], self.weights[one], self.log_z[one], self.F[cells],
+            self.tokens[steps],
+        )  # fmt: skip
+
+
 class SegmentWorkspace:
-    """Scratch arrays for blocks of sequences of a plan, and sums over what it has worked on."""
+    """Scratch arrays for blocks of sequences of a plan, and sums over the sequences processed."""
 
     def __init__(self, plan: SegmentPlan, blocks: list[tuple[int, int]]):
         self.plan, width = plan, plan.width
@@ -331,8 +374,10 @@ class SegmentWorkspace:
         self.factor = np.empty(steps)
         of_tokens = plan.token_kinds is not None
         self.G = np.empty((max(steps, plan.largest) if of_tokens else plan.largest, width))
-        self.scratch, self.orders = np.empty((width + 3, width)), {}
-        self.pairwise = np.zeros((2, width, width))
+        # Rows of a step, and pointers to some; or pair marginals.
+        self.scratch = np.empty((max(6 + 3 * plan.most, width + 3), width))
+        self.orders: dict = {}
+        self.pairwise = np.zeros((2, width, width))  # of scaled arithmetic, E left out; of logs
         self.ends = np.zeros((2, width))
 
     def clear(self) -> None:
@@ -341,7 +386,7 @@ class SegmentWorkspace:
 
     def forward_backward(
         self, psi: np.ndarray, a: int, b: int, chain: SegmentTransitions, weights: np.ndarray,
-        log_z: np.ndarray, only_log_z: bool = False,
+        log_z: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         """log Z of sequences a to b - 1, from the scores ``psi`` of their cells.
 
@@ -349,77 +394,57 @@ class SegmentWorkspace:
         overwrites. Expected transitions, starts and ends, times the sequences' weights, are added
         up in this workspace.
         """
-        plan = self.plan
-        steps = plan.steps[a : b + 1] - plan.steps[a]
-        F, tokens = self.F[: len(psi)], self.tokens[: steps[-1]]
-        if self._of_tokens(psi, F, tokens, a, b, chain, weights, log_z, only_log_z):
-            return F, tokens
-        drop = b == a + 1 and plan.longest_cell(a) > LONG and self._may_drop(a, psi)
-        self._scaled(psi, F, tokens, a, b, chain, weights, log_z, only_log_z, drop=drop)
-        for s in np.flatnonzero(np.isnan(log_z)):
-            self._again(psi, F, tokens, a, int(s), chain, weights, log_z, only_log_z)
-        return F, tokens
+        n = int(self.plan.steps[b] - self.plan.steps[a])
+        batch = Batch(a, psi, weights, log_z, self.F[: len(psi)], self.tokens[:n])
+        if n == 0:
+            log_z[:] = 0
+        elif not self._of_tokens(batch, chain):
+            drop = b == a + 1 and self.plan.longest_cell(a) > LONG and self._may_drop(batch)
+            self._scaled(batch, chain, drop=drop)
+            for s in np.flatnonzero(np.isnan(log_z)):
+                self._again(batch.sequence(self.plan, int(s)), chain)
+        return batch.F, batch.tokens
 
-    def _order(self, a: int, b: int) -> np.ndarray:
-        # The same at every evaluation.
-        if (a, b) not in self.orders:
-            self.orders[a, b] = longest_first(self.plan.steps[a : b + 1])
-        return self.orders[a, b]
-
-    def _of_tokens(self, psi, F, tokens, a, b, chain, weights, log_z, only_log_z) -> bool:
+    def _of_tokens(self, batch: Batch, chain: SegmentTransitions) -> bool:
         # Where all potentials are of single tokens; whether that was exact.
-        plan, n = self.plan, len(tokens)
-        if plan.token_kinds is None or only_log_z or not chain.is_normal:
+        if self.plan.token_kinds is None or not chain.is_normal:
             return False
-        steps = plan.steps[a : b + 1]
-        rows = slice(steps[0], steps[-1])
+        a, b = batch.a, batch.a + len(batch.log_z)
+        if (a, b) not in self.orders:  # the same at every evaluation
+            self.orders[a, b] = longest_first(self.plan.steps[a : b + 1])
         return _token_sums.forward_backward_tokens(
-            psi, F, plan.cells[a], plan.token_kinds[rows], plan.token_cells[rows], steps,
-            self._order(a, b), plan.masks[-1], chain.E, chain.E_t, chain.ends, weights,
-            self.G[:n], self.alpha[:n], self.factor[:n], self.u[:n], tokens, self.scratch,
-            np.empty(len(log_z)), log_z, self.pairwise[0], self.ends, plan.n_labels,
-        )  # fmt: skip
+            self.plan, chain, self, batch, self.orders[a, b]
+        )
 
-    def _scaled(self, psi, F, tokens, a, b, chain, weights, log_z, only_log_z, drop=False) -> None:
-        plan, n = self.plan, len(tokens)
-        _sums.forward_backward_scaled(
-            psi, F, plan.cells[a : b + 1], plan.steps[a : b + 1], *plan.arrays, plan.run,
-            plan.masks, chain.E, chain.E_t, chain.ends, weights, self.G, self.alpha[:n],
-            self.factor[:n], self.u[:n], tokens, plan.most, log_z, self.pairwise[0], self.ends,
-            only_log_z, drop, chain.is_normal, plan.n_labels,
-        )  # fmt: skip
+    def _scaled(self, batch: Batch, chain: SegmentTransitions, drop: bool = False) -> None:
+        plan, a, b = self.plan, batch.a, batch.a + len(batch.log_z)
+        if chain.is_normal:
+            _sums.forward_backward_scaled(plan, chain, self, batch, drop)
+        else:
+            batch.log_z[:] = np.where(np.diff(plan.steps[a : b + 1]) > 0, np.nan, 0)
         if plan.unreached is not None:
-            F[plan.unreached[plan.cells[a] : plan.cells[b]]] = 0
+            batch.F[plan.unreached[plan.cells[a] : plan.cells[b]]] = 0
 
-    def _again(self, psi, F, tokens, a, s, chain, weights, log_z, only_log_z) -> None:
-        # One sequence, s from the first of the block: without what fell behind, or in logarithms.
-        plan = self.plan
-        cells = slice(*(plan.cells[a + s : a + s + 2] - plan.cells[a]))
-        rows = slice(*(plan.steps[a + s : a + s + 2] - plan.steps[a]))
-        own = (psi[cells], F[cells], tokens[rows])
-        if self._may_drop(a + s, psi[cells]):
-            one = slice(s, s + 1)
-            self._scaled(
-                *own, a + s, a + s + 1, chain, weights[one], log_z[one], only_log_z, drop=True
-            )
-        if np.isnan(log_z[s]):
-            self._log_domain(*own, a + s, chain, weights[s], log_z[s : s + 1], only_log_z)
+    def _again(self, one: Batch, chain: SegmentTransitions) -> None:
+        # One sequence without small numbers, or in logarithms.
+        if self._may_drop(one):
+            self._scaled(one, chain, drop=True)
+        if np.isnan(one.log_z[0]):
+            self._log_domain(one, chain)
 
-    def _may_drop(self, s: int, psi) -> bool:
-        # Whether what fell behind can be left out: see the notes of ``_segments.pyx``.
-        return self.plan.longest <= 1 and self.plan.reach(s, psi) <= _sums.REACH
+    def _may_drop(self, one: Batch) -> bool:
+        # Whether small numbers can be left out: see the notes of ``_segments.pyx``.
+        return self.plan.longest <= 1 and self.plan.reach(one.a, one.psi) <= _sums.REACH
 
-    def _log_domain(self, psi, F, tokens, s, chain, weight, log_z, only_log_z) -> None:
-        plan = self.plan
-        log_z[0], log_G, log_alpha = log_forward(plan, s, psi, chain)
-        if only_log_z or log_z[0] == -np.inf:
+    def _log_domain(self, one: Batch, chain: SegmentTransitions) -> None:
+        one.log_z[0], log_G, log_alpha = log_forward(self.plan, one.a, one.psi, chain)
+        if one.log_z[0] == -np.inf:
             return
-        F[:] = 0
-        tokens[:] = 0
+        one.F[:] = 0
+        one.tokens[:] = 0
         _sums.backward_log(
-            psi, *plan.of_sequence(s), plan.masks, chain.score, chain.boundary, log_G, log_alpha,
-            log_z[0], weight, F, tokens, self.pairwise[1], self.ends, plan.most,
-        )  # fmt: skip
+            self.plan, chain, one.a, one, log_G, log_alpha, self.pairwise[1], self.ends
+        )
 
     def transition_sum(self, chain: SegmentTransitions) -> np.ndarray:
         """Expected transitions since :meth:`clear`, shape (n_labels, n_labels)."""
@@ -429,14 +454,9 @@ class SegmentWorkspace:
 
 def log_forward(plan: SegmentPlan, s: int, psi: np.ndarray, chain: SegmentTransitions):
     """(log Z, log G, log alpha) of sequence s from the scores of its cells."""
-    L = plan.n_labels
-    log_G = np.empty((plan.visits[s + 1] - plan.visits[s], L))
-    log_alpha = np.empty((plan.steps[s + 1] - plan.steps[s], L))
-    log_z = _sums.forward_log(
-        psi, *plan.of_sequence(s), plan.masks, chain.score, chain.boundary, log_G, log_alpha,
-        plan.most,
-    )  # fmt: skip
-    return log_z, log_G, log_alpha
+    log_G = np.empty((plan.visits[s + 1] - plan.visits[s], plan.n_labels))
+    log_alpha = np.empty((plan.steps[s + 1] - plan.steps[s], plan.n_labels))
+    return _sums.forward_log(plan, chain, s, psi, log_G, log_alpha), log_G, log_alpha
 
 
 def segment_forward_backward(
@@ -506,7 +526,7 @@ def segment_forward_backward(
     >>> np.exp(answer.log_z), answer.transition
     (array([2.]), array([[0.5]]))
     """
-    plan, psi, chain = _check(spans, scores, transition, start, end, max_length)
+    plan, psi, chain = checked_input(spans, scores, transition, start, end, max_length)
     S, L = plan.n_sequences, plan.n_labels
     weights = np.ones(S) if weights is None else _check_weights(weights, S)
     log_z, tokens = np.zeros(S), np.empty((plan.steps[-1], L))
@@ -571,10 +591,46 @@ def segment_viterbi(
     ([array([[0, 2, 1],
            [2, 3, 0]])], array([2.]))
     """
-    plan, psi, chain = _check(spans, scores, transition, start, end, max_length)
+    plan, psi, chain = checked_input(spans, scores, transition, start, end, max_length)
     segments, best = best_segments(plan, psi, chain)
     check_segmentations(best)
     return segments, best
+
+
+class BestSegments:
+    """Arrays for the best segmentations of sequences a to b - 1 of a plan."""
+
+    def __init__(self, plan: SegmentPlan, a: int, b: int):
+        self.a, self.steps = a, plan.steps[a : b + 1]
+        self.found = np.empty((self.steps[-1] - self.steps[0], 3), dtype=np.int64)
+        self.counts, self.scores = np.zeros(b - a, dtype=np.int64), np.zeros(b - a)
+
+    def as_list(self) -> list[np.ndarray]:
+        first = self.steps[:-1] - self.steps[0]
+        return [self.found[i:j] for i, j in zip(first.tolist(), (first + self.counts).tolist())]
+
+
+class BestPrefixes(BestSegments):
+    """The same, last segment first, and the best prefixes of the last sequence.
+
+    Attributes
+    ----------
+    G, origin : ndarray of shape (n_visits, width)
+        Scores of prefixes with an open segment, and where it starts.
+    alpha, best_start : ndarray of shape (n_steps, width)
+        Scores of prefixes whose last segment ends at a step, and where it starts.
+    """
+
+    def __init__(
+        self, plan: SegmentPlan, psi: np.ndarray, chain: SegmentTransitions, a: int, b: int
+    ):
+        super().__init__(plan, a, b)
+        longest = int(np.diff(self.steps).max(initial=0))
+        self.G, self.origin = np.empty((2, plan.largest, plan.width))
+        self.alpha, self.best_start = np.empty((2, longest, plan.width))
+        self.top = np.empty(longest)
+        if longest:
+            _best.viterbi(plan, chain, psi, self)
 
 
 def best_segments(
@@ -582,43 +638,20 @@ def best_segments(
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Viterbi on the padded scores of the cells of sequences a to b - 1; -inf marks no answer."""
     b = plan.n_sequences if b is None else b
-    if plan.token_kinds is not None:
-        return _best_of_tokens(plan, psi, chain, a, b)
-    steps, width = plan.steps[a : b + 1], plan.width
-    longest = int(np.diff(steps).max(initial=0))
-    found = np.empty((steps[-1] - steps[0], 3), dtype=np.int64)
-    counts, scores = np.zeros(b - a, dtype=np.int64), np.zeros(b - a)
-    G, origin = np.empty((2, plan.largest, width))
-    alpha, best_start = np.empty((2, longest + 1, width))
-    _best.viterbi_padded(
-        psi, plan.cells[a : b + 1], steps, *plan.arrays, plan.log_masks, chain.score,
-        chain.boundary, G, origin, alpha, best_start, np.empty(longest), found, counts, scores,
-        plan.n_labels,
-    )  # fmt: skip
-    firsts = steps[:-1] - steps[0]
-    return [found[r : r + k][::-1].copy() for r, k in zip(firsts, counts)], scores
-
-
-def _best_of_tokens(plan, psi, chain, a, b) -> tuple[list[np.ndarray], np.ndarray]:
+    if plan.token_kinds is None:
+        best = BestPrefixes(plan, psi, chain, a, b)
+        return [rows[::-1].copy() for rows in best.as_list()], best.scores
     # In blocks of rows that the cache holds.
-    steps, cells = plan.steps[a : b + 1], plan.cells[a : b + 1]
-    found, counts = np.empty((steps[-1] - steps[0], 3), np.int64), np.zeros(b - a, np.int64)
-    blocks, scores = row_blocks(steps), np.zeros(b - a)
-    largest = max((int(steps[j] - steps[i]) for i, j in blocks), default=0)
-    score_t = np.ascontiguousarray(chain.score.T)
-    room, top = np.empty((3 * (largest + 1), plan.width)), np.empty(largest)
-    for i, j in blocks:
-        n, first = int(steps[j] - steps[i]), int(steps[i] - steps[0])
-        _token_best.viterbi_tokens(
-            psi[cells[i] - cells[0] : cells[j] - cells[0]], cells[i],
-            plan.token_kinds[steps[i] : steps[j]], plan.token_cells[steps[i] : steps[j]],
-            steps[i : j + 1], longest_first(steps[i : j + 1]),
-            plan.log_masks[-1], chain.score, score_t, chain.boundary,
-            room[: 3 * (n + 1)].reshape(3, n + 1, -1), top[:n], found[first : first + n],
-            counts[i:j], scores[i:j], plan.n_labels,
-        )  # fmt: skip
-    firsts = steps[:-1] - steps[0]
-    return [found[i:j] for i, j in zip(firsts.tolist(), (firsts + counts).tolist())], scores
+    parts = [BestSegments(plan, a + i, a + j) for i, j in row_blocks(plan.steps[a : b + 1])]
+    longest = max((len(part.found) for part in parts), default=0)
+    scratch, top = np.empty((3, longest + 1, plan.width)), np.empty(longest)
+    for part in parts:
+        if len(part.found):
+            part.scratch, part.top = scratch, top
+            own = psi[plan.cells[part.a] - plan.cells[a] :]
+            _token_best.viterbi_tokens(plan, chain, own, part, longest_first(part.steps))
+    scores = np.concatenate([np.zeros(0), *(part.scores for part in parts)])
+    return [rows for part in parts for rows in part.as_list()], scores
 
 
 def segment_nbest(
@@ -670,7 +703,7 @@ def segment_nbest(
         raise ValueError(
             f"n, the number of segmentations, must be an integer of at least 1; got {n!r}."
         )
-    plan, psi, chain = _check(spans, scores, transition, start, end, max_length)
+    plan, psi, chain = checked_input(spans, scores, transition, start, end, max_length)
     answers = []
     for s in range(plan.n_sequences):
         answers.append(nbest_of_sequence(plan, s, psi, chain, int(n)))
@@ -686,10 +719,8 @@ def nbest_of_sequence(plan, s, psi, chain, n) -> tuple[list[np.ndarray], np.ndar
         return [np.zeros((0, 3), dtype=np.int64)], np.zeros(1)
     segments = np.empty((n, T, 3), dtype=np.int64)
     counts, scores = np.zeros(n, dtype=np.int64), np.empty(n)
-    found = _best.nbest_sequence(
-        psi[plan.cells[s] : plan.cells[s + 1]], *plan.of_sequence(s), plan.log_masks, chain.score,
-        chain.boundary, segments, counts, scores, plan.n_labels,
-    )  # fmt: skip
+    own = psi[plan.cells[s] : plan.cells[s + 1]]
+    found = _best.nbest_sequence(plan, chain, s, own, segments, counts, scores)
     return [x[:k][::-1].copy() for x, k in zip(segments[:found], counts)], scores[:found]
 
 
@@ -739,7 +770,7 @@ def segment_sample(
            [2, 3, 0]])]
     """
     check_n_samples(n_samples)
-    plan, psi, chain = _check(spans, scores, transition, start, end, max_length)
+    plan, psi, chain = checked_input(spans, scores, transition, start, end, max_length)
     uniform = as_generator(random_state).random
     return [
         samples_of_sequence(plan, s, psi, chain, n_samples, uniform)
@@ -758,9 +789,8 @@ def samples_of_sequence(plan, s, psi, chain, n_samples, uniform) -> list[np.ndar
     segments, drawn = np.empty((T, 3), dtype=np.int64), []
     for _ in range(n_samples):
         count = _sums.sample_log(
-            own, *plan.of_sequence(s), plan.masks, chain.score, chain.boundary, log_G, log_alpha,
-            uniform(3 * T + 2), segments, plan.most,
-        )  # fmt: skip
+            plan, chain, s, own, log_G, log_alpha, uniform(3 * T + 2), segments
+        )
         drawn.append(segments[:count][::-1].copy())
     return drawn
 
@@ -832,7 +862,8 @@ def check_segmentations(log_z: np.ndarray, first: int = 0) -> None:
         )
 
 
-def _check(spans, scores, transition, start, end, max_length, apart=0):
+def checked_input(spans, scores, transition, start, end, max_length, apart=0):
+    """(plan, padded scores of its cells, transitions), or a ValueError."""
     spans, transition = as_spans(spans), as_numbers(transition, "transition")
     if transition.ndim != 2 or len(transition) == 0:
         raise ValueError(

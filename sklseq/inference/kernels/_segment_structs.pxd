@@ -1,0 +1,138 @@
+"""C structs of the recursions over segments: plan, chain, and rows of numbers.
+
+Each is a set of pointers into NumPy arrays that the caller keeps alive. Pointers of rows are moved
+so that cells and visits keep the numbers that they have in the whole set; steps are counted within
+a sequence. See `_segments.pyx` for the notation.
+"""
+
+cdef struct Plan:
+    Py_ssize_t n                     # steps of the sequence
+    Py_ssize_t most                  # visits of a step, at most
+    const long long* steps           # (n_sequences + 1,)  first step of each sequence
+    const long long* cells           # (n_sequences + 1,)  first cell of each sequence
+    const long long* step_visits     # (n + 1,)
+    const long long* entry           # (n,)
+    const long long* first_cell      # (n_visits,)  cells of a visit: first_cell[v] to last_cell[v]
+    const long long* last_cell
+    const long long* target
+    const int* mask
+    const int* run
+    const signed char* kind          # (n_cells,)
+    const double* masks              # (n_masks, width)  1, or 0 where a longest length is reached
+    const double* log_masks          # their logarithms
+
+
+cdef struct Chain:
+    Py_ssize_t L, width
+    const double* matrix             # (width, width)  scores of transitions, or exp of them
+    const double* transposed
+    const double* start              # (width,)
+    const double* end
+
+
+cdef struct Trellis:
+    const double* psi                # (n_cells, width)   scores
+    double* F                        # (n_cells, width)   factors exp(psi), then marginals
+    double* G                        # (n_visits, width)  then its derivatives
+    double* alpha                    # (n, width)
+    double* u                        # (n, width)         alpha^, then its derivatives
+    double* tokens                   # (n, width)         marginals of labels at steps
+    double* factor                   # (n,)               powers of two
+    double* scratch
+    double* pairwise                 # (width, width)     sums over sequences, E left out
+    double* ends                     # (2, width)
+
+
+cdef inline Plan read_plan(object segment_plan) except *:
+    # Of a SegmentPlan of at least one step.
+    cdef const long long[::1] steps = segment_plan.steps, cells = segment_plan.cells
+    cdef const long long[::1] step_visits = segment_plan.step_visits, entry = segment_plan.entry
+    cdef const long long[::1] first_cell = segment_plan.first_cell, target = segment_plan.target
+    cdef const long long[::1] last_cell = segment_plan.last_cell
+    cdef const int[::1] mask = segment_plan.mask, run = segment_plan.run
+    cdef const signed char[::1] kind = segment_plan.kind
+    cdef const double[:, ::1] masks = segment_plan.masks, log_masks = segment_plan.log_masks
+    cdef Plan plan
+    plan.n, plan.most = 0, segment_plan.most
+    plan.steps, plan.cells = &steps[0], &cells[0]
+    plan.step_visits, plan.entry = &step_visits[0], &entry[0]
+    plan.first_cell, plan.last_cell, plan.target = &first_cell[0], &last_cell[0], &target[0]
+    plan.mask, plan.run, plan.masks, plan.log_masks = &mask[0], &run[0], &masks[0, 0], \
+        &log_masks[0, 0]
+    plan.kind = NULL
+    if kind.shape[0]:
+        plan.kind = &kind[0]
+    return plan
+
+
+cdef inline Plan plan_of_sequence(const Plan* plan, Py_ssize_t s) noexcept nogil:
+    cdef Plan one = plan[0]
+    one.n = plan.steps[s + 1] - plan.steps[s]
+    one.step_visits, one.entry = plan.step_visits + plan.steps[s], plan.entry + plan.steps[s]
+    return one
+
+
+cdef inline Chain read_chain(
+    Py_ssize_t L, const double[:, ::1] matrix, const double[:, ::1] transposed,
+    const double[:, ::1] boundary
+) noexcept nogil:
+    cdef Chain chain
+    chain.L, chain.width = L, matrix.shape[1]
+    chain.matrix, chain.transposed = &matrix[0, 0], &transposed[0, 0]
+    chain.start, chain.end = &boundary[0, 0], &boundary[1, 0]
+    return chain
+
+
+cdef inline Chain read_scores(object transitions) except *:
+    # Of SegmentTransitions.
+    return read_chain(
+        transitions.n_labels, transitions.score, transitions.score_t, transitions.boundary
+    )
+
+
+cdef inline Chain read_factors(object transitions) except *:
+    # Their exponentials.
+    return read_chain(transitions.n_labels, transitions.E, transitions.E_t, transitions.ends)
+
+
+cdef inline const double* rows_from(const double[:, ::1] rows, Py_ssize_t first) noexcept nogil:
+    # A pointer at which row `first` is the first of `rows`; NULL if there is none.
+    return &rows[0, 0] - first * rows.shape[1] if rows.shape[0] else NULL
+
+
+cdef inline Trellis read_trellis(object work, object batch, Py_ssize_t first_cell) except *:
+    # Of a SegmentWorkspace, and of a Batch of at least one step whose first cell is `first_cell`.
+    cdef const double[:, ::1] psi = batch.psi
+    cdef double[:, ::1] F = batch.F, tokens = batch.tokens, G = work.G, alpha = work.alpha
+    cdef double[:, ::1] u = work.u, scratch = work.scratch, ends = work.ends
+    cdef double[:, :, ::1] pairwise = work.pairwise
+    cdef double[::1] factor = work.factor
+    cdef Trellis rows
+    rows.psi, rows.F = rows_from(psi, first_cell), <double*> rows_from(F, first_cell)
+    rows.G, rows.alpha, rows.u, rows.tokens = &G[0, 0], &alpha[0, 0], &u[0, 0], &tokens[0, 0]
+    rows.factor, rows.scratch = &factor[0], &scratch[0, 0]
+    rows.pairwise, rows.ends = &pairwise[0, 0, 0], &ends[0, 0]
+    return rows
+
+
+cdef inline void step_factors(
+    const Plan* plan, Py_ssize_t e, const double* psi, Py_ssize_t y, Py_ssize_t width,
+    double* opened, double* closed
+) noexcept nogil:
+    # Log factors of the visits of step e for label y: if the segment continues, and if it ends.
+    cdef Py_ssize_t v, c, v0 = plan.step_visits[e - 1]
+    cdef double all_open = 0, all_closed = 0, mine, ends, x
+    for v in range(v0, plan.step_visits[e]):
+        mine = ends = 0
+        for c in range(plan.first_cell[v], plan.last_cell[v]):
+            x = psi[c * width + y]
+            if plan.kind[c] == 3:
+                all_open += x
+            elif plan.kind[c] == 2:
+                all_closed += x
+            elif plan.kind[c] == 1:
+                mine += x
+            else:
+                ends += x
+        opened[v - v0] = all_open + mine
+        closed[v - v0] = all_closed + ends
