@@ -4,7 +4,7 @@
            [--data NAME ...] [--splits N]
 
     SequenceBCEU   CRFTagger on IOBES labels
-    Segment        SemiCRFSegmenter(inference="full", max_segment_length=L), segment features
+    Segment        SemiCRFSegmenter(max_segment_length=L), segment features
     SegmentOpt     SemiCRFSegmenter(), with segment features (m = L) and without (m = 1)
 
 Features as in the paper's §4: the word, its shapes and flags at each token and its neighbours, and
@@ -41,6 +41,7 @@ from sklseq.features import (
     WindowFeatures,
     count_active_potentials,
 )
+from sklseq.inference.segment_reference import every_segment
 from sklseq.metrics import span_precision_recall_fscore_support
 
 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -157,17 +158,19 @@ class Segment:
             token_features(task.lexicons), before=0, after=0, length=longest is not None,
             max_length=longest or 1, lexicons=None if longest is None else task.lexicons,
         )  # fmt: skip
-        limit = dict(inference="full", max_segment_length=longest) if full else {}
-        self.model = SemiCRFSegmenter(l2=l2, **limit)
         self.longest = longest if full else None
+        self.model = SemiCRFSegmenter(l2=l2, max_segment_length=self.longest)
 
     def fit(self, potentials, y):
         segments = [labels_to_segments(labels) for labels in y]
         if self.longest is not None:
             segments = [list(cut(s, self.longest)) for s in segments]
+            potentials = every_segment(potentials, self.longest)
         self.model.fit(potentials, segments)
 
     def predict(self, potentials):
+        if self.longest is not None:
+            potentials = every_segment(potentials, self.longest)
         labels = self.model.predict_labels(potentials)
         return [np.asarray(p).tolist() for p in labels]
 

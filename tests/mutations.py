@@ -158,7 +158,7 @@ FAULTS = [
     ("inference/kernels/_segments.pyx", "ends[k] += weight * chain.start[k] * ", "ends[k] += weight * ", SEGMENTS),
     ("inference/kernels/_visit_rows.pxd", "target[i + k] += g; ", "target[i + k] = g;  ", SEGMENTS),
     ("inference/kernels/_visit_rows.pxd", "going[k] += g * ahead;", "going[k] += ahead;", SEGMENTS),
-    ("inference/segment/segmentations.py", "np.diff(self.target) == 1", "True", SEGMENTS),
+    ("inference/kernels/_segment_plan.pyx", "target[v] == target[v - 1] + 1", "True", SEGMENTS),
     ("features/_jaro_winkler.pyx", "misses = n - needed", "misses = n - needed - 1", "test_segment_features"),
     ("features/_jaro_winkler.pyx", "moved // 2", "moved", "test_segment_features"),
     ("features/_jaro_winkler.pyx", "(lowest - 0.1 * prefix)", "(lowest + 0.1 * prefix)", "test_segment_features"),

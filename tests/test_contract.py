@@ -44,8 +44,7 @@ SUBJECTS = {
     "ZScoreTaggerCV": (ZScoreTaggerCV(), ()),
     "HMSVMTagger rbf": (HMSVMTagger(kernel="rbf"), ()),
     "SemiCRFSegmenter": (SemiCRFSegmenter(l2=0.1), ()),
-    "SemiCRFSegmenter full": (SemiCRFSegmenter(l2=0.1, inference="full", n_jobs=2), ()),
-    "SemiCRFSegmenter l1": (SemiCRFSegmenter(l1=0.01, l2=0.01, max_segment_length=9), ()),
+    "SemiCRFSegmenter l1": (SemiCRFSegmenter(l1=0.01, l2=0.01, max_segment_length=9, n_jobs=2), ()),
     "OnlineDecoder": (OnlineDecoder(CRFTagger(l2=0.1)), ()),
     "OnlineDecoder of segments": (
         OnlineDecoder(SemiCRFSegmenter(l2=0.1), strategy="closure"),

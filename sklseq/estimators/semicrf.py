@@ -47,7 +47,6 @@ from sklseq.inference.segment.segmentations import (
     as_spans,
     best_segments,
     check_segmentations,
-    expand_spans,
     nbest_of_sequence,
     samples_of_sequence,
 )
@@ -115,20 +114,16 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
 
         errors(y) being the number of steps whose IOB2 label is wrong: a support vector machine with
         C = 1 / (2 · l2), for ``l1=0`` and ``l2 > 0``. It has no probabilities.
-    inference : {"succinct", "full"}, default="succinct"
-        "succinct" works on potentials as they are. "full" first writes out the features of every
-        segment of up to ``max_segment_length`` steps, as semi-Markov models did before; it is
-        slower, and there for comparison.
     max_segment_length : int or None, default=None
-        Longest segment. None: any length; for "full", the longest one in training.
+        Longest segment. None: any length.
     outside : str or None, default="O"
         Label of steps that are in no segment: segments of length one, which may be left out of
         ``y`` and which ``predict`` leaves out. None: every step is in a segment.
     all_possible_states : bool, default=True
         Whether every (feature, label) pair has a weight, or only those seen in training. False is
-        for features of tokens, of which each is seen with its label. Features of whole segments
-        are there for the wrong segments as well, far more than true ones: without a weight for
-        what is seen on these only, a model cannot learn that it speaks against them.
+        for features of tokens, of which each is seen with its label. Most features of whole
+        segments occur on wrong segments only: without a weight, a model cannot learn that they are
+        evidence against a segment.
     all_possible_transitions : bool, default=True
         The same for transitions between segments, starts and ends. Without a weight, splitting a
         segment in two of the same label would often cost nothing.
@@ -136,9 +131,8 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         Iterations of L-BFGS; for the hinge loss, passes of
         block-coordinate Frank-Wolfe.
     tol : float, default=1e-5
-        Share of the objective by which it may exceed its minimum, proved or estimated as by
-        "lbfgs" and "owlqn" of :class:`CRFTagger`. For the hinge loss, ``1000 · tol`` is, and it is
-        proved.
+        Fraction of the objective by which it may exceed its minimum, proved or estimated as by
+        "lbfgs" of :class:`CRFTagger`. For the hinge loss it is ``1000 · tol``, and proved.
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one. Not for the hinge loss.
     n_jobs : int or None, default=None
@@ -162,7 +156,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
     max_segment_length_ : int
         The longest segment that is predicted; 0: any.
     n_firings_ : int
-        Potentials that inference went through in training, H; for "full", G (Sarawagi 2006, §3.3).
+        Potentials of the training data: H of Sarawagi (2006, §3.3).
     n_iter_ : int
     objective_ : float
         Objective of the fitted weights.
@@ -210,7 +204,6 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         l1: float = 0.0,
         l2: float = 1.0,
         loss: str = "log",
-        inference: str = "succinct",
         max_segment_length: int | None = None,
         outside: str | None = "O",
         all_possible_states: bool = True,
@@ -225,7 +218,6 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         self.l1 = l1
         self.l2 = l2
         self.loss = loss
-        self.inference = inference
         self.max_segment_length = max_segment_length
         self.outside = outside
         self.all_possible_states = all_possible_states
@@ -286,7 +278,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         basis = merge_parallel_columns(potentials.rows) if self.l1 == 0 else None
         data = SegmentData(
             potentials, GoldSegments(*segments[:3], codes.reshape(-1)), len(classes),
-            self._limits(classes, longest), longest if self.inference == "full" else None, basis,
+            self._limits(classes, longest), basis,
         )  # fmt: skip
         scores = SegmentScores(data, self._support(data, len(classes)))
         start = self._starting_point(scores, classes, vectorizer)
@@ -296,7 +288,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
             names = vectorizer.get_feature_names_out()
         fixed = {
             "classes_": classes, "vectorizer_": vectorizer, "n_features_in_": scores.n_features,
-            "max_segment_length_": longest, "n_firings_": data.n_firings,
+            "max_segment_length_": longest, "n_firings_": potentials.n_potentials,
             "max_span_": max(1, int((potentials.stop - potentials.start).max(initial=1))),
         }  # fmt: skip
         if names is not None:
@@ -317,9 +309,8 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
                 raise ValueError(f"{name} must be a finite number of at least 0; got {value!r}.")
         if not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1:
             raise ValueError(f"max_iter must be an integer of at least 1; got {self.max_iter!r}.")
-        for name, allowed in (("inference", ("succinct", "full")), ("loss", ("log", "hinge"))):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
+        if self.loss not in ("log", "hinge"):
+            raise ValueError(f"loss must be one of {('log', 'hinge')}; got {self.loss!r}.")
         self._check_hinge()
         longest = self.max_segment_length
         if longest is not None and (not isinstance(longest, numbers.Integral) or longest < 1):
@@ -338,8 +329,6 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
                 f"loss='hinge' needs l1=0 and l2 > 0; got l1={self.l1} and l2={self.l2}. Use "
                 "loss='log', or other penalties."
             )
-        if self.inference == "full":
-            raise ValueError("loss='hinge' needs inference='succinct'; got 'full'.")
         if self.warm_start:
             raise ValueError(
                 "loss='hinge' cannot start from given weights (warm_start=True); use "
@@ -349,9 +338,9 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
     def _longest(self, segments: Segments) -> int:
         # The longest segment of the model, 0 for any; training segments must fit.
         size = segments.stop - segments.start
-        if self.max_segment_length is None:
-            return int(size.max(initial=1)) if self.inference == "full" else 0
-        longest = int(self.max_segment_length)
+        longest = int(self.max_segment_length or 0)
+        if longest == 0:
+            return 0
         wrong = np.flatnonzero(size > longest)
         if wrong.size:
             k = wrong[0]
@@ -359,7 +348,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
             one = (int(segments.start[k]), int(segments.stop[k]), str(segments.label[k]))
             raise ValueError(
                 f"Segment {one!r} of sequence {s} of y has {size[k]} steps, more than "
-                f"max_segment_length={longest}. Raise it, or use inference='succinct' with None."
+                f"max_segment_length={longest}. Raise it, or use None for any length."
             )
         return longest
 
@@ -471,9 +460,6 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
             scores, row = X.rows @ self.coef_, X.row
         if spans is None:
             spans = X
-            if self.inference == "full":
-                spans, firings = expand_spans(X, self.max_segment_length_)
-                scores, row = firings @ scores[X.row], None
         else:  # more potentials, which score 0
             scores, spans = _with_queries(X, scores if row is None else scores[row], spans)
             row = None
@@ -689,23 +675,22 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         ]
 
     def decode_closure(self, X: SequencesLike, max_span: int | None = None) -> list:
-        """Segments as a stream would give them: when all that survives shares them, no later.
+        """Segments as a stream would give them: as soon as all survivors share them.
 
-        What is emitted is what :meth:`predict` answers at the end; of segmentations whose scores
-        are equal up to rounding, it may be another.
+        They are those of :meth:`predict`, or others of the same score up to rounding.
 
         Parameters
         ----------
         X : SegmentPotentials, or list of sequences
         max_span : int, optional
-            The most steps that a potential can span: no segment may leave before potentials that
-            are to come can no longer tell. By default that of training, ``max_span_``.
+            The most steps that a potential can span: no segment leaves while later potentials can
+            change it. By default that of training, ``max_span_``.
 
         Returns
         -------
         list of (segments, times)
-            Lists of (start, stop, label), and for each the newest step when it was certain. Step t
-            knows the potentials that stop at t + 1 or before.
+            Lists of (start, stop, label), and for each the newest step when it was certain. At step
+            t, potentials that stop at t + 1 or before are known.
 
         Raises
         ------
@@ -722,7 +707,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator
         # (segments, times) of each sequence.
         max_span = self.max_span_ if max_span is None else max_span
         check_max_span(X, max_span)
-        plan, psi, chain = self._program(X, apart=None if self.inference == "full" else max_span)
+        plan, psi, chain = self._program(X, apart=max_span)
         for s in range(len(X)):
             yield closure_of_sequence(plan, s, psi, chain)
 

@@ -9,9 +9,19 @@ S. Sarawagi (2006), "Efficient inference on sequence segmentation models", Proc.
 from __future__ import annotations
 
 import numpy as np
+from scipy import sparse
 from scipy.special import logsumexp
 
-__all__ = ["fires", "forward_full", "forward_succinct", "reach_back", "reach_forward"]
+from sklseq.data.segment_potentials import SegmentPotentials
+
+__all__ = [
+    "every_segment",
+    "fires",
+    "forward_full",
+    "forward_succinct",
+    "reach_back",
+    "reach_forward",
+]
 
 
 def fires(kind, start, stop, i: int, j: int) -> np.ndarray:
@@ -19,6 +29,23 @@ def fires(kind, start, stop, i: int, j: int) -> np.ndarray:
     begins = np.where(kind & 2, i <= start, i == start)
     ends = np.where(kind & 1, j >= stop, j == stop)
     return begins & ends
+
+
+def every_segment(X: SegmentPotentials, max_length: int) -> SegmentPotentials:
+    """The model before this paper: each segment of up to ``max_length`` steps has all its features.
+
+    Every segment [i, j) becomes one exact potential, whose features are the sum of those of all
+    potentials that are active for it. With Equation 2, θ(i, j, y) = rows(i, j) · W(:, y). A
+    segmenter with ``max_segment_length=max_length`` is the same model on both.
+    """
+    sequences = []
+    for x in X:
+        ends = [(i, j) for j in range(1, x.n_steps + 1) for i in range(max(0, j - max_length), j)]
+        start, stop = np.array(ends, dtype=np.int64).reshape(-1, 2).T
+        active = fires(x.kind, x.start, x.stop, start[:, None], stop[:, None])
+        rows = sparse.csr_matrix(active, dtype=np.float64) @ x.rows
+        sequences.append((x.n_steps, np.zeros_like(start), start, stop, rows))
+    return SegmentPotentials.from_list(sequences, X.feature_names)
 
 
 def reach_back(start, stop, n: int) -> np.ndarray:

@@ -51,7 +51,6 @@ ESTIMATORS = {
     "zscore cg": ZScoreTagger(solver="cg", constraints="iob2"),
     "zscore cv": ZScoreTaggerCV(),
     "segmenter": SemiCRFSegmenter(),
-    "segmenter full": SemiCRFSegmenter(inference="full"),
     "segmenter hinge": SemiCRFSegmenter(loss="hinge", random_state=0),
     "online": OnlineDecoder(ZScoreTagger()),
 }

@@ -21,6 +21,7 @@ from sklseq.inference import (
     segment_sample,
     segment_viterbi,
 )
+from sklseq.inference.segment_reference import every_segment
 
 from .questions import law
 from .reference import Segmentation
@@ -185,10 +186,10 @@ def applies(case: SegmentCase) -> bool:
     return same and not (case.impossible or case.recipe.holes)
 
 
-def segmenter(case: SegmentCase, **parameters) -> tuple[SemiCRFSegmenter, SegmentPotentials]:
+def segmenter(case: SegmentCase) -> tuple[SemiCRFSegmenter, SegmentPotentials]:
     """A segmenter with the scores of the case for weights, and its X; no label is outside."""
     H, L = case.scores.shape
-    made, zeros = SemiCRFSegmenter(outside=None, **parameters), np.zeros(L)
+    made, zeros = SemiCRFSegmenter(outside=None), np.zeros(L)
     fitted = {
         "classes_": np.array([f"{j:02d}" for j in range(L)]),
         "coef_": case.scores,
@@ -229,8 +230,8 @@ def predicted(case: SegmentCase) -> Iterator[tuple]:
         yield "labels, OnlineDecoder", decoding.labels[s], labels, 0
         yield "times, OnlineDecoder", decoding.times[s], waited, 0
     if case.max_length is not None:
-        full, _ = segmenter(case, inference="full")
-        yield from _best(case, "full", [coded(rows) for rows in full.predict(X)])
+        every = model.predict(every_segment(X, case.max_length))
+        yield from _best(case, "every segment", [coded(rows) for rows in every])
     for slow, (found, scores) in zip(case.sequences, model.predict_nbest(X, 3)):
         found = [coded(rows) for rows in found]
         yield from _n_best(case, "predict_nbest", 3, slow, found, scores, slow.log_z)

@@ -19,7 +19,7 @@ CRFS = {
     "adagrad": lambda **k: CRFTagger(solver="adagrad", **k),
     "checkpoint": lambda **k: CRFTagger(gradient="checkpoint", **k),
     "emp": lambda **k: CRFTagger(gradient="emp", **k),
-    "segmenter": lambda **k: SemiCRFSegmenter(inference="full", max_segment_length=1, **k),
+    "segmenter": lambda **k: SemiCRFSegmenter(max_segment_length=1, **k),
 }
 OTHERS = {
     "perceptron": lambda: HMSVMTagger(solver="perceptron", random_state=0),

@@ -52,7 +52,7 @@ ESTIMATORS = {
     "z-score sampling": ZScoreTagger(moments="sampling", n_paths=20, random_state=3),
     "z-score cv": ZScoreTaggerCV(),
     "segmenter": SemiCRFSegmenter(),
-    "segmenter full": SemiCRFSegmenter(inference="full", max_segment_length=4),
+    "segmenter short": SemiCRFSegmenter(max_segment_length=4),
     "online": OnlineDecoder(CRFTagger(solver="lbfgs"), latency_cost=0.2),
 }
 

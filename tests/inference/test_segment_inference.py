@@ -18,8 +18,9 @@ from sklseq.inference import (
     viterbi,
 )
 from sklseq.inference.segment import segmentations as programs
-from sklseq.inference.segment.segmentations import SegmentPlan, SegmentWorkspace, expand_spans
+from sklseq.inference.segment.segmentations import SegmentPlan, SegmentWorkspace
 from sklseq.inference.segment_reference import (
+    every_segment,
     fires,
     forward_full,
     forward_succinct,
@@ -344,9 +345,11 @@ def test_published_algorithm(seed):
 @pytest.mark.parametrize("longest", [1, 2, 4, 9])
 def test_full_recursion(seed, longest):
     n, spans, scores, transition, start, end = random_problem(seed, n=7)
-    every, firings = expand_spans(one(n, spans), longest)
+    X = SegmentPotentials(*one(n, spans), rows=np.eye(len(scores)))
+    every = every_segment(X, longest)
+    active = every.rows[every.row]
     full = segment_forward_backward(
-        every, firings @ scores, transition, start=start, end=end, max_length=longest
+        every, active @ scores, transition, start=start, end=end, max_length=longest
     )
     succinct = segment_forward_backward(
         one(n, spans), scores, transition, start=start, end=end, max_length=longest
@@ -354,7 +357,7 @@ def test_full_recursion(seed, longest):
     plain = forward_full(n, *spans, scores, transition, start, longest)
     assert_allclose(full.log_z, [logsumexp(plain[-1] + end)], **EXACT)
     assert_allclose(succinct.log_z, full.log_z, **EXACT)
-    assert_allclose(firings.T @ full.potentials, succinct.potentials, **EXACT)
+    assert_allclose(active.T @ full.potentials, succinct.potentials, **EXACT)
     assert_allclose(full.tokens, succinct.tokens, **EXACT)
 
 

@@ -62,9 +62,8 @@ def test_zeros_have_no_direction(n_features):
     assert merge_parallel_columns(sparse.csr_matrix((4, n_features))).shape == (n_features, 0)
 
 
-@pytest.mark.parametrize("inference", ["succinct", "full"])
 @pytest.mark.parametrize("every", [True, False])
-def test_model_is_that_of_all_columns(every, inference, monkeypatch):
+def test_model_is_that_of_all_columns(every, monkeypatch):
     X, y = problem(4, dense=False)
     rows = sparse.csr_matrix(X.rows)
     rng = np.random.default_rng(0)
@@ -72,9 +71,7 @@ def test_model_is_that_of_all_columns(every, inference, monkeypatch):
     scale *= rng.random(scale.shape) < 0.2
     more = rows @ sparse.csr_matrix(np.hstack([np.eye(rows.shape[1]), scale]))
     X = SegmentPotentials(X.lengths, X.offsets, X.kind, X.start, X.stop, more, row=X.row)
-    model = SemiCRFSegmenter(
-        l2=0.3, tol=1e-9, all_possible_states=every, inference=inference, warm_start=True
-    )
+    model = SemiCRFSegmenter(l2=0.3, tol=1e-9, all_possible_states=every, warm_start=True)
     merged = model.fit(X, y)
     coef, objective, n_iter = merged.coef_, merged.objective_, merged.n_iter_
     again = merged.fit(X, y)

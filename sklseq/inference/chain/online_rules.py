@@ -113,32 +113,53 @@ def _checked_measure(measure: Callable) -> Callable:
     return call
 
 
+class BeamScores(NamedTuple):
+    """A chain's transitions as beams need them, in float64.
+
+    Attributes
+    ----------
+    score, E, E_t : ndarray of shape (width, width)
+        Transition scores, padding -inf; exp(score - top), and the same transposed.
+    start, end : ndarray of shape (width,)
+    n_labels : int
+    top : float
+        The largest transition score.
+    largest : float
+        The largest emission score with which no sum overflows.
+    single : bool
+        Whether sums are rounded to float32.
+    """
+
+    score: np.ndarray
+    E: np.ndarray
+    E_t: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    n_labels: int
+    top: float
+    largest: float
+    single: bool
+
+
+def _beam_scores(chain: Transitions) -> BeamScores:
+    score = np.asarray(chain.score, dtype=np.float64)
+    top = max(float(score.max()), np.finfo(float).min)
+    ends = [np.zeros(chain.width) if x is None else x for x in (chain.start, chain.end)]
+    ends = [np.asarray(x, dtype=np.float64) for x in ends]
+    # A score, and with it the largest start, end and transition, must not overflow.
+    largest = 0.99 * float(np.finfo(chain.dtype).max)
+    largest -= sum(max(float(x.max()), 0) for x in (score, *ends))
+    E = np.exp(score - top)
+    E_t = np.ascontiguousarray(E.T)
+    return BeamScores(score, E, E_t, *ends, chain.n_labels, top, largest, chain.dtype == np.float32)
+
+
 def new_beam(chain: Transitions, rule: OnlineRule):
     """An empty beam over a chain's transitions."""
     if not hasattr(chain, "online"):
-        score = np.asarray(chain.score, dtype=np.float64)
-        top = max(float(score.max()), np.finfo(float).min)
-        ends = [np.zeros(chain.width) if x is None else x for x in (chain.start, chain.end)]
-        ends = [np.asarray(x, dtype=np.float64) for x in ends]
-        # A score, and with it the largest start, end and transition, must not overflow.
-        largest = 0.99 * float(np.finfo(chain.dtype).max)
-        largest -= sum(max(float(x.max()), 0) for x in (score, *ends))
-        E = np.exp(score - top)
-        E_t = np.ascontiguousarray(E.T)
-        chain.online = score, E, E_t, *ends, chain.n_labels, top, largest
+        chain.online = _beam_scores(chain)
     measure = _checked_measure(rule.uncertainty) if callable(rule.uncertainty) else None
-    return _online.Beam(
-        *chain.online,
-        chain.dtype == np.float32,
-        _online.STRATEGIES.index(rule.strategy),
-        _online.MEASURES.index("callable" if measure else rule.uncertainty),
-        measure,
-        rule.belief == "forward",
-        rule.restart == "always",
-        float(rule.latency_cost),
-        -1 if rule.window_size is None else int(rule.window_size),
-        -1 if rule.max_latency is None else int(rule.max_latency),
-    )
+    return _online.Beam(chain.online, rule, measure)
 
 
 class OnlinePaths(NamedTuple):

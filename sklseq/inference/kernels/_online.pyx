@@ -1,7 +1,7 @@
 """Online decoding of one linear chain: rows come one by one, labels leave when a rule says so.
 
-A `Beam` is the trellis of Viterbi's algorithm, cut at both ends: it holds the rows whose labels
-are pending, t0 to T, and nothing older. For each label b at row T
+A `Beam` is the part of Viterbi's trellis whose labels are pending, rows t0 to T. For each label b
+at row T
 
     delta(b)        best score of a path that ends in b, the best of all set to 0
     pointers(t, b)  the label before b at row t on that path, lowest first: Prev_t(b)
@@ -13,22 +13,22 @@ are pending, t0 to T, and nothing older. For each label b at row T
 
 A label b with delta(b) = -inf is dead, the others are survivors. There are two ways to emit:
 
-* *Lossless.* All survivors agree on the labels of rows t0 to t: whatever comes, the best path has
-  them. They leave; delta stays as it is, so that all is as in the batch algorithm, bit for bit.
-* *Committing.* A rule says that label a is likely enough, though survivors disagree. With
-  `restarts`, paths that contradict it go: the beam starts again from a and runs over the rows that
-  are still pending, as in Figure 4 of the paper. Without, the beam goes on as if nothing had been
-  emitted, so that one wrong label does not lead the following ones astray, and starts again only
-  when a label is to leave that may not follow the committed one (`contradicts`, `replay`). Either
-  way what is emitted is an allowed path.
+* *Lossless.* All survivors agree on the labels of rows t0 to t: every continuation of the best path
+  has them. They leave; delta does not change, so that results equal the batch algorithm's, bit for
+  bit.
+* *Committing.* By a rule, label a is likely enough, though survivors disagree. With `restarts`,
+  paths that contradict it are dropped: the beam starts again from a and processes the pending rows
+  again, as in Figure 4 of the paper. Without, the beam continues as if nothing had been emitted, so
+  that one wrong label does not cause others, and starts again only if a label is to leave that may
+  not follow the committed one (`contradicts`, `replay`). Both emit an allowed path.
 
 The confidence in a label that leaves is its posterior p(y_t | rows 0 to T), from alpha and the
-backward recursion over the pending rows (`weigh`). Labels that have left are no evidence: neither
-restarts nor rules change alpha.
+backward recursion over the pending rows (`weigh`). It does not condition on labels that have left:
+neither restarts nor rules change alpha.
 
-Arithmetic is that of `_chain.pyx`: each row's maximum is subtracted. float32 scores are kept in
-float64, but every sum is rounded to float32, which gives the very same numbers: float64 has more
-than twice the digits, so rounding twice does no harm.
+Arithmetic is that of `_chain.pyx`: each row's maximum is subtracted. float32 scores are stored as
+float64, but every sum is rounded to float32, which gives the same numbers: float64 has more than
+twice the digits, so rounding twice equals rounding once.
 """
 
 cimport cython
@@ -39,6 +39,7 @@ from libc.string cimport memcpy, memmove
 import numpy as np
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes, real
+from sklseq.inference.kernels._recursions cimport sklseq_one_row_at_a_time
 
 STRATEGIES = ("step", "window", "closure", "chunk", "viterbi")
 MEASURES = ("error", "entropy", "ambiguity", "callable")
@@ -46,26 +47,24 @@ cdef enum:
     STEP, WINDOW, CLOSURE, CHUNK, VITERBI
 cdef enum:
     ERROR, ENTROPY, AMBIGUITY, CALLABLE
-# What `push_row` and `finish` answer.
+# Results of `push_row` and `finish`.
 cdef enum:
     FINE = 0
     DEAD = 1
+# What is to leave: nothing; labels on which survivors agree, or only the first of them; the label
+# of row t0; or all pending labels, of one path.
+cdef enum:
+    NOTHING, AGREED, FIRST, COMMITTED, PATH
 
-# Below this a sum of products may have lost something to underflow: see `mix`.
+# Below this a sum of products may have lost digits to underflow: see `mix`.
 cdef double FLOOR = 1e-280
-cdef Py_ssize_t SMALLEST = 32    # rows for which there is always room
+cdef Py_ssize_t SMALLEST = 32    # the least number of rows for which memory is held
 
 
-cdef extern from *:
-    """
-    /* Keeps GCC from vectorising across rows of the matrix, as in _chain.pyx. */
-    #if defined(__GNUC__) || defined(__clang__)
-    #define sklseq_one_row_at_a_time() __asm__ volatile ("")
-    #else
-    #define sklseq_one_row_at_a_time() ((void) 0)
-    #endif
-    """
-    void sklseq_one_row_at_a_time() noexcept nogil
+cdef struct Emitted:
+    int label
+    double confidence
+    long long latency
 
 
 cdef inline void max_plus_row(
@@ -97,15 +96,12 @@ cdef inline void max_plus(
     real* digits, const double* x, const double* matrix, double* best, int* arg, Py_ssize_t L,
     Py_ssize_t width
 ) noexcept nogil:
-    cdef Lanes2 two
-    cdef Lanes4 four
-    cdef Lanes8 eight
     if width == 2:
-        max_plus_row(&two, digits, x, matrix, best, arg, L, width)
+        max_plus_row(<Lanes2*> NULL, digits, x, matrix, best, arg, L, width)
     elif width == 4:
-        max_plus_row(&four, digits, x, matrix, best, arg, L, width)
+        max_plus_row(<Lanes4*> NULL, digits, x, matrix, best, arg, L, width)
     else:
-        max_plus_row(&eight, digits, x, matrix, best, arg, L, width)
+        max_plus_row(<Lanes8*> NULL, digits, x, matrix, best, arg, L, width)
 
 
 cdef inline Py_ssize_t first_argmax(const double* x, Py_ssize_t L) noexcept nogil:
@@ -150,38 +146,25 @@ cdef class Beam:
 
     Parameters
     ----------
-    score, E, E_t : ndarray of shape (width, width)
-        Transition scores, padding -inf; exp(score - top), and the same transposed.
-    start, end : ndarray of shape (width,)
-    n_labels : int
-    top : float
-        What was subtracted in E.
-    single : bool
-        Whether sums are rounded to float32.
-    strategy, uncertainty : int
-        Positions in STRATEGIES and MEASURES.
+    scores : BeamScores
+    rule : OnlineRule
     measure : callable or None
-        Of a distribution over labels; for ``uncertainty`` "callable".
-    forward : bool
-        Whether p is the forward filter's.
-    restarts : bool
-        Whether the beam starts again after every committed label.
-    latency_cost : float
-    window_size, max_latency : int
-        Of "chunk"; of all strategies. -1: none.
+        Of a distribution over labels, if ``rule.uncertainty`` is a function.
     """
 
     cdef readonly Py_ssize_t n_labels, width, n_pending, n_queued
     cdef readonly long long n_rows, n_emitted
     cdef const double[:, ::1] score, E, E_t
     cdef const double[::1] start, end
-    cdef readonly double largest       # the largest score that no sum makes overflow
-    cdef readonly bint single
+    cdef readonly double largest       # the largest score with which no sum overflows
+    cdef readonly bint single          # whether sums are rounded to float32
     cdef double top, latency_cost
-    cdef bint forward, restarts, lossy, weighs
+    cdef bint forward                  # whether p is the forward filter's
+    cdef bint restarts                 # whether the beam starts again after a committed label
+    cdef bint lossy, weighs
     cdef Py_ssize_t previous           # last label committed that the beam does not follow, or -1
     cdef int strategy, uncertainty
-    cdef Py_ssize_t window_size, max_latency
+    cdef Py_ssize_t window_size, max_latency    # -1: none
     cdef object measure, scores_of_p
     cdef double[:, ::1] vectors        # (14, width): storage of the pointers that follow
     cdef double *delta
@@ -203,94 +186,82 @@ cdef class Beam:
     cdef int *saved_origin
     cdef int[:, :, ::1] losses         # (2, L, L) for "window": Loss_T(a, b), and scratch
     cdef int side                      # which of the two is Loss_T
-    cdef double *psi                   # (capacity, width): pending rows from `first`
-    cdef double *alpha                 # (capacity, width)
-    cdef int *pointers                 # (capacity, width)
-    cdef Py_ssize_t first, capacity, room
-    cdef int *queue_label              # (room,) emitted, not yet taken
-    cdef double *queue_confidence
-    cdef long long *queue_latency
+    # Pending rows are records of `size` bytes: psi and alpha (width doubles each), pointers (width
+    # ints). The first pending one is number `first` of `capacity`.
+    cdef char *rows
+    cdef Py_ssize_t size, first, capacity
+    cdef object record                 # their dtype
+    cdef Emitted *queue                # (room,) not yet taken
+    cdef Py_ssize_t room
 
-    def __cinit__(
-        self, const double[:, ::1] score, const double[:, ::1] E, const double[:, ::1] E_t,
-        const double[::1] start, const double[::1] end, Py_ssize_t n_labels, double top,
-        double largest, bint single, int strategy,
-        int uncertainty, object measure, bint forward, bint restarts, double latency_cost,
-        Py_ssize_t window_size, Py_ssize_t max_latency,
-    ):
-        self.score, self.E, self.E_t, self.start, self.end = score, E, E_t, start, end
-        self.largest, self.weighs = largest, True
-        self.n_labels, self.width, self.top, self.single = n_labels, score.shape[0], top, single
-        self.strategy, self.uncertainty, self.measure = strategy, uncertainty, measure
-        self.forward, self.restarts, self.latency_cost = forward, restarts, latency_cost
+    def __cinit__(self, object scores, object rule, object measure):
+        cdef Py_ssize_t L = scores.n_labels, n_losses
+        self.score, self.E, self.E_t, self.start, self.end, self.n_labels, self.top, \
+            self.largest, self.single = scores
+        self.width = self.score.shape[0]
+        self.size = self.width * (2 * sizeof(double) + sizeof(int))
+        self.strategy = STRATEGIES.index(rule.strategy)
+        self.uncertainty = MEASURES.index("callable" if measure else rule.uncertainty)
+        self.measure, self.latency_cost, self.weighs = measure, rule.latency_cost, True
+        self.forward, self.restarts = rule.belief == "forward", rule.restart == "always"
         self.previous = -1
-        self.window_size, self.max_latency = window_size, max_latency
-        if strategy == CHUNK and max_latency >= 0:
-            self.window_size = min(window_size, max_latency + 1)
+        self.max_latency = -1 if rule.max_latency is None else rule.max_latency
+        self.window_size = -1 if rule.window_size is None else rule.window_size
+        if self.strategy == CHUNK and self.max_latency >= 0:
+            self.window_size = min(self.window_size, self.max_latency + 1)
+        n_losses = L if self.strategy == WINDOW else 0
+        self.losses = np.zeros((2, n_losses, n_losses), dtype=np.intc)
         self.vectors = np.zeros((14, self.width))
         self.integers = np.zeros((5, self.width), dtype=np.intc)
-        n_losses = n_labels if strategy == WINDOW else 0
-        self.losses = np.zeros((2, n_losses, n_losses), dtype=np.intc)
-        self.delta, self.best, self.last = &self.vectors[0, 0], &self.vectors[1, 0], \
-            &self.vectors[2, 0]
-        self.log_alpha, self.p, self.pp = &self.vectors[3, 0], &self.vectors[4, 0], \
-            &self.vectors[5, 0]
-        self.row, self.scratch, self.scratch2 = &self.vectors[6, 0], &self.vectors[7, 0], \
-            &self.vectors[8, 0]
+        self.delta, self.best = &self.vectors[0, 0], &self.vectors[1, 0]
+        self.last, self.log_alpha = &self.vectors[2, 0], &self.vectors[3, 0]
+        self.p, self.pp, self.row = &self.vectors[4, 0], &self.vectors[5, 0], &self.vectors[6, 0]
+        self.scratch, self.scratch2 = &self.vectors[7, 0], &self.vectors[8, 0]
+        self.saved, self.filtered = &self.vectors[9, 0], &self.vectors[13, 0]
         self.origin, self.current = &self.integers[0, 0], &self.integers[1, 0]
         self.before, self.found = &self.integers[2, 0], &self.integers[3, 0]
-        self.saved, self.saved_origin = &self.vectors[9, 0], &self.integers[4, 0]
-        self.filtered = &self.vectors[13, 0]
-        # What a callable measure sees: the first n_labels numbers of pp.
-        self.scores_of_p = np.asarray(self.vectors)[5, :n_labels]
+        self.saved_origin = &self.integers[4, 0]
+        fields = [("psi", "f8", self.width), ("alpha", "f8", self.width)]
+        self.record = np.dtype([*fields, ("pointers", np.intc, self.width)])
+        # The argument of a callable measure: the first n_labels numbers of pp.
+        self.scores_of_p = np.asarray(self.vectors)[5, :L]
 
     def __dealloc__(self):
-        free(self.psi)
-        free(self.alpha)
-        free(self.pointers)
-        free(self.queue_label)
-        free(self.queue_confidence)
-        free(self.queue_latency)
+        free(self.rows)
+        free(self.queue)
 
     # ------------------------------------------------------------ memory
 
+    cdef inline double* psi(self, Py_ssize_t i) noexcept nogil:
+        # Of record i; the pending ones are first, ..., first + n_pending - 1.
+        return <double*> (self.rows + i * self.size)
+
+    cdef inline double* alpha(self, Py_ssize_t i) noexcept nogil:
+        return self.psi(i) + self.width
+
+    cdef inline int* pointers(self, Py_ssize_t i) noexcept nogil:
+        return <int*> (self.psi(i) + 2 * self.width)
+
     cdef int resize_rows(self, Py_ssize_t capacity) except -1 nogil:
-        cdef Py_ssize_t n = capacity * self.width
-        cdef void* psi = realloc(self.psi, n * sizeof(double))
-        if psi != NULL:
-            self.psi = <double*> psi
-        cdef void* alpha = realloc(self.alpha, n * sizeof(double))
-        if alpha != NULL:
-            self.alpha = <double*> alpha
-        cdef void* pointers = realloc(self.pointers, n * sizeof(int))
-        if pointers != NULL:
-            self.pointers = <int*> pointers
-        if psi == NULL or alpha == NULL or pointers == NULL:
+        cdef void* rows = realloc(self.rows, capacity * self.size)
+        if rows == NULL:
             with gil:
                 raise MemoryError()
-        self.capacity = capacity
+        self.rows, self.capacity = <char*> rows, capacity
         return 0
 
     cdef int resize_queue(self, Py_ssize_t room) except -1 nogil:
-        cdef void* labels = realloc(self.queue_label, room * sizeof(int))
-        if labels != NULL:
-            self.queue_label = <int*> labels
-        cdef void* confidences = realloc(self.queue_confidence, room * sizeof(double))
-        if confidences != NULL:
-            self.queue_confidence = <double*> confidences
-        cdef void* latencies = realloc(self.queue_latency, room * sizeof(long long))
-        if latencies != NULL:
-            self.queue_latency = <long long*> latencies
-        if labels == NULL or confidences == NULL or latencies == NULL:
+        cdef void* queue = realloc(self.queue, room * sizeof(Emitted))
+        if queue == NULL:
             with gil:
                 raise MemoryError()
-        self.room = room
+        self.queue, self.room = <Emitted*> queue, room
         return 0
 
     cdef int make_room(self) except -1 nogil:
-        # Room for one more row and all labels that it may set free. Rows move to the front when
+        # Memory for one more row and all labels that may leave with it. Rows move to the front when
         # the end is reached; at most half are pending then, so a move costs O(1) a row.
-        cdef Py_ssize_t wanted = self.n_pending + 1, size = self.width
+        cdef Py_ssize_t wanted = self.n_pending + 1
         if self.n_queued + wanted > self.room:
             self.resize_queue(max(SMALLEST, 2 * (self.n_queued + wanted)))
         if self.first == 0 and self.capacity > 32 * max(wanted, SMALLEST):
@@ -298,12 +269,7 @@ cdef class Beam:
         if self.first + wanted <= self.capacity:
             return 0
         if self.first:
-            memmove(self.pointers, self.pointers + self.first * size,
-                    self.n_pending * size * sizeof(int))
-            memmove(self.psi, self.psi + self.first * size,
-                    self.n_pending * size * sizeof(double))
-            memmove(self.alpha, self.alpha + self.first * size,
-                    self.n_pending * size * sizeof(double))
+            memmove(self.rows, self.rows + self.first * self.size, self.n_pending * self.size)
             self.first = 0
         if 2 * wanted > self.capacity or (
             8 * wanted < self.capacity and self.capacity > SMALLEST
@@ -314,8 +280,7 @@ cdef class Beam:
     @property
     def nbytes(self):
         """Bytes held for pending rows and labels to be taken."""
-        cdef Py_ssize_t a_row = self.width * (sizeof(int) + 2 * sizeof(double))
-        return self.capacity * a_row + self.room * (sizeof(int) + 2 * sizeof(double))
+        return self.capacity * self.size + self.room * sizeof(Emitted)
 
     # ------------------------------------------------------------ one more row
 
@@ -351,17 +316,15 @@ cdef class Beam:
         # delta_T(j) = psi_T(j) + max_i (delta_{T-1}(i) + psi(i, j)); False, with nothing changed,
         # if no label is allowed.
         cdef Py_ssize_t j
-        cdef float single_digits
-        cdef double double_digits
         if self.n_rows == 0:
             for j in range(self.width):
                 self.scratch[j] = 0 if j < self.n_labels else -INFINITY
                 pointers[j] = 0
         elif self.single:
-            max_plus(&single_digits, self.delta, &self.score[0, 0], self.scratch, pointers,
+            max_plus(<float*> NULL, self.delta, &self.score[0, 0], self.scratch, pointers,
                      self.n_labels, self.width)
         else:
-            max_plus(&double_digits, self.delta, &self.score[0, 0], self.scratch, pointers,
+            max_plus(<double*> NULL, self.delta, &self.score[0, 0], self.scratch, pointers,
                      self.n_labels, self.width)
         for j in range(self.width):
             self.scratch2[j] = self.rounded(psi[j] + self.scratch[j])
@@ -421,21 +384,20 @@ cdef class Beam:
         cdef Py_ssize_t j, t, L = self.n_labels, width = self.width
         cdef double *beta = self.row
         cdef double top = -INFINITY
-        cdef const double* alpha = self.alpha + (first + n - 1) * width
+        cdef Emitted* out
+        cdef const double* alpha = self.alpha(first + n - 1)
         for j in range(L):
             top = max(top, alpha[j] + self.end[j])
         for j in range(L):
             beta[j] = self.end[j] if ended and top > -INFINITY else 0
         for t in range(n - 1, -1, -1):
             if t < k:
-                self.queue_confidence[self.n_queued - k + t] = posterior(
-                    self.alpha + (first + t) * width, beta, self.queue_label[self.n_queued - k + t],
-                    L,
-                )
+                out = self.queue + self.n_queued - k + t
+                out.confidence = posterior(self.alpha(first + t), beta, out.label, L)
             if t == 0:
                 return
             for j in range(L):
-                beta[j] += self.psi[(first + t) * width + j]
+                beta[j] += self.psi(first + t)[j]
             top = beta[first_argmax(beta, L)]
             for j in range(L):
                 beta[j] -= top
@@ -447,7 +409,7 @@ cdef class Beam:
         #   Prev_T(t0, b) = Prev_{T-1}(t0, Prev_T(b))                              (paper, §3.2)
         #   Loss_T(a, b) = [a != b] + Loss_{T-1}(Prev_T(a), Prev_T(b))             (§3.3.2)
         cdef Py_ssize_t a, b, L = self.n_labels
-        cdef const int* previous = self.pointers + (self.first + k) * self.width
+        cdef const int* previous = self.pointers(self.first + k)
         cdef const int* row
         if k == 0:
             for b in range(L):
@@ -525,10 +487,10 @@ cdef class Beam:
     # ------------------------------------------------------------ labels leave
 
     cdef inline void forget(self, Py_ssize_t k) noexcept nogil:
-        # The first k pending rows have got their labels, written behind the queue.
+        # The first k pending rows leave: their labels stand behind the queue.
         cdef Py_ssize_t i
         for i in range(k):
-            self.queue_latency[self.n_queued + i] = self.n_rows - 1 - (self.n_emitted + i)
+            self.queue[self.n_queued + i].latency = self.n_rows - 1 - (self.n_emitted + i)
         self.n_queued += k
         self.n_emitted += k
         self.first += k
@@ -536,34 +498,33 @@ cdef class Beam:
         if self.n_pending == 0:
             self.first = 0
 
+    cdef Py_ssize_t write_path(self, Py_ssize_t label, Py_ssize_t n) noexcept nogil:
+        # Labels of the first n pending rows, behind the queue: the path that has `label` at the
+        # last of them. Returns that of row t0.
+        cdef Py_ssize_t i
+        for i in range(n - 1, 0, -1):
+            self.queue[self.n_queued + i].label = <int> label
+            label = self.pointers(self.first + i)[label]
+        self.queue[self.n_queued].label = <int> label
+        return label
+
     cdef void emit_agreed(self) noexcept nogil:
-        # All survivors agree on row t0, so they do up to some row t0 + k: walk back until then.
-        cdef Py_ssize_t b, k = self.n_pending - 1, n = self.n_pending, i, label
+        # All survivors agree on row t0, so they do up to some row t0 + k: found from row T back.
+        cdef Py_ssize_t b, k = self.n_pending - 1, n = self.n_pending
         cdef const int* previous
         for b in range(self.n_labels):
             self.current[b] = <int> b
         while self.common(self.current) < 0:
-            previous = self.pointers + (self.first + k) * self.width
+            previous = self.pointers(self.first + k)
             for b in range(self.n_labels):
                 self.before[b] = self.current[b]
                 self.current[b] = previous[self.current[b]]
             k -= 1
-        label = self.common(self.current)
-        for i in range(k, -1, -1):
-            self.queue_label[self.n_queued + i] = <int> label
-            label = self.pointers[(self.first + i) * self.width + label]
+        self.write_path(self.common(self.current), k + 1)
         self.previous = -1
         if k + 1 < n:
             memcpy(self.origin, self.before, self.n_labels * sizeof(int))
         self.forget(k + 1)
-
-    cdef void emit_path(self, Py_ssize_t label) noexcept nogil:
-        # All pending labels, on the path that ends in `label`.
-        cdef Py_ssize_t k
-        for k in range(self.n_pending - 1, -1, -1):
-            self.queue_label[self.n_queued + k] = <int> label
-            label = self.pointers[(self.first + k) * self.width + label]
-        self.forget(self.n_pending)
 
     cdef bint replay(self, Py_ssize_t label) noexcept nogil:
         # Start again after `label`, and run over the pending rows. False, and nothing changed, if
@@ -575,10 +536,7 @@ cdef class Beam:
         self.restart(label)
         self.previous = -1
         for k in range(self.n_pending):
-            self.advance(
-                self.psi + (self.first + k) * self.width,
-                self.pointers + (self.first + k) * self.width,
-            )
+            self.advance(self.psi(self.first + k), self.pointers(self.first + k))
             self.follow(k)
         return True
 
@@ -592,7 +550,7 @@ cdef class Beam:
             alive = False
             for j in range(self.n_labels):
                 self.before[j] = False
-                if self.psi[(self.first + k) * self.width + j] > -INFINITY:
+                if self.psi(self.first + k)[j] > -INFINITY:
                     for i in range(self.n_labels):
                         if self.current[i] and self.score[i, j] > -INFINITY:
                             self.before[j] = alive = True
@@ -619,38 +577,68 @@ cdef class Beam:
             self.origin[b] = <int> b
         for k in range(self.n_pending - 1, 0, -1):
             for b in range(self.n_labels):
-                self.origin[b] = self.pointers[(self.first + k) * self.width + self.origin[b]]
+                self.origin[b] = self.pointers(self.first + k)[self.origin[b]]
 
-    cdef Py_ssize_t label_at_t0(self, Py_ssize_t label) noexcept nogil:
-        # Of the path that ends in `label`.
-        cdef Py_ssize_t k
-        for k in range(self.n_pending - 1, 0, -1):
-            label = self.pointers[(self.first + k) * self.width + label]
-        return label
+    cdef int settle(self) except -1 nogil:
+        # Emit labels while there is a reason to. DEAD: no label may follow those emitted.
+        cdef Py_ssize_t label, first
+        cdef int what = PATH
+        while self.n_pending and what != NOTHING:
+            what = self.decide(&label)
+            first = label
+            if what == PATH:
+                first = self.write_path(label, self.n_pending)
+            if what != NOTHING and self.contradicts(first):
+                if not self.replay(self.previous):
+                    return DEAD
+            elif what == AGREED:
+                self.emit_agreed()
+            elif what == FIRST:
+                self.queue[self.n_queued].label = <int> label
+                self.previous = -1
+                self.forget(1)
+                self.retrace()
+            elif what == COMMITTED or what == PATH:
+                self.queue[self.n_queued].label = <int> first
+                self.commit(label, 1 if what == COMMITTED else self.n_pending)
+        return FINE
 
-    cdef void commit(self, Py_ssize_t label) noexcept nogil:
-        # Emit `label` for row t0, though not all survivors agree.
-        self.queue_label[self.n_queued] = <int> label
+    cdef void commit(self, Py_ssize_t label, Py_ssize_t k) noexcept nogil:
+        # The first k pending labels leave, of which `label` is the last, though survivors disagree.
         self.lossy = True
-        self.forget(1)
+        self.forget(k)
         if self.restarts:
             self.replay(label)       # a survivor has `label`: so it is allowed
         else:
             self.previous = label
             self.retrace()
 
-    cdef void commit_path(self, Py_ssize_t label) noexcept nogil:
-        # Emit all pending labels, on the path that ends in `label`.
-        self.emit_path(label)
-        self.lossy = True
-        if self.restarts:
-            self.restart(label)
-        else:
-            self.previous = label
+    cdef int decide(self, Py_ssize_t* label) except -1 nogil:
+        # What is to leave. label: that of row t0, or for PATH that of row T.
+        cdef bint overdue = 0 <= self.max_latency < self.n_pending
+        if self.strategy == CHUNK:
+            label[0] = first_argmax(self.delta, self.n_labels)
+            return PATH if self.n_pending >= self.window_size else NOTHING
+        if self.strategy == VITERBI and not overdue:
+            return NOTHING
+        label[0] = self.common(self.origin)
+        if label[0] >= 0:
+            return FIRST if self.strategy == VITERBI else AGREED
+        if not overdue and (self.latency_cost == 0 or self.strategy == CLOSURE):
+            return NOTHING
+        if self.strategy == WINDOW:
+            label[0] = self.least_loss(not overdue)
+            return PATH if label[0] >= 0 else NOTHING
+        if self.strategy != STEP:
+            label[0] = self.origin[first_argmax(self.delta, self.n_labels)]
+            return COMMITTED
+        self.believe_origin()
+        label[0] = first_argmax(self.pp, self.n_labels)
+        return COMMITTED if overdue or self.certain(label[0]) else NOTHING
 
-    cdef int settle_step(self) except -1 nogil:
-        # "step", "closure", and "viterbi" with a bound. The stopping rule of "step" (Narasimhan,
-        # Viola, Shilman 2006, §3.3.1 and Figure 4): the label of row t0 leaves at the first T with
+    cdef bint certain(self, Py_ssize_t likeliest) except -1 nogil:
+        # The stopping rule of "step" (Narasimhan, Viola, Shilman 2006, §3.3.1 and Figure 4): the
+        # label of row t0 leaves at the first T with
         #
         #     M_T(t0) <= lambda (T - t0),
         #
@@ -658,62 +646,7 @@ cdef class Beam:
         # never rises in T, f(T) = M_T(t0) + lambda (T - t0) is then at most 2 min f + lambda
         # (Lemma 1). Unlike Figure 4, which has <, equality is enough, and labels on which all
         # survivors agree leave at once.
-        cdef Py_ssize_t label
-        cdef bint overdue
-        while self.n_pending:
-            overdue = 0 <= self.max_latency < self.n_pending
-            if not overdue and self.strategy == VITERBI:
-                return FINE
-            label = self.common(self.origin)
-            if label >= 0:
-                if self.contradicts(label):
-                    if not self.replay(self.previous):
-                        return DEAD
-                elif self.strategy == VITERBI:
-                    self.emit_first(label)
-                else:
-                    self.emit_agreed()
-                continue
-            if not overdue and (self.strategy != STEP or self.latency_cost == 0):
-                return FINE
-            self.believe_origin()
-            label = first_argmax(self.pp, self.n_labels)
-            if self.strategy != STEP:
-                label = self.origin[first_argmax(self.delta, self.n_labels)]
-            elif not overdue and not (
-                self.uncertain(label) <= self.latency_cost * (self.n_pending - 1)
-            ):
-                return FINE
-            if not self.contradicts(label):
-                self.commit(label)
-            elif not self.replay(self.previous):
-                return DEAD
-        return FINE
-
-    cdef void emit_first(self, Py_ssize_t label) noexcept nogil:
-        # Fixed lag: only row t0 leaves, though survivors may agree on more.
-        self.queue_label[self.n_queued] = <int> label
-        self.previous = -1
-        self.forget(1)
-        self.retrace()
-
-    cdef int settle_window(self) noexcept nogil:
-        cdef Py_ssize_t label = self.common(self.origin)
-        cdef bint overdue
-        if label >= 0:
-            if self.contradicts(label):
-                return DEAD if not self.replay(self.previous) else self.settle_window()
-            self.emit_agreed()
-        overdue = 0 <= self.max_latency < self.n_pending
-        if self.n_pending == 0 or (self.latency_cost == 0 and not overdue):
-            return FINE
-        label = self.least_loss(not overdue)
-        if label < 0:
-            return FINE
-        if self.contradicts(self.origin[label]):
-            return DEAD if not self.replay(self.previous) else self.settle_window()
-        self.commit_path(label)
-        return FINE
+        return self.uncertain(likeliest) <= self.latency_cost * (self.n_pending - 1)
 
     cdef Py_ssize_t least_loss(self, bint bounded) noexcept nogil:
         # argmin_a Loss_T(a) = sum_b p(b) Loss_T(a, b)  (§3.3.2); -1 if it is above the bound.
@@ -733,20 +666,9 @@ cdef class Beam:
             return -1
         return label
 
-    cdef int settle_chunk(self) noexcept nogil:
-        cdef Py_ssize_t label = first_argmax(self.delta, self.n_labels)
-        if self.n_pending < self.window_size:
-            return FINE
-        if self.contradicts(self.label_at_t0(label)):
-            if not self.replay(self.previous):
-                return DEAD
-            label = first_argmax(self.delta, self.n_labels)
-        self.commit_path(label)
-        return FINE
-
     cdef int push_row(self) except -1 nogil:
         # One more row, its emission scores in `row`. DEAD: no label is allowed, nothing changed.
-        cdef Py_ssize_t j, at, first, n
+        cdef Py_ssize_t j, first, n, at
         cdef long long n_emitted = self.n_emitted
         self.make_room()
         if self.n_rows == 0:
@@ -755,12 +677,12 @@ cdef class Beam:
         if self.previous >= 0:
             self.save()
         first, n = self.first, self.n_pending + 1
-        at = (first + n - 1) * self.width
-        if not self.advance(self.row, self.pointers + at):
+        at = first + n - 1
+        if not self.advance(self.row, self.pointers(at)):
             return DEAD
-        memcpy(self.psi + at, self.row, self.width * sizeof(double))
+        memcpy(self.psi(at), self.row, self.width * sizeof(double))
         if self.weighs:
-            self.filter_row(self.filtered, self.row, self.alpha + at)
+            self.filter_row(self.filtered, self.row, self.alpha(at))
         self.n_rows += 1
         self.n_pending += 1
         if self.strategy != CHUNK and (self.strategy != VITERBI or self.max_latency >= 0):
@@ -772,22 +694,15 @@ cdef class Beam:
             self.n_pending -= 1
             return DEAD
         if self.weighs:
-            memcpy(self.filtered, self.alpha + at, self.n_labels * sizeof(double))
+            memcpy(self.filtered, self.alpha(at), self.n_labels * sizeof(double))
             if self.n_emitted > n_emitted:
                 self.weigh(first, n, self.n_emitted - n_emitted, False)
         return FINE
 
-    cdef inline int settle(self) except -1 nogil:
-        if self.strategy == WINDOW:
-            return self.settle_window()
-        if self.strategy == CHUNK:
-            return self.settle_chunk()
-        return self.settle_step()
-
     cdef int finish(self) except -1 nogil:
-        # No more rows: all pending labels leave, on the best path with the score `end` added as
-        # the batch algorithm adds it. What was committed may leave no label that is allowed at the
-        # end; then `end` is left out. If nothing was committed: DEAD, and nothing changed.
+        # End of the sequence: all pending labels leave, on the best path with the score `end`,
+        # added as the batch algorithm adds it. Committed labels may forbid every end: then `end` is
+        # left out. If nothing was committed: DEAD, and nothing changed.
         cdef Py_ssize_t label, first = self.first, n = self.n_pending
         if self.n_pending == 0:
             return FINE
@@ -795,13 +710,13 @@ cdef class Beam:
         if not self.add_end() and not self.lossy:
             return DEAD
         label = first_argmax(self.delta, self.n_labels)
-        if self.contradicts(self.label_at_t0(label)):
+        if self.contradicts(self.write_path(label, n)):
             if not self.replay(self.previous):
                 self.restore()
                 return DEAD
             self.add_end()
-            label = first_argmax(self.delta, self.n_labels)
-        self.emit_path(label)
+            self.write_path(first_argmax(self.delta, self.n_labels), n)
+        self.forget(n)
         if self.weighs:
             self.weigh(first, n, n, True)
         return FINE
@@ -866,8 +781,8 @@ cdef class Beam:
         self.n_queued = 0
         emissions = [
             tuple.__new__(kind, (
-                position + i, classes[self.queue_label[i]], self.queue_confidence[i],
-                self.queue_latency[i] + delay,
+                position + i, classes[self.queue[i].label], self.queue[i].confidence,
+                self.queue[i].latency + delay,
             ))
             for i in range(n)
         ]
@@ -881,56 +796,49 @@ cdef class Beam:
         codes = np.empty(n, dtype=np.intc)
         cdef int[::1] to_codes = codes
         for i in range(n):
-            to_codes[i] = self.queue_label[i]
+            to_codes[i] = self.queue[i].label
         self.n_queued = 0
         return codes
 
+    def pending(self):
+        """The pending rows as an array of records, a view of their memory."""
+        cdef Py_ssize_t n = self.n_pending * self.size
+        if n == 0:
+            return np.empty(0, self.record)
+        return np.asarray(<char[:n]> (self.rows + self.first * self.size)).view(self.record)
+
     def state(self):
         """Everything that changes, as numbers and arrays; labels not yet taken are left out."""
-        cdef Py_ssize_t a = self.first, b = self.first + self.n_pending, L = self.n_labels
-        cdef Py_ssize_t n = b - a, width = self.width
-        pointers = np.empty((n, width), dtype=np.intc)
-        psi, alpha = np.empty((2, n, width))
-        cdef int[:, ::1] to_pointers = pointers
-        cdef double[:, ::1] to_psi = psi, to_alpha = alpha
-        if n:
-            memcpy(&to_pointers[0, 0], self.pointers + a * width, n * width * sizeof(int))
-            memcpy(&to_psi[0, 0], self.psi + a * width, n * width * sizeof(double))
-            memcpy(&to_alpha[0, 0], self.alpha + a * width, n * width * sizeof(double))
-        losses = np.asarray(self.losses)[self.side].copy()
+        L, rows = self.n_labels, self.pending()
+        vectors = np.asarray(self.vectors)[:, :L]
         return {
             "n_rows": self.n_rows, "n_emitted": self.n_emitted, "lossy": bool(self.lossy),
             "previous": self.previous,
-            "vectors": np.asarray(self.vectors)[:4, :L].copy(),
-            "origin": np.asarray(self.integers)[0, :L].copy(), "losses": losses,
-            "filtered": np.asarray(self.vectors)[13, :L].copy(),
-            "pointers": pointers[:, :L].copy(), "psi": psi[:, :L].copy(),
-            "alpha": alpha[:, :L].copy(),
+            "vectors": vectors[:4].copy(), "origin": np.asarray(self.integers)[0, :L].copy(),
+            "losses": np.asarray(self.losses)[self.side].copy(), "filtered": vectors[13].copy(),
+            **{name: rows[name][:, :L].copy() for name in ("pointers", "psi", "alpha")},
         }
 
     def set_state(self, dict state):
         """Become what :meth:`state` described."""
-        cdef Py_ssize_t n = len(state["pointers"]), L = self.n_labels, t, j
-        cdef const int[:, :] pointers = state["pointers"]
-        cdef const double[:, :] psi = state["psi"], alpha = state["alpha"]
+        cdef Py_ssize_t n = len(state["pointers"]), L = self.n_labels
         self.clear()
         self.resize_rows(max(SMALLEST, 4 * n))
         self.resize_queue(max(SMALLEST, 2 * n))
-        vectors, integers = np.asarray(self.vectors), np.asarray(self.integers)
+        vectors = np.asarray(self.vectors)
         vectors[:4] = -np.inf
         vectors[2] = 0
         vectors[:4, :L] = state["vectors"]
         vectors[13, :L] = state["filtered"]
-        integers[0, :L] = state["origin"]
+        np.asarray(self.integers)[0, :L] = state["origin"]
         self.side = 0
         np.asarray(self.losses)[0] = state["losses"]
-        for t in range(n):
-            for j in range(self.width):
-                self.pointers[t * self.width + j] = pointers[t, j] if j < L else 0
-                self.psi[t * self.width + j] = psi[t, j] if j < L else 0
-                self.alpha[t * self.width + j] = alpha[t, j] if j < L else 0
         self.n_rows, self.n_emitted = state["n_rows"], state["n_emitted"]
         self.lossy, self.previous, self.n_pending = state["lossy"], state["previous"], n
+        rows = self.pending()
+        for name in ("pointers", "psi", "alpha"):
+            rows[name] = 0
+            rows[name][:, :L] = state[name]
 
 
 def push_rows(Beam beam, const real[:, :] emission):
@@ -976,9 +884,9 @@ def decode(
             if beam.finish() == DEAD:
                 with gil:
                     return s, n
-            if n:
-                memcpy(&labels[first], beam.queue_label, n * sizeof(int))
-                memcpy(&latencies[first], beam.queue_latency, n * sizeof(long long))
+            for t in range(n):
+                labels[first + t] = beam.queue[t].label
+                latencies[first + t] = beam.queue[t].latency
                 if beam.weighs:
-                    memcpy(&confidences[first], beam.queue_confidence, n * sizeof(double))
+                    confidences[first + t] = beam.queue[t].confidence
     return None

@@ -134,7 +134,7 @@ cdef void best_prefixes(
                 keep_larger(B, ends, o, alpha + j, best_start + j)
                 if plan.target[v] >= 0:
                     for k in range(B):
-                        g[k] += plan.log_masks[plan.mask[v] * width + j + k]
+                        g[k] += plan.masks[plan.mask[v] * width + j + k]
                     c = plan.target[v] * width + j
                     keep_larger(B, g, o, G + c, origin + c)
             for k in range(B):
@@ -186,7 +186,7 @@ def viterbi(object segment_plan, object transitions, const double[:, ::1] psi, o
     Each is written to ``found`` from its first step on, last segment first; ``counts`` holds the
     numbers of segments, ``scores`` -inf where nothing is allowed.
     """
-    cdef Plan plan = read_plan(segment_plan), one
+    cdef Plan plan = read_plan(segment_plan, segment_plan.log_masks), one
     cdef Chain chain = read_scores(transitions)
     cdef double[:, ::1] G = work.G, origin = work.origin, alpha = work.alpha
     cdef double[:, ::1] best_start = work.best_start
@@ -254,7 +254,8 @@ def nbest_sequence(
     double[::1] scores,              # (k,)              OUT
 ):
     """k best segmentations of one sequence; returns how many there are."""
-    cdef Plan whole = read_plan(segment_plan), plan = plan_of_sequence(&whole, s)
+    cdef Plan whole = read_plan(segment_plan, segment_plan.masks)
+    cdef Plan plan = plan_of_sequence(&whole, s)
     cdef Chain chain = read_scores(transitions)
     cdef Py_ssize_t n = plan.n, N = scores.shape[0], L = chain.L, width = chain.width, row = L * N
     cdef Py_ssize_t v0 = plan.step_visits[0], n_visits = plan.step_visits[n] - v0

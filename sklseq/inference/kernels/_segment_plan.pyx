@@ -131,3 +131,31 @@ def arrange(object plan, bint fill):
                             target[v - 1 - i] = v + new - 1 - into[i]
                 k = kept
     return most
+
+
+def find_runs(object plan):
+    """Fill ``run`` of a SegmentPlan: consecutive visits of a step that one loop serves."""
+    cdef const long long[::1] step_visits = plan.step_visits, entry = plan.entry
+    cdef const long long[::1] first_cell = plan.first_cell, last_cell = plan.last_cell
+    cdef const long long[::1] target = plan.target
+    cdef const int[::1] mask = plan.mask
+    cdef const signed char[::1] kind = plan.kind
+    cdef int[::1] run = plan.run
+    cdef Py_ssize_t e, v, first
+    with nogil:
+        for e in range(entry.shape[0]):
+            first = -1                       # where the run of the visit before begins
+            for v in range(step_visits[e], step_visits[e + 1]):
+                if (
+                    v == entry[e] or target[v] < 0 or mask[v]
+                    or last_cell[v] - first_cell[v] != 1 or kind[first_cell[v]] != 0
+                ):
+                    first = -1
+                elif first >= 0 and (
+                    first_cell[v] == first_cell[v - 1] + 1 and target[v] == target[v - 1] + 1
+                ):
+                    run[v - 1] = 0
+                    run[first] = <int> (v - first + 1)
+                    run[v] = -run[first]
+                else:
+                    first = v

@@ -18,8 +18,7 @@ cdef struct Plan:
     const int* mask
     const int* run
     const signed char* kind          # (n_cells,)
-    const double* masks              # (n_masks, width)  1, or 0 where a longest length is reached
-    const double* log_masks          # their logarithms
+    const double* masks              # (n_masks, width)  1, or 0 if too long; or their logarithms
 
 
 cdef struct Chain:
@@ -43,23 +42,20 @@ cdef struct Trellis:
     double* ends                     # (2, width)
 
 
-cdef inline Plan read_plan(object segment_plan) except *:
-    # Of a SegmentPlan of at least one step.
+cdef inline Plan read_plan(object segment_plan, const double[:, ::1] masks) except *:
+    # Of a SegmentPlan of at least one step; `run` is left out.
     cdef const long long[::1] steps = segment_plan.steps, cells = segment_plan.cells
     cdef const long long[::1] step_visits = segment_plan.step_visits, entry = segment_plan.entry
     cdef const long long[::1] first_cell = segment_plan.first_cell, target = segment_plan.target
     cdef const long long[::1] last_cell = segment_plan.last_cell
-    cdef const int[::1] mask = segment_plan.mask, run = segment_plan.run
+    cdef const int[::1] mask = segment_plan.mask
     cdef const signed char[::1] kind = segment_plan.kind
-    cdef const double[:, ::1] masks = segment_plan.masks, log_masks = segment_plan.log_masks
     cdef Plan plan
     plan.n, plan.most = 0, segment_plan.most
     plan.steps, plan.cells = &steps[0], &cells[0]
     plan.step_visits, plan.entry = &step_visits[0], &entry[0]
     plan.first_cell, plan.last_cell, plan.target = &first_cell[0], &last_cell[0], &target[0]
-    plan.mask, plan.run, plan.masks, plan.log_masks = &mask[0], &run[0], &masks[0, 0], \
-        &log_masks[0, 0]
-    plan.kind = NULL
+    plan.mask, plan.masks, plan.run, plan.kind = &mask[0], &masks[0, 0], NULL, NULL
     if kind.shape[0]:
         plan.kind = &kind[0]
     return plan

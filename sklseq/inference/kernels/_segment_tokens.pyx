@@ -1,7 +1,8 @@
 """Segmentations whose potentials all are of single tokens: one product with the matrix a step.
 
 Notation of `_segments.pyx`. A cell of step t is a factor of segments that are token t alone (x),
-begin with it (b), end with it (f) or contain it (o); `cells_of` returns those of a step. All older starts have the same future, so that one group is enough:
+begin with it (b), end with it (f) or contain it (o); `cells_of` returns those of a step.
+All older starts have the same future, so that one group is enough:
 
     new_t    = alpha^_t b_t                          alpha^_t = start if t = 0, else alpha_{t-1} E
     old_t    = m G_{t-1}                             m: 0 for labels whose longest length is 1
@@ -29,9 +30,7 @@ from sklseq.inference.kernels._scaled cimport (
     FE_INVALID, FE_OVERFLOW, FE_UNDERFLOW, exponentiate, feclearexcept, fetestexcept, in_range,
     known_width, log_of_power, sum_of_products, sum_of_rows,
 )
-from sklseq.inference.kernels._segment_structs cimport (
-    Chain, Plan, Trellis, read_factors, read_plan, read_trellis,
-)
+from sklseq.inference.kernels._segment_structs cimport Chain, Trellis, read_factors, read_trellis
 from sklseq.inference.kernels._token_blocks cimport (
     Block, cells_of, n_together, part_of, read_block,
 )
@@ -146,7 +145,7 @@ cdef inline void backward(
 
 
 cdef inline bint sum_up(
-    lanes* tag, const Block* block, const Chain* chain, const Trellis* rows, Py_ssize_t n_rows,
+    lanes* tag, const Block* block, const Chain* chain, const Trellis* rows,
     const double* weights
 ) noexcept nogil:
     # Weighted transitions, to be multiplied by E, first and last labels. False: nothing is added.
@@ -167,10 +166,12 @@ cdef inline bint sum_up(
             ends[k] += weight * rows.alpha[z + k] * chain.end[k] / total
     weigh_rows(rows.alpha, rows.u, block.ids, block.first, block.length, weights, block.n, width)
     if lanes is Lanes8:
-        add_pairs(rows.alpha, rows.u, n_rows, pairs, block.L, width)
+        add_pairs(rows.alpha, rows.u, block.n_rows, pairs, block.L, width)
     else:
         for i in range(block.L):
-            block_of_product(tag, rows.alpha + i, width, rows.u + width, n_rows - 1, width, acc)
+            block_of_product(
+                tag, rows.alpha + i, width, rows.u + width, block.n_rows - 1, width, acc
+            )
             for k in range(B):
                 pairs[i * width + k] = acc[k]
     if fetestexcept(FE_OVERFLOW | FE_INVALID):
@@ -183,7 +184,7 @@ cdef inline bint sum_up(
 
 
 cdef bint _forward_backward(
-    lanes* tag, const Block* block, const Chain* chain, const Trellis* rows, Py_ssize_t n_rows,
+    lanes* tag, const Block* block, const Chain* chain, const Trellis* rows,
     const double* weights, double* log_z
 ) noexcept nogil:
     cdef Py_ssize_t s, together = n_together(tag, block.n)
@@ -195,7 +196,7 @@ cdef bint _forward_backward(
         if not forward(tag, &part, chain, rows, log_z) or fetestexcept(bad):
             return False
         backward(tag, &part, chain, rows)
-    return not fetestexcept(bad) and sum_up(tag, block, chain, rows, n_rows, weights)
+    return not fetestexcept(bad) and sum_up(tag, block, chain, rows, weights)
 
 
 def forward_backward_tokens(
@@ -206,34 +207,31 @@ def forward_backward_tokens(
 
     Fills and adds to what `forward_backward_scaled` does.
     """
-    cdef Plan plan = read_plan(segment_plan)
     cdef Chain chain = read_factors(transitions)
-    cdef Py_ssize_t a = batch.a, first = plan.cells[a] * chain.width, n, size
-    cdef Trellis rows = read_trellis(work, batch, plan.cells[a])
-    cdef Block block = read_block(segment_plan, &plan, a, order, segment_plan.masks)
+    cdef Block block = read_block(segment_plan, batch.a, order, segment_plan.masks)
+    cdef Trellis rows = read_trellis(work, batch, block.first_cell)
+    cdef Py_ssize_t first = block.first_cell * chain.width
     cdef const double[::1] weights = batch.weights
     cdef double[::1] log_z = batch.log_z
     cdef bint exact = True
     with nogil:
         log_z[:] = 0
-        n = plan.steps[a + log_z.shape[0]] - plan.steps[a]
-        size = plan.cells[a + log_z.shape[0]] * chain.width - first
         block.before = rows.scratch
         memset(block.before, 0, chain.width * sizeof(double))
-        if size:
-            exact = exponentiate(rows.psi + first, rows.F + first, size)
+        if block.n_cells:
+            exact = exponentiate(rows.psi + first, rows.F + first, block.n_cells * chain.width)
         if not exact:
             pass
         elif chain.width == 2:
             exact = _forward_backward(
-                <Lanes2*> NULL, &block, &chain, &rows, n, &weights[0], &log_z[0]
+                <Lanes2*> NULL, &block, &chain, &rows, &weights[0], &log_z[0]
             )
         elif chain.width == 4:
             exact = _forward_backward(
-                <Lanes4*> NULL, &block, &chain, &rows, n, &weights[0], &log_z[0]
+                <Lanes4*> NULL, &block, &chain, &rows, &weights[0], &log_z[0]
             )
         else:
             exact = _forward_backward(
-                <Lanes8*> NULL, &block, &chain, &rows, n, &weights[0], &log_z[0]
+                <Lanes8*> NULL, &block, &chain, &rows, &weights[0], &log_z[0]
             )
     return exact

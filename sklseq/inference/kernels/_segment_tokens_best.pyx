@@ -12,9 +12,7 @@ from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference.kernels._batched cimport max_plus_rows
 from sklseq.inference.kernels._blocks cimport row_max, sum_max
 from sklseq.inference.kernels._scaled cimport known_width
-from sklseq.inference.kernels._segment_structs cimport (
-    Chain, Plan, read_plan, read_scores, rows_from,
-)
+from sklseq.inference.kernels._segment_structs cimport Chain, read_scores, rows_from
 from sklseq.inference.kernels._token_blocks cimport (
     Block, cells_of, n_together, part_of, read_block,
 )
@@ -202,23 +200,21 @@ def viterbi_tokens(
 
     As `viterbi` of `_segment_best.pyx`, but segments are in order.
     """
-    cdef Plan plan = read_plan(segment_plan)
     cdef Chain chain = read_scores(transitions)
-    cdef Py_ssize_t a = work.a, n, s, i
-    cdef Block block = read_block(segment_plan, &plan, a, order, segment_plan.log_masks)
+    cdef Py_ssize_t s, i
+    cdef Block block = read_block(segment_plan, work.a, order, segment_plan.log_masks)
     cdef double[:, :, ::1] scratch = work.scratch
     cdef double[::1] top = work.top, scores = work.scores
     cdef long long[:, ::1] found = work.found
     cdef long long[::1] counts = work.counts
     cdef Prefixes rows
-    rows.psi = rows_from(psi, plan.cells[a])
+    rows.psi = rows_from(psi, block.first_cell)
     rows.new, rows.G, rows.alpha = &scratch[0, 0, 0], &scratch[1, 0, 0], &scratch[2, 0, 0]
     rows.top = &top[0]
     with nogil:
         counts[:] = 0
         scores[:] = 0
-        n = plan.steps[a + scores.shape[0]] - plan.steps[a]
-        block.before = rows.new + n * block.width
+        block.before = rows.new + block.n_rows * block.width
         for s in range(block.width):
             block.before[s] = -INFINITY
         if block.width == 2:

@@ -381,12 +381,14 @@ def forward_backward_scaled(
     the workspace. NaN in ``log_z`` marks a sequence to be done in the log domain, of which nothing
     is added. With ``drop``, 2^-600 beside 2^-300 is 0: see the module's notes.
     """
-    cdef Plan plan = read_plan(segment_plan)
+    cdef const int[::1] run = segment_plan.run
+    cdef Plan plan = read_plan(segment_plan, segment_plan.masks)
     cdef Chain chain = read_factors(transitions)
     cdef Py_ssize_t a = batch.a
     cdef Trellis rows = read_trellis(work, batch, plan.cells[a])
     cdef const double[::1] weights = batch.weights
     cdef double[::1] log_z = batch.log_z
+    plan.run = &run[0]
     with nogil:
         if chain.width == 2:
             _forward_backward(<Lanes2*> NULL, &plan, &chain, &rows, a, weights, log_z, drop)
@@ -444,7 +446,8 @@ def forward_log(
     double[:, ::1] log_alpha,        # (n, L)            OUT
 ):
     """log G and log alpha of one sequence; returns log Z, -inf if nothing is allowed."""
-    cdef Plan whole = read_plan(segment_plan), plan = plan_of_sequence(&whole, s)
+    cdef Plan whole = read_plan(segment_plan, segment_plan.masks)
+    cdef Plan plan = plan_of_sequence(&whole, s)
     cdef Chain chain = read_scores(transitions)
     cdef Py_ssize_t L = chain.L, width = chain.width, e, v, y, v1
     cdef double[::1] scratch = np.empty(2 * plan.most)
@@ -483,7 +486,8 @@ def backward_log(
     double[:, ::1] ends,             # (2, width)        IN/OUT
 ):
     """Marginals of one sequence, all sums in the log domain."""
-    cdef Plan whole = read_plan(segment_plan), plan = plan_of_sequence(&whole, s)
+    cdef Plan whole = read_plan(segment_plan, segment_plan.masks)
+    cdef Plan plan = plan_of_sequence(&whole, s)
     cdef Chain chain = read_scores(transitions)
     cdef const double[:, ::1] psi = batch.psi
     cdef double[:, ::1] marginals = batch.F, tokens = batch.tokens
@@ -578,7 +582,8 @@ def sample_log(
     long long[:, ::1] segments,      # (n, 3)  OUT  start, stop, label, last segment first
 ):
     """Draw one segmentation from the last segment backwards; returns its number of segments."""
-    cdef Plan whole = read_plan(segment_plan), plan = plan_of_sequence(&whole, s)
+    cdef Plan whole = read_plan(segment_plan, segment_plan.masks)
+    cdef Plan plan = plan_of_sequence(&whole, s)
     cdef Chain chain = read_scores(transitions)
     cdef Py_ssize_t L = chain.L, width = chain.width, e = plan.n, most = plan.most
     cdef Py_ssize_t stop, v, y, k, v1, w, count = 0, drawn = 0

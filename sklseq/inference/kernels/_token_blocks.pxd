@@ -2,7 +2,6 @@
 
 from sklseq._lib.lanes cimport Lanes8, lanes
 from sklseq.inference.kernels._blocks cimport SKLSEQ_FOUR_ROWS_FIT
-from sklseq.inference.kernels._segment_structs cimport Plan
 
 
 cdef struct Block:
@@ -18,6 +17,8 @@ cdef struct Block:
     double* before                   # (width,)   G before the first step: 0 (-inf)
     Py_ssize_t L
     Py_ssize_t width
+    Py_ssize_t n_rows
+    Py_ssize_t first_cell, n_cells   # cells of the block
 
 
 cdef inline int cells_of(
@@ -33,22 +34,24 @@ cdef inline int cells_of(
 
 
 cdef inline Block read_block(
-    object segment_plan, const Plan* plan, Py_ssize_t a, Py_ssize_t[:, ::1] order,
-    const double[:, ::1] masks
+    object segment_plan, Py_ssize_t a, Py_ssize_t[:, ::1] order, const double[:, ::1] masks
 ) except *:
     # order[0] holds sequences, counted from a, longest first; their rows go into [1] and [2].
     # The last mask is that of older starts. The caller sets `before`.
+    cdef const long long[::1] steps = segment_plan.steps, cells = segment_plan.cells
     cdef const unsigned char[::1] kinds = segment_plan.token_kinds
     cdef const long long[::1] cell = segment_plan.token_cells
-    cdef Py_ssize_t k, s
+    cdef Py_ssize_t k, s, b = a + order.shape[1]
     cdef Block block
     block.n, block.L, block.width = 0, segment_plan.n_labels, segment_plan.width
-    block.kinds, block.cell = &kinds[plan.steps[a]], &cell[plan.steps[a]]
+    block.kinds, block.cell = &kinds[steps[a]], &cell[steps[a]]
+    block.n_rows, block.first_cell, block.n_cells = steps[b] - steps[a], cells[a], \
+        cells[b] - cells[a]
     block.m, block.before = &masks[masks.shape[0] - 1, 0], NULL
     for k in range(order.shape[1]):
         s = a + order[0, k]
-        order[1, k] = plan.steps[s] - plan.steps[a]
-        order[2, k] = plan.steps[s + 1] - plan.steps[s]
+        order[1, k] = steps[s] - steps[a]
+        order[2, k] = steps[s + 1] - steps[s]
         block.n += order[2, k] > 0
     block.ids, block.first, block.length = &order[0, 0], &order[1, 0], &order[2, 0]
     return block

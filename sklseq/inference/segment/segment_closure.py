@@ -85,9 +85,7 @@ def segment_closure(
     """
     spans = as_spans(spans)
     check_max_span(spans, max_span)
-    plan, psi, chain = checked_input(
-        spans, scores, transition, start, end, max_length, max_span
-    )
+    plan, psi, chain = checked_input(spans, scores, transition, start, end, max_length, max_span)
     answers = [closure_of_sequence(plan, s, psi, chain) for s in range(plan.n_sequences)]
     return [a for a, _ in answers], [t for _, t in answers]
 

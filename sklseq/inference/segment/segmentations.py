@@ -36,16 +36,15 @@ _token_sums = load_kernel("sklseq.inference.kernels._segment_tokens")
 _token_best = load_kernel("sklseq.inference.kernels._segment_tokens_best")
 
 __all__ = [
+    "BestPrefixes",
     "SegmentMarginals",
     "SegmentPlan",
     "SegmentSpans",
     "SegmentTransitions",
     "SegmentWorkspace",
-    "BestPrefixes",
     "best_segments",
     "check_segmentations",
     "checked_input",
-    "expand_spans",
     "segment_forward_backward",
     "segment_nbest",
     "segment_sample",
@@ -221,30 +220,14 @@ class SegmentPlan:
             self.most = _plan.arrange(self, fill)
         self.visits = self.step_visits[self.steps]
         self.largest = int(np.diff(self.visits).max(initial=0))
-        self._find_runs()
+        self.run = np.zeros(size, dtype=np.int32)
+        _plan.find_runs(self)
         self.unreached = None  # cells of segments that are too long: no visit reads them
         if self.drop < NEVER:
             seen = np.zeros(self.n_cells + 1, dtype=np.int64)
             np.add.at(seen, self.first_cell, 1)
             np.add.at(seen, self.last_cell, -1)
             self.unreached = np.cumsum(seen[:-1]) == 0
-
-    def _find_runs(self) -> None:
-        # Consecutive visits that one loop serves: see ``_segments.pyx``.
-        self.run = np.zeros(len(self.mask), dtype=np.int32)
-        if self.n_cells == 0:
-            return
-        plain = (self.last_cell - self.first_cell == 1) & (self.mask == 0) & (self.target >= 0)
-        plain &= self.kind.take(self.first_cell, mode="clip") == 0
-        plain[self.entry] = False
-        follows = plain[1:] & plain[:-1] & (np.diff(self.first_cell) == 1)
-        follows &= np.diff(self.target) == 1
-        follows[self.step_visits[1:-1] - 1] = False
-        later = np.flatnonzero(follows) + 1
-        cuts = np.flatnonzero(np.diff(later, prepend=-1, append=len(plain) + 1) > 1)
-        first, last = later[cuts[:-1]] - 1, later[cuts[1:] - 1]
-        self.run[first] = last - first + 1
-        self.run[last] = first - last - 1
 
     def _of_tokens(self) -> tuple[np.ndarray | None, np.ndarray | None]:
         # Where all potentials are of single tokens, see ``_segment_tokens.pyx``: which kinds of
@@ -412,9 +395,7 @@ class SegmentWorkspace:
         a, b = batch.a, batch.a + len(batch.log_z)
         if (a, b) not in self.orders:  # the same at every evaluation
             self.orders[a, b] = longest_first(self.plan.steps[a : b + 1])
-        return _token_sums.forward_backward_tokens(
-            self.plan, chain, self, batch, self.orders[a, b]
-        )
+        return _token_sums.forward_backward_tokens(self.plan, chain, self, batch, self.orders[a, b])
 
     def _scaled(self, batch: Batch, chain: SegmentTransitions, drop: bool = False) -> None:
         plan, a, b = self.plan, batch.a, batch.a + len(batch.log_z)
@@ -605,6 +586,14 @@ class BestSegments:
         self.found = np.empty((self.steps[-1] - self.steps[0], 3), dtype=np.int64)
         self.counts, self.scores = np.zeros(b - a, dtype=np.int64), np.zeros(b - a)
 
+    def part(self, i: int, j: int) -> BestSegments:
+        """The same arrays for sequences a + i to a + j - 1."""
+        one = object.__new__(BestSegments)
+        one.a, one.steps = self.a + i, self.steps[i : j + 1]
+        one.found = self.found[self.steps[i] - self.steps[0] : self.steps[j] - self.steps[0]]
+        one.counts, one.scores = self.counts[i:j], self.scores[i:j]
+        return one
+
     def as_list(self) -> list[np.ndarray]:
         first = self.steps[:-1] - self.steps[0]
         return [self.found[i:j] for i, j in zip(first.tolist(), (first + self.counts).tolist())]
@@ -642,7 +631,8 @@ def best_segments(
         best = BestPrefixes(plan, psi, chain, a, b)
         return [rows[::-1].copy() for rows in best.as_list()], best.scores
     # In blocks of rows that the cache holds.
-    parts = [BestSegments(plan, a + i, a + j) for i, j in row_blocks(plan.steps[a : b + 1])]
+    best = BestSegments(plan, a, b)
+    parts = [best.part(i, j) for i, j in row_blocks(best.steps)]
     longest = max((len(part.found) for part in parts), default=0)
     scratch, top = np.empty((3, longest + 1, plan.width)), np.empty(longest)
     for part in parts:
@@ -650,8 +640,7 @@ def best_segments(
             part.scratch, part.top = scratch, top
             own = psi[plan.cells[part.a] - plan.cells[a] :]
             _token_best.viterbi_tokens(plan, chain, own, part, longest_first(part.steps))
-    scores = np.concatenate([np.zeros(0), *(part.scores for part in parts)])
-    return [rows for part in parts for rows in part.as_list()], scores
+    return best.as_list(), best.scores
 
 
 def segment_nbest(
@@ -793,59 +782,6 @@ def samples_of_sequence(plan, s, psi, chain, n_samples, uniform) -> list[np.ndar
         )
         drawn.append(segments[:count][::-1].copy())
     return drawn
-
-
-def expand_spans(spans: Any, max_length: int) -> tuple[SegmentSpans, sparse.csr_matrix]:
-    """Every segment of at most ``max_length`` steps as an exact potential of its own.
-
-    Parameters
-    ----------
-    spans : SegmentPotentials or SegmentSpans
-    max_length : int
-
-    Returns
-    -------
-    segments : SegmentSpans
-        All of kind EXACT.
-    firings : CSR matrix of shape (n_segments, n_potentials)
-        1 where a potential fires for a segment: G entries in the notation of Sarawagi (2006).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklseq.inference.segment.segmentations import SegmentSpans, expand_spans
-    >>> spans = SegmentSpans(*map(np.array, ([4], [0, 1], [3], [1], [2])))
-    >>> segments, firings = expand_spans(spans, 3)
-    >>> len(segments.kind), firings.nnz
-    (9, 5)
-    """
-    steps, lengths = _cumulated(spans.lengths), np.asarray(spans.lengths)
-    sequence = np.repeat(np.arange(len(lengths)), lengths)
-    left = steps[1:][sequence] - np.arange(steps[-1])  # steps from each one to its sequence's end
-    counts = np.minimum(left, max_length)
-    first = _cumulated(counts)
-    owner = np.repeat(np.arange(steps[-1]), counts)
-    start = owner - steps[:-1][sequence[owner]]
-    stop = start + 1 + np.arange(first[-1]) - first[owner]
-    offsets = first[steps]
-    segments = SegmentSpans(lengths, offsets, np.zeros(len(start), np.int8), start, stop)
-
-    of = np.repeat(np.arange(len(lengths)), np.diff(spans.offsets))
-    lowest = np.where(spans.kind & 2, np.maximum(spans.stop - max_length, 0), spans.start)
-    p, i = _ranges(lowest, spans.start + 1)
-    highest = np.minimum(lengths[of[p]], i + max_length)
-    last = np.where(spans.kind[p] & 1, highest, np.minimum(spans.stop[p], highest)) + 1
-    q, j = _ranges(spans.stop[p], last)
-    rows = first[steps[of[p[q]]] + i[q]] + j - i[q] - 1
-    shape = (len(start), len(of))
-    return segments, sparse.csr_matrix((np.ones(len(rows)), (rows, p[q])), shape)
-
-
-def _ranges(first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    # All (k, value) with first[k] <= value < last[k].
-    counts = np.maximum(last - first, 0)
-    k = np.repeat(np.arange(len(counts)), counts)
-    return k, first[k] + np.arange(len(k)) - _cumulated(counts)[k]
 
 
 def _cumulated(counts: Any) -> np.ndarray:

@@ -13,7 +13,6 @@ from sklseq.inference.segment.segmentations import (
     SegmentTransitions,
     SegmentWorkspace,
     check_segmentations,
-    expand_spans,
 )
 from sklseq.objectives.scores.score_map import (
     ScoreMap,
@@ -57,9 +56,6 @@ class SegmentData:
     gold : GoldSegments
     n_labels : int
     max_length : int, array of shape (n_labels,) or None
-    full : int or None
-        If given, every segment of up to so many steps is a potential of its own, with the features
-        of all that fire for it: the plain model, as before Sarawagi (2006).
     basis : CSR matrix of shape (n_features, n_directions), optional
         Features are replaced by their products with it: see ``_parallel.py``.
 
@@ -75,18 +71,12 @@ class SegmentData:
     """
 
     def __init__(
-        self, X: Any, gold: GoldSegments, n_labels: int, max_length: Any, full: int | None = None,
-        basis: Any = None,
-    ):  # fmt: skip
+        self, X: Any, gold: GoldSegments, n_labels: int, max_length: Any, basis: Any = None
+    ):
         rows = X.rows if basis is None else X.rows @ basis
         self.largest = magnitudes(rows)
-        spans, rows = X, rows[X.row]
-        if full is not None:
-            spans, firings = expand_spans(X, full)
-            rows = firings @ rows
-        self.n_firings = X.n_potentials if full is None else firings.nnz
-        self.plan = SegmentPlan(spans, n_labels, max_length)
-        rows = (self.plan.cell_matrix() @ rows).astype(np.float64, copy=False).tocsr()
+        self.plan = SegmentPlan(X, n_labels, max_length)
+        rows = (self.plan.cell_matrix() @ rows[X.row]).astype(np.float64, copy=False).tocsr()
         rows.sort_indices()
         self.rows = Sequences(rows, self.plan.cells)
         self.gold, self.basis = gold, basis
