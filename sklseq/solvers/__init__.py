@@ -1,4 +1,4 @@
-"""Solvers: they see an objective's named methods and nothing else.
+"""Solvers, which call named methods of an objective and depend on nothing else.
 
 Imports: _lib; never sklearn.
 """

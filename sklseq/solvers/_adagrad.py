@@ -1,4 +1,4 @@
-"""Stochastic gradient descent with a step for each weight, in a fixed number of passes."""
+"""Stochastic gradient descent with a step size for each weight, in a fixed number of passes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from sklseq.solvers._result import SolverResult
 
 __all__ = ["adagrad"]
 
-# Sequences with less than the mean loss are visited less often, but at least in this share of the
-# passes; in the first ones all are.
+# Sequences with less than the mean loss are updated less often, but at least in this fraction of
+# the passes, and in all of the first ones.
 LEAST_SHARE, FULL_PASSES = 0.3, 2
 
 
@@ -21,9 +21,9 @@ def adagrad(
 ) -> SolverResult:  # fmt: skip
     """Minimise ``primal`` roughly, in ``n_passes`` over the data.
 
-    Steps shrink linearly from ``rate`` to 0, so that the noise of single sequences is averaged out
-    in the end. A pass whose losses add up to more than the objective at the start, or are not
-    finite, is taken back, and the others take a quarter of the step.
+    Steps decrease linearly from ``rate`` to 0, which averages the noise of single sequences. A
+    pass whose losses sum to more than the objective at the start, or are not finite, is undone,
+    and the steps of later passes are divided by 4.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def adagrad(
     rate : float
     n_passes : int
     random_state : int or numpy Generator
-        Order of visits.
+        Order of updates.
     callback : callable(k, None, w) -> bool, optional
         Called after each pass; True stops. The objective is not evaluated for it.
 
@@ -68,12 +68,12 @@ def adagrad(
 
 
 def _choose(stochastic, rng, k: int) -> tuple[np.ndarray, np.ndarray | float]:
-    # Each sequence with a probability that grows with its loss, and weighted by the inverse.
-    visited = stochastic.sequences
+    # Sample sequences with probabilities that grow with the loss; weight them by the inverse.
+    sequences = stochastic.sequences
     if k < FULL_PASSES:
-        return rng.permutation(visited), 1.0
-    losses = stochastic.losses[visited]
+        return rng.permutation(sequences), 1.0
+    losses = stochastic.losses[sequences]
     chance = np.clip(losses / max(losses.mean(), 1e-300), LEAST_SHARE, 1)
     boost = np.ones(len(stochastic.losses))
-    boost[visited] = 1 / chance
-    return rng.permutation(visited[rng.random(len(visited)) < chance]), boost
+    boost[sequences] = 1 / chance
+    return rng.permutation(sequences[rng.random(len(sequences)) < chance]), boost

@@ -9,19 +9,54 @@ import numpy as np
 
 from sklseq.solvers._result import SolverResult
 
-__all__ = ["bcfw"]
+__all__ = ["GapMonitor", "bcfw"]
 
-# One pass in EVERY visits all sequences. The others visit those whose share of the gap was above
-# BUSY times the mean: the rest have, for the time being, nothing to give.
-EVERY, BUSY = 4, 0.3
-# Steps on one sequence before the next. Its scores are at hand; its most violated path is not
-# looked for again. They end when the spread of violations has fallen to ACCURACY.
+# One pass in FULL_EVERY updates all sequences. The others update those whose part of the gap was
+# above LARGE_GAP times the mean: the rest would not change the objective much.
+FULL_EVERY, LARGE_GAP = 4, 0.3
+# Steps on one sequence stop when the spread of violations among its known paths is this fraction
+# of that before.
 ACCURACY = 0.1
-# Sequences are revisited until what the paths at hand could still give is a share ENOUGH of the
-# gap: then only new paths help.
-ENOUGH = 0.1
-# Passes without any separating weights before a hard margin is doubted; then twice as many, ….
+# Passes over known paths stop when the gap among them is this fraction of the whole gap: then
+# only new paths reduce it.
+KNOWN_PATHS_GAP = 0.1
+# Passes without separating weights before a proof of inseparability is tried; then twice as many.
 PATIENCE = 8
+
+
+class GapMonitor:
+    """Duality gap of a margin objective: its history and the stopping rules."""
+
+    def __init__(self, objective: Any, tol: float):
+        self.objective, self.tol = objective, tol
+        self.history: list[tuple] = []
+        self.primal, self.converged, self.next_proof = np.inf, False, PATIENCE
+
+    def measure(self, k: int) -> None:
+        """Evaluate primal and dual after pass k."""
+        self.primal, dual = self.objective.certificate()
+        gap = self.primal - dual
+        self.history.append((k, self.primal, dual, gap))
+        self.converged = bool(np.isfinite(self.primal) and gap <= self.tol * self.primal)
+
+    def is_inseparable(self, k: int) -> bool:
+        """Whether it is proved after pass k that no weights meet a hard margin."""
+        if len(self.objective.inseparable):
+            return True
+        if np.isfinite(self.primal) or k < self.next_proof:
+            return False
+        self.next_proof = 2 * k
+        return bool(self.objective.find_contradiction())
+
+    def result(self, k: int, message: str = "max_iter reached") -> SolverResult:
+        """The answer after k passes."""
+        message = "gap within tol" if self.converged else message
+        primal, history = self.primal, self.history
+        return SolverResult(self.objective, primal, k, self.converged, history, message)
+
+    def inseparable_result(self, k: int) -> SolverResult:
+        """The answer where no weights meet a hard margin."""
+        return SolverResult(self.objective, np.inf, k, False, self.history, "not separable")
 
 
 def bcfw(
@@ -37,10 +72,10 @@ def bcfw(
 ) -> SolverResult:
     """Maximise the dual one sequence at a time, in random order, by exact steps.
 
-    A visit finds the sequence's most violated path, and moves mass to it from its path of least
-    violation: the pairwise variant of the Frank–Wolfe step, which can take paths out again and so
-    converges linearly. With one step a visit and from the truth, it is that of Lacoste-Julien et
-    al., Algorithm 4.
+    An update finds the most violated path of a sequence, and moves mass to it from its path of
+    least violation: the pairwise variant of the Frank–Wolfe step, which can remove paths and so
+    converges linearly. With one step per update and a start at the true paths, it is Algorithm 4 of
+    Lacoste-Julien et al.
 
     Parameters
     ----------
@@ -48,19 +83,19 @@ def bcfw(
     rng : Generator or RandomState
         Shuffles the sequences.
     tol : float
-        Training stops when primal minus dual is at most this share of the primal objective; of the
-        average of all iterates, if the objective averages.
+        Training stops when the duality gap is at most this fraction of the primal objective; both
+        are those of the average of all iterates, if the objective averages.
     max_iter : int
         Passes.
     n_steps : int
-        Steps after each search for the most violated path, at most.
+        Maximum number of steps after each search for the most violated path.
     n_searches : int
-        Searches a visit, at most.
+        Maximum number of searches per update.
     n_revisits : int
-        After each pass, at most so many others that search for no paths, and step among those with
-        α > 0.
+        Maximum number of passes after each pass that step among the paths with α > 0, without a
+        search.
     callback : callable(pass, primal, objective) -> bool, optional
-        Called after each pass, with NaN for the primal where the gap is not measured; True stops.
+        Called after each pass, with NaN for the primal if the gap is not measured; True stops.
 
     Returns
     -------
@@ -74,44 +109,34 @@ def bcfw(
     optimization for structural SVMs", ICML, Algorithm 4.
 
     N. Shah, V. Kolmogorov, C. Lampert (2015), "A multi-plane block-coordinate Frank-Wolfe algorithm
-    for training structural SVMs with a costly max-oracle", CVPR (passes over the paths at hand).
+    for training structural SVMs with a costly max-oracle", CVPR (passes over known paths).
 
     A. Osokin, J.-B. Alayrac, I. Lukasewitz, P. Dokania, S. Lacoste-Julien (2016), "Minding the
     gaps for block Frank-Wolfe optimization of structured SVMs", ICML, §3 (pairwise steps, gaps).
     """
-    history, blocks = [], objective.blocks
+    monitor, blocks, measured = GapMonitor(objective, tol), objective.blocks, 0
     gaps = np.full(int(blocks.max(initial=-1)) + 1, np.inf)
-    converged, message, primal, measured = False, "max_iter reached", np.inf, 0
-    looked_for = PATIENCE
     for k in range(1, max_iter + 1):
-        full = k % EVERY == 1 or k == max_iter
+        full = k % FULL_EVERY == 1 or k == max_iter
         order = rng.permutation(_chosen(blocks, gaps, full))
         objective.optimize(order, gaps, n_steps, ACCURACY, n_searches)
         if n_revisits:
             _revisit(objective, gaps, rng, n_steps, n_revisits)
-        if len(objective.inseparable):
-            return SolverResult(objective, np.inf, k, False, history, "not separable")
-        # The gap as met on the way costs nothing; it is measured when it may be small enough, and
-        # at growing intervals for the record.
-        promising = gaps[blocks].sum() <= 1.5 * tol * primal
+        # The estimate from the updates is free. The gap itself is measured if it may be within
+        # tol, and at growing intervals for the history.
+        promising = gaps[blocks].sum() <= 1.5 * tol * monitor.primal
         due = promising or k >= 2 * measured or k == max_iter
-        if due:
+        if due and not len(objective.inseparable):
             measured = k
-            primal, dual = objective.certificate()
-            history.append((k, primal, dual, primal - dual))
-            converged = bool(np.isfinite(primal) and primal - dual <= tol * primal)
-            if not converged and np.isinf(primal) and k >= looked_for:
-                looked_for = 2 * k
-                if objective.find_contradiction():
-                    return SolverResult(objective, np.inf, k, False, history, "not separable")
-        stops = callback is not None and callback(k, primal if due else np.nan, objective)
+            monitor.measure(k)
+        if (due or len(objective.inseparable)) and monitor.is_inseparable(k):
+            return monitor.inseparable_result(k)
+        stops = callback is not None and callback(k, monitor.primal if due else np.nan, objective)
         if stops and not due:
-            primal, dual = objective.certificate()
-            history.append((k, primal, dual, primal - dual))
-        if converged or stops:
-            message = "gap within tol" if converged else "stopped by the callback"
-            break
-    return SolverResult(objective, primal, k, converged, history, message)
+            monitor.measure(k)
+        if stops or monitor.converged:
+            return monitor.result(k, "stopped by the callback")
+    return monitor.result(k)
 
 
 def _revisit(objective: Any, gaps: np.ndarray, rng: Any, n_steps: int, n_revisits: int) -> None:
@@ -121,7 +146,7 @@ def _revisit(objective: Any, gaps: np.ndarray, rng: Any, n_steps: int, n_revisit
             return
         order = rng.permutation(_chosen(blocks, known, k == 0))
         objective.revisit(order, known, n_steps, ACCURACY)
-        if known[blocks].sum() <= ENOUGH * gaps[blocks].sum():
+        if known[blocks].sum() <= KNOWN_PATHS_GAP * gaps[blocks].sum():
             return
 
 
@@ -129,5 +154,5 @@ def _chosen(blocks: np.ndarray, gaps: np.ndarray, full: bool) -> np.ndarray:
     if full or not len(blocks):
         return blocks
     known = gaps[blocks]
-    busy = blocks[known > BUSY * known.mean()]
-    return busy if len(busy) else blocks
+    large = blocks[known > LARGE_GAP * known.mean()]
+    return large if len(large) else blocks

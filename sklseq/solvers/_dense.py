@@ -1,4 +1,4 @@
-"""Linear systems and small quadratic programs whose matrix is held."""
+"""Linear systems and small quadratic programs with a dense matrix."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sklseq.solvers._result import SolverResult
 
 __all__ = ["least_distance", "solve_dense"]
 
-# Eigenvalues below this share of the largest are rounding of zero.
+# Eigenvalues below this fraction of the largest are treated as zero.
 RANK = 1e-12
-# Share of the largest diagonal below which a ridge drowns in the rounding of a factorisation.
+# A ridge below this fraction of the largest diagonal entry is within the rounding error.
 TRUSTED = 1e-10
 
 
@@ -59,7 +59,7 @@ def least_distance(K: np.ndarray, h: np.ndarray) -> np.ndarray | None:
     Returns
     -------
     ndarray of shape (n,), or None
-        None if no x meets all constraints.
+        None if no x satisfies all constraints.
 
     References
     ----------
@@ -71,7 +71,7 @@ def least_distance(K: np.ndarray, h: np.ndarray) -> np.ndarray | None:
     F = vectors[:, kept] * np.sqrt(value[kept])
     scaled = h / size
     top = max(float(np.abs(scaled).max()), 1e-300)
-    # Constraints of equal size, so that "inconsistent" is not a matter of units.
+    # Constraints of equal size, so that the test of consistency does not depend on units.
     E = np.vstack([F.T, scaled / top])
     f = np.zeros(len(E))
     f[-1] = 1

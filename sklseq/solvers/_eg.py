@@ -10,11 +10,11 @@ from sklseq.solvers._result import SolverResult
 
 __all__ = ["exponentiated_gradient"]
 
-# Sequences whose gap is below this share of the mean are visited every MAX_REST-th pass only.
+# Sequences whose gap is below this fraction of the mean are updated in every MAX_REST-th pass only.
 SMALL_GAP, MAX_REST = 0.5, 4
-# Passes over all sequences before gaps are trusted.
+# Passes over all sequences before the estimated gaps are used.
 FULL_PASSES = 3
-# A gap that this many passes do not halve is left to a solver that sees all data at once.
+# If this many passes do not halve the gap, a batch solver continues.
 PATIENCE = 10
 
 
@@ -35,16 +35,16 @@ def exponentiated_gradient(
     max_iter : int
         Passes over the data.
     random_state : int or numpy Generator
-        Order of visits.
+        Order of updates.
     callback : callable(k, None, w) -> bool, optional
         Called after each pass; True stops. The objective is not evaluated for it.
 
     Returns
     -------
     SolverResult
-        ``message`` is "gap" if the gap was reached, "slow" if 10 passes did not halve it,
-        "precision" if rounding keeps it open. ``history`` holds the objective at the passes where
-        it was evaluated.
+        ``message`` is "gap" if the gap is within ``tol``, "slow" if 10 passes did not halve it,
+        "precision" if rounding prevents progress. ``history`` holds the objective at the passes
+        where it was evaluated.
     """
     rng = np.random.default_rng(random_state)
     rest = np.zeros(len(dual.gap), np.int64)
@@ -57,7 +57,7 @@ def exponentiated_gradient(
         k += 1
         if callback is not None and callback(k, None, dual.w):
             message = "callback"
-        # Rounding of mu to float32 leaves a gap that no pass closes.
+        # Rounding of mu to float32 can leave a gap that no pass reduces.
         stalled = stalled + 1 if dual.value - before <= 1e-9 * abs(dual.value) else 0
         gaps.append(dual.gap[dual.sequences].sum())
         if gaps[-1] <= tol * abs(dual.value) or stalled >= 3:
@@ -74,11 +74,11 @@ def exponentiated_gradient(
 
 
 def _choose(dual, rest: np.ndarray, k: int) -> np.ndarray:
-    # Where the gap is large, and all others now and then.
+    # Sequences with a large gap, and the others in every MAX_REST-th pass.
     rest += 1
-    visited = dual.sequences
+    sequences = dual.sequences
     if k >= FULL_PASSES:
-        gap = dual.gap[visited]
-        visited = visited[(gap > SMALL_GAP * gap.mean()) | (rest[visited] >= MAX_REST)]
-    rest[visited] = 0
-    return visited
+        gap = dual.gap[sequences]
+        sequences = sequences[(gap > SMALL_GAP * gap.mean()) | (rest[sequences] >= MAX_REST)]
+    rest[sequences] = 0
+    return sequences

@@ -1,4 +1,4 @@
-"""The inverse Hessian of L-BFGS in the basis of its pairs."""
+"""Inverse Hessian of L-BFGS in the basis of its pairs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _vectors = load_kernel("sklseq.solvers._vectors")
 
 __all__ = ["History"]
 
-# Above this many weights the pairs are kept in float32: half the memory traffic of an iteration.
-# Pairs only shape the search direction; values, gradients and weights keep their type.
+# Above this many weights pairs are stored in float32, which halves the memory traffic. Pairs affect
+# the search direction only; values, gradients and weights keep their type.
 LARGE = 1 << 16
-# Of s and y, the cosine below which a pair tells nothing.
+# Pairs whose cosine of s and y is smaller have no information.
 LEAST_CURVATURE = 1e-10
 
 
@@ -23,7 +23,7 @@ class History:
 
     The two-loop recursion (Nocedal, Wright 2006, Algorithm 7.4) is run on coefficients in the basis
     (s_1 … s_m, y_1 … y_m, v), given the matrix of inner products (Chen, Wang, Zhou 2014): long
-    vectors are read once to multiply and once to combine.
+    vectors are read once for the products and once for the combination.
     """
 
     def __init__(self, n: int, memory: int, dtype: np.dtype, threads: Threads):
@@ -31,7 +31,7 @@ class History:
         self.pairs = np.zeros((2 * memory, n), dtype=kept)
         self.memory, self.used, self.slot = memory, 0, -1
         self.gram = np.zeros((2 * memory, 2 * memory))
-        self.with_v = np.zeros(2 * memory + 1)  # the last is v · v
+        self.with_v = np.zeros(2 * memory + 1)  # the last one is v · v
         self.threads, self.spans = threads, spans(n, threads.n, align=512)
 
     def dot(self, a: np.ndarray, b: np.ndarray) -> float:
@@ -43,7 +43,7 @@ class History:
         self.threads.map(lambda span: _vectors.step_from(w, t, p, out, *span), self.spans)
 
     def push(self, step, scale: float, gradient, previous, v) -> None:
-        """Add the pair (scale · step, gradient - previous), and meet the new v."""
+        """Add the pair (scale · step, gradient - previous), and the products with the new v."""
         m, slot = self.memory, (self.slot + 1) % self.memory
         used = min(self.used + 1, m)
 
@@ -60,7 +60,7 @@ class History:
             self.slot, self.used = slot, used
             self.gram[slot, :] = self.gram[:, slot] = products[:-1, 0]
             self.gram[m + slot, :] = self.gram[:, m + slot] = products[:-1, 1]
-        else:  # no curvature to learn from: forget everything rather than half of it
+        else:  # no curvature: the older pairs are not valid here either
             self.forget()
 
     def forget(self) -> None:
@@ -68,15 +68,15 @@ class History:
         self.used, self.slot = 0, -1
 
     def unit_step(self) -> float:
-        """What H is, times the identity, before the pairs shape it: s · y / y · y of the newest."""
+        """Scale of the identity in H before the updates: s · y / y · y of the newest pair."""
         i, j = self.slot, self.memory + self.slot
         return float(self.gram[i, j] / self.gram[j, j])
 
     def direction(self, v: np.ndarray, out: np.ndarray, free: np.ndarray | None = None) -> None:
-        """out = -H v; at first H is the identity, scaled so that the step has length 1.
+        """out = -H v; without pairs H is the identity, scaled so that the step has length 1.
 
-        With ``free``, a boolean mask, H is made of the pairs' entries there, and ``out`` has a
-        meaning there only.
+        With ``free``, a boolean mask, H is built from the entries of the pairs for free weights,
+        and only these entries of ``out`` are valid.
         """
         m, gram, with_v = self.memory, self.gram, self.with_v
         pairs = [(self.slot - k) % m for k in range(self.used)]  # from the newest
@@ -94,7 +94,7 @@ class History:
         )
 
     def _products_among(self, free: np.ndarray, v: np.ndarray) -> np.ndarray:
-        # Inner products of all pairs and v, over the free weights.
+        # Inner products of all pairs and v over the free weights.
         def multiply(span):
             gram = np.zeros((2 * self.memory + 1,) * 2)
             _vectors.products_among(self.pairs, free.view(np.uint8), v, self.used, gram, *span)
@@ -108,7 +108,7 @@ def _curved(ss: float, sy: float, yy: float) -> bool:
 
 
 def _two_loops(c: np.ndarray, newest_first: list, gram: np.ndarray, with_v: np.ndarray) -> None:
-    # c gets the coefficients of -H v in the basis of the class's notes.
+    # Write the coefficients of -H v in the basis (s, y, v) into c.
     m = len(gram) // 2
     a = np.zeros(m)
     c[-1] = -1.0

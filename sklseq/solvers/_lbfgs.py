@@ -1,4 +1,4 @@
-"""L-BFGS, and for an L1 penalty L-BFGS on the free weights: one loop, one rule to stop.
+"""L-BFGS, with or without an L1 penalty: one loop and one stopping rule.
 
 With l1 = 0, a weak-Wolfe line search (Nocedal, Wright 2006, §7.2); with l1 > 0, see ``_owlqn.py``.
 """
@@ -33,28 +33,28 @@ def lbfgs(
     scale: np.ndarray | None = None,
     convexity: float = 0.0,
 ) -> SolverResult:
-    """Minimise ``objective`` + l1 · ‖w‖₁ until it exceeds its minimum by a share ``tol`` at most.
+    """Minimise ``objective`` + l1 · ‖w‖₁ to a relative accuracy of ``tol``.
 
-    That is proved where the objective is strongly convex and its slope small enough; else it is
-    estimated from the decreases of the last iterations, see :func:`estimated_rest`.
+    A bound proves it if the objective is strongly convex and its slope small enough; otherwise the
+    distance is estimated from the decreases of the last iterations, see :func:`estimated_rest`.
 
     Parameters
     ----------
     objective : object with ``value_and_gradient(w, gradient) -> float``
         Smooth and convex; writes its gradient into the second argument.
     w : ndarray
-        Where to start; overwritten.
+        Starting point; overwritten.
     l1 : float
     tol : float
     max_iter : int
     memory : int
-        Pairs kept.
+        Number of pairs.
     threads : Threads
     callback : callable(iteration, value, w) -> bool
         Called after each iteration; True stops.
     scale : ndarray, optional
-        Positive; the recursion works on ``scale · w``. Where weights of very different curvature
-        meet, it stops far from the minimum without it.
+        Positive; the recursion works on ``scale · w``. If the curvatures of weights differ very
+        much, it stops far from the minimum without a scale.
     convexity : float
         m such that objective - m/2 · ‖w‖² is convex too: with v the subgradient of least norm, the
         objective exceeds its minimum by ‖v‖² / 2m at most.
@@ -67,8 +67,8 @@ def lbfgs(
 
     Notes
     -----
-    Beside ``w``: four vectors and 2 · memory rows of pairs, in float32 if they are long; a few more
-    with ``l1``, and with ``scale``.
+    Memory: four vectors besides ``w`` and 2 · memory rows of pairs, in float32 if they are long; a
+    few more vectors with ``l1`` or ``scale``.
     """
     threads = threads or Threads(1)
     if scale is not None:
@@ -98,12 +98,12 @@ def lbfgs(
 
 
 def estimated_rest(history: list) -> float:
-    """How far the last value may be above the limit of the others, by a geometric series.
+    """Estimated distance of the last value from the limit of the sequence, by a geometric series.
 
-    If each ten iterations lower the objective by r times what the ten before did, and the last ten
-    by d, it falls by d · r / (1 - r) more. That is a guess: r is taken to be the largest of the
-    last three ratios, and the answer is 2 · d / (1 - r). Infinite for fewer than 20 iterations, and
-    where r >= 1.
+    If each ten iterations lower the objective by r times the decrease of the ten before, and the
+    last ten by d, it will fall by d · r / (1 - r) more. r is unknown: it is taken to be the largest
+    of the last three ratios, and the estimate is 2 · d / (1 - r). Infinite for fewer than 20
+    iterations, and for r >= 1.
     """
     falls = np.diff(history[: -4 * PERIOD - 2 : -PERIOD])  # the last ten first
     if len(falls) < 2:
@@ -113,7 +113,7 @@ def estimated_rest(history: list) -> float:
 
 
 def _why_stop(search: Search, history: list, tol: float, convexity: float, scale) -> str:
-    # The stopping rule that is met, or "".
+    # Name of the stopping rule that is met, or "".
     allowed = tol * abs(search.value)
     if search.history.with_v[-1] == 0:
         return "gradient"
@@ -129,17 +129,17 @@ class Scaled:
         self.objective, self.scale = objective, scale
 
     def value_and_gradient(self, u: np.ndarray, gradient: np.ndarray) -> float:
-        """Its value; its gradient in u is written into the second argument."""
+        """Value; its gradient in u is written into the second argument."""
         value = self.objective.value_and_gradient(u / self.scale, gradient)
         gradient /= self.scale
         return value
 
 
 class SmoothSearch(Search):
-    """L-BFGS."""
+    """L-BFGS for a smooth objective."""
 
     def advance(self) -> bool:
-        """One iteration; False if rounding lets no step lower the objective any more."""
+        """One iteration; False if, within rounding, no step lowers the objective."""
         step = self._try_direction()
         if step is None and self.history.used:
             self.history.forget()  # steepest descent is the last resort
@@ -163,8 +163,8 @@ class SmoothSearch(Search):
         return step
 
     def _weak_wolfe(self, slope: float) -> float | None:
-        # Between a step too long (too little decrease) and one too short (slope still steep):
-        # Lewis, Overton (2013), Algorithm 2.6, interpolating instead of halving and doubling.
+        # Bracket between a step too long (too little decrease) and one too short (slope still
+        # steep): Lewis, Overton (2013), Algorithm 2.6, with interpolation in place of bisection.
         t, low, high = 1.0, 0.0, np.inf
         for _ in range(MAX_TRIALS):
             self.history.step_from(self.w, t, self.p, self.trial)
@@ -176,7 +176,7 @@ class SmoothSearch(Search):
                 t = max(_interpolate(t, self.value, slope, value), low + 0.1 * (high - low))
             elif (steep := self.history.dot(self.g, self.p)) < CURVATURE * slope:
                 low = t
-                # Where a straight line through both slopes meets zero.
+                # The zero of the line through both slopes.
                 ahead = t * np.clip(slope / min(slope - steep, -1e-300), 2, 10)
                 t = ahead if high == np.inf else (low + high) / 2
             else:
@@ -188,7 +188,7 @@ class SmoothSearch(Search):
 
 
 def _interpolate(t: float, before: float, slope: float, after: float) -> float:
-    # The minimum of the parabola through both values with the slope at 0, within [t / 10, t / 2].
+    # Minimum of the parabola through both values and the slope at 0, clipped to [t / 10, t / 2].
     if not np.isfinite(after):
         return t / 10
     best = -slope * t * t / (2 * (after - before - slope * t))

@@ -1,22 +1,23 @@
-"""Minimising f(w) + l1 · ‖w‖₁ by L-BFGS on the weights that are free to move.
+"""L-BFGS on the free weights, for f(w) + l1 · ‖w‖₁.
 
-An iteration begins with a step of proximal gradient descent,
+An iteration starts with a step of proximal gradient descent,
 
     u = soft(w - g / σ, l1 / σ),
 
-except that no weight goes past zero. Weights that are zero in u are to become zero. The others are
-free: among them, as long as no sign changes, the objective is smooth, and they take the step of
-L-BFGS, of the pairs' entries for them alone. Free weights that would change their sign stop at
-zero. (OWL-QN, Andrew, Gao 2007, lets all weights into the recursion and sets to zero, after it,
-what points uphill: it needs several times as many evaluations, and may stall above the minimum.)
+in which weights that would change sign become zero. Weights that are zero in u are set to zero.
+The others are free: the objective is smooth in them while no sign changes, and they take the
+L-BFGS step, computed from the entries of the pairs for the free weights alone. Free weights that
+would change sign stop at zero. (OWL-QN, Andrew, Gao 2007, computes the L-BFGS step from all
+weights and then sets to zero those that point uphill: it needs several times as many evaluations,
+and may stall above the minimum.)
 
-A step has to lower the objective by a fixed share of what u promises to first order,
+A step has to lower the objective by a fixed fraction of the first-order decrease of u,
 
     Δ = -g · (u - w) - l1 (‖u‖₁ - ‖w‖₁) >= σ ‖u - w‖²;
 
-if it does not, it is halved a few times, and then u is gone to, with σ raised until it keeps its
-promise. So every iteration gains a share of σ ‖u - w‖², which is 0 at the minimum only, and the
-iterations converge to it, whatever the pairs are (Tseng, Yun 2009, Theorem 1).
+otherwise it is halved a few times; then the step to u is taken, with σ increased until the
+decrease is sufficient. So every iteration gains a fraction of σ ‖u - w‖², which is 0 at the
+minimum only, and the iterations converge to it for any pairs (Tseng, Yun 2009, Theorem 1).
 
 References
 ----------
@@ -35,11 +36,11 @@ from sklseq.solvers._search import MAX_TRIALS, SUFFICIENT_DECREASE, Search
 
 __all__ = ["OrthantSearch", "l1_norm", "proximal_step", "pseudo_gradient"]
 
-N_HALVINGS = 6  # of a step of L-BFGS, before that to u
+N_HALVINGS = 6  # of an L-BFGS step, before the step to u is taken
 
 
 def l1_norm(w: np.ndarray, l1) -> float:
-    """l1 · ‖w‖₁, in float64; ``l1`` may have one value a weight."""
+    """l1 · ‖w‖₁, in float64; ``l1`` may have one value per weight."""
     if np.ndim(l1):
         return float(np.abs(w).astype(np.float64) @ l1)
     return l1 * float(np.abs(w).sum(dtype=np.float64))
@@ -55,7 +56,7 @@ def pseudo_gradient(w: np.ndarray, g: np.ndarray, l1) -> np.ndarray:
 
 
 def proximal_step(w: np.ndarray, g: np.ndarray, l1, sigma: float) -> np.ndarray:
-    """argmin_u g · u + σ/2 ‖u - w‖² + l1 · ‖u‖₁, with weights that would go past zero at zero."""
+    """argmin_u g · u + σ/2 ‖u - w‖² + l1 · ‖u‖₁, with zero for weights that change sign."""
     u = w - g / sigma
     u -= np.clip(u, -l1 / sigma, l1 / sigma)
     u[u * w < 0] = 0
@@ -63,14 +64,7 @@ def proximal_step(w: np.ndarray, g: np.ndarray, l1, sigma: float) -> np.ndarray:
 
 
 class OrthantSearch(Search):
-    """The state of the notes.
-
-    Parameters
-    ----------
-    objective, w, threads, memory
-        As of ``Search``.
-    l1 : float or ndarray of shape (n,)
-    """
+    """State of the method above; ``l1`` is a number or one per weight, the rest as `Search`."""
 
     def __init__(self, objective, w: np.ndarray, l1, threads: Threads, memory: int):
         self.l1 = l1
@@ -84,7 +78,7 @@ class OrthantSearch(Search):
         return pseudo_gradient(self.w, self.g, self.l1)
 
     def advance(self) -> bool:
-        """One iteration; False if rounding lets no step lower the objective any more."""
+        """One iteration; False if, within rounding, no step lowers the objective."""
         for _ in range(MAX_TRIALS):
             u = proximal_step(self.w, self.g, self.l1, self.sigma)
             promise = self._promise(u)
@@ -104,12 +98,12 @@ class OrthantSearch(Search):
         return False
 
     def _promise(self, u: np.ndarray) -> float:
-        # Δ of the notes.
+        # Δ of the module docstring.
         slope = self.history.dot(self.g, u) - self.history.dot(self.g, self.w)
         return -slope - l1_norm(u, self.l1) + l1_norm(self.w, self.l1)
 
     def _try_free(self, u: np.ndarray, promise: float) -> bool:
-        # The step of L-BFGS on the free weights; the others go to zero.
+        # The L-BFGS step on the free weights; the others become zero.
         free, signs = u != 0, np.sign(u)
         self.history.direction(self.v, self.p, free)
         np.copyto(self.p, -self.w, where=~free)
@@ -128,7 +122,7 @@ class OrthantSearch(Search):
         return False
 
     def _accept(self, value: float) -> None:
-        # ``trial``, whose gradient is in ``g_old``.
+        # Make ``trial``, whose gradient is in ``g_old``, the current point.
         np.subtract(self.trial, self.w, out=self.p)
         self.w, self.trial = self.trial, self.w
         self.g, self.g_old = self.g_old, self.g

@@ -1,4 +1,4 @@
-"""The perceptron of label sequences."""
+"""Perceptron for label sequences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Mistakes", "perceptron"]
 
 
 class Mistakes(NamedTuple):
-    """What a perceptron did.
+    """Mistakes of a perceptron during training.
 
     Attributes
     ----------
@@ -42,8 +42,8 @@ def perceptron(
     rng : Generator or RandomState
         Shuffles the sequences.
     max_iter : int
-        Passes; fewer if one is without mistakes. Then the average of all iterates, if that is the
-        answer, is taken as after so many more such passes that it makes no mistake either.
+        Passes; fewer if one has no mistakes. Then an average of all iterates is taken after as many
+        more such passes as it needs to make no mistake either.
     callback : callable(pass, mistakes, objective) -> bool, optional
 
     Returns

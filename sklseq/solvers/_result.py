@@ -1,4 +1,4 @@
-"""What a solver returns."""
+"""Result of a solver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["SolverResult"]
 
 
 class SolverResult(NamedTuple):
-    """Answer of a solver.
+    """Result of a solver.
 
     Attributes
     ----------
@@ -19,13 +19,13 @@ class SolverResult(NamedTuple):
     value : float
         Objective at ``w``, penalties included.
     n_iter : int
-        Iterations done.
+        Number of iterations.
     converged : bool
         Whether a stopping rule was met before ``max_iter``.
     history : list of float
         Objective after each iteration; ``history[0]`` is at the start.
     message : str
-        Why it stopped.
+        Reason for the stop.
     """
 
     w: np.ndarray

@@ -1,4 +1,4 @@
-"""What L-BFGS and its variant for an L1 penalty share: the point, its value, and the pairs."""
+"""State of L-BFGS, common to smooth objectives and those with an L1 penalty."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ MAX_TRIALS = 40
 
 
 class Search:
-    """The moving state: w, its value, gradient g, (pseudo-)gradient v, and the pairs.
+    """State of a search: w, its value, gradient g, (pseudo-)gradient v, and the pairs.
 
     Parameters
     ----------
     objective : object with ``value_and_gradient(w, gradient) -> float``
     w : ndarray
-        Where to start; overwritten.
+        Starting point; overwritten.
     threads : Threads
     memory : int
-        Pairs kept.
+        Number of pairs.
     """
 
     def __init__(self, objective, w: np.ndarray, threads: Threads, memory: int):
@@ -40,7 +40,7 @@ class Search:
         self.history.with_v[-1] = self.history.dot(self.v, self.v)
 
     def evaluate(self, w: np.ndarray, gradient: np.ndarray) -> float:
-        """The whole objective; the gradient of its smooth part is written."""
+        """Value of the whole objective; writes the gradient of its smooth part."""
         return self.objective.value_and_gradient(w, gradient)
 
     def steepest(self) -> np.ndarray:
@@ -48,16 +48,16 @@ class Search:
         return self.g
 
     def squared_slope(self, scale: np.ndarray | None) -> float:
-        """‖v‖²; of ``v · scale``, if there is a scale."""
+        """‖v‖², or ‖v · scale‖²."""
         if scale is None:
             return float(self.history.with_v[-1])
         return float(np.square(self.v * scale, dtype=np.float64).sum())
 
     def advance(self) -> bool:
-        """One iteration; False if rounding lets no step lower the objective any more."""
+        """One iteration; False if, within rounding, no step lowers the objective."""
         raise NotImplementedError
 
     def is_rounding(self, value: float, predicted: float) -> bool:
-        """Whether neither the predicted nor the seen change stands out of the value's rounding."""
+        """Whether both the predicted and the actual change are below the rounding error."""
         epsilon = np.finfo(self.w.dtype).eps * max(abs(self.value), 1e-300)
         return abs(predicted) < 10 * epsilon and abs(value - self.value) < 100 * epsilon
