@@ -38,8 +38,8 @@ __all__ = [
     "read_crfsuite_model",
 ]
 
-# Loaded when first used: a deployed model loads its own estimator and nothing else, and
-# `sklseq.datasets.make_contacts` needs no import of its own.
+# Loaded when first used, so that a deployed model imports its own estimator only, and
+# `sklseq.datasets.make_contacts` works without an import of `sklseq.datasets`.
 _MODULES = ("datasets", "deployment", "display", "features", "inference", "inspection", "testing")
 _LAZY = {
     "HMSVMTagger": "sklseq.estimators.hmsvm.hmsvm_tagger",

@@ -1,4 +1,4 @@
-"""Saving and loading trained models."""
+"""Loading of saved models."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["trusted_types"]
 
 
 def trusted_types() -> list[str]:
-    """The types that ``skops.io.load`` has to trust, and no others.
+    """Types that ``skops.io.load`` has to trust for models of this package.
 
-    A model of sklseq holds nothing but its own estimators, scikit-learn's, arrays, strings and
-    numbers; skops trusts all of those but the first by itself, and SciPy's CSR matrix, which
-    ``sparsify`` stores, not. Functions that you gave to an extractor are yours to trust, by name.
+    A model of sklseq consists of its own estimators, scikit-learn's, arrays, strings and numbers.
+    skops trusts all of these but the first, and not SciPy's CSR matrix, which ``sparsify`` stores.
+    Add the names of functions that you gave to an extractor.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What a fitted pipeline has learnt, in the words of its input."""
+"""Inspection of fitted pipelines: weights and explanations with feature names."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["explain", "feature_names", "top_features"]
 def feature_names(
     model: BaseEstimator, input_features: Iterable[str] | None = None
 ) -> np.ndarray | None:
-    """Names of the features that the last step of a fitted pipeline sees.
+    """Names of the input features of the last step of a fitted pipeline.
 
     Parameters
     ----------
     model : Pipeline or estimator
         Fitted.
     input_features : array-like of str, default=None
-        Names of the columns of ``X`` where it holds numbers.
+        Names of the columns of ``X`` if it holds numbers.
 
     Returns
     -------
     ndarray of str objects, or None
-        None if there are no names: an estimator on its own, fitted on rows of numbers.
+        None if there are no names: a single estimator, fitted on rows of numbers.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def top_features(
     names, tagger = feature_names(model, input_features), _last(model)
     if not hasattr(tagger, "top_features"):
         raise ValueError(
-            f"{type(tagger).__name__} has no weights of features by name; top_features needs "
+            f"{type(tagger).__name__} has no weights of named features; top_features needs "
             "CRFTagger, ZScoreTagger or a pipeline that ends with one."
         )
     return tagger.top_features(n, label=label, feature_names=names)
@@ -98,15 +98,16 @@ def top_features(
 def explain(
     model: BaseEstimator, x: MatrixLike | TokensLike, *, input_features: Iterable[str] | None = None
 ) -> list:
-    """Why each row of one raw sequence gets its label from a pipeline.
+    """Explain the label of each row of one raw sequence.
 
     Parameters
     ----------
     model : Pipeline or tagger
         Fitted.
-    x : one sequence, in the form that ``model.predict`` takes in a list
+    x : one sequence
+        An item of the list that ``model.predict`` takes.
     input_features : array-like of str, default=None
-        Names of the columns of ``X`` where it holds numbers.
+        Names of the columns of ``X`` if it holds numbers.
 
     Returns
     -------

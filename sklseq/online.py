@@ -1,4 +1,4 @@
-"""Decoding while data arrive: what stands around ``sklseq.OnlineDecoder``."""
+"""Online decoding: scorers, reports and results of ``sklseq.OnlineDecoder``."""
 
 from sklseq.estimators.online.online_decoder import (
     Emission,

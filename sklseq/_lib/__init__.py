@@ -1,4 +1,4 @@
-"""What every other folder may use: threads, choice of processor, base class, versions.
+"""Tools for all other folders: threads, processor level, estimator base, versions, checksums.
 
 Imports: nothing.
 """

@@ -1,8 +1,8 @@
-"""scikit-learn's callbacks (≥ 1.9), or nothing where it has none.
+"""Support of scikit-learn's callbacks (≥ 1.9); without effect in older versions.
 
-``fit`` is a task, each iteration of a solver and each part of a meta-estimator one within it.
-Metadata of a task is what ``fit`` got beside X and y, as in scikit-learn, whose ``ScoringMonitor``
-passes it to scorers: what a solver has to tell is in ``fitted_estimator``.
+``fit`` is a task, each iteration of a solver and each part of a meta-estimator a subtask.
+The metadata of a task are the arguments of ``fit`` other than X and y, as in scikit-learn, whose
+``ScoringMonitor`` passes them to scorers; the state of a solver is in ``fitted_estimator``.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ Fit = TypeVar("Fit", bound=Callable)
 
 
 class _Task(NamedTuple):
-    """The running ``fit`` of an estimator that has callbacks; kept in its attribute ``_task``."""
+    """A running ``fit`` of an estimator with callbacks, in its attribute ``_task``."""
 
     context: Any
     arguments: dict  # of every hook: estimator, X, y, metadata
 
 
 def with_callbacks(*, max_subtasks: Callable[[Any], int | None]) -> Callable[[Fit], Fit]:
-    """Decorate ``fit``: callbacks run at its begin and at its end, with the fitted estimator.
+    """Decorate ``fit`` so that callbacks run at its begin and, with the fitted estimator, at its
+    end.
 
-    ``max_subtasks(estimator)`` is the most iterations or parts there can be, None if unknown.
+    ``max_subtasks(estimator)`` is the maximum number of iterations or parts, None if unknown.
     """
 
     def decorate(fit: Fit) -> Fit:
@@ -82,10 +83,10 @@ def _is_watched(estimator: Any) -> bool:
 def iteration_hook(
     estimator: Any, reconstruct: Callable[[Any], dict] | None = None
 ) -> Callable[[int, float, Any], bool]:
-    """What a solver calls after iteration k, as ``hook(k, value, w)``; True asks it to stop.
+    """Function that a solver calls after iteration k, as ``hook(k, value, w)``; True means stop.
 
-    ``reconstruct(w)`` gives the fitted attributes as of now, arrays that nobody writes to later;
-    it is only called if a callback wants them.
+    ``reconstruct(w)`` returns the present fitted attributes, in arrays that are not changed later;
+    it is only called if a callback needs them.
     """
     task = vars(estimator).get("_task")
     if task is None:
@@ -104,14 +105,14 @@ def iteration_hook(
 
 
 def _as_new(estimator: Any) -> dict:
-    # Parameters and requests of metadata: nothing that an earlier fit left.
+    # Parameters and metadata requests, without attributes of an earlier fit.
     kept = {name: vars(estimator)[name] for name in vars(estimator) if name == "_metadata_request"}
     return estimator.get_params(deep=False) | kept
 
 
 @contextmanager
 def fit_of_part(estimator: Any, part: Any, name: str) -> Iterator[None]:
-    """Around the ``fit`` of an estimator inside another one: its tasks become subtasks."""
+    """Context of the ``fit`` of a part of an estimator: its tasks become subtasks."""
     task = vars(estimator).get("_task")
     if task is None:
         yield

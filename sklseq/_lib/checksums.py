@@ -1,4 +1,4 @@
-"""Checksums of rows and labels: what is read again has to be what was read first."""
+"""Checksums of rows and labels, which detect data that changed between two readings."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["array_checksum", "label_checksum", "row_checksum"]
 
 
 def array_checksum(a: np.ndarray, seed: int = 0) -> int:
-    """Of the numbers of an array, as they lie in memory."""
-    if a.size and not any(a.strides):  # one number for all, as `rows_of_ones` has it
+    """Checksum of the numbers of an array in memory order."""
+    if a.size and not any(a.strides):  # all numbers equal, as from `rows_of_ones`
         a = a.reshape(-1)[:1]
     return checksum(np.ascontiguousarray(a).reshape(-1).view(np.uint8), seed)
 
 
 def row_checksum(rows: Any, seed: int = 0) -> int:
-    """Of an array, or of the arrays of a CSR matrix."""
+    """Checksum of a dense array, or of the arrays of a CSR matrix."""
     parts = (rows.indptr, rows.indices, rows.data) if sparse.issparse(rows) else (rows,)
     for part in parts:
         seed = array_checksum(part, seed)
@@ -28,7 +28,7 @@ def row_checksum(rows: Any, seed: int = 0) -> int:
 
 
 def label_checksum(labels: np.ndarray, seed: int = 0) -> int:
-    """Of a flat array of labels, whatever room strings have in it."""
+    """Checksum of a flat array of labels, independent of its item size."""
     if labels.dtype.kind != "U":
         return array_checksum(labels.astype(np.int64, copy=False), seed)
     if not labels.size or not labels.itemsize:

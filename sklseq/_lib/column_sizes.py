@@ -1,4 +1,4 @@
-"""Scaling of columns in different units."""
+"""Scale factors for columns of different units."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ UNITS = 1e4
 
 
 def column_sizes(squares: np.ndarray) -> np.ndarray:
-    """Powers of 2 to divide columns by, from sums of squares; 1 unless their units differ much.
+    """Powers of 2 to divide columns by, from sums of squares; 1 unless the sizes differ very much.
 
-    Without a ridge, small columns would pass for rounding of large ones.
+    Without a ridge, a solver would treat small columns as rounding errors of large ones.
     """
     size = np.sqrt(squares)
     size[~(size > 0)] = 1

@@ -1,8 +1,8 @@
-"""Choose among the builds of a kernel: portable, or for newer processors.
+"""Choice among the builds of a compiled module: baseline or x86-64-v3.
 
 Each kernel is compiled from one source for the baseline of the platform and, on x86-64, again
-for the x86-64-v3 level (AVX2 and FMA). Which one is loaded is decided here, at import. The
-environment variable ``SKLSEQ_CPU=baseline`` forces the portable build, for comparisons.
+for the x86-64-v3 level (AVX2 and FMA). The choice is made at import. The environment variable
+``SKLSEQ_CPU=baseline`` forces the baseline build, for comparisons.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def cpu_level() -> str:
 
 
 def load_kernel(name: str) -> ModuleType:
-    """Import the best build of the compiled module ``name`` that this processor runs."""
+    """Import the best build of the compiled module ``name`` for this processor."""
     if cpu_level() == "x86-64-v3":
         try:
             return importlib.import_module(name + "_v3")

@@ -1,4 +1,4 @@
-"""What every estimator and extractor shares: its version in a saved model, links to its docs."""
+"""Base of all estimators and extractors: version in saved models, links to the manual."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from sklseq._lib.version import __version__
 
-__all__ = ["Public", "check_plain_parameters"]
+__all__ = ["EstimatorBase", "check_plain_parameters"]
 
 # Pages that autosummary generates for docs/api.rst.
 PAGE = "https://sklseq.readthedocs.io/en/latest/generated/{page}.html"
 
 
-class Public:
-    """Stands before scikit-learn's ``BaseEstimator`` among the bases of every public estimator."""
+class EstimatorBase:
+    """Base of every public estimator, before scikit-learn's ``BaseEstimator`` in the list."""
 
     _doc_link_module = "sklseq"
     _doc_link_template = PAGE
@@ -40,7 +40,7 @@ class Public:
 def check_plain_parameters(estimator: Any) -> None:
     """Raise where a switch is no bool, ``verbose`` no count, or ``random_state`` no seed.
 
-    Which parameters are switches, the annotations of ``__init__`` say.
+    The annotations of ``__init__`` show which parameters are switches.
     """
     for name, parameter in inspect.signature(type(estimator).__init__).parameters.items():
         value = getattr(estimator, name, None)
@@ -58,7 +58,7 @@ def check_plain_parameters(estimator: Any) -> None:
 
 
 def check_version(saved: str | None, name: str) -> None:
-    """Refuse a model of a newer major version: its state may mean something else."""
+    """Refuse models of a newer major version, whose state may have another meaning."""
     if saved is None or int(saved.split(".")[0]) <= int(__version__.split(".")[0]):
         return
     raise ValueError(

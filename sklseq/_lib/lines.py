@@ -4,5 +4,5 @@ __all__ = ["as_lines"]
 
 
 def as_lines(text: str) -> list[str]:
-    """Cut at LF, CRLF and CR only: str.splitlines() would cut at U+2028 and others in cells."""
+    """Cut at LF, CRLF and CR only; str.splitlines() also cuts at U+2028 and others."""
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")

@@ -1,4 +1,4 @@
-"""A pool of threads for work that releases the GIL, sized as scikit-learn's ``n_jobs``."""
+"""Thread pool for work that releases the GIL, sized like scikit-learn's ``n_jobs``."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 
-__all__ = ["Rooms", "Threads", "spans"]
+__all__ = ["BufferPool", "Threads", "spans"]
 
 
 class Threads:
-    """``map`` over pieces of work, which the caller and ``n_jobs - 1`` other threads take in order.
+    """``map`` over pieces of work with the calling thread and ``n_jobs - 1`` others, in order.
 
-    The pool lives as long as the ``with`` block: an iteration of a solver costs some 20 µs of
-    hand-over, not the start of a pool. Nobody waits for pieces one by one: a thread that only
-    collected answers would take the interpreter from those that work, once a piece.
+    The pool exists as long as the ``with`` block: an iteration of a solver costs some 20 µs of
+    hand-over, not the start of a pool. No thread only waits for single pieces, because it would
+    need the interpreter lock once per piece.
     """
 
     def __init__(self, n_jobs: int | None):
@@ -36,7 +36,7 @@ class Threads:
         try:
             queue.run()
         finally:
-            queue.stopped = True  # an interrupt may have come between two pieces
+            queue.stopped = True  # queue.run may have been interrupted
             wait(helpers)
         for helper in helpers:
             helper.result()
@@ -53,7 +53,7 @@ class Threads:
 
 
 class _Queue:
-    # Pieces are taken in order, so that whatever fails first of them all is always reached.
+    # Pieces start in order, so that the first one that fails is always run.
     def __init__(self, work: Callable[[Any], Any], pieces: list[Any]):
         self.work, self.pieces = work, pieces
         self.answers, self.errors = [None] * len(pieces), {}
@@ -71,21 +71,21 @@ class _Queue:
                 self.errors[k], self.stopped = error, True
 
 
-class Rooms:
-    """Scratch memory that pieces of work take and give back: as many as there are threads."""
+class BufferPool:
+    """Scratch buffers for pieces of work: at most one per thread is made."""
 
     def __init__(self, make: Callable[[], Any]):
         self._make, self._free = make, []
 
     @contextmanager
-    def one(self) -> Iterator[Any]:
-        """Memory that nobody else has in the meantime; what it holds is of whoever had it last."""
+    def buffer(self) -> Iterator[Any]:
+        """A buffer for exclusive use, with the values of its previous use."""
         try:
-            room = self._free.pop()
+            buffer = self._free.pop()
         except IndexError:
-            room = self._make()
-        yield room
-        self._free.append(room)
+            buffer = self._make()
+        yield buffer
+        self._free.append(buffer)
 
 
 def spans(n: int, parts: int, align: int = 1) -> list[tuple[int, int]]:

@@ -1,3 +1,3 @@
-"""The version, where everything may import it."""
+"""Version of the package."""
 
 __version__ = "0.1.0.dev0"

@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq._lib.estimator import Public
-from sklseq._lib.threads import Rooms, Threads
+from sklseq._lib.estimator import EstimatorBase
+from sklseq._lib.threads import BufferPool, Threads
 from sklseq.data.labels import cut_rows, encode_labels, find_codes, split_labels
 from sklseq.data.row_blocks import RowBlocks, in_blocks
 from sklseq.data.sequences import (
@@ -63,7 +63,7 @@ def most_rows(X: Sequences, blocks: list[tuple[int, int]]) -> int:
     return int(max((X.offsets[b] - X.offsets[a] for a, b in blocks), default=0))
 
 
-class BaseTagger(Public, BaseEstimator):
+class BaseTagger(EstimatorBase, BaseEstimator):
     """A linear chain of linear scores; subclasses train ``coef_``, ``transition_`` and the ends."""
 
     # No ClassifierMixin: with it, GridSearchCV stratifies ragged labels and fails.
@@ -116,13 +116,13 @@ class BaseTagger(Public, BaseEstimator):
         if X.n_rows:
             design = score_rows(X, W.dtype)
         blocks = row_blocks(X.offsets)
-        rooms = Rooms(lambda: np.empty((most_rows(X, blocks), W.shape[1]), dtype=W.dtype))
+        pool = BufferPool(lambda: np.empty((most_rows(X, blocks), W.shape[1]), dtype=W.dtype))
 
         def run(block: tuple[int, int]):
             a, b = block
             first, last = X.offsets[a], X.offsets[b]
-            with rooms.one() as room:
-                psi = room[: last - first]
+            with pool.buffer() as buffer:
+                psi = buffer[: last - first]
                 if design is not None and not design.checked_scores(W, first, last, psi):
                     check_finite(X)
                 return work(a, b, psi, X.offsets[a : b + 1] - first)
@@ -237,10 +237,10 @@ class BaseTagger(Public, BaseEstimator):
         chain = self._chain("sums", X.n_rows).exponentiate()
         log_z, L = np.zeros(len(X)), len(self.classes_)
         n_rows = most_rows(X, row_blocks(X.offsets))
-        rooms = Rooms(lambda: Workspace(n_rows, chain.width, chain.dtype, chain.pairs))
+        pool = BufferPool(lambda: Workspace(n_rows, chain.width, chain.dtype, chain.pairs))
 
         def forward_backward(a, b, psi, offsets):
-            with rooms.one() as work:
+            with pool.buffer() as work:
                 work.forward_backward(psi, offsets, None, chain, log_z[a:b])
             check_paths(log_z[a:b], a)
             if marginals is not None:

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
-from sklseq._lib.estimator import Public, check_plain_parameters
+from sklseq._lib.estimator import EstimatorBase, check_plain_parameters
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import find_codes, segments_to_labels
 from sklseq.data.segment_labels import (
@@ -88,7 +88,7 @@ class _of_likelihood(Generic[R]):
         return MethodType(self.function, segmenter)
 
 
-class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, Public, BaseEstimator):
+class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEstimator):
     """Semi-Markov conditional random field: labels segments, with features of whole segments.
 
     Trains by minimising

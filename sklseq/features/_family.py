@@ -11,12 +11,12 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq._lib.estimator import Public, check_plain_parameters
+from sklseq._lib.estimator import EstimatorBase, check_plain_parameters
 from sklseq.data.sequences import Sequences, not_a_table
 from sklseq.data.types import LabelsLike, SequencesLike
 
 
-class Extractor(Public, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
+class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
     """A transformer from raw sequences to ``Sequences``.
 
     A subclass has ``_fit_rows(X, y)``, which sets ``n_features_out_``, ``_rows_of(X)``,
