@@ -1,15 +1,15 @@
 """
-Chunking: the whole job
-=======================
+Chunking: a complete example
+============================
 
-Train a conditional random field on token columns, measure it, look inside, save it and load it
-again. With the environment variable ``SKLSEQ_DATA`` naming a folder that holds ``conll2000/``, the
-task is that of CoNLL-2000: noun phrases, verb phrases and so on in newspaper text. Otherwise it is
-to find names, telephone numbers and addresses in generated documents.
+Train a conditional random field on token columns, measure it, inspect it, save it and load it
+again. If the environment variable ``SKLSEQ_DATA`` names a folder that contains ``conll2000/``, the
+task is that of CoNLL-2000: to find noun phrases, verb phrases and so on in newspaper text.
+Otherwise it is to find names, telephone numbers and addresses in generated documents.
 """
 
 # %%
-# Data: one dict of columns a sequence, and one list of labels.
+# Data: a dict of columns and a list of labels for each sequence.
 import os
 from pathlib import Path
 from time import perf_counter
@@ -43,7 +43,7 @@ print(f"Train      {len(y_train):,} sequences, {n_train:,} tokens")
 print(f"Test       {len(y_test):,} sequences, {n_test:,} tokens")
 
 # %%
-# Train: templates turn columns into attributes, the tagger learns a weight for each attribute and
+# Train: templates turn columns into attributes. The tagger learns a weight for each attribute and
 # label and for each pair of neighbouring labels.
 model = make_pipeline(
     TemplateFeatures(templates, columns=None if templates else ["w", "pos"], n_jobs=-1),
@@ -78,7 +78,7 @@ else:
         print(f"{label:<16}{row}")
 
 # %%
-# Look inside. Attributes have the names that the extractor gives them.
+# Inspect the weights. The extractor gives the names of the attributes.
 names = features.get_feature_names_out()
 print("\nStrongest transitions")
 for weight, before, after in tagger.top_transitions(8):
@@ -88,7 +88,7 @@ for weight, label, name in tagger.top_features(8, feature_names=names):
     print(f"{weight:8.3f}  {label:<12} {name}")
 
 # %%
-# Save, load, and get the same answers.
+# Save and load the model. The predictions are the same.
 output = (Path(__file__).parent if "__file__" in globals() else Path()) / "output"
 output.mkdir(exist_ok=True)
 joblib.dump(model, output / "chunking.joblib", compress=1)
@@ -97,7 +97,7 @@ assert all(np.array_equal(a, b) for a, b in zip(y_pred, again, strict=True))
 print(f"\nSaved, loaded, same answers: {output.name}/chunking.joblib")
 
 # %%
-# Transition weights: which label likes to follow which. The most frequent labels come first.
+# Weights of transitions between labels. The most frequent labels come first.
 frequent = dict(zip(*np.unique(np.concatenate(y_train), return_counts=True)))
 order = np.argsort([-frequent[label] for label in tagger.classes_], kind="stable")
 labels, weights = tagger.classes_[order], tagger.transition_[np.ix_(order, order)]

@@ -2,16 +2,16 @@
 Fields of references, as segments
 =================================
 
-A reference is a row of fields: authors, a title, a journal, pages. A tagger decides token by token
-and can only look at tokens; a segmenter scores whole fields. It can ask how long a field is, what
-it looks like as a whole, and whether a list of journals has *something like it*: questions that
-no single token answers. This page finds the fields of invented references with both, on equal
-features of tokens, and looks at what the segment features are worth.
+A bibliographic reference is a sequence of fields: authors, a title, a journal, pages. A tagger
+labels single tokens; a segmenter scores whole fields. Its features can be the length of a field,
+the shape of the whole field, and its similarity to the entries of a list of journals. This page
+finds the fields of generated references with both, using the same features of tokens, and measures
+the gain from features of segments.
 """
 
 # %%
-# References without anybody's data, and incomplete lists of the authors and journals in them.
-# Titles are made of the same words as names of journals.
+# Generated references, and incomplete lists of the authors and journals in them. Titles consist
+# of the same words as names of journals.
 import os
 from time import perf_counter
 
@@ -32,10 +32,10 @@ print(y[0])
 print({name: entries[:3] for name, entries in lexicons.items()})
 
 # %%
-# Features of tokens are the same for all: letters, and whether a token stands inside an entry of
-# the lists, of each token and its neighbours. Segments have them at their start, at their end and
-# inside. The second segmenter also knows the lengths of fields and how similar they are to the
-# most similar entries, as wholes.
+# The features of tokens are the same for all models: letters, and whether a token is part of an
+# entry of the lists, for each token and its neighbours. Segments have these features at their
+# start, at their end and inside. The second segmenter also has the length of a field and the
+# similarity of the whole field to the most similar entries.
 tokens = WindowFeatures(make_union(TokenFeatures(), LexiconFeatures(lexicons)), before=1, after=1)
 models = {
     "tokens": make_pipeline(tokens, CRFTagger(l2=0.1, all_possible_states=True)),
@@ -67,16 +67,17 @@ for name, model in models.items():
     print(f"{name:<32}{span_f1(test[1], predicted):8.3f}{journals:9.3f}{seconds:9.2f}")
 
 # %%
-# A feature of tokens is stored once for all segments it is a feature of: "contains *Letters*" is
-# one number, however many segments contain that token. That is what makes segments affordable.
+# A feature of a token is stored once for all segments that have it: "contains *Letters*" is one
+# number, however many segments contain that token. So training takes little more time than with a
+# linear chain.
 features = models["segments, lengths and lexicons"][0]
 print(f"{features.n_firings_} features stored instead of ", end="")
 print(f"{features.n_firings_ * features.firing_ratio_:.0f} (1 : {features.firing_ratio_:.0f})")
 
 # %%
-# The fields of some references, two of them right and four with an error. The bars below the text
-# are the true ones; wrong segments have a broken border. In a notebook, ``display`` at the end of a
-# cell shows this as text to select.
+# The fields of some references: the first two, and four with an error. The bars below the text are
+# the true fields; wrong segments have a dashed border. In a notebook, ``display`` at the end of a
+# cell shows this as text that can be selected.
 best = models["segments, lengths and lexicons"]
 display = SegmentationDisplay.from_estimator(best, *test)
 errors = [s for s in range(n_test) if display.segments[s] != display.true[s]]
@@ -88,12 +89,12 @@ display.plot()
 print(display.as_text())
 
 # %%
-# How well each field is found, the most frequent one first: with features of tokens alone ...
+# F1 of each field, the most frequent one first, of the tagger.
 SegmentationDisplay.from_estimator(models["tokens"], *test).plot_f1()
 plt.title("tokens", pad=30)
 
 # %%
-# ... and with features of segments.
+# The same for the segmenter with features of segments.
 SegmentationDisplay.from_estimator(best, *test).plot_f1()
 plt.title("segments, lengths and lexicons", pad=30)
 plt.show()

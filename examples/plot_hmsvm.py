@@ -2,14 +2,15 @@
 Margins, support sequences and kernels
 ======================================
 
-A hidden Markov support vector machine wants every true labeling to score higher than any other, by
-as much as the other is wrong. Few wrong labelings hold that margin: the support sequences. This
-page repeats the picture of Altun, Tsochantaridis and Hofmann (2003), and compares kernels.
+A hidden Markov support vector machine is trained so that every true labeling scores higher than
+any other, by at least the loss of the other. Only a few wrong labelings determine this margin: the
+support sequences. This page repeats the figure of Altun, Tsochantaridis and Hofmann (2003), and
+compares kernels.
 """
 
 # %%
-# Sentences drawn from a few patterns. Many names may be those of persons, places or companies: what
-# they are shows in the words around them.
+# Sentences drawn from a few patterns. Most names can be those of persons, places or companies; only
+# the words around them determine the type.
 import gzip
 import os
 from pathlib import Path
@@ -56,9 +57,9 @@ print(f"{rows.n_rows} words, {tagger.n_support_} of them support the margin")
 print(f"objective {tagger.objective_:.1f}, at most {tagger.dual_gap_:.1f} above its minimum")
 
 # %%
-# One sequence and the wrong labelings that hold its margin (with the paper's loss: 1 for any wrong
-# labeling): they differ in a few positions only, so the solution is sparse. Positions that agree
-# with the truth are left out.
+# One sequence and its support sequences (with the paper's loss: 1 for any wrong labeling). They
+# differ from the truth in a few positions only, so the solution is sparse. A dot stands for a
+# position that agrees with the truth.
 support = {}
 for sequence, labels, alpha in tagger.support_sequences_:
     support.setdefault(sequence, []).append((alpha, labels))
@@ -72,12 +73,12 @@ for alpha, labels in support[chosen][:6]:
     print(f"{alpha:.3f}  " + " ".join(shown))
 
 # %%
-# Primal and dual objective: the minimum lies between them, whenever training stops.
+# Primal and dual objective: the minimum lies between them after every pass.
 curves = HMSVMTagger(C=1.0, tol=1e-3, random_state=0, **kernel).fit(rows, y).loss_curve_
 
 # %%
-# Kernels on handwritten words, if their data is there, or else on letters drawn at random, of which
-# each comes as a pattern or its negative: no linear score of the pixels tells them apart.
+# Kernels on handwritten words, if ``SKLSEQ_DATA`` has them, and otherwise on random letters. Each
+# letter is a pattern or its negative, so no linear score of the pixels distinguishes them.
 
 
 def read_letters(path):
@@ -121,7 +122,7 @@ for name, model in models.items():
     print(f"{name:<8} {100 * accuracy[name]:.1f} % of letters right, {seconds[name]:.2f} s")
 
 # %%
-# The pictures.
+# # The figures.
 figure, panels = plt.subplot_mosaic("SS;GK", figsize=(9, 7.5), layout="constrained")
 axes = [panels[name] for name in "SGK"]
 shown = support[chosen][:6]

@@ -2,22 +2,23 @@
 Training on a log that does not fit into memory
 ===============================================
 
-Forward-backward keeps a few numbers for each row and label of a sequence until it comes back from
-the end. For a log of 25 million connections, one sequence, that is too much. The entropy message
-passing of Ilić, Mančev, Todorović and Stanković (2010) goes forward only, in memory that does not
-depend on the length. Here is their Figure 3, time and memory of both against the length, and of
-checkpoints, the other way to save memory; then a detector of network intrusions trained on a log
-that is never held as a whole.
+Forward-backward keeps a few numbers for each row and label of a sequence until the backward pass.
+For a log of 25 million connections, which is one sequence, that is too much. The entropy message
+passing of Ilić, Mančev, Todorović and Stanković (2010) needs no backward pass, and its memory does
+not depend on the length. This page repeats their Figure 3, time and memory of both against the
+length, and adds checkpoints, another way to save memory. Then it trains a detector of network
+intrusions on a log that is never in memory as a whole.
 
-The log is that of the KDD Cup 1999 if ``SKLSEQ_DATA`` names a folder that holds ``kddcup99/``, and
-a generated one otherwise, repeated to the lengths needed.
+If ``SKLSEQ_DATA`` names a folder that contains ``kddcup99/``, the log is that of the KDD Cup 1999,
+otherwise a generated one. It is repeated to reach the lengths needed.
 """
 
 # %%
 # The log
 # -------
 #
-# One record a row, categories and binned numbers as columns of ones; one label a record.
+# Each row is a record, with a column for each category and each bin of a number; each record has a
+# label.
 import os
 import time
 import tracemalloc
@@ -43,8 +44,8 @@ else:
 print(f"{X.shape[0]:,} records, {X.shape[1]} features, labels {sorted(set(y.tolist()))}")
 
 # %%
-# A sequence may be a function that yields blocks of rows, from a file, a database, or, as here, the
-# log again and again. Labels come in the same way; the blocks of both need not be cut alike.
+# A sequence may be a function that yields blocks of rows: from a file, a database, or, as here,
+# from the repeated log. So may its labels; their blocks may have other sizes.
 
 
 def repeated(values, n, block=4_000):
@@ -62,8 +63,8 @@ def repeated(values, n, block=4_000):
 # Time and memory against the length
 # ----------------------------------
 #
-# What a fit of one iteration takes beside its input. The checkpoints need rows that can be read in
-# any order, so they get the matrix itself.
+# Time of a fit of one iteration, and its memory above the input. Checkpoints need rows that can be
+# read in any order, so they get the matrix itself.
 
 
 def measure(gradient, n):
@@ -99,9 +100,9 @@ axes[0].legend()
 # A detector
 # ----------
 #
-# Trained on the first 70 % of the log as one sequence, it labels the rest, in blocks too. Labels
-# leave as soon as no record to come could change them, so what is kept is the few records that are
-# still open. Logistic regression sees the same features, one record at a time.
+# The detector is trained on the first 70 % of the log as one sequence, and labels the rest, also in
+# blocks. It emits a label as soon as no later record can change it, and keeps only the few records
+# whose labels are pending. Logistic regression has the same features, one record at a time.
 n = 7 * len(y) // 10
 detector = CRFTagger(gradient="emp", max_iter=200)
 detector.fit([repeated(X[:n], n)], [repeated(y[:n], n)])

@@ -2,16 +2,16 @@
 Named entities: a search over penalties and windows
 ===================================================
 
-How much context, how many letters of a word, how strong a penalty? A randomised search over the
-parameters of the extractor and of the tagger at once, with span F1 as the score. With the
-environment variable ``SKLSEQ_DATA`` naming a folder that holds ``conll2002/``, the task is to find
-persons, places and organisations in Spanish newspaper text; otherwise to find names, telephone
-numbers and addresses in generated documents. ``N_SENTENCES`` says how many sequences to take.
+This page searches the parameters of the extractor (the window) and of the tagger (the penalties)
+together, at random, with span F1 as the score. If the environment variable ``SKLSEQ_DATA`` names a
+folder that contains ``conll2002/``, the task is to find persons, places and organisations in
+Spanish newspaper text. Otherwise it is to find names, telephone numbers and addresses in generated
+documents. ``N_SENTENCES`` is the number of sequences to use.
 """
 
 # %%
-# Data: one dict of columns a sequence, one list of IOB2 labels. Generated documents have plain
-# labels, so runs of equal ones become spans.
+# Data: a dict of columns and a list of IOB2 labels for each sequence. Generated documents have
+# plain labels; runs of equal labels become spans.
 import os
 import tempfile
 from itertools import pairwise
@@ -58,8 +58,8 @@ print(f"{len(X_train)} sequences to train on, {len(X_test)} to test on")
 
 # %%
 # The features are those of the sklearn-crfsuite tutorial: lower case, suffixes, flags, the tag and
-# its first letters, of the token and of its neighbours. They are part of the pipeline, so their
-# parameters can be searched; ``memory`` keeps what was extracted once.
+# its first letters, of the token and of its neighbours. They are part of the
+# pipeline, so their parameters can be searched; ``memory`` caches extracted features.
 off = dict(word=False, lower=False, shape=False, short_shape=False, prefixes=0, suffixes=0,
            flags=False, length=False)  # fmt: skip
 words = TokenFeatures(
@@ -75,7 +75,7 @@ model = Pipeline(
 )
 
 # %%
-# Twelve draws. ``before`` and ``after`` reach up to two tokens; the penalties are log-uniform.
+# Twelve draws. ``before`` and ``after`` are at most two tokens; the penalties are log-uniform.
 search = RandomizedSearchCV(
     model,
     {
@@ -97,13 +97,13 @@ for name, value in search.best_params_.items():
     print(f"  {name} = {value:.3g}")
 
 # %%
-# The test set, never seen by the search.
+# The score on the test set, which the search did not use.
 predicted = search.predict(X_test)
 print(f"span F1: {search.best_score_:.3f} in the search, {span_f1(y_test, predicted):.3f} on test")
 print(span_report(y_test, predicted))
 
 # %%
-# What the best model has learnt, in the words of its input: ``-1:w.lower=en`` is the word before.
+# The strongest features of the best model. ``-1:w.lower=en`` means that the word before is "en".
 for weight, label, name in top_features(search.best_estimator_, 10):
     print(f"{weight:6.2f}  {label:12} {name}")
 

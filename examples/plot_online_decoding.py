@@ -1,14 +1,14 @@
 """
-Labels while the text is still coming in
-========================================
+Labels while the text arrives
+=============================
 
-A tagger needs the end of a sequence before it labels the beginning. :class:`sklseq.OnlineDecoder`
-lets each label go as soon as it is certain enough. Here is the experiment of Narasimhan, Viola and
-Shilman (2006): how much accuracy does haste cost, and how long does one have to wait?
+A tagger labels a sequence only after its end. :class:`sklseq.OnlineDecoder` emits each label as
+soon as it is certain enough. This page repeats the experiment of Narasimhan, Viola and Shilman
+(2006), which measures accuracy against latency.
 
-The task is to find the fields of e-mails (with ``SKLSEQ_DATA`` naming a folder that holds
-``enron-email-fields/``), or contact details in generated documents. At the end text is labelled as
-it comes in; to try your own, type or pipe it in::
+The task is to find the fields of e-mails, if ``SKLSEQ_DATA`` names a folder that contains
+``enron-email-fields/``, and otherwise contact details in generated documents. At the end, a text is
+labelled while it arrives. To try your own text, type it or pipe it in::
 
     python examples/plot_online_decoding.py --live
     python examples/plot_online_decoding.py --live < mail.txt
@@ -66,7 +66,7 @@ n_test = sum(map(len, y_test))
 print(f"{len(X_train)} documents to train, {len(X_test)} to test with {n_test:,} tokens")
 
 # %%
-# A tagger as ever. Its features look at one word on either side, so a row is known one word late.
+# An ordinary tagger. Its features look at one word on either side, so a row is known one word late.
 templates = [f"{c}[{k}]" for c in ("w", "shape") for k in (-1, 0, 1)]
 templates += ["w[-1]|w[0]", "shape[-1]|shape[0]", "newline[0]", "newline[1]", "newline[0]|w[0]"]
 tagger = make_pipeline(
@@ -77,8 +77,9 @@ tagger.fit(X_train, y_train)
 print(f"accuracy of the tagger, offline: {100 * tagger.score(X_test, y_test):.2f} %")
 
 # %%
-# All strategies, swept over their parameters: fixed windows and a fixed lag are what one would do
-# without the paper, "step" and "window" are its proposals, "closure" never errs.
+# All strategies, with several values of their parameters. Fixed windows and a fixed lag are the
+# baselines, "step" and "window" are the proposals of the paper, "closure" always agrees with
+# offline decoding.
 display = LatencyAccuracyDisplay.from_estimator(tagger, X_test, goal=0.01)
 print(f"\n{'strategy':<10}{'setting':>9}{'latency':>9}{'disagreement':>14}{'above 10':>10}")
 for curve in display.curves:
@@ -89,8 +90,8 @@ for curve in display.curves:
         )
 
 # %%
-# The paper's Figure 5, disagreement with offline decoding against latency, and its Figure 6, how
-# long labels wait. Latency includes the word that features look ahead.
+# The paper's Figure 5 (disagreement with offline decoding against latency) and Figure 6 (the
+# distribution of latencies). Latency includes the word that features look ahead.
 figure, axes = plt.subplots(1, 2, figsize=(12, 4.8), layout="constrained")
 display.plot(axes[0])
 axes[0].set_xlim(right=max(curve.latency.max() for curve in display.curves[1:]))
@@ -101,7 +102,7 @@ figure.savefig(output / "online_decoding.png", dpi=110)
 print(f"\nFigures drawn: {output.name}/online_decoding.png")
 
 # %%
-# What it costs in accuracy, label by label of the truth.
+# Accuracy against the true labels, for several values of ``latency_cost``.
 for cost in (0.1, 0.01, 0.001, 0.0):
     decoder = OnlineDecoder(FrozenEstimator(tagger), latency_cost=cost).fit(X_train, y_train)
     report = decoder.latency_report(X_test)
@@ -110,10 +111,10 @@ for cost in (0.1, 0.01, 0.001, 0.0):
 
 
 # %%
-# Live: labels of text as it comes in. What is final is printed once; what could still change stands
-# behind it, dim. No label waits for more than 15 words.
+# Live: label a text while it arrives. Final labels are printed once; labels that may still change
+# follow in a dim colour. No label waits for more than 15 words.
 def words_of(lines):
-    """(word, whether it begins a line), as soon as a line is there."""
+    """Yield (word, whether it begins a line) for each line as soon as it arrives."""
     for line in lines:
         for k, word in enumerate(re.findall(r"\S+@\S+\w|https?://\S+|\w+|[^\w\s]", line)):
             yield word, k == 0
@@ -130,7 +131,7 @@ QUIET = {"O", "NOTCONTACT"}
 
 
 def label_lines(decoder, lines, in_color=False):
-    """Label lines of text as they come; hold only the words whose labels are pending."""
+    """Label lines of text as they arrive; keep only the words whose labels are pending."""
     stream, waiting = decoder.stream(), []
     for line in lines:
         final = []

@@ -2,13 +2,13 @@
 Training by one linear solve
 ============================
 
-A z-score tagger needs no iterations over the data: its weights solve one linear system, in closed
-form. This page repeats two experiments of Ricci, De Bie and Cristianini (2007) on sequences drawn
-from random hidden Markov models, and looks at what the z-score says of a single sequence.
+A z-score tagger is trained without iterations over the data: its weights are the solution of one
+linear system. This page repeats two experiments of Ricci, De Bie and Cristianini (2007) on
+sequences drawn from random hidden Markov models, and shows the z-score of a single sequence.
 """
 
 # %%
-# Sequences of a random hidden Markov model: the symbols are seen, the states are the labels.
+# Sequences of a random hidden Markov model: the symbols are the input, the states are the labels.
 from pathlib import Path
 from statistics import mean, median
 from time import perf_counter
@@ -20,7 +20,7 @@ from sklseq import CRFTagger, HMSVMTagger, ZScoreTagger, ZScoreTaggerCV
 
 
 def random_model(rng, n_states, n_symbols, concentration=1.0):
-    """A function that draws n labelled sequences of a length."""
+    """Return a function that draws n labelled sequences of a given length."""
     A = rng.dirichlet(np.full(n_states, concentration), n_states)
     E = rng.dirichlet(np.full(n_symbols, concentration), n_states)
 
@@ -39,7 +39,7 @@ def random_model(rng, n_states, n_symbols, concentration=1.0):
 
 
 def measure(model, train, test):
-    """(share of wrong labels in percent, milliseconds of training)."""
+    """Return (wrong labels in percent, milliseconds of training)."""
     began = perf_counter()
     model.fit(*train)
     return 100 * (1 - model.score(*test)), 1e3 * (perf_counter() - began)
@@ -47,8 +47,8 @@ def measure(model, train, test):
 
 # %%
 # Error and time against the size of the training set: 3 states, 4 symbols, sequences of 10 rows
-# (the paper's Figure 1). With the Hamming loss, the z-score asks true labelings to stand out the
-# more from those with many wrong labels.
+# (the paper's Figure 1). With the Hamming loss, true labelings have to exceed
+# labelings with many wrong labels by more.
 models = {
     "z-score": ZScoreTagger(loss=None, l2=0.1),
     "z-score, Hamming": ZScoreTagger(l2=0.1),
@@ -76,8 +76,8 @@ for name in models:
     print(f"{'':<20}" + "".join(f"{time:>7.1f}ms" for time in times[name]))
 
 # %%
-# Two states, 3 to 11 symbols, sequences of 100 rows (the paper's Table 1). The closed form, and
-# means and covariances estimated from a hundred random labelings of each sequence.
+# Two states, 3 to 11 symbols, sequences of 100 rows (the paper's Table 1). The closed form is
+# compared with means and covariances estimated from a hundred random labelings of each sequence.
 print(f"\n{'symbols':<10}{'exact':>9}{'100 random labelings':>26}")
 for n_symbols in range(3, 12, 2):
     rng, table = np.random.default_rng(1), {"exact": [], "sampling": []}
@@ -94,7 +94,7 @@ for n_symbols in range(3, 12, 2):
     print(f"{n_symbols:<10}{exact:>15}{sampled:>20}")
 
 # %%
-# The ridge is found by leaving out each sequence in turn, without training anew.
+# The ridge is chosen by leave-one-sequence-out scores, which need no repeated training.
 draw = random_model(np.random.default_rng(0), 3, 6)
 train, test = draw(50, 30), draw(100, 30)
 tagger = ZScoreTaggerCV(l2s=np.logspace(-3, 3, 13)).fit(*train)
@@ -102,7 +102,7 @@ print(f"\nBest ridge {tagger.l2_:g}, accuracy {tagger.best_score_:.3f} left out"
 print(f"Accuracy on new sequences {tagger.score(*test):.3f}")
 
 # %%
-# The z-score of one sequence: among scores of random labelings, where does the true one lie?
+# The z-score of one sequence: the score of its true labels relative to those of random labelings.
 draw = random_model(np.random.default_rng(3), 3, 6, 0.5)
 train, test = draw(50, 30), draw(1, 30)
 tagger = ZScoreTagger(l2=0.1).fit(*train)
@@ -121,7 +121,7 @@ best_score = tagger.predict_nbest(test[0], 1)[0][1][0]
 print(f"\nz-score of the true labels {z:.2f}, p-value {p_value:.1e}")
 
 # %%
-# The pictures.
+# # The figures.
 figure, panels = plt.subplot_mosaic("ET;SS", figsize=(9, 7), layout="constrained")
 axes = [panels[name] for name in "ETS"]
 for name in models:

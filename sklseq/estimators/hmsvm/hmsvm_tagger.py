@@ -145,7 +145,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         of the last iterate.
     objective_, dual_gap_ : float
         Objective, and an upper bound of its distance from the minimum. Not for the perceptron.
-    loss_curve_ : ndarray of shape (n_points, 4), for the perceptron (n_iter_,)
+    loss_curve_ : ndarray of shape (n_points, 4), for the perceptron (n_iter,)
         Rows (pass, primal objective, dual objective, gap), with ``average=True`` of the average so
         far. For the perceptron, the number of mistakes of each pass.
     n_mistakes_, radius_ : int, float
