@@ -1,11 +1,11 @@
-"""Checks that every tagger, segmenter and extractor has to pass.
+"""Checks of the scikit-learn contract for taggers, segmenters and extractors.
 
-The scikit-learn checks feed one 2-D array; samples of ours are sequences, so the contract is
-written down here, one function a promise. Use it on estimators of your own::
+The checks of scikit-learn pass one 2-D array, but samples are sequences here; so this module has
+its own, one function per requirement. Use them on your own estimators::
 
     check_sequence_estimator(MyTagger())
 
-or, with pytest, as one test a promise::
+or, with pytest, as one test per check::
 
     @pytest.mark.parametrize(("name", "check"), sequence_checks(MyTagger()))
     def test_contract(name, check):
@@ -39,14 +39,14 @@ from sklseq.data.types import LabelsLike, SequencesLike
 
 __all__ = ["check_sequence_estimator", "sequence_checks"]
 
-# Answers of two computations that differ in the order of additions only.
+# Tolerance for two computations that differ in the order of additions only.
 CLOSE = 1e-3
 
 
 def check_sequence_estimator(
     estimator: BaseEstimator, *, data: str = "auto", exclude: Collection[str] = ()
 ) -> None:
-    """Raise an AssertionError, naming the promise, if an estimator does not keep one.
+    """Raise an AssertionError that names the check if an estimator fails one.
 
     Parameters
     ----------
@@ -54,10 +54,10 @@ def check_sequence_estimator(
         A tagger or segmenter (with ``predict``), an extractor (with ``transform``), or a pipeline
         of them. Not fitted.
     data : {"auto", "rows", "tokens"}, default="auto"
-        What one sequence of ``X`` is: a 2-D array, or a list of strings. "auto": tokens if the
+        Form of one sequence of ``X``: a 2-D array, or a list of strings. "auto": tokens if the
         tags of the first step say that it reads strings.
     exclude : collection of str, default=()
-        Names of promises that cannot hold for it, see :func:`sequence_checks`.
+        Names of checks that do not apply, see :func:`sequence_checks`.
 
     Returns
     -------
@@ -79,16 +79,16 @@ def check_sequence_estimator(
 def sequence_checks(
     estimator: BaseEstimator, *, data: str = "auto", exclude: Collection[str] = ()
 ) -> list[tuple[str, Callable[[], None]]]:
-    """The promises that apply to an estimator, each as name and function to call.
+    """The checks that apply to an estimator, each as a name and a function without arguments.
 
     Parameters
     ----------
     estimator : estimator
         Not fitted.
     data : {"auto", "rows", "tokens"}, default="auto"
-        What one sequence of ``X`` is, see :func:`check_sequence_estimator`.
+        Form of one sequence of ``X``, see :func:`check_sequence_estimator`.
     exclude : collection of str, default=()
-        Names of those to leave out.
+        Names of checks to omit.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def sequence_checks(
     Raises
     ------
     ValueError
-        If ``data`` or a name in ``exclude`` is not one of those known.
+        If ``data`` or a name in ``exclude`` is unknown.
     """
     if data not in ("auto", "rows", "tokens"):
         raise ValueError(f'data must be "auto", "rows" or "tokens"; got {data!r}.')
@@ -107,18 +107,14 @@ def sequence_checks(
     subject = Subject(estimator, data)
     checks = [(check.__name__.removeprefix("check_"), check) for check in CHECKS]
     return [
-        (name, partial(_quietly, check, subject))
+        (name, partial(_run, check, subject))
         for name, check in checks
-        if name not in exclude and all(getattr(subject, need) for need in _needs(check))
+        if name not in exclude and all(getattr(subject, p) for p in getattr(check, "needs", []))
     ]
 
 
-def _needs(check: Callable) -> list[str]:
-    return getattr(check, "needs", [])
-
-
 def _for(*needs: str) -> Callable:
-    """The check applies to subjects with all of these properties."""
+    """Decorate a check that applies only to subjects with all of these properties."""
 
     def mark(check: Callable) -> Callable:
         setattr(check, "needs", needs)  # noqa: B010
@@ -127,34 +123,32 @@ def _for(*needs: str) -> Callable:
     return mark
 
 
-def _quietly(check: Callable, subject: Subject) -> None:
+def _run(check: Callable, subject: Subject) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        check(subject)
+        check(subject, *subject.data())
 
 
-# --- What is checked, and on which data ---------------------------------------------------------
+# --- Estimators and data ------------------------------------------------------------------------
 
 
 class Subject:
-    """An estimator, what it can do, and data for it."""
+    """An estimator, its capabilities, and data for it."""
 
     def __init__(self, estimator: Any, data: str):
         self.original = estimator
         self.predicts = hasattr(estimator, "predict") or hasattr(estimator, "predict_labels")
         self.reads_tokens = data == "tokens" or (data == "auto" and _reads_strings(estimator))
         self.reads_numbers = not self.reads_tokens
-        self.transforms = not self.predicts
-        # Segments are read off IOB labels, so a segmenter's labels are not any objects.
+        # A segmenter derives segments from IOB labels, so it does not take labels of any type.
         self.any_label = self.predicts and not hasattr(estimator, "predict_labels")
-        self.has_proba = hasattr(estimator, "predict_proba")
         fit = inspect.signature(estimator.fit).parameters if hasattr(estimator, "fit") else {}
         self.takes_weights = "sample_weight" in fit
         self.has_n_jobs = any(name.endswith("n_jobs") for name in estimator.get_params())
         self.is_ours = isinstance(estimator, BaseEstimator) and not isinstance(estimator, Pipeline)
 
     def new(self, *, precise: bool = False, **parameters: Any) -> Any:
-        """A fresh clone with a seed; ``precise`` trains until additions in another order agree."""
+        """A new clone with a seed; ``precise`` trains until summation order has no effect."""
         estimator = clone(self.original)
         for name in estimator.get_params():
             last = name.rsplit("__", 1)[-1]
@@ -167,29 +161,20 @@ class Subject:
         return estimator.set_params(**parameters)
 
     def data(self, seed: int = 0, lengths: Any = (3, 1, 4, 2, 5, 1, 3, 2, 4, 3)) -> tuple:
-        """Sequences whose labels can be learnt: tokens or rows of numbers, and IOB labels."""
+        """Learnable sequences of tokens or rows of numbers, and their IOB labels."""
         rng, X, y = np.random.default_rng(seed), [], []
         for n in lengths:
             inside = rng.integers(0, 2, size=n)
             begins = inside & ~np.concatenate([[0], inside[:-1]])
             codes = inside * (2 - begins)  # O, B, I
-            X.append(self._tokens(rng, codes) if self.reads_tokens else self._rows(rng, codes))
+            if self.reads_tokens:
+                X.append([f"{'abc'[code]}{rng.integers(0, 3)}" for code in codes])
+            else:
+                X.append(np.round(4 * np.eye(3)[codes] + rng.uniform(0, 0.5, size=(n, 3)), 3))
             y.append(np.array(["O", "B-x", "I-x"])[codes].tolist())
         return X, y
 
-    @staticmethod
-    def _tokens(rng: np.random.Generator, codes: np.ndarray) -> list[str]:
-        return [f"{'abc'[code]}{rng.integers(0, 3)}" for code in codes]
-
-    @staticmethod
-    def _rows(rng: np.random.Generator, codes: np.ndarray) -> np.ndarray:
-        return np.round(4 * np.eye(3)[codes] + rng.uniform(0, 0.5, size=(len(codes), 3)), 3)
-
-    def fitted(
-        self, X: SequencesLike | None = None, y: LabelsLike | None = None, **parameters: Any
-    ) -> Any:
-        if X is None:
-            X, y = self.data()
+    def fitted(self, X: SequencesLike, y: LabelsLike, **parameters: Any) -> Any:
         return self.new(**parameters).fit(X, y)
 
 
@@ -202,7 +187,7 @@ def _reads_strings(estimator: Any) -> bool:
 
 
 def answers(estimator: BaseEstimator, X: SequencesLike) -> list:
-    """What an estimator says of each sequence, as comparable things."""
+    """Predictions or features of each sequence, in a form that can be compared."""
     if isinstance(estimator, Pipeline) and hasattr(estimator[-1], "predict_labels"):
         X = estimator[:-1].transform(X) if len(estimator) > 1 else X
         estimator = estimator[-1]
@@ -223,7 +208,7 @@ def answers(estimator: BaseEstimator, X: SequencesLike) -> list:
 
 
 def _named_potentials(sequence: SequencePotentials, names: list[str]) -> list[dict]:
-    """For each step what is said of segments from there: (kind, stop, name) to value."""
+    """For each step the potentials of segments that begin there, by (kind, stop, name)."""
     n_steps, *spans, rows = sequence
     steps: list[dict] = [{} for _ in range(n_steps)]
     for kind, start, stop, row in zip(*(a.tolist() for a in spans), _named_rows(rows, names)):
@@ -239,7 +224,7 @@ def _named_rows(rows: Any, names: list[str]) -> list[dict]:
 
 
 def assert_alike(a: Any, b: Any, X: SequencesLike, *, exactly: bool = True) -> None:
-    """Two estimators say the same of X."""
+    """Assert that two estimators have the same answers for X."""
     assert answers(a, X) == answers(b, X), "answers differ"
     if hasattr(a, "predict_proba"):
         for p, q in zip(a.predict_proba(X), b.predict_proba(X)):
@@ -260,62 +245,56 @@ def _raises(errors: Any, call: Callable, *arguments: Any) -> str:
 # --- Parameters and state -----------------------------------------------------------------------
 
 
-def check_clone_has_equal_parameters(subject: Subject) -> None:
+def check_clone_has_equal_parameters(subject: Subject, X: list, y: list) -> None:
     one, two = clone(subject.original), clone(subject.original)
     assert repr(one.get_params()) == repr(two.get_params()) == repr(subject.original.get_params())
 
 
-@_for("is_ours")  # a Pipeline puts the fitted steps where the parameters were
-def check_fit_changes_no_parameter(subject: Subject) -> None:
+@_for("is_ours")  # a Pipeline replaces its parameters by the fitted steps
+def check_fit_changes_no_parameter(subject: Subject, X: list, y: list) -> None:
     estimator = subject.new()
     before = {k: (id(v), repr(v)) for k, v in estimator.get_params().items()}
-    X, y = subject.data()
     assert estimator.fit(X, y) is estimator, "fit must return self"
     answers(estimator, X)
     assert {k: (id(v), repr(v)) for k, v in estimator.get_params().items()} == before
 
 
 @_for("is_ours")
-def check_attributes_end_in_an_underscore(subject: Subject) -> None:
+def check_attributes_end_in_an_underscore(subject: Subject, X: list, y: list) -> None:
     estimator = subject.new()
     parameters = set(estimator.get_params(deep=False))
     assert set(vars(estimator)) == parameters, "__init__ sets more than its parameters"
-    X, y = subject.data()
     answers(estimator.fit(X, y), X)
     for name in set(vars(estimator)) - parameters:
         assert name.endswith("_") or name.startswith("_"), f"attribute {name!r} has no underscore"
 
 
-def check_an_unfitted_one_says_so(subject: Subject) -> None:
-    X, _ = subject.data()
+def check_an_unfitted_one_says_so(subject: Subject, X: list, y: list) -> None:
     _raises(NotFittedError, answers, subject.new(), X)
 
 
 @_for("is_ours")
-def check_a_failed_fit_leaves_nothing_fitted(subject: Subject) -> None:
+def check_a_failed_fit_leaves_nothing_fitted(subject: Subject, X: list, y: list) -> None:
     estimator = subject.new()
     _raises(ValueError, estimator.fit, [], [])
-    _raises(NotFittedError, answers, estimator, subject.data()[0])
+    _raises(NotFittedError, answers, estimator, X)
 
 
-def check_refit_equals_fit(subject: Subject) -> None:
-    X, y = subject.data()
+def check_refit_equals_fit(subject: Subject, X: list, y: list) -> None:
     other = subject.data(seed=1, lengths=(2, 6, 1, 7))
     again = subject.new().fit(*other).fit(X, y)
     assert_alike(subject.fitted(X, y), again, X)
 
 
-def check_pickles_answer_alike(subject: Subject) -> None:
-    X, _ = subject.data()
-    estimator = subject.fitted()
+def check_pickles_answer_alike(subject: Subject, X: list, y: list) -> None:
+    estimator = subject.fitted(X, y)
     for copied in (pickle.loads(pickle.dumps(estimator)), copy.deepcopy(estimator)):
         assert_alike(estimator, copied, X)
     assert_alike(estimator, pickle.loads(pickle.dumps(estimator)), X)  # after answering, too
 
 
-def check_memory_maps_answer_alike(subject: Subject) -> None:
-    X, y = subject.data()
-    estimator = subject.fitted()
+def check_memory_maps_answer_alike(subject: Subject, X: list, y: list) -> None:
+    estimator = subject.fitted(X, y)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         path = Path(folder) / "model"
         joblib.dump(estimator, path)
@@ -327,8 +306,8 @@ def check_memory_maps_answer_alike(subject: Subject) -> None:
 
 
 @_for("is_ours", "reads_numbers")
-def check_n_features_in(subject: Subject) -> None:
-    estimator = subject.fitted()
+def check_n_features_in(subject: Subject, X: list, y: list) -> None:
+    estimator = subject.fitted(X, y)
     assert estimator.n_features_in_ == 3
     wider = [np.ones((2, 4))]
     message = _raises(ValueError, answers, estimator, wider)
@@ -339,15 +318,13 @@ def check_n_features_in(subject: Subject) -> None:
 # --- Inputs -------------------------------------------------------------------------------------
 
 
-def check_inputs_are_not_changed(subject: Subject) -> None:
-    X, y = subject.data()
+def check_inputs_are_not_changed(subject: Subject, X: list, y: list) -> None:
     before = pickle.dumps((X, y))
     answers(subject.fitted(X, y), X)
     assert pickle.dumps((X, y)) == before, "fit or predict changed its input"
 
 
-def check_read_only_inputs(subject: Subject) -> None:
-    X, y = subject.data()
+def check_read_only_inputs(subject: Subject, X: list, y: list) -> None:
     estimator = subject.fitted(X, y)
     if subject.reads_numbers:
         for x in X:
@@ -356,8 +333,7 @@ def check_read_only_inputs(subject: Subject) -> None:
 
 
 @_for("reads_numbers")
-def check_dense_sparse_packed_and_dicts_are_equal(subject: Subject) -> None:
-    X, y = subject.data()
+def check_dense_sparse_packed_and_dicts_are_equal(subject: Subject, X: list, y: list) -> None:
     dense = subject.new(precise=True).fit(X, y)
     csr = [sparse.csr_matrix(x) for x in X]
     offsets = np.cumsum([0] + [len(x) for x in X])
@@ -371,15 +347,13 @@ def check_dense_sparse_packed_and_dicts_are_equal(subject: Subject) -> None:
 
 
 @_for("reads_numbers")
-def check_float32_and_float64(subject: Subject) -> None:
-    X, y = subject.data()
+def check_float32_and_float64(subject: Subject, X: list, y: list) -> None:
     small = [x.astype(np.float32) for x in X]
     assert answers(subject.fitted(small, y), small) == answers(subject.fitted(X, y), X)
 
 
 @_for("reads_numbers", "predicts")
-def check_nan_and_infinity_are_errors(subject: Subject) -> None:
-    X, y = subject.data()
+def check_nan_and_infinity_are_errors(subject: Subject, X: list, y: list) -> None:
     estimator = subject.fitted(X, y)
     for value in (np.nan, np.inf):
         bad = copy.deepcopy(X)
@@ -389,24 +363,21 @@ def check_nan_and_infinity_are_errors(subject: Subject) -> None:
 
 
 @_for("predicts")
-def check_wrong_lengths_are_errors(subject: Subject) -> None:
-    X, y = subject.data()
+def check_wrong_lengths_are_errors(subject: Subject, X: list, y: list) -> None:
     _raises(ValueError, subject.new().fit, X, y[:-1])
     message = _raises(ValueError, subject.new().fit, X, [*y[:4], y[4][:-1], *y[5:]])
     assert "4" in message, "the message does not name the sequence"
 
 
-def check_one_sequence_instead_of_a_list_is_an_error(subject: Subject) -> None:
-    X, _ = subject.data()
+def check_one_sequence_instead_of_a_list_is_an_error(subject: Subject, X: list, y: list) -> None:
     single = "abc" if subject.reads_tokens else X[0]
-    _raises(ValueError, answers, subject.fitted(), single)
+    _raises(ValueError, answers, subject.fitted(X, y), single)
 
 
 # --- Sequences ----------------------------------------------------------------------------------
 
 
-def check_order_of_sequences_is_irrelevant(subject: Subject) -> None:
-    X, y = subject.data()
+def check_order_of_sequences_is_irrelevant(subject: Subject, X: list, y: list) -> None:
     order = np.random.default_rng(0).permutation(len(X))
     estimator = subject.new(precise=True).fit(X, y)
     mixed = [X[s] for s in order]
@@ -416,13 +387,12 @@ def check_order_of_sequences_is_irrelevant(subject: Subject) -> None:
     assert answers(other, X) == expected, "training on permuted sequences changes the answer"
 
 
-def check_each_sequence_is_answered_alone(subject: Subject) -> None:
-    X, _ = subject.data()
-    estimator = subject.fitted()
+def check_each_sequence_is_answered_alone(subject: Subject, X: list, y: list) -> None:
+    estimator = subject.fitted(X, y)
     assert answers(estimator, X) == [answers(estimator, [x])[0] for x in X]
 
 
-def check_equal_lengths_are_nothing_special(subject: Subject) -> None:
+def check_equal_lengths_are_nothing_special(subject: Subject, X: list, y: list) -> None:
     X, y = subject.data(lengths=(3,) * 8)
     estimator = subject.fitted(X, y)
     ragged, _ = subject.data(lengths=(3, 1))
@@ -436,8 +406,7 @@ def check_equal_lengths_are_nothing_special(subject: Subject) -> None:
         assert answers(estimator, as_cube) == answers(estimator, X)
 
 
-def check_empty_sequences_give_empty_answers(subject: Subject) -> None:
-    X, y = subject.data()
+def check_empty_sequences_give_empty_answers(subject: Subject, X: list, y: list) -> None:
     empty = [] if subject.reads_tokens else np.zeros((0, 3))
     with_empty, labels = [empty, *X[:4], empty, *X[4:]], [[], *y[:4], [], *y[4:]]
     estimator = subject.new(precise=True).fit(with_empty, labels)
@@ -449,7 +418,7 @@ def check_empty_sequences_give_empty_answers(subject: Subject) -> None:
     assert answers(estimator, []) == []
 
 
-def check_one_row_sequences(subject: Subject) -> None:
+def check_one_row_sequences(subject: Subject, X: list, y: list) -> None:
     X, y = subject.data(lengths=(1,) * 12)
     estimator = subject.fitted(X, y)
     got = answers(estimator, X)
@@ -458,9 +427,8 @@ def check_one_row_sequences(subject: Subject) -> None:
         assert got == y, "single rows that are easy to tell apart are not learnt"
 
 
-def check_training_labels_are_learnt(subject: Subject) -> None:
+def check_training_labels_are_learnt(subject: Subject, X: list, y: list) -> None:
     if subject.predicts:
-        X, y = subject.data()
         assert answers(subject.fitted(X, y), X) == y, "easy training data is not learnt"
 
 
@@ -468,8 +436,7 @@ def check_training_labels_are_learnt(subject: Subject) -> None:
 
 
 @_for("any_label")
-def check_labels_of_any_type(subject: Subject) -> None:
-    X, y = subject.data()
+def check_labels_of_any_type(subject: Subject, X: list, y: list) -> None:
     for table in (
         {"O": 7, "B-x": -1, "I-x": 3},
         {"O": "no", "B-x": "yes", "I-x": "more"},
@@ -486,8 +453,7 @@ def check_labels_of_any_type(subject: Subject) -> None:
 
 
 @_for("predicts")
-def check_an_unseen_label_counts_as_wrong(subject: Subject) -> None:
-    X, y = subject.data()
+def check_an_unseen_label_counts_as_wrong(subject: Subject, X: list, y: list) -> None:
     estimator = subject.fitted(X, y)
     unseen = [*y[:4], ["B-unseen"] * len(y[4]), *y[5:]]
     before, after = estimator.score(X, y), estimator.score(X, unseen)
@@ -499,16 +465,15 @@ def _plain(label: Any) -> Any:
     return label.item() if hasattr(label, "item") else label
 
 
-def _contradicted(subject: Subject) -> tuple:
-    """Data, and the same with other labels: weights must decide between them."""
-    X, y = subject.data()
+def _other_labels(y: list) -> list:
+    """Different labels for the same data: weights must decide between them."""
     other = {"O": "B-x", "B-x": "O", "I-x": "O"}
-    return X, y, [[other[label] for label in path] for path in y]
+    return [[other[label] for label in path] for path in y]
 
 
 @_for("takes_weights", "predicts")
-def check_weight_0_is_removal_and_weight_2_duplication(subject: Subject) -> None:
-    X, y, wrong = _contradicted(subject)
+def check_weight_0_is_removal_and_weight_2_duplication(subject: Subject, X: list, y: list) -> None:
+    wrong = _other_labels(y)
     n = len(X)
     alone = subject.new(precise=True).fit(X, y)
     unseen = [["B-unseen"] * len(path) for path in y]
@@ -521,16 +486,14 @@ def check_weight_0_is_removal_and_weight_2_duplication(subject: Subject) -> None
 
 
 @_for("takes_weights", "predicts")
-def check_bad_weights_are_errors(subject: Subject) -> None:
-    X, y = subject.data()
+def check_bad_weights_are_errors(subject: Subject, X: list, y: list) -> None:
     for bad in (np.ones(len(X) + 1), np.full(len(X), -1.0), np.full(len(X), np.nan)):
         _raises(ValueError, subject.new().fit, X, y, bad)
 
 
 @_for("takes_weights", "predicts", "is_ours")
-def check_weights_are_routed(subject: Subject) -> None:
-    X, y, wrong = _contradicted(subject)
-    X, y = X + X, y + wrong
+def check_weights_are_routed(subject: Subject, X: list, y: list) -> None:
+    X, y = X + X, y + _other_labels(y)
     weight = np.repeat([1.0, 0.0], len(X) // 2)
     expected = subject.new().fit(X, y, sample_weight=weight)
     plain = Pipeline([("last", subject.new())]).fit(X, y, last__sample_weight=weight)
@@ -544,16 +507,14 @@ def check_weights_are_routed(subject: Subject) -> None:
 # --- Settings around it -------------------------------------------------------------------------
 
 
-def check_settings_of_output_do_not_break_it(subject: Subject) -> None:
-    X, y = subject.data()
+def check_settings_of_output_do_not_break_it(subject: Subject, X: list, y: list) -> None:
     expected = answers(subject.fitted(X, y), X)
     with sklearn.config_context(transform_output="pandas"):
         assert answers(subject.fitted(X, y), X) == expected
 
 
 @_for("has_n_jobs")
-def check_numbers_of_threads_agree(subject: Subject) -> None:
-    X, y = subject.data()
+def check_numbers_of_threads_agree(subject: Subject, X: list, y: list) -> None:
     names = [name for name in subject.original.get_params() if name.endswith("n_jobs")]
     one, two = (subject.fitted(X, y, **dict.fromkeys(names, n)) for n in (1, 2))
     assert_alike(one, two, X, exactly=False)
