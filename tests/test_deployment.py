@@ -177,6 +177,18 @@ def test_a_newer_major_version_is_refused(trained, monkeypatch):
         pickle.loads(saved)
 
 
+def test_an_online_decoder_carries_the_version(monkeypatch):
+    X, y = [[["a"], ["b"]]], [["x", "y"]]
+    decoder = sklseq.OnlineDecoder(sklseq.CRFTagger()).fit(X, y)
+    assert decoder.__getstate__()["_sklseq_version"] == sklseq.__version__
+    assert pickle.loads(pickle.dumps(decoder)).predict(X)[0].tolist() == ["x", "y"]
+    monkeypatch.setattr("sklseq._lib.estimator.__version__", "9.1.0")
+    saved = pickle.dumps(sklseq.OnlineDecoder(lag=1))  # no tagger, which would be refused first
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match=r"This OnlineDecoder was saved by sklseq 9\.1\.0"):
+        pickle.loads(saved)
+
+
 golden_files = sorted(GOLDEN.glob("*.pkl"))
 
 

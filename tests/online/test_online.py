@@ -17,7 +17,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from sklseq import CRFTagger, OnlineDecoder, Sequences
 from sklseq.datasets import make_contacts
-from sklseq.estimators.online.stream import look_ahead
+from sklseq.estimators.online.pipelines import look_ahead
 from sklseq.features import DictFeatures, TemplateFeatures, TokenFeatures, WindowFeatures
 from sklseq.metrics import token_accuracy
 from sklseq.online import make_latency_scorer, neg_mean_latency

@@ -13,23 +13,22 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, fit_of_part, with_callbacks
+from sklseq._lib.estimator import Public
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import split_labels
 from sklseq.data.segment_labels import labels_of_segments
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.base import Potentials
-from sklseq.estimators.online.stream import (
-    Emission,
-    OnlineStream,
-    StreamModel,
-    check_items,
+from sklseq.estimators.online.items import check_items
+from sklseq.estimators.online.pipelines import (
     decodes_segments,
     inner_estimator,
     look_ahead,
     tagger_of,
     trial_look_ahead,
 )
+from sklseq.estimators.online.stream import Emission, OnlineStream, StreamModel
 from sklseq.estimators.validation import check_n_jobs
 from sklseq.inference.chain.linear_chain import BLOCK_ROWS, Transitions, best_paths, row_blocks
 from sklseq.inference.chain.online_rules import OnlinePaths, OnlineRule, decode_block
@@ -101,7 +100,7 @@ class LatencyReport(NamedTuple):
         )
 
 
-class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
+class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, Public, BaseEstimator):
     """Give labels while the sequence is still arriving.
 
     A tagger waits for the end of a sequence before it labels the beginning. This meta-estimator

@@ -383,6 +383,7 @@ cdef class Beam:
         # beta(T, .) being the scores `end` if the sequence has ended and they allow a path, or 0.
         cdef Py_ssize_t j, t, L = self.n_labels, width = self.width
         cdef double *beta = self.row
+        cdef const double* psi
         cdef double top = -INFINITY
         cdef Emitted* out
         cdef const double* alpha = self.alpha(first + n - 1)
@@ -396,8 +397,9 @@ cdef class Beam:
                 out.confidence = posterior(self.alpha(first + t), beta, out.label, L)
             if t == 0:
                 return
+            psi = self.psi(first + t)
             for j in range(L):
-                beta[j] += self.psi(first + t)[j]
+                beta[j] += psi[j]
             top = beta[first_argmax(beta, L)]
             for j in range(L):
                 beta[j] -= top
@@ -543,14 +545,16 @@ cdef class Beam:
     cdef bint leads_on(self, Py_ssize_t label) noexcept nogil:
         # Whether some path from `label` through all pending rows is allowed.
         cdef Py_ssize_t i, j, k
+        cdef const double* psi
         cdef bint alive = True
         for j in range(self.n_labels):
             self.current[j] = j == label
         for k in range(self.n_pending):
             alive = False
+            psi = self.psi(self.first + k)
             for j in range(self.n_labels):
                 self.before[j] = False
-                if self.psi(self.first + k)[j] > -INFINITY:
+                if psi[j] > -INFINITY:
                     for i in range(self.n_labels):
                         if self.current[i] and self.score[i, j] > -INFINITY:
                             self.before[j] = alive = True
@@ -573,11 +577,13 @@ cdef class Beam:
     cdef void retrace(self) noexcept nogil:
         # origin anew, after rows have left.
         cdef Py_ssize_t b, k
+        cdef const int* previous
         for b in range(self.n_labels):
             self.origin[b] = <int> b
         for k in range(self.n_pending - 1, 0, -1):
+            previous = self.pointers(self.first + k)
             for b in range(self.n_labels):
-                self.origin[b] = self.pointers(self.first + k)[self.origin[b]]
+                self.origin[b] = previous[self.origin[b]]
 
     cdef int settle(self) except -1 nogil:
         # Emit labels while there is a reason to. DEAD: no label may follow those emitted.
@@ -613,7 +619,7 @@ cdef class Beam:
             self.previous = label
             self.retrace()
 
-    cdef int decide(self, Py_ssize_t* label) except -1 nogil:
+    cdef inline int decide(self, Py_ssize_t* label) except -1 nogil:
         # What is to leave. label: that of row t0, or for PATH that of row T.
         cdef bint overdue = 0 <= self.max_latency < self.n_pending
         if self.strategy == CHUNK:

@@ -1,0 +1,118 @@
+"""Items of streams as rows, and errors about them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from sklseq.data.sequences import Sequences
+
+__all__ = ["check_items", "numbered_from", "one_sequence", "read_items"]
+
+
+def check_items(items: Any, method: str) -> None:
+    """Raise a ValueError if ``items`` iterates over anything but the items of one sequence."""
+    if isinstance(items, (str, bytes)) or not hasattr(items, "__iter__"):
+        raise ValueError(
+            f"{method} takes a list of items or a matrix; got {type(items).__name__}. "
+            "Use push for a single item."
+        )
+    if isinstance(items, Mapping):
+        raise ValueError(
+            f"{method} takes items one after another; got a dict of {list(items)[:3]}. Of columns "
+            "x, give rows: [dict(zip(x, row)) for row in zip(*x.values())]; one item goes to push."
+        )
+    if hasattr(items, "columns"):
+        raise ValueError(
+            f"{method} takes items one after another; got a {type(items).__name__}, which iterates "
+            "over its columns. Give its rows: a list of dicts, or its values as a matrix."
+        )
+    if isinstance(items, Sequences):
+        raise ValueError(
+            f"{method} takes the items of one sequence; got {len(items)} sequences. Give one of "
+            "them, X[s]."
+        )
+
+
+def read_items(items: Any, first: int, numbers: bool, tagger: Any) -> Any:
+    """One row an item, numbered from ``first``; a matrix if the tagger reads ``numbers``."""
+    if not isinstance(items, list) and not (numbers and items.dtype == object):
+        return items
+    for k, item in enumerate(items):
+        if getattr(item, "ndim", 1) == 2 and not (sparse.issparse(item) and item.shape[0] == 1):
+            raise ValueError(
+                f"Item {first + k} of the stream is a matrix of shape {item.shape}; push "
+                "takes one item, push_many the rows of a matrix."
+            )
+    if not numbers:
+        return items
+    width, name = tagger.n_features_in_, type(tagger).__name__
+    rows = [_numbers_of(item) for item in items]
+    for k, row in enumerate(rows):
+        if row is None or row.shape[-1] != width:
+            raise ValueError(
+                f"Item {first + k} of the stream must be {width} numbers, as the rows "
+                f"{name} was fitted on: an array or list of them, or a sparse row; got "
+                f"{_short(items[k])}."
+            )
+    if any(map(sparse.issparse, rows)):
+        return sparse.vstack([sparse.csr_array(row.reshape(1, -1)) for row in rows], "csr")
+    return np.stack(rows)
+
+
+def _numbers_of(item: Any) -> Any:
+    # One row of numbers, dense or sparse, or None.
+    if not sparse.issparse(item):
+        if isinstance(item, (str, bytes)) or not hasattr(item, "__len__"):
+            return None
+        try:
+            item = np.asarray(item)
+        except ValueError:  # of different lengths
+            return None
+        if item.ndim != 1:
+            return None
+    return item if item.dtype.kind in "biuf" else None
+
+
+def _short(item: Any) -> str:
+    if hasattr(item, "dtype"):
+        return f"{type(item).__name__} of {item.dtype}, shape {item.shape}"
+    text = repr(item)
+    return text if len(text) <= 60 else f"{type(item).__name__} {text[:50]}..."
+
+
+def one_sequence(items: Any) -> Any:
+    """X of one sequence: arrays and sparse rows as a matrix, everything else as a list."""
+    if isinstance(items, list) and sparse.issparse(items[0]):
+        rows = [item if item.ndim == 2 else item.reshape(1, -1) for item in items]
+        items = rows[0] if len(rows) == 1 else sparse.vstack(rows, format="csr")
+    elif isinstance(items, list):
+        numeric = isinstance(items[0], np.ndarray) and items[0].dtype.kind in "biuf"
+        if not numeric or len({np.shape(item) for item in items}) > 1:
+            return [items]
+        items = np.stack(items)
+    if items.ndim != 2:
+        raise ValueError(f"Rows must form a 2-D matrix; got shape {items.shape}.")
+    return Sequences(items, [0, items.shape[0]])
+
+
+@contextmanager
+def numbered_from(first: int) -> Iterator[None]:
+    """Errors about row t of a window, "sequence 0" there, name row first + t of the stream."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        message = re.sub(
+            r"\b(row|token) (\d+) of sequence 0( of X)?\b",
+            lambda found: f"{found[1]} {first + int(found[2])} of the stream",
+            str(error),
+            flags=re.IGNORECASE,
+        )
+        if message == str(error) or type(error) not in (ValueError, TypeError):
+            raise
+        raise type(error)(message) from error
