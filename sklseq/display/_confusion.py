@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -222,12 +223,8 @@ def _spans(labels: list, outside: str, scheme: str | None) -> list[tuple[int, in
 
 
 def _by_frequency(pairs: list) -> list[str]:
-    count: dict[str, int] = {}
-    for true, predicted in pairs:
-        for _, _, type_ in true:
-            count[type_] = count.get(type_, 0) + 1
-        for _, _, type_ in predicted:
-            count.setdefault(type_, 0)
+    count = Counter(type_ for true, _ in pairs for _, _, type_ in true)
+    count.update({type_: 0 for _, predicted in pairs for _, _, type_ in predicted})
     return sorted(count, key=lambda type_: (-count[type_], type_))
 
 

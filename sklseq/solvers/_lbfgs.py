@@ -12,11 +12,10 @@ import numpy as np
 from sklseq._lib.threads import Threads
 from sklseq.solvers._owlqn import OrthantSearch
 from sklseq.solvers._result import SolverResult
-from sklseq.solvers._search import MAX_TRIALS, SUFFICIENT_DECREASE, Search
+from sklseq.solvers._search import Search
 
 __all__ = ["estimated_rest", "lbfgs"]
 
-CURVATURE = 0.9
 PERIOD = 10  # iterations over which decreases are compared
 
 
@@ -27,7 +26,6 @@ def lbfgs(
     l1: float = 0.0,
     tol: float = 1e-5,
     max_iter: int = 500,
-    memory: int = 6,
     threads: Threads | None = None,
     callback: Callable[[int, float, np.ndarray], bool] | None = None,
     scale: np.ndarray | None = None,
@@ -47,8 +45,6 @@ def lbfgs(
     l1 : float
     tol : float
     max_iter : int
-    memory : int
-        Number of pairs.
     threads : Threads
     callback : callable(iteration, value, w) -> bool
         Called after each iteration; True stops.
@@ -67,7 +63,7 @@ def lbfgs(
 
     Notes
     -----
-    Memory: four vectors besides ``w`` and 2 · memory rows of pairs, in float32 if they are long; a
+    Memory: four vectors besides ``w`` and six pairs of vectors, in float32 if they are long; a
     few more vectors with ``l1`` or ``scale``.
     """
     threads = threads or Threads(1)
@@ -75,9 +71,9 @@ def lbfgs(
         objective, w = Scaled(objective, scale), scale * w
         l1 = l1 / scale if l1 else 0.0
     if np.any(l1):
-        search = OrthantSearch(objective, w, l1, threads, memory)
+        search = OrthantSearch(objective, w, l1, threads)
     else:
-        search = SmoothSearch(objective, w, threads, memory)
+        search = Search(objective, w, threads)
     history = [search.value]
     message = _why_stop(search, history, tol, convexity, scale)
     for _ in range(max_iter):
@@ -133,63 +129,3 @@ class Scaled:
         value = self.objective.value_and_gradient(u / self.scale, gradient)
         gradient /= self.scale
         return value
-
-
-class SmoothSearch(Search):
-    """L-BFGS for a smooth objective."""
-
-    def advance(self) -> bool:
-        """One iteration; False if, within rounding, no step lowers the objective."""
-        step = self._try_direction()
-        if step is None and self.history.used:
-            self.history.forget()  # steepest descent is the last resort
-            step = self._try_direction()
-        if step is None:
-            return False
-        self.w, self.trial = self.trial, self.w
-        self.v = self.g
-        self.history.push(self.p, step, self.g, self.g_old, self.v)
-        return True
-
-    def _try_direction(self) -> float | None:
-        self.history.direction(self.v, self.p)
-        slope = self.history.dot(self.v, self.p)
-        if not slope < 0:
-            return None
-        self.g, self.g_old = self.g_old, self.g
-        step = self._weak_wolfe(slope)
-        if step is None:
-            self.g, self.g_old = self.g_old, self.g
-        return step
-
-    def _weak_wolfe(self, slope: float) -> float | None:
-        # Bracket between a step too long (too little decrease) and one too short (slope still
-        # steep): Lewis, Overton (2013), Algorithm 2.6, with interpolation in place of bisection.
-        t, low, high = 1.0, 0.0, np.inf
-        for _ in range(MAX_TRIALS):
-            self.history.step_from(self.w, t, self.p, self.trial)
-            value = self.evaluate(self.trial, self.g)
-            if not value <= self.value + SUFFICIENT_DECREASE * t * slope:
-                if self.is_rounding(value, t * slope):
-                    return None
-                high = t
-                t = max(_interpolate(t, self.value, slope, value), low + 0.1 * (high - low))
-            elif (steep := self.history.dot(self.g, self.p)) < CURVATURE * slope:
-                low = t
-                # The zero of the line through both slopes.
-                ahead = t * np.clip(slope / min(slope - steep, -1e-300), 2, 10)
-                t = ahead if high == np.inf else (low + high) / 2
-            else:
-                break
-        else:
-            return None
-        self.value = value
-        return t
-
-
-def _interpolate(t: float, before: float, slope: float, after: float) -> float:
-    # Minimum of the parabola through both values and the slope at 0, clipped to [t / 10, t / 2].
-    if not np.isfinite(after):
-        return t / 10
-    best = -slope * t * t / (2 * (after - before - slope * t))
-    return float(np.clip(best, t / 10, t / 2))

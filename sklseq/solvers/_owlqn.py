@@ -66,9 +66,9 @@ def proximal_step(w: np.ndarray, g: np.ndarray, l1, sigma: float) -> np.ndarray:
 class OrthantSearch(Search):
     """State of the method above; ``l1`` is a number or one per weight, the rest as `Search`."""
 
-    def __init__(self, objective, w: np.ndarray, l1, threads: Threads, memory: int):
+    def __init__(self, objective, w: np.ndarray, l1, threads: Threads):
         self.l1 = l1
-        super().__init__(objective, w, threads, memory)
+        super().__init__(objective, w, threads)
         self.sigma = max(float(np.sqrt(self.history.with_v[-1])), 1e-300)  # a step of length 1
 
     def evaluate(self, w: np.ndarray, gradient: np.ndarray) -> float:

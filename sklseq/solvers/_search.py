@@ -1,4 +1,4 @@
-"""State of L-BFGS, common to smooth objectives and those with an L1 penalty."""
+"""L-BFGS for a smooth objective: its state, and a weak-Wolfe line search."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import numpy as np
 from sklseq._lib.threads import Threads
 from sklseq.solvers._history import History
 
-__all__ = ["MAX_TRIALS", "SUFFICIENT_DECREASE", "Search"]
+__all__ = ["MAX_TRIALS", "SUFFICIENT_DECREASE", "Search", "interpolate"]
 
-SUFFICIENT_DECREASE = 1e-4
-MAX_TRIALS = 40
+SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9
+MAX_TRIALS = 40  # of step lengths in one iteration
+MEMORY = 6  # pairs
 
 
 class Search:
@@ -22,14 +23,12 @@ class Search:
     w : ndarray
         Starting point; overwritten.
     threads : Threads
-    memory : int
-        Number of pairs.
     """
 
-    def __init__(self, objective, w: np.ndarray, threads: Threads, memory: int):
+    def __init__(self, objective, w: np.ndarray, threads: Threads):
         self.objective, self.w = objective, w
         self.trial, self.g, self.g_old, self.p = (np.zeros_like(w) for _ in range(4))
-        self.history = History(len(w), memory, w.dtype, threads)
+        self.history = History(len(w), MEMORY, w.dtype, threads)
         self.value = self.evaluate(w, self.g)
         if not np.isfinite(self.value):
             raise ValueError(
@@ -55,9 +54,61 @@ class Search:
 
     def advance(self) -> bool:
         """One iteration; False if, within rounding, no step lowers the objective."""
-        raise NotImplementedError
+        step = self._try_direction()
+        if step is None and self.history.used:
+            self.history.forget()  # steepest descent is the last resort
+            step = self._try_direction()
+        if step is None:
+            return False
+        self.w, self.trial = self.trial, self.w
+        self.v = self.g
+        self.history.push(self.p, step, self.g, self.g_old, self.v)
+        return True
+
+    def _try_direction(self) -> float | None:
+        self.history.direction(self.v, self.p)
+        slope = self.history.dot(self.v, self.p)
+        if not slope < 0:
+            return None
+        self.g, self.g_old = self.g_old, self.g
+        step = self._weak_wolfe(slope)
+        if step is None:
+            self.g, self.g_old = self.g_old, self.g
+        return step
+
+    def _weak_wolfe(self, slope: float) -> float | None:
+        # Bracket between a step too long (too little decrease) and one too short (slope still
+        # steep): Lewis, Overton (2013), Algorithm 2.6, with interpolation in place of bisection.
+        t, low, high = 1.0, 0.0, np.inf
+        for _ in range(MAX_TRIALS):
+            self.history.step_from(self.w, t, self.p, self.trial)
+            value = self.evaluate(self.trial, self.g)
+            if not value <= self.value + SUFFICIENT_DECREASE * t * slope:
+                if self.is_rounding(value, t * slope):
+                    return None
+                high = t
+                t = max(interpolate(t, self.value, slope, value), low + 0.1 * (high - low))
+            elif (steep := self.history.dot(self.g, self.p)) < CURVATURE * slope:
+                low = t
+                # The zero of the line through both slopes.
+                ahead = t * np.clip(slope / min(slope - steep, -1e-300), 2, 10)
+                t = ahead if high == np.inf else (low + high) / 2
+            else:
+                break
+        else:
+            return None
+        self.value = value
+        return t
 
     def is_rounding(self, value: float, predicted: float) -> bool:
         """Whether both the predicted and the actual change are below the rounding error."""
         epsilon = np.finfo(self.w.dtype).eps * max(abs(self.value), 1e-300)
         return abs(predicted) < 10 * epsilon and abs(value - self.value) < 100 * epsilon
+
+
+def interpolate(t: float, before: float, slope: float, after: float) -> float:
+    # Minimum of the parabola through both values and the slope at 0, clipped to [t / 10, t / 2].
+    if not np.isfinite(after):
+        return t / 10
+    best = -slope * t * t / (2 * (after - before - slope * t))
+    return float(np.clip(best, t / 10, t / 2))

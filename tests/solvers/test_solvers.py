@@ -9,8 +9,8 @@ from sklseq._lib.threads import Threads, spans
 from sklseq.solvers import _history as history_module
 from sklseq.solvers import lbfgs
 from sklseq.solvers._dense import solve_dense
-from sklseq.solvers._lbfgs import _interpolate
 from sklseq.solvers._owlqn import pseudo_gradient
+from sklseq.solvers._search import interpolate
 from tests.oracles import kkt_residual
 
 
@@ -187,4 +187,4 @@ class InfiniteFromTwo:
 def test_a_step_to_an_infinite_value_is_shortened():
     result = lbfgs(InfiniteFromTwo(), np.array([-10.0]), tol=1e-9)
     assert_allclose(result.w, [1.0], rtol=1e-8)
-    assert _interpolate(3.0, 1.0, -1.0, np.inf) == pytest.approx(0.3)
+    assert interpolate(3.0, 1.0, -1.0, np.inf) == pytest.approx(0.3)
