@@ -100,7 +100,7 @@ TABLE = [
     ("maths", r"result is then within :math:`(10\^\{-\d+\})` of the exact",
      lambda: [constant("inference.chain.expectation", "AGREE")]),
     ("crf", r"(\d+) passes of stochastic steps, sequence by sequence", lambda: [constant("estimators.crf.crf_problem", "PASSES")]),
-    ("crf", r"For ([\d,]+) sparse rows or more, ``\"auto\"`` takes ``\"dual\"``, or ``\"adagrad\"`` if ``l2`` is below ([\d.]+)",
+    ("crf", r"For ([\d,]+) sparse rows or more, ``\"auto\"`` takes ``\"dual\"``, or ``\"adagrad\"`` if ``l2`` is below (\d\.\d+)",
      lambda: [constant("estimators.crf.crf_problem", name) for name in ("MANY_ROWS", "STRONG_L2")]),
     ("crf", r"Below some (\d+) labels, or where more than a (third) of the pairs",
      lambda: listed_from("sums")),
