@@ -151,18 +151,10 @@ def fetch_conll2002(
     y : list of list of str
         Labels in IOB2.
 
-    Raises
-    ------
-    ImportError
-        If pooch is missing: ``pip install 'sklseq[data]'``.
-    OSError
-        If no address has the text; the message lists the failures and where to put the file by
-        hand.
-
     Notes
     -----
-    The files come from a public mirror, in UTF-8. The SHA-256 checksum of the decompressed text
-    is verified. The data are for research on the task; see its page for the terms.
+    The files come from a public mirror, in UTF-8; errors and checks are those of
+    :func:`fetch_conll2000`. The data are for research on the task; see its page for the terms.
 
     References
     ----------

@@ -142,8 +142,9 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
     def _entries(self, name: str, entries: Any) -> tuple[list[str], np.ndarray]:
         """Return the tokens of all entries, folded, and the number of tokens of each."""
         tokens, size = [], []
+        fold = str if self.case_sensitive else str.casefold
         for entry in lexicon_lines(name, entries):
-            own = entry.split() if isinstance(entry, str) else entry
+            own = fold(entry).split() if isinstance(entry, str) else list(map(fold, entry))
             if len(own) >= self.min_tokens:
                 tokens += own
                 size.append(len(own))
@@ -151,7 +152,7 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
             raise ValueError(
                 f"The lexicon {name!r} has no entry of at least {self.min_tokens} tokens."
             )
-        return tokens if self.case_sensitive else list(map(str.casefold, tokens)), np.array(size)
+        return tokens, np.array(size)
 
     def _tags(self, columns: Any) -> Sequences:
         tokens, codes, offsets = distinct_tokens(columns, self.columns_)

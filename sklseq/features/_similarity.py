@@ -7,6 +7,7 @@ TF-IDF cosine and Jaro-Winkler similarity are the two measures that Cohen, Ravik
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import chain, count
 from typing import Any
 
@@ -43,9 +44,7 @@ def make_index(name: str, lexicon: Any, n_gram: int | None) -> dict[str, Any]:
         )
     codes = np.fromiter(chain.from_iterable(entries), np.int32)
     ends = _before(np.fromiter(map(len, entries), np.int64, len(entries)))
-    columns, of_term, before = forms, codes, np.arange(len(codes) + 1)
-    if n_gram is not None:
-        columns, of_term, before = _grams(forms, codes, n_gram)
+    columns, of_term, before = _columns_of(forms, codes, n_gram)
     rows = sparse.csr_matrix(
         (np.ones(len(of_term)), of_term, before[ends]), shape=(len(entries), len(columns))
     )
@@ -87,36 +86,28 @@ def _code_entries(entries: list) -> tuple[dict[str, int], list[tuple[int, ...]]]
     return forms, list(distinct)
 
 
-def _grams(forms: dict[str, int], codes: np.ndarray, n_gram: int) -> tuple:
-    """Return the columns of n-grams, the columns of all tokens, and where each token's begin."""
-    grams_of = list(map(_Terms(n_gram).__getitem__, forms))
-    grams = list(chain.from_iterable(grams_of))
-    columns = dict(zip(dict.fromkeys(grams), count()))
-    of_gram = np.fromiter(map(columns.__getitem__, grams), np.int32, len(grams))
-    n_grams = np.fromiter(map(len, grams_of), np.int64, len(grams_of))
-    before = _before(n_grams[codes])
-    shift = np.repeat(_before(n_grams)[codes] - before[:-1], n_grams[codes])
-    return columns, of_gram[np.arange(before[-1]) + shift], before
+def _columns_of(forms: Iterable[str], codes: np.ndarray, n_gram: int | None) -> tuple:
+    """Return the columns of terms, the columns of all tokens, and where each token's begin."""
+    terms_of = [_terms(form, n_gram) for form in forms]
+    terms = list(chain.from_iterable(terms_of))
+    columns = dict(zip(dict.fromkeys(terms), count()))
+    of_term = np.array([columns[term] for term in terms], dtype=np.int32)
+    sizes = np.fromiter(map(len, terms_of), np.int64, len(terms_of))
+    before = _before(sizes[codes])
+    shift = np.repeat(_before(sizes)[codes] - before[:-1], sizes[codes])
+    return columns, of_term[np.arange(before[-1]) + shift], before
 
 
 def _before(counts: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(counts)])
 
 
-class _Terms(dict):
-    """Terms of each token in normal form, computed at the first access."""
-
-    def __init__(self, n_gram: int | None):
-        self.n_gram = n_gram
-
-    def __missing__(self, token: str) -> list[str]:
-        if self.n_gram is None or not token:
-            terms = [token] if token else []
-        else:
-            padded, n = f" {token} ", self.n_gram
-            terms = [padded[i : i + n] for i in range(max(1, len(padded) - n + 1))]
-        self[token] = terms
-        return terms
+def _terms(token: str, n_gram: int | None) -> list[str]:
+    """Return the terms of a token in normal form: itself, or its n-grams between spaces."""
+    if n_gram is None or not token:
+        return [token] if token else []
+    padded = f" {token} "
+    return [padded[i : i + n_gram] for i in range(max(1, len(padded) - n_gram + 1))]
 
 
 def closest_entries(
@@ -163,11 +154,11 @@ def _vectors(index: dict[str, Any], tokens: list[str], n_gram: int | None) -> tu
     Terms of no entry have df = 0 and columns after those of the index: they make a segment less
     similar to all entries.
     """
-    columns, known, terms_of = index["columns"], len(index["columns"]), _Terms(n_gram)
+    columns, known = index["columns"], len(index["columns"])
     new: dict[str, int] = {}
     ends, terms = [0], []
     for token in tokens:
-        for term in terms_of[token]:
+        for term in _terms(token, n_gram):
             column = columns.get(term)
             terms.append(new.setdefault(term, known + len(new)) if column is None else column)
         ends.append(len(terms))
