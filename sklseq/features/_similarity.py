@@ -44,7 +44,9 @@ def make_index(name: str, lexicon: Any, n_gram: int | None) -> dict[str, Any]:
         )
     codes = np.fromiter(chain.from_iterable(entries), np.int32)
     ends = _before(np.fromiter(map(len, entries), np.int64, len(entries)))
-    columns, of_term, before = _columns_of(forms, codes, n_gram)
+    columns, of_term, before = forms, codes, np.arange(len(codes) + 1)
+    if n_gram is not None:
+        columns, of_term, before = _columns_of(forms, codes, n_gram)
     rows = sparse.csr_matrix(
         (np.ones(len(of_term)), of_term, before[ends]), shape=(len(entries), len(columns))
     )
@@ -86,7 +88,7 @@ def _code_entries(entries: list) -> tuple[dict[str, int], list[tuple[int, ...]]]
     return forms, list(distinct)
 
 
-def _columns_of(forms: Iterable[str], codes: np.ndarray, n_gram: int | None) -> tuple:
+def _columns_of(forms: Iterable[str], codes: np.ndarray, n_gram: int) -> tuple:
     """Return the columns of terms, the columns of all tokens, and where each token's begin."""
     terms_of = [_terms(form, n_gram) for form in forms]
     terms = list(chain.from_iterable(terms_of))
