@@ -33,7 +33,7 @@ from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, Plan,
 from sklseq.objectives.likelihood.passes import Checkpoints, OnePass, Stored, StoredOnce
 from sklseq.objectives.likelihood.sharded import ShardedLogLikelihood
 from sklseq.objectives.likelihood.summary import LabelledRows
-from sklseq.objectives.margin.hinge import PathLoss, StructuredHinge, linear_rows
+from sklseq.objectives.margin.hinge import Margin, PathLoss, StructuredHinge, linear_rows
 from sklseq.objectives.scores.score_map import ScoreMap, Weights, full_support
 from sklseq.objectives.zscore.moments import Sample
 from sklseq.objectives.zscore.path_moments import AllowedMoments
@@ -311,7 +311,11 @@ def hinge(case: ChainCase) -> Iterator[tuple]:
     rows = (sparse.eye, np.eye)[case.seed // 2 % 2](len(y))
     rows = linear_rows(sparse.csr_matrix(rows) if sparse.issparse(rows) else rows)
     objective = StructuredHinge(
-        rows, case.offsets, y.astype(np.int32), PathLoss(cost, 0.0), C, slack, _allowed(case), 1, 1
+        rows,
+        case.offsets,
+        y.astype(np.int32),
+        C,
+        Margin(PathLoss(cost, 0.0), slack, _allowed(case)),
     )
     _set_weights(case, objective)
     tolerance, total = 4 * case.slack_in(float), np.longdouble(0)

@@ -23,6 +23,7 @@ from sklseq.estimators.hmsvm.kernel_functions import RowKernel, gram_matrix
 from sklseq.features import DictFeatures, PerToken
 from sklseq.inference import nbest
 from sklseq.objectives.margin.hinge import (
+    Margin,
     PathLoss,
     StructuredHinge,
     SupportPaths,
@@ -247,8 +248,8 @@ def test_most_violated_equals_enumeration(T, L):
     x, cost = rng.normal(size=(T, 3)), rng.random((L, L)) * (1 - np.eye(L))
     for offset in (0.0, 1.0):
         hinge = StructuredHinge(
-            linear_rows(x), np.array([0, T]), y, PathLoss(cost, offset), np.ones(1), "l1",
-            resolve_constraints(allowed, np.arange(L)), 1.0, 1.0,
+            linear_rows(x), np.array([0, T]), y, np.ones(1),
+            Margin(PathLoss(cost, offset), "l1", resolve_constraints(allowed, np.arange(L))),
         )  # fmt: skip
         state = hinge.kernel.arrays
         state["W"][:, :L] = rng.normal(size=(3, L))
@@ -434,6 +435,10 @@ def test_working_sets_grow_beyond_their_first_slots():
     assert np.bincount(tagger.support_index_).max() > 8
 
 
+def margin():
+    return Margin(PathLoss(1 - np.eye(3), 0.0), "l1", resolve_constraints(None, np.arange(3)))
+
+
 @pytest.mark.parametrize("kind", [1, 2])
 @pytest.mark.parametrize("linear", [True, False])
 def test_average_of_all_iterates(kind, linear):
@@ -441,8 +446,7 @@ def test_average_of_all_iterates(kind, linear):
     rows, offsets = np.concatenate(X), np.arange(0, 21, 4)
     hinge = StructuredHinge(
         linear_rows(rows) if linear else rows @ rows.T, offsets, np.concatenate(y),
-        PathLoss(1 - np.eye(3), 0.0), np.full(5, 0.8), "l1",
-        resolve_constraints(None, np.arange(3)), 1.0, 1.0, averaging=kind,
+        np.full(5, 0.8), margin(), averaging=kind,
     )  # fmt: skip
     gaps, iterates, certificates = np.zeros(5), [], []
     for s in np.random.default_rng(0).integers(5, size=12):
@@ -465,8 +469,7 @@ def hinge_of(X, y, n_own=0, C=0.8, form=np.asarray):
     offsets = np.concatenate([[0], np.cumsum([len(x) for x in X])])
     return StructuredHinge(
         linear_rows(form(np.concatenate(X))), offsets, np.concatenate(y),
-        PathLoss(1 - np.eye(3), 0.0), np.full(len(X), C), "l1",
-        resolve_constraints(None, np.arange(3)), 1.0, 1.0, n_own=n_own,
+        np.full(len(X), C), margin(), n_own=n_own,
     )  # fmt: skip
 
 
@@ -548,8 +551,7 @@ def test_scores_of_all_rows_are_kept_up_to_date():
     rows, offsets = np.concatenate(X), np.arange(0, 25, 4)
     gram = rbf_kernel(rows, gamma=0.7)
     hinge = StructuredHinge(
-        gram, offsets, np.concatenate(y), PathLoss(1 - np.eye(3), 0.0), np.full(6, 2.0), "l1",
-        resolve_constraints(None, np.arange(3)), 1.0, 1.0,
+        gram, offsets, np.concatenate(y), np.full(6, 2.0), margin()
     )  # fmt: skip
     rng, gaps = np.random.default_rng(0), np.zeros(6)
     for _ in range(5):

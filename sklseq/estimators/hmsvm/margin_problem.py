@@ -13,7 +13,7 @@ from sklseq.estimators.hmsvm.kernel_functions import RowKernel, gram_matrix, res
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import check_magnitude
 from sklseq.inference.chain.linear_chain import as_generator
-from sklseq.objectives.margin.hinge import PathLoss, StructuredHinge, linear_rows
+from sklseq.objectives.margin.hinge import Margin, PathLoss, StructuredHinge, linear_rows
 from sklseq.solvers import SolverResult, bcfw, perceptron, working_set
 
 __all__ = ["PASSES", "MarginProblem"]
@@ -76,11 +76,10 @@ class MarginProblem:
         else:
             source = gram_matrix(self.kernel, X.rows, float(tagger.cache_size))
         scale = float(tagger.transition_scale)
-        return StructuredHinge(
-            source, X.offsets, codes, loss, C, "hard" if np.isinf(tagger.C) else tagger.slack,
-            allowed, scale, scale * bool(tagger.boundaries), self.averaging,
-            0 if self.solver == "perceptron" else int(tagger.cache_size * 1e6 / 8),
-        )  # fmt: skip
+        slack = "hard" if np.isinf(tagger.C) else tagger.slack
+        margin = Margin(loss, slack, allowed, scale, scale * bool(tagger.boundaries))
+        n_own = 0 if self.solver == "perceptron" else int(tagger.cache_size * 1e6 / 8)
+        return StructuredHinge(source, X.offsets, codes, C, margin, self.averaging, n_own)
 
     def solve(self) -> SolverResult:
         """Run the solver, and take the average of iterates where one is asked for."""

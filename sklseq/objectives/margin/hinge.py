@@ -24,12 +24,13 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._lib.cpu import load_kernel
+from sklseq.data.labels import Constraints
 from sklseq.objectives.margin.separable import path_gram, path_rows, smallest_contradiction
 from sklseq.objectives.scores.score_map import Weights
 
 _margin = load_kernel("sklseq.objectives.margin._margin")
 
-__all__ = ["Certificate", "PathLoss", "StructuredHinge", "SupportPaths", "linear_rows"]
+__all__ = ["Certificate", "Margin", "PathLoss", "StructuredHinge", "SupportPaths", "linear_rows"]
 
 SLACKS = {"l1": _margin.L1, "l2": _margin.L2, "hard": _margin.HARD}
 LANES = 8
@@ -56,6 +57,26 @@ class PathLoss(NamedTuple):
         """The smallest loss of a wrong path."""
         wrong = self.cost[~np.eye(len(self.cost), dtype=bool)]
         return self.offset + float(wrong.min(initial=np.inf) if wrong.size else 0)
+
+
+class Margin(NamedTuple):
+    """The margin that training asks for.
+
+    Attributes
+    ----------
+    loss : PathLoss
+    slack : {"l1", "l2", "hard"}
+    allowed : Constraints
+        Paths that are allowed.
+    scale, boundary : float
+        Values of transition features, and of features of the first and last label.
+    """
+
+    loss: PathLoss
+    slack: str
+    allowed: Constraints
+    scale: float = 1.0
+    boundary: float = 1.0
 
 
 class Certificate(NamedTuple):
@@ -133,14 +154,9 @@ class StructuredHinge:
     offsets : int64 ndarray of shape (n_sequences + 1,)
     y : int ndarray of shape (n_rows,)
         Label codes.
-    loss : PathLoss
     C : ndarray of shape (n_sequences,)
         Weight of each slack; 0 leaves a sequence out.
-    slack : {"l1", "l2", "hard"}
-    allowed : Constraints
-        Paths that are allowed.
-    scale, boundary : float
-        Values of transition features, and of features of the first and last label.
+    margin : Margin
     averaging : {0, 1, 2}
         Average of the iterates: 0 none, 1 with equal weights, 2 with weight k for the k-th.
     n_own : int
@@ -153,25 +169,23 @@ class StructuredHinge:
         Numbers of the sequences that take part.
     """
 
-    def __init__(
-        self, source, offsets, y, loss: PathLoss, C, slack: str, allowed, scale: float,
-        boundary: float, averaging: int = 0, n_own: int = 0,
-    ):  # fmt: skip
-        L = self.n_labels = len(loss.cost)
-        self.offsets, self.y, self.loss, self.C, self.slack = offsets, y, loss, C, slack
-        self.scale, self.boundary, self.averaging = scale, boundary, averaging
+    def __init__(self, source, offsets, y, C, margin: Margin, averaging: int = 0, n_own: int = 0):
+        self.loss, self.slack, allowed, self.scale, self.boundary = margin
+        self.offsets, self.y, self.C, self.averaging = offsets, y, C, averaging
+        L = self.n_labels = len(self.loss.cost)
         self.source, self.is_linear = source, isinstance(source, LinearRows)
         self.blocks = np.flatnonzero((C > 0) & (np.diff(offsets) > 0))
         width = (L + LANES - 1) // LANES * LANES
         cost, score = np.zeros((L, width)), np.full((width, width), -np.inf)
-        cost[:, :L] = loss.cost
+        cost[:, :L] = self.loss.cost
         score[:L, :L] = np.where(allowed.transition, 0, -np.inf)
         start, end = np.full((2, width), -np.inf)
         start[:L], end[:L] = (np.where(mask, 0, -np.inf) for mask in (allowed.start, allowed.end))
         rows = (*source[:3], len(source.order)) if self.is_linear else None
         self.kernel = _margin.HingeBlocks(
-            offsets, y.astype(np.int16), cost, loss.offset, np.ascontiguousarray(C, np.float64),
-            SLACKS[slack], score, start, end, (scale**2, boundary**2), rows=rows,
+            offsets, y.astype(np.int16), cost, self.loss.offset,
+            np.ascontiguousarray(C, np.float64), SLACKS[self.slack], score, start, end,
+            (self.scale**2, self.boundary**2), rows=rows,
             gram=None if self.is_linear else source, averaging=averaging, n_own=n_own,
         )  # fmt: skip
         self._settled, self._contradiction = None, np.zeros(0, dtype=int)
