@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, fit_of_part, with_callbacks
-from sklseq._lib.estimator import Public
+from sklseq._lib.estimator import EstimatorBase
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import split_labels
 from sklseq.data.segment_labels import labels_of_segments
@@ -100,7 +100,7 @@ class LatencyReport(NamedTuple):
         )
 
 
-class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, Public, BaseEstimator):
+class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, BaseEstimator):
     """Give labels while the sequence is still arriving.
 
     A tagger waits for the end of a sequence before it labels the beginning. This meta-estimator
