@@ -157,7 +157,7 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
     def receptive_field(self) -> tuple[int, int]:
         """Number of tokens before and after a token on which its attributes depend.
 
-        With ``bos_eos`` at least 1, which the first and the last token are recognised by.
+        With ``bos_eos`` at least 1, because a row depends on whether the sequence continues.
         """
         self._check_fitted()
         before, after = self.padding_

@@ -163,8 +163,8 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
     def receptive_field(self) -> tuple[int, int]:
         """Number of tokens before and after a token on which its features depend.
 
-        The sum of the window's and the extractor's; with ``bos_eos`` at least 1, which the first
-        and the last token are recognised by.
+        The sum of the window's and the extractor's. With ``bos_eos`` at least 1, because a row
+        depends on whether the sequence continues.
         """
         extractor = getattr(self, "extractor_", self.extractor)
         before, after = (0, 0) if extractor is None else receptive_field(extractor)

@@ -15,6 +15,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import FeatureUnion
 
+import sklseq.features
 from sklseq import SegmentPotentials
 from sklseq.features import (
     PerToken,
@@ -205,6 +206,7 @@ def test_active_potentials_are_those_counted_one_by_one(longest):
                 fires(kind, u, v, i, j) and j - i <= (longest or n) for i, j in segments
             )
     assert count_active_potentials(out, longest) == (total, stored)
+    assert sklseq.features.count_firings is count_active_potentials  # the old name
     if longest is None:
         assert features.n_firings_ == stored
         assert features.firing_ratio_ == total / stored > 1
