@@ -1,0 +1,184 @@
+"""Limits of the sources: private names, numbers of arguments, constants that stand once."""
+
+import ast
+import re
+
+import pytest
+
+from tests.project.test_structure import ROOT, folders, sources, thread_unsafe
+
+# Underscores that are no privacy: methods of named tuples.
+NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
+MOST_PYTHON, MOST_COMPILED = 8, 12
+
+# What is still there; nothing may be added. (file, name)
+PRIVATE_CALLS = {
+    ("inference/chain/expectation.py", "_check_chain"),
+    ("inference/chain/expectation.py", "_plain_scores"),
+    ("inference/chain/online_rules.py", "_check_chain"),
+    ("inference/segment/segmentations.py", "_check_scores"),
+    ("inference/segment/segmentations.py", "_check_weights"),
+}
+LONG_SIGNATURES = {
+    ("inference/kernels/_batched.pxd", "forward_together"),
+    ("inference/kernels/_chain.pyx", "_forward_backward"),
+    ("inference/kernels/_chain.pyx", "_forward_backward_together"),
+    ("inference/kernels/_chain.pyx", "forward_backward_listed"),
+    ("inference/kernels/_chain.pyx", "forward_backward_scaled"),
+    ("inference/kernels/_chain.pyx", "forward_backward_together"),
+    ("inference/kernels/_expectation.pyx", "backward_rows"),
+    ("objectives/likelihood/_ascent.pyx", "ascend"),
+    ("objectives/likelihood/_ascent.pyx", "visit"),
+    ("objectives/likelihood/_ascent.pyx", "visit_all"),
+    ("objectives/likelihood/_descent.pyx", "descend"),
+    ("objectives/margin/_margin.pyx", "__init__"),
+}
+
+
+def is_private(name):
+    return name.startswith("_") and not name.startswith("__") and name not in NAMED_TUPLES
+
+
+def names_of_modules():
+    return {path.stem for path in sources()} | set(folders())
+
+
+def defined_in(tree):
+    """Names of functions, classes, variables and of attributes that a module gives its objects."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
+
+def is_own(value):
+    return (isinstance(value, ast.Name) and value.id in ("self", "cls")) or (
+        isinstance(value, ast.Call) and ast.unparse(value.func) == "super"
+    )
+
+
+def private_calls(text):
+    """Private names of other modules that a module imports, and private attributes that it reads of
+    objects that are not its own."""
+    tree = ast.parse(text)
+    own, modules = set(defined_in(tree)), names_of_modules()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names = {alias.name for alias in node.names} - modules
+            yield from filter(is_private, names)
+        elif isinstance(node, ast.Attribute) and is_private(node.attr):
+            yield from () if node.attr in own or is_own(node.value) else (node.attr,)
+
+
+def private_imports_of_cython(text):
+    for match in re.finditer(r"^from [\w.]+ c?import (\([^)]*\)|.+)$", text, re.MULTILINE):
+        yield from filter(is_private, re.findall(r"(\w+)(?: as \w+)?", match[1]))
+
+
+def place(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+@thread_unsafe
+def test_private_names_stay_in_their_module():
+    found = set()
+    for path in sources():
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".py":
+            found |= {(place(path), name) for name in private_calls(text)}
+        else:
+            names = set(private_imports_of_cython(text)) - names_of_modules()
+            found |= {(place(path), name) for name in names}
+    assert found <= PRIVATE_CALLS
+
+
+def signatures(text):
+    """(name, number of arguments) of functions, without self and public constructors."""
+    for owner in ast.walk(ast.parse(text)):
+        for node in ast.iter_child_nodes(owner):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            in_class = isinstance(owner, ast.ClassDef)
+            if in_class and node.name == "__init__" and not owner.name.startswith("_"):
+                continue
+            a = node.args
+            n = len(a.posonlyargs + a.args + a.kwonlyargs) + bool(a.vararg) + bool(a.kwarg)
+            static = any(ast.unparse(d) == "staticmethod" for d in node.decorator_list)
+            yield node.name, n - (in_class and not static)
+
+
+# A function of Cython, or of C in a string or header: its name and the opening bracket.
+COMPILED = re.compile(
+    r"^[ \t]*(?:cp?def|def|static|inline|ctypedef)\b[^\n(=#:]*?(\w+)\((?!\*)", re.MULTILINE
+)
+
+
+def compiled_signatures(text):
+    text = re.sub(r"#.*|//.*", "", text)
+    for match in COMPILED.finditer(text):
+        depth, n, i = 1, 1, match.end()
+        while depth and i < len(text):
+            depth += (text[i] in "([{") - (text[i] in ")]}")
+            n += depth == 1 and text[i] == "," and bool(text[i + 1 :].lstrip(" \n\\")[:1] != ")")
+            i += 1
+        yield match[1], n
+
+
+def public_functions():
+    # Their keywords are for users to name.
+    return {"decode_online", "expected_features", "lbfgs"}
+
+
+def long_signatures():
+    for path in sources():
+        text = path.read_text(encoding="utf-8")
+        compiled = path.suffix != ".py"
+        most = MOST_COMPILED if compiled else MOST_PYTHON
+        for name, n in (compiled_signatures if compiled else signatures)(text):
+            if n > most and name not in public_functions():
+                yield place(path), name
+
+
+@thread_unsafe
+def test_functions_have_few_arguments():
+    assert set(long_signatures()) <= LONG_SIGNATURES
+
+
+# Thresholds of arithmetic, and in how many places each may be written down.
+CONSTANTS = {"1e-280": 6, "1e-290": 1}
+
+
+@pytest.mark.parametrize("constant", CONSTANTS)
+def test_constants_stand_in_one_place(constant):
+    # As a number, not in comments and docstrings.
+    places = []
+    for path in [*sources(), *ROOT.rglob("*.h")]:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if re.search(rf"(?<![\w.]){constant}\b", re.split(r"#|//|\"\"\"", line)[0]):
+                places.append(place(path))
+    assert len(places) <= CONSTANTS[constant], places
+
+
+# --- The rules find what they forbid -------------------------------------------------------------
+
+
+def test_private_calls_are_found():
+    text = (
+        "from .chain import _check, other, _chain\n"
+        "def f(self, tagger):\n    self._own = tagger._solve()\n    return tagger._own, x._fields\n"
+    )
+    assert sorted(private_calls(text)) == ["_check", "_solve"]
+    assert list(private_imports_of_cython("from a.b cimport _c, d")) == ["_c"]
+
+
+def test_arguments_are_counted():
+    text = "class A:\n    def __init__(self, a, b): ...\n    def f(self, a, *, b=1, **c): ...\n"
+    assert list(signatures(text)) == [("f", 3)]
+    text = "cdef double f(\n    lanes* tag, const double[:, ::1] x,  # (m, n), C\n    int n,\n):\n"
+    assert list(compiled_signatures(text)) == [("f", 3)]
+    assert list(compiled_signatures("static inline void g(double *a, int (*h)(int, int))\n")) == [
+        ("g", 2)
+    ]
