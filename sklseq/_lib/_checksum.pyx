@@ -1,12 +1,12 @@
-"""A checksum of bytes, as fast as they are read from memory: have they changed since?
+"""Checksum of bytes at the speed of memory, to detect changes.
 
 Two sums run over words of 64 bits in 16 lanes, modulo 2^64 (Fletcher's checksum, 1982):
 
     a += x,   b += a,   with x = word xor (word >> 32).
 
-`a` changes with any word and `b` with the place of any word, whatever else stays; the shift lets
-the upper bits, of which floating-point numbers often have no others, bear upon both. No defence
-against somebody who looks for two blocks of one checksum.
+`a` changes if one word changes and `b` if one word moves. The shift mixes in the upper bits,
+because the lower bits of floating-point numbers are often 0. The checksum is not cryptographic: it
+is easy to construct two blocks with equal checksums.
 """
 
 from libc.stdint cimport uint64_t
@@ -22,7 +22,7 @@ cdef inline uint64_t mixed(uint64_t h, uint64_t x) noexcept nogil:
 
 
 def checksum(const unsigned char[::1] values, uint64_t seed=0):
-    """64 bits that differ if the bytes or the seed do, but for one case in 2^64 or so."""
+    """64 bits; different bytes or seeds collide with a probability of about 2^-64."""
     cdef uint64_t a[LANES]
     cdef uint64_t b[LANES]
     cdef uint64_t x

@@ -1,4 +1,4 @@
-"""What the processor can do."""
+"""Detection of processor features."""
 
 cdef extern from *:
     """

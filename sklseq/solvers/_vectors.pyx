@@ -1,4 +1,4 @@
-"""Long-vector work of L-BFGS, with as few passes over memory as possible.
+"""Operations of L-BFGS on long vectors, with as few passes over memory as possible.
 
 The pairs (s_i, y_i) are the rows of one matrix, first all s, then all y. In that basis the
 two-loop recursion needs only inner products, so an iteration reads the pairs twice: once for the
@@ -12,8 +12,8 @@ cimport sklseq._lib.prefetch
 
 cdef extern from *:
     """
-    /* Left alone, GCC vectorises across blocks of eight numbers, which costs it shuffles, or gives
-       up when it has inlined this: the same remedies as in `inference/kernels/_blocks.pxd`. */
+    /* By default GCC vectorises across blocks of eight numbers, which needs shuffles, or not at all
+       after inlining: prevented as in `inference/kernels/_blocks.pxd`. */
     #if defined(__GNUC__) && !defined(__clang__)
     #define SKLSEQ_PRODUCTS __attribute__((noinline)) static
     #define sklseq_block_by_block() __asm__ volatile ("")
@@ -64,12 +64,12 @@ ctypedef fused other:
     float
     double
 
-# Elements worked on at a time: they stay in the first-level cache for all rows.
+# Elements of a chunk, which stays in the first-level cache for all rows.
 cdef Py_ssize_t CHUNK = 512
 
 
 cdef inline double dot_product(const stored* a, const other* b, Py_ssize_t n) noexcept nogil:
-    # In float64 and in eight running sums, which the compiler can keep in vector registers.
+    # In float64, with eight partial sums in vector registers.
     cdef double acc[8]
     cdef double total = 0
     cdef Py_ssize_t k, j
@@ -102,12 +102,12 @@ def store_and_multiply(
     cdef stored* s = &pairs[slot, 0]
     cdef stored* y = &pairs[m + slot, 0]
     cdef double new[1536]            # s, y, v of a chunk
-    cdef const stored* next          # what is needed after a row
+    cdef const stored* next          # the next row to read, for prefetching
     products[:, :] = 0
     with nogil:
         for a in range(first, last, 512):
             b = a + CHUNK if a + CHUNK < last else last
-            # One loop for each: with so many arrays in one, the compiler gives up on lanes.
+            # One loop per array: the compiler does not vectorise a loop over so many arrays.
             for k in range(a, b):
                 s[k] = <stored> (scale * step[k])
             for k in range(a, b):
