@@ -7,8 +7,8 @@ from sklearn import get_config
 from sklseq.data.row_blocks import holds_rows, in_blocks
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sources.block_source import BlockSource
-from sklseq.estimators.sources.shard_source import LocalShardSource
-from sklseq.estimators.sources.shards import Shards, check_shards
+from sklseq.estimators.sources.shard_source import LocalShardSource, check_shards
+from sklseq.estimators.sources.shards import Shards
 from sklseq.estimators.sources.source import RowSource, Source
 from sklseq.estimators.validation import in_shards
 from sklseq.objectives.likelihood.long import Plan, plan_gradient

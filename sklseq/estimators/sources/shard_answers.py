@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
-from sklseq.estimators.sources.shards import Shards, check_shards, named
+from sklseq.estimators.sources.shard_source import check_shards
+from sklseq.estimators.sources.shards import Shards, named
 
 __all__ = ["count_right_of_shards", "predict_shards"]
 

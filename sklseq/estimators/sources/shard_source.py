@@ -10,6 +10,7 @@ from scipy import sparse
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import Constraints, check_seen
 from sklseq.data.sequences import Sequences
+from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sources.shards import ShardError, Shards, named
 from sklseq.estimators.sources.source import Source
 from sklseq.features import DictFeatures
@@ -25,7 +26,7 @@ from sklseq.objectives.likelihood.summary import (
 from sklseq.objectives.scores.design import DenseRows
 from sklseq.objectives.scores.score_map import ScoreMap
 
-__all__ = ["LocalShardSource", "ShardSource", "dict_features", "solver_bytes"]
+__all__ = ["LocalShardSource", "ShardSource", "check_shards", "dict_features", "solver_bytes"]
 
 # Bytes of a value in CSR form, in float64.
 CSR_BYTES = 12
@@ -81,6 +82,17 @@ class ShardSource(Source):
                 transition = allowed.transition[np.ix_(at, at)]
                 mine = Constraints(transition, allowed.start[at], allowed.end[at])
                 check_seen(one.support, mine, one.classes, f", in {self.name(k)}")
+
+
+def check_shards(X: SequencesLike, y: LabelsLike | None, sample_weight: ArrayLike | None) -> None:
+    """Raise where labels or weights come beside shards that have their own."""
+    if sample_weight is not None:
+        raise ValueError(
+            "sample_weight of shards is part of them: (X, y, sample_weight), or "
+            "X.save(path, y, sample_weight)."
+        )
+    if y is not None and isinstance(X, Shards):
+        raise ValueError("Shards hold X and y; leave y out.")
 
 
 def dict_features(attributes: list) -> DictFeatures:

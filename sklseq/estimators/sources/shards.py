@@ -20,11 +20,11 @@ from sklseq.data.sequences import (
     weighted_only,
 )
 from sklseq.data.store import read_stored, stored_size
-from sklseq.data.types import ArrayLike, LabelsLike, PathLike, SequencesLike
+from sklseq.data.types import PathLike
 from sklseq.estimators.validation import read_sequences
 from sklseq.objectives.likelihood.summary import LabelledRows
 
-__all__ = ["ShardError", "Shards", "check_shards", "named", "read_content", "split_content"]
+__all__ = ["ShardError", "Shards", "named", "read_content", "split_content"]
 
 UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
@@ -163,17 +163,6 @@ class Shards:
         with named(k, self.sources[k]):
             source = self.sources[k]
             return stored_size(source) if isinstance(source, (str, os.PathLike)) else 0
-
-
-def check_shards(X: SequencesLike, y: LabelsLike | None, sample_weight: ArrayLike | None) -> None:
-    """Raise where labels or weights come beside shards that have their own."""
-    if sample_weight is not None:
-        raise ValueError(
-            "sample_weight of shards is part of them: (X, y, sample_weight), or "
-            "X.save(path, y, sample_weight)."
-        )
-    if y is not None and isinstance(X, Shards):
-        raise ValueError("Shards hold X and y; leave y out.")
 
 
 def _read_one(source: Any, k: int) -> Any:
