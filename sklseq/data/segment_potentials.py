@@ -319,7 +319,7 @@ class SegmentPotentials:
         counts = np.diff(self.offsets)[which]
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         p = np.arange(offsets[-1]) + np.repeat(self.offsets[which] - offsets[:-1], counts)
-        # Rows that nobody shares any more are left behind.
+        # Rows that no potential uses any more are dropped.
         kept, row = np.unique(self.row[p], return_inverse=True)
         return SegmentPotentials._made(
             self.lengths[which], offsets, self.kind[p], self.start[p], self.stop[p],

@@ -383,7 +383,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         return scores.pack(Weights(self.coef_, self.transition_, self.start_, self.end_))
 
     def _reporting(self, scores, fixed: dict) -> Callable[[int, float, np.ndarray], bool]:
-        # What solvers call after each iteration.
+        # The callback of solvers, after each iteration.
         after_iteration = iteration_hook(self, lambda w: self._attributes(scores, w, fixed))
 
         def report(k: int, value: float, w: np.ndarray) -> bool:
@@ -420,7 +420,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         return result._replace(w=result.w.vector(), history=[row[1] for row in result.history])
 
     def _attributes(self, scores: ScoreMap, w, fixed: dict) -> dict:
-        # What makes a fitted segmenter of weights and of what is known before training.
+        # Fitted attributes, from weights and from attributes known before training.
         weights = scores.unpack(w)
         return fixed | {
             "coef_": np.ascontiguousarray(weights.coef),

@@ -166,7 +166,7 @@ def test_threads_agree():
     X, y = problem(5, n_sequences=900)
     scores, one = likelihood_of(X, y, observed=True)
     _, two = likelihood_of(X, y, observed=True, n_jobs=2)
-    assert len(two.shares) == 2
+    assert len(two.parts) == 2
     w = scores.new_vector()
     w[:] = np.random.default_rng(0).normal(size=len(w))
     a, b = scores.new_vector(), scores.new_vector()

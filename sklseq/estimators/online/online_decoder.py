@@ -78,9 +78,9 @@ class LatencyReport(NamedTuple):
     histogram : ndarray of shape (largest latency + 1,)
         Rows at each latency.
     share_above_10 : float
-        Share of the rows that waited for more than ten others.
+        Fraction of the rows that waited for more than ten others.
     disagreement : float
-        Share of the labels that differ from those of Viterbi's algorithm on whole sequences.
+        Fraction of the labels that differ from those of Viterbi's algorithm on whole sequences.
     """
 
     n_rows: int
@@ -154,7 +154,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
     Raises
     ------
     ValueError
-        If a parameter is wrong, a step of the pipeline does not tell its ``receptive_field``, or
+        If a parameter is wrong, a step of the pipeline has no ``receptive_field``, or
         ``max_latency`` or ``lag`` is below what the features look ahead or given for a segmenter.
     TypeError
         If the estimator has no potentials.
@@ -263,7 +263,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         return hasattr(self, "estimator_") or isinstance(self.estimator, FrozenEstimator)
 
     def _fitted(self) -> Any:
-        # What fit has trained, or what came frozen.
+        # The trained estimator, or the frozen one.
         check_is_fitted(self)
         if hasattr(self, "estimator_"):
             return self.estimator_
@@ -320,7 +320,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         return transformers, tagger, look_ahead(estimator)
 
     def _decode_segments(self, X: Any) -> OnlineDecoding:
-        # IOB2 labels; those of a segment leave together, when all that survives shares it.
+        # IOB2 labels; those of a segment leave together, when all survivors contain it.
         from sklseq.estimators.semicrf import closure_labels  # start-up: segments only
 
         self._rule()
@@ -404,7 +404,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         return split_labels(self.classes_[paths.labels], potentials.offsets)
 
     def transform(self, X: SequencesLike) -> Sequences:
-        """What was known of each row when its label left, as features for another model.
+        """Confidence and latency of each row, as features for another model.
 
         Parameters
         ----------
@@ -440,7 +440,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
     def score(
         self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Share of rows whose label, as emitted, is right.
+        """Fraction of rows whose emitted label is right.
 
         Parameters
         ----------
@@ -482,7 +482,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
     # ------------------------------------------------------------------ streams
 
     def stream(self, checkpoint: dict | None = None) -> OnlineStream:
-        """A new stream on the fitted model: empty, or one that goes on where another was.
+        """A new stream on the fitted model: empty, or continued from a checkpoint.
 
         Any number of streams can be in use; each belongs to one thread at a time, and a call of it
         while another one runs raises RuntimeError. They share the model. A stream
@@ -550,12 +550,12 @@ def report_of(latency: np.ndarray, wrong: np.ndarray) -> LatencyReport:
     """Statistics of a decoding, row by row."""
     if len(latency) == 0:
         raise ValueError("X holds no rows; a report needs at least one.")
-    shares = (0.5, 0.9, 0.99, 0.999, 1.0)
-    quantiles = np.quantile(latency, shares, method="inverted_cdf")
+    levels = (0.5, 0.9, 0.99, 0.999, 1.0)
+    quantiles = np.quantile(latency, levels, method="inverted_cdf")
     return LatencyReport(
         len(latency),
         float(latency.mean()),
-        dict(zip(shares, quantiles.tolist())),
+        dict(zip(levels, quantiles.tolist())),
         np.bincount(latency),
         float((latency > 10).mean()),
         float(wrong.mean()),
@@ -639,7 +639,7 @@ def make_latency_scorer(price: float = 0.01, metric: Callable = token_accuracy) 
     Parameters
     ----------
     price : float, default=0.01
-        What one row of mean latency costs, in units of the metric.
+        Cost of one row of mean latency, in units of the metric.
     metric : callable, default=token_accuracy
         Of true and predicted label sequences; more is better.
 

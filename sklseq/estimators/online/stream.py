@@ -55,7 +55,7 @@ class Emission(NamedTuple):
 
 
 class StreamModel(NamedTuple):
-    """What streams of one decoder share; nothing in it changes.
+    """The model and rule that streams of one decoder share; it never changes.
 
     Attributes
     ----------
@@ -363,7 +363,7 @@ class OnlineStream:
 
     @_alone
     def checkpoint(self) -> dict:
-        """What this stream knows beside the model: to be stored, and continued elsewhere.
+        """The state of this stream without the model: to be stored, and continued elsewhere.
 
         It holds numbers, arrays and the items that features still look at: some hundred bytes
         where a pickled stream holds the model. ``decoder.stream(checkpoint)`` goes on from it.
@@ -394,7 +394,7 @@ class OnlineStream:
         self._set_state(checkpoint)
 
     def _identity(self) -> dict:
-        # What has to be equal where a checkpoint is continued.
+        # Fields that must be equal where a checkpoint is continued.
         rule = self._model.rule
         if self._measured:
             rule = rule._replace(uncertainty=name_of(rule.uncertainty))

@@ -33,7 +33,7 @@ def segment_closure(
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Best segmentations, and the step at which each segment became certain.
 
-    A segment is certain as soon as every survivor shares it: each best prefix that anything to
+    A segment is certain as soon as every survivor contains it: each best prefix that anything to
     come could still continue, within an open segment or after one that has ended, and each that
     the end of the sequence could complete. At step t, all potentials that stop at t + 1 or before
     are known. Those that stop later are unknown, but none spans more than ``max_span`` steps, so

@@ -61,7 +61,7 @@ NEVER = np.iinfo(np.int64).max // 4
 
 
 class SegmentSpans(NamedTuple):
-    """Which segments each potential fires for, of a set of sequences.
+    """The segments for which each potential is active, of a set of sequences.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class SegmentMarginals(NamedTuple):
     log_z : ndarray of shape (n_sequences,)
         Logarithm of the sum over all segmentations of exp(score); 0 for an empty sequence.
     potentials : ndarray of shape (n_potentials, n_labels)
-        Probability that a segment of each label is there for which the potential fires.
+        Probability of a segment of each label for which the potential is active.
     tokens : ndarray of shape (n_steps, n_labels)
         Probability that each step lies in a segment of each label.
     transition : ndarray of shape (n_labels, n_labels)
@@ -120,7 +120,7 @@ class SegmentMarginals(NamedTuple):
 
 
 class SegmentPlan:
-    """What the recursions go through, arranged once for any number of questions.
+    """The order in which recursions process potentials, arranged once for all evaluations.
 
     Parameters
     ----------
@@ -143,8 +143,8 @@ class SegmentPlan:
 
     Notes
     -----
-    Where no label has a longest length, starts are kept apart only as long as a potential to come
-    tells them apart: Sarawagi (2006, §3.1) with any number of groups instead of one.
+    Where no label has a longest length, starts are kept apart only as long as a later potential
+    distinguishes them: Sarawagi (2006, §3.1) with any number of groups instead of one.
     """
 
     def __init__(self, spans: Any, n_labels: int, max_length: Any = None, apart: int | None = 0):
@@ -256,7 +256,7 @@ class SegmentPlan:
         return float(np.cumsum(change[0] - change[1]).max(initial=0))
 
     def blocks(self, n_threads: int = 1) -> list[tuple[int, int]]:
-        """Runs of sequences that are worked on at once, at least some for each thread."""
+        """Runs of sequences that are processed at once, several for each thread."""
         cuts, most = self.visits, BLOCK_NUMBERS // self.width
         if self.token_kinds is not None:
             cuts, most = self.steps, BLOCK_STEPS
@@ -264,21 +264,21 @@ class SegmentPlan:
             most = min(most, max(int(cuts[-1]) // (4 * n_threads), 256))
         return row_blocks(cuts, most)
 
+    def cell_matrix(self, n_rows: int, row: np.ndarray | None = None) -> sparse.csr_matrix:
+        """CSR matrix (n_cells, n_rows) whose product with rows of potentials is that of cells.
+
+        Potential p has row ``row[p]``; by default, row p.
+        """
+        at = self.order if row is None else row[self.order]
+        ends = np.append(self.first, len(at))
+        return sparse.csr_matrix((np.ones(len(at)), at, ends), (self.n_cells, n_rows))
+
     def cell_scores(self, scores: np.ndarray, row: np.ndarray | None = None) -> np.ndarray:
         """Padded scores of cells from those of potentials, which are ``scores[row]``."""
         psi = np.zeros((self.n_cells, self.width))
-        if self.n_cells == 0:
-            return psi
-        at = self.order if row is None else row[self.order]
-        ends = np.append(self.first, len(at))
-        joined = sparse.csr_matrix((np.ones(len(at)), at, ends), (self.n_cells, len(scores)))
-        psi[:, : self.n_labels] = joined @ scores
+        if self.n_cells:
+            psi[:, : self.n_labels] = self.cell_matrix(len(scores), row) @ scores
         return psi
-
-    def cell_matrix(self):
-        """The same as a CSR matrix (n_cells, n_potentials) of ones."""
-        n = len(self.cell_of)
-        return sparse.csr_matrix((np.ones(n), (self.cell_of, np.arange(n))), (self.n_cells, n))
 
 
 class SegmentTransitions:
@@ -456,12 +456,12 @@ def segment_forward_backward(
 
         s = start(y_1) + Σ_k transition(y_{k-1}, y_k) + Σ_k Σ_p scores[p, y_k] + end(y_last),
 
-    p over the potentials that fire for segment k (see :class:`sklseq.SegmentPotentials`).
+    p over the potentials active for segment k (see :class:`sklseq.SegmentPotentials`).
 
     Parameters
     ----------
     spans : SegmentPotentials or SegmentSpans
-        Which segments each potential fires for. Its features, if it has any, are not looked at.
+        The segments for which each potential is active. Features, if any, are ignored.
     scores : array-like of shape (n_potentials, n_labels)
         Score of each potential for each label; -inf forbids.
     transition : array-like of shape (n_labels, n_labels)
@@ -471,7 +471,7 @@ def segment_forward_backward(
     max_length : int or array-like of shape (n_labels,), optional
         Longest segment, of all labels or of each (0: any). By default any.
     weights : array-like of shape (n_sequences,), optional
-        What each sequence counts in ``transition``, ``start`` and ``end``. By default 1.
+        Weight of each sequence in ``transition``, ``start`` and ``end``. By default 1.
 
     Returns
     -------

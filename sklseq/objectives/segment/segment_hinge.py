@@ -47,7 +47,7 @@ def with_token_cells(X: SegmentPotentials) -> SegmentPotentials:
 
 
 def token_loss(data: SegmentData, n_labels: int) -> np.ndarray:
-    """What each cell adds to the loss if it fires for a label, shape (n_cells, width).
+    """Loss that each cell adds if it is active for a label, shape (n_cells, width).
 
     The loss of a segmentation is the number of steps whose IOB2 label, which says "begins" or "goes
     on" and of what, is wrong. A segment of y that lies at t costs 1[t does not go on with y]; one
@@ -79,7 +79,7 @@ class SegmentHinge:
 
         D(μ) = Σ_s weight_s · loss(y_s, μ_s) - l2 · ‖w‖²  ≤  P(w).
 
-    A visit of s finds the most violated segmentation, and then steps among those that it has found
+    An update of s finds the most violated segmentation, and then steps among those found so far
     on this sequence: it moves mass from the one of smallest loss(y) + w·φ(x_s, y) to the one of
     largest, by the γ that maximises D, γ = 2 · l2 · (their difference) / (weight_s ‖Δ‖²) or all
     there is, Δ being the difference of their features (Osokin et al. 2016, §3.2).
@@ -100,8 +100,8 @@ class SegmentHinge:
     Notes
     -----
     Segmentations with mass, and a few others, are kept with their inner products (``WorkingSet``).
-    A visit costs one Viterbi search and a few products with its sequence's features; a step, O(k),
-    k segmentations at hand.
+    An update costs one Viterbi search and a few products with its sequence's features; a step,
+    O(k) for k segmentations found.
     """
 
     inseparable = ()  # slack is allowed: weights always exist
@@ -126,7 +126,7 @@ class SegmentHinge:
         self.blocks = np.flatnonzero((weights > 0) & (np.diff(data.plan.steps) > 0))
 
     def _counts(self, s: int, segments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        # Which cells of sequence s fire for which label, and transitions, first and last label.
+        # Active cells of sequence s with their labels, and transitions, first and last label.
         plan, L = self.plan, self.scores.n_labels
         cells = slice(*plan.cells[[s, s + 1]])
         chain = np.zeros((L + 2, L))
@@ -147,7 +147,7 @@ class SegmentHinge:
         return fired, chain, float(self._features(s, fired, np.ones(len(fired)), chain)[2])
 
     def _features(self, s, fired, weight, chain):
-        # Trained features of what fires, with weights: for each local feature and label, for
+        # Trained features of active cells, with weights: for each local feature and label, for
         # transitions, and the squared length of both.
         columns, rows = self.rows[s]
         L = self.scores.n_labels
@@ -160,7 +160,7 @@ class SegmentHinge:
 
     @property
     def mixture(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """How much each cell fires for each label, and transitions and ends, of every sequence."""
+        """Mean activity of each cell for each label, and transitions and ends, by sequence."""
         out = []
         for s, known in enumerate(self.sets):
             fired = np.zeros((self.rows[s][1].shape[0], self.scores.n_labels))
@@ -192,7 +192,7 @@ class SegmentHinge:
         return SegmentTransitions(self.chain[:L], self.chain[L], self.chain[L + 1], sums=False)
 
     def _gains(self, s: int, scores: np.ndarray) -> np.ndarray:
-        # loss + score of all segmentations at hand.
+        # loss + score of all segmentations found so far.
         known = self.sets[s]
         of_chain = known.chain.reshape(len(known.alpha), -1) @ self.chain.ravel()
         return known.loss + known.values(scores) + of_chain
@@ -203,22 +203,22 @@ class SegmentHinge:
     ) -> None:  # fmt: skip
         """Up to ``n_searches`` searches on each sequence of ``order``, and steps after each.
 
-        Its share of the gap before the first step goes into ``gaps``.
+        The sequence's part of the gap before the first step goes into ``gaps``.
         """
         for s in order.tolist():
-            gaps[s] = self._visit(s, n_steps, accuracy)
+            gaps[s] = self._update(s, n_steps, accuracy)
             for _ in range(1, n_searches):
-                if self._visit(s, n_steps, accuracy) <= accuracy * gaps[s]:
+                if self._update(s, n_steps, accuracy) <= accuracy * gaps[s]:
                     break
 
     def revisit(self, order: np.ndarray, gaps: np.ndarray, n_steps: int, accuracy: float) -> None:
-        """The same among the segmentations at hand: nothing is searched."""
+        """The same among the segmentations found so far, without a search."""
         for s in order.tolist():
             gain = self._gains(s, self._cell_scores(s))
             gaps[s] = self.weights[s] * float(gain.max() - self.sets[s].alpha @ gain)
             self._step(s, gain, n_steps, accuracy)
 
-    def _visit(self, s: int, n_steps: int, accuracy: float) -> float:
+    def _update(self, s: int, n_steps: int, accuracy: float) -> float:
         scores, known = self._cell_scores(s), self.sets[s]
         segments, best = self._search(s, scores)
         gain = self._gains(s, scores)
@@ -233,7 +233,7 @@ class SegmentHinge:
         return self.weights[s] * gap
 
     def _admit(self, s: int, fired: np.ndarray, chain: np.ndarray) -> None:
-        # Its inner products with all at hand: what their cells score with its features as weights.
+        # Its inner products with all others: scores of their cells with its features as weights.
         of_cells, of_chain, square = self._features(s, fired, np.ones(len(fired)), chain)
         known = self.sets[s]
         products = known.values(self.rows[s][1] @ of_cells)

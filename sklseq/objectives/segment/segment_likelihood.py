@@ -48,7 +48,7 @@ class GoldSegments(NamedTuple):
 
 
 class SegmentData:
-    """Potentials joined into cells, their features, and what fires for the true segments.
+    """Potentials joined into cells, their features, and the cells active for true segments.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class SegmentData:
     largest : ndarray of shape (n_features,) or None
         Largest magnitude of each feature of a potential, see ``magnitudes``.
     label : int64 ndarray of shape (n_cells,)
-        Label of the true segment for which a cell fires, which is one at most; -1: none.
+        Label of the true segment for which a cell is active, at most one; -1: none.
     """
 
     def __init__(
@@ -76,7 +76,8 @@ class SegmentData:
         rows = X.rows if basis is None else X.rows @ basis
         self.largest = magnitudes(rows)
         self.plan = SegmentPlan(X, n_labels, max_length)
-        rows = (self.plan.cell_matrix() @ rows[X.row]).astype(np.float64, copy=False).tocsr()
+        rows = self.plan.cell_matrix(rows.shape[0], X.row) @ rows
+        rows = rows.astype(np.float64, copy=False).tocsr()
         rows.sort_indices()
         self.rows = Sequences(rows, self.plan.cells)
         self.gold, self.basis = gold, basis
@@ -94,7 +95,7 @@ class SegmentData:
 
 
 def segment_support(data: SegmentData, n_labels: int) -> Support:
-    """What occurs in the training data: (feature, label) pairs, transitions, ends."""
+    """Pairs (feature, label), transitions and ends that occur in the training data."""
     fired = np.flatnonzero(data.label >= 0)
     rows = data.rows.rows[fired]
     seen = observed_support(Sequences(rows, [0, rows.shape[0]]), data.label[fired], n_labels)
@@ -117,7 +118,7 @@ def observed_chain(gold: GoldSegments, weights: np.ndarray, n_labels: int):
 
 
 class SegmentScores(ScoreMap):
-    """Where each weight lives in w; all transitions are allowed, and ``basis`` is that of data.
+    """Positions of weights in w; all transitions are allowed, and ``basis`` is that of data.
 
     Parameters
     ----------
@@ -147,7 +148,7 @@ class SegmentScores(ScoreMap):
 
 
 class Block(NamedTuple):
-    """Sequences that are worked on at once, and what is the same at every evaluation.
+    """Sequences that are evaluated at once, and arrays that do not change between evaluations.
 
     Attributes
     ----------
@@ -173,8 +174,8 @@ class Block(NamedTuple):
     rows: slice
 
 
-class Share(SegmentWorkspace):
-    """What one thread needs for its share of the blocks, and the sums that it makes."""
+class ThreadWorkspace(SegmentWorkspace):
+    """Arrays of one thread for its blocks, and the sums over them."""
 
     def __init__(self, data: SegmentData, blocks: list, scores: ScoreMap):
         super().__init__(data.plan, blocks)
@@ -190,10 +191,10 @@ class Share(SegmentWorkspace):
 class SegmentLogLikelihood:
     """f(w) = -Σ_s weight_s · log p(segments_s | x_s) + l2 · ‖w‖²₂.
 
-    With x_c the features of cell c and μ_c the probability that it fires for a segment of each
+    With x_c the features of cell c and μ_c the probability that it is active for a segment of each
     label,
 
-        ∂f/∂coef       = Σ_c x_c (μ_c - 1[c fires for a true segment of the label])ᵀ + 2 · l2 · coef
+        ∂f/∂coef       = Σ_c x_c (μ_c - 1[c active for a true segment of it])ᵀ + 2 · l2 · coef
         ∂f/∂transition = expected minus observed transitions between segments + 2 · l2 · transition
 
     (Sarawagi, Cohen 2004, §3; the expectations as in Sarawagi 2006, §3.2).
@@ -218,8 +219,8 @@ class SegmentLogLikelihood:
         self.scores, self.data, self.weights = scores, data, weights
         self.l2, self.threads = float(l2), threads
         self.log_z = np.zeros(len(weights))
-        shares = self._share(threads.n)
-        self.work = [Share(data, blocks, scores) for blocks in shares]
+        parts = self._cut(threads.n)
+        self.work = [ThreadWorkspace(data, blocks, scores) for blocks in parts]
         self.design, self.residual, self.kept = scores.design, None, np.zeros(0, np.intp)
         if self.design.needs_all_residuals:
             # Cells of whole segments, which are most, have few features, and those are frequent.
@@ -227,11 +228,11 @@ class SegmentLogLikelihood:
             self.residual = np.empty((len(self.kept), scores.width))
         self.cell_weights = np.repeat(weights, np.diff(data.plan.cells))
         self.weighted = bool((weights != 1).any())
-        self.shares = [[self._block(a, b) for a, b in blocks] for blocks in shares]
+        self.parts = [[self._block(a, b) for a, b in blocks] for blocks in parts]
         self.observed = observed_chain(data.gold, weights, scores.n_labels)
         self.n_evaluations = 0
 
-    def _share(self, n: int) -> list[list[tuple[int, int]]]:
+    def _cut(self, n: int) -> list[list[tuple[int, int]]]:
         # Contiguous runs of blocks, one a thread, with about the same number of visits.
         plan, blocks = self.data.plan, self.data.plan.blocks(n)
         visits = np.cumsum([plan.visits[b] - plan.visits[a] for a, b in blocks])
@@ -245,8 +246,8 @@ class SegmentLogLikelihood:
         W = design.weights(scores.state(w))
         weights = scores.chain_weights(w)
         chain = SegmentTransitions(*weights)
-        jobs = zip(self.shares, self.work)
-        self.threads.map(lambda job: self._run_share(W, chain, *job), jobs)
+        jobs = zip(self.parts, self.work)
+        self.threads.map(lambda job: self._run_part(W, chain, *job), jobs)
         check_segmentations(self.log_z)
         squares = design.finish(
             self.residual, [work.buffer for work in self.work], scores.state(w), 2 * self.l2,
@@ -262,7 +263,7 @@ class SegmentLogLikelihood:
             fired += float((counts * np.where(counts > 0, score, 0)).sum())
         return self._add_ridge(w, gradient, squares) - fired + float(self.weights @ self.log_z)
 
-    def _run_share(self, W, chain, blocks: list, work: Share) -> None:
+    def _run_part(self, W, chain, blocks: list, work: ThreadWorkspace) -> None:
         # Scores of cells, log Z, residuals; gradient into the buffers.
         work.clear()
         design = self.design
