@@ -31,6 +31,7 @@ LONG_SIGNATURES = {
     ("objectives/likelihood/_ascent.pyx", "visit"),
     ("objectives/likelihood/_ascent.pyx", "visit_all"),
     ("objectives/likelihood/_descent.pyx", "descend"),
+    ("objectives/margin/_margin.pyx", "__init__"),
 }
 
 

@@ -157,16 +157,13 @@ cdef class HingeBlocks:
     cdef int[::1] differing, at_hand           # rows of the sequence; those with psi up to date
     cdef Py_ssize_t n_at_hand
 
-    def __init__(self, offsets, y, loss, C, slack, weights, scales, n_slots=8, rows=None,
-                 gram=None, averaging=0, n_own=0):
-        """`loss` is (cost, offset), `weights` are those of transitions, starts and ends.
+    def __init__(self, offsets, y, cost, loss_offset, C, slack, score, start, end, scales,
+                 n_slots=8, rows=None, gram=None, averaging=0, n_own=0):
+        """`rows` is (indptr, indices, data or empty, n_features), or None and `gram` given.
 
-        `rows` is (indptr, indices, data or empty, n_features), or None and `gram` given.
         `n_own` numbers, at most, are kept of inner products of rows of the same sequence.
         """
         cdef Py_ssize_t n = len(offsets) - 1
-        cost, loss_offset = loss
-        score, start, end = weights
         self.L, self.width, self.n_rows = len(cost), cost.shape[1], len(y)
         self.offsets, self.y, self.cost, self.C = offsets, y, cost, C
         self.loss_offset, self.slack, self.averaging = loss_offset, slack, averaging

@@ -183,8 +183,8 @@ class StructuredHinge:
         start[:L], end[:L] = (np.where(mask, 0, -np.inf) for mask in (allowed.start, allowed.end))
         rows = (*source[:3], len(source.order)) if self.is_linear else None
         self.kernel = _margin.HingeBlocks(
-            offsets, y.astype(np.int16), (cost, self.loss.offset),
-            np.ascontiguousarray(C, np.float64), SLACKS[self.slack], (score, start, end),
+            offsets, y.astype(np.int16), cost, self.loss.offset,
+            np.ascontiguousarray(C, np.float64), SLACKS[self.slack], score, start, end,
             (self.scale**2, self.boundary**2), rows=rows,
             gram=None if self.is_linear else source, averaging=averaging, n_own=n_own,
         )  # fmt: skip
