@@ -4,6 +4,9 @@ The number of lanes is passed as a type, so that the compiler knows the length o
 loops in each instance of a kernel and keeps a block of lanes in registers.
 """
 
+cdef extern from "sklseq/_lib/compiler.h":
+    void sklseq_one_row_at_a_time() noexcept nogil
+
 ctypedef fused real:
     float
     double

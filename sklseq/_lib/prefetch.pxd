@@ -1,16 +1,8 @@
-"""Asking for memory before it is needed, where the compiler has a word for it."""
+"""Prefetching of memory, where the compiler supports it."""
 
 from sklseq._lib.lanes cimport real
 
-
-cdef extern from *:
-    """
-    #if defined(__GNUC__) || defined(__clang__)
-    #define sklseq_prefetch(address) __builtin_prefetch(address)
-    #else
-    #define sklseq_prefetch(address) ((void) 0)
-    #endif
-    """
+cdef extern from "sklseq/_lib/compiler.h":
     void prefetch "sklseq_prefetch"(const void* address) noexcept nogil
 
 

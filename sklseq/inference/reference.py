@@ -13,6 +13,7 @@ __all__ = [
     "OnlineReference",
     "backward",
     "decode_online",
+    "expectation_semiring",
     "forward",
     "forward_backward",
     "score_path",
@@ -83,6 +84,43 @@ def viterbi(emission, transition, start=None, end=None) -> tuple[np.ndarray, flo
     for t in range(T - 2, -1, -1):
         labels[t] = (delta[t] + transition[:, labels[t + 1]]).argmax()
     return labels, float(delta[-1].max())
+
+
+def expectation_semiring(emission, transition, row_features, pair_features, start=None, end=None):
+    """(log Z, mean): Algorithm 2 of Ilić et al. (2010), the log-domain expectation semiring.
+
+    Features f of shape (T, L, M) and g of shape (L, L, M), as in
+    :func:`~sklseq.inference.expected_features`, whose convex combinations it is compared with:
+
+        z_t(j) = Σ_i v_t(i, j) z_{t-1}(i),  v_t(i, j) = exp(ψ(i, j) + ψ_t(j)),
+        h_t(j) = Σ_i v_t(i, j) (h_{t-1}(i) + z_{t-1}(i) g(i, j)) + z_t(j) f_t(j).
+
+    z and h are its Equations 73 (start), 75 and 76 (recursion) and 78 (sum over labels). Two things
+    differ from the paper: logarithms carry a sign, so that features may be negative; and after
+    each row the largest z is divided out, so that logarithms do not grow with T.
+    """
+    psi, log_z = _fold(emission, start, end), 0.0
+    if len(psi) == 0:
+        return log_z, np.zeros(pair_features.shape[2])
+    with np.errstate(divide="ignore"):
+        log_f, log_g = np.log(np.abs(row_features)), np.log(np.abs(pair_features))
+    z, sign = psi[0], np.sign(row_features[0])
+    h = z[:, None] + log_f[0]
+    for t in range(1, len(psi)):
+        v = (transition + psi[t])[:, :, None]
+        terms = np.stack(np.broadcast_arrays(v + h[:, None], v + z[:, None, None] + log_g))
+        signs = np.stack(np.broadcast_arrays(sign[:, None], np.sign(pair_features)))
+        z = psi[t] + logsumexp(z[:, None] + transition, axis=0)
+        h, sign = logsumexp(
+            np.concatenate([terms.reshape(-1, *h.shape), (z[:, None] + log_f[t])[None]]), axis=0,
+            b=np.concatenate([signs.reshape(-1, *h.shape), np.sign(row_features[t])[None]]),
+            return_sign=True,
+        )  # fmt: skip
+        top = z.max()
+        log_z, z, h = log_z + top, z - top, h - top
+    last = logsumexp(z)
+    h, sign = logsumexp(h, axis=0, b=sign, return_sign=True)
+    return log_z + last, sign * np.exp(h - last)
 
 
 # ---------------------------------------------------------------- online decoding

@@ -67,7 +67,6 @@ def expected_features(
     start: ArrayLike | None = None,
     end: ArrayLike | None = None,
     order: int = 1,
-    method: str = "conditional",
 ) -> ExpectedFeatures:
     """log Z and the expectation of additive features, in one forward pass.
 
@@ -90,10 +89,6 @@ def expected_features(
         As in :func:`forward_backward`.
     order : {1, 2}, default=1
         2 adds the covariance of the features.
-    method : {"conditional", "log"}, default="conditional"
-        "conditional" works on expectations given the last label, convex combinations only. "log"
-        is the log-domain expectation semiring as published, 20 to 50 times slower: a reference.
-        It gives no covariance and no entropy (NaN).
 
     Returns
     -------
@@ -134,13 +129,8 @@ def expected_features(
     >>> answer.mean[0], answer.covariance[0], np.exp(answer.entropy)
     (array([1.]), array([[0.5]]), array([8.]))
     """
-    if method not in ("conditional", "log"):
-        raise ValueError(f"method must be 'conditional' or 'log'; got {method!r}.")
-    if order not in (1, 2) or (order == 2 and method == "log"):
-        raise ValueError(
-            f"order must be 1 or, with method='conditional', 2; got order={order!r} with "
-            f"method={method!r}."
-        )
+    if order not in (1, 2):
+        raise ValueError(f"order must be 1 or 2; got {order!r}.")
     emission, chain, offsets = _check_chain(emission, transition, offsets, start, end)
     n, L = emission.shape
     row = _features(row_features, "row_features", (n, L))
@@ -149,9 +139,8 @@ def expected_features(
     psi, score = _plain_scores(emission.astype(np.float64), _double(chain), offsets)
     M = row.shape[1]
     pair = _rows(pair, 0, L * L)
-    expect = _conditional if method == "conditional" else _in_logs
     answers = [
-        expect(psi[a:b], score, _rows(row, a * L, b * L), pair, M, order)
+        _expect(psi[a:b], score, _rows(row, a * L, b * L), pair, M, order)
         for a, b in zip(offsets[:-1], offsets[1:])
     ]
     log_z, mean, covariance, h = (list(x) for x in zip(*answers)) if answers else ([],) * 4
@@ -257,7 +246,7 @@ def _rows(features: sparse.csr_matrix, first: int, last: int) -> tuple:
     return ptr - ptr[0], features.indices[entries].astype(np.intc), features.data[entries]
 
 
-def _conditional(psi, score, row, pair, M: int, order: int):
+def _expect(psi, score, row, pair, M: int, order: int):
     # (log Z, mean, covariance, entropy) of one sequence.
     T, L = psi.shape
     square = (M, M) if order == 2 else (0, 0)
@@ -274,16 +263,6 @@ def _conditional(psi, score, row, pair, M: int, order: int):
     apart = h - mean
     covariance = np.einsum("j,jmn->mn", p, C[T % 2]) + (p[:, None] * apart).T @ apart
     return log_z, mean, covariance, H
-
-
-def _in_logs(psi, score, row, pair, M: int, order: int):
-    T, L = psi.shape
-    if T == 0:
-        return 0.0, np.zeros(M), None, np.nan
-    h, z, mean = np.empty((2, L, M)), np.empty((2, L)), np.zeros(M)
-    sign = np.ones((2, L, M), dtype=np.int8)
-    log_z = _expectation.log_semiring_sequence(psi, score, *row, *pair, h, sign, z, mean)
-    return log_z, mean, None, np.nan
 
 
 # ---------------------------------------------------------------------- blocks of rows
@@ -378,8 +357,8 @@ class BlockChain:
         log_c = np.nan
         if not (small and chain.check):
             log_c = _expectation.filter_scaled(
-                psi, e, chain.E, alpha, inverse, first, L, chain.check
-            )
+                psi, e, chain.E, alpha, self.room("inverse_c", n), inverse, first, L, chain.check
+            )  # fmt: skip
         if not np.isnan(log_c):
             log_c += float(shift.sum()) + (n - first) * chain.top
             return FilteredBlock(alpha, inverse, first, False), log_c
@@ -421,13 +400,13 @@ class BlockChain:
         if block.in_logs:
             marginals[:], scratch = 0, np.zeros((R + 1, self.width))
             reached = _expectation.backward_log(
-                S, block.alpha, chain.score, live, marginals, pairs, scratch, block.first, lo, hi,
+                S, block.alpha, chain.score, live, marginals, pairs, scratch, block.first, lo,
                 self.n_labels, agree,
             )  # fmt: skip
             return reached, marginals[reached - lo :], pairs
         q = self.room("q", *marginals.shape)
         reached = _expectation.backward_scaled(
-            S, block.alpha, block.inverse, chain.E_t, live, marginals, q, block.first, lo, hi,
+            S, block.alpha, block.inverse, chain.E_t, live, marginals, q, block.first, lo,
             self.n_labels, agree,
         )  # fmt: skip
         q = q[reached - lo :].reshape(hi - reached, -1)

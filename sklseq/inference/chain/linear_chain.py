@@ -38,12 +38,12 @@ __all__ = [
 BLOCK_ROWS = 2048
 
 # From this number of labels and of sequences in a block on, the sequences of a block are worked on
-# in step, for a row of the matrix then serves several. Measured against one after the other, one
+# together: a row of the matrix then serves several. Measured against one after the other, one
 # thread, sequences of 25 rows, float64: sums 1.05 times as fast with 9 labels, 1.3 with 22, 1.8
 # with 100 and 2.3 with 400; maxima 1.2, 1.3, 1.6 and 1.6. With fewer sequences nothing is gained,
 # but for sums from MANY_LABELS on: 1.1 with 16, 1.4 with 100 (pair marginals are a product of
 # matrices then). Rows of up to 4 labels stay in registers however they are worked on. A portable
-# x86-64 build has too few registers for float64 sums in step: 0.87, so it takes the other way.
+# x86-64 build has too few registers for batched float64 sums: 0.87, so it takes the other way.
 STEP_LABELS = 5
 STEP_SEQUENCES = 4
 MANY_LABELS = 16
@@ -115,8 +115,10 @@ class Transitions:
             self.listed = ListedFactors.of(self.pairs, self.score, self.top, *limits)
             self.check = self.listed.least < limits[1]
             return self
-        self.E = positive_factors(self.score - self.dtype.type(self.top))
-        self.E_t = np.ascontiguousarray(self.E.T)
+        self.factors = np.empty((2, self.width, self.width), dtype=self.dtype)
+        self.E, self.E_t = self.factors
+        self.E[:] = positive_factors(self.score - self.dtype.type(self.top))
+        self.E_t[:] = self.E.T
         self.check = bool(self.E[:L, :L].min() < _chain.MIX[self.dtype.name])
         return self
 
@@ -168,11 +170,20 @@ class Workspace:
         None, nobody wants them. log Z is -inf where no path is allowed; the marginals of that
         sequence mean nothing.
         """
-        n, L = len(psi), chain.n_labels
+        n, L, n_sequences = len(psi), chain.n_labels, len(log_z)
         chain.fold_boundaries(psi, offsets)
-        e = self.e[:n]
-        _chain.scale_rows(psi, e, self.shift[:n], L)
-        self._scaled(psi, e, offsets, weights, chain, log_z)
+        _chain.scale_rows(psi, self.e[:n], self.shift[:n], L)
+        batched = chain.pairs is not None or (
+            _chain.BATCHED_SUMS[chain.dtype.name]
+            and (L >= MANY_LABELS or is_batched(L, n_sequences))
+        )
+        if batched:
+            _chain.forward_backward_batch(
+                psi, offsets, longest_first(offsets), chain, self, weights, log_z
+            )
+        else:
+            counts = np.ones(n_sequences) if weights is None else weights
+            _chain.forward_backward(psi, offsets, chain, self, counts, log_z)
         for s in np.isnan(log_z).nonzero()[0]:
             rows = slice(offsets[s], offsets[s + 1])
             log_alpha = np.empty((rows.stop - rows.start, L))
@@ -181,30 +192,6 @@ class Workspace:
             log_z[s] = _chain.forward_backward_log(
                 psi[rows], chain.score, 0.0 if weights is None else weights[s], self.exact,
                 log_alpha,
-            )  # fmt: skip
-
-    def _scaled(self, psi, e, offsets, weights, chain: Transitions, log_z) -> None:
-        # One after the other, in step, or in step with lists of pairs.
-        n, L, n_sequences = len(psi), chain.n_labels, len(offsets) - 1
-        shift, alpha, inverse_c = self.shift[:n], self.alpha[:n], self.inverse_c[:n]
-        with_pairs = weights is not None
-        weights = weights if with_pairs else np.ones(n_sequences)
-        gain = _chain.SUMS_IN_STEP[chain.dtype.name]
-        if chain.pairs is not None:
-            _chain.forward_backward_listed(
-                psi, e, shift, offsets, longest_first(offsets), chain.listed.columns,
-                chain.listed.rows, chain.top, weights, alpha, inverse_c, log_z,
-                self.pairwise if with_pairs else None, self.scratch, chain.check,
-            )  # fmt: skip
-        elif not gain or not (L >= MANY_LABELS or in_step(L, n_sequences)):
-            _chain.forward_backward_scaled(
-                psi, e, shift, offsets, chain.E, chain.E_t, chain.top, weights, alpha, inverse_c,
-                self.scratch, log_z, self.pairwise, L, chain.check,
-            )  # fmt: skip
-        else:
-            _chain.forward_backward_together(
-                psi, e, shift, offsets, longest_first(offsets), chain.E, chain.E_t, chain.top,
-                weights, alpha, inverse_c, log_z, self.pairwise, L, chain.check, with_pairs,
             )  # fmt: skip
 
     def pairwise_sum(self, chain: Transitions) -> np.ndarray:
@@ -221,8 +208,8 @@ class Workspace:
         return sums if self.exact is None else sums + self.exact[:L, :L]
 
 
-def in_step(n_labels: int, n_sequences: int) -> bool:
-    """Whether it is worth while to work on the sequences of a block in step."""
+def is_batched(n_labels: int, n_sequences: int) -> bool:
+    """Whether it is faster to work on the sequences of a block together."""
     return n_labels >= STEP_LABELS and n_sequences >= STEP_SEQUENCES
 
 
@@ -379,29 +366,14 @@ def best_paths(
     labels = np.zeros(len(psi), dtype=np.int32)
     scores = np.zeros(len(offsets) - 1)
     chain.fold_boundaries(psi, offsets)
-    if chain.pairs is None and not in_step(chain.n_labels, len(scores)):
-        _best_paths(psi, offsets, chain, labels, scores)
-        return labels, scores
-    for a, b in row_blocks(offsets):
-        rows, local = slice(offsets[a], offsets[b]), offsets[a : b + 1] - offsets[a]
-        _best_paths(psi[rows], local, chain, labels[rows], scores[a:b])
-    return labels, scores
-
-
-def _best_paths(psi, offsets, chain: Transitions, labels, scores) -> None:
-    # One block, or all sequences where they are worked on one after the other.
-    L = chain.n_labels
+    batched, lists = is_batched(chain.n_labels, len(scores)), None
     if chain.pairs is not None:
-        _chain.viterbi_together(
-            psi, offsets, longest_first(offsets), chain.score, chain.score_t, labels, scores, L,
-            *chain.pairs.scores(chain.score),
-        )  # fmt: skip
-    elif in_step(L, len(scores)):
-        _chain.viterbi_together(
-            psi, offsets, longest_first(offsets), chain.score, chain.score_t, labels, scores, L
-        )
-    else:
-        _chain.viterbi_padded(psi, offsets, chain.score, chain.score_t, labels, scores, L)
+        batched, lists = True, chain.pairs.scores(chain.score)
+    for a, b in row_blocks(offsets) if batched else [(0, len(scores))]:
+        rows, local = slice(offsets[a], offsets[b]), offsets[a : b + 1] - offsets[a]
+        order = longest_first(local) if batched else None
+        _chain.best_paths(psi[rows], local, chain, labels[rows], scores[a:b], order, lists)
+    return labels, scores
 
 
 def nbest(

@@ -1,22 +1,29 @@
-"""The recursions for several sequences at once: a row of the matrix that is read serves many.
+"""Scaled recursions and best paths for a batch of sequences: a row of the matrix serves many.
 
 For many labels the L x L matrix no longer fits the first-level cache, and a recursion over one
-sequence reads all of it for every row. Here the sequences of a block go forward in step, the
+sequence reads all of it for every row. Here the sequences of a batch advance together, the
 longest first, so that those that have a row t are the first n of them; a block of eight lanes of
 the matrix stays in the cache while it is multiplied with row t - 1 of each, four or eight at a
 time in registers. Sums over i are taken in the order of `_recursions.pxd`.
-
-`first` holds the first row of each sequence, longest first, and `length` its number of rows.
 """
 
-from libc.math cimport INFINITY, log
+from libc.math cimport INFINITY, NAN, log
 
 from sklseq._lib.lanes cimport Lanes8, real
-from sklseq.inference.kernels._blocks cimport group, max_plus_four, max_plus_one, products, row_max
+from sklseq.inference.kernels._blocks cimport group, max_plus, products, row_max
 from sklseq.inference.kernels._recursions cimport (
-    CHUNK, DRIFT_ROWS, backward_row, block_of_product, nothing_lost, renormalise, scale_row,
+    CHUNK, DRIFT_ROWS, add_log, backward_row, block_of_product, nothing_lost, renormalise,
+    scale_row,
 )
-from sklseq.inference.kernels._sparse cimport Lists, max_plus_listed, multiply_listed
+from sklseq.inference.kernels._sparse cimport Lists, max_plus_sparse, multiply_sparse
+
+
+cdef struct Batch:
+    Py_ssize_t L, width
+    Py_ssize_t n                     # sequences that have rows, longest first
+    Py_ssize_t* ids                  # their numbers
+    Py_ssize_t* first                # the first row of each
+    Py_ssize_t* length               # the number of its rows
 
 
 cdef inline void multiply_rows(
@@ -25,15 +32,16 @@ cdef inline void multiply_rows(
 ) noexcept nogil:
     # Row first[s] of out = row first[s] of x times the matrix, for s < n.
     cdef Py_ssize_t j, k, q, s, r, m, G = group(x)
-    cdef Lanes8 eight
     cdef const real* rows[8]
     cdef real acc[64]
     for j in range(0, width, 8):
         for q in range((n + G - 1) // G):
             s = q * G
             m = min(n - s, G)
-            if m == 1:
-                block_of_product(&eight, x + first[s] * width, 1, matrix + j, L, width, acc)
+            if m == 1:   # inlined: the processor overlaps blocks
+                block_of_product(
+                    <Lanes8*> NULL, x + first[s] * width, 1, matrix + j, L, width, acc
+                )
             else:
                 for r in range(G):  # the last stands in for those that are missing
                     rows[r] = x + first[s + min(r, m - 1)] * width
@@ -60,111 +68,104 @@ cdef inline real times_row(const real* e, real* alpha, Py_ssize_t width) noexcep
     return total
 
 
-cdef inline double log_of_product(real* c, Py_ssize_t T) noexcept nogil:
-    # sum_t log c_t; c_t becomes 1 / c_t. One logarithm for many factors, as in `forward`.
-    cdef Py_ssize_t t
-    cdef double log_c = 0, product = 1
-    for t in range(T):
-        if c[t] < 1e-100:
-            log_c += log(c[t])
-        else:
-            product *= c[t]
-        if not 1e-100 < product < 1e100:
-            log_c += log(product)
-            product = 1
-        c[t] = 1 / c[t]
-    return log_c + log(product)
+cdef inline Py_ssize_t longest(const Batch* q) noexcept nogil:
+    return q.length[0] if q.n else 0
 
 
-cdef inline Py_ssize_t forward_together(
-    const real* psi, real* e, const real* E, real* alpha, real* c, double* log_z,
-    Py_ssize_t* order, Py_ssize_t* first, Py_ssize_t* length, Py_ssize_t n, Py_ssize_t L,
-    Py_ssize_t width, bint check, const Lists* lists
+cdef inline void drop_failed(
+    Batch* q, real* alpha, real* e, real* c, double* log_z
 ) noexcept nogil:
-    # As `forward`, with the matrix E, or the lists of its columns unless NULL. log_z[order[s]]
-    # becomes sum_t log c_t, or NaN; sequences with NaN are taken out of order, first and length.
-    # Returns how many are left.
-    cdef Py_ssize_t t, s, row, j, active = n, kept = 0
-    cdef double floor = 1e-30 if real is float else 1e-280
+    # log_z becomes sum_t log c_t, and c_t its inverse; sequences whose log_z is NaN leave the
+    # batch, and zeros keep their rows from the pair marginals.
+    cdef Py_ssize_t s, k, t, first, W = q.width, kept = 0
+    cdef double total, product
+    for s in range(q.n):
+        k, first = q.ids[s], q.first[s]
+        if log_z[k] != 0:
+            for t in range(first * W, (first + q.length[s]) * W):
+                alpha[t] = 0
+            for t in range(first * W, (first + 1) * W):
+                e[t] = 0
+            continue
+        total, product = 0, 1
+        for t in range(first, first + q.length[s]):
+            add_log(&total, &product, c[t])
+            c[t] = 1 / c[t]
+        log_z[k] = total + log(product)
+        q.ids[kept], q.first[kept], q.length[kept] = k, first, q.length[s]
+        kept += 1
+    q.n = kept
+
+
+cdef inline void forward_batch(
+    const real* psi, real* e, const real* E, real* alpha, real* c, double* log_z, Batch* q,
+    bint check, const Lists* columns
+) noexcept nogil:
+    # As `forward`, with the matrix E, or sparse lists of its columns unless NULL. log_z[ids[s]]
+    # becomes sum_t log c_t, c_t its inverse; sequences with NaN leave the batch.
+    cdef Py_ssize_t t, s, row, j, active = q.n, W = q.width
     cdef real total
     cdef real* now
-    for s in range(n):
-        log_z[order[s]] = 0
-    for t in range(length[0] if n else 0):
-        while length[active - 1] <= t:
+    for s in range(q.n):
+        log_z[q.ids[s]] = 0
+    for t in range(longest(q)):
+        while q.length[active - 1] <= t:
             active -= 1
-        if t and lists != NULL:
-            multiply_listed(
-                alpha + (t - 1) * width, lists, alpha + t * width, e + t * width, psi + t * width,
-                first, log_z, order, active, width
+        if t and columns != NULL:
+            multiply_sparse(
+                alpha + (t - 1) * W, columns, alpha + t * W, e + t * W, psi + t * W, q.first,
+                log_z, q.ids, active, W
             )
         elif t:
-            multiply_rows(
-                alpha + (t - 1) * width, E, alpha + t * width, first, active, L, width
-            )
+            multiply_rows(alpha + (t - 1) * W, E, alpha + t * W, q.first, active, q.L, W)
         for s in range(active):
-            row = first[s] + t
-            now = alpha + row * width
+            row = q.first[s] + t
+            now = alpha + row * W
             if t == 0:
-                for j in range(width):
+                for j in range(W):
                     now[j] = 1
-            total = times_row(e + row * width, now, width)
+            total = times_row(e + row * W, now, W)
             c[row] = total
-            if log_z[order[s]] != 0 or not total > 0 or (
-                check and (t == 0 or lists == NULL) and not nothing_lost(
-                    now, now - width if t else NULL, psi + row * width, E, floor, L, width
+            if log_z[q.ids[s]] != 0 or not total > 0 or (
+                check and (t == 0 or columns == NULL) and not nothing_lost(
+                    now, now - W if t else NULL, psi + row * W, E, q.L, W
                 )
             ):
-                log_z[order[s]] = log(-1.0)
-                for j in range(width):
+                log_z[q.ids[s]] = NAN
+                for j in range(W):
                     now[j] = 0
             else:
-                scale_row(<Lanes8*> NULL, now, 1 / total, now, width)
-    for s in range(n):
-        if log_z[order[s]] == 0:
-            log_z[order[s]] = log_of_product(c + first[s], length[s])
-            order[kept] = order[s]
-            first[kept] = first[s]
-            length[kept] = length[s]
-            kept += 1
-        else:  # nothing of it may enter the pair marginals
-            for j in range(first[s] * width, (first[s] + length[s]) * width):
-                alpha[j] = 0
-            for j in range(first[s] * width, (first[s] + 1) * width):
-                e[j] = 0
-    return kept
+                scale_row(<Lanes8*> NULL, now, 1 / total, now, W)
+    drop_failed(q, alpha, e, c, log_z)
 
 
-cdef inline void backward_together(
+cdef inline void backward_batch(
     const real* Et, const real* alpha, const real* inverse_c, real* e, real* marginals,
-    const Py_ssize_t* first, const Py_ssize_t* length, Py_ssize_t n, Py_ssize_t L,
-    Py_ssize_t width, const Lists* lists
+    const Batch* q, const Lists* rows
 ) noexcept nogil:
-    # As `backward`, without pair marginals; lists: of the rows of E, or NULL.
-    cdef Py_ssize_t t, s, row, j, ahead = 0, active = 0
-    for t in range(length[0] - 1 if n else -1, -1, -1):
-        while active < n and length[active] > t:
+    # As `backward`, without pair marginals; rows: sparse lists of the rows of E, or NULL.
+    cdef Py_ssize_t t, s, row, j, ahead = 0, active = 0, W = q.width
+    for t in range(longest(q) - 1, -1, -1):
+        while active < q.n and q.length[active] > t:
             active += 1
-        if lists != NULL:
-            multiply_listed(
-                e + (t + 1) * width, lists, marginals + t * width, e, e, first,
-                <double*> NULL, <Py_ssize_t*> NULL, ahead, width
+        if rows != NULL:
+            multiply_sparse(
+                e + (t + 1) * W, rows, marginals + t * W, e, e, q.first, <double*> NULL,
+                <Py_ssize_t*> NULL, ahead, W
             )
         else:
-            multiply_rows(
-                e + (t + 1) * width, Et, marginals + t * width, first, ahead, L, width
-            )
+            multiply_rows(e + (t + 1) * W, Et, marginals + t * W, q.first, ahead, q.L, W)
         for s in range(active):
-            row = first[s] + t
+            row = q.first[s] + t
             if s >= ahead:
-                for j in range(width):
-                    marginals[row * width + j] = 1
+                for j in range(W):
+                    marginals[row * W + j] = 1
             backward_row(
-                <Lanes8*> NULL, alpha + row * width, inverse_c[row], e + row * width,
-                marginals + row * width, width
+                <Lanes8*> NULL, alpha + row * W, inverse_c[row], e + row * W, marginals + row * W,
+                W
             )
             if t % DRIFT_ROWS == 0:
-                renormalise(e + row * width, marginals + row * width, width)
+                renormalise(e + row * W, marginals + row * W, W)
         ahead = active
 
 
@@ -215,52 +216,45 @@ cdef inline void max_plus_rows(
 ) noexcept nogil:
     # Row first[s] of out += max_i x(first[s], i) + score(i, j), for s < n.
     cdef Py_ssize_t j, k, s, r, m
+    cdef const real* rows[4]
     cdef real best[32]
     for j in range(0, width, 8):
-        for s in range(0, n, 4):
+        s = 0
+        while s < n:
             m = min(n - s, 4)
             if m < 3:
-                for r in range(m):
-                    max_plus_one(
-                        x + first[s + r] * width, score + j, L, width, best + r * 8
-                    )
-            else:
-                max_plus_four(
-                    x + first[s] * width, x + first[s + 1] * width, x + first[s + 2] * width,
-                    x + first[s + m - 1] * width, score + j, L, width, best
-                )
+                m = 1
+            for r in range(4):   # the last stands in for one that is missing
+                rows[r] = x + first[s + min(r, m - 1)] * width
+            max_plus(rows, m, score + j, L, width, best)
             for r in range(m):
                 for k in range(8):
                     out[first[s + r] * width + j + k] += best[r * 8 + k]
+            s += m
 
 
-cdef inline void best_scores_together(
-    real* delta, const real* score, double* scores, const Py_ssize_t* order,
-    const Py_ssize_t* first, const Py_ssize_t* length, Py_ssize_t n, Py_ssize_t L,
-    Py_ssize_t width, const Lists* lists, const Lists* lines, const unsigned char* listed
+cdef inline void best_scores_batch(
+    real* delta, const real* score, double* scores, const Batch* q, const Lists* columns,
+    const Lists* rows, const unsigned char* listed
 ) noexcept nogil:
-    # delta as in `best_path`, in place of psi; scores[order[s]] is -inf if no path is allowed.
-    cdef Py_ssize_t t, s, j, active = n
+    # delta as in `best_path`, in place of psi; scores[ids[s]] is -inf if no path is allowed. Sparse
+    # lists of the columns and rows of the matrix, and a mask of their entries; or NULL.
+    cdef Py_ssize_t t, s, j, active = q.n, W = q.width
     cdef real top
     cdef real* now
-    for s in range(n):
-        scores[order[s]] = 0
-    for t in range(length[0] if n else 0):
-        while length[active - 1] <= t:
+    for t in range(longest(q)):
+        while q.length[active - 1] <= t:
             active -= 1
-        if t and lists != NULL:
-            max_plus_listed(
-                delta + (t - 1) * width, lists, lines, listed, delta + t * width, first, active,
-                L, width
+        if t and columns != NULL:
+            max_plus_sparse(
+                delta + (t - 1) * W, columns, rows, listed, delta + t * W, q.first, active, W
             )
         elif t:
-            max_plus_rows(
-                delta + (t - 1) * width, score, delta + t * width, first, active, L, width
-            )
+            max_plus_rows(delta + (t - 1) * W, score, delta + t * W, q.first, active, q.L, W)
         for s in range(active):
-            now = delta + (first[s] + t) * width
-            top = row_max(now, L)
-            scores[order[s]] += top
+            now = delta + (q.first[s] + t) * W
+            top = row_max(now, q.L)
+            scores[q.ids[s]] += top
             if top > -INFINITY:
-                for j in range(L):
+                for j in range(q.L):
                     now[j] -= top

@@ -34,27 +34,28 @@ after the label that would have won has been rounded to zero.)
 
 import numpy as np
 
-from libc.math cimport INFINITY, exp, log
+from libc.math cimport INFINITY, exp
 from libc.stdlib cimport free, malloc
 
-from sklseq.inference.kernels._blocks cimport SKLSEQ_FOUR_ROWS_FIT, max_plus_one, row_max, sum_max
 from sklseq._lib.exponential cimport exponentials
-from sklseq.inference.kernels._recursions cimport backward, forward
-from sklseq.inference.kernels._sparse cimport Lists, add_listed_pairs
-from sklseq.inference.kernels._batched cimport (
-    add_pairs, backward_together, best_scores_together, forward_together, weigh_rows,
-)
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes, real
+from sklseq.inference.kernels._batched cimport (
+    Batch, add_pairs, backward_batch, best_scores_batch, forward_batch, weigh_rows,
+)
+from sklseq.inference.kernels._blocks cimport SKLSEQ_FOUR_ROWS_FIT, max_plus, row_max, sum_max
+from sklseq.inference.kernels._log_domain cimport log_forward, log_normalise, log_sum_exp
+from sklseq.inference.kernels._recursions cimport backward, forward, least_mass, mixing
+from sklseq.inference.kernels._sparse cimport Lists, add_sparse_pairs
 
-# Smallest transition factor for which condition 1 proves more digits than the type has, and for
-# which u <= 1 / MIX**2 cannot overflow.
-MIX = {"float64": 1e-150, "float32": 1e-18}
+# Condition 1: the smallest transition factor for which it proves more digits than the type has,
+# and for which u <= 1 / MIX**2 cannot overflow.
+MIX = {"float64": mixing(<double*> NULL), "float32": mixing(<float*> NULL)}
 
-# What is below this, but not zero, counts as lost in condition 2.
-FLOOR = {"float64": 1e-280, "float32": 1e-30}
+# Condition 2: what is below this, but not zero, counts as lost.
+FLOOR = {"float64": least_mass(<double*> NULL), "float32": least_mass(<float*> NULL)}
 
-# Types whose sums gain from four or eight rows at once: those whose rows fit the registers.
-SUMS_IN_STEP = {"float64": bool(SKLSEQ_FOUR_ROWS_FIT), "float32": True}
+# Types whose sums gain from batches: those of which four or eight rows fit the registers.
+BATCHED_SUMS = {"float64": bool(SKLSEQ_FOUR_ROWS_FIT), "float32": True}
 
 
 def padded_width(Py_ssize_t n_labels):
@@ -115,232 +116,190 @@ def scale_rows(
             exponentials(&e[first, 0], &e[first, 0], (last - first) * width)
 
 
-cdef void _forward_backward(
-    lanes* tag,
-    real[:, ::1] psi, real[:, ::1] e, const real[::1] shift, const long long[::1] offsets,
-    const real[:, ::1] E, const real[:, ::1] Et, double top, const double[::1] weights,
-    real[:, ::1] alpha, real[::1] inverse_c, real[:, ::1] scratch, double[::1] log_z,
-    double[:, ::1] pairwise, Py_ssize_t L, bint check
-) noexcept nogil:
-    # log Z = sum_t (log c_t + shift_t) + (T - 1) * top
-    cdef Py_ssize_t s, r, t, T, width = psi.shape[1]
-    for s in range(offsets.shape[0] - 1):
-        r = offsets[s]
-        T = offsets[s + 1] - r
-        log_z[s] = 0
-        if T == 0:
-            continue
-        log_z[s] = forward(
-            tag, &psi[r, 0], &e[r, 0], &E[0, 0], &alpha[r, 0], &inverse_c[r], T, L, width, check
-        )
-        if log_z[s] != log_z[s]:
-            continue
-        backward(
-            tag, &Et[0, 0], &alpha[r, 0], &inverse_c[r], &e[r, 0], &psi[r, 0],
-            &scratch[0, 0], &pairwise[0, 0], weights[s], T, L, width
-        )
-        log_z[s] += (T - 1) * top
-        for t in range(r, r + T):
-            log_z[s] += shift[t]
-
-
-cdef Py_ssize_t longest_first(
-    const long long[::1] offsets, Py_ssize_t[:, ::1] order
+cdef Batch batch_of(
+    const long long[::1] offsets, Py_ssize_t[:, ::1] order, Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
     # order[0] holds sequences sorted by length; fills [1] and [2] with their first rows and
-    # lengths. Returns how many have any row.
-    cdef Py_ssize_t k, s, n = 0
+    # lengths.
+    cdef Py_ssize_t k, s
+    cdef Batch q
+    q.L, q.width, q.n = L, width, 0
     for k in range(order.shape[1]):
         s = order[0, k]
         order[1, k] = offsets[s]
         order[2, k] = offsets[s + 1] - offsets[s]
-        n += order[2, k] > 0
-    return n
+        q.n += order[2, k] > 0
+    if q.n:
+        q.ids, q.first, q.length = &order[0, 0], &order[1, 0], &order[2, 0]
+    return q
 
 
-cdef void _forward_backward_together(
-    real[:, ::1] psi, real[:, ::1] e, const real[::1] shift, const long long[::1] offsets,
-    Py_ssize_t[:, ::1] order, const real* E, const real* Et, double top,
-    const double[::1] weights, real[:, ::1] alpha, real[::1] inverse_c, double[::1] log_z,
-    double* pairwise, Py_ssize_t L, bint check, const Lists* columns, const Lists* lines,
-    double* room
-) noexcept nogil:
-    cdef Py_ssize_t s, t, n = longest_first(offsets, order), width = psi.shape[1]
-    cdef Py_ssize_t* ids = &order[0, 0]
-    cdef Py_ssize_t* first = &order[1, 0]
-    cdef Py_ssize_t* length = &order[2, 0]
-    log_z[:] = 0
-    n = forward_together(
-        &psi[0, 0], &e[0, 0], E, &alpha[0, 0], &inverse_c[0], &log_z[0], ids, first, length,
-        n, L, width, check, columns
-    )
-    backward_together(
-        Et, &alpha[0, 0], &inverse_c[0], &e[0, 0], &psi[0, 0], first, length, n, L, width, lines
-    )
-    if pairwise != NULL:
-        weigh_rows(&alpha[0, 0], &e[0, 0], ids, first, length, &weights[0], n, width)
-        if lines == NULL:
-            add_pairs(&alpha[0, 0], &e[0, 0], psi.shape[0], pairwise, L, width)
-        else:
-            add_listed_pairs(&alpha[0, 0], &e[0, 0], psi.shape[0], lines, room, pairwise, width)
-    for s in range(n):
-        log_z[ids[s]] += (length[s] - 1) * top
-        for t in range(first[s], first[s] + length[s]):
-            log_z[ids[s]] += shift[t]
-
-
-def forward_backward_together(
-    real[:, ::1] psi,                # (n_rows, width)  IN scores, OUT marginals
-    real[:, ::1] e,                  # (n_rows, width)  IN, overwritten
-    const real[::1] shift,           # (n_rows,)
-    const long long[::1] offsets,    # (n_sequences + 1,)
-    Py_ssize_t[:, ::1] order,        # (3, n_sequences) [0] IN sequences, longest first; scratch
-    const real[:, ::1] E,            # (width, width)   width a multiple of 8
-    const real[:, ::1] Et,           # (width, width)
-    double top,                      # the largest transition score, taken out of E
-    const double[::1] weights,       # (n_sequences,)   of the sequences in `pairwise`
-    real[:, ::1] alpha,              # (n_rows, width)  scratch
-    real[::1] inverse_c,             # (n_rows,)        OUT
-    double[::1] log_z,               # (n_sequences,)   OUT  NaN: to be done in the log domain
-    double[:, ::1] pairwise,         # (width, width)   IN/OUT  += sum alpha_{t-1} u_t', E left out
-    Py_ssize_t L,
-    bint check,                      # True: condition 2 of the module's notes, else condition 1
-    bint with_pairs=True,            # False: `pairwise` stays as it is
-):
-    """`forward_backward_scaled` for many labels: all sequences of a block in step."""
-    if psi.shape[0] == 0:
-        log_z[:] = 0
-        return
-    with nogil:
-        _forward_backward_together(
-            psi, e, shift, offsets, order, &E[0, 0], &Et[0, 0], top, weights, alpha, inverse_c,
-            log_z, &pairwise[0, 0] if with_pairs else NULL, L, check, NULL, NULL, NULL
-        )
-
-
-cdef Lists lists_of(lists, double[::1] room):
-    # (start, at, S, E, c, f, floor); E, c and f may be None. room: (L * 16,)
+cdef Lists lists_of(lists, double[::1] scratch):
+    # (start, at, S, E, c, f, floor); E, c and f may be None. scratch: (L * 16,)
     cdef Lists m
     cdef const int[::1] start = lists[0], at = lists[1]
-    cdef const double[::1] numbers
     m.L = start.shape[0] - 1
     m.start, m.at = &start[0], &at[0] if at.shape[0] else NULL
-    m.S = m.E = m.c = m.f = NULL
-    numbers = lists[2]
-    if numbers.shape[0]:
-        m.S = &numbers[0]
-    if lists[3] is not None:
-        numbers = lists[3]
-        if numbers.shape[0]:
-            m.E = &numbers[0]
-    if lists[4] is not None:
-        numbers = lists[4]
-        m.c = &numbers[0]
-    if lists[5] is not None:
-        numbers = lists[5]
-        m.f = &numbers[0]
+    m.S, m.E, m.c, m.f = pointer(lists[2]), pointer(lists[3]), pointer(lists[4]), pointer(lists[5])
     m.floor = lists[6]
-    m.x, m.y = &room[0], &room[m.L * 8]
+    m.x, m.y = &scratch[0], &scratch[m.L * 8]
     return m
 
 
-def forward_backward_listed(
-    real[:, ::1] psi,                # (n_rows, width)  IN scores, OUT marginals
-    real[:, ::1] e,                  # (n_rows, width)  IN, overwritten
-    const real[::1] shift,           # (n_rows,)
-    const long long[::1] offsets,    # (n_sequences + 1,)
-    Py_ssize_t[:, ::1] order,        # (3, n_sequences) [0] IN sequences, longest first; scratch
-    columns, rows,                   # of E: lists as in `lists_of`
-    double top,
-    const double[::1] weights,       # (n_sequences,)
-    real[:, ::1] alpha,              # (n_rows, width)  scratch
-    real[::1] inverse_c,             # (n_rows,)        OUT
-    double[::1] log_z,               # (n_sequences,)   OUT  NaN: to be done in the log domain
-    sums,                            # (n_pairs,) double IN/OUT as `pairwise`, by rows; or None
-    double[::1] room,                # (L * 80,)        scratch
-    bint check,
-):
-    """`forward_backward_together` where most transitions score the same: see `_sparse.pxd`."""
-    cdef Lists by_column, by_row
-    cdef double[::1] pairs
-    cdef double* out = NULL
-    if psi.shape[0] == 0:
-        log_z[:] = 0
-        return
-    by_column, by_row = lists_of(columns, room), lists_of(rows, room)
-    if sums is not None:
-        pairs = sums
-        out = &pairs[0] if pairs.shape[0] else NULL
-    with nogil:
-        _forward_backward_together(
-            psi, e, shift, offsets, order, <const real*> NULL, <const real*> NULL, top, weights,
-            alpha, inverse_c, log_z, out, by_column.L, check, &by_column, &by_row,
-            &room[by_column.L * 16]
+cdef const double* pointer(numbers) except? NULL:
+    # To the first of numbers that their owner keeps; NULL if there are none.
+    cdef const double[::1] view
+    if numbers is None or len(numbers) == 0:
+        return NULL
+    view = numbers
+    return &view[0]
+
+
+cdef struct Chain:
+    Py_ssize_t L
+    double top               # the largest transition score, taken out of E
+    bint check               # condition 2 of the module's notes has to be checked
+
+
+cdef Chain chain_of(transitions):
+    cdef Chain chain
+    chain.L, chain.top, chain.check = transitions.n_labels, transitions.top, transitions.check
+    return chain
+
+
+cdef void forward_backward_each(
+    lanes* tag, real[:, ::1] psi, real[:, ::1] e, const real[:, :, ::1] E, real[:, ::1] alpha,
+    real[::1] inverse_c, real[:, ::1] scratch, double[:, ::1] pairwise, const double[::1] weights,
+    const long long[::1] offsets, double[::1] log_z, const Chain* chain
+) noexcept nogil:
+    # log_z becomes sum_t log c_t, or NaN
+    cdef Py_ssize_t s, r, T, L = chain.L, width = psi.shape[1]
+    for s in range(log_z.shape[0]):
+        r = offsets[s]
+        T = offsets[s + 1] - r
+        if T == 0:
+            continue
+        log_z[s] = forward(
+            tag, &psi[r, 0], &e[r, 0], &E[0, 0, 0], &alpha[r, 0], &inverse_c[r], <real*> NULL,
+            True, T, L, width, chain.check
         )
+        if log_z[s] == log_z[s]:
+            backward(
+                tag, &E[1, 0, 0], &alpha[r, 0], &inverse_c[r], &e[r, 0], &psi[r, 0],
+                &scratch[0, 0], &pairwise[0, 0], weights[s], T, L, width
+            )
 
 
-def forward_backward_scaled(
+cdef void finish_log_z(
+    double[::1] log_z, const long long[::1] offsets, const real[::1] shift, double top
+) noexcept nogil:
+    # log Z = sum_t (log c_t + shift_t) + (T - 1) * top; 0 of an empty sequence
+    cdef Py_ssize_t s, t, T
+    for s in range(log_z.shape[0]):
+        T = offsets[s + 1] - offsets[s]
+        log_z[s] = log_z[s] + (T - 1) * top if T else 0
+        for t in range(offsets[s], offsets[s + 1]):
+            log_z[s] += shift[t]
+
+
+def forward_backward(
     real[:, ::1] psi,                # (n_rows, width)  IN scores, OUT marginals
-    real[:, ::1] e,                  # (n_rows, width)  IN, overwritten
-    const real[::1] shift,           # (n_rows,)
     const long long[::1] offsets,    # (n_sequences + 1,)
-    const real[:, ::1] E,            # (width, width)
-    const real[:, ::1] Et,           # (width, width)
-    double top,                      # the largest transition score, taken out of E
-    const double[::1] weights,       # (n_sequences,)   of the sequences in `pairwise`
-    real[:, ::1] alpha,              # (n_rows, width)  OUT
-    real[::1] inverse_c,             # (n_rows,)        OUT
-    real[:, ::1] scratch,            # (width, width)
+    transitions,                     # Transitions, exponentiated
+    work,                            # Workspace: e is IN, overwritten; pairwise gets
+                                     # += weight * sum alpha_{t-1} u_t', E left out
+    const double[::1] weights,       # (n_sequences,)
     double[::1] log_z,               # (n_sequences,)   OUT  NaN: to be done in the log domain
-    double[:, ::1] pairwise,         # (width, width)   IN/OUT  += sum alpha_{t-1} u_t', E left out
-    Py_ssize_t L,
-    bint check,                      # True: condition 2 of the module's notes, else condition 1
 ):
-    """Scaled forward-backward. A sequence marked NaN keeps its `psi`."""
+    """Scaled forward-backward, one sequence after the other. One marked NaN keeps its ``psi``."""
     cdef Lanes2 two
     cdef Lanes4 four
     cdef Lanes8 eight
+    cdef Chain chain = chain_of(transitions)
+    cdef real[:, ::1] e = work.e, alpha = work.alpha, scratch = work.scratch
+    cdef real[::1] inverse_c = work.inverse_c, shift = work.shift
+    cdef const real[:, :, ::1] E = transitions.factors
+    cdef double[:, ::1] pairs = work.pairwise
     with nogil:
         if psi.shape[1] == 2:
-            _forward_backward(&two, psi, e, shift, offsets, E, Et, top, weights, alpha, inverse_c,
-                              scratch, log_z, pairwise, L, check)
+            forward_backward_each(&two, psi, e, E, alpha, inverse_c, scratch, pairs, weights,
+                                  offsets, log_z, &chain)
         elif psi.shape[1] == 4:
-            _forward_backward(&four, psi, e, shift, offsets, E, Et, top, weights, alpha,
-                              inverse_c, scratch, log_z, pairwise, L, check)
+            forward_backward_each(&four, psi, e, E, alpha, inverse_c, scratch, pairs, weights,
+                                  offsets, log_z, &chain)
         else:
-            _forward_backward(&eight, psi, e, shift, offsets, E, Et, top, weights, alpha,
-                              inverse_c, scratch, log_z, pairwise, L, check)
+            forward_backward_each(&eight, psi, e, E, alpha, inverse_c, scratch, pairs, weights,
+                                  offsets, log_z, &chain)
+        finish_log_z(log_z, offsets, shift, chain.top)
+
+
+def forward_backward_batch(
+    real[:, ::1] psi,                # (n_rows, width)  IN scores, OUT marginals
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    Py_ssize_t[:, ::1] order,        # (3, n_sequences) [0] IN sequences, longest first; scratch
+    transitions,                     # as in `forward_backward`; with lists if `listed`
+    work,
+    weights,                         # (n_sequences,); None: `pairwise` stays as it is
+    double[::1] log_z,
+):
+    """`forward_backward` for many labels, all sequences of a block together.
+
+    Where most transitions score the same, with the lists of the others: `_sparse.pxd`.
+    """
+    cdef Chain chain = chain_of(transitions)
+    cdef real[:, ::1] e = work.e, alpha = work.alpha
+    cdef real[::1] inverse_c = work.inverse_c, shift = work.shift
+    cdef const real[:, :, ::1] E
+    cdef const real* matrix = NULL
+    cdef const real* transposed = NULL
+    cdef double[::1] scratch, sparse_pairs
+    cdef double[:, ::1] pairs
+    cdef const double[::1] counts
+    cdef double* sums = NULL
+    cdef Lists columns, rows
+    cdef bint sparse = transitions.pairs is not None
+    cdef Py_ssize_t n_rows = psi.shape[0], width = psi.shape[1]
+    cdef Batch batch
+    log_z[:] = 0
+    if n_rows == 0:
+        return
+    if sparse:
+        scratch, sparse_pairs = work.scratch, work.pairwise
+        columns = lists_of(transitions.listed.columns, scratch)
+        rows = lists_of(transitions.listed.rows, scratch)
+        sums = &sparse_pairs[0] if sparse_pairs.shape[0] else NULL
+    else:
+        E, pairs = transitions.factors, work.pairwise
+        matrix, transposed, sums = &E[0, 0, 0], &E[1, 0, 0], &pairs[0, 0]
+    if weights is not None:
+        counts = weights
+    else:
+        sums = NULL
+    with nogil:
+        batch = batch_of(offsets, order, chain.L, width)
+        forward_batch(
+            &psi[0, 0], &e[0, 0], matrix, &alpha[0, 0], &inverse_c[0], &log_z[0], &batch,
+            chain.check, &columns if sparse else NULL
+        )
+        backward_batch(
+            transposed, &alpha[0, 0], &inverse_c[0], &e[0, 0], &psi[0, 0], &batch,
+            &rows if sparse else NULL
+        )
+        if sums != NULL:
+            weigh_rows(
+                &alpha[0, 0], &e[0, 0], batch.ids, batch.first, batch.length, &counts[0], batch.n,
+                width
+            )
+        if sums != NULL and sparse:
+            add_sparse_pairs(
+                &alpha[0, 0], &e[0, 0], n_rows, &rows, &scratch[16 * chain.L], sums, width
+            )
+        elif sums != NULL:
+            add_pairs(&alpha[0, 0], &e[0, 0], n_rows, sums, chain.L, width)
+        finish_log_z(log_z, offsets, shift, chain.top)
 
 
 # ---------------------------------------------------------------- the log domain
-
-
-cdef double log_sum_exp(const double* x, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t k
-    cdef double top = -INFINITY, total = 0
-    for k in range(n):
-        if x[k] > top:
-            top = x[k]
-    if top == -INFINITY:
-        return top
-    for k in range(n):
-        total += exp(x[k] - top)
-    return top + log(total)
-
-
-cdef void log_forward(
-    const real* psi, const real* score, double* log_alpha, double* scratch,
-    Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
-) noexcept nogil:
-    # log alpha_t(j) = psi_t(j) + log sum_i exp(log alpha_{t-1}(i) + psi(i, j))
-    cdef Py_ssize_t t, i, j
-    for j in range(L):
-        log_alpha[j] = psi[j]
-    for t in range(1, T):
-        for j in range(L):
-            for i in range(L):
-                scratch[i] = log_alpha[(t - 1) * L + i] + score[i * width + j]
-            log_alpha[t * L + j] = psi[t * width + j] + log_sum_exp(scratch, L)
 
 
 cdef void log_backward(
@@ -354,7 +313,7 @@ cdef void log_backward(
     # Each row is normalised by its own sum, not by log Z: what large scores lost to rounding
     # before and after a row is common to all its labels, and cancels.
     cdef Py_ssize_t t, i, j
-    cdef double log_z, mu
+    cdef double mu
     cdef double* log_beta = scratch + L
     cdef double* ahead = scratch + 2 * L      # psi_t(j) + log beta_t(j)
     for j in range(L):
@@ -362,10 +321,10 @@ cdef void log_backward(
     for t in range(T - 1, -1, -1):
         for j in range(L):
             scratch[j] = log_alpha[t * L + j] + log_beta[j]
-        log_z = log_sum_exp(scratch, L)
+        log_normalise(scratch, L)
         for j in range(L):
             ahead[j] = psi[t * width + j] + log_beta[j]
-            psi[t * width + j] = <real> exp(scratch[j] - log_z)
+            psi[t * width + j] = <real> exp(scratch[j])
         if t == 0:
             return
         for i in range(L):
@@ -374,9 +333,9 @@ cdef void log_backward(
             log_beta[i] = log_sum_exp(scratch, L)
         for i in range(L):
             scratch[i] = log_alpha[(t - 1) * L + i] + log_beta[i]
-        log_z = log_sum_exp(scratch, L)
+        log_normalise(scratch, L)
         for i in range(L):
-            mu = weight * exp(scratch[i] - log_z)
+            mu = weight * exp(scratch[i])
             if mu == 0:
                 continue
             for j in range(L):
@@ -419,7 +378,7 @@ cdef inline void row_max_plus(
     for block in range(width // B):
         j = block * B
         if lanes is Lanes8:
-            max_plus_one(x, matrix + j, L, width, best)
+            max_plus(&x, 1, matrix + j, L, width, best)
         else:
             for k in range(B):
                 best[k] = -INFINITY
@@ -484,7 +443,7 @@ cdef double best_path(
 ) noexcept nogil:
     # delta_t(j) = psi_t(j) + max_i (delta_{t-1}(i) + psi(i, j)), in place of psi. Each row's
     # maximum is moved to the running total, so that long sequences lose no digits. No back
-    # pointers are kept: along the one path that is wanted they are found again in O(L) a row.
+    # pointers are kept: along the best path they are found again in O(L) a row (`trace_back`).
     cdef Py_ssize_t t, j
     cdef double total = 0
     cdef real top
@@ -501,78 +460,71 @@ cdef double best_path(
     return total
 
 
-cdef void _viterbi(
+cdef void best_path_each(
     lanes* tag, real[:, ::1] psi, const long long[::1] offsets, const real[:, ::1] score,
     const real[:, ::1] score_t, int[::1] labels, double[::1] scores, Py_ssize_t L
 ) noexcept nogil:
     cdef Py_ssize_t s, r, T
-    for s in range(offsets.shape[0] - 1):
+    for s in range(scores.shape[0]):
         r = offsets[s]
         T = offsets[s + 1] - r
-        scores[s] = 0
         if T > 0:
-            scores[s] = best_path(tag, &psi[r, 0], &score[0, 0], &score_t[0, 0], &labels[r], T, L,
-                                  psi.shape[1])
+            scores[s] = best_path(
+                tag, &psi[r, 0], &score[0, 0], &score_t[0, 0], &labels[r], T, L, psi.shape[1]
+            )
 
 
-def viterbi_together(
+def best_paths(
     real[:, ::1] psi,                # (n_rows, width)  IN, overwritten
     const long long[::1] offsets,    # (n_sequences + 1,)
-    Py_ssize_t[:, ::1] order,        # (3, n_sequences) [0] IN sequences, longest first; scratch
-    const real[:, ::1] score,        # (width, width)   width a multiple of 8
-    const real[:, ::1] score_t,      # (width, width)   score transposed
+    transitions,                     # Transitions
     int[::1] labels,                 # (n_rows,)        OUT
     double[::1] scores,              # (n_sequences,)   OUT  -inf: no path is allowed
-    Py_ssize_t L,
-    columns=None,                    # of score: lists as in `lists_of`
-    rows=None,
-    listed=None,                     # (L, L) uint8     which transitions they hold
-):
-    """`viterbi_padded` for many labels: all sequences of a block in step."""
-    cdef Py_ssize_t s, n, width = psi.shape[1]
-    cdef Lists m, lines
-    cdef const unsigned char[:, ::1] found
-    cdef const unsigned char* mask = NULL
-    cdef double[::1] room
-    scores[:] = 0
-    if psi.shape[0] == 0:
-        return
-    if columns is not None:
-        found, room = listed, np.empty(24 * L)
-        m, lines, mask = lists_of(columns, room), lists_of(rows, room), &found[0, 0]
-        lines.y = &room[16 * L]
-    with nogil:
-        n = longest_first(offsets, order)
-        best_scores_together(
-            &psi[0, 0], &score[0, 0], &scores[0], &order[0, 0], &order[1, 0], &order[2, 0], n, L,
-            width, &m if mask != NULL else NULL, &lines, mask
-        )
-        for s in range(n):
-            if scores[order[0, s]] > -INFINITY:
-                trace_back(&psi[order[1, s], 0], &score_t[0, 0], &labels[order[1, s]],
-                           order[2, s], L, width)
-
-
-def viterbi_padded(
-    real[:, ::1] psi,                # (n_rows, width)  IN, overwritten
-    const long long[::1] offsets,    # (n_sequences + 1,)
-    const real[:, ::1] score,        # (width, width)
-    const real[:, ::1] score_t,      # (width, width)   score transposed
-    int[::1] labels,                 # (n_rows,)        OUT
-    double[::1] scores,              # (n_sequences,)   OUT  -inf: no path is allowed
-    Py_ssize_t L,
+    order=None,                      # (3, n_sequences) as in `forward_backward_batch`: the
+                                     # sequences of a block together; None: one after the other
+    lists=None,                      # (columns, rows, mask of listed transitions)
 ):
     """Best path of every sequence; ties go to the lowest label."""
     cdef Lanes2 two
     cdef Lanes4 four
     cdef Lanes8 eight
+    cdef const real[:, ::1] score = transitions.score, score_t = transitions.score_t
+    cdef Py_ssize_t s, r, L = transitions.n_labels, width = psi.shape[1]
+    cdef Py_ssize_t[:, ::1] sorted_by_length
+    cdef const unsigned char[:, ::1] listed
+    cdef const unsigned char* mask = NULL
+    cdef double[::1] scratch
+    cdef Lists columns, rows
+    cdef Batch batch
+    cdef bint batched = order is not None
+    scores[:] = 0
+    if psi.shape[0] == 0:
+        return
+    if batched:
+        sorted_by_length = order
+    if lists is not None:
+        listed, scratch = lists[2], np.empty(24 * L)
+        columns, rows = lists_of(lists[0], scratch), lists_of(lists[1], scratch)
+        rows.y, mask = &scratch[16 * L], &listed[0, 0]
     with nogil:
-        if psi.shape[1] == 2:
-            _viterbi(&two, psi, offsets, score, score_t, labels, scores, L)
-        elif psi.shape[1] == 4:
-            _viterbi(&four, psi, offsets, score, score_t, labels, scores, L)
+        if batched:
+            batch = batch_of(offsets, sorted_by_length, L, width)
+            best_scores_batch(
+                &psi[0, 0], &score[0, 0], &scores[0], &batch, &columns if mask != NULL else NULL,
+                &rows, mask
+            )
+            for s in range(batch.n):
+                if scores[batch.ids[s]] > -INFINITY:
+                    r = batch.first[s]
+                    trace_back(
+                        &psi[r, 0], &score_t[0, 0], &labels[r], batch.length[s], L, width
+                    )
+        elif width == 2:
+            best_path_each(&two, psi, offsets, score, score_t, labels, scores, L)
+        elif width == 4:
+            best_path_each(&four, psi, offsets, score, score_t, labels, scores, L)
         else:
-            _viterbi(&eight, psi, offsets, score, score_t, labels, scores, L)
+            best_path_each(&eight, psi, offsets, score, score_t, labels, scores, L)
 
 
 cdef Py_ssize_t merge_best(

@@ -25,90 +25,16 @@ Scaled arithmetic is proven exact as in `_chain.pyx`: K_t is as good as alpha, a
 alpha is checked, or E is mixing. What is marked goes through `filter_log` and `backward_log`.
 """
 
-from libc.math cimport INFINITY, NAN, exp, fabs, log, log1p
+from libc.math cimport INFINITY, exp, log
 from libc.string cimport memset
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
-from sklseq.inference.kernels._recursions cimport block_of_product, forward_row, scale_row
+from sklseq.inference.kernels._log_domain cimport log_normalise
+from sklseq.inference.kernels._recursions cimport block_of_product, forward, least_mass
 
-# Products below this may have lost something to underflow; see `_chain.pyx`.
-cdef double FLOOR = 1e-280
-SMALLEST_LOG = log(FLOOR)
+SMALLEST_LOG = log(least_mass(<double*> NULL))
 # Probabilities below this are equal to each other.
 cdef double NOTHING = 1e-290
-
-
-cdef inline bint nothing_lost(
-    const double* alpha, const double* previous, const double* psi, const double* E,
-    Py_ssize_t L, Py_ssize_t width
-) noexcept nogil:
-    # Whether each unnormalised alpha(j) is large enough, or zero because no path ends there.
-    cdef Py_ssize_t i, j
-    for j in range(L):
-        if alpha[j] >= FLOOR or psi[j] == -INFINITY:
-            continue
-        if alpha[j] > 0 or previous == NULL:
-            return False
-        for i in range(L):
-            if previous[i] > 0 and E[i * width + j] > 0:
-                return False
-    return True
-
-
-cdef double filter_rows(
-    lanes* tag, const double* psi, const double* e, const double* E, double* alpha,
-    double* inverse, bint first, Py_ssize_t T, Py_ssize_t L, Py_ssize_t width, bint check
-) noexcept nogil:
-    # alpha_t(j) = e_t(j) * pred_t(j) / c_t, pred_t(j) = sum_i alpha_{t-1}(i) * E(i, j)
-    # inverse_t(j) = 1 / pred_t(j), or 0 where alpha_t(j) is; NULL: nobody goes back from here.
-    # Returns sum_t log c_t or NaN.
-    cdef Py_ssize_t t, j, block, k, B = n_lanes(tag)
-    cdef double total, log_c = 0, product = 1
-    cdef double acc[8]
-    cdef double* row
-    cdef double* inv = NULL
-    for t in range(T):
-        row = alpha + (t + 1) * width
-        if inverse != NULL:
-            inv = inverse + t * width
-        total = 0
-        if t == 0 and first:
-            for j in range(width):
-                row[j] = e[j]
-            if inv != NULL:
-                for j in range(width):
-                    inv[j] = 1
-            for j in range(L):
-                total += row[j]
-        elif inv == NULL:
-            total = forward_row(tag, row - width, E, e + t * width, row, L, width)
-        else:
-            for block in range(width // B):
-                block_of_product(tag, row - width, 1, E + block * B, L, width, acc)
-                for k in range(B):
-                    inv[block * B + k] = acc[k]
-                for k in range(B):
-                    row[block * B + k] = acc[k] * e[t * width + block * B + k]
-            for j in range(L):
-                total += row[j]
-        if check and not nothing_lost(
-            row, NULL if t == 0 and first else row - width, psi + t * width, E, L, width
-        ):
-            return NAN
-        if not total > 0:
-            return NAN
-        if inv != NULL:
-            for j in range(width):
-                inv[j] = 1 / inv[j] if row[j] > 0 else 0
-        scale_row(tag, row, 1 / total, row, width)
-        if total < 1e-100:
-            log_c += log(total)
-        else:
-            product *= total
-        if not 1e-100 < product < 1e100:
-            log_c += log(product)
-            product = 1
-    return log_c + log(product)
 
 
 def filter_scaled(
@@ -116,6 +42,7 @@ def filter_scaled(
     const double[:, ::1] e,          # (n_rows, width)
     const double[:, ::1] E,          # (width, width)
     double[:, ::1] alpha,            # (n_rows + 1, width)  IN [0]: the row before, OUT the others
+    double[::1] inverse_c,           # (n_rows,)            OUT
     double[:, ::1] inverse,          # (n_rows, width)      OUT; or None
     bint first,                      # the first row begins the sequence
     Py_ssize_t L,
@@ -132,64 +59,65 @@ def filter_scaled(
         inv = &inverse[0, 0]
     with nogil:
         if width == 2:
-            log_c = filter_rows(&two, &psi[0, 0], &e[0, 0], &E[0, 0], &alpha[0, 0],
-                                inv, first, T, L, width, check)
+            log_c = forward(&two, &psi[0, 0], &e[0, 0], &E[0, 0], &alpha[1, 0], &inverse_c[0],
+                            inv, first, T, L, width, check)
         elif width == 4:
-            log_c = filter_rows(&four, &psi[0, 0], &e[0, 0], &E[0, 0], &alpha[0, 0],
-                                inv, first, T, L, width, check)
+            log_c = forward(&four, &psi[0, 0], &e[0, 0], &E[0, 0], &alpha[1, 0], &inverse_c[0],
+                            inv, first, T, L, width, check)
         else:
-            log_c = filter_rows(&eight, &psi[0, 0], &e[0, 0], &E[0, 0], &alpha[0, 0],
-                                inv, first, T, L, width, check)
+            log_c = forward(&eight, &psi[0, 0], &e[0, 0], &E[0, 0], &alpha[1, 0], &inverse_c[0],
+                            inv, first, T, L, width, check)
     return log_c
 
 
 cdef bint rows_agree(
-    const double* S, const double* live, Py_ssize_t R, Py_ssize_t L, Py_ssize_t width, double agree
+    const double[:, ::1] S, const double[::1] live, Py_ssize_t L, double agree
 ) noexcept nogil:
     # Whether the rows r of S with live(r) > 0 are equal, entry by entry.
-    cdef Py_ssize_t r, j, one = -1
+    cdef Py_ssize_t r, j, one = -1, R = S.shape[0]
     cdef double low, high
     for r in range(R):
         if live[r] > 0:
             one = r
             break
     for j in range(L):
-        low = high = S[one * width + j]
+        low = high = S[one, j]
         for r in range(one + 1, R):
             if live[r] > 0:
-                low = min(low, S[r * width + j])
-                high = max(high, S[r * width + j])
+                low = min(low, S[r, j])
+                high = max(high, S[r, j])
         if high - low > agree * high + NOTHING:
             return False
     return True
 
 
 cdef Py_ssize_t backward_rows(
-    lanes* tag, double* S, const double* alpha, const double* inverse, const double* Et,
-    const double* live, double* marginals, double* q, bint first, Py_ssize_t lo, Py_ssize_t hi,
-    Py_ssize_t R, Py_ssize_t L, Py_ssize_t width, double agree
+    lanes* tag, double[:, ::1] S, const double[:, ::1] alpha, const double[:, ::1] inverse,
+    const double[:, ::1] Et, const double[::1] live, double[:, :, ::1] marginals,
+    double[:, :, ::1] q, bint first, Py_ssize_t lo, Py_ssize_t L, double agree
 ) noexcept nogil:
     # q_t(r, j) = S_t(r, j) / pred_t(j),  S_{t-1}(r, i) = alpha_{t-1}(i) sum_j E(i, j) q_t(r, j)
-    cdef Py_ssize_t t, r, j, block, k, B = n_lanes(tag)
+    cdef Py_ssize_t t, r, j, block, k, B = n_lanes(tag), R = S.shape[0], width = S.shape[1]
+    cdef Py_ssize_t hi = lo + marginals.shape[0]
     cdef double acc[8]
     cdef double* row
     cdef double* q_row
     for t in range(hi - 1, lo - 1, -1):
         for r in range(R):
-            row = S + r * width
-            q_row = q + ((t - lo) * R + r) * width
+            row = &S[r, 0]
+            q_row = &q[t - lo, r, 0]
             for j in range(width):
-                marginals[((t - lo) * R + r) * width + j] = row[j]
+                marginals[t - lo, r, j] = row[j]
             if t == 0 and first:
                 memset(q_row, 0, width * sizeof(double))
                 continue
             for j in range(width):
-                q_row[j] = row[j] * inverse[t * width + j]
+                q_row[j] = row[j] * inverse[t, j]
             for block in range(width // B):
-                block_of_product(tag, q_row, 1, Et + block * B, L, width, acc)
+                block_of_product(tag, q_row, 1, &Et[0, block * B], L, width, acc)
                 for k in range(B):
-                    row[block * B + k] = acc[k] * alpha[t * width + block * B + k]
-        if R > 1 and (hi - t) % 4 == 0 and rows_agree(S, live, R, L, width, agree):
+                    row[block * B + k] = acc[k] * alpha[t, block * B + k]
+        if R > 1 and (hi - t) % 4 == 0 and rows_agree(S, live, L, agree):
             return t
     return lo
 
@@ -202,27 +130,26 @@ def backward_scaled(
     const double[::1] live,          # (>= R,)              > 0: row r of S matters
     double[:, :, ::1] marginals,     # (hi - lo, R, width)  OUT S_t(r, j)
     double[:, :, ::1] q,             # (hi - lo, R, width)  OUT
-    bint first, Py_ssize_t lo, Py_ssize_t hi, Py_ssize_t L, double agree,
+    bint first, Py_ssize_t lo, Py_ssize_t L, double agree,
 ):
     """R backward recursions from row hi - 1 to row lo; the row reached if all agree before."""
     cdef Lanes2 two
     cdef Lanes4 four
     cdef Lanes8 eight
-    cdef Py_ssize_t reached, R = S.shape[0], width = S.shape[1]
     with nogil:
-        if width == 2:
-            reached = backward_rows(&two, &S[0, 0], &alpha[0, 0], &inverse[0, 0], &Et[0, 0],
-                                    &live[0], &marginals[0, 0, 0], &q[0, 0, 0], first, lo, hi, R,
-                                    L, width, agree)
-        elif width == 4:
-            reached = backward_rows(&four, &S[0, 0], &alpha[0, 0], &inverse[0, 0], &Et[0, 0],
-                                    &live[0], &marginals[0, 0, 0], &q[0, 0, 0], first, lo, hi, R,
-                                    L, width, agree)
+        if S.shape[1] == 2:
+            lo = backward_rows(
+                &two, S, alpha, inverse, Et, live, marginals, q, first, lo, L, agree
+            )
+        elif S.shape[1] == 4:
+            lo = backward_rows(
+                &four, S, alpha, inverse, Et, live, marginals, q, first, lo, L, agree
+            )
         else:
-            reached = backward_rows(&eight, &S[0, 0], &alpha[0, 0], &inverse[0, 0], &Et[0, 0],
-                                    &live[0], &marginals[0, 0, 0], &q[0, 0, 0], first, lo, hi, R,
-                                    L, width, agree)
-    return reached
+            lo = backward_rows(
+                &eight, S, alpha, inverse, Et, live, marginals, q, first, lo, L, agree
+            )
+    return lo
 
 
 # ---------------------------------------------------------------- the same in the log domain
@@ -234,36 +161,9 @@ cdef inline double log_kernel(
 ) noexcept nogil:
     # log_k(i) = log K(j, i); returns log pred(j), -inf (and log_k = -inf) if no path ends there.
     cdef Py_ssize_t i
-    cdef double top = -INFINITY, total = 0
     for i in range(L):
         log_k[i] = before[i] + score[i * stride + j]
-        top = max(top, log_k[i])
-    if top == -INFINITY:
-        return top
-    for i in range(L):
-        log_k[i] -= top    # before log(total) is, whose digits a large top would swallow
-        total += exp(log_k[i])
-    total = log(total)
-    for i in range(L):
-        log_k[i] -= total
-    return top + total
-
-
-cdef inline double normalise(double* log_alpha, Py_ssize_t L) noexcept nogil:
-    # Subtract log sum exp, and return it.
-    cdef Py_ssize_t j
-    cdef double top = -INFINITY, total = 0
-    for j in range(L):
-        top = max(top, log_alpha[j])
-    if top == -INFINITY:
-        return top
-    for j in range(L):
-        log_alpha[j] -= top
-        total += exp(log_alpha[j])
-    total = log(total)
-    for j in range(L):
-        log_alpha[j] -= total
-    return top + total
+    return log_normalise(log_k, L)
 
 
 def filter_log(
@@ -273,7 +173,7 @@ def filter_log(
     double[::1] scratch,             # (width,)
     bint first, Py_ssize_t L,
 ):
-    """Forward recursion over a block in logs; its share of log Z, -inf if no path is allowed."""
+    """Forward recursion over a block in logs: its term of log Z, -inf if no path is allowed."""
     cdef Py_ssize_t t, j, width = psi.shape[1]
     cdef double total = 0, c
     with nogil:
@@ -284,7 +184,7 @@ def filter_log(
                     log_alpha[t + 1, j] += log_kernel(
                         &log_alpha[t, 0], &score[0, 0], width, j, &scratch[0], L
                     )
-            c = normalise(&log_alpha[t + 1, 0], L)
+            c = log_normalise(&log_alpha[t + 1, 0], L)
             if c == -INFINITY:
                 with gil:
                     return -INFINITY
@@ -300,10 +200,10 @@ def backward_log(
     double[:, :, ::1] marginals,     # (hi - lo, R, width)  OUT
     double[:, :, ::1] pairs,         # (width, R, width)    IN/OUT  += sum_t S_t(r, j) K_t(j, i)
     double[:, ::1] scratch,          # (R + 1, width)
-    bint first, Py_ssize_t lo, Py_ssize_t hi, Py_ssize_t L, double agree,
+    bint first, Py_ssize_t lo, Py_ssize_t L, double agree,
 ):
     """As `backward_scaled`, from logarithms of alpha."""
-    cdef Py_ssize_t t, r, i, j, R = S.shape[0], width = S.shape[1]
+    cdef Py_ssize_t t, r, i, j, R = S.shape[0], width = S.shape[1], hi = lo + marginals.shape[0]
     cdef double k
     cdef double* log_k = &scratch[R, 0]
     with nogil:
@@ -326,9 +226,7 @@ def backward_log(
             for r in range(R):
                 for j in range(L):
                     S[r, j] = scratch[r, j]
-            if R > 1 and (hi - t) % 4 == 0 and rows_agree(
-                &S[0, 0], &live[0], R, L, width, agree
-            ):
+            if R > 1 and (hi - t) % 4 == 0 and rows_agree(S, live, L, agree):
                 with gil:
                     return t
     return lo
@@ -404,7 +302,7 @@ def expectation_sequence(
                                     C[new, j, m, n] += k * (C[old, i, m, n] + d[m] * d[n])
                 for a in range(row_ptr[t * L + j], row_ptr[t * L + j + 1]):
                     h[new, j, row_index[a]] += row_data[a]
-            c = normalise(after, L)
+            c = log_normalise(after, L)
             log_z += c
             if c == -INFINITY:
                 break
@@ -414,90 +312,3 @@ def expectation_sequence(
         for j in range(L):
             before[j] = exp(before[j])
     return log_z
-
-
-cdef inline void add_signed(
-    double* a, signed char* sign_a, double b, signed char sign_b
-) noexcept nogil:
-    # The semiring's sum of two numbers given as (log |x|, sign).
-    cdef double gap = b - a[0]
-    if b == -INFINITY:
-        return
-    if a[0] == -INFINITY:
-        a[0], sign_a[0] = b, sign_b
-    elif sign_a[0] == sign_b:
-        a[0] = max(a[0], b) + log1p(exp(-fabs(gap)))
-    elif gap == 0:
-        a[0] = -INFINITY
-    else:
-        if gap > 0:
-            sign_a[0] = sign_b
-        a[0] = max(a[0], b) + log1p(-exp(-fabs(gap)))
-
-
-def log_semiring_sequence(
-    const double[:, ::1] psi,        # (T, L)
-    const double[:, ::1] score,      # (L, L)
-    const long long[::1] row_ptr,    # as in `expectation_sequence`
-    const int[::1] row_index, const double[::1] row_data,
-    const long long[::1] pair_ptr,
-    const int[::1] pair_index, const double[::1] pair_data,
-    double[:, :, ::1] h,             # (2, L, M)   OUT [T % 2] log |alpha_h|
-    signed char[:, :, ::1] sign,     # (2, L, M)   OUT [T % 2]
-    double[:, ::1] z,                # (2, L)      OUT [T % 2] alpha_z, a logarithm
-    double[::1] mean,                # (M,)        OUT
-):
-    """The log-domain expectation semiring, row by row: Algorithm 2 of Ilic et al. (2010).
-
-    z and h are its Equations 73 (start), 75 and 76 (recursion) and 78 (sum over labels). Two things
-    differ from the paper: logarithms carry a sign, so that features may be negative;
-    and after each row the largest alpha_z is subtracted from both parts and added to log Z, so
-    that logarithms, and with them rounding, do not grow with T. Returns log Z.
-    """
-    cdef Py_ssize_t T = psi.shape[0], L = psi.shape[1], M = h.shape[2], t, i, j, m, old, new = 0
-    cdef long long a
-    cdef double log_z = 0, v, top, gamma
-    cdef signed char one
-    with nogil:
-        for t in range(T):
-            old = t % 2
-            new = 1 - old
-            top = -INFINITY
-            for j in range(L):
-                z[new, j] = psi[t, j] if t == 0 else -INFINITY
-                for m in range(M):
-                    h[new, j, m] = -INFINITY
-                    sign[new, j, m] = 1
-                for i in range(L if t else 0):
-                    v = psi[t, j] + score[i, j]
-                    gamma = v + z[old, i]
-                    one = 1
-                    add_signed(&z[new, j], &one, gamma, 1)
-                    if v == -INFINITY:
-                        continue
-                    for m in range(M):
-                        add_signed(&h[new, j, m], &sign[new, j, m], v + h[old, i, m],
-                                   sign[old, i, m])
-                    for a in range(pair_ptr[i * L + j], pair_ptr[i * L + j + 1]):
-                        add_signed(&h[new, j, pair_index[a]], &sign[new, j, pair_index[a]],
-                                   gamma + log(fabs(pair_data[a])), 1 if pair_data[a] > 0 else -1)
-                for a in range(row_ptr[t * L + j], row_ptr[t * L + j + 1]):
-                    add_signed(&h[new, j, row_index[a]], &sign[new, j, row_index[a]],
-                               z[new, j] + log(fabs(row_data[a])), 1 if row_data[a] > 0 else -1)
-                top = max(top, z[new, j])
-            log_z += top
-            if top == -INFINITY:
-                break
-            for j in range(L):
-                z[new, j] -= top
-                for m in range(M):
-                    h[new, j, m] -= top
-        v = -INFINITY
-        for j in range(L):
-            one = 1
-            add_signed(&v, &one, z[new, j], 1)
-        for m in range(M):
-            for j in range(1, L):
-                add_signed(&h[new, 0, m], &sign[new, 0, m], h[new, j, m], sign[new, j, m])
-            mean[m] = sign[new, 0, m] * exp(h[new, 0, m] - v)
-    return log_z + v

@@ -1,24 +1,23 @@
-"""The scaled forward and backward recursions of one sequence: text shared by compiled kernels.
+"""Scaled forward and backward recursions of one sequence, and what a batch of them shares.
 
 Notation, padding and the proof of when scaled arithmetic is exact: `_chain.pyx`.
 """
 
-from libc.math cimport INFINITY, log
+from libc.math cimport INFINITY, NAN, log
 
-from sklseq._lib.lanes cimport lanes, n_lanes, real
+from sklseq._lib.lanes cimport lanes, n_lanes, real, sklseq_one_row_at_a_time
 
 
-cdef extern from *:
-    """
-    /* Left alone, GCC vectorises across the rows of a matrix, which costs it shuffles; past this
-       point it cannot, and takes the lanes of one row instead. */
-    #if defined(__GNUC__) || defined(__clang__)
-    #define sklseq_one_row_at_a_time() __asm__ volatile ("")
-    #else
-    #define sklseq_one_row_at_a_time() ((void) 0)
-    #endif
-    """
-    void sklseq_one_row_at_a_time() noexcept nogil
+# The limits of scaled arithmetic. They are documented in `_chain.pyx`, and by the manual.
+cdef inline double mixing(const real* any_row) noexcept nogil:
+    # Condition 1: no transition factor is below this.
+    return 1e-18 if real is float else 1e-150
+
+
+cdef inline double least_mass(const real* any_row) noexcept nogil:
+    # Condition 2: a product below this, but not zero, counts as lost. It is far above the smallest
+    # normal number (1.2e-38, 2.2e-308).
+    return 1e-30 if real is float else 1e-280
 
 
 cdef inline void block_of_product(
@@ -38,10 +37,11 @@ cdef inline void block_of_product(
 
 
 cdef inline real forward_row(
-    lanes* tag, const real* previous, const real* E, const real* e, real* alpha,
+    lanes* tag, const real* previous, const real* E, const real* e, real* alpha, real* predicted,
     Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
-    # alpha(j) = e(j) * sum_i previous(i) * E(i, j); returns its sum.
+    # predicted(j) = sum_i previous(i) * E(i, j), unless NULL; alpha(j) = e(j) * predicted(j).
+    # Returns the sum of alpha.
     cdef Py_ssize_t B = n_lanes(tag), block, k
     cdef real acc[8]
     cdef real sums[8]
@@ -50,6 +50,9 @@ cdef inline real forward_row(
         sums[k] = 0
     for block in range(width // B):
         block_of_product(tag, previous, 1, E + block * B, L, width, acc)
+        if predicted != NULL:
+            for k in range(B):
+                predicted[block * B + k] = acc[k]
         for k in range(B):
             acc[k] *= e[block * B + k]
         for k in range(B):
@@ -77,7 +80,7 @@ cdef inline void backward_row(
     lanes* tag, const real* alpha, real inverse_c, real* e, real* beta, Py_ssize_t width
 ) noexcept nogil:
     # e(j) becomes u(j) = e(j) * beta(j) / c, beta(j) becomes mu(j) = alpha(j) * beta(j).
-    # beta of a label that no path reaches is never used: it is set to 0, lest it overflow.
+    # beta of a label that no path reaches is never used: it is set to 0, because it might overflow.
     cdef Py_ssize_t B = n_lanes(tag), block, k
     cdef real b[8]
     cdef real a[8]
@@ -136,13 +139,14 @@ cdef inline void add_products(
 
 
 cdef inline bint nothing_lost(
-    const real* alpha, const real* previous, const real* psi, const real* E, double floor,
-    Py_ssize_t L, Py_ssize_t width
+    const real* alpha, const real* previous, const real* psi, const real* E, Py_ssize_t L,
+    Py_ssize_t width
 ) noexcept nogil:
     # Condition 2 for one row of unnormalised alpha; `previous` is NULL in the first row.
     cdef Py_ssize_t i, j
+    cdef double least = least_mass(alpha)
     for j in range(L):
-        if alpha[j] >= floor or psi[j] == -INFINITY:
+        if alpha[j] >= least or psi[j] == -INFINITY:
             continue
         if alpha[j] > 0 or previous == NULL:
             return False
@@ -152,42 +156,57 @@ cdef inline bint nothing_lost(
     return True
 
 
+cdef inline void add_log(double* total, double* product, double x) noexcept nogil:
+    # total + log(product) grows by log(x): one logarithm of a product is cheaper than many.
+    if x < 1e-100:
+        total[0] += log(x)
+    else:
+        product[0] *= x
+    if not 1e-100 < product[0] < 1e100:
+        total[0] += log(product[0])
+        product[0] = 1
+
+
 cdef inline double forward(
     lanes* tag, const real* psi, const real* e, const real* E, real* alpha, real* inverse_c,
-    Py_ssize_t T, Py_ssize_t L, Py_ssize_t width, bint check
+    real* inverse_predicted, bint first, Py_ssize_t T, Py_ssize_t L, Py_ssize_t width, bint check
 ) noexcept nogil:
-    # alpha_t(j) = e_t(j) * sum_i alpha_{t-1}(i) * E(i, j), each row divided by its sum c_t.
-    # Returns sum_t log c_t, or NaN if the sequence has to be done in the log domain.
+    # alpha_t(j) = e_t(j) * p_t(j) / c_t, p_t(j) = sum_i alpha_{t-1}(i) * E(i, j), c_t the sum.
+    # Unless `first`, the row before stands before alpha. inverse_c = 1 / c_t;
+    # inverse_predicted(j) = 1 / p_t(j), or 0 where alpha_t(j) is 0; or NULL.
+    # Returns sum_t log c_t, or NaN if the sequence has to be computed in the log domain.
     cdef Py_ssize_t t, j
     cdef real total
-    # Products must stay far above the smallest normal number (1.2e-38, 2.2e-308).
-    cdef double log_c = 0, product = 1, floor = 1e-30 if real is float else 1e-280
+    cdef double log_c = 0, product = 1
     cdef real* row
+    cdef real* predicted = NULL
     for t in range(T):
         row = alpha + t * width
-        if t == 0:
+        if inverse_predicted != NULL:
+            predicted = inverse_predicted + t * width
+        if t > 0 or not first:
+            total = forward_row(
+                tag, row - width, E, e + t * width, row, predicted, L, width
+            )
+        else:
             total = 0
             for j in range(width):
                 row[j] = e[j]
                 total += e[j]
-        else:
-            total = forward_row(tag, row - width, E, e + t * width, row, L, width)
+                if predicted != NULL:
+                    predicted[j] = 1
         if check and not nothing_lost(
-            row, row - width if t else NULL, psi + t * width, E, floor, L, width
+            row, row - width if t > 0 or not first else NULL, psi + t * width, E, L, width
         ):
-            return log(-1.0)
+            return NAN
         if not total > 0:
-            return log(-1.0)
+            return NAN
+        if predicted != NULL:
+            for j in range(width):
+                predicted[j] = 1 / predicted[j] if row[j] > 0 else 0
         inverse_c[t] = 1 / total
         scale_row(tag, row, inverse_c[t], row, width)
-        # The logarithm of a product of many c_t is cheaper than many logarithms.
-        if total < 1e-100:
-            log_c += log(total)
-        else:
-            product *= total
-        if not 1e-100 < product < 1e100:
-            log_c += log(product)
-            product = 1
+        add_log(&log_c, &product, total)
     return log_c + log(product)
 
 

@@ -17,11 +17,34 @@ what is read of the matrix serves them all. All arithmetic is in double precisio
 from libc.math cimport INFINITY, NAN
 
 from sklseq._lib.lanes cimport real
-from sklseq.inference.kernels._lists cimport (
-    sklseq_add_apart_double, sklseq_add_apart_float, sklseq_add_common, sklseq_apart_double,
-    sklseq_apart_float, sklseq_list_maxima, sklseq_list_pairs, sklseq_list_products,
-    sklseq_list_products_one, sklseq_raise, sklseq_side_by_side_double, sklseq_side_by_side_float,
-)
+
+cdef extern from "sklseq/inference/kernels/lists.h":
+    void sklseq_list_products(
+        const int* start, const int* at, const double* s, Py_ssize_t L, const double* x, double* y
+    ) noexcept nogil
+    void sklseq_list_products_one(
+        const int* start, const int* at, const double* s, Py_ssize_t L, const double* x, double* y
+    ) noexcept nogil
+    void sklseq_list_maxima(
+        const int* start, const int* at, const double* s, Py_ssize_t L, const double* x, double* y
+    ) noexcept nogil
+    void sklseq_list_pairs(
+        const int* at, Py_ssize_t n, const double* a, const double* u, double* sums
+    ) noexcept nogil
+    int sklseq_add_common(
+        const double* c, const double* f, Py_ssize_t L, double guard, const double* x, double* y
+    ) noexcept nogil
+    void sklseq_raise(const double* f, const double* top, Py_ssize_t L, double* y) noexcept nogil
+    void sklseq_interleave(
+        size_t size, const void* rows, Py_ssize_t L, double* x, Py_ssize_t stride
+    ) noexcept nogil
+    void sklseq_put_apart(
+        size_t size, const double* y, Py_ssize_t L, const void* rows
+    ) noexcept nogil
+    void sklseq_add_apart(
+        size_t size, const double* y, Py_ssize_t L, const void* rows
+    ) noexcept nogil
+
 
 cdef enum:
     TOGETHER = 8   # sequences
@@ -92,17 +115,7 @@ cdef inline bint multiply_one(
     return lost
 
 
-cdef inline void columns_of(
-    const real** rows, Py_ssize_t L, double* out, Py_ssize_t stride
-) noexcept nogil:
-    # out(i * stride + r) = rows[r][i], r < 8
-    if real is float:
-        sklseq_side_by_side_float(rows, L, out, stride)
-    else:
-        sklseq_side_by_side_double(rows, L, out, stride)
-
-
-cdef inline void side_by_side(
+cdef inline void interleave(
     const real* x, const Lists* m, const Py_ssize_t* first, Py_ssize_t n, Py_ssize_t width
 ) noexcept nogil:
     # m.x(i, r) = x(first[r], i), r < n; the last row stands in for those missing of eight.
@@ -110,10 +123,10 @@ cdef inline void side_by_side(
     cdef const real* rows[8]
     for r in range(TOGETHER):
         rows[r] = x + first[min(r, n - 1)] * width
-    columns_of(rows, m.L, m.x, TOGETHER)
+    sklseq_interleave(sizeof(real), rows, m.L, m.x, TOGETHER)
 
 
-cdef inline void apart(
+cdef inline void put_apart(
     const Lists* m, real* out, const Py_ssize_t* first, Py_ssize_t n, Py_ssize_t width
 ) noexcept nogil:
     # out(first[r], j) = m.y(j, r), r < n; 0 in the padding
@@ -123,13 +136,10 @@ cdef inline void apart(
         rows[r] = out + first[min(r, n - 1)] * width
         for j in range(m.L, width):
             rows[r][j] = 0
-    if real is float:
-        sklseq_apart_float(m.y, m.L, rows)
-    else:
-        sklseq_apart_double(m.y, m.L, rows)
+    sklseq_put_apart(sizeof(real), m.y, m.L, rows)
 
 
-cdef inline void multiply_listed(
+cdef inline void multiply_sparse(
     const real* x, const Lists* m, real* out, const real* e, const real* psi,
     const Py_ssize_t* first, double* log_z, const Py_ssize_t* order, Py_ssize_t n, Py_ssize_t width
 ) noexcept nogil:
@@ -143,11 +153,11 @@ cdef inline void multiply_listed(
             if multiply_one(x + row, m, out + row, e + row, psi + row, width):
                 log_z[order[s]] = NAN
             continue
-        side_by_side(x, m, first + s, k, width)
+        interleave(x, m, first + s, k, width)
         sklseq_list_products(m.start, m.at, m.S, m.L, m.x, m.y)
         if sklseq_add_common(m.c, m.f, m.L, guard(), m.x, m.y):
             without_common(m, x, first + s, k, width)
-        apart(m, out, first + s, k, width)
+        put_apart(m, out, first + s, k, width)
         if m.floor == 0:
             continue
         for r in range(k):
@@ -197,14 +207,14 @@ cdef inline void transpose(
     for t in range(0, n, 8):
         for r in range(8):
             rows[r] = x + min(t + r, n - 1) * width
-        columns_of(rows, L, out + t, SPAN)
+        sklseq_interleave(sizeof(real), rows, L, out + t, SPAN)
     if n < SPAN:
         for j in range(L):
             for t in range(n, SPAN):
                 out[j * SPAN + t] = 0
 
 
-cdef inline void add_listed_pairs(
+cdef inline void add_sparse_pairs(
     const real* alpha, const real* u, Py_ssize_t n_rows, const Lists* m, double* room,
     double* sums, Py_ssize_t width
 ) noexcept nogil:
@@ -266,19 +276,20 @@ cdef inline double best_unlisted(
     return at_least
 
 
-cdef inline void max_plus_listed(
+cdef inline void max_plus_sparse(
     const real* x, const Lists* m, const Lists* lines, const unsigned char* listed, real* out,
-    const Py_ssize_t* first, Py_ssize_t n, Py_ssize_t L, Py_ssize_t width
+    const Py_ssize_t* first, Py_ssize_t n, Py_ssize_t width
 ) noexcept nogil:
     # Row first[s] of out += max_i x(first[s], i) + score(i, j), for s < n; lines: the lists of
-    # rows, with room for 8 L numbers in y. Sums of two float32 are rounded alike by way of double.
-    cdef Py_ssize_t s, r, j, k
+    # rows, y being scratch of 8 L numbers. The sum of two float32, computed in double and rounded,
+    # is the float32 sum.
+    cdef Py_ssize_t s, r, j, k, L = m.L
     cdef double top[8]
     cdef int best[64]
     cdef const real* row
     for s in range(0, n, 8):
         k = min(n - s, TOGETHER)
-        side_by_side(x, m, first + s, k, width)
+        interleave(x, m, first + s, k, width)
         for j in range(L):
             if m.start[j] == m.start[j + 1]:
                 for r in range(TOGETHER):
@@ -311,10 +322,8 @@ cdef inline void add_apart(
         for r in range(n):
             for j in range(m.L):
                 rows[r][j] += <real> m.y[j * TOGETHER + r]
-    elif real is float:
-        sklseq_add_apart_float(m.y, m.L, rows)
     else:
-        sklseq_add_apart_double(m.y, m.L, rows)
+        sklseq_add_apart(sizeof(real), m.y, m.L, rows)
 
 
 cdef inline void keep_unlisted(

@@ -115,12 +115,8 @@ class DualLikelihood(LatticeState):
 
     def ascend(self, order: np.ndarray) -> int:
         """Update after each sequence of ``order``; returns how many steps were taken back."""
-        arguments = self.arguments()
-        gain, rejected = _ascent.ascend(
-            order, self.offsets, self.weights, *arguments, self.theta, self.mu, self.pair_theta,
-            self.pair_mu, self.entropy, self.eta, self.gap, self.seen, self.lam, self.u,
-            self.threshold, self.listed, self.scratch, self.inverse_c,
-        )  # fmt: skip
-        self.store(arguments[2])
+        W, w = self.dense_and_sparse()
+        gain, rejected = _ascent.ascend(self, order, W, w)
+        self.store(W)
         self.value += gain
         return rejected

@@ -1,11 +1,19 @@
-"""What kernels that visit one sequence at a time share: rows, weights and scores as plain pointers.
+"""Rows, weights and expectations of one sequence, for solvers that update after each sequence.
 
-The owner of the memory keeps it for as long as the pointers are used.
+The structs hold plain pointers into arrays of a `LatticeState` object (lattice.py), which keeps them for
+as long as the pointers are used.
 """
 
+from libc.math cimport INFINITY
+
+from sklseq._lib.exponential cimport exp_double
 from sklseq._lib.lanes cimport lanes
-from sklseq.objectives.scores._gather cimport gather_row
 from sklseq._lib.prefetch cimport prefetch_row
+from sklseq.inference.kernels._recursions cimport backward, forward, mixing
+from sklseq.objectives.likelihood.sparse_lattice cimport (
+    ListedPairs, listed_factors, listed_marginals, listed_of, positive_factor,
+)
+from sklseq.objectives.scores._gather cimport gather_row
 
 # Entries ahead of the present one whose weights are fetched.
 cdef enum:
@@ -27,16 +35,27 @@ cdef struct Rows:
     const double* chain_mask         # 1 where trained
     const double* allowed            # 0 where forbidden
 
+cdef struct Lattice:
+    Rows rows
+    ListedPairs listed               # where most transitions have no weight
+    Py_ssize_t used                  # rows of `LatticeState.scratch` that the following take
+    double* S                        # (T, width) scores
+    double* e                        # (T, width) factors, scratch
+    double* alpha                    # (T, width) scratch
+    double* mu                       # (T, width) marginals
+    double* inverse_c                # (T,) scratch
+    double* E                        # (width, width) factors of transitions
+    double* Et                       # (width, width)
+    double* products                 # (width, width) scratch
+    double* pair_mu                  # (L, width) expected transitions; `listed.mu` where listed
 
-cdef inline Rows rows_of(
-    rows, narrow, double[:, ::1] W, mask, double[::1] w, double[:, ::1] chain,
-    const double[:, ::1] chain_mask, const double[:, ::1] allowed
-) except *:
-    # From what ``entries()`` of a design gives.
-    cdef const long long[::1] indptr = rows[0], narrow_indptr
-    cdef const int[::1] indices = rows[1], pair
-    cdef const double[::1] data = rows[2], narrow_data
-    cdef const double[:, ::1] trained
+
+cdef inline Rows rows_of(state, double[:, ::1] W, double[::1] w) except *:
+    cdef const long long[::1] indptr = state.rows[0], narrow_indptr
+    cdef const int[::1] indices = state.rows[1], pair
+    cdef const double[::1] data = state.rows[2], narrow_data
+    cdef const double[:, ::1] mask, chain_mask = state.chain_mask, allowed = state.allowed
+    cdef double[:, ::1] chain = state.chain
     cdef const unsigned short[::1] label
     cdef Rows at
     at.width, at.L, at.nnz = W.shape[1], chain.shape[0] - 2, indices.shape[0]
@@ -44,20 +63,37 @@ cdef inline Rows rows_of(
     at.data = &data[0] if data.shape[0] else NULL
     at.W = &W[0, 0] if W.shape[0] else NULL
     at.mask = NULL
-    if mask is not None and W.shape[0]:
-        trained = mask
-        at.mask = &trained[0, 0]
+    if state.mask is not None and W.shape[0]:
+        mask = state.mask
+        at.mask = &mask[0, 0]
     at.narrow_indptr = at.pair = NULL
     at.narrow_nnz = 0
     at.label, at.narrow_data, at.w = NULL, NULL, NULL
-    if narrow is not None and narrow[1].shape[0]:
-        narrow_indptr, pair, label, narrow_data = narrow
+    if state.narrow is not None and state.narrow[1].shape[0]:
+        narrow_indptr, pair, label, narrow_data = state.narrow
         at.narrow_nnz = pair.shape[0]
         at.narrow_indptr, at.pair, at.label = &narrow_indptr[0], &pair[0], &label[0]
         at.narrow_data = &narrow_data[0] if narrow_data.shape[0] else NULL
         at.w = &w[0]
     at.chain, at.chain_mask, at.allowed = &chain[0, 0], &chain_mask[0, 0], &allowed[0, 0]
     return at
+
+
+cdef inline Lattice lattice_of(state, double[:, ::1] W, double[::1] w) except *:
+    cdef Lattice q
+    cdef double[:, ::1] scratch = state.scratch
+    cdef double[::1] inverse_c = state.inverse_c
+    cdef Py_ssize_t T = inverse_c.shape[0]
+    q.rows, q.listed, q.inverse_c = rows_of(state, W, w), listed_of(state.listed), &inverse_c[0]
+    q.S, q.e, q.alpha, q.mu = &scratch[0, 0], &scratch[T, 0], &scratch[2 * T, 0], &scratch[3 * T, 0]
+    q.E = q.Et = q.products = q.pair_mu = NULL
+    q.used = 4 * T
+    if not q.listed.n:
+        q.E, q.Et = &scratch[q.used, 0], &scratch[q.used + q.rows.width, 0]
+        q.products = &scratch[q.used + 2 * q.rows.width, 0]
+        q.pair_mu = &scratch[q.used + 3 * q.rows.width, 0]
+        q.used += 3 * q.rows.width + q.rows.L
+    return q
 
 
 cdef inline double soft(double u, double threshold) noexcept nogil:
@@ -67,12 +103,12 @@ cdef inline double soft(double u, double threshold) noexcept nogil:
     return u + threshold if u < -threshold else 0
 
 
-cdef inline void scores(
-    lanes* tag, Rows* at, Py_ssize_t r, Py_ssize_t T, double* S
-) noexcept nogil:
+cdef inline void scores(lanes* tag, Lattice* q, Py_ssize_t r, Py_ssize_t T) noexcept nogil:
     # S = A w of the rows r to r + T - 1, start and end scores folded in
+    cdef Rows* at = &q.rows
     cdef Py_ssize_t t, p, j, W = at.width
     cdef double x
+    cdef double* S = q.S
     cdef const double* start = at.chain + at.L * W
     for t in range(r, r + T):
         for p in range(at.indptr[t], at.indptr[t + 1]):
@@ -93,3 +129,84 @@ cdef inline void scores(
     for j in range(at.L):
         S[j] += start[j]
         S[(T - 1) * W + j] += start[W + j]
+
+
+cdef inline double node_factors(
+    Lattice* q, const double* theta, double temper, Py_ssize_t T
+) noexcept nogil:
+    # e = exp(temper * (theta - row maximum)), mu = theta; returns temper times the sum of the
+    # maxima. Scores of -inf in mu distinguish forbidden labels from those lost to underflow.
+    cdef Py_ssize_t t, j, W = q.rows.width, L = q.rows.L
+    cdef double top, total = 0
+    cdef double* e
+    cdef const double* row
+    cdef const double* start = q.rows.allowed + L * W
+    for t in range(T):
+        row, e = theta + t * W, q.e + t * W
+        top = -INFINITY
+        for j in range(L):
+            top = row[j] if row[j] > top else top
+        for j in range(W):
+            e[j] = exp_double(temper * (row[j] - top)) if j < L else 0
+            q.mu[t * W + j] = row[j]
+        total += top
+    for j in range(L):
+        q.e[j] *= start[j]
+        q.e[(T - 1) * W + j] *= start[W + j]
+        if start[j] == 0:
+            q.mu[j] = -INFINITY
+        if start[W + j] == 0:
+            q.mu[(T - 1) * W + j] = -INFINITY
+    return temper * total
+
+
+cdef inline double pair_factors(
+    Lattice* q, const double* theta, double temper, bint* check
+) noexcept nogil:
+    # E = exp(temper * (theta - maximum)), of listed pairs from `listed.theta`; returns temper times
+    # the maximum.
+    cdef Py_ssize_t i, j, W = q.rows.width, L = q.rows.L
+    cdef double top = -INFINITY, least = 1
+    if q.listed.n:
+        return temper * listed_factors(&q.listed, q.rows.allowed, temper, check)
+    for i in range(L):
+        for j in range(L):
+            top = theta[i * W + j] if theta[i * W + j] > top else top
+    for i in range(L):
+        for j in range(L):
+            q.E[i * W + j] = q.rows.allowed[i * W + j] * positive_factor(
+                temper * (theta[i * W + j] - top)
+            )
+    for i in range(L):
+        for j in range(L):
+            least = q.E[i * W + j] if q.E[i * W + j] < least else least
+            q.Et[j * W + i] = q.E[i * W + j]
+    check[0] = least < mixing(q.E)
+    return temper * top
+
+
+cdef inline double expectations(
+    lanes* tag, Lattice* q, const double* theta, const double* pair_theta, double temper,
+    Py_ssize_t T
+) noexcept nogil:
+    # mu and pair_mu of the scores temper * theta and temper * pair_theta. Returns log Z, or NaN if
+    # scores differ too much for scaled arithmetic.
+    cdef Py_ssize_t k, W = q.rows.width, L = q.rows.L
+    cdef bint check
+    cdef double log_z = node_factors(q, theta, temper, T)
+    log_z += (T - 1) * pair_factors(q, pair_theta, temper, &check)
+    if q.listed.n:
+        return log_z + listed_marginals(
+            &q.listed, q.mu, q.e, q.alpha, q.inverse_c, T, W, check
+        )
+    log_z += forward(
+        tag, q.mu, q.e, q.E, q.alpha, q.inverse_c, <double*> NULL, True, T, L, W, check
+    )
+    if log_z != log_z:
+        return log_z
+    for k in range(L * W):
+        q.pair_mu[k] = 0
+    backward(tag, q.Et, q.alpha, q.inverse_c, q.e, q.mu, q.products, q.pair_mu, 1, T, L, W)
+    for k in range(L * W):
+        q.pair_mu[k] *= q.E[k]
+    return log_z

@@ -66,12 +66,7 @@ class LatticeState:
         W = self.scores.design.weights(state)
         return (W, state[:0]) if self.narrow is None else W
 
-    def arguments(self) -> tuple:
-        """Rows and weights in the order in which the kernels take them."""
-        W, w = self.dense_and_sparse()
-        return (self.rows, self.narrow, W, self.mask, w, self.chain, self.chain_mask, self.allowed)
-
     def store(self, W: np.ndarray) -> None:
-        """Store the weights that a kernel left in its arguments in w."""
+        """Store the padded weights that a kernel changed in w."""
         self.scores.design.store(W, self.scores.state(self.w))
         self.scores.store_chain(self.w, *self.scores.split_chain(self.chain))

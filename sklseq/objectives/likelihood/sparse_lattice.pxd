@@ -1,21 +1,18 @@
 """Expected transitions of one sequence where most of them score the same: `_sparse.pxd`.
 
-For kernels that visit one sequence at a time. What is said of a listed pair stands at its number
-among the pairs by rows. The owner of the memory keeps it for as long as the pointers are used.
+Numbers of listed pairs are in the order of the pairs by rows. The Python object that owns the
+memory keeps it for as long as the pointers are used.
 """
 
-from sklseq.inference.kernels._sparse cimport Lists, add_listed_pairs
-from sklseq.inference.kernels._batched cimport backward_together, forward_together
 from sklseq._lib.exponential cimport exp_double
-
-# As in `_chain.pyx`: what is below this counts as lost, where a factor is zero.
-cdef inline double least_mass() noexcept nogil:
-    return 1e-280
+from sklseq.inference.kernels._batched cimport Batch, backward_batch, forward_batch
+from sklseq.inference.kernels._recursions cimport least_mass, mixing
+from sklseq.inference.kernels._sparse cimport Lists, add_sparse_pairs
 
 
 cdef inline double positive_factor(double x) noexcept nogil:
-    # exp(x), at least the smallest: a factor of 0 means that the transition is forbidden, and what
-    # is lost to one too small is noticed. NaN stays NaN.
+    # exp(x), at least the smallest normal number: a factor of 0 means that the transition is
+    # forbidden, and mass lost to a factor too small is detected. NaN stays NaN.
     return exp_double(max(x, -708.0))
 
 
@@ -38,7 +35,7 @@ cdef struct ListedPairs:
 
 
 cdef inline ListedPairs listed_of(listed) except *:
-    # From what `Visits.listed` is.
+    # From `LatticeState.listed`.
     cdef ListedPairs q
     cdef const int[::1] starts, line_starts, column_at, line_at, by_column, j
     cdef const long long[::1] at
@@ -70,7 +67,7 @@ cdef inline ListedPairs listed_of(listed) except *:
 
 
 cdef inline double listed_factors(
-    ListedPairs* q, const double* allowed, double temper, double mix, bint* check
+    ListedPairs* q, const double* allowed, double temper, bint* check
 ) noexcept nogil:
     # E and its parts from temper * theta; returns the maximum of theta, of all pairs.
     cdef Py_ssize_t p, j
@@ -91,10 +88,10 @@ cdef inline double listed_factors(
     for p in range(q.n):
         q.E_columns[p] = q.E[q.by_column[p]]
         q.S_columns[p] = q.S[q.by_column[p]]
-    check[0] = least < mix
+    check[0] = least < mixing(q.E)
     q.columns.floor = 0
     if check[0]:
-        q.columns.floor = max(least_mass(), 1e-300 * q.columns.L / positive)
+        q.columns.floor = max(least_mass(q.E), 1e-300 * q.columns.L / positive)
     return top
 
 
@@ -104,20 +101,17 @@ cdef inline double listed_marginals(
 ) noexcept nogil:
     # psi becomes mu, e is overwritten; expected transitions go into q.mu. Returns log Z less what
     # was taken out of the factors, or NaN.
-    cdef Py_ssize_t p, first = 0, order = 0, length = T, L = q.columns.L
+    cdef Py_ssize_t p, first = 0, id = 0
     cdef double log_z
-    forward_together(
-        psi, e, <double*> NULL, alpha, c, &log_z, &order, &first, &length, 1, L, width, check,
-        &q.columns
-    )
+    cdef Batch one
+    one.L, one.width, one.n, one.ids, one.first, one.length = q.columns.L, width, 1, &id, &first, &T
+    forward_batch(psi, e, <double*> NULL, alpha, c, &log_z, &one, check, &q.columns)
     if log_z != log_z:
         return log_z
-    backward_together(
-        <double*> NULL, alpha, c, e, psi, &first, &length, 1, L, width, &q.lines
-    )
+    backward_batch(<double*> NULL, alpha, c, e, psi, &one, &q.lines)
     for p in range(q.n):
         q.mu[p] = 0
-    add_listed_pairs(alpha, e, T, &q.lines, q.room, q.mu, width)
+    add_sparse_pairs(alpha, e, T, &q.lines, q.room, q.mu, width)
     for p in range(q.n):
         q.mu[p] *= q.E[p]
     return log_z

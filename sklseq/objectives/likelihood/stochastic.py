@@ -102,15 +102,14 @@ class StochasticLikelihood(LatticeState):
         in ``losses``. Where scores are too far apart for scaled arithmetic, steps follow the
         marginals of flatter scores; -log p is still that of the scores themselves.
         """
-        arguments = self.arguments()
+        W, w = self.dense_and_sparse()
         part = 1 / max(n_sequences or len(order), 1)
         loss = _descent.descend(
-            order, self.offsets, self.y, self.weights * boost, *arguments, *self.squares,
-            self.scale, *self.stamps, self.losses, self.n_updates, SEED + self.n_updates, ALMOST,
-            rate, self.l1 * part, 2 * self.l2 * part, self.listed, self.scratch, self.inverse_c,
+            self, order, self.weights * boost, W, w, SEED + self.n_updates, ALMOST, rate,
+            self.l1 * part, 2 * self.l2 * part,
         )  # fmt: skip
         self.n_updates += len(order)
-        self.store(arguments[2])
+        self.store(W)
         return loss
 
     def metric(self) -> np.ndarray:

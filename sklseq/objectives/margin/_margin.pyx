@@ -29,13 +29,15 @@ from libc.string cimport memcmp, memcpy
 from sklseq.objectives.margin._margin_distances cimport (
     distance_by_columns, distance_by_gram, find_differing, pair_distance,
 )
-from sklseq.objectives.margin._margin_rows cimport best_into, gather_row
+from sklseq._lib.lanes cimport Lanes8
 from sklseq._lib.prefetch cimport prefetch_row
+from sklseq.inference.kernels._blocks cimport max_plus
+from sklseq.objectives.scores._gather cimport gather_row
 
 import numpy as np
 
 # Slack of a sequence: linear, squared, or none allowed.
-L1, L2, HARD = 0, 1, 2
+SLACKS = ("l1", "l2", "hard")
 cdef enum:
     SLACK_L1 = 0
     SLACK_L2 = 1
@@ -100,6 +102,10 @@ def own_grams(const long long[::1] indptr, const int[::1] local, const double[::
                     dense[local[p]] = 0
 
 
+# Paths that a working set has room for at first.
+N_SLOTS = 8
+
+
 cdef class HingeBlocks:
     """Working sets of all sequences, and the weights that they add up to.
 
@@ -157,25 +163,26 @@ cdef class HingeBlocks:
     cdef int[::1] differing, at_hand           # rows of the sequence; those with psi up to date
     cdef Py_ssize_t n_at_hand
 
-    def __init__(self, offsets, y, cost, loss_offset, C, slack, score, start, end, scales,
-                 n_slots=8, rows=None, gram=None, averaging=0, n_own=0):
-        """`rows` is (indptr, indices, data or empty, n_features), or None and `gram` given.
+    def __init__(self, problem, cost, score, start, end, n_own):
+        """problem: the StructuredHinge; cost, score, start and end: padded to ``width``.
 
-        `n_own` numbers, at most, are kept of inner products of rows of the same sequence.
+        At most ``n_own`` inner products of rows of the same sequence are kept.
         """
-        cdef Py_ssize_t n = len(offsets) - 1
-        self.L, self.width, self.n_rows = len(cost), cost.shape[1], len(y)
-        self.offsets, self.y, self.cost, self.C = offsets, y, cost, C
-        self.loss_offset, self.slack, self.averaging = loss_offset, slack, averaging
-        self.scale2, self.boundary2 = scales
+        zeros, averaging = np.zeros, problem.averaging
+        self.offsets, self.y = problem.offsets, problem.y.astype(np.int16)
+        cdef Py_ssize_t n = len(problem.offsets) - 1, n_rows = self.y.shape[0]
+        longest = int(np.diff(problem.offsets).max(initial=1))
+        self.L, self.width, self.n_rows = len(cost), cost.shape[1], n_rows
+        self.C = np.ascontiguousarray(problem.C, np.float64)
+        self.cost, self.loss_offset = cost, problem.loss.offset
+        self.slack, self.averaging = SLACKS.index(problem.slack), averaging
+        self.scale2, self.boundary2 = problem.scale**2, problem.boundary**2
         self.count, self.unbounded = 0, -1
-        longest = int(np.diff(offsets).max(initial=1))
-        zeros = np.zeros
         self.arrays = a = {
             "score": score, "score_t": np.ascontiguousarray(score.T), "start": start, "end": end,
             "size": zeros(n, np.int32), "late_sums": zeros((2, n)),
-            "paths": zeros((n_slots, len(y)), np.int16),
-            "alpha": zeros((n_slots, n)), "loss": zeros((n_slots, n)),
+            "paths": zeros((N_SLOTS, n_rows), np.int16),
+            "alpha": zeros((N_SLOTS, n)), "loss": zeros((N_SLOTS, n)),
             "late_score": zeros(score.shape), "late_start": zeros(self.width),
             "late_end": zeros(self.width),
         }
@@ -183,18 +190,17 @@ cdef class HingeBlocks:
         self.score, self.score_t, self.start, self.end = score, a["score_t"], start, end
         self.late_score, self.late_start = a["late_score"], a["late_start"]
         self.late_end, self.late_sums, self.size = a["late_end"], a["late_sums"], a["size"]
-        self.psi, self.delta = zeros((longest, self.width)), zeros((longest, self.width))
+        self.psi, self.delta, self.change = zeros((3, longest, self.width))
         self.pair_change, self.truth = zeros((self.width, self.width)), zeros(longest)
-        self.change = zeros((longest, self.width))
-        self.found, self.differing = zeros(longest, np.int16), zeros(longest, np.int32)
-        self.at_hand = zeros(longest, np.int32)
-        self.linear = rows is not None
+        self.found = zeros(longest, np.int16)
+        self.differing, self.at_hand = zeros((2, longest), np.int32)
+        self.linear = problem.is_linear
         if self.linear:
-            self._bind_rows(rows, n_own)
+            self._bind_rows(problem.source, n_own)
         else:
-            self.gram = gram
-            a["coef"], a["S"] = zeros((len(y), self.width)), zeros((self.width, len(y)))
-            a["late_coef"] = zeros((len(y) if averaging else 0, self.width))
+            self.gram = problem.source
+            a["coef"], a["S"] = zeros((n_rows, self.width)), zeros((self.width, n_rows))
+            a["late_coef"] = zeros((n_rows if averaging else 0, self.width))
             self.coef, self.S, self.late_coef = a["coef"], a["S"], a["late_coef"]
 
     def _bind_slots(self):
@@ -203,7 +209,8 @@ cdef class HingeBlocks:
         self.g = np.zeros(len(a["paths"]) + 1)
 
     def _bind_rows(self, rows, n_own):
-        indptr, indices, data, n_features = rows
+        indptr, indices, data, order = rows
+        n_features = len(order)
         self.indptr, self.indices, self.data = indptr, indices, data
         local, most = local_columns(indptr, indices, self.offsets, n_features)
         self.local = local
@@ -277,8 +284,9 @@ cdef class HingeBlocks:
                 for j in range(self.width):
                     self.psi[t, j] = 0
                 continue
-            gather_row(&self.indices[p], &self.data[p] if self.data.shape[0] else NULL,
-                       stop - p, &self.W[0, 0], self.width, &self.psi[t, 0])
+            gather_row(<Lanes8*> NULL, &self.indices[p],
+                       &self.data[p] if self.data.shape[0] else NULL, stop - p,
+                       <const double*> &self.W[0, 0], self.width, NULL, 0, &self.psi[t, 0])
 
     cdef double best_other(self, Py_ssize_t s) noexcept nogil:
         # The most violated path: the best of score plus loss among all paths but the truth,
@@ -290,14 +298,16 @@ cdef class HingeBlocks:
         cdef const short* y = &self.y[r]
         cdef double best, v
         cdef double* row
+        cdef const double* before
         for j in range(W):
             self.delta[0, j] = (self.psi[0, j] + self.cost[y[0], j] + self.start[j]
                                 if j < self.L else -INFINITY)
         self.delta[0, y[0]] = -INFINITY
         self.truth[0] = self.psi[0, y[0]] + self.start[y[0]]
         for t in range(1, T):
-            row = &self.delta[t, 0]
-            best_into(&self.delta[t - 1, 0], &self.score[0, 0], self.L, W, row)
+            row, before = &self.delta[t, 0], &self.delta[t - 1, 0]
+            for j in range(0, W, 8):
+                max_plus(&before, 1, <const double*> &self.score[0, j], self.L, W, row + j)
             best = row[y[t]]
             for j in range(W):
                 v = self.truth[t - 1] + self.score[y[t - 1], j]

@@ -32,7 +32,6 @@ _margin = load_kernel("sklseq.objectives.margin._margin")
 
 __all__ = ["Certificate", "Margin", "PathLoss", "StructuredHinge", "SupportPaths", "linear_rows"]
 
-SLACKS = {"l1": _margin.L1, "l2": _margin.L2, "hard": _margin.HARD}
 LANES = 8
 N_TESTED = 300  # paths among which contradictions are looked for: the square is held
 ROUNDING = 1e-10  # of the largest margin: far above what orders of summation differ by
@@ -181,13 +180,7 @@ class StructuredHinge:
         score[:L, :L] = np.where(allowed.transition, 0, -np.inf)
         start, end = np.full((2, width), -np.inf)
         start[:L], end[:L] = (np.where(mask, 0, -np.inf) for mask in (allowed.start, allowed.end))
-        rows = (*source[:3], len(source.order)) if self.is_linear else None
-        self.kernel = _margin.HingeBlocks(
-            offsets, y.astype(np.int16), cost, self.loss.offset,
-            np.ascontiguousarray(C, np.float64), SLACKS[self.slack], score, start, end,
-            (self.scale**2, self.boundary**2), rows=rows,
-            gram=None if self.is_linear else source, averaging=averaging, n_own=n_own,
-        )  # fmt: skip
+        self.kernel = _margin.HingeBlocks(self, cost, score, start, end, n_own)
         self._settled, self._contradiction = None, np.zeros(0, dtype=int)
 
     @property

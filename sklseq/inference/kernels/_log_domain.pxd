@@ -1,0 +1,51 @@
+"""Sums of numbers given as logarithms; -inf is the logarithm of 0."""
+
+from libc.math cimport INFINITY, exp, log
+
+from sklseq._lib.lanes cimport real
+
+
+cdef inline double log_sum_exp(const double* x, Py_ssize_t n) noexcept nogil:
+    # log sum_k exp(x(k))
+    cdef Py_ssize_t k
+    cdef double top = -INFINITY, total = 0
+    for k in range(n):
+        top = x[k] if x[k] > top else top
+    if top == -INFINITY:
+        return top
+    for k in range(n):
+        total += exp(x[k] - top)
+    return top + log(total)
+
+
+cdef inline double log_normalise(double* x, Py_ssize_t n) noexcept nogil:
+    # Subtract log sum exp, and return it: the maximum first, whose size would swallow the digits of
+    # the logarithm of the sum.
+    cdef Py_ssize_t k
+    cdef double top = -INFINITY, total = 0
+    for k in range(n):
+        top = x[k] if x[k] > top else top
+    if top == -INFINITY:
+        return top
+    for k in range(n):
+        x[k] -= top
+        total += exp(x[k])
+    total = log(total)
+    for k in range(n):
+        x[k] -= total
+    return top + total
+
+
+cdef inline void log_forward(
+    const real* psi, const real* score, double* log_alpha, double* scratch, Py_ssize_t T,
+    Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # log alpha_t(j) = psi_t(j) + log sum_i exp(log alpha_{t-1}(i) + score(i, j)), rows of L
+    cdef Py_ssize_t t, i, j
+    for j in range(L):
+        log_alpha[j] = psi[j]
+    for t in range(1, T):
+        for j in range(L):
+            for i in range(L):
+                scratch[i] = log_alpha[(t - 1) * L + i] + score[i * width + j]
+            log_alpha[t * L + j] = psi[t * width + j] + log_sum_exp(scratch, L)

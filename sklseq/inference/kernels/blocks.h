@@ -1,0 +1,103 @@
+/* Products of a block of eight lanes of a matrix with one, four or eight rows, in a semiring:
+ *
+ *     out(r, k) = plus_{i < n} x_r(i * stride) times matrix(i, k),   r < rows, k < 8;
+ * the stride of maxima is 1.
+ *
+ * Timings by turns: benchmarks/bench_inference.py, part "kernels". Sums and maxima start from the
+ * identity of the semiring: a maximum that starts from its first term is up to half as fast
+ * (GCC 12, L = 9 to 300), and loops over r instead of `SKLSEQ_ROWS` a fifth to a half.
+ */
+#ifndef SKLSEQ_BLOCKS_H
+#define SKLSEQ_BLOCKS_H
+
+#include <math.h>
+#include "sklseq/_lib/compiler.h"
+
+#define SKLSEQ_FROM_ZERO(r) const T* x##r = x[r]; T y##r[8]; sklseq_lanes y##r[k] = 0;
+#define SKLSEQ_FROM_MINUS_INFINITY(r)                                                           \
+    const T* x##r = x[r]; T y##r[8]; sklseq_lanes y##r[k] = (T) -INFINITY;
+#define SKLSEQ_STORE(r) sklseq_lanes out[8 * r + k] = y##r[k];
+#define SKLSEQ_PLUS_TIMES(r)                                                                    \
+    u = x##r[i * stride]; sklseq_lanes y##r[k] += u * m[i * width + k];
+#define SKLSEQ_MAX_PLUS(r)                                                                      \
+    sklseq_lanes { v = x##r[i] + m[i * width + k]; y##r[k] = v > y##r[k] ? v : y##r[k]; }
+
+#define SKLSEQ_PRODUCT(name, kind, type, rows, start, step, loop)                               \
+    kind void name(                                                                             \
+        const type* const* x, Py_ssize_t stride, const type* m, Py_ssize_t n, Py_ssize_t width, \
+        type* out                                                                               \
+    ) {                                                                                         \
+        typedef type T;                                                                         \
+        T u, v;                                                                                 \
+        Py_ssize_t i, k;                                                                        \
+        (void) u, (void) v;                                                                     \
+        rows(start)                                                                             \
+        loop for (i = 0; i < n; i++) {                                                          \
+            rows(step)                                                                          \
+            sklseq_one_row_at_a_time();                                                         \
+        }                                                                                       \
+        rows(SKLSEQ_STORE)                                                                      \
+    }
+
+#define SKLSEQ_ROW_MAX(type)                                                                    \
+    SKLSEQ_MAX type sklseq_row_max_##type(const type* x, Py_ssize_t n) {                        \
+        Py_ssize_t k;                                                                           \
+        type best = x[0];                                                                       \
+        for (k = 1; k < n; k++) best = x[k] > best ? x[k] : best;                               \
+        return best;                                                                            \
+    }                                                                                           \
+    SKLSEQ_MAX type sklseq_sum_max_##type(const type* x, const type* y, Py_ssize_t n) {         \
+        Py_ssize_t k;                                                                           \
+        type best = x[0] + y[0], v;                                                             \
+        for (k = 1; k < n; k++) { v = x[k] + y[k]; best = v > best ? v : best; }                \
+        return best;                                                                            \
+    }
+
+#define SKLSEQ_SUMS(rows, type)                                                                 \
+    SKLSEQ_PRODUCT(                                                                             \
+        sklseq_sums_##rows##_##type, SKLSEQ_SUM, type, SKLSEQ_ROWS_##rows, SKLSEQ_FROM_ZERO,    \
+        SKLSEQ_PLUS_TIMES,                                                                      \
+    )
+#define SKLSEQ_MAXIMA(rows, type, loop)                                                         \
+    SKLSEQ_PRODUCT(                                                                             \
+        sklseq_maxima_##rows##_##type, SKLSEQ_MAX, type, SKLSEQ_ROWS_##rows,                    \
+        SKLSEQ_FROM_MINUS_INFINITY, SKLSEQ_MAX_PLUS, loop                                       \
+    )
+#define SKLSEQ_BLOCKS(type)                                                                     \
+    SKLSEQ_SUMS(4, type) SKLSEQ_ROW_MAX(type)                                                   \
+    SKLSEQ_MAXIMA(1, type, SKLSEQ_UNROLL_TWICE) SKLSEQ_MAXIMA(4, type, )
+
+SKLSEQ_BLOCKS(float)
+SKLSEQ_BLOCKS(double)
+SKLSEQ_SUMS(8, float)
+
+/* The same by the size of a number. x, matrix and out point to numbers of that size. A block of
+   float fills half as many registers: twice as many rows hide the time that a sum takes. */
+static inline void sklseq_products(
+    size_t size, Py_ssize_t rows, const void* x, Py_ssize_t stride, const void* matrix,
+    Py_ssize_t n, Py_ssize_t width, void* out
+) {
+    if (size == sizeof(double)) sklseq_sums_4_double(x, stride, matrix, n, width, out);
+    else if (rows <= 4) sklseq_sums_4_float(x, stride, matrix, n, width, out);
+    else sklseq_sums_8_float(x, stride, matrix, n, width, out);
+}
+
+static inline void sklseq_max_plus(
+    size_t size, Py_ssize_t rows, const void* x, const void* matrix, Py_ssize_t n,
+    Py_ssize_t width, void* out
+) {
+    if (size == sizeof(double) && rows == 1) sklseq_maxima_1_double(x, 1, matrix, n, width, out);
+    else if (size == sizeof(double)) sklseq_maxima_4_double(x, 1, matrix, n, width, out);
+    else if (rows == 1) sklseq_maxima_1_float(x, 1, matrix, n, width, out);
+    else sklseq_maxima_4_float(x, 1, matrix, n, width, out);
+}
+
+static inline double sklseq_row_max(size_t size, const void* x, Py_ssize_t n) {
+    return size == sizeof(double) ? sklseq_row_max_double(x, n) : sklseq_row_max_float(x, n);
+}
+
+static inline double sklseq_sum_max(size_t size, const void* x, const void* y, Py_ssize_t n) {
+    return size == sizeof(double) ? sklseq_sum_max_double(x, y, n) : sklseq_sum_max_float(x, y, n);
+}
+
+#endif
