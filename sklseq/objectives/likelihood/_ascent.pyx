@@ -16,7 +16,9 @@ fell. theta and mu are kept in float32; w follows the rounded mu exactly.
 """
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
-from sklseq.objectives.likelihood.lattice cimport Lattice, expectations, lattice_of, scores, soft
+from sklseq.objectives.likelihood.lattice cimport (
+    Lattice, Rows, expectations, lattice_of, scores, soft,
+)
 
 cdef struct Problem:
     Lattice at
@@ -117,7 +119,8 @@ cdef double move(
     lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T, double sign
 ) noexcept nogil:
     # w += sign * Phi S on the weights that are trained; returns the change of ||w||^2
-    cdef Py_ssize_t B = n_lanes(tag), W = q.at.rows.width, t, p, block, k
+    cdef const Rows* rows = &q.at.rows
+    cdef Py_ssize_t B = n_lanes(tag), W = rows.width, t, p, block, k
     cdef double x, step, total = 0
     cdef double acc[8]
     cdef double* row
@@ -126,37 +129,37 @@ cdef double move(
     for k in range(B):
         acc[k] = 0
     for t in range(T):
-        for p in range(q.at.rows.indptr[r + t], q.at.rows.indptr[r + t + 1]):
-            x = sign * (q.at.rows.data[p] if q.at.rows.data != NULL else 1)
+        for p in range(rows.indptr[r + t], rows.indptr[r + t + 1]):
+            x = sign * (rows.data[p] if rows.data != NULL else 1)
             for block in range(W // B):
-                row = q.at.rows.W + q.at.rows.indices[p] * W + block * B
+                row = rows.W + rows.indices[p] * W + block * B
                 change = q.at.S + t * W + block * B
                 if q.U != NULL:
                     for k in range(B):
                         step = x * change[k]
-                        if q.at.rows.mask != NULL:
-                            step *= q.at.rows.mask[q.at.rows.indices[p] * W + block * B + k]
+                        if rows.mask != NULL:
+                            step *= rows.mask[rows.indices[p] * W + block * B + k]
                         total += step_to(
-                            row + k, q.U + q.at.rows.indices[p] * W + block * B + k, step, q.threshold
+                            row + k, q.U + rows.indices[p] * W + block * B + k, step, q.threshold
                         )
                     continue
-                if q.at.rows.mask == NULL:
+                if rows.mask == NULL:
                     for k in range(B):
                         acc[k] += x * change[k] * (2 * row[k] + x * change[k])
                     for k in range(B):
                         row[k] += x * change[k]
                 else:
-                    mask = q.at.rows.mask + q.at.rows.indices[p] * W + block * B
+                    mask = rows.mask + rows.indices[p] * W + block * B
                     for k in range(B):
                         acc[k] += mask[k] * x * change[k] * (2 * row[k] + x * change[k])
                     for k in range(B):
                         row[k] += mask[k] * x * change[k]
-        if q.at.rows.narrow_indptr != NULL:
-            for p in range(q.at.rows.narrow_indptr[r + t], q.at.rows.narrow_indptr[r + t + 1]):
-                x = sign * (q.at.rows.narrow_data[p] if q.at.rows.narrow_data != NULL else 1)
+        if rows.narrow_indptr != NULL:
+            for p in range(rows.narrow_indptr[r + t], rows.narrow_indptr[r + t + 1]):
+                x = sign * (rows.narrow_data[p] if rows.narrow_data != NULL else 1)
                 total += step_to(
-                    q.at.rows.w + q.at.rows.pair[p], q.narrow_u + q.at.rows.pair[p] if q.U != NULL else NULL,
-                    x * q.at.S[t * W + q.at.rows.label[p]], q.threshold
+                    rows.w + rows.pair[p], q.narrow_u + rows.pair[p] if q.U != NULL else NULL,
+                    x * q.at.S[t * W + rows.label[p]], q.threshold
                 )
     for k in range(B):
         total += acc[k]
@@ -167,13 +170,14 @@ cdef double move_chain(
     Problem* q, const float* pair_mu, Py_ssize_t T, double scale, double sign
 ) noexcept nogil:
     # The same for transition, start and end weights; S holds the changes of the rows.
-    cdef Py_ssize_t i, j, k, W = q.at.rows.width, L = q.at.rows.L
+    cdef const Rows* rows = &q.at.rows
+    cdef Py_ssize_t i, j, k, W = rows.width, L = rows.L
     cdef double step, total = 0
     for i in range(q.at.listed.n):
         k = q.at.listed.at[i]
-        step = sign * scale * (pair_mu[i] - q.at.listed.mu[i]) * q.at.rows.chain_mask[k]
+        step = sign * scale * (pair_mu[i] - q.at.listed.mu[i]) * rows.chain_mask[k]
         total += step_to(
-            q.at.rows.chain + k, q.chain_u + k if q.U != NULL else NULL, step, q.threshold
+            rows.chain + k, q.chain_u + k if q.U != NULL else NULL, step, q.threshold
         )
     for i in range(L if q.at.listed.n else 0, L + 2):
         for j in range(L):
@@ -182,9 +186,9 @@ cdef double move_chain(
                 step = scale * (pair_mu[i * L + j] - q.at.pair_mu[k])
             else:
                 step = q.at.S[j] if i == L else q.at.S[(T - 1) * W + j]
-            step *= sign * q.at.rows.chain_mask[k]
+            step *= sign * rows.chain_mask[k]
             total += step_to(
-                q.at.rows.chain + k, q.chain_u + k if q.U != NULL else NULL, step, q.threshold
+                rows.chain + k, q.chain_u + k if q.U != NULL else NULL, step, q.threshold
             )
     return total
 

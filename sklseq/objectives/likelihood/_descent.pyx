@@ -18,7 +18,9 @@ from libc.math cimport INFINITY, sqrtf
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq._lib.prefetch cimport prefetch
 from sklseq.inference.kernels._log_domain cimport log_sum_exp
-from sklseq.objectives.likelihood.lattice cimport Lattice, expectations, lattice_of, scores, soft
+from sklseq.objectives.likelihood.lattice cimport (
+    Lattice, Rows, expectations, lattice_of, scores, soft,
+)
 from sklseq.objectives.likelihood.sparse_lattice cimport listed_number
 
 # The largest step, which is kept in float32.
@@ -141,12 +143,13 @@ cdef void move_all(
     lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T, Py_ssize_t update
 ) noexcept nogil:
     # S holds the residuals of the rows, pair_mu those of the transitions.
-    cdef Py_ssize_t t, p, pair, i, j, k, W = q.at.rows.width, L = q.at.rows.L
+    cdef const Rows* rows = &q.at.rows
+    cdef Py_ssize_t t, p, pair, i, j, k, W = rows.width, L = rows.L
     cdef double g, x
     for i in range(q.at.listed.n):
         k = q.at.listed.at[i]
-        g = q.at.listed.mu[i] * q.at.rows.chain_mask[k]
-        move(q.at.rows.chain + k, q.chain_G + k, g, 1, NULL, q)
+        g = q.at.listed.mu[i] * rows.chain_mask[k]
+        move(rows.chain + k, q.chain_G + k, g, 1, NULL, q)
     for i in range(L if q.at.listed.n else 0, L + 2):
         for j in range(L):
             k = i * W + j
@@ -154,22 +157,22 @@ cdef void move_all(
                 g = q.at.pair_mu[k]
             else:
                 g = q.at.S[j] if i == L else q.at.S[(T - 1) * W + j]
-            move(q.at.rows.chain + k, q.chain_G + k, g * q.at.rows.chain_mask[k], 1, NULL, q)
+            move(rows.chain + k, q.chain_G + k, g * rows.chain_mask[k], 1, NULL, q)
     for t in range(T):
         if not kept(q, q.at.S + t * W):
             continue
-        for p in range(q.at.rows.indptr[r + t], q.at.rows.indptr[r + t + 1]):
-            x = q.at.rows.data[p] if q.at.rows.data != NULL else 1
-            move_row(tag, q, q.at.rows.indices[p], q.at.S + t * W, x, update)
-        if q.at.rows.narrow_indptr != NULL:
-            for p in range(q.at.rows.narrow_indptr[r + t], q.at.rows.narrow_indptr[r + t + 1]):
-                if p + NEAR < q.at.rows.narrow_nnz:
-                    prefetch(q.narrow_stamp + q.at.rows.pair[p + NEAR])
-                    prefetch(q.narrow_G + q.at.rows.pair[p + NEAR])
-                x = q.at.rows.narrow_data[p] if q.at.rows.narrow_data != NULL else 1
-                pair = q.at.rows.pair[p]
+        for p in range(rows.indptr[r + t], rows.indptr[r + t + 1]):
+            x = rows.data[p] if rows.data != NULL else 1
+            move_row(tag, q, rows.indices[p], q.at.S + t * W, x, update)
+        if rows.narrow_indptr != NULL:
+            for p in range(rows.narrow_indptr[r + t], rows.narrow_indptr[r + t + 1]):
+                if p + NEAR < rows.narrow_nnz:
+                    prefetch(q.narrow_stamp + rows.pair[p + NEAR])
+                    prefetch(q.narrow_G + rows.pair[p + NEAR])
+                x = rows.narrow_data[p] if rows.narrow_data != NULL else 1
+                pair = rows.pair[p]
                 move(
-                    q.at.rows.w + pair, q.narrow_G + pair, x * q.at.S[t * W + q.at.rows.label[p]],
+                    rows.w + pair, q.narrow_G + pair, x * q.at.S[t * W + rows.label[p]],
                     update - q.narrow_stamp[pair],
                     q.narrow_scale + pair if q.narrow_scale != NULL else NULL, q
                 )

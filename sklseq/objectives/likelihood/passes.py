@@ -201,7 +201,7 @@ class OnePass(_Pass):
     and so for g; the last block starts from its filtered distribution instead of 1 (Equation 78).
     Differences from the paper: K_t is stochastic, so neither logarithms nor signs are needed; where
     S_k forgets the last label, a row costs L times its features instead of L² M; each block is run
-    through forward and backward. ``log_semiring_sequence`` is the algorithm as published.
+    through forward and backward. ``reference.expectation_semiring`` is the algorithm as published.
 
     Rows that do not depend on the last label cost as much as in forward-backward, the others up to
     L times that (``sequence.n_repeated`` counts them). Where that would be most of the work,
