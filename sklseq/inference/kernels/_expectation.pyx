@@ -29,7 +29,7 @@ from libc.math cimport INFINITY, exp, log
 from libc.string cimport memset
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
-from sklseq.inference.kernels._log_domain cimport log_normalise
+from sklseq.inference.kernels._log_domain cimport log_normalise, subtract_log_sum
 from sklseq.inference.kernels._recursions cimport block_of_product, forward, least_mass
 
 SMALLEST_LOG = log(least_mass(<double*> NULL))
@@ -102,21 +102,25 @@ cdef Py_ssize_t backward_rows(
     cdef double acc[8]
     cdef double* row
     cdef double* q_row
+    cdef double* mu
+    cdef const double* alpha_t
+    cdef const double* inverse_t
+    cdef const double* matrix = &Et[0, 0]
     for t in range(hi - 1, lo - 1, -1):
+        alpha_t, inverse_t = &alpha[t, 0], &inverse[t, 0]
         for r in range(R):
-            row = &S[r, 0]
-            q_row = &q[t - lo, r, 0]
+            row, q_row, mu = &S[r, 0], &q[t - lo, r, 0], &marginals[t - lo, r, 0]
             for j in range(width):
-                marginals[t - lo, r, j] = row[j]
+                mu[j] = row[j]
             if t == 0 and first:
                 memset(q_row, 0, width * sizeof(double))
                 continue
             for j in range(width):
-                q_row[j] = row[j] * inverse[t, j]
+                q_row[j] = row[j] * inverse_t[j]
             for block in range(width // B):
-                block_of_product(tag, q_row, 1, &Et[0, block * B], L, width, acc)
+                block_of_product(tag, q_row, 1, matrix + block * B, L, width, acc)
                 for k in range(B):
-                    row[block * B + k] = acc[k] * alpha[t, block * B + k]
+                    row[block * B + k] = acc[k] * alpha_t[block * B + k]
         if R > 1 and (hi - t) % 4 == 0 and rows_agree(S, live, L, agree):
             return t
     return lo
@@ -161,9 +165,11 @@ cdef inline double log_kernel(
 ) noexcept nogil:
     # log_k(i) = log K(j, i); returns log pred(j), -inf (and log_k = -inf) if no path ends there.
     cdef Py_ssize_t i
+    cdef double top = -INFINITY
     for i in range(L):
         log_k[i] = before[i] + score[i * stride + j]
-    return log_normalise(log_k, L)
+        top = max(top, log_k[i])
+    return subtract_log_sum(log_k, L, top)
 
 
 def filter_log(

@@ -18,13 +18,11 @@ cdef inline double log_sum_exp(const double* x, Py_ssize_t n) noexcept nogil:
     return top + log(total)
 
 
-cdef inline double log_normalise(double* x, Py_ssize_t n) noexcept nogil:
-    # Subtract log sum exp, and return it: the maximum first, whose size would swallow the digits of
-    # the logarithm of the sum.
+cdef inline double subtract_log_sum(double* x, Py_ssize_t n, double top) noexcept nogil:
+    # Subtract log sum exp, and return it, `top` being the maximum: this first, because its size
+    # would swallow the digits of the logarithm of the sum.
     cdef Py_ssize_t k
-    cdef double top = -INFINITY, total = 0
-    for k in range(n):
-        top = x[k] if x[k] > top else top
+    cdef double total = 0
     if top == -INFINITY:
         return top
     for k in range(n):
@@ -34,6 +32,15 @@ cdef inline double log_normalise(double* x, Py_ssize_t n) noexcept nogil:
     for k in range(n):
         x[k] -= total
     return top + total
+
+
+cdef inline double log_normalise(double* x, Py_ssize_t n) noexcept nogil:
+    # Subtract log sum exp, and return it.
+    cdef Py_ssize_t k
+    cdef double top = -INFINITY
+    for k in range(n):
+        top = x[k] if x[k] > top else top
+    return subtract_log_sum(x, n, top)
 
 
 cdef inline void log_forward(

@@ -37,11 +37,10 @@ cdef inline void block_of_product(
 
 
 cdef inline real forward_row(
-    lanes* tag, const real* previous, const real* E, const real* e, real* alpha, real* predicted,
-    Py_ssize_t L, Py_ssize_t width
+    lanes* tag, const real* previous, const real* E, const real* e, real* alpha, Py_ssize_t L,
+    Py_ssize_t width
 ) noexcept nogil:
-    # predicted(j) = sum_i previous(i) * E(i, j), unless NULL; alpha(j) = e(j) * predicted(j).
-    # Returns the sum of alpha.
+    # alpha(j) = e(j) * sum_i previous(i) * E(i, j); returns its sum.
     cdef Py_ssize_t B = n_lanes(tag), block, k
     cdef real acc[8]
     cdef real sums[8]
@@ -50,9 +49,6 @@ cdef inline real forward_row(
         sums[k] = 0
     for block in range(width // B):
         block_of_product(tag, previous, 1, E + block * B, L, width, acc)
-        if predicted != NULL:
-            for k in range(B):
-                predicted[block * B + k] = acc[k]
         for k in range(B):
             acc[k] *= e[block * B + k]
         for k in range(B):
@@ -61,6 +57,25 @@ cdef inline real forward_row(
             alpha[block * B + k] = acc[k]
     for k in range(B):
         total += sums[k]
+    return total
+
+
+cdef inline real predict_row(
+    lanes* tag, const real* previous, const real* E, const real* e, real* alpha, real* predicted,
+    Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # `forward_row`, which keeps predicted(j) = sum_i previous(i) * E(i, j).
+    cdef Py_ssize_t B = n_lanes(tag), block, j, k
+    cdef real acc[8]
+    cdef real total = 0
+    for block in range(width // B):
+        block_of_product(tag, previous, 1, E + block * B, L, width, acc)
+        for k in range(B):
+            predicted[block * B + k] = acc[k]
+        for k in range(B):
+            alpha[block * B + k] = acc[k] * e[block * B + k]
+    for j in range(L):
+        total += alpha[j]
     return total
 
 
@@ -184,17 +199,17 @@ cdef inline double forward(
         row = alpha + t * width
         if inverse_predicted != NULL:
             predicted = inverse_predicted + t * width
-        if t > 0 or not first:
-            total = forward_row(
-                tag, row - width, E, e + t * width, row, predicted, L, width
-            )
-        else:
+        if t == 0 and first:
             total = 0
             for j in range(width):
                 row[j] = e[j]
                 total += e[j]
                 if predicted != NULL:
                     predicted[j] = 1
+        elif predicted == NULL:
+            total = forward_row(tag, row - width, E, e + t * width, row, L, width)
+        else:
+            total = predict_row(tag, row - width, E, e + t * width, row, predicted, L, width)
         if check and not nothing_lost(
             row, row - width if t > 0 or not first else NULL, psi + t * width, E, L, width
         ):
