@@ -1,7 +1,7 @@
 """Rows, weights and expectations of one sequence, for solvers that update after each sequence.
 
-The structs hold plain pointers into arrays of a `LatticeState` object (lattice.py), which keeps them for
-as long as the pointers are used.
+The structs hold plain pointers into arrays of a `LatticeState` object (lattice.py), which keeps
+them for as long as the pointers are used.
 """
 
 from libc.math cimport INFINITY
