@@ -131,7 +131,7 @@ SKLSEQ_SUM void sklseq_list_pairs(
 
 /* interleave: x(i * stride + r) = rows(r, i); put_apart: rows(r, i) = y(i, r), and add_apart: +=.
    Sums, not maxima: -inf is added to -inf here. */
-#define SKLSEQ_ROW(r) real_* row##r = rows[r];
+#define SKLSEQ_POINTER(r) real_* row##r = rows[r];
 #define SKLSEQ_INTERLEAVE(r) x[r] = row##r[i];
 #define SKLSEQ_PUT(r) row##r[i] = (real_) y[8 * i + r];
 #define SKLSEQ_ADD(r) row##r[i] += (real_) y[8 * i + r];
@@ -141,7 +141,7 @@ SKLSEQ_SUM void sklseq_list_pairs(
     ) {                                                                                         \
         typedef const real real_;                                                               \
         Py_ssize_t i;                                                                           \
-        SKLSEQ_ROWS_8(SKLSEQ_ROW)                                                               \
+        SKLSEQ_ROWS_8(SKLSEQ_POINTER)                                                           \
         for (i = 0; i < L; i++, x += stride) { SKLSEQ_ROWS_8(SKLSEQ_INTERLEAVE) }               \
     }                                                                                           \
     SKLSEQ_SUM void sklseq_put_apart_##real(                                                    \
@@ -149,7 +149,7 @@ SKLSEQ_SUM void sklseq_list_pairs(
     ) {                                                                                         \
         typedef real real_;                                                                     \
         Py_ssize_t i;                                                                           \
-        SKLSEQ_ROWS_8(SKLSEQ_ROW)                                                               \
+        SKLSEQ_ROWS_8(SKLSEQ_POINTER)                                                           \
         for (i = 0; i < L; i++) { SKLSEQ_ROWS_8(SKLSEQ_PUT) }                                   \
     }                                                                                           \
     SKLSEQ_SUM void sklseq_add_apart_##real(                                                    \
@@ -157,7 +157,7 @@ SKLSEQ_SUM void sklseq_list_pairs(
     ) {                                                                                         \
         typedef real real_;                                                                     \
         Py_ssize_t i;                                                                           \
-        SKLSEQ_ROWS_8(SKLSEQ_ROW)                                                               \
+        SKLSEQ_ROWS_8(SKLSEQ_POINTER)                                                           \
         for (i = 0; i < L; i++) { SKLSEQ_ROWS_8(SKLSEQ_ADD) }                                   \
     }
 SKLSEQ_TRANSPOSES(float)
