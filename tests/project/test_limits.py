@@ -12,27 +12,8 @@ NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
 MOST_PYTHON, MOST_COMPILED = 8, 12
 
 # What is still there; nothing may be added. (file, name)
-PRIVATE_CALLS = {
-    ("inference/chain/expectation.py", "_check_chain"),
-    ("inference/chain/expectation.py", "_plain_scores"),
-    ("inference/chain/online_rules.py", "_check_chain"),
-    ("inference/segment/segmentations.py", "_check_scores"),
-    ("inference/segment/segmentations.py", "_check_weights"),
-}
-LONG_SIGNATURES = {
-    ("inference/kernels/_batched.pxd", "forward_together"),
-    ("inference/kernels/_chain.pyx", "_forward_backward"),
-    ("inference/kernels/_chain.pyx", "_forward_backward_together"),
-    ("inference/kernels/_chain.pyx", "forward_backward_listed"),
-    ("inference/kernels/_chain.pyx", "forward_backward_scaled"),
-    ("inference/kernels/_chain.pyx", "forward_backward_together"),
-    ("inference/kernels/_expectation.pyx", "backward_rows"),
-    ("objectives/likelihood/_ascent.pyx", "ascend"),
-    ("objectives/likelihood/_ascent.pyx", "visit"),
-    ("objectives/likelihood/_ascent.pyx", "visit_all"),
-    ("objectives/likelihood/_descent.pyx", "descend"),
-    ("objectives/margin/_margin.pyx", "__init__"),
-}
+PRIVATE_CALLS = set()
+LONG_SIGNATURES = set()
 
 
 def is_private(name):
@@ -148,7 +129,7 @@ def test_functions_have_few_arguments():
 
 
 # Thresholds of arithmetic, and in how many places each may be written down.
-CONSTANTS = {"1e-280": 6, "1e-290": 1}
+CONSTANTS = {"1e-280": 2, "1e-290": 1}
 
 
 @pytest.mark.parametrize("constant", CONSTANTS)

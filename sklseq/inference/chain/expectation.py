@@ -16,9 +16,9 @@ from sklseq.data.types import ArrayLike, MatrixLike
 from sklseq.inference.chain.linear_chain import (
     Transitions,
     _chain,
-    _check_chain,
-    _plain_scores,
+    check_chain,
     check_paths,
+    plain_scores,
 )
 
 _expectation = load_kernel("sklseq.inference.kernels._expectation")
@@ -131,12 +131,12 @@ def expected_features(
     """
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2; got {order!r}.")
-    emission, chain, offsets = _check_chain(emission, transition, offsets, start, end)
+    emission, chain, offsets = check_chain(emission, transition, offsets, start, end)
     n, L = emission.shape
     row = _features(row_features, "row_features", (n, L))
     pair = _features(pair_features, "pair_features", (L, L))
     row, pair = _same_number(row, pair, n, L)
-    psi, score = _plain_scores(emission.astype(np.float64), _double(chain), offsets)
+    psi, score = plain_scores(emission.astype(np.float64), _double(chain), offsets)
     M = row.shape[1]
     pair = _rows(pair, 0, L * L)
     answers = [

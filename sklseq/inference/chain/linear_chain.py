@@ -287,13 +287,13 @@ def forward_backward(
     >>> np.exp(log_z), marginals[0], float(pairwise.sum())
     (array([8.]), array([0.5, 0.5]), 2.0)
     """
-    emission, chain, offsets = _check_chain(emission, transition, offsets, start, end)
+    emission, chain, offsets = check_chain(emission, transition, offsets, start, end)
     chain.pairs = find_pairs(np.asarray(transition), chain.dtype, n_rows=len(emission))
     if chain.pairs is not None and chain.pairs.free.any():
         chain.pairs = None  # pair marginals are wanted of pairs that are not listed, too
     chain.exponentiate()
     n_sequences = len(offsets) - 1
-    weights = np.ones(n_sequences) if weights is None else _check_weights(weights, n_sequences)
+    weights = np.ones(n_sequences) if weights is None else check_weights(weights, n_sequences)
     psi = chain.pad_rows(emission)
     log_z = np.zeros(n_sequences)
     blocks = row_blocks(offsets)
@@ -351,7 +351,7 @@ def viterbi(
     >>> viterbi(np.array([[1.0, 0.0], [0.0, 0.5], [1.0, 0.0]]), np.eye(2))
     (array([0, 0, 0], dtype=int32), array([4.]))
     """
-    emission, chain, offsets = _check_chain(emission, transition, offsets, start, end)
+    emission, chain, offsets = check_chain(emission, transition, offsets, start, end)
     chain.pairs = find_pairs(np.asarray(transition), chain.dtype, "maxima", n_rows=len(emission))
     psi = chain.pad_rows(emission)
     labels, scores = best_paths(psi, offsets, chain)
@@ -428,8 +428,8 @@ def nbest(
     """
     if not (isinstance(n, (int, np.integer)) and n >= 1):
         raise ValueError(f"n, the number of paths, must be an integer of at least 1; got {n!r}.")
-    emission, chain, offsets = _check_chain(emission, transition, offsets, start, end)
-    psi, score = _plain_scores(emission, chain, offsets)
+    emission, chain, offsets = check_chain(emission, transition, offsets, start, end)
+    psi, score = plain_scores(emission, chain, offsets)
     answers = []
     for s, (a, b) in enumerate(zip(offsets[:-1], offsets[1:])):
         answers.append(_nbest_one(psi[a:b], score, int(n)))
@@ -499,8 +499,8 @@ def sample(
     array([[1, 1, 1, 1]], dtype=int32)
     """
     check_n_samples(n_samples)
-    emission, chain, offsets = _check_chain(emission, transition, offsets, start, end)
-    psi, score = _plain_scores(emission, chain, offsets)
+    emission, chain, offsets = check_chain(emission, transition, offsets, start, end)
+    psi, score = plain_scores(emission, chain, offsets)
     uniform = as_generator(random_state).random
     labels = np.zeros((int(n_samples), len(psi)), dtype=np.int32)
     log_z = np.zeros(len(offsets) - 1)
@@ -545,7 +545,7 @@ def check_paths(log_z: np.ndarray, first: int = 0) -> None:
         )
 
 
-def _plain_scores(
+def plain_scores(
     emission: np.ndarray, chain: Transitions, offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     # Unpadded float64, boundaries folded in: what the less hurried kernels take.
@@ -556,16 +556,16 @@ def _plain_scores(
     return np.ascontiguousarray(psi[:, :L], dtype=np.float64), score
 
 
-def _check_chain(emission, transition, offsets, start, end, online=False):
+def check_chain(emission, transition, offsets, start, end, online=False):
     emission = as_numbers(emission, "emission")
     dtype = np.float32 if emission.dtype == np.float32 else np.float64
-    emission = _check_scores(emission, "emission", (None, None), dtype)
+    emission = check_scores(emission, "emission", (None, None), dtype)
     L = emission.shape[1]
     if L == 0:
         raise ValueError("emission must have at least one column (label); got 0.")
-    transition = _check_scores(transition, "transition", (L, L), dtype)
-    start = None if start is None else _check_scores(start, "start", (L,), dtype)
-    end = None if end is None else _check_scores(end, "end", (L,), dtype)
+    transition = check_scores(transition, "transition", (L, L), dtype)
+    start = None if start is None else check_scores(start, "start", (L,), dtype)
+    end = None if end is None else check_scores(end, "end", (L,), dtype)
     offsets = check_offsets([0, len(emission)] if offsets is None else offsets, len(emission))
     if not online:  # a stream has limits of its own
         check_sums(
@@ -590,7 +590,7 @@ def check_sums(n_terms: int, **scores) -> None:
             )
 
 
-def _check_scores(scores, name: str, shape: tuple, dtype) -> np.ndarray:
+def check_scores(scores, name: str, shape: tuple, dtype) -> np.ndarray:
     scores = as_numbers(scores, name).astype(dtype, copy=False)
     if scores.ndim != len(shape) or any(w not in (None, n) for w, n in zip(shape, scores.shape)):
         wanted = "(n_rows, n_labels)" if None in shape else shape
@@ -603,7 +603,7 @@ def _check_scores(scores, name: str, shape: tuple, dtype) -> np.ndarray:
     return scores
 
 
-def _check_weights(weights, n_sequences: int) -> np.ndarray:
+def check_weights(weights, n_sequences: int) -> np.ndarray:
     weights = np.ascontiguousarray(as_numbers(weights, "weights"), dtype=np.float64)
     got = None if weights.shape == (n_sequences,) else f"shape {weights.shape}"
     if got is None and not np.isfinite(weights).all():

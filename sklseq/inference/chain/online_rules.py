@@ -15,7 +15,7 @@ import numpy as np
 
 from sklseq._lib.cpu import load_kernel
 from sklseq.data.types import ArrayLike, MatrixLike
-from sklseq.inference.chain.linear_chain import Transitions, _check_chain
+from sklseq.inference.chain.linear_chain import Transitions, check_chain
 
 _online = load_kernel("sklseq.inference.kernels._online")
 
@@ -287,7 +287,7 @@ def decode_online(
         strategy=strategy, latency_cost=latency_cost, uncertainty=uncertainty, belief=belief,
         window_size=window_size, max_latency=max_latency, lag=lag, restart=restart,
     )  # fmt: skip
-    emission, chain, offsets = _check_chain(emission, transition, offsets, start, end, online=True)
+    emission, chain, offsets = check_chain(emission, transition, offsets, start, end, online=True)
     return decode_block(emission, offsets, chain, rule)
 
 

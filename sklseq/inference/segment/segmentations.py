@@ -20,11 +20,11 @@ from sklseq.data.sequences import as_numbers
 from sklseq.data.types import ArrayLike, MatrixLike, RandomState
 from sklseq.inference.chain.linear_chain import _chain as _linear_chain
 from sklseq.inference.chain.linear_chain import (
-    _check_scores,
-    _check_weights,
     as_generator,
     check_n_samples,
+    check_scores,
     check_sums,
+    check_weights,
     longest_first,
     row_blocks,
 )
@@ -509,7 +509,7 @@ def segment_forward_backward(
     """
     plan, psi, chain = checked_input(spans, scores, transition, start, end, max_length)
     S, L = plan.n_sequences, plan.n_labels
-    weights = np.ones(S) if weights is None else _check_weights(weights, S)
+    weights = np.ones(S) if weights is None else check_weights(weights, S)
     log_z, tokens = np.zeros(S), np.empty((plan.steps[-1], L))
     marginals, blocks = np.empty((plan.n_cells, L)), plan.blocks()
     work = SegmentWorkspace(plan, blocks)
@@ -807,12 +807,12 @@ def checked_input(spans, scores, transition, start, end, max_length, apart=0):
             f"{transition.shape}."
         )
     L = len(transition)
-    transition = _check_scores(transition, "transition", (L, L), np.float64)
+    transition = check_scores(transition, "transition", (L, L), np.float64)
     ends = [
-        np.zeros(L) if x is None else _check_scores(x, name, (L,), np.float64)
+        np.zeros(L) if x is None else check_scores(x, name, (L,), np.float64)
         for x, name in ((start, "start"), (end, "end"))
     ]
-    scores = _check_scores(scores, "scores", (len(spans.kind), L), np.float64)
+    scores = check_scores(scores, "scores", (len(spans.kind), L), np.float64)
     n_terms = 2 * int(spans.lengths.sum()) + len(scores) + 2
     check_sums(n_terms, scores=scores, transition=transition, start=ends[0], end=ends[1])
     plan = SegmentPlan(spans, L, _check_max_length(max_length, L), apart)
