@@ -184,10 +184,8 @@ def _array_of_labels(
             else f"is of kind {each[row]} and the labels before it are of kind {each[0]}; all "
             "labels must be of one kind: convert them."
         )
-    elif kinds == {"integer"} and not all(
-        in_range := [-MOST - 1 <= int(k) <= MOST for k in labels]
-    ):
-        row = in_range.index(False)
+    elif kinds == {"integer"} and not _fits(min(map(int, labels)), max(map(int, labels))):
+        row = next(row for row, label in enumerate(labels) if not _fits(int(label), int(label)))
         problem = (
             "is not a 64-bit integer; integer labels must lie in -2**63 ... 2**63 - 1: renumber "
             "them, or convert all to strings."
@@ -196,6 +194,10 @@ def _array_of_labels(
         return np.array(labels, dtype=_DTYPES[kinds.pop()] if kinds else np.str_)
     where = locate(offsets, row, first)
     raise ValueError(f"Label {_plain(labels[row])!r} of {name}, at {where}, {problem}")
+
+
+def _fits(least: int, most: int) -> bool:
+    return least >= -MOST - 1 and most <= MOST
 
 
 def _plain(label: Any) -> Any:
