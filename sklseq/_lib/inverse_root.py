@@ -9,6 +9,8 @@ __all__ = ["InverseRoot"]
 
 # Share of the largest eigenvalue down to which entries of a matrix determine the others.
 TRUSTED = 1e-10
+# Error of directions that X does not see, as a share of their length.
+CANCELLED = 1e-12
 # Share of a column's squared size below which a sum over rows is rounding of zero.
 NOISE = 1e-26
 
@@ -16,33 +18,36 @@ NOISE = 1e-26
 class InverseRoot:
     """T with T Tᵀ = A⁻¹ for A = XᵀX + diag(ridges), which may be singular up to rounding.
 
-    The entries of A determine what A is along a direction only down to ``TRUSTED`` of its largest
+    The entries of XᵀX determine it along a direction only down to ``TRUSTED`` of its largest
     eigenvalue. Smaller eigenvalues are computed from products with X, in which columns that are
-    equal but for 1e-12 differ. Directions that X does not see are left out.
+    equal but for 1e-12 differ. Directions N that X does not see, NᵀRN = I with the ridges
+    ridge · R, are left out then: A⁻¹ = T Tᵀ + N Nᵀ / ridge.
 
     Parameters
     ----------
     gram : ndarray of shape (n, n)
-        A; its lower triangle is read.
+        XᵀX.
     ridges : float or ndarray of shape (n,)
+        All above 0, or all 0.
     product : callable(P) -> XᵀX P
         From the rows of X.
+    noise : float, default=1e-26
+        Share of the largest eigenvalue that is rounding in ``product``.
 
     Attributes
     ----------
-    rank : int
-        Columns of T.
+    ridge : float
+        The largest of ``ridges``.
+    N : ndarray of shape (n, n_unseen)
     least : float
         The least squared sine of the angle between a column and others, up to a factor; 0 where
         the entries of A do not determine it.
     """
 
-    def __init__(self, gram, ridges, product):
-        squares = gram.diagonal()
-        size = np.sqrt(np.where(squares > 0, squares, 1))
-        self.size = size[:, None]
-        unit = gram / self.size / size
-        self.factor, self.rank = None, len(unit)
+    def __init__(self, gram, ridges, product, noise: float = NOISE):
+        self.ridge = float(np.max(ridges, initial=0))
+        self.factor, self.N, self.least = None, np.empty((len(gram), 0)), 0.0
+        unit = self._unit(gram, ridges)
         try:
             factor = linalg.cholesky(unit, lower=True, check_finite=False)
             self.least = float(np.square(factor.diagonal()).min(initial=1))
@@ -51,21 +56,47 @@ class InverseRoot:
                 return
         except linalg.LinAlgError:
             pass
-        self._resolve(unit, np.broadcast_to(ridges, len(gram))[:, None], product)
-
-    def _resolve(self, unit: np.ndarray, ridges: np.ndarray, product) -> None:
-        value, Q = np.linalg.eigh(unit)
-        floor, T, Q = NOISE * value[-1], np.empty((len(value), 0)), Q / self.size
         self.least = 0.0
-        while Q.shape[1] and value[-1] > 0:
-            large = value > TRUSTED * value[-1]
-            T, Q = np.hstack([T, Q[:, large] / np.sqrt(value[large])]), Q[:, ~large]
-            Q = Q - T @ (T.T @ (product(Q) + ridges * Q))
-            seen, vectors = np.linalg.eigh(Q.T @ product(Q))
-            Q = Q @ vectors[:, seen > floor]
-            value, vectors = np.linalg.eigh(Q.T @ (product(Q) + ridges * Q))
+        G, unseen = self._whiten(self._unit(gram, 0.0), product, noise)
+        self._shrink(G, unseen, np.broadcast_to(ridges, len(gram))[:, None])
+
+    def _unit(self, gram: np.ndarray, ridges) -> np.ndarray:
+        # Of diagonal 1 where it is not 0.
+        squares = np.maximum(gram.diagonal(), 0) + ridges
+        size = np.sqrt(np.where(squares > 0, squares, 1))
+        self.size = size[:, None]
+        unit = gram / self.size / size
+        unit[np.diag_indices(len(unit))] = squares > 0
+        return unit
+
+    def _whiten(self, unit: np.ndarray, product, noise: float) -> tuple[np.ndarray, np.ndarray]:
+        # G with (XG)ᵀXG = I that X sees, and the directions that it does not see.
+        value, Q = np.linalg.eigh(unit)
+        floor, G, Q = noise * value.max(initial=0), np.empty((len(value), 0)), Q / self.size
+        while Q.shape[1] and value[-1] > floor:
+            large = value > max(TRUSTED * value[-1], floor)
+            G, Q = np.hstack([G, Q[:, large] / np.sqrt(value[large])]), Q[:, ~large]
+            Q = Q - G @ (G.T @ product(Q))
+            value, vectors = np.linalg.eigh(Q.T @ product(Q))
             Q = Q @ vectors
-        self.T, self.rank = T, T.shape[1]
+        # The first eigenvectors are I up to rounding / TRUSTED; once more.
+        F = linalg.cholesky(G.T @ product(G), lower=True, check_finite=False)
+        return linalg.solve_triangular(F, G.T, lower=True, check_finite=False).T, Q
+
+    def _shrink(self, G: np.ndarray, unseen: np.ndarray, ridges: np.ndarray) -> None:
+        # The ridge alone decides on directions unseen: G less its part there. Then T = G F⁻¹ with
+        # FᵀF = I + Gᵀ diag(ridges) G. QR keeps digits of small rows below large ones.
+        metric = np.sqrt(ridges / self.ridge) if self.ridge > 0 else np.ones_like(ridges)
+        order, basis = np.argsort(self.size[:, 0]), np.empty_like(unseen)
+        if unseen.shape[1]:
+            basis[order] = linalg.qr((metric * unseen)[order], mode="economic", pivoting=True)[0]
+        self.N = basis / metric
+        G = G - self.N @ (basis.T @ (metric * G))
+        stacked = np.vstack([np.sqrt(ridges) * G, np.eye(G.shape[1])])
+        stacked = stacked[np.argsort(-np.abs(stacked).max(axis=1, initial=0))]
+        F, order = linalg.qr(stacked, mode="r", pivoting=True)[:2] if G.shape[1] else (stacked, [])
+        F = F[: G.shape[1]]
+        self.T = linalg.solve_triangular(F, G[:, order].T, trans=1, check_finite=False).T
 
     def times(self, U: np.ndarray) -> np.ndarray:
         """T U."""
@@ -85,3 +116,11 @@ class InverseRoot:
     def solve(self, B: np.ndarray) -> np.ndarray:
         """T TᵀB, the solution of A W = B."""
         return self.times(self.transposed_times(B))
+
+    def unseen(self, means: np.ndarray) -> np.ndarray:
+        """N Nᵀm, without what rounding of N alone makes of it."""
+        parts = self.N.T @ means
+        known = (self.N != 0).any(axis=1)
+        level = np.max(np.abs(means[known]) / self.size[known], initial=0)
+        rounding = CANCELLED * level * np.linalg.norm(self.size * self.N, axis=0)
+        return self.N @ np.where(np.abs(parts) > rounding[:, None], parts, 0)

@@ -34,6 +34,8 @@ from tests.objectives.test_moments import (
 from tests.oracles import numerical_gradient
 from tests.sample_data import make_data
 from tests.trials_zscore import ALLOWED, error_of, make_case
+from tests.trials_zscore_exact import ALLOWED as ALLOWED_EXACT
+from tests.trials_zscore_exact import FORMS, SOLVERS, Problem, fitted_coef, problem_errors
 
 # Weights found through different factorisations of systems of condition up to 1e4.
 SAME = {"rtol": 1e-8, "atol": 1e-9}
@@ -779,6 +781,34 @@ def test_columns_that_are_equal_but_for_little(form):
         rows = sparse.csr_matrix(rows)
     sample = Sample(rows, np.arange(0, 121, 10), y, np.ones(12), 2)
     assert error_of(sample, 1e-20, 1e-3) < ALLOWED
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_way_to_the_weights_is_the_definition(seed):
+    # Rows held out see what training rows do not: there, weights are the limit of ridges. Columns
+    # in other units leave less of them than of what training rows see.
+    found = problem_errors(seed)
+    assert max(training for training, _ in found.values()) < ALLOWED_EXACT, found
+    assert max(held_out for _, held_out in found.values()) < 1e-2, found
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("way", SOLVERS)
+def test_means_of_any_size_lose_no_digits(form, way):
+    # Of numbers near 2⁴⁰, the last twelve bits tell labels apart.
+    rng = np.random.default_rng(0)
+    rows, y = rng.integers(-8, 9, (90, 4)).astype(float), rng.integers(0, 3, 90)
+    rows[:, 0] += 2.0 * y
+    weights, l2 = rng.integers(1, 5, 30) / 2, 1e-3
+    found = []
+    for shift in (0.0, 2.0**40):
+        shifted = np.column_stack([rows + [shift, shift, 0, 0], np.full(90, 2.0**50)])
+        problem = Problem(shifted, shifted, np.arange(0, 91, 3), y, weights, l2, None)
+        # The constant takes what the means bring, at no cost to the ridge.
+        found.append(shifted @ fitted_coef(problem, form, way))
+    around = [scores - scores.mean(axis=0) for scores in found]
+    spread = np.abs(around[0]).max()
+    assert_allclose(around[1], around[0], rtol=0, atol=1e-2 * spread)
 
 
 def test_conjugate_gradients_cut_short():

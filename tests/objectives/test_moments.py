@@ -10,23 +10,22 @@ from scipy import sparse
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import resolve_constraints
 from sklseq.objectives.zscore.elimination import EliminatedRidge, n_frequent
+from sklseq.objectives.zscore.factorised import CentredRows, centred_statistics, solve_sums
 from sklseq.objectives.zscore.moments import (
     ChainWeights,
     Sample,
     combine,
-    count_statistics,
     decompose,
     extended_rows,
     score_moments,
     score_products,
     stack_weights,
-    statistics_products,
     unstack_weights,
 )
 from sklseq.objectives.zscore.path_moments import AllowedMoments, AllowedPaths, SampledMoments
 from sklseq.objectives.zscore.programs import DynamicPrograms, count_programs
 from sklseq.objectives.zscore.regression import RidgeSystem
-from sklseq.solvers import cg, solve_dense
+from sklseq.solvers import cg
 
 # Sums of a few hundred float64 terms.
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
@@ -123,11 +122,11 @@ def best_weights(b, C, c, mean_loss, l2, with_loss):
 def closed_form(sample, cost, l2, *, direct, threads=1):
     """(weights, maximum, statistics) by a factorisation or by conjugate gradients."""
     extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
-    statistics = count_statistics(sample, extended, gram=True)
+    statistics = centred_statistics(CentredRows(extended, sample.row_weights), sample)
     ridge = 2 * sample.n_labels * l2
     if direct:
-        solution = solve_dense(statistics.gram, statistics.observed, ridge).w
-        maximum = combine(statistics_products(solution, statistics), statistics, cost, l2)
+        solution, products = solve_sums(statistics, ridge)
+        maximum = combine(products, statistics, cost, l2)
         return stack_weights(solution @ maximum.mix, maximum.pairs), maximum
     with Threads(threads) as pool:
         if sparse.issparse(sample.rows) and ridge > 0:

@@ -9,11 +9,13 @@ import numpy as np
 from sklseq._lib.threads import Threads
 from sklseq.data.sequences import row_positions
 from sklseq.inference import viterbi
+from sklseq.objectives.zscore.factorised import CentredRows, FactorisedRidge
 from sklseq.objectives.zscore.moments import (
     ChainWeights,
     Sample,
+    Statistics,
     centred,
-    count_statistics,
+    count_chain,
     decompose,
     extended_rows,
     pair_statistics,
@@ -55,11 +57,16 @@ class FreeSystem:
         extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
         self.shape = (extended.shape[1], sample.n_labels)
         self.direct = self.shape[0] <= DENSE
-        self.statistics = count_statistics(sample, extended, gram=self.direct)
+        rows = CentredRows(extended, sample.row_weights)
+        self.statistics = Statistics(None, None, rows.means, *count_chain(sample))
+        self.observed = rows.label_sums(sample.y, sample.n_labels)
+        self.observed += np.outer(rows.means, self.statistics.labels)
         self.ridge = 2 * sample.n_labels * l2
         self.excess, self.variance = pair_statistics(self.statistics, l2)
-        self.b = self._flat(centred(self.statistics.observed), self.excess)
-        if not self.direct:
+        self.b = self._flat(centred(self.observed), self.excess)
+        if self.direct:
+            self.inverse = FactorisedRidge(rows, sample, self.ridge).inverse
+        else:
             self.regression = RidgeSystem(
                 extended, sample.y, sample.row_weights, sample.n_labels, self.ridge, Threads(1)
             )
@@ -78,14 +85,14 @@ class FreeSystem:
         return float(self.statistics.labels @ cost.mean(axis=1))
 
     def loss_covariance(self, cost: np.ndarray) -> np.ndarray:
-        main = self.statistics.observed @ centred(cost) / self.shape[1]
+        main = self.observed @ centred(cost) / self.shape[1]
         return self._flat(main, np.zeros_like(self.excess))
 
     def solve(self, V: np.ndarray) -> np.ndarray:
         n, L = self.shape
         main = V[: n * L].reshape(n, -1)  # (columns of X̃, labels · right-hand sides)
         if self.direct:
-            main = solve_dense(self.statistics.gram, main, self.ridge).w
+            main = self.inverse.solve(main, 0.0)[0]
         else:
             solved = cg(
                 self.regression, self.regression.right_hand_side(main),

@@ -14,18 +14,17 @@ from sklseq.data.sequences import row_positions
 from sklseq.estimators.zscore.separate import FreeSystem, PathSystem, Separation, separate
 from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.objectives.zscore.elimination import EliminatedRidge
+from sklseq.objectives.zscore.factorised import CentredRows, FactorisedRidge
 from sklseq.objectives.zscore.moments import (
     ChainWeights,
     Sample,
     Statistics,
     combine,
     count_chain,
-    count_statistics,
     extended_rows,
     loss_multiplier,
     score_moments,
     stack_weights,
-    statistics_products,
     unstack_weights,
 )
 from sklseq.objectives.zscore.path_moments import AllowedMoments, AllowedPaths, SampledMoments
@@ -44,6 +43,10 @@ __all__ = [
     "training_zscore",
 ]
 
+FACTORISED = 2_000  # columns of dense rows up to which conjugate gradients may give way
+# Share of the largest column that the ridge must be for the stop of conjugate gradients to be
+# trusted: their error is at most tol times the root of the condition number.
+WELL = 1e-3
 DIRECT = 1_000  # features up to which solver="auto" factorises
 ATTAINABLE = 1e-8  # share of the right-hand side down to which a residual is tested in float64
 SINGLE = 1e-4  # the least tol for which conjugate gradients on sparse rows are done in float32
@@ -94,29 +97,30 @@ def _is_direct(tagger, n_columns: int) -> bool:
 
 def _solve_free(tagger, sample: Sample, cost) -> Solution:
     L, l2 = sample.n_labels, float(tagger.l2)
-    if _is_direct(tagger, sample.rows.shape[1]):
-        extended = extended_rows(sample.rows, sample.offsets, L)
-        statistics = count_statistics(sample, extended, gram=True)
-        result = solve_dense(statistics.gram, statistics.observed, 2 * L * l2)
-        maximum = combine(statistics_products(result.w, statistics), statistics, cost, l2)
-        main = result.w @ maximum.mix
-    else:
-        with Threads(tagger.n_jobs) as threads:
-            system, result = _solve_rows(tagger, sample, 2 * L * l2, threads)
-            statistics = Statistics(None, None, *count_chain(sample))
-            products = system.products(sample.row_weights)
-            maximum = combine(products, statistics, cost, l2)
-            main = system.weights(maximum.mix)
-    weights = stack_weights(main, maximum.pairs)
+    with Threads(tagger.n_jobs) as threads:
+        solve = _factorise if _is_direct(tagger, sample.rows.shape[1]) else _solve_rows
+        system, result = solve(tagger, sample, 2 * L * l2, threads)
+        statistics = Statistics(None, None, None, *count_chain(sample))
+        maximum = combine(system.products(sample.row_weights), statistics, cost, l2)
+        weights = stack_weights(system.weights(maximum.mix), maximum.pairs)
     return Solution(weights, maximum.multiplier, maximum.zscore, result)
+
+
+def _factorise(_, sample: Sample, ridge: float, threads: Threads):
+    extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
+    system = FactorisedRidge(CentredRows(extended, sample.row_weights), sample, ridge)
+    return system, SolverResult(system.solution, 0.0, 1, True, [1.0, 0.0], "direct")
 
 
 def _solve_rows(tagger, sample: Sample, ridge: float, threads: Threads):
     if ridge > 0 and sparse.issparse(sample.rows):
         return _solve_eliminated(tagger, sample, ridge, threads)
     extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
-    weights, n_labels = sample.row_weights, sample.n_labels
-    system = RidgeSystem(extended, sample.y, weights, n_labels, ridge, threads)
+    system = RidgeSystem(extended, sample.y, sample.row_weights, sample.n_labels, ridge, threads)
+    # Conjugate gradients do not see what tells columns apart that are nearly equal.
+    alike = ridge * system.preconditioner.min() < WELL
+    if alike and extended.shape[1] <= FACTORISED:
+        return _factorise(tagger, sample, ridge, threads)
     result = _conjugate_gradients(tagger, system, system.gradient)
     system.finish(result.w)
     return system, result

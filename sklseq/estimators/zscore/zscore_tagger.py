@@ -45,17 +45,16 @@ from sklseq.estimators.zscore.zscore_solve import (
     solve_zscore,
     training_zscore,
 )
+from sklseq.objectives.zscore.factorised import CentredRows, centred_statistics, solve_sums
 from sklseq.objectives.zscore.moments import (
     ChainWeights,
     Sample,
     Statistics,
     combine,
-    count_statistics,
     extended_rows,
     stack_weights,
-    statistics_products,
 )
-from sklseq.solvers import SolverResult, solve_dense
+from sklseq.solvers import SolverResult
 
 if TYPE_CHECKING:
     from sklseq.estimators.crf.crf_tagger import CRFTagger
@@ -377,9 +376,9 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
         codes = encode_labels(labels, classes, rows.offsets)
         sample = Sample(rows.rows, rows.offsets, codes, weights, len(classes))
         extended = extended_rows(sample.rows, sample.offsets, len(classes))
-        part = count_statistics(sample, extended, gram=True)
+        part = centred_statistics(CentredRows(extended, sample.row_weights), sample)
         if known is not None:
-            part = Statistics(*(getattr(self, n) + x for n, x in zip(STATISTICS, part)))
+            part = Statistics(*(getattr(self, name) for name in STATISTICS)).merged(part)
             vectorizer = self.vectorizer_
         self._fit_statistics(part, cost, classes, vectorizer, rows.dtype)
         return self
@@ -421,14 +420,14 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
 
     def _fit_statistics(self, statistics: Statistics, cost, classes, vectorizer, dtype) -> None:
         l2 = float(self.l2)
-        result = solve_dense(statistics.gram, statistics.observed, 2 * len(classes) * l2)
-        maximum = combine(statistics_products(result.w, statistics), statistics, cost, l2)
-        weights = stack_weights(result.w @ maximum.mix, maximum.pairs)
+        solution, products = solve_sums(statistics, 2 * len(classes) * l2)
+        maximum = combine(products, statistics, cost, l2)
+        weights = stack_weights(solution @ maximum.mix, maximum.pairs)
         free = resolve_constraints(None, classes)
         for name, value in zip(STATISTICS, statistics):
             setattr(self, name, value)
         self._set_weights(weights, free, classes, vectorizer, dtype)
-        self.multiplier_, self.n_iter_ = maximum.multiplier, result.n_iter
+        self.multiplier_, self.n_iter_ = maximum.multiplier, 1
         self.zscore_ = maximum.zscore
 
     # ------------------------------------------------------------------ scores
@@ -536,4 +535,4 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
 
 
 # What partial_fit adds up, in the order of Statistics.
-STATISTICS = ("gram_", "observed_", "transition_counts_", "label_counts_")
+STATISTICS = ("gram_", "observed_", "means_", "transition_counts_", "label_counts_")

@@ -12,6 +12,7 @@ from sklseq._lib.threads import Threads, spans
 from sklseq.data.sequences import Sequences, row_positions
 from sklseq.inference.chain.linear_chain import _chain
 from sklseq.objectives.scores.design import SparseRows, _linear, aligned_zeros, values_unless_ones
+from sklseq.objectives.zscore.factorised import CentredInverse
 from sklseq.objectives.zscore.moments import Products, Sample, score_products
 
 __all__ = ["EliminatedRidge", "n_frequent"]
@@ -59,16 +60,9 @@ class EliminatedRidge:
     A product with it reads X̃ as often as one with the whole matrix. But frequent columns are what
     the condition number comes from: on text, five iterations do for nearly thirty.
 
-    Means may exceed spreads by any factor. With the means m of H's columns, n = Σ d and C the
-    matrix G of centred columns, G = C + n m mᵀ, and G v = b + s m (b of centred columns, s of the
-    constant) has the solution, by Sherman and Morrison and without a difference of large numbers,
-
-        v = C⁻¹ b + q (s - n mᵀC⁻¹b) / (1 + n mᵀq),   q = C⁻¹ m,
-        mᵀv = (mᵀC⁻¹b + s mᵀq) / (1 + n mᵀq).
-
-    So H is held with a constant column whose weight is the means' share of scores, and columns
-    without a zero are held less their means. C is factorised, see
-    :class:`~sklseq._lib.inverse_root.InverseRoot`.
+    Means may exceed spreads by any factor: H is held with a constant column whose weight is the
+    means' share of scores, columns without a zero are held less their means, and G is inverted by
+    :class:`~sklseq.objectives.zscore.factorised.CentredInverse`.
 
     Parameters
     ----------
@@ -175,12 +169,11 @@ class EliminatedRidge:
         self.ridges = self.ridge / np.square(self.sizes)
         self.total, self.levels = gram[-1, -1], gram[-1:, :-1].T / gram[-1, -1]
         gram = gram[:-1, :-1] - self.total * self.levels * self.levels.T
-        gram[np.diag_indices(n + 2)] = np.maximum(gram.diagonal(), 0) + self.ridges[:, 0]
-        self.units = gram.diagonal()[:, None] ** -0.5
+        gram[np.diag_indices(n + 2)] = np.maximum(gram.diagonal(), 0)
+        self.units = (gram.diagonal()[:, None] + self.ridges) ** -0.5
         self.inverse = InverseRoot(gram, self.ridges[:, 0], self._frequent_product)
         self.means = self.shifts[:, None] + self.levels
-        self.of_means = self.inverse.solve(self.means)
-        self.excess = 1 + self.total * float(np.vdot(self.means, self.of_means))
+        self.centred = CentredInverse(self.inverse, self.means[:, 0], self.total)
         squares = np.bincount(
             self.rest.indices, self._rest_squares(), minlength=self.rest.n_features
         )
@@ -250,12 +243,9 @@ class EliminatedRidge:
     def _solve_frequent(self, sides: np.ndarray) -> np.ndarray:
         # Weights of H and of the constant from padded products with both.
         solution, n = np.zeros((len(sides), self.width)), self.n_labels
-        sides, s, m = sides[:-1, :n], sides[-1, :n], self.means
-        V = self.inverse.solve(sides - self.levels * s)
-        mV = m.T @ V
-        V += self.of_means * ((s - self.total * mV) / self.excess)
+        sides, s = sides[:-1, :n], sides[-1, :n]
+        V, mV = self.centred.solve(sides - self.levels * s, s)
         solution[:-1, :n] = V
-        mV = (mV + s * (self.excess - 1) / self.total) / self.excess
         solution[-1, :n] = mV - self.levels.T @ V
         return solution
 

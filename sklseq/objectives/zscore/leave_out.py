@@ -12,7 +12,7 @@ from sklseq.objectives.zscore.moments import (
     Sample,
     Statistics,
     centred,
-    count_statistics,
+    count_chain,
     extended_rows,
     loss_multiplier,
     pair_statistics,
@@ -68,7 +68,7 @@ class LeaveOut:
     def __init__(self, sample: Sample, cost: np.ndarray | None, solve):
         self.sample, self.cost, self.solve = sample, cost, solve
         extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
-        self.statistics = count_statistics(sample, extended, gram=False)
+        self.transitions, self.labels = count_chain(sample)
         dense = extended.toarray() if sparse.issparse(extended) else extended
         self.root = np.sqrt(sample.row_weights)[:, None]
         dense = self.root * dense
@@ -129,10 +129,10 @@ class LeaveOut:
 
     def _others(self, s: int, weight: float) -> Statistics:
         y = self.sample.y[slice(*self.sample.offsets[s : s + 2])]
-        transitions, labels = (x.copy() for x in self.statistics[2:])
+        transitions, labels = self.transitions.copy(), self.labels.copy()
         np.subtract.at(transitions, (y[:-1], y[1:]), weight)
         np.subtract.at(labels, y, weight)
-        return Statistics(None, None, np.maximum(transitions, 0), np.maximum(labels, 0))
+        return Statistics(None, None, None, np.maximum(transitions, 0), np.maximum(labels, 0))
 
     def _left_out(self, fitted, others: Statistics, S, l2: float, L: int) -> LeftOut:
         excess, variance = pair_statistics(others, l2)

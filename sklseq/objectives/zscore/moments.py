@@ -35,6 +35,7 @@ from scipy import sparse
 from sklseq.data.sequences import row_positions
 
 __all__ = [
+    "ROUNDING",
     "ChainWeights",
     "Maximum",
     "Products",
@@ -44,7 +45,6 @@ __all__ = [
     "centred",
     "combine",
     "count_chain",
-    "count_statistics",
     "decompose",
     "extended_rows",
     "label_sums",
@@ -55,11 +55,11 @@ __all__ = [
     "score_moments",
     "score_products",
     "stack_weights",
-    "statistics_products",
     "unstack_weights",
 ]
 
 BLOCK = 4_096  # rows worked on while they are in the cache
+ROUNDING = 2 * np.finfo(np.float64).eps  # share of its mean within which a column is constant
 
 
 class ChainWeights(NamedTuple):
@@ -100,14 +100,16 @@ class Sample(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """All that the closed form needs of the data; those of two data sets add up.
+    """All that the closed form needs of the data, as sums about the weighted means of columns.
 
     Attributes
     ----------
     gram : ndarray of shape (n_features + 2, n_features + 2), or None
-        X̃ᵀX̃, if the features are few.
+        Of X̃ less its means, with itself; if the features are few.
     observed : ndarray of shape (n_features + 2, n_labels), or None
-        X̃ᵀY, Y being the indicators of the true labels.
+        Of X̃ less its means, with Y, the indicators of the true labels.
+    means : ndarray of shape (n_features + 2,), or None
+        Weighted means of the columns of X̃.
     transitions : ndarray of shape (n_labels, n_labels)
         True transitions, counted.
     labels : ndarray of shape (n_labels,)
@@ -116,8 +118,24 @@ class Statistics(NamedTuple):
 
     gram: np.ndarray | None
     observed: np.ndarray | None
+    means: np.ndarray | None
     transitions: np.ndarray
     labels: np.ndarray
+
+    def merged(self, other: Statistics) -> Statistics:
+        """Those of two data sets as one (Chan, Golub, LeVeque 1983)."""
+        n, m = float(self.labels.sum()), float(other.labels.sum())
+        fraction = m / (n + m) if n + m > 0 else 0.0
+        change = other.means - self.means
+        means = self.means + fraction * change
+        gram = self.gram + other.gram + n * fraction * np.outer(change, change)
+        labels = (1 - fraction) * other.labels - fraction * self.labels
+        observed = self.observed + other.observed + np.outer(change, labels)
+        constant = gram.diagonal() <= (n + m) * np.square(ROUNDING * means)
+        gram[constant], gram[:, constant], observed[constant] = 0, 0, 0
+        return Statistics(
+            gram, observed, means, self.transitions + other.transitions, self.labels + other.labels
+        )
 
 
 def extended_rows(rows, offsets: np.ndarray, n_labels: int):
@@ -142,21 +160,6 @@ def label_sums(rows, y, values, n_labels: int) -> np.ndarray:
     """rowsᵀ diag(values) Y, shape (n_columns, n_labels)."""
     sums = one_hot(y, values, n_labels).T @ rows
     return np.ascontiguousarray((sums.toarray() if sparse.issparse(sums) else sums).T)
-
-
-def count_statistics(sample: Sample, extended, *, gram: bool) -> Statistics:
-    """Statistics of labelled sequences; ``extended`` are their extended rows."""
-    L, y, weights = sample.n_labels, sample.y, sample.row_weights
-    product = None
-    if gram:
-        scaled = (
-            extended.multiply(weights[:, None])
-            if sparse.issparse(extended)
-            else (weights[:, None] * extended)
-        )
-        product = extended.T @ scaled
-        product = product.toarray() if sparse.issparse(product) else product
-    return Statistics(product, label_sums(extended, y, weights, L), *count_chain(sample))
 
 
 def count_chain(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
@@ -233,11 +236,6 @@ def score_products(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Pr
         observed += weighted @ labels[y[a : a + BLOCK]]
         square += weighted @ block
     return Products(observed, square)
-
-
-def statistics_products(solution: np.ndarray, statistics: Statistics) -> Products:
-    """The same from sums, where the matrix is held."""
-    return Products(solution.T @ statistics.observed, solution.T @ (statistics.gram @ solution))
 
 
 class Maximum(NamedTuple):

@@ -6,16 +6,15 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._lib.column_sizes import column_sizes
-from sklseq._lib.inverse_root import InverseRoot
 from sklseq._lib.threads import Threads, spans
 from sklseq.data.sequences import Sequences
 from sklseq.inference.chain.linear_chain import _chain
 from sklseq.objectives.scores.design import SparseRows, aligned_zeros
-from sklseq.objectives.zscore.moments import Products, label_sums, score_products
+from sklseq.objectives.zscore.factorised import CentredRows
+from sklseq.objectives.zscore.moments import Products, score_products
 
 __all__ = ["RidgeSystem"]
 
-FACTORISED = 2_000  # columns of dense rows, at most
 BLOCK = 4_096  # rows whose scores stay in the cache between A and its transpose
 
 
@@ -31,10 +30,6 @@ class RidgeSystem:
     which makes D of D + n m mᵀ: Tᵀ(D + n m mᵀ)T = D. In these terms n m mᵀ is n / (1 + n h) m mᵀ,
     so no large numbers are left. Without a ridge, any D gives the solution of minimum norm, as all
     solutions have the same mᵀV.
-
-    Of up to 2000 columns of dense rows, all of ZᵀdZ + ridge takes the place of D, in coordinates
-    in which it is the identity (:class:`~sklseq._lib.inverse_root.InverseRoot`): columns may then
-    be equal but for 1e-12.
 
     Parameters
     ----------
@@ -60,7 +55,6 @@ class RidgeSystem:
         self.y, self.n_labels, self.ridge, self.threads = y, n_labels, ridge, threads
         self.n_columns, self.is_sparse = rows.shape[1], sparse.issparse(rows)
         self.rows, self.d, self.order = rows, weights, np.arange(self.n_columns)
-        self.inverse = None
         if self.is_sparse:
             self._arrange(rows)
             self.preconditioner = 1 / self._diagonal(self._squares())
@@ -70,40 +64,23 @@ class RidgeSystem:
     def _diagonal(self, squares: np.ndarray) -> np.ndarray:
         return squares + self.ridge if self.ridge > 0 else np.square(column_sizes(squares))
 
-    def _centre(self, rows: np.ndarray) -> None:
-        self.total = self.d.sum()
-        self.means = self.d @ rows / self.total
-        self.rows = rows - self.means
-        self.rows -= self.d @ self.rows / self.total  # without the rounding of large means
-        if self.ridge > 0 and self.n_columns <= FACTORISED:
-            gram = self._centred_product(np.eye(self.n_columns))
-            gram[np.diag_indices(self.n_columns)] += self.ridge
-            self.inverse = InverseRoot(gram, self.ridge, self._centred_product)
-            self.preconditioner = np.ones(self.inverse.rank)
-            levels = self.inverse.transposed_times(self.means[:, None])
-            self.levels, across = levels[:, 0], self.inverse.times(levels)[:, 0]
-        else:
-            self.levels, across = self.means, self._scale()
-        square = float(self.means @ across)
-        self.across = across / (square or 1.0)
-        self.shrunk = (1 + self.total * square) ** -0.5
-        of_means = self.shrunk * np.outer(self.levels, np.bincount(self.y, self.d, self.n_labels))
-        self.gradient = of_means + self._across(
-            label_sums(self.rows, self.y, self.d, self.n_labels)
+    def _centre(self, rows) -> None:
+        self.centred = centred = CentredRows(rows, self.d)
+        self.means, self.total = centred.means, centred.total
+        squares = np.square(centred.rows).T @ self.d
+        diagonal = self._diagonal(
+            squares if self.ridge > 0 else squares + self.total * self.means**2
         )
-
-    def _scale(self) -> np.ndarray:
-        # The preconditioner; D⁻¹m.
-        squares = np.square(self.rows).T @ self.d
-        centred = squares if self.ridge else squares + self.total * self.means**2
-        diagonal = self._diagonal(centred)
         self.preconditioner = 1 / diagonal
         if not self.ridge:  # of the size of squares
             diagonal *= np.mean(squares / diagonal) or 1.0
-        return self.means / diagonal
-
-    def _centred_product(self, V: np.ndarray) -> np.ndarray:
-        return self.rows.T @ (self.d[:, None] * (self.rows @ V))
+        across = self.means / diagonal
+        square = float(self.means @ across)
+        self.across = across / (square or 1.0)
+        self.shrunk = (1 + self.total * square) ** -0.5
+        labels = np.bincount(self.y, self.d, self.n_labels)
+        self.gradient = self._across(centred.label_sums(self.y, self.n_labels))
+        self.gradient += self.shrunk * np.outer(self.means, labels)
 
     def _arrange(self, rows) -> None:
         # The kernels' layout, with the columns by frequency.
@@ -127,8 +104,7 @@ class RidgeSystem:
 
     def _across(self, B: np.ndarray) -> np.ndarray:
         # TᵀB
-        of_means = np.outer(self.levels, (1 - self.shrunk) * (self.across @ B))
-        return (B if self.inverse is None else self.inverse.transposed_times(B)) - of_means
+        return B - np.outer(self.means, (1 - self.shrunk) * (self.across @ B))
 
     def right_hand_side(self, B: np.ndarray) -> np.ndarray:
         """In terms of U, of one in terms of V."""
@@ -141,9 +117,8 @@ class RidgeSystem:
             V[self.order] = U
             return V
         # mᵀV = shrunk · mᵀU may be less than the rounding of U, so it is added to nothing.
-        of_means = self.levels @ U
-        V = U if self.inverse is None else self.inverse.times(U)
-        V = V - np.outer(self.across, of_means)
+        of_means = self.means @ U
+        V = U - np.outer(self.across, of_means)
         return V + np.outer(self.across, self.shrunk * of_means - self.means @ V)
 
     def hessian_product(self, V: np.ndarray) -> np.ndarray:
@@ -157,8 +132,8 @@ class RidgeSystem:
 
     def _dense_product(self, U: np.ndarray) -> np.ndarray:
         V = self.solution_of(U)
-        product = self._across(self._centred_product(V) + self.ridge * V)
-        return product + np.outer(self.levels, self.total * self.shrunk**2 * (self.levels @ U))
+        product = self._across(self.centred.product(V) + self.ridge * V)
+        return product + np.outer(self.means, self.total * self.shrunk**2 * (self.means @ U))
 
     def _sparse_product(self, V: np.ndarray) -> np.ndarray:
         W = self.padded.reshape(-1, self.width)
@@ -190,12 +165,14 @@ class RidgeSystem:
     def finish(self, U: np.ndarray) -> None:
         """Take U as the solution."""
         self.solution = self.solution_of(U)
-        self.of_means = 0.0 if self.is_sparse else self.shrunk * (self.levels @ U)
+        if self.is_sparse:
+            self.scores = np.asarray(self.rows @ self.solution)
+        else:
+            self.scores = self.centred.times(self.solution) + self.shrunk * (self.means @ U)
 
     def products(self, weights: np.ndarray) -> Products:
         """What :func:`~sklseq.objectives.zscore.moments.combine` needs of the solution."""
-        scores = np.asarray(self.rows @ self.solution) + self.of_means
-        return score_products(scores, self.y, weights)
+        return score_products(self.scores, self.y, weights)
 
     def weights(self, mix: np.ndarray) -> np.ndarray:
         """The solution times an (n_labels, n_labels) matrix."""

@@ -1,0 +1,195 @@
+"""Ridge regression of label indicators by one factorisation, with the means of columns apart."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from sklseq._lib.inverse_root import InverseRoot
+from sklseq.objectives.zscore.moments import (
+    ROUNDING,
+    Products,
+    Sample,
+    Statistics,
+    count_chain,
+    label_sums,
+    score_products,
+)
+
+__all__ = ["CentredInverse", "CentredRows", "FactorisedRidge", "centred_statistics", "solve_sums"]
+
+SUMS = 1e-13  # share of the largest eigenvalue that is rounding, of sums of products
+CORRECTIONS = 2  # of a solution, from its residual: which does not see directions N
+
+
+class CentredRows:
+    """Rows less their weighted means, Z, whatever the means.
+
+    Dense rows are shifted. Of sparse rows, columns without a zero are; the means of the others,
+    at most √n_rows times their spreads, are taken off products.
+
+    Parameters
+    ----------
+    rows : ndarray or CSR matrix of shape (n_rows, n_columns)
+    weights : ndarray of shape (n_rows,)
+    """
+
+    def __init__(self, rows, weights: np.ndarray):
+        self.d, self.total = weights, weights.sum()
+        n_rows, shape = self.total or 1.0, rows.shape
+        self.means = np.asarray(weights @ rows) / n_rows
+        if sparse.issparse(rows):
+            counts = np.bincount(rows.indices, minlength=shape[1])
+            if (counts >= shape[0]).any():
+                rows = rows.copy()
+                rows.sum_duplicates()
+                counts = np.bincount(rows.indices, minlength=shape[1])
+            self.means = np.where(counts == shape[0], self.means, 0)
+            if self.means.any():
+                values, means = rows.data - self.means[rows.indices], self.means[rows.indices]
+                varies = np.abs(values) > ROUNDING * np.abs(means)
+                varies = np.bincount(rows.indices[varies], minlength=shape[1]) > 0
+                rows.data = np.where(varies[rows.indices] | (means == 0), values, 0)
+            self.levels = np.asarray(weights @ rows) / n_rows
+        else:
+            rows = rows - self.means
+            rest = weights @ rows / n_rows  # the rounding of large means
+            rows -= rest
+            self.means, self.levels = self.means + rest, None
+            rows[:, np.abs(rows).max(axis=0) <= ROUNDING * np.abs(self.means)] = 0
+        self.rows = rows
+        if self.levels is not None:
+            self.means = self.means + self.levels
+
+    def times(self, V: np.ndarray) -> np.ndarray:
+        """Z V."""
+        scores = np.asarray(self.rows @ V)
+        return scores if self.levels is None else scores - self.levels @ V
+
+    def transposed_times(self, B: np.ndarray) -> np.ndarray:
+        """Zᵀ B."""
+        sums = np.asarray(self.rows.T @ B)
+        return sums if self.levels is None else sums - np.outer(self.levels, B.sum(axis=0))
+
+    def product(self, V: np.ndarray) -> np.ndarray:
+        """Zᵀ diag(weights) Z V."""
+        return self.transposed_times(self.d[:, None] * self.times(V))
+
+    def gram(self) -> np.ndarray:
+        """Zᵀ diag(weights) Z."""
+        if self.levels is None:
+            scaled = np.sqrt(self.d)[:, None] * self.rows
+            return scaled.T @ scaled  # both triangles from one
+        scaled = self.rows.multiply(self.d[:, None])
+        return (self.rows.T @ scaled).toarray() - self.total * np.outer(self.levels, self.levels)
+
+    def label_sums(self, y: np.ndarray, n_labels: int) -> np.ndarray:
+        """Zᵀ diag(weights) Y."""
+        sums = label_sums(self.rows, y, self.d, n_labels)
+        if self.levels is None:
+            return sums
+        return sums - np.outer(self.levels, np.bincount(y, self.d, n_labels))
+
+
+def centred_statistics(rows: CentredRows, sample: Sample) -> Statistics:
+    """Sums over labelled sequences; ``rows`` are their extended rows."""
+    observed = rows.label_sums(sample.y, sample.n_labels)
+    return Statistics(rows.gram(), observed, rows.means, *count_chain(sample))
+
+
+class CentredInverse:
+    """(C + ridge + n m mᵀ)⁻¹ for means m that may exceed the spreads of columns by any factor.
+
+    C is the matrix of centred columns. For a right-hand side b + m sᵀ, Sherman and Morrison's
+    formula has no difference of large numbers,
+
+        V = C⁻¹ b + q (s - n mᵀC⁻¹b) / (1 + n mᵀq),   q = C⁻¹ m,
+        mᵀV = (mᵀC⁻¹b + s mᵀq) / (1 + n mᵀq).
+
+    Where m has a part u along directions that no centred row has, q is u / ridge and more; all is
+    multiplied by the ridge, which may be 0.
+
+    Parameters
+    ----------
+    inverse : InverseRoot
+        Of C + ridge.
+    means : ndarray of shape (n_columns,)
+    total : float
+        n, the sum of row weights.
+    """
+
+    def __init__(self, inverse: InverseRoot, means: np.ndarray, total: float):
+        self.inverse, self.means, self.total = inverse, means[:, None], total
+        self.direction = inverse.solve(self.means)
+        self.one, unseen = 1.0, inverse.unseen(self.means)
+        square = float(np.vdot(unseen, self.means))
+        if square > 0:
+            self.one = inverse.ridge
+            self.direction = self.one * self.direction + unseen
+        self.square = float(np.vdot(self.means, self.direction))
+        self.excess = self.one + total * self.square
+
+    def solve(self, b: np.ndarray, s: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+        """V, and mᵀV of shape (1, n_labels)."""
+        V = self.inverse.solve(b)
+        mV = self.means.T @ V
+        V += self.direction * ((s - self.total * mV) / self.excess)
+        mV = (self.one * mV + s * self.square) / self.excess
+        if self.square > 0:  # mᵀV may be less than the rounding of C⁻¹b
+            V += self.direction * ((mV - self.means.T @ V) / self.square)
+        return V, mV
+
+
+class FactorisedRidge:
+    """(X̃ᵀ diag(weights) X̃ + ridge) V = X̃ᵀ diag(weights) Y by one factorisation.
+
+    A ridge of 0 is the limit of ridges: the solution of minimum norm.
+
+    Parameters
+    ----------
+    rows : CentredRows
+        Of X̃.
+    sample : Sample
+    ridge : float
+    """
+
+    def __init__(self, rows: CentredRows, sample: Sample, ridge: float):
+        statistics = centred_statistics(rows, sample)
+        root = InverseRoot(statistics.gram, ridge, rows.product)
+        self.inverse = inverse = CentredInverse(root, rows.means, rows.total)
+        V, mV = inverse.solve(statistics.observed, statistics.labels)
+        for _ in range(0 if root.N.size else CORRECTIONS):
+            left = -(rows.times(V) + mV)
+            left[np.arange(len(sample.y)), sample.y] += 1
+            left *= rows.d[:, None]
+            step, of_means = inverse.solve(
+                rows.transposed_times(left) - ridge * V, left.sum(axis=0)
+            )
+            V, mV = V + step, mV + of_means
+        self.y, self.solution, self.scores = sample.y, V, rows.times(V) + mV
+
+    def products(self, weights: np.ndarray) -> Products:
+        """What :func:`~sklseq.objectives.zscore.moments.combine` needs of the solution."""
+        return score_products(self.scores, self.y, weights)
+
+    def weights(self, mix: np.ndarray) -> np.ndarray:
+        """The solution times an (n_labels, n_labels) matrix."""
+        return self.solution @ mix
+
+
+def inverse_of_sums(statistics: Statistics, ridge: float) -> CentredInverse:
+    """The inverse of X̃ᵀX̃ + ridge from sums of products alone."""
+
+    def product(P: np.ndarray) -> np.ndarray:
+        return statistics.gram @ P
+
+    root = InverseRoot(statistics.gram, ridge, product, noise=SUMS)
+    return CentredInverse(root, statistics.means, float(statistics.labels.sum()))
+
+
+def solve_sums(statistics: Statistics, ridge: float) -> tuple[np.ndarray, Products]:
+    """V = (X̃ᵀX̃ + ridge)⁻¹ X̃ᵀY from sums alone, and its products."""
+    labels = statistics.labels
+    V, mV = inverse_of_sums(statistics, ridge).solve(statistics.observed, labels)
+    observed = V.T @ statistics.observed + mV.T * labels
+    return V, Products(observed, V.T @ statistics.gram @ V + labels.sum() * mV.T * mV)
