@@ -17,6 +17,7 @@ from sklseq._lib.threads import Threads
 from sklseq.estimators.zscore import zscore_solve as _zscore_solve
 from sklseq.estimators.zscore.separate import FreeSystem
 from sklseq.inference import sample as sample_paths
+from sklseq.inference import viterbi
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.scores.score_map import ScoreMap, Weights, full_support
 from sklseq.objectives.zscore.leave_out import LeaveOut
@@ -435,6 +436,22 @@ def test_left_out_scores_hold_for_any_ridge_and_for_words_of_one_sequence(seed, 
         centre = found.emission - found.emission.mean(axis=1, keepdims=True)
         # Scores of equal columns are found to about 1e-16 / 1e-10, where a factor is given up.
         assert_allclose(centre, expected, rtol=0, atol=1e-4 * level)
+
+
+@pytest.mark.parametrize("l2", [1e-10, 1e-8, 1e-4, 1.0])
+def test_labels_left_out_are_those_of_a_new_fit(l2):
+    # Words that a sequence alone has: its labels tie, and rounding must not choose among them.
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 6, 16)
+    rows = np.eye(25)[np.minimum(rng.zipf(1.4, lengths.sum()) - 1, 24)]
+    codes = rng.integers(0, 3, len(rows)).astype(np.int32)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    X, y = np.split(rows, offsets[1:-1]), np.split(codes, offsets[1:-1])
+    sample = Sample(rows, offsets, codes, np.ones(len(lengths)), 3)
+    for s, found in enumerate(LeaveOut(sample, 1 - np.eye(3), solve_dense).scores(l2)):
+        others = [k for k in range(len(X)) if k != s]
+        tagger = ZScoreTagger(l2=l2).fit([X[k] for k in others], [y[k] for k in others])
+        assert_array_equal(viterbi(*found)[0], tagger.predict([X[s]])[0])
 
 
 @pytest.mark.parametrize("form", ["values", "words"])

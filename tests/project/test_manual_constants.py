@@ -110,7 +110,7 @@ TABLE = [
     ("zscore", r"up to (\d+) of the\s+most frequent", lambda: [constant("objectives.zscore.elimination", "FREQUENT")]),
     ("zscore", r"single precision where ``tol`` is (\S+) or", lambda: [constant("estimators.zscore.zscore_solve", "SINGLE")]),
     ("zscore", r"at most ``tol`` = (\S+) of what they are", lambda: [default("ZScoreTagger", "tol")]),
-    ("zscore", r"Dense rows of up\s+to (\d+) features", lambda: [constant("objectives.zscore.regression", "FACTORISED")]),
+    ("zscore", r"dense rows of up to\s+(\d+) columns", lambda: [constant("estimators.zscore.zscore_solve", "FACTORISED")]),
     ("zscore", r"sizes of\s+columns differ by more than (\S+), of", lambda: [constant("_lib.column_sizes", "UNITS")]),
     ("zscore", r"found to (\d+) % by some ten forward-backward passes over at most\s+([\d,]+) rows",
      lambda: [100 * constant("estimators.zscore.warm_start", "PRECISION"), constant("estimators.zscore.warm_start", "ROWS")]),

@@ -22,7 +22,7 @@ __all__ = ["LeaveOut", "LeftOut"]
 
 RANK = 1e-12  # eigenvalues below this share of the largest are rounding of zero
 DIGITS = 9  # of regressions of indicators, which are 0 or 1
-LOST = 1e-8  # eigenvalues of I - H_ss below which its difference has lost too many digits
+LOST = 1e-5  # eigenvalues of I - H_ss below which quotients by it have an error in digit DIGITS
 
 
 class LeftOut(NamedTuple):
