@@ -274,7 +274,7 @@ def names_of(section):
 def test_the_page_names_every_tool_with_its_verdict():
     callbacks = {"ProgressBar", "ScoringMonitor", "set_callbacks"}  # see test_callbacks
     assert names_of("What works") == {*WORKS, *callbacks}
-    assert names_of("What does not, and what to do") == set(FAILS)
+    assert names_of("What does not work, and alternatives") == set(FAILS)
 
 
 def test_extractors_in_a_grid():
