@@ -106,7 +106,8 @@ def as_label_sequences(
     TypeError
         If `y` or one of its items is not a sequence.
     ValueError
-        If labels are of other or mixed kinds, or an integer is outside -2**63 ... 2**63 - 1.
+        If labels are of other or mixed kinds, an integer is outside -2**63 ... 2**63 - 1, or a
+        string ends in NUL.
 
     Examples
     --------
@@ -121,8 +122,8 @@ def as_label_sequences(
     # Empty sequences have no kind of labels: np.array([]) is float64.
     filled = [sequence for sequence in sequences if len(sequence)]
     kinds = set(map(_array_kind, filled))
-    too_large = any(s.dtype.kind == "u" and s.max() > MOST for s in filled if _array_kind(s))
-    if len(kinds) == 1 and None not in kinds and not too_large:
+    arrays = len(kinds) == 1 and None not in kinds
+    if arrays and not any(s.dtype.kind == "u" and s.max() > MOST for s in filled):
         # One at a time: NumPy joins uint64 and int64 to float64, which keeps 53 bits.
         dtype = _DTYPES[kinds.pop()]
         parts = filled if dtype is np.str_ else (s.astype(dtype, copy=False) for s in filled)
@@ -190,10 +191,19 @@ def _array_of_labels(
             "is not a 64-bit integer; integer labels must lie in -2**63 ... 2**63 - 1: renumber "
             "them, or convert all to strings."
         )
+    elif kinds == {"string"} and (row := _first_cut(labels)) is not None:
+        problem = "ends in a NUL character, which arrays of strings drop: rename it."
     else:
         return np.array(labels, dtype=_DTYPES[kinds.pop()] if kinds else np.str_)
     where = locate(offsets, row, first)
     raise ValueError(f"Label {_plain(labels[row])!r} of {name}, at {where}, {problem}")
+
+
+def _first_cut(labels: list[str]) -> int | None:
+    """Row of the first string that ends in NUL, which NumPy drops; None if there is none."""
+    if "\0" not in "".join(labels):
+        return None
+    return next((row for row, label in enumerate(labels) if label.endswith("\0")), None)
 
 
 def _fits(least: int, most: int) -> bool:
@@ -491,7 +501,7 @@ def segments_to_labels(
         suffix = f"-{type_}" if type_ else ""
         letters = first + inner * (stop - start - 2) + last if stop - start > 1 else single
         labels[start:stop] = [letter + suffix for letter in letters]
-    return np.array(labels, dtype=np.str_)
+    return as_label_sequences([labels], "labels")[0]
 
 
 def _check_segments(

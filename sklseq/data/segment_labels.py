@@ -179,6 +179,11 @@ def _triple(segment: Any, s: int, k: int) -> tuple[int, int, str]:
         start, stop = index(start), index(stop)
     except (TypeError, ValueError):
         label = None
+    if isinstance(label, str) and label.endswith("\0"):
+        raise ValueError(
+            f"Segment {k} of sequence {s} of y, {segment!r}, has a label that ends in a NUL "
+            "character, which arrays of strings drop: rename it."
+        )
     if not isinstance(label, str):
         raise ValueError(
             f"Segment {k} of sequence {s} of y must be (start, stop, label), two integers and a "

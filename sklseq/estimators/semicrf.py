@@ -319,6 +319,11 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
             )
         if self.outside is not None and not isinstance(self.outside, str):
             raise ValueError(f"outside must be a string or None; got {self.outside!r}.")
+        if self.outside is not None and self.outside.endswith("\0"):
+            raise ValueError(
+                f"outside ends in a NUL character, which arrays of strings drop; got "
+                f"{self.outside!r}: rename it."
+            )
         check_n_jobs(self.n_jobs)
 
     def _check_hinge(self) -> None:
