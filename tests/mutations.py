@@ -100,6 +100,8 @@ FAULTS = [
     ("data/labels.py", "complete[:, None], goes_on[:, None] & same_type", "complete[:, None], goes_on[:, None]", "test_labels"),
     ("estimators/base.py", "(truth >= 0) & (flat == ", "(flat == ", "test_unseen_labels"),
     ("estimators/crf/crf_tagger.py", "score[unseen] = -np.inf", "pass", "test_unseen_labels"),
+    ("estimators/validation.py", "return kept.get(name, getattr(estimator, name))", "return getattr(estimator, name)", "test_fitted_parameters"),
+    ("_lib/threads.py", "    check_n_jobs(n_jobs)\n    return", "    return", "test_fitted_parameters"),
     ("estimators/semicrf.py", "terms[unseen | ", "terms[", "test_unseen_labels"),
     ("estimators/semicrf.py", "self.predict_labels(X), sample_weight=sample_weight", "self.predict_labels(X)", "test_unseen_labels"),
     ("_lib/callbacks.py", "_as_new(estimator) | reconstruct", "vars(estimator) | reconstruct", "test_callbacks"),

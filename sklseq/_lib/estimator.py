@@ -7,10 +7,11 @@ import numbers
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from sklseq._lib.version import __version__
 
-__all__ = ["EstimatorBase", "check_plain_parameters"]
+__all__ = ["EstimatorBase", "check_plain_parameters", "clone_part"]
 
 # Pages that autosummary generates for docs/api.rst.
 PAGE = "https://sklseq.readthedocs.io/en/latest/generated/{page}.html"
@@ -55,6 +56,17 @@ def check_plain_parameters(estimator: Any) -> None:
                 f"random_state must be None, an integer of at least 0, a RandomState or a "
                 f"Generator; got {value!r}."
             )
+
+
+def clone_part(estimator: Any, name: str) -> Any:
+    """An unfitted copy of the estimator that is the parameter ``name``."""
+    part = getattr(estimator, name)
+    if isinstance(part, type) or not hasattr(part, "get_params"):
+        raise TypeError(
+            f"{name} must be None or an estimator, such as an instance of a class of sklseq; got "
+            f"{part!r}."
+        )
+    return clone(part)
 
 
 def check_version(saved: str | None, name: str) -> None:

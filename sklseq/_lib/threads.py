@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -11,7 +12,19 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 
-__all__ = ["BufferPool", "Threads", "spans"]
+__all__ = ["BufferPool", "Threads", "check_n_jobs", "n_threads", "spans"]
+
+
+def check_n_jobs(n_jobs: Any) -> None:
+    """Raise unless it is a number of threads as scikit-learn counts them."""
+    if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
+        raise ValueError(f"n_jobs must be None or an integer other than 0; got {n_jobs!r}.")
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """``n_jobs`` as a number of threads, checked."""
+    check_n_jobs(n_jobs)
+    return effective_n_jobs(n_jobs)
 
 
 class Threads:
@@ -23,7 +36,7 @@ class Threads:
     """
 
     def __init__(self, n_jobs: int | None):
-        self.n = effective_n_jobs(n_jobs)
+        self.n = n_threads(n_jobs)
         self._pool = ThreadPoolExecutor(self.n - 1) if self.n > 1 else None
 
     def map(self, work: Callable[[Any], Any], pieces: Iterable[Any]) -> list[Any]:

@@ -28,6 +28,7 @@ from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.validation import (
     check_n_jobs,
+    fitted_parameter,
     read_sequences,
     training_weights,
     warn_one_label,
@@ -80,7 +81,7 @@ class _of_likelihood(Generic[R]):
     def __get__(self, segmenter: Any, owner: Any = None) -> Callable[..., R]:
         if segmenter is None:
             return self.function
-        if segmenter.loss == "hinge":
+        if fitted_parameter(segmenter, "loss") == "hinge":
             raise AttributeError(
                 f"{type(segmenter).__name__} has no {self.function.__name__} with loss='hinge', "
                 "whose scores are not probabilities; use loss='log'."
@@ -278,7 +279,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         basis = merge_parallel_columns(potentials.rows) if self.l1 == 0 else None
         data = SegmentData(
             potentials, GoldSegments(*segments[:3], codes.reshape(-1)), len(classes),
-            self._limits(classes, longest), basis,
+            _limits(classes, longest, self.outside), basis,
         )  # fmt: skip
         scores = SegmentScores(data, self._support(data, len(classes)))
         start = self._starting_point(scores, classes, vectorizer)
@@ -290,6 +291,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
             "classes_": classes, "vectorizer_": vectorizer, "n_features_in_": scores.n_features,
             "max_segment_length_": longest, "n_firings_": potentials.n_potentials,
             "max_span_": max(1, int((potentials.stop - potentials.start).max(initial=1))),
+            "_fitted_parameters": {"loss": self.loss, "outside": self.outside},
         }  # fmt: skip
         if names is not None:
             fixed["feature_names_in_"] = names
@@ -356,10 +358,6 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
                 f"max_segment_length={longest}. Raise it, or use None for any length."
             )
         return longest
-
-    def _limits(self, classes: np.ndarray, longest: int) -> np.ndarray:
-        # Longest segment of each label, 0 for any.
-        return np.where(classes == self.outside, 1, longest).astype(np.int64)
 
     def _support(self, data: SegmentData, n_labels: int) -> Support:
         support = full_support(n_labels)
@@ -446,6 +444,10 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
 
     # ------------------------------------------------------------------ answers
 
+    @property
+    def _outside(self) -> str | None:
+        return fitted_parameter(self, "outside")
+
     def _read(self, X: Any) -> SegmentPotentials:
         check_is_fitted(self, "classes_")
         potentials, _ = read_potentials(X, self.vectorizer_)
@@ -468,7 +470,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         else:  # more potentials, which score 0
             scores, spans = _with_queries(X, scores if row is None else scores[row], spans)
             row = None
-        limits = self._limits(self.classes_, self.max_segment_length_)
+        limits = _limits(self.classes_, self.max_segment_length_, self._outside)
         plan = SegmentPlan(spans, L, limits, apart)
         chain = SegmentTransitions(self.transition_, self.start_, self.end_)
         return plan, plan.cell_scores(scores, row), chain
@@ -504,7 +506,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
     def _written(self, segments: list[np.ndarray]) -> np.ndarray:
         out = np.empty(len(segments), dtype=object)
         for s, rows in enumerate(segments):
-            out[s] = write_segments(rows, self.classes_, self.outside)
+            out[s] = write_segments(rows, self.classes_, self._outside)
         return out
 
     def predict_labels(self, X: SequencesLike) -> np.ndarray:
@@ -521,7 +523,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         """
         X = self._read(X)
         out = np.empty(len(X), dtype=object)
-        outside = "O" if self.outside is None else self.outside
+        outside = "O" if self._outside is None else self._outside
         for s, segments in enumerate(self._written(self._segments(X))):
             out[s] = segments_to_labels(segments, int(X.lengths[s]), outside=outside)
         return out
@@ -604,11 +606,11 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         ndarray of shape (n_sequences,)
         """
         X = self._read(X)
-        segments = read_segments(y, X.lengths, self.outside)
+        segments = read_segments(y, X.lengths, self._outside)
         codes = find_codes(segments.label, self.classes_)
         unseen, codes = codes < 0, np.maximum(codes, 0)
         gold = GoldSegments(*segments[:3], codes)
-        limits = self._limits(self.classes_, self.max_segment_length_)
+        limits = _limits(self.classes_, self.max_segment_length_, self._outside)
         data = SegmentData(X, gold, len(self.classes_), limits)
         fired = np.flatnonzero(data.label >= 0)
         psi = data.rows.rows[fired] @ self.coef_
@@ -646,7 +648,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         X = self._read(X)
         plan, psi, chain = self._program(X)
         log_z, answers = np.zeros(len(X)), []
-        if self.loss == "log":
+        if fitted_parameter(self, "loss") == "log":
             log_z = self._sums(X)[1]
         for s in range(len(X)):
             found, scores = nbest_of_sequence(plan, s, psi, chain, int(n))
@@ -704,8 +706,8 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         """
         answers = []
         for rows, times in self._closures(self._read(X), max_span):
-            kept = self.classes_[rows[:, 2]] != self.outside
-            answers.append((write_segments(rows, self.classes_, self.outside), times[kept]))
+            kept = self.classes_[rows[:, 2]] != self._outside
+            answers.append((write_segments(rows, self.classes_, self._outside), times[kept]))
         return answers
 
     def _closures(self, X: SegmentPotentials, max_span: int | None) -> Iterator[tuple]:
@@ -734,16 +736,16 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         float
         """
         X = self._read(X)
-        true = labels_of_segments(y, X.lengths, self.outside)
+        true = labels_of_segments(y, X.lengths, self._outside)
         return float(span_f1(true, self.predict_labels(X), sample_weight=sample_weight))
 
 
 def closure_labels(segmenter: SemiCRFSegmenter, X: Any, max_span: int | None) -> tuple[list, list]:
     """IOB2 labels, and when each is certain, as :class:`OnlineDecoder` gives them."""
     X, labels, times = segmenter._read(X), [], []
-    outside = "O" if segmenter.outside is None else segmenter.outside
+    outside = "O" if segmenter._outside is None else segmenter._outside
     for n, (rows, certain) in zip(X.lengths.tolist(), segmenter._closures(X, max_span)):
-        segments = write_segments(rows, segmenter.classes_, segmenter.outside)
+        segments = write_segments(rows, segmenter.classes_, segmenter._outside)
         labels.append(segments_to_labels(segments, n, outside=outside))
         times.append(np.repeat(certain, rows[:, 1] - rows[:, 0]))
     return labels, times
@@ -756,6 +758,11 @@ def read_potentials(X: SequencesLike, vectorizer=None, *, fit: bool = False):
         return X, None
     rows, vectorizer = read_sequences(X, vectorizer, fit=fit)
     return SegmentPotentials.from_tokens(rows), vectorizer
+
+
+def _limits(classes: np.ndarray, longest: int, outside: str | None) -> np.ndarray:
+    # Longest segment of each label, 0 for any.
+    return np.where(classes == outside, 1, longest).astype(np.int64)
 
 
 def _segments_of(segments: Segments, kept: np.ndarray) -> Segments:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
+from sklseq._lib.threads import check_n_jobs
 from sklseq.data.row_blocks import in_blocks
 from sklseq.data.sequences import Sequences, as_sequences, check_sample_weight, input_form
 from sklseq.data.types import ArrayLike, SequencesLike
@@ -21,6 +22,7 @@ __all__ = [
     "check_not_empty",
     "check_number",
     "check_numbers",
+    "fitted_parameter",
     "in_shards",
     "read_sequences",
     "training_weights",
@@ -126,10 +128,13 @@ def check_choices(estimator: Any, **allowed: tuple) -> None:
             raise ValueError(f"{name} must be one of {choices}; got {getattr(estimator, name)!r}.")
 
 
-def check_n_jobs(n_jobs: Any) -> None:
-    """Raise unless it is a number of threads as scikit-learn counts them."""
-    if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
-        raise ValueError(f"n_jobs must be None or an integer other than 0; got {n_jobs!r}.")
+def fitted_parameter(estimator: Any, name: str) -> Any:
+    """A parameter as the last fit had it; set_params changes the next fit only.
+
+    Before fit, and in pickles of versions that did not keep it: as it is.
+    """
+    kept = vars(estimator).get("_fitted_parameters", {})
+    return kept.get(name, getattr(estimator, name))
 
 
 def warn_one_label(classes: np.ndarray) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,8 @@ def parse_conjunctions(conjoin: Any) -> list[list[tuple[str, int]]]:
         return []
     if isinstance(conjoin, str):
         conjoin = [conjoin]
+    if not isinstance(conjoin, Iterable):
+        raise _error(conjoin, conjoin)
     return [_parse(c) for c in conjoin]
 
 

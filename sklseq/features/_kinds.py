@@ -97,9 +97,10 @@ def _flag_names(flags: Any) -> list[str]:
         return list(FLAGS)
     if flags is None or flags is False:
         return []
-    names = [flags] if isinstance(flags, str) else list(flags)
+    several = isinstance(flags, Iterable) and not isinstance(flags, str)
+    names = list(flags) if several else [flags]
     for name in names:
-        if name not in FLAGS:
+        if not isinstance(name, str) or name not in FLAGS:
             raise ValueError(f"flags must be True, False or names of {list(FLAGS)}; got {name!r}.")
     return names
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
+from sklseq._lib.estimator import clone_part
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ColumnsLike, DTypeLike, LabelsLike, PathLike, SequencesLike
@@ -292,7 +293,9 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
 
     def _similarities(self) -> list[str]:
         several = self.similarities
-        several = [several] if isinstance(several, str) else list(several)
+        if isinstance(several, str) or not isinstance(several, Iterable):
+            several = [several]
+        several = list(several)
         if not several or any(name not in SIMILARITIES for name in several):
             raise ValueError(
                 f"similarities must be some of {list(SIMILARITIES)}; got {self.similarities!r}."
@@ -305,7 +308,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
     def _new_extractor(self) -> Any:
         if not TokenPart.all(self.start, self.end, self.inside, self.before, self.after):
             return None
-        return TokenFeatures() if self.extractor is None else clone(self.extractor)
+        return TokenFeatures() if self.extractor is None else clone_part(self, "extractor")
 
     def _reads_words(self) -> bool:
         return bool(

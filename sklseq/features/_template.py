@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 
+from sklseq._lib.threads import n_threads
 from sklseq.data.ones import rows_of_ones
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ColumnsLike, DTypeLike
@@ -299,7 +299,7 @@ class TemplateFeatures(Extractor, auto_wrap_output_keys=None):
             )  # fmt: skip
             return indices[:n]
 
-        n_blocks = max(1, min(effective_n_jobs(self.n_jobs), n_rows // ROWS_PER_THREAD))
+        n_blocks = max(1, min(n_threads(self.n_jobs), n_rows // ROWS_PER_THREAD))
         if n_blocks == 1:
             return block(0, len(offsets) - 1), indptr
         cuts = np.searchsorted(offsets, np.linspace(0, n_rows, n_blocks + 1)).tolist()

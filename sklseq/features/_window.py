@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
+from sklseq._lib.estimator import clone_part
 from sklseq.data.ones import OnesMatrix, rows_of_ones
 from sklseq.data.sequences import Sequences, as_sequences, row_positions
 from sklseq.data.types import DTypeLike
@@ -113,7 +114,7 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         self.dtype = dtype
 
     def _fit_rows(self, X: Any, y: Any) -> Sequences:
-        extractor = None if self.extractor is None else clone(self.extractor)
+        extractor = None if self.extractor is None else clone_part(self, "extractor")
         inner = as_sequences(X) if extractor is None else extract(extractor, X, y, fit=True)
         if self.n_features and not inner.is_sparse:
             raise ValueError(

@@ -94,7 +94,8 @@ def check_source(tagger: Any, source: Source) -> None:
     for name in names:
         if name in source.lacks:
             message = source.lacks[name]
-            raise ValueError(message.format(solver=tagger.solver, gradient=tagger.gradient))
+            given = {"solver": tagger.solver, "gradient": tagger.gradient}
+            raise ValueError(message.format(**given, cause=source.cause))
 
 
 def choose_solver(tagger: Any, source: Source) -> str:

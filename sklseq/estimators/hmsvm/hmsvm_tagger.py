@@ -25,6 +25,7 @@ from sklseq.estimators.validation import (
     check_choices,
     check_n_jobs,
     check_numbers,
+    fitted_parameter,
     warn_one_label,
 )
 from sklseq.inference.chain.linear_chain import row_blocks
@@ -342,9 +343,10 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
             return super()._blocks(X, work)
         check_finite(X)
         chain, L = self._chain(), len(self.classes_)
-        kernel = RowKernel(
-            self.kernel, getattr(self, "gamma_", 1.0), int(self.degree), float(self.coef0)
+        function, degree, coef0 = (
+            fitted_parameter(self, name) for name in ("kernel", "degree", "coef0")
         )
+        kernel = RowKernel(function, getattr(self, "gamma_", 1.0), int(degree), float(coef0))
 
         def run(block: tuple[int, int]):
             a, b = block
@@ -358,7 +360,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
             return threads.map(run, row_blocks(X.offsets))
 
     def _support_kernel(self, kernel: RowKernel, rows) -> np.ndarray:
-        if self.kernel == "precomputed":
+        if kernel.kernel == "precomputed":
             chosen = rows[:, self.support_]
             return chosen.toarray() if sparse.issparse(chosen) else chosen
         return kernel(rows, self.support_vectors_)

@@ -124,6 +124,9 @@ class MarginProblem:
             "end_": weights.end.astype(dtype),
             "n_features_in_": X.shape[1],
             "vectorizer_": vectorizer,
+            "_fitted_parameters": {
+                name: getattr(tagger, name) for name in ("kernel", "degree", "coef0")
+            },
         }
         if vectorizer is not None:
             attributes["feature_names_in_"] = vectorizer.get_feature_names_out()

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, fit_of_part, with_callbacks
-from sklseq._lib.estimator import EstimatorBase
+from sklseq._lib.estimator import EstimatorBase, clone_part
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import split_labels
 from sklseq.data.segment_labels import labels_of_segments
@@ -248,7 +248,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
 
         self._rule()
         check_n_jobs(self.n_jobs)
-        estimator = CRFTagger() if self.estimator is None else clone(self.estimator)
+        estimator = CRFTagger() if self.estimator is None else clone_part(self, "estimator")
         look_ahead(estimator, fitted=False)
         if decodes_segments(tagger_of(estimator)[1]):
             self._check_rule_of_segments()

@@ -24,32 +24,36 @@ class BlockSource(Source):
     error = BlockError
     lacks = dict.fromkeys(
         ("dual", "adagrad"),
-        "solver={solver!r} updates weights after single sequences in memory; with sequences in "
-        "blocks, or another gradient than 'forward-backward', use solver='lbfgs' or 'auto'.",
+        "solver={solver!r} updates weights after single sequences in memory, but {cause}; use "
+        "solver='lbfgs' or 'auto'.",
     ) | {
-        "early_stopping": "early_stopping=True sets single sequences aside, in memory; with "
-        "sequences in blocks, or another gradient than 'forward-backward', use "
-        "early_stopping=False."
+        "early_stopping": "early_stopping=True sets single sequences aside, in memory, but "
+        "{cause}; use early_stopping=False."
     }
 
-    def __init__(self, read: Callable[[], LongData], vectorizer: Any = None):
-        self.read, self.vectorizer = read, vectorizer
+    def __init__(self, read: Callable[[], LongData], cause: str, vectorizer: Any = None):
+        self.read, self.cause, self.vectorizer = read, cause, vectorizer
 
     @classmethod
     def of_blocks(
-        cls, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None, plan: Callable
+        cls,
+        X: SequencesLike,
+        y: LabelsLike,
+        sample_weight: ArrayLike | None,
+        plan: Callable,
+        cause: str,
     ) -> BlockSource:
         """Sequences in blocks, or to be cut into blocks where they are."""
         weights = training_weights(sample_weight, len(X))
         rows, labels = blocks_of(X), label_blocks(y, len(X))
-        return cls(lambda: LongData.read(rows, labels, weights, plan))
+        return cls(lambda: LongData.read(rows, labels, weights, plan), cause)
 
     @classmethod
-    def of_rows(cls, source: RowSource, plan: Plan) -> BlockSource:
+    def of_rows(cls, source: RowSource, plan: Plan, cause: str) -> BlockSource:
         """Sequences in memory, worked on in blocks."""
         labels = source.classes[source.codes]
         read = lambda: LongData.packed(source.X, labels, source.weights, plan)  # noqa: E731
-        return cls(read, source.vectorizer)
+        return cls(read, cause, source.vectorizer)
 
     def summarise(self) -> Summary:
         self.data = self.read()

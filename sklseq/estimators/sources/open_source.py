@@ -36,9 +36,14 @@ def open_source(
         from sklseq.estimators.sources.cluster import ClusterSource  # needs Dask
 
         return ClusterSource(X, y)
+    cause = f"gradient={gradient!r} works on blocks of rows"
+    if in_blocks(X):
+        cause = "X holds sequences in blocks"
+    elif gradient == "auto":
+        cause += " where sequences are as long as here"
     if in_blocks(X) or (gradient in ("checkpoint", "streaming", "emp") and holds_rows(X)):
-        return BlockSource.of_blocks(X, y, sample_weight, plan)
+        return BlockSource.of_blocks(X, y, sample_weight, plan, cause)
     source = RowSource.read(X, y, sample_weight)
     longest = source.X.lengths.max()
     source.plan = plan(longest, len(source.classes), packed=True, random_access=True)
-    return source if source.plan.passes is None else BlockSource.of_rows(source, source.plan)
+    return source if source.plan.passes is None else BlockSource.of_rows(source, source.plan, cause)

@@ -36,11 +36,14 @@ class Source(AbstractContextManager):
     lacks : dict
         Solvers ("dual", "adagrad") and options ("early_stopping", "gradient") that the source
         does not support, with the message; ``{solver}`` and ``{gradient}`` are the parameters.
+    cause : str
+        Why data is worked on in blocks, ``{cause}`` of these messages.
     """
 
     vectorizer: Any = None
     plan: Plan
     error: Any = ()
+    cause: str = ""
     lacks: ClassVar[dict[str, str]] = {}
 
     def __exit__(self, *_: object) -> None:
