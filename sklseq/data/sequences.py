@@ -525,7 +525,9 @@ def _list_form(row: Any, s: int) -> str:
     if isinstance(row, np.ndarray) and row.dtype.kind in "biuf":
         return "array"
     advice = "Turn raw tokens into features first, e.g. with TemplateFeatures."
-    if isinstance(row, numbers.Real):
+    if isinstance(row, np.ndarray) and row.dtype == object:
+        advice = "Convert an object array of numbers by x.astype(float)."
+    elif isinstance(row, numbers.Real):
         advice = "If X is one sequence of rows, wrap it in a list: [X]."
     raise ValueError(
         f"Row 0 of sequence {s} of X must be a feature dict, a collection of strings or "
@@ -653,7 +655,13 @@ def check_sample_weight(sample_weight: Any, n_sequences: int) -> np.ndarray:
     """One finite, non-negative float64 per sequence; ones by default."""
     if sample_weight is None:
         return np.ones(n_sequences)
-    weight = np.ascontiguousarray(sample_weight, dtype=np.float64)
+    try:
+        weight = np.ascontiguousarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"sample_weight must have one number per sequence, shape ({n_sequences},); got "
+            f"{sample_weight!r:.60}: convert it, or give one number for all rows of a sequence."
+        ) from None
     if weight.shape != (n_sequences,):
         raise ValueError(
             f"sample_weight must have one entry per sequence, shape ({n_sequences},); got shape "

@@ -77,8 +77,10 @@ def read_conll(
     ------
     ValueError
         If a line has another number of cells than the first one, if `columns` or `label` do not
-        fit the file, if a label contains a space and `separator` is None, or if the bytes are not
-        text of this encoding or not a whole gzip file.
+        fit the file, if a label contains a space and `separator` is None, if `encoding` is unknown,
+        or if the bytes are not text of this encoding or not a whole gzip file.
+    TypeError
+        If `path` is neither a name nor a file object.
 
     See Also
     --------
@@ -136,8 +138,12 @@ def read_text(path: str | os.PathLike | IO, encoding: str) -> tuple[str, str]:
     """Return a name for error messages and the whole text, unzipped and decoded."""
     if hasattr(path, "read"):
         name, data = str(getattr(path, "name", "the file object")), path.read()
-    else:
+    elif isinstance(path, str | os.PathLike):
         name, data = os.fspath(path), Path(path).read_bytes()
+    else:
+        raise TypeError(
+            f"path must be a file name or an open file; got {path!r:.60} ({type(path).__name__})."
+        )
     if isinstance(data, bytes):
         data = _decode(name, data, encoding)
     return name, data.removeprefix("\ufeff")
@@ -155,6 +161,8 @@ def _decode(name: str, data: bytes, encoding: str) -> str:
         raise ValueError(
             f"{name} is not a whole gzip file ({error}); fetch or compress it again."
         ) from error
+    except (LookupError, TypeError) as error:
+        raise _unknown_encoding(encoding) from error
     except UnicodeDecodeError as error:
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise ValueError(
@@ -165,6 +173,12 @@ def _decode(name: str, data: bytes, encoding: str) -> str:
             f"{name}, line {line}: byte 0x{data[error.start]:02x} is not {encoding} text; pass "
             "encoding=, for example encoding='latin-1'."
         ) from error
+
+
+def _unknown_encoding(encoding: object) -> ValueError:
+    return ValueError(
+        f"encoding must be the name of a text encoding, such as 'utf-8'; got {encoding!r}."
+    )
 
 
 def _token_lines(
@@ -464,6 +478,8 @@ def _join_rows(s: int, table: list[list], separator: str) -> str:
 def _encode(text: str, encoding: str) -> bytes:
     try:
         return text.encode(encoding)
+    except (LookupError, TypeError) as error:
+        raise _unknown_encoding(encoding) from error
     except UnicodeEncodeError as error:
         raise ValueError(
             f"Character {text[error.start]!r} in line {text.count(chr(10), 0, error.start) + 1} "

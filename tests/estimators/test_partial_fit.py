@@ -222,3 +222,9 @@ def test_too_few_sequences_and_blocks():
         CRFTagger(early_stopping=True).fit(X[:1], y[:1])
     with pytest.raises(ValueError, match="early_stopping=True sets single sequences aside"):
         CRFTagger(early_stopping=True, gradient="emp").fit(X, y)
+
+
+def test_sequences_without_a_step_are_not_counted():
+    X, y = [np.eye(2), np.zeros((0, 2)), np.eye(2), np.eye(2)], [[0, 1], [], [0, 1], [0, 1]]
+    tagger = CRFTagger().partial_fit(X, y, classes=[0, 1], sample_weight=[1, 1, 0, 2])
+    assert tagger.n_seen_ == 2

@@ -17,6 +17,7 @@ from sklseq import (
     ZScoreTagger,
     ZScoreTaggerCV,
 )
+from sklseq.datasets import read_conll, write_conll
 from sklseq.features import (
     DictFeatures,
     PerToken,
@@ -280,3 +281,49 @@ def test_masks_are_refused(make):
     X = [np.ma.masked_array(np.eye(2), mask=np.eye(2)), np.ones((1, 2))]
     with pytest.raises(ValueError, match=r"Sequence 0 of X is a masked array, .* fill it"):
         make().fit(X, [["B-a", "B-b"], ["B-a"]])
+
+
+# ---------------------------------------------------------------- weights, files, object arrays
+
+
+@pytest.mark.parametrize("weight", [["a", "b"], "ab", [[1, 1], [1]], {0: 1}, object(), [1j, 1]])
+@pytest.mark.parametrize(
+    "estimator", [CRFTagger, HMSVMTagger, ZScoreTagger, ZScoreTaggerCV, SemiCRFSegmenter]
+)
+def test_sample_weight_that_is_no_list_of_numbers(estimator, weight):
+    y = [[(0, 2, "D")], [(0, 1, "N")]] if estimator is SemiCRFSegmenter else Y
+    message = r"sample_weight must have one number per sequence, shape \(2,\); got "
+    with pytest.raises(ValueError, match=message):
+        estimator().fit(NUMBERS, y, sample_weight=weight)
+    with pytest.raises(ValueError, match=message):
+        CRFTagger().fit(NUMBERS, Y).score(NUMBERS, Y, sample_weight=weight)
+
+
+@pytest.mark.parametrize("encoding", ["nope", "hex", None])
+def test_unknown_encoding(encoding, tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("the D\n")
+    message = f"encoding must be the name of a text encoding, such as 'utf-8'; got {encoding!r}"
+    with pytest.raises(ValueError, match=message):
+        read_conll(path, encoding=encoding)
+    with pytest.raises(ValueError, match=message):
+        write_conll(path, WORDS, encoding=encoding)
+    assert path.read_text() == "the D\n"
+
+
+@pytest.mark.parametrize("path", [None, 3, b"words.txt"])
+def test_path_of_another_kind(path):
+    with pytest.raises(TypeError, match="path must be a file name or an open file; got"):
+        read_conll(path)
+
+
+def test_class_weight_of_an_unknown_label():
+    with pytest.raises(ValueError, match="has the label 'z', which y does not have; the labels of"):
+        HMSVMTagger(class_weight={"z": 2}).fit(NUMBERS, Y)
+    HMSVMTagger(class_weight={"D": 2, "N": 1, "P": 1, "z": 2}).fit(NUMBERS, Y)
+
+
+@pytest.mark.parametrize("rows", [lambda x: x.astype(object), lambda x: list(x.astype(object))])
+def test_object_array_of_numbers(rows):
+    with pytest.raises(ValueError, match=r"Convert an object array of numbers by x\.astype\(float"):
+        CRFTagger().fit([rows(x) for x in NUMBERS], Y)

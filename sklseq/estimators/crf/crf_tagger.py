@@ -164,7 +164,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
     validation_scores_ : list of float
         Only with ``early_stopping``: score of the sequences set aside, after each iteration.
     n_seen_ : int
-        Only after :meth:`partial_fit`: sequences seen so far.
+        Only after :meth:`partial_fit`: sequences that took a step so far; those without rows or
+        of weight 0 take none.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only when fitted on feature dicts or attributes.
