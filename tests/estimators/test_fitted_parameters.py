@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, SemiCRFSegmenter, ZScoreTagger
+from sklseq import (
+    CRFTagger,
+    HMSVMTagger,
+    OnlineDecoder,
+    SemiCRFSegmenter,
+    ZScoreTagger,
+    ZScoreTaggerCV,
+)
 from sklseq.estimators.crf.crf_problem import check_source
 from sklseq.estimators.sources.open_source import open_source
 from sklseq.features import SegmentFeatures, TokenFeatures, WindowFeatures
@@ -18,12 +25,16 @@ OTHER = {
     "solver": ["lbfgs", "owlqn", "dual", "adagrad", "perceptron", "bcfw", "direct", "auto"],
     "gradient": ["auto", "checkpoint", "streaming", "emp", "forward-backward"],
     "l1": [0.0, 0.3], "l2": [0.01, 2.0], "tol": [1e-2], "max_iter": [1, 7],
+    "constraints": ["iob2", "iobes", None], "constrained": ["training", "decoding"],
+    "slack": ["sum", "squared"], "transition_scale": [0.5], "moments": ["exact", "sampled"],
+    "n_paths": [3], "l2s": [[0.1, 1.0]], "scoring": ["zscore"], "validation_fraction": [0.5],
     "random_state": [1, None], "dtype": [np.float32, np.float64], "estimator": [CRFTagger(l2=9)],
 }  # fmt: skip
 ONES = [np.eye(3)[[0, 1, 2, 0]], np.eye(3)[[1, 2]]]
 FITTED = {
     "crf": (CRFTagger(l2=0.1), X),
     "zscore": (ZScoreTagger(), X),
+    "zscore cv": (ZScoreTaggerCV(), X),
     "hmsvm": (HMSVMTagger(), X),
     "rbf": (HMSVMTagger(kernel="rbf"), ONES),
     "poly": (HMSVMTagger(kernel="poly", degree=2, coef0=1.0), ONES),
