@@ -17,6 +17,8 @@ from sklseq.solvers._search import Search
 __all__ = ["estimated_rest", "lbfgs"]
 
 PERIOD = 10  # iterations over which decreases are compared
+# Ratio of scales above which the objective along the gradient without scales checks an estimate.
+UNEQUAL = 1e4
 
 
 def lbfgs(
@@ -59,7 +61,8 @@ def lbfgs(
     -------
     SolverResult
         ``message`` is "bound", "estimate", "gradient" (it is zero), "precision" (rounding allows
-        no further step), "callback" or "max_iter".
+        no further step), "callback" or "max_iter"; "flat" if the scales of weights differ much and
+        a long step along the gradient without scales refutes the estimate.
 
     Notes
     -----
@@ -84,12 +87,20 @@ def lbfgs(
             break
         history.append(search.value)
         message = _why_stop(search, history, tol, convexity, scale)
+        if message == "estimate" and scale is not None and scale.max() > UNEQUAL * scale.min():
+            # One outlier in a column gives it a scale at which the other rows hardly count.
+            message = "flat" if search.is_flat(scale, tol * abs(search.value)) else message
         now = search.w if scale is None else search.w / scale
         if callback is not None and callback(len(history) - 1, search.value, now):
             message = message or "callback"
     w = search.w if scale is None else search.w / scale
     return SolverResult(
-        w, search.value, len(history) - 1, bool(message), history, message or "max_iter"
+        w,
+        search.value,
+        len(history) - 1,
+        message not in ("", "flat"),
+        history,
+        message or "max_iter",
     )
 
 

@@ -11,6 +11,7 @@ __all__ = ["MAX_TRIALS", "SUFFICIENT_DECREASE", "Search", "interpolate"]
 
 SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9
 MAX_TRIALS = 40  # of step lengths in one iteration
+LONG = 1e5  # change of scaled weights that changes some scores by about as much
 MEMORY = 6  # pairs
 
 
@@ -51,6 +52,25 @@ class Search:
         if scale is None:
             return float(self.history.with_v[-1])
         return float(np.square(self.v * scale, dtype=np.float64).sum())
+
+    def is_flat(self, scale: np.ndarray, allowed: float) -> bool:
+        """Whether the gradient in w / scale leads to a value lower by more than ``allowed``.
+
+        Also if it leads far without a value higher by more: the scale then says nothing about the
+        curvature. No step below allowed / ‖v · scale‖² is tried, as the value is convex.
+        """
+        slope = self.squared_slope(scale)
+        if not slope < np.inf:
+            return True
+        p = self.v * np.square(scale, dtype=np.float64)
+        t, farthest = allowed / slope, LONG / np.abs(p).max()
+        while t < farthest:
+            self.trial[:] = self.w - t * p
+            change = self.evaluate(self.trial, self.g_old) - self.value
+            if not abs(change) <= allowed:
+                return not change > 0
+            t *= 4
+        return True
 
     def advance(self) -> bool:
         """One iteration; False if, within rounding, no step lowers the objective."""

@@ -138,3 +138,32 @@ def test_features_that_overflow_a_model_are_named(dtype):
             np.errstate(all="ignore"),
         ):
             question(huge)
+
+
+def with_outlier(value, dtype=np.float64):
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(4, 3)), rng.normal(size=(3, 3))]
+    X[1][2, 1] = value
+    return [x.astype(dtype) for x in X], [list("abab"), list("baa")]
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "adagrad", "dual"])
+@pytest.mark.parametrize("value", [1, 1e3, 1e6, 3e6, 1e7, 1e8, 1e9, 1e12, 1e15, 1e20, 1e30, 1e99])
+def test_an_outlier_is_no_reason_to_end_early_without_a_warning(solver, value):
+    X, y = with_outlier(value)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ConvergenceWarning)
+        model = CRFTagger(solver=solver).fit(X, y)
+    least = 3.6074331 if value == 1 else 3.1600719  # by the dual with tol=1e-9
+    assert model.objective_ >= least
+    assert told or model.objective_ <= least * (1 + 2 * model.tol)
+    weights = [model.coef_, model.transition_, model.start_, model.end_]
+    penalty = model.l2 * sum(np.square(one).sum() for one in weights)
+    loss = -model.predict_log_proba_sequence(X, y).sum()
+    assert_allclose(model.objective_, loss + penalty, rtol=1e-5)  # SMALLEST_GAP
+
+
+def test_features_whose_sums_overflow_are_refused():
+    X, y = with_outlier(3e38, np.float32)
+    with pytest.raises(ValueError, match=r"magnitude 3e\+38, and sums .* Scale the features"):
+        CRFTagger().fit(X, y)

@@ -209,14 +209,23 @@ def ascend(problem: CRFProblem) -> SolverResult:
         random_state=repeatable_generator(tagger.random_state),
         callback=partial(problem.report, "dual"),
     )
-    if result.message != "gap":  # slow ascent can leave weights that are worse than none
+    imprecise = _rounding(problem, result.w) > SMALLEST_GAP * abs(result.value)
+    if result.message != "gap" or imprecise:
+        # Slow ascent can leave weights that are worse than none.
         zeros = problem.scores.new_vector()
         value = problem.value(zeros)
-        if result.value > value:
-            result = result._replace(w=zeros, value=value, history=[*result.history, value])
+        if result.value > value or imprecise:
+            history = [*result.history, value]
+            result = result._replace(w=zeros, value=value, converged=False, history=history)
     elif tagger.tol < SMALLEST_GAP:
         result = result._replace(converged=False)
     return _go_on(problem, result)
+
+
+def _rounding(problem: CRFProblem, w: np.ndarray) -> float:
+    # Order of the rounding error of the objective: that of the largest score.
+    units = problem.scores.scale(problem.l2)
+    return 0.0 if units is None else float(np.finfo(w.dtype).eps * np.abs(w * units).max())
 
 
 def step(problem: CRFProblem) -> SolverResult:

@@ -233,6 +233,13 @@ class ScoreMap:
         """
         if self.largest is None:
             return None
+        top, limit = self.largest.max(initial=0), np.finfo(self.dtype).max / 1000
+        if top > limit:
+            raise ValueError(
+                f"X holds a feature of magnitude {top:.3g}, and sums of such features overflow: at "
+                f"most {limit:.0e} is allowed for {np.dtype(self.dtype)}. Scale the features, e.g. "
+                "by PerToken(MaxAbsScaler())."
+            )
         ridge = np.sqrt(2 * l2 / max(self.n_rows, 1))
         scale = np.maximum(np.where(self.largest > 0, self.largest, 1), ridge) / max(1, ridge)
         if USUAL[0] <= scale.min() and scale.max() <= USUAL[1]:
