@@ -138,7 +138,7 @@ def _list_sequences(y: Iterable[Any], name: str, first: int) -> list[Any]:
         raise TypeError(f"{name} must be a list of label sequences; got {type(y).__name__}.")
     sequences = list(y)
     for number, sequence in enumerate(sequences, first):
-        if isinstance(sequence, list | tuple):
+        if isinstance(sequence, (list, tuple)):
             continue
         if isinstance(sequence, np.ndarray) and sequence.ndim != 1:
             raise TypeError(
