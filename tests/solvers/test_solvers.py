@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 
 from sklseq._lib.threads import Threads, spans
 from sklseq.solvers import _history as history_module
-from sklseq.solvers import lbfgs
+from sklseq.solvers import cg, lbfgs
 from sklseq.solvers._dense import solve_dense
 from sklseq.solvers._owlqn import pseudo_gradient
 from sklseq.solvers._search import interpolate
@@ -188,3 +188,27 @@ def test_a_step_to_an_infinite_value_is_shortened():
     result = lbfgs(InfiniteFromTwo(), np.array([-10.0]), tol=1e-9)
     assert_allclose(result.w, [1.0], rtol=1e-8)
     assert interpolate(3.0, 1.0, -1.0, np.inf) == pytest.approx(0.3)
+
+
+class Matrix:
+    def __init__(self, A):
+        self.A = A
+
+    def hessian_product(self, P):
+        return self.A @ P
+
+
+@pytest.mark.parametrize("decades", [0, 3, 6])
+def test_conjugate_gradients_do_not_depend_on_units(decades):
+    # Powers of two change no digit: the same iterations and errors, the same answer in its units.
+    rng = np.random.default_rng(0)
+    factor = rng.normal(size=(40, 30))
+    A, B = factor.T @ factor, rng.normal(size=(30, 2))
+    units = 2.0 ** np.round(rng.uniform(-decades, decades, size=(30, 1)) / np.log10(2))
+    plain, other = (
+        cg(Matrix(u * A * u.T), u * B, preconditioner=1 / (u[:, 0] ** 2 * A.diagonal()), tol=1e-8)
+        for u in (np.ones((30, 1)), units)
+    )
+    assert_allclose(other.history, plain.history, rtol=1e-9)
+    assert_allclose(other.w * units, plain.w, rtol=1e-9, atol=1e-12)
+    assert_allclose(plain.w, np.linalg.solve(A, B), rtol=1e-5, atol=1e-6)
