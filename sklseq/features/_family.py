@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -85,7 +86,9 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
             One row for each token; :class:`SegmentFeatures` returns ``SegmentPotentials``.
         """
         self._check_parameters()
-        return self._fit_rows(X, y)
+        rows = self._fit_rows(X, y)
+        self._fitted_parameters = self.get_params(deep=False)
+        return rows
 
     def transform(self, X: SequencesLike) -> Sequences:
         """Return the features of ``X`` that were seen in training.
@@ -101,7 +104,7 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
             As in ``fit_transform``.
         """
         self._check_fitted()
-        return self._rows_of(X)
+        return self._as_fitted()._rows_of(X)
 
     def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
         """Return the names of the features; ``"#0"``, ``"#1"``, ... of hashed ones.
@@ -116,9 +119,20 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
         ndarray of str objects, of shape (n_features_out,)
         """
         self._check_fitted()
-        if getattr(self, "n_features", None) is not None:
-            return as_names([f"#{i}" for i in range(self.n_features_out_)])
-        return as_names(list(self._names(input_features)))
+        fitted = self._as_fitted()
+        if getattr(fitted, "n_features", None) is not None:
+            return as_names([f"#{i}" for i in range(fitted.n_features_out_)])
+        return as_names(list(fitted._names(input_features)))
+
+    def _as_fitted(self) -> Self:
+        # Itself, or after set_params a copy with the parameters of the last fit.
+        kept = vars(self).get("_fitted_parameters", {})
+        changed = [k for k in kept if k != "n_jobs" and getattr(self, k) is not kept[k]]
+        if not changed:
+            return self
+        fitted = copy(self)
+        vars(fitted).update({name: kept[name] for name in changed})
+        return fitted
 
     @property
     def receptive_field(self) -> tuple[int, int]:

@@ -114,3 +114,15 @@ def test_a_refused_solver_names_the_cause(gradient, cause):
         check_source(
             CRFTagger(solver="dual", gradient=gradient), open_source(rows, Y, None, gradient)
         )
+
+
+@pytest.mark.parametrize(
+    "features", [TokenFeatures(), WindowFeatures(TokenFeatures())], ids=["token", "window"]
+)
+def test_set_params_does_not_change_fitted_features(features):
+    expected = features.fit_transform(WORDS).rows.toarray()
+    for name, value in features.get_params(deep=False).items():
+        for other in (not value, 3) if isinstance(value, (bool, int)) else (None,):
+            features.set_params(**{name: other})
+            np.testing.assert_array_equal(features.transform(WORDS).rows.toarray(), expected)
+        features.set_params(**{name: value})

@@ -167,7 +167,8 @@ def test_pickle_clone_refit_and_plain_state():
     features = DictFeatures(min_count=2)
     expected = features.fit_transform(X).rows.toarray()
     copy = pickle.loads(pickle.dumps(features))
-    assert set(vars(copy)) == {*features.get_params(), "vocabulary_", "n_features_out_"}
+    state = {*features.get_params(), "vocabulary_", "n_features_out_", "_fitted_parameters"}
+    assert set(vars(copy)) == state
     for other in (copy, features.fit(X[:5]).fit(X), clone(features).fit(X)):
         np.testing.assert_array_equal(other.transform(X).rows.toarray(), expected)
 
