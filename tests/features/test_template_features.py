@@ -325,6 +325,7 @@ def test_fitted_state_is_plain(columns):
 
     features = TemplateFeatures(CHUNKING).fit(columns[:50])
     state = {k: v for k, v in vars(features).items() if k not in features.get_params()}
+    assert state.pop("_fitted_parameters") == features.get_params()
     assert all(k.endswith("_") for k in state)
     assert [k for k, v in state.items() if not plain(v)] == []
 
