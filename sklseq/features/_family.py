@@ -104,7 +104,8 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
             As in ``fit_transform``.
         """
         self._check_fitted()
-        return self._as_fitted()._rows_of(X)
+        fitted = self._as_fitted()
+        return self._rows_of(X) if fitted is self else fitted.transform(X)
 
     def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
         """Return the names of the features; ``"#0"``, ``"#1"``, ... of hashed ones.
@@ -120,9 +121,11 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
         """
         self._check_fitted()
         fitted = self._as_fitted()
-        if getattr(fitted, "n_features", None) is not None:
-            return as_names([f"#{i}" for i in range(fitted.n_features_out_)])
-        return as_names(list(fitted._names(input_features)))
+        if fitted is not self:
+            return fitted.get_feature_names_out(input_features)
+        if getattr(self, "n_features", None) is not None:
+            return as_names([f"#{i}" for i in range(self.n_features_out_)])
+        return as_names(list(self._names(input_features)))
 
     def _as_fitted(self) -> Self:
         # Itself, or after set_params a copy with the parameters of the last fit.

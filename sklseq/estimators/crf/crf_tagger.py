@@ -305,10 +305,10 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         warn_one_label(classes)
         if not result.converged:
             warnings.warn(
-                f"CRFTagger did not converge in max_iter={self.max_iter} iterations: nothing shows "
-                f"that the objective, {result.value:.6g}, is within a fraction tol={self.tol} of "
-                "its minimum; raise max_iter, tol or l2, or scale features of very different or "
-                "large magnitude.",
+                f"CRFTagger did not converge in {result.n_iter} iterations of at most "
+                f"max_iter={self.max_iter}: nothing shows that the objective, {result.value:.6g}, "
+                f"is within a fraction tol={self.tol} of its minimum; raise "
+                "max_iter, tol or l2, or scale features of very different or large magnitude.",
                 ConvergenceWarning,
                 stacklevel=4,
             )

@@ -99,13 +99,13 @@ def _check_count(name: str, value: Any, least: int) -> None:
 def _checked_measure(measure: Callable) -> Callable:
     # Of what a function returns, the kernel takes numbers only; it refuses NaN itself.
     def call(distribution: np.ndarray) -> float:
-        told = measure(distribution)
-        number = np.asarray(told) if isinstance(told, (np.ndarray, np.generic)) else told
+        answer = measure(distribution)
+        number = np.asarray(answer) if isinstance(answer, (np.ndarray, np.generic)) else answer
         if isinstance(number, np.ndarray) and number.shape == () and number.dtype.kind in "biuf":
             number = number.item()
         if not isinstance(number, numbers.Real):
             raise ValueError(
-                f"uncertainty must return a number; it returned {told!r} for "
+                f"uncertainty must return a number; it returned {answer!r} for "
                 f"{distribution.tolist()}."
             )
         return float(number)
