@@ -71,8 +71,8 @@ for name, model in models.items():
 # number, however many segments contain that token. So training takes little more time than with a
 # linear chain.
 features = models["segments, lengths and lexicons"][0]
-print(f"{features.n_firings_} features stored instead of ", end="")
-print(f"{features.n_firings_ * features.firing_ratio_:.0f} (1 : {features.firing_ratio_:.0f})")
+n_stored, ratio = features.n_potentials_, features.compression_ratio_
+print(f"{n_stored} features stored instead of {n_stored * ratio:.0f} (1 : {ratio:.0f})")
 
 # %%
 # The fields of some references: the first two, and four with an error. The bars below the text are

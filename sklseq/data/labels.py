@@ -583,7 +583,9 @@ def allowed_transitions(classes: ArrayLike, scheme: str, *, outside: str = "O") 
     ([True, False, True], [True, True, True])
     """
     first, inner, last, single = _scheme_letters(scheme)
-    labels = np.asarray(classes).tolist()
+    labels = np.asarray(classes, dtype=object).tolist()
+    if (k := _first_cut([label for label in labels if isinstance(label, str)])) is not None:
+        raise ValueError(f"Label {labels[k]!r} of classes ends in a NUL character: rename it.")
     parts = [_split_prefix(label, SCHEMES[scheme], outside) for label in labels]
     if None in parts:
         raise ValueError(_foreign_label(labels[parts.index(None)], scheme, outside))

@@ -62,14 +62,14 @@ class SequencePotentials(NamedTuple):
 
 
 class SegmentPotentials:
-    """Potentials of a set of sequences: features that fire for whole families of segments.
+    """Potentials of a set of sequences: features that many segments share, each stored once.
 
-    Potential p spans ``[start[p], stop[p])``, half-open, counted from 0 in its sequence. It fires
-    for a segment ``[i, j)`` that contains this span, begins where the span begins unless the start
-    is open, and ends where the span ends unless the end is open:
+    Potential p has a span ``[start[p], stop[p])``, half-open, counted from 0 in its sequence. It is
+    active for every segment ``[i, j)`` that contains this span and satisfies the condition of its
+    kind, where s and e stand for the start and the stop of the span:
 
     ==== ============ ================== ================================== ==================
-    kind name         fires where        for instance                       in Sarawagi (2006)
+    kind name         active if          example                            in Sarawagi (2006)
     ==== ============ ================== ================================== ==================
     0    EXACT        i = s and j = e    the segment is in a lexicon        ψ(s : e)
     1    OPEN_END     i = s and j ≥ e    it begins with "Prof. Dr."         ψ(s : ≥ e)
@@ -77,12 +77,11 @@ class SegmentPotentials:
     3    OPEN_BOTH    i ≤ s and j ≥ e    it contains "the"                  ψ(≤ s : ≥ e)
     ==== ============ ================== ================================== ==================
 
-    with s, e for start and stop (the paper counts from 1 and includes the last position, so that
-    its ψ(4 : 7) is ``[3, 7)`` here). To the score of every segment of label y for which it fires,
-    p adds ``rows[row[p]] @ W[:, y]``.
+    The paper counts from 1 and includes the last position: its ψ(4 : 7) is ``[3, 7)`` here. An
+    active potential p adds ``rows[row[p]] @ W[:, y]`` to the score of a segment of label y.
 
-    Samples are sequences: a ``SegmentPotentials`` is sliced by ``train_test_split``,
-    ``GridSearchCV`` and their like, concatenates by columns in ``FeatureUnion``, and pickles.
+    Its samples are sequences: ``train_test_split`` and ``GridSearchCV`` slice it, ``FeatureUnion``
+    joins the columns of several. It can be pickled.
 
     Parameters
     ----------
@@ -97,8 +96,8 @@ class SegmentPotentials:
     rows : CSR matrix or array, or ndarray, of shape (n_rows, n_features)
         Features. Stored as CSR.
     row : array-like of shape (n_potentials,), optional
-        Which of ``rows`` each potential has; several may share one. By default ``rows`` has one
-        row a potential.
+        The row of ``rows`` that holds the features of each potential; several potentials may share
+        one. Default: potential p has row p.
     feature_names : sequence of str, of length n_features, optional
 
     Attributes
@@ -109,15 +108,15 @@ class SegmentPotentials:
     feature_names : ndarray of str, or None
     shape : tuple (n_sequences, n_features)
     n_steps : int
-        Of all sequences.
+        Number of steps of all sequences.
     n_potentials : int
-        H in the paper.
+        Number of potentials of all sequences (H in the paper).
 
     Raises
     ------
     ValueError
-        If shapes do not fit, a potential lies outside its sequence, is empty, has no such kind, or
-        has a feature that is not finite.
+        If shapes disagree, or a potential lies outside its sequence, is empty, has a kind other
+        than 0 to 3, or has a feature that is not finite.
 
     References
     ----------

@@ -289,6 +289,9 @@ def shorten(line: str, width: int = 60) -> str:
     return line if len(line) <= width else line[: width - 3] + "..."
 
 
+_NOT_A_LIST = "{what} must be a list with one item for each sequence; got {kind}: give a list."
+
+
 def write_conll(
     path: str | os.PathLike,
     X: Sequence,
@@ -356,6 +359,8 @@ def write_conll(
     names = _names_to_write(X, columns)
     labels = {what: of for what, of in (("y", y), ("y_pred", y_pred)) if of is not None}
     for what, of in labels.items():
+        if not hasattr(of, "__len__"):
+            raise TypeError(_NOT_A_LIST.format(what=what, kind=type(of).__name__))
         if len(of) != len(X):
             raise ValueError(
                 f"X has {len(X)} sequences, but {what} has {len(of)}; give one for each."
@@ -376,6 +381,8 @@ def write_conll(
 
 def _names_to_write(X: Sequence, columns: Sequence[str] | None) -> list[str] | None:
     """Return the names of the columns of dicts; None if the sequences are rows."""
+    if not hasattr(X, "__len__") or isinstance(X, (str, bytes, Mapping)):
+        raise TypeError(_NOT_A_LIST.format(what="X", kind=type(X).__name__))
     has_names = len(X) > 0 and isinstance(X[0], Mapping)
     if columns is None:
         return list(X[0]) if has_names else None

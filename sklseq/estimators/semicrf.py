@@ -99,7 +99,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         p(segments | x) = exp(s(segments)) / Z,   s = start(y_1) + Σ_k transition(y_{k-1}, y_k)
                               + Σ_k Σ_p rows[p] · coef(:, y_k) + end(y_last),
 
-    k over the segments, p over the potentials that fire for segment k, and Z over all
+    k over the segments, p over the potentials that are active for segment k, and Z over all
     segmentations: of any length, at the price of a linear chain (Sarawagi 2006).
 
     Parameters
@@ -156,7 +156,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         The most steps that a potential of the training data spans.
     max_segment_length_ : int
         The longest segment that is predicted; 0: any.
-    n_firings_ : int
+    n_potentials_ : int
         Potentials of the training data: H of Sarawagi (2006, §3.3).
     n_iter_ : int
     objective_ : float
@@ -289,7 +289,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
             names = vectorizer.get_feature_names_out()
         fixed = {
             "classes_": classes, "vectorizer_": vectorizer, "n_features_in_": scores.n_features,
-            "max_segment_length_": longest, "n_firings_": potentials.n_potentials,
+            "max_segment_length_": longest, "n_potentials_": potentials.n_potentials,
             "max_span_": max(1, int((potentials.stop - potentials.start).max(initial=1))),
             "_fitted_parameters": {"loss": self.loss, "outside": self.outside},
         }  # fmt: skip

@@ -113,9 +113,9 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         The columns that are frequent enough.
     lexicons_ : list of dict
         TF-IDF index of each lexicon.
-    n_firings_ : int
+    n_potentials_ : int
         H: features stored for the training data.
-    firing_ratio_ : float
+    compression_ratio_ : float
         G / H, where G counts every feature once for every segment that has it: the saving in
         comparison with features of single segments. (Sarawagi gives G and H in the last column of
         her Table 1, for segments of limited length: see :func:`count_active_potentials`.)
@@ -152,7 +152,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
     <SegmentPotentials: 1 sequences, 3 steps, 15 potentials, 12 features, float64>
     >>> features.get_feature_names_out()[[0, 5, -1]].tolist()
     ['start:w.word=by', 'end:w.word=Smith', 'length>2']
-    >>> round(features.firing_ratio_, 2)
+    >>> round(features.compression_ratio_, 2)
     1.87
     """
 
@@ -228,8 +228,8 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         self._remember(columns)
         self.n_features_out_ = len(self.kept_)
         out = stored.packed(self.kept_, tokens.offsets)
-        n_active, self.n_firings_ = count_active_potentials(out)
-        self.firing_ratio_ = n_active / max(self.n_firings_, 1)
+        n_active, self.n_potentials_ = count_active_potentials(out)
+        self.compression_ratio_ = n_active / max(self.n_potentials_, 1)
         return out
 
     def _rows_of(self, X: Any) -> SegmentPotentials:

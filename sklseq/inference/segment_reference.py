@@ -16,16 +16,16 @@ from sklseq.data.segment_potentials import SegmentPotentials
 
 __all__ = [
     "every_segment",
-    "fires",
     "forward_full",
     "forward_succinct",
+    "is_active",
     "reach_back",
     "reach_forward",
 ]
 
 
-def fires(kind, start, stop, i: int, j: int) -> np.ndarray:
-    """Which potentials fire for the segment [i, j)."""
+def is_active(kind, start, stop, i: int, j: int) -> np.ndarray:
+    """Mask of the potentials that are active for the segment [i, j)."""
     begins = np.where(kind & 2, i <= start, i == start)
     ends = np.where(kind & 1, j >= stop, j == stop)
     return begins & ends
@@ -42,7 +42,7 @@ def every_segment(X: SegmentPotentials, max_length: int) -> SegmentPotentials:
     for x in X:
         ends = [(i, j) for j in range(1, x.n_steps + 1) for i in range(max(0, j - max_length), j)]
         start, stop = np.array(ends, dtype=np.int64).reshape(-1, 2).T
-        active = fires(x.kind, x.start, x.stop, start[:, None], stop[:, None])
+        active = is_active(x.kind, x.start, x.stop, start[:, None], stop[:, None])
         rows = sparse.csr_matrix(active, dtype=np.float64) @ x.rows
         sequences.append((x.n_steps, np.zeros_like(start), start, stop, rows))
     return SegmentPotentials.from_list(sequences, X.feature_names)
@@ -82,7 +82,7 @@ def forward_full(n, kind, start, stop, scores, transition, first, max_length=Non
     for e in range(1, n + 1):
         terms = []
         for s in range(0 if max_length is None else max(0, e - max_length), e):
-            theta = scores[fires(kind, start, stop, s, e)].sum(axis=0)
+            theta = scores[is_active(kind, start, stop, s, e)].sum(axis=0)
             terms.append(_entered(log_alpha, s, transition, first) + theta)
         log_alpha[e] = logsumexp(terms, axis=0)
     return log_alpha
@@ -112,11 +112,11 @@ def forward_succinct(n, kind, start, stop, scores, transition, first):
         terms, on = [log_p[i - 1] + a], [log_p[i - 1] + a_on]
         for i1 in range(A[i - 1] + 1, i + 1):  # segments from position i1, half-open from i1 - 1
             enter = _entered(log_alpha, i1 - 1, transition, first)
-            fired = fires(kind, start, stop, i1 - 1, i)
-            terms.append(enter + scores[fired].sum(axis=0))
+            active = is_active(kind, start, stop, i1 - 1, i)
+            terms.append(enter + scores[active].sum(axis=0))
             if i1 <= A[i]:
                 # θ_{i1:>i}: all that are open at the end and stop at or before i.
-                on.append(enter + scores[fired & (kind & 1 > 0)].sum(axis=0))
+                on.append(enter + scores[active & (kind & 1 > 0)].sum(axis=0))
         log_alpha[i] = logsumexp(terms, axis=0)
         log_p[i] = logsumexp(on, axis=0)
     return log_alpha, log_p

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from sklseq import CRFTagger, HMSVMTagger, RowBlocks, SemiCRFSegmenter, Shards, ZScoreTagger
-from sklseq.data.labels import labels_to_segments, segments_to_labels
+from sklseq.data.labels import (
+    allowed_transitions,
+    labels_to_segments,
+    resolve_constraints,
+    segments_to_labels,
+)
 from sklseq.metrics import token_accuracy
 
 X = [np.eye(2)[[0, 1, 0]], np.eye(2)[[1, 0]]]
@@ -60,6 +65,12 @@ def test_nul_at_the_end_is_refused_and_elsewhere_kept(seed):
     if label.endswith("\0"):
         with pytest.raises(ValueError, match=rf"of y, at row {t} of sequence {s}, ends in a NUL"):
             CRFTagger().fit(X, y)
+
+
+def test_schemes_and_constraints():
+    for door in (allowed_transitions, lambda c, scheme: resolve_constraints(scheme, c)):
+        with pytest.raises(ValueError, match=r"'I-x.x00' of classes ends in a NUL character"):
+            door(["B-x", "I-x\0", "O"], "iob2")
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -292,6 +292,9 @@ def test_compressed_bytes_do_not_depend_on_the_clock(tmp_path):
 
 
 UNWRITABLE = [
+    (None, {}, "X must be a list with one item for each sequence; got NoneType: give a list"),
+    ({"w": ["a"]}, {}, "X must be a list with one item for each sequence; got dict"),
+    ([["a"]], {"y": 3}, "y must be a list with one item for each sequence; got int"),
     ([["a b"]], {}, "Cell 'a b' of token 0 of sequence 0 contains a separator or line end"),
     ([["a\tb"]], {}, "contains a separator or line end"),
     ([["a\tb"]], {"separator": "\t"}, "contains a separator or line end"),
@@ -324,7 +327,7 @@ UNWRITABLE = [
 def test_unwritable_data_leaves_the_old_file(X, options, message, tmp_path):
     path = tmp_path / "a"
     path.write_text("old")
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         write_conll(path, X, **options)
     assert os.listdir(tmp_path) == ["a"]
     assert path.read_text() == "old"

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from sklseq.inference.reference import OnlineReference
-from sklseq.inference.segment_reference import fires
+from sklseq.inference.segment_reference import is_active
 
 __all__ = ["EPS", "Chain", "Online", "Segmentation", "log_sum"]
 
@@ -207,7 +207,7 @@ class Segmentation:
         scores = np.asarray(scores, REAL).reshape(-1, L)
         self.theta = np.full((n + 1, n + 1, L), -np.inf, REAL)  # score of [s, e) of label y
         for s, e in self.parts():
-            total = scores[fires(*spans, s, e)].sum(axis=0)
+            total = scores[is_active(*spans, s, e)].sum(axis=0)
             self.theta[s, e] = np.where((limits == 0) | (e - s <= limits), total, -np.inf)
 
     def parts(self):
@@ -247,10 +247,10 @@ class Segmentation:
 
     @cached_property
     def potentials(self) -> np.ndarray:
-        """p(a segment of label y for which the potential fires)."""
+        """p(a segment of label y for which the potential is active)."""
         found = np.zeros((len(self.spans[0]), self.L), REAL)
         for s, e in self.parts():
-            found[fires(*self.spans, s, e)] += self.segments[s, e]
+            found[is_active(*self.spans, s, e)] += self.segments[s, e]
         return found
 
     @cached_property

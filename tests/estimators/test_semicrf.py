@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklseq import CRFTagger, OnlineDecoder, SegmentPotentials, SemiCRFSegmenter, Sequences
 from sklseq._lib.threads import Threads
 from sklseq.inference import segment_closure
-from sklseq.inference.segment_reference import every_segment, fires
+from sklseq.inference.segment_reference import every_segment, is_active
 from sklseq.objectives.scores.score_map import ScoreMap, full_support
 from sklseq.objectives.segment.segment_likelihood import (
     GoldSegments,
@@ -71,7 +71,7 @@ def log_likelihood(X, y, model):
         def score(segments, scores=scores, x=x):
             total, before = 0.0, None
             for i, j, k in segments:
-                total += scores[fires(x.kind, x.start, x.stop, i, j), k].sum()
+                total += scores[is_active(x.kind, x.start, x.stop, i, j), k].sum()
                 total += model.start_[k] if before is None else model.transition_[before, k]
                 before = k
             return total + (0 if before is None else model.end_[before])
@@ -140,7 +140,7 @@ def test_full_equals_succinct(longest):
     # Both minimise one strictly convex function to a gradient of 1e-10.
     assert_allclose(full.objective_, succinct.objective_, rtol=1e-9)
     assert_allclose(full.coef_, succinct.coef_, atol=1e-4)
-    assert (succinct.n_firings_, full.n_firings_) == (X.n_potentials, every.n_potentials)
+    assert (succinct.n_potentials_, full.n_potentials_) == (X.n_potentials, every.n_potentials)
     assert full.predict(every).tolist() == succinct.predict(X).tolist()
     for p, q in zip(full.predict_proba(every), succinct.predict_proba(X), strict=True):
         assert_allclose(p, q, atol=1e-4)

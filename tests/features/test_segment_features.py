@@ -131,18 +131,18 @@ def similarities(entries, segment):
     return {"tfidf": min(cosine.max(), 1.0), "jaro_winkler": max(jaro, default=0)}
 
 
-def fires(kind, u, v, i, j):
+def is_active(kind, u, v, i, j):
     return {0: u == i and v == j, 1: u == i and v <= j, 2: i <= u and v == j, 3: i <= u and v <= j}[
         kind
     ]
 
 
 def sums(sequence, names, i, j):
-    """What the potentials that fire for [i, j) say together."""
+    """Sum of the potentials that are active for [i, j)."""
     _, kinds, starts, stops, rows = sequence
     found = Counter()
     for kind, u, v, row in zip(kinds.tolist(), starts.tolist(), stops.tolist(), rows.toarray()):
-        if fires(kind, u, v, i, j):
+        if is_active(kind, u, v, i, j):
             found.update({names[c]: row[c] for c in np.flatnonzero(row)})
     return found
 
@@ -203,22 +203,22 @@ def test_active_potentials_are_those_counted_one_by_one(longest):
         for kind, u, v, width in zip(kinds, starts, stops, widths):
             segments = itertools.combinations(range(n + 1), 2)
             total += width * sum(
-                fires(kind, u, v, i, j) and j - i <= (longest or n) for i, j in segments
+                is_active(kind, u, v, i, j) and j - i <= (longest or n) for i, j in segments
             )
     assert count_active_potentials(out, longest) == (total, stored)
     assert sklseq.features.count_firings is count_active_potentials  # the old name
     if longest is None:
-        assert features.n_firings_ == stored
-        assert features.firing_ratio_ == total / stored > 1
+        assert features.n_potentials_ == stored
+        assert features.compression_ratio_ == total / stored > 1
 
 
 def test_token_features_fire_as_often_however_long_segments_may_be():
     X = [["a"] * 50]
     features = SegmentFeatures(length=False)
     for n in (3, 30):
-        assert features.set_params(max_length=n).fit(X).n_firings_ == features.n_firings_
+        assert features.set_params(max_length=n).fit(X).n_potentials_ == features.n_potentials_
     short = SegmentFeatures(length=False).fit([["a"] * 5])
-    assert features.firing_ratio_ > 5 * short.firing_ratio_
+    assert features.compression_ratio_ > 5 * short.compression_ratio_
 
 
 # --- Lexicons ----------------------------------------------------------------------------------

@@ -21,9 +21,9 @@ from sklseq.inference.segment import segmentations as programs
 from sklseq.inference.segment.segmentations import SegmentPlan, SegmentWorkspace
 from sklseq.inference.segment_reference import (
     every_segment,
-    fires,
     forward_full,
     forward_succinct,
+    is_active,
     reach_back,
     reach_forward,
 )
@@ -62,7 +62,7 @@ def enumerate_segmentations(n, spans, scores, transition, start, end, limits=Non
         total, fired, token = 0.0, np.zeros((len(kind), L)), np.zeros((n, L))
         pair, boundary = np.zeros((L, L)), np.zeros((2, L))
         for i, j, y in segments:
-            on = fires(kind, first, stop, i, j)
+            on = is_active(kind, first, stop, i, j)
             total += scores[on, y].sum()
             fired[on, y] += 1
             token[i:j, y] = 1

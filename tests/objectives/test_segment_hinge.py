@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import SemiCRFSegmenter
 from sklseq.data.labels import segments_to_labels
-from sklseq.inference.segment_reference import fires
+from sklseq.inference.segment_reference import is_active
 from sklseq.objectives.margin.violators import WorkingSet
 from sklseq.objectives.scores.score_map import full_support
 from sklseq.objectives.segment.segment_hinge import SegmentHinge, with_token_cells
@@ -48,7 +48,7 @@ def violations(X, y, coef, chain):
         def score(segments, scores=scores, x=x):
             total, before = 0.0, None
             for i, j, k in segments:
-                total += scores[fires(x.kind, x.start, x.stop, i, j), k].sum()
+                total += scores[is_active(x.kind, x.start, x.stop, i, j), k].sum()
                 total += chain[3, k] if before is None else chain[before, k]
                 before = k
             return total + (0 if before is None else chain[4, before])
@@ -118,7 +118,7 @@ def counts_of(x, segments):
     """φ of a segmentation, counted one by one: features, then transitions, first and last label."""
     features, chain, before = np.zeros((x.rows.shape[1], 3)), np.zeros((5, 3)), 3
     for i, j, k in segments:
-        fired = fires(x.kind, x.start, x.stop, i, j)
+        fired = is_active(x.kind, x.start, x.stop, i, j)
         features[:, k] += np.asarray(x.rows[fired].sum(axis=0)).ravel()
         chain[before, k] += 1
         before = k

@@ -101,46 +101,48 @@ class LatencyReport(NamedTuple):
 
 
 class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, BaseEstimator):
-    """Give labels while the sequence is still arriving.
+    """Label a sequence while it is still arriving.
 
-    A tagger waits for the end of a sequence before it labels the beginning. This meta-estimator
-    takes a tagger's scores and lets each label go as soon as it is certain enough: with the
-    default strategy when
+    A tagger labels a sequence after its end. This meta-estimator uses the scores of a tagger and
+    emits each label as soon as it is certain enough. With the default strategy, this is when
 
         M_T(t₀) ≤ latency_cost · (T - t₀),
 
-    T being the newest row, t₀ the oldest without a label and M_T(t₀) its uncertainty. What has
-    been emitted never changes, and what follows is decoded given that.
+    where T is the newest row, t₀ the oldest row without a label and M_T(t₀) the uncertainty of its
+    label. An emitted label never changes, and later labels are decoded conditionally on it.
 
     Parameters
     ----------
     estimator : estimator, default=None
-        A tagger with ``potentials(X)``, or a pipeline that ends in one; None is ``CRFTagger()``.
-        Of a ``SemiCRFSegmenter``, whole sequences are decoded, by ``strategy="closure"``.
-        Wrapped in ``FrozenEstimator`` it is used as it is; the decoder then needs no ``fit``.
+        A tagger with ``potentials(X)``, or a pipeline that ends in one. Default: ``CRFTagger()``.
+        For a ``SemiCRFSegmenter``, ``strategy="closure"`` decodes whole sequences. An estimator in
+        ``FrozenEstimator`` is used as it is, and the decoder needs no ``fit``.
     strategy : {"step", "window", "closure", "chunk", "viterbi"}, default="step"
-        When labels leave; :func:`sklseq.inference.decode_online` explains each. "closure" is
-        lossless, "chunk" the fixed windows that the others improve on, "viterbi" waits for the end.
+        The rule that decides when labels are emitted; see :func:`sklseq.inference.decode_online`.
+        "closure" waits until a label is certain, "chunk" decodes fixed windows, and "viterbi"
+        waits for the end of the sequence.
     latency_cost : float, default=0.05
-        λ: how much uncertainty one more row of waiting is worth, for "step" and "window". 0 without
-        ``max_latency`` gives exactly the labels of the tagger, as early as they are certain.
+        λ for "step" and "window": the uncertainty that is accepted for each row of waiting. With 0
+        and without ``max_latency``, the labels are those of the tagger, each as early as it is
+        certain.
     uncertainty : {"error", "entropy", "ambiguity"} or callable, default="error"
-        M of "step".
+        The uncertainty M for "step".
     belief : {"viterbi", "forward"}, default="viterbi"
-        Where the distribution over labels comes from: best paths, or the forward filter.
+        The source of the distribution over labels: scores of best paths, or the forward filter.
     window_size : int, default=None
-        Rows that "chunk" labels together.
+        The number of rows that "chunk" decodes together.
     max_latency : int, default=None
-        No label waits for more rows than that, whatever the strategy. What the features look
-        ahead is part of it.
+        The largest number of rows that a label may wait, with any strategy. It includes the rows
+        that the features look ahead.
     lag : int, default=None
-        Fixed lag: each label leaves that many rows later. Replaces ``strategy``.
+        Fixed lag: each label is emitted exactly that many rows later. Replaces ``strategy``.
     restart : {"always", "conflict"}, default="always"
-        Whether paths that contradict a label which left early are dropped at once, as in the paper,
-        so that labels fit together; or kept as long as that label allows, so that fewer of them
-        differ from Viterbi's. The first is better for spans, the second for single tokens.
+        What happens to paths that contradict an emitted label. "always" drops them at once, as in
+        the paper, so that successive labels are consistent; this is better for spans. "conflict"
+        keeps them until a later label depends on them, so that fewer labels differ from those of
+        Viterbi's algorithm; this is better for single tokens.
     n_jobs : int, default=None
-        Threads that decode sequences given together.
+        Number of threads that decode different sequences.
 
     Attributes
     ----------
@@ -161,11 +163,11 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
 
     Notes
     -----
-    Steps of a pipeline say how many tokens before and after a token its row depends on, in the
-    attribute ``receptive_field``. A row that looks two tokens ahead is known two tokens late: that
-    is added to the latency of its label. The rule itself counts rows.
+    The attribute ``receptive_field`` of a step of a pipeline gives the number of tokens before and
+    after a token on which its row depends. If features look two tokens ahead, each row is known two
+    tokens late, which adds two to the latency of its label. The rule itself counts rows.
 
-    Cost O(n_labels²) a row, and again for each pending row when labels leave. See
+    Cost O(n_labels²) for each row, and again for each pending row when labels are emitted. See
     :func:`sklseq.inference.decode_online` for the algorithm, and how it differs from the paper.
 
     References

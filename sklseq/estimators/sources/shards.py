@@ -34,10 +34,10 @@ class ShardError(ValueError):
 
 
 class Shards:
-    """Labelled sequences in parts, of which few are in memory at a time.
+    """Labelled sequences in parts (shards), of which few are in memory at a time.
 
-    Stands for X and y together: ``CRFTagger().fit(Shards(paths))``, ``tagger.score(Shards(…))``,
-    ``tagger.predict(Shards(…))``. Iteration gives (X, y) of one shard after the other.
+    It replaces both X and y: ``CRFTagger().fit(Shards(paths))``, ``tagger.score(Shards(…))``,
+    ``tagger.predict(Shards(…))``. Iterating over it gives (X, y) of each shard in turn.
 
     Parameters
     ----------
@@ -47,29 +47,29 @@ class Shards:
         - the path of a file that :meth:`Sequences.save` wrote, with labels: read through a memory
           map;
         - a function without arguments that returns ``(X, y)`` or ``(X, y, sample_weight)``, the
-          same each time; X and y are what ``fit`` takes;
+          same at each call, in the forms that ``fit`` accepts;
         - such a tuple itself.
 
-        A folder stands for its ``.npz`` files in the order of their names.
+        The path of a folder selects its ``.npz`` files in the order of their names.
     max_memory : int or str, optional
-        Bytes, or ``"500MB"``, ``"2GiB"``, that training may take in all: weights, vectors of the
-        solver, and shards in memory. None: scikit-learn's
+        The memory that training may use for weights, vectors of the solver and shards, in bytes or
+        as text such as ``"500MB"`` or ``"2GiB"``. Default: scikit-learn's
         ``get_config()["working_memory"]`` MiB.
 
     Raises
     ------
     TypeError, ValueError
-        If ``sources`` is none of these, or ``max_memory`` is no size.
+        If ``sources`` or ``max_memory`` has none of these forms.
     ShardError
-        A ValueError that names the shard: when it is read, if it is missing, cut off, or of
-        another width than the others.
+        When a shard is read that is missing, truncated or differs in width from the others. It is
+        a ValueError and names the shard.
 
     Notes
     -----
-    ``fit`` reads each shard once for a summary, then once more, and keeps as many as fit into
-    ``max_memory``; the others are read at each evaluation of the objective. Dicts and attribute
-    lists are vectorised each time they are read: where that takes long, save the rows that
-    ``DictFeatures`` or another extractor makes of them.
+    ``fit`` reads each shard once for a summary of labels and features. At the second reading it
+    keeps as many shards as ``max_memory`` allows; it reads the others again at each evaluation of
+    the objective. Dicts and attribute lists are vectorised at each reading. To avoid this cost,
+    save the output of ``DictFeatures`` or another extractor and use it as the shards.
 
     Examples
     --------

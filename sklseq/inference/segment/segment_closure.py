@@ -31,29 +31,32 @@ def segment_closure(
     max_length: int | ArrayLike | None = None,
     max_span: int | None = None,
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Best segmentations, and the step at which each segment became certain.
+    """Best segmentations, and the step at which each of their segments became certain.
 
-    A segment is certain as soon as every survivor contains it: each best prefix that anything to
-    come could still continue, within an open segment or after one that has ended, and each that
-    the end of the sequence could complete. At step t, all potentials that stop at t + 1 or before
-    are known. Those that stop later are unknown, but none spans more than ``max_span`` steps, so
-    they add the same to all segments that began more than ``max_span`` steps before they stop.
+    At step t, all potentials that stop at t + 1 or before are known. A segment of the best
+    segmentation is certain at step t if no later potential can change it. This holds as soon as
+    all survivors contain it. The survivors at step t are the best segmentations of the steps so
+    far, one for each way in which the sequence may go on: the last segment ends here or stays
+    open, and the sequence ends or continues. Potentials that stop later span at most ``max_span``
+    steps. They therefore add the same score to all segments that began more than ``max_span``
+    steps before they stop, and only the starts within ``max_span`` steps have to be kept apart.
 
     Parameters
     ----------
     spans, scores, transition, start, end, max_length
         As in :func:`segment_forward_backward`.
     max_span : int, optional
-        The most steps that a potential, present or to come, spans. Without it, and without a
-        ``max_length`` of all labels, a potential to come could favour a segment from the first
-        step on: then nothing is certain before the end.
+        The largest number of steps that any potential spans, including those not yet known. If it
+        is None and ``max_length`` does not limit all labels, a later potential could favour a
+        segment that began at the first step: then nothing is certain before the end.
 
     Returns
     -------
     segments : list of ndarray of shape (n_segments, 3)
-        Those of :func:`segment_viterbi`; where scores are equal up to rounding, perhaps others.
+        Those of :func:`segment_viterbi`; among segmentations of equal score (up to rounding) it
+        may choose another one.
     times : list of ndarray of shape (n_segments,)
-        Newest step, counted from 0, when each was certain.
+        The step, counted from 0, at which each segment became certain.
 
     Raises
     ------
@@ -62,8 +65,8 @@ def segment_closure(
 
     Notes
     -----
-    Cost O(n · max_span · n_labels + n · n_labels²) for n steps, and O(survivors) a step for their
-    last common ancestor.
+    Cost O(n · max_span · n_labels + n · n_labels²) for n steps, and O(survivors) for each step to
+    find their last common ancestor.
 
     References
     ----------
@@ -72,8 +75,8 @@ def segment_closure(
 
     Examples
     --------
-    The first segment is certain at step 3, before the end: potentials to come span two steps at
-    most, so none can favour a segment that is open since step 0 or 1.
+    The first segment is certain at step 3, before the end: later potentials span at most two steps,
+    so none of them can favour a segment that has been open since step 0 or 1.
 
     >>> import numpy as np
     >>> from sklseq.inference import SegmentSpans, segment_closure
