@@ -11,7 +11,7 @@ from scipy import sparse
 from sklseq.data.ones import rows_of_ones
 from sklseq.data.sequences import FROM_TABLE, Sequences, list_sequences
 from sklseq.data.types import ArrayLike, ColumnsLike, DTypeLike
-from sklseq.features import _encode
+from sklseq.features import _item_reader
 from sklseq.features._family import Extractor
 
 
@@ -86,14 +86,14 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
         sequences = self._selected(_as_list(X))
         if not sequences:
             raise ValueError("X holds no sequences; give at least one to fit.")
-        table = _encode.NameTable()
+        table = _item_reader.NameTable()
         packed = self._read(sequences, table, grow=self.n_features is None)
         names = table.names
         if self.min_count > 1:
             counts = np.bincount(packed.rows.indices, minlength=len(names))
             kept = np.flatnonzero(counts >= self.min_count)
             names = [names[i] for i in kept]
-            packed, table = packed.with_rows(packed.rows[:, kept]), _encode.NameTable(names)
+            packed, table = packed.with_rows(packed.rows[:, kept]), _item_reader.NameTable(names)
         self.vocabulary_ = dict(zip(names, range(len(names))))
         self.n_features_out_ = int(self.n_features or len(names))
         self._table = table
@@ -102,7 +102,7 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
     def _rows_of(self, X: Any) -> Sequences:
         table = self.__dict__.get("_table")
         if table is None:  # it is not pickled
-            self._table = table = _encode.NameTable(list(self.vocabulary_))
+            self._table = table = _item_reader.NameTable(list(self.vocabulary_))
         return self._read(self._selected(_as_list(X)), table, grow=False)
 
     def restrict(self, support: ArrayLike) -> DictFeatures:
@@ -168,17 +168,18 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
             for s, sequence in enumerate(sequences)
         ]
 
-    def _read(self, sequences: list, table: _encode.NameTable, grow: bool) -> Sequences:
+    def _read(self, sequences: list, table: _item_reader.NameTable, grow: bool) -> Sequences:
         n_hashed = int(self.n_features or 0)
-        indices, weights, indptr, offsets, unchecked = _encode.read_items(
+        indices, weights, indptr, offsets, unchecked = _item_reader.read_items(
             sequences, table, grow, n_hashed
         )
         n_attributes = n_hashed or len(table.names)
         if weights is None and not unchecked:
             return Sequences(rows_of_ones(indices, indptr, n_attributes, self.dtype), offsets)
         weights = np.ones(len(indices)) if weights is None else weights
+        weights = weights.astype(self.dtype, copy=False)
         shape = len(indptr) - 1, n_attributes
-        rows = sparse.csr_matrix((weights.astype(self.dtype), indices, indptr), shape=shape)
+        rows = sparse.csr_matrix((weights, indices, indptr), shape=shape)
         if unchecked:
             rows.sum_duplicates()
         return Sequences(rows, offsets)

@@ -111,6 +111,90 @@ def test_duplicates_add_up_in_short_and_long_items(n_other):
     assert features.inverse_transform(features.transform(X)) == [[first, second]]
 
 
+KEYS = ["a", "b", "a:b", "", "é", "键", "bias", "w[-1]"]
+
+
+def random_sequences(rng):
+    """Items with up to 150 attributes, so that batches of look-ups end anywhere in a sequence."""
+
+    def text():
+        letters = rng.choice(list("ab:é键𝒳cdefgh"), size=rng.choice([0, 1, 2, 3, 5, 9, 20]))
+        return "".join(letters)
+
+    def value():
+        kind = rng.integers(8)
+        if kind == 0:
+            return [True, 0, -3, 2**62, 10**20, 1.0, 0.25][rng.integers(7)]
+        if kind == 1:
+            return [np.float64(0.5), np.float32(2), np.int64(3), np.str_("b"), b"ab"][
+                rng.integers(5)
+            ]
+        if kind == 2:
+            return [[text(), text()], {text()}, {text(): text(), "n": 2}][rng.integers(3)]
+        return text()
+
+    def item():
+        n = rng.choice([0, 1, 3, 10, 20, 70, 150])
+        if rng.random() < 0.3:
+            return [text() for _ in range(n)]
+        some = [KEYS[rng.integers(len(KEYS))] if rng.random() < 0.6 else text() for _ in range(n)]
+        return {key: value() for key in some}
+
+    sizes = rng.choice([0, 1, 2, 8], size=rng.integers(1, 5))
+    return [[item() for _ in range(n)] for n in sizes]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_long_sequences_of_mixed_items(seed):
+    rng = np.random.default_rng(seed)
+    X, test = random_sequences(rng), random_sequences(rng)
+    features = DictFeatures()
+    read = features.inverse_transform(features.fit_transform(X))
+    names = dict.fromkeys(name for s in X for item in s for name, _ in obvious(item))
+    assert list(features.vocabulary_) == list(names)
+    for sequences, found in (
+        (X, read),
+        (test, features.inverse_transform(features.transform(test))),
+    ):
+        for sequence, ours in zip(sequences, found, strict=True):
+            for item, our_item in zip(sequence, ours, strict=True):
+                expected = {n: w for n, w in summed(item).items() if n in names}
+                assert our_item == pytest.approx(expected, rel=1e-12)
+
+
+class Clears:
+    """A number that, when it is read, empties the dict in which it is."""
+
+    def __init__(self, item):
+        self.item = item
+
+    def __float__(self):
+        self.item.clear()
+        self.strings = [f"junk {i}" for i in range(1000)]  # takes the place of what was freed
+        return 2.0
+
+
+def test_an_item_may_change_while_it_is_read():
+    item = {f"key {i}": f"value {i}" for i in range(9)}
+    names = [f"{key}:{value}" for key, value in item.items()]
+    item["n"] = Clears(item)
+    features = DictFeatures()
+    assert features.fit_transform([[item]]).rows.data.tolist() == [1.0] * 9 + [2.0]
+    assert list(features.vocabulary_) == [*names, "n"]
+    assert not item
+
+
+def test_keys_that_are_gone_are_not_remembered():
+    def items(s):  # strings that live for one sequence: later ones have their addresses
+        for _ in "ab":
+            yield {f"key {s}": 1, f"name {s}": "a"}
+
+    X = [items(s) for s in range(300)]
+    features = DictFeatures().fit(X)
+    names = [name for s in range(300) for name in (f"key {s}", f"name {s}:a")]
+    assert list(features.vocabulary_) == names
+
+
 def test_pairs_that_make_the_same_string_are_one_attribute():
     X = [[{"a": "b:c"}, {"a:b": "c"}, ["a:b:c"], {"a": {"b": "c"}}, {"a": ["b:c"]}]]
     features = DictFeatures()
@@ -241,6 +325,8 @@ def test_same_attributes_as_template_features():
         ([[{"a": 1j}]], "the value of 'a' must be a string, a number"),
         ([[], [{}, {"a": np.nan}]], "attribute 'a' in row 1 of sequence 1 of X is nan. Impute"),
         ([[{"a": {"b": -np.inf}}]], "attribute 'a:b' in row 0 of sequence 0 of X is -inf"),
+        ([[{"a": 1, "b": 10**400}]], "attribute 'b' in row 0 of sequence 0 of X is inf. Impute"),
+        ([[{"a": "b"}, {"c": 1}, {"d": None}, 3]], "In row 2 of sequence 0 of X, the value of 'd'"),
         ([[{"a": b"\xff"}]], r"a value must be a string, or bytes in UTF-8; got b'\\xff'"),
     ],
 )
