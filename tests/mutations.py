@@ -37,6 +37,7 @@ FAULTS = [
     ("data/segment_labels.py", "if isinstance(sequence, (Mapping, Set)) or", "if False and", "test_wrong_calls"),
     ("features/_columns.py", "and not numbers_only", "", "test_wrong_calls"),
     ("features/_dict.py", "if hasattr(sequence, \"columns\"):", "if False:", "test_wrong_calls"),
+    ("objectives/scores/design.py", "    if rows.data.all():", "    if True:", "test_zero_entries"),
     ("objectives/scores/score_map.py", "gradient[b:c] = start[self.start_at]", "gradient[b:c] = end[self.start_at]", "test_crf"),
     ("objectives/scores/score_map.py", "np.maximum(np.where(self.largest", "np.minimum(np.where(self.largest", "test_units_of_features"),
     ("objectives/scores/score_map.py", "np.abs(rows.data, dtype=np.float64)", "np.abs(rows.data)", "test_row_blocks"),

@@ -52,6 +52,15 @@ def values_unless_ones(rows: sparse.csr_matrix, dtype: np.dtype) -> np.ndarray:
     return np.zeros(0, dtype) if ones else np.ascontiguousarray(rows.data, dtype)
 
 
+def without_zeros(rows: sparse.csr_matrix) -> sparse.csr_matrix:
+    """Rows without entries that are zero, as false flags of feature dicts are: they add nothing."""
+    if rows.data.all():
+        return rows
+    rows = rows.copy()
+    rows.eliminate_zeros()
+    return rows
+
+
 def score_rows(X: Sequences, dtype: np.dtype):
     """A alone, for weights in the user's order of features."""
     return SparseScores(X, dtype) if X.is_sparse else DenseScores(X, dtype)
@@ -169,7 +178,7 @@ class SparseRows:
     needs_all_residuals = True
 
     def __init__(self, X: Sequences, width: int, dtype: np.dtype):
-        rows, self.width = X.rows, width
+        rows, self.width = without_zeros(X.rows), width
         n_rows, self.n_features = rows.shape
         self.n_weights = self.n_features * width
         self.indptr, self.data = rows.indptr, values_unless_ones(rows, dtype)
@@ -278,7 +287,7 @@ class PlainRows:
     def __init__(self, X: Sequences, width: int, dtype: np.dtype):
         self.width, self.n_features = width, X.shape[1]
         self.n_weights = self.n_features * width
-        rows = X.rows
+        rows = without_zeros(X.rows)
         self.rows = (
             rows.indptr.astype(np.int64),
             rows.indices.astype(np.int32),

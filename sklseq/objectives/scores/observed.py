@@ -8,7 +8,12 @@ import numpy as np
 
 from sklseq._lib.threads import spans
 from sklseq.data.sequences import Sequences
-from sklseq.objectives.scores.design import _linear, aligned_zeros, values_unless_ones
+from sklseq.objectives.scores.design import (
+    _linear,
+    aligned_zeros,
+    values_unless_ones,
+    without_zeros,
+)
 
 __all__ = ["ObservedRows"]
 
@@ -93,6 +98,7 @@ class ObservedRows:
 
     def _split(self, rows) -> None:
         # Entries of wide features into one CSR structure, those of narrow ones into another.
+        rows = without_zeros(rows)
         n_rows, rank, n_narrow = rows.shape[0], self.rank, self.n_narrow
         first_pair = np.cumsum(n_narrow) - n_narrow
         counts = np.bincount(rows.indices, minlength=self.n_features)
