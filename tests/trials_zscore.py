@@ -15,7 +15,7 @@ from scipy import sparse
 
 from sklseq import ZScoreTagger
 from sklseq._lib.threads import Threads
-from sklseq.estimators.zscore.zscore_solve import _solve_rows
+from sklseq.estimators.zscore.zscore_problem import _solve_rows
 from sklseq.objectives.zscore.moments import Sample, extended_rows
 
 # Errors in scores of training rows, as a multiple of tol. One iteration's gain bounds what is left

@@ -27,7 +27,8 @@ OTHER = {
     "l1": [0.0, 0.3], "l2": [0.01, 2.0], "tol": [1e-2], "max_iter": [1, 7],
     "constraints": ["iob2", "iobes", None], "constrained": ["training", "decoding"],
     "slack": ["sum", "squared"], "transition_scale": [0.5], "moments": ["exact", "sampled"],
-    "n_paths": [3], "l2s": [[0.1, 1.0]], "scoring": ["zscore"], "validation_fraction": [0.5],
+    "n_paths": [3], "l2s": [[0.1, 1.0]], "transition_weight": [0.0, 3.0], "cv": [2],
+    "transition_weights": [[0.0]], "scoring": ["zscore"], "validation_fraction": [0.5],
     "random_state": [1, None], "dtype": [np.float32, np.float64], "estimator": [CRFTagger(l2=9)],
 }  # fmt: skip
 ONES = [np.eye(3)[[0, 1, 2, 0]], np.eye(3)[[1, 2]]]

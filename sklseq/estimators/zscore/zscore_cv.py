@@ -1,71 +1,78 @@
-"""The z-score tagger that finds its own ridge."""
+"""The z-score tagger that finds its ridge and transition weight."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 import numpy as np
+from sklearn.model_selection import BaseCrossValidator, check_cv
 
 from sklseq._lib.callbacks import with_callbacks
-from sklseq.data.labels import encode_labels, resolve_loss, split_labels, unique_labels
-from sklseq.data.sequences import read_labels, weighted_only
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
-from sklseq.estimators.validation import (
-    check_magnitude,
-    check_n_jobs,
-    check_not_empty,
-    read_sequences,
-    training_weights,
-)
+from sklseq.estimators.sources.source import RowSource
+from sklseq.estimators.validation import check_n_jobs
+from sklseq.estimators.zscore.leave_out_search import LeaveOutSearch, n_entries
+from sklseq.estimators.zscore.zscore_problem import ZScoreProblem
 from sklseq.estimators.zscore.zscore_tagger import ZScoreTagger
-from sklseq.inference import viterbi
-from sklseq.objectives.zscore.leave_out import LeaveOut
-from sklseq.objectives.zscore.moments import Sample
-from sklseq.solvers import solve_dense
+from sklseq.metrics import SCORERS
 
 __all__ = ["ZScoreTaggerCV"]
 
-MAX_ENTRIES = 100_000_000  # of the matrix that is held
+FEW_ENTRIES = 4_000_000  # of a matrix, up to which each sequence is left out by default
 
 
 class ZScoreTaggerCV(ZScoreTagger):
-    """:class:`ZScoreTagger` that finds its ridge by leaving out each sequence in turn.
+    """:class:`ZScoreTagger` that finds its ridge and transition weight by leaving out sequences.
 
-    Nothing is fitted anew: one eigendecomposition gives, for every ridge, what weights trained on
-    the other sequences score each sequence: the labels of fitting anew, but where two labelings
-    score the same to the last digits, of which rounding then chooses. That holds from an ``l2`` of
-    about 1e-10 times the largest squared size of a column on; below, some labels differ.
+    A ridge costs one linear solve a fold, and a transition weight only decoding: scores of rows
+    do not depend on it. With few rows or features each sequence is left out in turn, and nothing
+    is fitted anew: one eigendecomposition gives, for every ridge, what weights trained on the
+    other sequences score each sequence.
 
     Parameters
     ----------
     l2s : array-like of float, default=(0.001, 0.01, 0.1, 1.0, 10.0)
-        Ridges to try, above 0. Of equally good ones the largest wins.
-    scoring : {"token_accuracy", "gcv"}, default="token_accuracy"
-        "token_accuracy": the share of labels right when each sequence is decoded with what the
-        others taught. "gcv": generalised cross-validation of the regression of labels on rows,
-        without decoding.
+        Ridges to try, above 0.
+    transition_weights : list of float or None, default=(None, 0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+        Values of ``transition_weight`` to try, None being that of the loss.
+    cv : int, splitter, iterable, "leave-one-out" or None, default=None
+        How sequences are left out: folds as in scikit-learn, or each in turn, in closed form. None:
+        the latter if n_rows · min(n_rows, n_features) is at most 4 million, else 5 folds.
+    scoring : str or callable, default="token_accuracy"
+        Scorer of predicted labels, or the name of one in :mod:`sklseq.metrics`, such as "span_f1".
+        "gcv": generalised cross-validation of the regression of labels on rows,
+        without decoding; the transition weight is then the first.
     loss : {"hamming"}, array-like of shape (n_labels, n_labels) or None, default="hamming"
         As in :class:`ZScoreTagger`.
+    constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
+        Transitions that may occur in answers, those scored here included.
     n_jobs : int or None, default=None
-        Threads of prediction.
+        Threads.
 
     Attributes
     ----------
-    l2_ : float
-        The best ridge.
+    l2_, transition_weight_ : float
+        The best. Of equally good ones, the largest ridge and the first transition weight.
     best_score_ : float
-        Its token accuracy, or minus its criterion for "gcv".
-    cv_scores_ : ndarray of shape (n_l2s,)
-        Those of all ridges.
+        Their score, or minus their criterion for "gcv".
+    cv_scores_ : ndarray of shape (n_l2s, n_transition_weights)
+        All scores: with folds their mean over folds, otherwise that of all sequences together.
     classes_, coef_, transition_, zscore_, ...
-        As in :class:`ZScoreTagger`, trained with ``l2_`` on all sequences.
+        As in :class:`ZScoreTagger`, trained with the best on all sequences.
 
     Raises
     ------
     ValueError
-        If n_rows · min(n_rows, n_features) exceeds 100 million; search with GridSearchCV then.
+        If n_rows · min(n_rows, n_features) exceeds 100 million with ``cv="leave-one-out"`` or
+        ``scoring="gcv"``.
 
     Notes
     -----
-    Cost O(n_rows · n_features · min(n_rows, n_features)) once, and O(n_rows · min(...)) a ridge.
+    Leaving out each sequence costs O(n_rows · n_features · min(n_rows, n_features)) once, and
+    O(n_rows · min(...)) a ridge. Labels are those of fitting anew, but where two labelings
+    score the same to the last digits, of which rounding then chooses. That holds from an ``l2`` of
+    about 1e-10 times the largest squared size of a column on; below, some labels differ.
 
     Examples
     --------
@@ -80,64 +87,54 @@ class ZScoreTaggerCV(ZScoreTagger):
         self,
         *,
         l2s: ArrayLike = (0.001, 0.01, 0.1, 1.0, 10.0),
-        scoring: str = "token_accuracy",
+        transition_weights: Iterable[float | None] = (None, 0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
+        cv: int | str | BaseCrossValidator | Iterable | None = None,
+        scoring: str | Callable[..., float] = "token_accuracy",
         loss: str | ArrayLike | None = "hamming",
+        constraints: str | ArrayLike | None = None,
         n_jobs: int | None = None,
     ):
         self.l2s = l2s
+        self.transition_weights = transition_weights
+        self.cv = cv
         self.scoring = scoring
         self.loss = loss
+        self.constraints = constraints
         self.n_jobs = n_jobs
 
     @with_callbacks(max_subtasks=lambda tagger: None)
     def fit(
         self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
     ) -> ZScoreTaggerCV:
-        """Choose the ridge, then train on all sequences.
+        """Choose the ridge and the transition weight, then train on all sequences.
 
         Parameters
         ----------
         X : list of sequences
         y : list of label sequences
         sample_weight : array-like of shape (n_sequences,), optional
+            Of sequences in training, and in scores, whose scorer then has to take it.
 
         Returns
         -------
         ZScoreTaggerCV
             The estimator itself.
         """
-        ridges = self._check_ridges()
-        inner = ZScoreTagger(loss=self.loss, n_jobs=self.n_jobs, tol=1e-8, max_iter=5_000)
+        l2s, weights = self._check_grid()
+        scorer = self._scorer()
         check_n_jobs(self.n_jobs)
-        rows, vectorizer = read_sequences(X, fit=True)
-        check_not_empty(rows)
-        check_magnitude(rows, "Z-score training")
-        labels = read_labels(y, rows)
-        weights = training_weights(sample_weight, len(rows))
-        rows, labels, weights = weighted_only(rows, labels, weights)
-        check_not_empty(rows)
-        _check_entries(rows)
-        classes = unique_labels(labels)
-        codes = encode_labels(labels, classes, rows.offsets)
-        cost = resolve_loss(self.loss, classes)
-        used = np.flatnonzero((weights > 0) & (rows.lengths > 0))
-        part, kept = rows[used], np.repeat(np.isin(np.arange(len(rows)), used), rows.lengths)
-        sample = Sample(part.rows, part.offsets, codes[kept], weights[used], len(classes))
-        leave_out = LeaveOut(sample, cost, solve_dense)
-        score = self._accuracy if self.scoring == "token_accuracy" else self._minus_gcv
-        scores = np.array([score(leave_out, l2) for l2 in ridges])
-        best = max(range(len(ridges)), key=lambda k: (scores[k], ridges[k]))
-        inner.set_params(l2=float(ridges[best])).fit(
-            rows, split_labels(labels, rows.offsets), weights
-        )
-        self._forget()
-        fitted = {name: value for name, value in vars(inner).items() if name.endswith("_")}
-        vars(self).update(fitted)
-        self.vectorizer_ = vectorizer
-        if vectorizer is not None:
-            self.feature_names_in_ = vectorizer.get_feature_names_out()
-        self.l2_, self.cv_scores_ = float(ridges[best]), scores
-        self.best_score_ = float(scores[best])
+        source = RowSource.read(X, y, sample_weight)
+        tagger = ZScoreTagger(loss=self.loss, constraints=self.constraints, n_jobs=self.n_jobs)
+        problem = ZScoreProblem(tagger, source)
+        search = LeaveOutSearch(problem, l2s, weights, scorer, sample_weight is not None)
+        if scorer is None or self._leaves_out_each(source):
+            scores = search.each_sequence()
+        else:
+            scores = search.folds(check_cv(5 if self.cv is None else self.cv))
+        i, j = max(np.ndindex(scores.shape), key=lambda at: (scores[at], l2s[at[0]], -at[1]))
+        tagger.set_params(l2=float(l2s[i]), transition_weight=weights[j])
+        self._set(problem, problem.solve())
+        self.l2_, self.cv_scores_, self.best_score_ = float(l2s[i]), scores, float(scores[i, j])
         return self
 
     def partial_fit(
@@ -163,34 +160,38 @@ class ZScoreTaggerCV(ZScoreTagger):
             "ZScoreTagger's partial_fit with the l2 found."
         )
 
-    def _check_ridges(self) -> np.ndarray:
-        try:
-            ridges = np.array(self.l2s, dtype=np.float64)
-        except (TypeError, ValueError):
-            ridges = np.zeros(0)
-        if ridges.ndim != 1 or not len(ridges) or not (np.isfinite(ridges) & (ridges > 0)).all():
+    def _check_grid(self) -> tuple[np.ndarray, list[float | None]]:
+        l2s, weights = _as_numbers(self.l2s), self.transition_weights
+        if not len(l2s) or not (np.isfinite(l2s) & (l2s > 0)).all():
             raise ValueError(f"l2s must be a list of finite numbers above 0; got {self.l2s!r}.")
-        if self.scoring not in ("token_accuracy", "gcv"):
-            raise ValueError(f"scoring must be 'token_accuracy' or 'gcv'; got {self.scoring!r}.")
-        return ridges
+        weights = list(weights) if np.iterable(weights) and not isinstance(weights, str) else []
+        numbers = _as_numbers([0.0 if w is None else w for w in weights])
+        if not len(numbers) or not (np.isfinite(numbers) & (numbers >= 0)).all():
+            raise ValueError(
+                "transition_weights must be a list of finite numbers of at least 0, or None; got "
+                f"{self.transition_weights!r}."
+            )
+        return l2s, [None if w is None else float(w) for w in weights]
 
-    def _accuracy(self, leave_out: LeaveOut, l2: float) -> float:
-        sample, right = leave_out.sample, 0.0
-        for s, scores in enumerate(leave_out.scores(l2)):
-            path, _ = viterbi(scores.emission, scores.transition)
-            truth = sample.y[slice(*sample.offsets[s : s + 2])]
-            right += sample.weights[s] * (path == truth).sum()
-        return right / sample.row_weights.sum()
+    def _scorer(self) -> Callable[..., float] | None:
+        names = ("gcv", *SCORERS)
+        if callable(self.scoring):
+            return self.scoring
+        if not isinstance(self.scoring, str) or self.scoring not in names:
+            raise ValueError(
+                f"scoring must be a scorer of labels or one of {names}; got {self.scoring!r}."
+            )
+        return None if self.scoring == "gcv" else SCORERS[self.scoring]
 
-    def _minus_gcv(self, leave_out: LeaveOut, l2: float) -> float:
-        return -leave_out.gcv(l2)
+    def _leaves_out_each(self, source: RowSource) -> bool:
+        if self.cv is None:
+            return n_entries(source.X) <= FEW_ENTRIES
+        return isinstance(self.cv, str) and self.cv == "leave-one-out"
 
 
-def _check_entries(rows) -> None:
-    n_rows, n_columns = rows.rows.shape
-    if n_rows * min(n_rows, n_columns) > MAX_ENTRIES:
-        raise ValueError(
-            f"ZScoreTaggerCV would hold {n_rows * min(n_rows, n_columns):,} numbers for {n_rows:,} "
-            f"rows and {n_columns:,} features (at most {MAX_ENTRIES:,}); use "
-            "GridSearchCV(ZScoreTagger(), {'l2': [...]})."
-        )
+def _as_numbers(values: Any) -> np.ndarray:
+    try:
+        numbers = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.zeros(0)
+    return numbers if numbers.ndim == 1 else np.zeros(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from scipy.special import ndtr
@@ -15,39 +15,37 @@ from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq.data.labels import (
     Constraints,
-    check_constraints,
     encode_labels,
     read_classes,
     resolve_constraints,
     resolve_loss,
-    unique_labels,
 )
-from sklseq.data.sequences import read_labels, weighted_only
+from sklseq.data.sequences import read_labels
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.base import BaseTagger
+from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import (
     ATTRIBUTES_WARNED,
+    check_choices,
     check_magnitude,
     check_n_jobs,
     check_not_empty,
+    check_numbers,
     read_sequences,
     training_weights,
     warn_new_attributes,
     warn_one_label,
 )
 from sklseq.estimators.weights import WeightsMixin
-from sklseq.estimators.zscore.zscore_solve import (
+from sklseq.estimators.zscore.zscore_problem import (
     MAX_WEIGHTS,
     Solution,
-    check_programs,
+    ZScoreProblem,
+    chain_attributes,
     labeling_scores,
-    separate_zscore,
-    solve_zscore,
-    training_zscore,
 )
 from sklseq.objectives.zscore.factorised import CentredRows, centred_statistics, solve_sums
 from sklseq.objectives.zscore.moments import (
-    ChainWeights,
     Sample,
     Statistics,
     combine,
@@ -60,6 +58,17 @@ if TYPE_CHECKING:
     from sklseq.estimators.crf.crf_tagger import CRFTagger
 
 __all__ = ["SequenceZScores", "ZScoreTagger"]
+
+# What partial_fit adds up, in the order of Statistics.
+STATISTICS = ("gram_", "observed_", "means_", "transition_counts_", "label_counts_")
+# What only some fits set.
+STALE = {
+    *STATISTICS,
+    "n_constraints_",
+    "transition_weight_",
+    "feature_names_in_",
+    ATTRIBUTES_WARNED,
+}
 
 
 class SequenceZScores(NamedTuple):
@@ -101,6 +110,11 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
         true label (row) taken for another (column), in the order of the sorted labels.
     l2 : float, default=1.0
         Ridge. 0 is the paper's parameter-free form; of many solutions, that of minimum norm.
+    transition_weight : float or None, default=None
+        κ: how much transitions count beside state weights, 1 being what they count without a loss.
+        None: κ = α / (α + 1 / n_labels) with the Hamming loss, which maximises the z-score and may
+        be far from what decodes best; :class:`ZScoreTaggerCV` chooses it. It scales what no label
+        decides alone: the part D of ``docs/maths``, whose rows and columns sum to zero.
     moments : {"exact", "dp", "sampling"}, default="exact"
         How b and C are found. "exact": in closed form, or with constraints by products with C.
         "dp": the paper's dynamic programs, one a pair of features: slow, and the same. "sampling":
@@ -149,6 +163,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
         The z-score of the training labels, their loss included.
     multiplier_ : float
         α in w = C⁻¹(α b - c); 1 without a loss.
+    transition_weight_ : float
+        κ. Only with moments in closed form: "exact", and over free labelings.
     n_iter_ : int
         Iterations of conjugate gradients; 1 for a direct solution.
     n_constraints_ : int
@@ -194,6 +210,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
         *,
         loss: str | ArrayLike | None = "hamming",
         l2: float = 1.0,
+        transition_weight: float | None = None,
         moments: str = "exact",
         n_paths: int = 100,
         constraints: str | ArrayLike | None = None,
@@ -208,6 +225,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
     ):
         self.loss = loss
         self.l2 = l2
+        self.transition_weight = transition_weight
         self.moments = moments
         self.n_paths = n_paths
         self.constraints = constraints
@@ -241,89 +259,48 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
             The estimator itself.
         """
         self._check_parameters()
-        rows, vectorizer = read_sequences(X, fit=True)
-        check_not_empty(rows)
-        check_magnitude(rows, "Z-score training")
-        labels = read_labels(y, rows)
-        weights = training_weights(sample_weight, len(rows))
-        rows, labels, weights = weighted_only(rows, labels, weights)
-        check_not_empty(rows)
-        classes = unique_labels(labels)
-        codes = encode_labels(labels, classes, rows.offsets)
-        allowed = resolve_constraints(self.constraints, classes)
-        check_constraints(codes, rows.offsets, *allowed, classes)
-        cost = resolve_loss(self.loss, classes)
-        sample = Sample(rows.rows, rows.offsets, codes, weights, len(classes))
-        trained = allowed
-        if self.constrained == "decoding":
-            trained = resolve_constraints(None, classes)
-        if self.moments == "dp":
-            check_programs(sample, trained, cost)
-        solution = solve_zscore(self, sample, trained, cost)
-        self._forget()
-        if self.separate:
-            solution = self._separate(sample, trained, cost, solution)
-        warn_one_label(classes)
-        self._warn_convergence(solution.result)
-        self._set_weights(solution.weights, allowed, classes, vectorizer, rows.dtype)
-        self.multiplier_, self.n_iter_ = solution.multiplier, solution.result.n_iter
-        self.zscore_ = solution.zscore
+        source = RowSource.read(X, y, sample_weight)
+        problem = ZScoreProblem(self, source)
+        solution = problem.solve()
+        return self._set(problem, solution)
+
+    def _set(self, problem: ZScoreProblem, solution: Solution) -> Self:
+        warn_one_label(problem.source.classes)
+        for name in STALE & vars(self).keys():
+            delattr(self, name)
+        vars(self).update(problem.attributes(solution))
+        if solution.message:
+            warnings.warn(solution.message, ConvergenceWarning, stacklevel=3)
+        self._warn_convergence(problem.tagger, solution.result)
         return self
+
+    def _warn_convergence(self, tagger: ZScoreTagger, result: SolverResult) -> None:
+        if result.converged:
+            return
+        why, remedy = f"did not converge in max_iter={tagger.max_iter} iterations", "max_iter, "
+        if result.message == "precision":
+            why, remedy = "could not solve its linear system within rounding", ""
+        warnings.warn(
+            f"{type(self).__name__} {why} (error {result.history[-1]:.2g}, tol={tagger.tol}); "
+            f"raise {remedy}tol or l2.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
 
     def _check_parameters(self) -> None:
         check_plain_parameters(self)
-        for name in ("l2", "tol"):
-            value = getattr(self, name)
-            if not isinstance(value, numbers.Real) or not 0 <= value < np.inf:
-                raise ValueError(f"{name} must be a finite number of at least 0; got {value!r}.")
-        for name, least in (("max_iter", 1), ("n_paths", 2)):
-            value = getattr(self, name)
-            if not isinstance(value, numbers.Integral) or value < least:
-                raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
-        for name, allowed in (
-            ("moments", ("exact", "dp", "sampling")),
-            ("solver", ("auto", "direct", "cg")),
-            ("constrained", ("decoding", "training")),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
+        check_numbers(self, "l2", "tol")
+        check_numbers(self, "max_iter", least=1, whole=True)
+        check_numbers(self, "n_paths", least=2, whole=True)
+        if self.transition_weight is not None:
+            check_numbers(self, "transition_weight")
+        check_choices(
+            self,
+            moments=("exact", "dp", "sampling"),
+            solver=("auto", "direct", "cg"),
+            constrained=("decoding", "training"),
+        )
         check_n_jobs(self.n_jobs)
-
-    def _separate(self, sample: Sample, allowed: Constraints, cost, solution: Solution) -> Solution:
-        found = separate_zscore(self, sample, allowed, cost, solution.weights)
-        self.n_constraints_ = found.n_constraints
-        if found.message:
-            warnings.warn(found.message, ConvergenceWarning, stacklevel=3)
-        z = training_zscore(sample, allowed, cost, found.weights)
-        return solution._replace(weights=found.weights, zscore=z)
-
-    def _warn_convergence(self, result: SolverResult) -> None:
-        if not result.converged:
-            why, remedy = f"did not converge in max_iter={self.max_iter} iterations", "max_iter, "
-            if result.message == "precision":
-                why, remedy = "could not solve its linear system within rounding", ""
-            warnings.warn(
-                f"{type(self).__name__} {why} (error {result.history[-1]:.2g}, tol={self.tol}); "
-                f"raise {remedy}tol or l2.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-
-    def _forget(self) -> None:
-        # What partial_fit keeps, and what only some fits set.
-        for name in (*STATISTICS, "n_constraints_", "feature_names_in_", ATTRIBUTES_WARNED):
-            self.__dict__.pop(name, None)
-
-    def _set_weights(self, chain: ChainWeights, allowed: Constraints, classes, vectorizer, dtype):
-        dtype = np.float32 if dtype == np.float32 else np.float64
-        self.classes_, self.vectorizer_ = classes, vectorizer
-        self.coef_ = np.ascontiguousarray(chain.coef, dtype=dtype)
-        self.transition_ = np.where(allowed.transition, chain.transition, -np.inf).astype(dtype)
-        self.start_ = np.where(allowed.start, 0, -np.inf).astype(dtype)
-        self.end_ = np.where(allowed.end, 0, -np.inf).astype(dtype)
-        self.n_features_in_ = len(chain.coef)
-        if vectorizer is not None:
-            self.feature_names_in_ = vectorizer.get_feature_names_out()
 
     # ------------------------------------------------------------------ training in parts
 
@@ -421,14 +398,15 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
     def _fit_statistics(self, statistics: Statistics, cost, classes, vectorizer, dtype) -> None:
         l2 = float(self.l2)
         solution, products = solve_sums(statistics, 2 * len(classes) * l2)
-        maximum = combine(products, statistics, cost, l2)
+        maximum = combine(products, statistics, cost, l2, self.transition_weight)
         weights = stack_weights(solution @ maximum.mix, maximum.pairs)
         free = resolve_constraints(None, classes)
-        for name, value in zip(STATISTICS, statistics):
-            setattr(self, name, value)
-        self._set_weights(weights, free, classes, vectorizer, dtype)
-        self.multiplier_, self.n_iter_ = maximum.multiplier, 1
-        self.zscore_ = maximum.zscore
+        vars(self).update(
+            zip(STATISTICS, statistics),
+            multiplier_=maximum.multiplier, zscore_=maximum.zscore, n_iter_=1,
+            transition_weight_=maximum.transition_weight,
+            **chain_attributes(weights, free, classes, vectorizer, dtype),
+        )  # fmt: skip
 
     # ------------------------------------------------------------------ scores
 
@@ -532,7 +510,3 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
             raise ValueError("to_crf finds a scale from both X and y, or neither; one is missing.")
         if scale is not None and not (isinstance(scale, numbers.Real) and 0 < scale < np.inf):
             raise ValueError(f"scale must be None or a finite number above 0; got {scale!r}.")
-
-
-# What partial_fit adds up, in the order of Statistics.
-STATISTICS = ("gram_", "observed_", "means_", "transition_counts_", "label_counts_")

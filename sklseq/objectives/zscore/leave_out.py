@@ -15,6 +15,7 @@ from sklseq.objectives.zscore.moments import (
     count_chain,
     extended_rows,
     loss_multiplier,
+    loss_scale,
     pair_statistics,
 )
 
@@ -31,11 +32,22 @@ class LeftOut(NamedTuple):
     Attributes
     ----------
     emission : ndarray of shape (n_steps, n_labels)
-    transition : ndarray of shape (n_labels, n_labels)
+    base : ndarray of shape (n_labels, n_labels), or 0
+        Transitions without D.
+    pairs : ndarray of shape (n_labels, n_labels)
+        D for κ = 1.
+    transition_weight : float
+        κ of the loss.
     """
 
     emission: np.ndarray
-    transition: np.ndarray
+    base: np.ndarray | float
+    pairs: np.ndarray
+    transition_weight: float
+
+    def transition(self, weight: float | None = None) -> np.ndarray:
+        """Transitions for κ = ``weight``, or that of the loss."""
+        return self.base + (self.transition_weight if weight is None else weight) * self.pairs
 
 
 class LeaveOut:
@@ -138,9 +150,10 @@ class LeaveOut:
         excess, variance = pair_statistics(others, l2)
         pairs = excess / variance if variance > 0 else np.zeros((L, L))
         if self.cost is None:
-            return LeftOut(L * fitted, pairs)
+            return LeftOut(L * fitted, 0.0, pairs, 1.0)
         costs = centred(self.cost)
         bb = L * float(np.trace(centred(centred(S).T))) + float(np.vdot(excess, pairs))
         bc = float(np.vdot(centred(np.eye(L)), S @ costs))
         alpha = loss_multiplier(float(others.labels @ self.cost.mean(axis=1)), bb, bc)
-        return LeftOut(alpha * L * fitted - fitted @ costs, alpha * pairs)
+        scale, weight = loss_scale(alpha, self.cost, L)
+        return LeftOut(alpha * L * fitted - fitted @ costs, 0.0, scale * pairs, weight)

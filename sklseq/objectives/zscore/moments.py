@@ -49,6 +49,7 @@ __all__ = [
     "extended_rows",
     "label_sums",
     "loss_multiplier",
+    "loss_scale",
     "observed_features",
     "one_hot",
     "pair_statistics",
@@ -251,12 +252,15 @@ class Maximum(NamedTuple):
         α: what w = C⁻¹(α b - c) has of b.
     zscore : float
         Of the true labels, a loss included.
+    transition_weight : float
+        κ: D as a multiple of that without a loss, once state weights are of that size.
     """
 
     mix: np.ndarray
     pairs: np.ndarray
     multiplier: float
     zscore: float
+    transition_weight: float
 
 
 def loss_multiplier(mean_loss: float, bb: float, bc: float) -> float:
@@ -269,27 +273,47 @@ def loss_multiplier(mean_loss: float, bb: float, bc: float) -> float:
     return max(0.0, (1.0 + mean_loss + bc) / bb) if bb > 0 else 0.0
 
 
+def loss_scale(alpha: float, cost: np.ndarray | None, n_labels: int) -> tuple[float, float]:
+    """(size of the state weights as a multiple of those without a loss, κ = α over it).
+
+    State weights are V (α (L I - 1) - cost), cost centred: its part along L I - 1 counts. With
+    Hamming loss there is no other, and the size is α + 1 / L.
+    """
+    if cost is None:
+        return 1.0, 1.0
+    scale = alpha + float(cost.mean(axis=1).sum() - np.trace(cost)) / max(
+        n_labels * (n_labels - 1), 1
+    )
+    return scale, alpha / scale if scale > 0 else 0.0
+
+
 def combine(
-    products: Products, statistics: Statistics, cost: np.ndarray | None, l2: float
-) -> Maximum:
+    products: Products, statistics: Statistics, cost: np.ndarray | None, l2: float,
+    transition_weight: float | None = None,
+) -> Maximum:  # fmt: skip
     """The maximum, from products of V = (X̃ᵀX̃ + 2 L l2)⁻¹ X̃ᵀY: V itself is only mixed, by label.
 
     Without a loss, w = C⁻¹b solves the paper's Equations 4 and 5; with one, α is the solution of
     Equation 6. C⁻¹b is L · V without its mean over labels. A loss cost(ȳ_t, y_t), summed over
     rows, has the covariance X̃ᵀY·cost / L with W's features, cost centred, and none with D's:
-    C⁻¹c is V · cost.
+    C⁻¹c is V · cost. ``transition_weight`` replaces the κ of the loss.
     """
     pairs, share = _pair_weights(statistics, l2)
-    L = len(pairs)
-    plain = L * np.eye(L) - 1
-    if cost is None:
-        return Maximum(plain, pairs, 1.0, _zscore(plain, pairs, products, statistics, None))
-    mean, costs = float(statistics.labels @ cost.mean(axis=1)), centred(cost)
-    bb = float(np.vdot(plain, products.observed)) + share
-    bc = float(np.vdot(costs, centred(products.observed)))
-    alpha = loss_multiplier(mean, bb, bc)
-    mix, pairs = alpha * plain - costs, alpha * pairs
-    return Maximum(mix, pairs, alpha, _zscore(mix, pairs, products, statistics, cost))
+    L, alpha = len(pairs), 1.0
+    mix = L * np.eye(L) - 1
+    if cost is not None:
+        mean, costs = float(statistics.labels @ cost.mean(axis=1)), centred(cost)
+        bb = float(np.vdot(mix, products.observed)) + share
+        bc = float(np.vdot(costs, centred(products.observed)))
+        alpha = loss_multiplier(mean, bb, bc)
+        mix = alpha * mix - costs
+    scale, kappa = loss_scale(alpha, cost, L)
+    weight = alpha
+    if transition_weight is not None:
+        kappa, weight = transition_weight, transition_weight * scale
+    pairs = weight * pairs
+    z = _zscore(mix, pairs, products, statistics, cost)
+    return Maximum(mix, pairs, alpha, z, kappa)
 
 
 def _pair_weights(statistics: Statistics, l2: float) -> tuple[np.ndarray, float]:

@@ -1,17 +1,19 @@
-"""What :class:`~sklseq.ZScoreTagger` solves: which system, by which solver, in which precision."""
+"""Training of a z-score tagger: its linear system, the solver, and the fitted attributes."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from sklseq._lib.callbacks import iteration_hook
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import Constraints
+from sklseq.data.labels import Constraints, resolve_constraints, resolve_loss
 from sklseq.data.sequences import row_positions
-from sklseq.estimators.zscore.separate import FreeSystem, PathSystem, Separation, separate
+from sklseq.estimators.sources.source import RowSource
+from sklseq.estimators.validation import check_magnitude
+from sklseq.estimators.zscore.separate import FreeSystem, PathSystem, separate
 from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.objectives.zscore.elimination import EliminatedRidge
 from sklseq.objectives.zscore.factorised import CentredRows, FactorisedRidge
@@ -32,16 +34,7 @@ from sklseq.objectives.zscore.programs import DynamicPrograms, count_programs
 from sklseq.objectives.zscore.regression import RidgeSystem
 from sklseq.solvers import SolverResult, cg, solve_dense
 
-__all__ = [
-    "MAX_WEIGHTS",
-    "Solution",
-    "check_programs",
-    "is_free",
-    "labeling_scores",
-    "separate_zscore",
-    "solve_zscore",
-    "training_zscore",
-]
+__all__ = ["MAX_WEIGHTS", "Solution", "ZScoreProblem", "chain_attributes", "labeling_scores"]
 
 FACTORISED = 2_000  # columns of dense rows up to which conjugate gradients may give way
 # Share of the largest column that the ridge must be for the stop of conjugate gradients to be
@@ -64,23 +57,114 @@ class Solution(NamedTuple):
     zscore : float
     result : SolverResult
         Of the linear system.
+    transition_weight : float or None
+        κ; None where it has no meaning.
+    n_constraints : int or None
+        With ``separate``.
+    message : str
+        Why these are not the weights that ``separate`` asks for.
     """
 
     weights: ChainWeights
     multiplier: float
     zscore: float
     result: SolverResult
+    transition_weight: float | None = None
+    n_constraints: int | None = None
+    message: str = ""
 
 
-def solve_zscore(tagger, sample: Sample, allowed: Constraints, cost) -> Solution:
-    """Solve with the parameters of a :class:`ZScoreTagger`."""
-    if sample.n_labels == 1:  # one labeling, no variance: C = 0 and, but for rounding, b = 0
-        zeros = ChainWeights(np.zeros((sample.rows.shape[1], 1)), np.zeros((1, 1)))
-        result = SolverResult(zeros.coef, 0.0, 0, True, [0.0], "residual")
-        return Solution(zeros, 1.0, 0.0, result)
-    if tagger.moments == "exact" and is_free(allowed):
-        return _solve_free(tagger, sample, cost)
-    return _solve_paths(tagger, sample, allowed, cost)
+class ZScoreProblem:
+    """The z-score of one training set, and how it is maximised.
+
+    Parameters
+    ----------
+    tagger : ZScoreTagger
+    source : RowSource
+
+    Attributes
+    ----------
+    sample : Sample
+    allowed, trained : Constraints
+        In answers, and in labelings that moments are over.
+    cost : ndarray of shape (n_labels, n_labels), or None
+    """
+
+    def __init__(self, tagger: Any, source: RowSource):
+        X, classes = source.X, source.classes
+        check_magnitude(X, "Z-score training")
+        self.tagger, self.source = tagger, source
+        self.allowed = self.trained = resolve_constraints(tagger.constraints, classes)
+        source.check_constraints(self.allowed)
+        if tagger.constrained == "decoding":
+            self.trained = resolve_constraints(None, classes)
+        self.cost = resolve_loss(tagger.loss, classes)
+        self.sample = Sample(X.rows, X.offsets, source.codes, source.weights, len(classes))
+        self.is_closed_form = tagger.moments == "exact" and is_free(self.trained)
+        if tagger.moments == "dp":
+            check_programs(self.sample, self.trained, self.cost)
+        if tagger.transition_weight is not None and (not self.is_closed_form or tagger.separate):
+            raise ValueError(
+                f"transition_weight={tagger.transition_weight} needs weights in closed form: "
+                "moments='exact', separate=False and constrained='decoding'; otherwise use None."
+            )
+
+    def solve(self) -> Solution:
+        """Solve the linear system, and add constraints if ``separate`` asks for it."""
+        tagger, sample = self.tagger, self.sample
+        if sample.n_labels == 1:  # one labeling, no variance: C = 0 and, but for rounding, b = 0
+            zeros = ChainWeights(np.zeros((sample.rows.shape[1], 1)), np.zeros((1, 1)))
+            result = SolverResult(zeros.coef, 0.0, 0, True, [0.0], "residual")
+            solution = Solution(zeros, 1.0, 0.0, result, 1.0)
+        elif self.is_closed_form:
+            solution = _solve_free(tagger, sample, self.cost)
+        else:
+            solution = _solve_paths(tagger, sample, self.trained, self.cost)
+        return self._separate(solution) if tagger.separate else solution
+
+    def _separate(self, solution: Solution) -> Solution:
+        tagger, sample = self.tagger, self.sample
+        if self.is_closed_form:
+            system = FreeSystem(sample, float(tagger.l2))
+        else:
+            system = PathSystem(_path_moments(tagger, sample, self.trained))
+        start, rounds = solution.weights, int(tagger.max_iter)
+        found = separate(system, sample, self.trained, self.cost, start, rounds)
+        z = training_zscore(sample, self.trained, self.cost, found.weights)
+        return solution._replace(zscore=z, **found._asdict())
+
+    def attributes(self, solution: Solution) -> dict[str, Any]:
+        """All that a fitted tagger has."""
+        fitted = chain_attributes(
+            solution.weights, self.allowed, self.source.classes, self.source.vectorizer,
+            self.source.X.dtype,
+        )  # fmt: skip
+        fitted |= {"multiplier_": solution.multiplier, "zscore_": solution.zscore}
+        fitted["n_iter_"] = solution.result.n_iter
+        if solution.transition_weight is not None:
+            fitted["transition_weight_"] = solution.transition_weight
+        if solution.n_constraints is not None:
+            fitted["n_constraints_"] = solution.n_constraints
+        return fitted
+
+
+def chain_attributes(
+    weights: ChainWeights, allowed: Constraints, classes: np.ndarray, vectorizer: Any, dtype
+) -> dict[str, Any]:
+    """Fitted attributes of a chain with these weights, in the precision of the rows."""
+    dtype = np.float32 if dtype == np.float32 else np.float64
+    fitted = {
+        "classes_": classes,
+        "vectorizer_": vectorizer,
+        "coef_": np.ascontiguousarray(weights.coef, dtype=dtype),
+        "transition_": np.where(allowed.transition, weights.transition, -np.inf).astype(dtype),
+        "start_": np.where(allowed.start, 0, -np.inf).astype(dtype),
+        "end_": np.where(allowed.end, 0, -np.inf).astype(dtype),
+        "n_features_in_": len(weights.coef),
+    }
+    if vectorizer is not None:
+        fitted["feature_names_in_"] = vectorizer.get_feature_names_out()
+    return fitted
 
 
 def is_free(allowed: Constraints) -> bool:
@@ -101,9 +185,10 @@ def _solve_free(tagger, sample: Sample, cost) -> Solution:
         solve = _factorise if _is_direct(tagger, sample.rows.shape[1]) else _solve_rows
         system, result = solve(tagger, sample, 2 * L * l2, threads)
         statistics = Statistics(None, None, None, *count_chain(sample))
-        maximum = combine(system.products(sample.row_weights), statistics, cost, l2)
+        products = system.products(sample.row_weights)
+        maximum = combine(products, statistics, cost, l2, tagger.transition_weight)
         weights = stack_weights(system.weights(maximum.mix), maximum.pairs)
-    return Solution(weights, maximum.multiplier, maximum.zscore, result)
+    return Solution(weights, maximum.multiplier, maximum.zscore, result, maximum.transition_weight)
 
 
 def _factorise(_, sample: Sample, ridge: float, threads: Threads):
@@ -197,17 +282,6 @@ def _conjugate_gradients(tagger, system, sides: np.ndarray) -> SolverResult:
         system, sides, preconditioner=system.preconditioner, tol=float(tagger.tol),
         max_iter=int(tagger.max_iter), callback=report,
     )  # fmt: skip
-
-
-def separate_zscore(
-    tagger, sample: Sample, allowed: Constraints, cost, weights: ChainWeights
-) -> Separation:
-    """Go on from ``weights`` until every training sequence is decoded right."""
-    if tagger.moments == "exact" and is_free(allowed):
-        system = FreeSystem(sample, float(tagger.l2))
-    else:
-        system = PathSystem(_path_moments(tagger, sample, allowed))
-    return separate(system, sample, allowed, cost, weights, int(tagger.max_iter))
 
 
 def check_programs(sample: Sample, allowed: Constraints, cost) -> None:

@@ -1,0 +1,155 @@
+"""Search for a ridge and a transition weight by the labels of sequences left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+
+from sklseq.data.labels import split_labels
+from sklseq.data.sequences import Sequences
+from sklseq.estimators.sources.source import RowSource
+from sklseq.estimators.zscore.zscore_problem import ZScoreProblem
+from sklseq.inference import viterbi
+from sklseq.objectives.zscore.leave_out import LeaveOut, LeftOut
+from sklseq.objectives.zscore.moments import decompose, loss_scale
+from sklseq.solvers import solve_dense
+
+__all__ = ["LeaveOutSearch", "n_entries"]
+
+MAX_ENTRIES = 100_000_000  # of the matrix that leaving out each sequence holds
+
+
+def n_entries(X: Sequences) -> int:
+    """Numbers that leaving out each sequence holds."""
+    return X.n_rows * min(X.n_rows, X.shape[1])
+
+
+class Answers(BaseEstimator):
+    """Given labels in the place of an estimator's, for scorers."""
+
+    def __init__(self, labels: list):
+        self.labels = labels
+
+    def predict(self, X: Any) -> list:
+        return self.labels
+
+
+class LeaveOutSearch:
+    """Scores of ridges and transition weights: models without a sequence label it.
+
+    State weights and D depend on the ridge only, so that all transition weights share one solve.
+
+    Parameters
+    ----------
+    problem : ZScoreProblem
+        Of all sequences.
+    l2s : ndarray
+    transition_weights : list of float or None
+    scorer : callable(estimator, X, y) or None
+        None: generalised cross-validation.
+    weighted : bool
+        Whether the scorer is given weights of sequences.
+    """
+
+    def __init__(
+        self, problem: ZScoreProblem, l2s: np.ndarray, transition_weights: list,
+        scorer: Callable[..., float] | None, weighted: bool,
+    ):  # fmt: skip
+        self.problem, self.source = problem, problem.source
+        self.l2s, self.transition_weights = l2s, transition_weights
+        self.scorer, self.weighted = scorer, weighted
+        cuts = self.source.X.offsets[1:-1]
+        self.codes = np.split(self.source.codes, cuts)
+
+    def _score(self, found: list[np.ndarray], sequences: np.ndarray) -> float:
+        source = self.source
+        truth = [source.classes[self.codes[s]] for s in sequences]
+        weights = {"sample_weight": source.weights[sequences]} if self.weighted else {}
+        return float(self.scorer(Answers(found), source.X[sequences], truth, **weights))
+
+    # ------------------------------------------------------------------ each sequence in turn
+
+    def each_sequence(self) -> np.ndarray:
+        """Scores of shape (n_l2s, n_transition_weights), each sequence left out, in closed form."""
+        X, sample = self.source.X, self.problem.sample
+        if n_entries(X) > MAX_ENTRIES:
+            raise ValueError(
+                f"ZScoreTaggerCV would hold {n_entries(X):,} numbers for {X.n_rows:,} rows and "
+                f"{X.shape[1]:,} features (at most {MAX_ENTRIES:,}) to leave out each sequence; "
+                "use folds (cv=5), and a scoring other than 'gcv'."
+            )
+        used = np.flatnonzero(X.lengths)
+        offsets = np.append(0, X.offsets[1:][used])
+        leave_out = LeaveOut(
+            sample._replace(offsets=offsets, weights=sample.weights[used]), self.problem.cost,
+            solve_dense,
+        )  # fmt: skip
+        scores = np.empty((len(self.l2s), len(self.transition_weights)))
+        for i, l2 in enumerate(self.l2s):
+            if self.scorer is None:
+                scores[i] = -leave_out.gcv(l2)
+                continue
+            left = list(leave_out.scores(l2))
+            for j, weight in enumerate(self.transition_weights):
+                found = [decode(self.problem, one, weight) for one in left]
+                scores[i, j] = self._score(found, used)
+        return scores
+
+    # ------------------------------------------------------------------ folds
+
+    def folds(self, cv: Any) -> np.ndarray:
+        """Mean scores over the folds of a splitter, of the same shape."""
+        given = self.source.given[1] > 0  # folds count sequences of weight 0, which are not here
+        number, scores = np.cumsum(given) - 1, []
+        for train, test in cv.split(np.arange(len(given))):
+            train, test = (number[which[given[which]]] for which in (train, test))
+            scores.append(self._fold(train, test))
+        return np.mean(scores, axis=0)
+
+    def _fold(self, train: np.ndarray, test: np.ndarray) -> np.ndarray:
+        problem, X = self._without(train), self.source.X[test]
+        scores = np.empty((len(self.l2s), len(self.transition_weights)))
+        for i, l2 in enumerate(self.l2s):
+            problem.tagger.l2 = l2
+            left = self._left_out(problem, X)
+            for j, weight in enumerate(self.transition_weights):
+                labels = decode(problem, left, weight, X.offsets)
+                scores[i, j] = self._score(split_labels(labels, X.offsets), test)
+        return scores
+
+    def _without(self, train: np.ndarray) -> ZScoreProblem:
+        # The problem of a fold, with the labels that occur in it.
+        source, codes = self.source, np.concatenate([self.codes[s] for s in train])
+        seen, codes = np.unique(codes, return_inverse=True)
+
+        def of_seen(matrix: Any) -> Any:
+            named = matrix is None or isinstance(matrix, str)
+            return matrix if named else np.asarray(matrix)[np.ix_(seen, seen)]
+
+        tagger = clone(self.problem.tagger).set_params(transition_weight=1.0)
+        tagger.loss, tagger.constraints = of_seen(tagger.loss), of_seen(tagger.constraints)
+        codes, classes = codes.astype(np.int32), source.classes[seen]
+        part = RowSource(source.X[train], codes, classes, source.weights[train])
+        return ZScoreProblem(tagger, part)
+
+    def _left_out(self, problem: ZScoreProblem, X: Sequences) -> LeftOut:
+        solution = problem.solve()
+        weights = solution.weights
+        emission = np.asarray(X.rows @ weights.coef, dtype=np.float64)
+        pairs = decompose(weights)[1]
+        natural = loss_scale(solution.multiplier, problem.cost, len(pairs))[1]
+        return LeftOut(emission, weights.transition - pairs, pairs, natural)
+
+
+def decode(
+    problem: ZScoreProblem, left: LeftOut, weight: float | None, offsets: np.ndarray | None = None
+) -> np.ndarray:
+    """Labels of rows with these scores; offsets of one sequence may be left out."""
+    allowed = problem.allowed
+    transition = np.where(allowed.transition, left.transition(weight), -np.inf)
+    start, end = (np.where(mask, 0.0, -np.inf) for mask in (allowed.start, allowed.end))
+    codes, _ = viterbi(left.emission, transition, offsets, start=start, end=end)
+    return problem.source.classes[codes]

@@ -1,0 +1,174 @@
+"""The transition weight, and ZScoreTaggerCV against fitting anew for every fold and candidate."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.model_selection import GridSearchCV, KFold
+
+from sklseq import Sequences, ZScoreTagger, ZScoreTaggerCV
+from sklseq.estimators.zscore import zscore_cv
+from sklseq.metrics import SCORERS, token_accuracy
+from sklseq.objectives.zscore.moments import ChainWeights, decompose
+from tests.objectives.test_moments import enumerate_moments, labelings, make_sample, random_cost
+from tests.sample_data import make_data
+
+SAME = {"rtol": 1e-8, "atol": 1e-9}
+L2S, WEIGHTS = [0.03, 1.0], [None, 0.0, 0.3, 2.0]
+
+
+def parts_of(tagger):
+    """W and D."""
+    return decompose(ChainWeights(tagger.coef_, tagger.transition_))
+
+
+def make_spans(seed, n=17):
+    """Sequences of words with labels of spans; not all labels are in every fold."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 7, n)
+    word = np.minimum(rng.zipf(1.4, lengths.sum()) - 1, 24)
+    y = np.array(["O", "B-x", "O", "B-y"])[word % 4]
+    y[-1] = "B-z"
+    inside = rng.random(len(y)) < 0.4
+    y[1:] = [f"I{a[1:]}" if a != "O" and i else b for a, b, i in zip(y, y[1:], inside)]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    y = [["B" + c[1:] if t == 0 and c[0] == "I" else c for t, c in enumerate(part)]
+         for part in np.split(y, offsets[1:-1])]  # fmt: skip
+    return Sequences(sparse.csr_matrix(np.eye(25)[word]), offsets), y
+
+
+@pytest.mark.parametrize("loss", [None, "hamming", "matrix"])
+@pytest.mark.parametrize("weight", [0.0, 0.2, 1.0, 3.0])
+def test_the_transition_weight_scales_d_alone(loss, weight):
+    sample, allowed = make_sample(1, "real", None, (3, 1, 4, 2, 3, 4))
+    X, y = (np.split(part, sample.offsets[1:-1]) for part in (sample.rows, sample.y))
+    cost = {None: np.zeros((3, 3)), "hamming": 1 - np.eye(3), "matrix": random_cost(1)}[loss]
+    options = {"l2": 0.3, "loss": cost if loss == "matrix" else loss}
+    tagger = ZScoreTagger(transition_weight=weight, **options).fit(X, y, sample.weights)
+    natural = ZScoreTagger(**options).fit(X, y, sample.weights)
+    plain = ZScoreTagger(l2=0.3, loss=None).fit(X, y, sample.weights)
+    (main, pairs), (plain_main, plain_pairs) = parts_of(tagger), parts_of(plain)
+    assert_allclose(main, parts_of(natural)[0], **SAME)
+    assert tagger.transition_weight_ == weight
+    assert_allclose(parts_of(natural)[1] * weight, pairs * natural.transition_weight_, **SAME)
+    if loss != "matrix":  # state weights are a multiple of those without a loss
+        size = tagger.multiplier_ + 1 / 3 if loss else 1.0
+        assert_allclose(main, size * plain_main, **SAME)
+        assert_allclose(pairs, weight * size * plain_pairs, **SAME)
+    b, C, c, mean_loss = enumerate_moments(sample, allowed, cost)
+    spread = sum(
+        omega * np.var([sum(cost[i, j] for i, j in zip(t, p)) for p in labelings(len(t), allowed)])
+        for omega, t in zip(sample.weights, np.split(sample.y, sample.offsets[1:-1]))
+    )
+    w = np.concatenate([tagger.coef_.ravel(), tagger.transition_.ravel()])
+    z = (w @ b - mean_loss) / np.sqrt(w @ C @ w + 2 * w @ c + spread)
+    assert_allclose(tagger.zscore_, z, rtol=1e-8)
+    parts = ZScoreTagger(transition_weight=weight, **options)
+    parts.partial_fit(X[:2], y[:2], [0, 1, 2], sample.weights[:2])
+    parts.partial_fit(X[2:], y[2:], sample_weight=sample.weights[2:])
+    assert_allclose(parts.transition_, tagger.transition_, **SAME)
+    assert_allclose(parts.zscore_, tagger.zscore_, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "options", [{"moments": "dp"}, {"separate": True},
+                {"constrained": "training", "constraints": np.eye(3) + np.eye(3)[::-1] > 0}]
+)  # fmt: skip
+def test_a_transition_weight_needs_the_closed_form(options):
+    X, y = [np.ones((1, 2))] * 3, [[0], [1], [2]]
+    with pytest.raises(ValueError, match=r"transition_weight=0\.5 needs weights in closed form"):
+        ZScoreTagger(transition_weight=0.5, **options).fit(X, y)
+
+
+@pytest.mark.parametrize("value", [-1, np.nan, "auto"])
+def test_bad_transition_weights(value):
+    with pytest.raises(ValueError, match="transition_weight must be a finite number"):
+        ZScoreTagger(transition_weight=value).fit(*make_data(0))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("form", [sparse.csr_matrix, "csr float32", lambda rows: rows.toarray()])
+@pytest.mark.parametrize(
+    ("loss", "constraints", "scoring"),
+    [("hamming", None, "token_accuracy"), ("hamming", "iob2", "span_f1"), (None, None, "span_f1")],
+)
+def test_folds_score_as_a_grid_search_does(seed, form, loss, constraints, scoring):
+    X, y = make_spans(seed)
+    rows = X.rows.astype(np.float32) if isinstance(form, str) else form(X.rows)
+    X = Sequences(rows, X.offsets)
+    options = {"loss": loss, "constraints": constraints}
+    found = ZScoreTaggerCV(
+        l2s=L2S, transition_weights=WEIGHTS, cv=KFold(3), scoring=scoring, **options
+    ).fit(X, y)
+    grid = {"l2": L2S, "transition_weight": WEIGHTS}
+    search = GridSearchCV(ZScoreTagger(**options), grid, cv=KFold(3), scoring=SCORERS[scoring]).fit(
+        X, y
+    )
+    expected = search.cv_results_["mean_test_score"].reshape(2, 4)
+    assert_allclose(found.cv_scores_, expected, rtol=1e-12)
+    i, j = np.unravel_index(found.cv_scores_.argmax(), (2, 4))
+    if (expected == expected.max()).sum() == 1:
+        assert found.l2_ == L2S[i] == search.best_params_["l2"]
+        assert search.best_params_["transition_weight"] == WEIGHTS[j]
+    refit = ZScoreTagger(l2=found.l2_, transition_weight=found.transition_weight_, **options)
+    assert_allclose(found.transition_, refit.fit(X, y).transition_, rtol=1e-6)
+
+
+def test_folds_with_a_matrix_of_losses_and_with_weights():
+    # A fold lacks the last label; sequences of weight 0 keep their place in the folds.
+    X, y = make_spans(0)
+    classes = sorted({label for part in y for label in part})
+    cost = random_cost(0, len(classes))
+    weights = np.array([1.0, 2.0, 0.0] * 6)[: len(X)]
+    found = ZScoreTaggerCV(l2s=[0.1], transition_weights=[None, 0.5], loss=cost, cv=KFold(4)).fit(
+        X, y, weights
+    )
+    expected = []
+    for train, test in KFold(4).split(np.arange(len(X))):
+        train, test = train[weights[train] > 0], test[weights[test] > 0]
+        seen = sorted({label for s in train for label in y[s]})
+        at = np.searchsorted(classes, seen)
+        scores = []
+        for weight in (None, 0.5):
+            tagger = ZScoreTagger(l2=0.1, transition_weight=weight, loss=cost[np.ix_(at, at)])
+            tagger.fit(X[train], [y[s] for s in train], weights[train])
+            truth = [y[s] for s in test]
+            scores.append(
+                token_accuracy(truth, tagger.predict(X[test]), sample_weight=weights[test])
+            )
+        expected.append(scores)
+    assert_allclose(found.cv_scores_[0], np.mean(expected, axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("constraints", [None, "iob2"])
+def test_each_sequence_left_out_for_every_transition_weight(seed, constraints):
+    X, y = make_spans(seed)
+    y[-1] = ["O"] * len(y[-1])  # every label is in every training set
+    found = ZScoreTaggerCV(
+        l2s=[0.1], transition_weights=WEIGHTS, constraints=constraints, cv="leave-one-out"
+    ).fit(X, y)
+    for weight, score in zip(WEIGHTS, found.cv_scores_[0]):
+        right, tagger = 0, ZScoreTagger(l2=0.1, transition_weight=weight, constraints=constraints)
+        for s in range(len(X)):
+            others = np.delete(np.arange(len(X)), s)
+            tagger.fit(X[others], [y[k] for k in others])
+            if len(tagger.classes_) < len(found.classes_):
+                pytest.skip("a label is in one sequence only")
+            right += (tagger.predict(X[[s]])[0] == y[s]).sum()
+        assert_allclose(score, right / X.n_rows)
+
+
+def test_folds_are_the_default_where_rows_and_features_are_many(monkeypatch):
+    X, y = make_data(0, n=20)
+    each, folds = (ZScoreTaggerCV(cv=cv).fit(X, y).cv_scores_ for cv in ("leave-one-out", 5))
+    assert_array_equal(ZScoreTaggerCV().fit(X, y).cv_scores_, each)
+    monkeypatch.setattr(zscore_cv, "FEW_ENTRIES", 10)
+    assert_array_equal(ZScoreTaggerCV().fit(X, y).cv_scores_, folds)
+    assert np.abs(each - folds).max() > 0
+
+
+@pytest.mark.parametrize("weights", [[], "auto", [-1.0], [np.inf], 0.5, [None, "x"]])
+def test_bad_lists_of_transition_weights(weights):
+    with pytest.raises(ValueError, match="transition_weights must be a list"):
+        ZScoreTaggerCV(transition_weights=weights).fit(*make_data(0))
