@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import numbers
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,21 @@ from sklearn.base import clone
 
 from sklseq._lib.version import __version__
 
-__all__ = ["EstimatorBase", "check_plain_parameters", "clone_part"]
+__all__ = [
+    "EstimatorBase", "as_fitted", "check_plain_parameters", "clone_part", "fitted_parameter",
+    "fitted_property",
+]  # fmt: skip
 
 # Pages that autosummary generates for docs/api.rst.
 PAGE = "https://sklseq.readthedocs.io/en/latest/generated/{page}.html"
 
 
 class EstimatorBase:
-    """Base of every public estimator, before scikit-learn's ``BaseEstimator`` in the list."""
+    """Base of every public estimator, before scikit-learn's ``BaseEstimator`` in the list.
+
+    Parameters that a fitted model reads are kept by ``fit`` in the dict ``_fitted_parameters``:
+    ``set_params`` changes the next fit only.
+    """
 
     _doc_link_module = "sklseq"
     _doc_link_template = PAGE
@@ -36,6 +44,29 @@ class EstimatorBase:
         state = dict(state)
         check_version(state.pop("_sklseq_version", None), type(self).__name__)
         super().__setstate__(state)
+
+
+def as_fitted(estimator: Any) -> Any:
+    """The estimator, or after ``set_params`` a copy with the parameters that its last fit kept."""
+    kept = vars(estimator).get("_fitted_parameters", {})
+    changed = [k for k in kept if k != "n_jobs" and getattr(estimator, k) is not kept[k]]
+    if not changed:
+        return estimator
+    fitted = copy(estimator)
+    vars(fitted).update({name: kept[name] for name in changed})
+    return fitted
+
+
+def fitted_parameter(estimator: Any, name: str) -> Any:
+    """A parameter as the last fit had it; before, and where fit did not keep it, as it is."""
+    return getattr(as_fitted(estimator), name)
+
+
+class fitted_property(property):
+    """A property of the parameters of the last fit."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return super().__get__(None if instance is None else as_fitted(instance), owner)
 
 
 def check_plain_parameters(estimator: Any) -> None:

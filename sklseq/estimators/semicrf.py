@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
-from sklseq._lib.estimator import EstimatorBase, check_plain_parameters
+from sklseq._lib.estimator import EstimatorBase, check_plain_parameters, fitted_parameter
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import find_codes, segments_to_labels
 from sklseq.data.segment_labels import (
@@ -28,7 +28,6 @@ from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.validation import (
     check_n_jobs,
-    fitted_parameter,
     read_sequences,
     training_weights,
     warn_one_label,

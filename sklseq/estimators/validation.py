@@ -22,7 +22,6 @@ __all__ = [
     "check_not_empty",
     "check_number",
     "check_numbers",
-    "fitted_parameter",
     "in_shards",
     "read_sequences",
     "training_weights",
@@ -126,15 +125,6 @@ def check_choices(estimator: Any, **allowed: tuple) -> None:
     for name, choices in allowed.items():
         if getattr(estimator, name) not in choices:
             raise ValueError(f"{name} must be one of {choices}; got {getattr(estimator, name)!r}.")
-
-
-def fitted_parameter(estimator: Any, name: str) -> Any:
-    """A parameter as the last fit had it; set_params changes the next fit only.
-
-    Before fit, and in pickles of versions that did not keep it: as it is.
-    """
-    kept = vars(estimator).get("_fitted_parameters", {})
-    return kept.get(name, getattr(estimator, name))
 
 
 def warn_one_label(classes: np.ndarray) -> None:

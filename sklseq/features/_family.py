@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable
-from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +11,7 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq._lib.estimator import EstimatorBase, check_plain_parameters
+from sklseq._lib.estimator import EstimatorBase, as_fitted, check_plain_parameters
 from sklseq.data.sequences import Sequences, not_a_table
 from sklseq.data.types import LabelsLike, SequencesLike
 
@@ -104,7 +103,7 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
             As in ``fit_transform``.
         """
         self._check_fitted()
-        fitted = self._as_fitted()
+        fitted = as_fitted(self)
         return self._rows_of(X) if fitted is self else fitted.transform(X)
 
     def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
@@ -120,22 +119,12 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
         ndarray of str objects, of shape (n_features_out,)
         """
         self._check_fitted()
-        fitted = self._as_fitted()
+        fitted = as_fitted(self)
         if fitted is not self:
             return fitted.get_feature_names_out(input_features)
         if getattr(self, "n_features", None) is not None:
             return as_names([f"#{i}" for i in range(self.n_features_out_)])
         return as_names(list(self._names(input_features)))
-
-    def _as_fitted(self) -> Self:
-        # Itself, or after set_params a copy with the parameters of the last fit.
-        kept = vars(self).get("_fitted_parameters", {})
-        changed = [k for k in kept if k != "n_jobs" and getattr(self, k) is not kept[k]]
-        if not changed:
-            return self
-        fitted = copy(self)
-        vars(fitted).update({name: kept[name] for name in changed})
-        return fitted
 
     @property
     def receptive_field(self) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from sklseq._lib.estimator import clone_part
+from sklseq._lib.estimator import clone_part, fitted_property
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ColumnsLike, DTypeLike, LabelsLike, PathLike, SequencesLike
@@ -250,14 +250,14 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         names = [name for part, values in parts for name in part.names(values, of_tokens)]
         return as_names(names)[self.kept_]
 
-    @property
+    @fitted_property
     def receptive_field(self) -> tuple[int, int]:
         """Number of tokens before the start and after the stop on which a potential depends."""
         extractor = getattr(self, "extractor_", self.extractor)
         before, after = (0, 0) if extractor is None else receptive_field(extractor)
         return self.before + before, self.after + after
 
-    @property
+    @fitted_property
     def max_span(self) -> int:
         """Upper bound of the number of tokens that a potential spans."""
         spans = [1, self.start, self.end, *(k + 1 for k in self._thresholds())]

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from sklseq._lib.estimator import clone_part
+from sklseq._lib.estimator import clone_part, fitted_property
 from sklseq.data.ones import OnesMatrix, rows_of_ones
 from sklseq.data.sequences import Sequences, as_sequences, row_positions
 from sklseq.data.types import DTypeLike
@@ -160,7 +160,7 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         joined = Conjunctions(**self.conjunctions_).names(inner, at_offset)
         return [*names, *joined, *self._mark_names()]
 
-    @property
+    @fitted_property
     def receptive_field(self) -> tuple[int, int]:
         """Number of tokens before and after a token on which its features depend.
 

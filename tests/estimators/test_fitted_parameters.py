@@ -127,3 +127,21 @@ def test_set_params_does_not_change_fitted_features(features):
             features.set_params(**{name: other})
             np.testing.assert_array_equal(features.transform(WORDS).rows.toarray(), expected)
         features.set_params(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "features",
+    [TokenFeatures(), WindowFeatures(TokenFeatures()),
+     SegmentFeatures(TokenFeatures(), before=1, max_length=3)],
+)  # fmt: skip
+def test_set_params_does_not_change_on_which_tokens_fitted_rows_depend(features):
+    def fields():
+        return features.receptive_field, getattr(features, "max_span", None)
+
+    features.fit(WORDS)
+    expected = fields()
+    for name, value in features.get_params(deep=False).items():
+        for other in (5, None, ["a[-4]|a[7]"]):
+            features.set_params(**{name: other})
+            assert fields() == expected, (name, other)
+        features.set_params(**{name: value})

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
-from sklseq._lib.estimator import check_plain_parameters
+from sklseq._lib.estimator import check_plain_parameters, fitted_parameter
 from sklseq._lib.threads import Threads
 from sklseq.data.sequences import check_finite
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
@@ -25,7 +25,6 @@ from sklseq.estimators.validation import (
     check_choices,
     check_n_jobs,
     check_numbers,
-    fitted_parameter,
     warn_one_label,
 )
 from sklseq.inference.chain.linear_chain import row_blocks
