@@ -1,4 +1,4 @@
-"""What several benchmarks share: data folders, tables, clocks, spelling features."""
+"""What several benchmarks share: data folders, tables, clocks, features of tokens."""
 
 import os
 from pathlib import Path
@@ -55,3 +55,31 @@ def window_features(own):
         + ([f"+1:{f}" for f in own[t + 1]] if t + 1 < len(own) else ["last"])
         for t in range(len(own))
     ]
+
+
+def tutorial_items(words, tags=None):
+    """The dicts of a sentence, as the tutorial of sklearn-crfsuite describes them."""
+    return [_tutorial_item(words, tags, t) for t in range(len(words))]
+
+
+def _tutorial_item(words, tags, t):
+    word = words[t]
+    item = {
+        "bias": 1.0, "word.lower()": word.lower(), "word[-3:]": word[-3:], "word[-2:]": word[-2:],
+        "word.isupper()": word.isupper(), "word.istitle()": word.istitle(),
+        "word.isdigit()": word.isdigit(),
+    }  # fmt: skip
+    if tags:
+        item["postag"], item["postag[:2]"] = tags[t], tags[t][:2]
+    for there, prefix, edge in ((t - 1, "-1:", "BOS"), (t + 1, "+1:", "EOS")):
+        if 0 <= there < len(words):
+            word = words[there]
+            item[prefix + "word.lower()"] = word.lower()
+            item[prefix + "word.istitle()"] = word.istitle()
+            item[prefix + "word.isupper()"] = word.isupper()
+            if tags:
+                item[prefix + "postag"] = tags[there]
+                item[prefix + "postag[:2]"] = tags[there][:2]
+        else:
+            item[edge] = True
+    return item

@@ -24,6 +24,7 @@ from statistics import median
 from time import perf_counter, process_time
 
 import numpy as np
+from _common import tutorial_items
 from sklearn.pipeline import FeatureUnion, make_pipeline
 
 from sklseq import CRFTagger
@@ -71,38 +72,13 @@ def alternate(rounds, *sides):
 # --- The tutorial: features as a Python function, dicts, sklearn-crfsuite ---------------------
 
 
-def word_features(words, tags, t):
-    """The dict of one token, as the tutorial of sklearn-crfsuite describes it."""
-    word, tag = words[t], tags[t]
-    item = {
-        "bias": 1.0, "word.lower()": word.lower(), "word[-3:]": word[-3:], "word[-2:]": word[-2:],
-        "word.isupper()": word.isupper(), "word.istitle()": word.istitle(),
-        "word.isdigit()": word.isdigit(), "postag": tag, "postag[:2]": tag[:2],
-    }  # fmt: skip
-    for there, prefix, edge in ((t - 1, "-1:", "BOS"), (t + 1, "+1:", "EOS")):
-        if 0 <= there < len(words):
-            word, tag = words[there], tags[there]
-            item[prefix + "word.lower()"] = word.lower()
-            item[prefix + "word.istitle()"] = word.istitle()
-            item[prefix + "word.isupper()"] = word.isupper()
-            item[prefix + "postag"] = tag
-            item[prefix + "postag[:2]"] = tag[:2]
-        else:
-            item[edge] = True
-    return item
-
-
-def sentence_features(x):
-    return [word_features(x["w"], x["pos"], t) for t in range(len(x["w"]))]
-
-
 def tutorial(X, y, X_test):
     """(model, predictions, seconds of features, fit, predict)."""
     import sklearn_crfsuite
 
     began = perf_counter()
-    items = [sentence_features(x) for x in X]
-    items_test = [sentence_features(x) for x in X_test]
+    items = [tutorial_items(x["w"], x["pos"]) for x in X]
+    items_test = [tutorial_items(x["w"], x["pos"]) for x in X_test]
     extracted = perf_counter()
     model = sklearn_crfsuite.CRF(
         algorithm="lbfgs", c1=C1, c2=C2, max_iterations=ITERATIONS, all_possible_transitions=True

@@ -16,7 +16,8 @@ DOCS = HERE.parent / "docs"
 PROGRAMS = {
     "crfsuite": ["bench_crfsuite.py", "--full", "--rounds", "1"],
     "inference": ["bench_inference.py"],
-    "training": ["bench_training.py", "--plot"],
+    "training": ["bench_training.py", "--plot", "curves.png"],
+    "defaults": ["bench_defaults.py", "--plot", "defaults.png"],
 }
 
 
@@ -26,13 +27,13 @@ def main():
     parser.add_argument("--quick", action="store_true", help="little data: does it run?")
     parser.add_argument("--folder", type=Path, default=DOCS, help="where the page goes")
     options = parser.parse_args()
-    figures, picture = options.folder / "benchmarks.json", options.folder / "_static" / "curves.png"
+    figures, static = options.folder / "benchmarks.json", options.folder / "_static"
     for name in options.programs or PROGRAMS:
         script, *arguments = PROGRAMS[name]
-        arguments += [picture] if "--plot" in arguments else []
+        arguments = [static / word if word.endswith(".png") else word for word in arguments]
         arguments += ["--json", figures, *["--quick"] * options.quick]
         subprocess.run([sys.executable, HERE / script, *arguments], check=True)
-    pictures = {"curves": "_static/curves.png"} if picture.exists() else {}
+    pictures = {path.stem: f"_static/{path.name}" for path in static.glob("*.png")}
     write_page(figures, options.folder / "benchmarks_report.rst", pictures)
 
 

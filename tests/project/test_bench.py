@@ -1,5 +1,6 @@
 """The benchmark runs, and compares the same models."""
 
+import gzip
 import importlib
 import json
 from pathlib import Path
@@ -51,6 +52,37 @@ def test_objectives_are_the_same(bench, data, states, tmp_path):
     tagger.fit(bench.our_features().fit_transform(X), y)
     theirs = trainer.logparser.iterations[-1]["loss"]
     np.testing.assert_allclose(tagger.objective_, theirs, rtol=1e-4)
+
+
+@pytest.fixture
+def corpora(tmp_path, monkeypatch):
+    """A folder of data that holds 40 short sentences of two words."""
+    text = "\n\n".join(["Ada A B-x\nsleeps V O", "the D O\nEve E B-x"] * 20)
+    (tmp_path / "conll2000").mkdir()
+    for name in ("train.txt.gz", "test.txt.gz"):
+        (tmp_path / "conll2000" / name).write_bytes(gzip.compress(text.encode()))
+    monkeypatch.setenv("SKLSEQ_DATA", str(tmp_path))
+
+
+def test_default_runs_have_one_objective(load, corpora, monkeypatch):
+    bench = load("bench_defaults")
+    monkeypatch.setattr(bench.gc, "collect", lambda: 0)  # slow among the objects of a test run
+    data = bench.task("conll2000", False)
+    ours, l1, l2 = bench.Ours(0.1, 0.2), 0.1, 0.2
+    ours.fit(data.X, data.y)
+    found = bench.objective(ours, l1, l2, data.X, data.y)
+    np.testing.assert_allclose(found, ours.model[-1].objective_, rtol=1e-6)
+    assert bench.score(data.y_test, ours.model.predict(data.X_test)) == 100
+    pytest.importorskip("sklearn_crfsuite")
+    theirs = bench.Theirs(l1, l2)
+    theirs.fit(data.X, data.y)
+    found = bench.objective(theirs, l1, l2, data.X, data.y)
+    loss = theirs.model.training_log_.iterations[-1]["loss"]
+    np.testing.assert_allclose(found, loss, rtol=1e-4)
+    bench.OPTIONS.data, bench.OPTIONS.rounds = ["conll2000"], 1
+    bench.part_defaults(True)
+    bench.part_tagging(True)
+    load("_report").KEPT.clear()
 
 
 def test_figures_become_a_page(load, tmp_path, capsys):

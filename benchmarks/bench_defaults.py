@@ -1,0 +1,289 @@
+"""What a user who changes nothing gets: from feature dicts to a model and to labels, by turns.
+
+Parts (all, or those named): defaults and tagging. Beside sklearn-crfsuite, in one thread and by
+process time; both read the same dicts, made by the function of its tutorial where there are words.
+`--rounds N`: medians of N; `--data NAME ...`: some of the corpora; `--plot FILE`: ratios as a
+picture. Data: SKLSEQ_DATA, a folder that holds the folders named in `CORPORA`.
+"""
+
+import argparse
+import gc
+import pickle
+import warnings
+from pathlib import Path
+from statistics import median
+from time import process_time
+from typing import NamedTuple
+
+import numpy as np
+from _common import NoData, folder, tutorial_items
+from _corpora import blocks
+from _report import KEPT, parts_of, run, table
+from bench_features import tutorial_features
+from sklearn.pipeline import make_pipeline
+from threadpoolctl import threadpool_limits
+
+from sklseq import CRFTagger, read_crfsuite_model
+from sklseq.features import DictFeatures
+from sklseq.metrics import span_f1, token_accuracy
+
+PENALTIES = [(0.1, 0.1), (0, 1), (0, 0.1), (1, 1e-3)]  # (l1, l2), (c1, c2)
+QUICK = 60  # sequences
+
+
+# --- Corpora --------------------------------------------------------------------------------------
+
+
+class Task(NamedTuple):
+    """Training and test set: raw columns of tokens, if there are words; feature dicts; labels."""
+
+    raw: list
+    X: list
+    y: list
+    raw_test: list
+    X_test: list
+    y_test: list
+
+
+def words(train, test, label=-1, tags=None, encoding="utf-8"):
+    def read(path):
+        found = list(blocks(path, encoding))
+        raw = [{"w": [c[0] for c in s]} for s in found]
+        if tags is not None:
+            raw = [x | {"pos": [c[tags] for c in s]} for x, s in zip(raw, found)]
+        items = [tutorial_items(x["w"], x.get("pos")) for x in raw]
+        return raw, items, [[c[label] for c in s] for s in found]
+
+    return lambda there: Task(*read(there / train), *read(there / test))
+
+
+def letters(there):
+    """Pixels that are set."""
+
+    def read(path):
+        found = list(blocks(path))
+        keys = [f"p{k}" for k in range(len(found[0][0][0]))]
+        items = [
+            [{key: 1.0 for key, p in zip(keys, cells[0]) if p == "1"} for cells in word]
+            for word in found
+        ]
+        return None, items, [[cells[1] for cells in word] for word in found]
+
+    return Task(*read(there / "folds1-9.tsv.gz"), *read(there / "fold0.tsv.gz"))
+
+
+def protein(there, reach=7):
+    """Amino acids in a window of 15, for 8 states; every fifth chain is of the test set."""
+    found = [[c for c in chain if c[0] != "aa"] for chain in blocks(there / "cb513.tsv.gz")]
+    keys = {d: f"{d:+d}" for d in range(-reach, reach + 1)}
+    items = [
+        [
+            {keys[d]: chain[t + d][0] for d in keys if 0 <= t + d < len(chain)}
+            for t in range(len(chain))
+        ]
+        for chain in found
+    ]
+    y = [[cells[2] for cells in chain] for chain in found]
+    is_test = [s % 5 == 0 for s in range(len(y))]
+    parts = [[z for z, test in zip(Z, is_test) if test == want] for want in (False, True)
+             for Z in (items, y)]  # fmt: skip
+    return Task(None, *parts[:2], None, *parts[2:])
+
+
+CORPORA = {
+    "conll2000": words("train.txt.gz", "test.txt.gz", tags=1),
+    "conll2002": words("esp.train.gz", "esp.testb.gz", tags=1, encoding="latin-1"),
+    "ud-english-ewt": words("train.tsv.gz", "test.tsv.gz", label=2),
+    "ncbi-disease": words("train.tsv.gz", "test.tsv.gz"),
+    "ocr-letters": letters,
+    "protein-cb513": protein,
+}
+
+
+def task(name, quick):
+    if (there := folder(name)) is None:
+        raise NoData(f"SKLSEQ_DATA names no folder that holds {name}")
+    found = CORPORA[name](there)
+    return Task(*(z and z[:QUICK] for z in found)) if quick else found
+
+
+# --- Both sides -----------------------------------------------------------------------------------
+
+
+class Ours:
+    """A pipeline with every parameter but the penalties as it is."""
+
+    def __init__(self, l1, l2, features=DictFeatures):
+        self.model = make_pipeline(features(), CRFTagger(l1=l1, l2=l2))
+        self.warned = False
+
+    def fit(self, X, y):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            self.model.fit(X, y)
+        self.warned = bool(caught)
+
+    def tagger_and_rows(self, X):
+        return self.model[-1], self.model[:-1].transform(X)
+
+
+class Theirs:
+    """sklearn_crfsuite.CRF, which needs all_possible_transitions to know them all."""
+
+    def __init__(self, c1, c2, max_iterations=None):
+        import sklearn_crfsuite
+
+        self.model = sklearn_crfsuite.CRF(
+            algorithm="lbfgs", c1=c1, c2=c2, all_possible_transitions=True,
+            max_iterations=max_iterations,
+        )  # fmt: skip
+
+    def fit(self, X, y):
+        self.model.fit(X, y)
+
+    def tagger_and_rows(self, X):
+        return read_crfsuite_model(self.model.modelfile.name), X
+
+
+def objective(side, l1, l2, X, y):
+    """-Σ log p(y | x) + l1 ‖w‖₁ + l2 ‖w‖² of the weights that a side has found."""
+    tagger, rows = side.tagger_and_rows(X)
+    coef = getattr(tagger.coef_, "data", tagger.coef_)  # of CSR: its entries
+    w = np.concatenate([np.ravel(np.asarray(part)) for part in
+                        (coef, tagger.transition_, tagger.start_, tagger.end_)])  # fmt: skip
+    loss = -tagger.predict_log_proba_sequence(rows, y).sum()
+    return float(loss + l1 * np.abs(w).sum() + l2 * np.square(w).sum())
+
+
+def score(y, predicted):
+    """Span F1, or accuracy where labels are no spans, in percent."""
+    spans = all(label == "O" or label[:2] in ("B-", "I-") for labels in y for label in labels)
+    return 100 * (span_f1 if spans else token_accuracy)(y, list(predicted))
+
+
+def seconds(work, *arguments):
+    """Process time of a call, with as little of the garbage collector as can be."""
+    gc.collect()
+    began = process_time()
+    work(*arguments)
+    return process_time() - began
+
+
+# --- Parts ----------------------------------------------------------------------------------------
+
+
+def part_defaults(quick):
+    """Fit from feature dicts with default parameters but the penalties, against sklearn-crfsuite's
+    default and its 100 iterations: seconds of processor time in one thread, medians of rounds by
+    turns (its default run, which takes longest and differs by noise only, is run once). Objectives
+    are computed by one function; ours has weights for first and last labels too. The score on the
+    test set is span F1, or accuracy where labels are no spans."""
+    row = table(
+        "defaults", "data", "l1", "l2", "sklseq, s", "CRFsuite, s", "ratio", "100 iterations, s",
+        "ratio to 100", "objective", "CRFsuite's", "at 100", "score", "CRFsuite's score",
+        "score at 100", "solver", "warned",
+    )  # fmt: skip
+    for name in OPTIONS.data:
+        data = task(name, quick)
+        for l1, l2 in PENALTIES[:1] if quick else PENALTIES:
+            sides = {
+                "ours": Ours(l1, l2),
+                "100": Theirs(l1, l2, 10 if quick else 100),
+                "default": Theirs(l1, l2, 20 if quick else None),
+            }
+            times = {side: [] for side in sides}
+            for k in range(1 if quick else OPTIONS.rounds):
+                for side in ("ours", "100", *(["default"] if k == 0 else [])):
+                    times[side].append(seconds(sides[side].fit, data.X, data.y))
+            ours, theirs, after_100 = (median(times[k]) for k in ("ours", "default", "100"))
+            order = [sides[k] for k in ("ours", "default", "100")]
+            values = [objective(side, l1, l2, data.X, data.y) for side in order]
+            scores = [score(data.y_test, side.model.predict(data.X_test)) for side in order]
+            solver = getattr(sides["ours"].model[-1], "solver_", "auto")
+            row(name, l1, l2, ours, theirs, theirs / ours, after_100, after_100 / ours,
+                *values, *scores, solver, sides["ours"].warned)  # fmt: skip
+    row("geometric mean", "", "", "", "", mean_ratio(5), "", mean_ratio(7), *[""] * 8)
+
+
+def mean_ratio(column):
+    return float(np.exp(np.mean([np.log(cells[column]) for cells in KEPT["defaults"]["rows"]])))
+
+
+def part_tagging(quick):
+    """From feature dicts to labels and from raw tokens to labels, by models that were pickled:
+    microseconds of processor time a token, medians of rounds by turns. CRFsuite's features of raw
+    tokens are the function of its tutorial."""
+    row = table("tagging", "data", "from", "sklseq, µs a token", "CRFsuite, µs a token", "ratio")
+    for name in [name for name in ("conll2000", "conll2002") if name in OPTIONS.data]:
+        data = task(name, quick)
+        n = sum(map(len, data.y_test))
+        ours, from_raw = Ours(0.1, 0.1), Ours(0.1, 0.1, tutorial_features)
+        theirs = Theirs(0.1, 0.1, 10 if quick else 100)
+        for side, X in ((ours, data.X), (from_raw, data.raw), (theirs, data.X)):
+            side.fit(X, data.y)
+            side.model = pickle.loads(pickle.dumps(side.model))
+
+        def tag_raw(theirs=theirs, data=data):
+            theirs.model.predict([tutorial_items(x["w"], x["pos"]) for x in data.raw_test])
+
+        questions = {
+            "feature dicts": (
+                lambda ours=ours, data=data: ours.model.predict(data.X_test),
+                lambda theirs=theirs, data=data: theirs.model.predict(data.X_test),
+            ),
+            "raw tokens": (
+                lambda model=from_raw.model, data=data: model.predict(data.raw_test),
+                tag_raw,
+            ),
+        }
+        for question, works in questions.items():
+            rounds = [[seconds(work) for work in works] for _ in range(1 + 2 * OPTIONS.rounds)]
+            a, b = np.median(rounds, axis=0) / n * 1e6
+            row(name, question, a, b, b / a)
+
+
+def plot_ratios(path):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    rows = [cells for cells in KEPT["defaults"]["rows"] if cells[1] != ""]
+    names = list(dict.fromkeys(cells[0] for cells in rows))
+    figure, axis = plt.subplots(figsize=(10, 4), layout="constrained")
+    for k, (l1, l2) in enumerate(dict.fromkeys(tuple(cells[1:3]) for cells in rows)):
+        some = [cells for cells in rows if tuple(cells[1:3]) == (l1, l2)]
+        at = np.array([names.index(cells[0]) for cells in some]) + 0.15 * (k - 1.5)
+        axis.semilogy(at, [cells[7] for cells in some], "o", color=f"C{k}",
+                      label=f"l1 = {l1:g}, l2 = {l2:g}")  # fmt: skip
+        axis.semilogy(at, [cells[5] for cells in some], "^", color=f"C{k}", fillstyle="none")
+    for ratio in (1, 5, 10):
+        axis.axhline(ratio, color="0.8", linewidth=1, zorder=0)
+    axis.plot([], [], "o", color="0.4", label="100 iterations of CRFsuite")
+    axis.plot([], [], "^", color="0.4", fillstyle="none", label="default of CRFsuite")
+    axis.set(ylabel="time of CRFsuite / time of sklseq", xticks=range(len(names)))
+    axis.set_xticklabels(names)
+    ticks = [1, 2, 5, 10, 20, 50, 100]
+    axis.set_yticks(ticks, map(str, ticks), minor=False)
+    axis.set_yticks([], minor=True)
+    axis.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    figure.savefig(path, dpi=120)
+
+
+def with_options(parser):
+    parser.add_argument("--rounds", type=int, default=3, help="medians of so many")
+    parser.add_argument("--data", nargs="+", choices=CORPORA, default=list(CORPORA))
+    parser.add_argument("--plot", type=Path, help="picture of the part defaults")
+
+
+OPTIONS = argparse.Namespace(rounds=3, data=list(CORPORA))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(add_help=False)
+    with_options(parser)
+    OPTIONS, _ = parser.parse_known_args()
+    with threadpool_limits(1):
+        run(__doc__, parts_of(globals()), with_options)
+    if OPTIONS.plot and "defaults" in KEPT:
+        plot_ratios(OPTIONS.plot)
