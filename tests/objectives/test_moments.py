@@ -132,9 +132,8 @@ def closed_form(sample, cost, l2, *, direct, threads=1):
         if sparse.issparse(sample.rows) and ridge > 0:
             system = EliminatedRidge(sample, ridge, pool, frequent=1)
         else:
-            system = RidgeSystem(
-                extended, sample.y, sample.row_weights, sample.n_labels, ridge, pool
-            )
+            rows = CentredRows(extended, sample.row_weights)
+            system = RidgeSystem(rows, sample.y, sample.n_labels, ridge)
         system.finish(solve(system, 1e-13).w)
         maximum = combine(system.products(sample.row_weights), statistics, cost, l2)
         return stack_weights(system.weights(maximum.mix), maximum.pairs), maximum
@@ -417,17 +416,20 @@ def test_few_columns_are_factorised_where_rows_are_few():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("n_threads", [1, 2])
-def test_products_on_the_kernels_rows(seed, n_threads):
+@pytest.mark.parametrize("form", [sparse.csr_matrix, np.asarray])
+def test_products_with_centred_rows(seed, form):
     rng = np.random.default_rng(seed)
-    rows = sparse.random(300, 90, 0.1, "csr", random_state=rng)
-    rows.data[: len(rows.data) // 2] = 1
+    rows = sparse.random(300, 90, 0.1, "csr", random_state=rng).toarray()
+    rows[:, 3] = rng.normal(size=300) + 50
     weights, y = rng.random(300) + 0.1, rng.integers(0, 5, 300).astype(np.int32)
-    X, Y, V = rows.toarray(), np.eye(5)[y], rng.normal(size=(90, 19))  # wider than the kernels' 8
-    with Threads(n_threads) as threads:
-        system = RidgeSystem(rows, y, weights, 5, 0.7, threads)
-        product, gradient = np.empty((2, 90, 19))
-        product[system.order] = system.hessian_product(V[system.order])
-        gradient[system.order, :5] = system.gradient
-    assert_allclose(product, X.T @ (weights[:, None] * (X @ V)) + 0.7 * V, **EXACT)
-    assert_allclose(gradient[:, :5], X.T @ (weights[:, None] * Y), **EXACT)
+    system = RidgeSystem(CentredRows(form(rows), weights), y, 5, 0.7)
+    U = rng.normal(size=(90, 19))
+    V = system.solution_of(U)
+    product = rows.T @ (weights[:, None] * (rows @ V)) + 0.7 * V
+    same = {"rtol": 1e-9, "atol": 1e-7}
+    assert_allclose(system.hessian_product(U), system.right_hand_side(product), **same)
+    sums = rows.T @ (weights[:, None] * np.eye(5)[y])
+    assert_allclose(system.gradient, system.right_hand_side(sums), **same)
+    shift = rows.T @ weights / weights.sum() if form is np.asarray else system.means
+    squares = weights @ np.square(rows - shift)
+    assert_allclose(1 / system.preconditioner, squares + 0.7, rtol=1e-9)

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sklseq._lib.threads import Threads
 from sklseq.data.sequences import row_positions
 from sklseq.inference import viterbi
 from sklseq.objectives.zscore.factorised import CentredRows, FactorisedRidge
@@ -67,9 +66,7 @@ class FreeSystem:
         if self.direct:
             self.inverse = FactorisedRidge(rows, sample, self.ridge).inverse
         else:
-            self.regression = RidgeSystem(
-                extended, sample.y, sample.row_weights, sample.n_labels, self.ridge, Threads(1)
-            )
+            self.regression = RidgeSystem(rows, sample.y, sample.n_labels, self.ridge)
 
     def _flat(self, main: np.ndarray, pairs: np.ndarray) -> np.ndarray:
         return np.concatenate([main.ravel(), pairs.ravel()])

@@ -201,7 +201,8 @@ def _solve_rows(tagger, sample: Sample, ridge: float, threads: Threads):
     if ridge > 0 and sparse.issparse(sample.rows):
         return _solve_eliminated(tagger, sample, ridge, threads)
     extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
-    system = RidgeSystem(extended, sample.y, sample.row_weights, sample.n_labels, ridge, threads)
+    rows = CentredRows(extended, sample.row_weights)
+    system = RidgeSystem(rows, sample.y, sample.n_labels, ridge)
     # Conjugate gradients do not see what tells columns apart that are nearly equal.
     alike = ridge * system.preconditioner.min() < WELL
     if alike and extended.shape[1] <= FACTORISED:

@@ -16,7 +16,10 @@ from sklseq.objectives.zscore.moments import (
     score_products,
 )
 
-__all__ = ["CentredInverse", "CentredRows", "FactorisedRidge", "centred_statistics", "solve_sums"]
+__all__ = [
+    "CentredInverse", "CentredRows", "FactorisedRidge", "SolvedRows", "centred_statistics",
+    "solve_sums",
+]  # fmt: skip
 
 SUMS = 1e-13  # share of the largest eigenvalue that is rounding, of sums of products
 CORRECTIONS = 2  # of a solution, from its residual: which does not see directions N
@@ -83,6 +86,13 @@ class CentredRows:
         scaled = self.rows.multiply(self.d[:, None])
         return (self.rows.T @ scaled).toarray() - self.total * np.outer(self.levels, self.levels)
 
+    def squares(self) -> np.ndarray:
+        """The diagonal of Zᵀ diag(weights) Z."""
+        if self.levels is None:
+            return np.square(self.rows).T @ self.d
+        squares = self.rows.power(2).T @ self.d - self.total * np.square(self.levels)
+        return np.maximum(squares, 0)
+
     def label_sums(self, y: np.ndarray, n_labels: int) -> np.ndarray:
         """Zᵀ diag(weights) Y."""
         sums = label_sums(self.rows, y, self.d, n_labels)
@@ -140,7 +150,23 @@ class CentredInverse:
         return V, mV
 
 
-class FactorisedRidge:
+class SolvedRows:
+    """A solution V of a system in rows X̃: attributes ``solution``, ``scores`` X̃ V and ``y``."""
+
+    solution: np.ndarray
+    scores: np.ndarray
+    y: np.ndarray
+
+    def products(self, weights: np.ndarray) -> Products:
+        """What :func:`~sklseq.objectives.zscore.moments.combine` needs of the solution."""
+        return score_products(self.scores, self.y, weights)
+
+    def weights(self, mix: np.ndarray) -> np.ndarray:
+        """The solution times an (n_labels, n_labels) matrix."""
+        return self.solution @ mix
+
+
+class FactorisedRidge(SolvedRows):
     """(X̃ᵀ diag(weights) X̃ + ridge) V = X̃ᵀ diag(weights) Y by one factorisation.
 
     A ridge of 0 is the limit of ridges: the solution of minimum norm.
@@ -167,14 +193,6 @@ class FactorisedRidge:
             )
             V, mV = V + step, mV + of_means
         self.y, self.solution, self.scores = sample.y, V, rows.times(V) + mV
-
-    def products(self, weights: np.ndarray) -> Products:
-        """What :func:`~sklseq.objectives.zscore.moments.combine` needs of the solution."""
-        return score_products(self.scores, self.y, weights)
-
-    def weights(self, mix: np.ndarray) -> np.ndarray:
-        """The solution times an (n_labels, n_labels) matrix."""
-        return self.solution @ mix
 
 
 def inverse_of_sums(statistics: Statistics, ridge: float) -> CentredInverse:
