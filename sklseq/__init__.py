@@ -4,22 +4,22 @@
 >>> from sklseq.features import TemplateFeatures
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sklseq import metrics
+from sklseq._lib.lazy_names import lazy_names
 from sklseq._lib.version import __version__ as __version__
-from sklseq.data.row_blocks import RowBlocks
-from sklseq.data.sequences import Sequences
-from sklseq.estimators.crf.crf_tagger import CRFTagger
 
-if TYPE_CHECKING:  # _LAZY, for type checkers
+if TYPE_CHECKING:  # the names below, for type checkers
+    from sklseq import metrics
+    from sklseq.data.row_blocks import RowBlocks
     from sklseq.data.segment_potentials import SegmentPotentials
+    from sklseq.data.sequences import Sequences
+    from sklseq.estimators.crf.crf_tagger import CRFTagger
     from sklseq.estimators.crf.crfsuite_model import read_crfsuite_model
     from sklseq.estimators.hmsvm.hmsvm_tagger import HMSVMTagger
     from sklseq.estimators.online.online_decoder import OnlineDecoder
     from sklseq.estimators.semicrf import SemiCRFSegmenter
-    from sklseq.estimators.shards.shards import Shards
+    from sklseq.estimators.sources.shards import Shards
     from sklseq.estimators.zscore.zscore_cv import ZScoreTaggerCV
     from sklseq.estimators.zscore.zscore_tagger import ZScoreTagger
 
@@ -38,28 +38,26 @@ __all__ = [
     "read_crfsuite_model",
 ]
 
-# Loaded when first used, so that a deployed model imports its own estimator only, and
-# `sklseq.datasets.make_contacts` works without an import of `sklseq.datasets`.
-_MODULES = ("datasets", "deployment", "display", "features", "inference", "inspection", "testing")
-_LAZY = {
-    "HMSVMTagger": "sklseq.estimators.hmsvm.hmsvm_tagger",
-    "OnlineDecoder": "sklseq.estimators.online.online_decoder",
-    "SegmentPotentials": "sklseq.data.segment_potentials",
-    "SemiCRFSegmenter": "sklseq.estimators.semicrf",
-    "Shards": "sklseq.estimators.sources.shards",
-    "ZScoreTagger": "sklseq.estimators.zscore.zscore_tagger",
-    "ZScoreTaggerCV": "sklseq.estimators.zscore.zscore_cv",
-    "read_crfsuite_model": "sklseq.estimators.crf.crfsuite_model",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"sklseq.{name}")
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'sklseq' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *_MODULES, *_LAZY]
+# Loaded when first used, so that an exported model is decoded without SciPy and scikit-learn, a
+# saved one imports its own estimator only, and `sklseq.datasets.make_contacts` works without an
+# import of `sklseq.datasets`.
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "data.row_blocks": ("RowBlocks",),
+        "data.segment_potentials": ("SegmentPotentials",),
+        "data.sequences": ("Sequences",),
+        "estimators.crf.crf_tagger": ("CRFTagger",),
+        "estimators.crf.crfsuite_model": ("read_crfsuite_model",),
+        "estimators.hmsvm.hmsvm_tagger": ("HMSVMTagger",),
+        "estimators.online.online_decoder": ("OnlineDecoder",),
+        "estimators.semicrf": ("SemiCRFSegmenter",),
+        "estimators.sources.shards": ("Shards",),
+        "estimators.zscore.zscore_cv": ("ZScoreTaggerCV",),
+        "estimators.zscore.zscore_tagger": ("ZScoreTagger",),
+    },
+    (
+        "data", "datasets", "deployment", "display", "estimators", "features", "inference",
+        "inspection", "metrics", "objectives", "online", "solvers", "testing",
+    ),
+)  # fmt: skip

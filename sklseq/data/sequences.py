@@ -13,8 +13,8 @@ from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 
+from sklseq._lib.sparse_input import is_sparse
 from sklseq.data.labels import (
     as_label_sequences,
     encode_labels,
@@ -86,7 +86,7 @@ class Sequences:
     __slots__ = ("offsets", "rows")
 
     def __init__(self, rows: Rows, offsets: ArrayLike):
-        if sparse.issparse(rows):
+        if is_sparse(rows):
             rows = rows if rows.format == "csr" else rows.tocsr()
         else:
             rows = np.asanyarray(rows)
@@ -100,7 +100,9 @@ class Sequences:
         """Pack a list of 2-D arrays or sparse matrices, all with the same columns."""
         offsets = np.zeros(len(matrices) + 1, dtype=np.int64)
         np.cumsum([m.shape[0] for m in matrices], out=offsets[1:])
-        if any(sparse.issparse(m) for m in matrices):
+        if any(is_sparse(m) for m in matrices):
+            from scipy import sparse
+
             return cls(sparse.vstack(matrices, format="csr"), offsets)
         return cls(np.concatenate(matrices), offsets)
 
@@ -126,7 +128,7 @@ class Sequences:
 
     @property
     def is_sparse(self) -> bool:
-        return sparse.issparse(self.rows)
+        return is_sparse(self.rows)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -339,6 +341,8 @@ def _hstack(blocks: list[Sequences]) -> Sequences:
                 "from block 0 in number or lengths. Check that no transformer drops rows."
             )
     if any(block.is_sparse for block in blocks):
+        from scipy import sparse
+
         return first.with_rows(sparse.hstack([b.rows for b in blocks], format="csr"))
     return first.with_rows(np.concatenate([b.rows for b in blocks], axis=1))
 
@@ -364,7 +368,7 @@ def sample_positions(key: Any, n: int) -> np.ndarray:
 
 def as_numbers(values: Any, name: str) -> np.ndarray:
     """``values`` as an array; refuse input that NumPy would parse or truncate."""
-    if isinstance(values, np.ma.MaskedArray) or sparse.issparse(values):
+    if isinstance(values, np.ma.MaskedArray) or is_sparse(values):
         got = f"a {type(values).__name__}"
     else:
         try:
@@ -427,7 +431,7 @@ def list_sequences(X: Any) -> list:
         got = f"one array of shape {X.shape}"
     elif hasattr(X, "to_list"):
         return X.to_list()
-    elif not isinstance(X, (str, bytes, Mapping, Set)) and not sparse.issparse(X):
+    elif not isinstance(X, (str, bytes, Mapping, Set)) and not is_sparse(X):
         if hasattr(X, "__len__") and not hasattr(X, "keys"):
             return list(X)
         if isinstance(X, Iterator):
@@ -477,7 +481,7 @@ _FORMS = {
 
 
 def _sequence_form(sequence: Any, s: int) -> str:
-    if sparse.issparse(sequence):
+    if is_sparse(sequence):
         return "sparse"
     if isinstance(sequence, np.ma.MaskedArray):
         raise ValueError(
@@ -507,7 +511,7 @@ def _sequence_form(sequence: Any, s: int) -> str:
 def _list_form(row: Any, s: int) -> str:
     if isinstance(row, Mapping):
         return "dicts"
-    if sparse.issparse(row) or (isinstance(row, np.ndarray) and row.ndim == 2):
+    if is_sparse(row) or (isinstance(row, np.ndarray) and row.ndim == 2):
         raise ValueError(
             f"Sequence {s} of X is a list of blocks, the first of shape {row.shape}; pass "
             "RowBlocks(blocks) to CRFTagger, or join them with numpy.concatenate or "
@@ -569,7 +573,7 @@ def as_sequences(X: Any, *, finite: bool = True) -> Sequences:
 def _pack(matrices: list, form: str) -> Sequences:
     if form == "empty":
         return Sequences(np.zeros((0, 0)), np.zeros(len(matrices) + 1, dtype=np.int64))
-    matrices = [m if sparse.issparse(m) else _as_array(m, s) for s, m in enumerate(matrices)]
+    matrices = [m if is_sparse(m) else _as_array(m, s) for s, m in enumerate(matrices)]
     known = [m for m in matrices if m.ndim == 2]
     width = known[0].shape[1]
     for s, m in enumerate(matrices):
@@ -579,8 +583,7 @@ def _pack(matrices: list, form: str) -> Sequences:
                 f"{m.shape[1]}, the first has {width}."
             )
     # An empty list has no columns: use those of the other sequences.
-    empty = sparse.csr_matrix((0, width)) if form == "sparse" else np.zeros((0, width))
-    empty = empty.astype(known[0].dtype)
+    empty = known[0][:0]
     return Sequences.from_list([m if m.ndim == 2 else empty for m in matrices])
 
 
@@ -606,12 +609,12 @@ def finite_sum(values: np.ndarray) -> bool:
 
 def first_not_finite(rows: Rows) -> tuple[int, int, float] | None:
     """Row, column and value of the first NaN or infinity."""
-    values = rows.data[: rows.indptr[-1]] if sparse.issparse(rows) else rows
+    values = rows.data[: rows.indptr[-1]] if is_sparse(rows) else rows
     bad = () if finite_sum(values) else np.flatnonzero(~np.isfinite(np.ravel(values)))
     if not len(bad):
         return None
     at, value = int(bad[0]), float(np.ravel(values)[bad[0]])
-    if not sparse.issparse(rows):
+    if not is_sparse(rows):
         return *divmod(at, rows.shape[1]), value
     return _row_of(rows, at), int(rows.indices[at]), value
 

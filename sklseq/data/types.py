@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
-from scipy import sparse
 
-from sklseq.data.row_blocks import RowBlocks
-from sklseq.data.segment_potentials import SegmentPotentials
-from sklseq.data.sequences import Sequences
+if TYPE_CHECKING:  # what only predicts need not import SciPy
+    from scipy import sparse
+
+    from sklseq.data.row_blocks import RowBlocks
+    from sklseq.data.segment_potentials import SegmentPotentials
+    from sklseq.data.sequences import Sequences
 
 __all__ = [
     "ArrayLike",
@@ -28,12 +30,12 @@ __all__ = [
 
 PathLike: TypeAlias = str | os.PathLike[str]
 RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | None
-MatrixLike: TypeAlias = ArrayLike | sparse.spmatrix | sparse.sparray
+MatrixLike: TypeAlias = "ArrayLike | sparse.spmatrix | sparse.sparray"
 # Sequences of tokens: dicts of columns, lists of strings, of dicts or of tuples.
 TokensLike: TypeAlias = Iterable[Mapping[str, Sequence[Any]] | Sequence[Any]]
 # Sequences of rows, packed or one by one; tokens, where a pipeline reads them.
 SequencesLike: TypeAlias = (
-    Sequences | SegmentPotentials | Iterable[MatrixLike | RowBlocks] | TokensLike
+    "Sequences | SegmentPotentials | Iterable[MatrixLike | RowBlocks] | TokensLike"
 )
 # A label for each row, or segments (start, stop, type), of each sequence.
 LabelsLike: TypeAlias = Iterable[Iterable[Hashable]]

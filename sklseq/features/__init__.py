@@ -3,15 +3,20 @@
 Imports: _lib, data.
 """
 
-from sklseq.features._active_potentials import count_active_potentials
-from sklseq.features._dict import DictFeatures
-from sklseq.features._field import receptive_field
-from sklseq.features._lexicon import LexiconFeatures
-from sklseq.features._per_token import PerToken
-from sklseq.features._segment import SegmentFeatures
-from sklseq.features._template import TemplateFeatures
-from sklseq.features._token import TokenFeatures
-from sklseq.features._window import WindowFeatures
+from typing import TYPE_CHECKING
+
+from sklseq._lib.lazy_names import lazy_names
+
+if TYPE_CHECKING:  # the names below, for type checkers
+    from sklseq.features._active_potentials import count_active_potentials
+    from sklseq.features._dict import DictFeatures
+    from sklseq.features._field import receptive_field
+    from sklseq.features._lexicon import LexiconFeatures
+    from sklseq.features._per_token import PerToken
+    from sklseq.features._segment import SegmentFeatures
+    from sklseq.features._template import TemplateFeatures
+    from sklseq.features._token import TokenFeatures
+    from sklseq.features._window import WindowFeatures
 
 __all__ = [
     "DictFeatures",
@@ -25,4 +30,21 @@ __all__ = [
     "receptive_field",
 ]
 
-count_firings = count_active_potentials  # the name before 0.1
+# Loaded when first used: an exported model needs no extractor.
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "_active_potentials": (
+            "count_active_potentials",
+            "count_firings",
+        ),
+        "_dict": ("DictFeatures",),
+        "_field": ("receptive_field",),
+        "_lexicon": ("LexiconFeatures",),
+        "_per_token": ("PerToken",),
+        "_segment": ("SegmentFeatures",),
+        "_template": ("TemplateFeatures",),
+        "_token": ("TokenFeatures",),
+        "_window": ("WindowFeatures",),
+    },
+)

@@ -53,3 +53,6 @@ def _segments_of(X: SegmentPotentials, ends: np.ndarray, longest: int | None) ->
     for a in range(int(min(earlier.max(initial=0), spare.max(initial=0))) + 1):
         count += np.where((a <= earlier) & (a <= spare), np.minimum(later, spare - a) + 1, 0)
     return count
+
+
+count_firings = count_active_potentials  # the name before 0.1

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from sklseq.data.sequences import FROM_TABLE, list_sequences
 from sklseq.data.types import TokensLike
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 _FORMS = {
     "columns": "a mapping from column name to list of strings",

@@ -9,10 +9,9 @@ array([0, 1, 2], dtype=int32)
 Imports: _lib, data; never sklearn.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sklseq.inference.chain.linear_chain import Marginals, forward_backward, nbest, sample, viterbi
+from sklseq._lib.lazy_names import lazy_names
 
 __all__ = [
     "ExpectedFeatures",
@@ -34,8 +33,15 @@ __all__ = [
     "viterbi",
 ]
 
-if TYPE_CHECKING:  # _LATER, for type checkers
+if TYPE_CHECKING:  # the names below, for type checkers
     from sklseq.inference.chain.expectation import ExpectedFeatures, entropy, expected_features
+    from sklseq.inference.chain.linear_chain import (
+        Marginals,
+        forward_backward,
+        nbest,
+        sample,
+        viterbi,
+    )
     from sklseq.inference.chain.online_rules import OnlinePaths, decode_online
     from sklseq.inference.segment.segment_closure import segment_closure
     from sklseq.inference.segment.segmentations import (
@@ -47,24 +53,17 @@ if TYPE_CHECKING:  # _LATER, for type checkers
         segment_viterbi,
     )
 
-# Loaded when first used: a model that labels needs the linear chain only.
-_LATER = {
-    "chain.expectation": ("ExpectedFeatures", "entropy", "expected_features"),
-    "chain.online_rules": ("OnlinePaths", "decode_online"),
-    "segment.segment_closure": ("segment_closure",),
-    "segment.segmentations": (
-        "SegmentMarginals", "SegmentSpans", "segment_forward_backward", "segment_nbest",
-        "segment_sample", "segment_viterbi",
-    ),
-}  # fmt: skip
-_HOME = {name: module for module, names in _LATER.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"sklseq.inference.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'sklseq.inference' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+# Loaded when first used: a model that labels needs a part of it only.
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "chain.expectation": ("ExpectedFeatures", "entropy", "expected_features"),
+        "chain.linear_chain": ("Marginals", "forward_backward", "nbest", "sample", "viterbi"),
+        "chain.online_rules": ("OnlinePaths", "decode_online"),
+        "segment.segment_closure": ("segment_closure",),
+        "segment.segmentations": (
+            "SegmentMarginals", "SegmentSpans", "segment_forward_backward", "segment_nbest",
+            "segment_sample", "segment_viterbi",
+        ),
+    },
+)  # fmt: skip
