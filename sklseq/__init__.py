@@ -58,6 +58,6 @@ __getattr__, __dir__ = lazy_names(
     },
     (
         "data", "datasets", "deployment", "display", "estimators", "features", "inference",
-        "inspection", "metrics", "objectives", "online", "solvers", "testing",
+        "inspection", "metrics", "objectives", "online", "runtime", "solvers", "testing",
     ),
 )  # fmt: skip

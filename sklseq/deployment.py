@@ -1,13 +1,221 @@
-"""Loading of saved models."""
+"""Models outside the process that trained them: exported files, loading of saved models."""
 
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
+import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["trusted_types"]
+from sklseq._lib.estimator import as_fitted
+from sklseq._lib.model_file import write_model
+from sklseq._lib.version import __version__
+from sklseq.data.types import PathLike
+from sklseq.estimators.base import BaseTagger
+from sklseq.features import (
+    DictFeatures,
+    LexiconFeatures,
+    TemplateFeatures,
+    TokenFeatures,
+    WindowFeatures,
+    receptive_field,
+)
+from sklseq.features._dict_transform import DictTransform
+from sklseq.features._lexicon_transform import LexiconTransform
+from sklseq.features._template_transform import TemplateTransform
+from sklseq.features._token_transform import TokenTransform
+from sklseq.features._window_transform import WindowTransform
+
+__all__ = ["export", "trusted_types"]
+
+# What a transform needs is what its class declares.
+_TRANSFORMS = {
+    DictFeatures: DictTransform,
+    LexiconFeatures: LexiconTransform,
+    TemplateFeatures: TemplateTransform,
+    TokenFeatures: TokenTransform,
+    WindowFeatures: WindowTransform,
+}
+_PRECISIONS = (None, "float32", "float16", "int8")
+
+
+def export(model: BaseEstimator, path: PathLike, *, precision: str | None = None) -> None:
+    """Write a fitted model to one file, which :func:`sklseq.runtime.load` decodes with NumPy alone.
+
+    Parameters
+    ----------
+    model : CRFTagger, ZScoreTagger, HMSVMTagger, or Pipeline
+        A tagger fitted on feature dicts or attributes; or a Pipeline of ``DictFeatures``,
+        ``TokenFeatures``, ``TemplateFeatures``, ``LexiconFeatures``, ``WindowFeatures`` and
+        FeatureUnions of them, and a tagger. Not with functions of yours (``functions=``), whose
+        code a file cannot hold, nor with kernels other than the linear one.
+    path : str or path
+        The file appears only when it is complete.
+    precision : {None, "float32", "float16", "int8"}, default=None
+        How state weights are stored. None: as they are, and the runtime gives the same labels.
+        "int8": as integers from -127 to 127, times one number for each label. Transitions are
+        always stored as they are.
+
+    Returns
+    -------
+    None
+
+    Raises
+    ------
+    ValueError
+        If the model has a part that cannot be exported: the message names it.
+
+    Notes
+    -----
+    The layout is described in ``sklseq/_lib/model_file.py``: a header in JSON, arrays, a version
+    and a checksum; no pickle. Attributes and weights that are zero are left out.
+
+    Examples
+    --------
+    See :func:`sklseq.runtime.load`.
+    """
+    if precision not in _PRECISIONS:
+        raise ValueError(f"precision must be one of {_PRECISIONS}; got {precision!r}.")
+    *steps, tagger = [model] if not isinstance(model, Pipeline) else _steps(model)
+    _check_tagger(tagger)
+    coef = tagger.coef_.toarray() if sparse.issparse(tagger.coef_) else np.asarray(tagger.coef_)
+    steps, coef = _steps_and_weights(tagger, steps, coef)
+    parts = [_part(step) for step in steps]
+    labels = tagger.classes_.tolist()
+    write_model(
+        path,
+        {
+            "sklseq": __version__,
+            "classes": labels,
+            "probabilistic": hasattr(tagger, "predict_proba"),
+            "receptive_field": list(receptive_field(Pipeline([("all", s) for s in steps]))),
+            "features": parts[0] if len(parts) == 1 else {"class": "Pipeline", "parts": parts},
+            "n_features": len(coef),
+            "coef": _weights(coef, precision),
+            "transition": tagger.transition_,
+            "start": tagger.start_,
+            "end": tagger.end_,
+        },
+    )
+
+
+def _steps(model: Pipeline) -> list:
+    return [s for _, s in model.steps if s is not None and s != "passthrough"]
+
+
+def _check_tagger(tagger: Any) -> None:
+    if not isinstance(tagger, BaseTagger):
+        raise ValueError(
+            f"model must be a CRFTagger, ZScoreTagger or HMSVMTagger, or a Pipeline that ends with "
+            f"one; got {type(tagger).__name__}."
+        )
+    check_is_fitted(tagger, "classes_")
+    if not hasattr(tagger, "coef_"):
+        raise ValueError(
+            f"{type(tagger).__name__} was fitted with a kernel that is not linear and has no "
+            "weights of features; use kernel='linear' on rows of an approximation (Nystroem)."
+        )
+    if any(not isinstance(label, (str, int, bool)) for label in tagger.classes_.tolist()):
+        raise ValueError(
+            f"Labels must be strings, integers or booleans to be exported; got {tagger.classes_!r}."
+        )
+
+
+def _steps_and_weights(tagger: Any, steps: list, coef: np.ndarray) -> tuple[list, np.ndarray]:
+    """The extractors, and weights without those of attributes that count nothing."""
+    if not steps:
+        if getattr(tagger, "vectorizer_", None) is None:
+            raise ValueError(
+                "The tagger was fitted on rows of numbers, and a file must say how they are made; "
+                "fit it on feature dicts, or export a Pipeline of extractors and tagger."
+            )
+        steps = [tagger.vectorizer_]
+    last = steps[-1]
+    if type(last) is DictFeatures and len(steps) == 1:
+        last = as_fitted(last)
+        kept = coef.any(axis=1)
+        if last.n_features is None and not kept.all():
+            names = last.get_feature_names_out()[kept].tolist()
+            pruned = DictFeatures(columns=last.columns, dtype=last.dtype)
+            pruned.vocabulary_ = dict(zip(names, range(len(names))))
+            pruned.n_features_out_ = len(names)
+            return [pruned], coef[kept]
+    return steps, coef
+
+
+def _part(step: Any) -> dict[str, Any] | None:
+    """An extractor as a model file holds it."""
+    if step is None:
+        return None
+    if isinstance(step, Pipeline):
+        return {"class": "Pipeline", "parts": [_part(s) for s in _steps(step)]}
+    if isinstance(step, FeatureUnion):
+        return {"class": "FeatureUnion", "parts": [_part(s) for s in _union_parts(step)]}
+    if type(step) not in _TRANSFORMS:
+        raise ValueError(
+            f"{type(step).__name__} cannot be exported; extractors that can are "
+            f"{', '.join(sorted(c.__name__ for c in _TRANSFORMS))}, and FeatureUnions and "
+            "Pipelines of them."
+        )
+    check_is_fitted(step, "n_features_out_")
+    step = as_fitted(step)
+    if getattr(step, "functions", None):
+        raise ValueError(
+            "functions= of TokenFeatures are code, which an exported file cannot hold; compute "
+            "their values into feature dicts or token columns, which the runtime reads."
+        )
+    names = _TRANSFORMS[type(step)].__annotations__
+    state = {name: _plain(step, name) for name in names}
+    return {"class": type(step).__name__, "state": state}
+
+
+def _union_parts(union: FeatureUnion) -> list:
+    if union.transformer_weights:
+        raise ValueError(
+            "A FeatureUnion with transformer_weights cannot be exported; leave them out."
+        )
+    for name, part in union.transformer_list:
+        if part == "passthrough":
+            raise ValueError(
+                f"Part {name!r} of a FeatureUnion is 'passthrough', which cannot be "
+                "exported; put an extractor there."
+            )
+    return [part for _, part in union.transformer_list if part != "drop"]
+
+
+def _plain(step: Any, name: str) -> Any:
+    value = getattr(step, name, None)
+    if name in ("functions", "n_jobs") or (name == "templates" and step.n_features is None):
+        return None  # not needed after fit
+    if name == "extractor_":
+        return _part(value)
+    if name == "vocabulary_":  # in the order of the columns
+        return list(step.vocabulary_)
+    if name == "dtype":
+        return np.dtype(value).name
+    return list(value) if isinstance(value, (set, frozenset, range)) else value
+
+
+def _weights(coef: np.ndarray, precision: str | None) -> dict[str, Any]:
+    """State weights: all of them, or those that are not zero with their labels."""
+    scale = None
+    if precision == "int8":
+        scale = np.abs(coef).max(axis=0, initial=0) / 127
+        coef = np.rint(coef / np.where(scale > 0, scale, 1)).astype(np.int8)
+    elif precision is not None:
+        coef = coef.astype(precision)
+    n_entries, label_type = np.count_nonzero(coef), np.uint8 if coef.shape[1] <= 256 else np.int32
+    sparse_size = n_entries * (coef.itemsize + np.dtype(label_type).itemsize) + 4 * len(coef)
+    if sparse_size >= coef.nbytes:
+        return {"values": coef, "labels": None, "counts": None, "scale": scale}
+    feature, label = np.nonzero(coef)
+    counts = np.bincount(feature, minlength=len(coef)).astype(np.int32)
+    values = coef[feature, label]
+    return {"values": values, "labels": label.astype(label_type), "counts": counts, "scale": scale}
 
 
 def trusted_types() -> list[str]:

@@ -6,10 +6,10 @@ import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-if TYPE_CHECKING:  # what only predicts need not import SciPy
+if TYPE_CHECKING:  # an exported model needs neither SciPy nor NumPy's generators
+    import numpy as np
     from scipy import sparse
 
     from sklseq.data.row_blocks import RowBlocks
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 PathLike: TypeAlias = str | os.PathLike[str]
-RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | None
+RandomState: TypeAlias = "int | np.random.RandomState | np.random.Generator | None"
 MatrixLike: TypeAlias = "ArrayLike | sparse.spmatrix | sparse.sparray"
 # Sequences of tokens: dicts of columns, lists of strings, of dicts or of tuples.
 TokensLike: TypeAlias = Iterable[Mapping[str, Sequence[Any]] | Sequence[Any]]

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sklseq.data.sequences import Sequences
 from sklseq.features import _rows
 from sklseq.features._grams import number_pairs
+from sklseq.features._packed_rows import PackedRows
 
 _PART = re.compile(r"(.+)\[([+-]?\d+)\]")
 
@@ -97,7 +97,7 @@ class Conjunctions:
                 )
         return cls([[[np.array(columns[k]), d] for k, d in c] for c in parsed], [])
 
-    def learn(self, inner: Sequences, min_count: int, n_features: int | None) -> tuple:
+    def learn(self, inner: PackedRows, min_count: int, n_features: int | None) -> tuple:
         """Number the combinations in ``inner`` and return the same as ``find``."""
         found = []
         for c in self.parts:
@@ -115,7 +115,7 @@ class Conjunctions:
             found.append(self._columns(entries, table, n_features))
         return self._merge(found, inner.n_rows)
 
-    def find(self, inner: Sequences, n_features: int | None) -> tuple:
+    def find(self, inner: PackedRows, n_features: int | None) -> tuple:
         """Return columns and row ends of the combinations in ``inner``, and ``n``."""
         found = []
         for c, keys, table in zip(self.parts, self.keys, self.tables):
@@ -139,7 +139,7 @@ class Conjunctions:
         return names
 
     def _combine(
-        self, inner: Sequences, c: list, keys: list[np.ndarray], n_features: int | None
+        self, inner: PackedRows, c: list, keys: list[np.ndarray], n_features: int | None
     ) -> Entries:
         learn = not keys and not n_features
         entries = _entries(inner, *c[0], bool(n_features))
@@ -170,14 +170,14 @@ class Conjunctions:
         return columns[order], ends, self.n
 
 
-def _entries(inner: Sequences, members: np.ndarray, d: int, hashed: bool) -> Entries:
+def _entries(inner: PackedRows, members: np.ndarray, d: int, hashed: bool) -> Entries:
     """Return the values of one kind at ``d`` from each row; codes number its columns from 1."""
-    code_of = np.zeros(inner.shape[1], dtype=np.int32)
+    code_of = np.zeros(inner.n_columns, dtype=np.int32)
     # Hashed codes must not depend on the vocabulary of other kinds.
     code_of[members] = members + 1 if hashed else np.arange(1, len(members) + 1)
-    codes = code_of[inner.rows.indices]
+    codes = code_of[inner.indices]
     chosen = np.flatnonzero(codes)
-    at = np.searchsorted(inner.rows.indptr, chosen, side="right") - 1
+    at = np.searchsorted(inner.indptr, chosen, side="right") - 1
     # A value at row u belongs to row u - d, if that lies in the same sequence.
     sequence = np.searchsorted(inner.offsets, at, side="right") - 1
     rows = at - d

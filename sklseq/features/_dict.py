@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from sklseq.data.ones import rows_of_ones
-from sklseq.data.sequences import FROM_TABLE, Sequences, list_sequences
+from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike, ColumnsLike, DTypeLike
 from sklseq.features import _item_reader
-from sklseq.features._family import Extractor
+from sklseq.features._dict_transform import DictTransform, as_items
+from sklseq.features._family import Extractor, to_sequences
 
 
-class DictFeatures(Extractor, auto_wrap_output_keys=None):
+class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
     """Attributes of items in the form of sklearn-crfsuite and python-crfsuite.
 
     A sequence is a list of items, one for each token. An item is
@@ -83,11 +82,11 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
         self.dtype = dtype
 
     def _fit_rows(self, X: Any, y: Any) -> Sequences:
-        sequences = self._selected(_as_list(X))
+        sequences = self._selected(as_items(X))
         if not sequences:
             raise ValueError("X holds no sequences; give at least one to fit.")
         table = _item_reader.NameTable()
-        packed = self._read(sequences, table, grow=self.n_features is None)
+        packed = self._packed(sequences, table, grow=self.n_features is None)
         names = table.names
         if self.min_count > 1:
             counts = np.bincount(packed.rows.indices, minlength=len(names))
@@ -100,10 +99,16 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
         return packed
 
     def _rows_of(self, X: Any) -> Sequences:
-        table = self.__dict__.get("_table")
-        if table is None:  # it is not pickled
-            self._table = table = _item_reader.NameTable(list(self.vocabulary_))
-        return self._read(self._selected(_as_list(X)), table, grow=False)
+        return self._packed(self._selected(as_items(X)), self.names_table())
+
+    def _packed(
+        self, sequences: list, table: _item_reader.NameTable, grow: bool = False
+    ) -> Sequences:
+        rows, unchecked = self._read(sequences, table, grow)
+        packed = to_sequences(rows, self.dtype)
+        if unchecked:
+            packed.rows.sum_duplicates()
+        return packed
 
     def restrict(self, support: ArrayLike) -> DictFeatures:
         """Drop attributes; the others keep their order.
@@ -158,56 +163,5 @@ class DictFeatures(Extractor, auto_wrap_output_keys=None):
     def _names(self, input_features: Any) -> Any:
         return self.vocabulary_
 
-    def _selected(self, sequences: list) -> list:
-        """Return sequences of items with the keys of ``columns`` only."""
-        if self.columns is None:
-            return sequences
-        keys = [self.columns] if isinstance(self.columns, str) else list(self.columns)
-        return [
-            [_restricted(item, keys, s, t) for t, item in enumerate(sequence)]
-            for s, sequence in enumerate(sequences)
-        ]
-
-    def _read(self, sequences: list, table: _item_reader.NameTable, grow: bool) -> Sequences:
-        n_hashed = int(self.n_features or 0)
-        indices, weights, indptr, offsets, unchecked = _item_reader.read_items(
-            sequences, table, grow, n_hashed
-        )
-        n_attributes = n_hashed or len(table.names)
-        if weights is None and not unchecked:
-            return Sequences(rows_of_ones(indices, indptr, n_attributes, self.dtype), offsets)
-        weights = np.ones(len(indices)) if weights is None else weights
-        weights = weights.astype(self.dtype, copy=False)
-        shape = len(indptr) - 1, n_attributes
-        rows = sparse.csr_matrix((weights, indices, indptr), shape=shape)
-        if unchecked:
-            rows.sum_duplicates()
-        return Sequences(rows, offsets)
-
     def __getstate__(self):
         return {name: value for name, value in super().__getstate__().items() if name != "_table"}
-
-
-def _restricted(item: Any, keys: list[str], s: int, t: int) -> dict:
-    if not isinstance(item, Mapping):
-        raise ValueError(
-            f"columns= selects keys of dicts; row {t} of sequence {s} of X is "
-            f"{type(item).__name__}. Use columns=None."
-        )
-    return {key: item[key] for key in keys if key in item}
-
-
-def _as_list(X: Any) -> list:
-    if isinstance(X, Sequences):
-        raise ValueError(
-            "X must be a list of sequences, each a list of items; got Sequences, which are "
-            "features already. Leave DictFeatures out."
-        )
-    sequences = list(X) if isinstance(X, Iterator) else list_sequences(X)
-    for s, sequence in enumerate(sequences):
-        if hasattr(sequence, "columns"):  # iterating a table would give its column names
-            raise ValueError(
-                f"Sequence {s} of X must be a list of items; got {type(sequence).__name__}. "
-                f"Convert the table: {FROM_TABLE}."
-            )
-    return sequences

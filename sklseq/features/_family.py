@@ -7,13 +7,16 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
+from scipy import sparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import EstimatorBase, as_fitted, check_plain_parameters
+from sklseq.data.ones import OnesMatrix, rows_of_ones
 from sklseq.data.sequences import Sequences, not_a_table
 from sklseq.data.types import LabelsLike, SequencesLike
+from sklseq.features._packed_rows import PackedRows
 
 
 class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
@@ -153,6 +156,24 @@ def extract(extractor: Any, X: Any, y: Any = None, fit: bool = False) -> Sequenc
             f"{type(rows).__name__}. Wrap a transformer of rows in PerToken."
         )
     return rows
+
+
+def to_packed_rows(X: Sequences) -> PackedRows:
+    """Sparse rows as kernels read them."""
+    rows = X.rows
+    values = None if isinstance(rows, OnesMatrix) else rows.data
+    indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32, copy=False)
+    return PackedRows(indptr, indices, values, rows.shape[1], X.offsets)
+
+
+def to_sequences(rows: PackedRows, dtype: Any) -> Sequences:
+    """The inverse; values have ``dtype`` if all are 1, else their own."""
+    if rows.values is None:
+        matrix = rows_of_ones(rows.indices, rows.indptr, rows.n_columns, dtype)
+    else:
+        shape = rows.n_rows, rows.n_columns
+        matrix = sparse.csr_matrix((rows.values, rows.indices, rows.indptr), shape=shape)
+    return Sequences(matrix, rows.offsets)
 
 
 @property

@@ -6,26 +6,21 @@ import gzip
 import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sklseq._lib.lines import as_lines
-from sklseq.data.ones import rows_of_ones
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ColumnsLike, DTypeLike, PathLike
-from sklseq.features import _rows
 from sklseq.features._columns import read_columns, select_columns
-from sklseq.features._family import Extractor
-from sklseq.features._grams import hash_table, slot_shift
-from sklseq.features._token import distinct_tokens
-
-B, I = 1, 2  # noqa: E741
+from sklseq.features._family import Extractor, to_sequences
+from sklseq.features._grams import hash_table
+from sklseq.features._lexicon_transform import LexiconTransform
 
 
-class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
+class LexiconFeatures(LexiconTransform, Extractor, auto_wrap_output_keys=None):
     """Features of tokens that begin or continue an entry of a word list (gazetteer).
 
     With ``lexicons={"city": ["New York", "York", "Paris"]}`` the tokens of "in New York" get
@@ -122,12 +117,10 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
         self.max_length_ = max(int(size.max()) for _, size in lexicons.values())
         columns.remember(self)
         self.n_features_out_ = 2 * len(names) * len(lexicons)
-        return self._tags(columns)
+        return to_sequences(self._tags(columns), self.dtype)
 
     def _rows_of(self, X: Any) -> Sequences:
-        columns = read_columns(X)
-        columns.check_like(self)
-        return self._tags(columns)
+        return to_sequences(self.packed_rows(X), self.dtype)
 
     def _names(self, input_features: Any) -> Any:
         columns_and_lexicons = itertools.product(self.columns_, self.lexicons_)
@@ -153,25 +146,6 @@ class LexiconFeatures(Extractor, auto_wrap_output_keys=None):
                 f"The lexicon {name!r} has no entry of at least {self.min_tokens} tokens."
             )
         return tokens, np.array(size)
-
-    def _tags(self, columns: Any) -> Sequences:
-        tokens, codes, offsets = distinct_tokens(columns, self.columns_)
-        folded = chain.from_iterable(tokens)
-        if not self.case_sensitive:
-            folded = map(str.casefold, folded)
-        known = np.array([self.token_codes_.get(token, 0) for token in folded], dtype=np.int32)
-        tags = np.empty((len(self.columns_) * len(self.tries_), codes.shape[1]), dtype=np.uint8)
-        pairs = itertools.product(codes, self.tries_)
-        for (of_column, trie), row in zip(pairs, tags):
-            slots = trie["slots"]
-            _rows.match_entries(
-                known[of_column], offsets, slots, slot_shift(slots), trie["is_entry"], row
-            )
-        marked = np.stack([tags & B, tags & I], axis=1)
-        marked = marked.reshape(2 * len(tags), codes.shape[1]).T > 0
-        indptr = np.concatenate([[0], np.cumsum(marked.sum(axis=1))]).astype(np.int64)
-        indices = np.nonzero(marked)[1].astype(np.int32)
-        return Sequences(rows_of_ones(indices, indptr, self.n_features_out_, self.dtype), offsets)
 
 
 def named_lexicons(lexicons: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from sklseq.data.sequences import Sequences, as_sequences, read_labels
 from sklseq.data.types import ArrayLike, ColumnsLike
 from sklseq.features._columns import Columns, read_columns, select_columns
 from sklseq.features._family import Extractor, as_names, no_tables
-from sklseq.features._token import distinct_tokens
+from sklseq.features._token_transform import distinct_tokens
 
 
 class PerToken(Extractor, auto_wrap_output_keys=None):

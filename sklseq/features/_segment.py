@@ -32,7 +32,8 @@ from sklseq.features._segment_parts import (
 )
 from sklseq.features._similarity import SIMILARITIES, make_index
 from sklseq.features._spans import stack_rows
-from sklseq.features._token import TokenFeatures, distinct_tokens, named_functions
+from sklseq.features._token import TokenFeatures
+from sklseq.features._token_transform import distinct_tokens, named_functions
 
 
 class SegmentFeatures(Extractor, auto_wrap_output_keys=None):

@@ -11,24 +11,24 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from sklseq._lib.estimator import clone_part, fitted_property
-from sklseq.data.ones import OnesMatrix, rows_of_ones
-from sklseq.data.sequences import Sequences, as_sequences, row_positions
+from sklseq.data.sequences import Sequences, as_sequences
 from sklseq.data.types import DTypeLike
-from sklseq.features import _rows
 from sklseq.features._conjoin import Conjunctions, parse_conjunctions
 from sklseq.features._family import (
     Extractor,
     as_names,
     extract,
     keep_frequent,
+    to_packed_rows,
+    to_sequences,
     vocabulary,
 )
 from sklseq.features._field import receptive_field
+from sklseq.features._packed_rows import PackedRows
+from sklseq.features._window_transform import WindowTransform
 
-MARKS = ("__BOS__", "__EOS__")
 
-
-class WindowFeatures(Extractor, auto_wrap_output_keys=None):
+class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
     """Features of a token and of its neighbours, with the offset in the name.
 
     With ``before=1, after=1`` a token whose left neighbour has the attribute ``w.lower=the``
@@ -121,20 +121,25 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
                 "n_features hashes attributes, but the extractor gives dense rows; use None."
             )
         conjunctions = self._conjunctions(inner, extractor)
+        packed = to_packed_rows(inner) if inner.is_sparse else None
         self.extractor_, self.n_inner_ = extractor, inner.shape[1]
         self.n_features_in_ = inner.shape[1] if extractor is None else 1
         if hasattr(extractor, "n_features_in_"):
             self.n_features_in_ = extractor.n_features_in_
         self.table_ = np.zeros(0, dtype=np.int32)
         n_window = (self.before + self.after + 1) * self.n_inner_
-        if inner.is_sparse and self.min_count > 1:
-            n_window = self._learn_table(inner)
-        joined = conjunctions.learn(inner, self.min_count, self.n_features)
+        if packed is not None and self.min_count > 1:
+            n_window = self._learn_table(packed)
+        joined = None
+        if packed is not None:
+            joined = conjunctions.learn(packed, self.min_count, self.n_features)
         self.conjunctions_ = vars(conjunctions)
         self.n_window_ = int(self.n_features or n_window)
         n_extra = conjunctions.n + 2 * bool(self.bos_eos) + bool(self.bias)
         self.n_features_out_ = int(self.n_features or n_window + n_extra)
-        return self._assemble(inner, joined)
+        if packed is None:
+            return self._assemble_dense(inner)
+        return to_sequences(self._assemble(packed, joined), self.dtype)
 
     def _rows_of(self, X: Any) -> Sequences:
         inner = as_sequences(X) if self.extractor_ is None else extract(self.extractor_, X)
@@ -145,8 +150,9 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
                 f"X has {inner.shape[1]} features, but WindowFeatures was fitted with "
                 f"{self.n_inner_}; extract them with the same fitted transformer."
             )
-        conjunctions = Conjunctions(**self.conjunctions_)
-        return self._assemble(inner, conjunctions.find(inner, self.n_features))
+        if not inner.is_sparse:
+            return self._assemble_dense(inner)
+        return to_sequences(self._windows_of(to_packed_rows(inner)), self.dtype)
 
     def _names(self, input_features: Any) -> list[str]:
         inner = inner_names(self.extractor_, self.n_inner_, input_features)
@@ -191,7 +197,7 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         names = inner_names(extractor, inner.shape[1], None)
         return Conjunctions.of(parsed, [name.partition("=")[0] for name in names])
 
-    def _learn_table(self, inner: Sequences) -> int:
+    def _learn_table(self, inner: PackedRows) -> int:
         indices, _, _ = self._window(inner)
         counts = np.bincount(indices, minlength=(self.before + self.after + 1) * self.n_inner_)
         own = slice(self.before * self.n_inner_, (self.before + 1) * self.n_inner_)
@@ -201,37 +207,6 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         )
         return int((self.table_ >= 0).sum())
 
-    def _window(self, inner: Sequences) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return indices, row ends, and the source of each entry, or None if all values are 1."""
-        rows = inner.rows
-        n_max = rows.nnz * (self.before + self.after + 1)
-        indices, indptr = np.empty(n_max, np.int32), np.zeros(inner.n_rows + 1, np.int64)
-        sources = np.empty(0 if isinstance(rows, OnesMatrix) else n_max, dtype=np.int64)
-        n = _rows.window_rows(
-            rows.indptr.astype(np.int64), rows.indices.astype(np.int32, copy=False),
-            inner.offsets, self.n_inner_, self.before, self.after, self.table_,
-            self.n_features or 0, indices, indptr, sources,
-        )  # fmt: skip
-        return indices[:n], indptr, None if isinstance(rows, OnesMatrix) else sources[:n]
-
-    def _assemble(self, inner: Sequences, joined: tuple | None) -> Sequences:
-        if not inner.is_sparse:
-            return self._assemble_dense(inner)
-        indices, indptr, sources = self._window(inner)
-        values = None if sources is None else inner.rows.data[sources]
-        shift = 0 if self.n_features else self.n_window_
-        for more, ends, step in (joined, self._marks(inner)):
-            if len(more):
-                values = _join_ones(values, indptr, ends)
-                indices, indptr = _join(indptr, indices, ends, more, shift)
-            shift += step
-        if values is None:
-            rows = rows_of_ones(indices, indptr, self.n_features_out_, self.dtype)
-        else:
-            shape = inner.n_rows, self.n_features_out_
-            rows = sparse.csr_matrix((values, indices, indptr), shape=shape)
-        return inner.with_rows(rows)
-
     def _assemble_dense(self, inner: Sequences) -> Sequences:
         n, rows = self.n_inner_, inner.rows
         out = np.zeros((inner.n_rows, self.n_features_out_), dtype=rows.dtype)
@@ -240,27 +215,9 @@ class WindowFeatures(Extractor, auto_wrap_output_keys=None):
         for block, d in enumerate(range(-self.before, self.after + 1)):
             inside = np.flatnonzero((position >= -d) & (behind >= d))
             out[inside, block * n : (block + 1) * n] = rows[inside + d]
-        columns, ends, _ = self._marks(inner)
+        columns, ends, _ = self._marks(inner.offsets)
         out[np.repeat(np.arange(inner.n_rows), np.diff(ends)), self.n_window_ + columns] = 1
         return inner.with_rows(out)
-
-    def _mark_names(self) -> list[str]:
-        return [*(MARKS if self.bos_eos else ()), *(["bias"] if self.bias else [])]
-
-    def _marks(self, inner: Sequences) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return columns, from 0, and row ends of ``__BOS__``, ``__EOS__`` and ``bias``."""
-        names, n_rows = self._mark_names(), inner.n_rows
-        marked = np.zeros((n_rows, len(names)), dtype=bool)
-        if self.bos_eos:
-            first, last, _ = row_positions(inner.offsets)
-            marked[first, 0] = marked[last, 1] = True
-        if self.bias:
-            marked[:, -1] = True
-        columns = np.arange(len(names), dtype=np.int32)
-        if self.n_features and names:
-            _rows.hash_values("", names, self.n_features, columns)
-        ends = np.concatenate([[0], np.cumsum(marked.sum(axis=1))]).astype(np.int64)
-        return np.broadcast_to(columns, marked.shape)[marked], ends, 0
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -282,19 +239,3 @@ def inner_names(extractor: Any, n: int, input_features: Any) -> list[str]:
     if len(input_features) != n:
         raise ValueError(f"input_features must name {n} features; got {len(input_features)}.")
     return list(input_features)
-
-
-def _join(a_ends, a, b_ends, b, shift: int) -> tuple[np.ndarray, np.ndarray]:
-    indices = np.empty(len(a) + len(b), dtype=np.int32)
-    indptr = np.zeros(len(a_ends), dtype=np.int64)
-    _rows.join_rows(a_ends, a, b_ends, b.astype(np.int32), shift, indices, indptr)
-    return indices, indptr
-
-
-def _join_ones(values, a_ends, b_ends) -> np.ndarray | None:
-    if values is None:
-        return None
-    out = np.ones(a_ends[-1] + b_ends[-1], dtype=values.dtype)
-    own = np.arange(a_ends[-1]) + np.repeat(b_ends[:-1], np.diff(a_ends))
-    out[own] = values
-    return out

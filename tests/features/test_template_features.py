@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 from sklseq.data import ones as _ones
-from sklseq.features import TemplateFeatures, _grams, _template
+from sklseq.features import TemplateFeatures, _grams, _template_transform
 
 CHUNKING = [
     *(f"w[{i}]" for i in range(-2, 3)),
@@ -163,7 +163,7 @@ def test_template_of_many_parts_needs_no_wide_integers():
 
 @pytest.mark.parametrize("n_jobs", [2, 3, -1])
 def test_thread_count_makes_no_difference(columns, n_jobs, monkeypatch):
-    monkeypatch.setattr(_template, "ROWS_PER_THREAD", 10)
+    monkeypatch.setattr(_template_transform, "ROWS_PER_THREAD", 10)
     features = TemplateFeatures(CHUNKING).fit(columns[:2000])
     one = features.transform(columns)
     assert_same(features.set_params(n_jobs=n_jobs).transform(columns), one)

@@ -298,15 +298,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         # The rule of the beam: of what max_latency allows, the features have used ``delay``.
         names = (*OnlineRule._fields, "lag")
         rule = OnlineRule.checked(**{name: getattr(self, name) for name in names})
-        if rule.max_latency is None:
-            return rule
-        if rule.max_latency < delay:
-            name = "max_latency" if self.lag is None else "lag"
-            raise ValueError(
-                f"{name}={rule.max_latency} cannot be kept: the features look {delay} tokens "
-                f"ahead. Raise {name} to at least {delay}, or use features that look less far."
-            )
-        return rule._replace(max_latency=rule.max_latency - delay)
+        return rule.behind(delay, "max_latency" if self.lag is None else "lag")
 
     # ------------------------------------------------------------------ whole sequences
 

@@ -60,6 +60,17 @@ class OnlineRule(NamedTuple):
             )
         return rule._replace(strategy="viterbi", max_latency=lag)
 
+    def behind(self, delay: int, name: str = "max_latency") -> OnlineRule:
+        """The rule for rows that come ``delay`` items late; ``name`` is for the message."""
+        if self.max_latency is None:
+            return self
+        if self.max_latency < delay:
+            raise ValueError(
+                f"{name}={self.max_latency} cannot be kept: the features look {delay} tokens "
+                f"ahead. Raise {name} to at least {delay}, or use features that look less far."
+            )
+        return self._replace(max_latency=self.max_latency - delay)
+
     def _check(self) -> None:
         for name, allowed in (
             ("strategy", _online.STRATEGIES),

@@ -26,6 +26,7 @@ from copy import copy
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.aligned import aligned_zeros
 from sklseq._lib.cpu import load_kernel
 from sklseq._lib.threads import Threads, spans
 from sklseq.data.sequences import Sequences, finite_sum
@@ -36,14 +37,6 @@ __all__ = ["DenseRows", "PlainRows", "SparseRows", "aligned_zeros", "score_rows"
 
 # Features that occur more often than this are scattered, the rest gathered: see _linear.pyx.
 HOT_COUNT = 8
-
-
-def aligned_zeros(n: int, dtype: np.dtype) -> np.ndarray:
-    """Zeros that start at a cache line, so that no padded row straddles one more than it must."""
-    itemsize = np.dtype(dtype).itemsize
-    memory = np.zeros(n * itemsize + 64, dtype=np.uint8)
-    start = -memory.ctypes.data % 64
-    return memory[start : start + n * itemsize].view(dtype)
 
 
 def values_unless_ones(rows: sparse.csr_matrix, dtype: np.dtype) -> np.ndarray:

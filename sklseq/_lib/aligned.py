@@ -1,0 +1,15 @@
+"""Memory at the start of a cache line."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["aligned_zeros"]
+
+
+def aligned_zeros(n: int, dtype: np.dtype) -> np.ndarray:
+    """Zeros that start at a cache line, so that no padded row straddles one more than it must."""
+    itemsize = np.dtype(dtype).itemsize
+    memory = np.zeros(n * itemsize + 64, dtype=np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start : start + n * itemsize].view(dtype)

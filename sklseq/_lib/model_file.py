@@ -1,0 +1,130 @@
+"""Files of exported models: a header in JSON and raw arrays, with a checksum.
+
+========================= =====================================================================
+bytes 0-7                 ``SKLSEQ`` and two zeros
+8-11, 12-15               version of this layout; CRC-32 of all bytes from 16 on
+16-23                     length of the header in bytes
+24-                       the header, JSON in UTF-8; then the arrays, at multiples of 64 bytes
+========================= =====================================================================
+
+Numbers are little-endian. The header has two members: ``model``, and ``arrays``, a list of [dtype,
+shape, first byte]. Inside ``model``, ``{"array": k}`` stands for array k, ``{"dict": ...}`` for a
+mapping, and ``{"numbered": [names, k]}`` for one from names to the numbers of array k.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+
+__all__ = ["read_model", "write_model"]
+
+MAGIC = b"SKLSEQ\0\0"
+VERSION = 1
+PREFIX = struct.Struct("<8sIIQ")
+CHECKED_FROM = 16
+ALIGNMENT = 64
+KINDS = "biuf"
+# Mappings from strings to numbers from this size on are a list and an array: quicker to read.
+NUMBERED = 16
+
+
+# --------------------------------------------------------------------------------------- writing
+
+
+def write_model(path: Any, model: Any) -> None:
+    """Write a model, made of plain values, lists, dicts and arrays; the file appears complete."""
+    arrays: list[np.ndarray] = []
+    packed = _pack(model, arrays)
+    table, at = [], 0
+    for array in arrays:
+        table.append([array.dtype.newbyteorder("<").str, list(array.shape), at])
+        at += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
+    header = {"model": packed, "arrays": table}
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":"))
+    head = text.encode("utf-8", "surrogatepass")
+    head += b" " * (-(PREFIX.size + len(head)) % ALIGNMENT)
+    body = [struct.pack("<Q", len(head)), head]
+    for array in arrays:
+        raw = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
+        body.append(raw + bytes(-len(raw) % ALIGNMENT))
+    rest = b"".join(body)
+    draft = f"{os.fspath(path)}.{os.getpid()}.part"
+    try:
+        with open(draft, "wb") as file:
+            file.write(struct.pack("<8sII", MAGIC, VERSION, zlib.crc32(rest)))
+            file.write(rest)
+        os.replace(draft, path)
+    finally:
+        if os.path.exists(draft):
+            os.remove(draft)
+
+
+def _pack(value: Any, arrays: list[np.ndarray]) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_pack(v, arrays) for v in value]
+    if isinstance(value, np.ndarray) and value.dtype.kind in KINDS:
+        arrays.append(value)
+        return {"array": len(arrays) - 1}
+    if isinstance(value, dict):
+        if len(value) >= NUMBERED and all(type(v) is int for v in value.values()):
+            arrays.append(np.fromiter(value.values(), np.int64, len(value)).astype(np.int32))
+            return {"numbered": [list(value), len(arrays) - 1]}
+        return {"dict": {name: _pack(v, arrays) for name, v in value.items()}}
+    raise TypeError(f"a model file cannot hold {value!r:.60} ({type(value).__name__})")
+
+
+# --------------------------------------------------------------------------------------- reading
+
+
+def read_model(path: Any) -> Any:
+    """The model of a file; its arrays are read-only."""
+    name = os.fspath(path)
+    with open(name, "rb") as file:
+        data = file.read()
+    if data[:8] != MAGIC:
+        raise ValueError(
+            f"{name!r} is no exported model: it begins with {data[:8]!r}. Write it with "
+            "sklseq.deployment.export."
+        )
+    if len(data) < PREFIX.size:
+        raise ValueError(f"{name!r} is cut off after {len(data)} bytes; export the model again.")
+    _, version, checksum, length = PREFIX.unpack_from(data)
+    if version > VERSION:
+        raise ValueError(
+            f"{name!r} has version {version} of the layout, and this sklseq reads versions up to "
+            f"{VERSION}; install a newer one."
+        )
+    if zlib.crc32(memoryview(data)[CHECKED_FROM:]) != checksum:
+        raise ValueError(f"{name!r} is damaged or cut off: export the model again.")
+    begin = PREFIX.size + length
+    header = json.loads(data[PREFIX.size : begin].decode("utf-8", "surrogatepass"))
+    arrays = [
+        np.frombuffer(data, dtype, int(np.prod(shape, dtype=np.int64)), begin + at)
+        .astype(np.dtype(dtype).newbyteorder("="), copy=False)
+        .reshape(shape)
+        for dtype, shape, at in header["arrays"]
+    ]
+    return _unpack(header["model"], arrays)
+
+
+def _unpack(value: Any, arrays: list[np.ndarray]) -> Any:
+    if isinstance(value, list):
+        return [_unpack(v, arrays) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if "array" in value:
+        return arrays[value["array"]]
+    if "numbered" in value:
+        names, k = value["numbered"]
+        return dict(zip(names, arrays[k].tolist(), strict=True))
+    return {name: _unpack(v, arrays) for name, v in value["dict"].items()}

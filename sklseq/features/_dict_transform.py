@@ -1,0 +1,96 @@
+"""Transform of fitted ``DictFeatures``, with NumPy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from sklseq.data.sequences import FROM_TABLE, Sequences, list_sequences
+from sklseq.features import _item_reader
+from sklseq.features._packed_rows import PackedRows
+
+
+class DictTransform:
+    """What ``DictFeatures`` does after ``fit``, whose parameters and attributes it has."""
+
+    columns: Any
+    n_features: int | None
+    dtype: Any
+    n_features_out_: int
+    vocabulary_: dict[str, int] | list[str]
+
+    def packed_rows(self, X: Any) -> PackedRows:
+        """Rows of features of X."""
+        rows, unchecked = self._read(self._selected(as_items(X)), self.names_table())
+        return _merged(rows) if unchecked else rows
+
+    def names_table(self) -> _item_reader.NameTable:
+        """The table by which attributes are found; made when it is first needed."""
+        table = self.__dict__.get("_table")
+        if table is None:  # it is not saved
+            self._table = table = _item_reader.NameTable(list(self.vocabulary_))
+        return table
+
+    def _selected(self, sequences: list) -> list:
+        """Return sequences of items with the keys of ``columns`` only."""
+        if self.columns is None:
+            return sequences
+        keys = [self.columns] if isinstance(self.columns, str) else list(self.columns)
+        return [
+            [_restricted(item, keys, s, t) for t, item in enumerate(sequence)]
+            for s, sequence in enumerate(sequences)
+        ]
+
+    def _read(
+        self, sequences: list, table: _item_reader.NameTable, grow: bool = False
+    ) -> tuple[PackedRows, bool]:
+        """Rows, and whether one may have an attribute twice."""
+        n_hashed = int(self.n_features or 0)
+        indices, values, indptr, offsets, unchecked = _item_reader.read_items(
+            sequences, table, grow, n_hashed
+        )
+        if values is not None or unchecked:
+            values = np.ones(len(indices)) if values is None else values
+            values = values.astype(self.dtype, copy=False)
+        n_columns = n_hashed or len(table.names)
+        return PackedRows(indptr, indices, values, n_columns, offsets), unchecked
+
+
+def _merged(rows: PackedRows) -> PackedRows:
+    """Rows sorted by column, the values of equal columns added."""
+    owner = np.repeat(np.arange(rows.n_rows), np.diff(rows.indptr))
+    order = np.lexsort([rows.indices, owner])
+    owner, indices = owner[order], rows.indices[order]
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = (owner[1:] != owner[:-1]) | (indices[1:] != indices[:-1])
+    first = np.flatnonzero(new)
+    values = np.add.reduceat(rows.values[order], first) if len(first) else rows.values
+    indptr = np.searchsorted(owner[first], np.arange(rows.n_rows + 1)).astype(np.int64)
+    return rows._replace(indptr=indptr, indices=indices[first], values=values)
+
+
+def _restricted(item: Any, keys: list[str], s: int, t: int) -> dict:
+    if not isinstance(item, Mapping):
+        raise ValueError(
+            f"columns= selects keys of dicts; row {t} of sequence {s} of X is "
+            f"{type(item).__name__}. Use columns=None."
+        )
+    return {key: item[key] for key in keys if key in item}
+
+
+def as_items(X: Any) -> list:
+    if isinstance(X, Sequences):
+        raise ValueError(
+            "X must be a list of sequences, each a list of items; got Sequences, which are "
+            "features already. Leave DictFeatures out."
+        )
+    sequences = list(X) if isinstance(X, Iterator) else list_sequences(X)
+    for s, sequence in enumerate(sequences):
+        if hasattr(sequence, "columns"):  # iterating a table would give its column names
+            raise ValueError(
+                f"Sequence {s} of X must be a list of items; got {type(sequence).__name__}. "
+                f"Convert the table: {FROM_TABLE}."
+            )
+    return sequences

@@ -1,0 +1,66 @@
+"""Rows of features of all sequences, with NumPy alone."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sklseq.features import _rows
+
+
+class PackedRows(NamedTuple):
+    """Sparse rows of several sequences, one after the other.
+
+    Attributes
+    ----------
+    indptr : ndarray of int64, of shape (n_rows + 1,)
+    indices : ndarray of int32, of shape (n_entries,)
+        Columns, in the order in which an extractor gives them.
+    values : ndarray of shape (n_entries,), or None
+        None: all are 1.
+    n_columns : int
+    offsets : ndarray of int64, of shape (n_sequences + 1,)
+        Sequence s is rows ``offsets[s]`` to ``offsets[s + 1]``.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray | None
+    n_columns: int
+    offsets: np.ndarray
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.indptr) - 1
+
+    def beside(self, other: PackedRows) -> PackedRows:
+        """The rows of both, the columns of ``other`` behind those of this."""
+        indptr, indices = join_rows(
+            self.indptr, self.indices, other.indptr, other.indices, self.n_columns
+        )
+        values = self.values
+        if values is not None or other.values is not None:
+            mine, others = (
+                np.ones(len(r.indices)) if r.values is None else r.values for r in (self, other)
+            )
+            values = join_values(mine, self.indptr, others, other.indptr)
+        return PackedRows(indptr, indices, values, self.n_columns + other.n_columns, self.offsets)
+
+
+def join_rows(
+    a_ends: np.ndarray, a: np.ndarray, b_ends: np.ndarray, b: np.ndarray, shift: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Row ends and columns of rows a, each followed by that of b with ``shift`` added."""
+    indices = np.empty(len(a) + len(b), dtype=np.int32)
+    indptr = np.zeros(len(a_ends), dtype=np.int64)
+    _rows.join_rows(a_ends, a, b_ends, b.astype(np.int32, copy=False), shift, indices, indptr)
+    return indptr, indices
+
+
+def join_values(a: np.ndarray, a_ends: np.ndarray, b: np.ndarray, b_ends: np.ndarray) -> np.ndarray:
+    """Values of the same rows."""
+    out = np.empty(len(a) + len(b), dtype=np.result_type(a, b))
+    out[np.arange(len(a)) + np.repeat(b_ends[:-1], np.diff(a_ends))] = a
+    out[np.arange(len(b)) + np.repeat(a_ends[1:], np.diff(b_ends))] = b
+    return out

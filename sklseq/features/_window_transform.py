@@ -1,0 +1,79 @@
+"""Transform of fitted ``WindowFeatures`` on sparse rows, with NumPy alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sklseq.data.sequences import row_positions
+from sklseq.features import _rows
+from sklseq.features._conjoin import Conjunctions
+from sklseq.features._packed_rows import PackedRows, join_rows, join_values
+
+MARKS = ("__BOS__", "__EOS__")
+
+
+class WindowTransform:
+    """What ``WindowFeatures`` does after ``fit``, whose parameters and attributes it has."""
+
+    before: int
+    after: int
+    bos_eos: bool
+    bias: bool
+    n_features: int | None
+    n_features_out_: int
+    extractor_: Any
+    n_inner_: int
+    n_window_: int
+    table_: np.ndarray
+    conjunctions_: dict[str, Any]
+
+    def packed_rows(self, X: Any) -> PackedRows:
+        """Rows of features of X, where the extractor answers the same question."""
+        return self._windows_of(X if self.extractor_ is None else self.extractor_.packed_rows(X))
+
+    def _windows_of(self, inner: PackedRows) -> PackedRows:
+        conjunctions = Conjunctions(**self.conjunctions_)
+        return self._assemble(inner, conjunctions.find(inner, self.n_features))
+
+    def _assemble(self, inner: PackedRows, joined: tuple) -> PackedRows:
+        indices, indptr, sources = self._window(inner)
+        values = None if inner.values is None else inner.values[sources]
+        shift = 0 if self.n_features else self.n_window_
+        for more, ends, step in (joined, self._marks(inner.offsets)):
+            if len(more):
+                if values is not None:
+                    values = join_values(values, indptr, np.ones(len(more), values.dtype), ends)
+                indptr, indices = join_rows(indptr, indices, ends, more, shift)
+            shift += step
+        return PackedRows(indptr, indices, values, self.n_features_out_, inner.offsets)
+
+    def _window(self, inner: PackedRows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return indices, row ends, and the source of each entry; none if all values are 1."""
+        n_max = len(inner.indices) * (self.before + self.after + 1)
+        indices, indptr = np.empty(n_max, np.int32), np.zeros(inner.n_rows + 1, np.int64)
+        sources = np.empty(0 if inner.values is None else n_max, dtype=np.int64)
+        n = _rows.window_rows(
+            inner.indptr, inner.indices, inner.offsets, self.n_inner_, self.before, self.after,
+            self.table_, self.n_features or 0, indices, indptr, sources,
+        )  # fmt: skip
+        return indices[:n], indptr, sources[:n]
+
+    def _mark_names(self) -> list[str]:
+        return [*(MARKS if self.bos_eos else ()), *(["bias"] if self.bias else [])]
+
+    def _marks(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+        """Return columns, from 0, and row ends of ``__BOS__``, ``__EOS__`` and ``bias``."""
+        names, n_rows = self._mark_names(), int(offsets[-1])
+        marked = np.zeros((n_rows, len(names)), dtype=bool)
+        if self.bos_eos:
+            first, last, _ = row_positions(offsets)
+            marked[first, 0] = marked[last, 1] = True
+        if self.bias:
+            marked[:, -1] = True
+        columns = np.arange(len(names), dtype=np.int32)
+        if self.n_features and names:
+            _rows.hash_values("", names, self.n_features, columns)
+        ends = np.concatenate([[0], np.cumsum(marked.sum(axis=1))]).astype(np.int64)
+        return np.broadcast_to(columns, marked.shape)[marked], ends, 0

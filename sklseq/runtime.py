@@ -1,0 +1,343 @@
+"""Decoding of exported models with NumPy alone.
+
+:func:`sklseq.deployment.export` writes a file; :func:`load` reads it. Neither SciPy nor
+scikit-learn is imported.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import Any, cast
+
+import numpy as np
+
+from sklseq._lib.aligned import aligned_zeros
+from sklseq._lib.cpu import load_kernel
+from sklseq._lib.model_file import read_model
+from sklseq.data.labels import labels_to_segments
+from sklseq.features._packed_rows import PackedRows
+from sklseq.inference.chain.linear_chain import Transitions, Workspace, best_paths, check_paths
+
+__all__ = ["Decoder", "Stream", "load"]
+
+_linear = load_kernel("sklseq.objectives.scores._linear")
+
+# Modules of the transforms, loaded when a model has them.
+_TRANSFORMS = {
+    "DictFeatures": "_dict_transform.DictTransform",
+    "LexiconFeatures": "_lexicon_transform.LexiconTransform",
+    "TemplateFeatures": "_template_transform.TemplateTransform",
+    "TokenFeatures": "_token_transform.TokenTransform",
+    "WindowFeatures": "_window_transform.WindowTransform",
+}
+
+
+def load(path: str | os.PathLike[str]) -> Decoder:
+    """Read an exported model.
+
+    Parameters
+    ----------
+    path : str or path
+        A file of :func:`sklseq.deployment.export`.
+
+    Returns
+    -------
+    Decoder
+
+    Raises
+    ------
+    ValueError
+        If the file is no exported model, is damaged or cut off, or was written by a newer version.
+    OSError
+        If it cannot be read.
+
+    Notes
+    -----
+    The file holds data, no code. Its checksum detects damage, but not numbers that somebody changed
+    on purpose: load files of people you trust. Cost O(size of the file).
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from sklseq import CRFTagger
+    >>> from sklseq.deployment import export
+    >>> from sklseq.runtime import load
+    >>> tagger = CRFTagger().fit([[{"w": "the"}, {"w": "cat"}]], [["D", "N"]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "model.sklseq")
+    ...     export(tagger, path)
+    ...     decoder = load(path)
+    >>> decoder.predict_single([{"w": "the"}, {"w": "cat"}])
+    ['D', 'N']
+    """
+    return Decoder(read_model(path))
+
+
+class Decoder:
+    """A model that labels sequences; made by :func:`load`.
+
+    A sequence has the form that the exported model read: feature dicts or attributes for a tagger
+    alone, tokens for a pipeline. Threads may share a decoder.
+
+    Attributes
+    ----------
+    classes_ : list
+        Labels, in the order of the columns of :meth:`predict_proba`.
+    """
+
+    def __init__(self, model: dict[str, Any]):
+        self.classes_: list = model["classes"]
+        self._probabilistic: bool = model["probabilistic"]
+        self._field: tuple[int, int] = tuple(model["receptive_field"])
+        self._features = _features_of(model["features"])
+        ends = model["transition"], model["start"], model["end"]
+        self._chain = Transitions(*ends, ends[0].dtype)
+        self._W = _state_weights(model, self._chain)
+        self._no_values = np.zeros(0, self._W.dtype)
+
+    def __repr__(self) -> str:
+        n_features = len(self._W)
+        return f"<Decoder: {len(self.classes_)} labels, {n_features} features>"
+
+    def predict_single(self, x: Any) -> list:
+        """The labels of one sequence.
+
+        Parameters
+        ----------
+        x : sequence
+
+        Returns
+        -------
+        list
+            The labels that the exported model predicts.
+        """
+        return self.predict([x])[0]
+
+    def predict(self, X: Any) -> list[list]:
+        """The labels of each sequence.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        list of list
+            The labels that the exported model predicts.
+        """
+        psi, offsets = self._scores(X)
+        codes, scores = best_paths(psi, offsets, self._chain)
+        check_paths(scores)
+        labels = list(map(self.classes_.__getitem__, codes.tolist()))
+        if len(offsets) == 2:
+            return [labels]
+        ends = offsets.tolist()
+        return [labels[a:b] for a, b in zip(ends[:-1], ends[1:])]
+
+    def predict_proba(self, X: Any) -> list[np.ndarray]:
+        """Marginal probability of each label at each token.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        list of ndarray of shape (n_tokens, n_labels)
+        """
+        if not self._probabilistic:
+            raise ValueError(
+                "The exported model has no probabilities: its scores maximise a margin or a "
+                "z-score. Export a CRFTagger, or use predict."
+            )
+        psi, offsets = self._scores(X)
+        chain = self._chain
+        if not hasattr(chain, "factors"):
+            chain.exponentiate()
+        log_z = np.zeros(len(offsets) - 1)
+        work = Workspace(len(psi), chain.width, chain.dtype)
+        work.forward_backward(psi, offsets, None, chain, log_z)
+        check_paths(log_z)
+        marginals, ends = psi[:, : chain.n_labels].copy(), offsets.tolist()
+        return [marginals[a:b] for a, b in zip(ends[:-1], ends[1:])]
+
+    def predict_spans(self, X: Any) -> list[list[tuple[int, int, str]]]:
+        """Spans of each sequence, of labels such as ``"B-PER"`` and ``"I-PER"``.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        list of list of (start, stop, type)
+            As :func:`sklseq.metrics.labels_to_segments` cuts the predicted labels.
+        """
+        return [labels_to_segments(labels) for labels in self.predict(X)]
+
+    def stream(self, **rule: Any) -> Stream:
+        """A sequence whose items arrive one by one.
+
+        Parameters
+        ----------
+        **rule
+            Parameters of :class:`sklseq.OnlineDecoder` that say when labels leave: ``strategy``,
+            ``latency_cost``, ``lag`` and so on. By default ``strategy="closure"``: a label leaves
+            when no later item can change it.
+
+        Returns
+        -------
+        Stream
+        """
+        return Stream(self, **rule)
+
+    def _scores(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        rows = self._features.packed_rows(X)
+        values = rows.values
+        values = self._no_values if values is None else values.astype(self._W.dtype, copy=False)
+        n = rows.n_rows
+        psi = np.empty((n, self._chain.width), dtype=self._W.dtype)
+        indptr = rows.indptr.astype(np.int32)
+        _linear.gather_rows(indptr, rows.indices, values, self._W, psi, 0, n)
+        return psi, rows.offsets
+
+
+class Stream:
+    """One sequence that arrives item by item; :meth:`Decoder.stream` makes it.
+
+    Attributes
+    ----------
+    n_seen : int
+        Items of the sequence so far.
+    """
+
+    def __init__(self, decoder: Decoder, **rule: Any):
+        from sklseq.inference.chain.online_rules import OnlineRule
+
+        self._decoder, after = decoder, decoder._field[1]
+        checked = OnlineRule.checked(**{"strategy": "closure", **rule})
+        self._rule = checked.behind(after, "lag" if "lag" in rule else "max_latency")
+        self._start()
+
+    def _start(self) -> None:
+        from sklseq.inference.chain.online_rules import new_beam
+
+        self._beam = new_beam(self._decoder._chain, self._rule)
+        self._items: list = []  # those on which features of items not scored yet depend
+        self._first = self.n_seen = 0  # number of the first of them
+
+    def push(self, item: Any) -> list:
+        """Read the next item.
+
+        Parameters
+        ----------
+        item : item of a sequence
+            A feature dict or collection of attributes, a token, or a tuple or dict of tokens.
+
+        Returns
+        -------
+        list
+            Labels that became final, in the order of their items.
+        """
+        before, after = self._decoder._field
+        self._items.append(item)
+        self.n_seen += 1
+        self._score(self.n_seen - after)
+        keep = max(0, self.n_seen - after - before)
+        del self._items[: keep - self._first]
+        self._first = max(self._first, keep)
+        return self._taken()
+
+    def finish(self) -> list:
+        """End the sequence; the next item begins another.
+
+        Returns
+        -------
+        list
+            The remaining labels.
+        """
+        from sklseq.inference.chain.online_rules import no_path
+
+        n = self.n_seen
+        self._score(n)
+        if n and not self._beam.end_sequence():
+            raise no_path(f"row {n - 1}", at_end=True)
+        labels = self._taken()
+        self._start()
+        return labels
+
+    def _score(self, stop: int) -> None:
+        # Items up to stop that are not scored yet; those before and behind them are context.
+        from sklseq.inference.chain.online_rules import _online, no_path
+
+        done = self._beam.n_rows
+        if stop <= done:
+            return
+        psi, _ = self._decoder._scores([self._items])
+        psi = psi[done - self._first : stop - self._first, : len(self._decoder.classes_)]
+        dead = _online.push_rows(self._beam, psi)
+        if dead >= 0:
+            raise no_path(f"row {done + dead}")
+
+    def _taken(self) -> list:
+        return list(map(self._decoder.classes_.__getitem__, self._beam.take_codes().tolist()))
+
+
+class _Steps:
+    """Extractors one after the other, as in a Pipeline."""
+
+    def __init__(self, steps: list):
+        self.steps = steps
+
+    def packed_rows(self, X: Any) -> PackedRows:
+        for step in self.steps:
+            X = step.packed_rows(X)
+        return cast(PackedRows, X)
+
+
+class _Union:
+    """Extractors side by side, as in a FeatureUnion."""
+
+    def __init__(self, parts: list):
+        self.parts = parts
+
+    def packed_rows(self, X: Any) -> PackedRows:
+        rows = self.parts[0].packed_rows(X)
+        for part in self.parts[1:]:
+            rows = rows.beside(part.packed_rows(X))
+        return cast(PackedRows, rows)
+
+
+def _features_of(part: Any) -> Any:
+    """The extractor that a model file describes, or None."""
+    if part is None:
+        return None
+    if part["class"] in ("Pipeline", "FeatureUnion"):
+        inner = [_features_of(p) for p in part["parts"]]
+        return _Steps(inner) if part["class"] == "Pipeline" else _Union(inner)
+    module, _, name = _TRANSFORMS[part["class"]].partition(".")
+    transform = getattr(import_module(f"sklseq.features.{module}"), name)()
+    state = dict(part["state"])
+    if "extractor_" in state:
+        state["extractor_"] = _features_of(state["extractor_"])
+    vars(transform).update(state)
+    if part["class"] == "DictFeatures":
+        transform.names_table()  # now, not in the first call
+    return transform
+
+
+def _state_weights(model: dict[str, Any], chain: Transitions) -> np.ndarray:
+    """Padded rows of state weights, from an array, or of the entries that are not zero."""
+    coef, n_features = model["coef"], model["n_features"]
+    values = coef["values"].astype(chain.dtype)
+    if coef["scale"] is not None:
+        labels = np.tile(np.arange(chain.n_labels), n_features)
+        labels = labels if coef["labels"] is None else coef["labels"]
+        values = values.ravel() * coef["scale"].astype(chain.dtype)[labels]
+    W = aligned_zeros(n_features * chain.width, chain.dtype).reshape(n_features, chain.width)
+    if coef["labels"] is None:
+        W[:, : chain.n_labels] = values.reshape(n_features, chain.n_labels)
+    else:
+        W[np.repeat(np.arange(n_features), coef["counts"]), coef["labels"]] = values
+    return W

@@ -1,0 +1,321 @@
+"""Exported models: the runtime gives what the estimator gives, and reads no other file."""
+
+import json
+import struct
+import subprocess
+import sys
+import zlib
+
+import numpy as np
+import pytest
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import FeatureUnion, make_pipeline
+
+from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, ZScoreTagger, runtime
+from sklseq.deployment import export
+from sklseq.features import (
+    DictFeatures,
+    LexiconFeatures,
+    PerToken,
+    TemplateFeatures,
+    TokenFeatures,
+    WindowFeatures,
+)
+
+WORDS = ["the", "The", "cat", "dog-like", "1990s", "U.S.", "naïve", "word", "日本", "\ud800x", ""]
+
+
+def corpus(seed, n=40):
+    """Sequences of words and labels that depend on them and on the label before."""
+    rng = np.random.default_rng(seed)
+    X, y = [], []
+    for _ in range(n):
+        words = [WORDS[i] for i in rng.integers(0, len(WORDS), rng.integers(1, 9))]
+        labels = ["B-x" if w[:1].isupper() else "I-x" if w.islower() else "O" for w in words]
+        X.append(words)
+        labels = [label if rng.random() < 0.9 else "O" for label in labels]
+        before = ["O", *labels]
+        # As IOB2 wants it: a span begins with B.
+        y.append([b if b != "I-x" or a != "O" else "B-x" for a, b in zip(before, labels)])
+    return X, y
+
+
+def as_dicts(X):
+    return [
+        [{"w": w, "n": len(w) / 3, "pre": [w[:1], w[:2]], "up": w.isupper(), b"b": b"\xc3\xa9"}
+         for w in x]
+        for x in X
+    ]  # fmt: skip
+
+
+def as_rows(X):
+    return [[(w, w[:1] or "-") for w in x] for x in X]
+
+
+def same(X):
+    return X
+
+
+def many_attributes(X):
+    # More than are searched for duplicates one by one; each item has two twice.
+    return [[[f"{w}{k % 70}" for k in range(80)] + [w] for w in x] for x in X]
+
+
+TOKENS = TokenFeatures(prefixes=2, suffixes=[1, 3])
+JOINED = ["w.lower[-1]|w.lower[0]", (("w.word", 0), ("w.suffix1", 1), ("w.shape", 0))]
+LEXICON = LexiconFeatures({"a": ["the cat", "U.S."], "b": ["word"]})
+MODELS = {
+    "dicts": (CRFTagger(), as_dicts),
+    "dicts, constraints": (CRFTagger(constraints="iob2"), as_dicts),
+    "dicts, many attributes": (CRFTagger(), many_attributes),
+    "dicts, l1 and sparse": (CRFTagger(l1=0.5), as_dicts),
+    "dicts, selected": (make_pipeline(DictFeatures(columns=["w", "n"]), CRFTagger()), as_dicts),
+    "dicts, hashed": (make_pipeline(DictFeatures(n_features=1 << 8), CRFTagger()), as_dicts),
+    "dicts, float32": (make_pipeline(DictFeatures(dtype=np.float32), CRFTagger()), as_dicts),
+    "margin": (HMSVMTagger(), as_dicts),
+    "z-score": (ZScoreTagger(), as_dicts),
+    "tokens": (make_pipeline(TOKENS, CRFTagger()), same),
+    "tokens, hashed": (make_pipeline(TokenFeatures(n_features=64), CRFTagger()), same),
+    "tokens of a column": (make_pipeline(TokenFeatures(columns=[1]), CRFTagger()), as_rows),
+    "windows": (
+        make_pipeline(WindowFeatures(TOKENS, before=2, conjoin=JOINED, bias=True), CRFTagger()),
+        same,
+    ),
+    "windows, frequent": (
+        make_pipeline(WindowFeatures(TOKENS, conjoin=JOINED, min_count=3), CRFTagger()),
+        same,
+    ),
+    "windows, hashed": (
+        make_pipeline(WindowFeatures(TOKENS, conjoin=JOINED, n_features=256), CRFTagger()),
+        same,
+    ),
+    "windows of weights": (make_pipeline(WindowFeatures(DictFeatures()), CRFTagger()), as_dicts),
+    "windows after tokens": (make_pipeline(TOKENS, WindowFeatures(after=2), CRFTagger()), same),
+    "templates": (
+        make_pipeline(TemplateFeatures(["w[0]", "w[-2]|w[0]|w[1]"], bias=True), CRFTagger()),
+        same,
+    ),
+    "templates, marks": (
+        make_pipeline(
+            TemplateFeatures(
+                "U0:%x[-1,0]/%x[0,1]\nU1:%x[2,1]", boundary="mark", min_count=2, bos_eos=False
+            ),
+            CRFTagger(),
+        ),
+        as_rows,
+    ),
+    "templates, hashed": (
+        make_pipeline(
+            TemplateFeatures((("c0[0]"), "c1[-1]|c0[0]"), n_features=128), CRFTagger()
+        ),
+        as_rows,
+    ),
+    "union": (
+        make_pipeline(
+            FeatureUnion([
+                ("t", make_pipeline(TOKENS, WindowFeatures())),
+                ("l", LEXICON),
+                ("none", "drop"),
+                ("p", TemplateFeatures(["w[1]"])),
+            ]),
+            CRFTagger(),
+        ),
+        same,
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def exported(request, tmp_path_factory):
+    """A fitted model, its decoder, and sequences that it has not seen."""
+    model, form = MODELS[request.param]
+    X, y = corpus(0)
+    model.fit(form(X), y)
+    if request.param.endswith("sparse"):
+        model.sparsify()
+    path = tmp_path_factory.mktemp("models") / "model.sklseq"
+    export(model, path)
+    new, _ = corpus(1)
+    new += [[], ["never seen", "Nor", "this"]]
+    return model, runtime.load(path), form(new)
+
+
+def test_same_labels_to_the_bit(exported):
+    model, decoder, X = exported
+    expected = [labels.tolist() for labels in model.predict(X)]
+    assert decoder.predict(X) == expected
+    assert [decoder.predict_single(x) for x in X] == expected
+    assert decoder.predict([]) == []
+
+
+def test_same_marginals_to_the_bit(exported):
+    model, decoder, X = exported
+    if not hasattr(model, "predict_proba"):
+        with pytest.raises(ValueError, match=r"has no probabilities.*use predict"):
+            decoder.predict_proba(X)
+        return
+    for found, expected in zip(decoder.predict_proba(X), model.predict_proba(X), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("rule", [{}, {"lag": 3}, {"strategy": "step", "latency_cost": 0.3}])
+def test_streams_give_the_labels_of_the_online_decoder(exported, rule):
+    model, decoder, X = exported
+    online = OnlineDecoder(FrozenEstimator(model), **{"strategy": "closure", **rule})
+    online.fit(X[:1], [["O"] * len(X[0])])
+    stream = decoder.stream(**rule)
+    for x, expected in zip(X[:12], online.predict(X[:12])):
+        labels = [label for item in x for label in stream.push(item)]
+        assert stream.n_seen == len(x)
+        assert labels + stream.finish() == list(expected)
+
+
+def test_a_lag_below_what_features_look_ahead_is_refused(tmp_path):
+    X, y = corpus(0)
+    export(make_pipeline(WindowFeatures(TOKENS, after=2), CRFTagger()).fit(X, y), tmp_path / "m")
+    with pytest.raises(ValueError, match="lag=1 cannot be kept: the features look 2 tokens ahead"):
+        runtime.load(tmp_path / "m").stream(lag=1)
+
+
+def test_spans(exported):
+    _, decoder, X = exported
+    spans = decoder.predict_spans(X)
+    assert len(spans) == len(X)
+    for x, labels, found in zip(X, decoder.predict(X), spans):
+        inside = {t for start, stop, kind in found for t in range(start, stop)}
+        assert inside == {t for t in range(len(x)) if labels[t] != "O"}
+
+
+@pytest.fixture(scope="module")
+def tagger():
+    X, y = corpus(0)
+    return CRFTagger(l2=0.01).fit(as_dicts(X), y)
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 2e-7), ("float16", 2e-3)])
+def test_weights_are_stored_with_the_precision_asked_for(tagger, tmp_path, precision, tolerance):
+    sizes = []
+    for name in (None, precision):
+        export(tagger, tmp_path / "model", precision=name)
+        sizes.append((tmp_path / "model").stat().st_size)
+    assert sizes[1] < sizes[0]
+    X = as_dicts(corpus(2)[0])
+    found, expected = runtime.load(tmp_path / "model").predict_proba(X), tagger.predict_proba(X)
+    assert max(np.abs(a - b).max() for a, b in zip(found, expected)) < 5 * tolerance
+
+
+def test_integers_are_off_by_half_a_step_at_most(tagger, tmp_path):
+    export(tagger, tmp_path / "model", precision="int8")
+    decoder = runtime.load(tmp_path / "model")
+    names = tagger.feature_names_in_.tolist()
+    step = np.abs(tagger.coef_).max(axis=0) / 127
+    for name in names[:40]:  # one attribute alone: its weights are the scores
+        found = decoder._scores([[[name]]])[0][0, : len(step)]
+        assert (np.abs(found - tagger.coef_[names.index(name)]) <= step * 0.5000001).all()
+
+
+def test_other_labels_and_a_tagger_without_weights(tmp_path):
+    X, y = as_dicts(corpus(0)[0]), [[len(w) % 3 for w in x] for x in corpus(0)[0]]
+    model = CRFTagger(l1=1e4).fit(X, y)
+    assert not model.coef_.any()
+    export(model, tmp_path / "model")
+    decoder = runtime.load(tmp_path / "model")
+    assert decoder.classes_ == [0, 1, 2]
+    assert decoder.predict(X) == [labels.tolist() for labels in model.predict(X)]
+    assert repr(decoder) == "<Decoder: 3 labels, 0 features>"
+
+
+def test_parameters_set_after_fit_change_nothing(tmp_path):
+    X, y = corpus(0)
+    model = make_pipeline(TokenFeatures(prefixes=2), CRFTagger()).fit(X, y)
+    expected = [labels.tolist() for labels in model.predict(X)]
+    model[0].set_params(prefixes=0)
+    export(model, tmp_path / "model")
+    assert runtime.load(tmp_path / "model").predict(X) == expected
+
+
+def is_long(token):
+    return len(token) > 3
+
+
+REFUSED = {
+    "functions= of TokenFeatures are code": TokenFeatures(functions=[is_long]),
+    "with transformer_weights cannot": FeatureUnion([("a", TOKENS)], transformer_weights={"a": 2}),
+    "PerToken cannot be exported": WindowFeatures(PerToken(len, columns=0)),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_extractors_that_cannot_be_exported(message, tmp_path):
+    X, y = corpus(0)
+    model = make_pipeline(REFUSED[message], CRFTagger()).fit(X, y)
+    with pytest.raises(ValueError, match=message):
+        export(model, tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_taggers_that_cannot_be_exported(tagger, tmp_path):
+    X, y = [np.eye(3), np.eye(3)[:2]], [["a", "b", "c"], ["a", "b"]]
+    with pytest.raises(ValueError, match=r"rows of numbers.*export a Pipeline"):
+        export(CRFTagger().fit(X, y), tmp_path / "model")
+    with pytest.raises(ValueError, match="a kernel that is not linear"):
+        export(HMSVMTagger(kernel="rbf").fit(X, y), tmp_path / "model")
+    with pytest.raises(ValueError, match=r"must be a CRFTagger, .* got TokenFeatures"):
+        export(TOKENS, tmp_path / "model")
+    with pytest.raises(ValueError, match="precision must be one of"):
+        export(tagger, tmp_path / "model", precision="int4")
+    assert not list(tmp_path.iterdir())
+
+
+def test_damage_is_detected(tagger, tmp_path):
+    path = tmp_path / "model"
+    export(tagger, path)
+    data = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for at in [0, 7, 8, 12, 20, 30, len(data) - 1, *rng.integers(16, len(data), 20)]:
+        path.write_bytes(data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1 :])
+        with pytest.raises(ValueError, match=r"no exported model|version|damaged or cut off"):
+            runtime.load(path)
+    for size in (0, 5, 15, 23, 100, len(data) - 1):
+        path.write_bytes(data[:size])
+        with pytest.raises(ValueError, match=r"no exported model|cut off"):
+            runtime.load(path)
+    rest = data[16:]
+    path.write_bytes(struct.pack("<8sII", data[:8], 2, zlib.crc32(rest)) + rest)
+    with pytest.raises(ValueError, match=r"version 2 of the layout.*install a newer one"):
+        runtime.load(path)
+
+
+def test_the_file_is_json_and_arrays(tagger, tmp_path):
+    export(tagger, tmp_path / "model")
+    data = (tmp_path / "model").read_bytes()
+    (length,) = struct.unpack_from("<Q", data, 16)
+    header = json.loads(data[24 : 24 + length])
+    assert (24 + length) % 64 == 0
+    assert header["model"]["dict"]["classes"] == tagger.classes_.tolist()
+    transition = header["model"]["dict"]["transition"]["array"]
+    dtype, shape, at = header["arrays"][transition]
+    found = np.frombuffer(data, dtype, np.prod(shape), 24 + length + at).reshape(shape)
+    np.testing.assert_array_equal(found, tagger.transition_)
+
+
+def test_neither_scipy_nor_scikit_learn_is_imported(tagger, tmp_path):
+    X, y = corpus(0)
+    union = FeatureUnion([("a", WindowFeatures(TOKENS)), ("b", LEXICON)])
+    templates = make_pipeline(TemplateFeatures(), CRFTagger()).fit(X, y)
+    for k, model in enumerate([tagger, templates, make_pipeline(union, CRFTagger()).fit(X, y)]):
+        export(model, tmp_path / f"{k}")
+    code = """
+import sys, sklseq
+from sklseq import runtime
+for k, x in enumerate([[{"w": "a"}], ["a", "b"], ["a", "b"]]):
+    decoder = runtime.load(sys.argv[1] + f"/{k}")
+    stream = decoder.stream()
+    labels = [label for item in x for label in stream.push(item)] + stream.finish()
+    assert labels == decoder.predict_single(x)
+    decoder.predict_proba([x]), decoder.predict_spans([x])
+print([name for name in ("scipy", "sklearn", "joblib", "pandas") if name in sys.modules])
+"""
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.stdout.strip() == "[]", answer.stderr
