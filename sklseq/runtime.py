@@ -80,6 +80,11 @@ class Decoder:
     A sequence has the form that the exported model read: feature dicts or attributes for a tagger
     alone, tokens for a pipeline. Threads may share a decoder.
 
+    Parameters
+    ----------
+    model : dict
+        Content of the file.
+
     Attributes
     ----------
     classes_ : list
@@ -205,6 +210,12 @@ class Decoder:
 
 class Stream:
     """One sequence that arrives item by item; :meth:`Decoder.stream` makes it.
+
+    Parameters
+    ----------
+    decoder : Decoder
+    **rule
+        As in :meth:`Decoder.stream`.
 
     Attributes
     ----------
