@@ -7,6 +7,7 @@ scikit-learn is imported.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from sklseq._lib.aligned import aligned_zeros
 from sklseq._lib.cpu import load_kernel
 from sklseq._lib.model_file import read_model
 from sklseq.data.labels import labels_to_segments
+from sklseq.data.types import TokensLike
 from sklseq.features._packed_rows import PackedRows
 from sklseq.inference.chain.linear_chain import Transitions, Workspace, best_paths, check_paths
 
@@ -105,7 +107,7 @@ class Decoder:
         n_features = len(self._W)
         return f"<Decoder: {len(self.classes_)} labels, {n_features} features>"
 
-    def predict_single(self, x: Any) -> list:
+    def predict_single(self, x: Mapping[str, Sequence[Any]] | Sequence[Any]) -> list:
         """The labels of one sequence.
 
         Parameters
@@ -119,7 +121,7 @@ class Decoder:
         """
         return self.predict([x])[0]
 
-    def predict(self, X: Any) -> list[list]:
+    def predict(self, X: TokensLike) -> list[list]:
         """The labels of each sequence.
 
         Parameters
@@ -140,7 +142,7 @@ class Decoder:
         ends = offsets.tolist()
         return [labels[a:b] for a, b in zip(ends[:-1], ends[1:])]
 
-    def predict_proba(self, X: Any) -> list[np.ndarray]:
+    def predict_proba(self, X: TokensLike) -> list[np.ndarray]:
         """Marginal probability of each label at each token.
 
         Parameters
@@ -167,7 +169,7 @@ class Decoder:
         marginals, ends = psi[:, : chain.n_labels].copy(), offsets.tolist()
         return [marginals[a:b] for a, b in zip(ends[:-1], ends[1:])]
 
-    def predict_spans(self, X: Any) -> list[list[tuple[int, int, str]]]:
+    def predict_spans(self, X: TokensLike) -> list[list[tuple[int, int, str]]]:
         """Spans of each sequence, of labels such as ``"B-PER"`` and ``"I-PER"``.
 
         Parameters
