@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # the names below, for type checkers
     from sklseq.data.sequences import Sequences
     from sklseq.estimators.crf.crf_tagger import CRFTagger
     from sklseq.estimators.crf.crfsuite_model import read_crfsuite_model
+    from sklseq.estimators.crf.crfsuite_writer import write_crfsuite_model
     from sklseq.estimators.hmsvm.hmsvm_tagger import HMSVMTagger
     from sklseq.estimators.online.online_decoder import OnlineDecoder
     from sklseq.estimators.semicrf import SemiCRFSegmenter
@@ -36,6 +37,7 @@ __all__ = [
     "ZScoreTaggerCV",
     "metrics",
     "read_crfsuite_model",
+    "write_crfsuite_model",
 ]
 
 # Loaded when first used, so that an exported model is decoded without SciPy and scikit-learn, a
@@ -49,6 +51,7 @@ __getattr__, __dir__ = lazy_names(
         "data.sequences": ("Sequences",),
         "estimators.crf.crf_tagger": ("CRFTagger",),
         "estimators.crf.crfsuite_model": ("read_crfsuite_model",),
+        "estimators.crf.crfsuite_writer": ("write_crfsuite_model",),
         "estimators.hmsvm.hmsvm_tagger": ("HMSVMTagger",),
         "estimators.online.online_decoder": ("OnlineDecoder",),
         "estimators.semicrf": ("SemiCRFSegmenter",),
