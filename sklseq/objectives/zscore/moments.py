@@ -173,10 +173,10 @@ def count_chain(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
     return transitions.reshape(L, L).astype(np.float64), labels.astype(np.float64)
 
 
-def observed_features(sample: Sample) -> ChainWeights:
-    """Σ_s ω_s φ_s(ȳ)."""
+def observed_features(sample: Sample) -> np.ndarray:
+    """Σ_s ω_s φ_s(ȳ), flat as in :func:`unstack_weights`."""
     sums = label_sums(sample.rows, sample.y, sample.row_weights, sample.n_labels)
-    return ChainWeights(sums, count_chain(sample)[0])
+    return np.concatenate([sums.ravel(), count_chain(sample)[0].ravel()])
 
 
 # ------------------------------------------------------------------ (coef, transition) ↔ (W, D)

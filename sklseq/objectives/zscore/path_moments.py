@@ -101,7 +101,7 @@ class AllowedPaths:
             rows, Q = self.last[:n] - r, self.after[r]
             go = future[rows + 1] + emission[rows + 1]
             future[rows] = go @ Q.T + (Q * transition).sum(axis=1)
-        mean = self._expected(past + emission + future)
+        mean = self.expected(past + emission + future)
         moved = self.marginals * (past + emission + future - mean[:, None])
         pairwise = np.zeros_like(transition)
         for r, n in enumerate(self.active[1:], start=1):
@@ -112,7 +112,8 @@ class AllowedPaths:
             pairwise += Q * (here[:, None] + share.sum(axis=0)[:, None] * transition + there)
         return moved, pairwise
 
-    def _expected(self, values: np.ndarray) -> np.ndarray:
+    def expected(self, values: np.ndarray) -> np.ndarray:
+        """Mean of the values of the labels of each row."""
         return np.einsum("tj,tj->t", self.marginals, values)
 
     def score_moments(self, emission: np.ndarray, transition: np.ndarray) -> ScoreMoments:
@@ -121,7 +122,7 @@ class AllowedPaths:
         The first two moments of what a prefix brings, given its last label: Algorithms 1 and 2 of
         Ricci, De Bie, Cristianini (2007) with the score itself in the place of a feature.
         """
-        shift = self._expected(emission)  # nearer to zero, less is lost to cancellation
+        shift = self.expected(emission)  # nearer to zero, less is lost to cancellation
         psi = emission - shift[:, None]
         psi[self.marginals == 0] = 0
         score = np.where(np.isfinite(transition), transition, 0)
@@ -178,13 +179,9 @@ class _FlatMoments:
         columns = [self.covariance(*self.scores(v)) for v in V.T]
         return np.stack(columns, axis=1) + self.ridge * V
 
-    def loss_scores(self, cost: np.ndarray) -> np.ndarray:
-        """cost(ȳ_t, j) as emission scores."""
-        return cost[self.sample.y]
-
     def loss_covariance(self, cost: np.ndarray) -> np.ndarray:
         """Covariance of the loss with each feature: C's product with the loss as a score."""
-        return self.covariance(self.loss_scores(cost), np.zeros((self.n_labels,) * 2))
+        return self.covariance(cost[self.sample.y], np.zeros((self.n_labels,) * 2))
 
     def _inverse_diagonal(self, variance: np.ndarray, pairs: np.ndarray) -> np.ndarray:
         # Exact for transitions only in part; a preconditioner may be rough.
@@ -211,10 +208,7 @@ class AllowedMoments(_FlatMoments):
         self.paths = AllowedPaths(allowed, sample.offsets)
         mu = self.paths.marginals
         expected = self.paths.pairwise(sample.weights)
-        seen = observed_features(sample)
-        residual = self.row_weights[:, None] * mu
-        self.b = np.concatenate([seen.coef.ravel(), seen.transition.ravel()])
-        self.b -= self.features(residual, expected)
+        self.b = observed_features(sample) - self.features(self.row_weights[:, None] * mu, expected)
         self.preconditioner = self._inverse_diagonal(mu * (1 - mu), expected)
 
     def covariance(self, emission: np.ndarray, transition: np.ndarray) -> np.ndarray:
@@ -225,8 +219,7 @@ class AllowedMoments(_FlatMoments):
 
     def mean_loss(self, cost: np.ndarray) -> float:
         """Σ_s ω_s E[loss of a labeling]."""
-        scores = self.paths._expected(self.loss_scores(cost))
-        return float(self.row_weights @ scores)
+        return float(self.row_weights @ self.paths.expected(cost[self.sample.y]))
 
 
 class SampledMoments(_FlatMoments):
@@ -262,9 +255,7 @@ class SampledMoments(_FlatMoments):
         self.on_pairs = _path_sums(np.split(pairs, cuts, axis=1), between, n_paths, L * L)
         self.shares = np.repeat(sample.weights / n_paths, n_paths)
         mu, expected = self._counts(self.shares)
-        seen = observed_features(sample)
-        self.b = np.concatenate([seen.coef.ravel(), seen.transition.ravel()])
-        self.b -= self.features(mu, expected)
+        self.b = observed_features(sample) - self.features(mu, expected)
         variance = np.full_like(mu, (L - 1) / L**2)
         self.preconditioner = self._inverse_diagonal(variance, expected)
 

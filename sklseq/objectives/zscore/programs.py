@@ -135,8 +135,7 @@ class DynamicPrograms:
         self.features = Features.all(rows.shape[1], sample.n_labels)
         self.free = all(mask.all() for mask in allowed)
         self._covariances()
-        seen = observed_features(sample)
-        self.b = np.concatenate([seen.coef.ravel(), seen.transition.ravel()]) - self.mean
+        self.b = observed_features(sample) - self.mean
 
     def _covariances(self) -> None:
         n = len(self.features.q)
@@ -196,5 +195,4 @@ class DynamicPrograms:
 
     def mean_loss(self, cost: np.ndarray) -> float:
         """Σ_s ω_s E[loss of a labeling]: Algorithm 1 with M = cost(ȳ_t, j)."""
-        expected = np.einsum("tj,tj->t", self.paths.marginals, cost[self.sample.y])
-        return float(self.sample.row_weights @ expected)
+        return float(self.sample.row_weights @ self.paths.expected(cost[self.sample.y]))
