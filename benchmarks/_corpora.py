@@ -57,13 +57,15 @@ def residues(path):
 
 
 def corpus(name, n=None):
-    """(Sequences, labels) of one of ``CORPORA``."""
+    """(Sequences, labels) of one of ``CORPORA``, or "conll2000"."""
     if (folder := data_folder(name)) is None:
         raise NoData(f"SKLSEQ_DATA names no folder that holds {name}")
     if name == "ocr-letters":
         X, y = letters(folder / "folds1-9.tsv.gz")
     elif name == "conll2002":
         X, y = words(folder / "esp.train.gz", encoding="latin-1")
+    elif name == "conll2000":
+        X, y = words(folder / "train.txt.gz")
     elif name == "ud-english-ewt":
         X, y = words(folder / "train.tsv.gz", label=1)
     elif name == "ncbi-disease":

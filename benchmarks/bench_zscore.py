@@ -1,6 +1,6 @@
 """The z-score's figures: the paper's two tables and its figure, and CoNLL-2000 beside the CRF.
 
-    python benchmarks/bench_zscore.py [table1] [figure1] [table2] [chunking] [warm] [--runs N]
+    python benchmarks/bench_zscore.py [table1] [figure1] [table2] [weights] [chunking] [warm]
 
 Ricci, De Bie, Cristianini (2007), §6. Columns MM, MM(H) and perceptron are HMSVMTagger's.
 Real data is found through SKLSEQ_DATA (`conll2000/`, `conll2002/`);
@@ -11,16 +11,17 @@ Within a part, models take turns in one process. Errors are shares of labels, in
 import argparse
 import warnings
 from statistics import mean, median
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
 from _common import fit_seconds, folder, header, row, shape_features, window_features
+from _corpora import corpus
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import KFold
+from sklearn.model_selection import KFold, ShuffleSplit
 from threadpoolctl import threadpool_limits
 
-from sklseq import CRFTagger, HMSVMTagger, ZScoreTagger
+from sklseq import CRFTagger, HMSVMTagger, ZScoreTagger, ZScoreTaggerCV
 from sklseq.datasets import read_conll
 from sklseq.features import DictFeatures, TemplateFeatures
 from sklseq.inference import forward_backward
@@ -271,6 +272,44 @@ def table2(n_jobs):
         row(kind, A.shape[1], *cells, ", ".join(map(str, PAPER_TABLE_2.get(kind, ("-",)))))
 
 
+# --- Ridge and transition weight ----------------------------------------------------------------
+
+SAMPLES = {  # sequences, of which a quarter is held out
+    "ocr-letters": 6_000, "protein-cb513": 400, "ud-english-ewt": 4_000, "conll2000": 4_000,
+    "conll2002": 4_000,
+}  # fmt: skip
+
+
+def weights(n_jobs):
+    """Held-out quality of ZScoreTagger as it comes, at l2 = 0.1, and of ZScoreTaggerCV."""
+    print("\n### Ridge and transition weight; token accuracy %, span F1 (processor s)\n")
+    split = ShuffleSplit(1, test_size=0.25, random_state=0)
+    search = {"l2s": [0.03, 0.1, 0.3, 1.0, 3.0], "cv": split, "n_jobs": n_jobs}
+    header("data", "model", "l2", "transition_weight_", "accuracy", "F1", "fit, s")
+    for name, n in SAMPLES.items():
+        if folder(name) is None:
+            print(f"(no {name}/ under SKLSEQ_DATA)")
+            continue
+        X, y = corpus(name)
+        order = np.random.default_rng(0).permutation(len(y))[:n]
+        train, test = order[: n * 3 // 4], order[n * 3 // 4 :]
+        known, wanted = ([y[s] for s in part] for part in (train, test))
+        spans = any(label.startswith("B-") for labels in known for label in labels)
+        models = [ZScoreTagger(n_jobs=n_jobs), ZScoreTagger(l2=0.1, n_jobs=n_jobs)]
+        models.append(ZScoreTaggerCV(**search))
+        if spans:
+            models.append(ZScoreTaggerCV(scoring="span_f1", **search))
+            models.append(ZScoreTaggerCV(scoring="span_f1", constraints="iob2", **search))
+        for model in models:
+            began = process_time()
+            model.fit(X[train], known)
+            spent, found = process_time() - began, model.predict(X[test])
+            cells = 100 * token_accuracy(wanted, found), spans and 100 * span_f1(wanted, found)
+            l2 = getattr(model, "l2_", getattr(model, "l2", None))
+            numbers = (f"{c:.2f}" for c in (model.transition_weight_, *cells, spent))
+            row(name, type(model).__name__, f"{l2:g}", *numbers)
+
+
 # --- CoNLL-2000 ---------------------------------------------------------------------------------
 
 
@@ -323,9 +362,9 @@ def chunking(runs, n_jobs):
 
 def warm(n_jobs):
     """Evaluations of the CRF that starting from the z-score's weights saves."""
-    for corpus, name in (("conll2000", "train.txt.gz"), ("conll2002", "esp.train.gz")):
-        print(f"\n### Warm start: {corpus}, 19 attributes a token, l2 = 1\n")
-        data = templates(corpus, name)
+    for data_set, name in (("conll2000", "train.txt.gz"), ("conll2002", "esp.train.gz")):
+        print(f"\n### Warm start: {data_set}, 19 attributes a token, l2 = 1\n")
+        data = templates(data_set, name)
         if data is not None:
             warm_start(*data[0], n_jobs)
 
@@ -371,6 +410,7 @@ PARTS = {
     "table1": lambda a: table1(a.runs),
     "figure1": lambda a: figure1(a.runs),
     "table2": lambda a: table2(a.n_jobs),
+    "weights": lambda a: weights(a.n_jobs),
     "chunking": lambda a: chunking(min(a.runs, 3), a.n_jobs),
     "warm": lambda a: warm(a.n_jobs),
 }

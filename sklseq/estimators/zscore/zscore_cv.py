@@ -34,7 +34,7 @@ class ZScoreTaggerCV(ZScoreTagger):
     ----------
     l2s : array-like of float, default=(0.001, 0.01, 0.1, 1.0, 10.0)
         Ridges to try, above 0.
-    transition_weights : list of float or None, default=(None, 0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+    transition_weights : iterable, default=(None, 0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
         Values of ``transition_weight`` to try, None being that of the loss.
     cv : int, splitter, iterable, "leave-one-out" or None, default=None
         How sequences are left out: folds as in scikit-learn, or each in turn, in closed form. None:
@@ -87,7 +87,17 @@ class ZScoreTaggerCV(ZScoreTagger):
         self,
         *,
         l2s: ArrayLike = (0.001, 0.01, 0.1, 1.0, 10.0),
-        transition_weights: Iterable[float | None] = (None, 0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
+        transition_weights: Iterable[float | None] = (
+            None,
+            0.0,
+            0.01,
+            0.02,
+            0.05,
+            0.1,
+            0.2,
+            0.5,
+            1.0,
+        ),
         cv: int | str | BaseCrossValidator | Iterable | None = None,
         scoring: str | Callable[..., float] = "token_accuracy",
         loss: str | ArrayLike | None = "hamming",
