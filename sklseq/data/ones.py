@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from scipy import sparse
 
-__all__ = ["rows_of_ones"]
+__all__ = ["all_ones", "rows_of_ones"]
 
 # Arrays up to this length are kept for the next call; longer ones while rows refer to them.
 KEPT = 1 << 20
@@ -66,3 +66,8 @@ def rows_of_ones(
     rows.indptr, rows.indices = indptr.astype(kind), indices.astype(kind, copy=False)
     rows.data = _ones(len(indices), rows.dtype)
     return rows
+
+
+def all_ones(rows: sparse.csr_matrix) -> bool:
+    """Whether rows are as ``rows_of_ones`` makes them: multiples of them have their class too."""
+    return isinstance(rows, OnesMatrix) and bool((rows.data == 1).all())

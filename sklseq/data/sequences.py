@@ -343,7 +343,12 @@ def _hstack(blocks: list[Sequences]) -> Sequences:
     if any(block.is_sparse for block in blocks):
         from scipy import sparse
 
-        return first.with_rows(sparse.hstack([b.rows for b in blocks], format="csr"))
+        from sklseq.data.ones import all_ones, rows_of_ones
+
+        rows = sparse.hstack([b.rows for b in blocks], format="csr")
+        if all(all_ones(b.rows) for b in blocks):
+            rows = rows_of_ones(rows.indices, rows.indptr, rows.shape[1], rows.dtype)
+        return first.with_rows(rows)
     return first.with_rows(np.concatenate([b.rows for b in blocks], axis=1))
 
 

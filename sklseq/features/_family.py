@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import EstimatorBase, as_fitted, check_plain_parameters
-from sklseq.data.ones import OnesMatrix, rows_of_ones
+from sklseq.data.ones import all_ones, rows_of_ones
 from sklseq.data.sequences import Sequences, not_a_table
 from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.features._packed_rows import PackedRows
@@ -161,7 +161,7 @@ def extract(extractor: Any, X: Any, y: Any = None, fit: bool = False) -> Sequenc
 def to_packed_rows(X: Sequences) -> PackedRows:
     """Sparse rows as kernels read them."""
     rows = X.rows
-    values = None if isinstance(rows, OnesMatrix) else rows.data
+    values = None if all_ones(rows) else rows.data
     indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32, copy=False)
     return PackedRows(indptr, indices, values, rows.shape[1], X.offsets)
 

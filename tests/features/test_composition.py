@@ -207,6 +207,21 @@ def test_weights_of_a_union_multiply_its_blocks(data, name):
         plain * None
 
 
+def test_a_window_of_weighted_attributes_has_their_weights(data):
+    rows = TokenFeatures(columns="w").fit_transform(data[0])
+    window = WindowFeatures(bos_eos=False)
+    once, twice = window.fit_transform(rows).rows, window.fit_transform(2 * rows).rows
+    assert_array_equal(2 * once.toarray(), twice.toarray())
+
+
+def test_a_union_of_attributes_has_one_value_for_all(data):
+    union = FeatureUnion([("a", TokenFeatures(columns="w")), ("b", TokenFeatures(columns="line"))])
+    rows = union.fit_transform(data[0]).rows
+    assert not rows.data.flags.writeable
+    both = [TokenFeatures(columns=c).fit_transform(data[0]).rows for c in ("w", "line")]
+    assert_array_equal(rows.toarray(), sparse.hstack(both).toarray())
+
+
 @pytest.mark.parametrize("name", BLOCKS)
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_a_union_that_makes_no_tables_ignores_the_setting(data, name, library):
