@@ -63,6 +63,7 @@ from sklseq.objectives.segment.segment_likelihood import (
 
 __all__ = ["SemiCRFSegmenter", "closure_labels"]
 
+LOSSES = ("log", "softmax-margin", "hinge")
 
 R = TypeVar("R")
 
@@ -107,13 +108,19 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         Weight of the L1 penalty; above 0, many weights become exactly 0.
     l2 : float, default=1.0
         Weight of the squared L2 penalty.
-    loss : {"log", "hinge"}, default="log"
-        "log" is the objective above. "hinge" has in place of -log p
+    loss : {"log", "softmax-margin", "hinge"}, default="log"
+        "log" is the objective above. The others count errors(y), the number of steps whose IOB2
+        label is wrong. "softmax-margin" has in place of -log p
+
+            log Σ_y exp(errors(y) + s(y)) - s(segments_s)
+
+        (Gimpel and Smith 2010): probabilities are still p above, but were not fitted as such.
+        "hinge" has
 
             max_y (errors(y) + s(y)) - s(segments_s),
 
-        errors(y) being the number of steps whose IOB2 label is wrong: a support vector machine with
-        C = 1 / (2 · l2), for ``l1=0`` and ``l2 > 0``. It has no probabilities.
+        a support vector machine with C = 1 / (2 · l2), for ``l1=0`` and ``l2 > 0``. It has no
+        probabilities.
     max_segment_length : int or None, default=None
         Longest segment. None: any length.
     outside : str or None, default="O"
@@ -179,6 +186,9 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
 
     References
     ----------
+    K. Gimpel, N. A. Smith (2010), "Softmax-margin CRFs: training log-linear models with cost
+    functions", NAACL.
+
     S. Sarawagi, W. W. Cohen (2004), "Semi-Markov conditional random fields for information
     extraction", NIPS 17.
 
@@ -271,7 +281,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
             _check_not_empty(potentials)
         classes, codes = np.unique(segments.label, return_inverse=True)
         longest = self._longest(segments)
-        if self.loss == "hinge":
+        if self.loss != "log":
             from sklseq.objectives.segment.segment_hinge import with_token_cells
 
             potentials = with_token_cells(potentials)
@@ -282,7 +292,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         )  # fmt: skip
         scores = SegmentScores(data, self._support(data, len(classes)))
         start = self._starting_point(scores, classes, vectorizer)
-        solve = self._solve if self.loss == "log" else self._solve_hinge
+        solve = self._solve_hinge if self.loss == "hinge" else self._solve
         names = potentials.feature_names
         if vectorizer is not None:
             names = vectorizer.get_feature_names_out()
@@ -310,8 +320,8 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
                 raise ValueError(f"{name} must be a finite number of at least 0; got {value!r}.")
         if not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1:
             raise ValueError(f"max_iter must be an integer of at least 1; got {self.max_iter!r}.")
-        if self.loss not in ("log", "hinge"):
-            raise ValueError(f"loss must be one of {('log', 'hinge')}; got {self.loss!r}.")
+        if self.loss not in LOSSES:
+            raise ValueError(f"loss must be one of {LOSSES}; got {self.loss!r}.")
         self._check_hinge()
         longest = self.max_segment_length
         if longest is not None and (not isinstance(longest, numbers.Integral) or longest < 1):
@@ -398,9 +408,13 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
     def _solve(self, scores, data, weights, start, fixed):
         from sklseq.solvers import lbfgs  # a model that only predicts does not load solvers
 
-        report = self._reporting(scores, fixed)
+        report, loss = self._reporting(scores, fixed), None
+        if self.loss == "softmax-margin":
+            from sklseq.objectives.segment.segment_hinge import token_loss
+
+            loss = token_loss(data, scores.n_labels)
         with Threads(self.n_jobs) as threads:
-            likelihood = SegmentLogLikelihood(scores, data, weights, self.l2, threads)
+            likelihood = SegmentLogLikelihood(scores, data, weights, self.l2, threads, loss)
             result = lbfgs(
                 likelihood, start, l1=float(self.l1), tol=float(self.tol),
                 max_iter=int(self.max_iter), threads=threads, callback=report,
@@ -647,7 +661,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         X = self._read(X)
         plan, psi, chain = self._program(X)
         log_z, answers = np.zeros(len(X)), []
-        if fitted_parameter(self, "loss") == "log":
+        if fitted_parameter(self, "loss") != "hinge":
             log_z = self._sums(X)[1]
         for s in range(len(X)):
             found, scores = nbest_of_sequence(plan, s, psi, chain, int(n))

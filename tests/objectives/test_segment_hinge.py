@@ -6,15 +6,22 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import SemiCRFSegmenter
+from sklseq._lib.threads import Threads
 from sklseq.data.labels import segments_to_labels
 from sklseq.inference.segment_reference import is_active
 from sklseq.objectives.margin.violators import WorkingSet
 from sklseq.objectives.scores.score_map import full_support
 from sklseq.objectives.segment.segment_hinge import SegmentHinge, with_token_cells
-from sklseq.objectives.segment.segment_likelihood import GoldSegments, SegmentData, SegmentScores
+from sklseq.objectives.segment.segment_likelihood import (
+    GoldSegments,
+    SegmentData,
+    SegmentLogLikelihood,
+    SegmentScores,
+)
 from sklseq.solvers import bcfw
 from tests.estimators.test_semicrf import LABELS, covered, problem
 from tests.inference.test_segment_inference import segmentations
@@ -74,6 +81,39 @@ def test_primal_and_search_are_those_of_enumeration(seed):
     slack = [max(v) for v in violations(X, y, hinge.coef, hinge.chain)]
     ridge = 0.3 * (np.square(hinge.coef).sum() + np.square(hinge.chain).sum())
     assert_allclose(hinge.certificate().primal, ridge + weights @ slack, rtol=1e-10)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_softmax_margin_is_that_of_enumeration_and_its_gradient_of_differences(n_threads):
+    X, y = problem(7, longest=5)
+    weights = np.random.default_rng(7).random(len(X)) + 0.5
+    hinge = hinge_of(X, y, weights)
+    scores, data = hinge.scores, hinge.data
+    w = scores.new_vector()
+    w[:] = np.random.default_rng(1).normal(size=len(w))
+    parts, gradient, other = scores.unpack(w), w.copy(), w.copy()
+    chain = np.vstack([parts.transition, parts.start, parts.end])
+    every = violations(X, y, parts.coef, chain)
+    expected = weights @ [logsumexp(v) for v in every] + 0.3 * (w @ w)
+    with Threads(n_threads) as threads:
+        f = SegmentLogLikelihood(scores, data, weights, 0.3, threads, hinge.loss)
+        assert_allclose(f.value_and_gradient(w, gradient), expected, rtol=1e-12)
+        direction = np.random.default_rng(2).normal(size=len(w))
+        direction[w == 0] = 0
+        ahead, behind = (f.value_and_gradient(w + h * direction, other) for h in (1e-5, -1e-5))
+    assert_allclose((ahead - behind) / 2e-5, gradient @ direction, rtol=1e-7)
+
+
+def test_softmax_margin_is_above_likelihood_and_hinge():
+    X, y = problem(3, n_sequences=20)
+    log, margin, hinge = (
+        SemiCRFSegmenter(l2=0.3, loss=loss).fit(X, y)
+        for loss in ("log", "softmax-margin", "hinge")
+    )
+    assert margin.objective_ > max(log.objective_, hinge.objective_)
+    (found, log_proba) = margin.predict_nbest(X, 1)[4]
+    assert found[0] == margin.predict(X)[4]
+    assert_allclose(log_proba, margin.predict_log_proba_sequence(X, margin.predict(X))[4])
 
 
 @pytest.mark.parametrize("seed", [3, 4])
@@ -273,7 +313,7 @@ def test_answers_without_probabilities():
         ({"l1": 0.1}, "loss='hinge' needs l1=0 and l2 > 0; got l1=0.1 and l2=1.0."),
         ({"l2": 0}, "loss='hinge' needs l1=0 and l2 > 0; got l1=0.0 and l2=0."),
         ({"warm_start": True}, "loss='hinge' cannot start from given weights"),
-        ({"loss": "square"}, "loss must be one of ('log', 'hinge'); got 'square'."),
+        ({"loss": "square"}, "loss must be one of ('log', 'softmax-margin', 'hinge'); got 'square'."),
     ],
 )
 def test_bad_parameters(parameters, message):
