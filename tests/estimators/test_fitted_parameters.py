@@ -19,7 +19,8 @@ X = [[["in"], ["New"], ["York"], ["now"]], [["New"], ["Delhi"]]]
 Y = [["O", "B-city", "I-city", "O"], ["B-city", "I-city"]]
 OTHER = {
     "bool": [False, True],
-    "loss": ["log", "softmax-margin", "hinge", "hamming", None], "outside": ["city", "O", "X", None],
+    "loss": ["log", "softmax-margin", "hinge", "hamming", None],
+    "outside": ["city", "O", "X", None],
     "max_segment_length": [2, 4], "kernel": ["linear", "poly", "rbf", "precomputed"],
     "gamma": [0.1, 3.0], "degree": [1, 4], "coef0": [0.0, 2.0], "C": [0.1, 10.0],
     "solver": ["lbfgs", "owlqn", "dual", "adagrad", "perceptron", "bcfw", "direct", "auto"],

@@ -208,8 +208,8 @@ class SegmentLogLikelihood:
     l2 : float
     threads : Threads
     loss : ndarray of shape (n_cells, width), optional
-        What each cell adds to the score of wrong segmentations inside Z, as ``token_loss`` gives it:
-        the softmax-margin, f(w) = Σ_s weight_s · (log Σ_y exp(loss(y_s, y) + w·φ(x_s, y))
+        What each cell adds to scores inside Z, as ``token_loss`` gives it: the softmax-margin,
+        f(w) = Σ_s weight_s · (log Σ_y exp(loss(y_s, y) + w·φ(x_s, y))
         - w·φ(x_s, y_s)) + l2 · ‖w‖² (Gimpel, Smith 2010, eq. 5). Its gradient is the same with the
         probabilities of the larger scores.
 
