@@ -107,8 +107,7 @@ def test_softmax_margin_is_that_of_enumeration_and_its_gradient_of_differences(n
 def test_softmax_margin_is_above_likelihood_and_hinge():
     X, y = problem(3, n_sequences=20)
     log, margin, hinge = (
-        SemiCRFSegmenter(l2=0.3, loss=loss).fit(X, y)
-        for loss in ("log", "softmax-margin", "hinge")
+        SemiCRFSegmenter(l2=0.3, loss=loss).fit(X, y) for loss in ("log", "softmax-margin", "hinge")
     )
     assert margin.objective_ > max(log.objective_, hinge.objective_)
     (found, log_proba) = margin.predict_nbest(X, 1)[4]
