@@ -259,6 +259,16 @@ def test_visits_to_many_shards(seed):
     np.testing.assert_allclose(exact.coef_, best.coef_, rtol=1e-5, atol=1e-5)
 
 
+def test_threads_share_out_the_sequences_of_each_shard():
+    X, y = packed(n=810)
+    parts = cut(X, y, 3)
+    given = {"solver": "adagrad", "max_iter": 60, "tol": 1e-4, "all_possible_states": True}
+    one, two, again = (CRFTagger(n_jobs=n, **given).fit(Shards(parts)) for n in (1, 2, 2))
+    np.testing.assert_array_equal(two.coef_, again.coef_)
+    assert not np.array_equal(one.coef_, two.coef_)
+    np.testing.assert_allclose(two.objective_, one.objective_, rtol=2e-4)
+
+
 def test_a_pass_visits_every_sequence_and_reads_every_shard_once(saved):
     from sklseq.objectives.likelihood.stochastic import ShardedStochasticLikelihood
 

@@ -1,5 +1,7 @@
 """Steps of AdaGrad, one sequence at a time, against the gradient, L-BFGS and plain NumPy."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -9,7 +11,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklseq import CRFTagger, Sequences
 from sklseq._lib.threads import Threads
 from sklseq.inference import reference
+from sklseq.objectives.likelihood import dual as _dual
 from sklseq.objectives.likelihood import stochastic as _stochastic
+from sklseq.objectives.likelihood.dual import DualLikelihood
+from sklseq.objectives.likelihood.lattice import LEAST
 from sklseq.objectives.likelihood.stochastic import FIRST_SQUARE, StochasticLikelihood
 from sklseq.solvers import adagrad
 from tests.objectives.test_dual import likelihood_of
@@ -188,7 +193,7 @@ def test_losses_are_minus_log_p_whatever_the_scores(seed):
     check_losses(seed)
 
 
-def test_same_seed_same_bits_and_threads_do_not_matter():
+def test_same_seed_same_bits_and_few_sequences_are_left_to_one_thread():
     X, y = make_sparse_data(1)
     fits = [
         CRFTagger(solver="adagrad", tol=1e-2, random_state=s, n_jobs=n).fit(X, y).coef_
@@ -262,3 +267,80 @@ def test_a_warm_start_goes_on_from_the_weights():
     tagger.fit(X, y)
     assert tagger.loss_curve_[0] == pytest.approx(first, rel=1e-9)
     assert tagger.objective_ <= first
+
+
+MANY = 2 * LEAST + 50  # sequences of which two threads take shares
+
+
+def test_a_weight_that_one_thread_moves_is_where_that_thread_left_it(exact):
+    # Sequences in turn have features of their own; labels' weights are the mean of both threads'.
+    X, y = make_sparse_data(0, n=MANY)
+    own = sparse.lil_matrix((X.n_rows, 16))
+    first = np.repeat(np.arange(MANY) < MANY // 2, np.diff(X.offsets))
+    own[first, :8], own[~first, 8:] = X.rows[first], X.rows[~first]
+    X = Sequences(own.tocsr(), X.offsets)
+    alone = []
+    with Threads(2) as threads:
+        primal = likelihood_of(CRFTagger(all_possible_states=True), X, y, threads)
+        together = StochasticLikelihood(primal, 0.1)
+        shares = together.shares(np.arange(MANY))
+        assert len(shares) == 2
+        assert_array_equal(np.concatenate(shares), np.arange(MANY))
+        cut = [MANY // 2, MANY - MANY // 2]
+        together.shares = lambda order: np.split(order, cut[:1])
+        loss = together.descend(np.arange(MANY), 0.5)
+    with Threads(1) as threads:
+        primal = likelihood_of(CRFTagger(all_possible_states=True), X, y, threads)
+        for mine in np.split(np.arange(MANY), cut[:1]):
+            one = StochasticLikelihood(primal, 0.1)
+            alone.append((one, one.descend(mine, 0.5)))
+    unpack = primal.scores.unpack
+    weights = [unpack(one.w) for one in (together, *(one for one, _ in alone))]
+    moved = [w.coef != 0 for w in weights]
+    assert moved[1][:8].any()
+    assert moved[2][8:].any()
+    assert_array_equal(weights[0].coef[:8], weights[1].coef[:8])
+    assert_array_equal(weights[0].coef[8:], weights[2].coef[8:])
+    assert_allclose(loss, alone[0][1] + alone[1][1], rtol=1e-12)
+    between = np.sort([weights[1].transition, weights[2].transition], axis=0)
+    assert (between[0] <= weights[0].transition + 1e-9).all()
+    assert (weights[0].transition <= between[1] + 1e-9).all()
+    grown = sum(one.metric() ** 2 - FIRST_SQUARE for one, _ in alone)
+    assert_allclose(together.metric() ** 2 - FIRST_SQUARE, grown, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("solver", ["adagrad", "dual"])
+@pytest.mark.parametrize(
+    "model", [{}, {"l1": 0.2}, {"all_possible_states": True}, {"early_stopping": True}], ids=str
+)
+def test_two_threads_find_the_same_model_and_the_same_bits_each_time(solver, model):
+    X, y = make_sparse_data(3, n=MANY + 100)
+    weight = np.random.default_rng(0).integers(0, 3, len(X)).astype(float)
+    weight[:2] = 1
+    given = {"solver": solver, "l2": 1.0, "tol": 1e-4, "max_iter": 2000} | model
+    one, two, again = (CRFTagger(n_jobs=n, **given).fit(X, y, weight) for n in (1, 2, 2))
+    assert_array_equal(two.coef_, again.coef_)
+    assert_array_equal(two.transition_, again.transition_)
+    if "early_stopping" not in model:
+        assert not np.array_equal(one.coef_, two.coef_)
+        assert_allclose(two.objective_, one.objective_, rtol=2e-4)
+
+
+@pytest.mark.parametrize("solver", ["adagrad", "dual"])
+def test_an_error_in_a_thread_ends_training(monkeypatch, solver):
+    module = {"adagrad": _stochastic, "dual": _dual}[solver]
+    kernel = {"adagrad": "_descent", "dual": "_ascent"}[solver]
+
+    def fails(state, order, *args):
+        if order[0] != first[0]:
+            raise MemoryError("no room for a thread")
+        return 0.0, 0
+
+    X, y = make_sparse_data(3, n=MANY)
+    with Threads(2) as threads:
+        primal = likelihood_of(CRFTagger(), X, y, threads)
+        state = StochasticLikelihood(primal) if solver == "adagrad" else DualLikelihood(primal)
+        first = state.sequences
+        monkeypatch.setattr(module, kernel, SimpleNamespace(descend=fails, ascend=fails))
+        with pytest.raises(MemoryError, match="no room for a thread"):
+            state.descend(first, 1.0) if solver == "adagrad" else state.ascend(first)

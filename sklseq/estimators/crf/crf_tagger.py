@@ -135,7 +135,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
     n_iter_no_change : int, default=5
         Iterations without a higher score after which training stops.
     n_jobs : int or None, default=None
-        Threads, in training and prediction. Sequences in blocks are worked on by one.
+        Threads, in training and prediction. Sequences in blocks are worked on by one. With
+        "adagrad" and "dual", the last digits of weights depend on how many there are.
     verbose : int, default=0
         Above 0, the choice of the gradient is printed, and after each iteration the solver's name
         and the objective, which "dual" and "adagrad" have to evaluate for that.

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from copy import copy
+from typing import Any
+
 import numpy as np
 
+from sklseq._lib.threads import Threads, spans
 from sklseq.inference.chain.sparse_transitions import PairLists
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.scores.design import aligned_zeros
 
-__all__ = ["LatticeState"]
+__all__ = ["LatticeState", "in_pieces"]
+
+# A thread takes at least so many sequences of a pass: weights trained on few are worth little.
+LEAST = 100
+# Numbers of an array that are merged at once, so that temporaries stay in the cache.
+PIECE = 1 << 14
 
 
 class LatticeState:
     """Weights that change after each sequence.
+
+    Several threads train copies of the weights, each on sequences of its own; at the end of a pass
+    these are merged. So threads wait for each other once a pass, and answers depend on how many
+    there are, but not on which is faster.
 
     Parameters
     ----------
@@ -32,6 +45,7 @@ class LatticeState:
     def __init__(self, primal: LogLikelihood, w: np.ndarray | None = None):
         scores, offsets, weights = primal.scores, primal.offsets, primal.weights
         self.scores, self.offsets, self.weights = scores, offsets, weights
+        self.threads, self.rooms = primal.threads, []
         self.w = scores.new_vector() if w is None else w
         self.sequences = np.flatnonzero((weights > 0) & (np.diff(offsets) > 0))
         self.rows, self.narrow, self.mask = scores.design.entries()
@@ -50,6 +64,33 @@ class LatticeState:
             pairs.columns, pairs.rows, pairs.by_column.astype(np.int32), pairs.rows[1],
             pairs.i * self.scores.width + pairs.j, pairs.free.astype(np.float64), numbers, scratch,
         )  # fmt: skip
+
+    def shares(self, order: np.ndarray) -> list[np.ndarray]:
+        """Runs of ``order``, one for each thread, with about as many rows."""
+        n = min(self.threads.n, len(order) // LEAST)
+        if n < 2:
+            return [order]
+        self.rooms += [None] * (n - len(self.rooms))
+        rows = np.cumsum(np.diff(self.offsets)[order])
+        return np.split(order, np.searchsorted(rows, rows[-1] * np.arange(1, n) / n))
+
+    def member(self, k: int, arrays: dict[str, Any]) -> Any:
+        """The same state for thread k, with scratch and copies of ``arrays`` of its own.
+
+        The memory of the copies, lists of arrays, is used again in the next pass.
+        """
+        if self.rooms[k] is None:
+            listed = None if self.pairs is None else self._lists(self.pairs)
+            copies = {name: [_aligned_like(x) for x in given] for name, given in arrays.items()}
+            scratch, inverse_c = _aligned_like(self.scratch), np.zeros_like(self.inverse_c)
+            own = {"scratch": scratch, "inverse_c": inverse_c, "listed": listed}
+            self.rooms[k] = copies | own
+        other = copy(self)
+        vars(other).update(self.rooms[k])
+        for name, given in arrays.items():
+            for x, own in zip(given, self.rooms[k][name]):
+                np.copyto(own, x)
+        return other
 
     def new_scratch(self, per_row: int, others: int) -> np.ndarray:
         """Padded rows: ``per_row`` for each row of the longest sequence, and ``others``.
@@ -70,3 +111,14 @@ class LatticeState:
         """Store the padded weights that a kernel changed in w."""
         self.scores.design.store(W, self.scores.state(self.w))
         self.scores.store_chain(self.w, *self.scores.split_chain(self.chain))
+
+
+def _aligned_like(x: np.ndarray) -> np.ndarray:
+    return aligned_zeros(x.size, x.dtype).reshape(x.shape)
+
+
+def in_pieces(threads: Threads, work: Any, *arrays: np.ndarray) -> list:
+    """``work`` of the same pieces of all arrays, each contiguous, in the threads."""
+    flat = [x.reshape(-1) for x in arrays]
+    pieces = spans(flat[0].size, 1 + flat[0].size // PIECE)
+    return threads.map(lambda piece: work(*(x[slice(*piece)] for x in flat)), pieces)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sklseq._lib.cpu import load_kernel
-from sklseq.objectives.likelihood.lattice import LatticeState
+from sklseq._lib.threads import Threads
+from sklseq.objectives.likelihood.lattice import LatticeState, in_pieces
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.sharded import ShardedLogLikelihood
 from sklseq.objectives.scores.score_map import ScoreMap, Weights, largest_at
@@ -33,6 +34,7 @@ class Batch(NamedTuple):
     y: np.ndarray = np.zeros(0, dtype=np.int32)
     offsets: np.ndarray = np.zeros(1, dtype=np.int64)
     weights: np.ndarray = np.zeros(0)
+    threads: Threads = Threads(1)
 
 
 class StochasticLikelihood(LatticeState):
@@ -55,6 +57,14 @@ class StochasticLikelihood(LatticeState):
     -----
     An update costs O(nnz · L + T · L²), and a square root a feature value and label. Memory:
     half as much as w beside w.
+
+    Several threads begin a pass with the same w and G, the sums of squared gradients; then
+
+        w ← w + Σ_k share_k · (w_k - w),    G ← G + Σ_k (G_k - G),    share_k ∝ √(G_k - G),
+
+    so that a weight that one thread alone moved is where that thread left it, and others are means.
+    Measured, as near to the minimum after each pass as one thread that visits all sequences (on
+    CoNLL-2002, EWT and letters, two threads). Memory: twice as much as w for each thread.
     """
 
     def __init__(self, primal: LogLikelihood, l1: float = 0.0, w: np.ndarray | None = None):
@@ -104,13 +114,42 @@ class StochasticLikelihood(LatticeState):
         """
         W, w = self.dense_and_sparse()
         part = 1 / max(n_sequences or len(order), 1)
-        loss = _descent.descend(
-            self, order, self.weights * boost, W, w, SEED + self.n_updates, ALMOST, rate,
-            self.l1 * part, 2 * self.l2 * part,
-        )  # fmt: skip
+        args = self.weights * boost, rate, part
+        shares = self.shares(order)
+        if len(shares) == 1:
+            loss = self._run(order, W, w, *args)
+        else:
+            loss = self._run_all(shares, W, w, *args)
         self.n_updates += len(order)
         self.store(W)
         return loss
+
+    def _run(self, order, W, w, weights, rate: float, part: float) -> float:
+        return _descent.descend(
+            self, order, weights, W, w, SEED + self.n_updates, ALMOST, rate,
+            self.l1 * part, 2 * self.l2 * part,
+        )  # fmt: skip
+
+    def _run_all(self, shares, W, w, weights, rate: float, part: float) -> float:
+        # Each thread a share of the sequences, with all penalties; then the merge.
+        n, before = len(shares), np.cumsum([0, *map(len, shares)])
+        arrays = {"copies": [W, w, self.chain], "squares": self.squares, "stamps": self.stamps}
+
+        def run(k: int) -> tuple[float, StochasticLikelihood]:
+            other = self.member(k, arrays)
+            other.chain, other.n_updates = other.copies[2], self.n_updates + int(before[k])
+            for stamp in other.stamps:
+                stamp[:] = other.n_updates
+            more = int(before[-1]) / len(shares[k])
+            return other._run(shares[k], *other.copies[:2], weights, rate, part * more), other
+
+        losses, others = zip(*self.threads.map(run, range(n)))
+        for at, G in enumerate(self.squares):
+            copies = [x for one in others for x in (one.copies[at], one.squares[at])]
+            in_pieces(self.threads, _merge, arrays["copies"][at], G, *copies)
+        for stamp in self.stamps:
+            stamp[:] = self.n_updates + before[-1]
+        return sum(losses)
 
     def metric(self) -> np.ndarray:
         """√(1 + Σ g²) of each weight, in the layout of w: the divisor of its steps.
@@ -131,6 +170,15 @@ class StochasticLikelihood(LatticeState):
         """Continue from these weights."""
         self.w[:] = w
         self.chain = self.scores.padded_chain(w)
+
+
+def _merge(w: np.ndarray, G: np.ndarray, *copies: np.ndarray) -> None:
+    # As in `StochasticLikelihood`; copies are w_1, G_1, w_2, ...
+    grown = [np.maximum(one - G, 0) for one in copies[1::2]]
+    shares = [np.sqrt(one + np.float32(1e-30)) for one in grown]
+    total = sum(shares)
+    w += sum(share / total * (one - w) for share, one in zip(shares, copies[::2]))
+    G += sum(grown)
 
 
 class ShardedStochasticLikelihood:
@@ -166,7 +214,9 @@ class ShardedStochasticLikelihood:
                 first.append(first[-1] + len(part.weights))
         self.first, self.sequences = np.array(first), np.concatenate(sequences)
         self.losses = np.zeros(first[-1])
-        self.steps = StochasticLikelihood(Batch(primal.scores, primal.l2), l1, w)
+        self.steps = StochasticLikelihood(
+            Batch(primal.scores, primal.l2, threads=primal.threads), l1, w
+        )
         self.steps.scale = _feature_scale(primal.scores)
         self.steps.allocate(primal.shards.summary.longest)
 
