@@ -15,9 +15,11 @@ if TYPE_CHECKING:  # the names below, for type checkers
     from sklseq.data.segment_potentials import SegmentPotentials
     from sklseq.data.sequences import Sequences
     from sklseq.estimators.crf.crf_tagger import CRFTagger
+    from sklseq.estimators.crf.crf_tagger_cv import CRFTaggerCV
     from sklseq.estimators.crf.crfsuite_model import read_crfsuite_model
     from sklseq.estimators.crf.crfsuite_writer import write_crfsuite_model
     from sklseq.estimators.hmsvm.hmsvm_tagger import HMSVMTagger
+    from sklseq.estimators.hmsvm.hmsvm_tagger_cv import HMSVMTaggerCV
     from sklseq.estimators.online.online_decoder import OnlineDecoder
     from sklseq.estimators.semicrf import SemiCRFSegmenter
     from sklseq.estimators.sources.shards import Shards
@@ -26,7 +28,9 @@ if TYPE_CHECKING:  # the names below, for type checkers
 
 __all__ = [
     "CRFTagger",
+    "CRFTaggerCV",
     "HMSVMTagger",
+    "HMSVMTaggerCV",
     "OnlineDecoder",
     "RowBlocks",
     "SegmentPotentials",
@@ -50,9 +54,11 @@ __getattr__, __dir__ = lazy_names(
         "data.segment_potentials": ("SegmentPotentials",),
         "data.sequences": ("Sequences",),
         "estimators.crf.crf_tagger": ("CRFTagger",),
+        "estimators.crf.crf_tagger_cv": ("CRFTaggerCV",),
         "estimators.crf.crfsuite_model": ("read_crfsuite_model",),
         "estimators.crf.crfsuite_writer": ("write_crfsuite_model",),
         "estimators.hmsvm.hmsvm_tagger": ("HMSVMTagger",),
+        "estimators.hmsvm.hmsvm_tagger_cv": ("HMSVMTaggerCV",),
         "estimators.online.online_decoder": ("OnlineDecoder",),
         "estimators.semicrf": ("SemiCRFSegmenter",),
         "estimators.sources.shards": ("Shards",),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 from sklearn.decomposition import PCA
+from sklearn.model_selection import BaseCrossValidator
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -14,7 +15,9 @@ import sklseq
 import sklseq.features
 from sklseq import (
     CRFTagger,
+    CRFTaggerCV,
     HMSVMTagger,
+    HMSVMTaggerCV,
     OnlineDecoder,
     SemiCRFSegmenter,
     ZScoreTagger,
@@ -31,6 +34,17 @@ from sklseq.features import (
 )
 from sklseq.testing import check_sequence_estimator, sequence_checks
 
+
+class OneFold(BaseCrossValidator):
+    """Trains and tests on all sequences: the checks also pass single ones."""
+
+    def get_n_splits(self, X=None, y=None, groups=None):
+        return 1
+
+    def split(self, X, y=None, groups=None):
+        yield np.arange(len(X)), np.arange(len(X))
+
+
 # One line an estimator: what to check, and what cannot hold for it.
 SUBJECTS = {
     "CRFTagger": (CRFTagger(l2=0.1), ()),
@@ -42,6 +56,8 @@ SUBJECTS = {
     "ZScoreTagger": (ZScoreTagger(), ()),
     "ZScoreTagger sampling": (ZScoreTagger(moments="sampling", random_state=0), ()),
     "ZScoreTaggerCV": (ZScoreTaggerCV(), ()),
+    "CRFTaggerCV": (CRFTaggerCV(l2s=[0.1, 1.0], cv=OneFold()), ()),
+    "HMSVMTaggerCV": (HMSVMTaggerCV(Cs=[0.1, 1.0], cv=OneFold()), ()),
     "HMSVMTagger rbf": (HMSVMTagger(kernel="rbf"), ()),
     "SemiCRFSegmenter": (SemiCRFSegmenter(l2=0.1), ()),
     "SemiCRFSegmenter l1": (SemiCRFSegmenter(l1=0.01, l2=0.01, max_segment_length=9, n_jobs=2), ()),

@@ -8,6 +8,7 @@ from sklseq.display._latency import SWEEPS as SWEEPS
 from sklseq.display._latency import LatencyAccuracyDisplay, TradeOff
 from sklseq.display._loss import LossCurveDisplay
 from sklseq.display._marginals import MarginalsDisplay
+from sklseq.display._penalty_path import PenaltyPathDisplay
 from sklseq.display._segmentation import SegmentationDisplay
 from sklseq.display._transitions import TransitionsDisplay
 
@@ -15,6 +16,7 @@ __all__ = [
     "LatencyAccuracyDisplay",
     "LossCurveDisplay",
     "MarginalsDisplay",
+    "PenaltyPathDisplay",
     "SegmentationDisplay",
     "SpanConfusionDisplay",
     "TradeOff",

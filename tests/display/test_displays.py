@@ -11,11 +11,19 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from sklseq import CRFTagger, HMSVMTagger, SemiCRFSegmenter, ZScoreTagger
+from sklseq import (
+    CRFTagger,
+    CRFTaggerCV,
+    HMSVMTagger,
+    HMSVMTaggerCV,
+    SemiCRFSegmenter,
+    ZScoreTagger,
+)
 from sklseq.data.labels import LETTERS
 from sklseq.display import (
     LossCurveDisplay,
     MarginalsDisplay,
+    PenaltyPathDisplay,
     SegmentationDisplay,
     SpanConfusionDisplay,
     TransitionsDisplay,
@@ -374,3 +382,37 @@ def test_html_of_segments_in_a_browser(tmp_path, width, height):
     pairs = zip(measured["color"], measured["background"], strict=True)
     assert min(contrast(*pair) for pair in pairs) > 4.5
     assert len(set(measured["background"])) == 8
+
+
+# --- Paths of penalties -------------------------------------------------------------------------
+
+
+def test_path_of_a_search_over_two_penalties():
+    search = CRFTaggerCV(l1s=[0.0, 0.1], l2s=[0.0, 1.0, 0.1], cv=2).fit(X * 2, Y * 2)
+    display = PenaltyPathDisplay.from_estimator(search).plot()
+    scores = search.scores_
+    assert_array_equal(display.mean, scores.mean(axis=0))
+    assert_allclose(display.error, scores.std(axis=0, ddof=1) / 2**0.5)
+    assert display.curves == ["l1 = 0", "l1 = 0.1"]
+    assert display.ax_.get_xscale() == "symlog"
+    assert (search.l1s_[display.best[0]], search.l2s_[display.best[1]]) == (search.l1_, search.l2_)
+    assert covers_no_data(display.ax_)
+    bars = display.ax_.containers
+    assert [bar[0].get_xdata().tolist() for bar in bars] == [[0.0, 0.1, 1.0]] * 2
+    assert_array_equal(bars[1][0].get_ydata(), display.mean[1, [0, 2, 1]])
+
+
+def test_path_of_one_penalty():
+    search = HMSVMTaggerCV(Cs=[0.1, 1.0], cv=2).fit(X * 2, Y * 2)
+    display = PenaltyPathDisplay.from_estimator(make_pipeline(search)).plot()
+    assert (display.name, display.ax_.get_xscale(), display.mean.shape) == ("C", "log", (1, 2))
+    search = CRFTaggerCV(l1s=[0.1, 1.0], l2s=[1.0], cv=2).fit(X * 2, Y * 2)
+    display = PenaltyPathDisplay.from_estimator(search)
+    assert (display.name, display.best) == ("l1", (0, int(search.l1_ == 1.0)))
+
+
+def test_path_needs_scores():
+    with pytest.raises(ValueError, match="needs a fitted search with scores_, such as CRFTaggerCV"):
+        PenaltyPathDisplay.from_estimator(CRFTagger())
+    with pytest.raises(ValueError, match=r"one column for each of the 2 values.*shape \(3, 3\)"):
+        PenaltyPathDisplay([1, 2], np.zeros((3, 3)))

@@ -1,1 +1,1 @@
-"""``CRFTagger`` and what only it uses."""
+"""``CRFTagger``, ``CRFTaggerCV`` and what only they use."""

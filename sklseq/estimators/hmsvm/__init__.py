@@ -1,1 +1,1 @@
-"""``HMSVMTagger`` and what only it uses."""
+"""``HMSVMTagger``, ``HMSVMTaggerCV`` and what only they use."""

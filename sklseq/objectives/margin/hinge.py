@@ -239,6 +239,26 @@ class StructuredHinge:
         """One pass of the perceptron; see the kernel."""
         return self.kernel.mistakes(order, squares)
 
+    def rescale(self, ratio: float) -> None:
+        """Multiply C by ``ratio``, and all α by the k of the largest dual objective,
+
+            k · Σ_ip α_ip loss_ip - k²/2 · (‖w‖² + [slack "l2"] Σ_i (Σ_p α_ip)² / (2 C_i)),
+
+        where slack "l1" bounds Σ_p α_ip by C_i, so that k ≤ ``ratio``. Not for averages.
+        """
+        self.C *= ratio  # the kernel reads this array
+        (loss, mass), C, a = (
+            self._mass_and_loss()[:, self.blocks],
+            self.C[self.blocks],
+            self.kernel.arrays,
+        )
+        square = self.squared_norm() + (self.slack == "l2") * float((mass**2 / (2 * C)).sum())
+        k = float(loss.sum()) / square if square > 0 else 1.0
+        k = min(k, ratio) if self.slack == "l1" else k
+        states = ("W",) if self.is_linear else ("coef", "S")
+        for name in ("alpha", "score", "score_t", "start", "end", *states):
+            a[name] *= k
+
     def certificate(self) -> Certificate:
         """Primal and dual objective, of the average where iterates are averaged.
 

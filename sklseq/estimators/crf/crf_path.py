@@ -1,0 +1,81 @@
+"""Models of a CRF along a path of penalties, each started from those before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sklseq.data.sequences import Sequences
+from sklseq.estimators.crf.crf_problem import CRFProblem, check_source
+from sklseq.estimators.penalty_search import Data
+from sklseq.estimators.sources.open_source import open_source
+from sklseq.estimators.weights import dense_weights
+
+__all__ = ["CRFPath"]
+
+WEIGHTS = ("coef_", "transition_", "start_", "end_")
+
+
+class CRFPath:
+    """CRFs of one training set for penalties from the strongest to the weakest.
+
+    Weights change about evenly with log l2, so the solver starts from their linear extrapolation
+
+        w(k) ≈ w(k-1) + r · (w(k-1) - w(k-2)),   r = log(l2(k) / l2(k-1)) / log(l2(k-1) / l2(k-2)),
+
+    with r ≤ 1, and where ``l1`` changes, from the first weights of the previous ``l1``. Weights
+    that are 0 stay there.
+
+    Parameters
+    ----------
+    tagger : CRFTagger
+    data : Data
+    train, test : ndarray
+        Numbers of sequences.
+    """
+
+    def __init__(self, tagger: Any, data: Data, train: np.ndarray, test: np.ndarray):
+        rows, labels, weights = data.rows[train], data.y[train], data.weights[train]
+        self.tagger, self.test = tagger, data.rows[test]
+        self.source = open_source(rows, labels, weights, tagger.gradient)
+        check_source(tagger, self.source)
+        with self.source:
+            self.summary = self.source.summarise()
+        # (l2, weights) of the last points with the same l1, and of the first of them.
+        self.l1, self.last, self.first = np.nan, [], None
+
+    test: Sequences
+
+    def fit(self, point: dict[str, float]) -> tuple[Any, bool]:
+        """(fitted tagger, whether its solver converged) with these penalties."""
+        tagger = self.tagger.set_params(**point)
+        if point["l1"] != self.l1:
+            self.l1, self.last = point["l1"], [] if self.first is None else [self.first]
+            self.first = None
+        if self.last:
+            tagger.warm_start = True
+            vars(tagger).update(zip(WEIGHTS, self._start(point["l2"])))
+        with self.source:
+            problem = CRFProblem(tagger, self.source, self.summary)
+            result = problem.solve()
+        problem.scores.design.release()
+        vars(tagger).update(problem.attributes(result.w))
+        here = point["l2"], [dense_weights(getattr(tagger, name)) for name in WEIGHTS]
+        self.first = self.first or here
+        self.last = [*self.last[-1:], here]
+        return tagger, bool(result.converged)
+
+    def _start(self, l2: float) -> list[np.ndarray]:
+        (l2_a, a), (l2_b, b) = self.last[-1], self.last[0]
+        if min(l2, l2_a) <= 0 or l2_a >= l2_b:
+            return a
+        r = min(1.0, np.log(l2 / l2_a) / np.log(l2_a / l2_b))
+        return [_extrapolated(x, z, r) for x, z in zip(a, b)]
+
+
+def _extrapolated(last: np.ndarray, before: np.ndarray, r: float) -> np.ndarray:
+    moves = np.isfinite(last) & (last != 0)  # neither forbidden, nor without a weight
+    change = np.zeros_like(last)
+    np.subtract(last, before, out=change, where=moves)
+    return last + r * change

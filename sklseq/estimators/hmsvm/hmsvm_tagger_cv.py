@@ -1,0 +1,187 @@
+"""The hidden Markov SVM that finds its own C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import BaseCrossValidator
+
+from sklseq.data.types import ArrayLike, RandomState
+from sklseq.estimators.hmsvm.hmsvm_tagger import HMSVMTagger
+from sklseq.estimators.hmsvm.margin_path import GramMatrices, MarginPath
+from sklseq.estimators.penalty_search import Axis, Data, PenaltySearchMixin, read_grid
+
+__all__ = ["HMSVMTaggerCV"]
+
+
+class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
+    """:class:`HMSVMTagger` that finds ``C`` by cross-validation.
+
+    Gives the scores of ``GridSearchCV(HMSVMTagger(), {"C": Cs})``, up to ``tol`` of the models, in
+    a fraction of its time: sequences are read once, one Gram matrix serves all folds, and each
+    model is trained from the one before, from small C to large. The folds are run by threads.
+
+    Parameters
+    ----------
+    Cs : list of float or int, default=10
+        Finite weights of the slacks to try; an integer n stands for n values between 0.001 and 100,
+        evenly spaced on a logarithmic scale.
+    cv : int, splitter or iterable, default=None
+        As in scikit-learn's ``GridSearchCV``; None is ``KFold(5)``. Samples are sequences.
+    scoring : str, callable or None, default=None
+        A name that :func:`sklseq.metrics.get_scorer` knows, a scorer, called as
+        ``scorer(tagger, X, y)`` with X the rows of features or of the Gram matrix, or None: token
+        accuracy.
+    refit : bool, default=True
+        Whether to train with the best C on all sequences. Else there is no model, and ``predict``
+        raises ``NotFittedError``.
+    racing : float or None, default=None
+        Values of C that score lower than the best one by more than this in each of the first two
+        folds are left out of the others; their mean score is NaN. None: all in all folds.
+    loss : {"hamming", "zero_one"} or array-like of shape (n_labels, n_labels), default="hamming"
+        As in :class:`HMSVMTagger`.
+    slack : {"l1", "l2"}, default="l1"
+    kernel : {"linear", "poly", "rbf", "precomputed"} or callable, default="linear"
+    gamma : {"scale", "auto"} or float, default="scale"
+        With "scale", each fold has a value and a Gram matrix of its own.
+    degree : int, default=3
+    coef0 : float, default=0.0
+    transition_scale : float, default=1.0
+    boundaries : bool, default=True
+    class_weight : dict, "balanced" or None, default=None
+    constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
+    solver : {"auto", "bcfw", "working_set"}, default="auto"
+    average : bool or "auto", default="auto"
+        With True, each model is trained anew.
+    max_iter : int or None, default=None
+    tol : float, default=0.01
+    cache_size : float, default=1000
+        As in :class:`HMSVMTagger`; the Gram matrix holds all rows.
+    n_jobs : int or None, default=None
+        Threads: of folds in the search, then of prediction.
+    verbose : int, default=0
+        Above 0, the score of each model is printed, and the progress of the last training.
+    random_state : int, RandomState instance or None, default=None
+        As in :class:`HMSVMTagger`.
+
+    Attributes
+    ----------
+    C_ : float
+        The best C: that of the largest mean score over folds; of equal ones, the smallest.
+    best_score_ : float
+        Its mean score.
+    Cs_ : ndarray
+        Values tried.
+    scores_ : ndarray of shape (n_folds, n_Cs)
+        Score of each model; NaN where ``racing`` left one out.
+    cv_results_ : dict
+        The same as in ``GridSearchCV``.
+    n_splits_ : int
+        Number of folds.
+    classes_, coef_, dual_coef_, objective_, ...
+        As in :class:`HMSVMTagger`, trained with ``C_`` on all sequences.
+
+    Raises
+    ------
+    ValueError
+        On bad parameters or data, before any work: see the message.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the solver did not converge for some C.
+
+    See Also
+    --------
+    HMSVMTagger : The model with given C.
+    sklseq.display.PenaltyPathDisplay : Scores along C.
+
+    Notes
+    -----
+    A scorer of decision values on raw X is not possible with kernels: X has the kernels of a row
+    with all rows then. Memory: one problem for each thread, and the Gram matrix.
+
+    Examples
+    --------
+    >>> from sklseq import HMSVMTaggerCV
+    >>> X = [[{"w": "the"}, {"w": "cat"}], [{"w": "a"}, {"w": "dog"}], [{"w": "the"}, {"w": "dog"}]]
+    >>> tagger = HMSVMTaggerCV(Cs=[0.1, 1.0], cv=3, random_state=0).fit(X, [["D", "N"]] * 3)
+    >>> tagger.C_, tagger.best_score_, tagger.scores_.shape
+    (0.1, 1.0, (3, 2))
+    """
+
+    def __init__(
+        self,
+        *,
+        Cs: ArrayLike | int = 10,
+        cv: int | BaseCrossValidator | Iterable[tuple[ArrayLike, ArrayLike]] | None = None,
+        scoring: str | Callable[..., float] | None = None,
+        refit: bool = True,
+        racing: float | None = None,
+        loss: str | ArrayLike = "hamming",
+        slack: str = "l1",
+        kernel: str | Callable[..., Any] = "linear",
+        gamma: str | float = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        transition_scale: float = 1.0,
+        boundaries: bool = True,
+        class_weight: Mapping[Any, float] | str | None = None,
+        constraints: str | ArrayLike | None = None,
+        solver: str = "auto",
+        average: bool | str = "auto",
+        max_iter: int | None = None,
+        tol: float = 1e-2,
+        cache_size: float = 1000,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        random_state: RandomState = None,
+    ):
+        self.Cs = Cs
+        self.cv = cv
+        self.scoring = scoring
+        self.refit = refit
+        self.racing = racing
+        self.loss = loss
+        self.slack = slack
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.transition_scale = transition_scale
+        self.boundaries = boundaries
+        self.class_weight = class_weight
+        self.constraints = constraints
+        self.solver = solver
+        self.average = average
+        self.max_iter = max_iter
+        self.tol = tol
+        self.cache_size = cache_size
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def _axes(self) -> list[Axis]:
+        if self.solver == "perceptron":
+            raise ValueError(
+                "solver='perceptron' has no C to search; use 'auto', 'bcfw' or 'working_set', or "
+                "HMSVMTagger(solver='perceptron')."
+            )
+        values = read_grid("Cs", self.Cs, (-3, 2), zero=False)
+        return [Axis("C", values, np.argsort(values, kind="stable"))]
+
+    def _tagger(self, point: dict[str, float], n_jobs: int | None) -> HMSVMTagger:
+        own = self.get_params(deep=False)
+        shared = {name: own[name] for name in HMSVMTagger().get_params() if name in own}
+        tagger = HMSVMTagger(**shared).set_params(n_jobs=n_jobs, **point)
+        tagger._check_parameters()
+        return tagger
+
+    def _check_parameters(self) -> None:
+        raise NotImplementedError  # `_tagger` checks
+
+    def _paths(self, data: Data) -> Callable[[np.ndarray, np.ndarray], MarginPath]:
+        grams = GramMatrices(self._tagger({}, None), data.rows.rows)
+        return lambda train, test: MarginPath(self._tagger({}, None), data, train, test, grams)

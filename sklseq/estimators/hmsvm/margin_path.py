@@ -1,0 +1,85 @@
+"""Hidden Markov SVMs along a path of C, each started from the one before."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from sklseq.data.sequences import Sequences
+from sklseq.estimators.hmsvm.kernel_functions import RowKernel, gram_matrix, resolve_gamma
+from sklseq.estimators.hmsvm.margin_problem import MarginProblem
+from sklseq.estimators.penalty_search import Data
+from sklseq.estimators.sources.source import RowSource
+
+__all__ = ["GramMatrices", "MarginPath"]
+
+
+class GramMatrices:
+    """Gram matrices of all rows, shared by folds: the last one is kept.
+
+    Parameters
+    ----------
+    tagger : HMSVMTagger
+    rows : ndarray or CSR matrix
+    """
+
+    def __init__(self, tagger: Any, rows: Any):
+        self.tagger, self.rows = tagger, rows
+        self.lock, self.gamma, self.matrix = Lock(), None, None
+
+    def of_gamma(self, gamma: float) -> np.ndarray:
+        """The Gram matrix for this gamma."""
+        tagger = self.tagger
+        with self.lock:
+            if self.gamma != gamma:
+                self.matrix = None  # before the next one takes as much memory
+                kernel = RowKernel(tagger.kernel, gamma, int(tagger.degree), float(tagger.coef0))
+                self.matrix = gram_matrix(kernel, self.rows, float(tagger.cache_size))
+                self.gamma = gamma
+            return self.matrix
+
+
+class MarginPath:
+    """Hidden Markov SVMs of one training set for C from the smallest to the largest.
+
+    The dual variables of one C, multiplied by a number, start the training with the next, see
+    ``StructuredHinge.rescale``; where iterates are averaged, each training starts anew. All rows
+    stay in place, the sequences set aside having the weight 0: so one Gram matrix serves all folds,
+    which then train with ``kernel="precomputed"``.
+
+    Parameters
+    ----------
+    tagger : HMSVMTagger
+    data : Data
+    train, test : ndarray
+        Numbers of sequences.
+    grams : GramMatrices
+    """
+
+    test: Sequences
+
+    def __init__(self, tagger: Any, data: Data, train: np.ndarray, test: np.ndarray, grams: Any):
+        weights = np.bincount(train, minlength=len(data.y)) * data.weights
+        self.tagger, rows = tagger, data.rows
+        self.source = RowSource.read(rows, data.y, weights)
+        if tagger.kernel not in ("linear", "precomputed"):
+            gamma = resolve_gamma(tagger.gamma, self.source.X.rows)
+            gamma = gamma if tagger.kernel in ("poly", "rbf") else 1.0
+            rows = rows.with_rows(grams.of_gamma(gamma))
+            self.source.given = rows, weights
+            tagger.kernel = "precomputed"
+        self.test, self.problem = rows[test], None
+
+    def fit(self, point: dict[str, float]) -> tuple[Any, bool]:
+        """(fitted tagger, whether its solver converged) with this C."""
+        tagger, before = self.tagger, self.tagger.C
+        tagger.set_params(**point)
+        if self.problem is None or self.problem.averaging:
+            self.problem = MarginProblem(tagger, self.source)
+        else:
+            self.problem.objective.rescale(tagger.C / before)
+        result = self.problem.solve()
+        vars(tagger).update(self.problem.attributes())
+        return tagger, result.converged

@@ -1,0 +1,398 @@
+"""Search over penalties in one ``fit``: cross-validation along paths of models."""
+
+from __future__ import annotations
+
+import itertools
+import numbers
+import warnings
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from scipy.stats import rankdata
+from sklearn import get_config
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import check_cv
+from sklearn.utils import Bunch
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+
+from sklseq._lib.callbacks import with_callbacks
+from sklseq._lib.estimator import check_plain_parameters
+from sklseq._lib.threads import Threads
+from sklseq.data.labels import split_labels
+from sklseq.data.sequences import Sequences, read_labels
+from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
+from sklseq.estimators.validation import check_not_empty, read_sequences, training_weights
+from sklseq.metrics import get_scorer
+
+__all__ = ["Data", "Path", "PenaltySearchMixin", "read_grid"]
+
+FIRST_FOLDS = 2  # on which racing compares all points
+
+
+class Data(NamedTuple):
+    """Labelled sequences, read once for all models.
+
+    Attributes
+    ----------
+    rows : Sequences
+    y : object ndarray of label arrays
+    weights : ndarray of shape (n_sequences,)
+    vectorizer : DictFeatures or None
+    """
+
+    rows: Sequences
+    y: np.ndarray
+    weights: np.ndarray
+    vectorizer: Any
+
+    @classmethod
+    def read(cls, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None) -> Data:
+        """Check X, y and weights as users give them."""
+        rows, vectorizer = read_sequences(X, fit=True)
+        check_not_empty(rows)
+        labels = split_labels(read_labels(y, rows), rows.offsets)
+        return cls(rows, labels, training_weights(sample_weight, len(rows)), vectorizer)
+
+
+class Path(Protocol):
+    """Models of one training set, each started from those before.
+
+    Attributes
+    ----------
+    test : Sequences
+        Sequences set aside, in the form that the models read.
+    """
+
+    test: Sequences
+
+    def fit(self, point: dict[str, float]) -> tuple[Any, bool]:
+        """(fitted tagger, whether its solver converged) with these penalties."""
+
+
+class Axis(NamedTuple):
+    """One searched parameter.
+
+    Attributes
+    ----------
+    name : str
+    values : ndarray
+        In the order given.
+    order : ndarray
+        Positions from the strongest penalty to the weakest.
+    """
+
+    name: str
+    values: np.ndarray
+    order: np.ndarray
+
+
+def read_grid(name: str, grid: Any, decades: tuple[float, float], *, zero: bool) -> np.ndarray:
+    """The values of a grid: as listed, or so many between 10 to the power of ``decades``.
+
+    ``zero``: whether 0 is allowed.
+    """
+    if isinstance(grid, numbers.Integral) and not isinstance(grid, bool) and grid > 0:
+        return np.logspace(*decades, int(grid))
+    try:
+        values = np.array(grid, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.zeros(0)
+    allowed = np.isfinite(values) & ((values >= 0) if zero else (values > 0))
+    if values.ndim != 1 or not len(values) or not allowed.all():
+        least = "of at least 0" if zero else "above 0"
+        raise ValueError(
+            f"{name} must be a list of finite numbers {least}, or how many to try, an integer of "
+            f"at least 1; got {grid!r}."
+        )
+    return values
+
+
+class PenaltySearchMixin:
+    """``fit`` and ``score`` of taggers that find their penalties by cross-validation.
+
+    Subclasses have the parameters ``cv``, ``scoring``, ``refit``, ``racing``, ``n_jobs`` and
+    ``verbose``, and define the methods below that raise.
+    """
+
+    def _axes(self) -> list[Axis]:
+        # The searched parameters, checked.
+        raise NotImplementedError
+
+    def _tagger(self, point: dict[str, float], n_jobs: int | None) -> Any:
+        # An unfitted tagger with these penalties, its parameters checked.
+        raise NotImplementedError
+
+    def _paths(self, data: Data) -> Callable[[np.ndarray, np.ndarray], Path]:
+        # A function of the numbers of the sequences to train and to test on.
+        raise NotImplementedError
+
+    @with_callbacks(max_subtasks=lambda tagger: None)
+    def fit(
+        self,
+        X: SequencesLike,
+        y: LabelsLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        **params: Any,
+    ) -> Any:
+        """Choose the penalties by cross-validation, then train with them on all sequences.
+
+        Parameters
+        ----------
+        X : list of sequences
+            In any form that holds single sequences in memory.
+        y : list of label sequences
+        sample_weight : array-like of shape (n_sequences,), optional
+            Of training, and of scores.
+        **params : dict
+            Without metadata routing, ``groups`` for the splitter only; with it, what the splitter
+            and the scorer ask for.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+        """
+        axes, racing = self._axes(), self._check_search()
+        strongest = {axis.name: float(axis.values[axis.order[0]]) for axis in axes}
+        self._tagger(strongest, self.n_jobs)
+        routed = self._routed(sample_weight, params)
+        data = Data.read(X, y, sample_weight)
+        splitter = check_cv(self.cv)
+        folds = list(splitter.split(data.rows, data.y, **routed.splitter.split))
+        run = _Run(self, data, axes, folds, routed.scorer.score)
+        run.score_all(racing)
+        best = run.best()
+        found = run.attributes(best)
+        if self.refit:
+            found |= self._refitted(data, run.point(best))
+        self._replace(found)
+        return self
+
+    def _refitted(self, data: Data, point: dict[str, float]) -> dict[str, Any]:
+        tagger = self._tagger(point, self.n_jobs).fit(data.rows, data.y, data.weights)
+        fitted = {k: v for k, v in vars(tagger).items() if k not in tagger.get_params(deep=False)}
+        fitted["vectorizer_"] = data.vectorizer
+        if data.vectorizer is not None:
+            fitted["feature_names_in_"] = data.vectorizer.get_feature_names_out()
+        return fitted
+
+    def _replace(self, found: dict[str, Any]) -> None:
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+        vars(self).update(found)
+
+    def _check_search(self) -> float | None:
+        check_plain_parameters(self)
+        racing = self.racing
+        if racing is None:
+            return None
+        if not isinstance(racing, numbers.Real) or isinstance(racing, bool) or not racing >= 0:
+            raise ValueError(
+                f"racing must be None or a difference of scores of at least 0; got {racing!r}."
+            )
+        return float(racing)
+
+    def _scorer(self) -> Callable[..., float] | None:
+        # None: the method `score` of taggers
+        if self.scoring is None or callable(self.scoring):
+            return self.scoring
+        return get_scorer(self.scoring)
+
+    # ------------------------------------------------------------------ metadata
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Where ``fit`` and ``score`` pass metadata on: to the splitter and the scorer.
+
+        Returns
+        -------
+        MetadataRouter
+        """
+        router = MetadataRouter(owner=self).add_self_request(self)
+        to_splitter = MethodMapping().add(caller="fit", callee="split")
+        router = router.add(splitter=check_cv(self.cv), method_mapping=to_splitter)
+        scorer = self._scorer()
+        if not hasattr(scorer, "get_metadata_routing"):
+            return router
+        to_scorer = MethodMapping().add(caller="fit", callee="score")
+        return router.add(
+            scorer=scorer, method_mapping=to_scorer.add(caller="score", callee="score")
+        )
+
+    def _routed(self, sample_weight: ArrayLike | None, params: dict[str, Any]) -> Bunch:
+        weight = {} if sample_weight is None else {"sample_weight": sample_weight}
+        if get_config()["enable_metadata_routing"]:
+            routed = process_routing(self, "fit", **weight, **params)
+            if "scorer" not in routed:
+                routed["scorer"] = Bunch(score=weight)
+            return routed
+        if unknown := params.keys() - {"groups"}:
+            raise TypeError(
+                f"fit takes sample_weight and groups; got {sorted(unknown)[0]!r}. For metadata of "
+                "splitters and scorers, call sklearn.set_config(enable_metadata_routing=True)."
+            )
+        return Bunch(splitter=Bunch(split=params), scorer=Bunch(score=weight))
+
+    def score(
+        self,
+        X: SequencesLike,
+        y: LabelsLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        **params: Any,
+    ) -> float:
+        """The score that ``scoring`` names; by default the fraction of rows labelled right.
+
+        Parameters
+        ----------
+        X : list of sequences
+        y : list of label sequences
+        sample_weight : array-like of shape (n_sequences,), optional
+        **params : dict
+            Other metadata of the scorer, with metadata routing.
+
+        Returns
+        -------
+        float
+        """
+        scorer = self._scorer()
+        if scorer is None:
+            return super().score(X, y, sample_weight)  # type: ignore[misc]
+        weight = {} if sample_weight is None else {"sample_weight": sample_weight}
+        if get_config()["enable_metadata_routing"]:
+            routed = process_routing(self, "score", **weight, **params)
+            return scorer(self, X, y, **routed.get("scorer", Bunch(score={})).score)
+        return scorer(self, X, y, **weight, **params)
+
+
+class _Run:
+    """Scores of all points in all folds.
+
+    Parameters
+    ----------
+    search : PenaltySearchMixin
+    data : Data
+    axes : list of Axis
+    folds : list of (train, test)
+    metadata : dict
+        Arguments of the scorer, those with an entry a sequence to be cut by folds.
+
+    Attributes
+    ----------
+    scores, seconds : ndarray of shape (n_folds, n_values, …)
+        One axis for each of ``axes``.
+    """
+
+    def __init__(self, search: Any, data: Data, axes: list[Axis], folds: list, metadata: dict):
+        self.search, self.data, self.axes, self.folds = search, data, axes, folds
+        self.metadata, self.scorer = metadata, search._scorer()
+        shape = (len(folds), *(len(axis.values) for axis in axes))
+        self.scores, self.seconds = np.full((2, *shape), np.nan)
+        self.unconverged: list[dict[str, float]] = []
+
+    @property
+    def points(self) -> list[tuple[int, ...]]:
+        """Positions on the axes, from the strongest penalties to the weakest."""
+        return list(itertools.product(*(axis.order.tolist() for axis in self.axes)))
+
+    def point(self, at: tuple[int, ...]) -> dict[str, float]:
+        """The penalties at a position."""
+        return {axis.name: float(axis.values[k]) for axis, k in zip(self.axes, at)}
+
+    def score_all(self, racing: float | None) -> None:
+        """Fill ``scores``; with ``racing``, of hopeless points on the first folds only."""
+        folds, open_path = range(len(self.folds)), self.search._paths(self.data)
+        with Threads(self.search.n_jobs) as threads:
+
+            def run(some: range, points: list) -> None:
+                threads.map(lambda k: self.score_fold(k, points, open_path), some)
+
+            if racing is None:
+                run(folds, self.points)
+            else:
+                run(folds[:FIRST_FOLDS], self.points)
+                run(folds[FIRST_FOLDS:], [at for at in self.points if self.is_open(at, racing)])
+        if self.unconverged:
+            self.warn()
+
+    def is_open(self, at: tuple[int, ...], racing: float) -> bool:
+        """Whether a point came within ``racing`` of the best mean in one of the first folds."""
+        first = self.scores[:FIRST_FOLDS]
+        mean = first.mean(axis=0)
+        best = np.unravel_index(np.nanargmax(mean), mean.shape)
+        behind = first[(slice(None), *best)] - first[(slice(None), *at)]
+        return bool((behind <= racing).any())
+
+    def score_fold(self, k: int, points: list, open_path: Callable) -> None:
+        """One path through ``points`` on fold ``k``."""
+        train, test = (np.asarray(part) for part in self.folds[k])
+        path, truth = open_path(train, test), self.data.y[test]
+        metadata = {
+            name: _cut(value, test, len(self.data.y)) for name, value in self.metadata.items()
+        }
+        for at in points:
+            began = perf_counter()
+            tagger, converged = path.fit(self.point(at))
+            self.seconds[(k, *at)] = perf_counter() - began
+            score = tagger.score if self.scorer is None else _bound(self.scorer, tagger)
+            self.scores[(k, *at)] = score(path.test, truth, **metadata)
+            if not converged:
+                self.unconverged.append(self.point(at))
+            if self.search.verbose:
+                what = ", ".join(f"{name}={value:.6g}" for name, value in self.point(at).items())
+                shown = f"fold {k}, {what}: score {self.scores[(k, *at)]:.6g}"
+                print(f"[{type(self.search).__name__}] {shown}")
+
+    def warn(self) -> None:
+        """Name the points where a solver did not converge."""
+        name = type(self.search).__name__
+        shown = sorted({", ".join(f"{n}={v:.6g}" for n, v in p.items()) for p in self.unconverged})
+        warnings.warn(
+            f"{name}: {len(self.unconverged)} of {np.isfinite(self.scores).sum()} models did not "
+            f"converge, the first at {shown[0]}; raise max_iter or tol, or leave out the weakest "
+            "penalties.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+    def best(self) -> tuple[int, ...]:
+        """The position of the largest mean score; of equal ones, of the strongest penalties."""
+        mean = self.scores.mean(axis=0)
+        return max(self.points, key=lambda at: -np.inf if np.isnan(mean[at]) else mean[at])
+
+    def attributes(self, best: tuple[int, ...]) -> dict[str, Any]:
+        """The attributes of a search."""
+        found: dict[str, Any] = {f"{axis.name}s_": axis.values for axis in self.axes}
+        found |= {f"{name}_": value for name, value in self.point(best).items()}
+        found["scores_"], found["best_score_"] = self.scores, float(self.scores.mean(axis=0)[best])
+        found["n_splits_"], found["cv_results_"] = len(self.folds), self.results()
+        return found
+
+    def results(self) -> dict[str, Any]:
+        """``cv_results_`` of scikit-learn's searches."""
+        points = [self.point(at) for at in np.ndindex(self.scores.shape[1:])]
+        scores, seconds = (x.reshape(len(self.folds), -1) for x in (self.scores, self.seconds))
+        results: dict[str, Any] = {"params": points}
+        for axis in self.axes:
+            results[f"param_{axis.name}"] = np.array([point[axis.name] for point in points])
+        results["mean_fit_time"], results["std_fit_time"] = (
+            seconds.mean(axis=0),
+            seconds.std(axis=0),
+        )
+        results |= {f"split{k}_test_score": row for k, row in enumerate(scores)}
+        mean = results["mean_test_score"] = scores.mean(axis=0)
+        results["std_test_score"] = scores.std(axis=0)
+        ranks = rankdata(np.where(np.isnan(mean), np.inf, -mean), method="min")
+        results["rank_test_score"] = ranks.astype(np.int32)
+        return results
+
+
+def _bound(scorer: Callable[..., float], tagger: Any) -> Callable[..., float]:
+    return lambda X, y, **metadata: scorer(tagger, X, y, **metadata)
+
+
+def _cut(value: Any, chosen: np.ndarray, n: int) -> Any:
+    # The entries of the chosen sequences, if it has one for each.
+    if hasattr(value, "__len__") and not isinstance(value, str) and len(value) == n:
+        return np.asarray(value)[chosen]
+    return value
