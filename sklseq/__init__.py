@@ -66,7 +66,8 @@ __getattr__, __dir__ = lazy_names(
         "estimators.zscore.zscore_tagger": ("ZScoreTagger",),
     },
     (
-        "data", "datasets", "deployment", "display", "estimators", "features", "inference",
-        "inspection", "metrics", "objectives", "online", "runtime", "solvers", "testing",
+        "compat", "data", "datasets", "deployment", "display", "estimators", "features",
+        "inference", "inspection", "metrics", "objectives", "online", "runtime", "solvers",
+        "testing",
     ),
 )  # fmt: skip

@@ -80,27 +80,29 @@ def export(model: BaseEstimator, path: PathLike, *, precision: str | None = None
     """
     if precision not in _PRECISIONS:
         raise ValueError(f"precision must be one of {_PRECISIONS}; got {precision!r}.")
+    write_model(path, describe(model, precision))
+
+
+def describe(model: Any, precision: str | None = None) -> dict[str, Any]:
+    """A fitted model as its file holds it, and as :class:`sklseq.runtime.Decoder` takes it."""
     *steps, tagger = [model] if not isinstance(model, Pipeline) else _steps(model)
     _check_tagger(tagger)
     coef = tagger.coef_.toarray() if sparse.issparse(tagger.coef_) else np.asarray(tagger.coef_)
     steps, coef = _steps_and_weights(tagger, steps, coef)
     parts = [_part(step) for step in steps]
     labels = tagger.classes_.tolist()
-    write_model(
-        path,
-        {
-            "sklseq": __version__,
-            "classes": labels,
-            "probabilistic": hasattr(tagger, "predict_proba"),
-            "receptive_field": list(receptive_field(Pipeline([("all", s) for s in steps]))),
-            "features": parts[0] if len(parts) == 1 else {"class": "Pipeline", "parts": parts},
-            "n_features": len(coef),
-            "coef": _weights(coef, precision),
-            "transition": tagger.transition_,
-            "start": tagger.start_,
-            "end": tagger.end_,
-        },
-    )
+    return {
+        "sklseq": __version__,
+        "classes": labels,
+        "probabilistic": hasattr(tagger, "predict_proba"),
+        "receptive_field": list(receptive_field(Pipeline([("all", s) for s in steps]))),
+        "features": parts[0] if len(parts) == 1 else {"class": "Pipeline", "parts": parts},
+        "n_features": len(coef),
+        "coef": _weights(coef, precision),
+        "transition": tagger.transition_,
+        "start": tagger.start_,
+        "end": tagger.end_,
+    }
 
 
 def _steps(model: Pipeline) -> list:

@@ -17,7 +17,7 @@ from sklseq._lib.aligned import aligned_zeros
 from sklseq._lib.cpu import load_kernel
 from sklseq._lib.model_file import read_model
 from sklseq.data.labels import labels_to_segments
-from sklseq.data.types import TokensLike
+from sklseq.data.types import LabelsLike, TokensLike
 from sklseq.features._packed_rows import PackedRows
 from sklseq.inference.chain.linear_chain import Transitions, Workspace, best_paths, check_paths
 
@@ -153,12 +153,18 @@ class Decoder:
         -------
         list of ndarray of shape (n_tokens, n_labels)
         """
+        psi, offsets = self._scores(X)
+        self._sums(psi, offsets)
+        marginals, ends = psi[:, : self._chain.n_labels].copy(), offsets.tolist()
+        return [marginals[a:b] for a, b in zip(ends[:-1], ends[1:])]
+
+    def _sums(self, psi: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """log Z of each sequence; scores become marginals, in place."""
         if not self._probabilistic:
             raise ValueError(
                 "The exported model has no probabilities: its scores maximise a margin or a "
                 "z-score. Export a CRFTagger, or use predict."
             )
-        psi, offsets = self._scores(X)
         chain = self._chain
         if not hasattr(chain, "factors"):
             chain.exponentiate()
@@ -166,8 +172,54 @@ class Decoder:
         work = Workspace(len(psi), chain.width, chain.dtype)
         work.forward_backward(psi, offsets, None, chain, log_z)
         check_paths(log_z)
-        marginals, ends = psi[:, : chain.n_labels].copy(), offsets.tolist()
-        return [marginals[a:b] for a, b in zip(ends[:-1], ends[1:])]
+        return log_z
+
+    def predict_log_proba_sequence(self, X: TokensLike, y: LabelsLike) -> np.ndarray:
+        """log p(y_s | x_s) of whole label sequences.
+
+        Parameters
+        ----------
+        X : list of sequences
+        y : list of label sequences
+            One known label for each token.
+
+        Returns
+        -------
+        ndarray of shape (n_sequences,)
+        """
+        psi, offsets = self._scores(X)
+        codes = [np.array([self.classes_.index(v) for v in labels], dtype=int) for labels in y]
+        if [len(c) for c in codes] != np.diff(offsets).tolist():
+            raise ValueError("y must have one label for each token of X.")
+        chain, total = self._chain, np.zeros(len(codes))
+        for s, c in enumerate(codes):
+            if len(c):
+                total[s] = psi[np.arange(offsets[s], offsets[s + 1]), c].sum(dtype=np.float64)
+                total[s] += chain.score[c[:-1], c[1:]].sum(dtype=np.float64)
+                total[s] += float(chain.start[c[0]]) + float(chain.end[c[-1]])
+        return total - self._sums(psi, offsets)
+
+    @property
+    def attributes(self) -> list[str]:
+        """Names of the attributes, of a model that reads feature dicts or attributes."""
+        names = getattr(self._features, "vocabulary_", None)
+        if names is None:
+            raise ValueError("The model reads tokens, and its file has no names of attributes.")
+        return list(names)
+
+    @property
+    def state_features(self) -> dict[tuple[str, Any], float]:
+        """Weights of (attribute, label) that are not zero."""
+        names, W = self.attributes, self._W
+        pairs = zip(*(x.tolist() for x in np.nonzero(W)))
+        return {(names[i], self.classes_[j]): float(W[i, j]) for i, j in pairs}
+
+    @property
+    def transition_features(self) -> dict[tuple[Any, Any], float]:
+        """Weights of (label, next label) that are not zero; -inf where forbidden."""
+        scores = self._chain.score[: len(self.classes_), : len(self.classes_)]
+        pairs = zip(*(x.tolist() for x in np.nonzero(scores)))
+        return {(self.classes_[i], self.classes_[j]): float(scores[i, j]) for i, j in pairs}
 
     def predict_spans(self, X: TokensLike) -> list[list[tuple[int, int, str]]]:
         """Spans of each sequence, of labels such as ``"B-PER"`` and ``"I-PER"``.

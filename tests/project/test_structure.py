@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from sklearn.base import BaseEstimator
 
 ROOT = Path(__file__).resolve().parents[2] / "sklseq"
 # Single modules beside the folders that estimators use; what other modules may import is free.
@@ -60,7 +61,9 @@ def rule_of(folder):
     match = re.search(r"^Imports: ([\w, ]+)(?:; never (\w+))?\.$", doc or "", re.MULTILINE)
     assert match, f"sklseq/{folder}/__init__.py must say what the folder imports: 'Imports: a, b.'"
     allowed = set() if match[1] == "nothing" else set(match[1].split(", "))
-    assert allowed <= {*folders(), "metrics"}, f"{folder} names what does not exist: {allowed}"
+    assert allowed <= {*folders(), "deployment", "metrics", "runtime"}, (
+        f"{folder} names what does not exist: {allowed}"
+    )
     return allowed, match[2]
 
 
@@ -140,8 +143,9 @@ def test_no_two_modules_of_one_name():
 
 def test_top_level_is_what_a_user_names_or_a_folder():
     entries = {p.stem for p in ROOT.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
-    # 13 that hold the package and its tools; `runtime` is what a deployed model imports.
-    assert len(entries - {"__init__"}) <= 15
+    # 14 that hold the package and its tools; `runtime` is what a deployed model imports, `compat`
+    # what a program of another package imports.
+    assert len(entries - {"__init__"}) <= 16
     private = {folder for folder in entries if folder.startswith("_")} - {"__init__"}
     assert private == {"_lib"}
 
@@ -191,6 +195,8 @@ MODULES = [
     "sklseq.datasets",
     "sklseq.deployment",
     "sklseq.display",
+    "sklseq.compat.pycrfsuite",
+    "sklseq.compat.sklearn_crfsuite",
     "sklseq.inspection",
     "sklseq.runtime",
     "sklseq.testing",
@@ -270,5 +276,5 @@ def test_all_is_sorted_and_exists():
 
 @pytest.mark.parametrize("value", list(public_objects()))
 def test_constructor_stores_its_parameters(value):
-    if inspect.isclass(value) and hasattr(value, "get_params"):
+    if inspect.isclass(value) and issubclass(value, BaseEstimator):
         assert sorted(value().get_params()) == sorted(signature_of(value))

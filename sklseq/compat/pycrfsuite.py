@@ -1,0 +1,452 @@
+"""Tagger and Trainer in the shape of python-crfsuite's.
+
+>>> from sklseq.compat import pycrfsuite
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sklseq import runtime
+from sklseq.runtime import Decoder
+
+__all__ = ["ItemSequence", "ParsedDump", "Tagger", "Trainer"]
+
+# Parameters of CRFsuite's training, with its defaults. Those below the line change how it
+# searches for the minimum, which the solvers of CRFTagger do by rules of their own.
+_COMMON = {
+    "feature.minfreq": 0.0, "feature.possible_states": False,
+    "feature.possible_transitions": False,
+}  # fmt: skip
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "lbfgs": {
+        **_COMMON, "c1": 0.0, "c2": 1.0, "max_iterations": 2147483647,
+        # ---
+        "num_memories": 6, "epsilon": 1e-5, "period": 10, "delta": 1e-5,
+        "linesearch": "MoreThuente", "max_linesearch": 20,
+    },
+    "l2sgd": {
+        **_COMMON, "c2": 1.0, "max_iterations": 1000,
+        # ---
+        "period": 10, "delta": 1e-6, "calibration.eta": 0.1, "calibration.rate": 2.0,
+        "calibration.samples": 1000.0, "calibration.candidates": 10, "calibration.max_trials": 20,
+    },
+}  # fmt: skip
+
+
+class ParsedDump(NamedTuple):
+    """What a model consists of.
+
+    Attributes
+    ----------
+    labels, attributes : dict of str to str
+        Their numbers.
+    transitions : dict of (label, next label) to float
+    state_features : dict of (attribute, label) to float
+    """
+
+    labels: dict[str, str]
+    attributes: dict[str, str]
+    transitions: dict[tuple[str, str], float]
+    state_features: dict[tuple[str, str], float]
+
+
+class ItemSequence:
+    """Items that are read once for several calls.
+
+    Parameters
+    ----------
+    xseq : list of dicts, or of collections of attributes
+    """
+
+    def __init__(self, xseq: Iterable[Any]):
+        self.xseq = list(xseq)
+
+    def __len__(self) -> int:
+        return len(self.xseq)
+
+    def items(self) -> list[dict[str, float]]:
+        """The attributes of each item, with their weights.
+
+        Returns
+        -------
+        list of dict
+        """
+        from sklseq.features import DictFeatures
+
+        features = DictFeatures()
+        return features.inverse_transform(features.fit_transform([self.xseq]))[0]
+
+
+def _items(xseq: Any) -> list:
+    return xseq.xseq if isinstance(xseq, ItemSequence) else list(xseq)
+
+
+class Tagger:
+    """Labels by a model of CRFsuite, or by one that :func:`sklseq.deployment.export` wrote.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from sklseq.compat import pycrfsuite
+    >>> trainer = pycrfsuite.Trainer(verbose=False)
+    >>> trainer.append([{"w": "the"}, {"w": "cat"}], ["D", "N"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "model.crfsuite")
+    ...     trainer.train(path)
+    ...     tagger = pycrfsuite.Tagger()
+    ...     with tagger.open(path):
+    ...         tagger.tag([{"w": "the"}, {"w": "cat"}])
+    ['D', 'N']
+    """
+
+    def __init__(self) -> None:
+        self._decoder: Decoder | None = None
+        self._forget([])
+
+    @classmethod
+    def of(cls, decoder: Decoder) -> Tagger:
+        """A tagger of a model that is loaded already.
+
+        Parameters
+        ----------
+        decoder : Decoder
+
+        Returns
+        -------
+        Tagger
+        """
+        tagger = cls()
+        tagger._decoder = decoder
+        return tagger
+
+    def _forget(self, items: list) -> None:
+        self._sequence, self._marginals = items, None
+
+    def open(self, name: str | os.PathLike[str]) -> contextlib.closing[Tagger]:
+        """Read a model file.
+
+        Parameters
+        ----------
+        name : str or path
+
+        Returns
+        -------
+        context manager
+            Which closes the model.
+        """
+        with open(name, "rb") as file:
+            is_crfsuite = file.read(4) == b"lCRF"
+        self._decoder = _of_crfsuite(name) if is_crfsuite else runtime.load(name)
+        self._forget([])
+        return contextlib.closing(self)
+
+    def open_inmemory(self, value: bytes) -> contextlib.closing[Tagger]:
+        """Read the content of a model file.
+
+        Parameters
+        ----------
+        value : bytes
+
+        Returns
+        -------
+        context manager
+            Which closes the model.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model")
+            with open(path, "wb") as file:
+                file.write(value)
+            return self.open(path)
+
+    def close(self) -> None:
+        """Forget the model."""
+        self._decoder = None
+
+    def _opened(self) -> Decoder:
+        if self._decoder is None:
+            raise ValueError("The tagger is not opened: call open or open_inmemory first.")
+        return self._decoder
+
+    def labels(self) -> list[str]:
+        """The labels of the model.
+
+        Returns
+        -------
+        list of str
+        """
+        return list(self._opened().classes_)
+
+    def set(self, xseq: Iterable[Any]) -> None:
+        """Set the sequence for :meth:`tag`, :meth:`probability` and :meth:`marginal`.
+
+        Parameters
+        ----------
+        xseq : list of items, or ItemSequence
+        """
+        self._opened()
+        self._forget(_items(xseq))
+
+    def tag(self, xseq: Iterable[Any] | None = None) -> list[str]:
+        """The best labels of a sequence.
+
+        Parameters
+        ----------
+        xseq : list of items, or ItemSequence, default=None
+            None: the one that was set, or tagged last.
+
+        Returns
+        -------
+        list of str
+        """
+        if xseq is not None:
+            self.set(xseq)
+        return self._opened().predict_single(self._sequence)
+
+    def marginal(self, y: str, pos: int) -> float:
+        """Marginal probability of a label.
+
+        Parameters
+        ----------
+        y : str
+        pos : int
+            Number of the item, from 0.
+
+        Returns
+        -------
+        float
+        """
+        decoder, n = self._opened(), len(self._sequence)
+        if not 0 <= pos < n:
+            raise ValueError(f"pos must be a position of the {n} items; got {pos}.")
+        self._check_labels([y])
+        if self._marginals is None:
+            self._marginals = decoder.predict_proba([self._sequence])[0]
+        return float(self._marginals[pos, decoder.classes_.index(y)])
+
+    def probability(self, yseq: Iterable[str]) -> float:
+        """Probability of a label sequence.
+
+        Parameters
+        ----------
+        yseq : list of str
+
+        Returns
+        -------
+        float
+        """
+        decoder, labels, n = self._opened(), list(yseq), len(self._sequence)
+        if len(labels) != n:
+            raise ValueError(f"yseq must have a label for each of {n} items; got {len(labels)}.")
+        self._check_labels(labels)
+        return float(np.exp(decoder.predict_log_proba_sequence([self._sequence], [labels])[0]))
+
+    def _check_labels(self, labels: list[str]) -> None:
+        known = self._opened().classes_
+        for label in labels:
+            if label not in known:
+                raise ValueError(f"{label!r} is no label of the model, whose labels are {known}.")
+
+    def info(self) -> ParsedDump:
+        """Labels, attributes and weights of the model.
+
+        Returns
+        -------
+        ParsedDump
+        """
+        decoder = self._opened()
+        return ParsedDump(
+            {label: str(k) for k, label in enumerate(decoder.classes_)},
+            {name: str(k) for k, name in enumerate(decoder.attributes)},
+            decoder.transition_features,
+            decoder.state_features,
+        )
+
+
+def _of_crfsuite(path: Any) -> Decoder:
+    from sklseq.deployment import describe
+    from sklseq.estimators.crf.crfsuite_model import read_crfsuite_model
+
+    return Decoder(describe(read_crfsuite_model(path)))
+
+
+class Trainer:
+    """Training of a CRF on sequences that are appended one by one, into a model file of CRFsuite.
+
+    The objective is CRFsuite's; :class:`sklseq.CRFTagger` minimises it. "l2sgd" has the same
+    objective with ``c1 = 0``. CRFsuite's perceptron, "pa" and "arow" are not offered.
+
+    Parameters
+    ----------
+    algorithm : {"lbfgs", "l2sgd"}, default=None
+        None: "lbfgs".
+    params : dict, default=None
+        As in :meth:`set_params`.
+    verbose : bool, default=True
+        Whether the objective is printed after each iteration.
+
+    Notes
+    -----
+    ``c1``, ``c2``, ``max_iterations``, ``feature.possible_states`` and
+    ``feature.possible_transitions`` act. The others say how CRFsuite searches for the minimum: they
+    are kept and change nothing.
+    """
+
+    def __init__(
+        self,
+        algorithm: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        verbose: bool = True,
+    ):
+        self.verbose = verbose
+        self.clear()
+        self.select(algorithm or "lbfgs")
+        self.set_params(params or {})
+
+    def select(self, algorithm: str, type: str = "crf1d") -> None:
+        """Choose the algorithm; its parameters get their defaults.
+
+        Parameters
+        ----------
+        algorithm : {"lbfgs", "l2sgd"}
+        type : {"crf1d"}
+        """
+        if algorithm not in _DEFAULTS or type != "crf1d":
+            raise ValueError(
+                f"algorithm must be one of {tuple(_DEFAULTS)}, and type 'crf1d'; got "
+                f"{algorithm!r}, {type!r}. Of margins and perceptrons see sklseq.HMSVMTagger."
+            )
+        self.algorithm = algorithm
+        self._params = dict(_DEFAULTS[algorithm])
+
+    def append(self, xseq: Iterable[Any], yseq: Iterable[str], group: int = 0) -> None:
+        """Add a sequence to the training data.
+
+        Parameters
+        ----------
+        xseq : list of items, or ItemSequence
+        yseq : list of str
+        group : int, default=0
+            A number, for ``holdout`` of :meth:`train`.
+        """
+        items, labels = _items(xseq), list(yseq)
+        if len(items) != len(labels):
+            raise ValueError(
+                f"xseq and yseq must be equally long; got {len(items)} items and {len(labels)} "
+                "labels."
+            )
+        self._data.append((items, labels, int(group)))
+
+    def clear(self) -> None:
+        """Forget the training data."""
+        self._data: list[tuple[list, list, int]] = []
+
+    def params(self) -> list[str]:
+        """Names of the parameters of the algorithm.
+
+        Returns
+        -------
+        list of str
+        """
+        return list(self._params)
+
+    def get_params(self) -> dict[str, Any]:
+        """All parameters.
+
+        Returns
+        -------
+        dict
+        """
+        return dict(self._params)
+
+    def set_params(self, params: Mapping[str, Any]) -> None:
+        """Set several parameters.
+
+        Parameters
+        ----------
+        params : dict
+        """
+        for name, value in params.items():
+            self.set(name, value)
+
+    def get(self, name: str) -> str | float | bool:
+        """The value of a parameter.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        str, number or bool
+        """
+        self._check_name(name)
+        value: str | float | bool = self._params[name]
+        return value
+
+    def set(self, name: str, value: str | float | bool) -> None:
+        """Set a parameter.
+
+        Parameters
+        ----------
+        name : str
+        value : str, number or bool
+            Also a number or switch as a string.
+        """
+        self._check_name(name)
+        kind = type(_DEFAULTS[self.algorithm][name])
+        try:
+            self._params[name] = kind(float(value)) if kind is not str else str(value)
+        except ValueError:
+            raise ValueError(f"{name} must be a number; got {value!r}.") from None
+
+    def _check_name(self, name: str) -> None:
+        if name not in self._params:
+            raise ValueError(
+                f"{name!r} is no parameter of {self.algorithm!r}; they are {self.params()}."
+            )
+
+    def train(self, model: str | os.PathLike[str], holdout: int = -1) -> None:
+        """Train, and write the model file.
+
+        Parameters
+        ----------
+        model : str or path
+            "": no file is written.
+        holdout : int, default=-1
+            The group that training leaves out.
+        """
+        from sklseq.estimators.crf.crfsuite_writer import write_crfsuite_model
+
+        kept = [(x, y) for x, y, group in self._data if group != holdout]
+        tagger = _crf(self._params, int(self.verbose)).fit(
+            [x for x, _ in kept], [y for _, y in kept]
+        )
+        if os.fspath(model):
+            write_crfsuite_model(tagger, model)
+
+
+def _crf(params: Mapping[str, Any], verbose: int) -> Any:
+    """The CRFTagger whose objective CRFsuite has with these parameters."""
+    from sklseq.estimators.crf.crf_tagger import CRFTagger
+
+    if params["feature.minfreq"] > 1:
+        raise ValueError(
+            "feature.minfreq counts pairs of attribute and label, which is not offered; use a "
+            "Pipeline of sklseq.features.DictFeatures(min_count=...) and CRFTagger."
+        )
+    return CRFTagger(
+        l1=params.get("c1", 0.0),
+        l2=params["c2"],
+        all_possible_states=params["feature.possible_states"],
+        all_possible_transitions=params["feature.possible_transitions"],
+        boundaries=False,
+        max_iter=min(int(params["max_iterations"]), 100_000),
+        verbose=verbose,
+    )

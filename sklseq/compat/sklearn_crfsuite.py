@@ -1,0 +1,216 @@
+"""CRF in the shape of sklearn-crfsuite's.
+
+>>> from sklseq.compat import sklearn_crfsuite
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from sklseq.compat.pycrfsuite import Tagger
+from sklseq.deployment import describe
+from sklseq.estimators.crf.crf_tagger import CRFTagger
+from sklseq.runtime import Decoder
+
+__all__ = ["CRF"]
+
+
+class CRF(BaseEstimator):
+    """Conditional random field with the methods of ``sklearn_crfsuite.CRF``.
+
+    Parameters
+    ----------
+    algorithm : {"lbfgs", "l2sgd"}, default="lbfgs"
+        Both minimise the objective of CRFsuite, by :class:`sklseq.CRFTagger`.
+    c1, c2 : float, default=None
+        Weights of the L1 and the squared L2 penalty. None: 0 and 1.
+    max_iterations : int, default=None
+        None: as many as needed, at most 100,000.
+    all_possible_states, all_possible_transitions : bool, default=False
+        Whether pairs that training data do not have get weights.
+    verbose : bool, default=False
+
+    Attributes
+    ----------
+    model_ : CRFTagger
+
+    Examples
+    --------
+    >>> from sklseq.compat.sklearn_crfsuite import CRF
+    >>> X, y = [[{"w": "the"}, {"w": "cat"}]], [["D", "N"]]
+    >>> crf = CRF(c2=0.1).fit(X, y)
+    >>> crf.predict(X), sorted(crf.state_features_)
+    ([['D', 'N']], [('w:cat', 'N'), ('w:the', 'D')])
+    """
+
+    def __init__(
+        self,
+        algorithm: str = "lbfgs",
+        *,
+        c1: float | None = None,
+        c2: float | None = None,
+        max_iterations: int | None = None,
+        all_possible_states: bool = False,
+        all_possible_transitions: bool = False,
+        verbose: bool = False,
+    ):
+        self.algorithm = algorithm
+        self.c1 = c1
+        self.c2 = c2
+        self.max_iterations = max_iterations
+        self.all_possible_states = all_possible_states
+        self.all_possible_transitions = all_possible_transitions
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Iterable[Iterable[Any]],
+        y: Iterable[Iterable[str]],
+        X_dev: Iterable[Iterable[Any]] | None = None,
+        y_dev: Iterable[Iterable[str]] | None = None,
+    ) -> CRF:
+        """Train on labelled sequences.
+
+        Parameters
+        ----------
+        X : list of sequences of feature dicts or attributes
+        y : list of label sequences
+        X_dev, y_dev : as X and y, optional
+            CRFsuite reports on them and does not train on them; here they are not used.
+
+        Returns
+        -------
+        CRF
+            The estimator itself.
+        """
+        if self.algorithm not in ("lbfgs", "l2sgd"):
+            raise ValueError(
+                f"algorithm must be 'lbfgs' or 'l2sgd'; got {self.algorithm!r}. For margins and "
+                "perceptrons see sklseq.HMSVMTagger."
+            )
+        model = CRFTagger(
+            l1=0.0 if self.c1 is None else self.c1,
+            l2=1.0 if self.c2 is None else self.c2,
+            all_possible_states=self.all_possible_states,
+            all_possible_transitions=self.all_possible_transitions,
+            boundaries=False,
+            max_iter=100_000 if self.max_iterations is None else self.max_iterations,
+            verbose=int(self.verbose),
+        ).fit([list(x) for x in X], [list(labels) for labels in y])
+        self.__dict__.pop("_decoder", None)
+        self.model_ = model
+        return self
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        check_is_fitted(self, "model_")
+        return Decoder(describe(self.model_))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in super().__getstate__().items() if k != "_decoder"}
+
+    def predict(self, X: Iterable[Iterable[Any]]) -> list[list[str]]:
+        """The best labels of each sequence.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        list of list of str
+        """
+        return self._decoder.predict([list(x) for x in X])
+
+    def predict_single(self, xseq: Iterable[Any]) -> list[str]:
+        """The best labels of one sequence.
+
+        Parameters
+        ----------
+        xseq : list of items
+
+        Returns
+        -------
+        list of str
+        """
+        return self._decoder.predict_single(list(xseq))
+
+    def predict_marginals(self, X: Iterable[Iterable[Any]]) -> list[list[dict[str, float]]]:
+        """Marginal probabilities of the labels of each item.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        list of list of dict from label to float
+        """
+        names = self._decoder.classes_
+        return [
+            [dict(zip(names, row)) for row in marginals.tolist()]
+            for marginals in self._decoder.predict_proba([list(x) for x in X])
+        ]
+
+    def predict_marginals_single(self, xseq: Iterable[Any]) -> list[dict[str, float]]:
+        """Marginal probabilities of the labels of each item of one sequence.
+
+        Parameters
+        ----------
+        xseq : list of items
+
+        Returns
+        -------
+        list of dict from label to float
+        """
+        return self.predict_marginals([xseq])[0]
+
+    def score(self, X: Iterable[Iterable[Any]], y: Iterable[Iterable[str]]) -> float:
+        """Fraction of items whose label is right.
+
+        Parameters
+        ----------
+        X : list of sequences
+        y : list of label sequences
+
+        Returns
+        -------
+        float
+        """
+        truth = [label for labels in y for label in labels]
+        found = [label for labels in self.predict(X) for label in labels]
+        if len(truth) != len(found) or not truth:
+            raise ValueError(f"X and y must be equally long; got {len(found)} and {len(truth)}.")
+        return float(np.mean([a == b for a, b in zip(truth, found)]))
+
+    @property
+    def tagger_(self) -> Tagger:
+        """A ``pycrfsuite``-shaped tagger of the model."""
+        return Tagger.of(self._decoder)
+
+    @property
+    def classes_(self) -> list[str]:
+        """Labels."""
+        check_is_fitted(self, "model_")
+        return self.model_.classes_.tolist()
+
+    @property
+    def attributes_(self) -> list[str]:
+        """Attributes."""
+        return self._decoder.attributes
+
+    @property
+    def state_features_(self) -> dict[tuple[str, str], float]:
+        """Weights of (attribute, label)."""
+        return self._decoder.state_features
+
+    @property
+    def transition_features_(self) -> dict[tuple[str, str], float]:
+        """Weights of (label, next label)."""
+        return self._decoder.transition_features

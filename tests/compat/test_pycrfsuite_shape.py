@@ -1,0 +1,161 @@
+"""sklseq.compat.pycrfsuite beside python-crfsuite: the same calls, the same answers."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from sklseq import CRFTagger
+from sklseq.compat import pycrfsuite as ours
+from sklseq.deployment import export
+from tests.estimators.test_crfsuite_model import make, train
+
+theirs = pytest.importorskip("pycrfsuite")
+
+NEW, _ = make(21)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A model file that python-crfsuite wrote."""
+    path = tmp_path_factory.mktemp("models") / "theirs.crfsuite"
+    train(path, *make(3))
+    return path
+
+
+def opened(package, path):
+    tagger = package.Tagger()
+    tagger.open(str(path))
+    return tagger
+
+
+def assert_same(mine, other, X):
+    assert mine.labels() == other.labels()
+    for x in X:
+        labels = other.tag(x)
+        assert mine.tag(x) == labels
+        assert mine.tag() == labels
+        mine.set(x)
+        assert mine.probability(labels) == pytest.approx(other.probability(labels), rel=1e-9)
+        wrong = labels[::-1]
+        assert mine.probability(wrong) == pytest.approx(other.probability(wrong), rel=1e-9)
+        for t in range(len(x)):
+            found = [mine.marginal(label, t) for label in mine.labels()]
+            expected = [other.marginal(label, t) for label in mine.labels()]
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_model_of_crfsuite(model):
+    mine, other = opened(ours, model), opened(theirs, model)
+    assert_same(mine, other, NEW)
+    assert mine.tag([]) == []
+    found, expected = mine.info(), other.info()
+    assert found.labels == expected.labels
+    assert set(found.attributes) <= set(expected.attributes)
+    assert found.transitions == pytest.approx(expected.transitions, abs=1e-6)
+    weights = {k: v for k, v in expected.state_features.items() if abs(v) > 1e-6}
+    assert {k: found.state_features[k] for k in weights} == pytest.approx(weights, abs=1e-6)
+
+
+def test_bytes_and_closing(model):
+    tagger = ours.Tagger()
+    with tagger.open_inmemory(model.read_bytes()):
+        labels = tagger.tag(ours.ItemSequence(NEW[0]))
+    assert labels == opened(theirs, model).tag(NEW[0])
+    for call in (tagger.labels, tagger.tag, tagger.info):
+        with pytest.raises(ValueError, match="The tagger is not opened"):
+            call()
+    with pytest.raises(ValueError, match="no exported model"):
+        tagger.open_inmemory(b"xx")
+    with pytest.raises(FileNotFoundError):
+        tagger.open("no such file")
+
+
+def test_wrong_calls(model):
+    tagger = opened(ours, model)
+    tagger.set(NEW[0])
+    n = len(NEW[0])
+    for pos in (-1, n):
+        with pytest.raises(ValueError, match=f"a position of the {n} items; got {pos}"):
+            tagger.marginal("O", pos)
+    with pytest.raises(ValueError, match="'nix' is no label of the model"):
+        tagger.marginal("nix", 0)
+    with pytest.raises(ValueError, match="'nix' is no label of the model"):
+        tagger.probability(["nix"] * n)
+    with pytest.raises(ValueError, match=f"each of {n} items; got {n + 1}"):
+        tagger.probability(["O"] * (n + 1))
+
+
+@pytest.mark.parametrize("params", [{"c2": 0.1}, {"c1": "0.2", "c2": 1.0}])
+def test_training_writes_a_file_that_both_read(tmp_path, params):
+    X, y = make(4)
+    path = tmp_path / "model"
+    trainer = ours.Trainer(verbose=False, params=params)
+    for k, (x, labels) in enumerate(zip(X, y)):
+        trainer.append(ours.ItemSequence(x) if k % 2 else x, labels)
+    trainer.append([["left out"]], ["never"], group=1)
+    trainer.train(str(path), holdout=1)
+    mine, other = opened(ours, path), opened(theirs, path)
+    assert_same(mine, other, X + NEW[:5])
+    assert "never" not in mine.labels()
+    # The objective is that of CRFsuite: so is its minimum.
+    train(tmp_path / "theirs", X, y, max_iterations=1000, delta=1e-9, **trainer_params(trainer))
+    expected = opened(theirs, tmp_path / "theirs")
+    for x in X:
+        for tagger in (mine, expected):
+            tagger.set(x)
+        for label in mine.labels():
+            assert mine.marginal(label, 0) == pytest.approx(expected.marginal(label, 0), abs=0.02)
+
+
+def trainer_params(trainer):
+    return {"c1": trainer.get("c1"), "c2": trainer.get("c2")}
+
+
+def test_parameters_are_those_of_python_crfsuite():
+    for algorithm in ("lbfgs", "l2sgd"):
+        mine, other = ours.Trainer(algorithm), theirs.Trainer(algorithm)
+        assert mine.params() == other.params()
+        assert mine.get_params() == other.get_params()
+    mine.set_params({"c2": "3", "feature.possible_states": 1})
+    assert mine.get("c2") == 3.0
+    assert mine.get("feature.possible_states") is True
+    mine.select("lbfgs")
+    assert mine.get("c2") == 1.0
+
+
+def test_wrong_training():
+    trainer = ours.Trainer(verbose=False)
+    for call, message in (
+        (lambda: trainer.append([["a"]], ["x", "y"]), "got 1 items and 2 labels"),
+        (lambda: trainer.set("nix", 1), "'nix' is no parameter of 'lbfgs'"),
+        (lambda: trainer.get("nix"), "'nix' is no parameter of 'lbfgs'"),
+        (lambda: trainer.set("c1", "much"), "c1 must be a number; got 'much'"),
+        (lambda: trainer.select("pa"), "algorithm must be one of"),
+        (lambda: ours.Trainer("lbfgs", {"feature.minfreq": 3}).train(""), "minfreq"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_items(model):
+    items = [["foo"], {"bar": {"baz": 1}}, {"x": "y", "n": 0.5}]
+    assert ours.ItemSequence(items).items() == theirs.ItemSequence(items).items()
+    assert len(ours.ItemSequence(items)) == 3
+
+
+def test_exported_models_need_neither_scipy_nor_scikit_learn(tmp_path):
+    X, y = make(5)
+    tagger = CRFTagger().fit(X, y)
+    export(tagger, tmp_path / "model")
+    mine = opened(ours, tmp_path / "model")
+    assert [mine.tag(x) for x in NEW] == [labels.tolist() for labels in tagger.predict(NEW)]
+    code = (
+        "import sys; from sklseq.compat import pycrfsuite; t = pycrfsuite.Tagger(); "
+        "t.open(sys.argv[1]); t.tag([['a']]); "
+        "print([name for name in ('scipy', 'sklearn') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "model")]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.stdout.strip() == "[]", answer.stderr

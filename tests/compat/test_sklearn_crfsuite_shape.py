@@ -1,0 +1,71 @@
+"""sklseq.compat.sklearn_crfsuite.CRF: what is documented of sklearn-crfsuite's class."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+
+from sklseq import CRFTagger
+from sklseq.compat.sklearn_crfsuite import CRF
+from tests.estimators.test_crfsuite_model import make
+
+X, y = make(7)
+
+
+@pytest.fixture(scope="module")
+def crf():
+    return CRF(c1=0.1, c2=0.1, max_iterations=100, all_possible_transitions=True).fit(X, y)
+
+
+def test_labels_and_marginals_are_those_of_the_tagger(crf):
+    tagger = CRFTagger(
+        l1=0.1, l2=0.1, max_iter=100, all_possible_transitions=True, boundaries=False
+    ).fit(X, y)
+    assert crf.predict(X) == [labels.tolist() for labels in tagger.predict(X)]
+    assert [crf.predict_single(x) for x in X] == crf.predict(X)
+    assert crf.classes_ == tagger.classes_.tolist()
+    assert crf.score(X, y) == pytest.approx(tagger.score(X, y))
+    for x, found, expected in zip(X, crf.predict_marginals(X), tagger.predict_proba(X)):
+        assert crf.predict_marginals_single(x) == found
+        np.testing.assert_array_equal([list(row.values()) for row in found], expected)
+        assert all(list(row) == crf.classes_ for row in found)
+
+
+def test_weights_by_names(crf):
+    tagger = crf.model_
+    names, labels = tagger.feature_names_in_.tolist(), crf.classes_
+    for (attribute, label), weight in crf.state_features_.items():
+        assert tagger.coef_[names.index(attribute), labels.index(label)] == weight
+    assert len(crf.state_features_) == np.count_nonzero(tagger.coef_)
+    for (a, b), weight in crf.transition_features_.items():
+        assert tagger.transition_[labels.index(a), labels.index(b)] == weight
+    assert set(crf.attributes_) == {attribute for attribute, _ in crf.state_features_}
+
+
+def test_tagger(crf):
+    tagger = crf.tagger_
+    labels = tagger.tag(X[0])
+    assert labels == crf.predict_single(X[0])
+    assert tagger.marginal(labels[0], 0) == crf.predict_marginals_single(X[0])[0][labels[0]]
+
+
+def test_scikit_learn(crf):
+    assert pickle.loads(pickle.dumps(crf)).predict(X) == crf.predict(X)
+    with pytest.raises(NotFittedError):
+        clone(crf).predict(X)
+    search = GridSearchCV(CRF(), {"c2": [0.1, 1.0]}, cv=2).fit(X, y)
+    assert search.best_params_["c2"] in (0.1, 1.0)
+    before = crf.predict(X)
+    again = clone(crf).fit(X, y, X_dev=X, y_dev=y)
+    assert again.predict(X) == before
+    assert again.fit(X[:3], y[:3]).classes_ == sorted(set().union(*y[:3]))
+
+
+def test_wrong_calls(crf):
+    with pytest.raises(ValueError, match="algorithm must be 'lbfgs' or 'l2sgd'; got 'pa'"):
+        CRF("pa").fit(X, y)
+    with pytest.raises(ValueError, match="equally long"):
+        crf.score(X, y[:-1])
