@@ -12,6 +12,8 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.rst"))
 MODULES = [
     "sklseq",
+    "sklseq.compat.pycrfsuite",
+    "sklseq.compat.sklearn_crfsuite",
     "sklseq.datasets",
     "sklseq.deployment",
     "sklseq.display",
@@ -20,6 +22,7 @@ MODULES = [
     "sklseq.inspection",
     "sklseq.metrics",
     "sklseq.online",
+    "sklseq.runtime",
     "sklseq.testing",
 ]
 # Blocks that need more than this machine: a cluster, another package.
