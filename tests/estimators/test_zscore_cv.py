@@ -1,13 +1,16 @@
 """The transition weight, and ZScoreTaggerCV against fitting anew for every fold and candidate."""
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, KFold
 
 from sklseq import Sequences, ZScoreTagger, ZScoreTaggerCV
-from sklseq.estimators.zscore import zscore_cv
+from sklseq.estimators.zscore import zscore_cv, zscore_problem
 from sklseq.metrics import SCORERS, token_accuracy
 from sklseq.objectives.zscore.moments import ChainWeights, decompose
 from tests.objectives.test_moments import enumerate_moments, labelings, make_sample, random_cost
@@ -166,6 +169,23 @@ def test_folds_are_the_default_where_rows_and_features_are_many(monkeypatch):
     monkeypatch.setattr(zscore_cv, "FEW_ENTRIES", 10)
     assert_array_equal(ZScoreTaggerCV().fit(X, y).cv_scores_, folds)
     assert np.abs(each - folds).max() > 0
+
+
+def test_systems_that_are_not_solved_are_named(monkeypatch):
+    X, y = make_data(0, n=20)
+    factorise = zscore_problem._factorise
+
+    def unsolved(tagger, sample, ridge, threads):
+        system, result = factorise(tagger, sample, ridge, threads)
+        return system, result._replace(converged=ridge > 1)
+
+    monkeypatch.setattr(zscore_problem, "_factorise", unsolved)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ZScoreTaggerCV(l2s=[0.01, 0.1, 1.0], cv=3).fit(X, y)
+    assert "linear systems of l2=[0.01, 0.1] within" in str(caught[0].message)
+    with pytest.warns(ConvergenceWarning, match="raise the least of l2s"):
+        ZScoreTaggerCV(l2s=[0.01], cv="leave-one-out").fit(X, y)
 
 
 @pytest.mark.parametrize("weights", [[], "auto", [-1.0], [np.inf], 0.5, [None, "x"]])

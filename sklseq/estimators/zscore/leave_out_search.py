@@ -52,6 +52,11 @@ class LeaveOutSearch:
         None: generalised cross-validation.
     weighted : bool
         Whether the scorer is given weights of sequences.
+
+    Attributes
+    ----------
+    unconverged : set of float
+        Ridges whose linear system was not solved in some fold.
     """
 
     def __init__(
@@ -60,7 +65,7 @@ class LeaveOutSearch:
     ):  # fmt: skip
         self.problem, self.source = problem, problem.source
         self.l2s, self.transition_weights = l2s, transition_weights
-        self.scorer, self.weighted = scorer, weighted
+        self.scorer, self.weighted, self.unconverged = scorer, weighted, set()
         cuts = self.source.X.offsets[1:-1]
         self.codes = np.split(self.source.codes, cuts)
 
@@ -138,6 +143,8 @@ class LeaveOutSearch:
     def _left_out(self, problem: ZScoreProblem, X: Sequences) -> LeftOut:
         solution = problem.solve()
         weights = solution.weights
+        if not solution.result.converged:
+            self.unconverged.add(float(problem.tagger.l2))
         emission = np.asarray(X.rows @ weights.coef, dtype=np.float64)
         pairs = decompose(weights)[1]
         natural = loss_scale(solution.multiplier, problem.cost, len(pairs))[1]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import BaseCrossValidator, check_cv
 
 from sklseq._lib.callbacks import with_callbacks
@@ -141,6 +143,14 @@ class ZScoreTaggerCV(ZScoreTagger):
             scores = search.each_sequence()
         else:
             scores = search.folds(check_cv(5 if self.cv is None else self.cv))
+        if search.unconverged:
+            warnings.warn(
+                "ZScoreTaggerCV did not solve the linear systems of l2="
+                f"{sorted(search.unconverged)} within max_iter and tol of ZScoreTagger, so their "
+                "scores may be too low; leave these out of l2s.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         i, j = max(np.ndindex(scores.shape), key=lambda at: (scores[at], l2s[at[0]], -at[1]))
         tagger.set_params(l2=float(l2s[i]), transition_weight=weights[j])
         self._set(problem, problem.solve())

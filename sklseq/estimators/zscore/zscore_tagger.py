@@ -280,9 +280,10 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
         why, remedy = f"did not converge in max_iter={tagger.max_iter} iterations", "max_iter, "
         if result.message == "precision":
             why, remedy = "could not solve its linear system within rounding", ""
+        remedy = f"{remedy}tol or l2" if tagger is self else "the least of l2s"
         warnings.warn(
             f"{type(self).__name__} {why} (error {result.history[-1]:.2g}, tol={tagger.tol}); "
-            f"raise {remedy}tol or l2.",
+            f"raise {remedy}.",
             ConvergenceWarning,
             stacklevel=4,
         )
