@@ -89,8 +89,9 @@ def test_bad_transition_weights(value):
         ZScoreTagger(transition_weight=value).fit(*make_data(0))
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("form", [sparse.csr_matrix, "csr float32", lambda rows: rows.toarray()])
+@pytest.mark.parametrize(
+    ("seed", "form"), enumerate([sparse.csr_matrix, "csr float32", lambda rows: rows.toarray()])
+)
 @pytest.mark.parametrize(
     ("loss", "constraints", "scoring"),
     [("hamming", None, "token_accuracy"), ("hamming", "iob2", "span_f1"), (None, None, "span_f1")],
