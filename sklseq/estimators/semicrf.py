@@ -430,7 +430,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         result = bcfw(
             SegmentHinge(scores, data, weights, self.l2),
             rng=repeatable_generator(self.random_state), tol=1000 * float(self.tol),
-            max_iter=int(self.max_iter), n_steps=20, n_revisits=4,
+            max_iter=int(self.max_iter), n_steps=20, n_revisits=50,
             callback=lambda k, value, hinge: report(k, value, hinge.vector()),
         )  # fmt: skip
         return result._replace(w=result.w.vector(), history=[row[1] for row in result.history])

@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
+from sklseq.objectives.segment._known_segments import Known
 
 from sklseq import SemiCRFSegmenter
 from sklseq._lib.threads import Threads
@@ -215,23 +216,24 @@ def test_optimum_over_all_segmentations(seed):
 
 
 def test_exchange_solves_the_small_problem():
-    rng = np.random.default_rng(0)
+    rng, one = np.random.default_rng(0), np.ones(1)
     for ratio in (0.01, 1.0, 100.0):
         features, loss = rng.normal(size=(6, 9)), np.append(0, rng.random(5))
-        known = WorkingSet(np.array([0]), np.zeros((5, 3)), features[0] @ features[0])
-        for k in range(1, 6):
-            products = features[: k + 1] @ features[k]
-            known.add(np.array([k]), np.zeros((5, 3)), loss[k], products)
-        change = known.exchange(loss.copy(), ratio, 10_000, 1e-14)
-        assert_allclose(known.alpha - np.append(1, np.zeros(5)), change)
-        w = -ratio * features.T @ change
+        places = [[0, 6], [0, 36], np.arange(0, 63, 9), np.tile(np.arange(9), 6)]
+        numbers = [(features - features[0]).ravel(), (features @ features.T).ravel(), loss]
+        alpha, w, gaps = np.eye(6)[0], np.zeros(9), np.zeros(1)
+        known = Known([np.array(one) for one in places], numbers, alpha, ratio * one)
+        known.exchange(np.array([0]), w, gaps, 10_000, 1e-14, 0.5)
+        assert_allclose(gaps, ratio * loss.max(), rtol=1e-14)  # before the first step
+        assert_allclose(alpha.sum(), 1, rtol=1e-12)
+        assert_allclose(w, -ratio * features.T @ (alpha - np.eye(6)[0]), atol=1e-12)
         gain = loss + features @ w
         # Optimal: no gain is above that of any with mass.
-        assert gain.max() - gain[known.alpha > 0].min() < 1e-10
-        assert known.alpha.min() >= 0
+        assert gain.max() - gain[alpha > 0].min() < 1e-10
+        assert alpha.min() >= 0
 
 
-def test_exchange_forgets_what_has_no_mass():
+def test_working_set_forgets_what_has_no_mass():
     known = WorkingSet(np.array([0]), np.zeros((5, 3)), 0.0)
     for k in range(1, 20):
         known.add(np.array([k]), np.full((5, 3), k), k, np.zeros(k + 1))

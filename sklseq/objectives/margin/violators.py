@@ -1,4 +1,4 @@
-"""Working set of segmentations of one sequence, and exact steps in it."""
+"""Working set of segmentations of one sequence."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ __all__ = ["WorkingSet"]
 
 # More segmentations without mass than this are dropped.
 SPARE = 10
+NO_FEATURES = np.zeros(0, dtype=np.int64), np.zeros(0)
 
 
 class WorkingSet:
@@ -24,6 +25,8 @@ class WorkingSet:
         ``alpha`` sums to one.
     gram : ndarray of shape (k, k)
         Inner products of features.
+    features : list of (int64 ndarray, ndarray)
+        Places in w and values of the features that are not those of the truth, minus these.
     """
 
     def __init__(self, fired: np.ndarray, chain: np.ndarray, square: float):
@@ -32,16 +35,21 @@ class WorkingSet:
         self.loss, self.alpha = np.zeros(1), np.ones(1)
         self.gram = np.array([[square]])
         self.number = {fired.tobytes(): 0}
+        self.features = [NO_FEATURES]
 
     def find(self, fired: np.ndarray) -> int:
         """The number of a segmentation, or -1."""
         return self.number.get(fired.tobytes(), -1)
 
-    def add(self, fired: np.ndarray, chain: np.ndarray, loss: float, products: np.ndarray) -> None:
+    def add(
+        self, fired: np.ndarray, chain: np.ndarray, loss: float, products: np.ndarray,
+        features: tuple[np.ndarray, np.ndarray] = NO_FEATURES,
+    ) -> None:  # fmt: skip
         """Add one without mass; ``products`` are its inner products with all, itself the last."""
         k = len(self.fired)
         self.number[fired.tobytes()] = k
         self.fired.append(fired)
+        self.features.append(features)
         self.chain = np.concatenate([self.chain, chain[None]])
         self.loss, self.alpha = np.append(self.loss, loss), np.append(self.alpha, 0.0)
         gram = np.empty((k + 1, k + 1))
@@ -56,31 +64,6 @@ class WorkingSet:
         begins = np.cumsum([0, *map(len, self.fired[:-1])])
         return np.add.reduceat(psi.ravel()[np.concatenate(self.fired)], begins)
 
-    def exchange(self, gain: np.ndarray, ratio: float, n_steps: int, accuracy: float) -> np.ndarray:
-        """Exact pairwise steps: from the mass of smallest to the segmentation of largest gain.
-
-        ``gain`` is loss plus score of each, and falls by ratio · gram · (change of alpha).
-        Steps end when its spread has fallen to a fraction ``accuracy``. Returns the change of
-        alpha.
-        """
-        alpha, gram = self.alpha.copy(), self.gram
-        first = 0.0
-        for _ in range(n_steps):
-            up = int(gain.argmax())
-            down = int(np.where(alpha > 0, gain, np.inf).argmin())
-            spread = gain[up] - gain[down]
-            if spread <= accuracy * first:
-                break
-            first = first or spread
-            square = gram[up, up] - 2 * gram[up, down] + gram[down, down]
-            whole = ratio * square * alpha[down] <= spread
-            step = alpha[down] if whole else spread / (ratio * square)
-            alpha[up] += step
-            alpha[down] = 0.0 if whole else alpha[down] - step
-            gain = gain - ratio * step * (gram[up] - gram[down])
-        change, self.alpha = alpha - self.alpha, alpha
-        return change
-
     def forget(self) -> None:
         """Drop segmentations without mass, if they are many; the truth stays."""
         spare = self.alpha == 0
@@ -89,6 +72,7 @@ class WorkingSet:
             return
         kept = np.flatnonzero(~spare)
         self.fired = [self.fired[k] for k in kept]
+        self.features = [self.features[k] for k in kept]
         self.chain, self.loss = self.chain[kept], self.loss[kept]
         self.alpha, self.gram = self.alpha[kept], self.gram[np.ix_(kept, kept)]
         self.number = {fired.tobytes(): k for k, fired in enumerate(self.fired)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklseq.inference.segment.segmentations import (
 from sklseq.objectives.margin.hinge import Certificate
 from sklseq.objectives.margin.violators import WorkingSet
 from sklseq.objectives.scores.score_map import ScoreMap, Weights
+from sklseq.objectives.segment._known_segments import Known
 from sklseq.objectives.segment.segment_likelihood import SegmentData, SegmentScores
 
 __all__ = ["SegmentHinge", "token_loss", "with_token_cells"]
@@ -79,10 +81,11 @@ class SegmentHinge:
 
         D(μ) = Σ_s weight_s · loss(y_s, μ_s) - l2 · ‖w‖²  ≤  P(w).
 
-    An update of s finds the most violated segmentation, and then steps among those found so far
-    on this sequence: it moves mass from the one of smallest loss(y) + w·φ(x_s, y) to the one of
-    largest, by the γ that maximises D, γ = 2 · l2 · (their difference) / (weight_s ‖Δ‖²) or all
-    there is, Δ being the difference of their features (Osokin et al. 2016, §3.2).
+    A pass finds the most violated segmentation of each sequence at the same w, all in one call.
+    Then it steps among those found so far on each sequence, one by one: it moves mass from the one
+    of smallest loss(y) + w·φ(x_s, y) to the one of largest, by the γ that maximises D,
+    γ = 2 · l2 · (their difference) / (weight_s ‖Δ‖²) or all there is, Δ being the difference of
+    their features (Osokin et al. 2016, §3.2).
 
     Parameters
     ----------
@@ -100,8 +103,9 @@ class SegmentHinge:
     Notes
     -----
     Segmentations with mass, and a few others, are kept with their inner products (``WorkingSet``).
-    An update costs one Viterbi search and a few products with its sequence's features; a step,
-    O(k) for k segmentations found.
+    A new segmentation costs a few products with its sequence's features; a visit without a search,
+    the features of the segmentations found that the truth does not have, and O(k) a step for k
+    segmentations (``Known``).
     """
 
     inseparable = ()  # slack is allowed: weights always exist
@@ -113,8 +117,11 @@ class SegmentHinge:
         self.chain_mask = scores.padded_chain(np.ones(scores.n_weights))[:, :L]
         mask = scores.design.unpack(np.ones(scores.n_state))[:, :L]
         self.mask = None if mask.all() else mask
-        self.coef = np.zeros((data.rows.shape[1], L))
-        self.chain = np.zeros((L + 2, L))  # transitions, then start and end, as in ScoreMap
+        n = data.rows.shape[1]
+        self.w = np.zeros((n + L + 2) * L)
+        self.coef = self.w[: n * L].reshape(n, L)
+        self.chain = self.w[n * L :].reshape(L + 2, L)  # transitions, start and end
+        self.known = None  # the working sets in arrays for `revisit`; None: they have changed
         self.rows = [
             _local(data.rows.rows[slice(*data.plan.cells[[s, s + 1]])]) for s in range(len(weights))
         ]
@@ -149,10 +156,10 @@ class SegmentHinge:
     def _features(self, s, fired, weight, chain):
         # Trained features of active cells, with weights: for each local feature and label, for
         # transitions, and the squared length of both.
-        columns, rows = self.rows[s]
+        columns, transposed = self.rows[s][0], self.rows[s][2]
         L = self.scores.n_labels
-        dense = np.bincount(fired, weight, minlength=rows.shape[0] * L).reshape(-1, L)
-        of_cells, of_chain = rows.T @ dense, chain * self.chain_mask
+        dense = np.bincount(fired, weight, minlength=transposed.shape[1] * L).reshape(-1, L)
+        of_cells, of_chain = transposed @ dense, chain * self.chain_mask
         if self.mask is not None:
             of_cells *= self.mask[columns]
         square = np.vdot(of_cells, of_cells) + np.vdot(of_chain, of_chain)
@@ -174,7 +181,7 @@ class SegmentHinge:
         return self._search(s, self._cell_scores(s))
 
     def _cell_scores(self, s: int) -> np.ndarray:
-        columns, rows = self.rows[s]
+        columns, rows, _ = self.rows[s]
         return rows @ self.coef[columns]
 
     def _search(self, s: int, scores: np.ndarray) -> tuple[np.ndarray, float]:
@@ -201,35 +208,66 @@ class SegmentHinge:
         self, order: np.ndarray, gaps: np.ndarray, n_steps: int, accuracy: float,
         n_searches: int = 1,
     ) -> None:  # fmt: skip
-        """Up to ``n_searches`` searches on each sequence of ``order``, and steps after each.
+        """A search on each sequence of ``order`` with the same w, then steps; ``n_searches`` times.
 
         The sequence's part of the gap before the first step goes into ``gaps``.
         """
-        for s in order.tolist():
-            gaps[s] = self._update(s, n_steps, accuracy)
-            for _ in range(1, n_searches):
-                if self._update(s, n_steps, accuracy) <= accuracy * gaps[s]:
-                    break
+        known = np.zeros(len(gaps))
+        for k in range(n_searches):
+            for s, *found in self._searches(order):
+                part = self._admit_violation(s, *found)
+                if k == 0:
+                    gaps[s] = part
+            self.known = None
+            self.revisit(order, known, n_steps, accuracy)
+
+    def _searches(self, order: np.ndarray) -> Iterator[tuple]:
+        # (s, scores of its cells, most violated segmentation, its loss + score); most at once.
+        plan, chosen = self.plan, order.tolist()
+        if 4 * len(chosen) < plan.n_sequences:
+            for s in chosen:
+                scores = self._cell_scores(s)
+                yield s, scores, *self._search(s, scores)
+            return
+        scores, psi = self.data.rows.rows @ self.coef, self.loss.copy()
+        psi[:, : self.scores.n_labels] += scores
+        found, best = best_segments(plan, psi, self._transitions())
+        check_segmentations(best)
+        for s in chosen:
+            yield s, scores[slice(*plan.cells[[s, s + 1]])], found[s], float(best[s])
 
     def revisit(self, order: np.ndarray, gaps: np.ndarray, n_steps: int, accuracy: float) -> None:
         """The same among the segmentations found so far, without a search."""
-        for s in order.tolist():
-            gain = self._gains(s, self._cell_scores(s))
-            gaps[s] = self.weights[s] * float(gain.max() - self.sets[s].alpha @ gain)
-            self._step(s, gain, n_steps, accuracy)
+        if self.known is None:
+            self.known = self._gather()
+        self.known.exchange(order, self.w, gaps, n_steps, accuracy, self.l2)
 
-    def _update(self, s: int, n_steps: int, accuracy: float) -> float:
-        scores, known = self._cell_scores(s), self.sets[s]
-        segments, best = self._search(s, scores)
-        gain = self._gains(s, scores)
-        gap = best - float(known.alpha @ gain)
+    def _gather(self) -> Known:
+        # The working sets in arrays; their alpha are parts of its own.
+        sets = self.sets
+        features = [one for known in sets for one in known.features]
+        alpha = np.concatenate([known.alpha for known in sets])
+        first = np.cumsum([0, *(len(known.alpha) for known in sets)])
+        for known, a, b in zip(sets, first[:-1].tolist(), first[1:].tolist()):
+            known.alpha = alpha[a:b]
+        squares = np.cumsum([0, *(known.gram.size for known in sets)])
+        bounds = np.cumsum([0, *(len(value) for _, value in features)])
+        index, value = (np.concatenate(part) for part in zip(*features))
+        gram = np.concatenate([known.gram.ravel() for known in sets])
+        loss = np.concatenate([known.loss for known in sets])
+        places = [first, squares, bounds, index]
+        return Known(places, [value, gram, loss], alpha, self.weights)
+
+    def _admit_violation(self, s, scores, segments, best) -> float:
+        # The sequence's part of the gap.
+        known = self.sets[s]
+        gap = best - float(known.alpha @ self._gains(s, scores))
         if gap <= 0:
             return 0.0
         fired, chain = self._counts(s, segments)
         if known.find(fired) < 0:
+            known.forget()
             self._admit(s, fired, chain)
-            gain = np.append(gain, best)
-        self._step(s, gain, n_steps, accuracy)
         return self.weights[s] * gap
 
     def _admit(self, s: int, fired: np.ndarray, chain: np.ndarray) -> None:
@@ -239,29 +277,30 @@ class SegmentHinge:
         products = known.values(self.rows[s][1] @ of_cells)
         products += known.chain.reshape(len(products), -1) @ of_chain.ravel()
         loss = self._own_loss(s)[:, : self.scores.n_labels].ravel()[fired].sum()
-        known.add(fired, chain, float(loss), np.append(products, square))
+        apart = self._apart(s, fired, chain)
+        known.add(fired, chain, float(loss), np.append(products, square), apart)
 
-    def _step(self, s: int, gain: np.ndarray, n_steps: int, accuracy: float) -> None:
-        known, ratio = self.sets[s], self.weights[s] / (2 * self.l2)
-        change = known.exchange(gain, ratio, n_steps, accuracy)
-        moved = np.flatnonzero(change)
-        if not len(moved):
-            return
-        fired = [known.fired[k] for k in moved]
-        weight = np.repeat(change[moved], [len(pairs) for pairs in fired])
-        chain = (change @ known.chain.reshape(len(change), -1)).reshape(self.chain.shape)
-        of_cells, of_chain, _ = self._features(s, np.concatenate(fired), weight, chain)
-        self.coef[self.rows[s][0]] -= ratio * of_cells
-        self.chain -= ratio * of_chain
-        known.forget()
+    def _apart(self, s: int, fired: np.ndarray, chain: np.ndarray):
+        # Places in w of the features that are not those of the truth, and their values minus these.
+        known = self.sets[s]
+        true = known.fired[0]
+        weight = np.repeat([1.0, -1.0], [len(fired), len(true)])
+        of_cells, of_chain, _ = self._features(
+            s, np.concatenate([fired, true]), weight, chain - known.chain[0]
+        )
+        L, columns = self.scores.n_labels, self.rows[s][0]
+        i, j = np.nonzero(of_cells)
+        other = np.flatnonzero(of_chain)
+        places = np.concatenate([columns[i].astype(np.int64) * L + j, self.coef.size + other])
+        return places, np.concatenate([of_cells[i, j], of_chain.ravel()[other]])
 
     def certificate(self) -> Certificate:
         """Primal and dual objective now."""
         ridge = self.l2 * float(np.vdot(self.coef, self.coef) + np.vdot(self.chain, self.chain))
         primal, dual = ridge, -ridge
-        for s in self.blocks.tolist():
-            scores, known = self._cell_scores(s), self.sets[s]
-            slack = self._search(s, scores)[1] - self._gains(s, scores)[0]  # the truth is the first
+        for s, scores, _, best in self._searches(self.blocks):
+            known = self.sets[s]
+            slack = best - self._gains(s, scores)[0]  # the truth is the first
             primal += self.weights[s] * max(slack, 0.0)
             dual += self.weights[s] * float(known.alpha @ known.loss)
         return Certificate(primal, dual)
@@ -273,8 +312,9 @@ class SegmentHinge:
         return ScoreMap.pack(self.scores, weights)
 
 
-def _local(rows: Any) -> tuple[np.ndarray, sparse.csr_matrix]:
-    # The features of some rows, and the rows in these columns only.
+def _local(rows: Any) -> tuple[np.ndarray, sparse.csr_matrix, sparse.csc_matrix]:
+    # The features of some rows, and the rows in these columns only, also transposed.
     columns, indices = np.unique(rows.indices, return_inverse=True)
     shape = (rows.shape[0], len(columns))
-    return columns, sparse.csr_matrix((rows.data, indices.reshape(-1), rows.indptr), shape)
+    local = sparse.csr_matrix((rows.data, indices.reshape(-1), rows.indptr), shape)
+    return columns, local, local.T
