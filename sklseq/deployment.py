@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 import numpy as np
+import sklearn
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
@@ -16,6 +17,7 @@ from sklseq._lib.model_file import write_model
 from sklseq._lib.version import __version__
 from sklseq.data.types import PathLike
 from sklseq.estimators.base import BaseTagger
+from sklseq.estimators.weights import dense_weights
 from sklseq.features import (
     DictFeatures,
     LexiconFeatures,
@@ -30,7 +32,7 @@ from sklseq.features._template_transform import TemplateTransform
 from sklseq.features._token_transform import TokenTransform
 from sklseq.features._window_transform import WindowTransform
 
-__all__ = ["export", "trusted_types"]
+__all__ = ["export", "model_card", "trusted_types"]
 
 # What a transform needs is what its class declares.
 _TRANSFORMS = {
@@ -218,6 +220,51 @@ def _weights(coef: np.ndarray, precision: str | None) -> dict[str, Any]:
     counts = np.bincount(feature, minlength=len(coef)).astype(np.int32)
     values = coef[feature, label]
     return {"values": values, "labels": label.astype(label_type), "counts": counts, "scale": scale}
+
+
+def model_card(model: BaseEstimator, *, description: str = "") -> str:
+    """A page in Markdown that says what a fitted model is.
+
+    Parameters
+    ----------
+    model : fitted tagger, or Pipeline that ends with one
+    description : str, default=""
+        What it is for, on which data it was trained and how well it does: a paragraph of yours.
+
+    Returns
+    -------
+    str
+        Labels, steps with the parameters that differ from their defaults, numbers of features and
+        weights, how training ended, versions.
+
+    Examples
+    --------
+    >>> from sklseq import CRFTagger
+    >>> from sklseq.deployment import model_card
+    >>> tagger = CRFTagger(l2=0.1).fit([[{"w": "the"}, {"w": "cat"}]], [["D", "N"]])
+    >>> print(model_card(tagger).splitlines()[0])
+    # CRFTagger with 2 labels
+    """
+    *steps, tagger = _steps(model) if isinstance(model, Pipeline) else [model]
+    check_is_fitted(tagger, "classes_")
+    labels = [str(label) for label in tagger.classes_.tolist()]
+    lines = [f"# {type(tagger).__name__} with {len(labels)} labels", ""]
+    lines += [description, ""] if description else []
+    lines += ["Labels: " + ", ".join(f"`{label}`" for label in labels) + ".", "", "## Steps", ""]
+    lines += [f"* `{' '.join(repr(as_fitted(step)).split())}`" for step in [*steps, tagger]]
+    lines += ["", "## Weights", "", f"* {tagger.n_features_in_:,} features"]
+    if hasattr(tagger, "coef_"):
+        n = int(np.count_nonzero(dense_weights(tagger.coef_)))
+        n += int(np.isfinite(tagger.transition_[tagger.transition_ != 0]).sum())
+        lines.append(f"* {n:,} weights that are not zero, of type {tagger.coef_.dtype}")
+    facts = [
+        f"* {what}: {getattr(tagger, name):,.6g}"
+        for name, what in (("n_iter_", "iterations"), ("objective_", "objective"))
+        if isinstance(getattr(tagger, name, None), (int, float))
+    ]
+    lines += ["", "## Training", "", *facts] if facts else []
+    lines += ["", f"sklseq {__version__}, scikit-learn {sklearn.__version__}.", ""]
+    return "\n".join(lines)
 
 
 def trusted_types() -> list[str]:

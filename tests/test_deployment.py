@@ -331,3 +331,13 @@ def test_prediction_loads_only_what_it_needs(trained, tmp_path):
     assert done.returncode == 0, done.stderr
     expected = [label for path in model.predict(X[:2]) for label in path.tolist()]
     assert done.stdout.strip() == str(expected)
+
+
+def test_model_card_says_what_a_model_is():
+    X, y = [[{"w": "the"}, {"w": "cat"}]], [["D", "N"]]
+    model = sklseq.CRFTagger(l2=0.5).fit(X, y)
+    card = sklseq.deployment.model_card(model, description="Of a test.")
+    assert card.startswith("# CRFTagger with 2 labels\n\nOf a test.\n\nLabels: `D`, `N`.\n")
+    assert "* `CRFTagger(l2=0.5)`" in card
+    assert f"* {np.count_nonzero(model.coef_) + 1:,} weights that are not zero" in card
+    assert f"* iterations: {model.n_iter_}" in card
