@@ -16,7 +16,7 @@ LEAST_SHARE, FULL_PASSES = 0.3, 2
 
 
 def adagrad(
-    stochastic, primal, *, rate: float = 1.0, n_passes: int, random_state=0,
+    stochastic, primal, *, rate: float = 0.5, n_passes: int, random_state=0,
     callback: Callable[[int, float | None, np.ndarray], bool] | None = None,
 ) -> SolverResult:  # fmt: skip
     """Minimise ``primal`` roughly, in ``n_passes`` over the data.

@@ -109,14 +109,14 @@ def estimated_rest(history: list) -> float:
 
     If each ten iterations lower the objective by r times the decrease of the ten before, and the
     last ten by d, it will fall by d · r / (1 - r) more. r is unknown: it is taken to be the largest
-    of the last three ratios, and the estimate is 2 · d / (1 - r). Infinite for fewer than 20
+    of the last three ratios, and the estimate is 2.5 · d / (1 - r). Infinite for fewer than 20
     iterations, and for r >= 1.
     """
     falls = np.diff(history[: -4 * PERIOD - 2 : -PERIOD])  # the last ten first
     if len(falls) < 2:
         return np.inf
     r = np.max(falls[:-1] / np.maximum(falls[1:], 1e-300))
-    return float(2 * falls[0] / (1 - r)) if r < 1 else np.inf
+    return float(2.5 * falls[0] / (1 - r)) if r < 1 else np.inf
 
 
 def _why_stop(search: Search, history: list, tol: float, convexity: float, scale) -> str:

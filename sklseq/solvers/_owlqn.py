@@ -41,8 +41,8 @@ N_HALVINGS = 6  # of an L-BFGS step, before the step to u is taken
 
 def l1_norm(w: np.ndarray, l1) -> float:
     """l1 · ‖w‖₁, in float64; ``l1`` may have one value per weight."""
-    if np.ndim(l1):
-        return float(np.abs(w).astype(np.float64) @ l1)
+    if np.ndim(l1):  # not by BLAS, whose threads take longer to start than this takes
+        return float(np.multiply(np.abs(w), l1, dtype=np.float64).sum())
     return l1 * float(np.abs(w).sum(dtype=np.float64))
 
 

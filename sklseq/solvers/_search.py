@@ -12,6 +12,7 @@ __all__ = ["MAX_TRIALS", "SUFFICIENT_DECREASE", "Search", "interpolate"]
 SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9
 MAX_TRIALS = 40  # of step lengths in one iteration
 LONG = 1e5  # change of scaled weights that changes some scores by about as much
+RISE = 1e-5  # of the objective, which shows that a step was too long
 MEMORY = 6  # pairs
 
 
@@ -67,8 +68,10 @@ class Search:
         while t < farthest:
             self.trial[:] = self.w - t * p
             change = self.evaluate(self.trial, self.g_old) - self.value
-            if not abs(change) <= allowed:
-                return not change > 0
+            if change > min(allowed, RISE * abs(self.value)):
+                return False
+            if not change >= -allowed:
+                return True
             t *= 4
         return True
 

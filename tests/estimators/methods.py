@@ -12,13 +12,14 @@ from sklseq import (
 )
 
 NAMES = ["lbfgs", "owlqn", "eg", "adagrad", "checkpoint", "emp"]
+CLOSE = {"tol": 1e-5}  # so that answers of several solvers are alike
 CRFS = {
-    "lbfgs": lambda **k: CRFTagger(solver="lbfgs", **k),
-    "owlqn": lambda **k: CRFTagger(**{"solver": "owlqn", "l1": 1e-9} | k),
-    "eg": lambda **k: CRFTagger(solver="eg", **k),
-    "adagrad": lambda **k: CRFTagger(solver="adagrad", **k),
-    "checkpoint": lambda **k: CRFTagger(gradient="checkpoint", **k),
-    "emp": lambda **k: CRFTagger(gradient="emp", **k),
+    "lbfgs": lambda **k: CRFTagger(**CLOSE | {"solver": "lbfgs"} | k),
+    "owlqn": lambda **k: CRFTagger(**CLOSE | {"solver": "owlqn", "l1": 1e-9} | k),
+    "eg": lambda **k: CRFTagger(**CLOSE | {"solver": "eg"} | k),
+    "adagrad": lambda **k: CRFTagger(**CLOSE | {"solver": "adagrad"} | k),
+    "checkpoint": lambda **k: CRFTagger(**CLOSE | {"gradient": "checkpoint"} | k),
+    "emp": lambda **k: CRFTagger(**CLOSE | {"gradient": "emp"} | k),
     "segmenter": lambda **k: SemiCRFSegmenter(max_segment_length=1, **k),
 }
 OTHERS = {

@@ -67,7 +67,7 @@ def test_one_call_is_one_pass_of_adagrad(ones):
         from sklseq.objectives.likelihood.likelihood import LogLikelihood
 
         primal = LogLikelihood(scores, codes, batch.offsets, np.ones(60), 1.0, threads)
-        stochastic = StochasticLikelihood(primal, 0.1)
+        stochastic = StochasticLikelihood(primal, 0.1, first_square=1.0)
         order = np.random.default_rng([0, 0]).permutation(stochastic.sequences)
         stochastic.descend(order, 1.0)
     tagger.partial_fit(X, y, classes=CLASSES)

@@ -89,6 +89,44 @@ def test_auto_has_no_cliff_along_l2(l1):
         assert best.objective_ * (1 - 1e-6) <= model.objective_ <= best.objective_ * (1 + 1e-3)
 
 
+@pytest.mark.parametrize("l1", [0.0, 0.1])
+def test_the_default_run_is_within_tol_or_warns(l1, monkeypatch):
+    # "auto" as for data of 10,000 rows; a row has three features, so "dual" begins at 3 / 8.
+    monkeypatch.setattr("sklseq.estimators.crf.crf_problem.MANY_ROWS", 500)
+    X, y = make_text(2)
+    ran = set()
+    for l2 in np.geomspace(1e-3, 10, 13):
+        best = CRFTagger(solver="lbfgs", l1=l1, l2=l2, tol=1e-7, max_iter=2000).fit(X, y)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", ConvergenceWarning)
+            model = CRFTagger(l1=l1, l2=l2).fit(X, y)
+        assert told or model.objective_ <= best.objective_ * (1 + model.tol)
+        assert not told
+        assert model.solver_.startswith("dual" if l2 >= 3 / 8 else "adagrad")
+        ran.add(model.solver_)
+    assert len(ran) >= 2
+
+
+def test_the_choice_of_the_solver_is_printed(capsys):
+    X, y = make_text(0)
+    model = CRFTagger(verbose=1).fit(X, y)
+    printed = capsys.readouterr().out.splitlines()
+    assert "[CRFTagger] solver 'lbfgs': rows are dense, or fewer than 10000" in printed
+    assert float(printed[-1].split()[-1]) == pytest.approx(model.objective_, rel=1e-9)
+    assert model.solver_ == "lbfgs"
+    assert CRFTagger(solver="owlqn", l1=0.1).fit(X, y).solver_ == "lbfgs"
+    assert CRFTagger(solver="adagrad").fit(X, y).solver_ == "adagrad+lbfgs"
+    assert CRFTagger(solver="eg", l2=10).fit(X, y).solver_ == "dual"
+
+
+def test_a_dual_value_that_is_dropped_is_not_in_the_loss_curve():
+    # Passes that end above the objective at zero: L-BFGS starts from there, and falls.
+    X, y = make_text(0)
+    model = CRFTagger(solver="dual", l2=1e-3).fit(X, y)
+    assert model.solver_ == "dual+lbfgs"
+    assert np.all(np.diff(model.loss_curve_) <= 0)
+
+
 def test_no_passes_without_evidence_count_as_converged():
     X, y = make_text(0)
     for solver in ("eg", "adagrad", "owlqn"):

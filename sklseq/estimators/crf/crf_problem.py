@@ -11,6 +11,7 @@ from sklearn import get_config
 
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import resolve_constraints
+from sklseq.data.sequences import Sequences
 from sklseq.estimators.crf.early_stopping import EarlyStopping
 from sklseq.estimators.crf.monitor import Monitor
 from sklseq.estimators.sources.source import RowSource, Source
@@ -24,15 +25,18 @@ from sklseq.solvers import SolverResult, adagrad, exponentiated_gradient, l1_nor
 
 __all__ = ["ALIASES", "CRFProblem", "check_source", "choose_solver", "score_map"]
 
-# Passes of "adagrad" before L-BFGS (measured on CoNLL-2000 and -2002, l1 and l2 from 0 to 1: with 6
-# or 20 instead, as many evaluations and passes together; with 36, more).
-PASSES = 12
+# Passes of "adagrad" before L-BFGS; one takes a third to two thirds of an evaluation's time (on
+# CoNLL-2002, NCBI disease and protein chains, training to 1e-2 with 24 passes took 0.8 to 1.2 times
+# as long as with 12).
+PASSES = 20
 # "dual" proves no smaller gap: it keeps marginals in float32.
 SMALLEST_GAP = 1e-5
 # "auto" gives the variables of "dual" this many times scikit-learn's working_memory.
 DUAL_SHARE = 4
-# Rows above which, and l2 from which, "auto" takes "adagrad" and "dual".
-MANY_ROWS, STRONG_L2 = 10_000, 0.3
+# Rows from which "auto" takes "adagrad" or "dual", and l2 for "dual" in squared norms of a row:
+# steps of "dual" are long where the penalty's curvature, 2 · l2, is not below that of a row's loss,
+# which is ‖x‖² / 4 at most (on CoNLL-2002, "dual" was faster at l2 = ‖x‖² / 9, slower at ‖x‖² / 27).
+MANY_ROWS, STRONG_L2 = 10_000, 1 / 8
 
 ALIASES = {"eg": "dual", "owlqn": "lbfgs"}
 
@@ -52,6 +56,8 @@ class CRFProblem:
     scores : ScoreMap
     start : ndarray
         Where the solver starts; overwritten by it.
+    ran : list of str
+        Names of the solvers that ran so far.
     f : object with ``value_and_gradient(w, gradient)``
         While :meth:`solve` runs; with ``value(w)`` for data on this machine.
     """
@@ -59,7 +65,10 @@ class CRFProblem:
     def __init__(self, tagger: Any, source: Source, summary: Summary):
         self.tagger, self.source, self.classes = tagger, source, summary.classes
         self.l1, self.l2 = float(tagger.l1), float(tagger.l2)
-        self.solver = SOLVERS[choose_solver(tagger, source)]
+        name, self.why = choose_solver(tagger, source)
+        self.solver, self.ran = SOLVERS[name], []
+        if tagger.verbose:
+            print(f"[CRFTagger] solver {name!r}: {self.why}")
         self.scores = score_map(tagger, source, summary, self.solver.single_sequences)
         self.start = self.scores.new_vector()
         if self.solver.warm_start and tagger.warm_start and hasattr(tagger, "coef_"):
@@ -98,23 +107,35 @@ def check_source(tagger: Any, source: Source) -> None:
             raise ValueError(message.format(**given, cause=source.cause))
 
 
-def choose_solver(tagger: Any, source: Source) -> str:
-    """The key of ``SOLVERS`` that ``solver`` means for this data."""
+def choose_solver(tagger: Any, source: Source) -> tuple[str, str]:
+    """The key of ``SOLVERS`` that ``solver`` means for this data, and why."""
     name = ALIASES.get(tagger.solver, tagger.solver)
     if name == "dual":
         check_magnitude(source.X, f"solver={tagger.solver!r}", 1e100)
     if name != "auto":
-        return name
-    if not isinstance(source, RowSource) or not source.X.is_sparse or source.X.n_rows < MANY_ROWS:
-        return "lbfgs"
+        return name, "as given"
+    if not isinstance(source, RowSource):
+        return "lbfgs", "the data are not in memory as rows"
+    if not source.X.is_sparse or source.X.n_rows < MANY_ROWS:
+        return "lbfgs", f"rows are dense, or fewer than {MANY_ROWS}"
     if tagger.warm_start and hasattr(tagger, "coef_"):
-        return "lbfgs"
-    if tagger.l2 < STRONG_L2:
-        return "adagrad"
+        return "lbfgs", "it starts from the weights of the previous fit"
+    enough = STRONG_L2 * _squared_norm(source.X)
+    if not tagger.l2 >= enough:
+        return "adagrad", f"l2 is below {enough:.3g}, an eighth of the mean squared norm of a row"
     all_pairs = tagger.all_possible_transitions
     needed = dual_bytes(source.codes, source.X.offsets, len(source.classes), all_pairs)
     budget = DUAL_SHARE * get_config()["working_memory"] * 2.0**20
-    return "dual" if needed <= budget else "lbfgs"
+    if needed > budget:
+        return "adagrad", f'"dual" would need {needed / 1e6:.3g} MB, of {budget / 1e6:.3g} allowed'
+    return "dual", f"l2 is at least {enough:.3g}, an eighth of the mean squared norm of a row"
+
+
+def _squared_norm(X: Sequences) -> float:
+    # Of a sparse row, on average.
+    values = X.rows.data
+    with np.errstate(over="ignore"):
+        return float(np.einsum("i,i->", values, values, dtype=np.float64)) / X.n_rows
 
 
 # ------------------------------------------------------------------------------------- weights
@@ -187,6 +208,7 @@ def descend(problem: CRFProblem, w=None, done: int = 0, scale: Any = 1.0) -> Sol
 
     ``scale``: factor of the weights beside the one for the units of the features.
     """
+    problem.ran.append("lbfgs")
     tagger, units = problem.tagger, problem.scores.scale(problem.l2)
     if units is not None or np.ndim(scale):
         scale = scale * (1.0 if units is None else units)
@@ -201,6 +223,7 @@ def descend(problem: CRFProblem, w=None, done: int = 0, scale: Any = 1.0) -> Sol
 def ascend(problem: CRFProblem) -> SolverResult:
     """Exponentiated gradient ascent in the dual, then L-BFGS if the gap stays too large."""
     tagger = problem.tagger
+    problem.ran.append("dual")
     result = exponentiated_gradient(
         DualLikelihood(problem.f, problem.l1, problem.start),
         problem,
@@ -215,8 +238,7 @@ def ascend(problem: CRFProblem) -> SolverResult:
         zeros = problem.scores.new_vector()
         value = problem.value(zeros)
         if result.value > value or imprecise:
-            history = [*result.history, value]
-            result = result._replace(w=zeros, value=value, converged=False, history=history)
+            result = result._replace(w=zeros, value=value, converged=False, history=[value])
     elif tagger.tol < SMALLEST_GAP:
         result = result._replace(converged=False)
     return _go_on(problem, result)
@@ -231,6 +253,7 @@ def _rounding(problem: CRFProblem, w: np.ndarray) -> float:
 def step(problem: CRFProblem) -> SolverResult:
     """Passes of AdaGrad over single sequences, then L-BFGS."""
     tagger = problem.tagger
+    problem.ran.append("adagrad")
     stochastic = problem.source.stochastic(problem.f, problem.l1, problem.start)
     result = adagrad(
         stochastic,

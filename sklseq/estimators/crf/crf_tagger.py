@@ -82,14 +82,15 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         Weight of the squared L2 penalty.
     solver : {"auto", "dual", "adagrad", "lbfgs"}, default="auto"
         "dual": exponentiated gradient ascent in the dual (alias "eg"), one sequence at a time, with
-        a duality gap as certificate; ``l2 > 0`` only; several times faster on large data.
-        "adagrad": 12 passes of stochastic gradient steps, one sequence at a time, from which
+        a duality gap as certificate; ``l2 > 0`` only; the fastest with strong penalties.
+        "adagrad": 20 passes of stochastic gradient steps, one sequence at a time, from which
         "lbfgs" goes on: half the time of "lbfgs" alone, or less. "lbfgs": all data at once; with
-        ``l1 > 0``, on the weights that are not held at zero (alias "owlqn"). "auto": for sparse
-        data of 10,000 rows or more, unless ``warm_start`` gives weights to start from, "dual", or
-        where ``l2`` is below 0.3, "adagrad"; else "lbfgs". This also where "dual" would need more
-        than four times ``sklearn.get_config()["working_memory"]`` MiB: it keeps 8 bytes for each
-        row and label, and for each sequence and transition that has a weight.
+        ``l1 > 0``, on the weights that are not held at zero (alias "owlqn"). "auto": "lbfgs" for
+        dense data, fewer than 10,000 rows, and where ``warm_start`` gives weights to start from;
+        else "adagrad", or "dual" if ``l2`` is at least an eighth of the mean squared norm of a row
+        (where all values are one: of the number of features in it). "dual" keeps 8 bytes for each
+        row and label, and for each sequence and transition that has a weight; "auto" does not take
+        it where that is more than four times ``sklearn.get_config()["working_memory"]`` MiB.
     gradient : {"auto", "forward-backward", "checkpoint", "streaming"}, default="auto"
         Computation of gradients; all give the same numbers.
 
@@ -117,14 +118,16 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
     max_iter : int, default=500
         Iterations of the solver; passes over the data for "dual" and "adagrad", whose number the
         iterations of a following "lbfgs" are added to.
-    tol : float, default=1e-5
-        Fraction of the objective by which it may exceed its minimum. "dual" stops when the duality
+    tol : float, default=1e-2
+        Fraction of the objective by which it may exceed its minimum. 1e-2 is enough for prediction:
+        on seven corpora with six penalties each, smaller gaps change F1 or accuracy by 0.00 points
+        on average, 0.25 being the standard deviation. "dual" stops when the duality
         gap proves that; below 1e-5, and where the proof takes long (weak penalties), "lbfgs" goes
         on. "lbfgs" stops when the gradient's norm proves it, ‖v‖² / (4 · l2) being at most ``tol``
         of the objective, with v the subgradient of least norm; or by an estimate: if ten iterations
         lower the objective by r times as much as the ten before, at worst, and the last ten by d,
-        at most 2 · d / (1 - r) remains. (On three corpora and 30 penalties, the estimate was never
-        too small.)
+        at most 2.5 · d / (1 - r) remains. (In 84 runs on seven corpora, the excess was above
+        ``tol``, and then by less than half of it, in five of 336 cases: ``tol`` from 1e-3 to 3e-2.)
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one.
     early_stopping : bool, default=False
@@ -138,8 +141,9 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         Threads, in training and prediction. Sequences in blocks are worked on by one. With
         "adagrad" and "dual", the last digits of weights depend on how many there are.
     verbose : int, default=0
-        Above 0, the choice of the gradient is printed, and after each iteration the solver's name
-        and the objective, which "dual" and "adagrad" have to evaluate for that.
+        Above 0, the choices of gradient and solver are printed with their reasons, and after each
+        iteration the solver's name and the objective, which "dual" and "adagrad" have to evaluate
+        for that.
     random_state : int, RandomState instance or None, default=None
         Seed of :meth:`sample`, and of the order of sequences in training (None: always the same).
 
@@ -155,6 +159,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         Weights of the first and of the last label.
     n_iter_ : int
         Iterations done.
+    solver_ : str
+        The solvers that ran, e.g. "adagrad+lbfgs"; "adagrad" after :meth:`partial_fit`.
     objective_ : float
         Objective of the fitted weights. After :meth:`partial_fit`, Σ_s weight_s · -log p(y_s | x_s)
         of the sequences of the last call, each before its own step, without penalties.
@@ -214,7 +220,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         constraints: str | ArrayLike | None = None,
         boundaries: bool = True,
         max_iter: int = 500,
-        tol: float = 1e-5,
+        tol: float = 1e-2,
         warm_start: bool = False,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
@@ -292,7 +298,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         problem.scores.design.release()  # so that its memory can hold the weights
         self._warn(result, problem.classes)
         trained = {"n_iter_": result.n_iter, "objective_": result.value}
-        trained["loss_curve_"] = result.history
+        trained |= {"loss_curve_": result.history, "solver_": "+".join(problem.ran)}
         if problem.validation is not None:
             trained["validation_scores_"] = problem.validation.scores
         fitted = problem.attributes(result.w) | trained

@@ -20,8 +20,8 @@ from sklseq.objectives.scores.score_map import ScoreMap, Weights
 __all__ = ["fit_batch"]
 
 RATE = 1.0
-# Factor of the sums of squares of weights that `fit` found: as if each had been moved this often.
-FITTED = 100
+# Start of the sums of squares, of weights that are zero and of those that `fit` found.
+FIRST_SQUARE, FITTED = 1.0, 100.0
 
 
 def fit_batch(
@@ -86,11 +86,10 @@ def _attributes_after(
     if fitted:
         coef = dense_weights(tagger.coef_)
         start = scores.pack(Weights(coef, tagger.transition_, tagger.start_, tagger.end_))
-    stochastic = StochasticLikelihood(batch, float(tagger.l1), start)
+    first_square = FITTED if fitted else FIRST_SQUARE
+    stochastic = StochasticLikelihood(batch, float(tagger.l1), start, first_square)
     if squares is not None:
         stochastic.squares[0], stochastic.squares[2] = (x.copy() for x in squares)
-    elif fitted:
-        stochastic.squares = [x * np.float32(FITTED) for x in stochastic.squares]
     seed = tagger.random_state
     if seed is None or isinstance(seed, int):
         seed = [seed or 0, before]
@@ -106,6 +105,7 @@ def _attributes_after(
         "_squares": (stochastic.squares[0], stochastic.squares[2]),
         "n_seen_": before + len(order),
         "n_iter_": getattr(tagger, "n_iter_", 0) + 1,
+        "solver_": "adagrad",
         "objective_": loss,
         "loss_curve_": [*getattr(tagger, "loss_curve_", ()), loss],
     }

@@ -19,8 +19,9 @@ _descent = load_kernel("sklseq.objectives.likelihood._descent")
 
 __all__ = ["Batch", "ShardedStochasticLikelihood", "StochasticLikelihood"]
 
-# Start of the sums of squared gradients. With less, the first steps are rate · sign(gradient).
-FIRST_SQUARE = 1.0
+# Start of the sums of squared gradients. With less, the first steps are rate · sign(gradient), and
+# rows of many features overshoot.
+FIRST_SQUARE = 16.0
 # Residuals below this are sampled (measured on CoNLL-2002: halves the time, changes nothing else).
 ALMOST = 0.05
 SEED = 88172645463325252
@@ -52,6 +53,8 @@ class StochasticLikelihood(LatticeState):
         Of the penalty l1 · ‖w‖₁, which ``primal`` does not have.
     w : ndarray, optional
         Start; overwritten.
+    first_square : float
+        Start of the sums of squared gradients.
 
     Notes
     -----
@@ -67,11 +70,14 @@ class StochasticLikelihood(LatticeState):
     CoNLL-2002, EWT and letters, two threads). Memory: twice as much as w for each thread.
     """
 
-    def __init__(self, primal: LogLikelihood, l1: float = 0.0, w: np.ndarray | None = None):
+    def __init__(
+        self, primal: LogLikelihood, l1: float = 0.0, w: np.ndarray | None = None,
+        first_square: float = FIRST_SQUARE,
+    ):  # fmt: skip
         super().__init__(primal, w)
         self.y = primal.y
         W, narrow = self.dense_and_sparse()
-        self.squares = [np.full(x.shape, FIRST_SQUARE, np.float32) for x in (W, narrow, self.chain)]
+        self.squares = [np.full(x.shape, first_square, np.float32) for x in (W, narrow, self.chain)]
         self.stamps = np.zeros(len(W), np.int64), np.zeros(len(narrow), np.int64)
         self.scale = self._scales(len(W), len(narrow))
         self.l1, self.l2 = l1, primal.l2
@@ -152,7 +158,7 @@ class StochasticLikelihood(LatticeState):
         return sum(losses)
 
     def metric(self) -> np.ndarray:
-        """√(1 + Σ g²) of each weight, in the layout of w: the divisor of its steps.
+        """√(first_square + Σ g²) of each weight, in the layout of w: the divisor of its steps.
 
         g is the gradient with the weight's feature scaled to magnitude 1.
         """
