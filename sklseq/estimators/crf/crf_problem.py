@@ -34,8 +34,8 @@ SMALLEST_GAP = 1e-5
 # "auto" gives the variables of "dual" this many times scikit-learn's working_memory.
 DUAL_SHARE = 4
 # Rows from which "auto" takes "adagrad" or "dual", and l2 for "dual" in squared norms of a row:
-# steps of "dual" are long where the penalty's curvature, 2 · l2, is not below that of a row's loss,
-# which is ‖x‖² / 4 at most (on CoNLL-2002, "dual" was faster at l2 = ‖x‖² / 9, slower at ‖x‖² / 27).
+# steps of "dual" are long where the curvature of the penalty, 2 · l2, is not below that of a loss,
+# at most ‖x‖² / 4 (CoNLL-2002: "dual" was faster at l2 = ‖x‖² / 9, slower at ‖x‖² / 27).
 MANY_ROWS, STRONG_L2 = 10_000, 1 / 8
 
 ALIASES = {"eg": "dual", "owlqn": "lbfgs"}
