@@ -46,8 +46,8 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     constraints : {"iob2", "iobes"}, bool array-like (n_labels, n_labels) or None, default=None
     boundaries : bool, default=True
     max_iter : int, default=500
-    tol : float, default=1e-5
-        As in :class:`CRFTagger`.
+    tol : float
+        As in :class:`CRFTagger`, with the same default.
     n_jobs : int or None, default=None
         Threads: of folds in the search, then of training and prediction.
     verbose : int, default=0
@@ -124,7 +124,7 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
         constraints: str | ArrayLike | None = None,
         boundaries: bool = True,
         max_iter: int = 500,
-        tol: float = 1e-5,
+        tol: float = CRFTagger.__init__.__kwdefaults__["tol"],
         n_jobs: int | None = None,
         verbose: int = 0,
         random_state: RandomState = None,
