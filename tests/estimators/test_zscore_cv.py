@@ -144,7 +144,7 @@ def test_folds_with_a_matrix_of_losses_and_with_weights():
     assert_allclose(found.cv_scores_[0], np.mean(expected, axis=0), rtol=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [1, 2, 6])
 @pytest.mark.parametrize("constraints", [None, "iob2"])
 def test_each_sequence_left_out_for_every_transition_weight(seed, constraints):
     X, y = make_spans(seed)
@@ -157,8 +157,7 @@ def test_each_sequence_left_out_for_every_transition_weight(seed, constraints):
         for s in range(len(X)):
             others = np.delete(np.arange(len(X)), s)
             tagger.fit(X[others], [y[k] for k in others])
-            if len(tagger.classes_) < len(found.classes_):
-                pytest.skip("a label is in one sequence only")
+            assert len(tagger.classes_) == len(found.classes_)
             right += (tagger.predict(X[[s]])[0] == y[s]).sum()
         assert_allclose(score, right / X.n_rows)
 
