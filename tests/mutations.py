@@ -217,7 +217,6 @@ FAULTS = [
     ("objectives/margin/_margin.pyx", "self.psi[u, b[t]] -= x", "self.psi[u, b[t]] += x", "test_hmsvm"),
     ("objectives/margin/_margin.pyx", "self.score[b[t - 1], b[t]] -= x", "self.score[b[t - 1], b[t]] -= 0", "test_hmsvm"),
     # What every question about every structure finds
-    ("objectives/likelihood/passes.py", "block.alive(", "block.probabilities(", DIFFERENTIAL),
     ("inference/chain/sparse_transitions.py", "np.maximum(np.exp(score), least)", "np.exp(score)", DIFFERENTIAL),
     ("inference/segment/segmentations.py", "(limits == 0) | (np.arange", "(limits < 0) | (np.arange", DIFFERENTIAL),
     ("inference/segment/segment_closure.py", "nodes.update(", "list(", DIFFERENTIAL),

@@ -448,5 +448,6 @@ def _crf(params: Mapping[str, Any], verbose: int) -> Any:
         all_possible_transitions=params["feature.possible_transitions"],
         boundaries=False,
         max_iter=min(int(params["max_iterations"]), 100_000),
+        tol=1e-4,  # CRFsuite goes nearer to the minimum than the default of CRFTagger
         verbose=verbose,
     )

@@ -101,6 +101,7 @@ class CRF(BaseEstimator):
             all_possible_transitions=self.all_possible_transitions,
             boundaries=False,
             max_iter=100_000 if self.max_iterations is None else self.max_iterations,
+            tol=1e-4,  # CRFsuite goes nearer to the minimum than the default of CRFTagger
             verbose=int(self.verbose),
         ).fit([list(x) for x in X], [list(labels) for labels in y])
         self.__dict__.pop("_decoder", None)

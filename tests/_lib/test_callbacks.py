@@ -285,7 +285,7 @@ def test_a_monitored_step_of_a_pipeline_in_a_grid_search(capsys):
     pytest.importorskip("rich")
     X, y = make_chunks()
     monitor = callback.ScoringMonitor(scoring=token_accuracy_scorer)
-    tagger = CRFTagger(max_iter=4).set_callbacks(monitor)
+    tagger = CRFTagger(max_iter=4, tol=1e-9).set_callbacks(monitor)
     search = GridSearchCV(
         make_pipeline(PerToken(StandardScaler()), tagger), {"crftagger__l2": [0.1, 1.0]}, cv=2
     )

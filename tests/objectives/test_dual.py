@@ -165,7 +165,8 @@ def test_a_smaller_tolerance_is_finished_by_lbfgs():
 
 def test_same_seed_same_bits_and_another_order_the_same_model():
     X, y = make_sparse_data(1)
-    fits = [CRFTagger(solver="eg", random_state=s).fit(X, y).coef_ for s in (0, 0, 1)]
+    taggers = [CRFTagger(solver="eg", tol=1e-5, random_state=s) for s in (0, 0, 1)]
+    fits = [tagger.fit(X, y).coef_ for tagger in taggers]
     assert_array_equal(fits[0], fits[1])
     assert not np.array_equal(fits[0], fits[2])
     assert_allclose(fits[0], fits[2], atol=0.02)

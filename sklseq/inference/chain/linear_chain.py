@@ -329,7 +329,7 @@ def viterbi(
     -------
     labels : ndarray of shape (n_rows,), int32
     scores : ndarray of shape (n_sequences,), float64
-        0 for an empty sequence.
+        0 for an empty sequence. float32 potentials are added up in float32.
 
     Raises
     ------
