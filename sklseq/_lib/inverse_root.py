@@ -13,6 +13,8 @@ TRUSTED = 1e-10
 CANCELLED = 1e-12
 # Share of a column's squared size below which a sum over rows is rounding of zero.
 NOISE = 1e-26
+# Squared length below which a direction that was brought to length 1 is a combination of others.
+DEPENDENT = 0.5
 
 
 class InverseRoot:
@@ -74,13 +76,20 @@ class InverseRoot:
         value, Q = np.linalg.eigh(unit)
         floor, G, Q = noise * value.max(initial=0), np.empty((len(value), 0)), Q / self.size
         while Q.shape[1] and value[-1] > floor:
-            large = value > max(TRUSTED * value[-1], floor)
+            # Rounding of Qᵀ product(Q) is as the root of its largest eigenvalue.
+            large = value > max(TRUSTED * value[-1], np.sqrt(floor * value[-1]))
             G, Q = np.hstack([G, Q[:, large] / np.sqrt(value[large])]), Q[:, ~large]
             Q = Q - G @ (G.T @ product(Q))
             value, vectors = np.linalg.eigh(Q.T @ product(Q))
             Q = Q @ vectors
         # The first eigenvectors are I up to rounding / TRUSTED; once more.
-        F = linalg.cholesky(G.T @ product(G), lower=True, check_finite=False)
+        square = G.T @ product(G)
+        try:
+            F = linalg.cholesky(square, lower=True, check_finite=False)
+        except linalg.LinAlgError:  # directions near the floor that are others but for rounding
+            value, vectors = np.linalg.eigh(square)
+            kept = value > DEPENDENT
+            return G @ (vectors[:, kept] / np.sqrt(value[kept])) @ vectors[:, kept].T, Q
         return linalg.solve_triangular(F, G.T, lower=True, check_finite=False).T, Q
 
     def _shrink(self, G: np.ndarray, unseen: np.ndarray, ridges: np.ndarray) -> None:

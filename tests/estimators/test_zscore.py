@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from sklseq import CRFTagger, Sequences, ZScoreTagger, ZScoreTaggerCV
+from sklseq._lib.inverse_root import InverseRoot
 from sklseq._lib.threads import Threads
 from sklseq.estimators.zscore import zscore_problem as _zscore_problem
 from sklseq.estimators.zscore.separate import FreeSystem
@@ -787,6 +788,27 @@ def test_answers_are_as_close_as_tol_says_whatever_the_columns(form):
     errors = [error_of(*make_case(seed, form), tol) for seed, tol in cases]
     assert errors.count(None) < 10  # with a warning
     assert max(error for error in errors if error is not None) < ALLOWED
+
+
+@pytest.mark.parametrize("seed", [336, 989, 1040, 1950, 2456, 3147, 5466])
+def test_columns_that_are_constant_or_equal_up_to_rounding(seed):
+    # Constants of up to 1e14, shifted; differences of 1e-13 beside differences of 1e-9.
+    tol = (1e-2, 1e-3)[seed // 2 % 2]
+    assert error_of(*make_case(seed, ("sparse", "dense")[seed % 2]), tol) < 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_directions_that_are_rounding_do_not_stop_a_factorisation(seed):
+    # A product whose rounding exceeds what it is said to be.
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(40, 8))
+    rows[:, 4:] = rows[:, :4] * (1 + 1e-9 * rng.normal(size=(40, 1)))
+
+    def product(P):
+        return rows.T @ (rows @ P) + 1e-8 * rng.normal(size=P.shape)
+
+    solved = InverseRoot(rows.T @ rows, 0.0, product).solve(rows.T @ rows[:, :2])
+    assert np.isfinite(solved).all()
 
 
 @pytest.mark.parametrize("form", ["sparse", "dense"])

@@ -13,6 +13,7 @@ from sklseq.data.sequences import Sequences, row_positions
 from sklseq.inference.chain.linear_chain import _chain
 from sklseq.objectives.scores.design import SparseRows, _linear, aligned_zeros, values_unless_ones
 from sklseq.objectives.zscore.factorised import CentredInverse
+from sklseq.objectives.zscore.moments import ROUNDING as CONSTANT
 from sklseq.objectives.zscore.moments import Products, Sample, score_products
 
 __all__ = ["EliminatedRidge", "n_frequent"]
@@ -156,7 +157,15 @@ class EliminatedRidge:
             sums = np.bincount(entry, self.d[at] * H.data[candidates], len(self.shifts))
             full = np.flatnonzero(filled.all(axis=0))
             self.shifts[full] = sums[full] / self.d.sum()
-            H.data[candidates] -= self.shifts[entry]
+            values = H.data[candidates] - self.shifts[entry]
+            # A constant column's rest is rounding, of which centring would make a column.
+            sums, squares = (
+                np.bincount(entry, self.d[at] * values**k, len(self.shifts)) for k in (1, 2)
+            )
+            spread = squares - np.square(sums) / self.d.sum()
+            constant = spread <= self.d.sum() * np.square(CONSTANT * self.shifts)
+            values[(constant & (self.shifts != 0))[entry]] = 0
+            H.data[candidates] = values
         self.frequent = H._replace(data=H.data.astype(self.dtype, copy=False))
 
     def _factorise(self) -> None:
