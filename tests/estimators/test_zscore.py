@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from decimal import localcontext
 
 import numpy as np
 import pytest
@@ -37,7 +38,17 @@ from tests.oracles import numerical_gradient
 from tests.sample_data import make_data
 from tests.trials_zscore import ALLOWED, error_of, make_case
 from tests.trials_zscore_exact import ALLOWED as ALLOWED_EXACT
-from tests.trials_zscore_exact import FORMS, SOLVERS, Problem, fitted_coef, problem_errors
+from tests.trials_zscore_exact import (
+    DIGITS,
+    FORMS,
+    SOLVERS,
+    Problem,
+    errors,
+    exact_coef,
+    fitted_coef,
+    make_problem,
+    problem_errors,
+)
 
 # Weights found through different factorisations of systems of condition up to 1e4.
 SAME = {"rtol": 1e-8, "atol": 1e-9}
@@ -795,6 +806,29 @@ def test_columns_that_are_constant_or_equal_up_to_rounding(seed):
     # Constants of up to 1e14, shifted; differences of 1e-13 beside differences of 1e-9.
     tol = (1e-2, 1e-3)[seed // 2 % 2]
     assert error_of(*make_case(seed, ("sparse", "dense")[seed % 2]), tol) < 1
+
+
+@pytest.mark.parametrize("seed", [29, 164, 184])
+def test_columns_of_one_row_beside_almost_no_ridge(seed):
+    # Eliminated, they would leave their rows weights of 1e-30, and other columns of those rows.
+    with localcontext() as context:
+        context.prec = DIGITS
+        problem = make_problem(seed)
+        found = errors(problem, fitted_coef(problem, "sparse", "cg"), exact_coef(problem))
+    assert found[0] < 1e-7
+
+
+@pytest.mark.parametrize("seed", [989, 1040, 2456, 3147])
+def test_leaving_out_on_columns_that_are_constant_or_equal_up_to_rounding(seed):
+    sample, ridge = make_case(seed, ("sparse", "dense")[seed % 2])
+    X, y = Sequences(sample.rows, sample.offsets), np.split(sample.y, sample.offsets[1:-1])
+    l2s = [1e-12, ridge]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        search = ZScoreTaggerCV(l2s=l2s, transition_weights=[0.5, 1.0]).fit(X, y, sample.weights)
+        tagger = ZScoreTagger(l2=1e-12, transition_weight=0.5).fit(X, y, sample.weights)
+    assert np.isfinite(search.coef_).all()
+    assert np.isfinite(tagger.coef_).all()
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -21,6 +21,7 @@ __all__ = ["EliminatedRidge", "n_frequent"]
 BLOCK = 4_096  # rows whose scores stay in the cache
 FREQUENT = 2_000  # columns whose Gram matrix is factorised, at most
 ROUNDING = 50  # roundings of the whole right-hand side, below which a column's rest is nothing else
+FAINT = 1e-14  # share of a column of O that the ridge must be for its row to be left a weight
 WORTH = 100  # operations of its factorisation, n³, that one of nnz · n_labels pays for
 
 
@@ -51,8 +52,9 @@ class EliminatedRidge:
     X̃ are the rows with the two indicators of :mod:`~sklseq.objectives.zscore.moments`. Its
     columns are of three kinds, and conjugate gradients see one of them only:
 
-    * O, those in one row only. Given the other weights, such a column is fitted to what is left of
-      its row, which leaves the row a weight of d = weights · ridge / (ridge + weights · Σ x²).
+    * O, those in one row only, unless the ridge is next to nothing beside them. Given the other
+      weights, such a column is fitted to what is left of its row, which leaves the row a weight of
+      d = weights · ridge / (ridge + weights · Σ x²).
     * H, the most frequent and the two indicators: their G = HᵀdH + ridge is inverted, as below.
     * R, the rest. What remains is the Schur complement of H,
 
@@ -93,7 +95,7 @@ class EliminatedRidge:
     ):  # fmt: skip
         self.y, self.n_labels, self.ridge, self.threads = sample.y, sample.n_labels, ridge, threads
         self.dtype, self.width = np.dtype(dtype), _chain.padded_width(sample.n_labels)
-        self._split(sample.rows, sample.offsets, frequent)
+        self._split(sample.rows, sample.offsets, sample.row_weights, frequent)
         self._reduce(sample.row_weights)
         self._shift()
         self._factorise()
@@ -101,7 +103,7 @@ class EliminatedRidge:
 
     # ------------------------------------------------------------------ set-up
 
-    def _split(self, rows, offsets: np.ndarray, frequent: int | None) -> None:
+    def _split(self, rows, offsets: np.ndarray, weights, frequent: int | None) -> None:
         # Columns by how often they occur: H and R by frequency, then O.
         n_rows, self.n_columns = rows.shape
         counts = np.bincount(rows.indices, minlength=self.n_columns)
@@ -110,6 +112,12 @@ class EliminatedRidge:
         if frequent is None:
             frequent = max(n_frequent(rows.nnz, self.n_labels), min(n_full, FREQUENT))
         cuts = (0, min(frequent, n_shared), n_shared, n_seen)
+        if n_seen <= FREQUENT:
+            # Without O, rows of weight d are rounding of others, though no less than the ridge.
+            once = counts[rows.indices] == 1
+            squares = np.square(rows.data[once]) * np.repeat(weights, np.diff(rows.indptr))[once]
+            if self.ridge < FAINT * squares.max(initial=0):
+                cuts = (0, n_seen, n_seen, n_seen)
         self.columns = [order[a:b] for a, b in zip(cuts[:-1], cuts[1:])]
         data = values_unless_ones(rows, np.float64)
         first, last, _ = row_positions(offsets)
