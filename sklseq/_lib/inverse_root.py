@@ -9,6 +9,8 @@ __all__ = ["InverseRoot"]
 
 # Share of the largest eigenvalue down to which entries of a matrix determine the others.
 TRUSTED = 1e-10
+# Inverse of the norm of an inverse that is rounding.
+SINGULAR = 1e-12
 # Error of directions that X does not see, as a share of their length.
 CANCELLED = 1e-12
 # Share of a column's squared size below which a sum over rows is rounding of zero.
@@ -53,7 +55,10 @@ class InverseRoot:
         try:
             factor = linalg.cholesky(unit, lower=True, check_finite=False)
             self.least = float(np.square(factor.diagonal()).min(initial=1))
-            if self.least > TRUSTED * unit.diagonal().max(initial=0):
+            # Rounding over a small pivot may be a larger one: the inverse tells.
+            size = np.abs(unit).sum(axis=0).max(initial=0)
+            within = linalg.lapack.dpocon(factor, size, uplo="L")[0] * size
+            if self.least > TRUSTED * unit.diagonal().max(initial=0) and within > SINGULAR:
                 self.factor = factor
                 return
         except linalg.LinAlgError:

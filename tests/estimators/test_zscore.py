@@ -808,6 +808,12 @@ def test_columns_that_are_constant_or_equal_up_to_rounding(seed):
     assert error_of(*make_case(seed, ("sparse", "dense")[seed % 2]), tol) < 1
 
 
+def test_a_factor_whose_pivots_are_not_small_may_be_singular():
+    # Its last pivot is 1e-10: rounding over the one before.
+    found = problem_errors(484)
+    assert max(training for training, _ in found.values()) < 1e-7, found
+
+
 @pytest.mark.parametrize("seed", [29, 164, 184])
 def test_columns_of_one_row_beside_almost_no_ridge(seed):
     # Eliminated, they would leave their rows weights of 1e-30, and other columns of those rows.
