@@ -13,7 +13,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import as_fitted
-from sklseq._lib.model_file import write_model
+from sklseq._lib.model_file import new_file_name, write_model
 from sklseq._lib.version import __version__
 from sklseq.data.types import PathLike
 from sklseq.estimators.base import BaseTagger
@@ -54,13 +54,14 @@ def export(model: BaseEstimator, path: PathLike, *, precision: str | None = None
         A tagger fitted on feature dicts or attributes; or a Pipeline of ``DictFeatures``,
         ``TokenFeatures``, ``TemplateFeatures``, ``LexiconFeatures``, ``WindowFeatures`` and
         FeatureUnions of them, and a tagger. Not with functions of yours (``functions=``), whose
-        code a file cannot hold, nor with kernels other than the linear one.
+        code a file cannot hold, nor with ``transformer_weights`` of a FeatureUnion, nor with
+        kernels other than the linear one.
     path : str or path
         The file appears only when it is complete.
     precision : {None, "float32", "float16", "int8"}, default=None
         How state weights are stored. None: as they are, and the runtime gives the same labels.
-        "int8": as integers from -127 to 127, times one number for each label. Transitions are
-        always stored as they are.
+        "int8": as integers from -127 to 127, times one number for each label. "float16" holds
+        numbers up to 65,504. Transitions are always stored as they are.
 
     Returns
     -------
@@ -69,7 +70,10 @@ def export(model: BaseEstimator, path: PathLike, *, precision: str | None = None
     Raises
     ------
     ValueError
-        If the model has a part that cannot be exported: the message names it.
+        If the model has a part that cannot be exported, or a weight that is not finite or is not
+        in the range of ``precision``: the message names it.
+    OSError
+        If the file cannot be written.
 
     Notes
     -----
@@ -82,6 +86,7 @@ def export(model: BaseEstimator, path: PathLike, *, precision: str | None = None
     """
     if precision not in _PRECISIONS:
         raise ValueError(f"precision must be one of {_PRECISIONS}; got {precision!r}.")
+    new_file_name(path)
     write_model(path, describe(model, precision))
 
 
@@ -92,6 +97,7 @@ def describe(model: Any, precision: str | None = None) -> dict[str, Any]:
     coef = tagger.coef_.toarray() if sparse.issparse(tagger.coef_) else np.asarray(tagger.coef_)
     steps, coef = _steps_and_weights(tagger, steps, coef)
     parts = [_part(step) for step in steps]
+    _check_weights(tagger, steps, coef, precision)
     labels = tagger.classes_.tolist()
     return {
         "sklseq": __version__,
@@ -204,6 +210,41 @@ def _plain(step: Any, name: str) -> Any:
     return list(value) if isinstance(value, (set, frozenset, range)) else value
 
 
+def _check_weights(tagger: Any, steps: list, coef: np.ndarray, precision: str | None) -> None:
+    """Raise a ValueError if a weight is not finite, or not as the file stores it."""
+    stored = coef
+    if precision in ("float32", "float16"):
+        with np.errstate(over="ignore"):
+            stored = coef.astype(precision)
+    for i, j in np.argwhere(~np.isfinite(stored))[:1]:
+        where = f"The weight of feature {_feature_name(steps[-1], i)} and label {_label(tagger, j)}"
+        if np.isfinite(coef[i, j]):
+            raise ValueError(
+                f"{where} is {coef[i, j]:.6g}, and {precision} holds numbers up to "
+                f"{np.finfo(stored.dtype).max:.6g}; give another precision, or none."
+            )
+        raise ValueError(f"{where} is {coef[i, j]}; fit the model again, on finite values.")
+    for name in ("transition_", "start_", "end_"):
+        values = getattr(tagger, name)
+        for at in np.argwhere(np.isnan(values) | np.isposinf(values))[:1]:
+            between = " to ".join(_label(tagger, j) for j in at)
+            raise ValueError(
+                f"The weight {name} of {between} is {values[tuple(at)]}; it must be finite, or "
+                "-inf where forbidden: fit the model again, on finite values."
+            )
+
+
+def _label(tagger: Any, number: int) -> str:
+    return repr(tagger.classes_[number].item())
+
+
+def _feature_name(step: Any, column: int) -> str:
+    step = as_fitted(step)
+    if type(step) is DictFeatures and step.n_features is None:
+        return repr(step.get_feature_names_out()[column])
+    return f"in column {column}"
+
+
 def _weights(coef: np.ndarray, precision: str | None) -> dict[str, Any]:
     """State weights: all of them, or those that are not zero with their labels."""
     scale = None
@@ -211,7 +252,7 @@ def _weights(coef: np.ndarray, precision: str | None) -> dict[str, Any]:
         scale = np.abs(coef).max(axis=0, initial=0) / 127
         coef = np.rint(coef / np.where(scale > 0, scale, 1)).astype(np.int8)
     elif precision is not None:
-        coef = coef.astype(precision)
+        coef = coef.astype(precision)  # in range: _check_weights
     n_entries, label_type = np.count_nonzero(coef), np.uint8 if coef.shape[1] <= 256 else np.int32
     sparse_size = n_entries * (coef.itemsize + np.dtype(label_type).itemsize) + 4 * len(coef)
     if sparse_size >= coef.nbytes:
@@ -246,6 +287,15 @@ def model_card(model: BaseEstimator, *, description: str = "") -> str:
     # CRFTagger with 2 labels
     """
     *steps, tagger = _steps(model) if isinstance(model, Pipeline) else [model]
+    if not isinstance(tagger, BaseEstimator) or hasattr(tagger, "transform"):
+        raise TypeError(
+            "model must be a fitted tagger, or a Pipeline that ends with one; got "
+            f"{type(tagger).__name__}."
+        )
+    if not isinstance(description, str):
+        raise TypeError(
+            f"description must be a string; got {description!r:.40} ({type(description).__name__})."
+        )
     check_is_fitted(tagger, "classes_")
     labels = [str(label) for label in tagger.classes_.tolist()]
     lines = [f"# {type(tagger).__name__} with {len(labels)} labels", ""]

@@ -16,7 +16,7 @@ import numpy as np
 from sklseq._lib.aligned import aligned_zeros
 from sklseq._lib.cpu import load_kernel
 from sklseq._lib.model_file import read_model
-from sklseq.data.labels import labels_to_segments
+from sklseq.data.labels import as_label_sequences, find_codes, labels_to_segments
 from sklseq.data.types import LabelsLike, TokensLike
 from sklseq.features._packed_rows import PackedRows
 from sklseq.inference.chain.linear_chain import Transitions, Workspace, best_paths, check_paths
@@ -51,6 +51,8 @@ def load(path: str | os.PathLike[str]) -> Decoder:
     ------
     ValueError
         If the file is no exported model, is damaged or cut off, or was written by a newer version.
+    TypeError
+        If ``path`` is no string or path.
     OSError
         If it cannot be read.
 
@@ -181,23 +183,26 @@ class Decoder:
         ----------
         X : list of sequences
         y : list of label sequences
-            One known label for each token.
+            One label for each token; -inf where the model does not know one.
 
         Returns
         -------
         ndarray of shape (n_sequences,)
         """
+        flat, cuts = as_label_sequences(y)
         psi, offsets = self._scores(X)
-        codes = [np.array([self.classes_.index(v) for v in labels], dtype=int) for labels in y]
-        if [len(c) for c in codes] != np.diff(offsets).tolist():
-            raise ValueError("y must have one label for each token of X.")
-        chain, total = self._chain, np.zeros(len(codes))
-        for s, c in enumerate(codes):
-            if len(c):
-                total[s] = psi[np.arange(offsets[s], offsets[s + 1]), c].sum(dtype=np.float64)
+        _check_lengths(np.diff(offsets), np.diff(cuts))
+        codes = find_codes(flat, self.classes_)
+        chain, total = self._chain, np.zeros(len(offsets) - 1)
+        for s, (a, b) in enumerate(zip(offsets[:-1], offsets[1:])):
+            c = codes[a:b]
+            if (c < 0).any():
+                total[s] = -np.inf
+            elif len(c):
+                total[s] = psi[np.arange(a, b), c].sum(dtype=np.float64)
                 total[s] += chain.score[c[:-1], c[1:]].sum(dtype=np.float64)
                 total[s] += float(chain.start[c[0]]) + float(chain.end[c[-1]])
-        return total - self._sums(psi, offsets)
+        return np.minimum(total - self._sums(psi, offsets), 0.0)  # above 0 by rounding alone
 
     @property
     def attributes(self) -> list[str]:
@@ -231,7 +236,8 @@ class Decoder:
         Returns
         -------
         list of list of (start, stop, type)
-            As :func:`sklseq.metrics.labels_to_segments` cuts the predicted labels.
+            Of the predicted labels; the stop is not part of the span. An ``"I-"`` label that
+            continues no span of its type begins one.
         """
         return [labels_to_segments(labels) for labels in self.predict(X)]
 
@@ -281,6 +287,10 @@ class Stream:
         from sklseq.inference.chain.online_rules import OnlineRule
 
         self._decoder, after = decoder, decoder._field[1]
+        allowed = ("lag", *OnlineRule._fields)
+        for name in rule:
+            if name not in allowed:
+                raise TypeError(f"{name!r} is no parameter of a stream; they are {allowed}.")
         checked = OnlineRule.checked(**{"strategy": "closure", **rule})
         self._rule = checked.behind(after, "lag" if "lag" in rule else "max_latency")
         self._start()
@@ -304,11 +314,18 @@ class Stream:
         -------
         list
             Labels that became final, in the order of their items.
+
+        Raises
+        ------
+        ValueError
+            If the item has another form than those that the model reads; the stream is as before.
         """
         before, after = self._decoder._field
-        self._items.append(item)
+        items = [*self._items, item]
+        psi, _ = self._decoder._scores([items])  # refuses a wrong item before it is taken
+        self._items = items
         self.n_seen += 1
-        self._score(self.n_seen - after)
+        self._score(psi, self.n_seen - after)
         keep = max(0, self.n_seen - after - before)
         del self._items[: keep - self._first]
         self._first = max(self._first, keep)
@@ -325,21 +342,22 @@ class Stream:
         from sklseq.inference.chain.online_rules import no_path
 
         n = self.n_seen
-        self._score(n)
-        if n and not self._beam.end_sequence():
-            raise no_path(f"row {n - 1}", at_end=True)
-        labels = self._taken()
-        self._start()
-        return labels
+        try:
+            if n > self._beam.n_rows:
+                self._score(self._decoder._scores([self._items])[0], n)
+            if n and not self._beam.end_sequence():
+                raise no_path(f"row {n - 1}", at_end=True)
+            return self._taken()
+        finally:
+            self._start()
 
-    def _score(self, stop: int) -> None:
+    def _score(self, psi: np.ndarray, stop: int) -> None:
         # Items up to stop that are not scored yet; those before and behind them are context.
         from sklseq.inference.chain.online_rules import _online, no_path
 
         done = self._beam.n_rows
         if stop <= done:
             return
-        psi, _ = self._decoder._scores([self._items])
         psi = psi[done - self._first : stop - self._first, : len(self._decoder.classes_)]
         dead = _online.push_rows(self._beam, psi)
         if dead >= 0:
@@ -347,6 +365,16 @@ class Stream:
 
     def _taken(self) -> list:
         return list(map(self._decoder.classes_.__getitem__, self._beam.take_codes().tolist()))
+
+
+def _check_lengths(n_tokens: np.ndarray, n_labels: np.ndarray) -> None:
+    if len(n_tokens) != len(n_labels):
+        raise ValueError(f"X has {len(n_tokens)} sequences, y has {len(n_labels)}; give as many.")
+    for s in np.flatnonzero(n_tokens != n_labels)[:1]:
+        raise ValueError(
+            f"Sequence {s} has {n_tokens[s]} tokens in X and {n_labels[s]} labels in y; give one "
+            "label for each token."
+        )
 
 
 class _Steps:

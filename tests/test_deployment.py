@@ -341,3 +341,12 @@ def test_model_card_says_what_a_model_is():
     assert "* `CRFTagger(l2=0.5)`" in card
     assert f"* {np.count_nonzero(model.coef_) + 1:,} weights that are not zero" in card
     assert f"* iterations: {model.n_iter_}" in card
+
+
+def test_wrong_model_cards():
+    tagger = CRFTagger().fit([[{"w": "the"}, {"w": "cat"}]], [["D", "N"]])
+    with pytest.raises(TypeError, match="description must be a string; got 3"):
+        sklseq.deployment.model_card(tagger, description=3)
+    for wrong in (None, TokenFeatures().fit([["a"]])):
+        with pytest.raises(TypeError, match="model must be a fitted tagger, or a Pipeline"):
+            sklseq.deployment.model_card(wrong)

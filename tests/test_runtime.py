@@ -1,6 +1,8 @@
 """Exported models: the runtime gives what the estimator gives, and reads no other file."""
 
 import json
+import pickle
+import re
 import struct
 import subprocess
 import sys
@@ -12,7 +14,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, make_pipeline
 
 from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, ZScoreTagger, runtime
-from sklseq.deployment import export
+from sklseq.data.labels import labels_to_segments
+from sklseq.deployment import describe, export
 from sklseq.features import (
     DictFeatures,
     LexiconFeatures,
@@ -319,3 +322,106 @@ print([name for name in ("scipy", "sklearn", "joblib", "pandas") if name in sys.
     command = [sys.executable, "-c", code, str(tmp_path)]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     assert answer.stdout.strip() == "[]", answer.stderr
+
+
+# ------------------------------------------------------------------------------- wrong calls
+
+
+def with_weight(tagger, name, at, value):
+    changed = pickle.loads(pickle.dumps(tagger))
+    weights = getattr(changed, name).copy()
+    weights[at] = value
+    setattr(changed, name, weights)
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("precision", "value", "message"),
+    [
+        ("float16", 7e4, "is 70000, and float16 holds numbers up to 65504; give another precision"),
+        ("float32", -1e39, "is -1e.39, and float32 holds numbers"),
+        ("int8", np.nan, "is nan; fit the model again"),
+        (None, np.inf, "is inf; fit the model again"),
+    ],
+)
+def test_weights_that_a_file_would_not_hold(tagger, tmp_path, precision, value, message):
+    name, label = tagger.vectorizer_.get_feature_names_out()[2], tagger.classes_[1]
+    where = re.escape(f"feature {name!r} and label '{label}' ")
+    path = tmp_path / "model"
+    with pytest.raises(ValueError, match=where + message):
+        export(with_weight(tagger, "coef_", (2, 1), value), path, precision=precision)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_transitions_that_are_not_finite(tagger, tmp_path, value):
+    a, b = tagger.classes_[:2]
+    with pytest.raises(ValueError, match=f"transition_ of '{a}' to '{b}' is {value}"):
+        export(with_weight(tagger, "transition_", (0, 1), value), tmp_path / "model")
+    with pytest.raises(ValueError, match=f"start_ of '{b}' is {value}"):
+        export(with_weight(tagger, "start_", 1, value), tmp_path / "model")
+
+
+@pytest.fixture(scope="module")
+def token_model():
+    X, y = [["Ann", "met", "Bob"], ["she", "left"]], [["B-PER", "O", "B-PER"], ["O", "O"]]
+    return make_pipeline(WindowFeatures(TokenFeatures()), CRFTagger()).fit(X, y)
+
+
+def test_a_wrong_item_leaves_a_stream_as_it_was(token_model):
+    decoder = runtime.Decoder(describe(token_model))
+    items = ["Ann", "left", "Bob", "met"]
+    for at in range(len(items)):
+        stream, labels = decoder.stream(), []
+        for t, item in enumerate(items):
+            if t == at:
+                for wrong in (None, 3, ("a", "b")):
+                    with pytest.raises(
+                        ValueError, match=r"of X|X must hold|TokenFeatures was fitted on 1"
+                    ):
+                        stream.push(wrong)
+                    assert stream.n_seen == t
+            labels += stream.push(item)
+        assert labels + stream.finish() == decoder.predict_single(items)
+    with pytest.raises(TypeError, match="'nope' is no parameter of a stream; they are"):
+        decoder.stream(nope=1)
+
+
+def test_log_probabilities_of_sequences(tagger):
+    X, y = corpus(0)
+    X = as_dicts(X)
+    decoder = runtime.Decoder(describe(tagger))
+    y = [list(labels) for labels in y]
+    y[0][0] = "unknown"
+    found, expected = (m.predict_log_proba_sequence(X, y) for m in (decoder, tagger))
+    assert found[0] == -np.inf
+    np.testing.assert_allclose(found, expected, atol=1e-10)
+    assert (found <= 0).all()
+    n = len(X[1])
+    for wrong, message in (
+        (None, "y must be a list of label sequences; got NoneType"),
+        (["O" * len(x) for x in X], "Sequence 0 of y must be a list"),
+        (y[:-1], f"X has {len(X)} sequences, y has {len(X) - 1}"),
+        ([y[0], ["O"] * (n + 1), *y[2:]], f"Sequence 1 has {n} tokens in X and {n + 1} labels"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            decoder.predict_log_proba_sequence(X, wrong)
+
+
+def test_spans_are_those_of_the_labels(exported):
+    _, decoder, X = exported
+    expected = [labels_to_segments(labels) for labels in decoder.predict(X)]
+    assert decoder.predict_spans(X) == expected
+
+
+def test_wrong_paths(tagger, tmp_path):
+    for wrong in (None, 3, b"bytes"):
+        for call in (runtime.load, lambda path: export(tagger, path)):
+            with pytest.raises(TypeError, match="path must be the name of a file"):
+                call(wrong)
+    missing = str(tmp_path / "no" / "model")
+    with pytest.raises(FileNotFoundError, match=re.escape(f"of path {missing!r} is missing")):
+        export(tagger, missing)
+    with pytest.raises(IsADirectoryError, match="is a folder; give the name of a file in it"):
+        export(tagger, tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["read_model", "write_model"]
+__all__ = ["file_name", "new_file_name", "read_model", "write_file", "write_model"]
 
 MAGIC = b"SKLSEQ\0\0"
 VERSION = 1
@@ -54,15 +54,41 @@ def write_model(path: Any, model: Any) -> None:
         raw = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
         body.append(raw + bytes(-len(raw) % ALIGNMENT))
     rest = b"".join(body)
-    draft = f"{os.fspath(path)}.{os.getpid()}.part"
+    write_file(path, struct.pack("<8sII", MAGIC, VERSION, zlib.crc32(rest)) + rest)
+
+
+def write_file(path: Any, data: bytes) -> None:
+    """Write a file that appears complete."""
+    name = new_file_name(path)
+    draft = f"{name}.{os.getpid()}.part"
     try:
         with open(draft, "wb") as file:
-            file.write(struct.pack("<8sII", MAGIC, VERSION, zlib.crc32(rest)))
-            file.write(rest)
-        os.replace(draft, path)
+            file.write(data)
+        os.replace(draft, name)
     finally:
         if os.path.exists(draft):
             os.remove(draft)
+
+
+def file_name(path: Any) -> str:
+    """The name of a file, which must be a string or a path."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(
+            f"path must be the name of a file, a string or pathlib.Path; got {path!r:.40} "
+            f"({type(path).__name__})."
+        )
+    return os.fspath(path)
+
+
+def new_file_name(path: Any) -> str:
+    """The name of a file that can be written: its folder exists, and it is no folder."""
+    name = file_name(path)
+    if os.path.isdir(name):
+        raise IsADirectoryError(f"path {name!r} is a folder; give the name of a file in it.")
+    folder = os.path.dirname(name) or os.curdir
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"The folder {folder!r} of path {name!r} is missing; make it.")
+    return name
 
 
 def _pack(value: Any, arrays: list[np.ndarray]) -> Any:
@@ -88,7 +114,7 @@ def _pack(value: Any, arrays: list[np.ndarray]) -> Any:
 
 def read_model(path: Any) -> Any:
     """The model of a file; its arrays are read-only."""
-    name = os.fspath(path)
+    name = file_name(path)
     with open(name, "rb") as file:
         data = file.read()
     if data[:8] != MAGIC:

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import numbers
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -14,9 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sklseq import runtime
+from sklseq._lib.model_file import MAGIC, file_name
 from sklseq.runtime import Decoder
 
-__all__ = ["ItemSequence", "ParsedDump", "Tagger", "Trainer"]
+__all__ = ["CRFSUITE_VERSION", "CRFSuiteError", "ItemSequence", "ParsedDump", "Tagger", "Trainer"]
+
+CRFSUITE_VERSION = "0.12.2"  # whose files and objective are read, written and minimised
+_SWITCHES = {"true": 1.0, "false": 0.0}
 
 # Parameters of CRFsuite's training, with its defaults. Those below the line change how it
 # searches for the minimum, which the solvers of CRFTagger do by rules of their own.
@@ -38,6 +44,20 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "calibration.samples": 1000.0, "calibration.candidates": 10, "calibration.max_trials": 20,
     },
 }  # fmt: skip
+
+
+class CRFSuiteError(RuntimeError, ValueError):
+    """A call that a tagger cannot answer: it is not opened, or a label is unknown.
+
+    python-crfsuite raises a RuntimeError or a ValueError; a program may catch either.
+
+    Parameters
+    ----------
+    message : str
+    """
+
+    def __init__(self, message: str):
+        super().__init__(message)
 
 
 class ParsedDump(NamedTuple):
@@ -66,13 +86,22 @@ class ItemSequence:
     """
 
     def __init__(self, xseq: Iterable[Any]):
-        self.xseq = list(xseq)
+        self.xseq = _items(xseq)
+        for number, item in enumerate(self.xseq):
+            if isinstance(item, (str, bytes)) or not isinstance(item, Iterable):
+                raise TypeError(
+                    f"Item {number} of xseq must be a dict or a collection of strings; got "
+                    f"{item!r:.40} ({type(item).__name__})."
+                )
 
     def __len__(self) -> int:
         return len(self.xseq)
 
     def items(self) -> list[dict[str, float]]:
         """The attributes of each item, with their weights.
+
+        An attribute that a collection has twice is listed once, with weight 1; :class:`Tagger`
+        counts it twice. Both as in python-crfsuite.
 
         Returns
         -------
@@ -81,11 +110,19 @@ class ItemSequence:
         from sklseq.features import DictFeatures
 
         features = DictFeatures()
-        return features.inverse_transform(features.fit_transform([self.xseq]))[0]
+        items = [x if isinstance(x, Mapping) else dict.fromkeys(x, 1.0) for x in self.xseq]
+        return features.inverse_transform(features.fit_transform([items]))[0]
 
 
 def _items(xseq: Any) -> list:
-    return xseq.xseq if isinstance(xseq, ItemSequence) else list(xseq)
+    if isinstance(xseq, ItemSequence):
+        return xseq.xseq
+    if isinstance(xseq, (str, bytes, Mapping)) or not isinstance(xseq, Iterable):
+        raise TypeError(
+            f"xseq must be a list of items or an ItemSequence; got {xseq!r:.40} "
+            f"({type(xseq).__name__})."
+        )
+    return list(xseq)
 
 
 class Tagger:
@@ -141,7 +178,7 @@ class Tagger:
         context manager
             Which closes the model.
         """
-        with open(name, "rb") as file:
+        with open(file_name(name), "rb") as file:
             is_crfsuite = file.read(4) == b"lCRF"
         self._decoder = _of_crfsuite(name) if is_crfsuite else runtime.load(name)
         self._forget([])
@@ -159,6 +196,12 @@ class Tagger:
         context manager
             Which closes the model.
         """
+        if not isinstance(value, bytes) or not value.startswith((b"lCRF", MAGIC)):
+            begin = value[:8] if isinstance(value, bytes) else value
+            raise ValueError(
+                f"value is no exported model, nor one of CRFsuite: it begins with {begin!r:.40}. "
+                "Give the bytes of a model file."
+            )
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "model")
             with open(path, "wb") as file:
@@ -171,7 +214,7 @@ class Tagger:
 
     def _opened(self) -> Decoder:
         if self._decoder is None:
-            raise ValueError("The tagger is not opened: call open or open_inmemory first.")
+            raise CRFSuiteError("The tagger is not opened: call open or open_inmemory first.")
         return self._decoder
 
     def labels(self) -> list[str]:
@@ -221,14 +264,17 @@ class Tagger:
         Returns
         -------
         float
+            0 if no sequence, or an empty one, is set.
         """
         decoder, n = self._opened(), len(self._sequence)
-        if not 0 <= pos < n:
+        if not n:
+            return 0.0
+        if not isinstance(pos, numbers.Real) or pos not in range(n):
             raise ValueError(f"pos must be a position of the {n} items; got {pos}.")
         self._check_labels([y])
         if self._marginals is None:
             self._marginals = decoder.predict_proba([self._sequence])[0]
-        return float(self._marginals[pos, decoder.classes_.index(y)])
+        return float(self._marginals[int(pos), decoder.classes_.index(y)])
 
     def probability(self, yseq: Iterable[str]) -> float:
         """Probability of a label sequence.
@@ -240,8 +286,11 @@ class Tagger:
         Returns
         -------
         float
+            0 if no sequence, or an empty one, is set.
         """
         decoder, labels, n = self._opened(), list(yseq), len(self._sequence)
+        if not n:
+            return 0.0
         if len(labels) != n:
             raise ValueError(f"yseq must have a label for each of {n} items; got {len(labels)}.")
         self._check_labels(labels)
@@ -251,7 +300,9 @@ class Tagger:
         known = self._opened().classes_
         for label in labels:
             if label not in known:
-                raise ValueError(f"{label!r} is no label of the model, whose labels are {known}.")
+                raise CRFSuiteError(
+                    f"{label!r} is no label of the model, whose labels are {known}."
+                )
 
     def info(self) -> ParsedDump:
         """Labels, attributes and weights of the model.
@@ -371,9 +422,15 @@ class Trainer:
         Parameters
         ----------
         params : dict
+            If one is refused, none is set.
         """
-        for name, value in params.items():
-            self.set(name, value)
+        before = dict(self._params)
+        try:
+            for name, value in params.items():
+                self.set(name, value)
+        except ValueError:
+            self._params = before
+            raise
 
     def get(self, name: str) -> str | float | bool:
         """The value of a parameter.
@@ -397,14 +454,26 @@ class Trainer:
         ----------
         name : str
         value : str, number or bool
-            Also a number or switch as a string.
+            Also a number as a string; of a switch also "true" and "false", in any case.
+            (python-crfsuite reads "true" as False, without an error.)
         """
         self._check_name(name)
         kind = type(_DEFAULTS[self.algorithm][name])
+        if kind is str:
+            if not isinstance(value, str):
+                raise ValueError(f"{name} must be a string; got {value!r}.")
+            self._params[name] = value
+            return
+        switch = _SWITCHES.get(str(value).lower()) if kind is bool else None
         try:
-            self._params[name] = kind(float(value)) if kind is not str else str(value)
-        except ValueError:
-            raise ValueError(f"{name} must be a number; got {value!r}.") from None
+            number = float(value) if switch is None else switch
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise ValueError(
+                f"{name} must be a {'switch' if kind is bool else 'number'}; got {value!r}."
+            )
+        self._params[name] = kind(number)
 
     def _check_name(self, name: str) -> None:
         if name not in self._params:

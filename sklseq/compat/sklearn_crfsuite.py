@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
@@ -16,9 +18,21 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq.compat.pycrfsuite import Tagger
 from sklseq.deployment import describe
 from sklseq.estimators.crf.crf_tagger import CRFTagger
+from sklseq.estimators.crf.crfsuite_writer import write_crfsuite_model
 from sklseq.runtime import Decoder
 
 __all__ = ["CRF"]
+
+# Parameters that change the model in sklearn-crfsuite, and what to do without them.
+_NOT_OFFERED = {
+    "min_freq": "count with sklseq.features.DictFeatures(min_count=...) before CRFTagger",
+    **dict.fromkeys(
+        ("pa_type", "c", "error_sensitive", "averaging", "variance", "gamma"),
+        "for margins and perceptrons see sklseq.HMSVMTagger",
+    ),
+    "model_filename": "write crf.model_ with sklseq.write_crfsuite_model",
+    "trainer_cls": "use verbose=True to see the training",
+}
 
 
 class CRF(BaseEstimator):
@@ -26,7 +40,7 @@ class CRF(BaseEstimator):
 
     Parameters
     ----------
-    algorithm : {"lbfgs", "l2sgd"}, default="lbfgs"
+    algorithm : {"lbfgs", "l2sgd", None}, default="lbfgs"
         Both minimise the objective of CRFsuite, by :class:`sklseq.CRFTagger`.
     c1, c2 : float, default=None
         Weights of the L1 and the squared L2 penalty. None: 0 and 1.
@@ -35,10 +49,22 @@ class CRF(BaseEstimator):
     all_possible_states, all_possible_transitions : bool, default=False
         Whether pairs that training data do not have get weights.
     verbose : bool, default=False
+    num_memories, epsilon, period, delta, linesearch, max_linesearch, calibration_eta, \
+calibration_rate, calibration_samples, calibration_candidates, calibration_max_trials, \
+keep_tempfiles : default=None
+        How CRFsuite searches for the minimum. Accepted, and change nothing.
+    min_freq, pa_type, c, error_sensitive, averaging, variance, gamma, model_filename, \
+trainer_cls : default=None
+        Not offered: ``fit`` refuses other values than None.
 
     Attributes
     ----------
     model_ : CRFTagger
+
+    Notes
+    -----
+    Before ``fit``, ``tagger_``, ``classes_`` and the other results raise NotFittedError;
+    sklearn-crfsuite has None there.
 
     Examples
     --------
@@ -51,7 +77,7 @@ class CRF(BaseEstimator):
 
     def __init__(
         self,
-        algorithm: str = "lbfgs",
+        algorithm: str | None = "lbfgs",
         *,
         c1: float | None = None,
         c2: float | None = None,
@@ -59,6 +85,27 @@ class CRF(BaseEstimator):
         all_possible_states: bool = False,
         all_possible_transitions: bool = False,
         verbose: bool = False,
+        num_memories: Any = None,
+        epsilon: Any = None,
+        period: Any = None,
+        delta: Any = None,
+        linesearch: Any = None,
+        max_linesearch: Any = None,
+        calibration_eta: Any = None,
+        calibration_rate: Any = None,
+        calibration_samples: Any = None,
+        calibration_candidates: Any = None,
+        calibration_max_trials: Any = None,
+        keep_tempfiles: Any = None,
+        min_freq: Any = None,
+        pa_type: Any = None,
+        c: Any = None,
+        error_sensitive: Any = None,
+        averaging: Any = None,
+        variance: Any = None,
+        gamma: Any = None,
+        model_filename: Any = None,
+        trainer_cls: Any = None,
     ):
         self.algorithm = algorithm
         self.c1 = c1
@@ -67,6 +114,27 @@ class CRF(BaseEstimator):
         self.all_possible_states = all_possible_states
         self.all_possible_transitions = all_possible_transitions
         self.verbose = verbose
+        self.num_memories = num_memories
+        self.epsilon = epsilon
+        self.period = period
+        self.delta = delta
+        self.linesearch = linesearch
+        self.max_linesearch = max_linesearch
+        self.calibration_eta = calibration_eta
+        self.calibration_rate = calibration_rate
+        self.calibration_samples = calibration_samples
+        self.calibration_candidates = calibration_candidates
+        self.calibration_max_trials = calibration_max_trials
+        self.keep_tempfiles = keep_tempfiles
+        self.min_freq = min_freq
+        self.pa_type = pa_type
+        self.c = c
+        self.error_sensitive = error_sensitive
+        self.averaging = averaging
+        self.variance = variance
+        self.gamma = gamma
+        self.model_filename = model_filename
+        self.trainer_cls = trainer_cls
 
     def fit(
         self,
@@ -89,11 +157,16 @@ class CRF(BaseEstimator):
         CRF
             The estimator itself.
         """
-        if self.algorithm not in ("lbfgs", "l2sgd"):
+        if self.algorithm not in ("lbfgs", "l2sgd", None):
             raise ValueError(
                 f"algorithm must be 'lbfgs' or 'l2sgd'; got {self.algorithm!r}. For margins and "
                 "perceptrons see sklseq.HMSVMTagger."
             )
+        for name, instead in _NOT_OFFERED.items():
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} is not offered; leave it None, and {instead}."
+                )
         model = CRFTagger(
             l1=0.0 if self.c1 is None else self.c1,
             l2=1.0 if self.c2 is None else self.c2,
@@ -205,6 +278,20 @@ class CRF(BaseEstimator):
     def attributes_(self) -> list[str]:
         """Attributes."""
         return self._decoder.attributes
+
+    @property
+    def num_attributes_(self) -> int:
+        """Number of attributes."""
+        return len(self.attributes_)
+
+    @property
+    def size_(self) -> int:
+        """Size of the model as a file of CRFsuite, in bytes."""
+        check_is_fitted(self, "model_")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model")
+            write_crfsuite_model(self.model_, path)
+            return os.path.getsize(path)
 
     @property
     def state_features_(self) -> dict[tuple[str, str], float]:

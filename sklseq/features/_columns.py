@@ -87,9 +87,14 @@ class Columns(NamedTuple):
             return
         if self.width != estimator.n_features_in_:
             raise ValueError(
-                f"X has {self.width} columns, but {type(estimator).__name__} was fitted on "
+                f"X has {self.width} columns, but {public_name(estimator)} was fitted on "
                 f"{estimator.n_features_in_}; give the columns of the training data, in its order."
             )
+
+
+def public_name(transform: Any) -> str:
+    """The name of an extractor, or of that which a transform of the runtime stands for."""
+    return type(transform).__name__.replace("Transform", "Features")
 
 
 def _column(sequence: Any, name: str, s: int) -> list:

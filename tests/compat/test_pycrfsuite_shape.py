@@ -159,3 +159,56 @@ def test_exported_models_need_neither_scipy_nor_scikit_learn(tmp_path):
     command = [sys.executable, "-c", code, str(tmp_path / "model")]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     assert answer.stdout.strip() == "[]", answer.stderr
+
+
+def test_items_in_detail():
+    items = [["p", "p", "q"], {"a": {"b": 1.0, "c": True}}]
+    assert ours.ItemSequence(items).items() == theirs.ItemSequence(items).items()
+    for wrong, message in (([1], "Item 0 of xseq"), (["ab"], "Item 0"), (None, "xseq must be")):
+        with pytest.raises(TypeError, match=message):
+            ours.ItemSequence(wrong)
+
+
+def test_no_items(model):
+    for tagger in (opened(ours, model), opened(theirs, model)):
+        for _ in range(2):
+            assert tagger.probability([]) == 0.0
+            assert tagger.marginal("O", 0) == 0.0
+            tagger.set([])
+
+
+def test_calls_in_detail(model):
+    tagger = opened(ours, model)
+    for call in (tagger.tag, tagger.set):
+        with pytest.raises(TypeError, match="xseq must be a list of items or an ItemSequence"):
+            call(3)
+    with pytest.raises(TypeError, match="got None"):
+        tagger.set(None)
+    tagger.set(NEW[0])
+    assert tagger.marginal("O", 0.0) == tagger.marginal("O", 0)
+    with pytest.raises(ValueError, match=r"got 0\.5"):
+        tagger.marginal("O", 0.5)
+    with pytest.raises(RuntimeError, match="is no label"):
+        tagger.marginal("nix", 0)
+    tagger.close()
+    with pytest.raises(ours.CRFSuiteError, match="not opened"):
+        tagger.info()
+    for wrong in (b"", "text"):
+        with pytest.raises(ValueError, match="value is no exported model, nor one of CRFsuite"):
+            tagger.open_inmemory(wrong)
+    assert theirs.CRFSUITE_VERSION == ours.CRFSUITE_VERSION
+
+
+def test_parameters_in_detail():
+    trainer = ours.Trainer(verbose=False)
+    name = "feature.possible_states"
+    for value, expected in (("true", True), ("False", False), ("1", True), (0, False)):
+        trainer.set(name, value)
+        assert trainer.get(name) is expected
+    before = trainer.get_params()
+    for params in ({"c1": None}, {"c1": 2, "c2": "x"}, {name: "yes"}, {"max_iterations": "inf"}):
+        with pytest.raises(ValueError, match=r"must be a (number|switch); got"):
+            trainer.set_params(params)
+    with pytest.raises(ValueError, match="linesearch must be a string; got 3"):
+        trainer.set("linesearch", 3)
+    assert trainer.get_params() == before

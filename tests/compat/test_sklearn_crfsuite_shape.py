@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 
-from sklseq import CRFTagger
+from sklseq import CRFTagger, write_crfsuite_model
 from sklseq.compat.sklearn_crfsuite import CRF
 from tests.estimators.test_crfsuite_model import make
 
@@ -22,7 +22,7 @@ def crf():
 
 def test_labels_and_marginals_are_those_of_the_tagger(crf):
     tagger = CRFTagger(
-        l1=0.1, l2=0.1, max_iter=100, all_possible_transitions=True, boundaries=False
+        l1=0.1, l2=0.1, max_iter=100, all_possible_transitions=True, boundaries=False, tol=1e-4
     ).fit(X, y)
     assert crf.predict(X) == [labels.tolist() for labels in tagger.predict(X)]
     assert [crf.predict_single(x) for x in X] == crf.predict(X)
@@ -69,3 +69,21 @@ def test_wrong_calls(crf):
         CRF("pa").fit(X, y)
     with pytest.raises(ValueError, match="equally long"):
         crf.score(X, y[:-1])
+
+
+def test_other_parameters(crf):
+    same = CRF(c2=0.1, period=3, epsilon=1e-9, linesearch="MoreThuente", calibration_eta=0.1)
+    assert same.fit(X, y).predict(X) == CRF(None, c2=0.1).fit(X, y).predict(X)
+    with pytest.raises(ValueError, match="min_freq=3 is not offered; leave it None, and count"):
+        CRF(min_freq=3).fit(X, y)
+    with pytest.raises(ValueError, match="pa_type=1 is not offered"):
+        CRF(pa_type=1).fit(X, y)
+
+
+def test_sizes(crf, tmp_path):
+    write_crfsuite_model(crf.model_, tmp_path / "model")
+    assert crf.size_ == (tmp_path / "model").stat().st_size
+    assert crf.num_attributes_ == len(crf.attributes_)
+    for name in ("classes_", "tagger_", "size_", "num_attributes_"):
+        with pytest.raises(NotFittedError):
+            getattr(CRF(), name)

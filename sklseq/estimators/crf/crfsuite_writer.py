@@ -10,6 +10,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import as_fitted
+from sklseq._lib.model_file import new_file_name, write_file
 from sklseq.estimators.crf.crf_tagger import CRFTagger
 from sklseq.estimators.crf.crfsuite_model import (
     CHUNK,
@@ -36,8 +37,8 @@ def write_crfsuite_model(
 ) -> None:
     """Write a fitted CRF as a model file of CRFsuite.
 
-    CRFsuite, python-crfsuite and their ports to other languages then give the same labels, and the
-    same marginals up to rounding.
+    CRFsuite, python-crfsuite and their ports to other languages then give the same labels, except
+    where two paths have exactly the same score, and the same marginals up to rounding.
 
     Parameters
     ----------
@@ -84,6 +85,7 @@ def write_crfsuite_model(
     ...     read_crfsuite_model(path).predict(X)[0].tolist()
     ['D', 'N']
     """
+    new_file_name(path)
     tagger, names = _tagger_and_names(model)
     labels = tagger.classes_.tolist()
     if not all(isinstance(label, str) for label in labels):
@@ -108,14 +110,7 @@ def write_crfsuite_model(
     # The number of features is that of FEAT; writers leave 0 here.
     numbers = [VERSION, 0, len(labels), len(names), *begins.tolist()]
     header = b"lCRF" + _words([size]) + b"FOMC" + _words(numbers)
-    draft = f"{os.fspath(path)}.{os.getpid()}.part"
-    try:
-        with open(draft, "wb") as file:
-            file.write(header + b"".join(sections))
-        os.replace(draft, path)
-    finally:
-        if os.path.exists(draft):
-            os.remove(draft)
+    write_file(path, header + b"".join(sections))
 
 
 def _tagger_and_names(model: Any) -> tuple[CRFTagger, list[str]]:
