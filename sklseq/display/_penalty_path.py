@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class PenaltyPathDisplay:
     Raises
     ------
     ValueError
-        If scores and values do not match, or an estimator has no scores of a search.
+        If scores, values, best and curves do not match, or an estimator has no scores of a search.
 
     Examples
     --------
@@ -69,13 +70,18 @@ class PenaltyPathDisplay:
         best: tuple[int, int] | None = None,
         curves: list[str] | None = None,
     ):
-        self.values, given = np.asarray(values, float), np.asarray(scores, float)
+        self.values, given = _as_floats("values", values), _as_floats("scores", scores)
+        if self.values.ndim != 1:
+            raise ValueError(f"values must be a list of numbers; got shape {self.values.shape}.")
         scores = given[:, None] if given.ndim == 2 else given
-        if scores.ndim != 3 or scores.shape[2] != len(self.values):
+        if scores.ndim != 3 or not scores.size or scores.shape[2] != len(self.values):
             raise ValueError(
                 f"scores must have one column for each of the {len(self.values)} values, and a row "
                 f"for each fold; got shape {given.shape}."
             )
+        _check_best(best, scores.shape[1:])
+        if curves is not None and (isinstance(curves, str) or len(curves) != scores.shape[1]):
+            raise ValueError(f"curves must hold {scores.shape[1]} names; got {curves!r}.")
         self.mean = scores.mean(axis=0)
         self.error = scores.std(axis=0, ddof=int(len(scores) > 1)) / np.sqrt(len(scores))
         self.name, self.best, self.curves = name, best, curves
@@ -151,3 +157,21 @@ class PenaltyPathDisplay:
             ax.set_xscale("symlog", linthresh=positive.min())
         elif len(positive):
             ax.set_xscale("log")
+
+
+def _as_floats(name: str, given: ArrayLike) -> np.ndarray:
+    try:
+        return np.asarray(given, float)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must be an array of numbers; got {given!r}.") from None
+
+
+def _check_best(best: Any, shape: tuple[int, ...]) -> None:
+    if best is None:
+        return
+    pair = np.asarray(best, dtype=object)
+    whole = pair.shape == (2,) and all(isinstance(k, numbers.Integral) for k in pair)
+    if not whole or not all(0 <= k < n for k, n in zip(pair, shape)):
+        raise ValueError(
+            f"best must be a position (curve, value) below ({shape[0]}, {shape[1]}); got {best!r}."
+        )

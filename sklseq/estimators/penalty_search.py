@@ -20,11 +20,17 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklseq._lib.callbacks import with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import split_labels
+from sklseq.data.labels import resolve_constraints, split_labels, unique_labels
 from sklseq.data.sequences import Sequences, read_labels
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
+from sklseq.estimators.folds import (
+    check_finite,
+    read_folds,
+    read_number,
+    read_scorer,
+    scorer_weights,
+)
 from sklseq.estimators.validation import check_not_empty, read_sequences, training_weights
-from sklseq.metrics import get_scorer
 
 __all__ = ["Data", "Path", "PenaltySearchMixin", "read_grid"]
 
@@ -54,6 +60,15 @@ class Data(NamedTuple):
         check_not_empty(rows)
         labels = split_labels(read_labels(y, rows), rows.offsets)
         return cls(rows, labels, training_weights(sample_weight, len(rows)), vectorizer)
+
+    def restrict(self, tagger: Any, labels: np.ndarray) -> None:
+        """Leave of constraints given as a mask what concerns the labels of some sequences."""
+        mask = tagger.constraints
+        if mask is None or isinstance(mask, str):
+            return
+        every = unique_labels(np.concatenate(self.y[self.weights > 0]))
+        seen = np.isin(every, unique_labels(np.concatenate(labels)))
+        tagger.constraints = resolve_constraints(mask, every).transition[np.ix_(seen, seen)]
 
 
 class Path(Protocol):
@@ -97,7 +112,7 @@ def read_grid(name: str, grid: Any, decades: tuple[float, float], *, zero: bool)
         return np.logspace(*decades, int(grid))
     try:
         values = np.array(grid, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         values = np.zeros(0)
     allowed = np.isfinite(values) & ((values >= 0) if zero else (values > 0))
     if values.ndim != 1 or not len(values) or not allowed.all():
@@ -159,8 +174,7 @@ class PenaltySearchMixin:
         self._tagger(strongest, self.n_jobs)
         routed = self._routed(sample_weight, params)
         data = Data.read(X, y, sample_weight)
-        splitter = check_cv(self.cv)
-        folds = list(splitter.split(data.rows, data.y, **routed.splitter.split))
+        folds = self._folds(data, routed)
         run = _Run(self, data, axes, folds, routed.scorer.score)
         run.score_all(racing)
         best = run.best()
@@ -169,6 +183,12 @@ class PenaltySearchMixin:
             found |= self._refitted(data, run.point(best))
         self._replace(found)
         return self
+
+    def _folds(self, data: Data, routed: Bunch) -> list:
+        rows = data.rows.lengths > 0
+        weighted = rows & (data.weights > 0)
+        test_rows = weighted if "sample_weight" in routed.scorer.score else rows
+        return read_folds(self.cv, data.y, weighted, test_rows, **routed.splitter.split)
 
     def _refitted(self, data: Data, point: dict[str, float]) -> dict[str, Any]:
         tagger = self._tagger(point, self.n_jobs).fit(data.rows, data.y, data.weights)
@@ -196,9 +216,7 @@ class PenaltySearchMixin:
 
     def _scorer(self) -> Callable[..., float] | None:
         # None: the method `score` of taggers
-        if self.scoring is None or callable(self.scoring):
-            return self.scoring
-        return get_scorer(self.scoring)
+        return read_scorer(self.scoring)
 
     # ------------------------------------------------------------------ metadata
 
@@ -232,6 +250,7 @@ class PenaltySearchMixin:
                 f"fit takes sample_weight and groups; got {sorted(unknown)[0]!r}. For metadata of "
                 "splitters and scorers, call sklearn.set_config(enable_metadata_routing=True)."
             )
+        weight = scorer_weights(self._scorer(), weight)
         return Bunch(splitter=Bunch(split=params), scorer=Bunch(score=weight))
 
     def score(
@@ -262,7 +281,7 @@ class PenaltySearchMixin:
         if get_config()["enable_metadata_routing"]:
             routed = process_routing(self, "score", **weight, **params)
             return scorer(self, X, y, **routed.get("scorer", Bunch(score={})).score)
-        return scorer(self, X, y, **weight, **params)
+        return scorer(self, X, y, **scorer_weights(scorer, weight), **params)
 
 
 class _Run:
@@ -314,13 +333,31 @@ class _Run:
                 run(folds[FIRST_FOLDS:], [at for at in self.points if self.is_open(at, racing)])
         if self.unconverged:
             self.warn()
+        self.check_finite()
+
+    def check_finite(self) -> None:
+        """Warn of scores that are not finite; raise if no point has others."""
+        mean = self.mean()
+        bad = ~np.isfinite(self.scores) & np.isfinite(self.seconds)  # those left out have no time
+        names = {at: _named(self.point(at)) for at in self.points}
+        check_finite(
+            type(self.search).__name__,
+            {name: float(mean[at]) for at, name in names.items()},
+            {name: not bad[(slice(None), *at)].any() for at, name in names.items()},
+        )
+
+    def mean(self, folds: int | None = None) -> np.ndarray:
+        """Mean scores over the first so many folds; -inf where a score is not finite."""
+        finite = np.isfinite(self.scores[:folds])
+        mean = np.where(finite, self.scores[:folds], 0.0).mean(axis=0)
+        return np.where(finite.all(axis=0), mean, -np.inf)
 
     def is_open(self, at: tuple[int, ...], racing: float) -> bool:
-        """Whether a point came within ``racing`` of the best mean in one of the first folds."""
-        first = self.scores[:FIRST_FOLDS]
-        mean = first.mean(axis=0)
-        best = np.unravel_index(np.nanargmax(mean), mean.shape)
-        behind = first[(slice(None), *best)] - first[(slice(None), *at)]
+        """Whether a point came within ``racing`` of that of the best mean in a first fold."""
+        first, mean = self.scores[:FIRST_FOLDS], self.mean(FIRST_FOLDS)
+        best = np.unravel_index(np.argmax(mean), mean.shape)
+        with np.errstate(invalid="ignore"):  # infinite scores
+            behind = first[(slice(None), *best)] - first[(slice(None), *at)]
         return bool((behind <= racing).any())
 
     def score_fold(self, k: int, points: list, open_path: Callable) -> None:
@@ -331,22 +368,26 @@ class _Run:
             name: _cut(value, test, len(self.data.y)) for name, value in self.metadata.items()
         }
         for at in points:
+            self.print(f"fold {k}, {_named(self.point(at))}")
             began = perf_counter()
             tagger, converged = path.fit(self.point(at))
             self.seconds[(k, *at)] = perf_counter() - began
             score = tagger.score if self.scorer is None else _bound(self.scorer, tagger)
-            self.scores[(k, *at)] = score(path.test, truth, **metadata)
+            self.scores[(k, *at)] = read_number(score(path.test, truth, **metadata))
             if not converged:
                 self.unconverged.append(self.point(at))
-            if self.search.verbose:
-                what = ", ".join(f"{name}={value:.6g}" for name, value in self.point(at).items())
-                shown = f"fold {k}, {what}: score {self.scores[(k, *at)]:.6g}"
-                print(f"[{type(self.search).__name__}] {shown}")
+            score_found = self.scores[(k, *at)]
+            self.print(f"score {score_found:.6g} of fold {k}, {_named(self.point(at))}")
+
+    def print(self, line: str) -> None:
+        """Print progress, if asked to."""
+        if self.search.verbose:
+            print(f"[{type(self.search).__name__}] {line}")
 
     def warn(self) -> None:
         """Name the points where a solver did not converge."""
         name = type(self.search).__name__
-        shown = sorted({", ".join(f"{n}={v:.6g}" for n, v in p.items()) for p in self.unconverged})
+        shown = sorted({_named(point) for point in self.unconverged})
         warnings.warn(
             f"{name}: {len(self.unconverged)} of {np.isfinite(self.scores).sum()} models did not "
             f"converge, the first at {shown[0]}; raise max_iter or tol, or leave out the weakest "
@@ -357,8 +398,7 @@ class _Run:
 
     def best(self) -> tuple[int, ...]:
         """The position of the largest mean score; of equal ones, of the strongest penalties."""
-        mean = self.scores.mean(axis=0)
-        return max(self.points, key=lambda at: -np.inf if np.isnan(mean[at]) else mean[at])
+        return max(self.points, key=self.mean().__getitem__)
 
     def attributes(self, best: tuple[int, ...]) -> dict[str, Any]:
         """The attributes of a search."""
@@ -380,11 +420,16 @@ class _Run:
             seconds.std(axis=0),
         )
         results |= {f"split{k}_test_score": row for k, row in enumerate(scores)}
-        mean = results["mean_test_score"] = scores.mean(axis=0)
-        results["std_test_score"] = scores.std(axis=0)
-        ranks = rankdata(np.where(np.isnan(mean), np.inf, -mean), method="min")
+        with np.errstate(invalid="ignore"):  # infinite scores
+            results["mean_test_score"] = scores.mean(axis=0)
+            results["std_test_score"] = scores.std(axis=0)
+        ranks = rankdata(-self.mean().ravel(), method="min")
         results["rank_test_score"] = ranks.astype(np.int32)
         return results
+
+
+def _named(point: dict[str, float]) -> str:
+    return ", ".join(f"{name}={value:.6g}" for name, value in point.items())
 
 
 def _bound(scorer: Callable[..., float], tagger: Any) -> Callable[..., float]:

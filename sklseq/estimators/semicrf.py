@@ -84,7 +84,7 @@ class _of_likelihood(Generic[R]):
         if fitted_parameter(segmenter, "loss") == "hinge":
             raise AttributeError(
                 f"{type(segmenter).__name__} has no {self.function.__name__} with loss='hinge', "
-                "whose scores are not probabilities; use loss='log'."
+                "whose scores are not probabilities; use loss='log' or 'softmax-margin'."
             )
         return MethodType(self.function, segmenter)
 

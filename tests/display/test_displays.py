@@ -416,3 +416,19 @@ def test_path_needs_scores():
         PenaltyPathDisplay.from_estimator(CRFTagger())
     with pytest.raises(ValueError, match=r"one column for each of the 2 values.*shape \(3, 3\)"):
         PenaltyPathDisplay([1, 2], np.zeros((3, 3)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"values": ["a", "b"]}, "values must be an array of numbers"),
+        ({"values": [[1, 2]]}, r"values must be a list of numbers; got shape \(1, 2\)"),
+        ({"scores": [["a", "b"]]}, "scores must be an array of numbers"),
+        ({"best": (0, 2)}, r"best must be a position .* below \(1, 2\); got \(0, 2\)"),
+        ({"best": 1}, "best must be"),
+        ({"curves": ["a", "b"]}, "curves must hold 1 names"),
+    ],
+)
+def test_wrong_paths(options, message):
+    with pytest.raises(ValueError, match=message):
+        PenaltyPathDisplay(**({"values": [1, 2], "scores": np.zeros((3, 2))} | options))

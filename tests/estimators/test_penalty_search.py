@@ -7,9 +7,22 @@ import pytest
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, LeaveOneGroupOut
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    LeaveOneGroupOut,
+    StratifiedKFold,
+)
 
-from sklseq import CRFTagger, CRFTaggerCV, HMSVMTagger, HMSVMTaggerCV, Sequences
+from sklseq import (
+    CRFTagger,
+    CRFTaggerCV,
+    HMSVMTagger,
+    HMSVMTaggerCV,
+    Sequences,
+    ZScoreTaggerCV,
+)
 from sklseq.estimators.hmsvm.margin_problem import MarginProblem
 from sklseq.estimators.sources.source import RowSource
 from sklseq.metrics import span_f1, span_f1_scorer, token_accuracy_scorer
@@ -298,4 +311,96 @@ def test_one_warning_names_where_training_did_not_converge():
 def test_verbose_prints_a_line_for_each_model(capsys):
     X, y = sentences(6)
     CRFTaggerCV(l2s=[0.1, 1.0], cv=2, verbose=1, refit=False).fit(X, y)
-    assert capsys.readouterr().out.count("[CRFTaggerCV] fold") == 4
+    lines = capsys.readouterr().out.splitlines()
+    own = [line for line in lines if line.startswith("[CRFTaggerCV]")]
+    assert [" score " in line for line in own] == [False, True] * 4
+    assert own[0] == "[CRFTaggerCV] fold 0, l1=0, l2=1"
+
+
+# --- Folds and scores of all three searches -------------------------------------------------------
+
+WORDS = [[{"w": f"w{i % 4}"}, {"w": "b"}] for i in range(12)]
+TAGS = [["A" if i % 4 < 2 else "B", "C"] for i in range(12)]
+THREE = [
+    CRFTaggerCV(l2s=[0.1, 1.0], cv=3),
+    HMSVMTaggerCV(Cs=[0.1, 1.0], cv=3, random_state=0),
+    ZScoreTaggerCV(l2s=[0.1, 1.0], transition_weights=[None], cv=3),
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cv": []}, r"at least one pair \(train, test\)"),
+        ({"cv": [([0, 1], [99])]}, "test part of fold 0 .* from 0 to 11; got 99"),
+        ({"cv": [([0, -1], [1])]}, "training part of fold 0 .*; got -1"),
+        ({"cv": [([0.5], [1])]}, r"training part of fold 0 .*; got \[0.5\]"),
+        ({"cv": [([], [1])]}, "training part of fold 0 .* its 0 sequences have none"),
+        ({"cv": [([0, 1, 2], [3]), ([0, 1], [])]}, "test part of fold 1 .* its 0 sequences"),
+        ({"cv": [([0], [1]), ([11], [1])]}, "training part of fold 1 .* its 1 sequences"),
+        ({"cv": [1, 2]}, "fold 0 is 1"),
+        ({"cv": GroupKFold(3)}, r"needs groups; call fit\(X, y, groups=\.\.\.\)"),
+        ({"cv": StratifiedKFold(3)}, "needs one class for each sample"),
+        ({"scoring": "accuracy"}, "scorer of labels or one of .*; got 'accuracy'"),
+        ({"scoring": {"a": "span_f1"}}, "scoring must be"),
+        ({"scoring": ["span_f1"]}, "scoring must be"),
+        ({"scoring": lambda tagger, X, y: None}, "scoring must return a number, got None"),
+        ({"scoring": lambda tagger, X, y: np.nan}, "found no finite score"),
+        ({"l2s": [10**400]}, "must be a list of finite numbers"),
+    ],
+)
+@pytest.mark.parametrize("search", THREE)
+@pytest.mark.filterwarnings("ignore:scoring=.*has no argument sample_weight")
+def test_wrong_folds_and_scores(search, options, message):
+    if "l2s" in options and hasattr(search, "Cs"):
+        options = {"Cs": options["l2s"]}
+    search = sklearn.clone(search).set_params(**options)
+    with pytest.raises(ValueError, match=message):
+        search.fit(WORDS, TAGS, sample_weight=[1] * 11 + [0])
+    assert not [name for name in vars(search) if name.endswith("_")]
+
+
+@pytest.mark.parametrize("search", THREE)
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_scores_that_are_not_finite_are_named_and_not_chosen(search, wrong):
+    calls = []
+
+    def scoring(tagger, X, y):
+        calls.append(0)
+        return wrong if len(calls) == 1 else 0.5
+
+    search = sklearn.clone(search).set_params(scoring=scoring)
+    with pytest.warns(UserWarning, match=r"scores are not finite at .*these penalties are not"):
+        search.fit(WORDS, TAGS)
+    assert search.best_score_ == 0.5
+
+
+@pytest.mark.filterwarnings("ignore:CRFTaggerCV. scores are not finite")
+def test_racing_with_scores_that_are_not_finite():
+    def scoring(tagger, X, y):
+        return np.nan if tagger.l2 > 1 else 0.5
+
+    search = CRFTaggerCV(l2s=[0.1, 1.0, 2.0], cv=3, racing=0.1, scoring=scoring).fit(WORDS, TAGS)
+    assert (search.l2_, search.best_score_) == (1.0, 0.5)
+
+
+@pytest.mark.parametrize("search", THREE)
+def test_a_scorer_without_weights(search):
+    search = sklearn.clone(search).set_params(scoring=lambda tagger, X, y: 0.5)
+    with pytest.warns(UserWarning, match="has no argument sample_weight, so scores are not"):
+        search.fit(WORDS, TAGS, sample_weight=np.ones(12))
+
+
+@pytest.mark.parametrize("search", THREE)
+def test_groups_of_all_searches(search):
+    search = sklearn.clone(search).set_params(cv=GroupKFold(3))
+    assert 0 <= search.fit(WORDS, TAGS, groups=np.arange(12) % 3).best_score_ <= 1
+
+
+@pytest.mark.parametrize("search", THREE)
+def test_a_mask_where_a_fold_lacks_a_label(search):
+    mask = np.array([[True, False, True], [True, True, True], [True, True, True]])
+    folds = [([0, 1, 4], [2, 3, 5]), ([0, 1, 2, 3], [4, 5])]
+    masked = sklearn.clone(search).set_params(constraints=mask, cv=folds).fit(WORDS, TAGS)
+    free = sklearn.clone(search).set_params(cv=folds).fit(WORDS, TAGS)
+    assert masked.best_score_ == free.best_score_

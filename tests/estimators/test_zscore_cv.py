@@ -83,7 +83,7 @@ def test_a_transition_weight_needs_the_closed_form(options):
         ZScoreTagger(transition_weight=0.5, **options).fit(X, y)
 
 
-@pytest.mark.parametrize("value", [-1, np.nan, "auto"])
+@pytest.mark.parametrize("value", [-1, np.nan, "auto", True])
 def test_bad_transition_weights(value):
     with pytest.raises(ValueError, match="transition_weight must be a finite number"):
         ZScoreTagger(transition_weight=value).fit(*make_data(0))
@@ -192,3 +192,26 @@ def test_systems_that_are_not_solved_are_named(monkeypatch):
 def test_bad_lists_of_transition_weights(weights):
     with pytest.raises(ValueError, match="transition_weights must be a list"):
         ZScoreTaggerCV(transition_weights=weights).fit(*make_data(0))
+
+
+@pytest.mark.parametrize(
+    ("options", "n", "message"),
+    [
+        ({}, 1, "at least 2 with rows and a weight above 0; got 1"),
+        ({"scoring": "gcv", "cv": 3}, 6, "cv must be None; got cv=3"),
+        ({"transition_weights": [True]}, 6, "transition_weights must be a list"),
+    ],
+)
+def test_wrong_searches(options, n, message):
+    X, y = make_data(0, n=6)
+    with pytest.raises(ValueError, match=message):
+        ZScoreTaggerCV(**options).fit(X[:n], y[:n])
+
+
+def test_scoring_none_and_scorers_of_other_methods():
+    X, y = make_data(0, n=6)
+    none, named = (ZScoreTaggerCV(scoring=s).fit(X, y) for s in (None, "token_accuracy"))
+    assert_array_equal(none.cv_scores_, named.cv_scores_)
+    assert type(ZScoreTagger(transition_weight=1).fit(X, y).transition_weight_) is float
+    with pytest.raises(AttributeError, match="can use predict only, not 'decision_function'"):
+        ZScoreTaggerCV(scoring=lambda t, X, y: t.decision_function(X)).fit(X, y)

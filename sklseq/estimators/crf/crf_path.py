@@ -38,6 +38,7 @@ class CRFPath:
     def __init__(self, tagger: Any, data: Data, train: np.ndarray, test: np.ndarray):
         rows, labels, weights = data.rows[train], data.y[train], data.weights[train]
         self.tagger, self.test = tagger, data.rows[test]
+        data.restrict(tagger, labels[weights > 0])
         self.source = open_source(rows, labels, weights, tagger.gradient)
         check_source(tagger, self.source)
         with self.source:

@@ -18,9 +18,10 @@ __all__ = ["CRFTaggerCV"]
 class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     """:class:`CRFTagger` that finds ``l1`` and ``l2`` by cross-validation.
 
-    Gives the scores of ``GridSearchCV(CRFTagger(), {"l1": l1s, "l2": l2s})``, up to ``tol`` of the
-    models, in a fraction of its time: sequences are read once, and each model is trained from the
-    ones before, from strong penalties to weak ones. The folds are run by threads.
+    Gives the scores of ``GridSearchCV(CRFTagger(), {"l1": l1s, "l2": l2s})`` in a fraction of its
+    time: sequences are read once, and each model is trained from the ones before, from strong
+    penalties to weak ones. So training ends at other weights within ``tol``, and a few rows may be
+    labelled differently. The folds are run by threads.
 
     Parameters
     ----------
@@ -32,14 +33,17 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     cv : int, splitter or iterable, default=None
         As in scikit-learn's ``GridSearchCV``; None is ``KFold(5)``. Samples are sequences.
     scoring : str, callable or None, default=None
-        A name that :func:`sklseq.metrics.get_scorer` knows, a scorer, called as
-        ``scorer(tagger, X, y)`` with X the rows of features, or None: token accuracy.
+        The name of a scorer in :mod:`sklseq.metrics`, a scorer, called as ``scorer(tagger, X, y)``
+        with X the rows of features, or None: token accuracy. With metadata routing, None passes
+        ``sample_weight`` to the score, "token_accuracy" does not, as it does not request it.
     refit : bool, default=True
         Whether to train with the best penalties on all sequences. Else there is no model, and
         ``predict`` raises ``NotFittedError``.
     racing : float or None, default=None
-        Points that score lower than the best one by more than this in each of the first two folds
-        are left out of the others; their mean score is NaN. None: all points in all folds.
+        Points that score lower than the one of best mean over the first two folds by more than
+        this in each of these are left out of the others; their mean score is NaN. Other points then
+        start from other weights, which may change their scores slightly. None: all points in all
+        folds.
     solver : {"auto", "dual", "adagrad", "lbfgs"}, default="auto"
         As in :class:`CRFTagger`. "dual" trains each model anew.
     all_possible_states, all_possible_transitions : bool, default=False
@@ -51,7 +55,7 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     n_jobs : int or None, default=None
         Threads: of folds in the search, then of training and prediction.
     verbose : int, default=0
-        Above 0, the score of each model is printed, and the progress of the last training.
+        Above 0, the fold, penalties, progress and score of each model are printed.
     random_state : int, RandomState instance or None, default=None
         As in :class:`CRFTagger`.
 
@@ -67,7 +71,7 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     scores_ : ndarray of shape (n_folds, n_l1s, n_l2s)
         Score of each model; NaN where ``racing`` left one out.
     cv_results_ : dict
-        The same as in ``GridSearchCV``.
+        As in ``GridSearchCV``, without score times.
     n_splits_ : int
         Number of folds.
     classes_, coef_, transition_, objective_, n_iter_, ...
@@ -76,12 +80,15 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     Raises
     ------
     ValueError
-        On bad parameters or data, before any work: see the message.
+        On bad parameters or data, before any work, and if no score is finite: see the message.
 
     Warns
     -----
     ConvergenceWarning
         If the solver did not converge for some penalties.
+    UserWarning
+        If scores are not finite at some penalties, which are then not chosen, or if the scorer has
+        no argument ``sample_weight``: scores are not weighted then.
 
     See Also
     --------

@@ -19,9 +19,10 @@ __all__ = ["HMSVMTaggerCV"]
 class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
     """:class:`HMSVMTagger` that finds ``C`` by cross-validation.
 
-    Gives the scores of ``GridSearchCV(HMSVMTagger(), {"C": Cs})``, up to ``tol`` of the models, in
-    a fraction of its time: sequences are read once, one Gram matrix serves all folds, and each
-    model is trained from the one before, from small C to large. The folds are run by threads.
+    Gives the scores of ``GridSearchCV(HMSVMTagger(), {"C": Cs})`` in a fraction of its time:
+    sequences are read once, one Gram matrix serves all folds, and each model is trained from the
+    one before, from small C to large. So training ends at other weights within ``tol``, and a few
+    rows may be labelled differently. The folds are run by threads.
 
     Parameters
     ----------
@@ -31,15 +32,17 @@ class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
     cv : int, splitter or iterable, default=None
         As in scikit-learn's ``GridSearchCV``; None is ``KFold(5)``. Samples are sequences.
     scoring : str, callable or None, default=None
-        A name that :func:`sklseq.metrics.get_scorer` knows, a scorer, called as
-        ``scorer(tagger, X, y)`` with X the rows of features or of the Gram matrix, or None: token
-        accuracy.
+        The name of a scorer in :mod:`sklseq.metrics`, a scorer, called as ``scorer(tagger, X, y)``
+        with X the rows of features or of the Gram matrix, or None: token accuracy. With metadata
+        routing, None passes ``sample_weight`` to the score, "token_accuracy" does not, as it does
+        not request it.
     refit : bool, default=True
         Whether to train with the best C on all sequences. Else there is no model, and ``predict``
         raises ``NotFittedError``.
     racing : float or None, default=None
-        Values of C that score lower than the best one by more than this in each of the first two
-        folds are left out of the others; their mean score is NaN. None: all in all folds.
+        Values of C that score lower than the one of best mean over the first two folds by more than
+        this in each of these are left out of the others; their mean score is NaN. Other values then
+        start from other models, which may change their scores slightly. None: all in all folds.
     loss : {"hamming", "zero_one"} or array-like of shape (n_labels, n_labels), default="hamming"
         As in :class:`HMSVMTagger`.
     slack : {"l1", "l2"}, default="l1"
@@ -62,7 +65,7 @@ class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
     n_jobs : int or None, default=None
         Threads: of folds in the search, then of prediction.
     verbose : int, default=0
-        Above 0, the score of each model is printed, and the progress of the last training.
+        Above 0, the fold, C, progress and score of each model are printed.
     random_state : int, RandomState instance or None, default=None
         As in :class:`HMSVMTagger`.
 
@@ -77,7 +80,7 @@ class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
     scores_ : ndarray of shape (n_folds, n_Cs)
         Score of each model; NaN where ``racing`` left one out.
     cv_results_ : dict
-        The same as in ``GridSearchCV``.
+        As in ``GridSearchCV``, without score times.
     n_splits_ : int
         Number of folds.
     classes_, coef_, dual_coef_, objective_, ...
@@ -86,12 +89,15 @@ class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
     Raises
     ------
     ValueError
-        On bad parameters or data, before any work: see the message.
+        On bad parameters or data, before any work, and if no score is finite: see the message.
 
     Warns
     -----
     ConvergenceWarning
         If the solver did not converge for some C.
+    UserWarning
+        If scores are not finite for some C, which are then not chosen, or if the scorer has no
+        argument ``sample_weight``: scores are not weighted then.
 
     See Also
     --------

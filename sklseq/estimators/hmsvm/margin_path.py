@@ -63,6 +63,7 @@ class MarginPath:
     def __init__(self, tagger: Any, data: Data, train: np.ndarray, test: np.ndarray, grams: Any):
         weights = np.bincount(train, minlength=len(data.y)) * data.weights
         self.tagger, rows = tagger, data.rows
+        data.restrict(tagger, data.y[weights > 0])
         self.source = RowSource.read(rows, data.y, weights)
         if tagger.kernel not in ("linear", "precomputed"):
             gamma = resolve_gamma(tagger.gamma, self.source.X.rows)

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, clone
 
 from sklseq.data.labels import split_labels
 from sklseq.data.sequences import Sequences
+from sklseq.estimators.folds import read_number
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.zscore.zscore_problem import ZScoreProblem
 from sklseq.inference import viterbi
@@ -35,6 +36,12 @@ class Answers(BaseEstimator):
 
     def predict(self, X: Any) -> list:
         return self.labels
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"A scorer of ZScoreTaggerCV can use predict only, not {name!r}; for other methods "
+            "use GridSearchCV(ZScoreTagger(), ...)."
+        )
 
 
 class LeaveOutSearch:
@@ -73,7 +80,7 @@ class LeaveOutSearch:
         source = self.source
         truth = [source.classes[self.codes[s]] for s in sequences]
         weights = {"sample_weight": source.weights[sequences]} if self.weighted else {}
-        return float(self.scorer(Answers(found), source.X[sequences], truth, **weights))
+        return read_number(self.scorer(Answers(found), source.X[sequences], truth, **weights))
 
     # ------------------------------------------------------------------ each sequence in turn
 
@@ -87,6 +94,11 @@ class LeaveOutSearch:
                 "use folds (cv=5), and a scoring other than 'gcv'."
             )
         used = np.flatnonzero(X.lengths)
+        if self.scorer is not None and len(used) < 2:
+            raise ValueError(
+                "ZScoreTaggerCV trains on the sequences that it does not leave out: X must hold at "
+                f"least 2 with rows and a weight above 0; got {len(used)}. Use ZScoreTagger."
+            )
         offsets = np.append(0, X.offsets[1:][used])
         leave_out = LeaveOut(
             sample._replace(offsets=offsets, weights=sample.weights[used]), self.problem.cost,
@@ -105,11 +117,11 @@ class LeaveOutSearch:
 
     # ------------------------------------------------------------------ folds
 
-    def folds(self, cv: Any) -> np.ndarray:
-        """Mean scores over the folds of a splitter, of the same shape."""
+    def folds(self, folds: list) -> np.ndarray:
+        """Mean scores over folds, pairs of numbers of sequences, of the same shape."""
         given = self.source.given[1] > 0  # folds count sequences of weight 0, which are not here
         number, scores = np.cumsum(given) - 1, []
-        for train, test in cv.split(np.arange(len(given))):
+        for train, test in folds:
             train, test = (number[which[given[which]]] for which in (train, test))
             scores.append(self._fold(train, test))
         return np.mean(scores, axis=0)

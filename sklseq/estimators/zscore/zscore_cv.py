@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import BaseCrossValidator, check_cv
+from sklearn.model_selection import BaseCrossValidator
 
 from sklseq._lib.callbacks import with_callbacks
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
+from sklseq.estimators.folds import check_finite, read_folds, read_scorer, scorer_weights
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import check_n_jobs
 from sklseq.estimators.zscore.leave_out_search import LeaveOutSearch, n_entries
 from sklseq.estimators.zscore.zscore_problem import ZScoreProblem
 from sklseq.estimators.zscore.zscore_tagger import ZScoreTagger
-from sklseq.metrics import SCORERS
 
 __all__ = ["ZScoreTaggerCV"]
 
@@ -41,10 +41,12 @@ class ZScoreTaggerCV(ZScoreTagger):
     cv : int, splitter, iterable, "leave-one-out" or None, default=None
         How sequences are left out: folds as in scikit-learn, or each in turn, in closed form. None:
         the latter if n_rows · min(n_rows, n_features) is at most 4 million, else 5 folds.
-    scoring : str or callable, default="token_accuracy"
-        Scorer of predicted labels, or the name of one in :mod:`sklseq.metrics`, such as "span_f1".
+    scoring : str, callable or None, default="token_accuracy"
+        Scorer of predicted labels, or the name of one in :mod:`sklseq.metrics`, such as "span_f1";
+        None is "token_accuracy". A scorer is called as ``scorer(answers, X, y)``, where ``answers``
+        only has the method ``predict``.
         "gcv": generalised cross-validation of the regression of labels on rows,
-        without decoding; the transition weight is then the first.
+        without decoding or folds (``cv`` must be None); the transition weight is then the first.
     loss : {"hamming"}, array-like of shape (n_labels, n_labels) or None, default="hamming"
         As in :class:`ZScoreTagger`.
     constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
@@ -101,7 +103,7 @@ class ZScoreTaggerCV(ZScoreTagger):
             1.0,
         ),
         cv: int | str | BaseCrossValidator | Iterable | None = None,
-        scoring: str | Callable[..., float] = "token_accuracy",
+        scoring: str | Callable[..., float] | None = "token_accuracy",
         loss: str | ArrayLike | None = "hamming",
         constraints: str | ArrayLike | None = None,
         n_jobs: int | None = None,
@@ -116,7 +118,11 @@ class ZScoreTaggerCV(ZScoreTagger):
 
     @with_callbacks(max_subtasks=lambda tagger: None)
     def fit(
-        self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
+        self,
+        X: SequencesLike,
+        y: LabelsLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> ZScoreTaggerCV:
         """Choose the ridge and the transition weight, then train on all sequences.
 
@@ -125,7 +131,9 @@ class ZScoreTaggerCV(ZScoreTagger):
         X : list of sequences
         y : list of label sequences
         sample_weight : array-like of shape (n_sequences,), optional
-            Of sequences in training, and in scores, whose scorer then has to take it.
+            Of sequences in training, and in scores, if the scorer has an argument sample_weight.
+        groups : array-like of shape (n_sequences,), optional
+            For the splitter.
 
         Returns
         -------
@@ -138,11 +146,13 @@ class ZScoreTaggerCV(ZScoreTagger):
         source = RowSource.read(X, y, sample_weight)
         tagger = ZScoreTagger(loss=self.loss, constraints=self.constraints, n_jobs=self.n_jobs)
         problem = ZScoreProblem(tagger, source)
-        search = LeaveOutSearch(problem, l2s, weights, scorer, sample_weight is not None)
+        weighted = {} if sample_weight is None else {"sample_weight": source.weights}
+        weighted = scorer_weights(scorer, weighted)
+        search = LeaveOutSearch(problem, l2s, weights, scorer, bool(weighted))
         if scorer is None or self._leaves_out_each(source):
             scores = search.each_sequence()
         else:
-            scores = search.folds(check_cv(5 if self.cv is None else self.cv))
+            scores = search.folds(self._folds(source, groups))
         if search.unconverged:
             warnings.warn(
                 "ZScoreTaggerCV did not solve the linear systems of l2="
@@ -151,7 +161,17 @@ class ZScoreTaggerCV(ZScoreTagger):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        i, j = max(np.ndindex(scores.shape), key=lambda at: (scores[at], l2s[at[0]], -at[1]))
+        finite = {at: bool(np.isfinite(scores[at])) for at in np.ndindex(scores.shape)}
+        names = {at: f"l2={l2s[at[0]]:.6g}, transition_weight={weights[at[1]]}" for at in finite}
+        check_finite(
+            "ZScoreTaggerCV",
+            {names[at]: float(scores[at]) for at in finite},
+            {names[at]: finite[at] for at in finite},
+        )
+        i, j = max(
+            (at for at in finite if finite[at]),
+            key=lambda at: (scores[at], l2s[at[0]], -at[1]),
+        )
         tagger.set_params(l2=float(l2s[i]), transition_weight=weights[j])
         self._set(problem, problem.solve())
         self.l2_, self.cv_scores_, self.best_score_ = float(l2s[i]), scores, float(scores[i, j])
@@ -186,6 +206,8 @@ class ZScoreTaggerCV(ZScoreTagger):
             raise ValueError(f"l2s must be a list of finite numbers above 0; got {self.l2s!r}.")
         weights = list(weights) if np.iterable(weights) and not isinstance(weights, str) else []
         numbers = _as_numbers([0.0 if w is None else w for w in weights])
+        if any(isinstance(w, (bool, np.bool_)) for w in weights):
+            numbers = np.zeros(0)
         if not len(numbers) or not (np.isfinite(numbers) & (numbers >= 0)).all():
             raise ValueError(
                 "transition_weights must be a list of finite numbers of at least 0, or None; got "
@@ -194,14 +216,18 @@ class ZScoreTaggerCV(ZScoreTagger):
         return l2s, [None if w is None else float(w) for w in weights]
 
     def _scorer(self) -> Callable[..., float] | None:
-        names = ("gcv", *SCORERS)
-        if callable(self.scoring):
-            return self.scoring
-        if not isinstance(self.scoring, str) or self.scoring not in names:
+        scorer = read_scorer("token_accuracy" if self.scoring is None else self.scoring, "gcv")
+        if scorer is None and self.cv is not None:
             raise ValueError(
-                f"scoring must be a scorer of labels or one of {names}; got {self.scoring!r}."
+                f"scoring='gcv' leaves out no sequences, so cv must be None; got cv={self.cv!r}."
             )
-        return None if self.scoring == "gcv" else SCORERS[self.scoring]
+        return scorer
+
+    def _folds(self, source: RowSource, groups: ArrayLike | None) -> list:
+        X, weights = source.given
+        rows = (X.lengths > 0) & (weights > 0)
+        params = {} if groups is None else {"groups": groups}
+        return read_folds(5 if self.cv is None else self.cv, np.zeros(len(X)), rows, rows, **params)
 
     def _leaves_out_each(self, source: RowSource) -> bool:
         if self.cv is None:
@@ -212,6 +238,6 @@ class ZScoreTaggerCV(ZScoreTagger):
 def _as_numbers(values: Any) -> np.ndarray:
     try:
         numbers = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return np.zeros(0)
     return numbers if numbers.ndim == 1 else np.zeros(0)

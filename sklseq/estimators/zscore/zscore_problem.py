@@ -142,7 +142,7 @@ class ZScoreProblem:
         fitted |= {"multiplier_": solution.multiplier, "zscore_": solution.zscore}
         fitted["n_iter_"] = solution.result.n_iter
         if solution.transition_weight is not None:
-            fitted["transition_weight_"] = solution.transition_weight
+            fitted["transition_weight_"] = float(solution.transition_weight)
         if solution.n_constraints is not None:
             fitted["n_constraints_"] = solution.n_constraints
         return fitted

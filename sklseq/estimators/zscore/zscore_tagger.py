@@ -295,6 +295,11 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
         check_numbers(self, "n_paths", least=2, whole=True)
         if self.transition_weight is not None:
             check_numbers(self, "transition_weight")
+        if isinstance(self.transition_weight, bool):
+            raise ValueError(
+                "transition_weight must be a finite number of at least 0, or None; got "
+                f"{self.transition_weight!r}."
+            )
         check_choices(
             self,
             moments=("exact", "dp", "sampling"),
@@ -405,7 +410,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
         vars(self).update(
             zip(STATISTICS, statistics),
             multiplier_=maximum.multiplier, zscore_=maximum.zscore, n_iter_=1,
-            transition_weight_=maximum.transition_weight,
+            transition_weight_=float(maximum.transition_weight),
             **chain_attributes(weights, free, classes, vectorizer, dtype),
         )  # fmt: skip
 

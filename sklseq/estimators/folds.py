@@ -1,0 +1,152 @@
+"""Folds and scores of the searches for penalties, checked."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import numbers
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import check_cv
+
+from sklseq.metrics import SCORERS, get_scorer
+
+__all__ = ["check_finite", "read_folds", "read_number", "read_scorer", "scorer_weights"]
+
+Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
+
+
+def read_folds(
+    cv: Any, y: np.ndarray, rows: np.ndarray, test_rows: np.ndarray, **params: Any
+) -> list[Fold]:
+    """(train, test) of each fold, as numbers of sequences.
+
+    ``rows``, ``test_rows``: for each sequence, whether it has rows to train and to test on.
+    ``params``: metadata of the splitter.
+    """
+    _check_cv(cv)
+    splitter = check_cv(cv)
+    for k, fold in enumerate(getattr(splitter, "cv", ())):  # of a list of folds
+        _check_pair(k, fold)
+    if "Stratified" in type(splitter).__name__:
+        raise ValueError(
+            f"cv={splitter} needs one class for each sample, and a sequence of labels has none; "
+            "use KFold or GroupKFold."
+        )
+    try:
+        folds = list(splitter.split(np.zeros((len(rows), 1)), y, **params))
+    except ValueError as error:
+        if "groups" in str(error) and params.get("groups") is None:
+            raise ValueError(f"cv={splitter} needs groups; call fit(X, y, groups=...).") from error
+        raise
+    if not folds:
+        raise ValueError(f"cv must give at least one pair (train, test); got {cv!r}.")
+    return [_read_fold(k, fold, rows, test_rows) for k, fold in enumerate(folds)]
+
+
+def _check_cv(cv: Any) -> None:
+    whole = isinstance(cv, numbers.Integral) and not isinstance(cv, bool)
+    listed = isinstance(cv, Iterable) and not isinstance(cv, str)
+    if not (cv is None or whole or listed or hasattr(cv, "split")):
+        raise ValueError(
+            "cv must be a number of folds, a splitter or a list of pairs (train, test); got "
+            f"{cv!r}."
+        )
+
+
+def _check_pair(k: int, fold: Any) -> None:
+    if not isinstance(fold, (tuple, list)) or len(fold) != 2:
+        raise ValueError(
+            "cv must give pairs (train, test) of lists of numbers of sequences; fold "
+            f"{k} is {fold!r}."
+        )
+
+
+def _read_fold(k: int, fold: Fold, rows: np.ndarray, test_rows: np.ndarray) -> Fold:
+    train = _read_part(f"training part of fold {k}", fold[0], rows)
+    return train, _read_part(f"test part of fold {k}", fold[1], test_rows)
+
+
+def _read_part(what: str, part: Any, rows: np.ndarray) -> NDArray[np.intp]:
+    n = len(rows)
+    try:
+        chosen = np.asarray(part)
+    except ValueError:  # rows of different length
+        chosen = np.zeros(())
+    if chosen.dtype == np.bool_ and chosen.shape == (n,):
+        chosen = np.flatnonzero(chosen)
+    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+        raise ValueError(
+            f"The {what} of cv must be a list of numbers of sequences from 0 to {n - 1}; got "
+            f"{part!r}."
+        )
+    if len(wrong := chosen[(chosen < 0) | (chosen >= n)]):
+        raise ValueError(
+            f"The {what} of cv must hold numbers of sequences from 0 to {n - 1}; got {wrong[0]}."
+        )
+    chosen = chosen.astype(np.intp)
+    if not rows[chosen].any():
+        raise ValueError(
+            f"The {what} of cv must hold a sequence with rows and a weight above 0; its "
+            f"{len(chosen)} sequences have none."
+        )
+    return chosen
+
+
+def read_scorer(scoring: Any, *other: str) -> Callable[..., float] | None:
+    """The scorer that ``scoring`` names; None for None and for the names in ``other``."""
+    if scoring is None or (isinstance(scoring, str) and scoring in other):
+        return None
+    names = (*other, *SCORERS)
+    if not callable(scoring) and not (isinstance(scoring, str) and scoring in names):
+        raise ValueError(
+            f"scoring must be None, a scorer of labels or one of {names}; got {scoring!r}."
+        )
+    return scoring if callable(scoring) else get_scorer(scoring)
+
+
+def scorer_weights(scorer: Callable[..., float] | None, weights: dict[str, Any]) -> dict[str, Any]:
+    """``weights`` if the scorer has an argument sample_weight, else nothing, with a warning."""
+    if scorer is None or not weights:
+        return weights
+    try:
+        arguments = inspect.signature(getattr(scorer, "_score_func", scorer)).parameters
+    except (TypeError, ValueError):  # no signature
+        return weights
+    if "sample_weight" in arguments or any(a.kind == a.VAR_KEYWORD for a in arguments.values()):
+        return weights
+    warnings.warn(
+        f"scoring={scorer!r} has no argument sample_weight, so scores are not weighted.",
+        UserWarning,
+        stacklevel=4,
+    )
+    return {}
+
+
+def read_number(score: Any) -> float:
+    """A score as float."""
+    if not isinstance(score, numbers.Real) and getattr(score, "shape", None) != ():
+        raise ValueError(f"scoring must return a number, got {score!r}.")
+    return float(score)
+
+
+def check_finite(name: str, scores: dict[str, float], scored: dict[str, bool]) -> None:
+    """Warn of points with a mean score that is not finite; raise if there are no others.
+
+    ``scored``: whether a point was scored in all folds that it entered.
+    """
+    if not any(map(math.isfinite, scores.values())):
+        raise ValueError(
+            f"{name} found no finite score: scoring must return a finite number for some "
+            "penalties; test it on one fitted tagger."
+        )
+    if wrong := [point for point, finite in scored.items() if not finite]:
+        warnings.warn(
+            f"{name}: scores are not finite at {'; '.join(wrong)}; these penalties are not chosen.",
+            UserWarning,
+            stacklevel=4,
+        )
