@@ -102,6 +102,7 @@ FAULTS = [
     ("objectives/zscore/moments.py", "n * fraction * np.outer", "0 * np.outer", "test_zscore"),
     ("objectives/zscore/regression.py", "self.shrunk * of_means - self.means @ V", "0 * of_means", "test_zscore"),
     ("objectives/likelihood/passes.py", "block.alive(", "block.probabilities(", "test_supports"),
+    ("objectives/likelihood/passes.py", "block.alive(", "block.probabilities(", DIFFERENTIAL),
     ("objectives/likelihood/passes.py", "            self.spare.absorb(S, self.pending)", "            pass", "test_supports"),
     ("objectives/likelihood/passes.py", "max(n, min(2 * len(self.state)", "max(n, min(0 * len(self.state)", "test_long"),
     ("objectives/likelihood/passes.py", "if repeated > n_rows // 4 and", "if not agreed and", "test_long"),

@@ -70,7 +70,7 @@ def sums(case: ChainCase) -> Iterator[tuple]:
     yield "sums of marginals", row_sums, np.ones(len(row_sums)), rounded + case.slack_in(float)
     yield "marginals", marginals, np.concatenate([c.marginals for c in case.chains]), tolerance
     wanted = sum(w * c.pairs.sum(axis=0) for w, c in zip(weights, case.chains))
-    yield "pair marginals", pairwise, wanted, case.slack_of(len(case.emission))
+    yield "pair marginals", pairwise, wanted, case.one_sign * case.slack_of(len(case.emission))
 
 
 def best_path(case: ChainCase) -> Iterator[tuple]:
@@ -81,7 +81,7 @@ def best_path(case: ChainCase) -> Iterator[tuple]:
     labels, scores = viterbi(*args, **ends)
     best = [chain.score(chain.best) for chain in case.chains]
     paths = np.split(labels, case.offsets[1:-1])
-    yield "score", scores, best, case.slack
+    yield "score", scores, best, case.one_sign * case.slack
     of_paths = [chain.score(path) for chain, path in zip(case.chains, paths)]
     yield "score of the labels", of_paths, best, case.slack
     if case.recipe.exact:
@@ -219,7 +219,8 @@ def gradients(case: ChainCase) -> Iterator[tuple]:
         got, answers = _evaluate(case, made)
         yield f"value, {name}", got, value, case.slack_of(len(y))
         for part, a, b, n in zip(Weights._fields, answers, wanted, (1, len(y), 1, 1)):
-            yield f"{part}, {name}", a, b, case.slack_of(n * len(weights))
+            factor = case.one_sign if part == "transition" else 1
+            yield f"{part}, {name}", a, b, factor * case.slack_of(n * len(weights))
 
 
 def _slow_gradient(case: ChainCase, weights: np.ndarray) -> Weights:
