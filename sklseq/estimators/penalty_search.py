@@ -62,13 +62,16 @@ class Data(NamedTuple):
         return cls(rows, labels, training_weights(sample_weight, len(rows)), vectorizer)
 
     def restrict(self, tagger: Any, labels: np.ndarray) -> None:
-        """Leave of constraints given as a mask what concerns the labels of some sequences."""
-        mask = tagger.constraints
-        if mask is None or isinstance(mask, str):
+        """Leave of a mask of constraints, and of a loss matrix, the labels of some sequences."""
+        mask, loss = tagger.constraints, getattr(tagger, "loss", None)
+        if (mask is None or isinstance(mask, str)) and (loss is None or isinstance(loss, str)):
             return
         every = unique_labels(np.concatenate(self.y[self.weights > 0]))
         seen = np.isin(every, unique_labels(np.concatenate(labels)))
-        tagger.constraints = resolve_constraints(mask, every).transition[np.ix_(seen, seen)]
+        if mask is not None and not isinstance(mask, str):
+            tagger.constraints = resolve_constraints(mask, every).transition[np.ix_(seen, seen)]
+        if loss is not None and np.shape(loss) == (len(every), len(every)):
+            tagger.loss = np.asarray(loss)[np.ix_(seen, seen)]
 
 
 class Path(Protocol):

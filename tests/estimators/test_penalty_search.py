@@ -404,3 +404,12 @@ def test_a_mask_where_a_fold_lacks_a_label(search):
     masked = sklearn.clone(search).set_params(constraints=mask, cv=folds).fit(WORDS, TAGS)
     free = sklearn.clone(search).set_params(cv=folds).fit(WORDS, TAGS)
     assert masked.best_score_ == free.best_score_
+
+
+def test_a_loss_matrix_where_a_fold_lacks_a_label():
+    y = [["A"] * 2] * 8 + [["B"] * 2] * 16
+    folds = [(np.arange(8), np.arange(8, 24)), (np.arange(24), np.arange(8))]
+    X = [[{"w": "a"}, {"w": "b"}]] * 24
+    search = HMSVMTaggerCV(Cs=[1.0], loss=[[0, 1], [2, 0]], cv=folds).fit(X, y)
+    assert search.scores_[0, 0] == 0  # "B" is unknown to the model of the first fold
+    np.testing.assert_array_equal(search.classes_, ["A", "B"])
