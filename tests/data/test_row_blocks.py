@@ -450,7 +450,7 @@ def test_who_does_not_train_on_blocks_says_so(tagger):
         with pytest.raises(ValueError, match=r"blocks, on which only CRFTagger\.fit trains; pass"):
             tagger.fit([source], [y])
     blocks = RowBlocks([X[:1], X[1:]])
-    tagger.fit([np.concatenate(list(blocks.read()))], [y])  # as the message says
+    tagger.fit(2 * [np.concatenate(list(blocks.read()))], [y, y])  # as the message says
     np.testing.assert_array_equal(tagger.predict([blocks])[0], tagger.predict([X])[0])
 
 
