@@ -131,15 +131,25 @@ class PenaltySearchMixin:
     """``fit`` and ``score`` of taggers that find their penalties by cross-validation.
 
     Subclasses have the parameters ``cv``, ``scoring``, ``refit``, ``racing``, ``n_jobs`` and
-    ``verbose``, and define the methods below that raise.
+    ``verbose``, and define the methods below that raise, and ``_plain``, the class of the tagger
+    with given penalties.
     """
+
+    _plain: Any
+
+    def _tagger(self, point: dict[str, float], n_jobs: int | None) -> Any:
+        """An unfitted tagger with these penalties, its parameters checked."""
+        own = self.get_params(deep=False)
+        shared = {name: own[name] for name in self._plain().get_params() if name in own}
+        tagger = self._plain(**shared).set_params(n_jobs=n_jobs, **point)
+        tagger._check_parameters()
+        return tagger
+
+    def _check_parameters(self) -> None:
+        raise NotImplementedError  # `_tagger` checks
 
     def _axes(self) -> list[Axis]:
         # The searched parameters, checked.
-        raise NotImplementedError
-
-    def _tagger(self, point: dict[str, float], n_jobs: int | None) -> Any:
-        # An unfitted tagger with these penalties, its parameters checked.
         raise NotImplementedError
 
     def _paths(self, data: Data) -> Callable[[np.ndarray, np.ndarray], Path]:

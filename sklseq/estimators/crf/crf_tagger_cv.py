@@ -116,6 +116,8 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     (1.0, 1.0, (3, 1, 2))
     """
 
+    _plain = CRFTagger
+
     def __init__(
         self,
         *,
@@ -159,16 +161,6 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
             values = read_grid(f"{name}s", getattr(self, f"{name}s"), (-3, 1), zero=True)
             axes.append(Axis(name, values, np.argsort(-values, kind="stable")))
         return axes
-
-    def _tagger(self, point: dict[str, float], n_jobs: int | None) -> CRFTagger:
-        own = self.get_params(deep=False)
-        shared = {name: own[name] for name in CRFTagger().get_params() if name in own}
-        tagger = CRFTagger(**shared).set_params(n_jobs=n_jobs, **point)
-        tagger._check_parameters()
-        return tagger
-
-    def _check_parameters(self) -> None:
-        raise NotImplementedError  # `_tagger` checks
 
     def _paths(self, data: Data) -> Callable[[np.ndarray, np.ndarray], CRFPath]:
         return lambda train, test: CRFPath(self._tagger({}, None), data, train, test)

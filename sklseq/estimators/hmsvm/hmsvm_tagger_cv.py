@@ -118,6 +118,8 @@ class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
     (0.1, 1.0, (3, 2))
     """
 
+    _plain = HMSVMTagger
+
     def __init__(
         self,
         *,
@@ -177,16 +179,6 @@ class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
             )
         values = read_grid("Cs", self.Cs, (-3, 2), zero=False)
         return [Axis("C", values, np.argsort(values, kind="stable"))]
-
-    def _tagger(self, point: dict[str, float], n_jobs: int | None) -> HMSVMTagger:
-        own = self.get_params(deep=False)
-        shared = {name: own[name] for name in HMSVMTagger().get_params() if name in own}
-        tagger = HMSVMTagger(**shared).set_params(n_jobs=n_jobs, **point)
-        tagger._check_parameters()
-        return tagger
-
-    def _check_parameters(self) -> None:
-        raise NotImplementedError  # `_tagger` checks
 
     def _paths(self, data: Data) -> Callable[[np.ndarray, np.ndarray], MarginPath]:
         grams = GramMatrices(self._tagger({}, None), data.rows.rows)
