@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # the names below, for type checkers
     from sklseq.estimators.hmsvm.hmsvm_tagger import HMSVMTagger
     from sklseq.estimators.hmsvm.hmsvm_tagger_cv import HMSVMTaggerCV
     from sklseq.estimators.online.online_decoder import OnlineDecoder
-    from sklseq.estimators.semicrf import SemiCRFSegmenter
+    from sklseq.estimators.semicrf.semicrf_segmenter import SemiCRFSegmenter
     from sklseq.estimators.sources.shards import Shards
     from sklseq.estimators.zscore.zscore_cv import ZScoreTaggerCV
     from sklseq.estimators.zscore.zscore_tagger import ZScoreTagger
@@ -60,7 +60,7 @@ __getattr__, __dir__ = lazy_names(
         "estimators.hmsvm.hmsvm_tagger": ("HMSVMTagger",),
         "estimators.hmsvm.hmsvm_tagger_cv": ("HMSVMTaggerCV",),
         "estimators.online.online_decoder": ("OnlineDecoder",),
-        "estimators.semicrf": ("SemiCRFSegmenter",),
+        "estimators.semicrf.semicrf_segmenter": ("SemiCRFSegmenter",),
         "estimators.sources.shards": ("Shards",),
         "estimators.zscore.zscore_cv": ("ZScoreTaggerCV",),
         "estimators.zscore.zscore_tagger": ("ZScoreTagger",),

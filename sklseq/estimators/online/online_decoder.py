@@ -315,7 +315,9 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
 
     def _decode_segments(self, X: Any) -> OnlineDecoding:
         # IOB2 labels; those of a segment leave together, when all survivors contain it.
-        from sklseq.estimators.semicrf import closure_labels  # start-up: segments only
+        from sklseq.estimators.semicrf.semicrf_segmenter import (
+            closure_labels,
+        )  # start-up: segments only
 
         self._rule()
         self._check_rule_of_segments()

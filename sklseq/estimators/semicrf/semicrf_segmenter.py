@@ -14,29 +14,26 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq._lib.callbacks import CallbackSupportMixin, iteration_hook, with_callbacks
+from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import EstimatorBase, check_plain_parameters, fitted_parameter
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import find_codes, segments_to_labels
 from sklseq.data.segment_labels import (
-    Segments,
     labels_of_segments,
     read_segments,
     write_segments,
 )
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
+from sklseq.estimators.semicrf.segment_source import SegmentSource, label_limits, read_potentials
 from sklseq.estimators.validation import (
     check_n_jobs,
-    read_sequences,
-    training_weights,
     warn_one_label,
 )
 from sklseq.estimators.weights import WeightsMixin
 from sklseq.inference.chain.linear_chain import (
     as_generator,
     check_n_samples,
-    repeatable_generator,
 )
 from sklseq.inference.segment.segment_closure import check_max_span, closure_of_sequence
 from sklseq.inference.segment.segmentations import (
@@ -44,21 +41,15 @@ from sklseq.inference.segment.segmentations import (
     SegmentSpans,
     SegmentTransitions,
     SegmentWorkspace,
-    as_spans,
     best_segments,
     check_segmentations,
     nbest_of_sequence,
     samples_of_sequence,
 )
 from sklseq.metrics import span_f1
-from sklseq.objectives.scores.score_map import ScoreMap, Support, Weights, full_support
-from sklseq.objectives.segment.parallel_columns import merge_parallel_columns
 from sklseq.objectives.segment.segment_likelihood import (
     GoldSegments,
     SegmentData,
-    SegmentLogLikelihood,
-    SegmentScores,
-    segment_support,
 )
 
 __all__ = ["SemiCRFSegmenter", "closure_labels"]
@@ -270,44 +261,18 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
             The estimator itself.
         """
         self._check_parameters()
-        potentials, vectorizer = read_potentials(X, fit=True)
-        _check_not_empty(potentials)
-        segments = read_segments(y, potentials.lengths, self.outside)
-        weights = training_weights(sample_weight, len(potentials))
-        if not weights.all():  # sequences of weight 0 count as if they were not there
-            kept = np.flatnonzero(weights)
-            potentials, segments = potentials[kept], _segments_of(segments, kept)
-            weights = weights[kept]
-            _check_not_empty(potentials)
-        classes, codes = np.unique(segments.label, return_inverse=True)
-        longest = self._longest(segments)
-        if self.loss != "log":
-            from sklseq.objectives.segment.segment_hinge import with_token_cells
+        # A model that only predicts loads neither objectives nor solvers.
+        from sklseq.estimators.semicrf.segment_problem import SegmentProblem
 
-            potentials = with_token_cells(potentials)
-        basis = merge_parallel_columns(potentials.rows) if self.l1 == 0 else None
-        data = SegmentData(
-            potentials, GoldSegments(*segments[:3], codes.reshape(-1)), len(classes),
-            _limits(classes, longest, self.outside), basis,
-        )  # fmt: skip
-        scores = SegmentScores(data, self._support(data, len(classes)))
-        start = self._starting_point(scores, classes, vectorizer)
-        solve = self._solve_hinge if self.loss == "hinge" else self._solve
-        names = potentials.feature_names
-        if vectorizer is not None:
-            names = vectorizer.get_feature_names_out()
-        fixed = {
-            "classes_": classes, "vectorizer_": vectorizer, "n_features_in_": scores.n_features,
-            "max_segment_length_": longest, "n_potentials_": potentials.n_potentials,
-            "max_span_": max(1, int((potentials.stop - potentials.start).max(initial=1))),
-            "_fitted_parameters": {"loss": self.loss, "outside": self.outside},
-        }  # fmt: skip
-        if names is not None:
-            fixed["feature_names_in_"] = names
-        result = solve(scores, data, weights, start, fixed)
-        self._warn(result, classes)
+        source = SegmentSource.read(X, y, sample_weight, self.outside)
+        problem = SegmentProblem(self, source)
+        result = problem.solve()
+        return self._set(problem, result)
+
+    def _set(self, problem, result) -> SemiCRFSegmenter:
+        self._warn(result, problem.classes)
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-        vars(self).update(self._attributes(scores, result.w, fixed))
+        vars(self).update(problem.attributes(result.w))
         self.n_iter_, self.objective_ = result.n_iter, result.value
         self.loss_curve_ = result.history
         return self
@@ -351,100 +316,6 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
                 "warm_start=False."
             )
 
-    def _longest(self, segments: Segments) -> int:
-        # The longest segment of the model, 0 for any; training segments must fit.
-        size = segments.stop - segments.start
-        longest = int(self.max_segment_length or 0)
-        if longest == 0:
-            return 0
-        wrong = np.flatnonzero(size > longest)
-        if wrong.size:
-            k = wrong[0]
-            s = segments.sequence[k]
-            one = (int(segments.start[k]), int(segments.stop[k]), str(segments.label[k]))
-            raise ValueError(
-                f"Segment {one!r} of sequence {s} of y has {size[k]} steps, more than "
-                f"max_segment_length={longest}. Raise it, or use None for any length."
-            )
-        return longest
-
-    def _support(self, data: SegmentData, n_labels: int) -> Support:
-        support = full_support(n_labels)
-        if not (self.all_possible_states and self.all_possible_transitions):
-            seen = segment_support(data, n_labels)
-            pairs = support.pairs if self.all_possible_states else seen.pairs
-            chain = support if self.all_possible_transitions else seen
-            support = Support(pairs, *chain[1:])
-        return support
-
-    def _starting_point(self, scores: ScoreMap, classes: np.ndarray, vectorizer) -> np.ndarray:
-        if not self.warm_start or not hasattr(self, "coef_"):
-            return scores.new_vector()
-        before = None if self.vectorizer_ is None else self.vectorizer_.vocabulary_
-        if before != (None if vectorizer is None else vectorizer.vocabulary_):
-            raise ValueError(
-                "warm_start=True needs the attributes of the previous fit, in the same order of "
-                "first occurrence; vectorise X once with DictFeatures, or use warm_start=False."
-            )
-        if not np.array_equal(self.classes_, classes) or len(self.coef_) != scores.n_features:
-            raise ValueError(
-                f"warm_start=True needs the labels and features of the previous fit "
-                f"({len(self.classes_)} labels, {len(self.coef_)} features); got {len(classes)} "
-                f"labels and {scores.n_features} features. Use warm_start=False."
-            )
-        return scores.pack(Weights(self.coef_, self.transition_, self.start_, self.end_))
-
-    def _reporting(self, scores, fixed: dict) -> Callable[[int, float, np.ndarray], bool]:
-        # The callback of solvers, after each iteration.
-        after_iteration = iteration_hook(self, lambda w: self._attributes(scores, w, fixed))
-
-        def report(k: int, value: float, w: np.ndarray) -> bool:
-            if self.verbose and not np.isnan(value):
-                print(f"[SemiCRFSegmenter] iteration {k}: objective {value:.6f}")
-            return after_iteration(k, value, w)
-
-        return report
-
-    def _solve(self, scores, data, weights, start, fixed):
-        from sklseq.solvers import lbfgs  # a model that only predicts does not load solvers
-
-        report, loss = self._reporting(scores, fixed), None
-        if self.loss == "softmax-margin":
-            from sklseq.objectives.segment.segment_hinge import token_loss
-
-            loss = token_loss(data, scores.n_labels)
-        with Threads(self.n_jobs) as threads:
-            likelihood = SegmentLogLikelihood(scores, data, weights, self.l2, threads, loss)
-            result = lbfgs(
-                likelihood, start, l1=float(self.l1), tol=float(self.tol),
-                max_iter=int(self.max_iter), threads=threads, callback=report,
-                scale=scores.scale(float(self.l2)), convexity=2 * float(self.l2),
-            )  # fmt: skip
-        return result
-
-    def _solve_hinge(self, scores, data, weights, start, fixed):
-        from sklseq.objectives.segment.segment_hinge import SegmentHinge
-        from sklseq.solvers import bcfw
-
-        report = self._reporting(scores, fixed)
-        result = bcfw(
-            SegmentHinge(scores, data, weights, self.l2),
-            rng=repeatable_generator(self.random_state), tol=1000 * float(self.tol),
-            max_iter=int(self.max_iter), n_steps=20, n_revisits=50,
-            callback=lambda k, value, hinge: report(k, value, hinge.vector()),
-        )  # fmt: skip
-        return result._replace(w=result.w.vector(), history=[row[1] for row in result.history])
-
-    def _attributes(self, scores: ScoreMap, w, fixed: dict) -> dict:
-        # Fitted attributes, from weights and from attributes known before training.
-        weights = scores.unpack(w)
-        return fixed | {
-            "coef_": np.ascontiguousarray(weights.coef),
-            "transition_": weights.transition,
-            "start_": weights.start,
-            "end_": weights.end,
-        }
-
     def _warn(self, result, classes: np.ndarray) -> None:
         warn_one_label(classes)
         if not result.converged and "callback" not in result.message:
@@ -483,7 +354,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         else:  # more potentials, which score 0
             scores, spans = _with_queries(X, scores if row is None else scores[row], spans)
             row = None
-        limits = _limits(self.classes_, self.max_segment_length_, self._outside)
+        limits = label_limits(self.classes_, self.max_segment_length_, self._outside)
         plan = SegmentPlan(spans, L, limits, apart)
         chain = SegmentTransitions(self.transition_, self.start_, self.end_)
         return plan, plan.cell_scores(scores, row), chain
@@ -623,7 +494,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         codes = find_codes(segments.label, self.classes_)
         unseen, codes = codes < 0, np.maximum(codes, 0)
         gold = GoldSegments(*segments[:3], codes)
-        limits = _limits(self.classes_, self.max_segment_length_, self._outside)
+        limits = label_limits(self.classes_, self.max_segment_length_, self._outside)
         data = SegmentData(X, gold, len(self.classes_), limits)
         fired = np.flatnonzero(data.label >= 0)
         psi = data.rows.rows[fired] @ self.coef_
@@ -762,36 +633,6 @@ def closure_labels(segmenter: SemiCRFSegmenter, X: Any, max_span: int | None) ->
         labels.append(segments_to_labels(segments, n, outside=outside))
         times.append(np.repeat(certain, rows[:, 1] - rows[:, 0]))
     return labels, times
-
-
-def read_potentials(X: SequencesLike, vectorizer=None, *, fit: bool = False):
-    """Any input as ``(SegmentPotentials, vectorizer)``: rows of tokens are potentials of kind 3."""
-    if isinstance(X, SegmentPotentials):
-        as_spans(X)
-        return X, None
-    rows, vectorizer = read_sequences(X, vectorizer, fit=fit)
-    return SegmentPotentials.from_tokens(rows), vectorizer
-
-
-def _limits(classes: np.ndarray, longest: int, outside: str | None) -> np.ndarray:
-    # Longest segment of each label, 0 for any.
-    return np.where(classes == outside, 1, longest).astype(np.int64)
-
-
-def _segments_of(segments: Segments, kept: np.ndarray) -> Segments:
-    # Those of some sequences, which are numbered anew.
-    chosen = np.isin(segments.sequence, kept)
-    columns = [column[chosen] for column in segments[1:]]
-    return Segments(np.searchsorted(kept, segments.sequence[chosen]), *columns)
-
-
-def _check_not_empty(X: SegmentPotentials) -> None:
-    if len(X) == 0 or X.n_steps == 0:
-        raise ValueError(
-            f"X must hold at least one step; got {len(X)} sequences with {X.n_steps} steps in all."
-        )
-    if X.shape[1] == 0:
-        raise ValueError("X must have at least one feature; got 0.")
 
 
 def _queries(segments: Any, lengths: np.ndarray, classes: np.ndarray):

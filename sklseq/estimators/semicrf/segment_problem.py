@@ -1,0 +1,157 @@
+"""Training of a semi-Markov CRF: its problem, solvers, and the fitted attributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sklseq._lib.callbacks import iteration_hook
+from sklseq._lib.threads import Threads
+from sklseq.estimators.semicrf.segment_source import SegmentSource, label_limits
+from sklseq.inference.chain.linear_chain import repeatable_generator
+from sklseq.objectives.scores.score_map import Support, Weights, full_support
+from sklseq.objectives.segment.parallel_columns import merge_parallel_columns
+from sklseq.objectives.segment.segment_hinge import SegmentHinge, token_loss, with_token_cells
+from sklseq.objectives.segment.segment_likelihood import (
+    GoldSegments,
+    SegmentData,
+    SegmentLogLikelihood,
+    SegmentScores,
+    segment_support,
+)
+from sklseq.solvers import SolverResult, bcfw, lbfgs
+
+__all__ = ["SegmentProblem"]
+
+
+class SegmentProblem:
+    """The loss of one training set, and how it is minimised.
+
+    Parameters
+    ----------
+    segmenter : SemiCRFSegmenter
+    source : SegmentSource
+
+    Attributes
+    ----------
+    scores : SegmentScores
+    start : ndarray
+        Where the solver starts; overwritten by it.
+    """
+
+    def __init__(self, segmenter: Any, source: SegmentSource):
+        self.segmenter, self.source, self.classes = segmenter, source, source.classes
+        self.l1, self.l2 = float(segmenter.l1), float(segmenter.l2)
+        self.longest = source.longest(segmenter.max_segment_length)
+        self.potentials = source.potentials
+        if segmenter.loss != "log":
+            self.potentials = with_token_cells(self.potentials)
+        self.data = self._data()
+        self.scores = SegmentScores(self.data, self._support())
+        self.start = self.scores.new_vector()
+        if segmenter.warm_start and hasattr(segmenter, "coef_"):
+            self.start = self._previous_weights()
+        self.after_iteration = iteration_hook(segmenter, self.attributes)
+
+    def _data(self) -> SegmentData:
+        source, potentials = self.source, self.potentials
+        limits = label_limits(self.classes, self.longest, self.segmenter.outside)
+        basis = merge_parallel_columns(potentials.rows) if self.l1 == 0 else None
+        gold = GoldSegments(*source.segments[:3], source.codes)
+        return SegmentData(potentials, gold, len(self.classes), limits, basis)
+
+    def _support(self) -> Support:
+        segmenter, support = self.segmenter, full_support(len(self.classes))
+        if segmenter.all_possible_states and segmenter.all_possible_transitions:
+            return support
+        seen = segment_support(self.data, len(self.classes))
+        pairs = support.pairs if segmenter.all_possible_states else seen.pairs
+        chain = support if segmenter.all_possible_transitions else seen
+        return Support(pairs, *chain[1:])
+
+    def _previous_weights(self) -> np.ndarray:
+        segmenter, vectorizer = self.segmenter, self.source.vectorizer
+        before = None if segmenter.vectorizer_ is None else segmenter.vectorizer_.vocabulary_
+        if before != (None if vectorizer is None else vectorizer.vocabulary_):
+            raise ValueError(
+                "warm_start=True needs the attributes of the previous fit, in the same order of "
+                "first occurrence; vectorise X once with DictFeatures, or use warm_start=False."
+            )
+        old, n_features = segmenter.classes_, self.scores.n_features
+        if not np.array_equal(old, self.classes) or len(segmenter.coef_) != n_features:
+            raise ValueError(
+                f"warm_start=True needs the labels and features of the previous fit "
+                f"({len(old)} labels, {len(segmenter.coef_)} features); got {len(self.classes)} "
+                f"labels and {n_features} features. Use warm_start=False."
+            )
+        weights = (segmenter.coef_, segmenter.transition_, segmenter.start_, segmenter.end_)
+        return self.scores.pack(Weights(*weights))
+
+    def solve(self) -> SolverResult:
+        """Run the solver of the loss."""
+        return SOLVERS[self.segmenter.loss](self)
+
+    def report(self, k: int, value: float, w: np.ndarray) -> bool:
+        """Print and run callbacks after iteration k; whether to stop."""
+        if self.segmenter.verbose and not np.isnan(value):
+            print(f"[SemiCRFSegmenter] iteration {k}: objective {value:.6f}")
+        return self.after_iteration(k, value, w)
+
+    def attributes(self, w: np.ndarray) -> dict:
+        """The attributes of a fitted segmenter with weights w."""
+        segmenter, potentials = self.segmenter, self.potentials
+        vectorizer, weights = self.source.vectorizer, self.scores.unpack(w)
+        names = potentials.feature_names
+        if vectorizer is not None:
+            names = vectorizer.get_feature_names_out()
+        attributes = {
+            "classes_": self.classes,
+            "coef_": np.ascontiguousarray(weights.coef),
+            "transition_": weights.transition,
+            "start_": weights.start,
+            "end_": weights.end,
+            "vectorizer_": vectorizer,
+            "n_features_in_": self.scores.n_features,
+            "max_segment_length_": self.longest,
+            "n_potentials_": potentials.n_potentials,
+            "max_span_": max(1, int((potentials.stop - potentials.start).max(initial=1))),
+            "_fitted_parameters": {"loss": segmenter.loss, "outside": segmenter.outside},
+        }
+        if names is not None:
+            attributes["feature_names_in_"] = names
+        return attributes
+
+
+# ------------------------------------------------------------------------------------- solvers
+
+
+def descend(problem: SegmentProblem) -> SolverResult:
+    """L-BFGS on the (softmax-margin) likelihood."""
+    segmenter, scores, data = problem.segmenter, problem.scores, problem.data
+    loss = None
+    if segmenter.loss == "softmax-margin":
+        loss = token_loss(data, scores.n_labels)
+    with Threads(segmenter.n_jobs) as threads:
+        weights = problem.source.weights
+        likelihood = SegmentLogLikelihood(scores, data, weights, segmenter.l2, threads, loss)
+        return lbfgs(
+            likelihood, problem.start, l1=problem.l1, tol=float(segmenter.tol),
+            max_iter=int(segmenter.max_iter), threads=threads, callback=problem.report,
+            scale=scores.scale(problem.l2), convexity=2 * problem.l2,
+        )  # fmt: skip
+
+
+def separate(problem: SegmentProblem) -> SolverResult:
+    """Block-coordinate Frank-Wolfe on the dual of the hinge loss."""
+    segmenter = problem.segmenter
+    result = bcfw(
+        SegmentHinge(problem.scores, problem.data, problem.source.weights, segmenter.l2),
+        rng=repeatable_generator(segmenter.random_state), tol=1000 * float(segmenter.tol),
+        max_iter=int(segmenter.max_iter), n_steps=20, n_revisits=50,
+        callback=lambda k, value, hinge: problem.report(k, value, hinge.vector()),
+    )  # fmt: skip
+    return result._replace(w=result.w.vector(), history=[row[1] for row in result.history])
+
+
+SOLVERS = {"log": descend, "softmax-margin": descend, "hinge": separate}

@@ -1,0 +1,101 @@
+"""Segmented sequences, as a semi-Markov CRF reads them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sklseq.data.segment_labels import Segments, read_segments
+from sklseq.data.segment_potentials import SegmentPotentials
+from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
+from sklseq.estimators.validation import read_sequences, training_weights
+from sklseq.inference.segment.segmentations import as_spans
+
+__all__ = ["SegmentSource", "label_limits", "read_potentials"]
+
+
+class SegmentSource:
+    """Segmented sequences to train on, without those of weight 0.
+
+    Attributes
+    ----------
+    potentials : SegmentPotentials
+    segments : Segments
+    weights : ndarray of shape (n_sequences,)
+    classes : ndarray of shape (n_labels,)
+    codes : ndarray of shape (n_segments,)
+        Label of each segment.
+    vectorizer : DictFeatures or None
+    """
+
+    def __init__(self, potentials: SegmentPotentials, segments: Segments, weights, vectorizer):
+        if not weights.all():
+            kept = np.flatnonzero(weights)
+            potentials, segments = potentials[kept], _segments_of(segments, kept)
+            weights = weights[kept]
+            _check_not_empty(potentials)
+        self.potentials, self.segments, self.weights = potentials, segments, weights
+        self.vectorizer = vectorizer
+        self.classes, codes = np.unique(segments.label, return_inverse=True)
+        self.codes = codes.reshape(-1)
+
+    @classmethod
+    def read(
+        cls,
+        X: SequencesLike,
+        y: LabelsLike,
+        sample_weight: ArrayLike | None,
+        outside: str | None,
+    ) -> SegmentSource:
+        """Check all that ``fit`` takes, and read it."""
+        potentials, vectorizer = read_potentials(X, fit=True)
+        _check_not_empty(potentials)
+        segments = read_segments(y, potentials.lengths, outside)
+        weights = training_weights(sample_weight, len(potentials))
+        return cls(potentials, segments, weights, vectorizer)
+
+    def longest(self, limit: int | None) -> int:
+        """The most steps of a segment, 0 for any number; training segments must fit."""
+        if limit is None:
+            return 0
+        segments = self.segments
+        size = segments.stop - segments.start
+        wrong = np.flatnonzero(size > limit)
+        if wrong.size:
+            k = wrong[0]
+            s = segments.sequence[k]
+            one = (int(segments.start[k]), int(segments.stop[k]), str(segments.label[k]))
+            raise ValueError(
+                f"Segment {one!r} of sequence {s} of y has {size[k]} steps, more than "
+                f"max_segment_length={limit}. Raise it, or use None for any length."
+            )
+        return int(limit)
+
+
+def read_potentials(X: SequencesLike, vectorizer=None, *, fit: bool = False):
+    """Any input as ``(SegmentPotentials, vectorizer)``: rows of tokens are potentials of kind 3."""
+    if isinstance(X, SegmentPotentials):
+        as_spans(X)
+        return X, None
+    rows, vectorizer = read_sequences(X, vectorizer, fit=fit)
+    return SegmentPotentials.from_tokens(rows), vectorizer
+
+
+def label_limits(classes: np.ndarray, longest: int, outside: str | None) -> np.ndarray:
+    """The most steps of a segment of each label, 0 for any number."""
+    return np.where(classes == outside, 1, longest).astype(np.int64)
+
+
+def _segments_of(segments: Segments, kept: np.ndarray) -> Segments:
+    # Those of some sequences, which are numbered anew.
+    chosen = np.isin(segments.sequence, kept)
+    columns = [column[chosen] for column in segments[1:]]
+    return Segments(np.searchsorted(kept, segments.sequence[chosen]), *columns)
+
+
+def _check_not_empty(X: SegmentPotentials) -> None:
+    if len(X) == 0 or X.n_steps == 0:
+        raise ValueError(
+            f"X must hold at least one step; got {len(X)} sequences with {X.n_steps} steps in all."
+        )
+    if X.shape[1] == 0:
+        raise ValueError("X must have at least one feature; got 0.")
