@@ -79,14 +79,14 @@ coverage: $(VENV)/.built $(VENV)/.with-test
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(WORKERS) --cov=sklseq \
 	  --cov-report=term-missing:skip-covered --cov-fail-under=95 $(ARGS)
 
-# tests/trials_*.py: each has a function main(n), n the number of trials.
-TRIALS := $(patsubst tests/%.py,%,$(wildcard tests/trials_*.py))
+# tests/trials: main(n) of each, n the number of trials.
+TRIALS := $(filter-out __init__ fuzz_readers soak_stream, $(patsubst tests/trials/%.py,%,$(wildcard tests/trials/*.py)))
 trials: $(VENV)/.built $(VENV)/.with-test
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.fuzz_readers 100000
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.soak_stream 10000000
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.trials.fuzz_readers 100000
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.trials.soak_stream 10000000
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.differential 10000
 	set -e; for trial in $(TRIALS); do echo $$trial; PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -c \
-	  "import sys; from tests.$$trial import main; sys.exit(main(10000))"; done
+	  "import sys; from tests.trials.$$trial import main; sys.exit(main(10000))"; done
 
 mutations: $(VENV)/.built $(VENV)/.with-test
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.mutations $(ARGS)

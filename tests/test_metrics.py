@@ -41,7 +41,7 @@ from sklseq.metrics import (
     span_report,
     token_accuracy,
 )
-from tests import trials_readers
+from tests.trials import readers as trials_readers
 
 EXACT = 1e-12  # the same few operations in another order
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sklseq.datasets import read_conll, read_conllu, read_tagged
-from tests import trials_readers
+from tests.trials import readers as trials_readers
 
 TEXT = """\
 # newdoc id = d1

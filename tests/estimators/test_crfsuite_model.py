@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import sklseq
 from sklseq import CRFTagger, read_crfsuite_model
-from tests import fuzz_readers
+from tests.trials import fuzz_readers
 
 pycrfsuite = pytest.importorskip("pycrfsuite")
 

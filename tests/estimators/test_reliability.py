@@ -34,8 +34,8 @@ from sklseq import (
 )
 from sklseq.datasets import read_conll, read_kdd99, write_conll
 from sklseq.features import SegmentFeatures, TokenFeatures
-from tests import fuzz_readers
 from tests.sample_data import make_argmax_data
+from tests.trials import fuzz_readers
 
 ESTIMATORS = {
     "lbfgs": CRFTagger(solver="lbfgs"),

@@ -229,7 +229,7 @@ def refused(estimator, labels):
 @pytest.mark.parametrize("tool", WORKS)
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_what_works(estimator, tool):
-    # All kinds of labels come by, one a pair; trials_sklearn runs the product.
+    # All kinds of labels come by, one a pair; trials/sklearn.py runs the product.
     kinds = [kind for kind in LABELS if not refused(estimator, kind)]
     labels = kinds[list(WORKS).index(tool) % len(kinds)]
     assert not isinstance(run(estimator, tool, labels), str)

@@ -36,9 +36,9 @@ from tests.objectives.test_moments import (
 )
 from tests.oracles import numerical_gradient
 from tests.sample_data import make_data
-from tests.trials_zscore import ALLOWED, error_of, make_case
-from tests.trials_zscore_exact import ALLOWED as ALLOWED_EXACT
-from tests.trials_zscore_exact import (
+from tests.trials.zscore import ALLOWED, error_of, make_case
+from tests.trials.zscore_exact import ALLOWED as ALLOWED_EXACT
+from tests.trials.zscore_exact import (
     DIGITS,
     FORMS,
     SOLVERS,

@@ -71,7 +71,7 @@ def test_potentials_that_were_written_to_are_checked():
 
 def test_damaged_spans_are_refused_or_right():
     # In a process of its own: what is not refused may end it.
-    command = [sys.executable, "-m", "tests.trials_inference", "500"]
+    command = [sys.executable, "-m", "tests.trials.inference", "500"]
     root = Path(__file__).resolve().parents[2]
     run = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[-2000:]

@@ -8,7 +8,7 @@ from sklseq.inference.chain.linear_chain import Transitions, Workspace
 from sklseq.inference.chain.sparse_transitions import PairLists
 from tests.differential.reference import Chain
 from tests.objectives.test_long import PASSES, run
-from tests.trials_supports import SUPPORTS, check
+from tests.trials.supports import SUPPORTS, check
 
 # The first seeds of `make trials`.
 N_CHAINS = 120

@@ -7,7 +7,7 @@ from sklearn.pipeline import make_pipeline
 
 from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, SemiCRFSegmenter, ZScoreTagger
 from sklseq.features import SegmentFeatures, TemplateFeatures
-from tests.trials_online import CHECKS, STRATEGIES
+from tests.trials.online import CHECKS, STRATEGIES
 
 WORDS = np.array(["Mr.", "New", "York", "in", "met", "Smith", "and", "said", "of", "the"])
 

@@ -1,4 +1,4 @@
-"""What online decoding has given, no future changes: python -m tests.trials_online [N].
+"""What online decoding has given, no future changes: python -m tests.trials.online [N].
 
 Random chains and segment models, each decoded under several futures; the confidence in labels
 against enumeration of all paths; and streams that go on from damaged checkpoints.

@@ -1,4 +1,4 @@
-"""Random files, and labels for the span scores: python -m tests.trials_readers [N].
+"""Random files, and labels for the span scores: python -m tests.trials.readers [N].
 
 Column files are read beside a slow reader that goes through the documented rules character by
 character; CoNLL-U files are made from the words that have to come out; span scores stand beside

@@ -1,4 +1,4 @@
-"""At length: python -m tests.trials_sklearn [NUMBER]
+"""At length: python -m tests.trials.sklearn [NUMBER]
 
 Every estimator × every tool of scikit-learn × every kind of labels and data, and, where
 SKLSEQ_DATA names a data folder, folds of CoNLL-2000, some of which have labels of their own.

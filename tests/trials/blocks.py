@@ -1,4 +1,4 @@
-"""Sources that change between visits: python -m tests.trials_blocks [10000]
+"""Sources that change between visits: python -m tests.trials.blocks [10000]
 
 Rows or labels of random sequences in blocks are changed at a random visit, in a random way, for
 every gradient. Whatever the change, fit has to end with one sentence, and keep the model of the

@@ -1,4 +1,4 @@
-"""Items of every kind, at length: python -m tests.trials_items [N]"""
+"""Items of every kind, at length: python -m tests.trials.items [N]"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training at length: python -m tests.trials_training [number of cases]"""
+"""Training at length: python -m tests.trials.training [number of cases]"""
 
 from __future__ import annotations
 

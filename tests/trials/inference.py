@@ -1,6 +1,6 @@
 """Random damage of the spans that questions about segments get: refused, or read as they are.
 
-python -m tests.trials_inference [N]
+python -m tests.trials.inference [N]
 """
 
 from __future__ import annotations

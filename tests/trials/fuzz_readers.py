@@ -1,4 +1,4 @@
-"""Mutated files for every reader: python -m tests.fuzz_readers [N] [SEED] [NAME ...].
+"""Mutated files for every reader: python -m tests.trials.fuzz_readers [N] [SEED] [NAME ...].
 
 A reader may only return, or raise a ValueError (or ShardError, which is one). Anything else is
 printed with the number that makes it again: another exception, a warning, a hang, or an answer

@@ -1,4 +1,4 @@
-"""Ten million pushes into one stream: python -m tests.soak_stream [N].
+"""Ten million pushes into one stream: python -m tests.trials.soak_stream [N].
 
 Memory must not grow, labels come in order, none is lost, and now and then the labels of a stretch
 are those of a stream that began just before it.

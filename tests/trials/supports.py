@@ -1,4 +1,4 @@
-"""Chains whose labels do not all reach each other: python -m tests.trials_supports [NUMBER]
+"""Chains whose labels do not all reach each other: python -m tests.trials.supports [NUMBER]
 
 Which labels are alive is a matter of the support, scores above -inf, and never of magnitude:
 evidence that drifts brings back labels whose probability was below the smallest number. Every
@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from sklseq.inference import entropy, expected_features, forward_backward
+from tests.differential.reference import Chain
 from tests.objectives.test_long import PASSES, run
-
-from .differential.reference import Chain
 
 SCALES = (0.1, 1.0, 5.0, 30.0, 1000.0)
 # Which transitions are allowed, of labels i and j; n and p are random numbers and labels.

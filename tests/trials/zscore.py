@@ -1,4 +1,4 @@
-"""The z-score's linear system on columns in any units: python -m tests.trials_zscore N
+"""The z-score's linear system on columns in any units: python -m tests.trials.zscore N
 
 Random labelled rows with columns of all scales and means up to 1e8 times their spread, constant,
 zero, equal and opposite columns and rows of weight zero, against the solution in extended

@@ -1,4 +1,4 @@
-"""Every way to the z-score's weights in 200 digits: python -m tests.trials_zscore_exact N
+"""Every way to the z-score's weights in 200 digits: python -m tests.trials.zscore_exact N
 
 Small labelled sequences with equal columns, sums of others, constants, means up to 1e8 times the
 spread, units of 1e-6 to 1e6 and ridges from 0 to 1. The weights are those of the paper's

@@ -1,4 +1,4 @@
-"""Labels of every dtype and range, and with NUL, at length: python -m tests.trials_labels [N]"""
+"""Labels of every dtype and range, and with NUL, at length: python -m tests.trials.labels [N]"""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Longer versions of tests, run before a release: ``make trials``."""
