@@ -103,6 +103,7 @@ def describe(model: Any, precision: str | None = None) -> dict[str, Any]:
         "sklseq": __version__,
         "classes": labels,
         "probabilistic": hasattr(tagger, "predict_proba"),
+        "columns": input_columns(model),
         "receptive_field": list(receptive_field(Pipeline([("all", s) for s in steps]))),
         "features": parts[0] if len(parts) == 1 else {"class": "Pipeline", "parts": parts},
         "n_features": len(coef),
@@ -115,6 +116,26 @@ def describe(model: Any, precision: str | None = None) -> dict[str, Any]:
 
 def _steps(model: Pipeline) -> list:
     return [s for _, s in model.steps if s is not None and s != "passthrough"]
+
+
+def input_columns(model: Any) -> list[str] | None:
+    """Names of the columns of tokens that a fitted Pipeline reads; None if it reads features."""
+    step = model
+    while True:
+        if isinstance(step, Pipeline):
+            step = _steps(step)[0]
+        elif isinstance(step, FeatureUnion):
+            step = step.transformer_list[0][1]
+        elif getattr(step, "extractor_", None) is not None:
+            step = step.extractor_
+        else:
+            break
+    if not hasattr(step, "columns_"):
+        return None
+    if hasattr(step, "feature_names_in_"):
+        return step.feature_names_in_.tolist()
+    n = step.n_features_in_
+    return ["w"] if n == 1 else [f"c{i}" for i in range(n)]  # as sequences without names are read
 
 
 def _check_tagger(tagger: Any) -> None:

@@ -93,10 +93,14 @@ class Decoder:
     ----------
     classes_ : list
         Labels, in the order of the columns of :meth:`predict_proba`.
+    columns_ : list of str or None
+        Names of the columns of tokens that a pipeline reads; None for a model that reads feature
+        dicts or attributes.
     """
 
     def __init__(self, model: dict[str, Any]):
         self.classes_: list = model["classes"]
+        self.columns_: list[str] | None = model.get("columns")
         self._probabilistic: bool = model["probabilistic"]
         self._field: tuple[int, int] = tuple(model["receptive_field"])
         self._features = _features_of(model["features"])

@@ -3,13 +3,18 @@
 Imports: _lib.
 """
 
-from ._citations import make_citations
-from ._conll import read_conll, write_conll
-from ._conllu import read_conllu
-from ._connections import Connections, make_connections, read_kdd99
-from ._contacts import make_contacts
-from ._fetch import fetch_conll2000, fetch_conll2002
-from ._tagged import read_tagged
+from typing import TYPE_CHECKING
+
+from sklseq._lib.lazy_names import lazy_names
+
+if TYPE_CHECKING:  # the names below, for type checkers
+    from sklseq.datasets._citations import make_citations
+    from sklseq.datasets._conll import read_conll, write_conll
+    from sklseq.datasets._conllu import read_conllu
+    from sklseq.datasets._connections import Connections, make_connections, read_kdd99
+    from sklseq.datasets._contacts import make_contacts
+    from sklseq.datasets._fetch import fetch_conll2000, fetch_conll2002
+    from sklseq.datasets._tagged import read_tagged
 
 __all__ = [
     "Connections",
@@ -24,3 +29,17 @@ __all__ = [
     "read_tagged",
     "write_conll",
 ]
+
+# Loaded when first used: reading a column file needs no scikit-learn.
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "_citations": ("make_citations",),
+        "_conll": ("read_conll", "write_conll"),
+        "_conllu": ("read_conllu",),
+        "_connections": ("Connections", "make_connections", "read_kdd99"),
+        "_contacts": ("make_contacts",),
+        "_fetch": ("fetch_conll2000", "fetch_conll2002"),
+        "_tagged": ("read_tagged",),
+    },
+)

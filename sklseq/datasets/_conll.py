@@ -6,7 +6,10 @@ Reading splits a whole sequence at once, so that a file of 200,000 tokens takes 
 second. Writing checks every cell before the file is changed.
 """
 
+import bz2
 import gzip
+import io
+import lzma
 import numbers
 import os
 import re
@@ -21,6 +24,16 @@ from sklseq._lib.lines import as_lines
 from ._checks import check_names
 
 Columns = dict[str, list[str]]
+TextLike = str | os.PathLike | IO | Sequence[str]
+
+# First bytes ("BZh9" alone could be a token) and functions; gzip without time stamp, so that bytes
+# can be reproduced.
+_COMPRESSED = {
+    "gzip": (re.compile(b"\x1f\x8b"), gzip.decompress, lambda b: gzip.compress(b, mtime=0)),
+    "bzip2": (re.compile(b"BZh[1-9](1AY&SY|\x17rE8P\x90)"), bz2.decompress, bz2.compress),
+    "xz": (re.compile(b"\xfd7zXZ\0"), lzma.decompress, lzma.compress),
+}
+_ENDINGS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz"}
 
 # Only space and tab separate cells: str.split() would also cut at no-break spaces, which do occur
 # inside tokens of real corpora.
@@ -30,7 +43,7 @@ _SPACES_BESIDE_TAB = re.compile(" *\t *")
 
 
 def read_conll(
-    path: str | os.PathLike | IO,
+    path: TextLike,
     *,
     columns: Sequence[str] | None = None,
     label: int | None = -1,
@@ -43,9 +56,9 @@ def read_conll(
 
     Parameters
     ----------
-    path : str, path-like or file object
-        The file; a file object is open in text or binary mode. Gzip is recognised by its first
-        bytes.
+    path : str, path-like, file object or list of str
+        The file, or its lines; a file object is open in text or binary mode. Gzip, bzip2 and xz are
+        recognised by their first bytes.
     columns : sequence of str, default=None
         Names of the columns other than the label, in file order. None names them
         ``"c0", "c1", ...``.
@@ -78,9 +91,9 @@ def read_conll(
     ValueError
         If a line has another number of cells than the first one, if `columns` or `label` do not
         fit the file, if a label contains a space and `separator` is None, if `encoding` is unknown,
-        or if the bytes are not text of this encoding or not a whole gzip file.
+        or if the bytes are not text of this encoding or not a whole compressed file.
     TypeError
-        If `path` is neither a name nor a file object.
+        If `path` is neither a name, nor a file object, nor a list of lines.
 
     See Also
     --------
@@ -134,15 +147,19 @@ def read_conll(
     return X, None if label is None else y
 
 
-def read_text(path: str | os.PathLike | IO, encoding: str) -> tuple[str, str]:
+def read_text(path: TextLike, encoding: str) -> tuple[str, str]:
     """Return a name for error messages and the whole text, unzipped and decoded."""
-    if hasattr(path, "read"):
+    data: str | bytes
+    if isinstance(path, list | tuple) and all(isinstance(line, str) for line in path):
+        name, data = "the list of lines", "\n".join(line.removesuffix("\n") for line in path)
+    elif hasattr(path, "read"):
         name, data = str(getattr(path, "name", "the file object")), path.read()
     elif isinstance(path, str | os.PathLike):
         name, data = os.fspath(path), Path(path).read_bytes()
     else:
         raise TypeError(
-            f"path must be a file name or an open file; got {path!r:.60} ({type(path).__name__})."
+            "path must be a file name, an open file or a list of lines; got "
+            f"{path!r:.60} ({type(path).__name__})."
         )
     if isinstance(data, bytes):
         data = _decode(name, data, encoding)
@@ -154,13 +171,9 @@ def _decode(name: str, data: bytes, encoding: str) -> str:
         raise ValueError(
             f"{name} is a zip archive, which may hold several files; unpack it and pass one."
         )
+    data = _decompress(name, data)
     try:
-        data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
         return data.decode(encoding)
-    except (EOFError, OSError, zlib.error) as error:
-        raise ValueError(
-            f"{name} is not a whole gzip file ({error}); fetch or compress it again."
-        ) from error
     except (LookupError, TypeError) as error:
         raise _unknown_encoding(encoding) from error
     except UnicodeDecodeError as error:
@@ -173,6 +186,18 @@ def _decode(name: str, data: bytes, encoding: str) -> str:
             f"{name}, line {line}: byte 0x{data[error.start]:02x} is not {encoding} text; pass "
             "encoding=, for example encoding='latin-1'."
         ) from error
+
+
+def _decompress(name: str, data: bytes) -> bytes:
+    for kind, (start, decompress, _) in _COMPRESSED.items():
+        if start.match(data):
+            try:
+                return decompress(data)
+            except (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
+                raise ValueError(
+                    f"{name} is not a whole {kind} file ({error}); fetch or compress it again."
+                ) from error
+    return data
 
 
 def _unknown_encoding(encoding: object) -> ValueError:
@@ -293,7 +318,7 @@ _NOT_A_LIST = "{what} must be a list with one item for each sequence; got {kind}
 
 
 def write_conll(
-    path: str | os.PathLike,
+    path: str | os.PathLike | IO,
     X: Sequence,
     y: Sequence | None = None,
     *,
@@ -306,8 +331,9 @@ def write_conll(
 
     Parameters
     ----------
-    path : str or path-like
-        The file to write, compressed if the name ends in ``.gz``.
+    path : str, path-like or file object
+        The file to write, compressed if the name ends in ``.gz``, ``.bz2`` or ``.xz``; a file
+        object is open in text or binary mode.
     X : sequence of sequences
         Each sequence is a dict of equally long columns, a list of rows (tuples or lists of cells),
         or a list of strings (one column); all have the same form. Cells are strings or numbers.
@@ -376,7 +402,13 @@ def write_conll(
                 f"{width}; give all sequences the same columns."
             )
         blocks.append(_join_rows(s, table, separator))
-    _replace_file(Path(path), _encode("".join(blocks), encoding))
+    text = "".join(blocks)
+    if isinstance(path, io.TextIOBase):
+        path.write(text)
+    elif hasattr(path, "write"):
+        path.write(_encode(text, encoding))
+    else:
+        _replace_file(Path(path), _encode(text, encoding))
 
 
 def _names_to_write(X: Sequence, columns: Sequence[str] | None) -> list[str] | None:
@@ -496,8 +528,8 @@ def _encode(text: str, encoding: str) -> bytes:
 
 def _replace_file(path: Path, data: bytes) -> None:
     """Write a temporary file, then rename it: readers see either the old file or the new one."""
-    if path.name.endswith(".gz"):
-        data = gzip.compress(data, mtime=0)  # no time stamp: reproducible bytes
+    if path.suffix in _ENDINGS:
+        data = _COMPRESSED[_ENDINGS[path.suffix]][2](data)
     target = Path(os.path.realpath(path))  # follow symbolic links instead of replacing them
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:

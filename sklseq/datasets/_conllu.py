@@ -6,15 +6,13 @@ text ── sentences ── comments ──▶ metadata
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
-from typing import IO
 
 from sklseq._lib.lines import as_lines
 
 from ._checks import check_names
-from ._conll import read_text, shorten
+from ._conll import TextLike, read_text, shorten
 
 __all__ = ["read_conllu"]
 
@@ -23,7 +21,7 @@ _RANGE_OR_EMPTY = re.compile(r"([0-9]+)([-.])([0-9]+)")
 
 
 def read_conllu(
-    path: str | os.PathLike | IO,
+    path: TextLike,
     *,
     columns: Sequence[str] = ("form",),
     label: str | None = "upos",
@@ -33,9 +31,9 @@ def read_conllu(
 
     Parameters
     ----------
-    path : str, path-like or file object
-        The file, in UTF-8; a file object is open in text or binary mode. Gzip is recognised by
-        its first bytes.
+    path : str, path-like, file object or list of str
+        The file in UTF-8, or its lines; a file object is open in text or binary mode. Gzip, bzip2
+        and xz are recognised by their first bytes.
     columns : sequence of str, default=("form",)
         The fields to return as columns, out of "id", "form", "lemma", "upos", "xpos", "feats",
         "head", "deprel", "deps" and "misc".
@@ -59,7 +57,7 @@ def read_conllu(
     ValueError
         If a line does not have ten fields or one is empty, words are not numbered from 1, a range
         or an empty node is in the wrong place, no word has a value of `label`, a name is not a
-        field, or the bytes are not UTF-8 text or not a whole gzip file.
+        field, or the bytes are not UTF-8 text or not a whole compressed file.
 
     See Also
     --------

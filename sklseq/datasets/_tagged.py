@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-from typing import IO
 
 from sklseq._lib.lines import as_lines
 
-from ._conll import read_text
+from ._conll import TextLike, read_text
 
 __all__ = ["read_tagged"]
 
@@ -16,15 +14,15 @@ _TAG = re.compile(r"<(/?)([^<>\s/][^<>\s]*)>")
 
 
 def read_tagged(
-    path: str | os.PathLike | IO, *, outside: str = "O", encoding: str = "utf-8"
+    path: TextLike, *, outside: str = "O", encoding: str = "utf-8"
 ) -> tuple[list[list[str]], list[list[str]]]:
     """Read a file with one sequence a line, its segments between ``<type>`` and ``</type>``.
 
     Parameters
     ----------
-    path : str, path-like or file object
-        The file; a file object is open in text or binary mode. Gzip is recognised by its first
-        bytes.
+    path : str, path-like, file object or list of str
+        The file, or its lines; a file object is open in text or binary mode. Gzip, bzip2 and xz are
+        recognised by their first bytes.
     outside : str, default="O"
         Label of tokens between segments.
     encoding : str, default="utf-8"

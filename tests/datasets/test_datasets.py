@@ -1,7 +1,9 @@
 """Column files are read back as they were written; invented documents are hard, whole and safe."""
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import re
 import tempfile
@@ -203,11 +205,43 @@ def test_one_line_too_long_and_one_too_short_do_not_cancel():
         read_text("a\tO\nb\tc\tO\nd\ne\tO\n")
 
 
-def test_truncated_gzip_names_the_file(tmp_path):
-    path = tmp_path / "cut.gz"
-    path.write_bytes(gzip.compress(TEXT.encode() * 100)[:-12])
-    with pytest.raises(ValueError, match=r"cut\.gz is not a whole gzip file .* again"):
+COMPRESSED = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress}
+
+
+@pytest.mark.parametrize("kind", COMPRESSED)
+def test_truncated_files_are_named(kind, tmp_path):
+    path = tmp_path / "cut"
+    path.write_bytes(COMPRESSED[kind](TEXT.encode() * 100)[:-12])
+    with pytest.raises(ValueError, match=rf"cut is not a whole {kind} file .* again"):
         read_conll(path)
+
+
+@pytest.mark.parametrize("kind", COMPRESSED)
+def test_compressed_bytes_are_known_by_their_first_ones(kind):
+    for text in (TEXT, "", "BZh9 O\nBZh91AY O\n"):
+        file = io.BytesIO(COMPRESSED[kind](text.encode()))
+        assert read_conll(file) == read_conll(io.StringIO(text)) == read_conll(text.split("\n"))
+
+
+@pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz", ".txt"])
+def test_files_and_open_files_hold_the_same(ending, tmp_path):
+    X, y = read_conll(io.StringIO(TEXT))
+    write_conll(tmp_path / f"a{ending}", X, y)
+    with open(tmp_path / "binary", "wb") as binary, open(tmp_path / "text", "w") as text:
+        write_conll(binary, X, y)
+        write_conll(text, X, y)
+    for name in (f"a{ending}", "binary", "text"):
+        assert read_conll(tmp_path / name) == (X, y)
+    plain = (tmp_path / "binary").read_bytes()
+    assert ((tmp_path / f"a{ending}").read_bytes() == plain) == (ending == ".txt")
+
+
+def test_lines_with_and_without_their_ends():
+    lines = TEXT.split("\n")
+    assert read_conll(lines) == read_conll([line + "\n" for line in lines])
+    assert read_conll(tuple(lines)) == read_conll(lines)
+    with pytest.raises(TypeError, match="an open file or a list of lines; got"):
+        read_conll([b"a O"])
 
 
 def test_missing_file_is_the_usual_error(tmp_path):

@@ -144,9 +144,9 @@ def test_no_two_modules_of_one_name():
 def test_top_level_is_what_a_user_names_or_a_folder():
     entries = {p.stem for p in ROOT.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
     # 14 that hold the package and its tools; `runtime` is what a deployed model imports, `compat`
-    # what a program of another package imports.
-    assert len(entries - {"__init__"}) <= 16
-    private = {folder for folder in entries if folder.startswith("_")} - {"__init__"}
+    # what a program of another package imports; `__main__` is the command line.
+    assert len(entries - {"__init__", "__main__"}) <= 16
+    private = {e for e in entries if e.startswith("_")} - {"__init__", "__main__"}
     assert private == {"_lib"}
 
 
@@ -156,6 +156,7 @@ def test_tests_stand_in_folders_of_the_same_names():
     assert found <= {*folders(), "differential", "online", "project"}
     alone = {p.stem.removeprefix("test_") for p in tests.glob("test_*.py")}
     assert alone <= {
+        "command_line",
         "contract",
         "deployment",
         "inspection",

@@ -1,0 +1,407 @@
+"""Command line: ``sklseq train``, ``tag``, ``evaluate`` and ``inspect`` on column files.
+
+Each command is a call of readers, estimators and metrics of the package. What only training needs
+is imported late: an exported model is loaded without scikit-learn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import codecs
+import os
+import pickle
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from sklseq import __version__
+from sklseq._lib.model_file import MAGIC, new_file_name, write_file
+from sklseq.datasets import read_conll, write_conll
+
+__all__ = ["main"]
+
+TAGGERS = ("CRFTagger", "HMSVMTagger", "ZScoreTagger")
+EXTRACTORS = ("TemplateFeatures", "TokenFeatures")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0, 1 after an error, 2 for wrong options."""
+    try:
+        args = _parser().parse_args(argv)
+    except SystemExit as stop:  # argparse has said why
+        return int(stop.code or 0)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: _say(args, f"warning: {message}")
+            args.run(args)
+            sys.stdout.flush()
+        return 0
+    except UsageError as error:
+        _say(args, str(error))
+        return 2
+    except BrokenPipeError:  # the reader of the pipe has seen enough
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for the interpreter's last flush)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except (ValueError, TypeError, ImportError, OSError) as error:
+        known = isinstance(error, OSError) and error.strerror and error.filename
+        _say(args, f"{error.filename}: {error.strerror}" if known else str(error))
+        return 1
+
+
+class UsageError(Exception):
+    """An option that cannot be used; the message says which are allowed."""
+
+
+def _say(args: argparse.Namespace, message: str) -> None:
+    print(f"sklseq {args.command}: {message}", file=sys.stderr)
+
+
+# --------------------------------------------------------------------------------------- options
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sklseq",
+        description="Label sequences in column files: one token a line, a blank line after each "
+        "sequence, the label in the last column.",
+    )
+    parser.add_argument("--version", action="version", version=f"sklseq {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_train(commands)
+    _add_tag(commands)
+    _add_evaluate(commands)
+    _add_inspect(commands)
+    return parser
+
+
+def _add_train(commands: Any) -> None:
+    train = commands.add_parser("train", help="train a model on a column file")
+    _add_model(train, help="where to save the model (a pickle)")
+    _add_input(train)
+    train.add_argument(
+        "--columns", type=_names, metavar="w,pos",
+        help="names of all columns but the label; default c0,c1,...",
+    )  # fmt: skip
+    train.add_argument("--features", choices=EXTRACTORS, help="default TemplateFeatures")
+    train.add_argument(
+        "--templates", metavar="FILE", help="template file of CRF++ or Wapiti, for TemplateFeatures"
+    )
+    train.add_argument("--tagger", choices=TAGGERS, default=TAGGERS[0], help="default CRFTagger")
+    train.add_argument(
+        "--set", type=_assignment, action="append", default=[], metavar="NAME=VALUE",
+        help="a parameter of the tagger (l2=0.1), or of the features (features__boundary=mark)",
+    )  # fmt: skip
+    train.add_argument("--export", metavar="FILE", help="also write the model for fast loading")
+    train.add_argument("--progress", action="store_true", help="show a progress bar")
+    train.set_defaults(run=_train)
+
+
+def _add_tag(commands: Any) -> None:
+    tag = commands.add_parser("tag", help="add a column of predicted labels")
+    _add_model(tag, help="a model of train, saved or exported; load models of people you trust")
+    _add_input(tag)
+    tag.add_argument(
+        "--text", action="store_true",
+        help="the input has one sequence a line, tokens separated by white space",
+    )  # fmt: skip
+    tag.add_argument("--labels", action="store_true", help="write only labels, one sequence a line")
+    tag.set_defaults(run=_tag)
+
+
+def _add_evaluate(commands: Any) -> None:
+    evaluate = commands.add_parser("evaluate", help="compare predicted labels with true ones")
+    _add_model(
+        evaluate, required=False,
+        help="a model; without it the last two columns are the true and the predicted label",
+    )  # fmt: skip
+    _add_input(evaluate)
+    evaluate.add_argument("--mode", choices=("conlleval", "strict"), help="how to read spans")
+    evaluate.add_argument("--scheme", help="of --mode strict: iob2, iobes, ...")
+    evaluate.set_defaults(run=_evaluate)
+
+
+def _add_inspect(commands: Any) -> None:
+    inspect = commands.add_parser("inspect", help="describe a model and list its largest weights")
+    _add_model(inspect, help="a saved model of train; load models of people you trust")
+    inspect.add_argument("-n", type=int, default=20, help="number of weights (default 20)")
+    inspect.set_defaults(run=_inspect)
+
+
+def _add_model(command: Any, *, help: str, required: bool = True) -> None:
+    command.add_argument("-m", "--model", metavar="FILE", required=required, help=help)
+
+
+def _add_input(command: Any) -> None:
+    command.add_argument("file", nargs="?", default="-", help="default: standard input")
+    command.add_argument("--separator", help="between columns; default: tab, or spaces and tabs")
+    command.add_argument("--encoding", type=_encoding, default="utf-8", help="default utf-8")
+
+
+def _names(text: str) -> list[str]:
+    return text.split(",")
+
+
+def _encoding(name: str) -> str:
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        raise argparse.ArgumentTypeError(f"{name!r} is not the name of an encoding") from None
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    """Name and value of ``name=value``; a value that is no literal of Python is a string."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"must have the form NAME=VALUE; got {text!r}")
+    try:
+        return name, ast.literal_eval(value)
+    except (SyntaxError, ValueError):
+        return name, value
+
+
+# -------------------------------------------------------------------------------------- commands
+
+
+def _train(args: argparse.Namespace) -> None:
+    model = _new_model(args)
+    for path in filter(None, (args.model, args.export)):
+        new_file_name(path)
+    X, y = read_conll(_source(args.file), columns=args.columns, **_format(args))
+    if not X:
+        raise ValueError(f"{args.file} holds no sequences; give a file with labelled tokens.")
+    _name_columns(model[0], list(X[0]))
+    with _progress(model, args.progress):
+        model.fit(X, y)
+    write_file(args.model, pickle.dumps(model))
+    if args.export is not None:
+        from sklseq.deployment import export
+
+        export(model, args.export)
+
+
+def _new_model(args: argparse.Namespace) -> Any:
+    """The Pipeline that the options describe; its parameters are set."""
+    from sklearn.pipeline import Pipeline
+
+    import sklseq
+    from sklseq.features import TemplateFeatures, TokenFeatures, WindowFeatures
+
+    if args.features == "TokenFeatures" and args.templates:
+        raise UsageError("--templates is for --features TemplateFeatures; leave one of them out.")
+    extractor: Any = WindowFeatures(TokenFeatures())
+    if args.features != "TokenFeatures":
+        extractor = TemplateFeatures(_template_text(args))
+    tagger = getattr(sklseq, args.tagger)()
+    model = Pipeline([("features", extractor), ("tagger", tagger)])
+    known = {name.removeprefix("tagger__"): name for name in model.get_params() if "__" in name}
+    for name, value in args.set:
+        if name not in known:
+            raise UsageError(f"--set: {name!r} is none of the parameters {', '.join(known)}.")
+        model.set_params(**{known[name]: value})
+    return model
+
+
+@contextmanager
+def _progress(model: Any, wanted: bool) -> Iterator[None]:
+    """Show iterations by scikit-learn's callback, which is not saved with the model."""
+    if not wanted:
+        yield
+        return
+    try:
+        from sklearn.callback import ProgressBar
+
+        model.set_callbacks(ProgressBar())
+    except ImportError as error:
+        raise UsageError("--progress needs scikit-learn 1.9 or newer, and rich.") from error
+    # Extractors have no iterations to show.
+    warnings.filterwarnings("ignore", "The estimator .* does not support callbacks", UserWarning)
+    yield
+    model.set_callbacks()
+
+
+def _template_text(args: argparse.Namespace) -> str | None:
+    if args.templates is None:
+        return None
+    with open(args.templates, encoding=args.encoding) as file:
+        return file.read()
+
+
+def _name_columns(extractor: Any, names: list[str]) -> None:
+    """Say which columns to read, unless ``--set`` does: all, or the first one for letters."""
+    from sklseq.features import WindowFeatures
+
+    if isinstance(extractor, WindowFeatures):
+        extractor, names = extractor.extractor, names[:1]
+    if extractor.columns is None:
+        extractor.set_params(columns=names)
+
+
+def _tag(args: argparse.Namespace) -> None:
+    model, columns = _load(args.model)
+    if not args.text:
+        X, y = _read(args, columns)
+        _write(args, X, y, model.predict(X))
+        return
+    if len(columns) != 1:
+        raise ValueError(
+            f"{args.model} reads the columns {', '.join(columns)}, and text has words only; give "
+            "a column file, without --text."
+        )
+    for lines in _arrived_lines(args):
+        X = [{columns[0]: line.split()} for line in lines]
+        X = X if args.labels else [x for x in X if x[columns[0]]]
+        _write(args, X, None, model.predict(X))
+        sys.stdout.flush()
+
+
+def _write(args: argparse.Namespace, X: list, y: Any, predicted: Any) -> None:
+    out = sys.stdout.buffer
+    if args.labels:
+        lines = "".join(" ".join(map(str, labels)) + "\n" for labels in predicted)
+        out.write(lines.encode(args.encoding))
+        return
+    separator = args.separator or " "
+    if any(" " in cell for x in X for cells in x.values() for cell in cells):
+        separator = "\t"
+    write_conll(out, X, y, y_pred=predicted, separator=separator, encoding=args.encoding)
+
+
+def _evaluate(args: argparse.Namespace) -> None:
+    from sklseq.metrics import sequence_accuracy, span_report, token_accuracy
+
+    if args.model is not None:
+        model, columns = _load(args.model)
+        X, y = _read(args, columns)
+        if y is None:
+            raise ValueError(
+                f"{args.file} has {len(columns)} columns, those that {args.model} reads; add the "
+                "true label as the last column."
+            )
+        predicted = [[str(label) for label in labels] for labels in model.predict(X)]
+    else:
+        y, predicted = _last_two(args)
+    if args.mode or all(
+        map(_is_of_span, {label for labels in (*y, *predicted) for label in labels})
+    ):
+        print(
+            span_report(y, predicted, digits=4, mode=args.mode or "conlleval", scheme=args.scheme)
+        )
+    else:
+        print(f"token accuracy    {token_accuracy(y, predicted):.4f}")
+    print(f"sequence accuracy {sequence_accuracy(y, predicted):.4f}")
+
+
+def _last_two(args: argparse.Namespace) -> tuple[list, list]:
+    X, _ = read_conll(_source(args.file), label=None, **_format(args))
+    if X and len(X[0]) < 2:
+        raise ValueError(
+            f"{args.file} has one column; the last two must be the true and the predicted label, "
+            "or give a model by -m."
+        )
+    columns = [list(x.values()) for x in X]
+    return [c[-2] for c in columns], [c[-1] for c in columns]
+
+
+def _is_of_span(label: str) -> bool:
+    return label in ("O", "B", "I", "E", "S", "L", "U") or label[1:2] == "-"
+
+
+def _inspect(args: argparse.Namespace) -> None:
+    from sklseq.deployment import model_card
+    from sklseq.inspection import top_features
+    from sklseq.runtime import Decoder
+
+    model, _ = _load(args.model)
+    if isinstance(model, Decoder):
+        raise ValueError(
+            f"{args.model} is an exported model, which holds no names; give the one that train -m "
+            "saved."
+        )
+    print(model_card(model), end="")
+    if not hasattr(model[-1], "top_transitions"):
+        return
+    print(f"\n## Largest weights of transitions\n\n{_table(model[-1].top_transitions(args.n))}")
+    print(f"\n## Largest weights of features\n\n{_table(top_features(model, args.n))}")
+
+
+def _table(weights: list) -> str:
+    return "\n".join(f"{weight:10.4f}  {a}  {b}" for weight, a, b in weights)
+
+
+# ----------------------------------------------------------------------------- models and tokens
+
+
+def _load(path: str) -> tuple[Any, list[str]]:
+    """A model, saved or exported, and the columns of tokens that it reads."""
+    with open(path, "rb") as file:
+        is_exported = file.read(len(MAGIC)) == MAGIC
+    if is_exported:
+        from sklseq.runtime import load
+
+        decoder = load(path)
+        return decoder, _checked_columns(decoder.columns_, path)
+    import joblib
+
+    from sklseq.deployment import input_columns
+
+    try:
+        model = joblib.load(path)
+    except Exception as error:  # pickles of anything end with any error
+        raise ValueError(
+            f"{path} is no model that can be loaded ({type(error).__name__}); give a file of "
+            "sklseq train."
+        ) from error
+    columns = input_columns(model) if hasattr(model, "predict") else None
+    return model, _checked_columns(columns, path)
+
+
+def _checked_columns(columns: list[str] | None, path: str) -> list[str]:
+    if columns is None:
+        raise ValueError(
+            f"{path} does not read columns of tokens; give a Pipeline with an extractor, as sklseq "
+            "train saves it."
+        )
+    return columns
+
+
+def _read(args: argparse.Namespace, columns: list[str]) -> tuple[list, list | None]:
+    """Sequences of these columns, and the labels if the file has one column more."""
+    X, _ = read_conll(_source(args.file), label=None, **_format(args))
+    n, n_found = len(columns), len(X[0]) if X else len(columns)
+    if n_found not in (n, n + 1):
+        raise ValueError(
+            f"{args.file} has {n_found} columns, and {args.model} reads {n} ({', '.join(columns)}) "
+            "with or without a label behind them; give these."
+        )
+    tables = [list(x.values()) for x in X]
+    y = [table[n] for table in tables] if n_found > n else None
+    return [dict(zip(columns, table)) for table in tables], y
+
+
+def _source(file: str) -> Any:
+    return sys.stdin.buffer if file == "-" else file
+
+
+def _format(args: argparse.Namespace) -> dict[str, Any]:
+    return {"separator": args.separator, "encoding": args.encoding}
+
+
+def _arrived_lines(args: argparse.Namespace) -> Iterator[list[str]]:
+    """Whole lines, as many as can be read at once: a pipe is answered while it is written."""
+    left = b""
+    with nullcontext(sys.stdin.buffer) if args.file == "-" else open(args.file, "rb") as file:
+        while block := file.read1(1 << 16):
+            *lines, left = (left + block).split(b"\n")
+            if lines:
+                yield [line.decode(args.encoding) for line in lines]
+    if left:
+        yield [left.decode(args.encoding)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,305 @@
+"""Commands of ``sklseq``: the answers of the estimators; pipes, errors and exit codes."""
+
+import gzip
+import io
+import pickle
+import re
+import shlex
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.pipeline import make_pipeline
+
+from sklseq import CRFTagger, HMSVMTagger, ZScoreTagger
+from sklseq.__main__ import main
+from sklseq.datasets import make_contacts, read_conll, write_conll
+from sklseq.features import TemplateFeatures, TokenFeatures, WindowFeatures
+from sklseq.metrics import sequence_accuracy, span_report, token_accuracy
+
+ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+TEMPLATES = "# words\nU00:%x[0,0]\nU01:%x[-1,0]/%x[0,0]\nU02:%x[0,1]\n\nB\n"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Column files of words, line starts and labels in IOB2; a template file; two models."""
+    folder = tmp_path_factory.mktemp("files")
+    X, y = make_contacts(24, random_state=0)
+    y = [["O" if label == "NOTCONTACT" else f"I-{label}" for label in labels] for labels in y]
+    write_conll(folder / "train.txt", X[:16], y[:16])
+    write_conll(folder / "test.txt.xz", X[16:], y[16:])
+    write_conll(folder / "plain.txt", X[16:])
+    write_conll(folder / "words.txt", [{"w": x["w"]} for x in X[:16]], y[:16])
+    (folder / "templates").write_text(TEMPLATES)
+    train = ["train", "--set", "max_iter=20", "-m"]
+    assert main([*train, f"{folder}/two", "--columns", "w,newline", f"{folder}/train.txt"]) == 0
+    words = [*train, f"{folder}/one", "--export", f"{folder}/one.sklseq", "--columns", "w"]
+    assert main([*words, "--features", "TokenFeatures", f"{folder}/words.txt"]) == 0
+    return folder
+
+
+@pytest.fixture
+def run(files, monkeypatch, capfdbinary):
+    """Run a command in the folder of the files: (exit code, standard output, errors)."""
+
+    def run(command, stdin=b""):
+        monkeypatch.chdir(files)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = main(shlex.split(command))
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return run
+
+
+def read(files, name, columns=("w", "newline")):
+    return read_conll(files / name, columns=list(columns))
+
+
+def labels_of(text):
+    return read_conll(io.StringIO(text))[1]
+
+
+def assert_same(found, expected):
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected):
+        assert_array_equal(a, b)
+
+
+# --- The answers of the estimators ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "model"),
+    [
+        ("", lambda: make_pipeline(TemplateFeatures(columns=["w", "newline"]), CRFTagger())),
+        (
+            "--templates templates --set features__boundary=mark --set l2=0.1",
+            lambda: make_pipeline(
+                TemplateFeatures(TEMPLATES, columns=["w", "newline"], boundary="mark"),
+                CRFTagger(l2=0.1),
+            ),
+        ),
+        (
+            "--features TokenFeatures --set features__before=2",
+            lambda: make_pipeline(
+                WindowFeatures(TokenFeatures(columns=["w"]), before=2), CRFTagger()
+            ),
+        ),
+        (
+            "--templates templates --tagger ZScoreTagger",
+            lambda: make_pipeline(
+                TemplateFeatures(TEMPLATES, columns=["w", "newline"]), ZScoreTagger()
+            ),
+        ),
+        (
+            "--tagger HMSVMTagger --set loss=zero_one --set random_state=0 --set max_iter=5",
+            lambda: make_pipeline(
+                TemplateFeatures(columns=["w", "newline"]),
+                HMSVMTagger(loss="zero_one", random_state=0, max_iter=5),
+            ),
+        ),
+    ],
+)
+def test_trained_and_tagged_as_by_the_estimators(files, run, options, model):
+    assert run(f"train -m m --columns w,newline {options} train.txt") == (0, "", "")
+    expected = model().fit(*read(files, "train.txt"))
+    X, y = read(files, "test.txt.xz")
+    code, tagged, err = run("tag -m m test.txt.xz")
+    assert (code, err) == (0, "")
+    assert_same(labels_of(tagged), expected.predict(X))
+    read_back = read_conll(io.StringIO(tagged), columns=["w", "newline", "true"])[0]
+    assert_same([x["true"] for x in read_back], y)
+    assert repr(pickle.loads((files / "m").read_bytes())[-1]) == repr(expected[-1])
+
+
+def test_column_files_with_labels_and_without(run):
+    with_labels, without = run("tag -m two test.txt.xz")[1], run("tag -m two plain.txt")[1]
+    assert_same(labels_of(with_labels), labels_of(without))
+    assert len(without.split("\n")[0].split()) == 3
+
+
+def test_pipes_and_compressed_files(files, run):
+    train = (files / "train.txt").read_bytes()
+    assert run("train -m piped --columns w,newline --set max_iter=20", train)[0] == 0
+    plain = (files / "plain.txt").read_bytes()
+    tagged = run("tag -m piped", gzip.compress(plain))[1]
+    assert tagged == run("tag -m two plain.txt")[1]
+
+
+def test_text_has_a_sequence_a_line(files, run):
+    X, _ = read(files, "words.txt", ["w"])
+    text = "\n\n".join(" ".join(x["w"]) for x in X)
+    expected = pickle.loads((files / "one").read_bytes()).predict(X)
+    for model in ("one", "one.sklseq"):
+        assert_same(labels_of(run(f"tag -m {model} --text", text.encode())[1]), expected)
+        lines = run(f"tag -m {model} --text --labels", text.encode())[1].split("\n")
+        assert_same([line.split() for line in lines[:-1:2]], expected)
+        assert set(lines[1::2]) == {""}
+
+
+def test_text_is_answered_while_it_is_written(files, run, monkeypatch):
+    class Slow(io.BytesIO):
+        def read1(self, size=-1):
+            return super().read1(5)  # less than a word
+
+    text = "Call Mary Sm\xefth\nFax: 555-1234".encode()
+    whole = run("tag -m one.sklseq --text", text)
+    monkeypatch.setattr(io, "BytesIO", Slow)
+    assert run("tag -m one.sklseq --text", text) == whole
+    assert whole[0] == 0
+
+
+def test_evaluation_is_that_of_the_metrics(files, run):
+    X, y = read(files, "test.txt.xz")
+    predicted = pickle.loads((files / "two").read_bytes()).predict(X)
+    code, out, _ = run("evaluate -m two test.txt.xz")
+    assert code == 0
+    assert out.startswith(span_report(y, predicted, digits=4))
+    assert f"sequence accuracy {sequence_accuracy(y, predicted):.4f}" in out
+    tagged = run("tag -m two test.txt.xz")[1]
+    assert run("evaluate", tagged.encode()) == (0, out, "")
+
+
+def test_labels_that_are_no_spans_have_accuracies_alone(run):
+    _, out, _ = run("evaluate", b"a DT NN\nb NN NN\n")
+    accuracy = token_accuracy([["DT", "NN"]], [["NN", "NN"]])
+    assert out == f"token accuracy    {accuracy:.4f}\nsequence accuracy 0.0000\n"
+
+
+@pytest.mark.parametrize("tagger", ["CRFTagger", "HMSVMTagger", "ZScoreTagger"])
+def test_inspect_lists_weights(files, run, tagger):
+    run(f"train -m seen --templates templates --tagger {tagger} --set max_iter=3 train.txt")
+    code, out, _ = run("inspect -m seen -n 3")
+    assert code == 0
+    assert out.startswith(f"# {tagger} with ")
+    assert len(re.findall(r"^ +-?\d+\.\d{4}  \S+  \S", out, re.MULTILINE)) == (
+        0 if tagger == "HMSVMTagger" else 6
+    )
+
+
+# --- Errors --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "message"),
+    [
+        ("", 2, "the following arguments are required: COMMAND"),
+        ("train words.txt", 2, "-m/--model"),
+        ("train -m m --set l2 words.txt", 2, "NAME=VALUE"),
+        ("train -m m --set lambda=1 words.txt", 2, "'lambda' is none of the parameters"),
+        ("train -m m --encoding utf-9 words.txt", 2, "'utf-9' is not the name of an encoding"),
+        ("train -m m --features TokenFeatures --templates templates words.txt", 2, "leave one"),
+        ("train -m m --set l2=-1 words.txt", 1, "l2"),
+        ("train -m m --columns w,pos words.txt", 1, "columns names 2 columns"),
+        ("train -m no/m words.txt", 1, "The folder 'no' of path 'no/m' is missing; make it."),
+        ("train -m m nothing.txt", 1, "nothing.txt: No such file or directory"),
+        ("train -m m", 1, "holds no sequences"),
+        ("tag -m two words.txt.gz", 1, "words.txt.gz: No such file or directory"),
+        ("tag -m templates words.txt", 1, "templates is no model that can be loaded"),
+        ("tag -m two --text", 1, "reads the columns w, newline"),
+        ("tag -m one train.txt", 1, "train.txt has 3 columns, and one reads 1 (w)"),
+        ("evaluate -m two plain.txt", 1, "add the true label as the last column"),
+        ("evaluate --mode strict --scheme iob2 words.txt", 1, "is not a span label"),
+        ("inspect -m one.sklseq", 1, "exported model"),
+    ],
+)
+def test_an_error_is_one_sentence_and_a_code(run, command, code, message):
+    found, out, err = run(command)
+    assert (found, out) == (code, "")
+    assert message in err
+    if code == 1:
+        assert err.count("\n") == 1
+        assert err.startswith(f"sklseq {command.split()[0]}: ")
+
+
+def test_an_error_leaves_the_old_model(files, run):
+    before = (files / "two").read_bytes()
+    assert run("train -m two --set l2=-1 --columns w,newline train.txt")[0] == 1
+    assert (files / "two").read_bytes() == before
+
+
+def test_a_model_without_an_extractor_reads_no_columns(files, run):
+    model = CRFTagger().fit([[{"w": "a"}, {"w": "b"}]], [["x", "y"]])
+    (files / "dicts").write_bytes(pickle.dumps(model))
+    code, _, err = run("tag -m dicts plain.txt")
+    assert code == 1
+    assert "dicts does not read columns of tokens" in err
+
+
+def test_warnings_are_one_line(run):
+    warnings.simplefilter("always")
+    code, _, err = run("train -m m --columns w,newline --set max_iter=1 train.txt")
+    assert code == 0
+    assert err.startswith("sklseq train: warning: CRFTagger did not converge")
+    assert err.count("\n") == 1
+
+
+def test_progress_is_shown_and_not_saved(files, run):
+    pytest.importorskip("sklearn.callback")
+    pytest.importorskip("rich")
+    code, out, err = run("train -m m --progress --columns w,newline --set max_iter=3 train.txt")
+    assert (code, err) == (0, "")
+    assert "CRFTagger" in out
+    assert b"ProgressBar" not in (files / "m").read_bytes()
+
+
+def test_help_and_version(run):
+    assert run("--version")[0] == 0
+    assert "standard input" in run("tag --help")[1]
+
+
+# --- As a program --------------------------------------------------------------------------------
+
+
+def test_the_program(files):
+    """In a new process; an exported model is loaded without SciPy and scikit-learn."""
+    code = (
+        "import sys; from sklseq.__main__ import main; code = main(sys.argv[1:]); "
+        "sys.exit(code or 10 * ('scipy' in sys.modules or 'sklearn' in sys.modules))"
+    )
+    options = ["tag", "-m", "one.sklseq", "--text", "--labels"]
+    run = {"cwd": files, "input": b"Call Mary\n", "capture_output": True, "check": False}
+    done = subprocess.run([sys.executable, "-c", code, *options], **run)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(done.stdout.split()) == 2
+    done = subprocess.run([sys.executable, "-m", "sklseq", "tag"], **run)
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr
+
+
+PAGES = [ROOT / "README.md", ROOT / "docs" / "command_line.rst"]
+
+
+def commands_of(text):
+    return [
+        line.strip()
+        for line in text.splitlines()
+        if re.match("    sklseq (train|tag|evaluate|inspect) ", line)
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_of_the_page_run(page, files, run):
+    commands = commands_of(page.read_text(encoding="utf-8"))
+    assert {c.split()[1] for c in commands} == {"train", "tag", "evaluate", "inspect"}
+    X, y = read(files, "train.txt")
+    for name in ("train.txt.gz", "test.txt.gz"):
+        write_conll(files / name, X, y)
+    (files / "mail.txt").write_text("Call Mary\n")
+    (files / "template").write_text(TEMPLATES)
+    write_conll(files / "names.txt", [{"w": x["w"]} for x in X], y)
+    for command in commands:
+        command, _, target = command.partition(" > ")
+        out = b""
+        for part in command.split(" | "):
+            code, text, err = run(part.removeprefix("sklseq "), out)
+            assert (code, err) == (0, ""), part
+            out = text.encode()
+        if target:
+            (files / target).write_bytes(out)
