@@ -9,13 +9,16 @@ from sklseq.estimators.online.online_decoder import (
     make_latency_scorer,
     neg_mean_latency,
 )
+from sklseq.estimators.online.tuning import LatencyTuning, tune_latency
 
 __all__ = [
     "Emission",
     "LatencyReport",
+    "LatencyTuning",
     "OnlineDecoder",
     "OnlineDecoding",
     "OnlineStream",
     "make_latency_scorer",
     "neg_mean_latency",
+    "tune_latency",
 ]

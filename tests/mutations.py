@@ -169,6 +169,8 @@ FAULTS = [
     ("estimators/online/online_decoder.py", "self._labels_of(y, labels), labels", "y, labels", "test_online_misuse"),
     ("inference/chain/online_rules.py", "if not isinstance(number, numbers.Real):", "if False:", "test_online_misuse"),
     ("estimators/online/checkpoints.py", "not least <= value <= most", "not least <= value", "test_online_misuse"),
+    ("estimators/online/tuning.py", "paths.latency + self.delay", "paths.latency", "test_online_tuning"),
+    ("estimators/online/tuning.py", "_take(X, train), _take(y, train)", "X, y", "test_online_tuning"),
     # Rows that are read again
     ("objectives/likelihood/block_sequence.py", "if found == self.sums[first // self.unit + k]:", "if True:", "test_row_blocks"),
     ("objectives/likelihood/block_sequence.py", "if last > self.n_rows:", "if False:", "test_row_blocks"),

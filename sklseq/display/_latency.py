@@ -14,12 +14,11 @@ from sklseq.display._common import new_axes
 from sklseq.estimators.online.online_decoder import (
     LatencyReport,
     OnlineDecoder,
-    chain_of,
     potentials_of,
     report_of,
-    viterbi_of,
 )
-from sklseq.inference.chain.online_rules import OnlineRule, decode_block
+from sklseq.estimators.online.tuning import HeldOut, LatencyTuning
+from sklseq.inference.chain.online_rules import OnlineRule
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,16 +143,43 @@ class LatencyAccuracyDisplay:
             raise ValueError(
                 f"strategies must be some of {tuple(SWEEPS)}; got {list(strategies)!r}."
             )
-        potentials, delay = potentials_of(decoder, X)
-        chain, best = chain_of(potentials), viterbi_of(potentials)
+        data = HeldOut(*potentials_of(decoder, X))
         curves = []
         for name in strategies:
             parameter, values = SWEEPS[name]
             values = tuple((sweep or {}).get(name, values))
             rules = [_rule(decoder, name, parameter, value) for value in values]
-            reports = [_report(potentials, delay, chain, best, rule) for rule in rules]
+            reports = [report_of(*data.decode(rule)) for rule in rules]
             curves.append(TradeOff(name, values, reports))
         return cls(curves, _reaching(curves, goal))
+
+    @classmethod
+    def from_tuning(cls, tuning: LatencyTuning) -> LatencyAccuracyDisplay:
+        """The costs that :func:`sklseq.online.tune_latency` tried; no plot yet.
+
+        Parameters
+        ----------
+        tuning : LatencyTuning
+
+        Returns
+        -------
+        LatencyAccuracyDisplay
+            Its one curve has a report for each cost; :meth:`plot_look_ahead` shows the chosen one.
+
+        Examples
+        --------
+        >>> from sklseq import CRFTagger, OnlineDecoder
+        >>> from sklseq.display import LatencyAccuracyDisplay
+        >>> from sklseq.online import tune_latency
+        >>> X, y = [[["a"], ["b"], ["a"]], [["b"], ["a"]]] * 2, [["x", "y", "x"], ["y", "x"]] * 2
+        >>> decoder = OnlineDecoder(CRFTagger())
+        >>> tuning = tune_latency(decoder, X, y, target_disagreement=0, cv=2)
+        >>> LatencyAccuracyDisplay.from_tuning(tuning).curves[0].strategy
+        'step'
+        """
+        name = tuning.decoder.strategy
+        curve = TradeOff(name, tuple(tuning.curve["latency_cost"].tolist()), tuning.reports)
+        return cls([curve], TradeOff(name, (tuning.latency_cost,), [tuning.report]))
 
     def plot(self, ax: Axes | None = None) -> LatencyAccuracyDisplay:
         """Disagreement with Viterbi against mean latency, one curve per strategy (Figure 5).
@@ -229,15 +255,6 @@ def _rule(decoder: OnlineDecoder, name: str, parameter: str | None, value: Any) 
     if parameter is not None:
         rule[parameter] = value
     return OnlineRule.checked(**rule)
-
-
-def _report(
-    potentials: Any, delay: int, chain: Any, best: np.ndarray, rule: OnlineRule
-) -> LatencyReport:
-    offsets = potentials.offsets
-    paths = decode_block(potentials.emission, offsets, chain, rule, confidence=False)
-    to_end = np.repeat(offsets[1:], np.diff(offsets)) - 1 - np.arange(len(best))
-    return report_of(np.minimum(paths.latency + delay, to_end), paths.labels != best)
 
 
 def _reaching(curves: list[TradeOff], goal: float) -> TradeOff:
