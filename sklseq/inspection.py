@@ -9,9 +9,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
+from sklseq.data.segment_labels import Span
 from sklseq.data.types import MatrixLike, TokensLike
 
-__all__ = ["explain", "feature_names", "top_features"]
+__all__ = ["Span", "explain", "feature_names", "top_features"]
 
 
 def feature_names(

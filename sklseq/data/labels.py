@@ -20,7 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
+    "CLOSING",
     "LETTERS",
+    "OPENING",
     "SCHEMES",
     "Constraints",
     "Spans",
@@ -32,6 +34,7 @@ __all__ = [
     "encode_labels",
     "find_codes",
     "find_spans",
+    "label_parts",
     "labels_to_segments",
     "parse_labels",
     "read_classes",
@@ -50,8 +53,8 @@ LETTERS = {name: "".join(dict.fromkeys(letters)) for name, letters in SCHEMES.it
 LETTERS |= {None: "BIESLU", "iob1": "BI", "ioe1": "IE", "ioe2": "IE"}
 
 # conlleval reads all schemes alike: these letters always begin, or end, a span.
-_OPENING = "BSU"
-_CLOSING = "ESLU"
+OPENING = "BSU"
+CLOSING = "ESLU"
 
 _ARRAY_KINDS = {"U": "string", "b": "boolean", "i": "integer", "u": "integer"}
 MOST = np.iinfo(np.int64).max
@@ -339,7 +342,7 @@ def find_spans(
     if scheme is not None:
         _scheme_letters(scheme)
     letters, type_of, types, codes = parse_labels(flat, offsets, scheme, outside)
-    opens, closes = np.isin(letters, list(_OPENING)), np.isin(letters, list(_CLOSING))
+    opens, closes = np.isin(letters, list(OPENING)), np.isin(letters, list(CLOSING))
     row_type = type_of[codes]
     cut = np.ones(len(flat) + 1, dtype=bool)  # no span goes on from row t - 1 to row t
     cut[1:-1] = closes[codes[:-1]] | opens[codes[1:]] | (row_type[1:] != row_type[:-1])
@@ -371,7 +374,7 @@ def parse_labels(
         If a label does not belong to the scheme; it is named with its row.
     """
     distinct, codes = np.unique(flat, return_inverse=True)
-    parts = [_split_prefix(label, LETTERS[scheme], outside) for label in distinct.tolist()]
+    parts = label_parts(distinct, scheme, outside)
     if None in parts:
         row = int(np.argmax(np.array([part is None for part in parts])[codes]))
         where = f" at {locate(offsets, row)}"
@@ -379,6 +382,13 @@ def parse_labels(
     types = sorted({type_ for letter, type_ in parts if letter})
     type_of = [types.index(type_) if letter else -1 for letter, type_ in parts]
     return [letter for letter, _ in parts], np.array(type_of, dtype=np.int64), types, codes
+
+
+def label_parts(
+    labels: NDArray, scheme: str | None, outside: str = "O"
+) -> list[tuple[str, str] | None]:
+    """Prefix and type of each label, as :func:`parse_labels` reads them; None if it is neither."""
+    return [_split_prefix(label, LETTERS[scheme], outside) for label in labels.tolist()]
 
 
 def _split_prefix(label: Any, letters: str, outside: str) -> tuple[str, str] | None:

@@ -10,7 +10,9 @@ import numpy as np
 
 from sklseq.data.labels import as_label_sequences, find_spans, locate, segments_to_labels
 
-__all__ = ["Segments", "labels_of_segments", "read_segments", "write_segments"]
+__all__ = [
+    "Segments", "Span", "labels_of_segments", "read_questions", "read_segments", "write_segments",
+]  # fmt: skip
 
 READS = (
     "A segmenter reads segments (start, stop, label) or IOB2 labels; for labels of single tokens, "
@@ -31,6 +33,58 @@ class Segments(NamedTuple):
     start: np.ndarray
     stop: np.ndarray
     label: np.ndarray
+
+
+class Span(NamedTuple):
+    """One predicted span, with the probability that it is one.
+
+    Attributes
+    ----------
+    start : int
+        Its first step.
+    stop : int
+        The step after its last one.
+    label : label
+        Its type, or the label itself where labels have no prefixes.
+    probability : float or None
+        That a span begins and ends exactly here and has this label; None where the model has no
+        probabilities.
+    """
+
+    start: int
+    stop: int
+    label: Any
+    probability: float | None
+
+
+def read_questions(
+    segments: Any, lengths: np.ndarray, types: list
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(sequence, start, stop, code of the label, -1 if it is not in ``types``) of segments.
+
+    They may overlap, in any order; what follows the label is ignored.
+
+    Raises
+    ------
+    ValueError
+        If there is not one list a sequence, or a segment is not one of its sequence.
+    """
+    if len(segments) != len(lengths):
+        raise ValueError(
+            f"segments must hold one list for each of {len(lengths)} sequences; got "
+            f"{len(segments)}."
+        )
+    rows = [(s, *segment[:3]) for s, one in enumerate(segments) for segment in one]
+    for s, start, stop, label in rows:
+        if not 0 <= start < stop <= lengths[s]:
+            raise ValueError(
+                f"Segment {(start, stop, label)!r} is none of sequence {s}, which has "
+                f"{lengths[s]} steps: 0 <= start < stop <= {lengths[s]} must hold."
+            )
+    code_of = {label: code for code, label in enumerate(types)}
+    table = [(s, start, stop, code_of.get(label, -1)) for s, start, stop, label in rows]
+    sequence, start, stop, code = np.array(table, dtype=np.int64).reshape(-1, 4).T
+    return sequence, start, stop, code
 
 
 def read_segments(y: Any, lengths: np.ndarray, outside: str | None) -> Segments:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sklseq.data.labels import Spans, parse_labels
 
-__all__ = ["STRICT_SCHEMES", "check_mode", "find_strict_spans"]
+__all__ = ["STRICT_SCHEMES", "check_mode", "find_strict_spans", "strict_tables", "whole_spans"]
 
 # Pairs of prefixes of rows t - 1 and t, O outside; "=": of one type, "!": of two types.
 _IOB1 = {
@@ -96,9 +96,8 @@ def find_strict_spans(
     >>> spans.start.tolist(), spans.stop.tolist(), spans.type.tolist(), spans.types
     ([1], [3], [0], ['x'])
     """
-    rules, letters, step = STRICT_SCHEMES[scheme]
     prefixes, type_of, types, codes = parse_labels(flat, offsets, scheme, outside)
-    prefix_of = np.array([letters.find(letter) if letter else -1 for letter in prefixes], dtype=int)
+    prefix_of, tables, step = strict_tables(scheme, prefixes)
 
     # An outside row before and after each sequence has the effect of its boundaries.
     row = np.insert(np.arange(len(flat)), offsets, -1)
@@ -106,8 +105,40 @@ def find_strict_spans(
     prefix, type_ = np.full(len(row), -1), np.full(len(row), -1)
     prefix[filled], type_[filled] = prefix_of[codes], type_of[codes]
     row, prefix, type_ = row[::step], prefix[::step], type_[::step]
+    pairs = prefix[:-1], prefix[1:], (type_[1:] == type_[:-1]).astype(int)
+    first, stop = whole_spans(row, [table[pairs] for table in tables], step)
+    used, of_span = np.unique(type_of[codes[first]], return_inverse=True)
+    return Spans(first, stop, of_span, [types[index] for index in used])
 
-    goes_on, begins, ended = (_holds(rules[name], prefix, type_) for name in rules)
+
+def strict_tables(
+    scheme: str, prefixes: list[str]
+) -> tuple[NDArray[np.int64], list[NDArray[np.bool_]], int]:
+    """Rules of a strict scheme for labels with these prefixes, "" outside.
+
+    Returns
+    -------
+    prefix_of : ndarray of int, shape (n_labels,)
+        Index of each prefix in the tables; -1 outside.
+    tables : list of ndarray of bool, shape (5, 5, 2)
+        "goes on", "begins" and "ended": whether it holds for the prefixes of two labels that follow
+        one another, and for types that differ, or are the same.
+    step : int
+        -1 if labels are read from the last row to the first.
+    """
+    rules, letters, step = STRICT_SCHEMES[scheme]
+    prefix_of = np.array([letters.find(letter) if letter else -1 for letter in prefixes], dtype=int)
+    return prefix_of, [_table(rules[name]) for name in ("goes on", "begins", "ended")], step
+
+
+def whole_spans(row: NDArray, rules: list[NDArray[np.bool_]], step: int) -> tuple[NDArray, NDArray]:
+    """First rows of the spans that are begun and ended, and the rows after their last ones.
+
+    ``row``: numbers of the rows in the order in which they are read, backwards if ``step`` is -1;
+    -1 for one outside before and after each sequence. ``rules``: whether each row after the first
+    goes on with the span of the one before it, begins one, and ended one.
+    """
+    goes_on, begins, ended = (np.append(False, holds) for holds in rules)
     heads = np.flatnonzero(~goes_on)  # first rows of runs; before each of them, one may have ended
     run = np.cumsum(~goes_on) - 1
     candidates = np.flatnonzero(begins)
@@ -118,17 +149,13 @@ def find_strict_spans(
     first, last = row[first[whole]], row[after[whole] - 1]
     if step < 0:
         first, last = last[::-1], first[::-1]
-    used, of_span = np.unique(type_of[codes[first]], return_inverse=True)
-    return Spans(first, last + 1, of_span, [types[index] for index in used])
+    return first, last + 1
 
 
-def _holds(pairs: str, prefix: NDArray, type_: NDArray) -> NDArray[np.bool_]:
-    """Whether the labels of rows t - 1 and t are one of the pairs, for each t."""
+def _table(pairs: str) -> NDArray[np.bool_]:
+    """Whether each pair of prefixes is listed, for types that differ and for the same type."""
     table = np.zeros((5, 5, 2), dtype=bool)  # prefix -1, outside, is the last
     for before, after, *types in pairs.split():
         same = {"=": 1, "!": 0}[types[0]] if types else slice(None)
         table[_LETTERS.find(before), _LETTERS.find(after), same] = True
-    holds = np.zeros(len(prefix), dtype=bool)
-    same = (type_[1:] == type_[:-1]).astype(int)
-    holds[1:] = table[prefix[:-1], prefix[1:], same]
-    return holds
+    return table

@@ -13,12 +13,14 @@ from sklseq._lib.estimator import EstimatorBase
 from sklseq._lib.threads import BufferPool, Threads
 from sklseq.data.labels import cut_rows, encode_labels, find_codes, split_labels
 from sklseq.data.row_blocks import RowBlocks, in_blocks
+from sklseq.data.segment_labels import Span
 from sklseq.data.sequences import (
     Sequences,
     check_finite,
     check_sample_weight,
     read_labels,
 )
+from sklseq.data.span_rules import find_by_rules, span_rules
 from sklseq.data.types import ArrayLike, LabelsLike, MatrixLike, SequencesLike
 from sklseq.estimators.validation import in_shards, read_sequences
 from sklseq.estimators.weights import dense_weights
@@ -29,6 +31,7 @@ from sklseq.inference.chain.linear_chain import (
     check_paths,
     nbest,
     row_blocks,
+    viterbi,
 )
 from sklseq.inference.chain.sparse_transitions import find_pairs
 from sklseq.objectives.scores.design import score_rows
@@ -210,6 +213,48 @@ class BaseTagger(EstimatorBase, BaseEstimator):
         check_is_fitted(self, "coef_")
         name, W = type(self).__name__, self._state_rows()
         return BlockDecoder(name, self.classes_, self.n_features_in_, W, self._chain())
+
+    def predict_spans(self, X: SequencesLike, *, scheme: str | None = None) -> list[list[Span]]:
+        """The spans of the best label path of each sequence.
+
+        Parameters
+        ----------
+        X : list of sequences
+        scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou", "runs"} or None, default=None
+            A labelling scheme: only its valid spans count, as with ``mode="strict"`` of the
+            metrics. "runs": rows of one label that follow one another are a span, unless the label
+            is "O". None: as conlleval reads them, if all labels have the form of span labels
+            ("B-x", "I-x", ..., "O"), else "runs".
+
+        Returns
+        -------
+        list of list of Span
+            (start, stop, label, probability), in order. The probability is None for a model
+            without probabilities.
+
+        Raises
+        ------
+        ValueError
+            If a label of the model does not belong to the scheme.
+        """
+        potentials = self.potentials(X)
+        return self._written_spans(*self._spans(potentials, scheme), potentials.offsets)
+
+    def _spans(self, potentials: Potentials, scheme: str | None) -> tuple:
+        # (rules, (first row, row after the last, type) of the spans of the best paths).
+        rules = span_rules(self.classes_, scheme)
+        emission, transition, start, end, offsets = potentials
+        codes, _ = viterbi(emission, transition, offsets, start=start, end=end)
+        return rules, find_by_rules(codes, offsets, rules)
+
+    def _written_spans(self, rules, spans, offsets, proba: Any = None) -> list[list[Span]]:
+        start, stop, type_ = spans
+        of = np.searchsorted(offsets, start, side="right") - 1
+        proba = [None] * len(start) if proba is None else proba.tolist()
+        first, labels = offsets[of], map(rules.types.__getitem__, type_.tolist())
+        rows = list(map(Span, (start - first).tolist(), (stop - first).tolist(), labels, proba))
+        cuts = np.searchsorted(of, np.arange(len(offsets))).tolist()
+        return [rows[a:b] for a, b in zip(cuts[:-1], cuts[1:])]
 
     def predict_nbest(self, X: SequencesLike, n: int = 10) -> list:
         """The ``n`` best label paths of each sequence, with their scores.

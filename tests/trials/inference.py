@@ -1,4 +1,4 @@
-"""Random damage of the spans that questions about segments get: refused, or read as they are.
+"""Random damage of the spans that questions about segments get, and probabilities of spans.
 
 python -m tests.trials.inference [N]
 """
@@ -11,6 +11,8 @@ import numpy as np
 from numpy.testing import assert_allclose
 
 from sklseq.inference import SegmentSpans, segment_forward_backward
+from tests.inference.test_span_sums import CLASSES
+from tests.inference.test_span_sums import check as check_spans
 
 VALUES = [-(2**63), -(10**8), -7, -1, 0, 1, 2, 3, 4, 5, 100, 2**31, 2**40, 2**63 - 1]
 
@@ -71,6 +73,11 @@ def main(n: int = 10_000) -> None:
     for seed in range(n):
         damage_once(seed)
     print(f"{n} damaged spans: each refused, or allowed and answered.")
+    for seed in range(n // 100):
+        rng = np.random.default_rng(seed)
+        kind = {"scale": 10.0 ** rng.integers(-8, 4), "forbid": rng.choice([0.0, 0.3, 0.6])}
+        check_spans(seed, list(CLASSES)[seed % len(CLASSES)], **kind, rtol=1e-9, atol=1e-12)
+    print(f"Every span of {n // 100} random chains has the probability that enumeration gives.")
 
 
 if __name__ == "__main__":

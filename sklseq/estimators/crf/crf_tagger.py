@@ -15,7 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq.data.labels import encode_labels, find_codes
+from sklseq.data.segment_labels import Span, read_questions
 from sklseq.data.sequences import Sequences, read_labels, row_positions
+from sklseq.data.span_rules import span_rules
 from sklseq.data.types import ArrayLike, LabelsLike, MatrixLike, RandomState, SequencesLike
 from sklseq.estimators.base import BaseTagger
 from sklseq.estimators.validation import (
@@ -30,6 +32,7 @@ from sklseq.estimators.validation import (
 from sklseq.estimators.weights import WeightsMixin, dense_weights
 from sklseq.inference import nbest, sample
 from sklseq.inference.chain.linear_chain import as_generator
+from sklseq.inference.chain.span_sums import span_probabilities
 
 __all__ = ["CRFTagger", "TokenExplanation"]
 
@@ -425,6 +428,84 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         of_sequences = [None] * len(X)
         self._marginals(X, marginals, of_sequences)
         return of_sequences
+
+    def predict_spans(self, X: SequencesLike, *, scheme: str | None = None) -> list[list[Span]]:
+        """The spans of the best label path of each sequence, with the probability of each.
+
+        Parameters
+        ----------
+        X : list of sequences
+        scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou", "runs"} or None, default=None
+            A labelling scheme: only its valid spans count, as with ``mode="strict"`` of the
+            metrics. "runs": rows of one label that follow one another are a span, unless the label
+            is "O". None: as conlleval reads them, if all labels have the form of span labels
+            ("B-x", "I-x", ..., "O"), else "runs".
+
+        Returns
+        -------
+        list of list of Span
+            (start, stop, label, probability), in order. The probability is that of
+            :meth:`predict_segment_proba`.
+
+        Raises
+        ------
+        ValueError
+            If a label of the model does not belong to the scheme.
+
+        Examples
+        --------
+        >>> from sklseq import CRFTagger
+        >>> X, y = [[["Ann"], ["Lee"], ["sings"]]], [["B-PER", "I-PER", "O"]]
+        >>> for span in CRFTagger(l2=0.01).fit(X, y).predict_spans(X)[0]:
+        ...     print(span.start, span.stop, span.label, round(span.probability, 1))
+        0 2 PER 1.0
+        """
+        potentials = self.potentials(X)
+        rules, spans = self._spans(potentials, scheme)
+        proba = span_probabilities(potentials, spans, rules)
+        return self._written_spans(rules, spans, potentials.offsets, proba)
+
+    def predict_segment_proba(
+        self, X: SequencesLike, segments: LabelsLike | None = None, *, scheme: str | None = None
+    ) -> list[np.ndarray]:
+        """Probability that each of given segments is a span, with its label and both its ends.
+
+        It is the sum of p(y | x) over all label paths y which have that span, when they are read as
+        ``scheme`` says: a span of the metrics, that must be right in both ends and its type.
+
+        Parameters
+        ----------
+        X : list of sequences
+        segments : list of lists of (start, stop, label), optional
+            They may overlap; one of a label that was not in training has probability 0. By
+            default those of :meth:`predict_spans`.
+        scheme : str or None, default=None
+            As in :meth:`predict_spans`.
+
+        Returns
+        -------
+        list of ndarray of shape (n_segments,)
+
+        Raises
+        ------
+        ValueError
+            If a segment is not one of its sequence, or a label of the model does not belong to the
+            scheme.
+
+        Notes
+        -----
+        Sums over constrained paths, not products of marginals. Costs about as much as
+        :meth:`predict_nbest` with ``n=1``.
+        """
+        if segments is None:
+            found = self.predict_spans(X, scheme=scheme)
+            return [np.array([span.probability for span in one], dtype=float) for one in found]
+        potentials, rules = self.potentials(X), span_rules(self.classes_, scheme)
+        offsets = potentials.offsets
+        sequence, start, stop, type_ = read_questions(segments, np.diff(offsets), rules.types)
+        spans = start + offsets[sequence], stop + offsets[sequence], type_
+        proba = span_probabilities(potentials, spans, rules)
+        return np.split(proba, np.searchsorted(sequence, np.arange(1, len(offsets))))[:-1]
 
     def predict_log_proba_sequence(self, X: SequencesLike, y: LabelsLike) -> np.ndarray:
         """log p(y_s | x_s) of whole label sequences.

@@ -19,7 +19,9 @@ from sklseq._lib.estimator import EstimatorBase, check_plain_parameters, fitted_
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import find_codes, segments_to_labels
 from sklseq.data.segment_labels import (
+    Span,
     labels_of_segments,
+    read_questions,
     read_segments,
     write_segments,
 )
@@ -465,7 +467,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         """
         X = self._read(X)
         segments = self._written(self._segments(X)) if segments is None else segments
-        asked = _queries(segments, X.lengths, self.classes_)
+        asked = read_questions(segments, X.lengths, self.classes_.tolist())
         sequence, code = asked[0], asked[3]
         plan, _, marginals, _ = self._sums(X, asked)
         # Questions are the last potentials of each sequence.
@@ -473,6 +475,26 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         proba = marginals[plan.cell_of[at], code] if len(at) else np.zeros(0)
         proba[code < 0] = 0
         return np.split(proba, np.cumsum([len(s) for s in segments])[:-1]) if len(X) else []
+
+    def predict_spans(self, X: SequencesLike) -> list[list[Span]]:
+        """The segments of :meth:`predict`, with the probability of each.
+
+        Parameters
+        ----------
+        X : SegmentPotentials, or list of sequences
+
+        Returns
+        -------
+        list of list of Span
+            (start, stop, label, probability), those of the outside label left out. The probability
+            is that of :meth:`predict_segment_proba`; None for the hinge loss.
+        """
+        X = self._read(X)
+        segments = self._written(self._segments(X))
+        if fitted_parameter(self, "loss") == "hinge":
+            return [[Span(*segment, None) for segment in one] for one in segments]
+        proba = [p.tolist() for p in self.predict_segment_proba(X, segments)]
+        return [[Span(*s, p) for s, p in zip(*pair)] for pair in zip(segments, proba)]
 
     @_of_likelihood
     def predict_log_proba_sequence(self, X: SequencesLike, y: LabelsLike) -> np.ndarray:
@@ -633,24 +655,6 @@ def closure_labels(segmenter: SemiCRFSegmenter, X: Any, max_span: int | None) ->
         labels.append(segments_to_labels(segments, n, outside=outside))
         times.append(np.repeat(certain, rows[:, 1] - rows[:, 0]))
     return labels, times
-
-
-def _queries(segments: Any, lengths: np.ndarray, classes: np.ndarray):
-    if len(segments) != len(lengths):
-        raise ValueError(
-            f"segments must hold one list for each of {len(lengths)} sequences; got "
-            f"{len(segments)}."
-        )
-    rows = [(s, *segment) for s, one in enumerate(segments) for segment in one]
-    for s, start, stop, label in rows:
-        if not 0 <= start < stop <= lengths[s]:
-            raise ValueError(
-                f"Segment {(start, stop, label)!r} is none of sequence {s}, which has "
-                f"{lengths[s]} steps: 0 <= start < stop <= {lengths[s]} must hold."
-            )
-    numbers_ = np.array([row[:3] for row in rows], dtype=np.int64).reshape(-1, 3)
-    labels = np.array([row[3] for row in rows], dtype=np.str_)
-    return (*numbers_.T, find_codes(labels, classes))
 
 
 def _with_queries(X: SegmentPotentials, scores: np.ndarray, asked: tuple):

@@ -1,0 +1,114 @@
+"""Rules by which label sequences are read as spans, for pairs of labels of one model."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sklseq.data.labels import CLOSING, OPENING, label_parts
+from sklseq.data.strict_spans import STRICT_SCHEMES, strict_tables, whole_spans
+
+__all__ = ["SpanRules", "find_by_rules", "span_rules"]
+
+
+class SpanRules(NamedTuple):
+    """What labels of rows t - 1 and t say of spans; label n_labels is outside of the sequence.
+
+    A span of type x begins at a row of type x where ``begins`` holds, if no row before it in its
+    run does, extends over the rows that go on, and is one if it is ``ended`` by the next row.
+
+    Attributes
+    ----------
+    types : list
+        Of spans.
+    type_of : ndarray of int, shape (n_labels + 1,)
+        Index of the type of each label, -1 outside.
+    goes_on, begins, ended : ndarray of bool, shape (n_labels + 1, n_labels + 1)
+    step : int
+        -1 if labels are read from the last row to the first: t - 1 is then the row after t.
+    """
+
+    types: list[Any]
+    type_of: NDArray[np.int64]
+    goes_on: NDArray[np.bool_]
+    begins: NDArray[np.bool_]
+    ended: NDArray[np.bool_]
+    step: int
+
+
+def span_rules(classes: NDArray, scheme: str | None = None) -> SpanRules:
+    """The rules of a scheme for the labels of a model.
+
+    Parameters
+    ----------
+    classes : ndarray of shape (n_labels,)
+    scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou", "runs"} or None, default=None
+        A labelling scheme: only valid spans of it count, as with ``mode="strict"`` of the metrics.
+        "runs": rows of one label that follow one another are a span, unless the label is "O". None:
+        by the rules of conlleval if all labels have the form of span labels, else "runs".
+
+    Returns
+    -------
+    SpanRules
+
+    Raises
+    ------
+    ValueError
+        If the scheme is unknown, or a label does not belong to it.
+    """
+    known = [*STRICT_SCHEMES, "runs"]
+    if scheme is not None and (not isinstance(scheme, str) or scheme not in known):
+        raise ValueError(
+            f"scheme must be None or one of {', '.join(map(repr, known))}; got {scheme!r}."
+        )
+    parts = [None] if scheme == "runs" else label_parts(classes, scheme)
+    if scheme in (None, "runs") and None in parts:
+        return _rules_of_runs(classes)
+    if None in parts:
+        raise ValueError(
+            f"The model has the label {classes[parts.index(None)].item()!r}, which is none of "
+            f"scheme={scheme!r}; choose the scheme of its labels, or 'runs'."
+        )
+    letters, names = zip(*(part for part in parts if part is not None))
+    types = sorted({name for letter, name in zip(letters, names) if letter})
+    type_of = np.array([types.index(x) if letter else -1 for letter, x in zip(letters, names)])
+    return _rules_of_letters([*letters, ""], types, np.append(type_of, -1), scheme)
+
+
+def _rules_of_runs(classes: NDArray) -> SpanRules:
+    labels = classes.tolist()
+    type_of = np.append([-1 if label == "O" else j for j, label in enumerate(labels)], -1)
+    same, inside = np.eye(len(type_of), dtype=bool), type_of >= 0
+    return SpanRules(labels, type_of, same & inside, ~same & inside, ~same & inside[:, None], 1)
+
+
+def _rules_of_letters(
+    letters: list[str], types: list[str], type_of: NDArray, scheme: str | None
+) -> SpanRules:
+    same = type_of[:, None] == type_of
+    if scheme is not None:
+        prefix_of, tables, step = strict_tables(scheme, letters)
+        rules = [table[prefix_of[:, None], prefix_of, same.astype(int)] for table in tables]
+        return SpanRules(types, type_of, *rules, step)
+    # As `find_spans` reads labels: every row that is not outside is in a span.
+    opens, closes = np.isin(letters, list(OPENING)), np.isin(letters, list(CLOSING))
+    inside = type_of >= 0
+    cut = closes[:, None] | opens | ~same
+    return SpanRules(types, type_of, ~cut & inside, cut & inside, cut & inside[:, None], 1)
+
+
+def find_by_rules(
+    codes: NDArray, offsets: NDArray[np.integer], rules: SpanRules
+) -> tuple[NDArray, NDArray, NDArray]:
+    """(first row, row after the last, type) of the spans of label paths, in order.
+
+    ``codes``: labels of all sequences, whose rows are those of ``offsets``.
+    """
+    row = np.insert(np.arange(len(codes)), offsets, -1)[:: rules.step]
+    label = np.append(codes, len(rules.type_of) - 1)[row]
+    pairs = label[:-1], label[1:]
+    found = [table[pairs] for table in (rules.goes_on, rules.begins, rules.ended)]
+    start, stop = whole_spans(row, found, rules.step)
+    return start, stop, rules.type_of[codes[start]]

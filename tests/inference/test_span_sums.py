@@ -1,0 +1,104 @@
+"""Probabilities of spans against sums over all label paths."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from sklseq.data.labels import find_spans
+from sklseq.data.span_rules import find_by_rules, span_rules
+from sklseq.data.strict_spans import STRICT_SCHEMES, find_strict_spans
+from sklseq.inference.chain.span_sums import span_probabilities
+from tests.oracles import enumerate_chain
+
+CLASSES = {
+    None: ["B-x", "I-x", "I-y", "O"],
+    "iob1": ["B-x", "B-y", "I-x", "I-y", "O"],
+    "iob2": ["B-x", "B-y", "I-x", "I-y", "O"],
+    "ioe1": ["E-x", "I-x", "I-y", "O"],
+    "ioe2": ["E-x", "E-y", "I-x", "I-y", "O"],
+    "iobes": ["B-x", "E-x", "I-x", "O", "S-y"],
+    "bilou": ["B-x", "L-x", "I-x", "U-x", "I-y"],
+    "runs": ["O", "city", "number"],
+}
+
+
+def read(labels, scheme):
+    """Spans of one label sequence, by the functions that the metrics use."""
+    if scheme == "runs":
+        cuts = [0, *(np.flatnonzero(labels[1:] != labels[:-1]) + 1), len(labels)]
+        spans = [(a, b, str(labels[a])) for a, b in zip(cuts, cuts[1:]) if a < b]
+        return [span for span in spans if span[2] != "O"]
+    offsets = np.array([0, len(labels)])
+    if scheme in STRICT_SCHEMES:
+        found = find_strict_spans(labels, offsets, scheme)
+    else:
+        found = find_spans(labels, offsets)
+    return [(a, b, found.types[k]) for a, b, k in zip(found.start, found.stop, found.type)]
+
+
+@pytest.mark.parametrize("scheme", CLASSES)
+def test_matrices_read_labels_as_the_metrics_do(scheme):
+    rng, classes = np.random.default_rng(0), np.array(CLASSES[scheme])
+    rules = span_rules(classes, scheme)
+    lengths = rng.integers(0, 6, size=300)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    codes = rng.integers(0, len(classes), size=offsets[-1])
+    start, stop, type_ = find_by_rules(codes, offsets, rules)
+    expected = [
+        (a + first, b + first, x)
+        for first, last in zip(offsets[:-1], offsets[1:])
+        for a, b, x in read(classes[codes[first:last]], scheme)
+    ]
+    assert list(zip(start, stop, [rules.types[k] for k in type_])) == expected
+
+
+def check(seed, scheme, lengths=(3, 0, 1, 4), scale=2.0, forbid=0.3, dtype=np.float64, **close):
+    """Every possible span of a few sequences, by enumeration."""
+    rng, classes = np.random.default_rng(seed), np.array(CLASSES[scheme])
+    rules, L = span_rules(classes, scheme), len(classes)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    emission = scale * rng.normal(size=(offsets[-1], L)).astype(dtype)
+    transition, start, end = (
+        np.where(rng.random(size) < forbid, -np.inf, scale * rng.normal(size=size)).astype(dtype)
+        for size in ((L, L), L, L)
+    )
+    np.fill_diagonal(transition, 0)
+    start[0] = end[0] = 0
+    for s, (a, b) in enumerate(zip(offsets[:-1], offsets[1:])):
+        T = b - a
+        paths, scores, log_z, *_ = enumerate_chain(
+            *(x.astype(np.float64) for x in (emission[a:b], transition, start, end))
+        )
+        expected = dict.fromkeys(
+            ((i, j, x) for i in range(T) for j in range(i + 1, T + 1) for x in rules.types), 0.0
+        )
+        for path, p in zip(paths, np.exp(scores - log_z)):
+            for span in read(classes[path], scheme) if T else []:
+                expected[span] += p
+        codes = [rules.types.index(x) for *_, x in expected]
+        where = np.array([span[:2] for span in expected], dtype=int).reshape(-1, 2) + a
+        ours = span_probabilities(
+            (emission, transition, start, end, offsets), (*where.T, np.array(codes, int)), rules
+        )
+        assert_allclose(ours, list(expected.values()), err_msg=f"sequence {s}", **close)
+
+
+@pytest.mark.parametrize("scheme", CLASSES)
+@pytest.mark.parametrize("kind", [{}, {"forbid": 0.0}, {"scale": 1e3}, {"scale": 1e-8}], ids=str)
+def test_every_span_equals_enumeration(scheme, kind):
+    check(0, scheme, **kind, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("scheme", CLASSES)
+def test_float32(scheme):
+    check(7, scheme, dtype=np.float32, rtol=1e-4, atol=1e-6)
+
+
+def test_labels_decide_how_they_are_read():
+    assert span_rules(np.array(["B-x", "I-x", "O"])).types == ["x"]
+    assert span_rules(np.array(["O", "city"])).types == ["O", "city"]
+    assert span_rules(np.array([0, 1])).types == [0, 1]
+    with pytest.raises(ValueError, match="has the label 'city', which is none of scheme='iob2'"):
+        span_rules(np.array(["O", "city"]), "iob2")
+    with pytest.raises(ValueError, match=r"scheme must be None or one of 'iob1', .*got 'IOB2'"):
+        span_rules(np.array(["O", "city"]), "IOB2")
