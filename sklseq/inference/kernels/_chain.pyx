@@ -43,7 +43,7 @@ from sklseq.inference.kernels._batched cimport (
     Batch, add_pairs, backward_batch, best_scores_batch, forward_batch, weigh_rows,
 )
 from sklseq.inference.kernels._blocks cimport SKLSEQ_FOUR_ROWS_FIT, max_plus, row_max, sum_max
-from sklseq.inference.kernels._log_domain cimport log_forward, log_normalise, log_sum_exp
+from sklseq.inference.kernels._log_domain cimport draw, log_forward, log_normalise, log_sum_exp
 from sklseq.inference.kernels._recursions cimport backward, forward, least_mass, mixing
 from sklseq.inference.kernels._sparse cimport Lists, add_sparse_pairs
 
@@ -590,26 +590,6 @@ def nbest_sequence(
 
 
 # ---------------------------------------------------------------- sampling
-
-
-cdef Py_ssize_t draw(const double* log_p, double uniform, Py_ssize_t n) noexcept nogil:
-    # The first k at which the cumulated exp(log_p) exceeds uniform times their sum.
-    cdef Py_ssize_t k, last = 0
-    cdef double top = -INFINITY, total = 0, target
-    for k in range(n):
-        if log_p[k] > top:
-            top = log_p[k]
-    for k in range(n):
-        total += exp(log_p[k] - top)
-    target = uniform * total
-    total = 0
-    for k in range(n):
-        if log_p[k] > -INFINITY:
-            total += exp(log_p[k] - top)
-            last = k
-            if total > target:
-                return k
-    return last
 
 
 def sample_sequence(

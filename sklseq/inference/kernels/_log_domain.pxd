@@ -1,6 +1,6 @@
 """Sums of numbers given as logarithms; -inf is the logarithm of 0."""
 
-from libc.math cimport INFINITY, exp, log
+from libc.math cimport INFINITY, exp, log, log1p
 
 from sklseq._lib.lanes cimport real
 
@@ -15,6 +15,27 @@ cdef inline double log_sum_exp(const double* x, Py_ssize_t n) noexcept nogil:
         return top
     for k in range(n):
         total += exp(x[k] - top)
+    return top + log(total)
+
+
+cdef inline double log_add(double a, double b) noexcept nogil:
+    if a < b:
+        a, b = b, a
+    return a + log1p(exp(b - a)) if b > -INFINITY else a
+
+
+cdef inline double log_sum(
+    const double* x, const double* y, Py_ssize_t stride, Py_ssize_t n
+) noexcept nogil:
+    # log sum_k exp(x(k) + y(k * stride))
+    cdef Py_ssize_t k
+    cdef double top = -INFINITY, total = 0
+    for k in range(n):
+        top = max(top, x[k] + y[k * stride])
+    if top == -INFINITY:
+        return top
+    for k in range(n):
+        total += exp(x[k] + y[k * stride] - top)
     return top + log(total)
 
 
@@ -56,3 +77,22 @@ cdef inline void log_forward(
             for i in range(L):
                 scratch[i] = log_alpha[(t - 1) * L + i] + score[i * width + j]
             log_alpha[t * L + j] = psi[t * width + j] + log_sum_exp(scratch, L)
+
+
+cdef inline Py_ssize_t draw(const double* log_p, double uniform, Py_ssize_t n) noexcept nogil:
+    # The first k at which the cumulated exp(log_p) exceeds uniform times their sum.
+    cdef Py_ssize_t k, last = 0
+    cdef double top = -INFINITY, total = 0, target
+    for k in range(n):
+        top = max(top, log_p[k])
+    for k in range(n):
+        total += exp(log_p[k] - top)
+    target = uniform * total
+    total = 0
+    for k in range(n):
+        if log_p[k] > -INFINITY:
+            total += exp(log_p[k] - top)
+            last = k
+            if total > target:
+                return k
+    return last

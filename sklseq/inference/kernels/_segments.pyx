@@ -48,12 +48,13 @@ other futures, and are left alone). If a flag is set again, or REACH is exceeded
 is not a normal number, the sequence is done in the log domain.
 """
 
-from libc.math cimport INFINITY, exp, frexp, ldexp, log, log1p
+from libc.math cimport INFINITY, exp, frexp, ldexp, log
 from libc.string cimport memcpy, memset
 
 import numpy as np
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
+from sklseq.inference.kernels._log_domain cimport draw, log_add, log_sum
 from sklseq.inference.kernels._recursions cimport block_of_product
 from sklseq.inference.kernels._scaled cimport (
     FE_INVALID, FE_OVERFLOW, FE_UNDERFLOW, exponentiate, feclearexcept, fetestexcept, in_range,
@@ -401,27 +402,6 @@ def forward_backward_scaled(
 # ---------------------------------------------------------------- the log domain
 
 
-cdef inline double log_add(double a, double b) noexcept nogil:
-    if a < b:
-        a, b = b, a
-    return a + log1p(exp(b - a)) if b > -INFINITY else a
-
-
-cdef double log_sum(
-    const double* x, const double* y, Py_ssize_t stride, Py_ssize_t n
-) noexcept nogil:
-    # log sum_k exp(x(k) + y(k * stride))
-    cdef Py_ssize_t k
-    cdef double top = -INFINITY, total = 0
-    for k in range(n):
-        top = max(top, x[k] + y[k * stride])
-    if top == -INFINITY:
-        return top
-    for k in range(n):
-        total += exp(x[k] + y[k * stride] - top)
-    return top + log(total)
-
-
 cdef inline double entering(
     const Chain* chain, const double* log_alpha, Py_ssize_t e, Py_ssize_t y
 ) noexcept nogil:
@@ -550,25 +530,6 @@ def backward_log(
 
 
 # ---------------------------------------------------------------- sampling
-
-
-cdef Py_ssize_t draw(const double* log_p, double uniform, Py_ssize_t n) noexcept nogil:
-    # The first k at which the cumulated exp(log_p) exceeds uniform times their sum.
-    cdef Py_ssize_t k, last = 0
-    cdef double top = -INFINITY, total = 0, target
-    for k in range(n):
-        top = max(top, log_p[k])
-    for k in range(n):
-        total += exp(log_p[k] - top)
-    target = uniform * total
-    total = 0
-    for k in range(n):
-        if log_p[k] > -INFINITY:
-            total += exp(log_p[k] - top)
-            last = k
-            if total > target:
-                return k
-    return last
 
 
 def sample_log(
