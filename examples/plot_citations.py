@@ -22,6 +22,7 @@ from sklseq import CRFTagger, SemiCRFSegmenter
 from sklseq.datasets import make_citations
 from sklseq.display import SegmentationDisplay
 from sklseq.features import LexiconFeatures, SegmentFeatures, TokenFeatures, WindowFeatures
+from sklseq.inspection import last_step
 from sklseq.metrics import span_f1
 
 n_train, n_test = 60, int(os.environ.get("N_REFERENCES", "300"))
@@ -51,10 +52,8 @@ models = {
 
 
 def labels_of(model, X):
-    segmenter = model[-1]
-    if not hasattr(segmenter, "predict_labels"):
-        return model.predict(X)
-    return segmenter.predict_labels(model[:-1].transform(X))
+    last, rows = last_step(model, X)
+    return getattr(last, "predict_labels", last.predict)(rows)
 
 
 print(f"{'':<32}{'span F1':>8}{'journal':>9}{'seconds':>9}")

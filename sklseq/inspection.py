@@ -1,18 +1,471 @@
-"""Inspection of fitted pipelines: weights and explanations with feature names."""
+"""Questions to the last step of a fitted pipeline or search: fields, n best labelings, weights.
+
+A pipeline passes on ``predict``, ``predict_proba`` and ``score`` only. All functions here take a
+tagger or segmenter, a ``Pipeline`` that ends in one, a fitted search such as ``GridSearchCV`` over
+one of these, or a ``FrozenEstimator``, and X as ``model.predict`` takes it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
+from sklseq.data.labels import as_label_sequences, find_codes
 from sklseq.data.segment_labels import Span
-from sklseq.data.types import MatrixLike, TokensLike
+from sklseq.data.span_rules import find_by_rules, named_spans, span_rules
+from sklseq.data.types import LabelsLike, MatrixLike, SequencesLike, TokensLike
+from sklseq.estimators.online.pipelines import inner_estimator
 
-__all__ = ["Span", "explain", "feature_names", "top_features"]
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = [
+    "Field",
+    "Span",
+    "explain",
+    "extract",
+    "feature_names",
+    "last_step",
+    "log_proba_sequence",
+    "nbest",
+    "segment_proba",
+    "spans",
+    "to_frame",
+    "top_features",
+]
+
+
+class Field(NamedTuple):
+    """One field of a sequence, with its text.
+
+    Attributes
+    ----------
+    label : label
+        Its type.
+    text : str
+    start, stop : int
+        Its first token and the one after its last; or characters of the raw string, if that is
+        given.
+    probability : float or None
+        As in :class:`Span`.
+    """
+
+    label: Any
+    text: str
+    start: int
+    stop: int
+    probability: float | None
+
+
+# ------------------------------------------------------------------------------ the last step
+
+
+def last_step(model: BaseEstimator, X: SequencesLike | None = None) -> tuple[BaseEstimator, Any]:
+    """The tagger or segmenter at the end of a model, and X as it reads it.
+
+    Parameters
+    ----------
+    model : Pipeline, search or estimator
+        Fitted.
+    X : list of sequences, optional
+        As ``model.predict`` takes it.
+
+    Returns
+    -------
+    estimator : estimator
+        The last step; of a fitted search, that of its best estimator.
+    X : list of sequences or None
+        Transformed by all steps but the last.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklseq import CRFTagger
+    >>> from sklseq.features import TokenFeatures
+    >>> from sklseq.inspection import last_step
+    >>> X, y = [["Ann", "sings"]], [["NAME", "O"]]
+    >>> model = make_pipeline(TokenFeatures(), CRFTagger(random_state=0)).fit(X, y)
+    >>> tagger, rows = last_step(model, X)
+    >>> tagger.sample(rows, 3)[0].shape
+    (3, 2)
+    """
+    while True:
+        inner: Any = inner_estimator(model)
+        if isinstance(inner, Pipeline):
+            if X is not None and len(inner.steps) > 1:
+                X = inner[:-1].transform(X)
+            inner = inner[-1]
+        if inner is model:
+            return model, X
+        model = inner
+
+
+def _ask(model: Any, method: str, X: Any, *args: Any, **options: Any) -> Any:
+    last, X = last_step(model, X)
+    if not hasattr(last, method):
+        raise ValueError(
+            f"{type(last).__name__} has no {method}; use CRFTagger, or SemiCRFSegmenter with "
+            "loss='log', as the last step."
+        )
+    return getattr(last, method)(X, *args, **options)
+
+
+def nbest(model: BaseEstimator, X: SequencesLike, n: int = 10) -> list:
+    """The ``n`` best labelings of each sequence.
+
+    Parameters
+    ----------
+    model : Pipeline, search or estimator
+        Fitted.
+    X : list of sequences
+    n : int, default=10
+
+    Returns
+    -------
+    list of (labels, log_proba)
+        As ``predict_nbest`` of the last step gives them: scores in place of log-probabilities, if
+        the model has none; segmentations in place of labels, if it is a segmenter.
+
+    Raises
+    ------
+    ValueError
+        If the last step has no n best labelings.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklseq import CRFTagger
+    >>> from sklseq.features import TokenFeatures
+    >>> from sklseq.inspection import nbest
+    >>> X, y = [["Ann", "sings"]], [["NAME", "O"]]
+    >>> model = make_pipeline(TokenFeatures(), CRFTagger()).fit(X, y)
+    >>> labels, log_proba = nbest(model, X, 2)[0]
+    >>> labels[0].tolist(), log_proba.shape
+    (['NAME', 'O'], (2,))
+    """
+    return _ask(model, "predict_nbest", X, n)
+
+
+def spans(model: BaseEstimator, X: SequencesLike, *, scheme: str | None = None) -> list[list[Span]]:
+    """The predicted spans of each sequence, with the probability of each.
+
+    Parameters
+    ----------
+    model : Pipeline, search or estimator
+        Fitted.
+    X : list of sequences
+    scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou", "runs"} or None, default=None
+        How labels are read, see :meth:`sklseq.CRFTagger.predict_spans`. Not for segmenters.
+
+    Returns
+    -------
+    list of list of Span
+        (start, stop, label, probability), in order. The probability is None if the model has none;
+        of an ``OnlineDecoder`` too, whose labels leave before the sequence ends.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklseq import CRFTagger
+    >>> from sklseq.features import TokenFeatures
+    >>> from sklseq.inspection import spans
+    >>> X, y = [["Ann", "Lee", "sings"]], [["B-NAME", "I-NAME", "O"]]
+    >>> model = make_pipeline(TokenFeatures(), CRFTagger()).fit(X, y)
+    >>> [span[:3] for span in spans(model, X)[0]]
+    [(0, 2, 'NAME')]
+    """
+    last: Any
+    last, rows = last_step(model, X)
+    if not hasattr(last, "predict_spans"):
+        return _spans_of_labels(last.predict(rows), scheme)
+    return last.predict_spans(rows) if scheme is None else last.predict_spans(rows, scheme=scheme)
+
+
+def _spans_of_labels(labels: Iterable, scheme: str | None) -> list[list[Span]]:
+    flat, offsets = as_label_sequences(labels, "the prediction")
+    classes, codes = np.unique(flat, return_inverse=True)
+    rules = span_rules(classes, scheme)
+    return named_spans(rules, find_by_rules(codes, offsets, rules), offsets)
+
+
+def segment_proba(
+    model: BaseEstimator,
+    X: SequencesLike,
+    segments: LabelsLike | None = None,
+    *,
+    scheme: str | None = None,
+) -> list[np.ndarray]:
+    """Probability that each of given segments is one, with its label and both its ends.
+
+    Parameters
+    ----------
+    model : Pipeline, search or estimator
+        Fitted.
+    X : list of sequences
+    segments : list of lists of (start, stop, label), optional
+        By default those that the model predicts.
+    scheme : str or None, default=None
+        As in :func:`spans`.
+
+    Returns
+    -------
+    list of ndarray of shape (n_segments,)
+
+    Raises
+    ------
+    ValueError
+        If a segment is not one of its sequence, or the last step has no probabilities.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklseq import CRFTagger
+    >>> from sklseq.features import TokenFeatures
+    >>> from sklseq.inspection import segment_proba
+    >>> X, y = [["Ann", "Lee", "sings"]], [["B-NAME", "I-NAME", "O"]]
+    >>> model = make_pipeline(TokenFeatures(), CRFTagger()).fit(X, y)
+    >>> whole, part = segment_proba(model, X, [[(0, 2, "NAME"), (0, 1, "NAME")]])[0]
+    >>> bool(whole > part)
+    True
+    """
+    options = {} if scheme is None else {"scheme": scheme}
+    return _ask(model, "predict_segment_proba", X, segments, **options)
+
+
+def log_proba_sequence(model: BaseEstimator, X: SequencesLike, y: LabelsLike) -> np.ndarray:
+    """log p(y_s | x_s) of whole label sequences, or of segmentations.
+
+    Parameters
+    ----------
+    model : Pipeline, search or estimator
+        Fitted.
+    X : list of sequences
+    y : list of label sequences, or of lists of (start, stop, label)
+
+    Returns
+    -------
+    ndarray of shape (n_sequences,)
+
+    Raises
+    ------
+    ValueError
+        If the last step has no probabilities.
+    """
+    return _ask(model, "predict_log_proba_sequence", X, y)
+
+
+# ------------------------------------------------------------------------- fields and tables
+
+
+def extract(
+    model: BaseEstimator,
+    X: SequencesLike,
+    *,
+    tokens: Sequence[Sequence[str]] | None = None,
+    texts: Sequence[str] | None = None,
+    offsets: Sequence[Sequence[tuple[int, int]]] | None = None,
+    scheme: str | None = None,
+) -> list[list[Field]]:
+    """The fields of each sequence, with their texts.
+
+    Parameters
+    ----------
+    model : Pipeline, search or estimator
+        Fitted.
+    X : list of sequences
+    tokens : list of lists of str, optional
+        By default those of X: its strings, or the first column of each token.
+    texts : list of str, optional
+        The raw strings of the sequences. The text of a field is then cut from them, from the
+        beginning of its first token to the end of its last one.
+    offsets : list of lists of (start, stop), optional
+        Characters of each token in ``texts``. By default each token is searched for behind the one
+        before.
+    scheme : str or None, default=None
+        As in :func:`spans`.
+
+    Returns
+    -------
+    list of list of Field
+        (label, text, start, stop, probability). Without ``texts``, the text is the tokens joined by
+        spaces, and start and stop count tokens.
+
+    Raises
+    ------
+    ValueError
+        If there is not one text and one token list a sequence, tokens are not strings, or a token
+        is not in its text.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklseq import CRFTagger
+    >>> from sklseq.features import TokenFeatures
+    >>> from sklseq.inspection import extract
+    >>> X, y = [["Ann", "Lee", "sings"]], [["B-NAME", "I-NAME", "O"]]
+    >>> model = make_pipeline(TokenFeatures(), CRFTagger()).fit(X, y)
+    >>> label, text, start, stop, probability = extract(model, X, texts=["Ann  Lee sings."])[0][0]
+    >>> label, text, start, stop
+    ('NAME', 'Ann  Lee', 0, 8)
+    """
+    table = _Tokens.of(X, tokens, texts, offsets)
+    return [
+        [
+            Field(label, *table.text(s, start, stop), probability)
+            for start, stop, label, probability in one
+        ]
+        for s, one in enumerate(spans(model, X, scheme=scheme))
+    ]
+
+
+class _Tokens(NamedTuple):
+    """Tokens, raw strings and the characters of tokens in them; None where not given."""
+
+    tokens: Any
+    texts: Any
+    offsets: Any
+
+    @classmethod
+    def of(cls, X: Any, tokens: Any, texts: Any, offsets: Any, required: bool = True) -> _Tokens:
+        if texts is None and offsets is not None:
+            raise ValueError("offsets are characters of texts; pass texts, too.")
+        if tokens is None and offsets is None:
+            tokens = _words_of(X)
+            if tokens is None and (required or texts is not None):
+                raise ValueError(
+                    "X has no tokens that are strings; pass them as tokens, a list of strings for "
+                    "each sequence."
+                )
+        for name, given in (("tokens", tokens), ("texts", texts), ("offsets", offsets)):
+            if given is not None and len(given) != len(X):
+                raise ValueError(
+                    f"{name} must have one entry for each of {len(X)} sequences; got {len(given)}."
+                )
+        if texts is not None and offsets is None:
+            offsets = [_find(words, text, s) for s, (words, text) in enumerate(zip(tokens, texts))]
+        return cls(tokens, texts, offsets)
+
+    def text(self, s: int, start: int, stop: int) -> tuple[str, int, int]:
+        if self.offsets is None:
+            return " ".join(self.tokens[s][start:stop]), start, stop
+        first, last = int(self.offsets[s][start][0]), int(self.offsets[s][stop - 1][1])
+        return self.texts[s][first:last], first, last
+
+
+def _words_of(X: Any) -> list[list[str]] | None:
+    # Strings of X, or the first column of its tokens; None if it holds something else.
+    words = []
+    for x in X:
+        rows = next(iter(x.values()), ()) if isinstance(x, Mapping) else x
+        words.append([])
+        for token in rows:
+            if isinstance(token, Mapping):
+                token = next(iter(token.values()), None)
+            elif isinstance(token, (list, tuple)) and len(token):
+                token = token[0]
+            if not isinstance(token, str):
+                return None
+            words[-1].append(token)
+    return words
+
+
+def _find(words: Sequence[str], text: str, s: int) -> list[tuple[int, int]]:
+    found, stop = [], 0
+    for t, word in enumerate(words):
+        start = text.find(word, stop)
+        if start < 0:
+            raise ValueError(
+                f"Token {t} of sequence {s}, {word!r}, is not in its text behind character "
+                f"{stop}; pass offsets, (start, stop) of each token."
+            )
+        stop = start + len(word)
+        found.append((start, stop))
+    return found
+
+
+def to_frame(
+    model: BaseEstimator,
+    X: SequencesLike,
+    *,
+    tokens: Sequence[Sequence[str]] | None = None,
+    texts: Sequence[str] | None = None,
+    offsets: Sequence[Sequence[tuple[int, int]]] | None = None,
+) -> pandas.DataFrame:
+    """A table with a row for each token: its text, label and probability.
+
+    Parameters
+    ----------
+    model : Pipeline, search or estimator
+        Fitted.
+    X : list of sequences
+    tokens, texts, offsets
+        As in :func:`extract`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns "sequence", "position", "token" (where known), "start" and "stop" (characters, with
+        ``texts``), "label" and "probability" (of the label at this token, if the model has
+        ``predict_proba``).
+
+    Raises
+    ------
+    ImportError
+        If pandas is not installed.
+    ValueError
+        As in :func:`extract`.
+
+    Examples
+    --------
+    >>> from sklseq.inspection import to_frame
+    >>> to_frame(model, X)  # doctest: +SKIP
+       sequence  position  token   label  probability
+    0         0         0    Ann  B-NAME     0.937842
+    1         0         1    Lee  I-NAME     0.954381
+    2         0         2  sings       O     0.968013
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("to_frame makes a pandas.DataFrame; install pandas.") from error
+    last: Any
+    last, rows = last_step(model, X)
+    labels = getattr(last, "predict_labels", last.predict)(rows)
+    lengths = np.array([len(one) for one in labels], dtype=np.int64)
+    starts = np.cumsum(lengths) - lengths
+    columns: dict[str, Any] = {
+        "sequence": np.repeat(np.arange(len(lengths)), lengths),
+        "position": np.concatenate([np.arange(0), *map(np.arange, lengths)]),
+    }
+    table = _Tokens.of(X, tokens, texts, offsets, required=False)
+    if table.tokens is not None:
+        columns["token"] = [word for words in table.tokens for word in words]
+    elif table.offsets is not None:
+        columns["token"] = [
+            text[a:b] for text, pairs in zip(table.texts, table.offsets) for a, b in pairs
+        ]
+    if table.offsets is not None:
+        ends = np.array([pair for pairs in table.offsets for pair in pairs]).reshape(-1, 2)
+        columns["start"], columns["stop"] = ends.T
+    flat, _ = as_label_sequences(labels)
+    columns["label"] = flat.tolist()
+    if hasattr(last, "predict_proba"):
+        if hasattr(last, "predict_labels"):  # probabilities are those of types
+            flat = np.array([label.partition("-")[2] or label for label in columns["label"]])
+        codes = find_codes(flat, last.classes_)
+        proba = [
+            p[np.arange(len(p)), codes[a : a + len(p)]]
+            for a, p in zip(starts, last.predict_proba(rows))
+        ]
+        columns["probability"] = np.concatenate([np.zeros(0), *proba])
+    return pandas.DataFrame(columns)
+
+
+# ------------------------------------------------------------------------------------ weights
 
 
 def feature_names(
@@ -22,7 +475,7 @@ def feature_names(
 
     Parameters
     ----------
-    model : Pipeline or estimator
+    model : Pipeline, search or estimator
         Fitted.
     input_features : array-like of str, default=None
         Names of the columns of ``X`` if it holds numbers.
@@ -42,11 +495,13 @@ def feature_names(
     >>> feature_names(model.fit([["a", "b"]], [["x", "y"]])).tolist()
     ['w[0]=a', 'w[0]=b']
     """
-    if isinstance(model, Pipeline) and len(model.steps) > 1:
-        return model[:-1].get_feature_names_out(input_features)
-    last = model[-1] if isinstance(model, Pipeline) else model
+    inner: Any = inner_estimator(model)
     names: Any = input_features
-    return getattr(last, "feature_names_in_", names)
+    if not isinstance(inner, Pipeline):
+        return getattr(inner, "feature_names_in_", names)
+    if len(inner.steps) > 1:
+        names = inner[:-1].get_feature_names_out(names)
+    return feature_names(inner[-1], names)
 
 
 def top_features(
@@ -60,7 +515,7 @@ def top_features(
 
     Parameters
     ----------
-    model : Pipeline or tagger
+    model : Pipeline, search or tagger
         Fitted.
     n : int, default=10
     label : label, optional
@@ -87,7 +542,7 @@ def top_features(
     >>> sorted({name for _, _, name in top_features(model.fit([["a", "b"]], [["x", "y"]]), 4)})
     ['w[0]=a', 'w[0]=b']
     """
-    names, tagger = feature_names(model, input_features), _last(model)
+    names, tagger = feature_names(model, input_features), last_step(model)[0]
     if not hasattr(tagger, "top_features"):
         raise ValueError(
             f"{type(tagger).__name__} has no weights of named features; top_features needs "
@@ -103,7 +558,7 @@ def explain(
 
     Parameters
     ----------
-    model : Pipeline or tagger
+    model : Pipeline, search or tagger
         Fitted.
     x : one sequence
         An item of the list that ``model.predict`` takes.
@@ -115,10 +570,8 @@ def explain(
     list of TokenExplanation
     """
     names = feature_names(model, input_features)
-    if isinstance(model, Pipeline) and len(model.steps) > 1:
-        x = model[:-1].transform([x])[0]
-    return _last(model).explain(x, feature_names=names)
-
-
-def _last(model: Any) -> Any:
-    return model[-1] if isinstance(model, Pipeline) else model
+    last: Any
+    last, rows = last_step(model, [x])
+    if not hasattr(last, "explain"):
+        raise ValueError(f"{type(last).__name__} has no explain; use CRFTagger as the last step.")
+    return last.explain(rows[0], feature_names=names)

@@ -160,6 +160,8 @@ FAULTS = [
     ("data/span_rules.py", "~same & inside[:, None], 1)", "~same, 1)", "test_span_sums"),
     ("inference/chain/span_sums.py", "self.rules.ended & ~self.rules.goes_on", "self.rules.ended", "test_span_sums"),
     ("inference/chain/span_sums.py", "q *= np.where(rules.goes_on[i, j]", "q *= np.where(rules.goes_on[i, j] & False", "test_span_sums"),
+    ("inspection.py", "start = text.find(word, stop)", "start = text.find(word)", "test_inspection"),
+    ("inspection.py", "if inner is model:", "if inner is model or True:", "test_inspection"),
     ("inference/chain/span_sums.py", "np.minimum(proba, 1)", "np.minimum(proba, 1) * (proba > 1e-3)", "test_span_sums"),
     ("data/strict_spans.py", "whole = ended[after]", "whole = ended[after] | True", "test_metrics"),
     ("inference/segment/segment_closure.py", "        nodes.update((e * L", "        set().update((e * L", "test_online_futures"),

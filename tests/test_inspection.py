@@ -1,11 +1,29 @@
-"""What the weights of a segmenter say, by name."""
+"""Questions to the last step of pipelines and searches: weights by name, fields, tables."""
+
+import sys
+import types
 
 import numpy as np
-from sklearn.pipeline import make_pipeline
+import pytest
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
 
-from sklseq import SemiCRFSegmenter
-from sklseq.features import SegmentFeatures, TokenFeatures
-from sklseq.inspection import feature_names, top_features
+from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, SemiCRFSegmenter
+from sklseq.features import SegmentFeatures, TemplateFeatures, TokenFeatures
+from sklseq.inspection import (
+    explain,
+    extract,
+    feature_names,
+    last_step,
+    log_proba_sequence,
+    nbest,
+    segment_proba,
+    spans,
+    to_frame,
+    top_features,
+)
 from tests.estimators.test_semicrf import problem
 
 X = [["in", "New", "York", "now"], ["New", "Delhi"], ["now", "in", "Rome"]]
@@ -37,3 +55,144 @@ def test_pipeline_names_features_of_segments():
     for weight, _, name in found:
         column = model[-1].classes_.tolist().index("city")
         assert model[-1].coef_[names.index(name), column] == weight
+
+
+# --- The last step of pipelines and searches ------------------------------------------------------
+
+TOKENS = [["Ann", "Lee", "lives", "in", "Rome"], ["New", "York"], [], ["in", "New", "York"]]
+LABELS = [
+    ["B-name", "I-name", "O", "O", "B-city"],
+    ["B-city", "I-city"],
+    [],
+    ["O", "B-city", "I-city"],
+]
+TEXTS = ["Ann Lee  lives in\nRome.", "(New York)", "", "in New York, in"]
+
+
+def wrapped(last):
+    pipeline = make_pipeline(TokenFeatures(), last)
+    nested = make_pipeline(TokenFeatures(), make_pipeline(last))
+    search = GridSearchCV(pipeline, {"tokenfeatures__prefixes": [2]}, cv=2, error_score="raise")
+    return [pipeline, nested, search, FrozenEstimator(clone(pipeline).fit(TOKENS, LABELS)),
+            Pipeline([("search", clone(search))])]  # fmt: skip
+
+
+@pytest.mark.parametrize("k", range(5))
+def test_the_last_step_is_reached_through_pipelines_and_searches(k):
+    last = CRFTagger(l2=0.1)
+    model = wrapped(last)[k].fit(TOKENS, LABELS)
+    tagger, rows = last_step(model, TOKENS)
+    assert isinstance(tagger, CRFTagger)
+    assert last_step(model)[1] is None
+    assert_same(nbest(model, TOKENS, 2), tagger.predict_nbest(rows, 2))
+    assert spans(model, TOKENS) == tagger.predict_spans(rows)
+    assert spans(model, TOKENS, scheme="runs") == tagger.predict_spans(rows, scheme="runs")
+    asked = [[(0, 1, "name")], [], [], []]
+    assert_same(segment_proba(model, TOKENS, asked), tagger.predict_segment_proba(rows, asked))
+    got = log_proba_sequence(model, TOKENS, LABELS)
+    assert_same(got, tagger.predict_log_proba_sequence(rows, LABELS))
+    names = feature_names(model)
+    assert len(names) == tagger.n_features_in_
+    assert {name for _, _, name in top_features(model, 5)} <= set(names)
+    assert explain(model, TOKENS[0]) == tagger.explain(rows[0], feature_names=names)
+
+
+def assert_same(ours, theirs):
+    assert repr(ours) == repr(theirs)
+
+
+def test_what_a_last_step_cannot_do():
+    model = make_pipeline(TokenFeatures(), HMSVMTagger(random_state=0)).fit(TOKENS, LABELS)
+    with pytest.raises(ValueError, match="HMSVMTagger has no predict_segment_proba; use CRFTagger"):
+        segment_proba(model, TOKENS)
+    with pytest.raises(ValueError, match="HMSVMTagger has no predict_log_proba_sequence"):
+        log_proba_sequence(model, TOKENS, LABELS)
+    with pytest.raises(ValueError, match="HMSVMTagger has no explain; use CRFTagger"):
+        explain(model, TOKENS[0])
+    assert {span.probability for one in spans(model, TOKENS) for span in one} == {None}
+    online = OnlineDecoder(make_pipeline(TokenFeatures(), CRFTagger(l2=0.1)), strategy="closure")
+    found = spans(online.fit(TOKENS, LABELS), TOKENS)
+    assert [[span[:3] for span in one] for one in found] == GOLD
+    assert found[0][0].probability is None
+    hinge = make_pipeline(SegmentFeatures(TokenFeatures()), SemiCRFSegmenter(loss="hinge"))
+    with pytest.raises(ValueError, match="SemiCRFSegmenter has no predict_segment_proba"):
+        segment_proba(hinge.fit(TOKENS, GOLD), TOKENS)
+
+
+GOLD = [[(0, 2, "name"), (4, 5, "city")], [(0, 2, "city")], [], [(1, 3, "city")]]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        make_pipeline(TokenFeatures(), CRFTagger(l2=0.01)),
+        make_pipeline(SegmentFeatures(TokenFeatures()), SemiCRFSegmenter(l2=0.01)),
+    ],
+    ids=["tagger", "segmenter"],
+)
+def test_fields_have_their_text(model):
+    model = clone(model).fit(TOKENS, LABELS)
+    found = extract(model, TOKENS)
+    assert [[(f.start, f.stop, f.label) for f in one] for one in found] == GOLD
+    assert [[f.text for f in one] for one in found] == [
+        ["Ann Lee", "Rome"], ["New York"], [], ["New York"],
+    ]  # fmt: skip
+    assert all(0 < f.probability <= 1 for one in found for f in one)
+    found = extract(model, TOKENS, texts=TEXTS)
+    expected = [["Ann Lee", "Rome"], ["New York"], [], ["New York"]]
+    assert [[f.text for f in one] for one in found] == expected
+    assert all(t[f.start : f.stop] == f.text for t, one in zip(TEXTS, found) for f in one)
+    offsets = [
+        [(0, 3), (4, 7), (9, 14), (15, 17), (18, 22)],
+        [(1, 4), (5, 9)],
+        [],
+        [(0, 2), (3, 6), (7, 11)],
+    ]
+    assert extract(model, TOKENS, texts=TEXTS, offsets=offsets) == found
+
+
+def test_tokens_of_other_forms():
+    model = make_pipeline(TemplateFeatures(["w[0]"]), CRFTagger(l2=0.1))
+    columns = [{"w": x, "n": [str(len(w)) for w in x]} for x in TOKENS]
+    model.fit(columns, LABELS)
+    assert extract(model, columns)[1][0].text == "New York"
+    rows = last_step(model, columns)[1]
+    with pytest.raises(ValueError, match="X has no tokens that are strings; pass them as tokens"):
+        extract(model[-1], rows)
+    assert extract(model[-1], rows, tokens=TOKENS) == extract(model, columns)
+    with pytest.raises(
+        ValueError, match="tokens must have one entry for each of 4 sequences; got 1"
+    ):
+        extract(model, columns, tokens=TOKENS[:1])
+    with pytest.raises(ValueError, match="offsets are characters of texts; pass texts"):
+        extract(model, columns, offsets=[[]] * 4)
+    with pytest.raises(ValueError, match="Token 1 of sequence 1, 'York', is not in its text"):
+        extract(model, columns, texts=[TEXTS[0], "New Jersey", "", TEXTS[3]])
+
+
+def test_table_of_tokens(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    model = make_pipeline(TokenFeatures(), CRFTagger(l2=0.1)).fit(TOKENS, LABELS)
+    with pytest.raises(ImportError, match=r"to_frame makes a pandas.DataFrame; install pandas"):
+        to_frame(model, TOKENS)
+    made = types.SimpleNamespace(DataFrame=dict)  # the columns
+    monkeypatch.setitem(sys.modules, "pandas", made)
+    table = to_frame(model, TOKENS, texts=TEXTS)
+    assert list(table) == ["sequence", "position", "token", "start", "stop", "label", "probability"]
+    assert table["sequence"].tolist() == [0] * 5 + [1] * 2 + [3] * 3
+    assert table["position"].tolist() == [0, 1, 2, 3, 4, 0, 1, 0, 1, 2]
+    assert table["token"] == [word for x in TOKENS for word in x]
+    assert [
+        TEXTS[s][a:b] for s, a, b in zip(*(table[k] for k in ("sequence", "start", "stop")))
+    ] == (table["token"])
+    assert table["label"] == [label for labels in model.predict(TOKENS) for label in labels]
+    best = np.concatenate([p.max(axis=1) for p in model.predict_proba(TOKENS)])
+    assert (table["probability"] <= best).all()
+    assert (table["probability"] > 0.3).all()
+    segmenter = make_pipeline(SegmentFeatures(TokenFeatures()), SemiCRFSegmenter(l2=0.01))
+    table = to_frame(segmenter.fit(TOKENS, LABELS), TOKENS)
+    assert table["label"] == [label for labels in LABELS for label in labels]
+    assert (table["probability"] > 0.3).all()
+    numbers = to_frame(model[-1], model[:-1].transform(TOKENS))
+    assert list(numbers) == ["sequence", "position", "label", "probability"]
+    assert "probability" not in to_frame(OnlineDecoder(model).fit(TOKENS, LABELS), TOKENS)

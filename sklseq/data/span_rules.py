@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklseq.data.labels import CLOSING, OPENING, label_parts
+from sklseq.data.segment_labels import Span
 from sklseq.data.strict_spans import STRICT_SCHEMES, strict_tables, whole_spans
 
-__all__ = ["SpanRules", "find_by_rules", "span_rules"]
+__all__ = ["SpanRules", "find_by_rules", "named_spans", "span_rules"]
 
 
 class SpanRules(NamedTuple):
@@ -112,3 +113,17 @@ def find_by_rules(
     found = [table[pairs] for table in (rules.goes_on, rules.begins, rules.ended)]
     start, stop = whole_spans(row, found, rules.step)
     return start, stop, rules.type_of[codes[start]]
+
+
+def named_spans(
+    rules: SpanRules, spans: tuple, offsets: NDArray[np.integer], proba: NDArray | None = None
+) -> list[list[Span]]:
+    """Spans of each sequence, from those that `find_by_rules` gives, and their probabilities."""
+    start, stop, type_ = spans
+    of = np.searchsorted(offsets, start, side="right") - 1
+    probabilities = [None] * len(start) if proba is None else proba.tolist()
+    first, labels = offsets[of], map(rules.types.__getitem__, type_.tolist())
+    columns = (start - first).tolist(), (stop - first).tolist(), labels, probabilities
+    rows = list(map(Span, *columns))
+    cuts = np.searchsorted(of, np.arange(len(offsets))).tolist()
+    return [rows[a:b] for a, b in zip(cuts[:-1], cuts[1:])]

@@ -20,7 +20,7 @@ from sklseq.data.sequences import (
     check_sample_weight,
     read_labels,
 )
-from sklseq.data.span_rules import find_by_rules, span_rules
+from sklseq.data.span_rules import find_by_rules, named_spans, span_rules
 from sklseq.data.types import ArrayLike, LabelsLike, MatrixLike, SequencesLike
 from sklseq.estimators.validation import in_shards, read_sequences
 from sklseq.estimators.weights import dense_weights
@@ -238,7 +238,7 @@ class BaseTagger(EstimatorBase, BaseEstimator):
             If a label of the model does not belong to the scheme.
         """
         potentials = self.potentials(X)
-        return self._written_spans(*self._spans(potentials, scheme), potentials.offsets)
+        return named_spans(*self._spans(potentials, scheme), potentials.offsets)
 
     def _spans(self, potentials: Potentials, scheme: str | None) -> tuple:
         # (rules, (first row, row after the last, type) of the spans of the best paths).
@@ -246,15 +246,6 @@ class BaseTagger(EstimatorBase, BaseEstimator):
         emission, transition, start, end, offsets = potentials
         codes, _ = viterbi(emission, transition, offsets, start=start, end=end)
         return rules, find_by_rules(codes, offsets, rules)
-
-    def _written_spans(self, rules, spans, offsets, proba: Any = None) -> list[list[Span]]:
-        start, stop, type_ = spans
-        of = np.searchsorted(offsets, start, side="right") - 1
-        proba = [None] * len(start) if proba is None else proba.tolist()
-        first, labels = offsets[of], map(rules.types.__getitem__, type_.tolist())
-        rows = list(map(Span, (start - first).tolist(), (stop - first).tolist(), labels, proba))
-        cuts = np.searchsorted(of, np.arange(len(offsets))).tolist()
-        return [rows[a:b] for a, b in zip(cuts[:-1], cuts[1:])]
 
     def predict_nbest(self, X: SequencesLike, n: int = 10) -> list:
         """The ``n`` best label paths of each sequence, with their scores.

@@ -17,7 +17,7 @@ from sklseq._lib.estimator import check_plain_parameters
 from sklseq.data.labels import encode_labels, find_codes
 from sklseq.data.segment_labels import Span, read_questions
 from sklseq.data.sequences import Sequences, read_labels, row_positions
-from sklseq.data.span_rules import span_rules
+from sklseq.data.span_rules import named_spans, span_rules
 from sklseq.data.types import ArrayLike, LabelsLike, MatrixLike, RandomState, SequencesLike
 from sklseq.estimators.base import BaseTagger
 from sklseq.estimators.validation import (
@@ -463,7 +463,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         potentials = self.potentials(X)
         rules, spans = self._spans(potentials, scheme)
         proba = span_probabilities(potentials, spans, rules)
-        return self._written_spans(rules, spans, potentials.offsets, proba)
+        return named_spans(rules, spans, potentials.offsets, proba)
 
     def predict_segment_proba(
         self, X: SequencesLike, segments: LabelsLike | None = None, *, scheme: str | None = None
