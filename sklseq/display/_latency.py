@@ -249,7 +249,7 @@ def _as_decoder(estimator: Any) -> OnlineDecoder:
 
 
 def _rule(decoder: OnlineDecoder, name: str, parameter: str | None, value: Any) -> OnlineRule:
-    rule = {key: getattr(decoder, key) for key in ("uncertainty", "belief", "restart")}
+    rule = {key: getattr(decoder, key) for key in ("uncertainty", "belief", "restart", "early")}
     if name != "lag":
         rule["strategy"] = name
     if parameter is not None:

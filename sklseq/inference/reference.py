@@ -134,9 +134,9 @@ class OnlineReference:
     """
 
     def __init__(
-        self, transition, start=None, end=None, *, strategy="step", latency_cost=0.05,
+        self, transition, start=None, end=None, *, strategy="step", latency_cost=0.01,
         uncertainty="error", belief="viterbi", window_size=None, max_latency=None,
-        restart="always",
+        restart="always", early=True,
     ):  # fmt: skip
         self.transition = np.asarray(transition, dtype=np.float64)
         zeros = np.zeros(len(self.transition))
@@ -145,6 +145,7 @@ class OnlineReference:
         self.uncertainty, self.belief, self.restart = uncertainty, belief, restart
         self.window_size = np.inf if window_size is None else window_size
         self.max_latency = np.inf if max_latency is None else max_latency
+        self.early = early and strategy in ("step", "window", "closure")
         if strategy == "chunk":
             self.window_size = min(self.window_size, self.max_latency + 1)
         self.psi, self.labels, self.times, self.restarted = [], [], [], 0
@@ -162,7 +163,7 @@ class OnlineReference:
             return
         last, self.psi[-1] = self.psi[-1], self.psi[-1] + self.end
         while len(self.labels) < len(self.psi):
-            delta, paths, _ = self._beam()
+            delta, paths, _ = self._beam(ended=self.psi[-1] is not last)
             if (delta > -np.inf).any():
                 self._emit(paths[delta.argmax()])
             elif self.psi[-1] is last:
@@ -170,8 +171,16 @@ class OnlineReference:
             else:  # labels that have left forbid every end
                 self.psi[-1] = last
 
-    def _beam(self):
-        # (δ_T, paths, P_T): paths[b] holds the labels t0 to T of the best path that ends in b.
+    def commit(self, n: int) -> None:
+        """The n oldest pending labels leave, on the best path so far."""
+        wanted = len(self.labels) + n
+        while len(self.labels) < wanted:
+            delta, paths, _ = self._beam()
+            self._emit(paths[delta.argmax(), :n])
+
+    def _beam(self, ended=False):
+        # (δ_T, paths, P_T): paths[b] holds the labels t0 to T of the best path that ends in b, of
+        # which δ_T is -inf if b does not survive.
         first, t0 = self.restarted, len(self.labels)
         psi = np.array(self.psi[first:])
         if first:  # the label before this row is given
@@ -185,7 +194,27 @@ class OnlineReference:
         belief = log_alpha if self.belief == "forward" else delta
         with np.errstate(invalid="ignore"):
             p = np.where(delta > -np.inf, np.exp(belief - belief.max()), 0)
-        return delta, paths[:, t0 - first :], p / p.sum()
+        if self.early and not ended:
+            delta, p = self._one_row_ahead(delta, log_alpha, p)
+        with np.errstate(invalid="ignore"):
+            return delta, paths[:, t0 - first :], p / p.sum()
+
+    def _one_row_ahead(self, delta, log_alpha, p):
+        # Survivors are the predecessors of the labels of row T + 1, and the label with which the
+        # best path ends if that row does not come; beliefs are those of row T + 1, its scores
+        # taken as equal. All as before, if nothing may follow.
+        ahead, last = delta[:, None] + self.transition, delta + self.end
+        best, before = ahead.max(axis=0), ahead.argmax(axis=0)
+        reached = best > -np.inf
+        alive = np.bincount(before[reached], minlength=len(delta)) > 0
+        if last.max() > -np.inf:
+            alive[last.argmax()] = True
+        if self.belief == "forward" and reached.any():
+            onward = logsumexp(log_alpha[:, None] + self.transition, axis=1)
+            p = np.exp(np.where(alive, onward, -np.inf) - onward[alive].max())
+        elif reached.any():
+            p = np.bincount(before, np.exp(best - best.max()), minlength=len(delta))
+        return (np.where(alive, delta, -np.inf), p) if alive.any() else (delta, p)
 
     def measure(self) -> tuple[float, np.ndarray]:
         """M_T(t0) and P̃_T(t0, ·) for the oldest pending row (§3.3.1)."""
@@ -221,7 +250,7 @@ class OnlineReference:
         n_agreed = int((survivors == survivors[0]).all(axis=0).cumprod().sum())
         if self.strategy != "viterbi" and n_agreed:
             return self._emit(survivors[0, :n_agreed], lossless=True)
-        patience = self.latency_cost * waited
+        patience = self.latency_cost * (waited + self.early)
         if self.strategy == "window":
             return self._emit_window(delta, paths, p, patience, overdue)
         if self.strategy == "step":

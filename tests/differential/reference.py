@@ -166,10 +166,10 @@ class Online(OnlineReference):
         super().__init__(transition, _vector(start, L), _vector(end, L), **rule)
         self.transition, self.ending = np.asarray(transition, REAL), False
 
-    def _beam(self):
+    def _beam(self, ended=False):
         self.psi = [np.asarray(row, REAL) for row in self.psi]
         with np.errstate(all="ignore"):
-            delta, paths, p = super()._beam()
+            delta, paths, p = super()._beam(ended)
         if not (self.ending or (delta > -np.inf).any()):
             raise ValueError("No label is allowed after those that were emitted.")
         return delta, paths, p.astype(np.float64)

@@ -140,7 +140,7 @@ def test_a_measure_cannot_use_its_own_stream(outer, inner):
             CALLS[inner](active[0])
         return 1.0
 
-    decoder = decoder_of(np.zeros((3, 3)), uncertainty=measure)
+    decoder = decoder_of(np.eye(3), uncertainty=measure)
     stream, twin = decoder.stream(), decoder.stream()
     for s in (stream, twin):
         s.push_many(np.zeros((4, 3)))
@@ -161,7 +161,7 @@ def test_a_stream_in_two_threads_is_busy_or_whole():
         go_on.wait(10)
         return 1.0
 
-    stream = decoder_of(np.zeros((3, 3)), uncertainty=measure).stream()
+    stream = decoder_of(np.eye(3), uncertainty=measure).stream()
     thread = threading.Thread(target=stream.push_many, args=(np.zeros((50, 3)),))
     thread.start()
     inside.wait(10)
@@ -278,7 +278,7 @@ def test_the_largest_bounds_never_bind(parameters):
 
 @pytest.mark.parametrize("told", ["a", None, np.zeros(2), 1j, np.array([0.5]), np.nan, [1]])
 def test_a_measure_that_returns_no_number_is_refused(told):
-    decoder = decoder_of(np.zeros((3, 3)), uncertainty=lambda p: told)
+    decoder = decoder_of(np.eye(3), uncertainty=lambda p: told)
     stream, twin = decoder.stream(), decoder.stream()
     with pytest.raises(ValueError, match="uncertainty must return a number; it returned"):
         stream.push([0.0] * 3)
@@ -291,7 +291,7 @@ def test_a_measure_that_returns_no_number_is_refused(told):
     "told", [0, True, 0.5, np.float32(0.5), np.array(0.5), -np.inf, np.int8(1)]
 )
 def test_a_measure_may_return_any_real_number(told):
-    decoder = decoder_of(np.zeros((3, 3)), uncertainty=lambda p: told)
+    decoder = decoder_of(np.eye(3), uncertainty=lambda p: told)
     assert len(decoder.predict([np.zeros((5, 3))])[0]) == 5
 
 

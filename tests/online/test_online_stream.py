@@ -812,7 +812,7 @@ def test_a_flushed_stream_refuses_everything_but_reset():
 
 
 def test_a_flush_that_no_path_allows_changes_nothing():
-    stream = decoder_of(np.zeros((2, 2)), None, [-np.inf, -np.inf], strategy="closure").stream()
+    stream = decoder_of(np.eye(2), None, [-np.inf, -np.inf], strategy="closure").stream()
     stream.push([0.0, 1.0])
     for _ in range(2):
         with pytest.raises(ValueError, match="No label is allowed at the end, after row 0"):

@@ -84,7 +84,7 @@ def test_the_curve_is_that_of_decoders(seen, model):
         )
     assert tuning.decoder.latency_report(seen[0]).mean == tuning.report.mean
     assert tuning.decoder.latency_cost == tuning.latency_cost
-    assert decoder.latency_cost == 0.05
+    assert decoder.latency_cost == 0.01
 
 
 def test_folds_decode_what_their_model_has_not_seen(seen):

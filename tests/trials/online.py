@@ -36,6 +36,7 @@ def random_rule(rng) -> dict:
         "belief": str(rng.choice(["viterbi", "forward"])),
         "restart": str(rng.choice(["always", "conflict"])),
         "window_size": int(rng.integers(1, 6)),
+        "early": bool(rng.integers(2)),
     }
     bound = rng.choice(["max_latency", "lag", "none"], p=[0.3, 0.2, 0.5])
     return rule if bound == "none" else rule | {str(bound): int(rng.integers(0, 5))}

@@ -106,7 +106,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
     A tagger labels a sequence after its end. This meta-estimator uses the scores of a tagger and
     emits each label as soon as it is certain enough. With the default strategy, this is when
 
-        M_T(t₀) ≤ latency_cost · (T - t₀),
+        M_T(t₀) ≤ latency_cost · (T + 1 - t₀),
 
     where T is the newest row, t₀ the oldest row without a label and M_T(t₀) the uncertainty of its
     label. An emitted label never changes, and later labels are decoded conditionally on it.
@@ -121,7 +121,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         The rule that decides when labels are emitted; see :func:`sklseq.inference.decode_online`.
         "closure" waits until a label is certain, "chunk" decodes fixed windows, and "viterbi"
         waits for the end of the sequence.
-    latency_cost : float, default=0.05
+    latency_cost : float, default=0.01
         λ for "step" and "window": the uncertainty that is accepted for each row of waiting. With 0
         and without ``max_latency``, the labels are those of the tagger, each as early as it is
         certain.
@@ -141,6 +141,11 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         the paper, so that successive labels are consistent; this is better for spans. "conflict"
         keeps them until a later label depends on them, so that fewer labels differ from those of
         Viterbi's algorithm; this is better for single tokens.
+    early : bool, default=True
+        Whether "step", "window" and "closure" use what is known of the next row: the best
+        predecessor of each of its labels. Labels are then emitted about one row earlier. False
+        gives the paper's rules, in which (T - t₀) is the price of waiting. A decoder that was
+        pickled by an earlier version has False.
     n_jobs : int, default=None
         Number of threads that decode different sequences.
 
@@ -201,13 +206,14 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         estimator: BaseEstimator | None = None,
         *,
         strategy: str = "step",
-        latency_cost: float = 0.05,
+        latency_cost: float = 0.01,
         uncertainty: str | Callable = "error",
         belief: str = "viterbi",
         window_size: int | None = None,
         max_latency: int | None = None,
         lag: int | None = None,
         restart: str = "always",
+        early: bool = True,
         n_jobs: int | None = None,
     ):
         self.estimator = estimator
@@ -219,7 +225,12 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         self.max_latency = max_latency
         self.lag = lag
         self.restart = restart
+        self.early = early
         self.n_jobs = n_jobs
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # A decoder of an earlier version decodes as it did.
+        super().__setstate__({"early": False, **state})
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -10,8 +10,21 @@ at row T
                     exp(delta(b)) or to the forward filter's alpha_T(b)
     pp(a)           sum of p(b) over all b with origin(b) = a: belief in label a at row t0
     alpha(t, b)     log sum over all paths that end in b at row t; the largest of a row is 0
+    ahead(j)        max_i delta(i) + psi(i, j), and next(j) the lowest such i: what the recursion
+                    needs of row T + 1 before its scores are known
+    alive(b)        whether b survives: the best path of the whole sequence may have b at row T
 
-A label b with delta(b) = -inf is dead, the others are survivors. There are two ways to emit:
+In the paper every b with delta(b) > -inf survives. But transitions do not depend on the row: if
+row T + 1 comes, its label j has next(j) before it, and if it does not, b is the label with which
+the best path ends. With `early` these are the survivors, and p is the belief of row T + 1 with
+its scores unknown,
+
+    p(b)            in proportion to the sum of exp(ahead(j)) over all j with next(j) = b, or to
+                    alpha(T, b) times the sum over j of exp(psi(b, j)),
+
+so that each rule decides at row T what the paper's decides at row T + 1.
+
+There are two ways to emit:
 
 * *Lossless.* All survivors agree on the labels of rows t0 to t: every continuation of the best path
   has them. They leave; delta does not change, so that results equal the batch algorithm's, bit for
@@ -160,8 +173,11 @@ cdef class Beam:
     cdef readonly bint single          # whether sums are rounded to float32
     cdef double top, latency_cost
     cdef bint forward                  # whether p is the forward filter's
+    cdef bint early                    # whether survivors and beliefs are those of row T + 1
     cdef bint restarts                 # whether the beam starts again after a committed label
     cdef bint lossy, weighs
+    cdef bint reached                  # whether `ahead` and `next` are those of delta
+    cdef bint onward                   # see `survive`
     cdef Py_ssize_t previous           # last label committed that the beam does not follow, or -1
     cdef int strategy, uncertainty
     cdef Py_ssize_t window_size, max_latency    # -1: none
@@ -175,11 +191,14 @@ cdef class Beam:
     cdef double *pp
     cdef double *row
     cdef double *scratch
-    cdef double *scratch2
+    cdef double *ahead
     cdef double *saved                 # (4, width) the first four, before this row
     cdef double *filtered              # alpha(T, .)
-    cdef int[:, ::1] integers          # (5, width)
+    cdef const double[::1] leave       # log sum_j exp(psi(i, j))
+    cdef int[:, ::1] integers          # (7, width)
     cdef int *origin
+    cdef int *next
+    cdef int *alive
     cdef int *current
     cdef int *before
     cdef int *found
@@ -197,13 +216,14 @@ cdef class Beam:
     def __cinit__(self, object scores, object rule, object measure):
         cdef Py_ssize_t L = scores.n_labels, n_losses
         self.score, self.E, self.E_t, self.start, self.end, self.n_labels, self.top, \
-            self.largest, self.single = scores
+            self.leave, self.largest, self.single = scores
         self.width = self.score.shape[0]
         self.size = self.width * (2 * sizeof(double) + sizeof(int))
         self.strategy = STRATEGIES.index(rule.strategy)
         self.uncertainty = MEASURES.index("callable" if measure else rule.uncertainty)
         self.measure, self.latency_cost, self.weighs = measure, rule.latency_cost, True
         self.forward, self.restarts = rule.belief == "forward", rule.restart == "always"
+        self.early = rule.early and self.strategy in (STEP, WINDOW, CLOSURE)
         self.previous = -1
         self.max_latency = -1 if rule.max_latency is None else rule.max_latency
         self.window_size = -1 if rule.window_size is None else rule.window_size
@@ -212,19 +232,21 @@ cdef class Beam:
         n_losses = L if self.strategy == WINDOW else 0
         self.losses = np.zeros((2, n_losses, n_losses), dtype=np.intc)
         self.vectors = np.zeros((14, self.width))
-        self.integers = np.zeros((5, self.width), dtype=np.intc)
+        self.integers = np.zeros((7, self.width), dtype=np.intc)
         self.delta, self.best = &self.vectors[0, 0], &self.vectors[1, 0]
         self.last, self.log_alpha = &self.vectors[2, 0], &self.vectors[3, 0]
         self.p, self.pp, self.row = &self.vectors[4, 0], &self.vectors[5, 0], &self.vectors[6, 0]
-        self.scratch, self.scratch2 = &self.vectors[7, 0], &self.vectors[8, 0]
+        self.scratch, self.ahead = &self.vectors[7, 0], &self.vectors[8, 0]
         self.saved, self.filtered = &self.vectors[9, 0], &self.vectors[13, 0]
         self.origin, self.current = &self.integers[0, 0], &self.integers[1, 0]
         self.before, self.found = &self.integers[2, 0], &self.integers[3, 0]
-        self.saved_origin = &self.integers[4, 0]
+        self.saved_origin, self.next = &self.integers[4, 0], &self.integers[5, 0]
+        self.alive = &self.integers[6, 0]
         fields = [("psi", "f8", self.width), ("alpha", "f8", self.width)]
         self.record = np.dtype([*fields, ("pointers", np.intc, self.width)])
         # The argument of a callable measure: the first n_labels numbers of pp.
         self.scores_of_p = np.asarray(self.vectors)[5, :L]
+        self.clear()
 
     def __dealloc__(self):
         free(self.rows)
@@ -290,8 +312,11 @@ cdef class Beam:
         for j in range(self.width):
             self.delta[j] = -INFINITY
             self.log_alpha[j] = -INFINITY
+            self.ahead[j] = self.score[label, j]
+            self.next[j] = <int> label if self.ahead[j] > -INFINITY else 0
         self.delta[label] = 0
         self.log_alpha[label] = 0
+        self.reached = True
 
     cdef inline double rounded(self, double x) noexcept nogil:
         return <double> <float> x if self.single else x
@@ -312,30 +337,72 @@ cdef class Beam:
                 self.delta[j] = scores[j] - top
         return True
 
+    cdef void reach(self) noexcept nogil:
+        # ahead and next: computed once a row, as soon as they are asked for.
+        if self.reached:
+            return
+        if self.single:
+            max_plus(<float*> NULL, self.delta, &self.score[0, 0], self.ahead, self.next,
+                     self.n_labels, self.width)
+        else:
+            max_plus(<double*> NULL, self.delta, &self.score[0, 0], self.ahead, self.next,
+                     self.n_labels, self.width)
+        self.reached = True
+
     cdef bint advance(self, const double* psi, int* pointers) noexcept nogil:
         # delta_T(j) = psi_T(j) + max_i (delta_{T-1}(i) + psi(i, j)); False, with nothing changed,
         # if no label is allowed.
         cdef Py_ssize_t j
-        if self.n_rows == 0:
-            for j in range(self.width):
-                self.scratch[j] = 0 if j < self.n_labels else -INFINITY
-                pointers[j] = 0
-        elif self.single:
-            max_plus(<float*> NULL, self.delta, &self.score[0, 0], self.scratch, pointers,
-                     self.n_labels, self.width)
-        else:
-            max_plus(<double*> NULL, self.delta, &self.score[0, 0], self.scratch, pointers,
-                     self.n_labels, self.width)
+        self.reach()
         for j in range(self.width):
-            self.scratch2[j] = self.rounded(psi[j] + self.scratch[j])
-        if not self.normalise(self.scratch2):
+            self.scratch[j] = self.rounded(psi[j] + self.ahead[j])
+        if not self.normalise(self.scratch):
             return False
         for j in range(self.width):
-            self.best[j] = self.scratch[j]
+            self.best[j] = self.ahead[j]
             self.last[j] = psi[j]
+            pointers[j] = self.next[j]
+        self.reached = False
         if self.forward:
             self.filter_row(self.log_alpha, psi, self.log_alpha)
         return True
+
+    cdef void survive(self) noexcept nogil:
+        # alive, and onward: whether survivors are those of row T + 1, and a row may follow.
+        cdef Py_ssize_t j, label = -1
+        self.onward = False
+        for j in range(self.n_labels):
+            self.alive[j] = False
+        if self.early:
+            self.reach()
+            for j in range(self.n_labels):
+                if self.ahead[j] > -INFINITY:
+                    self.alive[self.next[j]] = self.onward = True
+            label = self.best_end()
+            if label >= 0:
+                self.alive[label] = True
+        if label < 0 and not self.onward:    # the paper's rule, or a dead end
+            for j in range(self.n_labels):
+                self.alive[j] = self.delta[j] > -INFINITY
+
+    cdef Py_ssize_t best_end(self) noexcept nogil:
+        # The label with which the best path ends if row T is the last: `end` is added as the batch
+        # algorithm adds it. -1 if no survivor may be the last label.
+        cdef Py_ssize_t j
+        for j in range(self.n_labels):
+            self.scratch[j] = self.rounded(
+                self.rounded(self.last[j] + self.end[j]) + self.best[j]
+            )
+        j = first_argmax(self.scratch, self.n_labels)
+        return j if self.scratch[j] > -INFINITY else -1
+
+    cdef Py_ssize_t best_survivor(self) noexcept nogil:
+        # The lowest label of those alive that have the best path so far.
+        cdef Py_ssize_t b, best = -1
+        for b in range(self.n_labels):
+            if self.alive[b] and (best < 0 or self.delta[b] > self.delta[best]):
+                best = b
+        return best
 
     cdef void filter_row(self, const double* before, const double* psi, double* out) noexcept nogil:
         # out(j) = psi_T(j) + log sum_i exp(before(i) + psi(i, j)), the largest being 0.
@@ -435,14 +502,22 @@ cdef class Beam:
     # ------------------------------------------------------------ belief and measures
 
     cdef void believe(self) noexcept nogil:
-        # p(b) of the survivors, summing to one.
-        cdef Py_ssize_t b
-        cdef double total = 0
+        # p(b), summing to one.
+        cdef Py_ssize_t b, L = self.n_labels
+        cdef bint by_next = self.onward and not self.forward
         cdef const double* x = self.log_alpha if self.forward else self.delta
-        for b in range(self.n_labels):
-            self.p[b] = exp(x[b]) if self.delta[b] > -INFINITY else 0
+        cdef double top, total = 0
+        for b in range(L):
+            self.p[b] = 0
+            self.scratch[b] = x[b] if self.alive[b] else -INFINITY
+            if self.onward:
+                self.scratch[b] = self.ahead[b] if by_next else self.scratch[b] + self.leave[b]
+        top = self.scratch[first_argmax(self.scratch, L)]
+        for b in range(L):
+            self.p[self.next[b] if by_next else b] += exp(self.scratch[b] - top)
+        for b in range(L):
             total += self.p[b]
-        for b in range(self.n_labels):
+        for b in range(L):
             self.p[b] /= total
 
     cdef void believe_origin(self) noexcept nogil:
@@ -480,7 +555,7 @@ cdef class Beam:
         # The label that labels(b) is for every survivor b, or -1.
         cdef Py_ssize_t b, one = -1
         for b in range(self.n_labels):
-            if self.delta[b] > -INFINITY:
+            if self.alive[b]:
                 if one >= 0 and labels[b] != one:
                     return -1
                 one = labels[b]
@@ -540,6 +615,8 @@ cdef class Beam:
         for k in range(self.n_pending):
             self.advance(self.psi(self.first + k), self.pointers(self.first + k))
             self.follow(k)
+        if self.n_pending:
+            self.survive()
         return True
 
     cdef bint leads_on(self, Py_ssize_t label) noexcept nogil:
@@ -567,6 +644,7 @@ cdef class Beam:
         memcpy(self.saved_origin, self.origin, self.width * sizeof(int))
 
     cdef void restore(self) noexcept nogil:
+        self.reached = False
         memcpy(self.delta, self.saved, 4 * self.width * sizeof(double))
         memcpy(self.origin, self.saved_origin, self.width * sizeof(int))
 
@@ -623,7 +701,7 @@ cdef class Beam:
         # What is to leave. label: that of row t0, or for PATH that of row T.
         cdef bint overdue = 0 <= self.max_latency < self.n_pending
         if self.strategy == CHUNK:
-            label[0] = first_argmax(self.delta, self.n_labels)
+            label[0] = self.best_survivor()
             return PATH if self.n_pending >= self.window_size else NOTHING
         if self.strategy == VITERBI and not overdue:
             return NOTHING
@@ -636,7 +714,7 @@ cdef class Beam:
             label[0] = self.least_loss(not overdue)
             return PATH if label[0] >= 0 else NOTHING
         if self.strategy != STEP:
-            label[0] = self.origin[first_argmax(self.delta, self.n_labels)]
+            label[0] = self.origin[self.best_survivor()]
             return COMMITTED
         self.believe_origin()
         label[0] = first_argmax(self.pp, self.n_labels)
@@ -651,8 +729,12 @@ cdef class Beam:
         # M_T(t0) being `uncertain`, lambda `latency_cost` and T - t0 `n_pending` - 1. If M_T(t0)
         # never rises in T, f(T) = M_T(t0) + lambda (T - t0) is then at most 2 min f + lambda
         # (Lemma 1). Unlike Figure 4, which has <, equality is enough, and labels on which all
-        # survivors agree leave at once.
-        return self.uncertain(likeliest) <= self.latency_cost * (self.n_pending - 1)
+        # survivors agree leave at once. With `early` the row is T + 1.
+        return self.uncertain(likeliest) <= self.price()
+
+    cdef inline double price(self) noexcept nogil:
+        # Of having waited until the row whose survivors decide.
+        return self.latency_cost * (self.n_pending - (not self.early))
 
     cdef Py_ssize_t least_loss(self, bint bounded) noexcept nogil:
         # argmin_a Loss_T(a) = sum_b p(b) Loss_T(a, b)  (§3.3.2); -1 if it is above the bound.
@@ -660,7 +742,7 @@ cdef class Beam:
         cdef double loss, least = INFINITY
         self.believe()
         for a in range(self.n_labels):
-            if self.delta[a] == -INFINITY:
+            if not self.alive[a]:
                 continue
             loss = 0
             for b in range(self.n_labels):
@@ -668,7 +750,7 @@ cdef class Beam:
             if loss < least:
                 least = loss
                 label = a
-        if bounded and not least <= self.latency_cost * (self.n_pending - 1):
+        if bounded and not least <= self.price():
             return -1
         return label
 
@@ -693,6 +775,7 @@ cdef class Beam:
         self.n_pending += 1
         if self.strategy != CHUNK and (self.strategy != VITERBI or self.max_latency >= 0):
             self.follow(self.n_pending - 1)
+        self.survive()
         if self.settle() == DEAD:
             self.restore()
             self.side = 1 - self.side
@@ -706,41 +789,53 @@ cdef class Beam:
         return FINE
 
     cdef int finish(self) except -1 nogil:
-        # End of the sequence: all pending labels leave, on the best path with the score `end`,
-        # added as the batch algorithm adds it. Committed labels may forbid every end: then `end` is
-        # left out. If nothing was committed: DEAD, and nothing changed.
-        cdef Py_ssize_t label, first = self.first, n = self.n_pending
-        if self.n_pending == 0:
+        # End of the sequence: all pending labels leave. DEAD: no path is allowed, nothing changed.
+        cdef Py_ssize_t first = self.first, n = self.n_pending
+        if n == 0:
             return FINE
-        self.save()
-        if not self.add_end() and not self.lossy:
+        if not self.write_best(True):
             return DEAD
-        label = first_argmax(self.delta, self.n_labels)
-        if self.contradicts(self.write_path(label, n)):
-            if not self.replay(self.previous):
-                self.restore()
-                return DEAD
-            self.add_end()
-            self.write_path(first_argmax(self.delta, self.n_labels), n)
         self.forget(n)
         if self.weighs:
             self.weigh(first, n, n, True)
         return FINE
 
-    cdef bint add_end(self) noexcept nogil:
-        # False, and nothing changed, if no survivor may be the last label.
-        cdef Py_ssize_t j
-        for j in range(self.width):
-            self.scratch[j] = self.rounded(
-                self.rounded(self.last[j] + self.end[j]) + self.best[j]
-            )
-        return self.normalise(self.scratch)
+    cdef int commit_best(self, Py_ssize_t k) except -1 nogil:
+        # The first k pending labels leave, on the best path so far. DEAD as for `finish`.
+        cdef Py_ssize_t first = self.first, n = self.n_pending
+        if not self.write_best(False):
+            return DEAD
+        self.commit(self.queue[self.n_queued + k - 1].label, k)
+        if self.weighs:
+            self.weigh(first, n, k, False)
+        return FINE
+
+    cdef bint write_best(self, bint ended) noexcept nogil:
+        # Labels of the pending rows, behind the queue: those of the best path, with the score `end`
+        # if the sequence has ended. Committed labels may forbid every end: then `end` is left out.
+        # False, and nothing changed, if no path is allowed.
+        cdef Py_ssize_t label = -1
+        self.survive()
+        if ended:
+            label = self.best_end()
+            if label < 0 and not self.lossy:
+                return False
+        if label < 0:
+            label = self.best_survivor()
+        if not self.contradicts(self.write_path(label, self.n_pending)):
+            return True
+        return self.replay(self.previous) and self.write_best(ended)
 
     cdef void clear(self) noexcept nogil:
+        cdef Py_ssize_t j
         self.n_rows = self.n_emitted = 0
         self.n_pending = self.n_queued = self.first = 0
         self.lossy = False
         self.previous = -1
+        for j in range(self.width):
+            self.ahead[j] = 0 if j < self.n_labels else -INFINITY
+            self.next[j] = 0
+        self.reached = True
 
     # ------------------------------------------------------------ from Python
 
@@ -764,6 +859,10 @@ cdef class Beam:
             f"{'float32' if self.single else 'float64'} do not overflow, or -inf (forbidden); "
             f"label {label} of row {self.n_rows + t} has {score}."
         )
+
+    def commit_oldest(self, Py_ssize_t n):
+        """Let the n oldest pending labels leave; True unless no path is allowed."""
+        return self.commit_best(n) == FINE
 
     def end_sequence(self):
         """Let all pending labels leave; True unless no path is allowed."""
@@ -840,6 +939,7 @@ cdef class Beam:
         self.side = 0
         np.asarray(self.losses)[0] = state["losses"]
         self.n_rows, self.n_emitted = state["n_rows"], state["n_emitted"]
+        self.reached = self.n_rows == 0
         self.lossy, self.previous, self.n_pending = state["lossy"], state["previous"], n
         rows = self.pending()
         for name in ("pointers", "psi", "alpha"):
