@@ -171,7 +171,7 @@ class BaseTagger(EstimatorBase, BaseEstimator):
             X a list of delayed arrays.
         """
         if in_shards(X):
-            check_is_fitted(self, "coef_")
+            check_is_fitted(self, "classes_")
             from sklseq.estimators.sources.shard_answers import predict_shards
 
             return predict_shards(self.predict, X)
@@ -210,9 +210,16 @@ class BaseTagger(EstimatorBase, BaseEstimator):
     def _block_decoder(self):
         from sklseq.estimators.decode_blocks import BlockDecoder  # not for a deployed model
 
-        check_is_fitted(self, "coef_")
-        name, W = type(self).__name__, self._state_rows()
-        return BlockDecoder(name, self.classes_, self.n_features_in_, W, self._chain())
+        check_is_fitted(self, "classes_")
+        name, score = type(self).__name__, self._score_rows
+        return BlockDecoder(name, self.classes_, self.n_features_in_, score, self._chain())
+
+    def _score_rows(self, rows: Any) -> np.ndarray:
+        # The padded scores of finite rows.
+        W, n = self._state_rows(), rows.shape[0]
+        psi = np.empty((n, W.shape[1]), dtype=W.dtype)
+        score_rows(Sequences(rows, [0, n]), W.dtype).scores(W, 0, n, psi)
+        return psi
 
     def predict_spans(self, X: SequencesLike, *, scheme: str | None = None) -> list[list[Span]]:
         """The spans of the best label path of each sequence.
@@ -308,7 +315,7 @@ class BaseTagger(EstimatorBase, BaseEstimator):
         float
         """
         if in_shards(X):
-            check_is_fitted(self, "coef_")
+            check_is_fitted(self, "classes_")
             from sklseq.estimators.sources.shard_answers import count_right_of_shards
 
             right, total = count_right_of_shards(self._count_right, X, y, sample_weight)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sklseq.data.labels import find_codes
 from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, blocks_of, label_blocks
-from sklseq.data.sequences import Sequences, check_sample_weight
+from sklseq.data.sequences import check_sample_weight
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.online_rules import OnlineRule, _online, new_beam, no_path
-from sklseq.objectives.scores.design import score_rows
 
 __all__ = ["BlockDecoder"]
 
@@ -27,15 +26,15 @@ class BlockDecoder(NamedTuple):
         Of the tagger's class, for messages.
     classes : ndarray of shape (n_labels,)
     n_features : int
-    W : ndarray of shape (n_features, width)
-        State weights in padded rows.
+    score : callable
+        Takes rows and returns their padded scores, (n_rows, width).
     chain : Transitions
     """
 
     name: str
     classes: np.ndarray
     n_features: int
-    W: np.ndarray
+    score: Callable[[Any], np.ndarray]
     chain: Transitions
 
     def decode(self, source: RowBlocks, number: int = 0) -> Iterator[np.ndarray]:
@@ -63,10 +62,7 @@ class BlockDecoder(NamedTuple):
                 f"{where.capitalize()} has {rows.shape[1]} features, but {self.name} was fitted "
                 f"with {self.n_features}; extract them with the same fitted transformer."
             )
-        W, n = self.W, rows.shape[0]
-        psi = np.empty((n, W.shape[1]), dtype=W.dtype)
-        score_rows(Sequences(rows, [0, n]), W.dtype).scores(W, 0, n, psi)  # rows are finite
-        return psi
+        return self.score(rows)
 
     def predict(self, X: SequencesLike) -> np.ndarray:
         """Labels of each sequence of X, shape (n_sequences,), dtype object."""

@@ -18,7 +18,8 @@ class Mistakes(NamedTuple):
     Attributes
     ----------
     total : int
-        Mistakes in all passes; at most (radius / margin)².
+        Mistakes in all passes; at most (radius / margin)², times the square of the largest weight
+        of a sequence over the smallest.
     radius : float
         Largest ‖φ(x, y) - φ(x, ŷ)‖ among them.
     """
@@ -34,7 +35,7 @@ def perceptron(
     max_iter: int = 10,
     callback: Callable[[int, float, Any], bool] | None = None,
 ) -> tuple[SolverResult, Mistakes]:
-    """w += φ(x, y) - φ(x, ŷ) for each sequence whose best other path ŷ scores no less than y.
+    """w += weight · (φ(x, y) - φ(x, ŷ)) for each sequence whose best other path ŷ scores ≥ y.
 
     Parameters
     ----------

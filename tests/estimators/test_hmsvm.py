@@ -290,10 +290,11 @@ def test_zero_one_finds_the_second_best_path_where_the_truth_is_best():
 # ------------------------------------------------------------------ perceptron
 
 
-def slow_perceptron(X, y, L, order, n_passes):
+def slow_perceptron(X, y, L, order, n_passes, weights=1.0):
     """Collins's Figure 1, with the average of the weights after each visit."""
     n = len(path_features(X[0], y[0], L, 1.0, 1.0))
     w, total, visits, mistakes = np.zeros(n), np.zeros(n), 0, 0
+    weights = np.broadcast_to(weights, len(X))
     for _ in range(n_passes):
         for s in order(len(X)):
             phi = path_features(X[s], y[s], L, 1.0, 1.0)
@@ -309,19 +310,21 @@ def slow_perceptron(X, y, L, order, n_passes):
                     path = y[s].copy()
                     path[np.flatnonzero(path)[-1]] = 0
                     guess = path_features(X[s], path, L, 1.0, 1.0)
-                w, mistakes = w + phi - guess, mistakes + 1
+                w, mistakes = w + weights[s] * (phi - guess), mistakes + 1
             total, visits = total + w, visits + 1
     return w, total / visits, mistakes
 
 
 @pytest.mark.parametrize("kernel", ["linear", linear_kernel], ids=["primal", "dual"])
-def test_averaged_perceptron_equals_the_slow_one(kernel):
+@pytest.mark.parametrize("weights", [None, np.arange(8) % 3 + 0.5], ids=["equal", "weights"])
+def test_averaged_perceptron_equals_the_slow_one(kernel, weights):
     X, y = problem(11, lengths=[3] * 8)
-    last, mean, mistakes = slow_perceptron(X, y, 3, np.random.default_rng(4).permutation, 5)
+    order, given = np.random.default_rng(4).permutation, 1.0 if weights is None else weights
+    last, mean, mistakes = slow_perceptron(X, y, 3, order, 5, given)
     for average, expected in ((False, last), (True, mean)):
         tagger = HMSVMTagger(
-            solver="perceptron", kernel=kernel, average=average, max_iter=5, random_state=4
-        ).fit(X, y)
+            solver="perceptron", kernel=kernel, average=average, max_iter=5, random_state=4, C=7
+        ).fit(X, y, weights)
         assert tagger.n_mistakes_ == mistakes == sum(tagger.loss_curve_)
         emission, transition, start, end, _ = tagger.potentials(X)
         assert_allclose(emission, np.concatenate(X) @ expected[:9].reshape(3, 3), atol=1e-10)
@@ -750,7 +753,7 @@ def test_verbose(capsys):
         ({"kernel": lambda A, B: np.ones((2, 2))}, r"matrix of shape \(9, 9\).*got shape \(2, 2\)"),
         ({"kernel": lambda A, B: np.full((len(A), len(B)), np.nan)}, "finite real numbers"),
         ({"kernel": lambda A, B: A[:, :1] - B[:, 0]}, "kernel must be symmetric; rows"),
-        ({"kernel": lambda A, B: -A @ B.T}, "positive semi-definite; on 9 training rows"),
+        ({"kernel": lambda A, B: -A @ B.T}, "positive semi-definite; on the first 1 training rows"),
         ({"kernel": "precomputed"}, "as many columns as rows in all sequences, 9; got 3 columns"),
         ({"kernel": "rbf", "cache_size": 0.0005}, "9 rows needs 0 MB.*enough for 7 rows"),
     ],

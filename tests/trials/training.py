@@ -7,6 +7,7 @@ import sys
 import numpy as np
 
 from tests.estimators.test_hmsvm import PARAMETERS, check_no_mistake
+from tests.estimators.test_kernel_models import check_gram_matrix, check_overflow
 from tests.estimators.test_reported import SOLVERS, check_objective
 from tests.objectives.test_stochastic import check_losses
 from tests.solvers.test_tolerance import PENALTIES, gaps
@@ -25,7 +26,9 @@ def main(n: int = 10_000) -> None:
     for seed in range(n // 10):
         check_losses(seed)
         check_objective(seed, SOLVERS[seed % len(SOLVERS)])
-    print(f"{n // 10} losses and {n // 10} objectives: as recomputed")
+        check_gram_matrix(seed)
+        check_overflow(seed)
+    print(f"{n // 10} losses and {n // 10} objectives: as recomputed; as many kernels")
     rng, shares = np.random.default_rng(0), []
     for seed in range(1, n // 100 + 1):
         l1, l2 = PENALTIES[rng.integers(len(PENALTIES))]

@@ -18,7 +18,7 @@ from sklseq._lib.threads import Threads
 from sklseq.data.sequences import check_finite
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.base import BaseTagger
-from sklseq.estimators.hmsvm.kernel_functions import RowKernel, check_kernel
+from sklseq.estimators.hmsvm.kernel_functions import BLOCK, RowKernel, check_kernel
 from sklseq.estimators.hmsvm.margin_problem import PASSES, MarginProblem
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import (
@@ -95,7 +95,8 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
     boundaries : bool, default=True
         Whether first and last labels have weights of their own.
     class_weight : dict, "balanced" or None, default=None
-        Factor of the loss of a row, by its true label. Not for ``loss="zero_one"``.
+        Factor of the loss of a row, by its true label. Not for ``loss="zero_one"`` and the
+        perceptron.
     constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
         Transitions that may occur, in training and in every answer, as in :class:`CRFTagger`.
     solver : {"auto", "bcfw", "working_set", "perceptron"}, default="auto"
@@ -149,7 +150,8 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         Rows (pass, primal objective, dual objective, gap), with ``average=True`` of the average so
         far. For the perceptron, the number of mistakes of each pass.
     n_mistakes_, radius_ : int, float
-        Of the perceptron: mistakes made, at most (``radius_`` / margin)² of them on separable data.
+        Of the perceptron: mistakes made, at most (``radius_`` / margin)² of them on separable
+        data, times (largest / smallest weight)² with ``sample_weight``.
     n_iter_ : int
         Passes done.
     gamma_ : float
@@ -253,7 +255,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
             In any form that :class:`CRFTagger` takes, but neither blocks of rows nor shards.
         y : list of label sequences
         sample_weight : array-like of shape (n_sequences,), optional
-            Factor of ``C``; 0 leaves a sequence out.
+            Factor of ``C``, and of the updates of the perceptron; 0 leaves a sequence out.
 
         Returns
         -------
@@ -311,6 +313,11 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
                 "average=True needs solver='bcfw' or 'perceptron'; got 'working_set', whose last "
                 "weights are its best."
             )
+        if self.solver == "perceptron" and self.class_weight is not None:
+            raise ValueError(
+                "class_weight weighs the loss, which solver='perceptron' does not have; use "
+                "another solver, or sample_weight."
+            )
         check_n_jobs(self.n_jobs)
         check_kernel(self)
 
@@ -341,22 +348,29 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         if hasattr(self, "coef_"):
             return super()._blocks(X, work)
         check_finite(X)
-        chain, L = self._chain(), len(self.classes_)
-        function, degree, coef0 = (
-            fitted_parameter(self, name) for name in ("kernel", "degree", "coef0")
-        )
-        kernel = RowKernel(function, getattr(self, "gamma_", 1.0), int(degree), float(coef0))
 
         def run(block: tuple[int, int]):
             a, b = block
             first, last = X.offsets[a], X.offsets[b]
-            psi = np.zeros((last - first, chain.width), dtype=chain.dtype)
-            if last > first and len(self.support_):
-                psi[:, :L] = self._support_kernel(kernel, X.rows[first:last]) @ self.dual_coef_
-            return work(a, b, psi, X.offsets[a : b + 1] - first)
+            return work(a, b, self._score_rows(X.rows[first:last]), X.offsets[a : b + 1] - first)
 
         with Threads(self.n_jobs) as threads:
             return threads.map(run, row_blocks(X.offsets))
+
+    def _score_rows(self, rows: Any) -> np.ndarray:
+        if hasattr(self, "coef_"):
+            return super()._score_rows(rows)
+        chain, L, n = self._chain(), len(self.classes_), rows.shape[0]
+        function, degree, coef0 = (
+            fitted_parameter(self, name) for name in ("kernel", "degree", "coef0")
+        )
+        kernel = RowKernel(function, getattr(self, "gamma_", 1.0), int(degree), float(coef0))
+        psi = np.zeros((n, chain.width), dtype=chain.dtype)
+        step = BLOCK // max(len(self.support_), 1)  # 0 for more support rows than BLOCK
+        for a in range(0, n if len(self.support_) else 0, max(step, 1)):
+            part = rows[a : a + max(step, 1)]
+            psi[a : a + part.shape[0], :L] = self._support_kernel(kernel, part) @ self.dual_coef_
+        return psi
 
     def _support_kernel(self, kernel: RowKernel, rows) -> np.ndarray:
         if kernel.kernel == "precomputed":

@@ -65,10 +65,11 @@ class MarginPath:
         self.tagger, rows = tagger, data.rows
         data.restrict(tagger, data.y[weights > 0])
         self.source = RowSource.read(rows, data.y, weights)
-        if tagger.kernel not in ("linear", "precomputed"):
+        self.gram = None
+        if tagger.kernel != "linear":
             gamma = resolve_gamma(tagger.gamma, self.source.X.rows)
-            gamma = gamma if tagger.kernel in ("poly", "rbf") else 1.0
-            rows = rows.with_rows(grams.of_gamma(gamma))
+            self.gram = grams.of_gamma(gamma if tagger.kernel in ("poly", "rbf") else 1.0)
+            rows = rows.with_rows(self.gram)
             self.source.given = rows, weights
             tagger.kernel = "precomputed"
         self.test, self.problem = rows[test], None
@@ -78,7 +79,7 @@ class MarginPath:
         tagger, before = self.tagger, self.tagger.C
         tagger.set_params(**point)
         if self.problem is None or self.problem.averaging:
-            self.problem = MarginProblem(tagger, self.source)
+            self.problem = MarginProblem(tagger, self.source, self.gram)
         else:
             self.problem.objective.rescale(tagger.C / before)
         result = self.problem.solve()

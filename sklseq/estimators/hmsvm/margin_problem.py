@@ -37,6 +37,8 @@ class MarginProblem:
     ----------
     tagger : HMSVMTagger
     source : RowSource
+    gram : ndarray, optional
+        Gram matrix of all rows, checked; else it is computed where the kernel needs it.
 
     Attributes
     ----------
@@ -44,8 +46,8 @@ class MarginProblem:
         Of all sequences, those of weight 0 among them, so that ``support_`` counts all rows.
     """
 
-    def __init__(self, tagger: Any, source: RowSource):
-        self.tagger, self.source = tagger, source
+    def __init__(self, tagger: Any, source: RowSource, gram: np.ndarray | None = None):
+        self.tagger, self.source, self.gram = tagger, source, gram
         self.rows, weights = source.given
         check_magnitude(self.rows, "HMSVMTagger")
         allowed = resolve_constraints(tagger.constraints, source.classes)
@@ -71,9 +73,12 @@ class MarginProblem:
     def _objective(self, codes, weights, loss: PathLoss, allowed) -> StructuredHinge:
         tagger, X = self.tagger, self.rows
         C = np.where(weights > 0, 1.0, 0.0)
-        C[weights > 0] *= tagger.C * weights[weights > 0]
+        unit = 1.0 if self.solver == "perceptron" else tagger.C
+        C[weights > 0] *= unit * weights[weights > 0]
         if tagger.kernel == "linear":
             source = linear_rows(X.rows)
+        elif self.gram is not None:
+            source = self.gram
         else:
             source = gram_matrix(self.kernel, X.rows, float(tagger.cache_size))
         scale = float(tagger.transition_scale)

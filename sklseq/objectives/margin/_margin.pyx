@@ -695,7 +695,7 @@ cdef class HingeBlocks:
                 products[s] = self.products(s)
 
     def mistakes(self, const long long[::1] order, double[::1] squares):
-        """Perceptron: w += phi(y_s) - phi(found) wherever `found` scores no less than y_s.
+        """Perceptron: w += C_s (phi(y_s) - phi(found)) wherever `found` scores no less than y_s.
 
         Returns the number of such sequences; `squares` gets ||phi(y_s) - phi(found)||^2.
         """
@@ -713,7 +713,7 @@ cdef class HingeBlocks:
                     )
                     squares[s] = self.squared_distance(s, y, &self.found[0], n)
                     self.n_at_hand = 0      # none is needed any more
-                    self.move(s, y, &self.found[0], n, 1)
+                    self.move(s, y, &self.found[0], n, self.C[s])
                     self.spread_changes(s)
                 self.count += 1
         return made

@@ -1,0 +1,146 @@
+"""Kernels that are none, kernels that overflow, and what models without ``coef_`` can be asked."""
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy import sparse
+from sklearn.metrics.pairwise import laplacian_kernel
+
+from sklseq import HMSVMTagger, HMSVMTaggerCV, RowBlocks
+from sklseq.estimators.hmsvm import hmsvm_tagger, kernel_functions
+from sklseq.estimators.hmsvm.kernel_functions import RowKernel, gram_matrix
+from sklseq.inspection import explain, top_features
+
+
+def random_gram(seed):
+    """(Gram matrix of random rank and scale, generator); most have rows that a sample misses."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 700))
+    rows = rng.normal(size=(n, int(rng.integers(1, 40)))) * rng.choice([1e-3, 1.0, 1e4])
+    return rows @ rows.T, rng
+
+
+def gram_of(matrix):
+    return gram_matrix(RowKernel("precomputed"), matrix, 100)
+
+
+def check_gram_matrix(seed):
+    """A Gram matrix passes; with a fault among any few of its rows, it does not."""
+    gram, rng = random_gram(seed)
+    n, norm = len(gram), np.linalg.norm(gram)
+    assert_array_equal(gram_of(gram), gram)
+    assert_array_equal(gram_of(gram.astype(np.float32)), gram.astype(np.float32))
+    one_way, negative = gram.copy(), gram.copy()
+    i, j = rng.choice(n, 2, replace=False)
+    one_way[i, j] += 1e-4 * norm
+    with pytest.raises(ValueError, match="kernel must be symmetric; rows"):
+        gram_of(one_way)
+    few = rng.choice(n, int(rng.integers(1, n + 1)), replace=False)
+    v = np.zeros(n)
+    v[few] = rng.normal(size=len(few))
+    v /= np.linalg.norm(v)
+    negative -= (v @ gram @ v + 1e-4 * norm) * np.outer(v, v)
+    with pytest.raises(ValueError, match="positive semi-definite; on the first"):
+        gram_of(negative)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_no_kernel_is_refused_wherever_its_fault_is(seed):
+    check_gram_matrix(seed)
+
+
+def test_a_gram_matrix_of_zeros_is_one():
+    assert_array_equal(gram_of(np.zeros((3, 3))), np.zeros((3, 3)))
+
+
+def sequences(seed=0, scale=1.0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    X = [(scale * rng.normal(size=(T, 2))).astype(dtype) for T in (3, 1, 4, 2, 5)]
+    return X, [rng.integers(3, size=len(x)) for x in X]
+
+
+def check_overflow(seed):
+    """Kernels of any size are refused, or trained on to finite objectives."""
+    rng = np.random.default_rng(seed)
+    dtype = (np.float32, np.float64)[seed % 2]
+    X, y = sequences(seed, 10 ** rng.uniform(-3, (14, 45)[seed % 2]), dtype)
+    tagger = HMSVMTagger(
+        kernel=("poly", "rbf")[seed % 3 == 2], degree=int(rng.integers(1, 12)), max_iter=3,
+        gamma=10 ** rng.uniform(-6, 6), coef0=rng.uniform(0, 2), tol=0.5, random_state=0,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            tagger.fit(X, y)
+        except ValueError as refused:
+            if "finite real numbers" in str(refused):
+                return False
+            raise
+    assert np.isfinite(tagger.objective_)
+    assert np.isfinite(tagger.dual_gap_)
+    assert tagger.n_support_ > 0
+    return True
+
+
+def test_kernels_that_overflow_are_refused():
+    trained = [check_overflow(seed) for seed in range(30)]
+    assert 5 < sum(trained) < 25
+    X, y = sequences()
+    tagger = HMSVMTagger(kernel="poly", degree=9, gamma=1.0).fit(X, y)
+    with pytest.raises(ValueError, match=r"at most 1e\+100; 'poly' gave .*Scale the features"):
+        tagger.predict([1e15 * X[0]])
+
+
+MODELS = {
+    "rbf": {"kernel": "rbf"},
+    "poly": {"kernel": "poly", "degree": 2, "coef0": 1.0},
+    "callable": {"kernel": laplacian_kernel},
+    "constrained": {"kernel": "rbf", "constraints": np.triu(np.ones((3, 3), dtype=bool))},
+}
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix], ids=["dense", "sparse"])
+@pytest.mark.parametrize("kind", ["rbf", "poly", "callable", "constrained"])
+def test_kernel_models_label_blocks_of_rows(kind, form, monkeypatch):
+    X, y = sequences()
+    y = [np.sort(labels) for labels in y]
+    X, long = [form(x) for x in X], np.concatenate(X * 9)
+    tagger = HMSVMTagger(random_state=0, **MODELS[kind]).fit(X, y)
+    expected = tagger.predict([form(long)])[0]
+    blocks = lambda: (form(long[a : a + 7]) for a in range(0, len(long), 7))  # noqa: E731
+    assert_array_equal(np.concatenate(list(tagger.predict_blocks(RowBlocks(blocks)))), expected)
+    assert_array_equal(tagger.predict([RowBlocks(blocks)])[0], expected)
+    assert tagger.score([RowBlocks(blocks)], [expected]) == 1
+    monkeypatch.setattr(hmsvm_tagger, "BLOCK", 100)
+    assert_array_equal(tagger.predict([form(long)])[0], expected)
+
+
+def test_models_without_weights_say_so():
+    X, y = sequences()
+    tagger = HMSVMTagger(kernel="rbf").fit(X, y)
+    with pytest.raises(ValueError, match="HMSVMTagger has no explain; use CRFTagger"):
+        explain(tagger, X[0])
+    with pytest.raises(ValueError, match="HMSVMTagger has no weights of named features"):
+        top_features(tagger)
+
+
+def test_a_search_checks_a_given_matrix_once(monkeypatch):
+    X, y = sequences()
+    rows, checked = np.concatenate(X), []
+    squares = np.split(rows @ rows.T, np.cumsum([len(x) for x in X])[:-1])
+    check = kernel_functions._check_definite
+    monkeypatch.setattr(
+        kernel_functions, "_check_definite", lambda gram: checked.append(check(gram))
+    )
+    search = HMSVMTaggerCV(Cs=[0.1, 1.0], cv=2, kernel="precomputed", random_state=0).fit(
+        squares, [np.arange(len(labels)) % 2 for labels in y]
+    )
+    assert search.scores_.shape == (2, 2)
+    assert len(checked) == 2  # for the folds, and for the model of the best C
+
+
+def test_the_perceptron_weighs_no_labels():
+    with pytest.raises(ValueError, match="class_weight weighs the loss, which solver='perceptron'"):
+        HMSVMTagger(solver="perceptron", class_weight="balanced").fit(*sequences())
