@@ -8,13 +8,11 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
-from sklseq.objectives.segment._known_segments import Known
 
 from sklseq import SemiCRFSegmenter
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import segments_to_labels
 from sklseq.inference.segment_reference import is_active
-from sklseq.objectives.margin.violators import WorkingSet
 from sklseq.objectives.scores.score_map import full_support
 from sklseq.objectives.segment.segment_hinge import SegmentHinge, with_token_cells
 from sklseq.objectives.segment.segment_likelihood import (
@@ -139,19 +137,34 @@ def test_weights_are_those_of_the_mixtures():
     X, y = problem(5)
     weights = np.random.default_rng(5).random(len(X)) + 0.5
     hinge = hinge_of(X, y, weights)
-    gaps = np.zeros(len(X))
+    gaps, w = np.zeros(len(X)), np.zeros_like(hinge.w)
     for _ in range(5):
         hinge.optimize(hinge.blocks, gaps, 1, 0.0)
-    coef, chain = np.zeros_like(hinge.coef), np.zeros_like(hinge.chain)
-    for s, (fired, moved) in enumerate(hinge.mixture):
-        pairs, gold = hinge._counts(s, hinge.gold[s])
-        true = np.zeros_like(fired)
-        true.flat[pairs] = 1
-        rows = hinge.data.rows.rows[slice(*hinge.plan.cells[[s, s + 1]])]
-        coef += weights[s] / 0.6 * (rows.T @ (true - fired))
-        chain += weights[s] / 0.6 * (gold - moved)
-    assert_allclose(hinge.coef, coef, atol=1e-12)
-    assert_allclose(hinge.chain, chain, atol=1e-12)
+    for s, (x, gold, known) in enumerate(zip(X, covered(y, X), hinge.sets, strict=True)):
+        phi = [counts_of(x, one) for one in held_by(known, x, gold)]
+        w += weights[s] / 0.6 * (phi[0] - known.alpha @ phi)
+    assert_allclose(hinge.w, w, atol=1e-12)
+
+
+def held_by(known, x, gold):
+    """The segmentations of a working set, by their differences from the true one."""
+    codes = [(i, j, LABELS.index(label)) for i, j, label in gold]
+    every = [codes, *segmentations(x.n_steps, 3, LIMITS)]
+    named = {}
+    for one in every:
+        pairs, counts, loss = known.apart(as_rows(one))
+        assert loss == (errors(gold, named_by(one), x.n_steps) if one else 0)
+        named.setdefault((pairs.tobytes(), counts.tobytes()), one)
+    assert len(named) == len(every) - 1
+    return [named[pairs.tobytes(), counts.tobytes()] for pairs, counts in known.held()]
+
+
+def as_rows(segments):
+    return np.array(segments, dtype=np.int64).reshape(-1, 3)
+
+
+def named_by(segments):
+    return [(i, j, LABELS[k]) for i, j, k in segments]
 
 
 def counts_of(x, segments):
@@ -175,23 +188,15 @@ def test_working_sets_hold_losses_and_products(seed):
     gaps, largest = np.zeros(len(X)), 0
     for _ in range(6):
         hinge.optimize(hinge.blocks, gaps, 5, 0.0)
-    for s, (x, known) in enumerate(zip(X, hinge.sets, strict=True)):
+    for x, gold, known in zip(X, covered(y, X), hinge.sets, strict=True):
         assert_allclose(known.alpha.sum(), 1, rtol=1e-12)
         assert (known.alpha >= 0).all()
-        every = list(segmentations(x.n_steps, 3, LIMITS))
-        named = {hinge._counts(s, np.array(one).reshape(-1, 3))[0].tobytes(): one for one in every}
-        held = [named[pairs.tobytes()] for pairs in known.fired]
+        held = held_by(known, x, gold)
         assert len(set(map(tuple, held))) == len(held)
-        phi = np.array([counts_of(x, one) for one in held])
-        assert_allclose(known.gram, phi @ phi.T, rtol=1e-12)
-        w = np.concatenate([hinge.coef, hinge.chain]).ravel()
-        gains = hinge._gains(s, hinge._cell_scores(s))
-        truth = [(i, j, LABELS[k]) for i, j, k in held[0]]
-        loss = [
-            errors(truth, [(i, j, LABELS[k]) for i, j, k in one], x.n_steps) if one else 0
-            for one in held
-        ]
-        assert_allclose(gains, loss + phi @ w, atol=1e-10)
+        phi = np.array([counts_of(x, one) - counts_of(x, held[0]) for one in held])
+        assert_allclose(known.gram, phi @ phi.T, rtol=1e-12, atol=1e-12)
+        loss = [errors(gold, named_by(one), x.n_steps) if one else 0 for one in held]
+        assert_allclose(known.gains(), loss + phi @ hinge.w, atol=1e-10)
         largest = max(largest, len(held))
     assert largest > 4
 
@@ -210,39 +215,52 @@ def test_optimum_over_all_segmentations(seed):
     lost = sum(w * known.alpha @ known.loss for w, known in zip(weights, hinge.sets, strict=True))
     assert_allclose(lost - ridge, primal, rtol=2e-8)  # the dual, of the mixtures' weights
     for s, known in enumerate(hinge.sets):
-        gain = hinge._gains(s, hinge._cell_scores(s))
         # What mass c below the best costs the gap is alpha · c: 1e-8 of a primal of some 10.
-        assert (known.alpha * (slack[s] - (gain - gain[0])) < 1e-6).all()
+        assert (known.alpha * (slack[s] - known.gains()) < 1e-6).all()
 
 
-def test_exchange_solves_the_small_problem():
-    rng, one = np.random.default_rng(0), np.ones(1)
-    for ratio in (0.01, 1.0, 100.0):
-        features, loss = rng.normal(size=(6, 9)), np.append(0, rng.random(5))
-        places = [[0, 6], [0, 36], np.arange(0, 63, 9), np.tile(np.arange(9), 6)]
-        numbers = [(features - features[0]).ravel(), (features @ features.T).ravel(), loss]
-        alpha, w, gaps = np.eye(6)[0], np.zeros(9), np.zeros(1)
-        known = Known([np.array(one) for one in places], numbers, alpha, ratio * one)
-        known.exchange(np.array([0]), w, gaps, 10_000, 1e-14, 0.5)
-        assert_allclose(gaps, ratio * loss.max(), rtol=1e-14)  # before the first step
-        assert_allclose(alpha.sum(), 1, rtol=1e-12)
-        assert_allclose(w, -ratio * features.T @ (alpha - np.eye(6)[0]), atol=1e-12)
-        gain = loss + features @ w
-        # Optimal: no gain is above that of any with mass.
-        assert gain.max() - gain[alpha > 0].min() < 1e-10
-        assert alpha.min() >= 0
+@pytest.mark.parametrize("ratio", [0.01, 1.0, 100.0])
+def test_visits_solve_the_small_problem(ratio):
+    """Of one sequence with six known segmentations, by the optimality conditions."""
+    X, y = problem(2, longest=5)
+    s = int(np.argmax(X.lengths))
+    hinge = hinge_of(X, y, np.full(len(X), ratio), l2=0.5)
+    known, gold = hinge.sets[s], covered(y, X)[s]
+    for one in list(segmentations(int(X.lengths[s]), 3, LIMITS))[5::40][:5]:
+        known.admit(as_rows(one))
+    before = known.gains()
+    assert_allclose(known.visit(10_000, 1e-14), ratio * before.max(), rtol=1e-14)
+    assert_allclose(known.alpha.sum(), 1, rtol=1e-12)
+    phi = np.array([counts_of(X[s], one) for one in held_by(known, X[s], gold)])
+    assert_allclose(hinge.w, ratio * (phi[0] - known.alpha @ phi), atol=1e-12)
+    gain = known.gains()
+    # Optimal: no gain is above that of any with mass.
+    assert len(gain) == 6
+    assert gain.max() - gain[known.alpha > 0].min() < 1e-10
+    assert known.alpha.min() >= 0
 
 
 def test_working_set_forgets_what_has_no_mass():
-    known = WorkingSet(np.array([0]), np.zeros((5, 3)), 0.0)
-    for k in range(1, 20):
-        known.add(np.array([k]), np.full((5, 3), k), k, np.zeros(k + 1))
-    known.alpha[[0, 7]] = 0, 1
+    X, y = problem(2, longest=5)
+    s = int(np.argmax(X.lengths))
+    hinge = hinge_of(X, y, np.ones(len(X)))
+    known, gold = hinge.sets[s], covered(y, X)[s]
+    every = list(segmentations(int(X.lengths[s]), 3, LIMITS))
+    known.admit(as_rows(every[3]))
+    known.visit(1, 0.0)  # mass on this one, and the true one
+    for one in every[::7][1:]:
+        if len(known.alpha) < 13:
+            known.admit(as_rows(one))
+    mass, gram = known.alpha > 0, known.gram.copy()
+    kept = [one for one, has in zip(held_by(known, X[s], gold), mass, strict=True) if has]
+    assert mass.tolist() == [True] * 2 + [False] * 11
     known.forget()
-    assert known.loss.tolist() == [0, 7]
-    assert known.find(np.array([7])) == 1
-    assert known.find(np.array([8])) == -1
-    assert known.chain[:, 0, 0].tolist() == [0, 7]
+    assert held_by(known, X[s], gold) == kept
+    assert (known.gram == gram[np.ix_(mass, mass)]).all()
+    assert known.alpha.min() > 0
+    for one in kept:
+        known.admit(as_rows(one))
+    assert len(known.alpha) == len(kept)  # none is added twice
 
 
 def test_loss_counts_wrong_labels():
@@ -253,10 +271,10 @@ def test_loss_counts_wrong_labels():
         n = int(X.lengths[s])
         if n == 0:
             continue
-        segments, best = hinge.most_violated(s)
-        named = [(i, j, LABELS[k]) for i, j, k in segments.tolist()]
-        assert best == errors(gold, named, n) == n  # every label can be wrong
-        assert hinge._gains(s, hinge._cell_scores(s))[0] == 0  # the truth
+        ((_, segments),) = hinge.searches(np.array([s]))
+        # Every label can be wrong.
+        assert hinge.sets[s].violation(segments) == errors(gold, named_by(segments), n) == n
+        assert hinge.sets[s].gains()[0] == 0  # the truth
 
 
 @pytest.mark.parametrize("every", [True, False])

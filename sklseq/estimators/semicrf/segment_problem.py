@@ -92,15 +92,16 @@ class SegmentProblem:
         """Run the solver of the loss."""
         return SOLVERS[self.segmenter.loss](self)
 
-    def report(self, k: int, value: float, w: np.ndarray) -> bool:
+    def report(self, k: int, value: float, w: np.ndarray | SegmentHinge) -> bool:
         """Print and run callbacks after iteration k; whether to stop."""
         if self.segmenter.verbose and not np.isnan(value):
             print(f"[SemiCRFSegmenter] iteration {k}: objective {value:.6f}")
         return self.after_iteration(k, value, w)
 
-    def attributes(self, w: np.ndarray) -> dict:
-        """The attributes of a fitted segmenter with weights w."""
+    def attributes(self, w: np.ndarray | SegmentHinge) -> dict:
+        """The attributes of a fitted segmenter with weights w, or those of the hinge loss."""
         segmenter, potentials = self.segmenter, self.potentials
+        w = w.vector() if isinstance(w, SegmentHinge) else w
         vectorizer, weights = self.source.vectorizer, self.scores.unpack(w)
         names = potentials.feature_names
         if vectorizer is not None:
@@ -148,10 +149,10 @@ def separate(problem: SegmentProblem) -> SolverResult:
     result = bcfw(
         SegmentHinge(problem.scores, problem.data, problem.source.weights, segmenter.l2),
         rng=repeatable_generator(segmenter.random_state), tol=1000 * float(segmenter.tol),
-        max_iter=int(segmenter.max_iter), n_steps=20, n_revisits=50,
-        callback=lambda k, value, hinge: problem.report(k, value, hinge.vector()),
+        max_iter=int(segmenter.max_iter), n_steps=20, n_revisits=5,
+        callback=problem.report,
     )  # fmt: skip
-    return result._replace(w=result.w.vector(), history=[row[1] for row in result.history])
+    return result._replace(history=[row[1] for row in result.history])
 
 
 SOLVERS = {"log": descend, "softmax-margin": descend, "hinge": separate}

@@ -1,89 +1,387 @@
-"""Exact steps of the dual of the hinge loss among the segmentations known of each sequence."""
+"""Mixtures of segmentations in the dual of the hinge loss, and exact steps among these."""
 
 import numpy as np
 
+# More segmentations without mass than this are dropped.
+cdef int SPARE = 10
 
-cdef class Known:
-    """Segmentations of all sequences: those of s are first[s] to first[s + 1] - 1.
 
-    Segmentation p has the features value[bounds[p]:bounds[p + 1]] at the places ``index`` of w,
-    those of the truth subtracted; gram[squares[s]:] are the inner products of those of s.
+cdef class Cells:
+    """Features of the cells of all sequences, their true labels and losses, and the weights.
+
+    w[column * n_labels + label] is the weight of a column for a label; the last n_labels + 2
+    columns are the transitions from each label, the start and the end. Behind the rows of the
+    cells, ``rows`` has one for each of these, with a 1 in its column. Places of w where ``mask`` is
+    0 stay 0.
+
+    A pair of sequence s is (one of its cells or, behind these, a column of the chain, label) as a
+    number; it has the features of that row at the places of that label.
     """
 
-    cdef const long long[::1] first, squares, bounds, index
-    cdef const double[::1] value, gram, loss, weights
-    cdef double[::1] alpha, gain, change
+    cdef const long long[::1] bounds, place, first, start, stop, true
+    cdef const double[::1] value
+    cdef const double[:, ::1] loss
+    cdef const signed char[::1] kind
+    cdef const unsigned char[::1] mask
+    cdef double[::1] w, other, moves, count
+    cdef long long[::1] at, pair
+    cdef Py_ssize_t n, L, m
+    cdef double lost
 
-    def __init__(self, places, numbers, alpha, weights):
-        self.first, self.squares, self.bounds, self.index = places
-        self.value, self.gram, self.loss = numbers
-        self.alpha, self.weights = alpha, weights
-        self.gain, self.change = np.empty((2, np.diff(places[0]).max(initial=0)))
+    def __init__(self, rows, data, loss, mask, w):
+        plan = data.plan
+        self.bounds = rows.indptr.astype(np.int64)
+        self.place = rows.indices.astype(np.int64) * plan.n_labels  # of the first label
+        self.value, self.true, self.first = rows.data, data.label, plan.cells
+        self.kind, self.start, self.stop = plan.kind, plan.start, plan.stop
+        self.n, self.L, self.loss = plan.n_cells, plan.n_labels, loss
+        self.mask, self.w, self.other = mask.astype(np.uint8), w, np.zeros_like(w)
+        self.moves = np.zeros((self.L + 2) * self.L)
+        self.at = np.empty(int(np.diff(plan.steps).max(initial=0)), dtype=np.int64)
+        most = 2 * int(np.diff(plan.cells).max(initial=0)) + len(self.moves)
+        self.pair, self.count = np.empty(most, dtype=np.int64), np.empty(most)
 
-    def exchange(self, const long long[::1] order, double[::1] w, double[::1] gaps, int n_steps,
-                 double accuracy, double l2):
-        """Exact pairwise steps on each sequence of ``order``, from the mass of smallest to the
-        segmentation of largest gain, loss + score.
+    cdef inline Py_ssize_t row(self, Py_ssize_t s, long long pair) noexcept nogil:
+        cdef Py_ssize_t cell = pair // self.L, n = self.first[s + 1] - self.first[s]
+        return self.first[s] + cell if cell < n else self.n + cell - n
+
+    cdef double dot(self, Py_ssize_t s, long long pair, const double[::1] w) noexcept nogil:
+        cdef Py_ssize_t i, row = self.row(s, pair)
+        cdef const double* of_label = &w[pair % self.L]
+        cdef const double* value = &self.value[0]
+        cdef const long long* place = &self.place[0]
+        cdef double total = 0
+        for i in range(self.bounds[row], self.bounds[row + 1]):
+            total += value[i] * of_label[place[i]]
+        return total
+
+    cdef void add(self, Py_ssize_t s, long long pair, double by, double[::1] w) noexcept nogil:
+        cdef Py_ssize_t i, row = self.row(s, pair), label = pair % self.L, place
+        for i in range(self.bounds[row], self.bounds[row + 1]):
+            place = self.place[i] + label
+            if self.mask[place]:
+                w[place] += by * self.value[i]
+
+    cdef void clear(self, Py_ssize_t s, long long pair) noexcept nogil:
+        cdef Py_ssize_t i, row = self.row(s, pair), label = pair % self.L
+        for i in range(self.bounds[row], self.bounds[row + 1]):
+            self.other[self.place[i] + label] = 0
+
+    cdef void compare(self, Py_ssize_t s, const long long[:, ::1] found,
+                      const long long[:, ::1] gold) noexcept nogil:
+        """How the segmentation ``found``, rows (start, stop, label), differs from the true one.
+
+        The first m of ``pair`` are the pairs, those of ``count`` how much more often ``found`` has
+        them; ``lost`` is its loss.
+        """
+        cdef Py_ssize_t c, k, i, n = self.first[s + 1] - self.first[s], a = self.first[s], label
+        self.m, self.lost = 0, 0
+        if found.shape[0] == 0:  # an empty sequence
+            return
+        for k in range(found.shape[0]):
+            for i in range(found[k, 0], found[k, 1]):
+                self.at[i] = k
+        for c in range(a, a + n):
+            label = self.active(c, found)
+            if label >= 0:
+                self.lost += self.loss[c, label]
+            if label == self.true[c]:
+                continue
+            if label >= 0:
+                self.note((c - a) * self.L + label, 1)
+            if self.true[c] >= 0:
+                self.note((c - a) * self.L + self.true[c], -1)
+        self.count_chain(found, 1)
+        self.count_chain(gold, -1)
+        for i in range(self.moves.shape[0]):
+            if self.moves[i] != 0:
+                self.note(n * self.L + i, self.moves[i])
+                self.moves[i] = 0
+
+    cdef Py_ssize_t active(self, Py_ssize_t c, const long long[:, ::1] found) noexcept nogil:
+        # Label of the segment for which cell c is active, or -1.
+        cdef Py_ssize_t k = self.at[self.start[c]], kind = self.kind[c]
+        cdef Py_ssize_t before = self.start[c] - found[k, 0], after = found[k, 1] - self.stop[c]
+        if before < 0 or after < 0 or (before and not kind & 2) or (after and not kind & 1):
+            return -1
+        return found[k, 2]
+
+    cdef void note(self, long long pair, double count) noexcept nogil:
+        self.pair[self.m], self.count[self.m] = pair, count
+        self.m += 1
+
+    cdef void count_chain(self, const long long[:, ::1] segments, double by) noexcept nogil:
+        cdef Py_ssize_t k, last = segments.shape[0] - 1, L = self.L
+        for k in range(last):
+            self.moves[segments[k, 2] * L + segments[k + 1, 2]] += by
+        self.moves[L * L + segments[0, 2]] += by
+        self.moves[(L + 1) * L + segments[last, 2]] += by
+
+
+cdef class Mixture:
+    """A mixture of segmentations of sequence s; number 0 is the true one, whose loss is 0.
+
+    Segmentation k has counts[i] times the pair used[places[i]] more than the true one, for i from
+    bounds[k] to bounds[k + 1] - 1. Arrays are longer than they need to be.
+
+    Parameters
+    ----------
+    cells : Cells
+    s : int
+    gold : int64 ndarray of shape (n_segments, 3)
+        The true segmentation, rows (start, stop, label).
+    weight, l2 : float
+
+    Attributes
+    ----------
+    loss, alpha : ndarray of shape (k,)
+        ``alpha`` sums to one.
+    gram : ndarray of shape (k, k)
+        Inner products of features, those of the true segmentation subtracted.
+    """
+
+    cdef Cells cells
+    cdef Py_ssize_t s, k, n_used
+    cdef double weight, ratio
+    cdef const long long[:, ::1] gold
+    cdef int[::1] number  # of each pair in `used`, or -1
+    cdef long long[::1] used, bounds, places
+    cdef double[::1] counts, values, by, _loss, _alpha, gain, change
+    cdef double[:, ::1] _gram
+
+    def __init__(self, Cells cells, Py_ssize_t s, gold, double weight, double l2):
+        self.cells, self.s, self.gold = cells, s, gold
+        self.weight, self.ratio = weight, weight / (2 * l2)
+        n = cells.first[s + 1] - cells.first[s] + cells.L + 2
+        self.number = np.full(n * cells.L, -1, dtype=np.int32)
+        self.used, self.places, self.bounds = (np.zeros(8, dtype=np.int64) for _ in range(3))
+        self.counts, self.values, self.by = (np.zeros(8) for _ in range(3))
+        self._loss, self._alpha, self.gain, self.change = (np.zeros(7) for _ in range(4))
+        self._gram = np.zeros((7, 7))
+        self.k, self._alpha[0] = 1, 1
+
+    @property
+    def loss(self):
+        return np.asarray(self._loss)[:self.k]
+
+    @property
+    def alpha(self):
+        return np.asarray(self._alpha)[:self.k]
+
+    @property
+    def gram(self):
+        return np.asarray(self._gram)[:self.k, :self.k]
+
+    def held(self):
+        """(pairs, counts) of each segmentation, as :meth:`apart` gives them."""
+        pairs, counts = np.asarray(self.used)[np.asarray(self.places)], np.asarray(self.counts)
+        bounds = np.asarray(self.bounds)
+        return [(pairs[a:b], counts[a:b]) for a, b in zip(bounds[:self.k], bounds[1:])]
+
+    def apart(self, const long long[:, ::1] found):
+        """(pairs, counts, loss) of a segmentation: how it differs from the true one."""
+        cdef Cells cells = self.cells
+        cells.compare(self.s, found, self.gold)
+        return np.array(cells.pair[:cells.m]), np.array(cells.count[:cells.m]), cells.lost
+
+    def violation(self, const long long[:, ::1] found):
+        """loss + score of a segmentation, minus the score of the true one."""
+        self.cells.compare(self.s, found, self.gold)
+        return self.compared()
+
+    def gains(self):
+        """loss + score of each segmentation, minus the score of the true one."""
+        self.score()
+        return np.array(self.gain[:self.k])
+
+    def admit(self, const long long[:, ::1] found):
+        """Add a segmentation without mass, if it is a violation; return the part of the gap."""
+        cdef double gap
+        cdef Py_ssize_t k
+        self.cells.compare(self.s, found, self.gold)
+        gap = self.compared()
+        self.score()
+        for k in range(self.k):
+            gap -= self._alpha[k] * self.gain[k]
+        if gap <= 0:
+            return 0.0
+        if not self.holds():
+            self.forget()
+            self.add()
+        return self.weight * gap
+
+    def visit(self, int n_steps, double accuracy):
+        """Exact pairwise steps, from the mass of smallest to the segmentation of largest gain.
 
         A step changes alpha by γ and gains by -γ · weight / (2 · l2) · (difference of two rows of
         gram). Steps end when the spread of gains has fallen to a fraction ``accuracy``. Changes
-        ``alpha`` and w; each sequence's part of the gap among its known segmentations before the
-        steps goes into ``gaps``.
+        ``alpha`` and w; returns the sequence's part of the gap among these before the steps.
         """
-        cdef Py_ssize_t t, s
+        cdef double gap
         with nogil:
-            for t in range(order.shape[0]):
-                s = order[t]
-                gaps[s] = self.weights[s] * self.score(s, w)
-                self.step(s, self.weights[s] / (2 * l2), n_steps, accuracy)
-                self.move(s, self.weights[s] / (2 * l2), w)
+            gap = self.score()
+            self.step(n_steps, accuracy)
+            self.move()
+        return self.weight * gap
 
-    cdef double score(self, Py_ssize_t s, const double[::1] w) noexcept nogil:
-        # Gains of the segmentations of s; returns the largest minus their mean.
-        cdef Py_ssize_t j, i, a = self.first[s], k = self.first[s + 1] - a
-        cdef double best = 0, mean = 0, total
-        for j in range(k):
-            total = self.loss[a + j]
-            for i in range(self.bounds[a + j], self.bounds[a + j + 1]):
-                total += self.value[i] * w[self.index[i]]
-            self.gain[j] = total
-            self.change[j] = 0
-            best = total if j == 0 else max(best, total)
-            mean += self.alpha[a + j] * total
+    cdef double compared(self) noexcept:
+        cdef Py_ssize_t i
+        cdef Cells cells = self.cells
+        cdef double total = cells.lost
+        for i in range(cells.m):
+            total += cells.count[i] * cells.dot(self.s, cells.pair[i], cells.w)
+        return total
+
+    cdef bint holds(self) noexcept:
+        # Whether the segmentation compared last is one of these.
+        cdef Py_ssize_t k, i, first
+        cdef Cells cells = self.cells
+        for k in range(self.k):
+            first = self.bounds[k]
+            if self.bounds[k + 1] - first != cells.m:
+                continue
+            for i in range(cells.m):
+                if (self.used[self.places[first + i]] != cells.pair[i]
+                        or self.counts[first + i] != cells.count[i]):
+                    break
+            else:
+                return True
+        return False
+
+    cdef void add(self):
+        # The segmentation compared last, without mass.
+        cdef Py_ssize_t i, k = self.k, first = self.bounds[k]
+        cdef Cells cells = self.cells
+        self.reserve(first + cells.m)
+        for i in range(cells.m):
+            self.places[first + i] = self.place(cells.pair[i])
+            self.counts[first + i] = cells.count[i]
+            cells.add(self.s, cells.pair[i], cells.count[i], cells.other)
+        self._loss[k], self._alpha[k], self.bounds[k + 1] = cells.lost, 0, first + cells.m
+        self.k += 1
+        self.evaluate(cells.other)
+        for i in range(k + 1):
+            self._gram[k, i] = self._gram[i, k] = self.gain[i]
+        for i in range(cells.m):
+            cells.clear(self.s, cells.pair[i])
+
+    cdef void reserve(self, Py_ssize_t n_counts):
+        # Room for one more segmentation, n_counts in all, and as many pairs.
+        cdef Py_ssize_t n = self.n_used + self.cells.m
+        if n_counts > self.counts.shape[0]:
+            self.places, self.counts = longer(self.places, n_counts), longer(self.counts, n_counts)
+        if n > self.used.shape[0]:
+            self.used = longer(self.used, n)
+            self.values, self.by = np.empty((2, len(self.used)))
+        if self.k == self._loss.shape[0]:
+            gram = np.empty((2 * self.k, 2 * self.k))
+            gram[:self.k, :self.k] = self._gram
+            self._gram, self.bounds = gram, longer(self.bounds, self.k + 2)
+            self._loss, self._alpha = longer(self._loss, self.k), longer(self._alpha, self.k)
+            self.gain, self.change = np.empty((2, 2 * self.k))
+
+    cdef Py_ssize_t place(self, long long pair) noexcept nogil:
+        if self.number[pair] < 0:
+            self.number[pair] = self.n_used
+            self.used[self.n_used] = pair
+            self.n_used += 1
+        return self.number[pair]
+
+    def forget(self):
+        """Drop segmentations without mass, if they are many; the true one stays."""
+        cdef Py_ssize_t k, n_spare = 0
+        for k in range(1, self.k):
+            n_spare += self._alpha[k] == 0
+        if n_spare > SPARE:
+            self.keep(np.flatnonzero(np.append(True, self.alpha[1:] > 0)))
+
+    cdef void keep(self, const long long[::1] left):
+        # Those segmentations only; arrays move to their front.
+        cdef Py_ssize_t k, i, j, n = 0, kept, first, stop
+        cdef const long long[::1] pairs = np.array(self.used)
+        for i in range(self.n_used):
+            self.number[pairs[i]] = -1
+        self.n_used, self.k = 0, left.shape[0]
+        for kept in range(self.k):
+            k = left[kept]
+            first, stop, self.bounds[kept] = self.bounds[k], self.bounds[k + 1], n
+            for i in range(first, stop):
+                self.counts[n], self.places[n] = self.counts[i], self.place(pairs[self.places[i]])
+                n += 1
+            self._loss[kept], self._alpha[kept] = self._loss[k], self._alpha[k]
+            for j in range(self.k):
+                self._gram[kept, j] = self._gram[k, left[j]]
+        self.bounds[self.k] = n
+
+    cdef void evaluate(self, const double[::1] w) noexcept nogil:
+        # Into `gain`: w times the features of each segmentation, those of the true one subtracted.
+        cdef Py_ssize_t k, i
+        cdef double total
+        for i in range(self.n_used):
+            self.values[i] = self.cells.dot(self.s, self.used[i], w)
+        for k in range(self.k):
+            total = 0
+            for i in range(self.bounds[k], self.bounds[k + 1]):
+                total += self.counts[i] * self.values[self.places[i]]
+            self.gain[k] = total
+
+    cdef double score(self) noexcept nogil:
+        # Gains; returns the largest minus their mean.
+        cdef Py_ssize_t j
+        cdef double best = 0, mean = 0
+        self.evaluate(self.cells.w)
+        for j in range(self.k):
+            self.gain[j] += self._loss[j]
+            best = max(best, self.gain[j])
+            mean += self._alpha[j] * self.gain[j]
         return best - mean
 
-    cdef void step(self, Py_ssize_t s, double ratio, int n_steps, double accuracy) noexcept nogil:
-        cdef Py_ssize_t j, up, down, a = self.first[s], k = self.first[s + 1] - a
-        cdef const double* gram = &self.gram[self.squares[s]]
-        cdef double spread, square, by, first = 0
+    cdef void step(self, int n_steps, double accuracy) noexcept nogil:
+        cdef Py_ssize_t j, up, down, k = self.k
+        cdef double[:, ::1] gram = self._gram
+        cdef double spread, square, by, first = 0, ratio = self.ratio
+        for j in range(k):
+            self.change[j] = 0
         for _ in range(n_steps):
             up, down = 0, -1
             for j in range(k):
                 if self.gain[j] > self.gain[up]:
                     up = j
-                if self.alpha[a + j] > 0 and (down < 0 or self.gain[j] < self.gain[down]):
+                if self._alpha[j] > 0 and (down < 0 or self.gain[j] < self.gain[down]):
                     down = j
             spread = self.gain[up] - self.gain[down]
             if spread <= accuracy * first:
                 break
             first = first or spread
-            square = gram[up * k + up] - 2 * gram[up * k + down] + gram[down * k + down]
-            by = self.alpha[a + down]
+            square = gram[up, up] - 2 * gram[up, down] + gram[down, down]
+            by = self._alpha[down]
             if ratio * square * by <= spread:
-                self.alpha[a + down] = 0
+                self._alpha[down] = 0
             else:
                 by = spread / (ratio * square)
-                self.alpha[a + down] -= by
-            self.alpha[a + up] += by
+                self._alpha[down] -= by
+            self._alpha[up] += by
             self.change[up] += by
             self.change[down] -= by
             for j in range(k):
-                self.gain[j] -= ratio * by * (gram[up * k + j] - gram[down * k + j])
+                self.gain[j] -= ratio * by * (gram[up, j] - gram[down, j])
 
-    cdef void move(self, Py_ssize_t s, double ratio, double[::1] w) noexcept nogil:
-        cdef Py_ssize_t j, i, a = self.first[s]
-        for j in range(self.first[s + 1] - a):
-            if self.change[j] == 0:
-                continue
-            for i in range(self.bounds[a + j], self.bounds[a + j + 1]):
-                w[self.index[i]] -= ratio * self.change[j] * self.value[i]
+    cdef void move(self) noexcept nogil:
+        cdef Py_ssize_t j, i
+        cdef double by
+        for i in range(self.n_used):
+            self.by[i] = 0
+        for j in range(self.k):
+            by = self.ratio * self.change[j]
+            if by != 0:
+                for i in range(self.bounds[j], self.bounds[j + 1]):
+                    self.by[self.places[i]] -= by * self.counts[i]
+        for i in range(self.n_used):
+            if self.by[i] != 0:
+                self.cells.add(self.s, self.used[i], self.by[i], self.cells.w)
+
+
+cdef longer(values, n):
+    out = np.zeros(2 * n, dtype=np.asarray(values).dtype)
+    out[:len(values)] = values
+    return out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -15,9 +14,8 @@ from sklseq.inference.segment.segmentations import (
     check_segmentations,
 )
 from sklseq.objectives.margin.hinge import Certificate
-from sklseq.objectives.margin.violators import WorkingSet
 from sklseq.objectives.scores.score_map import ScoreMap, Weights
-from sklseq.objectives.segment._known_segments import Known
+from sklseq.objectives.segment._known_segments import Cells, Mixture
 from sklseq.objectives.segment.segment_likelihood import SegmentData, SegmentScores
 
 __all__ = ["SegmentHinge", "token_loss", "with_token_cells"]
@@ -102,10 +100,10 @@ class SegmentHinge:
 
     Notes
     -----
-    Segmentations with mass, and a few others, are kept with their inner products (``WorkingSet``).
-    A new segmentation costs a few products with its sequence's features; a visit without a search,
-    the features of the segmentations found that the truth does not have, and O(k) a step for k
-    segmentations (``Known``).
+    Segmentations with mass, and a few others, are kept with their inner products (``Mixture``), as
+    differences from the true one. Many have the same differences: a visit without a search costs
+    the features of those that any of the sequence has, their number in each, and O(k) a step for k
+    segmentations.
     """
 
     inseparable = ()  # slack is allowed: weights always exist
@@ -114,95 +112,22 @@ class SegmentHinge:
         self.scores, self.data, self.plan = scores, data, data.plan
         self.weights, self.l2, L = weights, float(l2), scores.n_labels
         self.loss = token_loss(data, L)
-        self.chain_mask = scores.padded_chain(np.ones(scores.n_weights))[:, :L]
-        mask = scores.design.unpack(np.ones(scores.n_state))[:, :L]
-        self.mask = None if mask.all() else mask
         n = data.rows.shape[1]
         self.w = np.zeros((n + L + 2) * L)
         self.coef = self.w[: n * L].reshape(n, L)
         self.chain = self.w[n * L :].reshape(L + 2, L)  # transitions, start and end
-        self.known = None  # the working sets in arrays for `revisit`; None: they have changed
-        self.rows = [
-            _local(data.rows.rows[slice(*data.plan.cells[[s, s + 1]])]) for s in range(len(weights))
-        ]
         gold = data.gold
         cuts = np.searchsorted(gold.sequence, np.arange(len(weights) + 1))
         columns = np.stack(gold[1:], axis=1)
-        self.gold = [columns[a:b] for a, b in zip(cuts[:-1], cuts[1:])]
-        self.sets = [WorkingSet(*self._true(s)) for s in range(len(weights))]
+        gold = [columns[a:b] for a, b in zip(cuts[:-1], cuts[1:])]
+        state = scores.design.unpack(np.ones(scores.n_state))[:, :L]
+        mask = np.vstack([state, scores.padded_chain(np.ones(scores.n_weights))[:, :L]])
+        rows = sparse.block_diag([data.rows.rows, sparse.identity(L + 2)], format="csr")
+        self.cells = Cells(rows, data, self.loss, mask.ravel(), self.w)
+        self.sets = [
+            Mixture(self.cells, s, *known, l2) for s, known in enumerate(zip(gold, weights))
+        ]
         self.blocks = np.flatnonzero((weights > 0) & (np.diff(data.plan.steps) > 0))
-
-    def _counts(self, s: int, segments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        # Active cells of sequence s with their labels, and transitions, first and last label.
-        plan, L = self.plan, self.scores.n_labels
-        cells = slice(*plan.cells[[s, s + 1]])
-        chain = np.zeros((L + 2, L))
-        if not len(segments):
-            return np.zeros(0, dtype=np.int64), chain
-        start, stop, label = segments.T
-        kind, i, j = plan.kind[cells], plan.start[cells], plan.stop[cells]
-        g = np.repeat(np.arange(len(start)), stop - start)[i]
-        right = np.where(kind & 2, start[g] <= i, start[g] == i)
-        right &= np.where(kind & 1, stop[g] >= j, stop[g] == j)
-        fired = np.flatnonzero(right)
-        np.add.at(chain, (label[:-1], label[1:]), 1)
-        chain[L, label[0]] = chain[L + 1, label[-1]] = 1
-        return fired * L + label[g[fired]], chain
-
-    def _true(self, s: int) -> tuple[np.ndarray, np.ndarray, float]:
-        fired, chain = self._counts(s, self.gold[s])
-        return fired, chain, float(self._features(s, fired, np.ones(len(fired)), chain)[2])
-
-    def _features(self, s, fired, weight, chain):
-        # Trained features of active cells, with weights: for each local feature and label, for
-        # transitions, and the squared length of both.
-        columns, transposed = self.rows[s][0], self.rows[s][2]
-        L = self.scores.n_labels
-        dense = np.bincount(fired, weight, minlength=transposed.shape[1] * L).reshape(-1, L)
-        of_cells, of_chain = transposed @ dense, chain * self.chain_mask
-        if self.mask is not None:
-            of_cells *= self.mask[columns]
-        square = np.vdot(of_cells, of_cells) + np.vdot(of_chain, of_chain)
-        return of_cells, of_chain, square
-
-    @property
-    def mixture(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Mean activity of each cell for each label, and transitions and ends, by sequence."""
-        out = []
-        for s, known in enumerate(self.sets):
-            fired = np.zeros((self.rows[s][1].shape[0], self.scores.n_labels))
-            for alpha, pairs in zip(known.alpha, known.fired):
-                fired.ravel()[pairs] += alpha
-            out.append((fired, np.tensordot(known.alpha, known.chain, 1)))
-        return out
-
-    def most_violated(self, s: int) -> tuple[np.ndarray, float]:
-        """The segmentation of largest loss + score, as rows (start, stop, label), and that sum."""
-        return self._search(s, self._cell_scores(s))
-
-    def _cell_scores(self, s: int) -> np.ndarray:
-        columns, rows, _ = self.rows[s]
-        return rows @ self.coef[columns]
-
-    def _search(self, s: int, scores: np.ndarray) -> tuple[np.ndarray, float]:
-        psi = self._own_loss(s).copy()
-        psi[:, : self.scores.n_labels] += scores
-        found, best = best_segments(self.plan, psi, self._transitions(), s, s + 1)
-        check_segmentations(best, s)
-        return found[0], float(best[0])
-
-    def _own_loss(self, s: int) -> np.ndarray:
-        return self.loss[slice(*self.plan.cells[[s, s + 1]])]
-
-    def _transitions(self) -> SegmentTransitions:
-        L = self.scores.n_labels
-        return SegmentTransitions(self.chain[:L], self.chain[L], self.chain[L + 1], sums=False)
-
-    def _gains(self, s: int, scores: np.ndarray) -> np.ndarray:
-        # loss + score of all segmentations found so far.
-        known = self.sets[s]
-        of_chain = known.chain.reshape(len(known.alpha), -1) @ self.chain.ravel()
-        return known.loss + known.values(scores) + of_chain
 
     def optimize(
         self, order: np.ndarray, gaps: np.ndarray, n_steps: int, accuracy: float,
@@ -214,94 +139,43 @@ class SegmentHinge:
         """
         known = np.zeros(len(gaps))
         for k in range(n_searches):
-            for s, *found in self._searches(order):
-                part = self._admit_violation(s, *found)
+            for s, found in self.searches(order):
+                part = self.sets[s].admit(found)
                 if k == 0:
                     gaps[s] = part
-            self.known = None
             self.revisit(order, known, n_steps, accuracy)
 
-    def _searches(self, order: np.ndarray) -> Iterator[tuple]:
-        # (s, scores of its cells, most violated segmentation, its loss + score); most at once.
+    def searches(self, order: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """Each s of ``order`` with its segmentation of largest loss + score; most at once."""
         plan, chosen = self.plan, order.tolist()
-        if 4 * len(chosen) < plan.n_sequences:
-            for s in chosen:
-                scores = self._cell_scores(s)
-                yield s, scores, *self._search(s, scores)
+        if 4 * len(chosen) >= plan.n_sequences:
+            found = self._search(0, plan.n_sequences)
+            yield from ((s, found[s]) for s in chosen)
             return
-        scores, psi = self.data.rows.rows @ self.coef, self.loss.copy()
-        psi[:, : self.scores.n_labels] += scores
-        found, best = best_segments(plan, psi, self._transitions())
-        check_segmentations(best)
         for s in chosen:
-            yield s, scores[slice(*plan.cells[[s, s + 1]])], found[s], float(best[s])
+            yield s, self._search(s, s + 1)[0]
+
+    def _search(self, a: int, b: int) -> list[np.ndarray]:
+        L, cells = self.scores.n_labels, slice(*self.plan.cells[[a, b]])
+        psi = self.loss[cells].copy()
+        psi[:, :L] += self.data.rows.rows[cells] @ self.coef
+        chain = SegmentTransitions(self.chain[:L], self.chain[L], self.chain[L + 1], sums=False)
+        found, best = best_segments(self.plan, psi, chain, a, b)
+        check_segmentations(best, a)
+        return found
 
     def revisit(self, order: np.ndarray, gaps: np.ndarray, n_steps: int, accuracy: float) -> None:
         """The same among the segmentations found so far, without a search."""
-        if self.known is None:
-            self.known = self._gather()
-        self.known.exchange(order, self.w, gaps, n_steps, accuracy, self.l2)
-
-    def _gather(self) -> Known:
-        # The working sets in arrays; their alpha are parts of its own.
-        sets = self.sets
-        features = [one for known in sets for one in known.features]
-        alpha = np.concatenate([known.alpha for known in sets])
-        first = np.cumsum([0, *(len(known.alpha) for known in sets)])
-        for known, a, b in zip(sets, first[:-1].tolist(), first[1:].tolist()):
-            known.alpha = alpha[a:b]
-        squares = np.cumsum([0, *(known.gram.size for known in sets)])
-        bounds = np.cumsum([0, *(len(value) for _, value in features)])
-        index, value = (np.concatenate(part) for part in zip(*features))
-        gram = np.concatenate([known.gram.ravel() for known in sets])
-        loss = np.concatenate([known.loss for known in sets])
-        places = [first, squares, bounds, index]
-        return Known(places, [value, gram, loss], alpha, self.weights)
-
-    def _admit_violation(self, s, scores, segments, best) -> float:
-        # The sequence's part of the gap.
-        known = self.sets[s]
-        gap = best - float(known.alpha @ self._gains(s, scores))
-        if gap <= 0:
-            return 0.0
-        fired, chain = self._counts(s, segments)
-        if known.find(fired) < 0:
-            known.forget()
-            self._admit(s, fired, chain)
-        return self.weights[s] * gap
-
-    def _admit(self, s: int, fired: np.ndarray, chain: np.ndarray) -> None:
-        # Its inner products with all others: scores of their cells with its features as weights.
-        of_cells, of_chain, square = self._features(s, fired, np.ones(len(fired)), chain)
-        known = self.sets[s]
-        products = known.values(self.rows[s][1] @ of_cells)
-        products += known.chain.reshape(len(products), -1) @ of_chain.ravel()
-        loss = self._own_loss(s)[:, : self.scores.n_labels].ravel()[fired].sum()
-        apart = self._apart(s, fired, chain)
-        known.add(fired, chain, float(loss), np.append(products, square), apart)
-
-    def _apart(self, s: int, fired: np.ndarray, chain: np.ndarray):
-        # Places in w of the features that are not those of the truth, and their values minus these.
-        known = self.sets[s]
-        true = known.fired[0]
-        weight = np.repeat([1.0, -1.0], [len(fired), len(true)])
-        of_cells, of_chain, _ = self._features(
-            s, np.concatenate([fired, true]), weight, chain - known.chain[0]
-        )
-        L, columns = self.scores.n_labels, self.rows[s][0]
-        i, j = np.nonzero(of_cells)
-        other = np.flatnonzero(of_chain)
-        places = np.concatenate([columns[i].astype(np.int64) * L + j, self.coef.size + other])
-        return places, np.concatenate([of_cells[i, j], of_chain.ravel()[other]])
+        for s in order.tolist():
+            gaps[s] = self.sets[s].visit(n_steps, accuracy)
 
     def certificate(self) -> Certificate:
         """Primal and dual objective now."""
         ridge = self.l2 * float(np.vdot(self.coef, self.coef) + np.vdot(self.chain, self.chain))
         primal, dual = ridge, -ridge
-        for s, scores, _, best in self._searches(self.blocks):
+        for s, found in self.searches(self.blocks):
             known = self.sets[s]
-            slack = best - self._gains(s, scores)[0]  # the truth is the first
-            primal += self.weights[s] * max(slack, 0.0)
+            primal += self.weights[s] * max(known.violation(found), 0.0)
             dual += self.weights[s] * float(known.alpha @ known.loss)
         return Certificate(primal, dual)
 
@@ -310,11 +184,3 @@ class SegmentHinge:
         L = self.scores.n_labels
         weights = Weights(self.coef, self.chain[:L], self.chain[L], self.chain[L + 1])
         return ScoreMap.pack(self.scores, weights)
-
-
-def _local(rows: Any) -> tuple[np.ndarray, sparse.csr_matrix, sparse.csc_matrix]:
-    # The features of some rows, and the rows in these columns only, also transposed.
-    columns, indices = np.unique(rows.indices, return_inverse=True)
-    shape = (rows.shape[0], len(columns))
-    local = sparse.csr_matrix((rows.data, indices.reshape(-1), rows.indptr), shape)
-    return columns, local, local.T
