@@ -333,7 +333,7 @@ def losses(found, l2, n_splits):
                 f1, seconds, n_iter = zip(*of)
                 spread = f" ± {stdev(f1):.1f}" if len(f1) > 1 else ""
                 print(
-                    f"m={m or 1:<4}{loss:<16}{mean(f1):.1f}{spread}{median(seconds):9.2f}"
+                    f"m={m or 1:<4}{loss:<16}{mean(f1):.1f}{spread}{median(seconds):9.3f}"
                     f"{median(seconds) / base:9.2f}    {min(n_iter)} to {max(n_iter)}",
                     flush=True,
                 )

@@ -45,9 +45,11 @@ cdef class Cells:
         cdef Py_ssize_t cell = pair // self.L, n = self.first[s + 1] - self.first[s]
         return self.first[s] + cell if cell < n else self.n + cell - n
 
-    cdef double dot(self, Py_ssize_t s, long long pair, const double[::1] w) noexcept nogil:
-        cdef Py_ssize_t i, row = self.row(s, pair)
-        cdef const double* of_label = &w[pair % self.L]
+    cdef inline double dot(
+        self, Py_ssize_t row, Py_ssize_t label, const double[::1] w
+    ) noexcept nogil:
+        cdef Py_ssize_t i
+        cdef const double* of_label = &w[label]
         cdef const double* value = &self.value[0]
         cdef const long long* place = &self.place[0]
         cdef double total = 0
@@ -55,15 +57,17 @@ cdef class Cells:
             total += value[i] * of_label[place[i]]
         return total
 
-    cdef void add(self, Py_ssize_t s, long long pair, double by, double[::1] w) noexcept nogil:
-        cdef Py_ssize_t i, row = self.row(s, pair), label = pair % self.L, place
+    cdef inline void add(
+        self, Py_ssize_t row, Py_ssize_t label, double by, double[::1] w
+    ) noexcept nogil:
+        cdef Py_ssize_t i, place
         for i in range(self.bounds[row], self.bounds[row + 1]):
             place = self.place[i] + label
             if self.mask[place]:
                 w[place] += by * self.value[i]
 
-    cdef void clear(self, Py_ssize_t s, long long pair) noexcept nogil:
-        cdef Py_ssize_t i, row = self.row(s, pair), label = pair % self.L
+    cdef void clear(self, Py_ssize_t row, Py_ssize_t label) noexcept nogil:
+        cdef Py_ssize_t i
         for i in range(self.bounds[row], self.bounds[row + 1]):
             self.other[self.place[i] + label] = 0
 
@@ -145,7 +149,7 @@ cdef class Mixture:
     cdef double weight, ratio
     cdef const long long[:, ::1] gold
     cdef int[::1] number  # of each pair in `used`, or -1
-    cdef long long[::1] used, bounds, places
+    cdef long long[::1] used, row, label, bounds, places
     cdef double[::1] counts, values, by, _loss, _alpha, gain, change
     cdef double[:, ::1] _gram
 
@@ -154,7 +158,7 @@ cdef class Mixture:
         self.weight, self.ratio = weight, weight / (2 * l2)
         n = cells.first[s + 1] - cells.first[s] + cells.L + 2
         self.number = np.full(n * cells.L, -1, dtype=np.int32)
-        self.used, self.places, self.bounds = (np.zeros(8, dtype=np.int64) for _ in range(3))
+        self.used, self.row, self.label, self.places, self.bounds = np.zeros((5, 8), np.int64)
         self.counts, self.values, self.by = (np.zeros(8) for _ in range(3))
         self._loss, self._alpha, self.gain, self.change = (np.zeros(7) for _ in range(4))
         self._gram = np.zeros((7, 7))
@@ -229,7 +233,9 @@ cdef class Mixture:
         cdef Cells cells = self.cells
         cdef double total = cells.lost
         for i in range(cells.m):
-            total += cells.count[i] * cells.dot(self.s, cells.pair[i], cells.w)
+            total += cells.count[i] * cells.dot(
+                cells.row(self.s, cells.pair[i]), cells.pair[i] % cells.L, cells.w
+            )
         return total
 
     cdef bint holds(self) noexcept:
@@ -250,20 +256,21 @@ cdef class Mixture:
 
     cdef void add(self):
         # The segmentation compared last, without mass.
-        cdef Py_ssize_t i, k = self.k, first = self.bounds[k]
+        cdef Py_ssize_t i, u, k = self.k, first = self.bounds[k]
         cdef Cells cells = self.cells
         self.reserve(first + cells.m)
         for i in range(cells.m):
-            self.places[first + i] = self.place(cells.pair[i])
+            u = self.places[first + i] = self.place(cells.pair[i])
             self.counts[first + i] = cells.count[i]
-            cells.add(self.s, cells.pair[i], cells.count[i], cells.other)
+            cells.add(self.row[u], self.label[u], cells.count[i], cells.other)
         self._loss[k], self._alpha[k], self.bounds[k + 1] = cells.lost, 0, first + cells.m
         self.k += 1
         self.evaluate(cells.other)
         for i in range(k + 1):
             self._gram[k, i] = self._gram[i, k] = self.gain[i]
         for i in range(cells.m):
-            cells.clear(self.s, cells.pair[i])
+            u = self.places[first + i]
+            cells.clear(self.row[u], self.label[u])
 
     cdef void reserve(self, Py_ssize_t n_counts):
         # Room for one more segmentation, n_counts in all, and as many pairs.
@@ -271,7 +278,8 @@ cdef class Mixture:
         if n_counts > self.counts.shape[0]:
             self.places, self.counts = longer(self.places, n_counts), longer(self.counts, n_counts)
         if n > self.used.shape[0]:
-            self.used = longer(self.used, n)
+            self.used, self.row = longer(self.used, n), longer(self.row, n)
+            self.label = longer(self.label, n)
             self.values, self.by = np.empty((2, len(self.used)))
         if self.k == self._loss.shape[0]:
             gram = np.empty((2 * self.k, 2 * self.k))
@@ -284,6 +292,8 @@ cdef class Mixture:
         if self.number[pair] < 0:
             self.number[pair] = self.n_used
             self.used[self.n_used] = pair
+            self.row[self.n_used] = self.cells.row(self.s, pair)
+            self.label[self.n_used] = pair % self.cells.L
             self.n_used += 1
         return self.number[pair]
 
@@ -318,7 +328,7 @@ cdef class Mixture:
         cdef Py_ssize_t k, i
         cdef double total
         for i in range(self.n_used):
-            self.values[i] = self.cells.dot(self.s, self.used[i], w)
+            self.values[i] = self.cells.dot(self.row[i], self.label[i], w)
         for k in range(self.k):
             total = 0
             for i in range(self.bounds[k], self.bounds[k + 1]):
@@ -378,7 +388,7 @@ cdef class Mixture:
                     self.by[self.places[i]] -= by * self.counts[i]
         for i in range(self.n_used):
             if self.by[i] != 0:
-                self.cells.add(self.s, self.used[i], self.by[i], self.cells.w)
+                self.cells.add(self.row[i], self.label[i], self.by[i], self.cells.w)
 
 
 cdef longer(values, n):

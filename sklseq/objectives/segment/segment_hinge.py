@@ -156,9 +156,10 @@ class SegmentHinge:
             yield s, self._search(s, s + 1)[0]
 
     def _search(self, a: int, b: int) -> list[np.ndarray]:
-        L, cells = self.scores.n_labels, slice(*self.plan.cells[[a, b]])
+        L, rows = self.scores.n_labels, self.data.rows.rows
+        cells = slice(*self.plan.cells[[a, b]].tolist())
         psi = self.loss[cells].copy()
-        psi[:, :L] += self.data.rows.rows[cells] @ self.coef
+        psi[:, :L] += (rows[cells] if b - a < self.plan.n_sequences else rows) @ self.coef
         chain = SegmentTransitions(self.chain[:L], self.chain[L], self.chain[L + 1], sums=False)
         found, best = best_segments(self.plan, psi, chain, a, b)
         check_segmentations(best, a)
