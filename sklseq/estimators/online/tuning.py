@@ -150,8 +150,8 @@ def tune_latency(
     >>> from sklseq.online import tune_latency
     >>> X, y = make_contacts(20, random_state=0)
     >>> tagger = make_pipeline(TemplateFeatures(["w[0]"]), CRFTagger(l2=0.1))
-    >>> tuning = tune_latency(OnlineDecoder(tagger), X, y, target_disagreement=0.01, cv=2)
-    >>> abs(tuning.report.disagreement / 0.01 - 1) < 0.05
+    >>> tuning = tune_latency(OnlineDecoder(tagger), X, y, target_latency=3.0, cv=2)
+    >>> abs(tuning.report.mean / 3.0 - 1) < 0.05
     True
     >>> decoder = tuning.decoder.fit(X, y)
     """
