@@ -9,6 +9,7 @@ from sklseq.estimators.online.online_decoder import (
     make_latency_scorer,
     neg_mean_latency,
 )
+from sklseq.estimators.online.pool import PoolLabels, StreamPool
 from sklseq.estimators.online.tuning import LatencyTuning, tune_latency
 
 __all__ = [
@@ -18,6 +19,8 @@ __all__ = [
     "OnlineDecoder",
     "OnlineDecoding",
     "OnlineStream",
+    "PoolLabels",
+    "StreamPool",
     "make_latency_scorer",
     "neg_mean_latency",
     "tune_latency",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -102,14 +102,19 @@ def one_sequence(items: Any) -> Any:
 
 
 @contextmanager
-def numbered_from(first: int) -> Iterator[None]:
-    """Errors about row t of a window, "sequence 0" there, name row first + t of the stream."""
+def numbered_from(first: Sequence[int], names: Sequence[str] = ("the stream",)) -> Iterator[None]:
+    """Errors about row t of "sequence k" name row first[k] + t of names[k] instead."""
+
+    def renamed(found: re.Match) -> str:
+        k = int(found[3])
+        return f"{found[1]} {first[k] + int(found[2])} of {names[k]}"
+
     try:
         yield
     except (ValueError, TypeError) as error:
         message = re.sub(
-            r"\b(row|token) (\d+) of sequence 0( of X)?\b",
-            lambda found: f"{found[1]} {first + int(found[2])} of the stream",
+            r"\b(row|token) (\d+) of sequence (\d+)( of X)?\b",
+            renamed,
             str(error),
             flags=re.IGNORECASE,
         )

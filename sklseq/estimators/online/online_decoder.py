@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, fit_of_part, with_callbacks
@@ -28,6 +29,7 @@ from sklseq.estimators.online.pipelines import (
     tagger_of,
     trial_look_ahead,
 )
+from sklseq.estimators.online.pool import StreamPool
 from sklseq.estimators.online.stream import Emission, OnlineStream, StreamModel
 from sklseq.estimators.validation import check_n_jobs
 from sklseq.inference.chain.linear_chain import BLOCK_ROWS, Transitions, best_paths, row_blocks
@@ -100,6 +102,12 @@ class LatencyReport(NamedTuple):
         )
 
 
+def _labels_rows(decoder: OnlineDecoder) -> bool:
+    # Whether it decodes a tagger: segments have no marginals online.
+    estimator = getattr(decoder, "estimator_", decoder.estimator)
+    return estimator is None or not decodes_segments(tagger_of(estimator)[1])
+
+
 class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, BaseEstimator):
     """Label a sequence while it is still arriving.
 
@@ -146,6 +154,13 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         predecessor of each of its labels. Labels are then emitted about one row earlier. False
         gives the paper's rules, in which (T - t₀) is the price of waiting. A decoder that was
         pickled by an earlier version has False.
+    decide : {"map", "marginal"}, default="map"
+        The label that is emitted: that of a path, or the one of least expected cost under its
+        marginal distribution, given the rows so far. "marginal" makes the fewest errors on single
+        labels; the emitted labels need not form an allowed path, and ``restart`` has no effect.
+    label_costs : array-like of shape (n_labels, n_labels), default=None
+        For "marginal": the cost of each label (columns) where each is right (rows), in the order of
+        ``classes_``. None: 1 for each wrong label.
     n_jobs : int, default=None
         Number of threads that decode different sequences.
 
@@ -214,6 +229,8 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         lag: int | None = None,
         restart: str = "always",
         early: bool = True,
+        decide: str = "map",
+        label_costs: ArrayLike | None = None,
         n_jobs: int | None = None,
     ):
         self.estimator = estimator
@@ -226,11 +243,13 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         self.lag = lag
         self.restart = restart
         self.early = early
+        self.decide = decide
+        self.label_costs = label_costs
         self.n_jobs = n_jobs
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # A decoder of an earlier version decodes as it did.
-        super().__setstate__({"early": False, **state})
+        super().__setstate__({"early": False, "decide": "map", "label_costs": None, **state})
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -297,6 +316,11 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
                 "A segmenter is decoded online by strategy='closure' only, which emits a segment "
                 f"when all that survives shares it; got strategy={self.strategy!r}."
             )
+        if self.decide != "map":
+            raise ValueError(
+                f"decide={self.decide!r} needs the marginals of a tagger; a segmenter has none "
+                'online. Use decide="map".'
+            )
         for name in ("max_latency", "lag"):
             if getattr(self, name) is not None:
                 raise ValueError(
@@ -349,7 +373,11 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         return OnlineDecoding(*(split_labels(column, offsets) for column in columns))
 
     def _decode(
-        self, potentials: Potentials, delay: int, confidence: bool = False
+        self,
+        potentials: Potentials,
+        delay: int,
+        confidence: bool = False,
+        shares: np.ndarray | None = None,
     ) -> tuple[OnlinePaths, np.ndarray]:
         # Paths, and the latency including what the features look ahead (cut by the end).
         rule, chain = self._rule(delay), chain_of(potentials)
@@ -359,7 +387,8 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
             a, b = block
             rows = slice(offsets[a], offsets[b])
             cuts = offsets[a : b + 1] - offsets[a]
-            return decode_block(emission[rows], cuts, chain, rule, a, confidence)
+            part = None if shares is None else shares[rows]
+            return decode_block(emission[rows], cuts, chain, rule, a, confidence, part)
 
         with Threads(self.n_jobs) as threads:
             blocks = threads.map(decode, row_blocks(offsets, 16 * BLOCK_ROWS))
@@ -409,6 +438,27 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         potentials, delay = potentials_of(self, X)
         paths, _ = self._decode(potentials, delay)
         return split_labels(self.classes_[paths.labels], potentials.offsets)
+
+    @available_if(_labels_rows)
+    def predict_proba(self, X: SequencesLike) -> list[np.ndarray]:
+        """Distribution of each label, given the rows that had arrived when it was emitted.
+
+        With ``lag=k`` it is the fixed-lag smoothing distribution p(y_t | x_1, ..., x_{t+k}). The
+        entry of the emitted label is its confidence.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        list of ndarray of shape (n_rows, n_labels)
+            Columns in the order of ``classes_``.
+        """
+        potentials, delay = potentials_of(self, X)
+        shares = np.empty(potentials.emission.shape)
+        self._decode(potentials, delay, shares=shares)
+        return np.split(shares, potentials.offsets[1:-1])
 
     def transform(self, X: SequencesLike) -> Sequences:
         """Confidence and latency of each row, as features for another model.
@@ -511,9 +561,20 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
             changed into what no stream has. Weights are compared by a checksum; an ``uncertainty``
             function by its qualified name, a nested one or a lambda by its code as well.
         """
+        return OnlineStream(self._stream_model(), checkpoint)
+
+    def pool(self) -> StreamPool:
+        """An empty pool of streams on the fitted model, for many at once.
+
+        Returns
+        -------
+        StreamPool
+        """
+        return StreamPool(self._stream_model())
+
+    def _stream_model(self) -> StreamModel:
         _, _, (before, after) = self._tagger()
-        model = StreamModel(self._fitted(), before, after, self._rule(after))
-        return OnlineStream(model, checkpoint)
+        return StreamModel(self._fitted(), before, after, self._rule(after))
 
     def iter(self, source: Iterable) -> Iterator[Emission]:
         """Labels of the items of ``source``, as they become final.

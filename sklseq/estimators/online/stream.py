@@ -27,7 +27,7 @@ from sklseq.estimators.online.pipelines import tagger_of
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.online_rules import OnlineRule, _online, find_unfit, new_beam, no_path
 
-__all__ = ["Emission", "OnlineStream", "StreamModel"]
+__all__ = ["Emission", "OnlineStream", "StreamModel", "alone", "shared_chain"]
 
 
 class Emission(NamedTuple):
@@ -92,7 +92,9 @@ def shared_chain(empty: Potentials) -> tuple[bytes, Transitions]:
 # ---------------------------------------------------------------------- streams
 
 
-def _alone(method: Callable) -> Callable:
+def alone(method: Callable) -> Callable:
+    """A method that raises RuntimeError while another one of the same object runs."""
+
     # Another thread, or a measure or transformer that the stream calls, must not read or change the
     # beam while it changes.
     @wraps(method)
@@ -171,7 +173,7 @@ class OnlineStream:
         """
         return self.push_many([item])
 
-    @_alone
+    @alone
     def push_many(self, items: Any) -> list[Emission]:
         """Take several items at once: the same labels, faster.
 
@@ -209,7 +211,7 @@ class OnlineStream:
         self._items = window[max(0, len(window) - self._n_waiting - self._model.before) :]
         return emissions
 
-    @_alone
+    @alone
     def push_potentials(self, emission: ArrayLike) -> list[Emission]:
         """Take the label scores of one row, or of several: for models of your own, and for speed.
 
@@ -238,7 +240,7 @@ class OnlineStream:
             raise no_path(f"row {beam.n_rows}")
         return beam.take(self._classes, Emission, 0) if beam.n_queued else []
 
-    @_alone
+    @alone
     def flush(self) -> list[Emission]:
         """End the sequence; return the labels of all items that are pending.
 
@@ -250,7 +252,7 @@ class OnlineStream:
         with self._restored_on_error(self._n_waiting > 0):
             return self._finish()
 
-    @_alone
+    @alone
     def reset(self) -> None:
         """Forget the sequence, pending items included: the next item is the first of another."""
         self._beam.reset()
@@ -287,6 +289,24 @@ class OnlineStream:
             return []
         return copy(self)._finish()
 
+    def provisional_proba(self) -> np.ndarray:
+        """Distributions of the labels of the pending items, if the input ended now.
+
+        It is what ``predict_proba`` of the model gives for all items so far. The entry of each
+        label of :attr:`provisional` is its confidence.
+
+        Returns
+        -------
+        ndarray of shape (n_pending, n_labels)
+            Columns in the order of ``classes_``.
+        """
+        shares = np.zeros((self.n_pending, len(self._classes)))
+        if len(shares):
+            twin = copy(self)
+            twin._beam.share(shares, self.n_emitted)
+            twin._finish()
+        return shares
+
     def __repr__(self) -> str:
         state = "flushed" if self._ended else f"{self.n_pending} pending"
         return f"<OnlineStream: {self.n_seen} items, {self.n_emitted} labels emitted, {state}>"
@@ -296,13 +316,13 @@ class OnlineStream:
     def _scores(self, items: Any, first: int, last: int) -> np.ndarray:
         # Emission scores of rows first to last - 1 of a window of the sequence.
         number = self.n_seen - len(self._items)
-        with numbered_from(number):
+        with numbered_from([number]):
             X = one_sequence(items)
             for _, transformer in self._transformers:
                 X = transformer.transform(X)
         if self._transformers and (first or last < len(items)):
             X = Sequences(X.rows[first:last], [0, last - first])
-        with numbered_from(number + first), np.errstate(over="ignore", invalid="ignore"):
+        with numbered_from([number + first]), np.errstate(over="ignore", invalid="ignore"):
             return self._tagger.potentials(X).emission
 
     def _checked(self, emission: np.ndarray, features: bool) -> np.ndarray:
@@ -361,7 +381,7 @@ class OnlineStream:
 
     # ------------------------------------------------------------------ pickling
 
-    @_alone
+    @alone
     def checkpoint(self) -> dict:
         """The state of this stream without the model: to be stored, and continued elsewhere.
 
@@ -419,7 +439,7 @@ class OnlineStream:
         self._items, self._n_waiting = list(state["items"]), state["n_waiting"]
         self._ended = state["ended"]
 
-    @_alone
+    @alone
     def __getstate__(self) -> dict:
         return {"model": self._model, **self._state()}
 
@@ -427,7 +447,7 @@ class OnlineStream:
         self.__init__(state["model"])
         self._set_state(state)
 
-    @_alone
+    @alone
     def __copy__(self) -> OnlineStream:
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))  # the model, which never changes, is shared

@@ -36,6 +36,8 @@ class OnlineRule(NamedTuple):
     window_size, max_latency : int or None
     restart : str
     early : bool
+    decide : str
+    label_costs : tuple of tuples of float, or None
     """
 
     strategy: str = "step"
@@ -46,11 +48,14 @@ class OnlineRule(NamedTuple):
     max_latency: int | None = None
     restart: str = "always"
     early: bool = True
+    decide: str = "map"
+    label_costs: Any = None
 
     @classmethod
     def checked(cls, *, lag: int | None = None, **parameters: Any) -> OnlineRule:
         """The rule of these parameters; ``lag=k`` means "viterbi" with ``max_latency=k``."""
         rule = cls(**parameters)
+        rule = rule._replace(label_costs=_as_costs(rule.label_costs, rule.decide))
         rule._check()
         if lag is None:
             return rule
@@ -73,11 +78,24 @@ class OnlineRule(NamedTuple):
             )
         return self._replace(max_latency=self.max_latency - delay)
 
+    def cost_array(self, n_labels: int) -> np.ndarray:
+        """Cost of each label (columns) where each is right (rows); by default 1 if they differ."""
+        if self.label_costs is None:
+            return 1 - np.eye(n_labels)
+        costs = np.array(self.label_costs)
+        if costs.shape != (n_labels, n_labels):
+            raise ValueError(
+                "label_costs must have one row and one column for each label, "
+                f"({n_labels}, {n_labels}); got shape {costs.shape}."
+            )
+        return costs
+
     def _check(self) -> None:
         for name, allowed in (
             ("strategy", _online.STRATEGIES),
             ("belief", ("viterbi", "forward")),
             ("restart", ("always", "conflict")),
+            ("decide", ("map", "marginal")),
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}; got {getattr(self, name)!r}.")
@@ -109,6 +127,24 @@ def _check_count(name: str, value: Any, least: int) -> None:
         raise ValueError(
             f"{name} must be at most {MOST_ROWS}; got {value!r}. Leave {name}=None for no bound."
         )
+
+
+def _as_costs(costs: Any, decide: Any) -> tuple | None:
+    # As tuples, which can be compared and stored.
+    if costs is None:
+        return None
+    if decide == "map":
+        raise ValueError('label_costs needs decide="marginal"; paths have no cost of labels.')
+    try:
+        array = np.array(costs, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.zeros(0)
+    if array.ndim != 2 or not np.isfinite(array).all():
+        raise ValueError(
+            "label_costs must be a square matrix of finite numbers, one row for each right label "
+            f"and one column for each emitted label; got {costs!r}."
+        )
+    return tuple(map(tuple, array.tolist()))
 
 
 def _checked_measure(measure: Callable) -> Callable:
@@ -218,6 +254,8 @@ def decode_online(
     lag: int | None = None,
     restart: str = "always",
     early: bool = True,
+    decide: str = "map",
+    label_costs: ArrayLike | None = None,
 ) -> OnlinePaths:
     """Labels of linear chains as they would be given while rows arrive one by one.
 
@@ -274,13 +312,20 @@ def decode_online(
         to the score of the best path that ends in b at T, or is the forward filter
         p(y_T = b | rows up to T), and the price of waiting is ``latency_cost`` · (T - t₀). The
         labels of "closure" are the same, and come about one row later.
+    decide : {"map", "marginal"}, default="map"
+        The label that leaves. "map": that of a path, as above. "marginal": the one of least
+        expected cost under the marginal p(y_t | rows up to T), with a lag the fixed-lag smoothing
+        distribution; the rule decides only when it leaves, and ``restart`` has no effect.
+    label_costs : array-like of shape (n_labels, n_labels), optional
+        Of "marginal": cost of each label (columns) where each is right (rows). Default: 1 for each
+        wrong label, which gives the label of the largest marginal.
 
     Returns
     -------
     OnlinePaths
         Named tuple ``(labels, latency, confidence)``. Labels that were emitted never change, and
-        form an allowed path; only a score of -inf in ``end`` may be broken, if labels that it
-        forbids have left before the end was known.
+        form an allowed path, but for ``decide="marginal"``; only a score of -inf in ``end`` may be
+        broken, if labels that it forbids have left before the end was known.
 
     Raises
     ------
@@ -320,6 +365,7 @@ def decode_online(
     rule = OnlineRule.checked(
         strategy=strategy, latency_cost=latency_cost, uncertainty=uncertainty, belief=belief,
         window_size=window_size, max_latency=max_latency, lag=lag, restart=restart, early=early,
+        decide=decide, label_costs=label_costs,
     )  # fmt: skip
     emission, chain, offsets = check_chain(emission, transition, offsets, start, end, online=True)
     return decode_block(emission, offsets, chain, rule)
@@ -332,9 +378,16 @@ def decode_block(
     rule: OnlineRule,
     first: int = 0,
     confidence: bool = True,
+    shares: np.ndarray | None = None,
 ) -> OnlinePaths:
-    """Decode checked scores; ``first`` is the number of the first sequence, for messages."""
+    """Decode checked scores; ``first`` is the number of the first sequence, for messages.
+
+    ``shares``: an array of shape (n_rows, n_labels) for the marginals of each row when its label
+    left.
+    """
     n, beam = len(emission), new_beam(chain, rule)
+    if shares is not None and n:
+        beam.share(shares, 0)
     unfit = find_unfit(beam, emission)
     if unfit is not None:
         s = int(np.searchsorted(offsets, unfit[0], side="right")) - 1

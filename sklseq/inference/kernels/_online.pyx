@@ -37,7 +37,8 @@ There are two ways to emit:
 
 The confidence in a label that leaves is its posterior p(y_t | rows 0 to T), from alpha and the
 backward recursion over the pending rows (`weigh`). It does not condition on labels that have left:
-neither restarts nor rules change alpha.
+neither restarts nor rules change alpha. With ``decide="marginal"`` the rules say only when labels
+leave; each is the one of least expected cost under its posterior, and no path is dropped.
 
 Arithmetic is that of `_chain.pyx`: each row's maximum is subtracted. float32 scores are stored as
 float64, but every sum is rounded to float32, which gives the same numbers: float64 has more than
@@ -46,7 +47,7 @@ twice the digits, so rounding twice equals rounding once.
 
 cimport cython
 from libc.math cimport INFINITY, exp, log
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memmove
 
 import numpy as np
@@ -78,6 +79,12 @@ cdef struct Emitted:
     int label
     double confidence
     long long latency
+
+
+cdef struct Counts:
+    # What a stored state begins with.
+    long long n_rows, n_emitted
+    Py_ssize_t n_pending, previous, lossy
 
 
 cdef inline void max_plus_row(
@@ -140,17 +147,19 @@ cdef double sum_in_logs(
     return top + log(total)
 
 
-cdef double posterior(
-    const double* alpha, const double* beta, Py_ssize_t label, Py_ssize_t L
+cdef void posterior(
+    const double* alpha, const double* beta, double* out, Py_ssize_t L
 ) noexcept nogil:
-    # exp(alpha + beta) of `label`, where all labels sum to one
+    # out(j) in proportion to exp(alpha(j) + beta(j)), summing to one
     cdef Py_ssize_t j
     cdef double top = -INFINITY, total = 0
     for j in range(L):
         top = max(top, alpha[j] + beta[j])
     for j in range(L):
-        total += exp(alpha[j] + beta[j] - top)
-    return exp(alpha[label] + beta[label] - top) / total
+        out[j] = exp(alpha[j] + beta[j] - top)
+        total += out[j]
+    for j in range(L):
+        out[j] /= total
 
 
 @cython.final
@@ -176,6 +185,10 @@ cdef class Beam:
     cdef bint early                    # whether survivors and beliefs are those of row T + 1
     cdef bint restarts                 # whether the beam starts again after a committed label
     cdef bint lossy, weighs
+    cdef bint marginal                 # whether labels are those of least risk, not of paths
+    cdef const double[:, ::1] costs    # (L, L) of label j where i is right, for `marginal`
+    cdef double[:, ::1] shares         # (n, L) posteriors of the labels from number `base` on, OUT
+    cdef long long base
     cdef bint reached                  # whether `ahead` and `next` are those of delta
     cdef bint onward                   # see `survive`
     cdef Py_ssize_t previous           # last label committed that the beam does not follow, or -1
@@ -224,6 +237,8 @@ cdef class Beam:
         self.measure, self.latency_cost, self.weighs = measure, rule.latency_cost, True
         self.forward, self.restarts = rule.belief == "forward", rule.restart == "always"
         self.early = rule.early and self.strategy in (STEP, WINDOW, CLOSURE)
+        self.marginal, self.costs = rule.decide == "marginal", rule.cost_array(L)
+        self.shares = np.empty((0, L))
         self.previous = -1
         self.max_latency = -1 if rule.max_latency is None else rule.max_latency
         self.window_size = -1 if rule.window_size is None else rule.window_size
@@ -452,6 +467,7 @@ cdef class Beam:
         cdef double *beta = self.row
         cdef const double* psi
         cdef double top = -INFINITY
+        cdef double *share = self.p
         cdef Emitted* out
         cdef const double* alpha = self.alpha(first + n - 1)
         for j in range(L):
@@ -461,7 +477,13 @@ cdef class Beam:
         for t in range(n - 1, -1, -1):
             if t < k:
                 out = self.queue + self.n_queued - k + t
-                out.confidence = posterior(self.alpha(first + t), beta, out.label, L)
+                posterior(self.alpha(first + t), beta, share, L)
+                if self.marginal:
+                    out.label = <int> self.least_risk(share)
+                out.confidence = share[out.label]
+                if self.shares.shape[0]:
+                    memcpy(&self.shares[self.n_emitted - k + t - self.base, 0], share,
+                           L * sizeof(double))
             if t == 0:
                 return
             psi = self.psi(first + t)
@@ -472,6 +494,19 @@ cdef class Beam:
                 beta[j] -= top
             self.mix(beta, self.E_t, &self.score[0, 0], 1, width)
             memcpy(beta, self.scratch, L * sizeof(double))
+
+    cdef Py_ssize_t least_risk(self, const double* share) noexcept nogil:
+        # argmin_a sum_b share(b) costs(b, a), the lowest
+        cdef Py_ssize_t a, b, label = 0
+        cdef double risk, least = INFINITY
+        for a in range(self.n_labels):
+            risk = 0
+            for b in range(self.n_labels):
+                risk += share[b] * self.costs[b, a]
+            if risk < least:
+                least = risk
+                label = a
+        return label
 
     cdef void follow(self, Py_ssize_t k) noexcept nogil:
         # Bring origin, and the losses, from row t0 + k - 1 to row t0 + k:
@@ -689,8 +724,11 @@ cdef class Beam:
 
     cdef void commit(self, Py_ssize_t label, Py_ssize_t k) noexcept nogil:
         # The first k pending labels leave, of which `label` is the last, though survivors disagree.
-        self.lossy = True
         self.forget(k)
+        if self.marginal:
+            self.retrace()
+            return
+        self.lossy = True
         if self.restarts:
             self.replay(label)       # a survivor has `label`: so it is allowed
         else:
@@ -868,6 +906,10 @@ cdef class Beam:
         """Let all pending labels leave; True unless no path is allowed."""
         return self.finish() == FINE
 
+    def share(self, double[:, ::1] out, long long base):
+        """Write the posteriors of labels that leave to ``out``, from label number ``base`` on."""
+        self.shares, self.base, self.weighs = out, base, True
+
     def reset(self):
         """Forget everything: the next row is the first of a sequence."""
         self.clear()
@@ -946,6 +988,207 @@ cdef class Beam:
             rows[name] = 0
             rows[name][:, :L] = state[name]
 
+    # ------------------------------------------------------------ many streams
+
+    cdef size_t stored_size(self, Py_ssize_t n) noexcept nogil:
+        # Bytes of the state of a beam with n pending rows.
+        cdef Py_ssize_t n_losses = self.losses.shape[1] * self.losses.shape[2]
+        return sizeof(Counts) + 5 * self.width * sizeof(double) \
+            + (self.width + n_losses) * sizeof(int) + n * self.size
+
+    cdef char* store(self) except NULL nogil:
+        # The state in one block of its own: Counts, the pending rows, delta to log_alpha,
+        # filtered, origin, losses.
+        cdef Py_ssize_t n = self.n_pending * self.size, width = self.width * sizeof(double)
+        cdef char* block = <char*> malloc(self.stored_size(self.n_pending))
+        cdef char* at = block + sizeof(Counts)
+        cdef Counts* counts = <Counts*> block
+        if block == NULL:
+            with gil:
+                raise MemoryError()
+        counts.n_rows, counts.n_emitted, counts.n_pending = \
+            self.n_rows, self.n_emitted, self.n_pending
+        counts.previous, counts.lossy = self.previous, self.lossy
+        memcpy(at, self.rows + self.first * self.size, n)
+        memcpy(at + n, self.delta, 4 * width)
+        memcpy(at + n + 4 * width, self.filtered, width)
+        memcpy(at + n + 5 * width, self.origin, self.width * sizeof(int))
+        if self.losses.shape[1]:
+            memcpy(at + n + 5 * width + self.width * sizeof(int), &self.losses[self.side, 0, 0],
+                   self.losses.shape[1] * self.losses.shape[2] * sizeof(int))
+        return block
+
+    cdef int load(self, const char* block) except -1 nogil:
+        # Become what `store` described, a new beam if NULL; the queue stays.
+        cdef Py_ssize_t n, width = self.width * sizeof(double), n_queued = self.n_queued
+        cdef const Counts* counts = <const Counts*> block
+        cdef const char* at = block + sizeof(Counts)
+        self.clear()
+        self.n_queued = n_queued
+        if block == NULL:
+            return 0
+        self.n_rows, self.n_emitted, self.n_pending = \
+            counts.n_rows, counts.n_emitted, counts.n_pending
+        self.previous, self.lossy, self.side = counts.previous, counts.lossy, 0
+        if self.n_pending > self.capacity:
+            self.resize_rows(2 * self.n_pending)
+        n = self.n_pending * self.size
+        memcpy(self.rows, at, n)
+        memcpy(self.delta, at + n, 4 * width)
+        memcpy(self.filtered, at + n + 4 * width, width)
+        memcpy(self.origin, at + n + 5 * width, self.width * sizeof(int))
+        if self.losses.shape[1]:
+            memcpy(&self.losses[0, 0, 0], at + n + 5 * width + self.width * sizeof(int),
+                   self.losses.shape[1] * self.losses.shape[2] * sizeof(int))
+        self.reached = self.n_rows == 0
+        return 0
+
+    def take_arrays(self):
+        """Emitted labels since the last call: arrays of codes, confidences and latencies."""
+        cdef Py_ssize_t i, n = self.n_queued
+        codes, latencies = np.empty(n, dtype=np.intc), np.empty(n, dtype=np.int64)
+        confidences = np.empty(n)
+        cdef int[::1] to_codes = codes
+        cdef double[::1] to_confidences = confidences
+        cdef long long[::1] to_latencies = latencies
+        for i in range(n):
+            to_codes[i] = self.queue[i].label
+            to_confidences[i] = self.queue[i].confidence
+            to_latencies[i] = self.queue[i].latency
+        self.n_queued = 0
+        if self.room > 64 * SMALLEST:
+            self.resize_queue(SMALLEST)
+        return codes, confidences, latencies
+
+
+@cython.final
+cdef class BeamStates:
+    """States of many beams of one rule; a state is one block of memory, no longer than it needs.
+
+    One `Beam` works on all of them: it becomes each in turn (`advance_states`).
+    """
+
+    cdef char** blocks               # (n,); NULL: nothing has been pushed
+    cdef Py_ssize_t n
+    cdef readonly Py_ssize_t nbytes
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        for i in range(self.n):
+            free(self.blocks[i])
+        free(self.blocks)
+
+    def __len__(self):
+        return self.n
+
+    def grow(self, Py_ssize_t n):
+        """Have room for n states, the new ones empty."""
+        cdef void* blocks = realloc(self.blocks, n * sizeof(char*))
+        if blocks == NULL:
+            raise MemoryError()
+        self.blocks = <char**> blocks
+        while self.n < n:
+            self.blocks[self.n] = NULL
+            self.n += 1
+
+    cdef void put(self, Beam beam, Py_ssize_t slot, char* block) noexcept nogil:
+        # In place of what is in the slot, which is freed.
+        cdef char* old = self.blocks[slot]
+        if old != NULL:
+            self.nbytes -= beam.stored_size((<Counts*> old).n_pending)
+        if block != NULL:
+            self.nbytes += beam.stored_size((<Counts*> block).n_pending)
+        free(old)
+        self.blocks[slot] = block
+
+    def forget(self, Beam beam, const long long[::1] slots):
+        """Empty these slots."""
+        cdef Py_ssize_t k
+        for k in range(slots.shape[0]):
+            self.put(beam, slots[k], NULL)
+
+    def n_rows(self, const long long[::1] slots):
+        """Rows that each has taken; 0 for a slot of -1."""
+        cdef Py_ssize_t k
+        answer = np.zeros(slots.shape[0], dtype=np.int64)
+        cdef long long[::1] n = answer
+        for k in range(slots.shape[0]):
+            if slots[k] >= 0 and self.blocks[slots[k]] != NULL:
+                n[k] = (<Counts*> self.blocks[slots[k]]).n_rows
+        return answer
+
+    def load(self, Beam beam, Py_ssize_t slot):
+        """Let the beam become the state in a slot; False if nothing has been pushed."""
+        beam.load(self.blocks[slot])
+        return self.blocks[slot] != NULL
+
+    def store(self, Beam beam, Py_ssize_t slot):
+        """Put the state of the beam into a slot."""
+        self.put(beam, slot, beam.store())
+
+
+def advance_states(
+    Beam beam,
+    BeamStates states,
+    const long long[::1] slots,      # (n,) each once
+    const real[:, :] emission,       # (n_rows, n_labels) checked scores
+    const long long[::1] offsets,    # (n + 1,) rows of each slot
+    long long[:, ::1] counts,        # (n, 3)  OUT labels that left, first of them, rows seen
+    bint end,                        # whether the sequences end, and their labels leave;
+    bint keep,                       # then whether their states stay as they were
+):
+    """Push rows to many streams; ``(k, t)`` if row t of the k-th allows no label, else None.
+
+    t is the number of its rows if only its end is not allowed. The labels that leave are in the
+    queue of the beam. Unless the answer is None, and on errors, no state changes.
+    """
+    cdef Py_ssize_t k, n_done = 0, n = slots.shape[0]
+    cdef char** fresh = <char**> malloc(max(n, 1) * sizeof(char*))
+    cdef bint fine = False
+    if fresh == NULL:
+        raise MemoryError()
+    beam.n_queued = 0
+    try:
+        with nogil:
+            for k in range(n):
+                beam.load(states.blocks[slots[k]])
+                counts[k, 0], counts[k, 1] = beam.n_queued, beam.n_emitted
+                counts[k, 2] = push_span(beam, emission, offsets[k], offsets[k + 1], end)
+                if counts[k, 2] >= 0:
+                    with gil:
+                        return k, counts[k, 2]
+                counts[k, 0] = beam.n_queued - counts[k, 0]
+                counts[k, 2] = beam.n_rows
+                fresh[k] = NULL if end else beam.store()
+                n_done += 1
+            fine = True
+            if not keep:
+                for k in range(n):
+                    states.put(beam, slots[k], fresh[k])
+                n_done = 0
+    finally:
+        for k in range(n_done):
+            free(fresh[k])
+        free(fresh)
+        if not fine:
+            beam.n_queued = 0
+    return None
+
+
+cdef Py_ssize_t push_span(
+    Beam beam, const real[:, :] emission, Py_ssize_t first, Py_ssize_t last, bint end
+) except -2 nogil:
+    # Number of the first row that allows no label, that behind the last if only the end, or -1.
+    cdef Py_ssize_t t, j
+    for t in range(first, last):
+        for j in range(beam.n_labels):
+            beam.row[j] = beam.rounded(emission[t, j])
+        if beam.push_row() == DEAD:
+            return t - first
+    if end and beam.finish() == DEAD:
+        return last - first
+    return -1
+
 
 def push_rows(Beam beam, const real[:, :] emission):
     """Push rows of checked scores; the number of the first that allows no label, or -1.
@@ -976,11 +1219,12 @@ def decode(
     t is the length of the sequence if only its end is not allowed.
     """
     cdef Py_ssize_t s, t, j, first, n
-    beam.weighs = confidences.shape[0] > 0
+    beam.weighs = confidences.shape[0] > 0 or beam.marginal or beam.shares.shape[0] > 0
     with nogil:
         for s in range(offsets.shape[0] - 1):
             beam.clear()
             first, n = offsets[s], offsets[s + 1] - offsets[s]
+            beam.base = -first
             for t in range(n):
                 for j in range(beam.n_labels):
                     beam.row[j] = emission[first + t, j]
@@ -993,6 +1237,6 @@ def decode(
             for t in range(n):
                 labels[first + t] = beam.queue[t].label
                 latencies[first + t] = beam.queue[t].latency
-                if beam.weighs:
+                if confidences.shape[0]:
                     confidences[first + t] = beam.queue[t].confidence
     return None

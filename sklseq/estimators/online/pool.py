@@ -1,0 +1,466 @@
+"""Many streams of one model, advanced together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sklseq.data.sequences import Sequences
+from sklseq.data.types import ArrayLike
+from sklseq.estimators.online.items import (
+    check_items,
+    numbered_from,
+    one_sequence,
+    read_items,
+)
+from sklseq.estimators.online.pipelines import tagger_of
+from sklseq.estimators.online.stream import OnlineStream, StreamModel, alone, shared_chain
+from sklseq.inference.chain.online_rules import _online, find_unfit, new_beam, no_path
+
+__all__ = ["PoolLabels", "StreamPool"]
+
+
+class PoolLabels(NamedTuple):
+    """Labels that became final in one call of a :class:`StreamPool`: one entry a label.
+
+    Attributes
+    ----------
+    ids : list
+        Streams of the call, each once.
+    stream : ndarray of int
+        Number of the label's stream in ``ids``. Increasing; positions of a stream increase too.
+    position : ndarray of int64
+        Number of the item in its stream, from 0.
+    label : ndarray
+        Labels, of the type of ``classes_``.
+    confidence : ndarray of float
+    latency : ndarray of int64
+        As in :class:`Emission`.
+    """
+
+    ids: list
+    stream: np.ndarray
+    position: np.ndarray
+    label: np.ndarray
+    confidence: np.ndarray
+    latency: np.ndarray
+
+
+# A stream between two calls: the slot of its beam's state, the last items (those that features of
+# later ones look back at, then those whose own rows wait), and the number that wait.
+_Tail = tuple[int, list, int]
+
+
+class _Rows(NamedTuple):
+    # Rows that are ready: emission scores, offsets by stream, and the streams after them.
+    ids: list
+    tails: list[_Tail]
+    emission: np.ndarray
+    offsets: np.ndarray
+
+
+class StreamPool:
+    """Many streams of one model; :meth:`~sklseq.OnlineDecoder.pool` makes it.
+
+    Each call takes items of any number of streams, computes their features and scores together,
+    and gives the labels that became final as arrays. Labels, positions, confidences and latencies
+    are those of an :class:`OnlineStream` for each. A stream is named by any hashable value, begins
+    with its first item and ends with :meth:`flush`. A failed call changes nothing. A call while
+    another one runs raises RuntimeError.
+
+    Parameters
+    ----------
+    model : StreamModel
+
+    Attributes
+    ----------
+    ids : list
+        Streams that have begun and not ended.
+    nbytes : int
+        Memory of the states of all streams, in bytes, without their items.
+
+    Notes
+    -----
+    A state takes 44 · n_labels + 40 bytes (n_labels rounded up to a multiple of 8; "window":
+    4 · n_labels² more), and 20 · n_labels bytes for each pending row.
+
+    Examples
+    --------
+    >>> from sklseq import CRFTagger, OnlineDecoder
+    >>> X, y = [[["a"], ["b"], ["a"]]], [["x", "y", "x"]]
+    >>> pool = OnlineDecoder(CRFTagger(), lag=1).fit(X, y).pool()
+    >>> len(pool.push_many(["first", "second"], [["a"], ["b"]]).label)
+    0
+    >>> labels = pool.push_many(["second", "first", "third"], [["a"], ["b"], ["a"]])
+    >>> [(labels.ids[s], str(label)) for s, label in zip(labels.stream, labels.label)]
+    [('second', 'y'), ('first', 'x')]
+    >>> pool.flush().label.tolist()
+    ['y', 'x', 'x']
+    >>> len(pool)
+    0
+    """
+
+    def __init__(self, model: StreamModel):
+        self._model = model
+        self._transformers, self._tagger = tagger_of(model.estimator)
+        self._empty = OnlineStream(model).checkpoint()
+        self._beam = new_beam(shared_chain(self._tagger.potentials([]))[1], model.rule)
+        self._states = _online.BeamStates()
+        self._streams: dict[Hashable, _Tail] = {}
+        self._free: list[int] = []
+        self._lock = Lock()
+
+    # ------------------------------------------------------------------ input
+
+    def push(self, id: Hashable, item: Any) -> PoolLabels:
+        """Take one item of one stream.
+
+        Parameters
+        ----------
+        id : hashable
+        item : token, dict, tuple, array or sparse row
+
+        Returns
+        -------
+        PoolLabels
+        """
+        return self.push_many([id], [item])
+
+    @alone
+    def push_many(self, ids: Iterable[Hashable], items: Any) -> PoolLabels:
+        """Take items of any streams; a stream whose id is new begins.
+
+        Parameters
+        ----------
+        ids : list of hashable
+            The stream of each item; one that is named several times takes its items in order.
+        items : list, 2-D array or sparse matrix
+            Items as :meth:`OnlineStream.push_many` takes them.
+
+        Returns
+        -------
+        PoolLabels
+        """
+        check_items(items, "push_many")
+        ids = list(ids)
+        n = items.shape[0] if hasattr(items, "shape") else len(items := list(items))
+        if n != len(ids):
+            raise ValueError(f"push_many needs one id for each item; got {len(ids)} and {n}.")
+        if self._transformers:
+            # Copies of what their owner may change later.
+            kinds = (dict, list, np.ndarray)
+            items = [x.copy() if isinstance(x, kinds) else x for x in items]
+            rows = self._rows_of_tokens(_grouped(ids, items), self._model.after)
+        else:
+            rows = self._rows_of_features(_grouped(ids, range(n)), items)
+        return self._advance(rows, self._model.after if self._transformers else 0)
+
+    @alone
+    def push_potentials(self, ids: Iterable[Hashable], emission: ArrayLike) -> PoolLabels:
+        """Take the label scores of rows of any streams.
+
+        Parameters
+        ----------
+        ids : list of hashable
+            The stream of each row.
+        emission : array-like of shape (n_rows, n_labels)
+
+        Returns
+        -------
+        PoolLabels
+        """
+        ids, emission = list(ids), np.asarray(emission, dtype=np.float64)
+        if emission.shape != (len(ids), self._beam.n_labels):
+            raise ValueError(
+                f"emission must have {len(ids)} rows, one an id, and {self._beam.n_labels} columns,"
+                f" one a label; got shape {emission.shape}."
+            )
+        groups = _grouped(ids, range(len(ids)))
+        for id in groups:
+            if id in self._streams and self._streams[id][2]:
+                raise ValueError(
+                    f"push_potentials cannot follow items of stream {id!r} whose features are "
+                    "still waiting for later ones; use it for a whole sequence, or not at all."
+                )
+        tails = [(slot, [], 0) for slot, _, _ in self._tails(groups)]
+        which, offsets = _places(groups)
+        return self._advance(_Rows(list(groups), tails, emission[which], offsets), 0)
+
+    @alone
+    def flush(self, ids: Iterable[Hashable] | None = None) -> PoolLabels:
+        """End streams and forget them; the labels of all their pending items become final.
+
+        Parameters
+        ----------
+        ids : list of hashable, optional
+            Default: all.
+
+        Returns
+        -------
+        PoolLabels
+        """
+        return self._finish(ids, keep=False)
+
+    @alone
+    def provisional(self, ids: Iterable[Hashable] | None = None) -> PoolLabels:
+        """Labels of the pending items, as :meth:`flush` would give them now.
+
+        Parameters
+        ----------
+        ids : list of hashable, optional
+            Default: all.
+
+        Returns
+        -------
+        PoolLabels
+        """
+        return self._finish(ids, keep=True)
+
+    @alone
+    def drop(self, ids: Iterable[Hashable]) -> None:
+        """Forget streams, pending items included.
+
+        Parameters
+        ----------
+        ids : list of hashable
+        """
+        self._forget(self._open(ids))
+
+    # ------------------------------------------------------------------ what is known
+
+    @property
+    def ids(self) -> list:
+        return list(self._streams)
+
+    @property
+    def nbytes(self) -> int:
+        return self._states.nbytes
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._streams
+
+    def __repr__(self) -> str:
+        return f"<StreamPool: {len(self)} streams, {self.nbytes:,} bytes>"
+
+    # ------------------------------------------------------------------ rows that are ready
+
+    def _open(self, ids: Iterable[Hashable] | None) -> list:
+        ids = list(self._streams if ids is None else dict.fromkeys(ids))
+        for id in ids:
+            if id not in self._streams:
+                raise ValueError(
+                    f"No stream {id!r} is open: it has not begun, or it was flushed. Push its "
+                    "first item, or leave it out."
+                )
+        return ids
+
+    def _tails(self, ids: Iterable[Hashable]) -> list[_Tail]:
+        # Of streams that are not known: free slots, which `_keep` takes from the end of the list.
+        tails = [self._streams.get(id) for id in ids]
+        n_new = tails.count(None)
+        if len(self._free) < n_new:
+            n = len(self._states)
+            self._states.grow(n + max(8, n, n_new))
+            self._free = [*range(n, len(self._states)), *self._free]
+        free = reversed(self._free)
+        return [(next(free), [], 0) if tail is None else tail for tail in tails]
+
+    def _rows_of_tokens(self, groups: dict[Hashable, Any], after: int) -> _Rows:
+        # Windows of tokens: those that the features of ready rows depend on.
+        before, windows, tails, first, ready = self._model.before, [], [], [], []
+        for (slot, kept, n_waiting), new in zip(self._tails(groups), groups.values()):
+            window = [*kept, *new]
+            n_waiting += len(new)
+            n_ready = n_waiting - after if n_waiting > after else 0
+            first.append(len(window) - n_waiting)
+            ready.append(n_ready)
+            n_waiting -= n_ready
+            cut = len(window) - n_waiting - before
+            tails.append((slot, window[cut if cut > 0 else 0 :], n_waiting))
+            windows.append(window)
+        return self._rows(list(groups), tails, windows, first, ready)
+
+    def _rows(
+        self, ids: list, tails: list[_Tail], windows: list, first: list, ready: list
+    ) -> _Rows:
+        # Rows first[k] to first[k] + ready[k] of the window of stream k.
+        offsets = np.cumsum([0, *ready])
+        emission = np.empty((0, self._beam.n_labels))
+        if windows:
+            X: Any = windows
+            seen = self._n_seen(ids)
+            numbers = [n - skip for n, skip in zip(seen, first)]
+            with self._named(ids, numbers):
+                for _, transformer in self._transformers:
+                    X = transformer.transform(X)
+            starts = X.offsets[:-1] + first - offsets[:-1]
+            which = np.repeat(starts, ready) + np.arange(offsets[-1])
+            if len(which):
+                X = Sequences(X.rows[which], offsets)
+                with self._named(ids, seen), np.errstate(over="ignore", invalid="ignore"):
+                    emission = self._tagger.potentials(X).emission
+        return _Rows(ids, tails, emission, offsets)
+
+    def _rows_of_features(self, groups: dict[Hashable, Any], items: Any) -> _Rows:
+        which, offsets = _places(groups)
+        emission = np.empty((0, self._beam.n_labels))
+        if which:
+            numbers = getattr(self._tagger, "vectorizer_", self) is None
+            items = items[which] if hasattr(items, "shape") else [items[k] for k in which]
+            items = read_items(items, 0, numbers, self._tagger)
+            with np.errstate(over="ignore", invalid="ignore"):
+                emission = self._tagger.potentials(one_sequence(items)).emission
+        return _Rows(list(groups), self._tails(groups), emission, offsets)
+
+    def _n_seen(self, ids: list) -> list[int]:
+        # Rows that the beams have taken.
+        slots = [self._streams[id][0] if id in self._streams else -1 for id in ids]
+        return self._states.n_rows(np.array(slots, dtype=np.int64)).tolist()
+
+    def _named(self, ids: list, numbers: list[int]) -> Any:
+        return numbered_from(numbers, [f"stream {id!r}" for id in ids])
+
+    # ------------------------------------------------------------------ labels
+
+    def _advance(
+        self, rows: _Rows, delay: int, end: bool = False, keep: bool = False
+    ) -> PoolLabels:
+        counts = np.zeros((len(rows.ids), 3), dtype=np.int64)
+        slots = np.array([slot for slot, _, _ in rows.tails], dtype=np.int64)
+        self._check_scores(rows)
+        dead = _online.advance_states(
+            self._beam, self._states, slots, rows.emission, rows.offsets, counts, end, keep
+        )
+        if dead is not None:
+            k, t = dead
+            at_end = t == rows.offsets[k + 1] - rows.offsets[k]
+            number = self._n_seen(rows.ids)[k] + t - at_end
+            raise no_path(f"row {number} of stream {rows.ids[k]!r}", at_end=at_end)
+        if not end:
+            self._keep(rows)
+        codes, confidence, latency = self._beam.take_arrays()
+        n, first, n_rows = counts.T
+        stream = np.repeat(np.arange(len(n)), n)
+        position = np.arange(len(codes)) + np.repeat(first - np.cumsum(n) + n, n)
+        latency += delay
+        if end:
+            np.minimum(latency, n_rows[stream] - 1 - position, out=latency)
+        label = self._tagger.classes_[codes]
+        return PoolLabels(rows.ids, stream, position, label, confidence, latency)
+
+    def _keep(self, rows: _Rows) -> None:
+        n_before = len(self._streams)
+        self._streams.update(zip(rows.ids, rows.tails))
+        del self._free[len(self._free) - (len(self._streams) - n_before) :]
+
+    def _finish(self, ids: Iterable[Hashable] | None, keep: bool) -> PoolLabels:
+        ids = self._open(ids)
+        tails = [self._streams[id] for id in ids]
+        waiting = [n for _, _, n in tails]
+        # Rows that came late, but no later than the end. The other streams need no windows.
+        late = [k for k, n in enumerate(waiting) if n]
+        windows = [tails[k][1] for k in late]
+        ready = [waiting[k] for k in late]
+        first = [len(window) - n for window, n in zip(windows, ready)]
+        rows = self._rows([ids[k] for k in late], tails, windows, first, ready)
+        rows = rows._replace(ids=ids, offsets=np.cumsum([0, *waiting]))
+        labels = self._advance(rows, self._model.after, end=True, keep=keep)
+        if not keep:
+            self._forget(ids)
+        return labels
+
+    def _forget(self, ids: list) -> None:
+        slots = [self._streams.pop(id)[0] for id in ids]
+        self._states.forget(self._beam, np.array(slots, dtype=np.int64))
+        self._free += slots
+
+    def _check_scores(self, rows: _Rows) -> None:
+        unfit = find_unfit(self._beam, rows.emission)
+        if unfit is None:
+            return
+        k = int(np.searchsorted(rows.offsets, unfit[0], side="right")) - 1
+        number = self._n_seen(rows.ids)[k] + unfit[0] - rows.offsets[k]
+        label = self._tagger.classes_[unfit[1]].item()
+        largest = f"{self._beam.largest:.3g}"
+        raise ValueError(
+            f"Item {number} of stream {rows.ids[k]!r} gives label {label!r} the score "
+            f"{rows.emission[unfit]}; scores must be from -{largest} to {largest} or -inf. Scale "
+            "the features as in training, or drop the item."
+        )
+
+    # ------------------------------------------------------------------ pickling
+
+    @alone
+    def checkpoint(self, id: Hashable) -> dict:
+        """The state of one stream without the model, as :meth:`OnlineStream.checkpoint` gives it.
+
+        ``decoder.stream(checkpoint)`` continues it as a single stream, :meth:`restore` in a pool.
+
+        Parameters
+        ----------
+        id : hashable
+
+        Returns
+        -------
+        dict
+        """
+        (id,) = self._open([id])
+        slot, items, n_waiting = self._streams[id]
+        state = {**self._empty, "items": list(items), "n_waiting": n_waiting}
+        if self._states.load(self._beam, slot):
+            state["beam"] = self._beam.state()
+        return state
+
+    @alone
+    def restore(self, id: Hashable, checkpoint: dict) -> None:
+        """Begin a stream in the state of a checkpoint; one with this id is replaced.
+
+        Parameters
+        ----------
+        id : hashable
+        checkpoint : dict
+            What :meth:`checkpoint` or :meth:`OnlineStream.checkpoint` gave.
+
+        Raises
+        ------
+        ValueError
+            If it is of another model, damaged, or of a stream that was flushed.
+        """
+        OnlineStream(self._model, checkpoint)
+        if checkpoint["ended"]:
+            raise ValueError("The stream of this checkpoint was flushed: its sequence is over.")
+        ((slot, _, _),) = self._tails([id])
+        tail = slot, list(checkpoint["items"]), checkpoint["n_waiting"]
+        self._beam.set_state(checkpoint["beam"])
+        self._states.store(self._beam, slot)
+        self._keep(_Rows([id], [tail], np.empty(0), np.zeros(1)))
+
+    def __getstate__(self) -> dict:
+        return {"model": self._model, "streams": {id: self.checkpoint(id) for id in self._streams}}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__init__(state["model"])
+        for id, checkpoint in state["streams"].items():
+            self.restore(id, checkpoint)
+
+
+def _grouped(ids: list, items: Any) -> dict[Hashable, Any]:
+    # The items of each stream, in the order in which streams are first named.
+    groups: dict[Hashable, Any] = dict(zip(ids, zip(items)))
+    if len(groups) < len(ids):
+        groups = {id: [] for id in groups}
+        for id, item in zip(ids, items):
+            groups[id].append(item)
+    return groups
+
+
+def _places(groups: dict[Hashable, Any]) -> tuple[list[int], np.ndarray]:
+    # The numbers of all items, stream by stream, and offsets.
+    offsets = np.cumsum([0, *map(len, groups.values())])
+    return [k for places in groups.values() for k in places], offsets
