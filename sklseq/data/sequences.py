@@ -22,9 +22,9 @@ from sklseq.data.labels import (
     split_labels,
     unique_labels,
 )
+from sklseq.data.tables import column_list
 
 __all__ = [
-    "FROM_TABLE",
     "Sequences",
     "as_sequences",
     "check_entries",
@@ -431,23 +431,17 @@ def list_sequences(X: Any) -> list:
     """
     got, advice = type(X).__name__, "Wrap a single sequence in a list: [X]."
     if hasattr(X, "columns"):
-        got, advice = f"{got}, one table", f"Cut it into a list of sequences: {FROM_TABLE}."
+        got, advice = f"{got}, one table", "Cut it into sequences by sklseq.datasets.from_frame."
     elif isinstance(X, np.ndarray) and X.dtype != object and X.ndim != 3 and X.dtype.kind != "U":
         got = f"one array of shape {X.shape}"
-    elif hasattr(X, "to_list"):
-        return X.to_list()
+    elif hasattr(X, "to_list") or hasattr(X, "to_pylist"):
+        return column_list(X)
     elif not isinstance(X, (str, bytes, Mapping, Set)) and not is_sparse(X):
         if hasattr(X, "__len__") and not hasattr(X, "keys"):
             return list(X)
         if isinstance(X, Iterator):
             advice = "Read it into a list: list(X)."
     raise ValueError(f"X must be a list of sequences; got {got}. {advice}")
-
-
-FROM_TABLE = (
-    "for numbers table.to_numpy(), for tokens {name: list(table[name]) for name in "
-    "table.columns}, for DictFeatures a list of dicts"
-)
 
 
 def input_form(X: Any) -> str:
@@ -506,7 +500,10 @@ def _sequence_form(sequence: Any, s: int) -> str:
         return _list_form(sequence[0], s)
     advice = "If X is one sequence, wrap it in a list: [X]."
     if hasattr(sequence, "columns"):
-        advice = f"Convert the table: {FROM_TABLE}."
+        advice = (
+            "Read its columns by name: begin a Pipeline with PerToken() for numbers, or another "
+            "extractor for tokens."
+        )
     raise ValueError(
         f"Sequence {s} of X must be a list of feature dicts, a list of collections of strings, "
         f"a 2-D array or a sparse matrix; got {type(sequence).__name__}. {advice}"

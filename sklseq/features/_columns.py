@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sklseq.data.sequences import FROM_TABLE, list_sequences
+from sklseq.data.sequences import list_sequences
+from sklseq.data.tables import column_list, is_table, table_columns
 from sklseq.data.types import TokensLike
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Columns(NamedTuple):
     def column(self, name: str) -> tuple[str, list, Any]:
         """Return the arguments ``form, sequences, key`` of the kernels for a column."""
         if self.form == "columns":
-            return "tokens", [_column(x, name, s) for s, x in enumerate(self.sequences)], name
+            return "tokens", [column_of(x, name, s) for s, x in enumerate(self.sequences)], name
         if self.form != "rows":
             return self.form, self.sequences, name
         if name not in self.names:
@@ -59,11 +60,18 @@ class Columns(NamedTuple):
             )
         return self.form, self.sequences, self.names.index(name)
 
+    def raw(self, name: str) -> list:
+        """Return the values of a column in each sequence, as they are."""
+        if self.form == "columns":
+            return [raw_column(x, name, s) for s, x in enumerate(self.sequences)]
+        form, sequences, key = self.column(name)
+        return sequences if form == "tokens" else [[row[key] for row in x] for x in sequences]
+
     def check_lengths(self, name: str, lengths: np.ndarray) -> None:
         """Raise a ValueError if a column has other lengths than an earlier one."""
         if self.form != "columns":
             return
-        for s, (values, length) in enumerate(zip(self.column(name)[1], lengths.tolist())):
+        for s, (values, length) in enumerate(zip(self.raw(name), lengths.tolist())):
             if len(values) != length:
                 raise ValueError(
                     f"Columns of a sequence must be equally long; column {name!r} of sequence "
@@ -97,23 +105,26 @@ def public_name(transform: Any) -> str:
     return type(transform).__name__.replace("Transform", "Features")
 
 
-def _column(sequence: Any, name: str, s: int) -> list:
+def raw_column(sequence: Any, name: str, s: int) -> Any:
+    """Return a column of sequence ``s``, a mapping or table, as it is."""
     if type(sequence) is list and not sequence:  # an empty sequence may have any form
         return sequence
     try:
         values = sequence[name]
-    except KeyError:
-        raise ValueError(
-            f"Sequence {s} of X has no column {name!r}; it has {list(sequence.keys())}."
-        ) from None
-    if isinstance(values, list):
-        return values
+    except Exception:  # polars and pyarrow have their own errors
+        known = table_columns(sequence) if is_table(sequence) else list(sequence.keys())
+        raise ValueError(f"Sequence {s} of X has no column {name!r}; it has {known}.") from None
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
         raise ValueError(
-            f"Column {name!r} of sequence {s} of X must be a list of strings; got "
+            f"Column {name!r} of sequence {s} of X must be a list; got "
             f"{type(values).__name__}. If X is one sequence of dicts, wrap it in a list: [X]."
         )
-    return values.tolist() if hasattr(values, "tolist") else list(values)
+    return values
+
+
+def column_of(sequence: Any, name: str, s: int) -> list:
+    """Return a column of sequence ``s``, a mapping or table, as a list."""
+    return column_list(raw_column(sequence, name, s))
 
 
 def read_columns(X: TokensLike, names: tuple[str, ...] | None = None) -> Columns:
@@ -189,12 +200,10 @@ def _holds_tokens(sequences: list) -> bool:
 
 
 def _form_of(sequence: Any, s: int) -> str:
-    if isinstance(sequence, (dict, Mapping)) or hasattr(sequence, "keys"):
+    if isinstance(sequence, (dict, Mapping)) or hasattr(sequence, "keys") or is_table(sequence):
         return "columns"
     if not isinstance(sequence, (list, tuple, np.ndarray)):
         advice = "If X is one sequence, wrap it in a list: [X]."
-        if hasattr(sequence, "columns"):
-            advice = f"Convert the table: {FROM_TABLE}."
         raise ValueError(
             f"Sequence {s} of X must be a mapping of columns, or a list of strings, tuples or "
             f"dicts; got {type(sequence).__name__}. {advice}"
@@ -217,7 +226,7 @@ def _form_of(sequence: Any, s: int) -> str:
 
 def _names(form: str, example: Any) -> tuple[str, ...]:
     if form == "columns":
-        return tuple(example.keys())
+        return tuple(table_columns(example) if is_table(example) else example.keys())
     if form == "dicts":
         return tuple(example[0].keys())
     if form == "rows":

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from sklseq.data.sequences import FROM_TABLE, Sequences, list_sequences
+from sklseq.data.sequences import Sequences, list_sequences
+from sklseq.data.tables import is_table, table_columns
 from sklseq.features import _item_reader
+from sklseq.features._columns import column_of
 from sklseq.features._packed_rows import PackedRows
 
 
@@ -87,10 +89,17 @@ def as_items(X: Any) -> list:
             "features already. Leave DictFeatures out."
         )
     sequences = list(X) if isinstance(X, Iterator) else list_sequences(X)
-    for s, sequence in enumerate(sequences):
-        if hasattr(sequence, "columns"):  # iterating a table would give its column names
-            raise ValueError(
-                f"Sequence {s} of X must be a list of items; got {type(sequence).__name__}. "
-                f"Convert the table: {FROM_TABLE}."
-            )
-    return sequences
+    return [
+        _records(x, s) if isinstance(x, Mapping) or is_table(x) else x
+        for s, x in enumerate(sequences)
+    ]
+
+
+def _records(sequence: Any, s: int) -> list[dict]:
+    """The rows of a table, or of a mapping of columns, as dicts."""
+    names = table_columns(sequence)
+    columns = [column_of(sequence, name, s) for name in names]
+    if len(set(map(len, columns))) > 1:
+        sizes = ", ".join(f"{name}: {len(column)}" for name, column in zip(names, columns))
+        raise ValueError(f"Columns of sequence {s} of X must be equally long; got {sizes}.")
+    return [dict(zip(names, row)) for row in zip(*columns)]

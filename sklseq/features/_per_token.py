@@ -13,9 +13,11 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
 from sklseq.data.sequences import Sequences, as_sequences, read_labels
+from sklseq.data.tables import is_table
 from sklseq.data.types import ArrayLike, ColumnsLike
 from sklseq.features._columns import Columns, read_columns, select_columns
 from sklseq.features._family import Extractor, as_names, no_tables
+from sklseq.features._numbers import read_numbers
 from sklseq.features._token_transform import distinct_tokens
 
 
@@ -43,6 +45,8 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         The fitted transformer.
     columns_ : list of str
         Columns of tokens that are read, if ``X`` contains tokens.
+    numbers_ : list of str or None
+        Names of the numbers in ``columns_``, if these hold numbers or vectors.
     n_features_in_ : int
         Columns of the training data.
     feature_names_in_ : ndarray of str
@@ -53,8 +57,10 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
     Notes
     -----
     ``X`` has rows of numbers (2-D arrays, CSR, ``Sequences``) or tokens in a form that
-    :class:`TokenFeatures` reads. The transformer is fitted on the rows of all sequences, with their
-    labels as ``y``. Each distinct string, or combination of columns, is transformed once.
+    :class:`TokenFeatures` reads. A column of tokens may also hold a number or a vector for each
+    token: the transformer then reads the matrix of these, a function its rows. The transformer is
+    fitted on the rows of all sequences, with their labels as ``y``. Each distinct string, or
+    combination of columns, is transformed once.
 
     Examples
     --------
@@ -89,14 +95,19 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
             self._forget_columns()
             self.n_features_in_ = packed.shape[1]
         else:
-            names = self._selected(columns)
-            tokens, codes, offsets = distinct_tokens(columns, names)
-            if offsets[-1] == 0:
-                raise ValueError("X must hold at least one token to fit a transformer; got 0.")
-            packed, values = None, self._as_input(tokens, codes, names)
-            rows, transformer = self._fit_tokens(values, _labels_of_rows(y, offsets), names)
+            names, numbers = self._selected(columns), None
+            found = read_numbers(columns, names)
+            if found is not None:
+                packed, numbers = found
+                rows, transformer = self._fit(packed.rows, _labels_of_rows(y, packed.offsets))
+            else:
+                tokens, codes, offsets = distinct_tokens(columns, names)
+                if offsets[-1] == 0:
+                    raise ValueError("X must hold at least one token to fit a transformer; got 0.")
+                packed, values = None, self._as_input(tokens, codes, names)
+                rows, transformer = self._fit_tokens(values, _labels_of_rows(y, offsets), names)
             self._forget_columns()
-            self.columns_ = names
+            self.columns_, self.numbers_ = names, numbers
             columns.remember(self)
         self.transformer_, self.n_features_out_ = transformer, rows.shape[1]
         return packed.with_rows(rows) if packed is not None else Sequences(rows, offsets)
@@ -129,6 +140,8 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         return [f"{stem}{i}" for i in range(self.n_features_out_)]
 
     def _input_names(self, input_features: Any) -> np.ndarray | None:
+        if getattr(self, "numbers_", None) is not None:
+            return as_names(self.numbers_)
         if hasattr(self, "columns_"):
             # Text vectorizers have no input names: they derive names from the text.
             return None if self._is_single(self.columns_) else as_names(self.columns_)
@@ -157,13 +170,15 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         return self.columns is None and len(names) == 1 and _reads_text(self.transformer)
 
     def _forget_columns(self) -> None:
-        for name in ("columns_", "feature_names_in_"):
+        for name in ("columns_", "numbers_", "feature_names_in_"):
             if hasattr(self, name):
                 delattr(self, name)
 
     def _transform_tokens(self, X: Any) -> Sequences:
         columns = read_columns(X)
         columns.check_like(self)
+        if getattr(self, "numbers_", None) is not None:
+            return self._transform_numbers(columns)
         tokens, codes, offsets = distinct_tokens(columns, self.columns_)
         if codes.shape[1] == 0:
             return Sequences(sparse.csr_matrix((0, self.n_features_out_)), offsets)
@@ -172,6 +187,21 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
             distinct, place = np.unique(codes, axis=1, return_inverse=True)
         rows = self._apply(self.transformer_, self._as_input(tokens, distinct, self.columns_))
         return Sequences(rows[np.ravel(place)], offsets)
+
+    def _transform_numbers(self, columns: Columns) -> Sequences:
+        found = read_numbers(columns, self.columns_)
+        if found is None:
+            lengths = columns.lengths(self.columns_[0])
+            if lengths.any():
+                raise ValueError(f"Columns {self.columns_} held numbers in fit; give these.")
+            return Sequences(np.zeros((0, self.n_features_out_)), np.zeros(len(lengths) + 1, int))
+        packed, numbers = found
+        if numbers != self.numbers_:
+            raise ValueError(
+                f"Columns {self.columns_} hold {len(numbers)} numbers for each token, and "
+                f"{len(self.numbers_)} in fit; give vectors of the same length."
+            )
+        return packed.with_rows(self._apply(self.transformer_, packed.rows))
 
     def _as_input(self, tokens: list[list[str]], codes: np.ndarray, names: list[str]) -> np.ndarray:
         """Return the strings with these codes as the transformer reads them."""
@@ -260,7 +290,7 @@ def _tokens_of(X: Any) -> Columns | None:
             return None
         if isinstance(x, (str, bytes, Set)) or not hasattr(x, "__len__"):
             break
-        if hasattr(x, "keys") or hasattr(x, "columns"):  # tables are not indexed by row
+        if hasattr(x, "keys") or is_table(x):  # tables are not indexed by row
             break
         if len(x):
             first = x[0]

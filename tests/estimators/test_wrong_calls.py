@@ -124,8 +124,8 @@ def test_column_of_a_table_is_a_list(extractor, X):
 @pytest.mark.parametrize(
     ("X", "match"),
     [
-        (Table(), "got Table, one table. Cut it into a list of sequences: .*to_numpy"),
-        ([Table(), Table()], r"Sequence 0 of X .*; got Table. Convert the table: .*to_numpy"),
+        (Table(), "got Table, one table. Cut it into sequences by sklseq.datasets.from_frame"),
+        ([Table(), Table()], r"Sequence 0 of X .*; got Table"),
         ("the dog", "got str. Wrap a single sequence in a list"),
         ({"w": ["a"]}, "got dict. Wrap a single sequence in a list"),
         ({"the", "dog"}, "got set. Wrap a single sequence in a list"),

@@ -310,7 +310,10 @@ def test_same_attributes_as_template_features():
         ({"a": "b"}, "X must be a list of sequences; got dict. Wrap"),
         ("abc", "X must be a list of sequences; got str. Wrap"),
         (3, "X must be a list of sequences; got int. Wrap"),
-        ([{"a": "b"}], "Sequence 0 of X must be a list of items .* got dict. Wrap"),
+        (
+            [{"a": "b"}],
+            "Column 'a' of sequence 0 of X must be a list; got str. If X is one sequence of",
+        ),
         ([[], "abc"], "Sequence 1 of X must be a list of items .* got str"),
         ([[], 3], "Sequence 1 of X must be a list of items .* got int"),
         ([["abc"]], "row 0 of sequence 0 of X, an item must be a dict .* got 'abc'"),

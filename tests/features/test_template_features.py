@@ -471,7 +471,7 @@ def test_parameter_errors(parameters, message):
         ([["a", b"x"]], r"is b'x' \(bytes\). Convert it with str\(\) or decode it"),
         ([{"w": ["a", 1.0]}], "row 1 of sequence 0, column 'w', is 1.0"),
         ([{"w": ["a"]}, {"v": ["a"]}], r"Sequence 1 of X has no column 'w'; it has \['v'\]"),
-        ([{"w": "abc"}], "Column 'w' of sequence 0 of X must be a list of strings; got str"),
+        ([{"w": "abc"}], "Column 'w' of sequence 0 of X must be a list; got str"),
         ([[{"w": "a"}, {"v": "a"}]], "Row 1 of sequence 0 of X must be a dict with the column 'w'"),
         ([[{"w": "a"}, "a"]], "Row 1 of sequence 0 of X must be a dict with the column 'w'"),
     ],

@@ -1,0 +1,66 @@
+"""Tables of pandas, polars and pyarrow, by what they share; none of these packages is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "column_array",
+    "column_codes",
+    "column_list",
+    "holds_numbers",
+    "is_table",
+    "table_columns",
+]
+
+
+def is_table(x: Any) -> bool:
+    """Whether ``x`` is a DataFrame or a Table."""
+    return hasattr(x, "columns") and hasattr(x, "__getitem__")
+
+
+def table_columns(table: Any) -> list[str]:
+    """Names of the columns of a table, or of a mapping of columns."""
+    if isinstance(table, Mapping):
+        return list(table)
+    return list(getattr(table, "column_names", table.columns))  # pyarrow's columns are arrays
+
+
+def holds_numbers(values: Any) -> bool:
+    """Whether a column holds numbers or booleans."""
+    return column_array(values[:1]).dtype.kind in "biuf"
+
+
+def _is_coded(values: Any) -> bool:
+    """Whether a column holds strings or categories of pandas, which are slow to read one by one."""
+    if not hasattr(values, "factorize") or isinstance(values.dtype, np.dtype):
+        return False
+    return not holds_numbers(values)
+
+
+def column_list(values: Any) -> list:
+    """The values of a column as a list."""
+    if isinstance(values, list):
+        return values
+    if _is_coded(values):
+        codes, distinct = values.factorize(use_na_sentinel=False)
+        return np.asarray(distinct, dtype=object)[codes].tolist()  # equal strings are one object
+    for name in ("tolist", "to_list", "to_pylist"):  # pandas and NumPy, polars, pyarrow
+        if hasattr(values, name):
+            return getattr(values, name)()
+    return list(values)
+
+
+def column_array(values: Any) -> np.ndarray:
+    """The values of a column as an array."""
+    return values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+
+
+def column_codes(values: Any) -> np.ndarray:
+    """An array that differs between two rows where the column does."""
+    if _is_coded(values):
+        return values.factorize(use_na_sentinel=False)[0]
+    return column_array(values)

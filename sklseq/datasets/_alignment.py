@@ -1,0 +1,111 @@
+"""Alignment of spans of characters, as in BRAT and in JSON of annotation tools, to tokens."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+
+from ._checks import check_choice
+
+__all__ = ["align_spans", "token_offsets"]
+
+Span = tuple[int, int, str]
+
+
+def token_offsets(text: str, tokens: Iterable[str]) -> list[tuple[int, int]]:
+    """Find tokens in the text that they were cut from.
+
+    Parameters
+    ----------
+    text : str
+    tokens : iterable of str
+        In the order of the text. What stands between them is skipped.
+
+    Returns
+    -------
+    list of (start, stop)
+        The characters ``text[start:stop]`` of each token.
+
+    Raises
+    ------
+    ValueError
+        If a token does not occur after the one before.
+
+    Examples
+    --------
+    >>> from sklseq.datasets import token_offsets
+    >>> token_offsets("New York, Ohio", ["New", "York", ",", "Ohio"])
+    [(0, 3), (4, 8), (8, 9), (10, 14)]
+    """
+    offsets, at = [], 0
+    for t, token in enumerate(tokens):
+        start = text.find(token, at)
+        if start < 0:
+            raise ValueError(
+                f"Token {t}, {token!r}, does not occur in the text from character {at} on; give "
+                "tokens as they stand in the text."
+            )
+        at = start + len(token)
+        offsets.append((start, at))
+    return offsets
+
+
+def align_spans(
+    spans: Iterable[Span], offsets: Sequence[tuple[int, int]], *, partial: str = "error"
+) -> list[Span]:
+    """Turn spans of characters into spans of tokens.
+
+    Parameters
+    ----------
+    spans : iterable of (start, stop, type)
+        The characters ``text[start:stop]`` of each span.
+    offsets : sequence of (start, stop)
+        The characters of each token, in order, as :func:`token_offsets` finds them.
+    partial : {"error", "expand", "drop"}, default="error"
+        A span that begins or ends inside a token: raise an error, take the whole token, or leave
+        the span out.
+
+    Returns
+    -------
+    list of (start, stop, type)
+        The tokens ``tokens[start:stop]`` of each span. White space at the ends of a span is no part
+        of it.
+
+    Raises
+    ------
+    ValueError
+        If a span has no token, or has a part of one and ``partial="error"``.
+
+    Notes
+    -----
+    The inverse, for spans that a model predicts, is
+    ``[(offsets[a][0], offsets[b - 1][1], type) for a, b, type in spans]``. Cost
+    O(spans log tokens).
+
+    Examples
+    --------
+    >>> from sklseq.datasets import align_spans, token_offsets
+    >>> text, tokens = "Ann from New York", ["Ann", "from", "New", "York"]
+    >>> align_spans([(0, 3, "PER"), (9, 17, "LOC")], token_offsets(text, tokens))
+    [(0, 1, 'PER'), (2, 4, 'LOC')]
+    """
+    check_choice("partial", partial, ("error", "expand", "drop"))
+    starts, stops = [a for a, _ in offsets], [b for _, b in offsets]
+    aligned = []
+    for first, last, type_ in spans:
+        start, stop = bisect_right(stops, first), bisect_left(starts, last)
+        if start >= stop:
+            raise ValueError(
+                f"No token is inside the span {(first, last, type_)!r}; remove the span, or cut "
+                "the text into other tokens."
+            )
+        whole = starts[start] >= first and stops[stop - 1] <= last
+        if not whole and partial == "error":
+            raise ValueError(
+                f"The span {(first, last, type_)!r} begins or ends inside a token (characters "
+                f"{starts[start]} to {stops[stop - 1]} are whole tokens); cut the text into other "
+                "tokens, or pass partial='expand' or 'drop'."
+            )
+        if whole or partial == "expand":
+            aligned.append((start, stop, type_))
+    return aligned

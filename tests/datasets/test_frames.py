@@ -1,0 +1,283 @@
+"""Long tables, data sets and documents become the sequences they were made of."""
+
+from itertools import chain
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sklseq import CRFTagger, Sequences
+from sklseq.datasets import align_spans, from_docs, from_frame, from_rows, token_offsets
+from sklseq.features import (
+    DictFeatures,
+    LexiconFeatures,
+    PerToken,
+    TemplateFeatures,
+    TokenFeatures,
+    WindowFeatures,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+WORDS = [["He", "ran", "home"], ["Stop"], ["It", "rains"]] * 3
+LABELS = [["P", "V", "N"], ["V"], ["P", "V"]] * 3
+NUMBERS = [np.linspace(s, s + 1, 2 * len(x)).reshape(-1, 2) for s, x in enumerate(WORDS)]
+
+
+def to_pandas(columns):
+    pandas = pytest.importorskip("pandas")
+    n = len(next(iter(columns.values())))
+    return pandas.DataFrame(columns, index=np.arange(n) + 100)  # labels that are no positions
+
+
+def to_polars(columns):
+    return pytest.importorskip("polars").DataFrame(columns)
+
+
+def to_arrow(columns):
+    return pytest.importorskip("pyarrow").table(columns)
+
+
+def to_table(columns):
+    """What all of them share, for environments that have none."""
+
+    class Table(dict):
+        columns = property(list)
+
+    return Table(columns)
+
+
+kinds = pytest.mark.parametrize(
+    "make", [dict, to_table, to_pandas, to_polars, to_arrow], ids=lambda make: make.__name__
+)
+
+
+def long(extra=()):
+    """One long table: sentence, word, two numbers and label of each token."""
+    group = np.repeat(np.arange(len(WORDS))[::-1], list(map(len, WORDS)))
+    rows = np.concatenate(NUMBERS)
+    return {
+        "sentence": group, "w": list(chain(*WORDS)), "x0": rows[:, 0], "x1": rows[:, 1],
+        "label": list(chain(*LABELS)), **dict(extra),
+    }  # fmt: skip
+
+
+# --- One long table ------------------------------------------------------------------------------
+
+
+@kinds
+def test_long_tables_of_numbers_are_packed(make):
+    X, y = from_frame(make(long()), "sentence", "label", columns=["x1", "x0"])
+    assert isinstance(X, Sequences)
+    assert list(map(list, y)) == LABELS
+    assert_array_equal(X.rows, np.concatenate(NUMBERS)[:, ::-1])
+    assert_array_equal(X.lengths, list(map(len, WORDS)))
+    expected = CRFTagger().fit([x[:, ::-1] for x in NUMBERS], LABELS)
+    model = CRFTagger().fit(X, y)
+    assert_array_equal(np.concatenate(model.predict(X)), np.concatenate(expected.predict(X)))
+
+
+@kinds
+def test_long_tables_of_tokens_are_dicts_of_columns(make):
+    X, y = from_frame(make(long()), ["sentence"], "label")
+    assert list(map(list, y)) == LABELS
+    assert [list(x) for x in X] == [["w", "x0", "x1"]] * len(WORDS)
+    assert [list(x["w"]) for x in X] == WORDS
+    assert_array_equal(X[0]["x1"], NUMBERS[0][:, 1])
+    assert from_frame(make(long()), "sentence", columns=["w"])[1] is None
+
+
+@kinds
+def test_groups_of_several_columns_and_of_strings(make):
+    sentence = long()["sentence"]
+    frame = long({"d": [f"d{s // 4}" for s in sentence], "s": sentence % 4}.items())
+    X, _ = from_frame(make(frame), ["d", "s"], columns=["w"])
+    assert [list(x["w"]) for x in X] == WORDS
+    X, _ = from_frame(make({"g": ["a", "a", "b"], "w": ["x", "y", "z"]}), "g")
+    assert [list(x["w"]) for x in X] == [["x", "y"], ["z"]]
+
+
+@kinds
+def test_tables_without_rows(make):
+    frame = make({"g": np.zeros(0, int), "x": np.zeros(0)})
+    X, y = from_frame(frame, "g", columns=["x"])
+    assert (len(X), y) == (0, None)
+
+
+@kinds
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ([1, 2, 1], r"Rows of the group 1 begin at row 0 and again at row 2; sort"),
+        (["b", "a", "b"], r"Rows of the group 'b' begin at row 0 and again at row 2; sort"),
+        ([1.0, float("nan"), 2.0], r"Row 1 has no value in \['g'\]; fill it"),
+        (["a", None, None], r"Row 1 has no value in \['g'\]; fill it"),
+    ],
+)
+def test_rows_apart_and_missing_groups_are_errors(make, groups, message):
+    with pytest.raises(ValueError, match=message):
+        from_frame(make({"g": groups, "w": ["x", "y", "z"]}), "g")
+
+
+@kinds
+def test_missing_columns_are_named(make):
+    frame = make(long())
+    for arguments in ({"group": "g"}, {"y": "g"}, {"columns": ["g"]}):
+        with pytest.raises(ValueError, match=r"no column 'g'; it has \['sentence', 'w', 'x0'"):
+            from_frame(frame, **{"group": "sentence", **arguments})
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=8), st.randoms())
+def test_any_groups_are_cut_where_they_change(lengths, random):
+    values = random.sample(range(100), len(lengths))
+    frame = {"g": np.repeat(values, lengths), "i": list(range(sum(lengths)))}
+    X, _ = from_frame(frame, "g")
+    assert X.lengths.tolist() == lengths
+    assert X.rows.ravel().tolist() == frame["i"]
+
+
+# --- One table for each sequence -----------------------------------------------------------------
+
+EXTRACTORS = {
+    "token": TokenFeatures(columns="w"),
+    "window": WindowFeatures(TokenFeatures(columns=["w", "pos"])),
+    "template": TemplateFeatures(["w[0]|pos[-1]"], columns=["w", "pos"]),
+    "lexicon": LexiconFeatures({"x": ["He ran"]}, columns="w"),
+    "dict": DictFeatures(),
+    "numbers": PerToken(StandardScaler(), columns=["x", "v"]),
+    "both": FeatureUnion(
+        [("w", TokenFeatures(columns="w")), ("x", PerToken(StandardScaler(), columns=["x"]))]
+    ),
+}
+
+
+def columns_of(s, name):
+    words = {"w": WORDS[s], "pos": LABELS[s]}
+    numbers = {"x": NUMBERS[s][:, 0].tolist()}
+    vectors = {"v": NUMBERS[s]} if name == "numbers" else {}
+    return {**words, **numbers, **vectors} if name != "dict" else {**words, **numbers}
+
+
+@pytest.mark.parametrize("make", [to_table, to_pandas, to_polars, to_arrow])
+@pytest.mark.parametrize("name", EXTRACTORS)
+def test_one_table_for_each_sequence(make, name):
+    X = [columns_of(s, name) for s in range(len(WORDS))]
+    extractor = EXTRACTORS[name]
+    expected = extractor.fit_transform(X, LABELS)
+    if name == "numbers" and make is not to_table:  # cells that are lists
+        X = [{**x, "v": x["v"].tolist()} for x in X]
+    X = [make(x) for x in X]
+    found = extractor.fit_transform(X, LABELS)
+    for rows in (found.rows, extractor.transform(X).rows):
+        assert abs(rows - expected.rows).max() == 0
+
+
+def test_records_are_columns_for_dict_features():
+    records = [[{"w": w, "x": 0.5} for w in x] for x in WORDS]
+    X = [{"w": x, "x": [0.5] * len(x)} for x in WORDS]
+    rows = DictFeatures().fit_transform(X).rows
+    assert (rows != DictFeatures().fit_transform(records).rows).nnz == 0
+    with pytest.raises(ValueError, match="Columns of sequence 1 of X must be equally long; got w:"):
+        DictFeatures().fit([X[0], {"w": ["a"], "x": [1, 2]}])
+
+
+# --- Data sets and documents ---------------------------------------------------------------------
+
+
+class Columns:
+    """What a data set of Hugging Face has: columns and features."""
+
+    def __init__(self, rows, **classes):
+        self.rows = rows
+        lists = {n: SimpleNamespace(feature=SimpleNamespace(names=c)) for n, c in classes.items()}
+        self.features = {"tokens": SimpleNamespace(feature=SimpleNamespace()), **lists}
+
+    def __getitem__(self, name):
+        return [row[name] for row in self.rows]
+
+
+class Dataset(Columns, list):
+    """The same, of a class that is a list."""
+
+    def __iter__(self):
+        return iter(self.rows)
+
+
+CLASSES = ["N", "P", "V"]
+
+
+def rows_of():
+    codes = [[CLASSES.index(label) for label in labels] for labels in LABELS]
+    return [{"id": s, "tokens": w, "tags": c} for s, (w, c) in enumerate(zip(WORDS, codes))]
+
+
+def test_rows_of_a_data_set():
+    X, y = from_rows(rows_of(), "tags")
+    assert [x["tokens"] for x in X] == WORDS
+    assert [[CLASSES[c] for c in codes] for codes in y] == LABELS
+    for source in (Dataset(rows_of(), tags=CLASSES), Columns(rows_of(), tags=CLASSES)):
+        X, y = from_rows(source, "tags", columns=["tokens", "tags"])
+        assert y == LABELS
+        assert [x["tokens"] for x in X] == WORDS
+        assert [x["tags"] for x in X] == LABELS
+    assert make_pipeline(TokenFeatures(columns="tokens"), CRFTagger()).fit(X, y)
+
+
+def test_wrong_rows_are_named():
+    rows = rows_of()
+    rows[3]["tags"] = [0]
+    with pytest.raises(ValueError, match="lists of row 3 must be equally long; got tokens: 3, t"):
+        from_rows(rows, "tags")
+    with pytest.raises(ValueError, match="no column 'ner'"):
+        from_rows(rows, "ner")
+    rows[3]["tags"] = [0, -1, 2]
+    with pytest.raises(ValueError, match="Row 3 holds -1 in column 'tags', whose classes"):
+        from_rows(Dataset(rows, tags=CLASSES), "tags")
+
+
+def test_documents_of_spacy():
+    def token(text, iob, type_):
+        return SimpleNamespace(text=text, tag_=text.upper(), ent_iob_=iob, ent_type_=type_)
+
+    doc = [token("New", "B", "LOC"), token("York", "I", "LOC"), token("!", "O", "")]
+    X, y = from_docs(iter([doc, doc[2:]]), "ent", columns=["text", "tag_"])
+    assert X[0] == {"text": ["New", "York", "!"], "tag_": ["NEW", "YORK", "!"]}
+    assert y == [["B-LOC", "I-LOC", "O"], ["O"]]
+    assert from_docs([doc], "tag_")[1] == [["NEW", "YORK", "!"]]
+    assert from_docs([doc])[1] is None
+
+
+# --- Characters ----------------------------------------------------------------------------------
+
+
+@given(st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=6), st.data())
+def test_spans_of_characters_and_tokens(tokens, data):
+    gaps = data.draw(st.lists(st.integers(0, 2), min_size=len(tokens), max_size=len(tokens)))
+    text = "".join(" " * gap + token for gap, token in zip(gaps, tokens))
+    offsets = token_offsets(text, tokens)
+    assert [text[a:b] for a, b in offsets] == tokens
+    start = data.draw(st.integers(0, len(tokens) - 1))
+    stop = data.draw(st.integers(start + 1, len(tokens)))
+    first, last = offsets[start][0], offsets[stop - 1][1]
+    assert align_spans([(first, last, "x")], offsets) == [(start, stop, "x")]
+    cut = [(first + 1, last, "x")]  # inside the first token, unless it has one character
+    if len(tokens[start]) > 1:
+        assert align_spans(cut, offsets, partial="expand") == [(start, stop, "x")]
+        assert align_spans(cut, offsets, partial="drop") == []
+        with pytest.raises(ValueError, match="begins or ends inside a token"):
+            align_spans(cut, offsets)
+
+
+def test_spans_without_a_token_and_tokens_out_of_place():
+    offsets = token_offsets("a  b", ["a", "b"])
+    assert align_spans([(0, 2, "x"), (1, 4, "y")], offsets) == [(0, 1, "x"), (1, 2, "y")]
+    with pytest.raises(ValueError, match=r"No token is inside the span \(1, 3, 'x'\)"):
+        align_spans([(1, 3, "x")], offsets)
+    with pytest.raises(ValueError, match="Token 1, 'a', does not occur in the text from char"):
+        token_offsets("a b", ["a", "a"])
+    with pytest.raises(ValueError, match="partial must be one of"):
+        align_spans([], offsets, partial="keep")
