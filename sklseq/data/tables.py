@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 __all__ = [
+    "Table",
     "column_array",
     "column_codes",
     "column_list",
@@ -15,6 +16,12 @@ __all__ = [
     "is_table",
     "table_columns",
 ]
+
+
+class Table(Protocol):
+    """A DataFrame, a Table or a mapping, from the name of a column to its values."""
+
+    def __getitem__(self, name: Any, /) -> Any: ...
 
 
 def is_table(x: Any) -> bool:

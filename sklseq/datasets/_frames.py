@@ -13,6 +13,7 @@ import numpy as np
 
 from sklseq.data.sequences import Sequences
 from sklseq.data.tables import (
+    Table,
     column_array,
     column_codes,
     column_list,
@@ -26,7 +27,7 @@ __all__ = ["from_docs", "from_frame", "from_rows"]
 
 
 def from_frame(
-    frame: Any,
+    frame: Table,
     group: str | Sequence[str],
     y: str | None = None,
     *,
@@ -135,7 +136,10 @@ def _cut(values: Any, offsets: np.ndarray) -> list:
 
 
 def from_rows(
-    rows: Any, y: str | None = None, *, columns: Sequence[str] = ("tokens",)
+    rows: Table | Sequence[Mapping[str, Sequence[Any]]],
+    y: str | None = None,
+    *,
+    columns: Sequence[str] = ("tokens",),
 ) -> tuple[list[dict], list | None]:
     """Read a data set with a row for each sequence, as those of Hugging Face.
 
@@ -208,7 +212,7 @@ def _cells(rows: Any, name: str) -> list[list]:
 
 
 def from_docs(
-    docs: Iterable[Any], y: str | None = None, *, columns: Sequence[str] = ("text",)
+    docs: Iterable[Iterable[Any]], y: str | None = None, *, columns: Sequence[str] = ("text",)
 ) -> tuple[list[dict], list[list[str]] | None]:
     """Read the tokens of documents of spaCy.
 

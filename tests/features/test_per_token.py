@@ -230,3 +230,63 @@ def test_any_composition_of_text_vectorizers(vectorizer, composition, setting):
     assert features.n_features_out_ == expected.shape[1]
     y = [["a", "b"], ["a"]]
     assert make_pipeline(features, CRFTagger()).fit(COLUMNS, y).score(COLUMNS, y) >= 0
+
+
+# --- Columns of numbers beside tokens -----------------------------------------------------------
+
+VECTORS = [
+    {"w": ["Ann", "ran"], "v": np.array([[1.0, 2.0], [3.0, 4.0]]), "c": [0.5, 0.25]},
+    {"w": ["it"], "v": np.array([[0.0, 1.0]]), "c": [0.75]},
+    {"w": [], "v": [], "c": []},
+]
+
+
+@pytest.mark.parametrize("form", ["columns", "dicts", "tuples"])
+def test_numbers_and_vectors_beside_tokens(form):
+    X, columns = VECTORS, ["v", "c"]
+    if form == "dicts":
+        X = [[dict(zip(x, row)) for row in zip(*x.values())] for x in VECTORS]
+    if form == "tuples":
+        X, columns = [list(zip(*x.values())) for x in VECTORS], [1, 2]
+    expected = np.array([[1, 2, 0.5], [3, 4, 0.25], [0, 1, 0.75]])
+    step = PerToken(columns=columns)
+    assert_array_equal(step.fit_transform(X).rows, expected)
+    assert_array_equal(step.transform(X).lengths, [2, 1, 0])
+    assert_array_equal(step.transform(X[1:]).rows, expected[2:])
+    assert step.transform([]).shape == step.transform(X[2:])[:0].shape == (0, 3)
+    if form != "tuples":
+        assert step.get_feature_names_out().tolist() == ["v0", "v1", "c"]
+    scaled = PerToken(StandardScaler(), columns=columns).fit_transform(X).rows
+    assert_allclose(scaled, StandardScaler().fit_transform(expected), rtol=1e-12)
+    doubled = PerToken(lambda row: 2 * row, columns=columns[0]).fit_transform(X).rows
+    assert_array_equal(doubled, 2 * expected[:, :2])
+
+
+def test_float32_vectors_stay():
+    X = [{"v": np.ones((2, 3), np.float32)}]
+    assert PerToken().fit_transform(X).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("X", "columns", "message"),
+    [
+        (VECTORS, ["w", "c"], "Column 'c' of X holds numbers and column 'w' does not; give each"),
+        ([{"c": [1.0]}, {"c": ["a"]}], None, "Column 'c' of sequence 1 of X must hold a number or"),
+        ([{"c": [[1.0], [1.0, 2.0]]}], None, "Column 'c' of sequence 0 of X must hold a number or"),
+        ([{"v": np.ones((1, 2))}, {"v": np.ones((1, 3))}], None, "vectors of one length; got shap"),
+        ([{"c": [1.0, 2.0], "d": [1.0]}], None, "column 'd' of sequence 0 of X has 1 values, an"),
+    ],
+)
+def test_wrong_columns_of_numbers(X, columns, message):
+    with pytest.raises(ValueError, match=message):
+        PerToken(columns=columns).fit(X)
+
+
+def test_other_numbers_than_in_fit():
+    step = PerToken(columns=["v"]).fit(VECTORS)
+    with pytest.raises(ValueError, match="hold 3 numbers for each token, and 2 in fit; give vect"):
+        step.transform([{"v": np.ones((1, 3))}])
+    with pytest.raises(ValueError, match=r"Columns \['v'\] held numbers in fit; give these"):
+        step.transform([{"v": ["a"]}])
+    with pytest.raises(ValueError, match="X must hold strings"):
+        PerToken(OneHotEncoder(), columns=["w"]).fit(VECTORS).transform([{"w": [1.5]}])
