@@ -25,8 +25,10 @@ __all__ = [
     "OPENING",
     "SCHEMES",
     "Constraints",
+    "PartialLabelError",
     "Spans",
     "allowed_transitions",
+    "array_of_labels",
     "as_label_sequences",
     "check_constraints",
     "check_seen",
@@ -34,8 +36,10 @@ __all__ = [
     "encode_labels",
     "find_codes",
     "find_spans",
+    "is_partial",
     "label_parts",
     "labels_to_segments",
+    "list_label_sequences",
     "parse_labels",
     "read_classes",
     "resolve_constraints",
@@ -76,6 +80,16 @@ class Constraints(NamedTuple):
     transition: NDArray[np.bool_]  # (L, L) label i may be followed by label j
     start: NDArray[np.bool_]  # (L,) may be the first label
     end: NDArray[np.bool_]  # (L,) may be the last label
+
+
+PARTIAL = (
+    "None, NaN and sets are for CRFTagger.fit on sequences in memory, with gradient='auto' or "
+    "'forward-backward', and for score"
+)
+
+
+class PartialLabelError(ValueError):
+    """Raised where labels have to be known: one is missing, or a set of labels is in its place."""
 
 
 # ---------------------------------------------------------------- label sequences ↔ flat arrays
@@ -119,9 +133,7 @@ def as_label_sequences(
     >>> flat.tolist(), offsets.tolist()
     (['B', 'I', 'O'], [0, 2, 2, 3])
     """
-    sequences = _list_sequences(y, name, first[0])
-    lengths = np.fromiter(map(len, sequences), dtype=np.int64, count=len(sequences))
-    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    sequences, offsets = list_label_sequences(y, name, first[0])
     # Empty sequences have no kind of labels: np.array([]) is float64.
     filled = [sequence for sequence in sequences if len(sequence)]
     kinds = set(map(_array_kind, filled))
@@ -132,11 +144,13 @@ def as_label_sequences(
         parts = filled if dtype is np.str_ else (s.astype(dtype, copy=False) for s in filled)
         return np.concatenate(list(parts)), offsets
     rows = (s.tolist() if isinstance(s, np.ndarray) else s for s in filled)
-    return _array_of_labels(list(chain.from_iterable(rows)), offsets, name, first), offsets
+    return array_of_labels(list(chain.from_iterable(rows)), offsets, name, first), offsets
 
 
-def _list_sequences(y: Iterable[Any], name: str, first: int) -> list[Any]:
-    """List the items of y, each of which must be a sequence and not a bare label."""
+def list_label_sequences(
+    y: Iterable[Any], name: str, first: int = 0
+) -> tuple[list[Any], NDArray[np.int64]]:
+    """The items of y, each of which must be a sequence and not a bare label, and their offsets."""
     if isinstance(y, str | bytes | Mapping | Set) or not isinstance(y, Iterable):
         raise TypeError(f"{name} must be a list of label sequences; got {type(y).__name__}.")
     sequences = list(y)
@@ -155,7 +169,8 @@ def _list_sequences(y: Iterable[Any], name: str, first: int) -> list[Any]:
                 f"{sequence!r} ({type(sequence).__name__}). To pass one sequence, "
                 f"wrap it in a list."
             )
-    return sequences
+    lengths = np.fromiter(map(len, sequences), dtype=np.int64, count=len(sequences))
+    return sequences, np.concatenate(([0], np.cumsum(lengths)))
 
 
 def _array_kind(sequence: Any) -> str | None:
@@ -172,10 +187,17 @@ def _type_kind(cls: type) -> str | None:
     return "integer" if issubclass(cls, int | np.integer) else None
 
 
-def _array_of_labels(
-    labels: list[Any], offsets: NDArray[np.int64], name: str, first: tuple[int, int]
-) -> NDArray:
-    """One array of labels that are checked one by one."""
+def is_partial(label: Any) -> bool:
+    """Whether an item of y says less than one label: None, NaN or a set of labels."""
+    missing = isinstance(label, (float, np.floating)) and label != label
+    return label is None or missing or isinstance(label, (set, frozenset))
+
+
+def array_of_labels(
+    labels: list[Any], offsets: NDArray[np.int64], name: str, first: tuple[int, int] = (0, 0),
+    rows: NDArray[np.integer] | None = None,
+) -> NDArray:  # fmt: skip
+    """One array of labels that are checked one by one; ``rows``: of each, if not its number."""
     kinds = {_type_kind(cls) for cls in set(map(type, labels))}
     # np.array would convert [1, "a"] and [nan, "a"] to strings without an error.
     if len(kinds) > 1 or None in kinds:
@@ -198,8 +220,11 @@ def _array_of_labels(
         problem = "ends in a NUL character, which arrays of strings drop: rename it."
     else:
         return np.array(labels, dtype=_DTYPES[kinds.pop()] if kinds else np.str_)
-    where = locate(offsets, row, first)
-    raise ValueError(f"Label {_plain(labels[row])!r} of {name}, at {where}, {problem}")
+    where = locate(offsets, row if rows is None else int(rows[row]), first)
+    message = f"Label {_plain(labels[row])!r} of {name}, at {where}, {problem}"
+    if any(map(is_partial, labels)):
+        raise PartialLabelError(f"{message[:-1]} ({PARTIAL}).")
+    raise ValueError(message)
 
 
 def _first_cut(labels: list[str]) -> int | None:
@@ -253,21 +278,23 @@ def read_classes(classes: Any) -> NDArray:
 
 
 def encode_labels(
-    flat: NDArray, classes: ArrayLike, offsets: NDArray[np.integer] | None = None
-) -> NDArray[np.int32]:
+    flat: NDArray, classes: ArrayLike, offsets: NDArray[np.integer] | None = None,
+    rows: NDArray[np.integer] | None = None,
+) -> NDArray[np.int32]:  # fmt: skip
     """Index of each label in `classes`, which may have any order.
 
     Raises a ValueError that names the first unknown label and its position by `offsets`; by
-    default, all rows are one sequence.
+    default, all rows are one sequence. ``rows``: of each label, if not its number.
     """
     codes = find_codes(flat, classes)
     if codes.size and codes.min() < 0:
-        row = int(np.argmin(codes))
+        k = int(np.argmin(codes))
+        row = k if rows is None else int(rows[k])
         where = locate(np.array([0, len(flat)]) if offsets is None else offsets, row)
         known = np.asarray(classes).tolist()
         shown = ", ".join(map(repr, known[:8])) + (", ..." if len(known) > 8 else "")
         raise ValueError(
-            f"Unknown label {flat[row].item()!r} at {where}; the known labels are {shown}: "
+            f"Unknown label {flat[k].item()!r} at {where}; the known labels are {shown}: "
             f"correct it, or fit on data that has it."
         )
     return codes

@@ -29,6 +29,7 @@ __all__ = [
     "as_sequences",
     "check_entries",
     "check_finite",
+    "check_label_offsets",
     "check_sample_weight",
     "finite_sum",
     "first_not_finite",
@@ -311,19 +312,24 @@ def not_a_table(name: str) -> str:
 def read_labels(y: Any, X: Sequences) -> np.ndarray:
     """Labels of all rows, checked against the lengths of X."""
     labels, offsets = as_label_sequences(y)
+    check_label_offsets(offsets, X)
+    return labels
+
+
+def check_label_offsets(offsets: np.ndarray, X: Sequences, name: str = "y") -> None:
+    """Raise unless label sequences are as many and as long as those of X."""
     if len(offsets) != len(X.offsets):
         raise ValueError(
-            f"X and y must hold the same number of sequences; "
-            f"got {len(X)} in X and {len(offsets) - 1} in y."
+            f"X and {name} must hold the same number of sequences; "
+            f"got {len(X)} in X and {len(offsets) - 1} in {name}."
         )
     wrong = np.flatnonzero(np.diff(offsets) != X.lengths)
     if wrong.size:
         s = wrong[0]
         raise ValueError(
-            f"Sequence {s} has {X.lengths[s]} rows in X but {np.diff(offsets)[s]} labels in y; "
-            "each row needs one label."
+            f"Sequence {s} has {X.lengths[s]} rows in X but {np.diff(offsets)[s]} labels in "
+            f"{name}; each row needs one label."
         )
-    return labels
 
 
 def _hstack(blocks: list[Sequences]) -> Sequences:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from numpy.typing import ArrayLike, DTypeLike
@@ -37,7 +37,8 @@ TokensLike: TypeAlias = Iterable[Mapping[str, Sequence[Any]] | Sequence[Any]]
 SequencesLike: TypeAlias = (
     "Sequences | SegmentPotentials | Iterable[MatrixLike | RowBlocks] | TokensLike"
 )
-# A label for each row, or segments (start, stop, type), of each sequence.
-LabelsLike: TypeAlias = Iterable[Iterable[Hashable]]
+# A label for each row, or segments (start, stop, type), of each sequence. Where labels may be
+# unknown, None, NaN or a set of possible labels.
+LabelsLike: TypeAlias = Iterable[Iterable[Hashable | Set[Hashable]]]
 # Columns of tokens, by name or number.
 ColumnsLike: TypeAlias = str | int | Sequence[str] | Sequence[int]

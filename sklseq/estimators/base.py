@@ -11,7 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import EstimatorBase
 from sklseq._lib.threads import BufferPool, Threads
-from sklseq.data.labels import cut_rows, encode_labels, find_codes, split_labels
+from sklseq.data.labels import (
+    PartialLabelError,
+    cut_rows,
+    encode_labels,
+    find_codes,
+    split_labels,
+)
+from sklseq.data.partial_labels import AllowedLabels, PartialLabels
 from sklseq.data.row_blocks import RowBlocks, in_blocks
 from sklseq.data.segment_labels import Span
 from sklseq.data.sequences import (
@@ -154,7 +161,7 @@ class BaseTagger(EstimatorBase, BaseEstimator):
         self._blocks(X, copy)
         return Potentials(emission, self.transition_, self.start_, self.end_, X.offsets)
 
-    def predict(self, X: SequencesLike) -> np.ndarray:
+    def predict(self, X: SequencesLike, known: LabelsLike | None = None) -> np.ndarray:
         """The best label path of each sequence (Viterbi); ties go to the first label.
 
         Parameters
@@ -163,6 +170,9 @@ class BaseTagger(EstimatorBase, BaseEstimator):
             Also in blocks of rows, see :class:`RowBlocks`: labels are the same, and beside them
             only a block and the undecided rows are held. Or :class:`Shards`, of which one is held
             at a time; or a Dask bag of sequences, or a list of delayed X.
+        known : list of label sequences, optional
+            Labels that are known: at each row one, None (unknown) or a set of possible labels. The
+            path is the best of those that agree with it. Needs X in memory.
 
         Returns
         -------
@@ -170,6 +180,10 @@ class BaseTagger(EstimatorBase, BaseEstimator):
             One array of labels for each sequence. For a bag a bag of them, for a list of delayed
             X a list of delayed arrays.
         """
+        if known is not None and (in_shards(X) or in_blocks(X)):
+            raise ValueError(
+                "known needs sequences in memory; pass arrays, or leave known out of predict."
+            )
         if in_shards(X):
             check_is_fitted(self, "classes_")
             from sklseq.estimators.sources.shard_answers import predict_shards
@@ -178,11 +192,13 @@ class BaseTagger(EstimatorBase, BaseEstimator):
         if in_blocks(X):
             return self._block_decoder().predict(X)
         X = self._read(X, finite=False)
+        allowed = self._allowed(known, X)
         chain = self._chain("maxima", X.n_rows)
         answers = np.empty(X.n_rows, dtype=self.classes_.dtype)
         found = np.empty(len(X), dtype=object)
 
         def decode(a, b, psi, offsets):
+            allowed.restrict(psi, X.offsets[a])
             codes, scores = best_paths(psi, offsets, chain)
             check_paths(scores, a)
             np.take(self.classes_, codes, out=answers[X.offsets[a] : X.offsets[b]], mode="clip")
@@ -273,16 +289,19 @@ class BaseTagger(EstimatorBase, BaseEstimator):
         return [(self.classes_[codes], scores) for codes, scores in paths]
 
     def _marginals(
-        self, X: Sequences, marginals: np.ndarray | None = None, of_sequences: list | None = None
-    ) -> np.ndarray:
+        self, X: Sequences, marginals: np.ndarray | None = None, of_sequences: list | None = None,
+        known: LabelsLike | None = None,
+    ) -> np.ndarray:  # fmt: skip
         """log Z of each sequence; label marginals are written into ``marginals``, and views of
-        those of each sequence into ``of_sequences``."""
+        those of each sequence into ``of_sequences``. ``known``: as in :meth:`predict`."""
+        allowed = self._allowed(known, X)
         chain = self._chain("sums", X.n_rows).exponentiate()
         log_z, L = np.zeros(len(X)), len(self.classes_)
         n_rows = most_rows(X, row_blocks(X.offsets))
         pool = BufferPool(lambda: Workspace(n_rows, chain.width, chain.dtype, chain.pairs))
 
         def forward_backward(a, b, psi, offsets):
+            allowed.restrict(psi, X.offsets[a])
             with pool.buffer() as work:
                 work.forward_backward(psi, offsets, None, chain, log_z[a:b])
             check_paths(log_z[a:b], a)
@@ -293,6 +312,11 @@ class BaseTagger(EstimatorBase, BaseEstimator):
 
         self._blocks(X, forward_backward)
         return log_z
+
+    def _allowed(self, known: LabelsLike | None, X: Sequences) -> AllowedLabels:
+        if known is None:
+            return AllowedLabels.all(len(self.classes_))
+        return PartialLabels.read(known, X, "known").allowed(self.classes_)
 
     def _encode(self, y: Any, X: Sequences) -> np.ndarray:
         return encode_labels(read_labels(y, X), self.classes_, X.offsets)
@@ -307,7 +331,8 @@ class BaseTagger(EstimatorBase, BaseEstimator):
         X : list of sequences
             Or :class:`Shards`, a Dask bag or delayed shards, as in ``fit``.
         y : list of label sequences
-            Rows of a label that training did not have count as wrong.
+            Rows of a label that training did not have count as wrong. Rows of unknown label, None
+            or NaN, do not count; a set of labels makes each of them right.
         sample_weight : array-like of shape (n_sequences,), optional
 
         Returns
@@ -330,9 +355,16 @@ class BaseTagger(EstimatorBase, BaseEstimator):
     def _count_right(self, X: Any, y: Any, sample_weight: Any) -> tuple[float, float]:
         # Weight of the rows whose predicted label is right, and of all.
         X = self._read(X)
-        truth = find_codes(read_labels(y, X), self.classes_)
+        try:
+            truth = find_codes(read_labels(y, X), self.classes_)
+        except PartialLabelError:
+            truth = PartialLabels.read(y, X).allowed(self.classes_, new=True)
         weights = np.repeat(check_sample_weight(sample_weight, len(X)), X.lengths)
         predicted = [np.asarray(p) for p in self.predict(X)]
         flat = np.concatenate(predicted) if predicted else self.classes_[:0]
-        right = (truth >= 0) & (flat == self.classes_[truth])
+        if isinstance(truth, AllowedLabels):
+            weights[truth.unknown] = 0
+            right = truth.table[truth.codes, find_codes(flat, self.classes_)]
+        else:
+            right = (truth >= 0) & (flat == self.classes_[truth])
         return float(weights @ right), float(weights.sum())

@@ -116,6 +116,8 @@ def choose_solver(tagger: Any, source: Source) -> tuple[str, str]:
         return name, "as given"
     if not isinstance(source, RowSource):
         return "lbfgs", "the data are not in memory as rows"
+    if "adagrad" in source.lacks:
+        return "lbfgs", "some labels are unknown"
     if not source.X.is_sparse or source.X.n_rows < MANY_ROWS:
         return "lbfgs", f"rows are dense, or fewer than {MANY_ROWS}"
     if tagger.warm_start and hasattr(tagger, "coef_"):
@@ -216,7 +218,7 @@ def descend(problem: CRFProblem, w=None, done: int = 0, scale: Any = 1.0) -> Sol
         problem.f, problem.start if w is None else w, l1=problem.l1, tol=float(tagger.tol),
         max_iter=int(tagger.max_iter) - done, threads=problem.threads,
         callback=lambda k, value, w: problem.report("lbfgs", done + k, value, w),
-        scale=scale if np.ndim(scale) else None, convexity=2 * problem.l2,
+        scale=scale if np.ndim(scale) else None, convexity=problem.source.convexity(problem.l2),
     )  # fmt: skip
 
 

@@ -268,7 +268,10 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
             pairs (sequence, labels), or a list of delayed (X, y).
         y : list of label sequences
             Or, for a long one, a function that yields blocks of labels; beside a Dask bag of
-            sequences, a bag of labels. Shards and pairs have their own.
+            sequences, a bag of labels. Shards and pairs have their own. Of sequences in memory,
+            labels may be unknown: None or NaN, or a set of possible labels. -log p(y_s | x_s) is
+            then -log of the probability of all labelings that agree with y_s; the minimum is a
+            local one, and found by "lbfgs" only.
         sample_weight : array-like of shape (n_sequences,), optional
             0 leaves a sequence out, with labels, pairs and transitions that only it has.
 
@@ -412,12 +415,14 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
 
     # ------------------------------------------------------------------ probabilities
 
-    def predict_proba(self, X: SequencesLike) -> list[np.ndarray]:
+    def predict_proba(self, X: SequencesLike, known: LabelsLike | None = None) -> list[np.ndarray]:
         """Marginal probability of each label at each row.
 
         Parameters
         ----------
         X : list of sequences
+        known : list of label sequences, optional
+            As in :meth:`predict`: probabilities are those given that labels agree with it.
 
         Returns
         -------
@@ -426,7 +431,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         X = self._read(X, finite=False)
         marginals = np.empty((X.n_rows, len(self.classes_)), dtype=self.coef_.dtype)
         of_sequences = [None] * len(X)
-        self._marginals(X, marginals, of_sequences)
+        self._marginals(X, marginals, of_sequences, known)
         return of_sequences
 
     def predict_spans(self, X: SequencesLike, *, scheme: str | None = None) -> list[list[Span]]:

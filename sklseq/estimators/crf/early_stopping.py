@@ -21,7 +21,8 @@ class EarlyStopping:
     estimator : tagger with ``validation_fraction``, ``n_iter_no_change``, ``random_state``
     X : Sequences
     codes : ndarray of shape (n_rows,)
-    classes : ndarray of shape (n_labels,)
+    choices : ndarray of shape (n_codes,)
+        What y holds for each code.
     weights : float64 ndarray of shape (n_sequences,)
 
     Attributes
@@ -34,7 +35,7 @@ class EarlyStopping:
         Validation score of each iteration.
     """
 
-    def __init__(self, estimator, X: Sequences, codes, classes, weights: np.ndarray):
+    def __init__(self, estimator, X: Sequences, codes, choices, weights: np.ndarray):
         usable = np.flatnonzero((weights > 0) & (X.lengths > 0))
         n = int(np.ceil(estimator.validation_fraction * len(usable)))
         if n >= len(usable):
@@ -46,7 +47,7 @@ class EarlyStopping:
         rng = repeatable_generator(estimator.random_state)
         aside = np.sort(rng.permutation(usable)[:n])
         self.X, self.weights = X[aside], weights.copy()
-        self.y = [classes[codes[X.offsets[s] : X.offsets[s + 1]]] for s in aside]
+        self.y = [choices[codes[X.offsets[s] : X.offsets[s + 1]]] for s in aside]
         self.sample_weight = weights[aside]
         self.weights[aside] = 0
         self.patience, self.scores, self.best = estimator.n_iter_no_change, [], None
@@ -55,7 +56,7 @@ class EarlyStopping:
     @classmethod
     def of_source(cls, estimator: Any, source: Any) -> EarlyStopping:
         """Set sequences of a ``RowSource`` aside."""
-        validation = cls(estimator, source.X, source.codes, source.classes, source.weights)
+        validation = cls(estimator, source.X, source.codes, source.choices, source.weights)
         source.weights = validation.weights
         return validation
 

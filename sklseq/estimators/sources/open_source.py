@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from sklearn import get_config
 
+from sklseq.data.labels import PartialLabelError
 from sklseq.data.row_blocks import holds_rows, in_blocks
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sources.block_source import BlockSource
+from sklseq.estimators.sources.partial_source import PartialSource
 from sklseq.estimators.sources.shard_source import LocalShardSource, check_shards
 from sklseq.estimators.sources.shards import Shards
 from sklseq.estimators.sources.source import RowSource, Source
-from sklseq.estimators.validation import in_shards
+from sklseq.estimators.validation import in_shards, read_sequences, training_weights
 from sklseq.objectives.likelihood.long import Plan, plan_gradient
 
 __all__ = ["open_source"]
@@ -43,7 +45,14 @@ def open_source(
         cause += " where sequences are as long as here"
     if in_blocks(X) or (gradient in ("checkpoint", "streaming", "emp") and holds_rows(X)):
         return BlockSource.of_blocks(X, y, sample_weight, plan, cause)
-    source = RowSource.read(X, y, sample_weight)
+    rows, vectorizer = read_sequences(X, fit=True)
+    weights = training_weights(sample_weight, len(rows))
+    try:
+        source = RowSource.of_rows(rows, y, weights, vectorizer)
+    except PartialLabelError:
+        source = PartialSource.of_rows(rows, y, weights, vectorizer)
+    if isinstance(source, PartialSource):
+        return source
     longest = source.X.lengths.max()
     source.plan = plan(longest, len(source.classes), packed=True, random_access=True)
     return source if source.plan.passes is None else BlockSource.of_rows(source, source.plan, cause)

@@ -70,6 +70,10 @@ class Source(AbstractContextManager):
         """The objective without its L1 term: a sum over all parts of the data."""
         raise NotImplementedError
 
+    def convexity(self, l2: float) -> float:
+        """m such that the objective minus m/2 · ‖w‖² is convex; 0 if it is not."""
+        return 2 * l2
+
     def stochastic(self, likelihood: Any, l1: float, start: np.ndarray) -> Any:
         """The objective for steps after single sequences; ``start`` is overwritten."""
         raise NotImplementedError
@@ -99,14 +103,23 @@ class RowSource(Source):
         """
         rows, vectorizer = read_sequences(X, fit=True)
         weights = training_weights(sample_weight, len(rows))
-        given = rows, weights
-        rows, labels, weights = weighted_only(rows, read_labels(y, rows), weights)
-        check_not_empty(rows)
-        classes = unique_labels(labels)
-        codes = encode_labels(labels, classes, rows.offsets)
-        source = cls(rows, codes, classes, weights, vectorizer)
-        source.given = given
+        source = cls.of_rows(rows, y, weights, vectorizer)
+        source.given = rows, weights
         return source
+
+    @classmethod
+    def of_rows(cls, X: Sequences, y: LabelsLike, weights: np.ndarray, vectorizer: Any):
+        """Check y; sequences of weight 0 are left out."""
+        X, labels, weights = weighted_only(X, read_labels(y, X), weights)
+        check_not_empty(X)
+        classes = unique_labels(labels)
+        codes = encode_labels(labels, classes, X.offsets)
+        return cls(X, codes, classes, weights, vectorizer)
+
+    @property
+    def choices(self) -> np.ndarray:
+        """What y holds for each code."""
+        return self.classes
 
     def summarise(self) -> Summary:
         return summarise_rows(self.X, self.classes, self.codes)

@@ -9,7 +9,7 @@ import numpy as np
 
 from sklseq._lib.threads import Threads, spans
 from sklseq.data.sequences import row_positions
-from sklseq.inference.chain.linear_chain import Workspace, check_paths, row_blocks
+from sklseq.inference.chain.linear_chain import Transitions, Workspace, check_paths, row_blocks
 from sklseq.objectives.scores.design import _linear
 from sklseq.objectives.scores.score_map import ScoreMap
 
@@ -149,7 +149,7 @@ class LogLikelihood(SumOfParts):
         self.buffers = buffers
         if scores.design.needs_all_residuals:
             self.residual = np.empty((len(y), scores.width), dtype=scores.dtype)
-        self.observed = self._observed_counts()
+        self.observed = self.observed_counts()
 
     def _share_out(self, n: int) -> list[list[Block]]:
         # Contiguous runs of blocks, one for each thread, with about the same number of rows.
@@ -164,7 +164,8 @@ class LogLikelihood(SumOfParts):
         offsets = self.offsets[a : b + 1] - first
         return Block(first, last, slice(a, b), offsets, self.weights[a:b], self.y[first:last])
 
-    def _observed_counts(self):
+    def observed_counts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Weighted counts of the observed transitions, starts and ends."""
         y, offsets, weights, L = self.y, self.offsets, self.weights, self.scores.n_labels
         row_weights = np.repeat(weights, np.diff(offsets))
         first, last, after = row_positions(offsets)
@@ -197,16 +198,23 @@ class LogLikelihood(SumOfParts):
     def _add_run(self, W, chain, blocks: list[Block], work: ThreadBuffers, counts: bool) -> None:
         # Emission score of the observed labels, log Z, residuals; gradient into the buffers.
         design = self.scores.design
-        for first, last, sequences, offsets, weights, y in blocks:
-            psi = work.rows(self.residual if counts else None, first, last)
-            design.scores(W, first, last, psi)
-            _linear.observed_scores(psi, y, offsets, self.observed_score[sequences])
-            wanted = weights if counts else None
-            work.forward_backward(psi, offsets, wanted, chain, self.log_z[sequences])
-            if not counts:
-                continue
+        for block in blocks:
+            psi = work.rows(self.residual if counts else None, block.first, block.last)
+            design.scores(W, block.first, block.last, psi)
+            self.compare(psi, block, chain, work, counts)
+            if counts:
+                design.collect(psi, block.first, work.buffer)
+
+    def compare(
+        self, psi: np.ndarray, block: Block, chain: Transitions, work: ThreadBuffers, counts: bool
+    ) -> None:
+        """Score of the observed labels and log Z of a block; its scores become residuals."""
+        _, _, sequences, offsets, weights, y = block
+        _linear.observed_scores(psi, y, offsets, self.observed_score[sequences])
+        wanted = weights if counts else None
+        work.forward_backward(psi, offsets, wanted, chain, self.log_z[sequences])
+        if counts:
             _linear.to_residuals(psi, y, offsets, weights, work.ends)
-            design.collect(psi, first, work.buffer)
 
     def _chain_score(self, chain) -> float:
         # Score of the observed transitions, starts and ends: counts times weights.

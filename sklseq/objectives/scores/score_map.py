@@ -18,6 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._lib.threads import spans
+from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import row_positions
 from sklseq.inference.chain.linear_chain import Transitions, _chain
 from sklseq.inference.chain.sparse_transitions import PairLists, find_pairs
@@ -31,6 +32,7 @@ __all__ = [
     "ScoreMap",
     "Support",
     "Weights",
+    "allowed_support",
     "full_support",
     "largest_at",
     "magnitudes",
@@ -92,6 +94,29 @@ def observed_support(X, y: np.ndarray, n_labels: int) -> Support:
     start[y[first]] = True
     end[y[last]] = True
     return Support(pairs, transition, start, end)
+
+
+def allowed_support(X, labels: AllowedLabels) -> Support:
+    """What partial labels allow: transitions and ends, and labels of features.
+
+    A row of unknown label counts for transitions and ends only: it would give each of its features
+    a weight for every label.
+    """
+    L, codes, table = labels.n_labels, labels.codes, labels.table
+    seen, known = np.zeros((X.shape[1], L), dtype=bool), ~labels.unknown
+    for j in range(L):
+        rows = X.rows[np.flatnonzero(known & table[codes, j])]
+        if X.is_sparse:
+            seen[rows.indices[rows.data != 0], j] = True
+        else:
+            seen[:, j] = (rows != 0).any(axis=0)
+    first, last, after = row_positions(X.offsets)
+    of_code = np.zeros((len(table), L), dtype=bool)  # labels that may follow each code
+    n, pairs = len(table), np.unique(codes[after - 1].astype(np.int64) * len(table) + codes[after])
+    np.logical_or.at(of_code, pairs // n, table[pairs % n])
+    transition = (table.T.astype(float) @ of_code) > 0
+    start, end = (table[np.unique(codes[at])].any(axis=0) for at in (first, last))
+    return Support(np.flatnonzero(seen), transition, start, end)
 
 
 def padded_rows(coef: np.ndarray) -> np.ndarray:

@@ -1,0 +1,159 @@
+"""Labels of which some are unknown, or known to be one of several.
+
+At any row, y holds a label; None or NaN, if it is unknown; or a set of possible labels.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sklseq.data.labels import (
+    array_of_labels,
+    encode_labels,
+    find_codes,
+    is_partial,
+    list_label_sequences,
+    locate,
+)
+from sklseq.data.sequences import Sequences, check_label_offsets
+
+__all__ = ["AllowedLabels", "PartialLabels"]
+
+
+class AllowedLabels(NamedTuple):
+    """The labels that are allowed at each row, as codes.
+
+    Attributes
+    ----------
+    codes : int32 ndarray of shape (n_rows,)
+        Below n_labels: the label; n_labels: any label; above: one of several labels.
+    table : bool ndarray of shape (n_codes, n_labels)
+        The labels that each code allows.
+    """
+
+    codes: np.ndarray
+    table: np.ndarray
+
+    @classmethod
+    def all(cls, n_labels: int) -> AllowedLabels:
+        """Every label is allowed at every row."""
+        return cls(np.zeros(0, dtype=np.int32), np.ones((0, n_labels), dtype=bool))
+
+    @property
+    def n_labels(self) -> int:
+        """Number of labels."""
+        return self.table.shape[1]
+
+    @property
+    def unknown(self) -> np.ndarray:
+        """Whether a row may have any label, for each row."""
+        return self.codes == self.n_labels
+
+    def penalties(self, width: int, dtype: Any) -> np.ndarray:
+        """Scores to add for each code, (n_codes, width): 0 for allowed labels, -inf for others."""
+        scores = np.zeros((len(self.table), width), dtype=dtype)
+        scores[:, : self.n_labels][~self.table] = -np.inf
+        return scores
+
+    def restrict(self, psi: np.ndarray, first: int) -> None:
+        """Set padded scores of the rows from ``first`` on to -inf where labels are not allowed."""
+        if len(self.codes):
+            penalties = self.penalties(psi.shape[1], psi.dtype)
+            psi += penalties[self.codes[first : first + len(psi)]]
+
+    def choices(self, classes: np.ndarray) -> np.ndarray:
+        """What y holds for each code: a label, None or a frozenset."""
+        choices = np.empty(len(self.table), dtype=object)
+        choices[: self.n_labels] = classes.tolist()
+        for code in range(self.n_labels + 1, len(self.table)):
+            choices[code] = frozenset(classes[self.table[code]].tolist())
+        return choices
+
+
+class PartialLabels(NamedTuple):
+    """The possible labels of each row.
+
+    Attributes
+    ----------
+    flat : ndarray of shape (n_possible,)
+        Those of all rows, one after the other.
+    counts : ndarray of shape (n_rows,)
+        How many each row has; 0: any label is possible.
+    offsets : ndarray of shape (n_sequences + 1,)
+        Of the rows.
+    """
+
+    flat: np.ndarray
+    counts: np.ndarray
+    offsets: np.ndarray
+
+    @classmethod
+    def read(cls, y: Any, X: Sequences, name: str = "y") -> PartialLabels:
+        """Labels as users give them, checked against the lengths of X.
+
+        Floats that are whole numbers are integers: NumPy and pandas make floats of integers where
+        others are missing.
+        """
+        sequences, offsets = list_label_sequences(y, name)
+        check_label_offsets(offsets, X, name)
+        items = chain.from_iterable(
+            one.tolist() if isinstance(one, np.ndarray) else one for one in sequences
+        )
+        possible = [_possible(item) for item in items]
+        counts = np.fromiter(map(len, possible), dtype=np.intp, count=len(possible))
+        for row in np.flatnonzero(counts == 0):
+            if possible[row] is not ANY:
+                raise ValueError(
+                    f"The set of labels of {name} at {locate(offsets, row)} is empty; name the "
+                    "possible labels, or pass None if any label is possible."
+                )
+        labels = list(chain.from_iterable(possible))
+        rows = np.repeat(np.arange(len(counts)), counts)
+        return cls(array_of_labels(labels, offsets, name, rows=rows), counts, offsets)
+
+    def labels_of(self, sequences: np.ndarray) -> np.ndarray:
+        """All possible labels of the sequences of a mask."""
+        rows = np.repeat(sequences, np.diff(self.offsets))
+        return self.flat[np.repeat(rows, self.counts)]
+
+    def allowed(self, classes: np.ndarray, new: bool = False) -> AllowedLabels:
+        """The labels among ``classes`` that are allowed at each row.
+
+        ``new``: whether others may occur, which allow nothing; by default, a ValueError names them.
+        """
+        if new:
+            at = find_codes(self.flat, classes)
+        else:
+            rows = np.repeat(np.arange(len(self.counts)), self.counts)
+            at = encode_labels(self.flat, classes, self.offsets, rows)
+        L, after = len(classes), np.cumsum(self.counts)
+        codes = np.full(len(self.counts), L, dtype=np.int32)
+        one = self.counts == 1
+        codes[one] = at[after[one] - 1]
+        sets: dict[tuple, int] = {}
+        for row in np.flatnonzero((self.counts > 1) | (codes < 0)):
+            labels = set(at[after[row] - self.counts[row] : after[row]].tolist()) - {-1}
+            if len(labels) < L:
+                codes[row] = sets.setdefault(tuple(sorted(labels)), L + 1 + len(sets))
+        table = np.zeros((L + 1 + len(sets), L), dtype=bool)
+        table[:L], table[L] = np.eye(L, dtype=bool), True
+        for labels, code in sets.items():
+            table[code, list(labels)] = True
+        return AllowedLabels(codes, table)
+
+
+ANY: tuple = ()  # by identity: an empty set is an error
+
+
+def _possible(item: Any) -> Any:
+    # The labels that an item of y allows, as a collection.
+    if isinstance(item, (set, frozenset)):
+        return item
+    if is_partial(item):
+        return ANY
+    if isinstance(item, (float, np.floating)) and item.is_integer():
+        return (int(item),)
+    return (item,)

@@ -1,0 +1,101 @@
+"""Training data in memory of which some labels are unknown."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sklseq._lib.threads import Threads
+from sklseq.data.labels import Constraints, unique_labels
+from sklseq.data.partial_labels import AllowedLabels, PartialLabels
+from sklseq.data.sequences import Sequences
+from sklseq.data.types import LabelsLike
+from sklseq.estimators.sources.source import RowSource
+from sklseq.estimators.validation import check_not_empty
+from sklseq.inference.chain.linear_chain import Transitions, best_paths, row_blocks
+from sklseq.objectives.likelihood.long import Plan
+from sklseq.objectives.likelihood.partial import PartialLogLikelihood
+from sklseq.objectives.likelihood.summary import Summary
+from sklseq.objectives.scores.score_map import ScoreMap, allowed_support, magnitudes
+
+__all__ = ["PartialSource"]
+
+
+class PartialSource(RowSource):
+    """Sequences in memory, with None or a set of labels at some rows.
+
+    Sequences of which nothing is known are left out: log p(Y | x) is 0 whatever the weights.
+    """
+
+    lacks: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("dual", "adagrad"),
+        "solver={solver!r} needs the label of every row, and y has unknown labels or sets of "
+        "labels; use solver='lbfgs' or 'auto'.",
+    )
+    plan = Plan("forward-backward", None, 0, "some labels are unknown")
+
+    labels: AllowedLabels
+    numbers: np.ndarray
+
+    @classmethod
+    def of_rows(
+        cls, X: Sequences, y: LabelsLike, weights: np.ndarray, vectorizer: Any
+    ) -> RowSource:
+        """Check y; sequences of weight 0, and those of which nothing is known, are left out.
+
+        A plain ``RowSource`` if the label of every row of the others is known.
+        """
+        partial = PartialLabels.read(y, X)
+        check_not_empty(X)
+        classes = unique_labels(partial.labels_of(weights > 0))
+        if not len(classes):
+            raise ValueError(
+                "y must hold a known label in a sequence of positive weight; all are unknown (None "
+                "or NaN)."
+            )
+        labels = partial.allowed(classes, new=True)
+        known = np.add.reduceat(np.append(~labels.unknown, False), X.offsets[:-1]) > 0
+        kept = (weights > 0) & (X.lengths > 0) & known
+        labels = labels._replace(codes=labels.codes[np.repeat(kept, X.lengths)])
+        numbers = np.flatnonzero(kept)
+        plain = (labels.codes < len(classes)).all()
+        kind = RowSource if plain else cls
+        source = kind(X[numbers], labels.codes, classes, weights[numbers], vectorizer)
+        if plain:
+            return source
+        source.labels, source.numbers = labels, numbers
+        return source
+
+    @property
+    def choices(self) -> np.ndarray:
+        """What y holds for each code."""
+        return self.labels.choices(self.classes)
+
+    def summarise(self) -> Summary:
+        X = self.X
+        support = allowed_support(X, self.labels)
+        return Summary(
+            self.classes, X.n_rows, int(X.lengths.max(initial=0)), X.shape[1], X.is_sparse,
+            X.dtype == np.float32, support, magnitudes(X.rows),
+        )  # fmt: skip
+
+    def check_constraints(self, allowed: Constraints) -> None:
+        forbidden = Constraints(*(np.where(mask, 0.0, -np.inf) for mask in allowed))
+        chain, offsets = Transitions(*forbidden), self.X.offsets
+        penalties = self.labels.penalties(chain.width, np.float64)
+        for a, b in row_blocks(offsets):
+            psi = penalties[self.codes[offsets[a] : offsets[b]]]
+            _, scores = best_paths(psi, offsets[a : b + 1] - offsets[a], chain)
+            if (bad := np.flatnonzero(scores == -np.inf)).size:
+                raise ValueError(
+                    "Training labels violate `constraints`: each labeling of sequence "
+                    f"{self.numbers[a + bad[0]]} that y allows is forbidden. Correct the labels, "
+                    "or loosen `constraints`."
+                )
+
+    def convexity(self, l2: float) -> float:
+        return 0.0
+
+    def likelihood(self, scores: ScoreMap, l2: float, threads: Threads) -> PartialLogLikelihood:
+        return PartialLogLikelihood(scores, self.labels, self.X.offsets, self.weights, l2, threads)

@@ -1,0 +1,66 @@
+"""Likelihood of partial labels: of all labelings that agree with them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sklseq._lib.threads import Threads
+from sklseq.data.partial_labels import AllowedLabels
+from sklseq.data.sequences import row_positions
+from sklseq.inference.chain.linear_chain import Transitions
+from sklseq.objectives.likelihood.likelihood import Block, LogLikelihood, ThreadBuffers
+from sklseq.objectives.scores.score_map import ScoreMap
+
+__all__ = ["PartialLogLikelihood"]
+
+
+class PartialLogLikelihood(LogLikelihood):
+    """f(w) = -Σ_s weight_s · log p(Y_s | x_s) + l2 · ‖w‖²₂, Y_s being a set of labelings.
+
+    With A_t the labels allowed at row t, Y = A_1 × … × A_T and
+
+        log p(Y | x) = log Z(Y) - log Z,   log Z(Y) = log Σ_{y ∈ Y} exp s(y).
+
+    log Z(Y) is log Z of the scores in which labels that are not allowed score -inf, and the
+    observed counts of the gradient become the expected ones of p(y | x, y ∈ Y): the difference of
+    two forward-backward passes. f is not convex: log Z(Y) is, and is subtracted.
+
+    Parameters
+    ----------
+    scores : ScoreMap
+    labels : AllowedLabels
+    offsets, weights, l2, threads
+        As of ``LogLikelihood``.
+
+    References
+    ----------
+    Y. Tsuboi, H. Kashima, H. Oda, S. Mori, Y. Matsumoto (2008), "Training conditional random fields
+    using incomplete annotations", COLING, §4.
+    """
+
+    def __init__(
+        self, scores: ScoreMap, labels: AllowedLabels, offsets, weights, l2: float, threads: Threads
+    ):
+        self.penalties = labels.penalties(scores.width, scores.dtype)
+        super().__init__(scores, labels.codes, offsets, weights, l2, threads)
+
+    def observed_counts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        # They depend on w: `compare` subtracts them from the expected ones.
+        L = self.scores.n_labels
+        return np.zeros((L, L)), np.zeros(L), np.zeros(L)
+
+    def compare(
+        self, psi: np.ndarray, block: Block, chain: Transitions, work: ThreadBuffers, counts: bool
+    ) -> None:
+        """log Z(Y) and log Z of a block; its scores become differences of marginals."""
+        _, _, sequences, offsets, weights, codes = block
+        allowed = psi + self.penalties[codes]
+        plus, minus = (weights, -weights) if counts else (None, None)
+        work.forward_backward(psi, offsets, plus, chain, self.log_z[sequences])
+        work.forward_backward(allowed, offsets, minus, chain, self.observed_score[sequences])
+        if counts:
+            psi -= allowed
+            psi *= np.repeat(weights, np.diff(offsets)).astype(psi.dtype)[:, None]
+            first, last, _ = row_positions(offsets)
+            work.ends[0] += psi[first].sum(axis=0)
+            work.ends[1] += psi[last].sum(axis=0)

@@ -1,0 +1,280 @@
+"""CRFTagger on labels of which some are unknown: training, options, decoding and scores."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
+
+from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, RowBlocks, Shards, ZScoreTagger
+from sklseq.data.labels import allowed_transitions
+from sklseq.inference.chain.linear_chain import BLOCK_ROWS
+from tests.objectives.test_partial import options, partial_labels
+from tests.sample_data import make_data, make_sparse_data
+
+WEIGHTS = ["coef_", "transition_", "start_", "end_"]
+LABELS = ["a", "b", "c"]
+
+
+@pytest.fixture
+def data():
+    X, y = make_data(0, n=30, labels=LABELS, min_len=2)
+    return X, [labels.tolist() for labels in y]
+
+
+@pytest.fixture
+def partial(data):
+    rng = np.random.default_rng(0)
+    some = [[item if rng.random() < 0.6 else None for item in labels] for labels in data[1]]
+    return data[0], [[{"a", "b"} if item == "b" else item for item in labels] for labels in some]
+
+
+def assert_same_bits(a, b):
+    for name in WEIGHTS:
+        assert_array_equal(getattr(a, name), getattr(b, name))
+
+
+@pytest.mark.parametrize("solver", ["auto", "dual", "adagrad", "lbfgs"])
+def test_sets_of_one_label_are_labels(data, solver):
+    X, y = data
+    sets = [[{item} for item in labels] for labels in y]
+    unknown = [*X, np.ones((2, 5))], [*sets, [None, None]]  # says nothing: left out
+    tagger = CRFTagger(solver=solver)
+    assert_same_bits(CRFTagger(solver=solver).fit(X, y), tagger.fit(X, sets))
+    assert_same_bits(CRFTagger(solver=solver).fit(X, y), tagger.fit(*unknown))
+
+
+@pytest.mark.parametrize("make", [make_data, make_sparse_data])
+def test_a_set_of_all_labels_is_an_unknown_label(make):
+    X, y = make(1, n=20)
+    some = partial_labels(y, 1)
+    sets = [[{0, 1, 2} if item is None else item for item in labels] for labels in some]
+    nan = [
+        np.array([np.nan if item is None else item for item in labels], object) for labels in some
+    ]
+    first = CRFTagger().fit(X, some)
+    assert_same_bits(first, CRFTagger().fit(X, sets))
+    assert_same_bits(first, CRFTagger().fit(X, nan))
+    assert first.solver_ == "lbfgs"
+
+
+def test_a_label_that_occurs_in_sets_only_is_a_class(data):
+    X, y = data
+    y = [[item if item != "c" else {"b", "c"} for item in labels] for labels in y]
+    assert CRFTagger().fit(X, y).classes_.tolist() == LABELS
+
+
+def test_states_that_have_a_weight():
+    # Labels and members of sets count for the features of their row; an unknown label does not,
+    # but allows every transition, first and last label.
+    X, y = [np.eye(4), np.eye(4)[3:]], [["a", {"b", "c"}, None, "c"], ["a"]]
+    tagger = CRFTagger(l2=0.01).fit(X, y)
+    expected = [[1, 0, 0], [0, 1, 1], [0, 0, 0], [1, 0, 1]]
+    assert_array_equal(tagger.coef_ != 0, expected)
+    expected = [[0, 1, 1], [1, 1, 1], [1, 1, 1]]  # a - b or c - any - c
+    assert_array_equal(tagger.transition_ != 0, expected)
+    assert_array_equal(tagger.start_ != 0, [1, 0, 0])
+    assert (CRFTagger(l2=0.01, all_possible_states=True).fit(X, y).coef_ != 0).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_penalties_weights_threads_and_a_warm_start(partial, dtype):
+    X, y = partial
+    X = [x.astype(dtype) for x in X]
+    tight = CRFTagger(tol=1e-6, l2=0.5).fit(X, y)
+    assert tight.coef_.dtype == dtype
+    rtol = 1e-5 if dtype == np.float64 else 1e-3
+    twice = CRFTagger(tol=1e-6, l2=0.5).fit(X + X, y + y, sample_weight=[0.5] * 2 * len(X))
+    assert_allclose(twice.objective_, tight.objective_, rtol=rtol)
+    without = CRFTagger(tol=1e-6, l2=0.5).fit(X[1:], y[1:])
+    zero = CRFTagger(tol=1e-6, l2=0.5).fit(X, y, sample_weight=[0, *[1] * (len(X) - 1)])
+    assert_same_bits(without, zero)
+    threads = CRFTagger(tol=1e-6, l2=0.5, n_jobs=2).fit(X, y)
+    assert_allclose(threads.objective_, tight.objective_, rtol=rtol)
+    tight.warm_start = True
+    n_iter, objective = tight.n_iter_, tight.objective_
+    assert tight.fit(X, y).n_iter_ <= n_iter
+    assert tight.objective_ <= objective * (1 + rtol)
+    sparse = CRFTagger(l1=1.0, tol=1e-4).fit(X, y)
+    assert 0 < (sparse.coef_ == 0).mean() < 1
+
+
+def test_early_stopping_scores_the_rows_that_are_known(partial):
+    X, y = partial
+    tagger = CRFTagger(early_stopping=True, validation_fraction=0.3, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        tagger.fit(X, y)
+    assert len(tagger.validation_scores_) > 1
+    assert 0 < max(tagger.validation_scores_) <= 1
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"solver": "dual"}, "solver='dual' needs the label of every row, and y has unknown"),
+        ({"solver": "eg"}, "solver='eg' needs the label of every row"),
+        ({"solver": "adagrad"}, "solver='adagrad' needs the label of every row"),
+        (
+            {"gradient": "streaming"},
+            "is of type .*; labels must be .* in memory, with gradient='auto'",
+        ),
+        (
+            {"gradient": "checkpoint"},
+            "is of type .*; labels must be .* in memory, with gradient='au",
+        ),
+    ],
+    ids=str,
+)
+def test_what_needs_every_label_says_so(partial, parameters, message):
+    tagger = CRFTagger(**parameters)
+    with pytest.raises(ValueError, match=message):
+        tagger.fit(*partial)
+    assert not hasattr(tagger, "coef_")
+
+
+def test_other_ways_of_training_say_so(partial, tmp_path):
+    X, y = partial
+    with pytest.raises(
+        ValueError, match=r"labels must be .* are for CRFTagger.fit on sequences in m"
+    ):
+        CRFTagger().fit([RowBlocks(lambda: iter([X[0]]))], y[:1])
+    with pytest.raises(ValueError, match=r"at row . of sequence ., is of type .*; labels must"):
+        CRFTagger().partial_fit(X, y, classes=LABELS)
+    for tagger in (HMSVMTagger(), ZScoreTagger()):
+        with pytest.raises(ValueError, match=r"at row . of sequence ., is of type .*; labels must"):
+            tagger.fit(X, y)
+    with pytest.raises(ValueError, match=r"at row . of sequence ., is of type .*; labels must"):
+        CRFTagger().fit(Shards([(X, y)]))
+
+
+def test_nothing_known():
+    with pytest.raises(ValueError, match="y must hold a known label in a sequence of positive w"):
+        CRFTagger().fit([np.eye(2)], [[None, np.nan]])
+    with pytest.raises(ValueError, match="y must hold a known label in a sequence of positive w"):
+        CRFTagger().fit([np.eye(2)] * 2, [[None, None], ["a", "b"]], sample_weight=[1, 0])
+
+
+def test_constraints_that_no_allowed_labeling_keeps():
+    X = [np.eye(3)] * 5
+    y = [
+        [None] * 3,
+        ["O", None, "I-x"],
+        ["B-x", "I-x", None],
+        [None, {"O", "I-y"}, "I-x"],
+        ["O"] * 3,
+    ]
+    y[3][1] = {"O"}
+    y[2][0] = {"B-x", "B-y"}
+    with pytest.raises(ValueError, match="each labeling of sequence 3 that y allows is forbidden"):
+        CRFTagger(constraints="iob2").fit(X, y)
+    y[3][1] = {"O", "I-x"}
+    tagger = CRFTagger(constraints="iob2").fit(X, y)
+    allowed = allowed_transitions(tagger.classes_, "iob2").transition
+    assert_array_equal(tagger.transition_ == -np.inf, ~allowed)
+    with pytest.raises(ValueError, match="Sequence 1 has no allowed label path"):
+        tagger.predict(X[:2], known=[[None] * 3, ["O", "I-x", None]])
+
+
+# ------------------------------------------------------------------------------------ decoding
+
+
+@pytest.fixture
+def model(data):
+    return CRFTagger(all_possible_transitions=True, l2=0.1).fit(*data)
+
+
+def test_decoding_given_some_labels(model):
+    X = [x for x, _ in zip(*make_data(3, n=8, max_len=4))]
+    known = partial_labels([np.full(len(x), "b", object) for x in X], 2, L=1)
+    known = [[{"b", "c"} if isinstance(i, set) else i for i in labels] for labels in known]
+    paths, proba = model.predict(X, known=known), model.predict_proba(X, known=known)
+    potentials = model.potentials(X)
+    for s, (a, b) in enumerate(itertools.pairwise(potentials.offsets)):
+        scores, marginals = {}, np.zeros((b - a, 3))
+        for path in itertools.product(*(options(item, model.classes_) for item in known[s])):
+            j = np.array(path)
+            score = potentials.start[j[0]] + potentials.end[j[-1]]
+            score += potentials.emission[np.arange(a, b), j].sum()
+            scores[path] = score + potentials.transition[j[:-1], j[1:]].sum()
+            marginals[np.arange(b - a), j] += np.exp(scores[path])
+        best = max(scores, key=scores.get)
+        assert_array_equal(paths[s], model.classes_[list(best)])
+        assert_allclose(proba[s], marginals / marginals[0].sum(), atol=1e-10)
+    n = 1 + BLOCK_ROWS // int(potentials.offsets[-1])  # more than a block
+    many = model.predict_proba([X[1], *X * n], known=[known[1], *known * n])
+    for a, b in zip(many, [proba[1], *proba * n]):
+        assert_allclose(a, b, rtol=1e-12)
+
+
+def test_nothing_and_everything_known(model, data):
+    X, y = data
+    unknown = [[None] * len(x) for x in X]
+    for a, b in zip(model.predict(X), model.predict(X, known=unknown)):
+        assert_array_equal(a, b)
+    assert [labels.tolist() for labels in model.predict(X, known=y)] == y
+    for tagger in (HMSVMTagger(kernel="rbf", max_iter=5), HMSVMTagger(max_iter=5), ZScoreTagger()):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            tagger.fit(X, y)
+        assert [labels.tolist() for labels in tagger.predict(X, known=y)] == y
+
+
+def test_wrong_known_labels(model, data):
+    X, y = data
+    with pytest.raises(ValueError, match="Unknown label 'x' at row 1 of sequence 0; the known"):
+        model.predict(X[:1], known=[["a", {"x", "b"}, *[None] * (len(X[0]) - 2)]])
+    with pytest.raises(ValueError, match="X and known must hold the same number of sequences"):
+        model.predict_proba(X, known=y[1:])
+    with pytest.raises(ValueError, match=r"Sequence 0 has . rows in X but 1 labels in known"):
+        model.predict(X, known=[y[0][:1], *y[1:]])
+    with pytest.raises(ValueError, match="known needs sequences in memory"):
+        model.predict([RowBlocks(lambda: iter([X[0]]))], known=y[:1])
+
+
+# -------------------------------------------------------------------------------------- scores
+
+
+def test_rows_of_unknown_label_do_not_count(model, data):
+    X, y = data
+    right = [labels == model.predict(X)[s] for s, labels in enumerate(map(np.array, y))]
+    some = [[item if t % 2 else None for t, item in enumerate(labels)] for labels in y]
+    expected = np.concatenate([one[1::2] for one in right]).mean()
+    assert model.score(X, some) == pytest.approx(expected)
+    assert model.score(X, [[{item} for item in labels] for labels in y]) == model.score(X, y)
+    assert model.score(X, [[*[{"x", *"ab"}, {"c", "x"}] * 3][: len(x)] for x in X]) < 1
+    assert model.score(X, [[{"a", "b", "c", "x"}, "x", *[None] * 9][: len(x)] for x in X]) == 0
+    with pytest.raises(ValueError, match="score needs at least one row"):
+        model.score(X, [[None] * len(x) for x in X])
+
+
+def test_tools_of_scikit_learn(partial):
+    X, y = partial
+    search = GridSearchCV(CRFTagger(), {"l2": [0.1, 1.0]}, cv=3).fit(X, y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert (cross_val_score(CRFTagger(), X, y, cv=3) > 0.4).all()
+    predicted = cross_val_predict(CRFTagger(), X, y, cv=3)
+    assert [len(labels) for labels in predicted] == [len(x) for x in X]
+    decoder = OnlineDecoder(CRFTagger()).fit(X, y)
+    assert_same_bits(decoder.estimator_, CRFTagger().fit(X, y))
+
+
+def test_unlabelled_rows_help():
+    # A label in ten: better than the labelled rows alone, as sequences of their own.
+    rng = np.random.default_rng(0)
+
+    def sample(n):
+        y = [np.cumsum(rng.random(20) < 0.2) % 3 for _ in range(n)]
+        return [np.eye(3)[one] + rng.normal(size=(20, 3)) for one in y], y
+
+    (X, y), test = sample(60), sample(60)
+    some = [[int(j) if rng.random() < 0.1 else None for j in one] for one in y]
+    rows = [
+        (x[t : t + 1], [j]) for x, one in zip(X, some) for t, j in enumerate(one) if j in range(3)
+    ]
+    dropped = CRFTagger(l2=0.1).fit(*zip(*rows)).score(*test)
+    filled = CRFTagger(l2=0.1).fit(X, [[j or 0 for j in one] for one in some]).score(*test)
+    assert CRFTagger(l2=0.1).fit(X, some).score(*test) > 0.05 + max(dropped, filled)

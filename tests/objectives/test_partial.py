@@ -1,0 +1,132 @@
+"""Likelihood of partial labels: enumeration, finite differences, and the likelihood of labels."""
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.special import logsumexp
+
+from sklseq import CRFTagger
+from sklseq._lib.threads import Threads
+from sklseq.estimators.crf.crf_problem import score_map
+from sklseq.estimators.sources.open_source import open_source
+from sklseq.inference.reference import score_path
+from tests.oracles import precise_numerical_gradient
+from tests.sample_data import make_data, make_sparse_data
+
+
+def partial_labels(y, seed, unknown=0.4, some=0.3, L=3):
+    """Some labels become None, some a set with another label in it."""
+    rng = np.random.default_rng(seed)
+    answer = []
+    for labels in y:
+        items = labels.tolist()
+        for t, draw in enumerate(rng.random(len(items))):
+            if draw < unknown:
+                items[t] = None
+            elif draw < unknown + some:
+                items[t] = {items[t], *rng.integers(0, L, 1 + t % 2).tolist()}
+        answer.append(items)
+    answer[0][0] = y[0][0]
+    return answer
+
+
+def options(item, classes):
+    if item is None:
+        return range(len(classes))
+    allowed = item if isinstance(item, set) else {item}
+    return [j for j, label in enumerate(classes.tolist()) if label in allowed]
+
+
+def enumerated(weights, X, y, classes, sample_weight):
+    """Σ_s weight_s · (log Z(Y_s) - log Z)."""
+    chain, total = (weights.transition, weights.start, weights.end), 0.0
+    for x, labels, weight in zip(X, y, sample_weight):
+        psi = (x.toarray() if hasattr(x, "toarray") else x) @ weights.coef
+        for sign, given in ((1, labels), (-1, [None] * len(labels))):
+            paths = itertools.product(*(options(item, classes) for item in given))
+            total += sign * weight * logsumexp([score_path(p, psi, *chain) for p in paths])
+    return total
+
+
+def problem_of(tagger, X, y, sample_weight=None, n=1):
+    source = open_source(X, y, sample_weight, tagger.gradient)
+    summary = source.summarise()
+    scores = score_map(tagger, source, summary)
+    return source, scores, source.likelihood(scores, tagger.l2, Threads(n))
+
+
+MODELS = [
+    {},
+    {"all_possible_states": True},
+    {"boundaries": False},
+    {"constraints": [[True, True, True], [True, False, True], [True, True, True]]},
+]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize("seed", range(3))
+def test_value_and_gradient(seed, kind, model):
+    X, y = make_data(seed, n=6, max_len=5) if kind == "dense" else make_sparse_data(seed, n=6, M=4)
+    y = partial_labels(y, seed)
+    if "constraints" in model:
+        y = [[item if item != 1 else None for item in labels] for labels in y]
+        y[0][0] = {1}
+    given = np.random.default_rng(seed).uniform(0.5, 2, len(y))
+    source, scores, f = problem_of(CRFTagger(l2=0.3, **model), X, y, given)
+    w = np.random.default_rng(seed + 9).normal(size=scores.new_vector().shape)
+    unpacked = scores.unpack(w)
+    w = scores.pack(unpacked)  # padding is not a weight
+    gradient = np.zeros_like(w)
+    value = f.value_and_gradient(w, gradient)
+    log_p = enumerated(unpacked, X, y, source.classes, given)
+    assert_allclose(value, 0.3 * w @ w - log_p, rtol=1e-10)
+    assert_allclose(f.value(w), value, rtol=1e-12)
+    weights = np.flatnonzero(scores.pack(scores.unpack(np.ones_like(w))))
+    numerical = precise_numerical_gradient(f.value, w)
+    assert_allclose(gradient[weights], numerical[weights], rtol=1e-8, atol=1e-8)
+
+
+def test_several_threads_and_one():
+    X, y = make_sparse_data(0, n=2000)
+    y = partial_labels(y, 0)
+    values = []
+    for n in (1, 2):
+        _, scores, f = problem_of(CRFTagger(), X, y, n=n)
+        w = np.random.default_rng(0).normal(size=scores.new_vector().shape)
+        gradient = np.zeros_like(w)
+        values.append((f.value_and_gradient(w, gradient), gradient))
+    assert_allclose(values[0][0], values[1][0], rtol=1e-12)
+    assert_allclose(values[0][1], values[1][1], rtol=1e-9, atol=1e-9)
+
+
+def test_scores_too_far_apart_for_scaled_arithmetic():
+    # Forbidden transitions and factors of exp(-2000): done in the log domain, alike in both terms.
+    X = [np.eye(3)] * 2
+    y = [[0, None, {1, 2}], [2, 1, 0]]
+    mask = np.ones((3, 3), dtype=bool)
+    mask[2, 2] = False
+    source, scores, f = problem_of(CRFTagger(constraints=mask, l2=0.0), X, y)
+    w = 700 * np.random.default_rng(1).normal(size=scores.new_vector().shape)
+    unpacked = scores.unpack(w)
+    expected = -enumerated(unpacked, X, y, source.classes, [1, 1])
+    assert_allclose(f.value(w), expected, rtol=1e-12)
+
+
+def test_it_is_the_sum_of_the_likelihoods_of_full_labels_and_of_partial_ones():
+    X, y = make_data(0, n=12)
+    tagger = CRFTagger(l2=0.0, all_possible_states=True, all_possible_transitions=True)
+    y = [labels.tolist() for labels in y]
+    some = partial_labels([np.array(labels) for labels in y[6:]], 0)
+    some[1] = [None] * len(some[1])
+    _, scores, full = problem_of(tagger, X[:6], y[:6])
+    _, _, partial = problem_of(tagger, X[6:], some)
+    source, _, both = problem_of(tagger, X, y[:6] + some)
+    assert len(source.X) == 11  # a sequence of which nothing is known is left out
+    w = scores.pack(scores.unpack(np.random.default_rng(0).normal(size=scores.new_vector().shape)))
+    gradients = np.zeros((3, len(w)))
+    a, b, c = (f.value_and_gradient(w, g) for f, g in zip((full, partial, both), gradients))
+    assert_allclose(a + b, c, rtol=1e-12)
+    assert_allclose(gradients[0] + gradients[1], gradients[2], atol=1e-11)
