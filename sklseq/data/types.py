@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from numpy.typing import ArrayLike, DTypeLike
@@ -39,6 +39,6 @@ SequencesLike: TypeAlias = (
 )
 # A label for each row, or segments (start, stop, type), of each sequence. Where labels may be
 # unknown, None, NaN or a set of possible labels.
-LabelsLike: TypeAlias = Iterable[Iterable[Hashable | Set[Hashable]]]
+LabelsLike: TypeAlias = Iterable[Iterable[Hashable | set[Any]]]
 # Columns of tokens, by name or number.
 ColumnsLike: TypeAlias = str | int | Sequence[str] | Sequence[int]
