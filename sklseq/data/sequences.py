@@ -444,7 +444,13 @@ def list_sequences(X: Any) -> list:
         return column_list(X)
     elif not isinstance(X, (str, bytes, Mapping, Set)) and not is_sparse(X):
         if hasattr(X, "__len__") and not hasattr(X, "keys"):
-            return list(X)
+            sequences = list(X)
+            if sequences and hasattr(sequences[0], "read"):
+                raise ValueError(
+                    "X holds sequences in blocks, which CRFTagger reads without an extractor; give "
+                    "arrays instead, numpy.concatenate(list(blocks.read()))."
+                )
+            return sequences
         if isinstance(X, Iterator):
             advice = "Read it into a list: list(X)."
     raise ValueError(f"X must be a list of sequences; got {got}. {advice}")
@@ -505,10 +511,10 @@ def _sequence_form(sequence: Any, s: int) -> str:
             return "empty"
         return _list_form(sequence[0], s)
     advice = "If X is one sequence, wrap it in a list: [X]."
-    if hasattr(sequence, "columns"):
+    if hasattr(sequence, "columns") or isinstance(sequence, Mapping):
         advice = (
-            "Read its columns by name: begin a Pipeline with PerToken() for numbers, or another "
-            "extractor for tokens."
+            "Read columns by name: begin a Pipeline with PerToken() for numbers, or another "
+            "extractor for tokens. If X is one sequence, wrap it in a list: [X]."
         )
     raise ValueError(
         f"Sequence {s} of X must be a list of feature dicts, a list of collections of strings, "

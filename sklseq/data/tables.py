@@ -50,7 +50,7 @@ def _is_coded(values: Any) -> bool:
 
 def column_list(values: Any) -> list:
     """The values of a column as a list."""
-    if isinstance(values, list):
+    if type(values) is list:
         return values
     if _is_coded(values):
         codes, distinct = values.factorize(use_na_sentinel=False)

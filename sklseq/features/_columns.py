@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sklseq._lib.sparse_input import is_sparse
 from sklseq.data.sequences import list_sequences
 from sklseq.data.tables import column_list, is_table, table_columns
 from sklseq.data.types import TokensLike
@@ -204,6 +205,8 @@ def _form_of(sequence: Any, s: int) -> str:
         return "columns"
     if not isinstance(sequence, (list, tuple, np.ndarray)):
         advice = "If X is one sequence, wrap it in a list: [X]."
+        if is_sparse(sequence):
+            advice = "Rows of numbers need no extractor of tokens: use PerToken, or a tagger alone."
         raise ValueError(
             f"Sequence {s} of X must be a mapping of columns, or a list of strings, tuples or "
             f"dicts; got {type(sequence).__name__}. {advice}"
@@ -218,9 +221,12 @@ def _form_of(sequence: Any, s: int) -> str:
         return "rows"
     if isinstance(row, Mapping):
         return "dicts"
+    advice = "Convert tokens with str() or decode them."
+    if numbers_only:
+        advice = "Rows of numbers need no extractor of tokens: use PerToken, or a tagger alone."
     raise ValueError(
         f"Row 0 of sequence {s} of X must be a string, a tuple of strings or a dict of strings; "
-        f"got {row!r} ({type(row).__name__}). Convert tokens with str() or decode them."
+        f"got {row!r} ({type(row).__name__}). {advice}"
     )
 
 

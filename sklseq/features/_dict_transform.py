@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sklseq._lib.sparse_input import is_sparse
 from sklseq.data.sequences import Sequences, list_sequences
 from sklseq.data.tables import is_table, table_columns
 from sklseq.features import _item_reader
@@ -89,6 +90,12 @@ def as_items(X: Any) -> list:
             "features already. Leave DictFeatures out."
         )
     sequences = list(X) if isinstance(X, Iterator) else list_sequences(X)
+    for s, x in enumerate(sequences):
+        if is_sparse(x) or (isinstance(x, np.ndarray) and x.dtype.kind in "biuf"):
+            raise ValueError(
+                f"Sequence {s} of X must be a list of items; got a matrix of numbers, which are "
+                "features already. Leave DictFeatures out."
+            )
     return [
         _records(x, s) if isinstance(x, Mapping) or is_table(x) else x
         for s, x in enumerate(sequences)

@@ -104,6 +104,11 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
                 tokens, codes, offsets = distinct_tokens(columns, names)
                 if offsets[-1] == 0:
                     raise ValueError("X must hold at least one token to fit a transformer; got 0.")
+                if self.transformer is None:
+                    raise ValueError(
+                        f"PerToken() leaves numbers as they are, and the columns {names} of X hold "
+                        "strings; give a transformer, such as OneHotEncoder(), or other columns."
+                    )
                 packed, values = None, self._as_input(tokens, codes, names)
                 rows, transformer = self._fit_tokens(values, _labels_of_rows(y, offsets), names)
             self._forget_columns()

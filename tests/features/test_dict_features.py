@@ -319,7 +319,7 @@ def test_same_attributes_as_template_features():
         ([["abc"]], "row 0 of sequence 0 of X, an item must be a dict .* got 'abc'"),
         ([[{}, None]], "row 1 of sequence 0 of X, an item must be a dict .* got None"),
         ([[{}, [1.5]]], r"row 1 of sequence 0 of X, an attribute must be a string.* got 1.5"),
-        ([np.eye(2)], "row 0 of sequence 0 of X, an attribute must be a string"),
+        ([np.eye(2)], "Sequence 0 of X must be a list of items; got a matrix of numbers"),
         ([[], [{3: "a"}]], r"row 0 of sequence 1 of X, a key must be a string.* got 3 \(int\)"),
         ([[{"a": None}]], r"the value of 'a' must be a string, a number or .* got None"),
         ([[{"a": ("b",)}]], r"the value of 'a' must be a string, a number or .* got \('b',\)"),
