@@ -116,6 +116,13 @@ def test_column_of_a_table_is_a_list(extractor, X):
     assert len(answer(Column(X))) == 2
 
 
+@pytest.mark.parametrize("estimator", [CRFTagger(), WindowFeatures()])
+@pytest.mark.parametrize("X", [[Table(), Table()], [{"w": ["a"]}, {"w": ["b"]}]])
+def test_columns_need_an_extractor(estimator, X):
+    with pytest.raises(ValueError, match=r"Sequence 0 of X .* Read columns by name: begin a Pipel"):
+        estimator.fit(X, Y)
+
+
 @pytest.mark.parametrize(
     "estimator",
     [CRFTagger(), TokenFeatures(), TemplateFeatures(), DictFeatures(), PerToken(),
@@ -125,7 +132,6 @@ def test_column_of_a_table_is_a_list(extractor, X):
     ("X", "match"),
     [
         (Table(), "got Table, one table. Cut it into sequences by sklseq.datasets.from_frame"),
-        ([Table(), Table()], r"Sequence 0 of X .*; got Table"),
         ("the dog", "got str. Wrap a single sequence in a list"),
         ({"w": ["a"]}, "got dict. Wrap a single sequence in a list"),
         ({"the", "dog"}, "got set. Wrap a single sequence in a list"),
