@@ -69,12 +69,20 @@ def read_questions(
     ValueError
         If there is not one list a sequence, or a segment is not one of its sequence.
     """
+    if isinstance(segments, (str, bytes, Mapping, Set)) or not hasattr(segments, "__len__"):
+        raise ValueError(
+            f"segments must be a list of segment lists, one a sequence; got {segments!r:.40}."
+        )
     if len(segments) != len(lengths):
         raise ValueError(
             f"segments must hold one list for each of {len(lengths)} sequences; got "
             f"{len(segments)}."
         )
-    rows = [(s, *segment[:3]) for s, one in enumerate(segments) for segment in one]
+    rows = [
+        (s, *_question(one, s, k))
+        for s, several in enumerate(segments)
+        for k, one in enumerate(several if hasattr(several, "__iter__") else [several])
+    ]
     for s, start, stop, label in rows:
         if not 0 <= start < stop <= lengths[s]:
             raise ValueError(
@@ -85,6 +93,17 @@ def read_questions(
     table = [(s, start, stop, code_of.get(label, -1)) for s, start, stop, label in rows]
     sequence, start, stop, code = np.array(table, dtype=np.int64).reshape(-1, 4).T
     return sequence, start, stop, code
+
+
+def _question(segment: Any, s: int, k: int) -> tuple[int, int, str]:
+    triple = segment[:3] if isinstance(segment, (list, tuple)) else segment
+    found = _as_triple(triple)
+    if found is None:
+        raise ValueError(
+            f"Segment {k} of sequence {s} of segments must be (start, stop, label), two integers "
+            f"and a string; got {segment!r}."
+        )
+    return found
 
 
 def read_segments(y: Any, lengths: np.ndarray, outside: str | None) -> Segments:
@@ -226,24 +245,29 @@ def _of_list(segments: Any, s: int, n: int, outside: str | None) -> list[tuple[i
 
 
 def _triple(segment: Any, s: int, k: int) -> tuple[int, int, str]:
-    try:
-        start, stop, label = segment
-        if isinstance(start, (bool, np.bool_)) or isinstance(stop, (bool, np.bool_)):
-            label = None
-        start, stop = index(start), index(stop)
-    except (TypeError, ValueError):
-        label = None
-    if isinstance(label, str) and label.endswith("\0"):
-        raise ValueError(
-            f"Segment {k} of sequence {s} of y, {segment!r}, has a label that ends in a NUL "
-            "character, which arrays of strings drop: rename it."
-        )
-    if not isinstance(label, str):
+    found = _as_triple(segment)
+    if found is None:
         raise ValueError(
             f"Segment {k} of sequence {s} of y must be (start, stop, label), two integers and a "
             f"string; got {segment!r}. {READS}"
         )
-    return start, stop, str(label)
+    if found[2].endswith("\0"):
+        raise ValueError(
+            f"Segment {k} of sequence {s} of y, {segment!r}, has a label that ends in a NUL "
+            "character, which arrays of strings drop: rename it."
+        )
+    return found
+
+
+def _as_triple(segment: Any) -> tuple[int, int, str] | None:
+    # Two integers and a string, or None.
+    try:
+        start, stop, label = segment
+        if isinstance(start, (bool, np.bool_)) or isinstance(stop, (bool, np.bool_)):
+            return None
+        return (index(start), index(stop), str(label)) if isinstance(label, str) else None
+    except (TypeError, ValueError):
+        return None
 
 
 def _gap(a: int, b: int, s: int, outside: str | None) -> list[tuple[int, int, str]]:

@@ -544,3 +544,33 @@ def test_verbose_prints_the_objective(capsys):
     assert len(lines) >= model.n_iter_ >= 1
     assert lines[0].startswith("[SemiCRFSegmenter] iteration ")
     assert float(lines[-1].rsplit(" ", 1)[1]) == pytest.approx(model.objective_, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ([[(0.5, 2, "a")], []], "Segment 0 of sequence 0 of segments must be (start, stop, label)"),
+        ([[], [(0, 1)]], "Segment 0 of sequence 1 of segments must be (start, stop, label)"),
+        ([[], [(True, 2, "a")]], "two integers and a string; got (True, 2, 'a')."),
+        ([[(0, 1, 5)], []], "two integers and a string; got (0, 1, 5)."),
+        ([(0, 1, "a"), (1, 2, "a")], "Segment 0 of sequence 0 of segments must be"),
+        ([3, []], "Segment 0 of sequence 0 of segments must be"),
+        ("ab", "segments must be a list of segment lists, one a sequence; got 'ab'."),
+        ([[(0, 9, "a")], []], "Segment (0, 9, 'a') is none of sequence 0"),
+    ],
+)
+def test_wrong_questions(asked, message):
+    X = [[["x"], ["y"], ["x"]], [["y"], ["x"]]]
+    model = SemiCRFSegmenter().fit(X, [[(0, 2, "a")], [(1, 2, "a")]])
+    with pytest.raises(ValueError, match=re.escape(message)):
+        model.predict_segment_proba(X, asked)
+
+
+@pytest.mark.parametrize("name", ["coef_", "transition_", "start_", "end_"])
+def test_weights_that_are_no_numbers_are_noticed(name):
+    X = [[["x"], ["y"], ["x"]], [["y"], ["x"]]]
+    model = SemiCRFSegmenter().fit(X, [[(0, 2, "a")], [(1, 2, "a")]])
+    getattr(model, name).flat[0] = np.nan
+    for method in (model.predict, model.predict_proba, model.predict_nbest, model.predict_labels):
+        with pytest.raises(ValueError, match="holds NaN"):
+            method(X)

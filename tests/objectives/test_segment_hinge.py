@@ -282,8 +282,8 @@ def test_estimator_is_within_the_tolerance_of_the_minimum(every):
     X, y = problem(7, dense=False)
     parameters = {"loss": "hinge", "l2": 0.3, "all_possible_states": every}
     rough = SemiCRFSegmenter(**parameters, max_iter=5000).fit(X, y)
-    fine = SemiCRFSegmenter(**parameters, tol=2e-6, max_iter=50_000).fit(X, y)
-    # tol=1e-5 is proved to be within 1 %, tol=2e-6 within 0.2 %.
+    fine = SemiCRFSegmenter(**parameters, tol=2e-4, max_iter=50_000).fit(X, y)
+    # tol=1e-3 is proved to be within 1 %, tol=2e-4 within 0.2 %.
     assert rough.objective_ <= fine.objective_ / 0.99
     assert fine.objective_ <= rough.objective_ / 0.998
     assert rough.n_iter_ < fine.n_iter_
@@ -300,7 +300,7 @@ def test_sample_weights_are_repetitions():
     X, y = problem(8, n_sequences=6)
     counts = np.array([1, 2, 0, 1, 3, 1])
     chosen = np.repeat(np.arange(6), counts)
-    parameters = {"loss": "hinge", "tol": 5e-6, "max_iter": 50_000}
+    parameters = {"loss": "hinge", "tol": 5e-4, "max_iter": 50_000}
     weighted = SemiCRFSegmenter(**parameters).fit(X, y, sample_weight=counts)
     repeated = SemiCRFSegmenter(**parameters).fit(X[chosen], [y[s] for s in chosen])
     # Each is proved to be within 0.5 % of one minimum.

@@ -148,7 +148,7 @@ def separate(problem: SegmentProblem) -> SolverResult:
     segmenter = problem.segmenter
     result = bcfw(
         SegmentHinge(problem.scores, problem.data, problem.source.weights, segmenter.l2),
-        rng=repeatable_generator(segmenter.random_state), tol=1000 * float(segmenter.tol),
+        rng=repeatable_generator(segmenter.random_state), tol=10 * float(segmenter.tol),
         max_iter=int(segmenter.max_iter), n_steps=20, n_revisits=5,
         callback=problem.report,
     )  # fmt: skip
