@@ -36,6 +36,9 @@ from sklseq.features._token import TokenFeatures
 from sklseq.features._token_transform import distinct_tokens, named_functions
 
 
+LOWEST = 0.85
+
+
 class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
     """Features of segments, for a :class:`~sklseq.SemiCRFSegmenter`.
 
@@ -79,11 +82,13 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         Word lists, as in :class:`LexiconFeatures`. ``lexicon.journal.tfidf`` is the similarity of
         the whole segment, up to ``max_length``, to the most similar entry. Case and punctuation
         around tokens are ignored.
-    similarities : list of {"tfidf", "jaro_winkler"}, default=("tfidf", "jaro_winkler")
+    similarities : list of {"tfidf", "jaro_winkler", "exact"}, default=("tfidf", "jaro_winkler")
         "tfidf": cosine of TF-IDF vectors. "jaro_winkler": similarity of the letters to the
-        ``n_candidates`` entries with the highest cosine.
-    min_similarity : float, default=0.5
-        Lower similarities count as 0.
+        ``n_candidates`` entries with the highest cosine. "exact": 1 if the segment is an entry.
+    min_similarity : float or dict of str to float, default=0.85
+        Lower similarities count as 0; a dict has a threshold for some or all of
+        ``similarities``. Low thresholds are slow: at 0.5, most segments are similar to some entry
+        of a long list of names.
     n_gram : int, default=None
         None: TF-IDF terms are tokens. An integer n: they are n-grams of letters, which also finds
         misspelt entries and takes longer.
@@ -179,8 +184,8 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         longer_than: Sequence[int] = (),
         shape: bool = False,
         lexicons: Mapping[str, Any] | Sequence[PathLike] | None = None,
-        similarities: Sequence[str] = SIMILARITIES,
-        min_similarity: float = 0.5,
+        similarities: Sequence[str] = SIMILARITIES[:2],
+        min_similarity: float | Mapping[str, float] = LOWEST,
         n_gram: int | None = None,
         n_candidates: int = 5,
         functions: Sequence[Callable[..., Any]] | Mapping[str, Callable[..., Any]] | None = None,
@@ -277,10 +282,8 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
                 raise ValueError(f"{name} must be an integer from {lowest} to 1000; got {value!r}.")
         if self.n_gram is not None and (not _is_integer(self.n_gram) or self.n_gram < 2):
             raise ValueError(f"n_gram must be None or an integer of at least 2; got {self.n_gram}.")
-        if not isinstance(self.min_similarity, numbers.Real) or not 0 <= self.min_similarity <= 1:
-            raise ValueError(f"min_similarity must be from 0 to 1; got {self.min_similarity!r}.")
         self._thresholds()
-        self._similarities()
+        self._lowest()
         if not self._parts([{}] * len(self._lexicons())):
             raise ValueError("All features are switched off; switch on at least one, as inside.")
 
@@ -302,6 +305,22 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
                 f"similarities must be some of {list(SIMILARITIES)}; got {self.similarities!r}."
             )
         return several
+
+    def _lowest(self) -> dict[str, float]:
+        # The least value of each similarity.
+        given, names = self.min_similarity, self._similarities()
+        if isinstance(given, Mapping):
+            if unknown := [name for name in given if name not in names]:
+                raise ValueError(
+                    f"min_similarity must name some of the similarities {names}; got "
+                    f"{unknown[0]!r}."
+                )
+        else:
+            given = dict.fromkeys(names, given)
+        for value in given.values():
+            if not isinstance(value, numbers.Real) or not 0 <= value <= 1:
+                raise ValueError(f"min_similarity must be from 0 to 1; got {value!r}.")
+        return {name: float(given.get(name, LOWEST)) for name in names}
 
     def _lexicons(self) -> dict[str, Any]:
         return {} if self.lexicons is None else named_lexicons(self.lexicons)
@@ -335,9 +354,10 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         parts += [shape_part(longest)] if self.shape else []
         for name, index in zip(self._lexicons() if len(indices) else [], indices):
             parts.append(
-                LexiconPart(name, index, longest, self._similarities(), self.min_similarity,
-                            self.n_gram, int(self.n_candidates))
-            )  # fmt: skip
+                LexiconPart(
+                    name, index, longest, self._lowest(), self.n_gram, int(self.n_candidates)
+                )
+            )
         functions = named_functions(self.functions, "segment")
         return parts + ([function_part(functions, longest)] if functions else [])
 

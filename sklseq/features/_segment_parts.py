@@ -29,7 +29,12 @@ from scipy import sparse
 
 from sklseq.data.segment_potentials import EXACT, OPEN_BOTH, OPEN_END, OPEN_START
 from sklseq.features._kinds import attributes_of, short_shapes
-from sklseq.features._similarity import closest_entries, jaro_winkler, normal_form
+from sklseq.features._similarity import (
+    closest_entries,
+    equal_entries,
+    jaro_winkler,
+    normal_form,
+)
 from sklseq.features._spans import Spans, distinct_rows, distinct_spans
 
 
@@ -251,37 +256,40 @@ class LexiconPart(Part):
     """Similarities of the segment to the most similar entry of a lexicon."""
 
     def __init__(
-        self, name: str, index: dict, longest: int, similarities: list[str], lowest: float,
+        self, name: str, index: dict, longest: int, lowest: dict[str, float],
         n_gram: int | None, n_candidates: int,
     ):  # fmt: skip
-        self.name, self.index, self.longest = name, index, longest
-        self.similarities, self.lowest = similarities, lowest
+        """``lowest``: the least value of each similarity; lower ones count as 0."""
+        self.name, self.index, self.longest, self.lowest = name, index, longest, lowest
         self.n_gram, self.n_candidates = n_gram, n_candidates
 
     def potentials(self, tokens: Tokens, values: dict, grow: bool) -> list[Potentials]:
         known, codes, all_spans = tokens.spans([normal_form(w) for w in tokens.words], self.longest)
-        n_best = self.n_candidates if "jaro_winkler" in self.similarities else 0
+        n_best = self.n_candidates if "jaro_winkler" in self.lowest else 0
         cosine, best = closest_entries(
             self.index, known, codes, tokens.offsets, self.longest, self.n_gram, n_best
         )
         all_spans, tables = list(all_spans), {"tfidf": cosine}
         if n_best:
             tables["jaro_winkler"] = jaro_winkler(
-                self.index, known, codes, all_spans, best, self.lowest
+                self.index, known, codes, all_spans, best, self.lowest["jaro_winkler"]
             )
+        if "exact" in self.lowest:
+            tables["exact"] = equal_entries(self.index, known, codes, all_spans, cosine)
+        lowest = np.array(list(self.lowest.values()))
         out = []
         for spans in all_spans:
             at = spans.example, spans.length - 1
-            table = np.stack([tables[name][at] for name in self.similarities], axis=1)
-            table[table < self.lowest] = 0
+            table = np.stack([tables[name][at] for name in self.lowest], axis=1)
+            table[table < lowest] = 0
             out.append(_of_rows(EXACT, spans, sparse.csr_matrix(table)))
         return out
 
     def n_columns(self, values: dict, n_token_features: int) -> int:
-        return len(self.similarities)
+        return len(self.lowest)
 
     def names(self, values: dict, token_names: list[str]) -> list[str]:
-        return [f"lexicon.{self.name}.{similarity}" for similarity in self.similarities]
+        return [f"lexicon.{self.name}.{similarity}" for similarity in self.lowest]
 
 
 def _pairs(name: str, span: list[str], value: Any) -> list[tuple[str, float]]:

@@ -18,7 +18,8 @@ from sklseq.features import _closest, _jaro_winkler
 from sklseq.features._lexicon import lexicon_lines
 from sklseq.features._spans import Spans
 
-SIMILARITIES = ("tfidf", "jaro_winkler")
+SIMILARITIES = ("tfidf", "jaro_winkler", "exact")
+CERTAIN = 1 - 1e-6  # of the cosine of equal texts, up to rounding
 _MARKS = re.compile(r"^[\W_]+|[\W_]+$")
 
 
@@ -98,6 +99,37 @@ def _columns_of(forms: Iterable[str], codes: np.ndarray, n_gram: int) -> tuple:
     before = _before(sizes[codes])
     shift = np.repeat(_before(sizes)[codes] - before[:-1], sizes[codes])
     return columns, of_term[np.arange(before[-1]) + shift], before
+
+
+def equal_entries(
+    index: dict[str, Any], tokens: list[str], codes: np.ndarray, all_spans: list[Spans],
+    cosine: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """Return 1.0 for distinct spans that are an entry, tokens in normal form; else 0.
+
+    Parameters
+    ----------
+    index, tokens, codes, all_spans
+        As in :func:`jaro_winkler`.
+    cosine : ndarray of shape (n_tokens, longest)
+        From :func:`closest_entries`; equal texts have cosine 1.
+
+    Returns
+    -------
+    ndarray of shape (n_tokens, longest)
+        At the examples of distinct spans, elsewhere 0.
+    """
+    out = np.zeros(cosine.shape)
+    if cosine.max(initial=0) < CERTAIN:
+        return out
+    points = index["alphabet"][index["characters"] - 1].astype("<u4")
+    text, ends = points.tobytes().decode("utf-32-le", "surrogatepass"), index["ends"].tolist()
+    entries = {text[a:b] for a, b in zip(ends, ends[1:])}
+    for spans in all_spans:
+        for at in spans.example[cosine[spans.example, spans.length - 1] > CERTAIN].tolist():
+            own = [tokens[code] for code in codes[at : at + spans.length]]
+            out[at, spans.length - 1] = " ".join(filter(None, own)) in entries
+    return out
 
 
 def _before(counts: np.ndarray) -> np.ndarray:

@@ -92,8 +92,10 @@ def exact_features(features, segment):
         runs = [(s, len(list(g))) for s, g in itertools.groupby(map(short_shape, segment))]
         found["shape=" + " ".join(s + "+" * (n > 1) for s, n in runs)] = 1
     for name, entries in (features.lexicons or {}).items():
+        lowest = features.min_similarity
         for kind, value in similarities(entries, segment).items():
-            if value >= features.min_similarity:
+            least = lowest.get(kind, 0.85) if isinstance(lowest, dict) else lowest
+            if kind in features.similarities and value and value >= least:
                 found[f"lexicon.{name}.{kind}"] = value
     for name, function in (features.functions or {}).items():
         value = function(segment)
@@ -128,7 +130,8 @@ def similarities(entries, segment):
     texts = [" ".join(form) for form in forms]
     cosine = (tfidf.transform(texts) @ tfidf.transform([" ".join(own)]).T).toarray().ravel()
     jaro = [JaroWinkler.similarity(" ".join(own), t) for t, c in zip(texts, cosine) if c > 0]
-    return {"tfidf": min(cosine.max(), 1.0), "jaro_winkler": max(jaro, default=0)}
+    exact = float(bool(own) and own in forms)
+    return {"tfidf": min(cosine.max(), 1.0), "jaro_winkler": max(jaro, default=0), "exact": exact}
 
 
 def is_active(kind, u, v, i, j):
@@ -160,6 +163,8 @@ SETTINGS = {
     "joined": dict(first=3, last=[1, 4], longer_than=[2, 5], length=False, start=0),
     "shape": dict(shape=True, max_length=4, before=0, after=0),
     "lexicons": dict(lexicons=LEXICONS, max_length=5, min_similarity=0.3, start=0),
+    "thresholds": dict(lexicons=LEXICONS, max_length=3, start=0, min_similarity={"tfidf": 0.6},
+                       similarities=["exact", "jaro_winkler", "tfidf"]),
     "functions": dict(
         functions={"n_digits": lambda s: sum(c.isdigit() for t in s for c in t) / 2,
                    "initial": lambda s: s[0][0], "is_mark": lambda s: s == ["-"]},
@@ -471,6 +476,12 @@ def test_empty_sequences_only():
         (dict(similarities="cosine"), r"similarities must be some of .*; got 'cosine'"),
         (dict(similarities=[]), r"similarities must be some of"),
         (dict(min_similarity=2), r"min_similarity must be from 0 to 1; got 2"),
+        (dict(min_similarity={"tfidf": "a"}), r"min_similarity must be from 0 to 1; got 'a'"),
+        (
+            dict(min_similarity={"exact": 1}),
+            r"min_similarity must name some of the similarities \['tfidf', 'jaro_winkler'\]; "
+            r"got 'exact'",
+        ),
         (dict(n_gram=1), r"n_gram must be None or an integer of at least 2; got 1"),
         (dict(lexicons={}), r"lexicons must be a dict .* not empty"),
         (dict(lexicons={"city": []}), r"The lexicon 'city' is empty"),
