@@ -35,7 +35,6 @@ from sklseq.features._spans import stack_rows
 from sklseq.features._token import TokenFeatures
 from sklseq.features._token_transform import distinct_tokens, named_functions
 
-
 LOWEST = 0.85
 
 
