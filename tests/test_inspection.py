@@ -166,6 +166,8 @@ def test_tokens_of_other_forms():
         extract(model, columns, tokens=TOKENS[:1])
     with pytest.raises(ValueError, match="offsets are characters of texts; pass texts"):
         extract(model, columns, offsets=[[]] * 4)
+    twice = extract(model, [{"w": ["Rome", "Rome"]}], texts=["Rome,Rome"])[0]
+    assert [(field.start, field.stop) for field in twice] == [(0, 4), (5, 9)]
     with pytest.raises(ValueError, match="Token 1 of sequence 1, 'York', is not in its text"):
         extract(model, columns, texts=[TEXTS[0], "New Jersey", "", TEXTS[3]])
 

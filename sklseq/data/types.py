@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from numpy.typing import ArrayLike, DTypeLike
@@ -26,6 +26,7 @@ __all__ = [
     "RandomState",
     "SequencesLike",
     "TokensLike",
+    "ValidLike",
 ]
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -42,3 +43,5 @@ SequencesLike: TypeAlias = (
 LabelsLike: TypeAlias = Iterable[Iterable[Hashable | set[Any]]]
 # Columns of tokens, by name or number.
 ColumnsLike: TypeAlias = str | int | Sequence[str] | Sequence[int]
+# Which label paths are valid: "once", span types that may occur once, or a function of labels.
+ValidLike: TypeAlias = str | Collection[Hashable] | Callable[[list], bool]

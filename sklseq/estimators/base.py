@@ -28,7 +28,7 @@ from sklseq.data.sequences import (
     read_labels,
 )
 from sklseq.data.span_rules import find_by_rules, named_spans, span_rules
-from sklseq.data.types import ArrayLike, LabelsLike, MatrixLike, SequencesLike
+from sklseq.data.types import ArrayLike, LabelsLike, MatrixLike, SequencesLike, ValidLike
 from sklseq.estimators.validation import in_shards, read_sequences
 from sklseq.estimators.weights import dense_weights
 from sklseq.inference.chain.linear_chain import (
@@ -161,7 +161,13 @@ class BaseTagger(EstimatorBase, BaseEstimator):
         self._blocks(X, copy)
         return Potentials(emission, self.transition_, self.start_, self.end_, X.offsets)
 
-    def predict(self, X: SequencesLike, known: LabelsLike | None = None) -> np.ndarray:
+    def predict(
+        self,
+        X: SequencesLike,
+        known: LabelsLike | None = None,
+        *,
+        valid: ValidLike | None = None,
+    ) -> np.ndarray:
         """The best label path of each sequence (Viterbi); ties go to the first label.
 
         Parameters
@@ -173,17 +179,37 @@ class BaseTagger(EstimatorBase, BaseEstimator):
         known : list of label sequences, optional
             Labels that are known: at each row one, None (unknown) or a set of possible labels. The
             path is the best of those that agree with it. Needs X in memory.
+        valid : "once", collection of types, callable or None, default=None
+            Which label paths are valid; the best valid one of each sequence is found exactly.
+            "once": each span type occurs at most once; of labels without prefixes such as "B-",
+            each but "O" in at most one run. A collection: only these types. A function: called with
+            the labels of one sequence as a list, best path first, until it returns True. Needs X in
+            memory.
 
         Returns
         -------
         ndarray of shape (n_sequences,), dtype object
             One array of labels for each sequence. For a bag a bag of them, for a list of delayed
             X a list of delayed arrays.
+
+        Raises
+        ------
+        ValueError
+            If ``valid`` is none of these, or a sequence has no valid path, with a function: none
+            among its 4,096 best.
+
+        Notes
+        -----
+        With labels of k types that the best paths repeat, "once" costs up to 2^k times as much as
+        plain decoding, and only for the sequences with repeated labels.
         """
-        if known is not None and (in_shards(X) or in_blocks(X)):
+        if (known is not None or valid is not None) and (in_shards(X) or in_blocks(X)):
+            name = "valid" if known is None else "known"
             raise ValueError(
-                "known needs sequences in memory; pass arrays, or leave known out of predict."
+                f"{name} needs sequences in memory; pass arrays, or leave {name} out of predict."
             )
+        if valid is not None:
+            return self._predict_valid(X, valid, known)
         if in_shards(X):
             check_is_fitted(self, "classes_")
             from sklseq.estimators.sources.shard_answers import predict_shards
@@ -206,6 +232,15 @@ class BaseTagger(EstimatorBase, BaseEstimator):
 
         self._blocks(X, decode)
         return found
+
+    def _predict_valid(self, X: Any, valid: ValidLike, known: Any) -> np.ndarray:
+        from sklseq.estimators.valid_paths import valid_paths  # not for a deployed model
+
+        X = self._read(X)
+        potentials = self.potentials(X)
+        self._allowed(known, X).restrict(potentials.emission, 0)
+        codes = valid_paths(potentials, self.classes_, valid)
+        return split_labels(self.classes_[codes], X.offsets)
 
     def predict_blocks(self, x: MatrixLike) -> Iterator[np.ndarray]:
         """The labels of one sequence of any length, while it is read.

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.testing import assert_allclose
 
 from sklseq.inference import SegmentSpans, segment_forward_backward
+from tests.inference.test_once import CLASSES as LABELS
+from tests.inference.test_once import check as check_once
 from tests.inference.test_span_sums import CLASSES
 from tests.inference.test_span_sums import check as check_spans
 
@@ -77,6 +79,8 @@ def main(n: int = 10_000) -> None:
         rng = np.random.default_rng(seed)
         kind = {"scale": 10.0 ** rng.integers(-8, 4), "forbid": rng.choice([0.0, 0.3, 0.6])}
         check_spans(seed, list(CLASSES)[seed % len(CLASSES)], **kind, rtol=1e-9, atol=1e-12)
+        check_once(seed, list(LABELS)[seed % len(LABELS)], forbid=kind["forbid"])
+    print(f"Labels at most once in {n // 100} random chains: the best path that enumeration finds.")
     print(f"Every span of {n // 100} random chains has the probability that enumeration gives.")
 
 

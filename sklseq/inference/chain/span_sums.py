@@ -46,7 +46,7 @@ def span_probabilities(potentials: tuple, spans: tuple, rules: SpanRules) -> NDA
 
         r_a(j) = [x(j)] Σ_i q_a(i | j) [begins(i, j)],
         r_t(j) = Σ_i q_t(i | j) [goes on(i, j)] r_{t-1}(i),
-        p = Σ_k μ_b(k) Σ_j q_b(j | k) [ended(j, k)] [not goes on(j, k)] r_{b-1}(j),
+        p = Σ_k μ_b(k) Σ_j q_b(j | k) [ended(j, k)] r_{b-1}(j),
 
     where labels outside of the sequence have the values that the rules give them. Under IOB1, a
     row can go on with a span and begin one: it begins one if the row before, B, did not.
@@ -132,7 +132,7 @@ class _SpanSums:
         return idle
 
     def _end(self, stop: NDArray, labels: NDArray, r: NDArray) -> NDArray:
-        ended = self.rules.ended & ~self.rules.goes_on
+        ended = self.rules.ended  # no row both ends a span and goes on with it
         proba = self.marginals[stop[:, None] - 1, labels] * r * ended[labels, -1]
         proba = proba.sum(axis=1, dtype=float)
         inner = np.flatnonzero(~self.first_rows[stop])

@@ -1,0 +1,104 @@
+"""Best label paths in which spans of some types occur at most once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sklseq._lib.cpu import load_kernel
+from sklseq.data.span_rules import SpanRules, find_by_rules
+from sklseq.inference.chain.linear_chain import Transitions, plain_scores, viterbi
+
+__all__ = ["best_paths_once"]
+
+_once = load_kernel("sklseq.inference.kernels._once")
+
+# Most pointers of one sequence: 256 MB.
+MOST_POINTERS = 1 << 26
+
+
+def best_paths_once(potentials: tuple, rules: SpanRules, once: NDArray[np.bool_]) -> NDArray:
+    r"""The best label path of each sequence among those with at most one span of some types.
+
+    Parameters
+    ----------
+    potentials : tuple (emission, transition, start, end, offsets)
+        Of the linear chain.
+    rules : SpanRules
+        How label paths are read; of conlleval or of runs, where each row inside is in a span.
+    once : ndarray of bool, shape (n_types,)
+        The types that may occur once.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+
+    Raises
+    ------
+    ValueError
+        If a sequence has no such path, or its search would need too much memory.
+
+    Notes
+    -----
+    First the best path without the rule is found. If it repeats types R, the best path that repeats
+    none of R is found next, and the types that this one repeats are added to R, until it repeats
+    none. Each search leaves out a part of the rule only, so a path that obeys all of it is the best
+    one that does.
+
+    A search extends Viterbi's states by the set m of those types in R that have begun:
+
+        δ_t(m, j) = ψ_t(j) + max_i δ_{t-1}(m \ r, i) + ψ(i, j)   where a span of type r begins,
+        δ_t(m, j) = ψ_t(j) + max_i δ_{t-1}(m, i) + ψ(i, j)       elsewhere.
+
+    Cost O(2^|R| · n_labels²) a row, for the sequences concerned.
+    """
+    emission, transition, first, last, offsets = potentials
+    codes, _ = viterbi(emission, transition, offsets, start=first, end=last)
+    more = _repeated(codes, offsets, rules) & once
+    sequences, repeated = np.flatnonzero(more.any(axis=1)), more
+    if len(sequences):
+        chain = Transitions(transition, first, last, emission.dtype)
+        psi, score = plain_scores(emission, chain, offsets)
+    while len(sequences):
+        paths = []
+        for s in sequences.tolist():
+            rows = slice(offsets[s], offsets[s + 1])
+            paths.append(_path(psi[rows], score, rules, np.flatnonzero(repeated[s]), s))
+            codes[rows] = paths[-1]
+        lengths = list(map(len, paths))
+        more = _repeated(np.concatenate(paths), np.cumsum([0, *lengths]), rules) & once
+        repeated[sequences] |= more
+        sequences = sequences[more.any(axis=1)]
+    return codes
+
+
+def _repeated(codes: NDArray, offsets: NDArray, rules: SpanRules) -> NDArray[np.bool_]:
+    """Whether spans of each type occur more than once in each sequence."""
+    start, _, type_ = find_by_rules(codes, offsets, rules)
+    of = np.searchsorted(offsets, start, side="right") - 1
+    shape = len(offsets) - 1, len(rules.types)
+    counts = np.bincount(of * shape[1] + type_, minlength=shape[0] * shape[1])
+    return counts.reshape(shape) > 1
+
+
+def _path(psi: NDArray, score: NDArray, rules: SpanRules, types: NDArray, s: int) -> NDArray:
+    (T, L), n_sets = psi.shape, 1 << len(types)
+    if T * L * n_sets > MOST_POINTERS:
+        raise ValueError(
+            f"The best label paths of sequence {s}, of {T} rows, repeat {len(types)} labels, too "
+            "many for a search; name fewer labels."
+        )
+    bits = np.full(len(rules.types) + 1, -1, dtype=np.int32)
+    bits[types] = np.arange(len(types))
+    delta, pointers = np.empty((2, n_sets, L)), np.empty((T, n_sets, L), dtype=np.int32)
+    labels = np.empty(T, dtype=np.int32)
+    begins = rules.begins[:-1, :-1].astype(np.uint8)
+    best = _once.best_sequence_once(
+        psi, score, begins, bits[rules.type_of[:-1]], delta, pointers, labels
+    )
+    if best == -np.inf:
+        raise ValueError(
+            f"Sequence {s} has no allowed label path in which these labels occur at most once; "
+            "allow more transitions, or name fewer labels."
+        )
+    return labels

@@ -1,0 +1,106 @@
+"""Prediction of valid label paths only."""
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.pipeline import make_pipeline
+
+from sklseq import CRFTagger, CRFTaggerCV, HMSVMTagger, RowBlocks, ZScoreTagger
+from sklseq.data.labels import labels_to_segments
+from sklseq.estimators import valid_paths
+from sklseq.features import TokenFeatures
+from tests.estimators.test_predicted_spans import spans_data
+
+TAGGERS = {
+    "crf": lambda: CRFTagger(l2=0.01, all_possible_transitions=True),
+    "crf, constrained": lambda: CRFTagger(l2=0.01, constraints="iob2"),
+    "search": lambda: CRFTaggerCV(l2s=[0.01], cv=2),
+    "hmsvm": lambda: HMSVMTagger(random_state=0),
+    "rbf": lambda: HMSVMTagger(kernel="rbf", random_state=0),
+    "zscore": ZScoreTagger,
+}
+
+
+def one_span(labels):
+    return len(labels_to_segments(labels)) <= 1
+
+
+@pytest.mark.parametrize("name", TAGGERS)
+def test_best_valid_path(name):
+    X, y = spans_data(3)
+    y = [  # I-x continues a span
+        ["B-x" if b == "I-x" and a == "O" else b for a, b in zip(["O", *labels], labels)]
+        for labels in y
+    ]
+    model = TAGGERS[name]().fit(X, y)
+    plain, once = model.predict(X), model.predict(X, valid="once")
+    assert sum(map(one_span, plain)) < len(X)
+    for s, x in enumerate(X):
+        emission, transition, start, end, _ = model.potentials([x])
+        best = -np.inf
+        for path in itertools.product(range(len(model.classes_)), repeat=len(x)):
+            path = np.array(path, dtype=int)
+            if one_span(model.classes_[path]):
+                ends = start[path[:1]].sum() + end[path[-1:]].sum()
+                score = emission[np.arange(len(x)), path].sum() + ends
+                score += transition[path[:-1], path[1:]].sum()
+                if score > best:
+                    best, expected = score, model.classes_[path]
+        assert_array_equal(once[s], expected)
+        if one_span(plain[s]):
+            assert_array_equal(once[s], plain[s])
+    for other in (["x"], {"x"}, one_span):
+        for a, b in zip(model.predict(X, valid=other), once):
+            assert_array_equal(a, b)
+    for a, b in zip(model.predict(X, valid=[]), plain):
+        assert_array_equal(a, b)
+    assert len(model.predict([], valid="once")) == 0
+
+
+def test_pipelines_pass_the_rule_on():
+    X, y = [["a", "b", "a", "c"], ["c", "a"]], [["A", "B", "A", "C"], ["C", "A"]]
+    model = make_pipeline(TokenFeatures(), CRFTagger(l2=1e-3)).fit(X, y)
+    assert [p.tolist() for p in model.predict(X)] == y
+    once = model.predict(X, valid="once")
+    assert once[1].tolist() == y[1]
+    runs = [label for label, _ in itertools.groupby(once[0])]
+    assert len(runs) == len(set(runs))
+    seen = []
+    model.predict(X, valid=lambda labels: seen.append(labels) or True)
+    assert seen == y
+
+
+def test_known_labels_hold_in_valid_paths():
+    X, y = [np.eye(3)[[0, 1, 0]]], [["a", "b", "c"]]
+    model = CRFTagger(l2=0.1).fit([np.eye(3)], y)
+    known = [["b", None, None]]
+    once = model.predict(X, known, valid="once")[0].tolist()
+    assert once[0] == "b"
+    paths = [path for path in itertools.product("abc", repeat=3) if path[0] == "b"]
+    paths = [
+        p
+        for p in paths
+        if len({k for k, _ in itertools.groupby(p)}) == len(list(itertools.groupby(p)))
+    ]
+    best = max(paths, key=lambda path: model.predict_log_proba_sequence(X, [path])[0])
+    assert once == list(best)
+
+
+def test_wrong_rules(monkeypatch):
+    X, y = spans_data(3)
+    model = CRFTagger().fit(X, y)
+    with pytest.raises(ValueError, match=r"valid must be None, 'once', .* got 'twice'"):
+        model.predict(X, valid="twice")
+    with pytest.raises(ValueError, match=r"valid must be None, 'once', .* got 3"):
+        model.predict(X, valid=3)
+    with pytest.raises(ValueError, match=r"valid names 'B-x', which is no span type.*they are 'x'"):
+        model.predict(X, valid=["B-x"])
+    with pytest.raises(ValueError, match=r"None of the 3 label paths of sequence \d+ is valid"):
+        model.predict([x for x in X if len(x) == 1] + [np.eye(3)[:1]], valid=lambda labels: False)
+    monkeypatch.setattr(valid_paths, "NUMBERS", (2, 3))
+    with pytest.raises(ValueError, match="None of the 3 best label paths of sequence 0 is valid"):
+        model.predict([np.eye(3)], valid=lambda labels: False)
+    with pytest.raises(ValueError, match="valid needs sequences in memory; pass arrays"):
+        model.predict([RowBlocks(lambda: iter([np.eye(3)]))], valid="once")

@@ -1,0 +1,108 @@
+"""Labels that occur at most once, against the best of all label paths that obey the rule."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from sklseq.data.span_rules import find_by_rules, span_rules
+from sklseq.inference import viterbi
+from sklseq.inference.chain import once as module
+from sklseq.inference.chain.once import best_paths_once
+from tests.oracles import enumerate_chain
+
+CLASSES = {
+    "iob2": ["B-x", "B-y", "I-x", "O"],
+    "iobes": ["B-x", "E-x", "I-x", "S-x", "O"],
+    "runs": ["O", "city", "number", "zip"],
+    "integers": [0, 1, 2],
+}
+
+
+def obeys(path, rules, once):
+    types = find_by_rules(path, np.array([0, len(path)]), rules)[2]
+    return (np.bincount(types, minlength=len(once))[once] <= 1).all()
+
+
+def check(seed, name, lengths=(5, 0, 1, 4), forbid=0.2, dtype=np.float64):
+    """Potentials that like to repeat labels."""
+    rng, classes = np.random.default_rng(seed), np.array(CLASSES[name])
+    rules, L = span_rules(classes), len(classes)
+    once = rng.random(len(rules.types)) < 0.8
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    emission = 2 * rng.normal(size=(offsets[-1], L)).astype(dtype)
+    transition, start, end = (rng.normal(size=size).astype(dtype) for size in ((L, L), L, L))
+    transition[rng.random((L, L)) < forbid] = -np.inf
+    np.fill_diagonal(transition, 0.1)
+    potentials = emission, transition, start, end, offsets
+    codes = best_paths_once(potentials, rules, once)
+    plain, _ = viterbi(emission, transition, offsets, start=start, end=end)
+    for a, b in zip(offsets[:-1], offsets[1:]):
+        wide = [x.astype(np.float64) for x in (emission[a:b], transition, start, end)]
+        paths, scores, *_ = enumerate_chain(*wide)
+        valid = np.array([obeys(path, rules, once) for path in paths])
+        expected = paths[np.where(valid, scores, -np.inf).argmax()]
+        assert_array_equal(codes[a:b], expected)
+        if obeys(plain[a:b], rules, once):
+            assert_array_equal(codes[a:b], plain[a:b])
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_best_path_that_obeys_the_rule(name):
+    for seed in range(3):
+        check(seed, name)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_float32(name):
+    check(5, name, dtype=np.float32)
+
+
+def test_ties_go_to_low_labels():
+    rules = span_rules(np.array(["a", "b", "c"]))
+    everything = np.zeros((4, 3)), np.zeros((3, 3)), None, None, np.array([0, 4])
+    codes = best_paths_once(everything, rules, np.ones(3, dtype=bool))
+    assert_array_equal(codes, [0, 0, 0, 0])
+
+
+def test_long_sequences_and_many_types():
+    rng = np.random.default_rng(0)
+    n, L = 400, 6
+    emission, transition = rng.normal(size=(n, L)), np.zeros((L, L))
+    rules = span_rules(np.array(["O", *"abcde"]))
+    once = np.array([label != "O" for label in rules.types])
+    offsets = np.array([0, n])
+    codes = best_paths_once((emission, transition, None, None, offsets), rules, once)
+    assert obeys(codes, rules, once)
+    # By the order in which labels occur: every order of five runs among outside rows.
+    spread = emission - emission[:, :1]
+    best = runs_in_any_order(spread[:, 1:])
+    assert_allclose(spread[np.arange(n), codes].sum(), best)
+
+
+def runs_in_any_order(gain):
+    """Largest sum of one run for each column, that do not overlap: slow and obvious."""
+    k = gain.shape[1]
+    # best[s][state]: rows so far, columns used; state 0 outside, j in a run of column j - 1.
+    best = {(0, 0): 0.0}
+    for row in gain:
+        following = {}
+        for (used, state), value in best.items():
+            options = [((used, 0), 0.0)]
+            options += [((used | 1 << j, j + 1), row[j]) for j in range(k) if not used >> j & 1]
+            options += [((used, state), row[state - 1])] if state else []
+            for key, more in options:
+                following[key] = max(following.get(key, -np.inf), value + more)
+        best = following
+    return max(best.values())
+
+
+def test_errors():
+    rules = span_rules(np.array(["a", "b"]))
+    forbidden = np.array([[-np.inf, 0.0], [0.0, -np.inf]])  # a and b in turn
+    potentials = np.zeros((5, 2)), forbidden, None, None, np.array([0, 2, 5])
+    with pytest.raises(ValueError, match="Sequence 1 has no allowed label path in which"):
+        best_paths_once(potentials, rules, np.ones(2, dtype=bool))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MOST_POINTERS", 5)
+        with pytest.raises(ValueError, match="of sequence 1, of 3 rows, repeat 1 labels, too many"):
+            best_paths_once(potentials, rules, np.ones(2, dtype=bool))
