@@ -1,5 +1,6 @@
 """Online decoding: scorers, reports and results of ``sklseq.OnlineDecoder``."""
 
+from sklseq.estimators.online.calibration import CalibrationReport, calibration_report
 from sklseq.estimators.online.online_decoder import (
     Emission,
     LatencyReport,
@@ -13,6 +14,7 @@ from sklseq.estimators.online.pool import PoolLabels, StreamPool
 from sklseq.estimators.online.tuning import LatencyTuning, tune_latency
 
 __all__ = [
+    "CalibrationReport",
     "Emission",
     "LatencyReport",
     "LatencyTuning",
@@ -21,6 +23,7 @@ __all__ = [
     "OnlineStream",
     "PoolLabels",
     "StreamPool",
+    "calibration_report",
     "make_latency_scorer",
     "neg_mean_latency",
     "tune_latency",

@@ -189,7 +189,7 @@ FAULTS = [
     ("data/strict_spans.py", "whole = ended[after]", "whole = ended[after] | True", "test_metrics"),
     ("inference/segment/segment_closure.py", "        nodes.update((e * L", "        set().update((e * L", "test_online_futures"),
     ("inference/segment/segmentations.py", "apart = max(self.apart, ", "apart = max(0, ", "test_online_futures"),
-    ("estimators/online/items.py", "first[k] + int(found[2])", "int(found[2])", "test_online_stream"),
+    ("estimators/online/items.py", "place(int(found[3]), int(found[2]))", "place(int(found[3]), 0)", "test_online_stream"),
     ("estimators/online/stream.py", "if chain is None:", "if True:", "test_online_stream"),
     ("estimators/online/stream.py", "acquire(blocking=False)", "acquire(blocking=False) in (0, 1)", "test_online_misuse"),
     ("estimators/online/checkpoints.py", "and value.dtype.kind in", "and value.dtype.kind not in", "test_online_misuse"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -102,12 +102,11 @@ def one_sequence(items: Any) -> Any:
 
 
 @contextmanager
-def numbered_from(first: Sequence[int], names: Sequence[str] = ("the stream",)) -> Iterator[None]:
-    """Errors about row t of "sequence k" name row first[k] + t of names[k] instead."""
+def numbered_from(place: Callable[[int, int], str]) -> Iterator[None]:
+    """Errors about row t of "sequence s" name ``place(s, t)`` instead, as "7 of the stream"."""
 
     def renamed(found: re.Match) -> str:
-        k = int(found[3])
-        return f"{found[1]} {first[k] + int(found[2])} of {names[k]}"
+        return f"{found[1]} {place(int(found[3]), int(found[2]))}"
 
     try:
         yield

@@ -294,16 +294,14 @@ class StreamPool:
         emission = np.empty((0, self._beam.n_labels))
         if windows:
             X: Any = windows
-            seen = self._n_seen(ids)
-            numbers = [n - skip for n, skip in zip(seen, first)]
-            with self._named(ids, numbers):
+            with numbered_from(lambda s, t: self._place(ids[s], t - first[s])):
                 for _, transformer in self._transformers:
                     X = transformer.transform(X)
             starts = X.offsets[:-1] + first - offsets[:-1]
             which = np.repeat(starts, ready) + np.arange(offsets[-1])
             if len(which):
                 X = Sequences(X.rows[which], offsets)
-                with self._named(ids, seen), np.errstate(over="ignore", invalid="ignore"):
+                with numbered_from(lambda s, t: self._place(ids[s], t)), np.errstate(over="ignore"):
                     emission = self._tagger.potentials(X).emission
         return _Rows(ids, tails, emission, offsets)
 
@@ -318,13 +316,10 @@ class StreamPool:
                 emission = self._tagger.potentials(one_sequence(items)).emission
         return _Rows(list(groups), self._tails(groups), emission, offsets)
 
-    def _n_seen(self, ids: list) -> list[int]:
-        # Rows that the beams have taken.
-        slots = [self._streams[id][0] if id in self._streams else -1 for id in ids]
-        return self._states.n_rows(np.array(slots, dtype=np.int64)).tolist()
-
-    def _named(self, ids: list, numbers: list[int]) -> Any:
-        return numbered_from(numbers, [f"stream {id!r}" for id in ids])
+    def _place(self, id: Hashable, t: int) -> str:
+        # Where row t of those that a call brings is, for messages.
+        slot = self._streams[id][0] if id in self._streams else -1
+        return f"{self._states.n_rows(slot) + t} of stream {id!r}"
 
     # ------------------------------------------------------------------ labels
 
@@ -340,8 +335,7 @@ class StreamPool:
         if dead is not None:
             k, t = dead
             at_end = t == rows.offsets[k + 1] - rows.offsets[k]
-            number = self._n_seen(rows.ids)[k] + t - at_end
-            raise no_path(f"row {number} of stream {rows.ids[k]!r}", at_end=at_end)
+            raise no_path(f"row {self._place(rows.ids[k], t - at_end)}", at_end=at_end)
         if not end:
             self._keep(rows)
         codes, confidence, latency = self._beam.take_arrays()
@@ -385,13 +379,12 @@ class StreamPool:
         if unfit is None:
             return
         k = int(np.searchsorted(rows.offsets, unfit[0], side="right")) - 1
-        number = self._n_seen(rows.ids)[k] + unfit[0] - rows.offsets[k]
         label = self._tagger.classes_[unfit[1]].item()
         largest = f"{self._beam.largest:.3g}"
         raise ValueError(
-            f"Item {number} of stream {rows.ids[k]!r} gives label {label!r} the score "
-            f"{rows.emission[unfit]}; scores must be from -{largest} to {largest} or -inf. Scale "
-            "the features as in training, or drop the item."
+            f"Item {self._place(rows.ids[k], unfit[0] - rows.offsets[k])} gives label {label!r} "
+            f"the score {rows.emission[unfit]}; scores must be from -{largest} to {largest} or "
+            "-inf. Scale the features as in training, or drop the item."
         )
 
     # ------------------------------------------------------------------ pickling

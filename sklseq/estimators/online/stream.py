@@ -316,14 +316,17 @@ class OnlineStream:
     def _scores(self, items: Any, first: int, last: int) -> np.ndarray:
         # Emission scores of rows first to last - 1 of a window of the sequence.
         number = self.n_seen - len(self._items)
-        with numbered_from([number]):
+        with self._numbered_from(number):
             X = one_sequence(items)
             for _, transformer in self._transformers:
                 X = transformer.transform(X)
         if self._transformers and (first or last < len(items)):
             X = Sequences(X.rows[first:last], [0, last - first])
-        with numbered_from([number + first]), np.errstate(over="ignore", invalid="ignore"):
+        with self._numbered_from(number + first), np.errstate(over="ignore", invalid="ignore"):
             return self._tagger.potentials(X).emission
+
+    def _numbered_from(self, first: int) -> Any:
+        return numbered_from(lambda s, t: f"{first + t} of the stream")
 
     def _checked(self, emission: np.ndarray, features: bool) -> np.ndarray:
         L = len(self._classes)

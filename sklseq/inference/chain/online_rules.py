@@ -79,9 +79,9 @@ class OnlineRule(NamedTuple):
         return self._replace(max_latency=self.max_latency - delay)
 
     def cost_array(self, n_labels: int) -> np.ndarray:
-        """Cost of each label (columns) where each is right (rows); by default 1 if they differ."""
+        """Cost of each label (columns) where each is right (rows); empty: 1 if they differ."""
         if self.label_costs is None:
-            return 1 - np.eye(n_labels)
+            return np.empty((0, 0))
         costs = np.array(self.label_costs)
         if costs.shape != (n_labels, n_labels):
             raise ValueError(

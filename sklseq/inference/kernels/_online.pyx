@@ -186,7 +186,7 @@ cdef class Beam:
     cdef bint restarts                 # whether the beam starts again after a committed label
     cdef bint lossy, weighs
     cdef bint marginal                 # whether labels are those of least risk, not of paths
-    cdef const double[:, ::1] costs    # (L, L) of label j where i is right, for `marginal`
+    cdef const double[:, ::1] costs    # (L, L) of label j where i is right, or empty: 1 - [i = j]
     cdef double[:, ::1] shares         # (n, L) posteriors of the labels from number `base` on, OUT
     cdef long long base
     cdef bint reached                  # whether `ahead` and `next` are those of delta
@@ -496,9 +496,11 @@ cdef class Beam:
             memcpy(beta, self.scratch, L * sizeof(double))
 
     cdef Py_ssize_t least_risk(self, const double* share) noexcept nogil:
-        # argmin_a sum_b share(b) costs(b, a), the lowest
+        # argmin_a sum_b share(b) costs(b, a), the lowest; argmax share without costs
         cdef Py_ssize_t a, b, label = 0
         cdef double risk, least = INFINITY
+        if not self.costs.shape[0]:
+            return first_argmax(share, self.n_labels)
         for a in range(self.n_labels):
             risk = 0
             for b in range(self.n_labels):
@@ -1107,15 +1109,11 @@ cdef class BeamStates:
         for k in range(slots.shape[0]):
             self.put(beam, slots[k], NULL)
 
-    def n_rows(self, const long long[::1] slots):
-        """Rows that each has taken; 0 for a slot of -1."""
-        cdef Py_ssize_t k
-        answer = np.zeros(slots.shape[0], dtype=np.int64)
-        cdef long long[::1] n = answer
-        for k in range(slots.shape[0]):
-            if slots[k] >= 0 and self.blocks[slots[k]] != NULL:
-                n[k] = (<Counts*> self.blocks[slots[k]]).n_rows
-        return answer
+    def n_rows(self, Py_ssize_t slot):
+        """Rows that have been taken; 0 for slot -1."""
+        if slot < 0 or self.blocks[slot] == NULL:
+            return 0
+        return (<Counts*> self.blocks[slot]).n_rows
 
     def load(self, Beam beam, Py_ssize_t slot):
         """Let the beam become the state in a slot; False if nothing has been pushed."""
