@@ -176,6 +176,8 @@ class OnlineReference:
         wanted = len(self.labels) + n
         while len(self.labels) < wanted:
             delta, paths, _ = self._beam()
+            if not (delta > -np.inf).any():
+                raise ValueError("No label is allowed after those that were emitted.")
             self._emit(paths[delta.argmax(), :n])
 
     def _beam(self, ended=False):

@@ -1,7 +1,8 @@
 """What online decoding has given, no future changes: python -m tests.trials.online [N].
 
 Random chains and segment models, each decoded under several futures; the confidence in labels
-against enumeration of all paths; and streams that go on from damaged checkpoints.
+against enumeration of all paths; streams that go on from damaged checkpoints; and streams of which
+labels are committed, against the definition.
 ``test_online_futures.py`` runs a part of it.
 """
 
@@ -21,6 +22,7 @@ from sklseq.inference import (
     segment_viterbi,
     viterbi,
 )
+from sklseq.inference.reference import OnlineReference
 
 STRATEGIES = ("step", "window", "closure", "chunk", "viterbi")
 
@@ -102,6 +104,35 @@ def check_chain(rng) -> int:
         if exact:
             assert labels == viterbi(rows, transition, start=start, end=end)[0].tolist()
     return len(given)
+
+
+def check_commits(rng) -> int:
+    """A stream of which labels are committed gives those of the definition, at the same times."""
+    L, n = int(rng.integers(1, 5)), int(rng.integers(1, 15))
+    chain, rule = [x.astype(np.float64) for x in random_chain(rng, L)], random_rule(rng)
+    rows, counts, found = random_rows(rng, n, L, np.float64), [], []
+    stream = decoder_of(*chain, rule).stream()
+    try:
+        for row in rows:
+            found += stream.push_potentials(row)
+            k = int(rng.integers(0, stream.n_pending + 1)) if rng.random() < 0.3 else 0
+            found += stream.commit(k)
+            counts.append(k)
+        found += stream.flush()
+    except ValueError as error:  # no label may follow those committed
+        assert "No label is allowed" in str(error)
+    if "lag" in rule:
+        rule |= {"strategy": "viterbi", "max_latency": rule.pop("lag")}
+    reference = OnlineReference(*chain, **rule)
+    for row, k in zip(rows, counts):
+        reference.push(row)
+        reference.commit(k)
+    if len(found) == n:
+        reference.finish()
+    m = len(reference.labels)
+    assert [e.label for e in found[:m]] == reference.labels, rule
+    assert [e.position + e.latency for e in found[:m]] == reference.times, rule
+    return m
 
 
 def _is_exact(rule: dict) -> bool:
@@ -248,6 +279,7 @@ CHECKS = {
     "labels of chains": check_chain,
     "confidence": check_confidence,
     "damaged checkpoints": check_damage,
+    "commits": check_commits,
     "segments": check_segments,
 }
 

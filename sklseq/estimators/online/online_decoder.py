@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ from sklseq.estimators.online.pipelines import (
     trial_look_ahead,
 )
 from sklseq.estimators.online.pool import StreamPool
+from sklseq.estimators.online.sources import emissions_of, emissions_of_async
 from sklseq.estimators.online.stream import Emission, OnlineStream, StreamModel
 from sklseq.estimators.validation import check_n_jobs
 from sklseq.inference.chain.linear_chain import BLOCK_ROWS, Transitions, best_paths, row_blocks
@@ -205,13 +207,13 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
     >>> tagger = make_pipeline(TemplateFeatures(["w[0]"], bos_eos=False), CRFTagger(l2=0.1))
     >>> decoder = OnlineDecoder(tagger, latency_cost=0.1).fit(X, y)
     >>> decoder.decode([["she", "sleeps"]]).times[0]
-    array([1, 1])
+    array([0, 1])
     >>> stream = decoder.stream()
     >>> for word in ["he", "sings", "and"]:
     ...     print(word, [(e.position, e.label) for e in stream.push(word)])
-    he []
-    sings [(0, 'N')]
-    and [(1, 'V')]
+    he [(0, 'N')]
+    sings [(1, 'V')]
+    and []
     >>> [e.label for e in stream.flush()]
     ['C']
     """
@@ -538,7 +540,13 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
 
     # ------------------------------------------------------------------ streams
 
-    def stream(self, checkpoint: dict | None = None) -> OnlineStream:
+    def stream(
+        self,
+        checkpoint: dict | None = None,
+        *,
+        max_wait: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> OnlineStream:
         """A new stream on the fitted model: empty, or continued from a checkpoint.
 
         Any number of streams can be in use; each belongs to one thread at a time, and a call of it
@@ -549,6 +557,13 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         ----------
         checkpoint : dict, optional
             What :meth:`~sklseq.online.OnlineStream.checkpoint` of a stream of this decoder gave.
+        max_wait : float, optional
+            Longest time that a label waits, in seconds or what else ``clock`` counts. The stream
+            commits labels whose time is up when an item is pushed and when
+            :meth:`~sklseq.online.OnlineStream.tick` is called, which the caller does at
+            ``stream.deadline``.
+        clock : callable, default=time.monotonic
+            Returns the time, which never goes back.
 
         Returns
         -------
@@ -559,9 +574,10 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         ValueError
             If the checkpoint is of another model or of other parameters, or a field of it was
             changed into what no stream has. Weights are compared by a checksum; an ``uncertainty``
-            function by its qualified name, a nested one or a lambda by its code as well.
+            function by its qualified name, a nested one or a lambda by its code as well. If
+            ``max_wait`` is no number of at least 0, or ``clock`` no function.
         """
-        return OnlineStream(self._stream_model(), checkpoint)
+        return OnlineStream(self._stream_model(), checkpoint, max_wait, clock)
 
     def pool(self) -> StreamPool:
         """An empty pool of streams on the fitted model, for many at once.
@@ -592,13 +608,61 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         """
         stream = self.stream()
         check_items(source, "iter")
-        return _emissions(stream, source)
+        return emissions_of(stream, source)
 
+    def aiter(
+        self,
+        source: AsyncIterable,
+        *,
+        max_wait: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> AsyncIterator[Emission]:
+        """Labels of the items of an asynchronous source, as they become final.
 
-def _emissions(stream: OnlineStream, source: Iterable) -> Iterator[Emission]:
-    for item in source:
-        yield from stream.push(item)
-    yield from stream.flush()
+        The next item is taken when the caller asks for the next label, so a slow caller slows the
+        source, and labels may then come after their deadline.
+
+        Parameters
+        ----------
+        source : asynchronous iterable
+            Items as :meth:`~sklseq.online.OnlineStream.push` takes them: one sequence, which
+            may have no end.
+        max_wait : float, optional
+            Longest time that a label waits for later items, in seconds. A label whose time is up is
+            committed (:meth:`~sklseq.online.OnlineStream.commit`) although no item comes. What the
+            event loop needs to wake up comes on top.
+        clock : callable, default=time.monotonic
+            As for :meth:`stream`; the event loop's ``time`` if that is another one.
+
+        Yields
+        ------
+        Emission
+            One an item, in order.
+
+        Raises
+        ------
+        TypeError
+            If ``source`` is not asynchronous.
+
+        Examples
+        --------
+        >>> import asyncio
+        >>> from sklseq import CRFTagger, OnlineDecoder
+        >>> decoder = OnlineDecoder(CRFTagger()).fit([[["a"], ["b"]]] * 3, [["x", "y"]] * 3)
+        >>> async def source():
+        ...     for item in (["a"], ["b"]):
+        ...         await asyncio.sleep(0)
+        ...         yield item
+        >>> async def labels():
+        ...     return [e.label async for e in decoder.aiter(source(), max_wait=0.1)]
+        >>> asyncio.run(labels())
+        ['x', 'y']
+        """
+        if not hasattr(source, "__aiter__"):
+            raise TypeError(
+                f"aiter takes an asynchronous iterable; got {type(source).__name__}. Use iter."
+            )
+        return emissions_of_async(self.stream(max_wait=max_wait, clock=clock), source, clock)
 
 
 def chain_of(potentials: Potentials) -> Transitions:

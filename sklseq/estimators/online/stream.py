@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import numbers
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from functools import wraps
+from itertools import takewhile
 from threading import Lock
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -113,6 +117,16 @@ def alone(method: Callable) -> Callable:
     return call
 
 
+def _check_clock(max_wait: Any, clock: Any) -> None:
+    is_number = isinstance(max_wait, numbers.Real) and not isinstance(max_wait, bool)
+    if max_wait is not None and not (is_number and 0 <= max_wait < np.inf):
+        raise ValueError(
+            f"max_wait must be a finite number of at least 0, or None; got {max_wait!r}."
+        )
+    if not callable(clock):
+        raise ValueError(f"clock must be a function that returns the time; got {clock!r}.")
+
+
 class OnlineStream:
     """One sequence that arrives item by item; :meth:`~sklseq.OnlineDecoder.stream` makes it.
 
@@ -121,12 +135,18 @@ class OnlineStream:
     tagger alone. A stream holds the pending labels, and of the items only the tokens that features
     of later ones may look back at. A failed call changes nothing. A call while another call of the
     same stream runs, in another thread or in the ``uncertainty`` function, raises RuntimeError.
+    A pickled stream or a checkpoint has no clock: give ``max_wait`` to
+    :meth:`~sklseq.OnlineDecoder.stream` with the checkpoint, and the pending labels wait anew.
 
     Parameters
     ----------
     model : StreamModel
     checkpoint : dict, optional
         Of a stream that this one continues.
+    max_wait : float, optional
+        Longest time that a label waits, in the units of ``clock``.
+    clock : callable, default=time.monotonic
+        Returns the time, which never goes back. It is read at each push and :meth:`tick`.
 
     Attributes
     ----------
@@ -138,9 +158,18 @@ class OnlineStream:
         Items without a label.
     nbytes : int
         Memory of the pending labels, in bytes.
+    deadline : float or None
+        The time by which the oldest pending label must leave, if there is ``max_wait``.
     """
 
-    def __init__(self, model: StreamModel, checkpoint: dict | None = None):
+    def __init__(
+        self,
+        model: StreamModel,
+        checkpoint: dict | None = None,
+        max_wait: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        _check_clock(max_wait, clock)
         self._model = model
         self._transformers, self._tagger = tagger_of(model.estimator)
         self._fingerprint, self._chain = shared_chain(self._tagger.potentials([]))
@@ -148,11 +177,14 @@ class OnlineStream:
         self._beam = new_beam(self._chain, model.rule)
         self._measured = callable(model.rule.uncertainty)
         self._lock = Lock()
+        self._max_wait, self._clock = max_wait, clock
         self._begin()
         if checkpoint is not None:
             self._restore(checkpoint)
+            self._arrivals.extend([] if max_wait is None else [self._now()] * self.n_pending)
 
     def _begin(self) -> None:
+        self._arrivals: deque[float] = deque()  # of the pending items, if there is max_wait
         self._items: list = []  # the last items: up to `before`, then those that wait for `after`
         self._n_waiting = 0
         self._ended = False
@@ -187,6 +219,9 @@ class OnlineStream:
         list of Emission
         """
         self._check_open()
+        return self._in_time(self._push_items, items)
+
+    def _push_items(self, items: Any) -> list[Emission]:
         check_items(items, "push_many")
         n = items.shape[0] if hasattr(items, "shape") else len(items := list(items))
         if n == 0:
@@ -229,6 +264,9 @@ class OnlineStream:
                 "push_potentials cannot follow items whose features are still waiting for later "
                 "ones; use it for a whole sequence, or not at all."
             )
+        return self._in_time(self._push_rows, emission)
+
+    def _push_rows(self, emission: ArrayLike) -> list[Emission]:
         if type(emission) is not np.ndarray or emission.dtype != np.float64:
             emission = np.asarray(emission, dtype=np.float64)
         if emission.ndim != 1:
@@ -250,7 +288,70 @@ class OnlineStream:
         """
         self._check_open()
         with self._restored_on_error(self._n_waiting > 0):
-            return self._finish()
+            emissions = self._finish()
+        self._arrivals.clear()
+        return emissions
+
+    @alone
+    def commit(self, n: int | None = None) -> list[Emission]:
+        """Make the oldest pending labels final now: the source has paused, or time is up.
+
+        The labels are those of the best path so far; the sequence goes on. With
+        ``restart="always"``, all later labels are decoded given the committed ones: of the paths
+        that have them, the best one. With ``restart="conflict"`` this happens only if a later
+        label could not follow them otherwise.
+
+        An item whose features wait for later items is labelled as if none came. Features of later
+        items are not affected.
+
+        Parameters
+        ----------
+        n : int, optional
+            How many labels, from 0 to ``n_pending``; default: all.
+
+        Returns
+        -------
+        list of Emission
+
+        Raises
+        ------
+        ValueError
+            If n is no such number, or no path is allowed after the labels that were emitted.
+        """
+        self._check_open()
+        n = self.n_pending if n is None else n
+        if isinstance(n, bool) or not isinstance(n, numbers.Integral) or not 0 <= n <= self.n_pending:
+            raise ValueError(
+                f"n must be an integer from 0 to {self.n_pending}, the number of pending labels, "
+                f"or None for all of them; got {n!r}."
+            )
+        with self._restored_on_error(n > 0):
+            return self._commit(n)
+
+    @alone
+    def tick(self) -> list[Emission]:
+        """Commit the labels that have waited for ``max_wait``: to be called at ``deadline``.
+
+        Pushes do so as well, for the items that came before. Without ``max_wait`` it does nothing.
+
+        Returns
+        -------
+        list of Emission
+
+        Examples
+        --------
+        >>> from sklseq import CRFTagger, OnlineDecoder
+        >>> X, y = [[["a"], ["b"], ["a"]]], [["x", "y", "x"]]
+        >>> decoder = OnlineDecoder(CRFTagger(), lag=5).fit(X, y)
+        >>> now = 0.0
+        >>> stream = decoder.stream(max_wait=0.1, clock=lambda: now)
+        >>> stream.push(["a"])
+        []
+        >>> now = stream.deadline
+        >>> [(e.position, e.label, e.latency) for e in stream.tick()]
+        [(0, 'x', 0)]
+        """
+        return [] if self._ended else self._in_time(lambda: [])
 
     @alone
     def reset(self) -> None:
@@ -283,6 +384,10 @@ class OnlineStream:
         return self._beam.nbytes
 
     @property
+    def deadline(self) -> float | None:
+        return self._arrivals[0] + self._max_wait if self._arrivals else None
+
+    @property
     def provisional(self) -> list[Emission]:
         """List of :class:`Emission` of the pending items, as ``flush`` would return it now."""
         if self._ended:
@@ -310,6 +415,51 @@ class OnlineStream:
     def __repr__(self) -> str:
         state = "flushed" if self._ended else f"{self.n_pending} pending"
         return f"<OnlineStream: {self.n_seen} items, {self.n_emitted} labels emitted, {state}>"
+
+    # ------------------------------------------------------------------ time
+
+    def _now(self) -> float:
+        now = self._clock()
+        if isinstance(now, bool) or not isinstance(now, numbers.Real) or now != now:
+            raise ValueError(f"clock must return a number; it returned {now!r}.")
+        return float(now)
+
+    def _in_time(self, push: Callable, *args: Any) -> list[Emission]:
+        # The labels that ``push`` lets leave, and all that have waited for max_wait by now.
+        if self._max_wait is None:
+            return push(*args)
+        now, n_seen = self._now(), self.n_seen
+        is_due = self._max_wait == 0 or (self._arrivals and self.deadline <= now)
+        with self._restored_on_error(is_due):
+            emissions = push(*args)
+            self._arrivals.extend([now] * (self.n_seen - n_seen))
+            self._leave(len(emissions))
+            due = sum(1 for _ in takewhile(lambda t: t + self._max_wait <= now, self._arrivals))
+            return emissions + self._commit(due)
+
+    def _leave(self, n: int) -> None:
+        for _ in range(min(n, len(self._arrivals))):
+            self._arrivals.popleft()
+
+    def _commit(self, n: int) -> list[Emission]:
+        beam, n_seen = self._beam, self.n_seen
+        rows = max(0, n - beam.n_pending)
+        emissions = self._push_waiting(rows) if rows else []
+        n -= len(emissions)
+        if n and not beam.commit_oldest(n):
+            raise no_path(f"row {beam.n_rows - 1}")
+        emissions += beam.take(self._classes, Emission, 0)
+        self._leave(len(emissions))
+        return [e._replace(latency=n_seen - 1 - e.position) for e in emissions]
+
+    def _push_waiting(self, n: int) -> list[Emission]:
+        # Rows of the first n items that wait for later ones, as if none came.
+        skip = len(self._items) - self._n_waiting
+        scores = self._scores(self._items, skip, skip + n)
+        emissions = self._push_scores(scores, features=True)
+        self._n_waiting -= n
+        self._items = self._items[max(0, skip + n - self._model.before) :]
+        return emissions
 
     # ------------------------------------------------------------------ inside
 
@@ -357,23 +507,20 @@ class OnlineStream:
 
     @contextmanager
     def _restored_on_error(self, needed: bool) -> Iterator[None]:
-        # Errors leave the beam as it was, if ``needed``: otherwise they do not change it.
-        before = self._beam.state() if needed else None
+        # Errors leave the stream as it was, if ``needed``: otherwise they do not change it.
+        before = (self._state(), self._arrivals.copy()) if needed else None
         try:
             yield
         except BaseException:
             if before is not None:
-                self._beam.set_state(before)
+                self._set_state(before[0])
+                self._arrivals = before[1]
             raise
 
     def _finish(self) -> list[Emission]:
-        emissions = []
-        n, beam = self._n_waiting, self._beam
-        if n:
-            skip = len(self._items) - n
-            # These rows came late, but no later than the end.
-            scores = self._scores(self._items, skip, skip + n)
-            emissions += self._push_scores(scores, features=True)
+        beam = self._beam
+        # These rows came late, but no later than the end.
+        emissions = self._push_waiting(self._n_waiting) if self._n_waiting else []
         n_seen = beam.n_rows
         if not beam.end_sequence():
             raise no_path(f"row {n_seen - 1}", at_end=True)
@@ -455,6 +602,7 @@ class OnlineStream:
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))  # the model, which never changes, is shared
         twin._lock = Lock()
+        twin._arrivals = self._arrivals.copy()
         twin._beam = new_beam(self._chain, self._model.rule)
         twin._set_state(self._state())
         return twin

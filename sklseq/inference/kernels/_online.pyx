@@ -690,15 +690,10 @@ cdef class Beam:
         return self.previous >= 0 and self.score[self.previous, label] == -INFINITY
 
     cdef void retrace(self) noexcept nogil:
-        # origin anew, after rows have left.
-        cdef Py_ssize_t b, k
-        cdef const int* previous
-        for b in range(self.n_labels):
-            self.origin[b] = <int> b
-        for k in range(self.n_pending - 1, 0, -1):
-            previous = self.pointers(self.first + k)
-            for b in range(self.n_labels):
-                self.origin[b] = previous[self.origin[b]]
+        # origin, and the losses, anew, after rows have left.
+        cdef Py_ssize_t k
+        for k in range(self.n_pending):
+            self.follow(k)
 
     cdef int settle(self) except -1 nogil:
         # Emit labels while there is a reason to. DEAD: no label may follow those emitted.

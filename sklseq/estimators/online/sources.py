@@ -1,0 +1,52 @@
+"""Labels of the items of a source: an iterable, or an asynchronous iterable with deadlines."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from typing import Any
+
+from sklseq.estimators.online.stream import Emission, OnlineStream
+
+__all__ = ["emissions_of", "emissions_of_async"]
+
+_END = object()
+
+
+def emissions_of(stream: OnlineStream, source: Iterable) -> Iterator[Emission]:
+    """Push the items of ``source`` one by one; flush at its end."""
+    for item in source:
+        yield from stream.push(item)
+    yield from stream.flush()
+
+
+async def emissions_of_async(
+    stream: OnlineStream, source: AsyncIterable, clock: Callable[[], float]
+) -> AsyncIterator[Emission]:
+    """The same for an asynchronous source; between items, labels leave at their deadlines."""
+    import asyncio  # start-up: asynchronous sources only
+
+    items, arriving = source.__aiter__(), None
+    try:
+        while True:
+            arriving = arriving or asyncio.ensure_future(_next_of(items))
+            deadline = stream.deadline
+            left = None if deadline is None else max(0.0, deadline - clock())
+            await asyncio.wait([arriving], timeout=left)
+            if not arriving.done():
+                emissions = stream.tick()
+            elif (item := arriving.result()) is _END:
+                break
+            else:
+                arriving, emissions = None, stream.push(item)
+            for emission in emissions:
+                yield emission
+        for emission in stream.flush():
+            yield emission
+    finally:
+        if arriving is not None:
+            arriving.cancel()
+
+
+async def _next_of(items: AsyncIterator) -> Any:
+    # An exception StopAsyncIteration would not pass through a task.
+    return await anext(items, _END)
