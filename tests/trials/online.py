@@ -120,7 +120,8 @@ def check_commits(rng) -> int:
             counts.append(k)
         found += stream.flush()
     except ValueError as error:  # no label may follow those committed
-        assert "No label is allowed" in str(error)
+        if "No label is allowed" not in str(error):
+            raise
     if "lag" in rule:
         rule |= {"strategy": "viterbi", "max_latency": rule.pop("lag")}
     reference = OnlineReference(*chain, **rule)
