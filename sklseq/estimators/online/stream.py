@@ -319,10 +319,11 @@ class OnlineStream:
             If n is no such number, or no path is allowed after the labels that were emitted.
         """
         self._check_open()
-        n = self.n_pending if n is None else n
-        if isinstance(n, bool) or not isinstance(n, numbers.Integral) or not 0 <= n <= self.n_pending:
+        most = self.n_pending
+        n = most if n is None else n
+        if isinstance(n, bool) or not isinstance(n, numbers.Integral) or not 0 <= n <= most:
             raise ValueError(
-                f"n must be an integer from 0 to {self.n_pending}, the number of pending labels, "
+                f"n must be an integer from 0 to {most}, the number of pending labels, "
                 f"or None for all of them; got {n!r}."
             )
         with self._restored_on_error(n > 0):
