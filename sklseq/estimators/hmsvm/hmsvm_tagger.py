@@ -93,7 +93,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         η of the paper: value of the features of transitions, and of the first and last label.
         Above 1, the chain counts more against the rows; 0 leaves it out.
     boundaries : bool, default=True
-        Whether first and last labels have weights of their own.
+        Whether first and last labels have weights of their own; the paper has none.
     class_weight : dict, "balanced" or None, default=None
         Factor of the loss of a row, by its true label. Not for ``loss="zero_one"`` and the
         perceptron.
@@ -101,10 +101,11 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         Transitions that may occur, in training and in every answer, as in :class:`CRFTagger`.
     solver : {"auto", "bcfw", "working_set", "perceptron"}, default="auto"
         "bcfw": block-coordinate Frank–Wolfe, on w for the linear kernel and on the dual for
-        others. "working_set": the paper's Algorithm 2, which solves
-        the problem of one sequence after the other. "perceptron": the
-        paper's Algorithm 1; has no margin, so no ``C``, ``loss`` or ``slack``; ends early on
-        separable data, with weights that make no mistake. "auto" is "bcfw", in all that was
+        others. "working_set": the paper's Algorithm 2, which solves the problem of one sequence
+        after the other, with one new path a visit where the paper stays until none is left.
+        "perceptron": the paper's Algorithm 1 (there without the average); a wrong path that ties
+        with the truth is a mistake; has no margin, so no ``C``, ``loss`` or ``slack``; ends early
+        on separable data, with weights that make no mistake. "auto" is "bcfw", in all that was
         measured the fastest to a small gap, see the user guide.
     average : bool or "auto", default="auto"
         Whether weights are the average of all iterates (for "bcfw", of later ones more); "auto":
