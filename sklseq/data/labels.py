@@ -757,19 +757,33 @@ def _first_violation(
     return f"{label!r} may not follow {labels[codes[row - 1]]!r} at {where}"
 
 
-def resolve_loss(loss: Any, classes: np.ndarray) -> np.ndarray | None:
-    """The `loss` of a margin tagger as a matrix (n_labels, n_labels), true labels in rows."""
+def resolve_loss(loss: Any, classes: np.ndarray, other: str | None = None) -> np.ndarray | None:
+    """The `loss` of a margin tagger as a matrix (n_labels, n_labels), true labels in rows.
+
+    Parameters
+    ----------
+    loss : "hamming", matrix, dict, callable or None
+        A dict has costs by (true label, wrong label), 1 for pairs that it lacks; a callable
+        returns them for these two.
+    classes : ndarray of shape (n_labels,)
+    other : str or None
+        What the estimator allows beside "hamming", for messages.
+    """
     L = len(classes)
-    if loss is None:
+    if loss is None and other is None:
         return None
-    if isinstance(loss, str):
-        if loss != "hamming":
-            raise ValueError(f"loss must be 'hamming', None or a matrix; got {loss!r}.")
+    if isinstance(loss, str) and loss == "hamming":
         return 1.0 - np.eye(L)
+    costs = _costs_of_pairs(loss, classes)
     try:
-        cost = np.array(loss, dtype=np.float64)
+        if costs is None or isinstance(costs, str):
+            raise TypeError
+        cost = np.array(costs, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"loss must be 'hamming', None or a matrix; got {loss!r}.") from None
+        raise ValueError(
+            f"loss must be 'hamming', {other!r}, a matrix, a dict of costs by (true label, wrong "
+            f"label), or a callable that returns them; got {loss!r}."
+        ) from None
     if cost.shape != (L, L):
         raise ValueError(
             f"loss given as a matrix must have one row and one column per label, ({L}, {L}); "
@@ -777,7 +791,28 @@ def resolve_loss(loss: Any, classes: np.ndarray) -> np.ndarray | None:
         )
     if not np.isfinite(cost).all() or (cost < 0).any() or np.diag(cost).any():
         raise ValueError(
-            "loss given as a matrix must be finite, not negative, and 0 on the diagonal, where "
-            "the label is right."
+            "loss must be finite, not negative, and 0 on the diagonal, where the label is right."
         )
     return cost
+
+
+def _costs_of_pairs(loss: Any, classes: np.ndarray) -> Any:
+    labels = classes.tolist()
+    if isinstance(loss, Mapping):
+        for pair in loss:
+            _check_pair(pair, classes)
+        return [[loss.get((a, b), float(a != b)) for b in labels] for a in labels]
+    if callable(loss):
+        return [[loss(a, b) if a != b else 0.0 for b in labels] for a in labels]
+    return loss
+
+
+def _check_pair(pair: Any, classes: np.ndarray) -> None:
+    # Labels that y does not have are ignored, as a fold may lack some; those of another kind not.
+    strings = classes.dtype.kind in "UST"
+    pairs = isinstance(pair, tuple) and len(pair) == 2
+    if not pairs or any(isinstance(label, str) != strings for label in pair):
+        raise ValueError(
+            "loss given as a dict must have keys (true label, wrong label), with labels such as "
+            f"{classes.tolist()[0]!r}; got {pair!r}."
+        )

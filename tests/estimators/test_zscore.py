@@ -645,11 +645,11 @@ def test_bad_starts(arguments, options, message):
         ({"constrained": "both"}, "constrained must be one of .*; got 'both'"),
         ({"solver": "lsmr"}, "solver must be one of .*; got 'lsmr'"),
         ({"n_jobs": 0}, "n_jobs must be None or an integer other than 0"),
-        ({"loss": "zero_one"}, "loss must be 'hamming', None or a matrix; got 'zero_one'"),
+        ({"loss": "zero_one"}, "loss must be 'hamming', None, a matrix, .*; got 'zero_one'"),
         ({"loss": np.eye(2)}, r"one row and one column per label, \(3, 3\); got shape \(2, 2\)"),
         ({"loss": np.eye(3)}, "0 on the diagonal"),
         ({"loss": np.full((3, 3), np.nan)}, "must be finite, not negative"),
-        ({"loss": [[0, "x"], [1, 0]]}, "loss must be 'hamming', None or a matrix"),
+        ({"loss": [[0, "x"], [1, 0]]}, "loss must be 'hamming', None, a matrix"),
     ],
 )
 def test_bad_parameters(parameters, message):

@@ -76,9 +76,11 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         Weight of the slacks; their sum is not divided by the number n of sequences, as in
         scikit-learn's LinearSVC. SVM^struct and SVM^hmm do divide: theirs is n · C.
         ``np.inf`` is a hard margin, for separable data.
-    loss : {"hamming", "zero_one"} or array-like of shape (n_labels, n_labels), default="hamming"
+    loss : {"hamming", "zero_one"}, array-like, dict or callable, default="hamming"
         Loss of a wrong labeling: 1 for each wrong label (margin rescaling), 1 in all (the
-        paper's), or the sum of the matrix entries of its wrong labels, true labels in rows.
+        paper's), or the sum of the costs of its wrong labels: entries of a matrix (n_labels,
+        n_labels), true labels in rows; of a dict by (true label, wrong label), 1 where it has
+        none; or returned by a callable of these two. Labels that y lacks may be in a dict.
     slack : {"l1", "l2"}, default="l1"
         Whether slacks are summed or their squares.
     kernel : {"linear", "poly", "rbf", "precomputed"} or callable, default="linear"
@@ -117,6 +119,10 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
     cache_size : float, default=1000
         Megabytes that the Gram matrix of kernels other than "linear" may take: 8 · n_rows². For the
         linear kernel, those of single sequences, 8 · Σ T²; the longest do without where it ends.
+    warm_start : bool, default=False
+        Whether ``fit`` starts from the dual variables of the previous fit, which must have had
+        sequences of the same lengths and the same labels; C, loss and weights may differ. An
+        interrupt (Ctrl-C) then leaves the model of the passes made. Not for the perceptron.
     n_jobs : int or None, default=None
         Threads, in prediction.
     verbose : int, default=0
@@ -203,7 +209,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         self,
         *,
         C: float = 1.0,
-        loss: str | ArrayLike = "hamming",
+        loss: str | ArrayLike | Mapping[Any, float] | Callable[..., float] = "hamming",
         slack: str = "l1",
         kernel: str | Callable[..., Any] = "linear",
         gamma: str | float = "scale",
@@ -218,6 +224,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         max_iter: int | None = None,
         tol: float = 1e-2,
         cache_size: float = 1000,
+        warm_start: bool = False,
         n_jobs: int | None = None,
         verbose: int = 0,
         random_state: RandomState = None,
@@ -238,6 +245,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         self.max_iter = max_iter
         self.tol = tol
         self.cache_size = cache_size
+        self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
@@ -266,7 +274,12 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         self._check_parameters()
         source = RowSource.read(X, y, sample_weight)
         problem = MarginProblem(self, source)
-        result = problem.solve()
+        try:
+            result = problem.solve()
+        except KeyboardInterrupt:
+            if self.warm_start and problem.n_passes:
+                self._set(problem, problem.reached())
+            raise
         return self._set(problem, result)
 
     def _set(self, problem: MarginProblem, result: SolverResult) -> HMSVMTagger:
@@ -278,7 +291,8 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         return self
 
     def _warn_convergence(self, result: SolverResult) -> None:
-        if result.converged or self.solver == "perceptron" or "callback" in result.message:
+        stopped = "callback" in result.message or result.message == "interrupted"
+        if result.converged or self.solver == "perceptron" or stopped:
             return
         advice = "raise max_iter or tol, or lower C"
         if np.isinf(self.C):
@@ -318,6 +332,11 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
             raise ValueError(
                 "class_weight weighs the loss, which solver='perceptron' does not have; use "
                 "another solver, or sample_weight."
+            )
+        if self.solver == "perceptron" and self.warm_start:
+            raise ValueError(
+                "warm_start=True needs dual variables, which solver='perceptron' does not keep; "
+                "use another solver, or warm_start=False."
             )
         check_n_jobs(self.n_jobs)
         check_kernel(self)

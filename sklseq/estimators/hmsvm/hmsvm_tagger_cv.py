@@ -43,7 +43,7 @@ class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
         Values of C that score lower than the one of best mean over the first two folds by more than
         this in each of these are left out of the others; their mean score is NaN. Other values then
         start from other models, which may change their scores slightly. None: all in all folds.
-    loss : {"hamming", "zero_one"} or array-like of shape (n_labels, n_labels), default="hamming"
+    loss : {"hamming", "zero_one"}, array-like, dict or callable, default="hamming"
         As in :class:`HMSVMTagger`.
     slack : {"l1", "l2"}, default="l1"
     kernel : {"linear", "poly", "rbf", "precomputed"} or callable, default="linear"
@@ -128,7 +128,7 @@ class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
         scoring: str | Callable[..., float] | None = None,
         refit: bool = True,
         racing: float | None = None,
-        loss: str | ArrayLike = "hamming",
+        loss: str | ArrayLike | Mapping[Any, float] | Callable[..., float] = "hamming",
         slack: str = "l1",
         kernel: str | Callable[..., Any] = "linear",
         gamma: str | float = "scale",

@@ -14,7 +14,13 @@ from sklseq.estimators.hmsvm.kernel_functions import RowKernel, gram_matrix, res
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import check_magnitude
 from sklseq.inference.chain.linear_chain import as_generator
-from sklseq.objectives.margin.hinge import Margin, PathLoss, StructuredHinge, linear_rows
+from sklseq.objectives.margin.hinge import (
+    Margin,
+    PathLoss,
+    StructuredHinge,
+    SupportPaths,
+    linear_rows,
+)
 from sklseq.solvers import SolverResult, bcfw, perceptron, working_set
 
 __all__ = ["PASSES", "MarginProblem"]
@@ -61,7 +67,9 @@ class MarginProblem:
         self.kernel = RowKernel(tagger.kernel, gamma, int(tagger.degree), float(tagger.coef0))
         codes = np.zeros(self.rows.n_rows, dtype=source.codes.dtype)
         codes[np.repeat(weights > 0, self.rows.lengths)] = source.codes
-        self.objective = self._objective(codes, weights, loss, allowed)
+        self.objective, self.n_passes = self._objective(codes, weights, loss, allowed), 0
+        if tagger.warm_start and hasattr(tagger, "support_index_"):
+            self.objective.start_from(self._previous_paths(), allowed)
 
     @property
     def averaging(self) -> int:
@@ -87,12 +95,35 @@ class MarginProblem:
         n_own = 0 if self.solver == "perceptron" else int(tagger.cache_size * 1e6 / 8)
         return StructuredHinge(source, X.offsets, codes, C, margin, self.averaging, n_own)
 
+    def _previous_paths(self) -> SupportPaths:
+        # The wrong labelings of the tagger's last fit, if it was to sequences as long.
+        tagger = self.tagger
+        number, bounds = tagger.support_index_, tagger.support_offsets_
+        lengths, n = self.rows.lengths, len(self.rows)
+        known = number.max(initial=0) < n and (np.diff(bounds) == lengths[number]).all()
+        if not known or not np.array_equal(tagger.classes_, self.source.classes):
+            raise ValueError(
+                "warm_start=True needs the sequences and labels of the previous fit, whose dual "
+                f"variables start the next; got {n} sequences of other lengths, or labels other "
+                f"than {tagger.classes_.tolist()[:8]}. Use warm_start=False."
+            )
+        alpha = tagger.support_alpha_
+        return SupportPaths(number, alpha, np.zeros_like(alpha), tagger.support_labels_)
+
+    def reached(self) -> SolverResult:
+        """The result of the passes so far, after an interrupt."""
+        self.objective.settle()
+        primal, dual = self.objective.last_certificate()
+        history = [(self.n_passes, primal, dual, primal - dual)]
+        return SolverResult(self.objective, primal, self.n_passes, False, history, "interrupted")
+
     def solve(self) -> SolverResult:
         """Run the solver, and take the average of iterates where one is asked for."""
         tagger, objective, solver = self.tagger, self.objective, self.solver
         run_callbacks = iteration_hook(tagger, self._attributes_so_far)
 
         def report(k: int, value: float, w: StructuredHinge) -> bool:
+            self.n_passes = k
             if tagger.verbose and not np.isnan(value):
                 what = "mistakes" if solver == "perceptron" else "objective"
                 print(f"[HMSVMTagger] pass {k}: {what} {value:.6g}")
@@ -190,10 +221,6 @@ def _check_labels_weighed(by_label: Mapping, labels: list) -> None:
 def path_loss(tagger: Any, classes: np.ndarray, codes: np.ndarray) -> PathLoss:
     """The loss of ``loss`` and ``class_weight`` for these labels."""
     zero_one = isinstance(tagger.loss, str) and tagger.loss == "zero_one"
-    if isinstance(tagger.loss, str) and tagger.loss not in ("hamming", "zero_one"):
-        raise ValueError(f"loss must be 'hamming', 'zero_one' or a matrix; got {tagger.loss!r}.")
-    if tagger.loss is None:
-        raise ValueError("loss must be 'hamming', 'zero_one' or a matrix; got None.")
     if zero_one and tagger.class_weight is not None:
         raise ValueError(
             "class_weight weighs wrong labels, which loss='zero_one' does not count; use "
@@ -208,7 +235,7 @@ def path_loss(tagger: Any, classes: np.ndarray, codes: np.ndarray) -> PathLoss:
         by_class = compute_class_weight(tagger.class_weight, classes=classes, y=classes[codes])
     if not (np.isfinite(by_class).all() and (by_class >= 0).all()):
         raise ValueError(f"class_weight must be finite and not negative; got {by_class}.")
-    loss = PathLoss(by_class[:, None] * resolve_loss(tagger.loss, classes), 0.0)
+    loss = PathLoss(by_class[:, None] * resolve_loss(tagger.loss, classes, "zero_one"), 0.0)
     if np.isinf(tagger.C) and loss.least == 0:
         raise ValueError(
             "A hard margin (C=inf) needs a loss above 0 for every wrong labeling; got a matrix or "

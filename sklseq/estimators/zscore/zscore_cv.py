@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ class ZScoreTaggerCV(ZScoreTagger):
         only has the method ``predict``.
         "gcv": generalised cross-validation of the regression of labels on rows,
         without decoding or folds (``cv`` must be None); the transition weight is then the first.
-    loss : {"hamming"}, array-like of shape (n_labels, n_labels) or None, default="hamming"
+    loss : {"hamming"}, array-like, dict, callable or None, default="hamming"
         As in :class:`ZScoreTagger`.
     constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
         Transitions that may occur in answers, those scored here included.
@@ -104,7 +104,7 @@ class ZScoreTaggerCV(ZScoreTagger):
         ),
         cv: int | str | BaseCrossValidator | Iterable | None = None,
         scoring: str | Callable[..., float] | None = "token_accuracy",
-        loss: str | ArrayLike | None = "hamming",
+        loss: str | ArrayLike | Mapping[Any, float] | Callable[..., float] | None = "hamming",
         constraints: str | ArrayLike | None = None,
         n_jobs: int | None = None,
     ):

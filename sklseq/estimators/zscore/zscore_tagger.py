@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -105,9 +106,11 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
 
     Parameters
     ----------
-    loss : {"hamming"}, array-like of shape (n_labels, n_labels) or None, default="hamming"
-        None is Equation (4) of the paper, "hamming" its §5.1. A matrix gives the loss of each
-        true label (row) taken for another (column), in the order of the sorted labels.
+    loss : {"hamming"}, array-like, dict, callable or None, default="hamming"
+        None is Equation (4) of the paper, "hamming" its §5.1. A matrix (n_labels, n_labels) gives
+        the loss of each true label (row) taken for another (column), in the order of the sorted
+        labels; a dict, by (true label, wrong label), is 1 where it has none, and may name labels
+        that y lacks; a callable returns that of these two.
     l2 : float, default=1.0
         Ridge. 0 is the paper's parameter-free form; of many solutions, that of minimum norm.
     transition_weight : float or None, default=None
@@ -208,7 +211,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
     def __init__(
         self,
         *,
-        loss: str | ArrayLike | None = "hamming",
+        loss: str | ArrayLike | Mapping[Any, float] | Callable[..., float] | None = "hamming",
         l2: float = 1.0,
         transition_weight: float | None = None,
         moments: str = "exact",

@@ -25,7 +25,13 @@ from scipy import sparse
 
 from sklseq._lib.cpu import load_kernel
 from sklseq.data.labels import Constraints
-from sklseq.objectives.margin.separable import path_gram, path_rows, smallest_contradiction
+from sklseq.objectives.margin.separable import (
+    chain_differences,
+    path_gram,
+    path_rows,
+    smallest_contradiction,
+    state_differences,
+)
 from sklseq.objectives.scores.score_map import Weights
 
 _margin = load_kernel("sklseq.objectives.margin._margin")
@@ -247,6 +253,9 @@ class StructuredHinge:
         where slack "l1" bounds Σ_p α_ip by C_i, so that k ≤ ``ratio``. Not for averages.
         """
         self.C *= ratio  # the kernel reads this array
+        self._multiply_dual(ratio)
+
+    def _multiply_dual(self, most: float) -> None:
         (loss, mass), C, a = (
             self._mass_and_loss()[:, self.blocks],
             self.C[self.blocks],
@@ -254,10 +263,77 @@ class StructuredHinge:
         )
         square = self.squared_norm() + (self.slack == "l2") * float((mass**2 / (2 * C)).sum())
         k = float(loss.sum()) / square if square > 0 else 1.0
-        k = min(k, ratio) if self.slack == "l1" else k
+        k = min(k, most) if self.slack == "l1" else k
         states = ("W",) if self.is_linear else ("coef", "S")
         for name in ("alpha", "score", "score_t", "start", "end", *states):
             a[name] *= k
+
+    def start_from(self, paths: SupportPaths, allowed: Constraints) -> None:
+        """Take over α of an earlier training on the same rows, whatever C and losses were.
+
+        Paths that are forbidden now, or true, or of no weight, are left out. α of a sequence is
+        reduced to C_i, and all are multiplied as by :meth:`rescale`.
+
+        Parameters
+        ----------
+        paths : SupportPaths
+            By sequence; their loss is not read.
+        allowed : Constraints
+        """
+        chosen = self._usable(paths, allowed)
+        if not len(chosen):
+            return
+        paths, most = paths.select(chosen, self.offsets), np.inf
+        if self.slack == "l1":
+            mass = np.bincount(paths.sequence, paths.alpha, len(self.C))
+            room = self.C[mass > 0] / mass[mass > 0]
+            factor, most = np.ones(len(mass)), float(np.maximum(room, 1).min())
+            factor[mass > 0] = np.minimum(room, 1)
+            paths.alpha[:] *= factor[paths.sequence]
+        self._hold(paths)
+        self._add_weights(paths)
+        self._multiply_dual(most)
+
+    def _usable(self, paths: SupportPaths, allowed: Constraints) -> np.ndarray:
+        owner, rows = path_rows(paths.sequence, self.offsets)
+        n, inside = len(paths.sequence), np.flatnonzero(owner[1:] == owner[:-1]) + 1
+        first = np.searchsorted(owner, np.arange(n))
+        last, labels = np.append(first[1:], len(owner)) - 1, paths.labels
+        wrong = np.bincount(owner, labels != self.y[rows], n) > 0
+        barred = ~allowed.transition[labels[inside - 1], labels[inside]]
+        free = allowed.start[labels[first]] & allowed.end[labels[last]]
+        free &= np.bincount(owner[inside], barred, n) == 0
+        return np.flatnonzero(wrong & free & np.isin(paths.sequence, self.blocks))
+
+    def _hold(self, paths: SupportPaths) -> None:
+        # `paths` as the working sets
+        size = np.bincount(paths.sequence, minlength=len(self.C))
+        while len(self.kernel.arrays["alpha"]) <= size.max():
+            self.kernel.grow()
+        a, (owner, rows) = self.kernel.arrays, path_rows(paths.sequence, self.offsets)
+        slot = np.arange(len(paths.sequence)) - np.repeat(np.cumsum(size) - size, size)
+        cost = self.loss.cost[self.y[rows], paths.labels]
+        a["size"][:] = size
+        a["alpha"][slot, paths.sequence] = paths.alpha
+        a["loss"][slot, paths.sequence] = self.loss.offset + np.bincount(owner, cost, len(slot))
+        a["paths"][slot[owner], rows] = paths.labels
+
+    def _add_weights(self, paths: SupportPaths) -> None:
+        # w += Σ α_ip (φ(x_i, y_i) - φ(x_i, p))
+        a, L, data = self.kernel.arrays, self.n_labels, (paths, self.offsets, self.y)
+        states = np.stack([part.T @ paths.alpha for part in state_differences(*data, L)], axis=1)
+        if self.is_linear:
+            a["W"][:, :L] += self.source.matrix().T @ states
+        else:
+            a["coef"][:, :L] += states
+            np.matmul(a["coef"].T, self.source, out=a["S"])
+        scales = (self.scale, self.boundary)
+        parts = chain_differences(*data, L, *scales)
+        pairs, start, end = (part.T @ paths.alpha for part in parts)
+        a["score"][:L, :L] += self.scale * pairs.reshape(L, L)
+        a["score_t"][...] = a["score"].T
+        a["start"][:L] += self.boundary * start
+        a["end"][:L] += self.boundary * end
 
     def certificate(self) -> Certificate:
         """Primal and dual objective, of the average where iterates are averaged.

@@ -10,13 +10,21 @@ large α are candidates. An α found by non-negative least squares is a proof.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import nnls
 
-__all__ = ["contradiction", "path_gram", "path_rows", "smallest_contradiction"]
+__all__ = [
+    "chain_differences",
+    "contradiction",
+    "path_gram",
+    "path_rows",
+    "smallest_contradiction",
+    "state_differences",
+]
 
 # Norm of the sum, over that of its longest term, below which it counts as 0: no solver would find a
 # margin as narrow. Rounding leaves about 1e-8 of a Gram matrix's square root.
@@ -92,7 +100,7 @@ def path_gram(
         Values of transition features, and of those of the first and last label.
     """
     total = np.zeros((len(paths.sequence),) * 2)
-    for part in _state_differences(paths, offsets, y, n_labels):
+    for part in state_differences(paths, offsets, y, n_labels):
         if sparse.issparse(source):
             rows = part @ source
             total += (rows @ rows.T).toarray()
@@ -100,13 +108,15 @@ def path_gram(
             used = np.unique(part.indices)
             part = part[:, used].toarray()
             total += part @ source[np.ix_(used, used)] @ part.T
-    for part in _chain_differences(paths, offsets, y, n_labels, *scales):
+    for part in chain_differences(paths, offsets, y, n_labels, *scales):
         total += (part @ part.T).toarray()
     return total
 
 
-def _state_differences(paths, offsets, y, n_labels):
-    # For each label, a matrix (n_paths, n_rows) of [y_t = j] - [p_t = j].
+def state_differences(
+    paths: Any, offsets: np.ndarray, y: np.ndarray, n_labels: int
+) -> Iterator[sparse.csr_matrix]:
+    """For each label j, a matrix (n_paths, n_rows) of [y_t = j] - [p_t = j]."""
     owner, rows = path_rows(paths.sequence, offsets)
     apart = paths.labels != y[rows]
     owner, rows, wrong = owner[apart], rows[apart], paths.labels[apart]
@@ -117,7 +127,10 @@ def _state_differences(paths, offsets, y, n_labels):
         yield sparse.csr_matrix((values[kept], (owner[kept], rows[kept])), shape=shape)
 
 
-def _chain_differences(paths, offsets, y, n_labels, scale, boundary):
+def chain_differences(
+    paths: Any, offsets: np.ndarray, y: np.ndarray, n_labels: int, scale: float, boundary: float
+) -> Iterator[sparse.csr_matrix]:
+    """Differences of the features of transitions, first and last labels: (n_paths, size) each."""
     owner, rows = path_rows(paths.sequence, offsets)
     truth, wrong, n = y[rows].astype(int), paths.labels.astype(int), len(paths.sequence)
     inside = np.flatnonzero(owner[1:] == owner[:-1]) + 1
