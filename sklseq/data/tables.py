@@ -26,7 +26,7 @@ class Table(Protocol):
 
 def is_table(x: Any) -> bool:
     """Whether ``x`` is a DataFrame or a Table."""
-    return hasattr(x, "columns") and hasattr(x, "__getitem__")
+    return hasattr(x, "columns")
 
 
 def table_columns(table: Any) -> list[str]:

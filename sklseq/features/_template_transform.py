@@ -82,7 +82,7 @@ class TemplateTransform:
         if templates is None:
             if self.columns is None and len(columns.names) > 1:
                 raise ValueError(
-                    f"templates=None with the columns {list(columns.names)} needs columns=: name "
+                    f"templates=None with the columns {list(columns.names)} of X needs columns=: "
                     "those to read, without the label."
                 )
             templates = default_templates(columns.names)

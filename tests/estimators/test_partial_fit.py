@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
 from sklseq import CRFTagger, Sequences
 from sklseq._lib.threads import Threads
@@ -202,11 +203,32 @@ def test_sequences_set_aside_teach_nothing():
     assert_allclose(a.objective_, b[best].objective_, rtol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:CRFTagger did not converge")
+def test_a_given_development_set():
+    X, y = make_noisy_data(3)
+    fold = np.repeat([-1, 0], [45, 15])
+    given = {"early_stopping": True, "validation_fraction": PredefinedSplit(fold)}
+    a = clone(CRFTagger(n_iter_no_change=1000, max_iter=4, tol=0, **given)).fit(X, y)
+    b = [CRFTagger(max_iter=k + 1, tol=0).fit(X[:45], y[:45]) for k in range(4)]
+    assert_allclose(a.validation_scores_, [t.score(X[45:], y[45:]) for t in b], rtol=1e-12)
+    best = b[int(np.argmax(a.validation_scores_))]
+    assert_allclose(a.coef_, best.coef_, rtol=1e-9, atol=1e-12)
+    search = GridSearchCV(CRFTagger(), {"l2": [0.1, 10.0]}, cv=PredefinedSplit(fold), refit=False)
+    scores = search.fit(X, y).cv_results_["mean_test_score"]
+    b = [CRFTagger(l2=l2).fit(X[:45], y[:45]) for l2 in (0.1, 10.0)]
+    assert_allclose(scores, [t.score(X[45:], y[45:]) for t in b], rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"validation_fraction": 0.0}, "validation_fraction must lie between 0 and 1; got 0.0"),
-        ({"validation_fraction": 1}, "validation_fraction must lie between 0 and 1; got 1"),
+        ({"validation_fraction": 0.0}, "between 0 and 1, or be a splitter .*; got 0.0"),
+        ({"validation_fraction": 1}, "between 0 and 1, or be a splitter .*; got 1"),
+        ({"validation_fraction": "split"}, "between 0 and 1, or be a splitter .*; got 'split'"),
+        (
+            {"validation_fraction": PredefinedSplit([0, -1])},
+            "splits 2 sequences, and X has 60; give a splitter of all sequences of X",
+        ),
         ({"n_iter_no_change": 0}, "n_iter_no_change must be an integer of at least 1; got 0"),
     ],
 )
@@ -218,7 +240,7 @@ def test_bad_parameters(parameters, message):
 
 def test_too_few_sequences_and_blocks():
     X, y = make_noisy_data(0)
-    with pytest.raises(ValueError, match="leaves none of 1 to train on"):
+    with pytest.raises(ValueError, match="sets 1 of 1 aside, which leaves none to validate or to"):
         CRFTagger(early_stopping=True).fit(X[:1], y[:1])
     with pytest.raises(ValueError, match="early_stopping=True sets single sequences aside"):
         CRFTagger(early_stopping=True, gradient="emp").fit(X, y)

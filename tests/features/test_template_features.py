@@ -441,7 +441,10 @@ COLUMNS = [{"w": ["a", "b"], "pos": ["A", "B"]}]
         ({"templates": ["w[5000]"]}, "reaches 5000 rows away; at most 1000"),
         ({"templates": ["w[0]", " w[ 0 ]"]}, r"Template 'w\[0\]' is given twice; remove one"),
         ({"templates": [], "bos_eos": False}, "templates holds no template"),
-        ({"templates": None}, r"templates=None with the columns \['w', 'pos'\] needs columns="),
+        (
+            {"templates": None},
+            r"templates=None with the columns \[.w., .pos.\] of X needs columns=",
+        ),
         ({"boundary": "wrap"}, 'boundary must be "skip" or "mark"; got \'wrap\''),
         ({"min_count": 0}, "min_count must be an integer of at least 1; got 0"),
         ({"min_count": 1.5}, "min_count must be an integer of at least 1; got 1.5"),

@@ -129,7 +129,7 @@ inside; with one, it reads what that reads. A Pipeline reads what its first step
 # What differs between errors of one meaning.
 DETAILS = {r"columns \['.*?'\]": "columns [...]", r"column '\w+', is": "column 'x', is",
            r"got array\(.*?\)": "got array([...])", "got (dict|Table)": "got Table",
-           "^Sparse data was passed.*": "Sparse data was passed."}  # fmt: skip
+           "^Sparse data was passed.*": "Sparse data was passed: use dense."}  # fmt: skip
 
 
 def general(error):

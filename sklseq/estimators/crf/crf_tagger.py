@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -33,6 +33,9 @@ from sklseq.estimators.weights import WeightsMixin, dense_weights
 from sklseq.inference import nbest, sample
 from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.inference.chain.span_sums import span_probabilities
+
+if TYPE_CHECKING:  # its import takes as long as that of the tagger
+    from sklearn.model_selection import BaseCrossValidator
 
 __all__ = ["CRFTagger", "TokenExplanation"]
 
@@ -136,8 +139,9 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
     early_stopping : bool, default=False
         Whether to set sequences aside, stop when their score no longer rises, and keep the
         weights with which it was highest.
-    validation_fraction : float, default=0.1
-        Fraction of the sequences set aside.
+    validation_fraction : float or splitter, default=0.1
+        Fraction of the sequences set aside. Or a splitter of scikit-learn, such as
+        ``PredefinedSplit``, whose first test part is set aside: a given development set.
     n_iter_no_change : int, default=5
         Iterations without a higher score after which training stops.
     n_jobs : int or None, default=None
@@ -226,7 +230,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         tol: float = 1e-2,
         warm_start: bool = False,
         early_stopping: bool = False,
-        validation_fraction: float = 0.1,
+        validation_fraction: float | BaseCrossValidator = 0.1,
         n_iter_no_change: int = 5,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -333,8 +337,12 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         check_choices(self, solver=SOLVERS, gradient=GRADIENTS)
         check_n_jobs(self.n_jobs)
         fraction = self.validation_fraction
-        if not isinstance(fraction, numbers.Real) or not 0 < fraction < 1:
-            raise ValueError(f"validation_fraction must lie between 0 and 1; got {fraction!r}.")
+        is_splitter = hasattr(fraction, "split") and not isinstance(fraction, str)
+        if not is_splitter and not (isinstance(fraction, numbers.Real) and 0 < fraction < 1):
+            raise ValueError(
+                "validation_fraction must lie between 0 and 1, or be a splitter such as "
+                f"PredefinedSplit; got {fraction!r}."
+            )
         if self.solver in ("dual", "eg") and self.l2 == 0:
             raise ValueError(
                 f"solver={self.solver!r} needs l2 > 0; got 0. Raise l2, or use solver='lbfgs'."

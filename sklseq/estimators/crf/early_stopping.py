@@ -37,15 +37,18 @@ class EarlyStopping:
 
     def __init__(self, estimator, X: Sequences, codes, choices, weights: np.ndarray):
         usable = np.flatnonzero((weights > 0) & (X.lengths > 0))
-        n = int(np.ceil(estimator.validation_fraction * len(usable)))
-        if n >= len(usable):
+        part = estimator.validation_fraction
+        if hasattr(part, "split"):
+            aside = np.intersect1d(_first_test_part(part, len(X)), usable)
+        else:
+            rng = repeatable_generator(estimator.random_state)
+            aside = np.sort(rng.permutation(usable)[: int(np.ceil(part * len(usable)))])
+        if not 0 < len(aside) < len(usable):
             raise ValueError(
-                f"early_stopping=True with validation_fraction={estimator.validation_fraction} "
-                f"needs at least 2 sequences with rows and weight, and leaves none of "
-                f"{len(usable)} to train on; pass more, or use early_stopping=False."
+                f"early_stopping=True with validation_fraction={part} needs at least 2 sequences "
+                f"with rows and weight, and sets {len(aside)} of {len(usable)} aside, which leaves "
+                "none to validate or to train on; pass more, or use early_stopping=False."
             )
-        rng = repeatable_generator(estimator.random_state)
-        aside = np.sort(rng.permutation(usable)[:n])
         self.X, self.weights = X[aside], weights.copy()
         self.y = [choices[codes[X.offsets[s] : X.offsets[s + 1]]] for s in aside]
         self.sample_weight = weights[aside]
@@ -69,3 +72,14 @@ class EarlyStopping:
             self.best = w.copy()
         self.scores.append(score)
         return len(self.scores) - 1 - int(np.argmax(self.scores)) >= self.patience
+
+
+def _first_test_part(splitter: Any, n: int) -> np.ndarray:
+    train, test = next(iter(splitter.split(np.zeros(n))))
+    n_split = len(train) + len(test)
+    if n_split != n:
+        raise ValueError(
+            f"validation_fraction={splitter!r:.60} splits {n_split} sequences, and X has {n}; give "
+            "a splitter of all sequences of X."
+        )
+    return test
