@@ -81,10 +81,10 @@ def calibration_report(
     >>> from sklseq.features import TemplateFeatures
     >>> from sklseq.online import calibration_report
     >>> X, y = make_contacts(40, random_state=0)
-    >>> tagger = make_pipeline(TemplateFeatures(["w[0]"]), CRFTagger())
+    >>> tagger = make_pipeline(TemplateFeatures(["w[0]"]), CRFTagger(l2=0.1))
     >>> decoder = OnlineDecoder(tagger, lag=2).fit(X[:20], y[:20])
     >>> report = calibration_report(decoder, X[20:], y[20:])
-    >>> report.error < 0.1
+    >>> report.error < 0.15
     True
     """
     whole = isinstance(n_bins, numbers.Integral) and not isinstance(n_bins, bool)
