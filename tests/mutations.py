@@ -210,7 +210,7 @@ FAULTS = [
     ("estimators/online/checkpoints.py", "not least <= value <= most", "not least <= value", "test_online_misuse"),
     ("estimators/online/tuning.py", "paths.latency + self.delay", "paths.latency", "test_online_tuning"),
     ("estimators/online/tuning.py", "_take(X, train), _take(y, train)", "X, y", "test_online_tuning"),
-    ("estimators/online/pool.py", "position, out=latency", "position + 1, out=latency", "test_online_pool"),
+    ("estimators/online/pool.py", "n_seen[stream] - 1 - position", "n_seen[stream] - position", "test_online_pool"),
     ("estimators/online/pool.py", "n_waiting - before\n", "n_waiting - before + 1\n", "test_online_pool"),
     ("inference/kernels/_online.pyx", "if not keep:", "if True:", "test_online_pool"),
     ("inference/kernels/_online.pyx", "if self.marginal:\n            self.retrace()\n            return", "if False:\n            return", "test_online_marginals"),

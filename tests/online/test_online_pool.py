@@ -62,6 +62,13 @@ class Singles:
     def flush(self, ids):
         return {id: self.streams.pop(id).flush() for id in ids}
 
+    def commit(self, ids, n):
+        found = {}
+        for id in ids:
+            stream = self.streams[id]
+            found[id] = stream.commit(None if n is None else min(n, stream.n_pending))
+        return found
+
     def provisional(self, ids):
         return {id: self.streams[id].provisional for id in ids}
 
@@ -84,6 +91,10 @@ def test_any_interleaving_gives_what_single_streams_give(rule, model, tokens):
         items = [tokens[k] for k in rng.integers(len(tokens), size=len(ids))]
         assert by_id(pool.push_many(ids, items)) == singles.push_many(ids, items)
         some = [id for id in pool.ids if rng.random() < 0.08]
+        if step % 3 == 0:
+            n = None if rng.random() < 0.3 else int(rng.integers(4))
+            half = [id for id in pool.ids if rng.random() < 0.4]
+            assert by_id(pool.commit(half, n)) == singles.commit(half, n)
         if step % 5 == 0:
             assert by_id(pool.provisional(some)) == singles.provisional(some)
         if step % 9 == 0:
@@ -163,6 +174,8 @@ def test_a_failed_call_changes_nothing(model, tokens):
         pool.push_many(["a", "b"], tokens[:1])
     with pytest.raises(ValueError, match="No stream 'new' is open"):
         pool.flush(["a", "new"])
+    with pytest.raises(ValueError, match="n must be an integer of at least 0"):
+        pool.commit(["a"], -1)
     with pytest.raises(ValueError, match="features are still waiting for later"):
         pool.push_potentials(["b"], np.zeros((1, len(model[-1].classes_))))
     assert state(pool) == before

@@ -16,6 +16,7 @@ from sklseq.display import SegmentationDisplay, TransitionsDisplay
 from sklseq.features import SegmentFeatures, TemplateFeatures, TokenFeatures, WindowFeatures
 from sklseq.inference import ExpectedFeatures, expected_features, viterbi
 from sklseq.metrics import span_f1, span_report, token_accuracy
+from sklseq.online import tune_latency
 
 rows = [np.eye(3), np.ones((2, 3))]
 labels = [["a", "b", "c"], ["a", "a"]]
@@ -36,6 +37,8 @@ def train() -> None:
     assert_type(ZScoreTagger().fit(rows, labels).to_crf(), CRFTagger)
     decoder = OnlineDecoder(tagger, latency_cost=0.1).fit(rows, labels)
     assert_type(decoder.predict(rows), np.ndarray)
+    assert_type(decoder.pool().push_many(["id"], rows[0][:1]).label, np.ndarray)
+    assert_type(tune_latency(decoder, rows, labels, target_latency=1).decoder, OnlineDecoder)
     segments = [[(0, 2, "person")], [(0, 1, "person")]]
     X = SegmentFeatures(TokenFeatures()).fit_transform(tokens)
     assert_type(X, SegmentPotentials)

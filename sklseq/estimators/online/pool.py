@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Hashable, Iterable
 from threading import Lock
 from typing import Any, NamedTuple
@@ -49,6 +50,8 @@ class PoolLabels(NamedTuple):
     latency: np.ndarray
 
 
+_ALL = 2**62  # labels: more than can be pending
+
 # A stream between two calls: the slot of its beam's state, the last items (those that features of
 # later ones look back at, then those whose own rows wait), and the number that wait.
 _Tail = tuple[int, list, int]
@@ -84,8 +87,8 @@ class StreamPool:
 
     Notes
     -----
-    A state takes 44 · n_labels + 40 bytes (n_labels rounded up to a multiple of 8; "window":
-    4 · n_labels² more), and 20 · n_labels bytes for each pending row.
+    A state takes 44 · n_labels + 40 bytes, and 20 · n_labels for each pending row (n_labels rounded
+    up to a multiple of 8).
 
     Examples
     --------
@@ -156,7 +159,7 @@ class StreamPool:
             rows = self._rows_of_tokens(_grouped(ids, items), self._model.after)
         else:
             rows = self._rows_of_features(_grouped(ids, range(n)), items)
-        return self._advance(rows, self._model.after if self._transformers else 0)
+        return self._advance(rows, delay=self._model.after if self._transformers else 0)
 
     @alone
     def push_potentials(self, ids: Iterable[Hashable], emission: ArrayLike) -> PoolLabels:
@@ -187,7 +190,31 @@ class StreamPool:
                 )
         tails = [(slot, [], 0) for slot, _, _ in self._tails(groups)]
         which, offsets = _places(groups)
-        return self._advance(_Rows(list(groups), tails, emission[which], offsets), 0)
+        return self._advance(_Rows(list(groups), tails, emission[which], offsets))
+
+    @alone
+    def commit(self, ids: Iterable[Hashable] | None = None, n: int | None = None) -> PoolLabels:
+        """Make the oldest pending labels final now, as :meth:`OnlineStream.commit`.
+
+        Parameters
+        ----------
+        ids : list of hashable, optional
+            Default: all.
+        n : int, optional
+            How many labels of each stream, if it has so many; default: all.
+
+        Returns
+        -------
+        PoolLabels
+        """
+        if n is not None and (isinstance(n, bool) or not isinstance(n, numbers.Integral) or n < 0):
+            raise ValueError(f"n must be an integer of at least 0, or None for all; got {n!r}.")
+        ids = self._open(ids)
+        ready = []
+        for slot, _, n_waiting in (self._streams[id] for id in ids):
+            known = n_waiting if n is None else max(0, n - self._states.n_pending(slot))
+            ready.append(min(n_waiting, known))
+        return self._advance(self._late_rows(ids, ready), [_ALL if n is None else n] * len(ids))
 
     @alone
     def flush(self, ids: Iterable[Hashable] | None = None) -> PoolLabels:
@@ -202,7 +229,10 @@ class StreamPool:
         -------
         PoolLabels
         """
-        return self._finish(ids, keep=False)
+        ids = self._open(ids)
+        labels = self._end(ids, keep=False)
+        self._forget(ids)
+        return labels
 
     @alone
     def provisional(self, ids: Iterable[Hashable] | None = None) -> PoolLabels:
@@ -217,7 +247,7 @@ class StreamPool:
         -------
         PoolLabels
         """
-        return self._finish(ids, keep=True)
+        return self._end(self._open(ids), keep=True)
 
     @alone
     def drop(self, ids: Iterable[Hashable]) -> None:
@@ -324,27 +354,31 @@ class StreamPool:
     # ------------------------------------------------------------------ labels
 
     def _advance(
-        self, rows: _Rows, delay: int, end: bool = False, keep: bool = False
+        self, rows: _Rows, goals: list[int] | None = None, delay: int = 0, keep: bool = False
     ) -> PoolLabels:
+        # goals: how many labels of each stream have to leave; -1: the stream ends.
+        self._check_scores(rows)
         counts = np.zeros((len(rows.ids), 3), dtype=np.int64)
         slots = np.array([slot for slot, _, _ in rows.tails], dtype=np.int64)
-        self._check_scores(rows)
+        wanted = np.array([0] * len(slots) if goals is None else goals, dtype=np.int64)
         dead = _online.advance_states(
-            self._beam, self._states, slots, rows.emission, rows.offsets, counts, end, keep
+            self._beam, self._states, slots, rows.emission, rows.offsets, wanted, counts, keep
         )
         if dead is not None:
             k, t = dead
-            at_end = t == rows.offsets[k + 1] - rows.offsets[k]
-            raise no_path(f"row {self._place(rows.ids[k], t - at_end)}", at_end=at_end)
-        if not end:
+            behind = t == rows.offsets[k + 1] - rows.offsets[k]
+            place = self._place(rows.ids[k], t - behind)
+            raise no_path(f"row {place}", at_end=behind and wanted[k] < 0)
+        if not keep:
             self._keep(rows)
         codes, confidence, latency = self._beam.take_arrays()
         n, first, n_rows = counts.T
         stream = np.repeat(np.arange(len(n)), n)
         position = np.arange(len(codes)) + np.repeat(first - np.cumsum(n) + n, n)
         latency += delay
-        if end:
-            np.minimum(latency, n_rows[stream] - 1 - position, out=latency)
+        if goals is not None:  # now
+            n_seen = n_rows + [n_waiting for _, _, n_waiting in rows.tails]
+            latency = n_seen[stream] - 1 - position
         label = self._tagger.classes_[codes]
         return PoolLabels(rows.ids, stream, position, label, confidence, latency)
 
@@ -353,21 +387,24 @@ class StreamPool:
         self._streams.update(zip(rows.ids, rows.tails))
         del self._free[len(self._free) - (len(self._streams) - n_before) :]
 
-    def _finish(self, ids: Iterable[Hashable] | None, keep: bool) -> PoolLabels:
-        ids = self._open(ids)
-        tails = [self._streams[id] for id in ids]
-        waiting = [n for _, _, n in tails]
-        # Rows that came late, but no later than the end. The other streams need no windows.
-        late = [k for k, n in enumerate(waiting) if n]
-        windows = [tails[k][1] for k in late]
-        ready = [waiting[k] for k in late]
-        first = [len(window) - n for window, n in zip(windows, ready)]
-        rows = self._rows([ids[k] for k in late], tails, windows, first, ready)
-        rows = rows._replace(ids=ids, offsets=np.cumsum([0, *waiting]))
-        labels = self._advance(rows, self._model.after, end=True, keep=keep)
-        if not keep:
-            self._forget(ids)
-        return labels
+    def _end(self, ids: list, keep: bool) -> PoolLabels:
+        ready = [self._streams[id][2] for id in ids]
+        return self._advance(self._late_rows(ids, ready), [-1] * len(ids), keep=keep)
+
+    def _late_rows(self, ids: list, ready: list[int]) -> _Rows:
+        # Rows of the first items that wait for later ones, as if none came.
+        tails, windows, first, before = [], [], [], self._model.before
+        for id, n_ready in zip(ids, ready):
+            slot, items, n_waiting = self._streams[id]
+            skip = len(items) - n_waiting
+            kept = items[max(0, skip + n_ready - before) :]
+            tails.append((slot, kept if n_ready else items, n_waiting - n_ready))
+            windows.append(items)
+            first.append(skip)
+        late = [k for k, n_ready in enumerate(ready) if n_ready]  # the others need no windows
+        some = [[column[k] for k in late] for column in (ids, tails, windows, first, ready)]
+        offsets = np.cumsum([0, *ready])
+        return self._rows(*some)._replace(ids=ids, tails=tails, offsets=offsets)
 
     def _forget(self, ids: list) -> None:
         slots = [self._streams.pop(id)[0] for id in ids]

@@ -12,7 +12,7 @@ from copy import copy
 from functools import wraps
 from itertools import takewhile
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -32,6 +32,8 @@ from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.online_rules import OnlineRule, _online, find_unfit, new_beam, no_path
 
 __all__ = ["Emission", "OnlineStream", "StreamModel", "alone", "shared_chain"]
+
+Method = TypeVar("Method", bound=Callable)
 
 
 class Emission(NamedTuple):
@@ -96,7 +98,7 @@ def shared_chain(empty: Potentials) -> tuple[bytes, Transitions]:
 # ---------------------------------------------------------------------- streams
 
 
-def alone(method: Callable) -> Callable:
+def alone(method: Method) -> Method:
     """A method that raises RuntimeError while another one of the same object runs."""
 
     # Another thread, or a measure or transformer that the stream calls, must not read or change the
@@ -114,7 +116,7 @@ def alone(method: Callable) -> Callable:
         finally:
             self._lock.release()
 
-    return call
+    return cast(Method, call)
 
 
 def _check_clock(max_wait: Any, clock: Any) -> None:

@@ -989,13 +989,11 @@ cdef class Beam:
 
     cdef size_t stored_size(self, Py_ssize_t n) noexcept nogil:
         # Bytes of the state of a beam with n pending rows.
-        cdef Py_ssize_t n_losses = self.losses.shape[1] * self.losses.shape[2]
-        return sizeof(Counts) + 5 * self.width * sizeof(double) \
-            + (self.width + n_losses) * sizeof(int) + n * self.size
+        return sizeof(Counts) + self.width * (5 * sizeof(double) + sizeof(int)) + n * self.size
 
     cdef char* store(self) except NULL nogil:
         # The state in one block of its own: Counts, the pending rows, delta to log_alpha,
-        # filtered, origin, losses.
+        # filtered, origin.
         cdef Py_ssize_t n = self.n_pending * self.size, width = self.width * sizeof(double)
         cdef char* block = <char*> malloc(self.stored_size(self.n_pending))
         cdef char* at = block + sizeof(Counts)
@@ -1010,9 +1008,6 @@ cdef class Beam:
         memcpy(at + n, self.delta, 4 * width)
         memcpy(at + n + 4 * width, self.filtered, width)
         memcpy(at + n + 5 * width, self.origin, self.width * sizeof(int))
-        if self.losses.shape[1]:
-            memcpy(at + n + 5 * width + self.width * sizeof(int), &self.losses[self.side, 0, 0],
-                   self.losses.shape[1] * self.losses.shape[2] * sizeof(int))
         return block
 
     cdef int load(self, const char* block) except -1 nogil:
@@ -1034,9 +1029,8 @@ cdef class Beam:
         memcpy(self.delta, at + n, 4 * width)
         memcpy(self.filtered, at + n + 4 * width, width)
         memcpy(self.origin, at + n + 5 * width, self.width * sizeof(int))
-        if self.losses.shape[1]:
-            memcpy(&self.losses[0, 0, 0], at + n + 5 * width + self.width * sizeof(int),
-                   self.losses.shape[1] * self.losses.shape[2] * sizeof(int))
+        if self.strategy == WINDOW:
+            self.retrace()    # for the losses
         self.reached = self.n_rows == 0
         return 0
 
@@ -1098,6 +1092,10 @@ cdef class BeamStates:
         free(old)
         self.blocks[slot] = block
 
+    def n_pending(self, Py_ssize_t slot):
+        """Rows whose labels are pending."""
+        return 0 if self.blocks[slot] == NULL else (<Counts*> self.blocks[slot]).n_pending
+
     def forget(self, Beam beam, const long long[::1] slots):
         """Empty these slots."""
         cdef Py_ssize_t k
@@ -1126,9 +1124,9 @@ def advance_states(
     const long long[::1] slots,      # (n,) each once
     const real[:, :] emission,       # (n_rows, n_labels) checked scores
     const long long[::1] offsets,    # (n + 1,) rows of each slot
+    const long long[::1] goals,      # (n,) labels that have to leave; -1: the sequence ends
     long long[:, ::1] counts,        # (n, 3)  OUT labels that left, first of them, rows seen
-    bint end,                        # whether the sequences end, and their labels leave;
-    bint keep,                       # then whether their states stay as they were
+    bint keep,                       # whether all states stay as they were
 ):
     """Push rows to many streams; ``(k, t)`` if row t of the k-th allows no label, else None.
 
@@ -1146,13 +1144,13 @@ def advance_states(
             for k in range(n):
                 beam.load(states.blocks[slots[k]])
                 counts[k, 0], counts[k, 1] = beam.n_queued, beam.n_emitted
-                counts[k, 2] = push_span(beam, emission, offsets[k], offsets[k + 1], end)
+                counts[k, 2] = push_span(beam, emission, offsets[k], offsets[k + 1], goals[k])
                 if counts[k, 2] >= 0:
                     with gil:
                         return k, counts[k, 2]
                 counts[k, 0] = beam.n_queued - counts[k, 0]
                 counts[k, 2] = beam.n_rows
-                fresh[k] = NULL if end else beam.store()
+                fresh[k] = NULL if goals[k] < 0 else beam.store()
                 n_done += 1
             fine = True
             if not keep:
@@ -1169,16 +1167,20 @@ def advance_states(
 
 
 cdef Py_ssize_t push_span(
-    Beam beam, const real[:, :] emission, Py_ssize_t first, Py_ssize_t last, bint end
+    Beam beam, const real[:, :] emission, Py_ssize_t first, Py_ssize_t last, long long goal
 ) except -2 nogil:
-    # Number of the first row that allows no label, that behind the last if only the end, or -1.
-    cdef Py_ssize_t t, j
+    # Number of the first row that allows no label, that behind the last if only the end does not or
+    # what is to be committed, or -1.
+    cdef Py_ssize_t t, j, n_queued = beam.n_queued
     for t in range(first, last):
         for j in range(beam.n_labels):
             beam.row[j] = beam.rounded(emission[t, j])
         if beam.push_row() == DEAD:
             return t - first
-    if end and beam.finish() == DEAD:
+    if goal < 0:
+        return last - first if beam.finish() == DEAD else -1
+    goal = min(goal - (beam.n_queued - n_queued), beam.n_pending)
+    if goal > 0 and beam.commit_best(goal) == DEAD:
         return last - first
     return -1
 
