@@ -319,7 +319,9 @@ def test_unknown_encoding(encoding, tmp_path):
 
 @pytest.mark.parametrize("path", [None, 3, b"words.txt"])
 def test_path_of_another_kind(path):
-    with pytest.raises(TypeError, match="path must be a file name or an open file; got"):
+    with pytest.raises(
+        TypeError, match="path must be a file name, an open file or a list of lines; got"
+    ):
         read_conll(path)
 
 

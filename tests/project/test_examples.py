@@ -1,10 +1,20 @@
-"""The example of a search runs, on a subset."""
+"""The examples of a search and of a server run, on subsets."""
 
+import http.client
+import json
 import os
 import runpy
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sklearn.pipeline import make_pipeline
+
+from sklseq import CRFTagger
+from sklseq.deployment import export
+from sklseq.features import TokenFeatures
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "plot_ner_search.py"
 DATA = Path(os.environ.get("SKLSEQ_DATA", "no data")) / "conll2002"
@@ -26,4 +36,83 @@ def test_the_search_runs(data, monkeypatch, capsys):
     assert 0.1 < scores.max() <= 1
     assert names["search"].best_score_ == scores.max() > scores.min()
     assert "span F1" in capsys.readouterr().out
+    pyplot.close("all")
+
+
+# --- A served model -------------------------------------------------------------------------------
+
+FOLDER = EXAMPLE.parent
+
+
+@pytest.fixture
+def served(tmp_path):
+    """The parts of ``tag_server.py``, a server that runs, and the decoder behind it."""
+    words = [["Ann", "met", "Bob"], ["she", "left"], ["Bob", "left", "Ann"]]
+    labels = [["N", "O", "N"], ["O", "O"], ["N", "O", "N"]]
+    model = make_pipeline(TokenFeatures(), CRFTagger()).fit(words, labels)
+    export(model, tmp_path / "model.sklseq")
+    parts = runpy.run_path(str(FOLDER / "tag_server.py"))
+    with parts["new_server"](tmp_path / "model.sklseq") as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield parts, server
+        server.shutdown()
+        thread.join()
+
+
+def ask(connection, body, path="/tag"):
+    connection.request("POST", path, body)
+    answer = connection.getresponse()
+    return answer.status, answer.read()
+
+
+def test_requests_are_answered_alike_alone_and_together(served):
+    _, server = served
+    texts = [["Ann"], ["Bob", "left"], ["she", "met", "Bob"], []]
+    expected = {json.dumps(x): server.decoder.predict([x]) for x in texts}
+
+    def client(number):
+        with closing(http.client.HTTPConnection("127.0.0.1", server.server_port)) as connection:
+            for k in range(10):
+                x = texts[(k + number) % len(texts)]
+                wrong = (k + number) % 5 == 0
+                status, answer = ask(connection, "[[3]]" if wrong else json.dumps([x]))
+                assert status == (400 if wrong else 200)
+                assert wrong or json.loads(answer) == expected[json.dumps(x)]
+            assert ask(connection, "{")[0] == 400
+            assert ask(connection, "[]") == (200, b"[]")
+            assert ask(connection, "[]", "/other")[0] == 404
+
+    with ThreadPoolExecutor(6) as clients:
+        list(clients.map(client, range(6)))
+
+
+def test_waiting_requests_are_one_call(served):
+    parts, _ = served
+    calls, first = [], threading.Event()
+
+    def predict(sequences):
+        calls.append(len(sequences))
+        if len(calls) == 1:
+            first.wait(10)
+        return [f"label of {x}" for x in sequences]
+
+    batches = parts["Batches"](predict, most=4)
+    with ThreadPoolExecutor(8) as clients:
+        answers = [clients.submit(batches, [k]) for k in range(8)]
+        while batches.waiting.qsize() < 7:
+            pass
+        first.set()
+        assert [a.result() for a in answers] == [[f"label of {k}"] for k in range(8)]
+    assert calls == [1, 4, 3]
+
+
+def test_the_example_of_a_server_runs(monkeypatch, capsys):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    monkeypatch.setenv("SECONDS", "0.05")
+    runpy.run_path(str(FOLDER / "plot_serving.py"), run_name="__main__")
+    out = capsys.readouterr().out
+    assert out.startswith("1.000 of the labels as by predict")
+    assert "16 clients" in out
     pyplot.close("all")
