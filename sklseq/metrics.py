@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import make_scorer
 
 from sklseq.data.labels import (
+    LabelLists,
     Spans,
     as_label_sequences,
     find_spans,
@@ -301,7 +302,8 @@ def _holds_segments(y: Any) -> bool:
         return False
     first = next((x[0] for x in y if isinstance(x, (list, tuple, np.ndarray)) and len(x)), None)
     if first is None:  # a segmenter that finds nothing returns lists, a tagger arrays
-        return isinstance(y, np.ndarray) and y.ndim == 1 and all(isinstance(x, list) for x in y)
+        of_model = isinstance(y, LabelLists) or (isinstance(y, np.ndarray) and y.ndim == 1)
+        return of_model and all(isinstance(x, list) for x in y)
     return isinstance(first, (list, tuple)) and len(first) == 3
 
 

@@ -188,6 +188,8 @@ FAULTS = [
     ("inference/chain/span_sums.py", "q *= np.where(rules.goes_on[i, j]", "q *= np.where(rules.goes_on[i, j] & False", "test_span_sums"),
     ("inference/kernels/_once.pyx", "before = m ^ r if begins[i, j] else m", "before = m", "test_once"),
     ("inference/chain/once.py", "sequences = sequences[more.any(axis=1)]", "sequences = sequences[:0]", "test_once"),
+    ("data/labels.py", "(offsets - first).tolist()", "offsets.tolist()", "test_label_output"),
+    ("estimators/label_output.py", "self._sklearn_output_config =", "self._output =", "test_label_output"),
     ("inspection.py", "start = text.find(word, stop)", "start = text.find(word)", "test_inspection"),
     ("inspection.py", "if inner is model:", "if inner is model or True:", "test_inspection"),
     ("inference/chain/span_sums.py", "np.minimum(proba, 1)", "np.minimum(proba, 1) * (proba > 1e-3)", "test_span_sums"),

@@ -25,6 +25,7 @@ __all__ = [
     "OPENING",
     "SCHEMES",
     "Constraints",
+    "LabelLists",
     "PartialLabelError",
     "Spans",
     "allowed_transitions",
@@ -45,6 +46,7 @@ __all__ = [
     "resolve_constraints",
     "resolve_loss",
     "segments_to_labels",
+    "split_label_lists",
     "split_labels",
     "unique_labels",
 ]
@@ -259,6 +261,24 @@ def split_labels(flat: NDArray, offsets: NDArray[np.integer]) -> NDArray[np.obje
     """
     # np.array(list_of_arrays, dtype=object) would be 2-D for sequences of equal length.
     return np.fromiter(cut_rows(flat, offsets), dtype=object, count=len(offsets) - 1)
+
+
+class LabelLists(list):
+    """A list of label lists, which NumPy reads as an object array of these lists.
+
+    ``np.concatenate``, which joins the folds of ``cross_val_predict``, refuses or flattens nested
+    lists.
+    """
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[np.object_]:
+        return np.fromiter(self, dtype=object, count=len(self))
+
+
+def split_label_lists(flat: NDArray[np.object_], offsets: NDArray[np.integer]) -> list[list]:
+    """The labels of each sequence as a list, from their rows in an array of Python's objects."""
+    first = int(offsets[0])
+    labels, cuts = flat[first : offsets[-1]].tolist(), (offsets - first).tolist()
+    return list(map(labels.__getitem__, map(slice, cuts[:-1], cuts[1:])))
 
 
 def cut_rows(flat: NDArray, offsets: NDArray[np.integer]) -> Iterator[NDArray]:

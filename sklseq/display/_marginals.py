@@ -117,7 +117,7 @@ class MarginalsDisplay:
             )
         (proba,), (predicted,) = estimator.predict_proba([x]), estimator.predict([x])
         labels = last_step(estimator, "classes_", "MarginalsDisplay").classes_
-        if len(predicted) and not isinstance(predicted, np.ndarray):  # segments
+        if len(predicted) and isinstance(predicted[0], tuple):  # segments
             predicted = _of_segments(predicted, len(proba), labels)
         if tokens is None:
             try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,10 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq._lib.estimator import EstimatorBase
 from sklseq._lib.threads import BufferPool, Threads
 from sklseq.data.labels import (
+    LabelLists,
     PartialLabelError,
     cut_rows,
     encode_labels,
     find_codes,
+    split_label_lists,
     split_labels,
 )
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
@@ -29,6 +31,7 @@ from sklseq.data.sequences import (
 )
 from sklseq.data.span_rules import find_by_rules, named_spans, span_rules
 from sklseq.data.types import ArrayLike, LabelsLike, MatrixLike, SequencesLike, ValidLike
+from sklseq.estimators.label_output import LabelOutputMixin, as_chosen, gives_lists
 from sklseq.estimators.validation import in_shards, read_sequences
 from sklseq.estimators.weights import dense_weights
 from sklseq.inference.chain.linear_chain import (
@@ -73,7 +76,7 @@ def most_rows(X: Sequences, blocks: list[tuple[int, int]]) -> int:
     return int(max((X.offsets[b] - X.offsets[a] for a, b in blocks), default=0))
 
 
-class BaseTagger(EstimatorBase, BaseEstimator):
+class BaseTagger(LabelOutputMixin, EstimatorBase, BaseEstimator):
     """A linear chain of linear scores; subclasses train ``coef_``, ``transition_`` and the ends."""
 
     # No ClassifierMixin: with it, GridSearchCV stratifies ragged labels and fails.
@@ -189,8 +192,8 @@ class BaseTagger(EstimatorBase, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_sequences,), dtype object
-            One array of labels for each sequence. For a bag a bag of them, for a list of delayed
-            X a list of delayed arrays.
+            One array of labels for each sequence; after ``set_output(predict="list")`` a list of
+            lists. For a bag a bag of them, for a list of delayed X a list of delayed arrays.
 
         Raises
         ------
@@ -214,21 +217,25 @@ class BaseTagger(EstimatorBase, BaseEstimator):
             check_is_fitted(self, "classes_")
             from sklseq.estimators.sources.shard_answers import predict_shards
 
-            return predict_shards(self.predict, X)
+            return as_chosen(self, predict_shards(self.predict, X))
         if in_blocks(X):
-            return self._block_decoder().predict(X)
+            return as_chosen(self, self._block_decoder().predict(X))
         X = self._read(X, finite=False)
         allowed = self._allowed(known, X)
         chain = self._chain("maxima", X.n_rows)
-        answers = np.empty(X.n_rows, dtype=self.classes_.dtype)
-        found = np.empty(len(X), dtype=object)
+        classes, found = self.classes_, np.empty(len(X), dtype=object)
+        split: Callable = split_labels
+        if gives_lists(self):  # at about the cost of arrays
+            classes, found = classes.astype(object), LabelLists([None] * len(X))
+            split = split_label_lists
+        answers = np.empty(X.n_rows, dtype=classes.dtype)
 
         def decode(a, b, psi, offsets):
             allowed.restrict(psi, X.offsets[a])
             codes, scores = best_paths(psi, offsets, chain)
             check_paths(scores, a)
-            np.take(self.classes_, codes, out=answers[X.offsets[a] : X.offsets[b]], mode="clip")
-            found[a:b] = split_labels(answers, X.offsets[a : b + 1])  # while others compute
+            np.take(classes, codes, out=answers[X.offsets[a] : X.offsets[b]], mode="clip")
+            found[a:b] = split(answers, X.offsets[a : b + 1])  # while others compute
 
         self._blocks(X, decode)
         return found
@@ -240,7 +247,7 @@ class BaseTagger(EstimatorBase, BaseEstimator):
         potentials = self.potentials(X)
         self._allowed(known, X).restrict(potentials.emission, 0)
         codes = valid_paths(potentials, self.classes_, valid)
-        return split_labels(self.classes_[codes], X.offsets)
+        return as_chosen(self, split_labels(self.classes_[codes], X.offsets))
 
     def predict_blocks(self, x: MatrixLike) -> Iterator[np.ndarray]:
         """The labels of one sequence of any length, while it is read.
@@ -395,7 +402,7 @@ class BaseTagger(EstimatorBase, BaseEstimator):
         except PartialLabelError:
             truth = PartialLabels.read(y, X).allowed(self.classes_, new=True)
         weights = np.repeat(check_sample_weight(sample_weight, len(X)), X.lengths)
-        predicted = [np.asarray(p) for p in self.predict(X)]
+        predicted = [np.asarray(p, dtype=self.classes_.dtype) for p in self.predict(X)]
         flat = np.concatenate(predicted) if predicted else self.classes_[:0]
         if isinstance(truth, AllowedLabels):
             weights[truth.unknown] = 0

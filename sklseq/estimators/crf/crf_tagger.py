@@ -672,7 +672,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
             One a row: label, its probability, and the terms of the path's score.
         """
         names, X = self._names(feature_names), self._read([x])
-        codes = encode_labels(self.predict(X)[0], self.classes_)
+        codes = encode_labels(np.asarray(self.predict(X)[0]), self.classes_)
         proba = self.predict_proba(X)[0]
         rows = []
         for t, j in enumerate(codes):

@@ -22,6 +22,7 @@ from sklseq.data.segment_labels import labels_of_segments
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.base import Potentials
+from sklseq.estimators.label_output import as_chosen
 from sklseq.estimators.online.items import check_items
 from sklseq.estimators.online.pipelines import (
     decodes_segments,
@@ -433,13 +434,15 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         Returns
         -------
         ndarray of shape (n_sequences,), dtype object
-            One array of labels a sequence.
+            One array of labels a sequence; a list of lists, if the tagger was told so by
+            ``set_output(predict="list")``.
         """
-        if decodes_segments(tagger_of(self._fitted())[1]):
-            return self._decode_segments(X).labels
+        tagger = tagger_of(self._fitted())[1]
+        if decodes_segments(tagger):
+            return as_chosen(tagger, self._decode_segments(X).labels)
         potentials, delay = potentials_of(self, X)
         paths, _ = self._decode(potentials, delay)
-        return split_labels(self.classes_[paths.labels], potentials.offsets)
+        return as_chosen(tagger, split_labels(self.classes_[paths.labels], potentials.offsets))
 
     @available_if(_labels_rows)
     def predict_proba(self, X: SequencesLike) -> list[np.ndarray]:

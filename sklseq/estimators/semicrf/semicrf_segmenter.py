@@ -27,6 +27,7 @@ from sklseq.data.segment_labels import (
 )
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
+from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
 from sklseq.estimators.semicrf.segment_source import SegmentSource, label_limits, read_potentials
 from sklseq.estimators.validation import (
     check_n_jobs,
@@ -82,7 +83,9 @@ class _of_likelihood(Generic[R]):
         return MethodType(self.function, segmenter)
 
 
-class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEstimator):
+class SemiCRFSegmenter(
+    LabelOutputMixin, CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEstimator
+):
     """Semi-Markov conditional random field: labels segments, with features of whole segments.
 
     Trains by minimising
@@ -391,9 +394,10 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         Returns
         -------
         ndarray of shape (n_sequences,), dtype object
-            Lists of (start, stop, label), those of the outside label left out.
+            Lists of (start, stop, label), those of the outside label left out. After
+            ``set_output(predict="list")`` a list of them.
         """
-        return self._written(self._segments(self._read(X)))
+        return as_chosen(self, self._written(self._segments(self._read(X))))
 
     def _written(self, segments: list[np.ndarray]) -> np.ndarray:
         out = np.empty(len(segments), dtype=object)
@@ -418,7 +422,7 @@ class SemiCRFSegmenter(CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEs
         outside = "O" if self._outside is None else self._outside
         for s, segments in enumerate(self._written(self._segments(X))):
             out[s] = segments_to_labels(segments, int(X.lengths[s]), outside=outside)
-        return out
+        return as_chosen(self, out)
 
     def _sums(self, X: SegmentPotentials, spans: Any = None):
         """(plan, log Z, marginals of cells, marginals of steps)."""
