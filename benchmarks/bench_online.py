@@ -3,7 +3,8 @@
 Two tasks: CoNLL-2000, test sentences joined in documents of 20, a CRF with all states and c2 = 1;
 and the fields of Enron e-mails. With SKLSEQ_DATA they are read from `conll2000/` and
 `enron-email-fields/`; what is missing is replaced by generated contact documents. Disagreement is
-with Viterbi's algorithm on whole documents; latency counts rows, not what features look ahead.
+with Viterbi's algorithm on whole documents. Latency is given in rows, by which rules count, and in
+tokens, which includes those that features look ahead.
 "early" are the rules that decide one row earlier than the paper's, which is the default.
 """
 
@@ -103,6 +104,9 @@ class Task:
         self.name, self.model, self.X, self.y = name, model, X, y
         self.psi = model[-1].potentials(model[:-1].transform(X))
         self.chain = {"start": self.psi.start, "end": self.psi.end}
+        self.delay = model[0].receptive_field[1]  # tokens that features look ahead
+        lengths = np.diff(self.psi.offsets)
+        self.to_end = np.repeat(self.psi.offsets[1:], lengths) - 1 - np.arange(lengths.sum())
         self.best = self.viterbi()
         self.truth = np.concatenate([np.asarray(labels) for labels in y])
 
@@ -115,14 +119,15 @@ class Task:
         return decode_online(emission, transition, offsets, **self.chain, **rule)
 
     def row(self, **rule):
-        """(latency, disagreement in %, share above 10 in %, accuracy in %, largest latency)."""
+        """(rows, disagreement in %, share above 10 in %, accuracy in %, most rows, tokens)."""
         labels, latency, _ = self.decode(**rule)
         return self.measured(labels, latency)
 
     def measured(self, labels, latency):
         wrong, late = 100 * (labels != self.best).mean(), 100 * (latency > 10).mean()
         accuracy = 100 * (self.model[-1].classes_[labels] == self.truth).mean()
-        return latency.mean(), wrong, late, accuracy, int(latency.max())
+        tokens = np.minimum(latency + self.delay, self.to_end).mean()
+        return latency.mean(), wrong, late, accuracy, int(latency.max()), tokens
 
     def independent_windows(self, size):
         """The paper's fixed windows: Viterbi on each alone, whatever was emitted before.
@@ -170,12 +175,15 @@ def curves(task):
 
 
 def print_curves(answers):
-    print("| strategy | setting | mean latency | disagreement % | above 10 % | accuracy % | max |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
+    print(
+        "| strategy | setting | mean latency, rows | tokens | disagreement % | above 10 rows, % "
+        "| accuracy % | most rows |"
+    )
+    print("|---|" + "---:|" * 7)
     for name, rows in answers.items():
-        for setting, (latency, wrong, late, accuracy, longest) in rows:
+        for setting, (latency, wrong, late, accuracy, longest, tokens) in rows:
             print(
-                f"| {name} | {setting} | {latency:.3f} | {wrong:.4f} | {late:.3f} | "
+                f"| {name} | {setting} | {latency:.3f} | {tokens:.3f} | {wrong:.4f} | {late:.3f} | "
                 f"{accuracy:.3f} | {longest} |"
             )
 
@@ -208,7 +216,7 @@ def print_ratios(answers, restart, n, early):
     baselines = ("lag, restart conflict", f"chunk, restart {restart}", "windows, independent")
     theirs = [answers[name] for name in baselines]
     names = "step | window | lag | chunk | independent"
-    print(f"\n| at mean latency | {names} | lag / best | chunk / best | independent / best |")
+    print(f"\n| at mean latency, rows | {names} | lag / best | chunk / best | independent / best |")
     print("|---:" * 9 + "|")
     for latency in (0.25, 0.5, 0.75, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0):
         found = [at_latency(rows, latency, 100 / n) for rows in ours + theirs]
@@ -217,7 +225,7 @@ def print_ratios(answers, restart, n, early):
         cells = ["–" if f is None else f"{f:.4f}" for f in found]
         cells += ["–" if r is None else f"{r:.1f} ×" for r in ratios]
         print(f"| {latency} | " + " | ".join(cells) + " |")
-    print(f"\n| at disagreement % | {names} |\n" + "|---:" * 6 + "|")
+    print(f"\nMean latency in rows\n\n| at disagreement % | {names} |\n" + "|---:" * 6 + "|")
     for percent in (1.0, 0.5, 0.1, 0.05, 0.01):
         found = [at_disagreement(rows, percent) for rows in ours + theirs]
         cells = ["–" if f is None else f"{f:.3f}" for f in found]
@@ -350,6 +358,62 @@ def pushes(task):
 # --- Report -------------------------------------------------------------------------------------
 
 
+LINES = {
+    "windows, independent": ("fixed windows, each by itself", "0.45", "s", "-"),
+    "chunk, restart always": ("fixed windows after the last label", "0.7", "D", "-"),
+    "lag, restart always": ("fixed lag", "#b8860b", "v", "-"),
+    "step, viterbi, restart always": ("step, the paper's rule", "#0b6fa4", "o", "--"),
+    "window, viterbi, restart always": ("variable window, the paper's rule", "#b3312c", "^", "--"),
+    "step, viterbi, restart always, early": ("step, one row earlier", "#0b6fa4", "o", "-"),
+    "window, viterbi, restart always, early": ("variable window, earlier", "#b3312c", "^", "-"),
+}
+CLOSURES = {"closure": ("lossless, the paper's", "--"), "closure, early": ("lossless", "-")}
+GOALS = {"conll2000": 0.1, "enron": 1.0, "contacts": 1.0}
+
+
+def draw(reports, path):
+    """Figures 5 (above) and 6 of the paper, a column for each of (task, answers)."""
+    from matplotlib import pyplot as plt
+
+    size = 6 * len(reports), 8.6
+    figure, axes = plt.subplots(2, len(reports), figsize=size, squeeze=False, layout="constrained")
+    for (above, below), (task, answers) in zip(axes.T, reports):
+        draw_curves(above, task, answers)
+        draw_waits(below, task, answers)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, ncols=3, loc="outside upper center")
+    figure.savefig(path, dpi=110)
+
+
+def draw_curves(ax, task, answers):
+    for name, (label, color, marker, line) in LINES.items():
+        points = sorted((m[0], m[1]) for _, m in answers[name] if m[1] > 0)
+        ax.plot(*zip(*points), line, color=color, marker=marker, markersize=4, label=label)
+    for name, (label, line) in CLOSURES.items():
+        ax.axvline(answers[name][0][1][0], color="#2e7d32", linestyle=line, label=label)
+    ax.set(yscale="log", xlim=(0, 1.3 * answers["closure"][0][1][0]))
+    ax.set(xlabel="mean latency in rows", ylabel="labels that differ from Viterbi's (%)")
+    tokens = ax.secondary_xaxis("top", (lambda x: x + task.delay, lambda x: x - task.delay))
+    tokens.set_xlabel(f"{task.name}: mean latency in tokens (features look {task.delay} ahead)")
+    ax.grid(color="0.9", linewidth=0.6)
+
+
+def draw_waits(ax, task, answers):
+    goal = GOALS[task.name]
+    for k, early in enumerate((False, True)):
+        name = f"step, viterbi, restart always{', early' * early}"
+        _, cost = min((m[0], cost) for cost, m in answers[name] if m[1] <= goal)
+        latency = task.decode(latency_cost=cost, early=early).latency
+        share = 100 * np.bincount(np.minimum(latency, 11), minlength=12) / len(latency)
+        label = f"{LINES[name][0]}, λ = {cost}: mean {latency.mean():.2f} rows"
+        colors = {"color": "#0b6fa4", "alpha": 1.0 if early else 0.4}
+        ax.bar(np.arange(12) + 0.4 * k - 0.2, share, 0.4, label=label, **colors)
+    ax.set_xticks(range(12), [*map(str, range(11)), "more"])
+    ax.set(xlabel="latency in rows", ylabel="labels (%)")
+    ax.set_title(f"at {goal:g} % disagreement with Viterbi", fontsize=10)
+    ax.legend(frameon=False)
+
+
 def report(task, spans):
     n, L = task.psi.emission.shape
     print(f"\n## {task.name}: {len(task.X)} documents, {n:,} rows, {L} labels\n")
@@ -367,10 +431,11 @@ def report(task, spans):
         print_spans(task)
     print_calibration(task)
     print_speed(task)
+    return answers
 
 
 def print_spans(task):
-    print("\n| strategy | span F1 | token accuracy % | latency |\n|---|---:|---:|---:|")
+    print("\n| strategy | span F1 | token accuracy % | latency, rows |\n|---|---:|---:|---:|")
     print_span_row(task, "Viterbi", task.best, 0)
     for strategy in ("step", "window"):
         for restart in RESTARTS:
@@ -390,15 +455,20 @@ def print_span_row(task, name, labels, latency):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--max-iter", type=int, default=150, help="of training; default 150")
+    parser.add_argument("--figure", help="also draw the curves and waiting times to this file")
     parser.add_argument("--task", choices=["conll2000", "enron", "contacts"], action="append")
     args = parser.parse_args()
     there = {"conll2000": data_folder("conll2000"), "enron": data_folder("enron-email-fields")}
     chosen = args.task or [name for name, folder in there.items() if folder] or ["contacts"]
+    reports = []
     for name in chosen:
         model, X, y = {"conll2000": conll2000, "enron": enron, "contacts": contacts}[name](
             args.max_iter
         )
-        report(Task(name, model, X, y), spans=name != "contacts")
+        task = Task(name, model, X, y)
+        reports.append((task, report(task, spans=name != "contacts")))
+    if args.figure:
+        draw(reports, args.figure)
 
 
 if __name__ == "__main__":
