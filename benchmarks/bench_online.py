@@ -286,7 +286,7 @@ def reliability(confidence, right):
 def print_calibration(task):
     print("\nConfidence against the share of labels that are right\n")
     print("| rule | labels | mean confidence | right |\n|---|---:|---:|---:|")
-    rules = {"step, λ = 0.02": {"latency_cost": 0.02}, "lag 0": {"lag": 0}, "lag 2": {"lag": 2},
+    rules = {"step, λ = 0.01": {"latency_cost": 0.01}, "lag 0": {"lag": 0}, "lag 2": {"lag": 2},
              "closure": {"strategy": "closure"}, "viterbi": {"strategy": "viterbi"}}  # fmt: skip
     for name, rule in rules.items():
         labels, _, confidence = task.decode(**rule)

@@ -81,7 +81,7 @@ print(f"accuracy of the tagger, offline: {100 * tagger.score(X_test, y_test):.2f
 # baselines, "step" and "window" are the proposals of the paper, "closure" always agrees with
 # offline decoding.
 display = LatencyAccuracyDisplay.from_estimator(tagger, X_test, goal=0.01)
-print(f"\n{'strategy':<10}{'setting':>9}{'latency':>9}{'disagreement':>14}{'above 10':>10}")
+print(f"\n{'strategy':<10}{'setting':>9}{'tokens':>9}{'disagreement':>14}{'above 10':>10}")
 for curve in display.curves:
     for value, report in zip(curve.values, curve.reports):
         print(
@@ -107,7 +107,7 @@ for cost in (0.1, 0.01, 0.001, 0.0):
     decoder = OnlineDecoder(FrozenEstimator(tagger), latency_cost=cost).fit(X_train, y_train)
     report = decoder.latency_report(X_test)
     accuracy = token_accuracy(y_test, decoder.predict(X_test))
-    print(f"latency_cost {cost:<6} accuracy {100 * accuracy:.2f} %, mean latency {report.mean:.2f}")
+    print(f"latency_cost {cost:<6} accuracy {100 * accuracy:.2f} %, mean latency {report.mean:.2f} tokens")
 
 
 # %%

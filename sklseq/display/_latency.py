@@ -203,7 +203,7 @@ class LatencyAccuracyDisplay:
             seen = errors > 0  # a logarithmic axis has no 0
             ax.plot(curve.latency[seen], errors[seen], marker=marker, color=color, label=label)
         ax.set_yscale("log")
-        ax.set(xlabel="mean latency (rows)", ylabel="disagreement with Viterbi (%)")
+        ax.set(xlabel="mean latency (tokens)", ylabel="disagreement with Viterbi (%)")
         ax.grid(color="0.9", which="both", linewidth=0.6)
         ax.spines[["top", "right"]].set_visible(False)
         ax.legend(frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1.0))
@@ -231,10 +231,10 @@ class LatencyAccuracyDisplay:
         setting = f" ({parameter} {value:g})" if parameter else ""
         ax.set_title(
             f"{label}{setting}: {100 * report.disagreement:.3g} % disagreement\n"
-            f"mean look-ahead {report.mean:.2f}, above 10: {100 * report.share_above_10:.3g} %",
+            f"mean latency {report.mean:.2f} tokens, above 10: {100 * report.share_above_10:.3g} %",
             fontsize=10,
         )
-        ax.set(xlabel="look-ahead (rows)", ylabel="fraction of the labels (%)")
+        ax.set(xlabel="latency (tokens)", ylabel="fraction of the labels (%)")
         ax.spines[["top", "right"]].set_visible(False)
         return self
 

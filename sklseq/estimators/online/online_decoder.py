@@ -76,14 +76,16 @@ class LatencyReport(NamedTuple):
     Attributes
     ----------
     n_rows : int
+        Tokens, one row of features each.
     mean : float
-        Mean latency: rows that arrived after a row before its label became final.
+        Mean latency: tokens that arrived after a token before its label became final, including
+        those that features look ahead.
     quantiles : dict
         Latency at 0.5, 0.9, 0.99, 0.999 and 1.
     histogram : ndarray of shape (largest latency + 1,)
-        Rows at each latency.
+        Tokens at each latency.
     share_above_10 : float
-        Fraction of the rows that waited for more than ten others.
+        Fraction of the tokens that waited for more than ten others.
     disagreement : float
         Fraction of the labels that differ from those of Viterbi's algorithm on whole sequences.
     """
@@ -98,8 +100,8 @@ class LatencyReport(NamedTuple):
     def __str__(self) -> str:
         quantiles = ", ".join(f"{100 * q:g} %: {v:g}" for q, v in self.quantiles.items())
         return (
-            f"rows          {self.n_rows:,}\n"
-            f"latency       mean {self.mean:.3f}; {quantiles}\n"
+            f"tokens        {self.n_rows:,}\n"
+            f"latency       mean {self.mean:.3f} tokens; {quantiles}\n"
             f"above 10      {100 * self.share_above_10:.3f} %\n"
             f"disagreement  {100 * self.disagreement:.3f} % with Viterbi"
         )
