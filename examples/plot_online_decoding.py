@@ -102,12 +102,12 @@ figure.savefig(output / "online_decoding.png", dpi=110)
 print(f"\nFigures drawn: {output.name}/online_decoding.png")
 
 # %%
-# Accuracy against the true labels, for several values of ``latency_cost``.
+# Accuracy against the true labels and mean latency, for several values of ``latency_cost``.
 for cost in (0.1, 0.01, 0.001, 0.0):
     decoder = OnlineDecoder(FrozenEstimator(tagger), latency_cost=cost).fit(X_train, y_train)
     report = decoder.latency_report(X_test)
     accuracy = token_accuracy(y_test, decoder.predict(X_test))
-    print(f"latency_cost {cost:<6} accuracy {100 * accuracy:.2f} %, {report.mean:.2f} tokens of wait")
+    print(f"latency_cost {cost:<6} accuracy {100 * accuracy:.2f} %, {report.mean:.2f} tokens")
 
 
 # %%
