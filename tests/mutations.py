@@ -214,6 +214,7 @@ FAULTS = [
     ("estimators/online/tuning.py", "_take(X, train), _take(y, train)", "X, y", "test_online_tuning"),
     ("estimators/online/pool.py", "n_seen[stream] - 1 - position", "n_seen[stream] - position", "test_online_pool"),
     ("estimators/online/pool.py", "n_waiting - before\n", "n_waiting - before + 1\n", "test_online_pool"),
+    ("inference/kernels/_online.pyx", "memcpy(self.origin, at + n + 5 * width", "memcpy(self.found, at + n + 5 * width", "test_online_futures"),
     ("inference/kernels/_online.pyx", "if not keep:", "if True:", "test_online_pool"),
     ("inference/kernels/_online.pyx", "if self.marginal:\n            self.retrace()\n            return", "if False:\n            return", "test_online_marginals"),
     ("inference/kernels/_online.pyx", "share[b] * self.costs[b, a]", "share[b] * self.costs[a, b]", "test_online_marginals"),

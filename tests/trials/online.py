@@ -2,7 +2,7 @@
 
 Random chains and segment models, each decoded under several futures; the confidence in labels
 against enumeration of all paths; streams that go on from damaged checkpoints; and streams of which
-labels are committed, against the definition.
+labels are committed, against the definition; pools of streams against single ones.
 ``test_online_futures.py`` runs a part of it.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from copy import copy
 
 import numpy as np
 from scipy.special import logsumexp
@@ -276,12 +277,79 @@ def check_segments(rng) -> int:
     return early
 
 
+# ------------------------------------------------------------------ many streams
+
+
+def by_id(labels) -> dict:
+    """(position, label, confidence, latency) of each stream of an answer of a pool."""
+    found = {id: [] for id in labels.ids}
+    for stream, *fields in zip(*(column.tolist() for column in labels[1:])):
+        found[labels.ids[stream]].append(tuple(fields))
+    return found
+
+
+def check_pool(rng) -> int:
+    """A pool gives what single streams give, and a call that fails changes none of its streams."""
+    L, n_streams = int(rng.integers(1, 8)), int(rng.choice([1, 4, 30]))
+    rule = random_rule(rng) | {"decide": str(rng.choice(["map", "map", "marginal"]))}
+    chain = random_chain(rng, L)
+    decoder = decoder_of(*chain, rule)
+    pool, singles, given = decoder.pool(), {}, 0
+    for step in range(12):
+        ids = rng.integers(n_streams, size=rng.integers(1, 2 * n_streams + 1))
+        rows = random_rows(rng, len(ids), L, chain[0].dtype)
+        rows[rng.random(rows.shape) < 0.1 * rng.integers(2)] = -np.inf
+        calls = {
+            id: (singles.get(id) or decoder.stream(), "push_potentials", rows[ids == id])
+            for id in dict.fromkeys(ids.tolist())
+        }
+        given += same_answers(calls, singles, pool.push_potentials, ids.tolist(), rows)
+        some = [id for id in singles if rng.random() < 0.3]
+        n = None if rng.random() < 0.5 else int(rng.integers(1, 4))
+        if rng.random() < 0.3:
+            least = {id: n and min(n, singles[id].n_pending) for id in some}
+            calls = {id: (singles[id], "commit", least[id]) for id in some}
+            given += same_answers(calls, singles, pool.commit, some, n)
+        if rng.random() < 0.3:
+            calls = {id: (singles[id], "flush") for id in some}
+            given += same_answers(calls, singles, pool.flush, some)
+            for id in set(singles) - set(pool.ids):
+                del singles[id]
+        if step % 4 == 3:
+            for id in some:
+                if id in singles:
+                    singles[id] = decoder.stream(pool.checkpoint(id))
+                    pool.restore(id, singles[id].checkpoint())
+    return given
+
+
+def same_answers(calls: dict, singles: dict, call, *arguments) -> int:
+    """Labels that a call of a pool and calls of single streams give, or 0 if they fail alike."""
+    copies = {id: copy(stream) for id, (stream, *_) in calls.items()}
+    wanted, fails = {}, False
+    for id, (_, name, *own) in calls.items():
+        try:
+            wanted[id] = getattr(copies[id], name)(*own)
+        except ValueError:
+            fails = True
+    try:
+        found = by_id(call(*arguments))
+    except ValueError:
+        assert fails
+        return 0
+    assert not fails
+    assert found == wanted
+    singles |= copies
+    return sum(map(len, wanted.values()))
+
+
 CHECKS = {
     "labels of chains": check_chain,
     "confidence": check_confidence,
     "damaged checkpoints": check_damage,
     "commits": check_commits,
     "segments": check_segments,
+    "pools": check_pool,
 }
 
 

@@ -1024,6 +1024,8 @@ cdef class Beam:
         self.previous, self.lossy, self.side = counts.previous, counts.lossy, 0
         if self.n_pending > self.capacity:
             self.resize_rows(2 * self.n_pending)
+        if n_queued + self.n_pending > self.room:    # all of them may leave before a row comes
+            self.resize_queue(2 * (n_queued + self.n_pending))
         n = self.n_pending * self.size
         memcpy(self.rows, at, n)
         memcpy(self.delta, at + n, 4 * width)
