@@ -1,11 +1,14 @@
 """Tables 1 and 2, Figure 2 of Sarawagi (2006): segments against tokens, succinct or one by one.
 
-    python benchmarks/bench_segmenter.py [table1] [table2] [figure2] [losses] [--quick]
+    python benchmarks/bench_segmenter.py [table1] [table2] [figure2] [boundary] [losses] [--quick]
            [--data NAME ...] [--splits N]
 
     SequenceBCEU   CRFTagger on IOBES labels
     Segment        SemiCRFSegmenter(max_segment_length=L), segment features
     SegmentOpt     SemiCRFSegmenter(), with segment features (m = L) and without (m = 1)
+    Tagger         CRFTagger on IOBES labels, all features of TokenFeatures that occur twice
+    Boundary       SemiCRFSegmenter() with these features at the boundaries of segments, and the
+                   similarity of whole segments to entries; with both losses
 
 Features as in the paper's §4: the word, its shapes and flags at each token and its neighbours, and
 whether the token stands in a lexicon's entry; at the start, the end and all tokens of segments.
@@ -115,6 +118,8 @@ def tasks(names, quick, scratch):
     parts = [columns(root / "us50-addresses" / f"{part}.tsv.gz") for part in ("train", "test")]
     places = {"place": words["place"]}
     found["us50"] = Task(parts[0][0] + parts[1][0], parts[0][1] + parts[1][1], places, 7)
+    X, y = columns(root / "umass-citations" / "train.tsv.gz")
+    found["umass"] = Task(X, y, some, 20)
     if quick:
         found = {name: Task(t.X[::3], t.y[::3], t.lexicons, t.longest) for name, t in found.items()}
     return {name: task for name, task in found.items() if not names or name in names}
@@ -136,9 +141,9 @@ def as_iobes(y):
 
 
 class Sequence:
-    def __init__(self, task, l2):
-        self.features = token_features(task.lexicons)
-        self.model = CRFTagger(l2=l2, all_possible_states=True)
+    def __init__(self, task, l2, features=None):
+        self.features = token_features(task.lexicons) if features is None else features
+        self.model = CRFTagger(l2=l2, tol=1e-3, all_possible_states=True)
 
     def fit(self, potentials, y):
         self.model.fit(potentials, as_iobes(y))
@@ -157,6 +162,7 @@ class Segment:
         self.features = SegmentFeatures(
             token_features(task.lexicons), before=0, after=0, length=longest is not None,
             max_length=longest or 1, lexicons=None if longest is None else task.lexicons,
+            min_similarity=0.5,
         )  # fmt: skip
         self.longest = longest if full else None
         self.model = SemiCRFSegmenter(l2=l2, max_segment_length=self.longest)
@@ -178,6 +184,26 @@ class Segment:
     def ratio(potentials, longest):
         g, h = count_active_potentials(potentials, longest)
         return g / h
+
+
+def all_features(task):
+    return make_union(TokenFeatures(), LexiconFeatures(task.lexicons))
+
+
+def tagger(task, l2):
+    """The same information as ``Boundary``: each token with its neighbours."""
+    features = WindowFeatures(all_features(task), before=1, after=1, min_count=2)
+    return Sequence(task, l2, features)
+
+
+class Boundary(Segment):
+    def __init__(self, task, l2, longest, loss="log"):
+        """``longest``: of segments that are compared with entries; None: none of them."""
+        self.features = SegmentFeatures(
+            all_features(task), max_length=longest or 8, min_count=2,
+            lexicons=None if longest is None else task.lexicons,
+        )  # fmt: skip
+        self.longest, self.model = None, SemiCRFSegmenter(l2=l2, loss=loss)
 
 
 def cut(segments, longest):
@@ -276,6 +302,31 @@ def table1(found, l2, n_splits):
         )
 
 
+def boundary(found, l2, n_splits):
+    """Tables 1 and 2 with features at the boundaries of segments, relative to Tagger."""
+    for name, task in found.items():
+        models = {
+            "Tagger": lambda task=task: tagger(task, l2),
+            "Boundary, no whole": lambda task=task: Boundary(task, l2, None),
+            **{
+                f"Boundary m={m}": lambda m=m, task=task: Boundary(task, l2, m)
+                for m in (10, 15, 20, 25)
+                if task.longest >= 10 or m == 10
+            },
+            "  softmax-margin": lambda task=task: Boundary(task, l2, 10, "softmax-margin"),
+        }
+        results = compare(task, models, n_splits)
+        base = results["Tagger"]
+        print(f"\n{name}{'F1':>22}{'against':>10}{'seconds':>9}{'x':>6}{'extract':>9}")
+        for method, of in results.items():
+            ratio = seconds_of(of) / seconds_of(base)
+            print(
+                f"{method:<18}{spread_of(of):>14}{f1_of(of) - f1_of(base):+10.1f}"
+                f"{seconds_of(of):9.2f}{ratio:6.2f}{median(x.extraction for x in of):9.2f}",
+                flush=True,
+            )
+
+
 def table2(found, l2, n_splits):
     sizes = (10, 15, 20, 25)
     for name, task in found.items():
@@ -348,7 +399,8 @@ def main():
     parser.add_argument("--l2", type=float, default=0.1)
     arguments = parser.parse_args()
     n_splits = 1 if arguments.quick else arguments.splits
-    programs = {"table1": table1, "table2": table2, "figure2": figure2, "losses": losses}
+    parts = (table1, table2, figure2, boundary, losses)
+    programs = {part.__name__: part for part in parts}
     with TemporaryDirectory() as scratch:
         found = tasks(arguments.data, arguments.quick, Path(scratch))
         for part in arguments.parts:

@@ -34,19 +34,21 @@ print({name: entries[:3] for name, entries in lexicons.items()})
 
 # %%
 # The features of tokens are the same for all models: letters, and whether a token is part of an
-# entry of the lists, for each token and its neighbours. Segments have these features at their
-# start, at their end and inside. The second segmenter also has the length of a field and the
-# similarity of the whole field to the most similar entries.
-tokens = WindowFeatures(make_union(TokenFeatures(), LexiconFeatures(lexicons)), before=1, after=1)
+# entry of the lists. The tagger has those of each token and of its neighbours. The segmenters have
+# those of the first and the last token of a field, of the tokens before and after it, and of all
+# tokens inside, and the length of the field. The second segmenter also has the similarity of the
+# whole field to the most similar entries, and the third is trained with a margin.
+tokens = make_union(TokenFeatures(), LexiconFeatures(lexicons))
+window = WindowFeatures(tokens, before=1, after=1, min_count=2)
+whole = SegmentFeatures(tokens, min_count=2, max_length=12, lexicons=lexicons)
 models = {
-    "tokens": make_pipeline(tokens, CRFTagger(l2=0.1, all_possible_states=True)),
+    "tokens": make_pipeline(window, CRFTagger(l2=0.1, all_possible_states=True)),
     "segments": make_pipeline(
-        SegmentFeatures(tokens, before=0, after=0, length=False),
-        SemiCRFSegmenter(l2=0.1),
+        SegmentFeatures(tokens, min_count=2, max_length=12), SemiCRFSegmenter(l2=0.1)
     ),
-    "segments, lengths and lexicons": make_pipeline(
-        SegmentFeatures(tokens, before=0, after=0, max_length=12, lexicons=lexicons),
-        SemiCRFSegmenter(l2=0.1),
+    "segments, lexicons": make_pipeline(whole, SemiCRFSegmenter(l2=0.1)),
+    "segments, lexicons, margin": make_pipeline(
+        whole, SemiCRFSegmenter(l2=0.1, loss="softmax-margin")
     ),
 }
 
@@ -69,7 +71,7 @@ for name, model in models.items():
 # A feature of a token is stored once for all segments that have it: "contains *Letters*" is one
 # number, however many segments contain that token. So training takes little more time than with a
 # linear chain.
-features = models["segments, lengths and lexicons"][0]
+features = models["segments, lexicons, margin"][0]
 n_stored, ratio = features.n_potentials_, features.compression_ratio_
 print(f"{n_stored} features stored instead of {n_stored * ratio:.0f} (1 : {ratio:.0f})")
 
@@ -77,7 +79,7 @@ print(f"{n_stored} features stored instead of {n_stored * ratio:.0f} (1 : {ratio
 # The fields of some references: the first two, and four with an error. The bars below the text are
 # the true fields; wrong segments have a dashed border. In a notebook, ``display`` at the end of a
 # cell shows this as text that can be selected.
-best = models["segments, lengths and lexicons"]
+best = models["segments, lexicons, margin"]
 display = SegmentationDisplay.from_estimator(best, *test)
 errors = [s for s in range(n_test) if display.segments[s] != display.true[s]]
 shown = [0, 1, *errors[:4]]
@@ -95,5 +97,5 @@ plt.title("tokens", pad=30)
 # %%
 # The same for the segmenter with features of segments.
 SegmentationDisplay.from_estimator(best, *test).plot_f1()
-plt.title("segments, lengths and lexicons", pad=30)
+plt.title("segments, lexicons, margin", pad=30)
 plt.show()

@@ -11,6 +11,7 @@ from sklseq._lib.version import __version__ as __version__
 
 if TYPE_CHECKING:  # the names below, for type checkers
     from sklseq import metrics
+    from sklseq.data.labels import labels_to_segments, segments_to_labels
     from sklseq.data.row_blocks import RowBlocks
     from sklseq.data.segment_potentials import SegmentPotentials
     from sklseq.data.sequences import Sequences
@@ -39,8 +40,10 @@ __all__ = [
     "Shards",
     "ZScoreTagger",
     "ZScoreTaggerCV",
+    "labels_to_segments",
     "metrics",
     "read_crfsuite_model",
+    "segments_to_labels",
     "write_crfsuite_model",
 ]
 
@@ -50,6 +53,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "data.labels": ("labels_to_segments", "segments_to_labels"),
         "data.row_blocks": ("RowBlocks",),
         "data.segment_potentials": ("SegmentPotentials",),
         "data.sequences": ("Sequences",),

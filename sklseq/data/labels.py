@@ -495,7 +495,7 @@ def labels_to_segments(
 
     Examples
     --------
-    >>> from sklseq.data.labels import labels_to_segments
+    >>> from sklseq import labels_to_segments
     >>> labels_to_segments(["B-PER", "I-PER", "O", "B-LOC"])
     [(0, 2, 'PER'), (3, 4, 'LOC')]
     >>> labels_to_segments(["O", "I-PER", "I-LOC"])
@@ -546,7 +546,7 @@ def segments_to_labels(
 
     Examples
     --------
-    >>> from sklseq.data.labels import segments_to_labels
+    >>> from sklseq import segments_to_labels
     >>> segments_to_labels([(0, 3, "PER"), (4, 5, "LOC")], 5).tolist()
     ['B-PER', 'I-PER', 'I-PER', 'O', 'B-LOC']
     >>> segments_to_labels([(0, 3, "PER"), (4, 5, "LOC")], 5, scheme="iobes").tolist()
