@@ -153,7 +153,9 @@ def test_other_ways_of_training_say_so(partial, tmp_path):
 
 def test_nothing_known():
     with pytest.raises(ValueError, match="y must hold a known label in a sequence of positive w"):
-        CRFTagger().fit([np.eye(2)], [[None, np.nan]])
+        CRFTagger().fit([np.eye(2), np.zeros((0, 2))], [[None, np.nan], []])
+    with pytest.raises(ValueError, match="y must hold a known label in a sequence of positive w"):
+        CRFTagger().fit([np.eye(2)], [[{"a", "b"}, None]])
     with pytest.raises(ValueError, match="y must hold a known label in a sequence of positive w"):
         CRFTagger().fit([np.eye(2)] * 2, [[None, None], ["a", "b"]], sample_weight=[1, 0])
 

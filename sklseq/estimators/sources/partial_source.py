@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import Constraints, unique_labels
+from sklseq.data.labels import Constraints, split_labels, unique_labels
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import LabelsLike
@@ -23,7 +23,7 @@ __all__ = ["PartialSource"]
 
 
 class PartialSource(RowSource):
-    """Sequences in memory, with None or a set of labels at some rows.
+    """Sequences in memory, with None or a set of labels at some rows; those without come first.
 
     Sequences of which nothing is known are left out: log p(Y | x) is 0 whatever the weights.
     """
@@ -49,20 +49,20 @@ class PartialSource(RowSource):
         partial = PartialLabels.read(y, X)
         check_not_empty(X)
         classes = unique_labels(partial.labels_of(weights > 0))
-        if not len(classes):
-            raise ValueError(
-                "y must hold a known label in a sequence of positive weight; all are unknown (None "
-                "or NaN)."
-            )
         labels = partial.allowed(classes, new=True)
-        known = np.add.reduceat(np.append(~labels.unknown, False), X.offsets[:-1]) > 0
-        kept = (weights > 0) & (X.lengths > 0) & known
-        labels = labels._replace(codes=labels.codes[np.repeat(kept, X.lengths)])
-        numbers = np.flatnonzero(kept)
-        plain = (labels.codes < len(classes)).all()
-        kind = RowSource if plain else cls
+        kept = (weights > 0) & _has_row(~labels.unknown, X)
+        if not kept.any():
+            raise ValueError(
+                "y must hold a known label in a sequence of positive weight; all are unknown "
+                "(None, NaN or the set of all labels)."
+            )
+        numbers, is_partial = np.flatnonzero(kept), _has_row(labels.codes >= len(classes), X)
+        numbers = numbers[np.argsort(is_partial[numbers], kind="stable")]
+        codes = np.concatenate(split_labels(labels.codes, X.offsets)[numbers])
+        labels = labels._replace(codes=codes)
+        kind = cls if is_partial[numbers].any() else RowSource
         source = kind(X[numbers], labels.codes, classes, weights[numbers], vectorizer)
-        if plain:
+        if kind is RowSource:
             return source
         source.labels, source.numbers = labels, numbers
         return source
@@ -99,3 +99,8 @@ class PartialSource(RowSource):
 
     def likelihood(self, scores: ScoreMap, l2: float, threads: Threads) -> PartialLogLikelihood:
         return PartialLogLikelihood(scores, self.labels, self.X.offsets, self.weights, l2, threads)
+
+
+def _has_row(rows: np.ndarray, X: Sequences) -> np.ndarray:
+    # Whether each sequence has a row of the mask.
+    return np.bincount(np.repeat(np.arange(len(X)), X.lengths), rows, minlength=len(X)) > 0

@@ -149,7 +149,7 @@ class LogLikelihood(SumOfParts):
         self.buffers = buffers
         if scores.design.needs_all_residuals:
             self.residual = np.empty((len(y), scores.width), dtype=scores.dtype)
-        self.observed = self.observed_counts()
+        self.observed = self._observed_counts()
 
     def _share_out(self, n: int) -> list[list[Block]]:
         # Contiguous runs of blocks, one for each thread, with about the same number of rows.
@@ -164,9 +164,14 @@ class LogLikelihood(SumOfParts):
         offsets = self.offsets[a : b + 1] - first
         return Block(first, last, slice(a, b), offsets, self.weights[a:b], self.y[first:last])
 
-    def observed_counts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Weighted counts of the observed transitions, starts and ends."""
-        y, offsets, weights, L = self.y, self.offsets, self.weights, self.scores.n_labels
+    @property
+    def n_labelled(self) -> int:
+        """Number of sequences, the first ones, of which all labels are observed."""
+        return len(self.weights)
+
+    def _observed_counts(self):
+        n, y, L = self.n_labelled, self.y, self.scores.n_labels
+        offsets, weights = self.offsets[: n + 1], self.weights[:n]
         row_weights = np.repeat(weights, np.diff(offsets))
         first, last, after = row_positions(offsets)
         pairs = y[after - 1].astype(np.intp) * L + y[after]

@@ -29,6 +29,7 @@ class PartialLogLikelihood(LogLikelihood):
     ----------
     scores : ScoreMap
     labels : AllowedLabels
+        Sequences of which all labels are known come first: their blocks take one pass.
     offsets, weights, l2, threads
         As of ``LogLikelihood``.
 
@@ -44,23 +45,31 @@ class PartialLogLikelihood(LogLikelihood):
         self.penalties = labels.penalties(scores.width, scores.dtype)
         super().__init__(scores, labels.codes, offsets, weights, l2, threads)
 
-    def observed_counts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        # They depend on w: `compare` subtracts them from the expected ones.
-        L = self.scores.n_labels
-        return np.zeros((L, L)), np.zeros(L), np.zeros(L)
+    @property
+    def n_labelled(self) -> int:
+        """Number of sequences in blocks of which all labels are known."""
+        blocks = [block for run in self.runs for block in run if self._is_labelled(block)]
+        return blocks[-1].sequences.stop if blocks else 0
+
+    def _is_labelled(self, block: Block) -> bool:
+        return block.y.max(initial=0) < self.scores.n_labels
 
     def compare(
         self, psi: np.ndarray, block: Block, chain: Transitions, work: ThreadBuffers, counts: bool
     ) -> None:
         """log Z(Y) and log Z of a block; its scores become differences of marginals."""
+        if self._is_labelled(block):
+            return super().compare(psi, block, chain, work, counts)
         _, _, sequences, offsets, weights, codes = block
         allowed = psi + self.penalties[codes]
         plus, minus = (weights, -weights) if counts else (None, None)
         work.forward_backward(psi, offsets, plus, chain, self.log_z[sequences])
         work.forward_backward(allowed, offsets, minus, chain, self.observed_score[sequences])
-        if counts:
-            psi -= allowed
-            psi *= np.repeat(weights, np.diff(offsets)).astype(psi.dtype)[:, None]
-            first, last, _ = row_positions(offsets)
-            work.ends[0] += psi[first].sum(axis=0)
-            work.ends[1] += psi[last].sum(axis=0)
+        if not counts:
+            return None
+        psi -= allowed
+        psi *= np.repeat(weights, np.diff(offsets)).astype(psi.dtype)[:, None]
+        first, last, _ = row_positions(offsets)
+        work.ends[0] += psi[first].sum(axis=0)
+        work.ends[1] += psi[last].sum(axis=0)
+        return None

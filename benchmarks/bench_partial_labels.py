@@ -1,0 +1,155 @@
+"""Training with unknown labels, against leaving unlabelled rows out and against calling them "O".
+
+    SKLSEQ_DATA=~/data python benchmarks/bench_partial_labels.py [SENTENCES]
+
+Span F1 on the test set, mean and standard deviation of three draws, of CRFTagger(l2=0.5):
+
+* "partial": None at unlabelled rows, sets of labels where several are possible.
+* "rows left out": runs of labelled rows are sequences of their own, with the features they had.
+* "O": what is unlabelled is "O".
+
+Labels are known at a half or a tenth of the rows, at random; or come from lists: of CoNLL-2000, the
+labels that the words of a hundred labelled sentences have there, if they occur five times, and the
+sentences themselves; of the others, the names of a third of all entities, and "O" for other words
+that begin with a small letter (of NCBI, for the 150 most frequent words that are in no name).
+"""
+
+import sys
+from collections import Counter, defaultdict
+
+import numpy as np
+from _common import NoData, folder, header, row
+from _corpora import blocks
+
+from sklseq import CRFTagger
+from sklseq.features import TokenFeatures, WindowFeatures
+from sklseq.metrics import span_f1
+
+N_TEST, DRAWS = 600, 3
+CORPORA = {
+    "conll2000": ("train.txt.gz", "test.txt.gz", "utf-8"),
+    "conll2002": ("esp.train.gz", "esp.testa.gz", "latin-1"),
+    "ncbi-disease": ("train.tsv.gz", "test.tsv.gz", "utf-8"),
+}
+
+
+def sentences(path, encoding):
+    found = [s for s in blocks(path, encoding) if len(s) > 1]
+    return [[cells[0] for cells in s] for s in found], [[cells[-1] for cells in s] for s in found]
+
+
+class Task:
+    """A corpus: ``n`` sentences, evenly from the training set, and those of the test set."""
+
+    def __init__(self, name, n):
+        if (there := folder(name)) is None:
+            raise NoData(f"SKLSEQ_DATA names no folder that holds {name}")
+        train, test, encoding = CORPORA[name]
+        words, y = sentences(there / train, encoding)
+        step = max(1, len(words) // n)
+        self.words, self.y = words[::step][:n], y[::step][:n]
+        test_words, self.y_test = (part[:N_TEST] for part in sentences(there / test, encoding))
+        own = TokenFeatures(columns="w", suffixes=3, prefixes=3)
+        features = WindowFeatures(own, before=1, after=1)
+        self.X = features.fit_transform([{"w": s} for s in self.words])
+        self.X_test = features.transform([{"w": s} for s in test_words])
+
+    def f1(self, X, y):
+        return 100 * span_f1(self.y_test, CRFTagger(l2=0.5).fit(X, y).predict(self.X_test))
+
+
+def labelled_runs(X, y):
+    """Runs of rows with a known label, as sequences."""
+    rows, labels = [], []
+    for s, items in enumerate(y):
+        known = np.array([isinstance(item, str) for item in items] + [False])
+        edges = np.flatnonzero(np.diff(known, prepend=False))
+        for a, b in edges.reshape(-1, 2):
+            rows.append(X.rows[X.offsets[s] + a : X.offsets[s] + b])
+            labels.append(items[a:b])
+    return rows, labels
+
+
+def at_random(task, share, rng):
+    return [[item if rng.random() < share else None for item in labels] for labels in task.y]
+
+
+def from_dictionary(task, rng, n=100, least=5):
+    """Labels that the words of ``n`` labelled sentences have there."""
+    chosen, seen = set(rng.permutation(len(task.y))[:n].tolist()), defaultdict(Counter)
+    for s in chosen:
+        for word, label in zip(task.words[s], task.y[s]):
+            seen[word][label] += 1
+    known = {word: set(c) for word, c in seen.items() if c.total() >= least}
+    return [
+        y if s in chosen else [known.get(word) for word in words]
+        for s, (words, y) in enumerate(zip(task.words, task.y))
+    ]
+
+
+def spans(labels):
+    starts = [t for t, label in enumerate(labels) if label[0] == "B"]
+    for a in starts:
+        b = a + 1
+        while b < len(labels) and labels[b][0] == "I":
+            b += 1
+        yield a, b, labels[a][2:]
+
+
+def from_names(task, rng, share=1 / 3, longest=6):
+    """Labels of the words that are a listed name, and "O" for words that are hardly in a name."""
+    names = defaultdict(Counter)
+    for words, labels in zip(task.words, task.y):
+        for a, b, kind in spans(labels):
+            names[tuple(words[a:b])][kind] += 1
+    listed = {k: names[k].most_common(1)[0][0] for k in sorted(names) if rng.random() < share}
+    if np.mean([name[0][:1].islower() for name in listed]) > 0.2:
+        counts = Counter(word.lower() for words in task.words for word in words)
+        in_names = {word.lower() for name in listed for word in name}
+        outside = {word for word, _ in counts.most_common(150)} - in_names
+        is_outside = lambda word: word.lower() in outside  # noqa: E731
+    else:
+        is_outside = lambda word: not word[:1].isupper()  # noqa: E731
+    answer = []
+    for words in task.words:
+        labels, t = ["O" if is_outside(word) else None for word in words], 0
+        while t < len(words):
+            ends = range(min(len(words), t + longest), t, -1)
+            end = next((b for b in ends if tuple(words[t:b]) in listed), None)
+            if end is not None:
+                kind = listed[tuple(words[t:end])]
+                labels[t:end] = ["B-" + kind] + ["I-" + kind] * (end - t - 1)
+            t = end or t + 1
+        answer.append(labels)
+    return answer
+
+
+def mean(scores):
+    return f"{np.mean(scores):.1f} ± {np.std(scores, ddof=1):.1f}"
+
+
+def main(n=1000):
+    header("corpus", "labels", "known", "partial", "rows left out", "O", "all labels")
+    for name in CORPORA:
+        task = Task(name, n)
+        best, listed = task.f1(task.X, task.y), from_names
+        if name == "conll2000":
+            listed = from_dictionary
+        ways = {
+            "half": lambda rng: at_random(task, 0.5, rng),  # noqa: B023
+            "a tenth": lambda rng: at_random(task, 0.1, rng),  # noqa: B023
+            "list": lambda rng: listed(task, rng),  # noqa: B023
+        }
+        for title, make in ways.items():
+            scores = []
+            for seed in range(DRAWS):
+                y = make(np.random.default_rng(seed))
+                zeros = [[item if isinstance(item, str) else "O" for item in one] for one in y]
+                one = [task.f1(task.X, y), task.f1(*labelled_runs(task.X, y))]
+                scores.append([*one, task.f1(task.X, zeros)])
+            known = np.mean([isinstance(item, str) for items in y for item in items])
+            row(name, title, f"{known:.0%}", *map(mean, zip(*scores)), f"{best:.1f}")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
