@@ -57,6 +57,7 @@ def check_start(seed):
         path, stop = paths.labels[stop : stop + n], stop + n
         assert loss == pytest.approx(1.0 if zero_one else cost[y[s], path].sum())
         own = rows[first : first + n]
+        assert "constraints" not in after or not ((path[:-1] == 0) & (path[1:] == 1)).any()
         of_truth, of_path = (path_features(own, p, 3, eta, ends) for p in (y[s], path))
         total += alpha * (of_truth - of_path)
     weights, states = objective.weights(), total[:-15].reshape(-1, 3)
