@@ -12,6 +12,7 @@ from sklseq.solvers._lbfgs import lbfgs
 from sklseq.solvers._owlqn import l1_norm
 from sklseq.solvers._perceptron import perceptron
 from sklseq.solvers._result import SolverResult
+from sklseq.solvers._smoothing import smoothing
 from sklseq.solvers._working_set import working_set
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "lbfgs",
     "least_distance",
     "perceptron",
+    "smoothing",
     "solve_dense",
     "working_set",
 ]

@@ -406,7 +406,7 @@ def test_perceptron_reports_what_it_did():
     assert tagger.n_iter_ == len(tagger.loss_curve_) <= 10
     assert not hasattr(tagger, "dual_gap_")
     assert not hasattr(tagger, "dual_coef_")
-    with pytest.raises(AttributeError, match="keeps coefficients of rows"):
+    with pytest.raises(AttributeError, match="for long sequences, have no support_sequences_"):
         _ = tagger.support_sequences_
     assert perceptron.__doc__
 

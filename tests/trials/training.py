@@ -10,6 +10,7 @@ from tests.estimators.test_hmsvm import PARAMETERS, check_no_mistake
 from tests.estimators.test_kernel_models import check_gram_matrix, check_overflow
 from tests.estimators.test_margin_starts import check_start, check_warm
 from tests.estimators.test_reported import SOLVERS, check_objective
+from tests.estimators.test_smoothing import check_smoothing
 from tests.objectives.test_stochastic import check_losses
 from tests.solvers.test_tolerance import PENALTIES, gaps
 
@@ -31,7 +32,10 @@ def main(n: int = 10_000) -> None:
         check_overflow(seed)
         check_start(seed)
         check_warm(seed)
-    print(f"{n // 10} losses and {n // 10} objectives: as recomputed; as many kernels and starts")
+        check_smoothing(seed)
+    print(
+        f"{n // 10} losses and {n // 10} objectives: as recomputed; as many kernels, starts, bounds"
+    )
     rng, shares = np.random.default_rng(0), []
     for seed in range(1, n // 100 + 1):
         l1, l2 = PENALTIES[rng.integers(len(PENALTIES))]

@@ -101,19 +101,23 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         perceptron.
     constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
         Transitions that may occur, in training and in every answer, as in :class:`CRFTagger`.
-    solver : {"auto", "bcfw", "working_set", "perceptron"}, default="auto"
+    solver : {"auto", "bcfw", "working_set", "smoothing", "perceptron"}, default="auto"
         "bcfw": block-coordinate Frank–Wolfe, on w for the linear kernel and on the dual for
         others. "working_set": the paper's Algorithm 2, which solves the problem of one sequence
         after the other, with one new path a visit where the paper stays until none is left.
         "perceptron": the paper's Algorithm 1 (there without the average); a wrong path that ties
         with the truth is a mistake; has no margin, so no ``C``, ``loss`` or ``slack``; ends early
-        on separable data, with weights that make no mistake. "auto" is "bcfw", in all that was
-        measured the fastest to a small gap, see the user guide.
+        on separable data, with weights that make no mistake. "smoothing": L-BFGS on a softened
+        maximum, sharpened until the gap is small; its cost is linear in the length of sequences;
+        needs the linear kernel, slack "l1", a finite ``C``, a loss that adds up over rows, and
+        ``transition_scale`` above 0. "auto" is "smoothing" where it can be and the sequence of a
+        row has 200 rows on average, else "bcfw", the fastest to a small gap in all that was
+        measured, see the user guide.
     average : bool or "auto", default="auto"
         Whether weights are the average of all iterates (for "bcfw", of later ones more); "auto":
-        for the perceptron. Not for "working_set".
+        for the perceptron. Not for "working_set" and "smoothing".
     max_iter : int or None, default=None
-        Passes over the data; None: 10 for the perceptron, else 1000.
+        Passes over the data, or iterations of L-BFGS; None: 10 for the perceptron, else 1000.
     tol : float, default=0.01
         Training stops when ``dual_gap_`` is at most this fraction of the objective.
     cache_size : float, default=1000
@@ -122,7 +126,8 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
     warm_start : bool, default=False
         Whether ``fit`` starts from the dual variables of the previous fit, which must have had
         sequences of the same lengths and the same labels; C, loss and weights may differ. An
-        interrupt (Ctrl-C) then leaves the model of the passes made. Not for the perceptron.
+        interrupt (Ctrl-C) then leaves the model of the passes made. Not for "perceptron" and
+        "smoothing".
     n_jobs : int or None, default=None
         Threads, in prediction.
     verbose : int, default=0
@@ -142,15 +147,15 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         Scores of the first and of the last label.
     dual_coef_ : ndarray of shape (n_support, n_labels)
         Coefficients of the support rows. For the linear kernel, only where the solver is not the
-        perceptron and nothing is averaged.
+        perceptron or "smoothing" and nothing is averaged.
     support_ : ndarray of shape (n_support,)
         Training rows, counted over all sequences, with coefficients other than 0.
     n_support_ : int
     support_vectors_ : ndarray or CSR matrix of shape (n_support, n_features)
         These rows; for kernels other than "linear" and "precomputed".
     support_sequences_ : list of SupportSequence
-        Wrong labelings with α > 0, the largest α of a sequence first. With ``average=True``, those
-        of the last iterate.
+        Wrong labelings with α > 0, the largest α of a sequence first; of "bcfw" and "working_set"
+        only. With ``average=True``, those of the last iterate.
     objective_, dual_gap_ : float
         Objective, and an upper bound of its distance from the minimum. Not for the perceptron.
     loss_curve_ : ndarray of shape (n_points, 4), for the perceptron (n_iter,)
@@ -347,8 +352,8 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         check_is_fitted(self, "classes_")
         if not hasattr(self, "support_index_"):
             raise AttributeError(
-                "solver='perceptron' keeps coefficients of rows, and no support_sequences_; use "
-                "'bcfw' or 'working_set'."
+                "solver='perceptron' and 'smoothing', which 'auto' is for long sequences, have no "
+                "support_sequences_; use 'bcfw' or 'working_set'."
             )
         order = np.lexsort([-self.support_alpha_, self.support_index_])
         bounds = self.support_offsets_

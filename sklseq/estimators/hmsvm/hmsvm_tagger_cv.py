@@ -55,7 +55,7 @@ class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
     boundaries : bool, default=True
     class_weight : dict, "balanced" or None, default=None
     constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
-    solver : {"auto", "bcfw", "working_set"}, default="auto"
+    solver : {"auto", "bcfw", "working_set", "smoothing"}, default="auto"
     average : bool or "auto", default="auto"
         With True, each model is trained anew.
     max_iter : int or None, default=None

@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.utils.class_weight import compute_class_weight
 
 from sklseq._lib.callbacks import iteration_hook
-from sklseq.data.labels import resolve_constraints, resolve_loss
+from sklseq._lib.threads import Threads
+from sklseq.data.labels import Constraints, resolve_constraints, resolve_loss
 from sklseq.estimators.hmsvm.kernel_functions import RowKernel, gram_matrix, resolve_gamma
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import check_magnitude
@@ -21,11 +22,17 @@ from sklseq.objectives.margin.hinge import (
     SupportPaths,
     linear_rows,
 )
-from sklseq.solvers import SolverResult, bcfw, perceptron, working_set
+from sklseq.objectives.margin.smoothed import SmoothedHinge
+from sklseq.objectives.scores.score_map import ScoreMap, full_support
+from sklseq.solvers import SolverResult, bcfw, perceptron, smoothing, working_set
 
 __all__ = ["PASSES", "MarginProblem"]
 
-PASSES = {"bcfw": 1000, "working_set": 1000, "perceptron": 10}
+PASSES = {"bcfw": 1000, "working_set": 1000, "smoothing": 1000, "perceptron": 10}
+# Rows of a sequence, on average over rows, from which "auto" is "smoothing": an update of "bcfw"
+# moves one labeling of a whole sequence, and long ones need many.
+LONG = 200
+WITHOUT_DUAL = ("perceptron", "smoothing")  # solvers that keep no labelings with their α
 # Effort of "bcfw" on a sequence, and on all of them between two passes. With the linear kernel,
 # reading the scores of a sequence costs most: it pays to search more than once, and to revisit the
 # known paths, which are wrong in few rows. With others, updating the scores of all rows costs
@@ -58,18 +65,32 @@ class MarginProblem:
         check_magnitude(self.rows, "HMSVMTagger")
         allowed = resolve_constraints(tagger.constraints, source.classes)
         source.check_constraints(allowed)
-        self.solver = "bcfw" if tagger.solver == "auto" else tagger.solver
+        self.solver = self._choose_solver()
         loss, gamma = path_loss(tagger, source.classes, source.codes), 1.0
         if self.solver == "perceptron":
             loss = PathLoss(np.zeros_like(loss.cost), 0.0)
         if tagger.kernel in ("poly", "rbf"):
             gamma = resolve_gamma(tagger.gamma, source.X.rows)
         self.kernel = RowKernel(tagger.kernel, gamma, int(tagger.degree), float(tagger.coef0))
+        self.n_passes = 0
+        if self.solver == "smoothing":
+            self.objective = self._smoothed(loss, allowed)
+            return
         codes = np.zeros(self.rows.n_rows, dtype=source.codes.dtype)
         codes[np.repeat(weights > 0, self.rows.lengths)] = source.codes
-        self.objective, self.n_passes = self._objective(codes, weights, loss, allowed), 0
+        self.objective = self._objective(codes, weights, loss, allowed)
         if tagger.warm_start and hasattr(tagger, "support_index_"):
             self.objective.start_from(self._previous_paths(), allowed)
+
+    def _choose_solver(self) -> str:
+        tagger, lengths = self.tagger, self.source.X.lengths
+        reason = _no_smoothing(tagger)
+        if tagger.solver == "smoothing" and reason:
+            raise ValueError(f"solver='smoothing' cannot have {reason}; use solver='bcfw'.")
+        if tagger.solver != "auto":
+            return tagger.solver
+        is_long = float(lengths @ lengths) >= LONG * max(int(lengths.sum()), 1)
+        return "smoothing" if is_long and not reason else "bcfw"
 
     @property
     def averaging(self) -> int:
@@ -94,6 +115,16 @@ class MarginProblem:
         margin = Margin(loss, slack, allowed, scale, scale * bool(tagger.boundaries))
         n_own = 0 if self.solver == "perceptron" else int(tagger.cache_size * 1e6 / 8)
         return StructuredHinge(source, X.offsets, codes, C, margin, self.averaging, n_own)
+
+    def _smoothed(self, loss: PathLoss, allowed: Constraints) -> SmoothedHinge:
+        tagger, source, L = self.tagger, self.source, len(self.source.classes)
+        ends = np.full(L, bool(tagger.boundaries))
+        support = full_support(L)._replace(start=ends, end=ends)
+        scores = ScoreMap(source.X, L, support, allowed, np.dtype(np.float64))
+        return SmoothedHinge(
+            scores, source.codes, source.X.offsets, source.weights, float(tagger.C), loss.cost,
+            float(tagger.transition_scale), Threads(1),
+        )  # fmt: skip
 
     def _previous_paths(self) -> SupportPaths:
         # The wrong labelings of the tagger's last fit, if it was to sequences as long.
@@ -129,10 +160,11 @@ class MarginProblem:
                 print(f"[HMSVMTagger] pass {k}: {what} {value:.6g}")
             return run_callbacks(k, value, w)
 
-        options = {
-            "rng": as_generator(tagger.random_state), "callback": report,
-            "max_iter": int(tagger.max_iter or PASSES[solver]),
-        }  # fmt: skip
+        options = {"callback": report, "max_iter": int(tagger.max_iter or PASSES[solver])}
+        if solver != "smoothing":
+            options["rng"] = as_generator(tagger.random_state)
+        if solver == "smoothing":
+            return smoothing(objective, tol=float(tagger.tol), **options)
         if solver == "perceptron":
             result, self.mistakes = perceptron(objective, **options)
         elif solver == "bcfw":
@@ -146,6 +178,8 @@ class MarginProblem:
         return result
 
     def _attributes_so_far(self, objective: StructuredHinge) -> dict:
+        if self.solver == "smoothing":
+            return self.attributes()
         with objective.as_settled():
             return self.attributes()
 
@@ -153,7 +187,8 @@ class MarginProblem:
         """The attributes of a fitted tagger with the present weights."""
         tagger, X, vectorizer = self.tagger, self.rows, self.source.vectorizer
         dtype = np.float32 if X.dtype == np.float32 else np.float64
-        weights = self.objective.weights()
+        is_smoothed = self.solver == "smoothing"
+        weights = self.objective.as_weights() if is_smoothed else self.objective.weights()
         attributes = {
             "classes_": self.source.classes,
             "transition_": weights.transition.astype(dtype),
@@ -171,7 +206,7 @@ class MarginProblem:
             attributes["coef_"] = weights.coef.astype(dtype, copy=False)
         if tagger.kernel in ("poly", "rbf"):
             attributes["gamma_"] = self.kernel.gamma
-        if tagger.kernel != "linear" or not (self.averaging or self.solver == "perceptron"):
+        if tagger.kernel != "linear" or not (self.averaging or self.solver in WITHOUT_DUAL):
             coef = self.objective.row_coefficients()
             support = np.flatnonzero((coef != 0).any(axis=1))
             attributes["dual_coef_"] = coef[support].astype(dtype)
@@ -186,13 +221,31 @@ class MarginProblem:
         if self.solver == "perceptron":
             return outcome | {"n_mistakes_": self.mistakes.total, "radius_": self.mistakes.radius}
         primal, dual = result.history[-1][1:3]  # measured last, of these weights
+        outcome |= {"objective_": primal, "dual_gap_": primal - dual}
+        if self.solver == "smoothing":
+            return outcome
         paths = self.objective.support_paths()
         lengths = np.diff(self.objective.offsets)[paths.sequence]
         return outcome | {
-            "objective_": primal, "dual_gap_": primal - dual, "support_index_": paths.sequence,
-            "support_alpha_": paths.alpha, "support_labels_": paths.labels,
+            "support_index_": paths.sequence, "support_alpha_": paths.alpha,
+            "support_labels_": paths.labels,
             "support_offsets_": np.concatenate([[0], np.cumsum(lengths)]),
         }  # fmt: skip
+
+
+def _no_smoothing(tagger: Any) -> str:
+    # What of the parameters "smoothing" cannot serve, or "".
+    reasons = {
+        f"kernel={tagger.kernel!r}": not isinstance(tagger.kernel, str)
+        or tagger.kernel != "linear",
+        "C=inf": np.isinf(tagger.C),
+        "slack='l2'": tagger.slack != "l1",
+        "loss='zero_one'": isinstance(tagger.loss, str) and tagger.loss == "zero_one",
+        "transition_scale=0": tagger.transition_scale == 0,
+        "average=True": tagger.average is True,
+        "warm_start=True": tagger.warm_start,
+    }
+    return next((name for name, holds in reasons.items() if holds), "")
 
 
 def _inseparable(sequences: np.ndarray) -> str:

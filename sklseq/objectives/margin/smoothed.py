@@ -1,0 +1,143 @@
+"""Structured hinge loss with a softened maximum, for sequences of any length.
+
+With F, loss and C as in ``hinge``, the maximum over labelings becomes, at temperature μ > 0,
+
+    f_μ(w) = ½‖w‖² + C Σ_i c_i (μ log Σ_y exp((loss(y_i, y) + F(x_i, y)) / μ) - F(x_i, y_i)),
+
+which is at least the hinge objective f_0, and more by at most C Σ_i c_i μ log(number of labelings).
+For v = w / μ, f_μ / (μ C) is the objective of a CRF with loss(y_i, y) / μ added to its scores, and
+l2 = μ / 2C: an evaluation is one forward-backward, linear in the number of rows.
+
+The dual of a chain needs the marginals of its transitions only (Taskar, Guestrin, Koller 2003).
+Those of the softened maximum, with expectations E_i, are a point of it: for every w,
+
+    min f_0 ≥ C Σ_i c_i E_i[loss] - ½‖C Σ_i c_i (φ(x_i, y_i) - E_i[φ])‖²,
+
+and the norm is that of w - ∇f_μ(w). With Viterbi's value of f_0(w), both bounds are known. The
+gap is at most ½‖∇f_μ(w)‖² + C μ Σ_i c_i · entropy of i.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sklseq._lib.threads import Threads
+from sklseq.inference.chain.linear_chain import Transitions, best_paths
+from sklseq.objectives.likelihood.likelihood import LogLikelihood, squared_norm
+from sklseq.objectives.scores.design import _linear
+from sklseq.objectives.scores.score_map import ScoreMap, Weights
+
+__all__ = ["SmoothedHinge"]
+
+
+class SmoothedHinge(LogLikelihood):
+    """f_μ / (μ C) as a function of v = w / μ, and the bounds of f_0.
+
+    Parameters
+    ----------
+    scores : ScoreMap
+    y, offsets, weights : ndarray
+        Label codes; sequences; c_i, which is positive.
+    C : float
+    cost : ndarray of shape (n_labels, n_labels)
+        Loss of a row, true labels in rows.
+    scale : float
+        Value of transition features, and of those of the first and last label; positive.
+    threads : Threads
+
+    Attributes
+    ----------
+    best : ndarray
+        Weights w of the least f_0 measured, laid out by ``scores``, with ``primal`` its value.
+    dual : float
+        The largest lower bound.
+    slope : float
+        ½‖∇f_μ(w)‖² / (μ C) where the gradient was last evaluated.
+    """
+
+    def __init__(
+        self, scores: ScoreMap, y, offsets, weights, C: float, cost, scale: float, threads: Threads
+    ):  # fmt: skip
+        super().__init__(scores, y, offsets, weights, 0.0, threads)
+        self.C, self.chain_ridge = float(C), 1 / scale**2
+        self.cost = np.zeros((len(cost), scores.width), dtype=scores.dtype)
+        self.cost[:, : len(cost)] = cost
+        self.expected_loss = np.zeros(len(weights))
+        self.best, self.primal, self.dual = scores.new_vector(), np.inf, -np.inf
+        self.cool(1.0)
+
+    @property
+    def typical_loss(self) -> float:
+        """The largest loss of one row."""
+        return float(self.cost.max()) or 1.0
+
+    def cool(self, temperature: float) -> np.ndarray:
+        """Set μ; returns the best weights as v, a new array."""
+        self.temperature, self.l2 = temperature, temperature / (2 * self.C)
+        return self.best / temperature
+
+    def rescale(self, ratio: float) -> None:
+        """Multiply C by ``ratio``; the best weights stay, the bounds are unknown again."""
+        self.C *= ratio
+        self.primal, self.dual = np.inf, -np.inf
+
+    def measure(self, v: np.ndarray) -> tuple[float, float, float]:
+        """(least f_0, largest lower bound) so far, those of v among them, and ½‖∇f_μ‖² of v."""
+        gradient, mu, n = self.scores.new_vector(), self.temperature, self.scores.n_state
+        self.value_and_gradient(v, gradient)
+        w, slope = mu * v, self.C * gradient
+        # The chain's part of w holds scores, weights times `scale`; derivatives likewise.
+        expected = w - slope
+        expected[n:] = w[n:] - slope[n:] / self.chain_ridge
+        loss = self.C * float(self.weights @ self.expected_loss)
+        self.dual = max(self.dual, loss - 0.5 * self._squared_norm(expected))
+        primal = 0.5 * self._squared_norm(w) + self.C * self._slacks(w)
+        if primal < self.primal:
+            self.best, self.primal = w, primal
+        return self.primal, self.dual, self.slope * mu * self.C
+
+    def _squared_norm(self, w: np.ndarray) -> float:
+        n = self.scores.n_state
+        return squared_norm(w[:n]) + self.chain_ridge * squared_norm(w[n:])
+
+    def _slacks(self, w: np.ndarray) -> float:
+        # Σ_i c_i max_y (loss + F(x_i, y) - F(x_i, y_i))
+        scores, design = self.scores, self.scores.design
+        chain = Transitions(*scores.chain_weights(w), dtype=scores.dtype)
+        W, best = design.weights(scores.state(w)), np.zeros(len(self.weights))
+
+        def add_run(job) -> None:
+            blocks, work = job
+            for first, last, sequences, offsets, _, y in blocks:
+                psi = work.rows(None, first, last)
+                design.scores(W, first, last, psi)
+                _linear.observed_scores(psi, y, offsets, self.observed_score[sequences])
+                psi += self.cost[y]
+                best[sequences] = best_paths(psi, offsets, chain)[1]
+
+        self.threads.map(add_run, zip(self.runs, self.buffers))
+        return float(self.weights @ (best - self.observed_score)) - self._chain_score(chain)
+
+    def compare(self, psi, block, chain, work, counts: bool) -> None:
+        """As for the likelihood, with loss / μ added to the scores; keeps the expected loss."""
+        cost = self.cost[block.y]
+        psi += cost / self.temperature
+        super().compare(psi, block, chain, work, counts)
+        if counts:  # residuals are weight · (marginal - truth), and the truth costs nothing
+            at = np.repeat(np.arange(len(block.weights)), np.diff(block.offsets))
+            loss = np.bincount(at, np.einsum("ij,ij->i", psi, cost), len(block.weights))
+            self.expected_loss[block.sequences] = loss / block.weights
+
+    def _store_gradient(self, chain, observed, w, gradient) -> float:
+        # With the ridge of the chain's scores, which are weights times `scale`.
+        ridge, n = super()._store_gradient(chain, observed, w, gradient), self.scores.n_state
+        extra = self.l2 * (self.chain_ridge - 1)
+        gradient[n:] += 2 * extra * w[n:]
+        of_chain = squared_norm(gradient[n:]) / self.chain_ridge
+        square = self.C * (squared_norm(gradient[:n]) + of_chain) / self.temperature
+        self.slope = 0.5 * square
+        return ridge + extra * squared_norm(w[n:])
+
+    def as_weights(self) -> Weights:
+        """The best weights in the user's order of features."""
+        return self.scores.unpack(self.best)

@@ -1,0 +1,145 @@
+"""HMSVMTagger(solver="smoothing") against programs over all labelings and the other solvers."""
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+from sklseq import HMSVMTagger, HMSVMTaggerCV
+from sklseq.estimators.hmsvm.margin_problem import MarginProblem
+from sklseq.estimators.sources.source import RowSource
+from tests.estimators.test_hmsvm import COST, objective_of, problem, quadratic_program
+
+
+def smoothed(X, y, weights=None, mu=0.3, **parameters):
+    """The objective at a temperature, and random weights."""
+    tagger = HMSVMTagger(solver="smoothing", **parameters)
+    objective = MarginProblem(tagger, RowSource.read(X, y, weights)).objective
+    v = objective.cool(mu)
+    v[:] = np.random.default_rng(0).normal(size=v.shape)
+    return objective, v
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5, 2.0])
+@pytest.mark.parametrize("mu", [1.0, 0.1])
+def test_the_gradient_equals_differences(mu, scale):
+    X, y = problem(0)
+    weights = [1.0, 2.0, 0.5, 3.0]
+    objective, v = smoothed(X, y, weights, mu, loss=COST, C=0.7, transition_scale=scale)
+    gradient, other = np.empty((2, len(v)))
+    objective.value_and_gradient(v, gradient)
+    slope = objective.slope
+    w = np.concatenate([np.ones(objective.scores.n_state), np.full(15, scale)])
+    assert slope * mu * 0.7 == pytest.approx(0.5 * np.sum((0.7 * w * gradient) ** 2))
+    step, differences = 1e-6, np.empty(len(v))
+    for k in range(len(v)):
+        e = step * (np.arange(len(v)) == k)
+        up, down = (objective.value_and_gradient(v + s * e, other) for s in (1, -1))
+        differences[k] = (up - down) / (2 * step)
+    assert_allclose(gradient, differences, atol=1e-7)
+
+
+SETTINGS = {
+    "hamming": {},
+    "matrix": {"loss": COST},
+    "scale": {"transition_scale": 2.0},
+    "small scale, no ends": {"transition_scale": 0.5, "boundaries": False},
+    "class weights": {"class_weight": {0: 0.5, 1: 1.0, 2: 3.0}},
+}
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_bounds_enclose_the_program_over_all_labelings(kind):
+    X, y = problem(list(SETTINGS).index(kind))
+    given = SETTINGS[kind]
+    cost = given.get("loss", 1 - np.eye(3))
+    if "class_weight" in given:
+        cost = np.array([0.5, 1.0, 3.0])[:, None] * cost
+    eta = given.get("transition_scale", 1.0)
+    boundary = eta * given.get("boundaries", True)
+    best = quadratic_program(X, y, 3, cost, 0.0, C=0.7, slack="l1", eta=eta, boundary=boundary)
+    for tol in (0.1, 1e-4):
+        tagger = HMSVMTagger(C=0.7, solver="smoothing", tol=tol, **given).fit(X, y)
+        assert tagger.objective_ - tagger.dual_gap_ <= best * (1 + 1e-6)
+        assert best * (1 - 1e-6) <= tagger.objective_ <= best * (1 + tol)
+        assert tagger.dual_gap_ <= tol * tagger.objective_
+    assert_allclose(tagger.loss_curve_[-1, 1], tagger.objective_)
+
+
+def check_smoothing(seed):
+    """The measured objective is that of the weights, and the bounds hold what bcfw finds."""
+    rng = np.random.default_rng(seed)
+    X, y = problem(seed, lengths=rng.integers(1, 6, int(rng.integers(1, 6))) + 2)
+    C, tol = 10 ** rng.uniform(-3, 2), 10 ** rng.uniform(-3, -1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        tagger = HMSVMTagger(C=C, solver="smoothing", tol=tol).fit(X, y)
+    assert tagger.objective_ == pytest.approx(objective_of(tagger, X, y, C), rel=1e-9)
+    other = HMSVMTagger(C=C, solver="bcfw", tol=tol, max_iter=20_000, random_state=0).fit(X, y)
+    assert tagger.objective_ - tagger.dual_gap_ <= other.objective_ * (1 + 1e-9)
+    assert other.objective_ - other.dual_gap_ <= tagger.objective_ * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_objective_and_bounds(seed):
+    check_smoothing(seed)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix, lambda x: x.astype(np.float32)])
+def test_weights_constraints_and_forms(form):
+    X, y = problem(4, lengths=[5] * 8)
+    y = [np.sort(labels) for labels in y]
+    X, allowed = [form(x) for x in X], np.triu(np.ones((3, 3), dtype=bool))
+    weights = np.array([2.0, 1, 1, 0, 1, 3, 1, 1])
+    options = {"constraints": allowed, "tol": 1e-4, "max_iter": 5000, "random_state": 0}
+    fitted = [
+        HMSVMTagger(solver=solver, **options).fit(X, y, weights) for solver in ("smoothing", "bcfw")
+    ]
+    assert fitted[0].objective_ == pytest.approx(fitted[1].objective_, rel=2e-4)
+    assert_array_equal(np.isfinite(fitted[0].transition_), allowed)
+    assert all((np.diff(labels) >= 0).all() for labels in fitted[0].predict(X))
+    assert fitted[0].coef_.dtype == X[0].dtype
+
+
+def test_auto_takes_it_for_long_sequences_where_it_can():
+    X, y = problem(5, lengths=[220, 210])
+    assert MarginProblem(HMSVMTagger(), RowSource.read(X, y, None)).solver == "smoothing"
+    short = [x[:150] for x in X], [labels[:150] for labels in y]
+    assert MarginProblem(HMSVMTagger(), RowSource.read(*short, None)).solver == "bcfw"
+    for refused in (
+        {"slack": "l2"}, {"loss": "zero_one"}, {"transition_scale": 0}, {"kernel": "rbf"},
+        {"C": np.inf}, {"average": True}, {"warm_start": True},
+    ):  # fmt: skip
+        assert MarginProblem(HMSVMTagger(**refused), RowSource.read(X, y, None)).solver == "bcfw"
+        with pytest.raises(ValueError, match=r"solver='smoothing' cannot have .*; use"):
+            HMSVMTagger(solver="smoothing", **refused).fit(X, y)
+    tagger = HMSVMTagger().fit(X, y)
+    assert tagger.dual_gap_ <= 0.01 * tagger.objective_
+    assert not hasattr(tagger, "dual_coef_")
+    with pytest.raises(AttributeError, match="have no support_sequences_; use 'bcfw'"):
+        tagger.support_sequences_  # noqa: B018
+
+
+def test_it_warns_when_iterations_run_out():
+    X, y = problem(0, lengths=[5] * 10)
+    with pytest.warns(ConvergenceWarning, match="did not converge in 3 passes"):
+        HMSVMTagger(C=100, solver="smoothing", max_iter=3, tol=1e-6).fit(X, y)
+
+
+def test_a_search_along_C():
+    X, y = problem(6, lengths=[40] * 6)
+    search = HMSVMTaggerCV(Cs=[0.01, 0.1, 1.0], cv=3, solver="smoothing").fit(X, y)
+    plain = HMSVMTagger(C=search.C_, solver="smoothing").fit(X, y)
+    assert search.scores_.shape == (3, 3)
+    assert search.objective_ == pytest.approx(plain.objective_, rel=0.01)
+
+
+def test_the_best_weights_are_kept():
+    objective, v = smoothed(*problem(0))
+    first, _, _ = objective.measure(0.1 * v)
+    kept = objective.best
+    assert objective.measure(100 * v)[0] == first
+    assert objective.best is kept
