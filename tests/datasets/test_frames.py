@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
+from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -183,6 +184,29 @@ def test_records_are_columns_for_dict_features():
     assert (rows != DictFeatures().fit_transform(records).rows).nnz == 0
     with pytest.raises(ValueError, match="Columns of sequence 1 of X must be equally long; got w:"):
         DictFeatures().fit([X[0], {"w": ["a"], "x": [1, 2]}])
+
+
+def test_column_transformer_on_a_row_for_each_sequence():
+    table = {"w": WORDS, "v": NUMBERS}
+    X = pytest.importorskip("pandas").DataFrame(table)
+    parts = [("w", TokenFeatures(), "w"), ("v", PerToken(StandardScaler()), "v")]
+    model = make_pipeline(ColumnTransformer(parts), CRFTagger()).fit(X, LABELS)
+    records = [{"w": w, "v": v} for w, v in zip(WORDS, NUMBERS)]
+    union = [("w", TokenFeatures(columns="w")), ("v", PerToken(StandardScaler(), columns=["v"]))]
+    expected = make_pipeline(FeatureUnion(union), CRFTagger()).fit(records, LABELS)
+    for p, q in zip(model.predict_proba(X), expected.predict_proba(records)):
+        assert_array_equal(p, q)
+    with pytest.raises(ValueError, match="2D array"):  # scikit-learn's own
+        model.fit(records, LABELS)
+
+
+def test_columns_of_a_table_are_rows_for_prediction():
+    X, y = from_frame(to_table(long()), "sentence", "label", columns=["x0", "x1"])
+    assert not X.rows.flags.c_contiguous
+    copied = Sequences(np.ascontiguousarray(X.rows), X.offsets)
+    model = CRFTagger().fit(X, y)
+    for p, q in zip(model.predict_proba(X), model.predict_proba(copied)):
+        assert_array_equal(p, q)
 
 
 # --- Data sets and documents ---------------------------------------------------------------------

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from sklseq import CRFTagger, OnlineDecoder, SemiCRFSegmenter, Sequences, Shards, ZScoreTagger
 from sklseq.data.segment_potentials import SegmentPotentials, SequencePotentials
-from sklseq.datasets import make_contacts, read_conll
+from sklseq.datasets import align_spans, from_frame, from_rows, make_contacts, read_conll
 from sklseq.deployment import trusted_types
 from sklseq.display import SegmentationDisplay, TransitionsDisplay
 from sklseq.features import SegmentFeatures, TemplateFeatures, TokenFeatures, WindowFeatures
@@ -86,4 +86,9 @@ def look(ax: Axes, tagger: CRFTagger) -> None:
     X, y = make_contacts(3)
     read_conll("train.txt", label=None)
     assert_type(trusted_types(), list[str])
+    table, labels_of_table = from_frame({"s": [0, 0], "w": ["a", "b"]}, "s", "w")
+    tagger.fit(table, labels_of_table)
+    assert_type(from_rows([{"tokens": ["a"]}])[0], list[dict])
+    assert_type(align_spans([(0, 1, "x")], [(0, 1)]), list[tuple[int, int, str]])
+    from_frame({"s": [0]}, 3)  # type: ignore[arg-type]
     tagger.fit(X, y)

@@ -63,18 +63,23 @@ class DenseScores:
     """A for a dense matrix: BLAS does it best."""
 
     def __init__(self, X: Sequences, dtype: np.dtype):
-        self.rows = np.ascontiguousarray(X.rows, dtype=dtype)
+        self.rows, self.dtype = X.rows, dtype
         self.n_features = self.rows.shape[1]
+
+    def block(self, first: int, last: int) -> np.ndarray:
+        """Some rows in the order of C, which a table of columns has not, and in ``dtype``."""
+        return np.ascontiguousarray(self.rows[first:last], self.dtype)
 
     def scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> None:
         """out = X[first:last] @ W."""
-        np.matmul(self.rows[first:last], W, out=out)
+        np.matmul(self.block(first, last), W, out=out)
 
     def checked_scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> bool:
-        """Whether the sum of all values is finite, if not, one may not be; then :meth:`scores`."""
-        finite = finite_sum(self.rows[first:last])
+        """out = X[first:last] @ W; whether the sum of all values is finite, so that all are."""
+        rows = self.block(first, last)
+        finite = finite_sum(rows)
         with np.errstate(**{} if finite else {"invalid": "ignore"}):
-            self.scores(W, first, last, out)
+            np.matmul(rows, W, out=out)
         return finite
 
 
@@ -114,7 +119,7 @@ class DenseRows(DenseScores):
     needs_all_residuals = False
 
     def __init__(self, X: Sequences, pairs, n_labels: int, width: int, dtype: np.dtype):
-        super().__init__(X, dtype)
+        super().__init__(X.with_rows(np.ascontiguousarray(X.rows, dtype)), dtype)
         self.shape = (self.n_features, width)
         self.at = slice(None)
         if pairs is not None and len(pairs) < self.n_features * n_labels:
@@ -124,7 +129,7 @@ class DenseRows(DenseScores):
 
     def for_rows(self, X: Sequences) -> DenseRows:
         other = copy(self)
-        DenseScores.__init__(other, X, self.rows.dtype)
+        other.rows = np.ascontiguousarray(X.rows, self.dtype)
         return other
 
     def unshared(self) -> DenseRows:
