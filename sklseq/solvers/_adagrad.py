@@ -13,22 +13,25 @@ __all__ = ["adagrad"]
 # Sequences with less than the mean loss are updated less often, but at least in this fraction of
 # the passes, and in all of the first ones.
 LEAST_SHARE, FULL_PASSES = 0.3, 2
+# A pass with more than this many times the least losses of a pass so far overshot.
+OVERSHOT = 2.0
 
 
 def adagrad(
-    stochastic, primal, *, rate: float = 0.5, n_passes: int, random_state=0,
+    stochastic, primal, *, rate: float = 1.0, n_passes: int, random_state=0,
     callback: Callable[[int, float | None, np.ndarray], bool] | None = None,
 ) -> SolverResult:  # fmt: skip
     """Minimise ``primal`` roughly, in ``n_passes`` over the data.
 
-    Steps decrease linearly from ``rate`` to 0, which averages the noise of single sequences. A
-    pass whose losses sum to more than the objective at the start, or are not finite, is undone,
-    and the steps of later passes are divided by 4.
+    Steps decrease linearly from ``rate`` to 0, which averages the noise of single sequences, and
+    gradients of earlier passes count less and less in their metric. A pass whose losses sum to more
+    than the objective at the start, to more than twice those of an earlier pass, or are not finite,
+    is undone, and the steps of later passes are divided by 4.
 
     Parameters
     ----------
-    stochastic : object with ``descend(order, rate, boost)``, ``restart(w)``, ``losses``,
-        ``sequences`` and ``w``
+    stochastic : object with ``descend(order, rate, boost)``, ``forget()``, ``restart(w)``,
+        ``losses``, ``sequences`` and ``w``
     primal : object with ``value(w)``
         The objective, penalties included; evaluated at the start and at the end.
     rate : float
@@ -49,12 +52,17 @@ def adagrad(
     rng = np.random.default_rng(random_state)
     start = stochastic.w.copy()
     history, message, before = [primal.value(start)], "passes", start
+    highest = history[0]
     for k in range(n_passes):
         order, boost = _choose(stochastic, rng, k)
         loss = stochastic.descend(order, rate * (1 - k / n_passes), boost)
-        if not loss <= history[0] or not np.isfinite(stochastic.w).all():
+        if not loss <= highest or not np.isfinite(stochastic.w).all():
             stochastic.restart(before)
             rate /= 4
+        else:
+            highest = min(highest, OVERSHOT * loss)
+        if k < n_passes - 1:
+            stochastic.forget()
         before = stochastic.w.copy()
         if callback is not None and callback(k + 1, None, stochastic.w):
             message = "callback"

@@ -16,7 +16,8 @@ from sklseq.solvers._search import Search
 
 __all__ = ["estimated_rest", "lbfgs"]
 
-PERIOD = 10  # iterations over which decreases are compared
+# Decreases are compared over a fifth of all iterations, at least so many.
+LEAST_PERIOD = 10
 # Ratio of scales above which the objective along the gradient without scales checks an estimate.
 UNEQUAL = 1e4
 
@@ -66,7 +67,7 @@ def lbfgs(
 
     Notes
     -----
-    Memory: four vectors besides ``w`` and six pairs of vectors, in float32 if they are long; a
+    Memory: four vectors besides ``w`` and ten pairs of vectors, in float32 if they are long; a
     few more vectors with ``l1`` or ``scale``.
     """
     threads = threads or Threads(1)
@@ -107,16 +108,17 @@ def lbfgs(
 def estimated_rest(history: list) -> float:
     """Estimated distance of the last value from the limit of the sequence, by a geometric series.
 
-    If each ten iterations lower the objective by r times the decrease of the ten before, and the
-    last ten by d, it will fall by d · r / (1 - r) more. r is unknown: it is taken to be the largest
-    of the last three ratios, and the estimate is 2.5 · d / (1 - r). Infinite for fewer than 20
-    iterations, and for r >= 1.
+    If each period of n iterations lowers the objective by r times the decrease of the one before,
+    and the last one by d, it will fall by d · r / (1 - r) more. n is a fifth of all iterations,
+    at least ten. r is unknown: it is taken to be the largest of the last three ratios, and the
+    estimate is 2 · d / (1 - r). Infinite for fewer than 20 iterations, and for r >= 1.
     """
-    falls = np.diff(history[: -4 * PERIOD - 2 : -PERIOD])  # the last ten first
+    period = max(LEAST_PERIOD, (len(history) - 1) // 5)
+    falls = np.diff(history[: -4 * period - 2 : -period])  # the last period first
     if len(falls) < 2:
         return np.inf
     r = np.max(falls[:-1] / np.maximum(falls[1:], 1e-300))
-    return float(2.5 * falls[0] / (1 - r)) if r < 1 else np.inf
+    return float(2 * falls[0] / (1 - r)) if r < 1 else np.inf
 
 
 def _why_stop(search: Search, history: list, tol: float, convexity: float, scale) -> str:

@@ -13,7 +13,7 @@ SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9
 MAX_TRIALS = 40  # of step lengths in one iteration
 LONG = 1e5  # change of scaled weights that changes some scores by about as much
 RISE = 1e-5  # of the objective, which shows that a step was too long
-MEMORY = 6  # pairs
+MEMORY = 10  # pairs
 
 
 class Search:

@@ -256,7 +256,7 @@ def test_visits_to_many_shards(seed):
     assert rough.n_iter_ <= 60
     assert best.objective_ <= rough.objective_ <= 1.001 * best.objective_
     exact = CRFTagger(solver="adagrad", tol=1e-10).fit(Shards(parts))
-    np.testing.assert_allclose(exact.coef_, best.coef_, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(exact.coef_, best.coef_, rtol=1e-5, atol=3e-5)
 
 
 def test_threads_share_out_the_sequences_of_each_shard():

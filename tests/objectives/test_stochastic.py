@@ -241,6 +241,9 @@ class Stub:
         self.w += 1
         return 0.0
 
+    def forget(self):
+        pass
+
     def value(self, w):
         return 1 + float(w @ w)
 
@@ -251,6 +254,48 @@ def test_an_end_worse_than_the_start_is_not_the_answer():
     assert (result.message, result.converged, result.value) == ("worse", False, 1.0)
     assert result.history == [1.0, 1.0]
     assert_array_equal(result.w, 0)
+
+
+class Overshooting(Stub):
+    """The third pass has more than twice the losses of the second; w counts the passes."""
+
+    def __init__(self):
+        super().__init__()
+        self.told, self.rates, self.n_forgotten = iter([40.0, 10.0, 21.0, 9.0]), [], 0
+
+    def descend(self, order, rate, boost):
+        self.rates.append(rate)
+        self.w += 1
+        return next(self.told)
+
+    def forget(self):
+        self.n_forgotten += 1
+
+    def restart(self, w):
+        self.w = w.copy()
+
+    def value(self, w):
+        return 100 - float(w @ w)
+
+
+def test_a_pass_that_doubles_the_losses_is_undone():
+    stub = Overshooting()
+    result = adagrad(stub, stub, rate=1.0, n_passes=4)
+    assert stub.rates == [1.0, 0.75, 0.5, 0.25 / 4]
+    assert stub.n_forgotten == 3
+    assert_array_equal(result.w, 3)
+
+
+def test_what_past_gradients_leave():
+    X, y = make_sparse_data(0)
+    with Threads(1) as threads:
+        stochastic = StochasticLikelihood(likelihood_of(CRFTagger(), X, y, threads))
+        stochastic.descend(stochastic.sequences, 0.5)
+        before = stochastic.metric() ** 2
+        assert (before > FIRST_SQUARE + 1).any()
+        for _ in range(2):
+            stochastic.forget()
+    assert_allclose(stochastic.metric() ** 2, 4 + 0.64 * (before - 4), rtol=1e-5)
 
 
 def test_few_passes_are_reported_and_warned_of(capsys):

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklseq import CRFTagger, Sequences
 from sklseq._lib.threads import Threads
 from sklseq.solvers import lbfgs
+from sklseq.solvers._lbfgs import estimated_rest
 from sklseq.solvers._owlqn import proximal_step
 from tests.objectives.test_dual import likelihood_of
 from tests.solvers.test_solvers import LeastSquares
@@ -77,6 +78,16 @@ def test_the_objective_is_within_tol_of_the_minimum(l1, l2, tol):
     shares = gaps(0, l1, l2, tol)
     assert len(shares) == 3  # and nobody is warned
     assert max(shares) <= 1
+
+
+@pytest.mark.parametrize("n", [20, 39, 40, 79, 100, 400])
+@pytest.mark.parametrize("r", [0.2, 0.9])
+def test_the_estimate_of_the_rest(n, r):
+    # Twice d / (1 - r) for geometric decrease over periods of ten iterations or n / 5.
+    k, period = np.arange(n + 1), max(10, n // 5)
+    d = 1 / r - 1
+    assert estimated_rest(list(5 + r ** ((k - n) / period))) == pytest.approx(2 * d / (1 - r))
+    assert estimated_rest(list(5 + r ** (k[:20] / period))) == np.inf
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ cdef void move_row(
     cdef float* G
     cdef const double* mask = q.at.rows.mask
     cdef double v, rate = q.rate
-    cdef float inverse, m, l1 = q.l1, l2 = q.l2, step
+    cdef float root, m, l1 = q.l1, l2 = q.l2
     if q.scale != NULL:
         x *= q.scale[row]
         rate *= q.scale[row]
@@ -93,9 +93,9 @@ cdef void move_row(
             if mask != NULL:
                 v *= mask[row * W + block * B + k]
             G[k] += <float> (v * v)
-            inverse = 1 / sqrtf(G[k])
-            step = m * inverse
-            w[k] = soft(w[k] - (rate * inverse) * v, step * l1) * (1 / (1 + step * l2))
+            # With step = m / root, both sides of `shrink` times root: one division less.
+            root = sqrtf(G[k])
+            w[k] = soft(root * w[k] - rate * v, m * l1) * (1 / (root + m * l2))
 
 
 cdef double log_partition(Lattice* q, Py_ssize_t T) noexcept nogil:

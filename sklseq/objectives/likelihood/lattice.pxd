@@ -97,10 +97,9 @@ cdef inline Lattice lattice_of(state, double[:, ::1] W, double[::1] w) except *:
 
 
 cdef inline double soft(double u, double threshold) noexcept nogil:
-    # argmin_w (w - u)^2 / 2 + threshold |w|
-    if u > threshold:
-        return u - threshold
-    return u + threshold if u < -threshold else 0
+    # argmin_w (w - u)^2 / 2 + threshold |w|: u less its nearest number in [-threshold, threshold]
+    cdef double near = u if u < threshold else threshold
+    return u - (near if near > -threshold else -threshold)
 
 
 cdef inline void scores(lanes* tag, Lattice* q, Py_ssize_t r, Py_ssize_t T) noexcept nogil:

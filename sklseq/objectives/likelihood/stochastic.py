@@ -22,6 +22,8 @@ __all__ = ["Batch", "ShardedStochasticLikelihood", "StochasticLikelihood"]
 # Start of the sums of squared gradients. With less, the first steps are rate · sign(gradient), and
 # rows of many features overshoot.
 FIRST_SQUARE = 16.0
+# What `forget` leaves of the sums of squares above the least.
+KEPT, LEAST_SQUARE = 0.8, 4.0
 # Residuals below this are sampled (measured on CoNLL-2002: halves the time, changes nothing else).
 ALMOST = 0.05
 SEED = 88172645463325252
@@ -157,6 +159,14 @@ class StochasticLikelihood(LatticeState):
             stamp[:] = self.n_updates + before[-1]
         return sum(losses)
 
+    def forget(self) -> None:
+        """Let past gradients count less: the sums of squares fall by a fifth, to 4 at least.
+
+        Gradients fall as the weights fit. Their sums over all passes would make steps too short.
+        """
+        for G in self.squares:
+            G -= np.float32(1 - KEPT) * np.maximum(G - np.float32(LEAST_SQUARE), 0)
+
     def metric(self) -> np.ndarray:
         """√(first_square + Σ g²) of each weight, in the layout of w: the divisor of its steps.
 
@@ -252,6 +262,10 @@ class ShardedStochasticLikelihood:
         parts = np.split(order[together], np.cumsum(counts)[:-1])
         for k in np.argsort(appears):
             yield int(shard[appears[k]]), parts[k]
+
+    def forget(self) -> None:
+        """As of ``StochasticLikelihood``."""
+        self.steps.forget()
 
     def metric(self) -> np.ndarray:
         """As of ``StochasticLikelihood``."""
