@@ -7,10 +7,17 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    PredefinedSplit,
+    cross_val_predict,
+    cross_val_score,
+)
 
 from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, RowBlocks, Shards, ZScoreTagger
 from sklseq.data.labels import allowed_transitions
+from sklseq.estimators.crf.early_stopping import EarlyStopping
+from sklseq.estimators.sources.open_source import open_source
 from sklseq.inference.chain.linear_chain import BLOCK_ROWS
 from tests.objectives.test_partial import options, partial_labels
 from tests.sample_data import make_data, make_sparse_data
@@ -110,6 +117,22 @@ def test_early_stopping_scores_the_rows_that_are_known(partial):
         tagger.fit(X, y)
     assert len(tagger.validation_scores_) > 1
     assert 0 < max(tagger.validation_scores_) <= 1
+
+
+def test_a_splitter_counts_the_sequences_of_the_user(partial):
+    # Sequences that say nothing are left out, and labelled ones come first, in training only.
+    X, y = partial
+    weights = np.arange(len(y)) % 5
+    y[3], y[7] = [None] * len(y[3]), ["a"] * len(y[7])
+    fold = np.where(np.isin(np.arange(len(y)), [3, 5, 7, 8, 14]), 0, -1)
+    tagger = CRFTagger(early_stopping=True, validation_fraction=PredefinedSplit(fold))
+    for labels in (y, [[item if item == "a" else "b" for item in one] for one in y]):
+        source = open_source(X, labels, weights, "auto")
+        aside = EarlyStopping.of_source(tagger, source)
+        expected = [labels[s] for s in (3, 7, 8, 14) if any(labels[s])]
+        assert sorted(str(one.tolist()) for one in aside.y) == sorted(map(str, expected))
+        kept = [s for s in range(len(y)) if fold[s] and weights[s] and any(labels[s])]
+        assert_array_equal(np.sort(source.numbers[source.weights > 0]), kept)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ class EarlyStopping:
     choices : ndarray of shape (n_codes,)
         What y holds for each code.
     weights : float64 ndarray of shape (n_sequences,)
+    given : (numbers, n), optional
+        Numbers of the sequences among the n of the user; by default they are all of these.
 
     Attributes
     ----------
@@ -35,11 +37,12 @@ class EarlyStopping:
         Validation score of each iteration.
     """
 
-    def __init__(self, estimator, X: Sequences, codes, choices, weights: np.ndarray):
+    def __init__(self, estimator, X: Sequences, codes, choices, weights: np.ndarray, given=None):
         usable = np.flatnonzero((weights > 0) & (X.lengths > 0))
         part = estimator.validation_fraction
         if hasattr(part, "split"):
-            aside = np.intersect1d(_first_test_part(part, len(X)), usable)
+            numbers, n = (np.arange(len(X)), len(X)) if given is None else given
+            aside = usable[np.isin(numbers[usable], _first_test_part(part, n))]
         else:
             rng = repeatable_generator(estimator.random_state)
             aside = np.sort(rng.permutation(usable)[: int(np.ceil(part * len(usable)))])
@@ -59,7 +62,10 @@ class EarlyStopping:
     @classmethod
     def of_source(cls, estimator: Any, source: Any) -> EarlyStopping:
         """Set sequences of a ``RowSource`` aside."""
-        validation = cls(estimator, source.X, source.codes, source.choices, source.weights)
+        validation = cls(
+            estimator, source.X, source.codes, source.choices, source.weights,
+            (source.numbers, source.n_given),
+        )  # fmt: skip
         source.weights = validation.weights
         return validation
 

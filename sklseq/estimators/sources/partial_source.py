@@ -36,7 +36,6 @@ class PartialSource(RowSource):
     plan = Plan("forward-backward", None, 0, "some labels are unknown")
 
     labels: AllowedLabels
-    numbers: np.ndarray
 
     @classmethod
     def of_rows(
@@ -62,9 +61,9 @@ class PartialSource(RowSource):
         labels = labels._replace(codes=codes)
         kind = cls if is_partial[numbers].any() else RowSource
         source = kind(X[numbers], labels.codes, classes, weights[numbers], vectorizer)
-        if kind is RowSource:
-            return source
-        source.labels, source.numbers = labels, numbers
+        source.numbers, source.n_given = numbers, len(X)
+        if isinstance(source, PartialSource):
+            source.labels = labels
         return source
 
     @property

@@ -89,11 +89,17 @@ class RowSource(Source):
     classes : ndarray of shape (n_labels,)
     weights : ndarray of shape (n_sequences,), optional
     vectorizer : DictFeatures, optional
+
+    Attributes
+    ----------
+    numbers : ndarray of shape (n_sequences,)
+        Of the sequences, among all ``n_given`` of the user.
     """
 
     def __init__(self, X: Sequences, codes, classes, weights=None, vectorizer=None):
         self.X, self.codes, self.classes, self.vectorizer = X, codes, classes, vectorizer
         self.weights = np.ones(len(X)) if weights is None else weights
+        self.numbers, self.n_given = np.arange(len(X)), len(X)
 
     @classmethod
     def read(cls, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None) -> RowSource:
@@ -110,11 +116,14 @@ class RowSource(Source):
     @classmethod
     def of_rows(cls, X: Sequences, y: LabelsLike, weights: np.ndarray, vectorizer: Any):
         """Check y; sequences of weight 0 are left out."""
-        X, labels, weights = weighted_only(X, read_labels(y, X), weights)
+        labels, given = read_labels(y, X), (np.flatnonzero(weights > 0), len(X))
+        X, labels, weights = weighted_only(X, labels, weights)
         check_not_empty(X)
         classes = unique_labels(labels)
         codes = encode_labels(labels, classes, X.offsets)
-        return cls(X, codes, classes, weights, vectorizer)
+        source = cls(X, codes, classes, weights, vectorizer)
+        source.numbers, source.n_given = given
+        return source
 
     @property
     def choices(self) -> np.ndarray:
