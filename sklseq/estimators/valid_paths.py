@@ -1,18 +1,18 @@
-"""Best label paths among the valid ones: at most one span of a type, or any rule of the user."""
+"""Best label paths, or segmentations, among the valid ones: each type once, or a user's rule."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 
-from sklseq.data.span_rules import SpanRules, span_rules
+from sklseq.data.span_rules import span_rules
 from sklseq.data.types import ValidLike
 from sklseq.inference.chain.linear_chain import nbest, viterbi
 from sklseq.inference.chain.once import best_paths_once
 
-__all__ = ["valid_paths"]
+__all__ = ["first_valid", "segment_rule", "valid_paths"]
 
 # Paths that are tried in turn, each time of the sequences without a valid one.
 NUMBERS = (8, 64, 512, 4096)
@@ -23,46 +23,70 @@ def valid_paths(potentials: tuple, classes: np.ndarray, valid: ValidLike) -> np.
     if callable(valid):
         return _first_valid(potentials, classes, valid)
     rules = span_rules(classes)
-    return best_paths_once(potentials, rules, _types(valid, rules))
+    once = _once(valid, rules.types)
+    return best_paths_once(potentials, rules, np.array([label in once for label in rules.types]))
 
 
-def _types(valid: Any, rules: SpanRules) -> np.ndarray:
+def segment_rule(valid: ValidLike, types: list) -> Callable[[list], bool]:
+    """Whether a list of segments is valid, as a function."""
+    if callable(valid):
+        return valid
+    once = _once(valid, types)
+
+    def holds(segments: list) -> bool:
+        seen = [label for _, _, label in segments if label in once]
+        return len(seen) == len(set(seen))
+
+    return holds
+
+
+def _once(valid: Any, types: list) -> list:
+    # The types that may occur once.
     if isinstance(valid, str) and valid == "once":
-        return np.array([label != "O" for label in rules.types], dtype=bool)
+        return [label for label in types if label != "O"]
     if isinstance(valid, (str, bytes)) or not isinstance(valid, Collection):
         raise ValueError(
             "valid must be None, 'once', a list of span types that may occur once, or a function "
-            f"of the labels of one sequence; got {valid!r}."
+            f"of the labels or segments of one sequence; got {valid!r}."
         )
-    unknown = [label for label in valid if label not in rules.types]
+    unknown = [label for label in valid if label not in types]
     if unknown:
         raise ValueError(
             f"valid names {unknown[0]!r}, which is no span type of the model; they are "
-            f"{', '.join(map(repr, rules.types))}."
+            f"{', '.join(map(repr, types))}."
         )
-    return np.array([label in valid for label in rules.types], dtype=bool)
+    return list(valid)
 
 
 def _first_valid(potentials: tuple, classes: np.ndarray, valid: Callable) -> np.ndarray:
-    # Paths come best first, so the first valid one is the best valid one.
     emission, transition, start, end, offsets = potentials
     codes, _ = viterbi(emission, transition, offsets, start=start, end=end)
     for s, (a, b) in enumerate(zip(offsets[:-1], offsets[1:])):
         if valid(classes[codes[a:b]].tolist()):
             continue
-        tried = 1
-        for n in NUMBERS:
-            paths, _ = nbest(emission[a:b], transition, None, n, start=start, end=end)[0]
-            good = (k for k in range(tried, len(paths)) if valid(classes[paths[k]].tolist()))
-            k = next(good, None)
-            if k is not None:
-                codes[a:b] = paths[k]
-                break
-            tried = len(paths)
-            if tried < n:
-                raise ValueError(f"None of the {tried} label paths of sequence {s} is valid.")
-        else:
-            raise ValueError(
-                f"None of the {tried} best label paths of sequence {s} is valid; loosen the rule."
-            )
+
+        def paths(n: int, a: int = a, b: int = b) -> list[list]:
+            found, _ = nbest(emission[a:b], transition, None, n, start=start, end=end)[0]
+            return list(found)
+
+        codes[a:b] = first_valid(
+            paths, lambda path: valid(classes[path].tolist()), f"label paths of sequence {s}"
+        )
     return codes
+
+
+def first_valid(best: Callable[[int], Sequence], valid: Callable[[Any], bool], what: str) -> Any:
+    """The first valid one of the n best answers that ``best(n)`` gives; the best one is not.
+
+    Answers come best first, so it is the best valid one.
+    """
+    tried = 1
+    for n in NUMBERS:
+        answers = best(n)
+        for answer in answers[tried:]:
+            if valid(answer):
+                return answer
+        tried = len(answers)
+        if tried < n:
+            raise ValueError(f"None of the {tried} {what} is valid.")
+    raise ValueError(f"None of the {tried} best {what} is valid; loosen the rule.")

@@ -48,11 +48,13 @@ def _segments_of(X: SegmentPotentials, ends: np.ndarray, longest: int | None) ->
     earlier = np.where(np.isin(X.kind, (OPEN_START, OPEN_BOTH)), X.start, 0)
     later = np.where(np.isin(X.kind, (OPEN_END, OPEN_BOTH)), ends - X.stop, 0)
     spare = longest - (X.stop - X.start)
-    # Segments are [u - a, v + b) with a ≤ earlier, b ≤ later and a + b ≤ spare.
-    count = np.zeros(len(spare), dtype=np.int64)
-    for a in range(int(min(earlier.max(initial=0), spare.max(initial=0))) + 1):
-        count += np.where((a <= earlier) & (a <= spare), np.minimum(later, spare - a) + 1, 0)
-    return count
+    # Segments are [u - a, v + b) with a ≤ earlier, b ≤ later and a + b ≤ spare: for each a there
+    # are later + 1 of them if a ≤ spare - later, else spare - a + 1.
+    last = np.minimum(earlier, spare)
+    full = np.maximum(np.minimum(last, spare - later) + 1, 0)
+    cut = np.maximum(last + 1 - full, 0)
+    count = full * (later + 1) + cut * (spare + 1) - cut * (full + last) // 2
+    return np.where(spare >= 0, count, 0)
 
 
 count_firings = count_active_potentials  # the name before 0.1

@@ -7,11 +7,20 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.pipeline import make_pipeline
 
-from sklseq import CRFTagger, CRFTaggerCV, HMSVMTagger, RowBlocks, ZScoreTagger
+from sklseq import (
+    CRFTagger,
+    CRFTaggerCV,
+    HMSVMTagger,
+    RowBlocks,
+    SemiCRFSegmenter,
+    ZScoreTagger,
+)
 from sklseq.data.labels import labels_to_segments
 from sklseq.estimators import valid_paths
 from sklseq.features import TokenFeatures
 from tests.estimators.test_predicted_spans import spans_data
+from tests.estimators.test_semicrf import problem as segment_problem
+from tests.inference.test_segment_inference import segmentations
 
 TAGGERS = {
     "crf": lambda: CRFTagger(l2=0.01, all_possible_transitions=True),
@@ -104,3 +113,42 @@ def test_wrong_rules(monkeypatch):
         model.predict([np.eye(3)], valid=lambda labels: False)
     with pytest.raises(ValueError, match="valid needs sequences in memory; pass arrays"):
         model.predict([RowBlocks(lambda: iter([np.eye(3)]))], valid="once")
+
+
+RULES = {
+    "once": lambda labels: len(set(labels)) == len(labels),
+    ("b",): lambda labels: labels.count("b") <= 1,
+    "order": lambda labels: labels == sorted(labels),
+    "pair": lambda labels: not {"a", "b"} <= set(labels),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_best_valid_segmentation(name):
+    """Against enumeration: at most once, order, forbidden pairs anywhere."""
+    rule, n_changed = RULES[name], 0
+    valid = (lambda s: rule([k for _, _, k in s])) if name in {"order", "pair"} else name
+    for seed in range(3):
+        X, y = segment_problem(seed, longest=5)
+        model = SemiCRFSegmenter(l2=0.01).fit(X, y)
+        labels, found = model.classes_.tolist(), model.predict(X, valid=valid)
+        limits = [1 if k == "O" else 0 for k in labels]
+        for s, plain in enumerate(model.predict(X)):
+            every = [
+                [(i, j, labels[k]) for i, j, k in one if labels[k] != "O"]
+                for one in segmentations(int(X.lengths[s]), len(labels), limits)
+            ]
+            every = [one for one in every if rule([k for _, _, k in one])]
+            scores = model.predict_log_proba_sequence(X[np.full(len(every), s)], every)
+            assert found[s] == every[int(np.argmax(scores))]
+            n_changed += found[s] != plain
+    assert n_changed > 0
+
+
+def test_rules_of_segments_that_nothing_meets():
+    X, y = segment_problem(0, longest=3)
+    model = SemiCRFSegmenter().fit(X, y)
+    with pytest.raises(ValueError, match=r"None of the \d+ segmentations of sequence 0 is valid"):
+        model.predict(X, valid=lambda segments: False)
+    with pytest.raises(ValueError, match="valid names 'x', which is no span type of the model"):
+        model.predict(X, valid=["x"])

@@ -226,6 +226,18 @@ def test_token_features_fire_as_often_however_long_segments_may_be():
     assert features.compression_ratio_ > 5 * short.compression_ratio_
 
 
+def test_number_of_features_of_all_segments_of_a_long_document():
+    n = 50_000
+    features = SegmentFeatures(
+        TokenFeatures(word=False, shape=False, short_shape=False, prefixes=0, suffixes=0,
+                      flags=False, length=False),
+        start=0, end=0, before=0, after=0, length=False,
+    )  # fmt: skip
+    features.fit([["a"] * n])
+    # Token t of n is in (t + 1) (n - t) segments.
+    assert features.compression_ratio_ == pytest.approx((n + 1) * (n + 2) / 6, rel=1e-12)
+
+
 # --- Lexicons ----------------------------------------------------------------------------------
 
 

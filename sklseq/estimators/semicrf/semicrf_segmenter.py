@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Callable, Iterator
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from types import MethodType
 from typing import Any, Generic, TypeVar
 
@@ -26,7 +26,7 @@ from sklseq.data.segment_labels import (
     write_segments,
 )
 from sklseq.data.segment_potentials import SegmentPotentials
-from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
+from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike, ValidLike
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
 from sklseq.estimators.semicrf.segment_source import SegmentSource, label_limits, read_potentials
 from sklseq.estimators.validation import (
@@ -384,20 +384,49 @@ class SemiCRFSegmenter(
 
         return [rows for found in self._map(plan, decode) for rows in found]
 
-    def predict(self, X: SequencesLike) -> np.ndarray:
+    def predict(self, X: SequencesLike, *, valid: ValidLike | None = None) -> np.ndarray:
         """The best segmentation of each sequence.
 
         Parameters
         ----------
         X : SegmentPotentials, or list of sequences
+        valid : "once", collection of labels, callable or None, default=None
+            Which segmentations are valid; the best valid one of each sequence is found exactly,
+            among its n best. "once": each label but that outside occurs at most once. A
+            collection: only these labels. A function: called with the segments (start, stop,
+            label) of one sequence as a list, the best first, until it returns True.
 
         Returns
         -------
         ndarray of shape (n_sequences,), dtype object
             Lists of (start, stop, label), those of the outside label left out. After
             ``set_output(predict="list")`` a list of them.
+
+        Raises
+        ------
+        ValueError
+            If ``valid`` is none of these, or none of the 4,096 best segmentations is valid.
         """
-        return as_chosen(self, self._written(self._segments(self._read(X))))
+        X = self._read(X)
+        found = self._written(self._segments(X))
+        return as_chosen(self, found if valid is None else self._valid(X, found, valid))
+
+    def _valid(self, X: SegmentPotentials, found: np.ndarray, valid: ValidLike) -> np.ndarray:
+        # The best valid segmentations; ``found``: the best of all.
+        from sklseq.estimators.valid_paths import first_valid, segment_rule
+
+        outside = self._outside
+        rule = segment_rule(valid, [c for c in self.classes_.tolist() if c != outside])
+        broken = [s for s, segments in enumerate(found) if not rule(segments)]
+        if broken:
+            plan, psi, chain = self._program(X)
+
+            def best(n: int, s: int) -> np.ndarray:
+                return self._written(nbest_of_sequence(plan, s, psi, chain, n)[0])
+
+        for s in broken:
+            found[s] = first_valid(partial(best, s=s), rule, f"segmentations of sequence {s}")
+        return found
 
     def _written(self, segments: list[np.ndarray]) -> np.ndarray:
         out = np.empty(len(segments), dtype=object)
