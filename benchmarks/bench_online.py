@@ -287,13 +287,17 @@ def print_calibration(task):
     print("\nConfidence against the share of labels that are right\n")
     print("| rule | labels | mean confidence | right |\n|---|---:|---:|---:|")
     rules = {"step, λ = 0.01": {"latency_cost": 0.01}, "lag 0": {"lag": 0}, "lag 2": {"lag": 2},
-             "closure": {"strategy": "closure"}, "viterbi": {"strategy": "viterbi"}}  # fmt: skip
+             "closure": {"strategy": "closure"}, "viterbi": {"strategy": "viterbi"},
+             "lag 0, marginal": {"lag": 0, "decide": "marginal"},
+             "lag 1, marginal": {"lag": 1, "decide": "marginal"}}  # fmt: skip
     for name, rule in rules.items():
         labels, _, confidence = task.decode(**rule)
-        bins, error = reliability(confidence, task.model[-1].classes_[labels] == task.truth)
-        for n, mean, right in bins:
-            print(f"| {name} | {n:,} | {mean:.4f} | {right:.4f} |")
+        right = task.model[-1].classes_[labels] == task.truth
+        bins, error = reliability(confidence, right)
+        for n, mean, share in bins:
+            print(f"| {name} | {n:,} | {mean:.4f} | {share:.4f} |")
         print(f"| {name}: expected calibration error | | | {error:.4f} |")
+        print(f"| {name}: accuracy | {len(right):,} | | {right.mean():.4f} |")
 
 
 # --- Speed --------------------------------------------------------------------------------------
@@ -351,6 +355,7 @@ def pushes(task):
     yield "raw token through the pipeline", one_by_one(whole, "push", tokens)
     many = seconds(lambda: whole.stream().push_many(tokens), 3)
     yield f"raw token, {len(tokens)} at once", 1e6 * many / len(tokens)
+    yield "raw token, a pool of 1,000 streams", in_a_pool(whole, tokens)
     many = seconds(lambda: tagger.stream().push_potentials(scores), 3)
     yield f"prepared row, {len(scores)} at once", 1e6 * many / len(scores)
 
@@ -412,6 +417,18 @@ def draw_waits(ax, task, answers):
     ax.set(xlabel="latency in rows", ylabel="labels (%)")
     ax.set_title(f"at {goal:g} % disagreement with Viterbi", fontsize=10)
     ax.legend(frameon=False)
+
+
+def in_a_pool(decoder, tokens, n_streams=1000, n_ticks=20):
+    """Microseconds a token, of streams that each get one at a time."""
+
+    def work():
+        pool = decoder.pool()
+        for t in range(n_ticks):
+            items = [tokens[(s + t) % len(tokens)] for s in range(n_streams)]
+            pool.push_many(range(n_streams), items)
+
+    return 1e6 * seconds(work, 3) / (n_streams * n_ticks)
 
 
 def report(task, spans):

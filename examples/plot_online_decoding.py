@@ -23,6 +23,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from sklearn.calibration import CalibrationDisplay
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 
@@ -31,6 +32,7 @@ from sklseq.datasets import make_contacts, read_conll
 from sklseq.display import LatencyAccuracyDisplay
 from sklseq.features import TemplateFeatures
 from sklseq.metrics import token_accuracy
+from sklseq.online import calibration_report
 
 
 def shape(word):
@@ -108,6 +110,20 @@ for cost in (0.1, 0.01, 0.001, 0.0):
     report = decoder.latency_report(X_test)
     accuracy = token_accuracy(y_test, decoder.predict(X_test))
     print(f"latency_cost {cost:<6} accuracy {100 * accuracy:.2f} %, {report.mean:.2f} tokens")
+
+# %%
+# Confidence against the fraction of labels that are right. ``decide="marginal"`` emits the most
+# probable label, here as soon as its features are known and one word later.
+figure, ax = plt.subplots(figsize=(5.4, 4.8), layout="constrained")
+print()
+for lag in (1, 2):
+    decoder = OnlineDecoder(FrozenEstimator(tagger), lag=lag, decide="marginal")
+    report = calibration_report(decoder, X_test, y_test)
+    print(f"lag {lag}: expected calibration error {report.error:.4f}")
+    curve = CalibrationDisplay(report.accuracy, report.confidence, None)
+    curve.plot(ax=ax, name=f"lag {lag}", ref_line=lag == 1)
+ax.set(xlabel="mean confidence", ylabel="fraction of labels that are right")
+figure.savefig(output / "online_reliability.png", dpi=110)
 
 
 # %%
