@@ -96,6 +96,10 @@ def _add_train(commands: Any) -> None:
         "--set", type=_assignment, action="append", default=[], metavar="NAME=VALUE",
         help="a parameter of the tagger (l2=0.1), or of the features (features__boundary=mark)",
     )  # fmt: skip
+    train.add_argument(
+        "--dev", metavar="FILE",
+        help="a development set: stop when the score on it no longer rises (CRFTagger)",
+    )  # fmt: skip
     train.add_argument("--export", metavar="FILE", help="also write the model for fast loading")
     train.add_argument("--progress", action="store_true", help="show a progress bar")
     train.set_defaults(run=_train)
@@ -175,6 +179,10 @@ def _train(args: argparse.Namespace) -> None:
     if not X:
         raise ValueError(f"{args.file} holds no sequences; give a file with labelled tokens.")
     _name_columns(model[0], list(X[0]))
+    if args.dev is not None:
+        X_dev, y_dev = read_conll(args.dev, columns=list(X[0]), **_format(args))
+        _stop_early(model[-1], len(X), len(X_dev))
+        X, y = X + X_dev, y + y_dev
     with _progress(model, args.progress):
         model.fit(X, y)
     write_file(args.model, pickle.dumps(model))
@@ -193,6 +201,8 @@ def _new_model(args: argparse.Namespace) -> Any:
 
     if args.features == "TokenFeatures" and args.templates:
         raise UsageError("--templates is for --features TemplateFeatures; leave one of them out.")
+    if args.dev is not None and args.tagger != "CRFTagger":
+        raise UsageError("--dev is for --tagger CRFTagger; leave one of them out.")
     extractor: Any = WindowFeatures(TokenFeatures())
     if args.features != "TokenFeatures":
         extractor = TemplateFeatures(_template_text(args))
@@ -204,6 +214,14 @@ def _new_model(args: argparse.Namespace) -> Any:
             raise UsageError(f"--set: {name!r} is none of the parameters {', '.join(known)}.")
         model.set_params(**{known[name]: value})
     return model
+
+
+def _stop_early(tagger: Any, n_train: int, n_dev: int) -> None:
+    """The last sequences are a development set, on which the tagger is not trained."""
+    from sklearn.model_selection import PredefinedSplit
+
+    given = PredefinedSplit([-1] * n_train + [0] * n_dev)
+    tagger.set_params(early_stopping=True, validation_fraction=given)
 
 
 @contextmanager

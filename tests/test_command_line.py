@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from numpy.testing import assert_array_equal
+from sklearn.model_selection import PredefinedSplit
 from sklearn.pipeline import make_pipeline
 
 from sklseq import CRFTagger, HMSVMTagger, ZScoreTagger
@@ -118,6 +119,19 @@ def test_trained_and_tagged_as_by_the_estimators(files, run, options, model):
     assert repr(pickle.loads((files / "m").read_bytes())[-1]) == repr(expected[-1])
 
 
+def test_a_development_set_stops_training(files, run):
+    command = "train -m m --columns w,newline --set l2=0.01 --dev test.txt.xz train.txt"
+    assert run(command)[0] == 0
+    (X, y), (X_dev, y_dev) = read(files, "train.txt"), read(files, "test.txt.xz")
+    split = PredefinedSplit([-1] * len(X) + [0] * len(X_dev))
+    tagger = CRFTagger(l2=0.01, early_stopping=True, validation_fraction=split)
+    expected = make_pipeline(TemplateFeatures(columns=["w", "newline"]), tagger)
+    expected.fit(X + X_dev, y + y_dev)
+    model = pickle.loads((files / "m").read_bytes())
+    assert_array_equal(model[-1].coef_, tagger.coef_)
+    assert model.score(X_dev, y_dev) == max(tagger.validation_scores_)
+
+
 def test_column_files_with_labels_and_without(run):
     with_labels, without = run("tag -m two test.txt.xz")[1], run("tag -m two plain.txt")[1]
     assert_same(labels_of(with_labels), labels_of(without))
@@ -195,6 +209,8 @@ def test_inspect_lists_weights(files, run, tagger):
         ("train -m m --set lambda=1 words.txt", 2, "'lambda' is none of the parameters"),
         ("train -m m --encoding utf-9 words.txt", 2, "'utf-9' is not the name of an encoding"),
         ("train -m m --features TokenFeatures --templates templates words.txt", 2, "leave one"),
+        ("train -m m --dev words.txt --tagger ZScoreTagger words.txt", 2, "leave one of them out"),
+        ("train -m m --dev train.txt words.txt", 1, "columns names 1 columns"),
         ("train -m m --set l2=-1 words.txt", 1, "l2"),
         ("train -m m --columns w,pos words.txt", 1, "columns names 2 columns"),
         ("train -m no/m words.txt", 1, "The folder 'no' of path 'no/m' is missing; make it."),

@@ -53,7 +53,7 @@ def served(tmp_path):
     export(model, tmp_path / "model.sklseq")
     parts = runpy.run_path(str(FOLDER / "tag_server.py"))
     with parts["new_server"](tmp_path / "model.sklseq") as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=[0.02])
         thread.start()
         yield parts, server
         server.shutdown()
