@@ -31,6 +31,7 @@ __all__ = [
     "feature_names",
     "last_step",
     "log_proba_sequence",
+    "marginals",
     "nbest",
     "segment_proba",
     "spans",
@@ -190,6 +191,42 @@ def _spans_of_labels(labels: Iterable, scheme: str | None) -> list[list[Span]]:
     classes, codes = np.unique(flat, return_inverse=True)
     rules = span_rules(classes, scheme)
     return named_spans(rules, find_by_rules(codes, offsets, rules), offsets)
+
+
+def marginals(model: BaseEstimator, X: SequencesLike) -> list[list[dict[Any, float]]]:
+    """The probability of each label at each token, by label.
+
+    Parameters
+    ----------
+    model : Pipeline, search or estimator
+        Fitted.
+    X : list of sequences
+
+    Returns
+    -------
+    list of list of dict
+        ``predict_proba``, as sklearn-crfsuite's ``predict_marginals`` returns it: a dict
+        {label: probability} for each token.
+
+    Raises
+    ------
+    ValueError
+        If the last step has no probabilities.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklseq import CRFTagger
+    >>> from sklseq.features import TokenFeatures
+    >>> from sklseq.inspection import marginals
+    >>> X, y = [["Ann", "sings"]], [["NAME", "O"]]
+    >>> model = make_pipeline(TokenFeatures(), CRFTagger()).fit(X, y)
+    >>> sorted(marginals(model, X)[0][1])
+    ['NAME', 'O']
+    """
+    labels = getattr(last_step(model)[0], "classes_", np.zeros(0)).tolist()
+    rows = _ask(model, "predict_proba", X)
+    return [[dict(zip(labels, row)) for row in proba.tolist()] for proba in rows]
 
 
 def segment_proba(
@@ -509,6 +546,7 @@ def top_features(
     n: int = 10,
     *,
     label: Hashable | None = None,
+    sign: str | None = None,
     input_features: Iterable[str] | None = None,
 ) -> list[tuple]:
     """The state weights of largest magnitude of a tagger at the end of a pipeline.
@@ -520,6 +558,8 @@ def top_features(
     n : int, default=10
     label : label, optional
         Only weights of this label.
+    sign : {"positive", "negative"} or None, default=None
+        Only weights of this sign.
     input_features : array-like of str, default=None
         Names of the columns of ``X`` where it holds numbers.
 
@@ -548,7 +588,7 @@ def top_features(
             f"{type(tagger).__name__} has no weights of named features; top_features needs "
             "CRFTagger, ZScoreTagger or a pipeline that ends with one."
         )
-    return tagger.top_features(n, label=label, feature_names=names)
+    return tagger.top_features(n, label=label, sign=sign, feature_names=names)
 
 
 def explain(

