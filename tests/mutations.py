@@ -100,6 +100,8 @@ FAULTS = [
     ("objectives/margin/smoothed.py", "if primal < self.primal:", "if True:\n            self.primal = min(primal, self.primal)", "test_smoothing"),
     ("objectives/margin/smoothed.py", "gradient[n:] += 2 * extra", "gradient[n:] += extra", "test_smoothing"),
     ("solvers/_smoothing.py", "if gap <= tol * primal:", "if gap <= 2 * tol * primal:", "test_smoothing"),
+    ("estimators/hmsvm/margin_problem.py", "weights, trans=\"T\", lower=True", "weights, trans=\"N\", lower=True", "test_smoothing"),
+    ("estimators/hmsvm/margin_problem.py", "coef[self._used_rows()] =", "coef[: len(weights)] =", "test_smoothing"),
     ("estimators/hmsvm/margin_path.py", "self.problem.averaging:", "False:", "test_penalty_search"),
     ("estimators/crf/crf_tagger_cv.py", "np.argsort(-values, kind", "np.argsort(values, kind", "test_penalty_search"),
     ("estimators/hmsvm/margin_problem.py", "if unknown and not", "if False and not", "test_wrong_calls"),

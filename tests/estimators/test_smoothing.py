@@ -11,7 +11,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklseq import HMSVMTagger, HMSVMTaggerCV
 from sklseq.estimators.hmsvm.margin_problem import MarginProblem
 from sklseq.estimators.sources.source import RowSource
-from tests.estimators.test_hmsvm import COST, objective_of, problem, quadratic_program
+from sklseq.inference import viterbi
+from tests.estimators.test_hmsvm import (
+    COST,
+    PARAMETERS,
+    explicit_rows,
+    objective_of,
+    problem,
+    quadratic_program,
+)
 
 
 def smoothed(X, y, weights=None, mu=0.3, **parameters):
@@ -107,10 +115,12 @@ def test_weights_constraints_and_forms(form):
 def test_auto_takes_it_for_long_sequences_where_it_can():
     X, y = problem(5, lengths=[220, 210])
     assert MarginProblem(HMSVMTagger(), RowSource.read(X, y, None)).solver == "smoothing"
+    rows = [sparse.csr_matrix(x) for x in X]
+    assert MarginProblem(HMSVMTagger(), RowSource.read(rows, y, None)).solver == "bcfw"
     short = [x[:150] for x in X], [labels[:150] for labels in y]
     assert MarginProblem(HMSVMTagger(), RowSource.read(*short, None)).solver == "bcfw"
     for refused in (
-        {"slack": "l2"}, {"loss": "zero_one"}, {"transition_scale": 0}, {"kernel": "rbf"},
+        {"slack": "l2"}, {"loss": "zero_one"}, {"transition_scale": 0},
         {"C": np.inf}, {"average": True}, {"warm_start": True},
     ):  # fmt: skip
         assert MarginProblem(HMSVMTagger(**refused), RowSource.read(X, y, None)).solver == "bcfw"
@@ -143,3 +153,63 @@ def test_the_best_weights_are_kept():
     kept = objective.best
     assert objective.measure(100 * v)[0] == first
     assert objective.best is kept
+
+
+@pytest.mark.parametrize("kernel", ["poly", "rbf"])
+def test_kernels_equal_the_program_over_all_labelings(kernel):
+    X, y = problem(7)
+    best = quadratic_program(explicit_rows(X, kernel), y, 3, 1 - np.eye(3), 0.0, C=0.7, slack="l1")
+    tagger = HMSVMTagger(C=0.7, solver="smoothing", tol=1e-4, **PARAMETERS[kernel]).fit(X, y)
+    assert best * (1 - 1e-6) <= tagger.objective_ <= best * (1 + 1e-4)
+    assert tagger.objective_ - tagger.dual_gap_ <= best * (1 + 1e-6)
+
+
+def check_kernel_model(seed):
+    """A kernel of rank 3, or given, is the linear kernel, with sequences of weight 0 too."""
+    rng = np.random.default_rng(seed)
+    X, y = problem(seed, lengths=rng.integers(2, 9, 6) + 2)
+    weights = rng.choice([0.0, 0.5, 2.0], 6)
+    weights[0] = 1.0
+    options = {"C": 10 ** rng.uniform(-2, 1), "solver": "smoothing", "tol": 1e-4}
+    linear = HMSVMTagger(**options).fit(X, y, weights)
+    rows = np.concatenate(X)
+    squares = np.split(rows @ rows.T, np.cumsum([len(x) for x in X])[:-1])
+    for kernel, given in ((lambda A, B: A @ B.T, X), ("precomputed", squares)):
+        tagger = HMSVMTagger(kernel=kernel, **options).fit(given, y, weights)
+        assert tagger.objective_ == pytest.approx(linear.objective_, rel=2e-4)
+        emission = tagger.potentials(given).emission
+        primal = 0.5 * np.sum(tagger.dual_coef_ * emission[tagger.support_])
+        primal += 0.5 * np.sum(tagger.transition_**2)
+        primal += 0.5 * np.sum(tagger.start_**2) + 0.5 * np.sum(tagger.end_**2)
+        bare = objective_of_potentials(tagger.potentials(given), y, weights * options["C"])
+        assert tagger.objective_ == pytest.approx(primal + bare, rel=1e-6)
+
+
+def objective_of_potentials(potentials, y, C):
+    """Σ C_i ξ_i of these scores."""
+    emission, transition, start, end, offsets = potentials
+    total = 0.0
+    for s, truth in enumerate(y):
+        psi = emission[offsets[s] : offsets[s + 1]]
+        loss = np.arange(3) != truth[:, None]
+        _, best = viterbi(psi + loss, transition, start=start, end=end)
+        score = psi[np.arange(len(psi)), truth].sum() + start[truth[0]] + end[truth[-1]]
+        total += C[s] * (best[0] - score - transition[truth[:-1], truth[1:]].sum())
+    return total
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_kernel_models_are_those_of_their_rows(seed):
+    check_kernel_model(seed)
+
+
+def test_a_long_sequence_with_a_kernel():
+    X, y = problem(8, lengths=[400], n_features=4)
+    tagger = HMSVMTagger(kernel="rbf", gamma=0.1, C=1.0).fit(X, y)
+    assert tagger.dual_gap_ <= 0.01 * tagger.objective_
+    assert_array_equal(
+        np.concatenate(list(tagger.predict_blocks(iter([X[0][:150], X[0][150:]])))),
+        tagger.predict(X)[0],
+    )
+    search = HMSVMTaggerCV(Cs=[0.1, 1.0], cv=2, kernel="rbf").fit(X * 2, y * 2)
+    assert search.scores_.shape == (2, 2)

@@ -108,11 +108,12 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         "perceptron": the paper's Algorithm 1 (there without the average); a wrong path that ties
         with the truth is a mistake; has no margin, so no ``C``, ``loss`` or ``slack``; ends early
         on separable data, with weights that make no mistake. "smoothing": L-BFGS on a softened
-        maximum, sharpened until the gap is small; its cost is linear in the length of sequences;
-        needs the linear kernel, slack "l1", a finite ``C``, a loss that adds up over rows, and
-        ``transition_scale`` above 0. "auto" is "smoothing" where it can be and the sequence of a
-        row has 200 rows on average, else "bcfw", the fastest to a small gap in all that was
-        measured, see the user guide.
+        maximum, sharpened until the gap is small; its cost is linear in the length of sequences
+        (with kernels, n_rows² · L an iteration, and twice the memory of the Gram matrix); needs
+        slack "l1", a finite ``C``, a loss that adds up over rows, and ``transition_scale`` above 0.
+        "auto" is "smoothing" where it can be and the sequence of a row has 200 rows on average
+        (1,000 if rows are sparse and the kernel is linear), else "bcfw", the fastest to a small gap
+        in all that was measured, see the user guide.
     average : bool or "auto", default="auto"
         Whether weights are the average of all iterates (for "bcfw", of later ones more); "auto":
         for the perceptron. Not for "working_set" and "smoothing".

@@ -8,16 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg.lapack import spotrf
+from scipy.linalg.lapack import dpotrf, spotrf
 from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kernel
 
 from sklseq.estimators.validation import check_number
 
-__all__ = ["BLOCK", "RowKernel", "check_kernel", "gram_matrix", "resolve_gamma"]
+__all__ = ["BLOCK", "RowKernel", "check_kernel", "gram_factor", "gram_matrix", "resolve_gamma"]
 
 NAMES = ("linear", "poly", "rbf", "precomputed")
 BLOCK = 1 << 22  # entries of the Gram matrix computed at a time
 LARGEST = {"float32": 1e30, "float64": 1e100}  # squares of the features of ``check_magnitude``
+RIDGES = (1e-10, 1e-8, 1e-6, 1e-4)  # over the mean of the diagonal, until a factor exists
 NEGATIVE = 1e-6  # eigenvalue, over the Frobenius norm, that rounding to float32 may make negative
 
 
@@ -135,6 +136,21 @@ def gram_matrix(kernel: RowKernel, rows: Any, cache_size: float) -> np.ndarray:
     if callable(kernel.kernel) or kernel.kernel == "precomputed":
         _check_definite(gram)
     return gram
+
+
+def gram_factor(gram: np.ndarray) -> np.ndarray:
+    """R, lower triangular, with R Rᵀ = gram + a ridge against rounding: a row has its kernels.
+
+    Cost n³/3, and as much memory as ``gram``.
+    """
+    for ridge in RIDGES:
+        factor = np.array(gram, order="C")
+        factor.flat[:: len(gram) + 1] += ridge * max(np.trace(gram) / len(gram), 1e-300)
+        # LAPACK stores by columns: the upper triangle of the transpose is the lower one here.
+        _, failed = dpotrf(factor.T, clean=True, overwrite_a=True)
+        if not failed:
+            break
+    return factor
 
 
 def _precomputed(rows: Any) -> np.ndarray:

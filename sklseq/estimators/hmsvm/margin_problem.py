@@ -6,12 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from sklearn.utils.class_weight import compute_class_weight
 
 from sklseq._lib.callbacks import iteration_hook
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import Constraints, resolve_constraints, resolve_loss
-from sklseq.estimators.hmsvm.kernel_functions import RowKernel, gram_matrix, resolve_gamma
+from sklseq.data.sequences import Sequences
+from sklseq.estimators.hmsvm.kernel_functions import (
+    RowKernel,
+    gram_factor,
+    gram_matrix,
+    resolve_gamma,
+)
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import check_magnitude
 from sklseq.inference.chain.linear_chain import as_generator
@@ -30,8 +37,9 @@ __all__ = ["PASSES", "MarginProblem"]
 
 PASSES = {"bcfw": 1000, "working_set": 1000, "smoothing": 1000, "perceptron": 10}
 # Rows of a sequence, on average over rows, from which "auto" is "smoothing": an update of "bcfw"
-# moves one labeling of a whole sequence, and long ones need many.
-LONG = 200
+# moves one labeling of a whole sequence, and long ones need many. With sparse rows, where weights
+# are many, L-BFGS needs ten times as many iterations.
+LONG, LONG_SPARSE = 200, 1000
 WITHOUT_DUAL = ("perceptron", "smoothing")  # solvers that keep no labelings with their α
 # Effort of "bcfw" on a sequence, and on all of them between two passes. With the linear kernel,
 # reading the scores of a sequence costs most: it pays to search more than once, and to revisit the
@@ -83,13 +91,14 @@ class MarginProblem:
             self.objective.start_from(self._previous_paths(), allowed)
 
     def _choose_solver(self) -> str:
-        tagger, lengths = self.tagger, self.source.X.lengths
+        tagger, X = self.tagger, self.source.X
+        least = LONG_SPARSE if X.is_sparse and tagger.kernel == "linear" else LONG
         reason = _no_smoothing(tagger)
         if tagger.solver == "smoothing" and reason:
             raise ValueError(f"solver='smoothing' cannot have {reason}; use solver='bcfw'.")
         if tagger.solver != "auto":
             return tagger.solver
-        is_long = float(lengths @ lengths) >= LONG * max(int(lengths.sum()), 1)
+        is_long = float(X.lengths @ X.lengths) >= least * X.n_rows
         return "smoothing" if is_long and not reason else "bcfw"
 
     @property
@@ -104,25 +113,44 @@ class MarginProblem:
         C = np.where(weights > 0, 1.0, 0.0)
         unit = 1.0 if self.solver == "perceptron" else tagger.C
         C[weights > 0] *= unit * weights[weights > 0]
-        if tagger.kernel == "linear":
-            source = linear_rows(X.rows)
-        elif self.gram is not None:
-            source = self.gram
-        else:
-            source = gram_matrix(self.kernel, X.rows, float(tagger.cache_size))
+        source = linear_rows(X.rows) if tagger.kernel == "linear" else self._gram_matrix()
         scale = float(tagger.transition_scale)
         slack = "hard" if np.isinf(tagger.C) else tagger.slack
         margin = Margin(loss, slack, allowed, scale, scale * bool(tagger.boundaries))
         n_own = 0 if self.solver == "perceptron" else int(tagger.cache_size * 1e6 / 8)
         return StructuredHinge(source, X.offsets, codes, C, margin, self.averaging, n_own)
 
+    def _gram_matrix(self) -> np.ndarray:
+        if self.gram is not None:
+            return self.gram
+        return gram_matrix(self.kernel, self.rows.rows, float(self.tagger.cache_size))
+
+    def _kernel_rows(self) -> Sequences:
+        # Rows whose inner products are the kernels, of the sequences that take part.
+        gram, used = self._gram_matrix(), self._used_rows()
+        self.factor = gram_factor(gram if len(used) == len(gram) else gram[np.ix_(used, used)])
+        return self.source.X.with_rows(self.factor)
+
+    def _used_rows(self) -> np.ndarray:
+        rows, weights = self.source.given
+        return np.flatnonzero(np.repeat(weights > 0, rows.lengths))
+
+    def _row_coefficients(self) -> np.ndarray:
+        if self.solver != "smoothing":
+            return self.objective.row_coefficients()
+        weights = self.objective.as_weights().coef
+        coef = np.zeros((self.rows.n_rows, weights.shape[1]))
+        coef[self._used_rows()] = solve_triangular(self.factor, weights, trans="T", lower=True)
+        return coef
+
     def _smoothed(self, loss: PathLoss, allowed: Constraints) -> SmoothedHinge:
         tagger, source, L = self.tagger, self.source, len(self.source.classes)
         ends = np.full(L, bool(tagger.boundaries))
         support = full_support(L)._replace(start=ends, end=ends)
-        scores = ScoreMap(source.X, L, support, allowed, np.dtype(np.float64))
+        X = source.X if tagger.kernel == "linear" else self._kernel_rows()
+        scores = ScoreMap(X, L, support, allowed, np.dtype(np.float64))
         return SmoothedHinge(
-            scores, source.codes, source.X.offsets, source.weights, float(tagger.C), loss.cost,
+            scores, source.codes, X.offsets, source.weights, float(tagger.C), loss.cost,
             float(tagger.transition_scale), Threads(1),
         )  # fmt: skip
 
@@ -207,7 +235,7 @@ class MarginProblem:
         if tagger.kernel in ("poly", "rbf"):
             attributes["gamma_"] = self.kernel.gamma
         if tagger.kernel != "linear" or not (self.averaging or self.solver in WITHOUT_DUAL):
-            coef = self.objective.row_coefficients()
+            coef = self._row_coefficients()
             support = np.flatnonzero((coef != 0).any(axis=1))
             attributes["dual_coef_"] = coef[support].astype(dtype)
             attributes |= {"support_": support, "n_support_": len(support)}
@@ -236,8 +264,6 @@ class MarginProblem:
 def _no_smoothing(tagger: Any) -> str:
     # What of the parameters "smoothing" cannot serve, or "".
     reasons = {
-        f"kernel={tagger.kernel!r}": not isinstance(tagger.kernel, str)
-        or tagger.kernel != "linear",
         "C=inf": np.isinf(tagger.C),
         "slack='l2'": tagger.slack != "l1",
         "loss='zero_one'": isinstance(tagger.loss, str) and tagger.loss == "zero_one",
