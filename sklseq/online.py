@@ -11,6 +11,7 @@ from sklseq.estimators.online.online_decoder import (
     neg_mean_latency,
 )
 from sklseq.estimators.online.pool import PoolLabels, StreamPool
+from sklseq.estimators.online.segment_stream import SegmentEmission, SegmentStream
 from sklseq.estimators.online.tuning import LatencyTuning, tune_latency
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "OnlineDecoding",
     "OnlineStream",
     "PoolLabels",
+    "SegmentEmission",
+    "SegmentStream",
     "StreamPool",
     "calibration_report",
     "make_latency_scorer",

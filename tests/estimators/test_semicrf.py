@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
-from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from sklseq import CRFTagger, OnlineDecoder, SegmentPotentials, SemiCRFSegmenter, Sequences
@@ -394,18 +393,14 @@ def test_online_decoder_of_segments(fitted):
 
 def test_a_decoder_of_segments_refuses_what_it_would_ignore(fitted):
     _, X, y = fitted
-    decoder = OnlineDecoder(SemiCRFSegmenter(l2=0.05), strategy="closure")
-    for name in ("max_latency", "lag"):
-        with pytest.raises(ValueError, match=f"{name}=3 cannot be kept with a segmenter"):
-            clone(decoder).set_params(**{name: 3}).fit(X, y)
-    decoder.fit(X, y)
+    decoder = OnlineDecoder(SemiCRFSegmenter(l2=0.05), strategy="closure").fit(X, y)
     for bad, message in (
         ({"strategy": "xx"}, "strategy must be one of"),
         ({"strategy": "step"}, "strategy='closure' only"),
-        ({"max_latency": 3}, "max_latency=3 cannot be kept with a segmenter"),
+        ({"decide": "marginal"}, "needs the marginals of a tagger"),
     ):
         for use in (decoder.predict, decoder.decode):
-            decoder.set_params(**{"strategy": "closure", "max_latency": None} | bad)
+            decoder.set_params(**{"strategy": "closure"} | bad)
             with pytest.raises(ValueError, match=message):
                 use(X)
 

@@ -9,7 +9,7 @@ from tests.project.test_structure import public_methods, public_objects
 # What holds anything by design: sources of blocks, items of a stream as the first step reads them.
 ANYTHING = {
     "RowBlocks.source", "RowBlocks.rows", "OnlineStream.item", "OnlineStream.items", "Stream.item",
-    "StreamPool.item", "StreamPool.items",
+    "StreamPool.item", "StreamPool.items", "SegmentStream.item", "SegmentStream.items",
 }  # fmt: skip
 
 

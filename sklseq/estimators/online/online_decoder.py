@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
@@ -38,6 +38,9 @@ from sklseq.estimators.validation import check_n_jobs
 from sklseq.inference.chain.linear_chain import BLOCK_ROWS, Transitions, best_paths, row_blocks
 from sklseq.inference.chain.online_rules import OnlinePaths, OnlineRule, decode_block
 from sklseq.metrics import token_accuracy
+
+if TYPE_CHECKING:
+    from sklseq.estimators.online.segment_stream import SegmentStream
 
 __all__ = [
     "Emission",
@@ -128,7 +131,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
     ----------
     estimator : estimator, default=None
         A tagger with ``potentials(X)``, or a pipeline that ends in one. Default: ``CRFTagger()``.
-        For a ``SemiCRFSegmenter``, ``strategy="closure"`` decodes whole sequences. An estimator in
+        A ``SemiCRFSegmenter`` needs ``strategy="closure"`` or ``lag``. An estimator in
         ``FrozenEstimator`` is used as it is, and the decoder needs no ``fit``.
     strategy : {"step", "window", "closure", "chunk", "viterbi"}, default="step"
         The rule that decides when labels are emitted; see :func:`sklseq.inference.decode_online`.
@@ -182,7 +185,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
     ------
     ValueError
         If a parameter is wrong, a step of the pipeline has no ``receptive_field``, or
-        ``max_latency`` or ``lag`` is below what the features look ahead or given for a segmenter.
+        ``max_latency`` or ``lag`` is below what the features look ahead.
     TypeError
         If the estimator has no potentials.
 
@@ -289,7 +292,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         look_ahead(estimator, fitted=False)
         if decodes_segments(tagger_of(estimator)[1]):
             self._check_rule_of_segments()
-        elif self.max_latency is not None or self.lag is not None:
+        if self.max_latency is not None or self.lag is not None:
             self._rule(trial_look_ahead(estimator, X))
         with fit_of_part(self, estimator, "fit-estimator"):
             self.estimator_ = estimator.fit(X, y, **fit_params)
@@ -316,23 +319,16 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         return self._fitted().n_features_in_
 
     def _check_rule_of_segments(self) -> None:
-        if self.strategy != "closure":
+        if self.strategy != "closure" and self.lag is None:
             raise ValueError(
                 "A segmenter is decoded online by strategy='closure' only, which emits a segment "
-                f"when all that survives shares it; got strategy={self.strategy!r}."
+                f"when all that survives shares it, or by lag; got strategy={self.strategy!r}."
             )
         if self.decide != "map":
             raise ValueError(
                 f"decide={self.decide!r} needs the marginals of a tagger; a segmenter has none "
                 'online. Use decide="map".'
             )
-        for name in ("max_latency", "lag"):
-            if getattr(self, name) is not None:
-                raise ValueError(
-                    f"{name}={getattr(self, name)} cannot be kept with a segmenter, whose segments "
-                    f"leave when they are certain, however late; leave {name}=None, or decode a "
-                    "tagger."
-                )
 
     def _rule(self, delay: int = 0) -> OnlineRule:
         # The rule of the beam: of what max_latency allows, the features have used ``delay``.
@@ -349,24 +345,27 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         if decodes_segments(tagger):
             raise TypeError(
                 f"{type(tagger).__name__} labels segments: of it, OnlineDecoder has fit, decode, "
-                "predict and score; streams, reports and features need a tagger."
+                "predict, score and segment_stream; stream, reports and features need a tagger."
             )
         return transformers, tagger, look_ahead(estimator)
 
     def _decode_segments(self, X: Any) -> OnlineDecoding:
         # IOB2 labels; those of a segment leave together, when all survivors contain it.
-        from sklseq.estimators.semicrf.semicrf_segmenter import (
-            closure_labels,
-        )  # start-up: segments only
+        from sklseq.estimators.online.segment_stream import labels_in_time  # start-up
+        from sklseq.estimators.semicrf.semicrf_segmenter import closure_labels
 
         self._rule()
         self._check_rule_of_segments()
         transformers, segmenter = tagger_of(self._fitted())
         (_, delay) = look_ahead(self._fitted())
+        rule = self._rule(delay)
         for _, transformer in transformers:
             X = transformer.transform(X)
         max_span = getattr(transformers[-1][1], "max_span", None) if transformers else None
-        labels, times = closure_labels(segmenter, X, max_span)
+        if rule.max_latency is None:
+            labels, times = closure_labels(segmenter, X, max_span)
+        else:
+            labels, times = labels_in_time(segmenter, X, max_span, rule)
         offsets = np.cumsum([0, *(len(t) for t in times)])
         times = [np.minimum(t + delay, len(t) - 1) for t in times]
         empty = np.zeros(0, dtype=np.int64)
@@ -592,6 +591,30 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         StreamPool
         """
         return StreamPool(self._stream_model())
+
+    def segment_stream(self) -> SegmentStream:
+        """A new stream on a fitted segmenter: tokens in, whole segments out.
+
+        Returns
+        -------
+        SegmentStream
+
+        Raises
+        ------
+        TypeError
+            If the estimator is no segmenter.
+        """
+        from sklseq.estimators.online.segment_stream import SegmentStream  # start-up: segments only
+
+        estimator = self._fitted()
+        segmenter = tagger_of(estimator)[1]
+        if not decodes_segments(segmenter):
+            raise TypeError(
+                f"{type(segmenter).__name__} labels tokens, not segments; use stream() for it."
+            )
+        self._check_rule_of_segments()
+        before, after = look_ahead(estimator)
+        return SegmentStream(StreamModel(estimator, before, after, self._rule(after)))
 
     def _stream_model(self) -> StreamModel:
         _, _, (before, after) = self._tagger()

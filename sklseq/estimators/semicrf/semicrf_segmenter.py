@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial, update_wrapper
 from types import MethodType
 from typing import Any, Generic, TypeVar
@@ -687,13 +687,29 @@ class SemiCRFSegmenter(
 
 def closure_labels(segmenter: SemiCRFSegmenter, X: Any, max_span: int | None) -> tuple[list, list]:
     """IOB2 labels, and when each is certain, as :class:`OnlineDecoder` gives them."""
-    X, labels, times = segmenter._read(X), [], []
+    X = segmenter._read(X)
+    return labels_of_rows(segmenter, X.lengths, segmenter._closures(X, max_span))
+
+
+def labels_of_rows(
+    segmenter: SemiCRFSegmenter, lengths: np.ndarray, answers: Iterable
+) -> tuple[list, list]:
+    """IOB2 labels and their times, of rows (start, stop, code) and times of each sequence."""
+    labels, times = [], []
     outside = "O" if segmenter._outside is None else segmenter._outside
-    for n, (rows, certain) in zip(X.lengths.tolist(), segmenter._closures(X, max_span)):
+    for n, (rows, certain) in zip(lengths.tolist(), answers):
         segments = write_segments(rows, segmenter.classes_, segmenter._outside)
         labels.append(segments_to_labels(segments, n, outside=outside))
         times.append(np.repeat(certain, rows[:, 1] - rows[:, 0]))
     return labels, times
+
+
+def span_scores(segmenter: SemiCRFSegmenter, X: Any) -> tuple[SegmentPotentials, np.ndarray]:
+    """Potentials of sequences, and the score of each for each label."""
+    X = segmenter._read(X)
+    if X.n_potentials == 0:
+        return X, np.zeros((0, len(segmenter.classes_)))
+    return X, (X.rows @ segmenter.coef_)[X.row]
 
 
 def _with_queries(X: SegmentPotentials, scores: np.ndarray, asked: tuple):

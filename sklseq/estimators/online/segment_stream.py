@@ -1,0 +1,288 @@
+"""Segments of a sequence whose tokens come one by one."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sklseq.data.segment_potentials import SegmentPotentials
+from sklseq.estimators.online.items import check_items, numbered_from, one_sequence
+from sklseq.estimators.online.pipelines import tagger_of
+from sklseq.estimators.online.stream import StreamModel
+from sklseq.estimators.semicrf.segment_source import label_limits
+from sklseq.estimators.semicrf.semicrf_segmenter import (
+    SemiCRFSegmenter,
+    labels_of_rows,
+    span_scores,
+)
+from sklseq.inference.chain.online_rules import OnlineRule
+from sklseq.inference.segment.segment_closure import check_max_span, closure_of_sequence
+from sklseq.inference.segment.segmentations import SegmentPlan, SegmentSpans, SegmentTransitions
+
+__all__ = ["SegmentEmission", "SegmentStream", "labels_in_time"]
+
+
+class SegmentEmission(NamedTuple):
+    """A segment that became final.
+
+    Attributes
+    ----------
+    start, stop : int
+        Numbers of its first token and of the one after its last, from 0.
+    label : label
+    latency : int
+        Tokens that had arrived after its last one.
+    """
+
+    start: int
+    stop: int
+    label: Any
+    latency: int
+
+
+class _Spans(NamedTuple):
+    # Known potentials of one sequence: kind, start, stop and scores of each.
+    kind: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    scores: np.ndarray
+
+
+class SegmentBeam:
+    """The pending steps of one sequence: those from ``first`` on, after a segment of ``label``.
+
+    After a final segment the rest is a sequence of its own, of which the transitions from its
+    label are the scores of the first label.
+    """
+
+    def __init__(self, segmenter: SemiCRFSegmenter, max_span: int | None, rule: OnlineRule):
+        self._weights = segmenter.transition_, segmenter.start_, segmenter.end_
+        longest, outside = segmenter.max_segment_length_, segmenter.outside
+        self._limits = label_limits(segmenter.classes_, longest, outside)
+        self._max_span = segmenter.max_span_ if max_span is None else max_span
+        self._closes = rule.strategy == "closure"
+        self._most = np.inf if rule.max_latency is None else rule.max_latency
+        self.first, self.label = 0, -1
+
+    def settle(self, spans: _Spans, n: int) -> list[tuple[int, int, int]]:
+        """Segments that leave when n steps are known."""
+        found = []
+        if self._closes and n > self.first:
+            # A further step, of which nothing is known, lets the sequence go on.
+            rows, times = self._best(spans, n, 1, np.zeros_like(self._weights[2]))
+            found += self._leave(rows[times < n - self.first])
+        while n - self.first > self._most:
+            found += self._leave(self._best(spans, n, 0, np.zeros_like(self._weights[2]))[0][:1])
+        return found
+
+    def leave_all(self, spans: _Spans, n: int, ended: bool) -> list[tuple[int, int, int]]:
+        """All pending segments of n steps, the best ones; ``ended``: they are the last."""
+        if n == self.first:
+            return []
+        end = self._weights[2] if ended else np.zeros_like(self._weights[2])
+        return self._leave(self._best(spans, n, 0, end)[0])
+
+    def _leave(self, rows: np.ndarray) -> list[tuple[int, int, int]]:
+        if len(rows):
+            self.first, self.label = int(rows[-1, 1]), int(rows[-1, 2])
+        return [(i, j, k) for i, j, k in rows.tolist()]
+
+    def _best(
+        self, spans: _Spans, n: int, further: int, end: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        # The best segmentation of the pending steps, and when each segment was certain.
+        transition, start, _ = self._weights
+        first, L = self.first, len(transition)
+        known = (spans.start >= first) & (spans.stop <= n)
+        lengths, offsets = np.array([n - first + further]), np.array([0, known.sum()])
+        part = spans.kind[known], spans.start[known] - first, spans.stop[known] - first
+        max_span = self._max_span if self._closes else 0
+        plan = SegmentPlan(SegmentSpans(lengths, offsets, *part), L, self._limits, max_span)
+        start = start if self.label < 0 else transition[self.label]
+        chain = SegmentTransitions(transition, start, end)
+        rows, times = closure_of_sequence(plan, 0, plan.cell_scores(spans.scores[known]), chain)
+        rows[:, :2] += first
+        return rows, times
+
+
+def _known_spans(segmenter: SemiCRFSegmenter, X: Any, max_span: int | None) -> tuple:
+    # (potentials, their scores) of sequences, each potential checked against max_span.
+    potentials, scores = span_scores(segmenter, X)
+    check_max_span(potentials, segmenter.max_span_ if max_span is None else max_span)
+    return potentials, scores
+
+
+def _spans_of(X: SegmentPotentials, scores: np.ndarray, s: int, base: int = 0) -> _Spans:
+    part = slice(X.offsets[s], X.offsets[s + 1])
+    return _Spans(X.kind[part], X.start[part] + base, X.stop[part] + base, scores[part])
+
+
+def labels_in_time(
+    segmenter: SemiCRFSegmenter, X: Any, max_span: int | None, rule: OnlineRule
+) -> tuple[list, list]:
+    """IOB2 labels of whole sequences, and the newest known step when each left."""
+    potentials, scores = _known_spans(segmenter, X, max_span)
+    answers = []
+    for s, n in enumerate(potentials.lengths.tolist()):
+        beam, rows, times = SegmentBeam(segmenter, max_span, rule), [], []
+        spans = _spans_of(potentials, scores, s)
+        for t in range(1, n + 1):
+            found = beam.settle(spans, t)
+            rows += found
+            times += [t - 1] * len(found)
+        rows += beam.leave_all(spans, n, ended=True)
+        times += [n - 1] * (len(rows) - len(times))
+        answers.append((np.array(rows, dtype=np.int64).reshape(-1, 3), np.array(times, dtype=int)))
+    return labels_of_rows(segmenter, potentials.lengths, answers)
+
+
+class SegmentStream:
+    """Tokens in, segments out; :meth:`~sklseq.OnlineDecoder.segment_stream` makes it.
+
+    With ``strategy="closure"`` a segment leaves when no continuation can change it. If a token has
+    waited for ``max_latency`` or ``lag`` others, the first segment of the best segmentation so far
+    leaves, cut at the newest token if it still goes on; what follows is decoded given its label.
+    Segments of the outside label are left out. A failed call changes nothing. It can be pickled.
+
+    Parameters
+    ----------
+    model : StreamModel
+
+    Attributes
+    ----------
+    n_seen : int
+        Tokens pushed.
+    n_pending : int
+        Tokens that belong to no final segment.
+
+    Notes
+    -----
+    Each push computes the features of the pending tokens and their best segmentation anew.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklseq import OnlineDecoder, SemiCRFSegmenter
+    >>> from sklseq.features import SegmentFeatures
+    >>> X = [["by", "Ann", "Lee"], ["Ann", "said"]] * 3
+    >>> y = [[(1, 3, "name")], [(0, 1, "name")]] * 3
+    >>> model = make_pipeline(SegmentFeatures(length=False), SemiCRFSegmenter(l2=0.1))
+    >>> decoder = OnlineDecoder(model, strategy="closure", max_latency=4).fit(X, y)
+    >>> stream = decoder.segment_stream()
+    >>> for token in ["by", "Ann", "Lee"]:
+    ...     print(token, [(e.start, e.stop, e.label) for e in stream.push(token)])
+    by []
+    Ann []
+    Lee []
+    >>> [(e.start, e.stop, e.label) for e in stream.flush()]
+    [(1, 3, 'name')]
+    """
+
+    def __init__(self, model: StreamModel):
+        self._model = model
+        self._transformers, self._segmenter = tagger_of(model.estimator)
+        last = self._transformers[-1][1] if self._transformers else None
+        self._max_span = getattr(last, "max_span", None)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the sequence: the next token is the first of another."""
+        self._beam = SegmentBeam(self._segmenter, self._max_span, self._model.rule)
+        self._tokens: list = []  # the pending ones, after those that their features look back at
+        self.n_seen = 0
+
+    @property
+    def n_pending(self) -> int:
+        return self.n_seen - self._beam.first
+
+    def __repr__(self) -> str:
+        return f"<SegmentStream: {self.n_seen} tokens, {self.n_pending} pending>"
+
+    def push(self, item: Any) -> list[SegmentEmission]:
+        """Take one token; return the segments that became final.
+
+        Parameters
+        ----------
+        item : token, dict or tuple
+
+        Returns
+        -------
+        list of SegmentEmission
+        """
+        return self.push_many([item])
+
+    def push_many(self, items: Any) -> list[SegmentEmission]:
+        """Take several tokens at once: the same segments, faster.
+
+        Parameters
+        ----------
+        items : list of tokens
+
+        Returns
+        -------
+        list of SegmentEmission
+        """
+        check_items(items, "push_many")
+        tokens = [x.copy() if isinstance(x, (dict, list, np.ndarray)) else x for x in items]
+        if not tokens:
+            return []
+        beam, window, n_seen = copy(self._beam), self._tokens + tokens, self.n_seen + len(tokens)
+        spans, found = self._spans(window, n_seen), []
+        for n in range(self.n_seen + 1, n_seen + 1):
+            rows = beam.settle(spans, max(0, n - self._model.after))
+            found += self._emissions(rows, n)
+        self._beam, self.n_seen = beam, n_seen
+        self._tokens = window[max(0, len(window) - self.n_pending - self._model.before) :]
+        return found
+
+    def commit(self) -> list[SegmentEmission]:
+        """Make all pending segments final now, those of the best segmentation so far.
+
+        Returns
+        -------
+        list of SegmentEmission
+        """
+        return self._all(ended=False)
+
+    def flush(self) -> list[SegmentEmission]:
+        """End the sequence; return its pending segments. The next token begins another sequence.
+
+        Returns
+        -------
+        list of SegmentEmission
+        """
+        found = self._all(ended=True)
+        self.reset()
+        return found
+
+    @property
+    def provisional(self) -> list[SegmentEmission]:
+        """List of :class:`SegmentEmission` of the pending tokens, as ``flush`` would return now."""
+        return copy(self)._all(ended=True)
+
+    def _all(self, ended: bool) -> list[SegmentEmission]:
+        if self.n_pending == 0:
+            return []
+        beam, spans, rows = copy(self._beam), self._spans(self._tokens, self.n_seen), []
+        if ended:  # steps whose features wait for later tokens are known now, one after the other
+            for n in range(max(1, self.n_seen - self._model.after + 1), self.n_seen + 1):
+                rows += beam.settle(spans, n)
+        rows += beam.leave_all(spans, self.n_seen, ended)
+        self._beam = beam
+        self._tokens = self._tokens[max(0, len(self._tokens) - self._model.before) :]
+        return self._emissions(rows, self.n_seen)
+
+    def _emissions(self, rows: list[tuple[int, int, int]], n: int) -> list[SegmentEmission]:
+        labels, outside = self._segmenter.classes_.tolist(), self._segmenter.outside
+        return [SegmentEmission(i, j, labels[k], n - j) for i, j, k in rows if labels[k] != outside]
+
+    def _spans(self, window: list, n_seen: int) -> _Spans:
+        # Potentials of the window, which ends with the newest token.
+        base, X = n_seen - len(window), one_sequence(window)
+        with numbered_from(lambda s, t: f"{base + t} of the stream"):
+            for _, transformer in self._transformers:
+                X = transformer.transform(X)
+            potentials, scores = _known_spans(self._segmenter, X, self._max_span)
+        return _spans_of(potentials, scores, 0, base)

@@ -1,0 +1,124 @@
+"""Streams of segments: against decoding of whole sequences, and under other futures."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+
+from sklseq import CRFTagger, OnlineDecoder, SemiCRFSegmenter
+from sklseq.features import SegmentFeatures
+from sklseq.metrics import segments_to_labels
+from tests.online.test_online_futures import WORDS, sentences, with_types
+
+FEATURES = {
+    "tokens": SegmentFeatures(length=False),
+    "lengths": SegmentFeatures(length=True, max_length=3, before=2, after=0),
+    "grams": SegmentFeatures(length=False, inside=False, first=[2], last=[3], after=2),
+}
+RULES = [{}, {"max_latency": 5}, {"max_latency": 2}, {"lag": 2}, {"lag": 6}]
+
+
+@pytest.fixture(scope="module", params=FEATURES)
+def model(request):
+    X, y = sentences(1)
+    segmenter = SemiCRFSegmenter(l2=0.1, tol=1e-3)
+    decoder = OnlineDecoder(make_pipeline(FEATURES[request.param], segmenter), strategy="closure")
+    return decoder.fit(X, with_types(y))
+
+
+def told(decoder, emissions, n):
+    """(IOB2 labels, times or -1 outside) of emissions, which must be in order."""
+    assert all(a.stop <= b.start for a, b in zip(emissions, emissions[1:]))
+    labels = segments_to_labels([e[:3] for e in emissions], n)
+    times = np.full(n, -1)
+    for e in emissions:
+        times[e.start : e.stop] = e.stop - 1 + e.latency
+    return list(labels), times
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_a_stream_gives_the_segments_and_times_of_decode(model, rule):
+    decoder = model.set_params(**{"max_latency": None, "lag": None} | rule)
+    rng, found = np.random.default_rng(0), 0
+    for n in (1, 2, 7, 20):
+        x = rng.choice(WORDS, size=n).tolist()
+        stream, single = decoder.segment_stream(), []
+        for i, token in enumerate(x):
+            single += stream.push(token)
+            bound = rule.get("max_latency", rule.get("lag", n))
+            assert stream.n_pending <= bound
+            assert stream.n_seen == i + 1
+        provisional = stream.provisional
+        end = stream.flush()
+        assert provisional == end
+        single += end
+        cut = n // 2
+        many = stream.push_many(x[:cut]) + stream.push_many(x[cut:]) + stream.flush()
+        assert many == single
+        labels, times = told(decoder, single, n)
+        decoded = decoder.decode([x])
+        assert labels == decoded.labels[0].tolist()
+        inside = times >= 0
+        assert times[inside].tolist() == decoded.times[0][inside].tolist()
+        found += len(single)
+        if not rule:
+            predicted = decoder.estimator_.predict([x])[0]
+            assert labels == list(segments_to_labels(predicted, n))
+    assert found > 5
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_tokens_to_come_change_no_segment_that_was_emitted(model, rule):
+    decoder = model.set_params(**{"max_latency": None, "lag": None} | rule)
+    rng, early = np.random.default_rng(1), 0
+    for _ in range(6):
+        known = rng.choice(WORDS, size=int(rng.integers(1, 15))).tolist()
+        given = decoder.segment_stream().push_many(known)
+        early += len(given)
+        for _ in range(2):
+            x = known + rng.choice(WORDS, size=int(rng.integers(0, 9))).tolist()
+            stream = decoder.segment_stream()
+            emissions = stream.push_many(x) + stream.flush()
+            assert emissions[: len(given)] == given
+            decoded = decoder.decode([x])
+            assert told(decoder, emissions, len(x))[0] == decoded.labels[0].tolist()
+    assert early > 5
+
+
+def test_after_a_commit_the_segments_are_those_that_begin_with_it(model):
+    decoder = model.set_params(max_latency=None, lag=None)
+    x = ["met", "New", "York", "of", "Smith", "said", "Mr.", "Smith"]
+    stream = decoder.segment_stream()
+    given = stream.push_many(x[:3])
+    given += stream.commit()
+    assert (stream.n_pending, stream.commit()) == (0, [])
+    rest = stream.push_many(x[3:]) + stream.flush()
+    assert all(e.stop <= 3 for e in given)
+    assert all(e.start >= 3 for e in rest)
+    # The segmentation of what came, if it had ended, but for the scores of the end.
+    assert [e.latency for e in given] == [3 - e.stop for e in given]
+
+
+def test_a_stream_can_be_pickled_and_a_failed_push_changes_nothing(model):
+    decoder = model.set_params(max_latency=None, lag=None)
+    stream = decoder.segment_stream()
+    given = stream.push_many(WORDS.tolist())
+    twin = pickle.loads(pickle.dumps(stream))
+    for bad in (5, {"w": "Smith"}):
+        with pytest.raises((TypeError, ValueError)):
+            stream.push_many(["Smith", bad])
+    assert "10 tokens" in repr(stream)
+    assert stream.push("York") + stream.flush() == twin.push("York") + twin.flush()
+    assert stream.n_seen == 0
+    assert stream.push_many(WORDS.tolist()) == given
+
+
+def test_a_bound_below_the_look_ahead_and_a_tagger_are_refused():
+    X, y = sentences(1)
+    segmenter = make_pipeline(SegmentFeatures(length=False, after=2), SemiCRFSegmenter(l2=0.1))
+    with pytest.raises(ValueError, match="max_latency=1 cannot be kept: the features look 2"):
+        OnlineDecoder(segmenter, strategy="closure", max_latency=1).fit(X, with_types(y))
+    tagger = OnlineDecoder(CRFTagger()).fit([[["a"], ["b"]]], [["x", "y"]])
+    with pytest.raises(TypeError, match="CRFTagger labels tokens, not segments"):
+        tagger.segment_stream()
