@@ -98,6 +98,10 @@ def test_groups_of_several_columns_and_of_strings(make):
     frame = long({"d": [f"d{s // 4}" for s in sentence], "s": sentence % 4}.items())
     X, _ = from_frame(make(frame), ["d", "s"], columns=["w"])
     assert [list(x["w"]) for x in X] == WORDS
+    frame = {"d": [0, 0, 1, 1], "s": [0, 1, 1, 1], "w": ["x", "y", "z", "z"]}
+    for groups in (["d", "s"], ["s", "d"]):  # sentence 1 of document 0, then of document 1
+        X, _ = from_frame(make(frame), groups)
+        assert [list(x["w"]) for x in X] == [["x"], ["y"], ["z", "z"]]
     X, _ = from_frame(make({"g": ["a", "a", "b"], "w": ["x", "y", "z"]}), "g")
     assert [list(x["w"]) for x in X] == [["x", "y"], ["z"]]
 
