@@ -106,7 +106,7 @@ FAULTS = [
     ("estimators/crf/crf_tagger_cv.py", "np.argsort(-values, kind", "np.argsort(values, kind", "test_penalty_search"),
     ("estimators/hmsvm/margin_problem.py", "if unknown and not", "if False and not", "test_wrong_calls"),
     ("data/labels.py", "if label.endswith(\"\\0\")", "if label == \"\\0\"", "test_label_nul"),
-    ("data/segment_labels.py", "and label.endswith(\"\\0\")", "and False", "test_label_nul"),
+    ("data/segment_labels.py", "if found[2].endswith(\"\\0\"):", "if False:", "test_label_nul"),
     ("data/labels.py", "(s.astype(dtype, copy=False) for s in filled)", "filled", "test_label_dtypes"),
     ("objectives/zscore/moments.py", "max(0.0, (1.0 + mean_loss", "max(0.0, (1.0 - mean_loss", "test_zscore"),
     ("solvers/_owlqn.py", "shrunk = g - np.clip(g, -l1, l1)", "shrunk = g + np.clip(g, -l1, l1)", "test_solvers"),

@@ -21,6 +21,7 @@ from sklseq.features._field import receptive_field
 from sklseq.features._kinds import affix_lengths
 from sklseq.features._lexicon import named_lexicons
 from sklseq.features._segment_parts import (
+    ContextPart,
     LengthPart,
     LexiconPart,
     Part,
@@ -28,6 +29,7 @@ from sklseq.features._segment_parts import (
     Tokens,
     function_part,
     gram_part,
+    sees_context,
     shape_part,
 )
 from sklseq.features._similarity import SIMILARITIES, make_index
@@ -96,7 +98,10 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
     functions : list of callables, or dict of str to callable, default=None
         Functions of a segment up to ``max_length``, a list of tokens (str). They return the same
         as functions of :class:`TokenFeatures`, or numbers: a float is the value of the feature
-        ``name``, a dict ``{"key": 0.5}`` that of the feature ``key``.
+        ``name``, a dict ``{"key": 0.5}`` that of the feature ``key``. A function of three
+        parameters is called as ``f(sequence, start, stop)`` for each segment, with the sequence as
+        it is in X: it sees all columns and the tokens around (``receptive_field`` does not count
+        them).
     max_length : int, default=8
         Longest segment with features of length, shape, lexicons or functions. It does not limit
         the segments that can be found; time and H grow with it.
@@ -358,7 +363,10 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
                 )
             )
         functions = named_functions(self.functions, "segment")
-        return parts + ([function_part(functions, longest)] if functions else [])
+        wide = [item for item in functions if sees_context(item[1])]
+        functions = [item for item in functions if item not in wide]
+        parts += [function_part(functions, longest)] if functions else []
+        return parts + ([ContextPart(wide, longest)] if wide else [])
 
     def _remember(self, columns: Any) -> None:
         if columns is not None:
@@ -382,7 +390,7 @@ def _tokens(extracted: Sequences | None, columns: Any, column: str | None) -> To
         rows = rows if extracted.is_sparse else sparse.csr_matrix(rows)
     if rows is None or column is not None:
         (words,), (codes,), offsets = distinct_tokens(columns, [column or columns.names[0]])
-    return Tokens(offsets, rows, words, codes)
+    return Tokens(offsets, rows, words, codes, None if columns is None else columns.sequences)
 
 
 class _Stored(NamedTuple):

@@ -18,6 +18,7 @@ length, shape, lexicons, functions    EXACT      [i, j)
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import numbers
 from collections.abc import Callable, Mapping, Sequence
@@ -67,13 +68,16 @@ class Tokens:
         Features of each token.
     words : list of str, codes : int32 ndarray
         Distinct tokens, and the number of each token among them; both may be None.
+    sequences : list
+        As they were given; may be None.
     """
 
-    def __init__(self, offsets, rows, words, codes):
+    def __init__(self, offsets, rows, words, codes, sequences=None):
         self.offsets = offsets
         self.rows = rows
         self.words = words
         self.codes = codes
+        self.sequences = sequences
 
     @property
     def n(self) -> int:
@@ -229,6 +233,43 @@ def function_part(functions: list[tuple[str, Callable]], longest: int) -> SpanPa
     return SpanPart(EXACT, range(1, longest + 1), list, features_of)
 
 
+class ContextPart(Part):
+    """Values of functions of a sequence and the start and stop of a segment in it."""
+
+    def __init__(self, functions: list[tuple[str, Callable]], longest: int):
+        self.functions, self.longest = functions, longest
+
+    def potentials(self, tokens: Tokens, values: dict, grow: bool) -> list[Potentials]:
+        out = []
+        of = np.repeat(np.arange(len(tokens.offsets) - 1), np.diff(tokens.offsets))
+        for length in range(1, self.longest + 1):
+            start = np.flatnonzero(tokens.from_here >= length)
+            found = [
+                self._features_of(tokens.sequences[s], i, i + length)
+                for s, i in zip(of[start].tolist(), tokens.before[start].tolist())
+            ]
+            used = np.flatnonzero([bool(pairs) for pairs in found])
+            rows = _named_rows([found[k] for k in used], values, grow)
+            out.append(Potentials(EXACT, start[used], length, np.arange(len(used)), rows))
+        return out
+
+    def _features_of(self, sequence: Any, start: int, stop: int) -> list[tuple[str, float]]:
+        span = (start, stop)
+        return [
+            pair for name, f in self.functions for pair in _pairs(name, span, f(sequence, *span))
+        ]
+
+
+def sees_context(function: Callable) -> bool:
+    """Whether a function takes (sequence, start, stop), not the tokens of a segment."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # of some builtins
+        return False
+    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return sum(p.kind in kinds and p.default is p.empty for p in parameters) == 3
+
+
 class LengthPart(Part):
     """Number of tokens up to ``longest``, and whether it exceeds each of ``thresholds``."""
 
@@ -292,7 +333,7 @@ class LexiconPart(Part):
         return [f"lexicon.{self.name}.{similarity}" for similarity in self.lowest]
 
 
-def _pairs(name: str, span: list[str], value: Any) -> list[tuple[str, float]]:
+def _pairs(name: str, span: list[str] | tuple, value: Any) -> list[tuple[str, float]]:
     """Return the features of a function's result and their values."""
     if _is_number(value):
         return _finite(name, span, {name: value})
@@ -308,7 +349,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
 
 
-def _finite(name: str, span: list[str], found: Mapping) -> list[tuple[str, float]]:
+def _finite(name: str, span: list[str] | tuple, found: Mapping) -> list[tuple[str, float]]:
     for key, value in found.items():
         if not isinstance(key, str) or not np.isfinite(value):
             raise ValueError(

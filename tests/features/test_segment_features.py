@@ -238,6 +238,32 @@ def test_number_of_features_of_all_segments_of_a_long_document():
     assert features.compression_ratio_ == pytest.approx((n + 1) * (n + 2) / 6, rel=1e-12)
 
 
+def test_functions_of_a_sequence_see_all_columns_and_the_context():
+    X = [[("in", "P"), ("New", "N"), ("York", "N")], [("Delhi", "N")]]
+
+    def tags(sequence, start, stop):
+        before = sequence[start - 1][0] if start else "<"
+        return f"{before}|" + "".join(tag for _, tag in sequence[start:stop])
+
+    def n_after(sequence, start, stop, scale=0.5):
+        return (len(sequence) - stop) * scale
+
+    features = SegmentFeatures(
+        start=0, end=0, inside=False, before=0, after=0, length=False, columns="c0", max_length=2,
+        functions=[tags, n_after, len],
+    )  # fmt: skip
+    out = features.fit_transform(X)
+    names = features.get_feature_names_out()
+    for x, sequence in zip(X, out, strict=True):
+        for i, j in itertools.combinations(range(len(x) + 1), 2):
+            expected = {}
+            if j - i <= 2:
+                expected = {f"tags={tags(x, i, j)}": 1, "len": j - i, "n_after": n_after(x, i, j)}
+            expected = {name: value for name, value in expected.items() if value}
+            assert_equal_sums(sums(sequence, names, i, j), expected)
+    assert features.transform([[]]).n_potentials == 0
+
+
 # --- Lexicons ----------------------------------------------------------------------------------
 
 
