@@ -17,7 +17,7 @@ from sklearn.pipeline import Pipeline
 from sklseq.data.labels import as_label_sequences, find_codes
 from sklseq.data.segment_labels import Span
 from sklseq.data.span_rules import find_by_rules, named_spans, span_rules
-from sklseq.data.types import LabelsLike, MatrixLike, SequencesLike, TokensLike
+from sklseq.data.types import LabelsLike, MatrixLike, SequencesLike, TokensLike, ValidLike
 from sklseq.estimators.online.pipelines import inner_estimator
 
 if TYPE_CHECKING:
@@ -151,7 +151,13 @@ def nbest(model: BaseEstimator, X: SequencesLike, n: int = 10) -> list:
     return _ask(model, "predict_nbest", X, n)
 
 
-def spans(model: BaseEstimator, X: SequencesLike, *, scheme: str | None = None) -> list[list[Span]]:
+def spans(
+    model: BaseEstimator,
+    X: SequencesLike,
+    *,
+    scheme: str | None = None,
+    valid: ValidLike | None = None,
+) -> list[list[Span]]:
     """The predicted spans of each sequence, with the probability of each.
 
     Parameters
@@ -161,6 +167,8 @@ def spans(model: BaseEstimator, X: SequencesLike, *, scheme: str | None = None) 
     X : list of sequences
     scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou", "runs"} or None, default=None
         How labels are read, see :meth:`sklseq.CRFTagger.predict_spans`. Not for segmenters.
+    valid : "once", collection of types, callable or None, default=None
+        Which labelings are valid, see :meth:`sklseq.CRFTagger.predict`. For taggers only.
 
     Returns
     -------
@@ -182,8 +190,12 @@ def spans(model: BaseEstimator, X: SequencesLike, *, scheme: str | None = None) 
     last: Any
     last, rows = last_step(model, X)
     if not hasattr(last, "predict_spans"):
-        return _spans_of_labels(last.predict(rows), scheme)
-    return last.predict_spans(rows) if scheme is None else last.predict_spans(rows, scheme=scheme)
+        return _spans_of_labels(last.predict(rows, **_given(valid=valid)), scheme)
+    return last.predict_spans(rows, **_given(scheme=scheme, valid=valid))
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _spans_of_labels(labels: Iterable, scheme: str | None) -> list[list[Span]]:
@@ -269,8 +281,7 @@ def segment_proba(
     >>> bool(whole > part)
     True
     """
-    options = {} if scheme is None else {"scheme": scheme}
-    return _ask(model, "predict_segment_proba", X, segments, **options)
+    return _ask(model, "predict_segment_proba", X, segments, **_given(scheme=scheme))
 
 
 def log_proba_sequence(model: BaseEstimator, X: SequencesLike, y: LabelsLike) -> np.ndarray:
@@ -306,6 +317,7 @@ def extract(
     texts: Sequence[str] | None = None,
     offsets: Sequence[Sequence[tuple[int, int]]] | None = None,
     scheme: str | None = None,
+    valid: ValidLike | None = None,
 ) -> list[list[Field]]:
     """The fields of each sequence, with their texts.
 
@@ -322,7 +334,7 @@ def extract(
     offsets : list of lists of (start, stop), optional
         Characters of each token in ``texts``. By default each token is searched for behind the one
         before.
-    scheme : str or None, default=None
+    scheme, valid
         As in :func:`spans`.
 
     Returns
@@ -355,7 +367,7 @@ def extract(
             Field(label, *table.text(s, start, stop), probability)
             for start, stop, label, probability in one
         ]
-        for s, one in enumerate(spans(model, X, scheme=scheme))
+        for s, one in enumerate(spans(model, X, scheme=scheme, valid=valid))
     ]
 
 

@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, SemiCRFSegmenter
+from sklseq.data.labels import labels_to_segments
 from sklseq.features import SegmentFeatures, TemplateFeatures, TokenFeatures
 from sklseq.inspection import (
     explain,
@@ -101,6 +102,17 @@ def test_the_last_step_is_reached_through_pipelines_and_searches(k):
 
 def assert_same(ours, theirs):
     assert repr(ours) == repr(theirs)
+
+
+def test_valid_fields():
+    model = make_pipeline(TokenFeatures(), CRFTagger(l2=0.01)).fit(TOKENS, LABELS)
+    twice = [["Rome", "in", "Rome"]]
+    once = extract(model, twice, valid="once")[0]
+    assert len([field for field in once if field.label == "city"]) == 1
+    labels = model.predict(twice, valid="once")[0]
+    assert [(f.start, f.stop, f.label) for f in once] == labels_to_segments(labels)
+    (asked,) = segment_proba(model, twice, [[(f.start, f.stop, f.label) for f in once]])
+    assert [field.probability for field in once] == asked.tolist()
 
 
 def test_what_a_last_step_cannot_do():

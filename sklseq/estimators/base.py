@@ -241,13 +241,16 @@ class BaseTagger(LabelOutputMixin, EstimatorBase, BaseEstimator):
         return found
 
     def _predict_valid(self, X: Any, valid: ValidLike, known: Any) -> np.ndarray:
-        from sklseq.estimators.valid_paths import valid_paths  # not for a deployed model
-
         X = self._read(X)
         potentials = self.potentials(X)
         self._allowed(known, X).restrict(potentials.emission, 0)
-        codes = valid_paths(potentials, self.classes_, valid)
+        codes = self._valid_codes(potentials, valid)
         return as_chosen(self, split_labels(self.classes_[codes], X.offsets))
+
+    def _valid_codes(self, potentials: Potentials, valid: ValidLike) -> np.ndarray:
+        from sklseq.estimators.valid_paths import valid_paths  # not for a deployed model
+
+        return valid_paths(potentials, self.classes_, valid)
 
     def predict_blocks(self, x: MatrixLike) -> Iterator[np.ndarray]:
         """The labels of one sequence of any length, while it is read.
@@ -279,7 +282,9 @@ class BaseTagger(LabelOutputMixin, EstimatorBase, BaseEstimator):
         score_rows(Sequences(rows, [0, n]), W.dtype).scores(W, 0, n, psi)
         return psi
 
-    def predict_spans(self, X: SequencesLike, *, scheme: str | None = None) -> list[list[Span]]:
+    def predict_spans(
+        self, X: SequencesLike, *, scheme: str | None = None, valid: ValidLike | None = None
+    ) -> list[list[Span]]:
         """The spans of the best label path of each sequence.
 
         Parameters
@@ -290,6 +295,8 @@ class BaseTagger(LabelOutputMixin, EstimatorBase, BaseEstimator):
             metrics. "runs": rows of one label that follow one another are a span, unless the label
             is "O". None: as conlleval reads them, if all labels have the form of span labels
             ("B-x", "I-x", ..., "O"), else "runs".
+        valid : "once", collection of types, callable or None, default=None
+            Which label paths are valid, as in :meth:`predict`.
 
         Returns
         -------
@@ -303,13 +310,16 @@ class BaseTagger(LabelOutputMixin, EstimatorBase, BaseEstimator):
             If a label of the model does not belong to the scheme.
         """
         potentials = self.potentials(X)
-        return named_spans(*self._spans(potentials, scheme), potentials.offsets)
+        return named_spans(*self._spans(potentials, scheme, valid), potentials.offsets)
 
-    def _spans(self, potentials: Potentials, scheme: str | None) -> tuple:
+    def _spans(self, potentials: Potentials, scheme: str | None, valid: Any) -> tuple:
         # (rules, (first row, row after the last, type) of the spans of the best paths).
         rules = span_rules(self.classes_, scheme)
         emission, transition, start, end, offsets = potentials
-        codes, _ = viterbi(emission, transition, offsets, start=start, end=end)
+        if valid is None:
+            codes, _ = viterbi(emission, transition, offsets, start=start, end=end)
+        else:
+            codes = self._valid_codes(potentials, valid)
         return rules, find_by_rules(codes, offsets, rules)
 
     def predict_nbest(self, X: SequencesLike, n: int = 10) -> list:

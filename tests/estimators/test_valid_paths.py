@@ -66,6 +66,8 @@ def test_best_valid_path(name):
     for a, b in zip(model.predict(X, valid=[]), plain):
         assert_array_equal(a, b)
     assert len(model.predict([], valid="once")) == 0
+    for spans, labels in zip(model.predict_spans(X, valid="once"), once):
+        assert [span[:3] for span in spans] == labels_to_segments(labels)
 
 
 def test_pipelines_pass_the_rule_on():

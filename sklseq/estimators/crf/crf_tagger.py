@@ -18,7 +18,14 @@ from sklseq.data.labels import encode_labels, find_codes
 from sklseq.data.segment_labels import Span, read_questions
 from sklseq.data.sequences import Sequences, read_labels, row_positions
 from sklseq.data.span_rules import named_spans, span_rules
-from sklseq.data.types import ArrayLike, LabelsLike, MatrixLike, RandomState, SequencesLike
+from sklseq.data.types import (
+    ArrayLike,
+    LabelsLike,
+    MatrixLike,
+    RandomState,
+    SequencesLike,
+    ValidLike,
+)
 from sklseq.estimators.base import BaseTagger
 from sklseq.estimators.validation import (
     ATTRIBUTES_WARNED,
@@ -443,7 +450,9 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         self._marginals(X, marginals, of_sequences, known)
         return of_sequences
 
-    def predict_spans(self, X: SequencesLike, *, scheme: str | None = None) -> list[list[Span]]:
+    def predict_spans(
+        self, X: SequencesLike, *, scheme: str | None = None, valid: ValidLike | None = None
+    ) -> list[list[Span]]:
         """The spans of the best label path of each sequence, with the probability of each.
 
         Parameters
@@ -454,6 +463,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
             metrics. "runs": rows of one label that follow one another are a span, unless the label
             is "O". None: as conlleval reads them, if all labels have the form of span labels
             ("B-x", "I-x", ..., "O"), else "runs".
+        valid : "once", collection of types, callable or None, default=None
+            Which label paths are valid, as in :meth:`predict`.
 
         Returns
         -------
@@ -475,7 +486,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         0 2 PER 1.0
         """
         potentials = self.potentials(X)
-        rules, spans = self._spans(potentials, scheme)
+        rules, spans = self._spans(potentials, scheme, valid)
         proba = span_probabilities(potentials, spans, rules)
         return named_spans(rules, spans, potentials.offsets, proba)
 
