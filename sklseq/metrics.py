@@ -1,7 +1,7 @@
 """Metrics of predicted label sequences: tokens, whole sequences and spans.
 
 All functions take lists, object arrays or 2-D arrays of label sequences; those of spans also
-take lists of segments (start, stop, type), as `SemiCRFSegmenter` predicts them. Labels are
+take lists of segments (start, stop, type), as segmenters and `predict_spans` give them. Labels are
 concatenated before anything is counted, so label sequences of equal length, such as
 ``[[0, 1], [1, 1]]``, are never read as scikit-learn's multilabel indicators.
 
@@ -28,6 +28,7 @@ from sklseq.data.labels import (
     locate,
     segments_to_labels,
 )
+from sklseq.data.segment_labels import Span
 from sklseq.data.sequences import check_sample_weight
 from sklseq.data.strict_spans import check_mode, find_strict_spans
 
@@ -304,7 +305,7 @@ def _holds_segments(y: Any) -> bool:
     if first is None:  # a segmenter that finds nothing returns lists, a tagger arrays
         of_model = isinstance(y, LabelLists) or (isinstance(y, np.ndarray) and y.ndim == 1)
         return of_model and all(isinstance(x, list) for x in y)
-    return isinstance(first, (list, tuple)) and len(first) == 3
+    return isinstance(first, Span) or (isinstance(first, (list, tuple)) and len(first) == 3)
 
 
 def _of_segments(y_true: Any, y_pred: Any, mode: str) -> tuple[Any, Any]:
@@ -338,7 +339,7 @@ def _of_segments(y_true: Any, y_pred: Any, mode: str) -> tuple[Any, Any]:
 
 def _write(segments: list, n: int, s: int, name: str) -> NDArray:
     try:
-        return segments_to_labels([x for x in segments if x[2] != "O"], n)
+        return segments_to_labels([x[:3] for x in segments if x[2] != "O"], n)
     except ValueError as error:
         raise ValueError(f"Sequence {s} of {name}: {error}") from None
 

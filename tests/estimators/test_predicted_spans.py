@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 
 from sklseq import CRFTagger, CRFTaggerCV, HMSVMTagger, SemiCRFSegmenter, ZScoreTagger
 from sklseq.data.labels import labels_to_segments
+from sklseq.metrics import span_f1
 from tests.estimators.methods import train
 from tests.estimators.test_semicrf import problem
 
@@ -40,6 +41,7 @@ def test_spans_are_those_of_the_predicted_labels(name):
     has_proba = hasattr(model, "predict_proba")
     assert {span.probability is not None for one in spans for span in one} == {has_proba}
     assert json.loads(json.dumps(spans))[0] == [list(span) for span in spans[0]]
+    assert span_f1(y, spans) == span_f1(y, model.predict(X))
     for one, labels in zip(model.predict_spans(X, scheme="iob2"), model.predict(X)):
         valid = {(a, b, x) for a, b, x in labels_to_segments(labels) if labels[a] == f"B-{x}"}
         assert {span[:3] for span in one} == valid
