@@ -102,6 +102,8 @@ FAULTS = [
     ("solvers/_smoothing.py", "if gap <= tol * primal:", "if gap <= 2 * tol * primal:", "test_smoothing"),
     ("estimators/hmsvm/margin_problem.py", "weights, trans=\"T\", lower=True", "weights, trans=\"N\", lower=True", "test_smoothing"),
     ("estimators/hmsvm/margin_problem.py", "coef[self._used_rows()] =", "coef[: len(weights)] =", "test_smoothing"),
+    ("objectives/margin/smoothed.py", "self.weights[:] = 2 * self.temperature", "self.weights[:] = self.temperature", "test_smoothing"),
+    ("objectives/margin/smoothed.py", "self.weights**2 / (4 * self.given)", "self.weights**2 / (8 * self.given)", "test_smoothing"),
     ("estimators/hmsvm/margin_path.py", "self.problem.averaging:", "False:", "test_penalty_search"),
     ("estimators/crf/crf_tagger_cv.py", "np.argsort(-values, kind", "np.argsort(values, kind", "test_penalty_search"),
     ("estimators/hmsvm/margin_problem.py", "if unknown and not", "if False and not", "test_wrong_calls"),

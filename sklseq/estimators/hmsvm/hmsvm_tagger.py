@@ -110,7 +110,7 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         on separable data, with weights that make no mistake. "smoothing": L-BFGS on a softened
         maximum, sharpened until the gap is small; its cost is linear in the length of sequences
         (with kernels, n_rows² · L an iteration, and twice the memory of the Gram matrix); needs
-        slack "l1", a finite ``C``, a loss that adds up over rows, and ``transition_scale`` above 0.
+        a finite ``C``, a loss that adds up over rows, and ``transition_scale`` above 0.
         "auto" is "smoothing" where it can be and the sequence of a row has 200 rows on average
         (1,000 if rows are sparse and the kernel is linear), else "bcfw", the fastest to a small gap
         in all that was measured, see the user guide.

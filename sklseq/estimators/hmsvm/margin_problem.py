@@ -151,7 +151,7 @@ class MarginProblem:
         scores = ScoreMap(X, L, support, allowed, np.dtype(np.float64))
         return SmoothedHinge(
             scores, source.codes, X.offsets, source.weights, float(tagger.C), loss.cost,
-            float(tagger.transition_scale), Threads(1),
+            float(tagger.transition_scale), tagger.slack == "l2", Threads(1),
         )  # fmt: skip
 
     def _previous_paths(self) -> SupportPaths:
@@ -265,7 +265,6 @@ def _no_smoothing(tagger: Any) -> str:
     # What of the parameters "smoothing" cannot serve, or "".
     reasons = {
         "C=inf": np.isinf(tagger.C),
-        "slack='l2'": tagger.slack != "l1",
         "loss='zero_one'": isinstance(tagger.loss, str) and tagger.loss == "zero_one",
         "transition_scale=0": tagger.transition_scale == 0,
         "average=True": tagger.average is True,

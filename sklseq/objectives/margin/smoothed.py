@@ -15,6 +15,9 @@ Those of the softened maximum, with expectations E_i, are a point of it: for eve
 
 and the norm is that of w - ∇f_μ(w). With Viterbi's value of f_0(w), both bounds are known. The
 gap is at most ½‖∇f_μ(w)‖² + C μ Σ_i c_i · entropy of i.
+
+Slack L2 squares the softened slacks s_i: then 2 s_i c_i takes the place of c_i in the gradient and
+the bound, which has the term - C Σ_i c_i s_i² more. An evaluation has two forward-backwards.
 """
 
 from __future__ import annotations
@@ -22,8 +25,9 @@ from __future__ import annotations
 import numpy as np
 
 from sklseq._lib.threads import Threads
+from sklseq.data.sequences import row_positions
 from sklseq.inference.chain.linear_chain import Transitions, best_paths
-from sklseq.objectives.likelihood.likelihood import LogLikelihood, squared_norm
+from sklseq.objectives.likelihood.likelihood import LogLikelihood, ThreadBuffers, squared_norm
 from sklseq.objectives.scores.design import _linear
 from sklseq.objectives.scores.score_map import ScoreMap, Weights
 
@@ -43,6 +47,8 @@ class SmoothedHinge(LogLikelihood):
         Loss of a row, true labels in rows.
     scale : float
         Value of transition features, and of those of the first and last label; positive.
+    squared : bool
+        Whether slacks are squared.
     threads : Threads
 
     Attributes
@@ -56,9 +62,11 @@ class SmoothedHinge(LogLikelihood):
     """
 
     def __init__(
-        self, scores: ScoreMap, y, offsets, weights, C: float, cost, scale: float, threads: Threads
+        self, scores: ScoreMap, y, offsets, weights, C: float, cost, scale: float, squared: bool,
+        threads: Threads,
     ):  # fmt: skip
-        super().__init__(scores, y, offsets, weights, 0.0, threads)
+        self.squared, self.given = squared, np.array(weights, dtype=np.float64)
+        super().__init__(scores, y, offsets, self.given.copy(), 0.0, threads)
         self.C, self.chain_ridge = float(C), 1 / scale**2
         self.cost = np.zeros((len(cost), scores.width), dtype=scores.dtype)
         self.cost[:, : len(cost)] = cost
@@ -81,6 +89,19 @@ class SmoothedHinge(LogLikelihood):
         self.C *= ratio
         self.primal, self.dual = np.inf, -np.inf
 
+    def value_and_gradient(self, v: np.ndarray, gradient: np.ndarray) -> float:
+        """f_μ / (μ C) at v; its gradient is written into ``gradient``."""
+        if not self.squared:
+            return super().value_and_gradient(v, gradient)
+        chain, W = self.scores.chain(v), self.scores.design.weights(self.scores.state(v))
+        self.threads.map(ThreadBuffers.clear, self.buffers)
+        self.add_up(W, chain, counts=False)
+        slack = self.log_z - self.observed_score - self._chain_scores(chain)
+        # Slacks are μ · slack. The sum of products with the new weights has each square twice.
+        self.weights[:] = 2 * self.temperature * slack * self.given
+        self.observed = self._observed_counts()
+        return super().value_and_gradient(v, gradient) - 0.5 * float(self.weights @ slack)
+
     def measure(self, v: np.ndarray) -> tuple[float, float, float]:
         """(least f_0, largest lower bound) so far, those of v among them, and ½‖∇f_μ‖² of v."""
         gradient, mu, n = self.scores.new_vector(), self.temperature, self.scores.n_state
@@ -90,8 +111,11 @@ class SmoothedHinge(LogLikelihood):
         expected = w - slope
         expected[n:] = w[n:] - slope[n:] / self.chain_ridge
         loss = self.C * float(self.weights @ self.expected_loss)
+        if self.squared:
+            loss -= self.C * float((self.weights**2 / (4 * self.given)).sum())
         self.dual = max(self.dual, loss - 0.5 * self._squared_norm(expected))
-        primal = 0.5 * self._squared_norm(w) + self.C * self._slacks(w)
+        slacks = self._slacks(w) ** (2 if self.squared else 1)
+        primal = 0.5 * self._squared_norm(w) + self.C * float(self.given @ slacks)
         if primal < self.primal:
             self.best, self.primal = w, primal
         return self.primal, self.dual, self.slope * mu * self.C
@@ -100,11 +124,21 @@ class SmoothedHinge(LogLikelihood):
         n = self.scores.n_state
         return squared_norm(w[:n]) + self.chain_ridge * squared_norm(w[n:])
 
-    def _slacks(self, w: np.ndarray) -> float:
-        # Σ_i c_i max_y (loss + F(x_i, y) - F(x_i, y_i))
+    def _chain_scores(self, chain: Transitions) -> np.ndarray:
+        # Scores of the true transitions, first and last labels of each sequence.
+        y, (first, last, after) = self.y, row_positions(self.offsets)
+        rows = np.zeros(len(y))
+        rows[after] = chain.score[y[after - 1], y[after]]
+        rows[first] += chain.start[y[first]]
+        rows[last] += chain.end[y[last]]
+        of_row = np.repeat(np.arange(len(self.given)), np.diff(self.offsets))
+        return np.bincount(of_row, rows, len(self.given))
+
+    def _slacks(self, w: np.ndarray) -> np.ndarray:
+        # max_y (loss + F(x_i, y) - F(x_i, y_i)) of each sequence
         scores, design = self.scores, self.scores.design
         chain = Transitions(*scores.chain_weights(w), dtype=scores.dtype)
-        W, best = design.weights(scores.state(w)), np.zeros(len(self.weights))
+        W, best = design.weights(scores.state(w)), np.zeros(len(self.given))
 
         def add_run(job) -> None:
             blocks, work = job
@@ -116,7 +150,7 @@ class SmoothedHinge(LogLikelihood):
                 best[sequences] = best_paths(psi, offsets, chain)[1]
 
         self.threads.map(add_run, zip(self.runs, self.buffers))
-        return float(self.weights @ (best - self.observed_score)) - self._chain_score(chain)
+        return best - self.observed_score - self._chain_scores(chain)
 
     def compare(self, psi, block, chain, work, counts: bool) -> None:
         """As for the likelihood, with loss / μ added to the scores; keeps the expected loss."""
@@ -126,7 +160,8 @@ class SmoothedHinge(LogLikelihood):
         if counts:  # residuals are weight · (marginal - truth), and the truth costs nothing
             at = np.repeat(np.arange(len(block.weights)), np.diff(block.offsets))
             loss = np.bincount(at, np.einsum("ij,ij->i", psi, cost), len(block.weights))
-            self.expected_loss[block.sequences] = loss / block.weights
+            held = np.where(block.weights > 0, block.weights, 1)  # of slack 0, no weight
+            self.expected_loss[block.sequences] = loss / held
 
     def _store_gradient(self, chain, observed, w, gradient) -> float:
         # With the ridge of the chain's scores, which are weights times `scale`.
