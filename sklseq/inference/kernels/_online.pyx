@@ -404,10 +404,12 @@ cdef class Beam:
         # The label with which the best path ends if row T is the last: `end` is added as the batch
         # algorithm adds it. -1 if no survivor may be the last label.
         cdef Py_ssize_t j
-        for j in range(self.n_labels):
-            self.scratch[j] = self.rounded(
-                self.rounded(self.last[j] + self.end[j]) + self.best[j]
-            )
+        if self.single:
+            for j in range(self.n_labels):
+                self.scratch[j] = <float> (<float> (self.last[j] + self.end[j]) + self.best[j])
+        else:
+            for j in range(self.n_labels):
+                self.scratch[j] = self.last[j] + self.end[j] + self.best[j]
         j = first_argmax(self.scratch, self.n_labels)
         return j if self.scratch[j] > -INFINITY else -1
 
@@ -544,14 +546,21 @@ cdef class Beam:
         cdef bint by_next = self.onward and not self.forward
         cdef const double* x = self.log_alpha if self.forward else self.delta
         cdef double top, total = 0
+        if by_next:
+            x = self.ahead
+        else:
+            for b in range(L):
+                self.scratch[b] = x[b] if self.alive[b] else -INFINITY
+            if self.onward:
+                for b in range(L):
+                    self.scratch[b] += self.leave[b]
+            x = self.scratch
+        top = x[first_argmax(x, L)]
         for b in range(L):
             self.p[b] = 0
-            self.scratch[b] = x[b] if self.alive[b] else -INFINITY
-            if self.onward:
-                self.scratch[b] = self.ahead[b] if by_next else self.scratch[b] + self.leave[b]
-        top = self.scratch[first_argmax(self.scratch, L)]
         for b in range(L):
-            self.p[self.next[b] if by_next else b] += exp(self.scratch[b] - top)
+            if x[b] > -INFINITY:
+                self.p[self.next[b] if by_next else b] += exp(x[b] - top)
         for b in range(L):
             total += self.p[b]
         for b in range(L):
