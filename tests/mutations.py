@@ -298,6 +298,7 @@ FAULTS = [
     ("objectives/likelihood/_ascent.pyx", "change = new_mu[k] - mu[", "change = new_mu[k] + mu[", "test_dual"),
     ("objectives/likelihood/_ascent.pyx", "- 0.5 * q.lam * norm", "- 1.0 * q.lam * norm", "test_dual"),
     ("objectives/likelihood/_descent.pyx", "w[0] -= rate * g", "w[0] += rate * g", "test_stochastic"),
+    ("objectives/likelihood/_descent.pyx", "stamp[block] = update", "pass", "test_stochastic"),
     ("objectives/likelihood/_descent.pyx", "if temper < 1:", "if temper < 0:", "test_stochastic"),
     ("objectives/likelihood/_descent.pyx", "at.pair_mu[y[t - 1] * W + y[t]] -= 1", "at.pair_mu[y[t] * W + y[t - 1]] -= 1", "test_stochastic"),
     ("objectives/margin/_margin.pyx", "self.psi[u, b[t]] -= x", "self.psi[u, b[t]] += x", "test_hmsvm"),

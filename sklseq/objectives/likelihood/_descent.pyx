@@ -9,8 +9,9 @@ entry, and s the largest magnitude of that weight's feature (Duchi, Hazan, Singe
     w ← shrunk by the penalties of one sequence of n, (l1 ‖w‖₁ + l2 ‖w‖²₂) / n
 
 A weight that a sequence does not touch is shrunk after it is next touched, or at the end of the
-pass, for all the updates in between at once: ``stamp`` keeps the last one. G and its square roots
-are float32: square roots and divisions are the largest part of the cost of a step.
+pass, for all the updates in between at once: ``stamp`` keeps the last one, for a block of lanes. G
+and its square roots are float32: square roots and divisions are the largest part of the cost of a
+step.
 """
 
 from libc.math cimport INFINITY, sqrtf
@@ -37,8 +38,8 @@ cdef struct Problem:
     float* chain_G
     const double* scale      # (n,) and (n_pairs,): 1 / s; NULL where all values are one
     const double* narrow_scale
-    long long* stamp         # (n,) and (n_pairs,): the update that shrank a row last
-    long long* narrow_stamp
+    long long* stamp         # (n, blocks): the update that shrank a block of a row last
+    long long* narrow_stamp  # (n_pairs,)
     Py_ssize_t n_rows, n_pairs
     unsigned long long random
     double almost            # residuals below are sampled
@@ -74,19 +75,24 @@ cdef inline void move(
 cdef void move_row(
     lanes* tag, Problem* q, Py_ssize_t row, const double* g, double x, Py_ssize_t update
 ) noexcept nogil:
-    # `move` for a row of weights with gradients x * g.
+    # `move` for the blocks of a row of weights that `choose` left, with gradients x * g.
     cdef Py_ssize_t B = n_lanes(tag), W = q.at.rows.width, block, k
     cdef double* w
     cdef float* G
     cdef const double* mask = q.at.rows.mask
-    cdef double v, rate = q.rate
+    cdef const double* moves = q.at.alpha
+    cdef long long* stamp = q.stamp + row * (W // B)
+    cdef double v, late, rate = q.rate
     cdef float root, m, l1 = q.l1, l2 = q.l2
     if q.scale != NULL:
         x *= q.scale[row]
         rate *= q.scale[row]
-    m = min((update - q.stamp[row]) * rate * (q.scale[row] if q.scale != NULL else 1), LARGEST)
-    q.stamp[row] = update
+    late = rate * (q.scale[row] if q.scale != NULL else 1)
     for block in range(W // B):
+        if moves[block] == 0:
+            continue
+        m = min((update - stamp[block]) * late, LARGEST)
+        stamp[block] = update
         w, G = q.at.rows.W + row * W + block * B, q.G + row * W + block * B
         for k in range(B):
             v = x * g[block * B + k]
@@ -120,23 +126,34 @@ cdef double log_partition(Lattice* q, Py_ssize_t T) noexcept nogil:
     return log_sum_exp(alpha, L)
 
 
-cdef inline bint kept(Problem* q, double* residual) noexcept nogil:
-    # A row whose label is almost certain moves the weights rarely, with its residual scaled up:
-    # the expected step is the same.
-    cdef Py_ssize_t j
-    cdef double top = 0
-    for j in range(q.at.rows.L):
-        top = max(top, residual[j] if residual[j] > 0 else -residual[j])
-    if top >= q.almost:
-        return True
-    q.random ^= q.random << 13           # Marsaglia (2003): xorshift
-    q.random ^= q.random >> 7
-    q.random ^= q.random << 17
-    if <double> (q.random >> 11) * (1.0 / 9007199254740992.0) * q.almost >= top:
-        return False
-    for j in range(q.at.rows.L):
-        residual[j] *= q.almost / top
-    return True
+cdef inline bint choose(lanes* tag, Problem* q, double* residual) noexcept nogil:
+    # Labels that are almost certain move the weights rarely, with their residuals scaled up: the
+    # expected step is the same. Writes which blocks of lanes move into the scratch alpha; returns
+    # whether any does.
+    cdef Py_ssize_t B = n_lanes(tag), block, k
+    cdef double top, size
+    cdef double* r
+    cdef double* moves = q.at.alpha
+    cdef bint any_moves = False
+    for block in range(q.at.rows.width // B):
+        r, top = residual + block * B, 0
+        for k in range(B):
+            size = r[k] if r[k] > 0 else -r[k]
+            top = size if size > top else top
+        moves[block] = 1
+        if top < q.almost:
+            q.random ^= q.random << 13           # Marsaglia (2003): xorshift
+            q.random ^= q.random >> 7
+            q.random ^= q.random << 17
+            if <double> (q.random >> 11) * (1.0 / 9007199254740992.0) * q.almost >= top:
+                moves[block] = 0
+                for k in range(B):
+                    r[k] = 0
+            else:
+                for k in range(B):
+                    r[k] *= q.almost / top
+        any_moves |= moves[block] != 0
+    return any_moves
 
 
 cdef void move_all(
@@ -159,7 +176,7 @@ cdef void move_all(
                 g = q.at.S[j] if i == L else q.at.S[(T - 1) * W + j]
             move(rows.chain + k, q.chain_G + k, g * rows.chain_mask[k], 1, NULL, q)
     for t in range(T):
-        if not kept(q, q.at.S + t * W):
+        if not choose(tag, q, q.at.S + t * W):
             continue
         for p in range(rows.indptr[r + t], rows.indptr[r + t + 1]):
             x = rows.data[p] if rows.data != NULL else 1
@@ -171,6 +188,8 @@ cdef void move_all(
                     prefetch(q.narrow_G + rows.pair[p + NEAR])
                 x = rows.narrow_data[p] if rows.narrow_data != NULL else 1
                 pair = rows.pair[p]
+                if q.at.S[t * W + rows.label[p]] == 0:
+                    continue
                 move(
                     rows.w + pair, q.narrow_G + pair, x * q.at.S[t * W + rows.label[p]],
                     update - q.narrow_stamp[pair],
@@ -181,15 +200,15 @@ cdef void move_all(
 
 cdef void catch_up(Problem* q, Py_ssize_t update) noexcept nogil:
     # Shrink each weight for all updates since its last one.
-    cdef Py_ssize_t row, k, W = q.at.rows.width
-    for row in range(q.n_rows):
-        if q.stamp[row] < update:
-            for k in range(row * W, (row + 1) * W):
+    cdef Py_ssize_t block, k, W = q.at.rows.width, B = min(W, 8), n = W // B
+    for block in range(q.n_rows * n):
+        if q.stamp[block] < update:
+            for k in range(block * B, (block + 1) * B):
                 shrink(
-                    q.at.rows.W + k, q.G + k, update - q.stamp[row],
-                    q.scale + row if q.scale != NULL else NULL, q
+                    q.at.rows.W + k, q.G + k, update - q.stamp[block],
+                    q.scale + block // n if q.scale != NULL else NULL, q
                 )
-            q.stamp[row] = update
+            q.stamp[block] = update
     for k in range(q.n_pairs):
         shrink(
             q.at.rows.w + k, q.narrow_G + k, update - q.narrow_stamp[k],
