@@ -8,6 +8,7 @@ one of these, or a ``FrozenEstimator``, and X as ``model.predict`` takes it.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -112,7 +113,8 @@ def _ask(model: Any, method: str, X: Any, *args: Any, **options: Any) -> Any:
             f"{type(last).__name__} has no {method}; use CRFTagger, or SemiCRFSegmenter with "
             "loss='log', as the last step."
         )
-    return getattr(last, method)(X, *args, **options)
+    bound = getattr(last, method)
+    return bound(X, *args, **_given(bound, **options))
 
 
 def nbest(model: BaseEstimator, X: SequencesLike, n: int = 10) -> list:
@@ -190,12 +192,18 @@ def spans(
     last: Any
     last, rows = last_step(model, X)
     if not hasattr(last, "predict_spans"):
-        return _spans_of_labels(last.predict(rows, **_given(valid=valid)), scheme)
-    return last.predict_spans(rows, **_given(scheme=scheme, valid=valid))
+        return _spans_of_labels(last.predict(rows, **_given(last.predict, valid=valid)), scheme)
+    return last.predict_spans(rows, **_given(last.predict_spans, scheme=scheme, valid=valid))
 
 
-def _given(**options: Any) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
+def _given(method: Any, **options: Any) -> dict[str, Any]:
+    options = {name: value for name, value in options.items() if value is not None}
+    for name in options.keys() - signature(method).parameters.keys():
+        raise ValueError(
+            f"{type(method.__self__).__name__} takes no {name}; leave it out, or use a tagger "
+            "such as CRFTagger as the last step."
+        )
+    return options
 
 
 def _spans_of_labels(labels: Iterable, scheme: str | None) -> list[list[Span]]:
@@ -281,7 +289,7 @@ def segment_proba(
     >>> bool(whole > part)
     True
     """
-    return _ask(model, "predict_segment_proba", X, segments, **_given(scheme=scheme))
+    return _ask(model, "predict_segment_proba", X, segments, scheme=scheme)
 
 
 def log_proba_sequence(model: BaseEstimator, X: SequencesLike, y: LabelsLike) -> np.ndarray:

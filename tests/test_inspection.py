@@ -133,6 +133,18 @@ def test_what_a_last_step_cannot_do():
         segment_proba(hinge.fit(TOKENS, GOLD), TOKENS)
 
 
+def test_options_that_a_last_step_does_not_take():
+    segmenter = make_pipeline(SegmentFeatures(TokenFeatures()), SemiCRFSegmenter(l2=0.1))
+    segmenter.fit(TOKENS, GOLD)
+    with pytest.raises(ValueError, match="SemiCRFSegmenter takes no valid; leave it out, or use a"):
+        extract(segmenter, TOKENS, valid="once")
+    with pytest.raises(ValueError, match="SemiCRFSegmenter takes no scheme; leave it out"):
+        segment_proba(segmenter, TOKENS, GOLD, scheme="iob2")
+    online = OnlineDecoder(make_pipeline(TokenFeatures(), CRFTagger(l2=0.1))).fit(TOKENS, LABELS)
+    with pytest.raises(ValueError, match="OnlineDecoder takes no valid; leave it out"):
+        spans(online, TOKENS, valid="once")
+
+
 GOLD = [[(0, 2, "name"), (4, 5, "city")], [(0, 2, "city")], [], [(1, 3, "city")]]
 
 

@@ -59,11 +59,16 @@ def best_paths_once(potentials: tuple, rules: SpanRules, once: NDArray[np.bool_]
     if len(sequences):
         chain = Transitions(transition, first, last, emission.dtype)
         psi, score = plain_scores(emission, chain, offsets)
+        begins, type_of = rules.begins[:-1, :-1].astype(np.uint8), rules.type_of[:-1]
     while len(sequences):
         paths = []
-        for s in sequences.tolist():
+        # Numbers of the repeated types of each sequence: 0, 1, ...; -1 for the others.
+        bits = np.where(repeated, repeated.cumsum(axis=1) - 1, -1)[sequences]
+        bits = np.append(bits, np.full((len(bits), 1), -1), axis=1)[:, type_of]
+        bits = np.ascontiguousarray(bits, dtype=np.int32)
+        for s, bit in zip(sequences.tolist(), bits):
             rows = slice(offsets[s], offsets[s + 1])
-            paths.append(_path(psi[rows], score, rules, np.flatnonzero(repeated[s]), s))
+            paths.append(_path(psi[rows], score, begins, bit, s))
             codes[rows] = paths[-1]
         lengths = list(map(len, paths))
         more = _repeated(np.concatenate(paths), np.cumsum([0, *lengths]), rules) & once
@@ -81,21 +86,17 @@ def _repeated(codes: NDArray, offsets: NDArray, rules: SpanRules) -> NDArray[np.
     return counts.reshape(shape) > 1
 
 
-def _path(psi: NDArray, score: NDArray, rules: SpanRules, types: NDArray, s: int) -> NDArray:
-    (T, L), n_sets = psi.shape, 1 << len(types)
+def _path(psi: NDArray, score: NDArray, begins: NDArray, bit: NDArray, s: int) -> NDArray:
+    n_types = int(bit.max()) + 1
+    (T, L), n_sets = psi.shape, 1 << n_types
     if T * L * n_sets > MOST_POINTERS:
         raise ValueError(
-            f"The best label paths of sequence {s}, of {T} rows, repeat {len(types)} labels, too "
+            f"The best label paths of sequence {s}, of {T} rows, repeat {n_types} labels, too "
             "many for a search; name fewer labels."
         )
-    bits = np.full(len(rules.types) + 1, -1, dtype=np.int32)
-    bits[types] = np.arange(len(types))
     delta, pointers = np.empty((2, n_sets, L)), np.empty((T, n_sets, L), dtype=np.int32)
     labels = np.empty(T, dtype=np.int32)
-    begins = rules.begins[:-1, :-1].astype(np.uint8)
-    best = _once.best_sequence_once(
-        psi, score, begins, bits[rules.type_of[:-1]], delta, pointers, labels
-    )
+    best = _once.best_sequence_once(psi, score, begins, bit, delta, pointers, labels)
     if best == -np.inf:
         raise ValueError(
             f"Sequence {s} has no allowed label path in which these labels occur at most once; "
