@@ -170,7 +170,7 @@ def spans(
     scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou", "runs"} or None, default=None
         How labels are read, see :meth:`sklseq.CRFTagger.predict_spans`. Not for segmenters.
     valid : "once", collection of types, callable or None, default=None
-        Which labelings are valid, see :meth:`sklseq.CRFTagger.predict`. For taggers only.
+        Which labelings are valid, see :meth:`sklseq.CRFTagger.predict`.
 
     Returns
     -------

@@ -515,12 +515,16 @@ class SemiCRFSegmenter(
         proba[code < 0] = 0
         return np.split(proba, np.cumsum([len(s) for s in segments])[:-1]) if len(X) else []
 
-    def predict_spans(self, X: SequencesLike) -> list[list[Span]]:
+    def predict_spans(
+        self, X: SequencesLike, *, valid: ValidLike | None = None
+    ) -> list[list[Span]]:
         """The segments of :meth:`predict`, with the probability of each.
 
         Parameters
         ----------
         X : SegmentPotentials, or list of sequences
+        valid : "once", collection of labels, callable or None, default=None
+            As in :meth:`predict`.
 
         Returns
         -------
@@ -529,7 +533,7 @@ class SemiCRFSegmenter(
             is that of :meth:`predict_segment_proba`; None for the hinge loss.
         """
         X = self._read(X)
-        segments = self._written(self._segments(X))
+        segments = self.predict(X, valid=valid)
         if fitted_parameter(self, "loss") == "hinge":
             return [[Span(*segment, None) for segment in one] for one in segments]
         proba = [p.tolist() for p in self.predict_segment_proba(X, segments)]
