@@ -228,7 +228,7 @@ class LatencyAccuracyDisplay:
         percent = percent[:16]
         ax.bar(np.arange(len(percent)), percent, color=color, width=0.8)
         parameter = SWEEPS[self.look_ahead.strategy][0]
-        setting = f" ({parameter} {value:g})" if parameter else ""
+        setting = f" ({parameter} {value:.3g})" if parameter else ""
         ax.set_title(
             f"{label}{setting}: {100 * report.disagreement:.3g} % disagreement\n"
             f"mean latency {report.mean:.2f} tokens, above 10: {100 * report.share_above_10:.3g} %",
