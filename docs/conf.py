@@ -46,6 +46,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
+    "ignore_pattern": r"(__init__|tag_server)\.py",  # a program, part of an example
     "abort_on_example_error": False,
     "only_warn_on_example_error": False,
     "remove_config_comments": True,

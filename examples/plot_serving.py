@@ -36,7 +36,11 @@ path = os.path.join(tempfile.mkdtemp(), "contacts.sklseq")
 export(model, path)
 
 # %%
-# The server is a process of its own. It prints its port when it is ready.
+# The server is a process of its own. It prints its port when it is ready. Requests that wait are
+# answered by one call:
+#
+# .. literalinclude:: ../../examples/tag_server.py
+#     :pyobject: Batches
 here = Path(__file__).parent if "__file__" in globals() else Path.cwd()
 command = [sys.executable, str(here / "tag_server.py"), path]
 
