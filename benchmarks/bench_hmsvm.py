@@ -1,6 +1,6 @@
 """HMSVMTagger's figures: speed on CoNLL-2000, kernels on handwriting, and the paper's two tables.
 
-    python benchmarks/bench_hmsvm.py [chunking] [letters] [single] [entities] [tagging]
+    python benchmarks/bench_hmsvm.py [chunking] [letters] [single] [long] [entities] [tagging]
                                      [--runs N] [--sentences N] [--plot FILE] [--seqlearn PYTHON]
 
 Altun, Tsochantaridis, Hofmann (2003), §6: five-fold errors of named entities and parts of speech,
@@ -281,6 +281,28 @@ def crammer_singer(W, X, codes, C):
     return 0.5 * (W**2).sum() + C * (scores.max(axis=1) - truth).sum()
 
 
+def long(options):
+    """One sequence of random rows: time and gap against its length."""
+    print("\n### One sequence, 32 features, 5 labels\n")
+    header("model", "rows", "fit, s", "over CRF's", "relative gap")
+    rng = np.random.default_rng(0)
+    W, after = rng.normal(size=(32, 5)) / 2, 2 * np.roll(np.eye(5), 1, axis=1)
+    for n in (1_000, 10_000, 100_000):
+        x, labels = rng.normal(size=(n, 32)), np.zeros(n, dtype=int)
+        scores = x @ W + rng.gumbel(size=(n, 5))
+        for t in range(n):
+            labels[t] = (scores[t] + after[labels[t - 1]]).argmax()
+        models = {f"linear, {s}, C={C}": HMSVMTagger(C=C, slack=s) for s, C in
+                  (("l1", 0.01), ("l1", 1.0), ("l1", 100.0), ("l2", 0.01))}  # fmt: skip
+        if n <= 5_000:
+            models["rbf, C=1"] = HMSVMTagger(kernel="rbf", gamma=0.02)
+        base = median(fit_seconds(CRFTagger(l2=0.5), [x], [labels]) for _ in range(options.runs))
+        for name, model in models.items():
+            t = median(fit_seconds(model, [x], [labels]) for _ in range(options.runs))
+            gap = model.dual_gap_ / model.objective_
+            row(name, n, f"{t:.2f}", f"{t / base:.1f}", f"{gap:.4f}")
+
+
 # --- The paper's tables -------------------------------------------------------------------------
 
 
@@ -371,6 +393,7 @@ PARTS = {
     "chunking": chunking,
     "letters": letters,
     "single": single,
+    "long": long,
     "entities": entities,
     "tagging": tagging,
 }

@@ -110,10 +110,14 @@ class SmoothedHinge(LogLikelihood):
         # The chain's part of w holds scores, weights times `scale`; derivatives likewise.
         expected = w - slope
         expected[n:] = w[n:] - slope[n:] / self.chain_ridge
-        loss = self.C * float(self.weights @ self.expected_loss)
+        loss, half = self.C * float(self.weights @ self.expected_loss), 0.0
         if self.squared:
-            loss -= self.C * float((self.weights**2 / (4 * self.given)).sum())
-        self.dual = max(self.dual, loss - 0.5 * self._squared_norm(expected))
+            half = self.C * float((self.weights**2 / (4 * self.given)).sum())
+        half += 0.5 * self._squared_norm(expected)
+        # The best multiple of this point of the dual; C bounds that of slack L1.
+        k = loss / (2 * half) if half > 0 else 1.0
+        k = k if self.squared else min(k, 1.0)
+        self.dual = max(self.dual, k * loss - k**2 * half)
         slacks = self._slacks(w) ** (2 if self.squared else 1)
         primal = 0.5 * self._squared_norm(w) + self.C * float(self.given @ slacks)
         if primal < self.primal:
