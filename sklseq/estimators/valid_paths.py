@@ -12,7 +12,7 @@ from sklseq.data.types import ValidLike
 from sklseq.inference.chain.linear_chain import nbest, viterbi
 from sklseq.inference.chain.once import best_paths_once
 
-__all__ = ["first_valid", "segment_rule", "valid_paths"]
+__all__ = ["first_valid", "types_once", "valid_paths"]
 
 # Paths that are tried in turn, each time of the sequences without a valid one.
 NUMBERS = (8, 64, 512, 4096)
@@ -23,25 +23,12 @@ def valid_paths(potentials: tuple, classes: np.ndarray, valid: ValidLike) -> np.
     if callable(valid):
         return _first_valid(potentials, classes, valid)
     rules = span_rules(classes)
-    once = _once(valid, rules.types)
+    once = types_once(valid, rules.types)
     return best_paths_once(potentials, rules, np.array([label in once for label in rules.types]))
 
 
-def segment_rule(valid: ValidLike, types: list) -> Callable[[list], bool]:
-    """Whether a list of segments is valid, as a function."""
-    if callable(valid):
-        return valid
-    once = _once(valid, types)
-
-    def holds(segments: list) -> bool:
-        seen = [label for _, _, label in segments if label in once]
-        return len(seen) == len(set(seen))
-
-    return holds
-
-
-def _once(valid: Any, types: list) -> list:
-    # The types that may occur once.
+def types_once(valid: Any, types: list) -> list:
+    """The types that may occur once, for a ``valid`` that is no function."""
     if isinstance(valid, str) and valid == "once":
         return [label for label in types if label != "O"]
     if isinstance(valid, (str, bytes)) or not isinstance(valid, Collection):

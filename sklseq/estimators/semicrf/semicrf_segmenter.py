@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial, update_wrapper
 from types import MethodType
@@ -57,6 +58,8 @@ from sklseq.objectives.segment.segment_likelihood import (
 
 __all__ = ["SemiCRFSegmenter", "closure_labels"]
 
+# Labels of a search for segmentations without repeated labels: its cost grows with their square.
+MOST_STATES = 1024
 LOSSES = ("log", "softmax-margin", "hinge")
 
 R = TypeVar("R")
@@ -391,10 +394,10 @@ class SemiCRFSegmenter(
         ----------
         X : SegmentPotentials, or list of sequences
         valid : "once", collection of labels, callable or None, default=None
-            Which segmentations are valid; the best valid one of each sequence is found exactly,
-            among its n best. "once": each label but that outside occurs at most once. A
-            collection: only these labels. A function: called with the segments (start, stop,
-            label) of one sequence as a list, the best first, until it returns True.
+            Which segmentations are valid; the best valid one of each sequence is found exactly.
+            "once": each label but that outside occurs at most once. A collection: only these
+            labels. A function: called with the segments (start, stop, label) of one sequence as a
+            list, the best first, until it returns True.
 
         Returns
         -------
@@ -405,7 +408,8 @@ class SemiCRFSegmenter(
         Raises
         ------
         ValueError
-            If ``valid`` is none of these, or none of the 4,096 best segmentations is valid.
+            If ``valid`` is none of these, or a sequence has no valid segmentation, with a function:
+            none among its 4,096 best; or if too many labels repeat.
         """
         X = self._read(X)
         found = self._written(self._segments(X))
@@ -413,11 +417,15 @@ class SemiCRFSegmenter(
 
     def _valid(self, X: SegmentPotentials, found: np.ndarray, valid: ValidLike) -> np.ndarray:
         # The best valid segmentations; ``found``: the best of all.
-        from sklseq.estimators.valid_paths import first_valid, segment_rule
+        from sklseq.estimators.valid_paths import first_valid, types_once
 
-        outside = self._outside
-        rule = segment_rule(valid, [c for c in self.classes_.tolist() if c != outside])
-        broken = [s for s, segments in enumerate(found) if not rule(segments)]
+        if not callable(valid):
+            types = [label for label in self.classes_.tolist() if label != self._outside]
+            once = types_once(valid, types)
+            for s, segments in enumerate(found):
+                found[s] = self._once(X, s, segments, once)
+            return found
+        broken = [s for s, segments in enumerate(found) if not valid(segments)]
         if broken:
             plan, psi, chain = self._program(X)
 
@@ -425,8 +433,49 @@ class SemiCRFSegmenter(
                 return self._written(nbest_of_sequence(plan, s, psi, chain, n)[0])
 
         for s in broken:
-            found[s] = first_valid(partial(best, s=s), rule, f"segmentations of sequence {s}")
+            found[s] = first_valid(partial(best, s=s), valid, f"segmentations of sequence {s}")
         return found
+
+    def _once(self, X: SegmentPotentials, s: int, segments: list, once: list) -> list:
+        # The best segmentation that repeats none of the labels ``once``, as ``best_paths_once``
+        # finds label paths: each search leaves out a part of the rule only.
+        repeated: list = []
+        while True:
+            counts = Counter(label for _, _, label in segments if label in once)
+            more = [label for label, n in counts.items() if n > 1]
+            if not more:
+                return segments
+            repeated += more
+            if len(self.classes_) << len(repeated) > MOST_STATES:
+                raise ValueError(
+                    f"The best segmentations of sequence {s} repeat {len(repeated)} labels, too "
+                    "many for a search; name fewer labels."
+                )
+            segments = self._best_once(X[[s]], find_codes(np.array(repeated), self.classes_))
+
+    def _best_once(self, x: SegmentPotentials, codes: np.ndarray) -> list:
+        # The labels of the search are (set of those of ``codes`` that have begun, label).
+        L, n = len(self.classes_), 1 << len(codes)
+        bit = np.zeros(L, dtype=np.int64)
+        bit[codes] = 1 << np.arange(len(codes))
+        transition, start = np.full((n, L, n, L), -np.inf), np.full((n, L), -np.inf)
+        start[bit, np.arange(L)] = self.start_
+        for begun in range(n):
+            free = np.flatnonzero(begun & bit == 0)
+            transition[begun][:, begun | bit[free], free] = self.transition_[:, free]
+        limits = label_limits(self.classes_, self.max_segment_length_, self._outside)
+        plan = SegmentPlan(x, n * L, np.tile(limits, n))
+        scores = np.zeros((0, n * L))
+        if x.n_potentials:
+            scores = np.tile(x.rows @ self.coef_, n)
+        chain = SegmentTransitions(
+            transition.reshape(n * L, n * L), start.ravel(), np.tile(self.end_, n), sums=False
+        )
+        found, best = best_segments(plan, plan.cell_scores(scores, x.row), chain)
+        check_segmentations(best)
+        rows = found[0]
+        rows[:, 2] %= L
+        return write_segments(rows, self.classes_, self._outside)
 
     def _written(self, segments: list[np.ndarray]) -> np.ndarray:
         out = np.empty(len(segments), dtype=object)
