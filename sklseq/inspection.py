@@ -12,6 +12,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.special import entr
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
@@ -20,6 +21,7 @@ from sklseq.data.segment_labels import Span
 from sklseq.data.span_rules import find_by_rules, named_spans, span_rules
 from sklseq.data.types import LabelsLike, MatrixLike, SequencesLike, TokensLike, ValidLike
 from sklseq.estimators.online.pipelines import inner_estimator
+from sklseq.inference import entropy
 
 if TYPE_CHECKING:
     import pandas
@@ -38,7 +40,10 @@ __all__ = [
     "spans",
     "to_frame",
     "top_features",
+    "uncertainty",
 ]
+
+MEASURES = ("token", "entropy", "margin", "nbest-entropy")
 
 
 class Field(NamedTuple):
@@ -108,13 +113,16 @@ def last_step(model: BaseEstimator, X: SequencesLike | None = None) -> tuple[Bas
 
 def _ask(model: Any, method: str, X: Any, *args: Any, **options: Any) -> Any:
     last, X = last_step(model, X)
-    if not hasattr(last, method):
-        raise ValueError(
-            f"{type(last).__name__} has no {method}; use CRFTagger, or SemiCRFSegmenter with "
-            "loss='log', as the last step."
-        )
+    _check_method(last, method)
     bound = getattr(last, method)
     return bound(X, *args, **_given(bound, **options))
+
+
+def _check_method(
+    last: Any, method: str, instead: str = "CRFTagger, or SemiCRFSegmenter with loss='log',"
+) -> None:
+    if not hasattr(last, method):
+        raise ValueError(f"{type(last).__name__} has no {method}; use {instead} as the last step.")
 
 
 def nbest(model: BaseEstimator, X: SequencesLike, n: int = 10) -> list:
@@ -312,6 +320,83 @@ def log_proba_sequence(model: BaseEstimator, X: SequencesLike, y: LabelsLike) ->
         If the last step has no probabilities.
     """
     return _ask(model, "predict_log_proba_sequence", X, y)
+
+
+def uncertainty(
+    model: BaseEstimator, X: SequencesLike, by: str = "token", *, n: int = 10
+) -> np.ndarray:
+    """How uncertain the labels of each sequence are: which to label next, or to check.
+
+    Parameters
+    ----------
+    model : Pipeline, search or estimator
+        Fitted.
+    X : list of sequences
+    by : {"token", "entropy", "margin", "nbest-entropy"}, default="token"
+        What is measured, with p_1 ≥ p_2 ≥ … the probabilities of the best labelings:
+
+        - "token": the mean over rows of the entropy of their label.
+        - "entropy": -Σ_y p(y | x) log p(y | x) over all labelings. Long sequences have more.
+        - "margin": 1 - (p_1 - p_2).
+        - "nbest-entropy": the entropy of the ``n`` best labelings, normalised among themselves.
+    n : int, default=10
+        Number of labelings for "nbest-entropy".
+
+    Returns
+    -------
+    ndarray of shape (n_sequences,)
+        At least 0; entropies are in nats. 0 for an empty sequence.
+
+    Raises
+    ------
+    ValueError
+        If the last step has no probabilities, or ``by`` is not one of the above.
+
+    Notes
+    -----
+    Cost of "entropy" and "token": two passes of forward-backward; of the others, that of the n best
+    labelings.
+
+    References
+    ----------
+    B. Settles, M. Craven (2008), "An analysis of active learning strategies for sequence labeling
+    tasks", EMNLP, §3.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklseq import CRFTagger
+    >>> from sklseq.inspection import uncertainty
+    >>> X, y = [[{"w": "Ann"}, {"w": "sings"}]], [["NAME", "O"]]
+    >>> tagger = CRFTagger(l2=0.01).fit(X, y)
+    >>> seen, new = uncertainty(tagger, [*X, [{"w": "Lee"}, {"w": "rests"}]])
+    >>> bool(seen < new)
+    True
+    """
+    if by not in MEASURES:
+        raise ValueError(f"by must be one of {MEASURES}; got {by!r}.")
+    last: Any
+    last, rows = last_step(model, X)
+    _check_method(last, "predict_log_proba_sequence")
+    if by == "token":
+        return np.array([_mean_entropy(proba) for proba in last.predict_proba(rows)])
+    if by == "entropy":
+        _check_method(last, "potentials", "CRFTagger")
+        emission, transition, start, end, offsets = last.potentials(rows)
+        return entropy(emission, transition, offsets, start=start, end=end)
+    found = last.predict_nbest(rows, 2 if by == "margin" else n)
+    return np.array([_of_best(np.exp(np.asarray(log_p)), by) for _, log_p in found])
+
+
+def _mean_entropy(proba: np.ndarray) -> float:
+    # Of the rows; 0 if there are none.
+    return float(entr(proba.astype(np.float64)).sum() / max(len(proba), 1))
+
+
+def _of_best(proba: np.ndarray, by: str) -> float:
+    if by == "nbest-entropy":
+        return float(entr(proba / proba.sum()).sum())
+    return max(0.0, 1.0 - float(proba[0] - proba[1:2].sum()))
 
 
 # ------------------------------------------------------------------------- fields and tables

@@ -36,6 +36,8 @@ FAULTS = [
     ("estimators/base.py", "weights[truth.unknown] = 0", "pass", "test_unknown_labels"),
     ("data/partial_labels.py", "if len(labels) < L:", "if True:", "test_unknown_labels"),
     ("data/partial_labels.py", "first : first + len(psi)", ": len(psi)", "test_unknown_labels"),
+    ("inspection.py", "proba[1:2].sum()", "proba[-1]", "test_inspection"),
+    ("inspection.py", "entr(proba / proba.sum())", "entr(proba)", "test_inspection"),
     ("data/sequences.py", "kept = weights > 0", "kept = weights >= 0", "test_zero_weights"),
     ("_lib/estimator.py", "value >= 0", "value >= -9", "test_hostile_parameters"),
     ("features/_columns.py", "if not own_names and names is None", "if False", "test_empty_tokens"),

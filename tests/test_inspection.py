@@ -5,6 +5,7 @@ import types
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -26,6 +27,7 @@ from sklseq.inspection import (
     spans,
     to_frame,
     top_features,
+    uncertainty,
 )
 from tests.estimators.test_semicrf import problem
 
@@ -113,6 +115,42 @@ def test_valid_fields():
     assert [(f.start, f.stop, f.label) for f in once] == labels_to_segments(labels)
     (asked,) = segment_proba(model, twice, [[(f.start, f.stop, f.label) for f in once]])
     assert [field.probability for field in once] == asked.tolist()
+
+
+def test_uncertainty_is_that_of_all_labelings():
+    rows = make_pipeline(TokenFeatures(), CRFTagger(l2=0.3)).fit(TOKENS, LABELS)
+    log_p = [found[1] for found in nbest(rows, TOKENS, 5**5)]
+    everything = [-(np.exp(one) * one).sum() for one in log_p]
+    assert_allclose(uncertainty(rows, TOKENS, "entropy"), everything, atol=1e-10)
+    assert_allclose(uncertainty(rows, TOKENS, by="nbest-entropy", n=5**5), everything, atol=1e-9)
+    best = [np.exp(one[:3]) / np.exp(one[:3]).sum() for one in log_p]
+    expected = [-(p * np.log(p)).sum() for p in best]
+    assert_allclose(uncertainty(rows, TOKENS, by="nbest-entropy", n=3), expected, atol=1e-10)
+    expected = [1 - np.exp(one[0]) + np.exp(one[1]) if len(one) > 1 else 0 for one in log_p]
+    assert_allclose(uncertainty(rows, TOKENS, by="margin"), expected, atol=1e-10)
+    expected = [
+        -(p * np.log(p)).sum(axis=1).mean() if len(p) else 0 for p in rows.predict_proba(TOKENS)
+    ]
+    assert_allclose(uncertainty(rows, TOKENS), expected, atol=1e-10)
+
+
+def test_uncertainty_of_other_models():
+    segmenter = make_pipeline(SegmentFeatures(TokenFeatures()), SemiCRFSegmenter()).fit(
+        TOKENS, GOLD
+    )
+    for by in ("margin", "nbest-entropy", "token"):
+        values = uncertainty(segmenter, TOKENS, by)
+        assert values.shape == (4,)
+        assert values[2] == 0
+        assert (np.delete(values, 2) > 0).all()
+    with pytest.raises(ValueError, match="SemiCRFSegmenter has no potentials; use CRFTagger as"):
+        uncertainty(segmenter, TOKENS, "entropy")
+    model = make_pipeline(TokenFeatures(), HMSVMTagger(random_state=0)).fit(TOKENS, LABELS)
+    for by in ("entropy", "margin", "nbest-entropy", "token"):
+        with pytest.raises(ValueError, match="HMSVMTagger has no predict_log_proba_sequence; use"):
+            uncertainty(model, TOKENS, by)
+    with pytest.raises(ValueError, match=r"by must be one of .*; got 'length'"):
+        uncertainty(model, TOKENS, "length")
 
 
 def test_what_a_last_step_cannot_do():

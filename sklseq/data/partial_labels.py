@@ -17,10 +17,11 @@ from sklseq.data.labels import (
     is_partial,
     list_label_sequences,
     locate,
+    unique_labels,
 )
 from sklseq.data.sequences import Sequences, check_label_offsets
 
-__all__ = ["AllowedLabels", "PartialLabels"]
+__all__ = ["AllowedLabels", "PartialLabels", "labels_in"]
 
 
 class AllowedLabels(NamedTuple):
@@ -119,6 +120,12 @@ class PartialLabels(NamedTuple):
         rows = np.repeat(sequences, np.diff(self.offsets))
         return self.flat[np.repeat(rows, self.counts)]
 
+    def items(self) -> np.ndarray:
+        """y as a flat array of labels, None and frozensets."""
+        classes = unique_labels(self.flat)
+        allowed = self.allowed(classes)
+        return allowed.choices(classes)[allowed.codes]
+
     def allowed(self, classes: np.ndarray, new: bool = False) -> AllowedLabels:
         """The labels among ``classes`` that are allowed at each row.
 
@@ -143,6 +150,14 @@ class PartialLabels(NamedTuple):
         for labels, code in sets.items():
             table[code, list(labels)] = True
         return AllowedLabels(codes, table)
+
+
+def labels_in(items: np.ndarray) -> np.ndarray:
+    """Sorted distinct labels of an array of labels, or of objects as of ``PartialLabels.items``."""
+    if items.dtype != object:
+        return unique_labels(items)
+    sets = [item if isinstance(item, frozenset) else {item} for item in set(items.tolist())]
+    return np.array(sorted(set().union(*sets) - {None}))
 
 
 ANY: tuple = ()  # by identity: an empty set is an error

@@ -20,7 +20,8 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklseq._lib.callbacks import with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import resolve_constraints, split_labels, unique_labels
+from sklseq.data.labels import PartialLabelError, resolve_constraints, split_labels
+from sklseq.data.partial_labels import PartialLabels, labels_in
 from sklseq.data.sequences import Sequences, read_labels
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.folds import (
@@ -58,7 +59,11 @@ class Data(NamedTuple):
         """Check X, y and weights as users give them."""
         rows, vectorizer = read_sequences(X, fit=True)
         check_not_empty(rows)
-        labels = split_labels(read_labels(y, rows), rows.offsets)
+        try:
+            labels = read_labels(y, rows)
+        except PartialLabelError:
+            labels = PartialLabels.read(y, rows).items()
+        labels = split_labels(labels, rows.offsets)
         return cls(rows, labels, training_weights(sample_weight, len(rows)), vectorizer)
 
     def restrict(self, tagger: Any, labels: np.ndarray) -> None:
@@ -66,8 +71,8 @@ class Data(NamedTuple):
         mask, loss = tagger.constraints, getattr(tagger, "loss", None)
         if (mask is None or isinstance(mask, str)) and (loss is None or isinstance(loss, str)):
             return
-        every = unique_labels(np.concatenate(self.y[self.weights > 0]))
-        seen = np.isin(every, unique_labels(np.concatenate(labels)))
+        every = labels_in(np.concatenate(self.y[self.weights > 0]))
+        seen = np.isin(every, labels_in(np.concatenate(labels)))
         if mask is not None and not isinstance(mask, str):
             tagger.constraints = resolve_constraints(mask, every).transition[np.ix_(seen, seen)]
         if loss is not None and np.shape(loss) == (len(every), len(every)):

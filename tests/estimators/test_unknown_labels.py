@@ -14,7 +14,16 @@ from sklearn.model_selection import (
     cross_val_score,
 )
 
-from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, RowBlocks, Shards, ZScoreTagger
+from sklseq import (
+    CRFTagger,
+    CRFTaggerCV,
+    HMSVMTagger,
+    HMSVMTaggerCV,
+    OnlineDecoder,
+    RowBlocks,
+    Shards,
+    ZScoreTagger,
+)
 from sklseq.data.labels import allowed_transitions
 from sklseq.estimators.crf.early_stopping import EarlyStopping
 from sklseq.estimators.sources.open_source import open_source
@@ -285,6 +294,23 @@ def test_tools_of_scikit_learn(partial):
     assert [len(labels) for labels in predicted] == [len(x) for x in X]
     decoder = OnlineDecoder(CRFTagger()).fit(X, y)
     assert_same_bits(decoder.estimator_, CRFTagger().fit(X, y))
+
+
+def test_search_for_penalties(partial):
+    X, y = partial
+    mask = np.ones((3, 3), dtype=bool)
+    for constraints in (None, mask):
+        options = {"constraints": constraints, "tol": 1e-6}
+        search = CRFTaggerCV(l2s=[0.1, 3.0], cv=3, **options).fit(X, y)
+        grid = GridSearchCV(CRFTagger(**options), {"l2": [0.1, 3.0]}, cv=3).fit(X, y)
+        expected = grid.cv_results_["mean_test_score"]
+        assert_allclose(search.scores_.mean(axis=0).ravel(), expected, atol=0.02)
+    # A label of one sequence only, in a set: its row and column of the mask are left out with it.
+    y[0] = [frozenset("ax"), *[None] * (len(y[0]) - 1)]
+    mask = np.ones((4, 4), dtype=bool)
+    assert CRFTaggerCV(l2s=[1.0], cv=3, constraints=mask).fit(X, y).classes_.tolist() == [*"abcx"]
+    with pytest.raises(ValueError, match=r"at row . of sequence ., is of type .*; labels must"):
+        HMSVMTaggerCV(Cs=[1.0]).fit(X, y)
 
 
 def test_unlabelled_rows_help():

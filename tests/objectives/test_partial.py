@@ -11,7 +11,9 @@ from sklseq import CRFTagger
 from sklseq._lib.threads import Threads
 from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.open_source import open_source
+from sklseq.inference import reference
 from sklseq.inference.reference import score_path
+from sklseq.objectives.scores.score_map import Weights
 from tests.oracles import precise_numerical_gradient
 from tests.sample_data import make_data, make_sparse_data
 
@@ -134,3 +136,59 @@ def test_it_is_the_sum_of_the_likelihoods_of_full_labels_and_of_partial_ones(n, 
     a, b, c = (f.value_and_gradient(w, g) for f, g in zip((full, partial, both), gradients))
     assert_allclose(a + b, c, rtol=1e-12)
     assert_allclose(gradients[0] + gradients[1], gradients[2], atol=1e-11)
+
+
+def random_case(seed):
+    """Tagger, X, y and a scale of weights: few or many labels and transitions."""
+    rng = np.random.default_rng(seed)
+    L, share = int(rng.choice([2, 3, 5, 9, 24, 40])), rng.choice([0.05, 0.3, 1.0])
+    allowed = rng.random((L, L)) < share
+    allowed[np.arange(L), rng.permutation(L)] = True  # each label may be followed by one
+    paths = [np.array([j]) for j in range(L)]  # every label is known somewhere
+    for _ in range(6):
+        path = [int(rng.integers(L))]
+        for _ in range(int(rng.integers(1, 12))):
+            path.append(int(rng.choice(np.flatnonzero(allowed[path[-1]]))))
+        paths.append(np.array(path))
+    y = partial_labels(paths[L:], seed, unknown=rng.uniform(0, 1), some=rng.uniform(0, 0.5), L=L)
+    y = [path.tolist() for path in paths[:L]] + y
+    X = [rng.normal(size=(len(path), 3)) for path in paths]
+    options = {"all_possible_transitions": bool(rng.random() < 0.5), "boundaries": seed % 2 == 0}
+    tagger = CRFTagger(constraints=None if share == 1 else allowed, l2=0.0, **options)
+    return tagger, X, y, rng.choice([0.1, 3.0, 300.0])
+
+
+def slow_value_and_gradient(weights, X, y, classes, sample_weight):
+    """By the reference recursions in the log domain, sequence by sequence."""
+    value, gradient = 0.0, Weights(*(np.zeros(w.shape) for w in weights))
+    for x, labels, weight in zip(X, y, sample_weight):
+        psi, allowed = x @ weights.coef, np.zeros((len(x), len(classes)), dtype=bool)
+        for t, item in enumerate(labels):
+            allowed[t, options(item, classes)] = True
+        for sign, scores in ((1, psi), (-1, np.where(allowed, psi, -np.inf))):
+            with np.errstate(invalid="ignore"):
+                log_z, mu, xi = reference.forward_backward(scores, *weights[1:])
+            value += sign * weight * log_z
+            gradient.coef[:] += sign * weight * x.T @ mu
+            gradient.transition[:] += sign * weight * xi
+            gradient.start[:] += sign * weight * mu[0]
+            gradient.end[:] += sign * weight * mu[-1]
+    return value, gradient
+
+
+def check_case(seed):
+    tagger, X, y, scale = random_case(seed)
+    given = np.random.default_rng(seed).uniform(0.5, 2, len(y))
+    source, scores, f = problem_of(tagger, X, y, given)
+    w = scale * np.random.default_rng(seed).normal(size=scores.new_vector().shape)
+    w = scores.pack(scores.unpack(w))
+    gradient = np.zeros_like(w)
+    value = f.value_and_gradient(w, gradient)
+    expected, slow = slow_value_and_gradient(scores.unpack(w), X, y, source.classes, given)
+    assert_allclose(value, expected, rtol=1e-9, atol=1e-9 * scale)
+    assert_allclose(gradient, scores.pack(slow), rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_many_labels_few_transitions_and_large_scores(seed):
+    check_case(seed)

@@ -1,0 +1,73 @@
+"""Which labels to ask for next: span F1 by the number of labelled rows, on CoNLL-2000.
+
+    SKLSEQ_DATA=~/data python benchmarks/bench_active_learning.py [SENTENCES]
+
+Begins with 50 random sentences. Each round asks for about as many labels again, by a model of
+those known so far, CRFTagger(l2=0.5): of whole sentences, at random or by
+`sklseq.inspection.uncertainty`; or of single rows, at random or where the entropy of the label is
+largest, the others being unknown. Mean and standard deviation of three draws of the beginning.
+"""
+
+import sys
+
+import numpy as np
+from _common import header, row
+from bench_partial_labels import Task, mean
+from scipy.special import entr
+
+from sklseq import CRFTagger
+from sklseq.inspection import uncertainty
+from sklseq.metrics import span_f1
+
+BEGIN, ROUNDS, DRAWS = 50, 6, 3
+MEASURES = ("token", "entropy", "margin", "nbest-entropy")
+WAYS = ("random sentences", *MEASURES, "random rows", "uncertain rows")
+
+
+def next_sentences(model, task, known, way, budget, rng):
+    """Rows of the sentences to label."""
+    X, lengths = task.X, np.diff(task.X.offsets)
+    rest = np.flatnonzero(np.bincount(owners(X), known, minlength=len(X)) == 0)
+    value = rng.random(len(rest)) if way not in MEASURES else uncertainty(model, X[rest], way)
+    order = rest[np.argsort(-value)]
+    chosen = order[np.cumsum(lengths[order]) <= budget]
+    return np.flatnonzero(np.isin(owners(X), chosen))
+
+
+def next_rows(model, task, known, way, budget, rng):
+    value = rng.random(len(known))
+    if way == "uncertain rows":
+        value = entr(np.concatenate(model.predict_proba(task.X))).sum(axis=1)
+    return np.argsort(-value * ~known)[:budget]
+
+
+def owners(X):
+    return np.repeat(np.arange(len(X)), np.diff(X.offsets))
+
+
+def curve(task, way, seed):
+    """[(labelled rows, F1)] of each round."""
+    rng, X = np.random.default_rng(seed), task.X
+    known = np.isin(owners(X), rng.permutation(len(X))[:BEGIN])
+    budget, found = int(BEGIN * X.n_rows / len(X)), []
+    for _ in range(ROUNDS):
+        flags = np.split(known, X.offsets[1:-1])
+        y = [[j if k else None for j, k in zip(*pair)] for pair in zip(task.y, flags)]
+        model = CRFTagger(l2=0.5).fit(X, y)
+        found.append((int(known.sum()), 100 * span_f1(task.y_test, model.predict(task.X_test))))
+        ask = next_rows if way.endswith("rows") else next_sentences
+        known[ask(model, task, known, way, budget, rng)] = True
+    return found
+
+
+def main(n=2500):
+    task = Task("conll2000", n)
+    header("asked for", *(f"{k} × {BEGIN}" for k in range(1, ROUNDS + 1)))
+    for way in WAYS:
+        curves = np.array([curve(task, way, seed) for seed in range(DRAWS)])
+        row(way, *(mean(curves[:, k, 1]) for k in range(ROUNDS)))
+    row("labelled rows", *(f"{k:.0f}" for k in curves[:, :, 0].mean(axis=0)))
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,23 @@
+"""Likelihood of partial labels against slow recursions: python -m tests.trials.partial [NUMBER]"""
+
+from __future__ import annotations
+
+import sys
+
+from tests.objectives.test_partial import check_case
+
+
+def main(n: int = 2000) -> int:
+    """Number of failures in n / 10 cases: the slow recursions take most of the time."""
+    failed = 0
+    for seed in range(n // 10):
+        try:
+            check_case(seed)
+        except Exception as error:
+            failed += 1
+            print(f"seed {seed}: {type(error).__name__}: {str(error)[:300]}", flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:])))
