@@ -62,6 +62,10 @@ def test_ties_go_to_low_labels():
     everything = np.zeros((4, 3)), np.zeros((3, 3)), None, None, np.array([0, 4])
     codes = best_paths_once(everything, rules, np.ones(3, dtype=bool))
     assert_array_equal(codes, [0, 0, 0, 0])
+    emission = np.zeros((4, 3))
+    emission[[0, 3], 1], emission[1, 1] = 5, -np.inf  # b in row 0 or in row 3, with many paths each
+    codes = best_paths_once((emission, *everything[1:]), rules, np.ones(3, dtype=bool))
+    assert_array_equal(codes, [1, 0, 0, 0])
 
 
 def test_long_sequences_and_many_types():
