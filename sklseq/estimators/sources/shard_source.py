@@ -174,6 +174,6 @@ class LocalShardSource(ShardSource):
 def solver_bytes(scores: ScoreMap, n_threads: int) -> float:
     """Estimated bytes of weights, ten vectors of the solver, its pairs and buffers."""
     n = scores.n_weights
-    pairs = 12 * (4 if n > 1 << 18 else scores.dtype.itemsize)
+    pairs = 20 * (4 if n > 1 << 18 else scores.dtype.itemsize)
     buffers = (n_threads + 1) * scores.design.new_buffer().nbytes
     return n * (10 * scores.dtype.itemsize + pairs + 8) + buffers
