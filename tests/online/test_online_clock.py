@@ -82,6 +82,7 @@ def test_a_commit_of_items_that_wait_for_others_labels_them_as_if_none_came(mode
     given = oldest + stream.commit() + stream.commit()
     assert stream.n_pending == 0
     assert stream.n_seen == stream.n_emitted == 4
+    assert stream.checkpoint()["items"] == whole[3:4]  # later features look back at it
     # Later rows are those of the whole sequence, after the committed label.
     given += stream.push_many(whole[4:]) + stream.flush()
     assert [e.position for e in given] == list(range(len(whole)))
@@ -106,14 +107,18 @@ def test_a_commit_that_no_path_allows_changes_nothing():
     # Label 0 was committed, and only label 1 can follow what came.
     transition = np.array([[0.0, -np.inf], [-np.inf, 0.0]])
     rule = {"strategy": "viterbi", "restart": "conflict"}
-    stream = decoder_of(transition, *np.zeros((2, 2)), rule).stream()
+    clock = Clock()
+    stream = decoder_of(transition, *np.zeros((2, 2)), rule).stream(max_wait=1.0, clock=clock)
     stream.push_potentials([1.0, 0.0])
     assert [e.label for e in stream.commit()] == [0]
     stream.push_potentials([-np.inf, 0.0])
     for call in (stream.commit, stream.flush):
         with pytest.raises(ValueError, match="No label is allowed at "):
             call()
-    assert stream.n_pending == 1
+    clock.now = 2.0
+    with pytest.raises(ValueError, match="No label is allowed at "):
+        stream.push_potentials([0.0, 0.0])
+    assert (stream.n_pending, len(stream._arrivals)) == (1, 1)
 
 
 def test_a_flushed_stream_commits_nothing():

@@ -1,5 +1,6 @@
 """Streams of segments: against decoding of whole sequences, and under other futures."""
 
+import copy
 import pickle
 
 import numpy as np
@@ -98,6 +99,18 @@ def test_after_a_commit_the_segments_are_those_that_begin_with_it(model):
     assert all(e.start >= 3 for e in rest)
     # The segmentation of what came, if it had ended, but for the scores of the end.
     assert [e.latency for e in given] == [3 - e.stop for e in given]
+
+
+def test_what_follows_a_final_segment_depends_on_its_label(model):
+    decoder = copy.deepcopy(model.set_params(max_latency=None, lag=None))
+    transition = decoder.estimator_[-1].transition_
+    transition[:] = np.where(np.eye(len(transition), dtype=bool), 0, -100)
+    stream = decoder.segment_stream()
+    given = stream.push("met") + stream.commit()
+    assert given == []  # outside
+    assert stream._tokens == ["met"]  # later features look back at it
+    assert stream.push_many(["New", "York"]) + stream.flush() == []
+    assert len(stream.push_many(["New", "York"]) + stream.flush()) > 0
 
 
 def test_a_stream_can_be_pickled_and_a_failed_push_changes_nothing(model):
