@@ -215,7 +215,8 @@ class OnlineReference:
             onward = logsumexp(log_alpha[:, None] + self.transition, axis=1)
             p = np.exp(np.where(alive, onward, -np.inf) - onward[alive].max())
         elif reached.any():
-            p = np.bincount(before, np.exp(best - best.max()), minlength=len(delta))
+            p = np.zeros_like(best)  # bincount would round extended precision
+            np.add.at(p, before, np.exp(best - best.max()))
         return (np.where(alive, delta, -np.inf), p) if alive.any() else (delta, p)
 
     def measure(self) -> tuple[float, np.ndarray]:

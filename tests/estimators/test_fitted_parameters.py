@@ -60,6 +60,8 @@ def test_set_params_does_not_change_a_fitted_model(name):
     model.fit(rows, Y)
     expected, given = answers(model, rows), model.get_params(deep=False)
     for parameter, value in given.items():
+        if name == "online" and parameter == "early":
+            continue  # rules of decoding: no training
         for other in OTHER.get("bool" if isinstance(value, bool) else parameter, ()):
             model.set_params(**{parameter: other})
             assert answers(model, rows) == expected, (parameter, other)

@@ -135,7 +135,7 @@ def test_nothing_to_do():
         (len, [[]], "at least one"),
         (lambda token: "x", TOKENS, "vector of numbers; for 'ab' it gave"),
         (lambda token: [1] * ord(token[0]), TOKENS, r"one length; for 'cd' it has 99.*97"),
-        (None, TOKENS, "must give numbers"),
+        (None, TOKENS, "hold strings; give a transformer"),
     ],
 )
 def test_errors(transformer, X, message):

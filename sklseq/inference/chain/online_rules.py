@@ -360,7 +360,7 @@ def decode_online(
     >>> emission = np.array([[3.0, 0.0], [0.0, 0.5], [0.0, 9.0], [0.0, 9.0]])
     >>> paths = decode_online(emission, 2 * np.eye(2), latency_cost=0.1)
     >>> paths.labels, paths.latency
-    (array([0, 1, 1, 1], dtype=int32), array([1, 1, 1, 0]))
+    (array([0, 1, 1, 1], dtype=int32), array([0, 1, 0, 0]))
     """
     rule = OnlineRule.checked(
         strategy=strategy, latency_cost=latency_cost, uncertainty=uncertainty, belief=belief,
