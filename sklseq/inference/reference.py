@@ -187,21 +187,21 @@ class OnlineReference:
         psi = np.array(self.psi[first:])
         if first:  # the label before this row is given
             psi[0] = psi[0] + self.transition[self.labels[first - 1]]
-        delta, log_alpha = psi[0], forward(psi, self.transition)[-1]
+        delta = psi[0]
         paths = np.arange(len(delta))[:, None]
         for row in psi[1:]:
             scores = delta[:, None] + self.transition
             paths = np.hstack([paths[scores.argmax(axis=0)], np.arange(len(delta))[:, None]])
             delta = row + scores.max(axis=0)
-        belief = log_alpha if self.belief == "forward" else delta
+        belief = forward(psi, self.transition)[-1] if self.belief == "forward" else delta
         with np.errstate(invalid="ignore"):
             p = np.where(delta > -np.inf, np.exp(belief - belief.max()), 0)
         if self.early and not ended:
-            delta, p = self._one_row_ahead(delta, log_alpha, p)
+            delta, p = self._one_row_ahead(delta, belief, p)
         with np.errstate(invalid="ignore"):
             return delta, paths[:, t0 - first :], p / p.sum()
 
-    def _one_row_ahead(self, delta, log_alpha, p):
+    def _one_row_ahead(self, delta, belief, p):
         # Survivors are the predecessors of the labels of row T + 1, and the label with which the
         # best path ends if that row does not come; beliefs are those of row T + 1, its scores
         # taken as equal. All as before, if nothing may follow.
@@ -212,7 +212,7 @@ class OnlineReference:
         if last.max() > -np.inf:
             alive[last.argmax()] = True
         if self.belief == "forward" and reached.any():
-            onward = logsumexp(log_alpha[:, None] + self.transition, axis=1)
+            onward = logsumexp(belief[:, None] + self.transition, axis=1)
             p = np.exp(np.where(alive, onward, -np.inf) - onward[alive].max())
         elif reached.any():
             p = np.zeros_like(best)  # bincount would round extended precision

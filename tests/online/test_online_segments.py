@@ -135,3 +135,16 @@ def test_a_bound_below_the_look_ahead_and_a_tagger_are_refused():
     tagger = OnlineDecoder(CRFTagger()).fit([[["a"], ["b"]]], [["x", "y"]])
     with pytest.raises(TypeError, match="CRFTagger labels tokens, not segments"):
         tagger.segment_stream()
+
+
+def test_features_look_back_at_tokens_of_segments_that_have_left():
+    # The label of "w" depends on the token before it alone.
+    X, y = (
+        [["a", "w"], ["b", "w"]] * 3,
+        [[(0, 1, "x"), (1, 2, "p")], [(0, 1, "x"), (1, 2, "q")]] * 3,
+    )
+    features = SegmentFeatures(length=False, inside=False, before=1, after=0)
+    model = make_pipeline(features, SemiCRFSegmenter(l2=0.01))
+    stream = OnlineDecoder(model, strategy="closure", max_latency=0).fit(X, y).segment_stream()
+    labels = [emission.label for token in "awbw" for emission in stream.push(token)]
+    assert labels == ["x", "p", "x", "q"]
