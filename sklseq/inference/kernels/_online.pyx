@@ -53,7 +53,8 @@ from libc.string cimport memcpy, memmove
 import numpy as np
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes, real
-from sklseq.inference.kernels._recursions cimport sklseq_one_row_at_a_time
+from sklseq.inference.kernels._log_domain cimport log_sum
+from sklseq.inference.kernels._recursions cimport least_mass, sklseq_one_row_at_a_time
 
 STRATEGIES = ("step", "window", "closure", "chunk", "viterbi")
 MEASURES = ("error", "entropy", "ambiguity", "callable")
@@ -70,8 +71,6 @@ cdef enum:
 cdef enum:
     NOTHING, AGREED, FIRST, COMMITTED, PATH
 
-# Below this a sum of products may have lost digits to underflow: see `mix`.
-cdef double FLOOR = 1e-280
 cdef Py_ssize_t SMALLEST = 32    # the least number of rows for which memory is held
 
 
@@ -130,21 +129,6 @@ cdef inline Py_ssize_t first_argmax(const double* x, Py_ssize_t L) noexcept nogi
         if x[j] > x[best]:
             best = j
     return best
-
-
-cdef double sum_in_logs(
-    const double* x, const double* column, Py_ssize_t stride, Py_ssize_t L
-) noexcept nogil:
-    # log sum_i exp(x(i) + column(i))
-    cdef Py_ssize_t i
-    cdef double top = -INFINITY, total = 0
-    for i in range(L):
-        top = max(top, x[i] + column[i * stride])
-    if top == -INFINITY:
-        return top
-    for i in range(L):
-        total += exp(x[i] + column[i * stride] - top)
-    return top + log(total)
 
 
 cdef void posterior(
@@ -441,11 +425,11 @@ cdef class Beam:
         Py_ssize_t step,
     ) noexcept nogil:
         # scratch(j) = log sum_i exp(x(i) + score(i, j)), the largest x being 0; E is
-        # exp(score - top), and score(i, j) is at i * stride + j * step. A sum of at least FLOOR has
-        # lost less than L * 1e-308 / FLOOR of itself to underflow; a smaller one is done again in
-        # logarithms.
+        # exp(score - top), and score(i, j) is at i * stride + j * step. A sum of at least `least`
+        # has lost less than L * 1e-308 / least of itself to underflow; a smaller one is done again
+        # in logarithms.
         cdef Py_ssize_t i, j, L = self.n_labels
-        cdef double a
+        cdef double a, least = least_mass(x)
         for j in range(L):
             self.scratch[j] = 0
         for i in range(L):
@@ -453,10 +437,10 @@ cdef class Beam:
             for j in range(L):
                 self.scratch[j] += a * E[i, j]
         for j in range(L):
-            if self.scratch[j] >= FLOOR:
+            if self.scratch[j] >= least:
                 self.scratch[j] = log(self.scratch[j]) + self.top
             else:
-                self.scratch[j] = sum_in_logs(x, score + j * step, stride, L)
+                self.scratch[j] = log_sum(x, score + j * step, stride, L)
 
     cdef void weigh(
         self, Py_ssize_t first, Py_ssize_t n, Py_ssize_t k, bint ended
