@@ -115,9 +115,15 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+class Server(ThreadingHTTPServer):
+    """A server to which many clients may connect at once."""
+
+    request_queue_size = 128  # 5 by default: others get "connection reset"
+
+
 def new_server(path, port=0, most=MOST_SEQUENCES):
     """A server of an exported model; ``serve_forever`` runs it."""
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    server = Server(("127.0.0.1", port), Handler)
     server.decoder = load(path)
     server.predict = Batches(server.decoder.predict, most)
     return server
