@@ -143,6 +143,20 @@ def test_history_holds_the_objective_and_never_rises():
     assert (np.diff(result.history) <= 0).all()
 
 
+class Bowl:
+    """Curvatures spread evenly over four decades; 0 at w = 1."""
+
+    def value_and_gradient(self, w, gradient):
+        c = np.geomspace(1e-4, 1, len(w))
+        gradient[:] = c * (w - 1)
+        return float(c @ np.square(w - 1) / 2)
+
+
+def test_few_weights_have_more_pairs():
+    # Ten pairs need 99 iterations.
+    assert lbfgs(Bowl(), np.zeros(50), tol=0.0, max_iter=70).value < 1e-4
+
+
 def test_a_callback_stops_it_and_max_iter_is_told():
     problem = LeastSquares(0)
     stopped = lbfgs(problem, problem.start(), callback=lambda k, f, w: k == 3)
