@@ -284,3 +284,16 @@ def test_what_it_says(model, tokens):
     labels = pool.push_many([], [])
     assert labels.ids == []
     assert_array_equal(labels.position, np.zeros(0))
+
+
+@pytest.mark.parametrize(
+    ("ids", "shown"),
+    [("ab", "'ab'"), (5, "5"), ([[1], "b"], r"\[1\]"), ([float("nan"), 1], "nan")],
+)
+def test_names_of_streams_are_checked(model, ids, shown):
+    pool = OnlineDecoder(FrozenEstimator(model)).pool()
+    with pytest.raises(ValueError, match=f"stream.*; got {shown}"):
+        pool.push_many(ids, ["a", "b"])
+    with pytest.raises(ValueError, match=f"stream.*; got {shown}"):
+        pool.flush(ids)
+    assert len(pool) == 0

@@ -727,7 +727,7 @@ def test_columns_are_refused_by_name():
                 take(frame)
     for name, items in (("iter", "words"), ("push_many", 3), ("iter", None)):
         take = decoder.iter if name == "iter" else decoder.stream().push_many
-        with pytest.raises(ValueError, match=f"{name} takes a list of items or a matrix; got"):
+        with pytest.raises(ValueError, match=f"{name} takes items one after another, such as"):
             take(items)
     rows = DictFeatures().fit_transform([ITEMS["dicts"](x) for x in X])
     decoder = OnlineDecoder(CRFTagger()).fit(rows, y)

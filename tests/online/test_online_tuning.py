@@ -154,6 +154,7 @@ def test_wrong_calls(seen, model):
         ({"target_latency": -1.0}, r"target_latency must be a finite number of at least 0"),
         ({"target_latency": 100}, r"target_latency=100 cannot be reached: .* it is from"),
         ({"target_disagreement": 1}, r"target_disagreement=1 cannot be reached"),
+        ({"scorer": lambda *_: np.nan}, r"finite number; with latency_cost=0 it gave nan"),
         ({"scorer": "accuracy"}, r"scorer must be called as scorer\(decoder, X, y\)"),
     ):
         with pytest.raises(ValueError, match=message):

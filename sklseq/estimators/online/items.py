@@ -19,8 +19,8 @@ def check_items(items: Any, method: str) -> None:
     """Raise a ValueError if ``items`` iterates over anything but the items of one sequence."""
     if isinstance(items, (str, bytes)) or not hasattr(items, "__iter__"):
         raise ValueError(
-            f"{method} takes a list of items or a matrix; got {type(items).__name__}. "
-            "Use push for a single item."
+            f"{method} takes items one after another, such as a list or a matrix; got "
+            f"{type(items).__name__}. Of a single item, give [item]."
         )
     if isinstance(items, Mapping):
         raise ValueError(

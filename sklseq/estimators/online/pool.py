@@ -148,7 +148,7 @@ class StreamPool:
         PoolLabels
         """
         check_items(items, "push_many")
-        ids = list(ids)
+        ids = _read_ids(ids)
         n = items.shape[0] if hasattr(items, "shape") else len(items := list(items))
         if n != len(ids):
             raise ValueError(f"push_many needs one id for each item; got {len(ids)} and {n}.")
@@ -175,7 +175,7 @@ class StreamPool:
         -------
         PoolLabels
         """
-        ids, emission = list(ids), np.asarray(emission, dtype=np.float64)
+        ids, emission = _read_ids(ids), np.asarray(emission, dtype=np.float64)
         if emission.shape != (len(ids), self._beam.n_labels):
             raise ValueError(
                 f"emission must have {len(ids)} rows, one an id, and {self._beam.n_labels} columns,"
@@ -281,7 +281,7 @@ class StreamPool:
     # ------------------------------------------------------------------ rows that are ready
 
     def _open(self, ids: Iterable[Hashable] | None) -> list:
-        ids = list(self._streams if ids is None else dict.fromkeys(ids))
+        ids = list(self._streams if ids is None else dict.fromkeys(_read_ids(ids)))
         for id in ids:
             if id not in self._streams:
                 raise ValueError(
@@ -478,6 +478,22 @@ class StreamPool:
         self.__init__(state["model"])
         for id, checkpoint in state["streams"].items():
             self.restore(id, checkpoint)
+
+
+def _read_ids(ids: Any) -> list:
+    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+        raise ValueError(f"ids must be a list of the names of streams; got {ids!r}.")
+    ids = list(ids)
+    try:
+        wrong = [id for id in set(ids) if id != id]
+    except TypeError:
+        wrong = [id for id in ids if not isinstance(id, Hashable)]
+    if wrong:
+        raise ValueError(
+            "The name of a stream must be hashable and equal to itself, such as a string or a "
+            f"number; got {wrong[0]!r}."
+        )
+    return ids
 
 
 def _grouped(ids: list, items: Any) -> dict[Hashable, Any]:

@@ -312,4 +312,9 @@ def _score(decoder: OnlineDecoder, cost: float, folds: list, scorer: Callable[..
         known = clone(decoder).set_params(latency_cost=cost)
         known.estimator_ = make_pipeline(_Known(part, classes), _Known(part, classes))
         scores.append(read_number(scorer(known, X, y)))
+        if not np.isfinite(scores[-1]):
+            raise ValueError(
+                f"scorer must return a finite number; with latency_cost={cost:g} it gave "
+                f"{scores[-1]}."
+            )
     return float(np.mean(scores))
