@@ -201,6 +201,8 @@ def _holds_tokens(sequences: list) -> bool:
 
 
 def _form_of(sequence: Any, s: int) -> str:
+    if type(sequence) is list and sequence and type(sequence[0]) is str:  # the most frequent form
+        return "tokens"
     if isinstance(sequence, (dict, Mapping)) or hasattr(sequence, "keys") or is_table(sequence):
         return "columns"
     if not isinstance(sequence, (list, tuple, np.ndarray)):
