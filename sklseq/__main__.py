@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import ast
 import codecs
+import io
 import os
 import pickle
 import sys
@@ -18,7 +19,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from sklseq import __version__
-from sklseq._lib.model_file import MAGIC, new_file_name, write_file
+from sklseq._lib.model_file import MAGIC, new_file_name, unpack_model, write_file
 from sklseq.datasets import read_conll, write_conll
 
 __all__ = ["main"]
@@ -36,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: _say(args, f"warning: {message}")
+            _open_stream("stdout")
             args.run(args)
             sys.stdout.flush()
         return 0
@@ -132,7 +134,7 @@ def _add_evaluate(commands: Any) -> None:
 def _add_inspect(commands: Any) -> None:
     inspect = commands.add_parser("inspect", help="describe a model and list its largest weights")
     _add_model(inspect, help="a saved model of train; load models of people you trust")
-    inspect.add_argument("-n", type=int, default=20, help="number of weights (default 20)")
+    inspect.add_argument("-n", type=_count, default=20, help="number of weights (default 20)")
     inspect.set_defaults(run=_inspect)
 
 
@@ -148,6 +150,12 @@ def _add_input(command: Any) -> None:
 
 def _names(text: str) -> list[str]:
     return text.split(",")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be an integer, 0 or more; got {text!r}")
+    return int(text)
 
 
 def _encoding(name: str) -> str:
@@ -173,14 +181,11 @@ def _assignment(text: str) -> tuple[str, Any]:
 
 def _train(args: argparse.Namespace) -> None:
     model = _new_model(args)
-    for path in filter(None, (args.model, args.export)):
-        new_file_name(path)
-    X, y = read_conll(_source(args.file), columns=args.columns, **_format(args))
-    if not X:
-        raise ValueError(f"{args.file} holds no sequences; give a file with labelled tokens.")
+    _check_outputs(args)
+    X, y = _read_filled(args, args.file, columns=args.columns)
     _name_columns(model[0], list(X[0]))
     if args.dev is not None:
-        X_dev, y_dev = read_conll(args.dev, columns=list(X[0]), **_format(args))
+        X_dev, y_dev = _read_filled(args, args.dev, columns=list(X[0]))
         _stop_early(model[-1], len(X), len(X_dev))
         X, y = X + X_dev, y + y_dev
     with _progress(model, args.progress):
@@ -190,6 +195,23 @@ def _train(args: argparse.Namespace) -> None:
         from sklseq.deployment import export
 
         export(model, args.export)
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Raise an error if a model cannot be written, or would replace a file of this command."""
+    inputs = {"FILE": args.file, "--dev": args.dev, "--templates": args.templates}
+    files = {"-m": args.model, "--export": args.export, **inputs}
+    known: dict[str, str] = {}
+    for option, path in files.items():
+        if path is None or (path == "-" and option in inputs):
+            continue
+        name = os.path.realpath(path) if option in inputs else new_file_name(path)
+        if known.get(name, option) in ("-m", "--export") and name in known:
+            raise UsageError(
+                f"{known[name]} and {option} are the same file, {path!r}, which the model would "
+                "replace; give another name."
+            )
+        known.setdefault(name, option)
 
 
 def _new_model(args: argparse.Namespace) -> Any:
@@ -246,7 +268,10 @@ def _template_text(args: argparse.Namespace) -> str | None:
     if args.templates is None:
         return None
     with open(args.templates, encoding=args.encoding) as file:
-        return file.read()
+        text = file.read()
+    if all(line.lstrip()[:1] in ("", "#") for line in text.splitlines()):
+        raise ValueError(f"{args.templates} holds no templates; give some, or no --templates.")
+    return text
 
 
 def _name_columns(extractor: Any, names: list[str]) -> None:
@@ -295,6 +320,7 @@ def _evaluate(args: argparse.Namespace) -> None:
     if args.model is not None:
         model, columns = _load(args.model)
         X, y = _read(args, columns)
+        _check_filled(X, args.file)
         if y is None:
             raise ValueError(
                 f"{args.file} has {len(columns)} columns, those that {args.model} reads; add the "
@@ -315,8 +341,8 @@ def _evaluate(args: argparse.Namespace) -> None:
 
 
 def _last_two(args: argparse.Namespace) -> tuple[list, list]:
-    X, _ = read_conll(_source(args.file), label=None, **_format(args))
-    if X and len(X[0]) < 2:
+    X, _ = _read_filled(args, args.file, label=None)
+    if len(X[0]) < 2:
         raise ValueError(
             f"{args.file} has one column; the last two must be the true and the predicted label, "
             "or give a model by -m."
@@ -356,19 +382,19 @@ def _table(weights: list) -> str:
 
 def _load(path: str) -> tuple[Any, list[str]]:
     """A model, saved or exported, and the columns of tokens that it reads."""
-    with open(path, "rb") as file:
-        is_exported = file.read(len(MAGIC)) == MAGIC
-    if is_exported:
-        from sklseq.runtime import load
+    with open(path, "rb") as file:  # once: it may be a pipe
+        data = file.read()
+    if data.startswith(MAGIC):
+        from sklseq.runtime import Decoder
 
-        decoder = load(path)
+        decoder = Decoder(unpack_model(data, path))
         return decoder, _checked_columns(decoder.columns_, path)
     import joblib
 
     from sklseq.deployment import input_columns
 
     try:
-        model = joblib.load(path)
+        model = joblib.load(io.BytesIO(data))
     except Exception as error:  # pickles of anything end with any error
         raise ValueError(
             f"{path} is no model that can be loaded ({type(error).__name__}); give a file of "
@@ -401,8 +427,27 @@ def _read(args: argparse.Namespace, columns: list[str]) -> tuple[list, list | No
     return [dict(zip(columns, table)) for table in tables], y
 
 
+def _read_filled(args: argparse.Namespace, file: str, **options: Any) -> tuple[list, Any]:
+    X, y = read_conll(_source(file), **options, **_format(args))
+    _check_filled(X, file)
+    return X, y
+
+
+def _check_filled(X: list, file: str) -> None:
+    if not X:
+        raise ValueError(f"{file} holds no sequences; give a file with labelled tokens.")
+
+
 def _source(file: str) -> Any:
-    return sys.stdin.buffer if file == "-" else file
+    return _open_stream("stdin").buffer if file == "-" else file
+
+
+def _open_stream(name: str) -> Any:
+    """A standard stream, which is None where a shell has closed it."""
+    stream = getattr(sys, name)
+    if stream is None:
+        raise ValueError(f"{name} is closed; give a file, by < or > if it has no option.")
+    return stream
 
 
 def _format(args: argparse.Namespace) -> dict[str, Any]:
@@ -412,7 +457,8 @@ def _format(args: argparse.Namespace) -> dict[str, Any]:
 def _arrived_lines(args: argparse.Namespace) -> Iterator[list[str]]:
     """Whole lines, as many as can be read at once: a pipe is answered while it is written."""
     left = b""
-    with nullcontext(sys.stdin.buffer) if args.file == "-" else open(args.file, "rb") as file:
+    source = _source(args.file)
+    with open(source, "rb") if isinstance(source, str) else nullcontext(source) as file:
         while block := file.read1(1 << 16):
             *lines, left = (left + block).split(b"\n")
             if lines:

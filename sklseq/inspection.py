@@ -14,11 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.special import entr
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
+from sklseq.data.characters import as_items, as_strings, find_tokens, token_ranges
 from sklseq.data.labels import as_label_sequences, find_codes
 from sklseq.data.segment_labels import Span
+from sklseq.data.sequences import Sequences
 from sklseq.data.span_rules import find_by_rules, named_spans, span_rules
+from sklseq.data.tables import is_table
 from sklseq.data.types import LabelsLike, MatrixLike, SequencesLike, TokensLike, ValidLike
 from sklseq.estimators.online.pipelines import inner_estimator
 from sklseq.inference import entropy
@@ -88,6 +93,13 @@ def last_step(model: BaseEstimator, X: SequencesLike | None = None) -> tuple[Bas
     X : list of sequences or None
         Transformed by all steps but the last.
 
+    Raises
+    ------
+    NotFittedError
+        If a search has no best estimator.
+    TypeError
+        If `model` is no estimator.
+
     Examples
     --------
     >>> from sklearn.pipeline import make_pipeline
@@ -101,7 +113,7 @@ def last_step(model: BaseEstimator, X: SequencesLike | None = None) -> tuple[Bas
     (3, 2)
     """
     while True:
-        inner: Any = inner_estimator(model)
+        inner = _inner(model)
         if isinstance(inner, Pipeline):
             if X is not None and len(inner.steps) > 1:
                 X = inner[:-1].transform(X)
@@ -109,6 +121,21 @@ def last_step(model: BaseEstimator, X: SequencesLike | None = None) -> tuple[Bas
         if inner is model:
             return model, X
         model = inner
+
+
+def _inner(model: Any) -> Any:
+    """The estimator that a model or a search has fitted."""
+    if not hasattr(model, "get_params") and not hasattr(model, "predict"):
+        raise TypeError(
+            f"model must be a fitted estimator, Pipeline or search; got {type(model).__name__}."
+        )
+    search = model.estimator if isinstance(model, FrozenEstimator) else model
+    is_search = hasattr(search, "refit") and hasattr(search, "estimator")
+    if is_search and not hasattr(search, "best_estimator_"):
+        raise NotFittedError(
+            f"{type(search).__name__} has no best estimator; fit it, with refit=True."
+        )
+    return inner_estimator(model)
 
 
 def _ask(model: Any, method: str, X: Any, *args: Any, **options: Any) -> Any:
@@ -439,8 +466,10 @@ def extract(
     Raises
     ------
     ValueError
-        If there is not one text and one token list a sequence, tokens are not strings, or a token
-        is not in its text.
+        If there is not one text and one token list a sequence, or not one token or pair of offsets
+        a token of X, a token is not in its text, or offsets are not in order or behind its end.
+    TypeError
+        If tokens or texts are not strings.
 
     Examples
     --------
@@ -482,13 +511,24 @@ class _Tokens(NamedTuple):
                     "X has no tokens that are strings; pass them as tokens, a list of strings for "
                     "each sequence."
                 )
-        for name, given in (("tokens", tokens), ("texts", texts), ("offsets", offsets)):
-            if given is not None and len(given) != len(X):
-                raise ValueError(
-                    f"{name} must have one entry for each of {len(X)} sequences; got {len(given)}."
-                )
-        if texts is not None and offsets is None:
-            offsets = [_find(words, text, s) for s, (words, text) in enumerate(zip(tokens, texts))]
+        lengths = _lengths_of(X)
+        if tokens is not None:
+            tokens = [
+                as_strings(words, name, n, "tokens")
+                for name, words, n in _each("tokens", tokens, lengths)
+            ]
+        if texts is not None:
+            texts = as_strings(texts, "texts", len(lengths))
+        if offsets is not None:
+            offsets = [
+                token_ranges(pairs, name, n, len(text))
+                for text, (name, pairs, n) in zip(texts, _each("offsets", offsets, lengths))
+            ]
+        elif texts is not None:
+            offsets = [
+                find_tokens(text, words, f" of sequence {s}")
+                for s, (text, words) in enumerate(zip(texts, tokens))
+            ]
         return cls(tokens, texts, offsets)
 
     def text(self, s: int, start: int, stop: int) -> tuple[str, int, int]:
@@ -498,8 +538,26 @@ class _Tokens(NamedTuple):
         return self.texts[s][first:last], first, last
 
 
+def _each(name: str, given: Any, lengths: list) -> list[tuple[str, Any, int | None]]:
+    # (name for messages, what is given, number of tokens) of each sequence.
+    items = as_items(given, name, len(lengths))
+    return [(f"{name} of sequence {s}", item, lengths[s]) for s, item in enumerate(items)]
+
+
+def _lengths_of(X: Any) -> list:
+    # Numbers of tokens; None in a table with a row for each sequence, whose cells differ.
+    if is_table(X):
+        return [None] * len(X)
+    if isinstance(X, Sequences):
+        return X.lengths.tolist()
+    tables = [next(iter(x.values()), ()) if isinstance(x, Mapping) else x for x in X]
+    return [x.shape[0] if hasattr(x, "shape") else len(x) for x in tables]
+
+
 def _words_of(X: Any) -> list[list[str]] | None:
     # Strings of X, or the first column of its tokens; None if it holds something else.
+    if is_table(X):
+        return None
     words = []
     for x in X:
         rows = next(iter(x.values()), ()) if isinstance(x, Mapping) else x
@@ -513,20 +571,6 @@ def _words_of(X: Any) -> list[list[str]] | None:
                 return None
             words[-1].append(token)
     return words
-
-
-def _find(words: Sequence[str], text: str, s: int) -> list[tuple[int, int]]:
-    found, stop = [], 0
-    for t, word in enumerate(words):
-        start = text.find(word, stop)
-        if start < 0:
-            raise ValueError(
-                f"Token {t} of sequence {s}, {word!r}, is not in its text behind character "
-                f"{stop}; pass offsets, (start, stop) of each token."
-            )
-        stop = start + len(word)
-        found.append((start, stop))
-    return found
 
 
 def to_frame(
@@ -574,6 +618,7 @@ def to_frame(
         import pandas
     except ImportError as error:
         raise ImportError("to_frame makes a pandas.DataFrame; install pandas.") from error
+    table = _Tokens.of(X, tokens, texts, offsets, required=False)
     last: Any
     last, rows = last_step(model, X)
     labels = getattr(last, "predict_labels", last.predict)(rows)
@@ -583,7 +628,6 @@ def to_frame(
         "sequence": np.repeat(np.arange(len(lengths)), lengths),
         "position": np.concatenate([np.arange(0), *map(np.arange, lengths)]),
     }
-    table = _Tokens.of(X, tokens, texts, offsets, required=False)
     if table.tokens is not None:
         columns["token"] = [word for words in table.tokens for word in words]
     elif table.offsets is not None:

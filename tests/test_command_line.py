@@ -2,11 +2,13 @@
 
 import gzip
 import io
+import os
 import pickle
 import re
 import shlex
 import subprocess
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -41,6 +43,7 @@ def files(tmp_path_factory):
     assert main([*train, f"{folder}/two", "--columns", "w,newline", f"{folder}/train.txt"]) == 0
     words = [*train, f"{folder}/one", "--export", f"{folder}/one.sklseq", "--columns", "w"]
     assert main([*words, "--features", "TokenFeatures", f"{folder}/words.txt"]) == 0
+    (folder / "empty").write_text("\n\n")
     return folder
 
 
@@ -223,6 +226,15 @@ def test_inspect_lists_weights(files, run, tagger):
         ("evaluate -m two plain.txt", 1, "add the true label as the last column"),
         ("evaluate --mode strict --scheme iob2 words.txt", 1, "is not a span label"),
         ("inspect -m one.sklseq", 1, "exported model"),
+        ("inspect -m two -n -1", 2, "-n: must be an integer, 0 or more; got '-1'"),
+        ("train -m words.txt words.txt", 2, "-m and FILE are the same file, 'words.txt'"),
+        ("train -m m --export ./m words.txt", 2, "-m and --export are the same file"),
+        ("train -m m --export t.txt --dev t.txt words.txt", 2, "--export and --dev are the same"),
+        ("train -m templates --templates templates words.txt", 2, "-m and --templates are the"),
+        ("train -m m --templates empty words.txt", 1, "empty holds no templates; give some"),
+        ("train -m m --dev empty words.txt", 1, "empty holds no sequences; give a file"),
+        ("evaluate -m two empty", 1, "empty holds no sequences"),
+        ("evaluate empty", 1, "empty holds no sequences"),
     ],
 )
 def test_an_error_is_one_sentence_and_a_code(run, command, code, message):
@@ -232,6 +244,43 @@ def test_an_error_is_one_sentence_and_a_code(run, command, code, message):
     if code == 1:
         assert err.count("\n") == 1
         assert err.startswith(f"sklseq {command.split()[0]}: ")
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [("tag -m two plain.txt", "stdout"), ("tag -m two", "stdin"), ("tag -m one --text", "stdin")],
+)
+def test_closed_streams_are_named(run, monkeypatch, command, name):
+    # Standard input is replaced by ``run``.
+    wrapper = (lambda *_: None) if name == "stdin" else io.TextIOWrapper
+    monkeypatch.setattr(io, "TextIOWrapper", wrapper)
+    if name == "stdout":
+        monkeypatch.setattr(sys, "stdout", None)
+    code, out, err = run(command)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"sklseq tag: {name} is closed; give a file")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+def test_models_are_written_behind_links_and_read_from_pipes(files, run):
+    os.mkfifo(files / "fifo")
+    assert "path 'fifo' is a pipe or a device; give the" in run("train -m fifo words.txt")[2]
+    (files / "old").write_bytes(b"")
+    (files / "to_old").symlink_to(files / "old")
+    assert run("train -m to_old --set max_iter=2 words.txt")[0] == 0
+    assert (files / "to_old").is_symlink()
+    assert run("inspect -m old -n 0")[0] == 0
+    for model in ("two", "one.sklseq"):
+        data = f"{'words' if model == 'one.sklseq' else 'plain'}.txt"
+        expected = run(f"tag -m {model} {data}")
+        writer = threading.Thread(target=write_to, args=(files / "fifo", files / model))
+        writer.start()
+        assert run(f"tag -m fifo {data}") == expected
+        writer.join()
+
+
+def write_to(pipe, file):
+    pipe.write_bytes(file.read_bytes())
 
 
 def test_an_error_leaves_the_old_model(files, run):

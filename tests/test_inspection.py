@@ -232,7 +232,9 @@ def test_tokens_of_other_forms():
         extract(model, columns, offsets=[[]] * 4)
     twice = extract(model, [{"w": ["Rome", "Rome"]}], texts=["Rome,Rome"])[0]
     assert (twice[0].start, twice[-1].stop) == (0, 9)
-    with pytest.raises(ValueError, match="Token 1 of sequence 1, 'York', is not in its text"):
+    with pytest.raises(
+        ValueError, match="Token 1 of sequence 1, 'York', does not occur in the text"
+    ):
         extract(model, columns, texts=[TEXTS[0], "New Jersey", "", TEXTS[3]])
 
 
@@ -302,3 +304,68 @@ def test_weights_by_name_and_sign(sparse):
         tagger.top_features(sign=1)
     with pytest.raises(NotFittedError):
         _ = CRFTagger().transition_features_
+
+
+# --- Wrong calls ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def singer():
+    X, y = [["Ann", "Lee", "sings"]], [["B-NAME", "I-NAME", "O"]]
+    return make_pipeline(TokenFeatures(), CRFTagger()).fit(X, y), X
+
+
+TEXT = ["Ann Lee sings"]
+ENDS = [(0, 3), (4, 7), (8, 13)]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"tokens": [["a"]]}, "tokens of sequence 0 must have one entry for each of 3 tokens; g"),
+        ({"tokens": [["a"] * 4]}, "tokens of sequence 0 must have one entry .*; got 4"),
+        ({"tokens": [["Ann"]], "texts": TEXT}, "tokens of sequence 0 must have one entry"),
+        ({"tokens": [None]}, "tokens of sequence 0 must be a list; got None"),
+        ({"tokens": ["abc"]}, "tokens of sequence 0 must be a list; got 'abc'"),
+        ({"tokens": [["a", 1, "b"]]}, r"Item 1 of tokens of sequence 0 .* string; got 1 \(int\)"),
+        ({"texts": [None]}, "Item 0 of texts must be a string; got None"),
+        ({"texts": [*TEXT, ""]}, "texts must have one entry for each of 1 sequences; got 2"),
+        ({"offsets": [ENDS]}, "offsets are characters of texts; pass texts, too"),
+        ({"texts": TEXT, "offsets": [None]}, "offsets of sequence 0 must be a list"),
+        ({"texts": TEXT, "offsets": [ENDS[:2]]}, "offsets of sequence 0 must have one entry for"),
+        ({"texts": TEXT, "offsets": [["ab", "cd", "ef"]]}, r"Item 0 of offsets of sequence 0 must"),
+        ({"texts": TEXT, "offsets": [[(0, 3), (4, 70), (71, 72)]]}, "the text has 13 characters"),
+        ({"texts": TEXT, "offsets": [ENDS[::-1]]}, r"is \(4, 7\) after \(8, 13\); sort the tokens"),
+        ({"texts": TEXT, "offsets": [[(0, 9), (4, 7), (8, 9)]]}, r"is \(4, 7\) after \(0, 9\)"),
+        ({"texts": TEXT, "offsets": [[(-3, 3), *ENDS[1:]]]}, r"0 <= start <= stop; got \(-3, 3\)"),
+    ],
+)
+def test_tokens_and_texts_are_checked(singer, given, message):
+    model, X = singer
+    for function in (extract, to_frame):
+        with pytest.raises((ValueError, TypeError), match=message):
+            function(model, X, **given)
+
+
+def test_series_of_sequences_and_texts(singer):
+    pandas = pytest.importorskip("pandas")
+    model, X = singer
+    X, texts = pandas.Series(X, index=[7]), pandas.Series(TEXT, index=[4])
+    assert [field[1:4] for field in extract(model, X, texts=texts)[0]] == [("Ann Lee", 0, 7)]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        spans, extract, to_frame, nbest, marginals, last_step, lambda model, X: top_features(model),
+        lambda model, X: explain(model, X[0]),
+    ],
+)  # fmt: skip
+def test_searches_without_a_best_estimator_do_not_answer(singer, ask):
+    model, X = singer
+    search = GridSearchCV(model, {"crftagger__l2": [0.1]}, refit=False, cv=2)
+    for each in (search, FrozenEstimator(search), search.fit(X * 2, [["A", "A", "O"]] * 2)):
+        with pytest.raises(NotFittedError, match="GridSearchCV has no best estimator; fit it, wit"):
+            ask(each, X)
+    with pytest.raises(TypeError, match=r"model must be a fitted estimator.* got NoneType"):
+        ask(None, X)

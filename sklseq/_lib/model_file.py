@@ -22,7 +22,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["file_name", "new_file_name", "read_model", "write_file", "write_model"]
+__all__ = [
+    "file_name",
+    "new_file_name",
+    "read_model",
+    "unpack_model",
+    "write_file",
+    "write_model",
+]
 
 MAGIC = b"SKLSEQ\0\0"
 VERSION = 1
@@ -81,13 +88,17 @@ def file_name(path: Any) -> str:
 
 
 def new_file_name(path: Any) -> str:
-    """The name of a file that can be written: its folder exists, and it is no folder."""
-    name = file_name(path)
-    if os.path.isdir(name):
-        raise IsADirectoryError(f"path {name!r} is a folder; give the name of a file in it.")
-    folder = os.path.dirname(name) or os.curdir
+    """The name of a file that can be written, behind links: in a folder, no folder nor device."""
+    given = file_name(path)
+    if os.path.isdir(given):
+        raise IsADirectoryError(f"path {given!r} is a folder; give the name of a file in it.")
+    name = os.path.realpath(given)
+    if os.path.exists(name) and not os.path.isfile(name):
+        raise ValueError(f"path {given!r} is a pipe or a device; give the name of a file.")
+    folder = os.path.dirname(name)
     if not os.path.isdir(folder):
-        raise FileNotFoundError(f"The folder {folder!r} of path {name!r} is missing; make it.")
+        missing = os.path.dirname(given) or folder
+        raise FileNotFoundError(f"The folder {missing!r} of path {given!r} is missing; make it.")
     return name
 
 
@@ -116,7 +127,11 @@ def read_model(path: Any) -> Any:
     """The model of a file; its arrays are read-only."""
     name = file_name(path)
     with open(name, "rb") as file:
-        data = file.read()
+        return unpack_model(file.read(), name)
+
+
+def unpack_model(data: bytes, name: str) -> Any:
+    """The model that a file of this name holds."""
     if data[:8] != MAGIC:
         raise ValueError(
             f"{name!r} is no exported model: it begins with {data[:8]!r}. Write it with "

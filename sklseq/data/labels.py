@@ -37,6 +37,7 @@ __all__ = [
     "encode_labels",
     "find_codes",
     "find_spans",
+    "is_missing",
     "is_partial",
     "label_parts",
     "labels_to_segments",
@@ -189,10 +190,16 @@ def _type_kind(cls: type) -> str | None:
     return "integer" if issubclass(cls, int | np.integer) else None
 
 
+def is_missing(value: Any) -> bool:
+    """Whether it is None, NaN or pandas.NA, which is known by its class: pandas may be missing."""
+    if isinstance(value, (float, np.floating)):
+        return bool(value != value)
+    return value is None or type(value).__name__ == "NAType"
+
+
 def is_partial(label: Any) -> bool:
-    """Whether an item of y says less than one label: None, NaN or a set of labels."""
-    missing = isinstance(label, (float, np.floating)) and label != label
-    return label is None or missing or isinstance(label, (set, frozenset))
+    """Whether an item of y says less than one label: it is missing, or a set of labels."""
+    return isinstance(label, (set, frozenset)) or is_missing(label)
 
 
 def array_of_labels(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +14,7 @@ __all__ = [
     "column_list",
     "holds_numbers",
     "is_table",
+    "read_columns",
     "table_columns",
 ]
 
@@ -34,6 +35,23 @@ def table_columns(table: Any) -> list[str]:
     if isinstance(table, Mapping):
         return list(table)
     return list(getattr(table, "column_names", table.columns))  # pyarrow's columns are arrays
+
+
+def read_columns(table: Any, names: list) -> list:
+    """Columns of a table or a mapping, each of which it has once, equally long."""
+    known = table_columns(table)
+    for name in names:
+        if known.count(name) != 1:
+            problem = f"{known.count(name)} columns" if name in known else "no column"
+            raise ValueError(f"The table has {problem} {name!r}; it has {known}.")
+    columns = [table[name] for name in names]
+    for name, column in zip(names, columns):
+        if isinstance(column, str | bytes | Mapping | Set) or not hasattr(column, "__len__"):
+            raise TypeError(f"Column {name!r} must be a list or array; got {column!r:.40}.")
+    if len(set(map(len, columns))) > 1:
+        sizes = ", ".join(f"{name}: {len(column)}" for name, column in zip(names, columns))
+        raise ValueError(f"The columns must be equally long; got {sizes}.")
+    return columns
 
 
 def holds_numbers(values: Any) -> bool:
@@ -68,6 +86,6 @@ def column_array(values: Any) -> np.ndarray:
 
 def column_codes(values: Any) -> np.ndarray:
     """An array that differs between two rows where the column does."""
-    if _is_coded(values):
-        return values.factorize(use_na_sentinel=False)[0]
+    if hasattr(values, "factorize") and not isinstance(values.dtype, np.dtype):
+        return values.factorize(use_na_sentinel=False)[0]  # pandas.NA cannot be compared
     return column_array(values)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sklseq.data.characters import as_items, as_range, find_tokens, is_list, token_ranges
 
 from ._checks import check_choice
 
@@ -30,6 +33,8 @@ def token_offsets(text: str, tokens: Iterable[str]) -> list[tuple[int, int]]:
     ------
     ValueError
         If a token does not occur after the one before.
+    TypeError
+        If `text` or a token is no string.
 
     Examples
     --------
@@ -37,17 +42,7 @@ def token_offsets(text: str, tokens: Iterable[str]) -> list[tuple[int, int]]:
     >>> token_offsets("New York, Ohio", ["New", "York", ",", "Ohio"])
     [(0, 3), (4, 8), (8, 9), (10, 14)]
     """
-    offsets, at = [], 0
-    for t, token in enumerate(tokens):
-        start = text.find(token, at)
-        if start < 0:
-            raise ValueError(
-                f"Token {t}, {token!r}, does not occur in the text from character {at} on; give "
-                "tokens as they stand in the text."
-            )
-        at = start + len(token)
-        offsets.append((start, at))
-    return offsets
+    return find_tokens(text, tokens)
 
 
 def align_spans(
@@ -74,7 +69,8 @@ def align_spans(
     Raises
     ------
     ValueError
-        If a span has no token, or has a part of one and ``partial="error"``.
+        If a span has no token, or has a part of one and ``partial="error"``; if a span is not
+        integers 0 ≤ start < stop and a type, or `offsets` are not in order.
 
     Notes
     -----
@@ -90,9 +86,10 @@ def align_spans(
     [(0, 1, 'PER'), (2, 4, 'LOC')]
     """
     check_choice("partial", partial, ("error", "expand", "drop"))
-    starts, stops = [a for a, _ in offsets], [b for _, b in offsets]
+    ranges = token_ranges(offsets, "offsets")
+    starts, stops = [a for a, _ in ranges], [b for _, b in ranges]
     aligned = []
-    for first, last, type_ in spans:
+    for first, last, type_ in _as_spans(spans):
         start, stop = bisect_right(stops, first), bisect_left(starts, last)
         if start >= stop:
             raise ValueError(
@@ -109,3 +106,15 @@ def align_spans(
         if whole or partial == "expand":
             aligned.append((start, stop, type_))
     return aligned
+
+
+def _as_spans(spans: Any) -> list[Span]:
+    found = []
+    for i, span in enumerate(as_items(spans, "spans")):
+        if not is_list(span) or len(span := list(span)) != 3:
+            raise ValueError(f"Item {i} of spans must be (start, stop, type); got {span!r:.40}.")
+        first, last = as_range(span[0], span[1], f"Item {i} of spans")
+        if first == last:
+            raise ValueError(f"Item {i} of spans, {tuple(span)!r:.40}, has no characters.")
+        found.append((first, last, span[2]))
+    return found

@@ -1,6 +1,6 @@
 """Checks of parameters that several readers and generators share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -18,7 +18,11 @@ def check_names(columns: Sequence[str]) -> list[str]:
     """Refuse a single string (it would be read letter by letter) and repeated names."""
     if isinstance(columns, str):
         raise ValueError(f"columns must be a list of names; got the string {columns!r}.")
+    if not isinstance(columns, Iterable):
+        raise TypeError(f"columns must be a list of names; got {columns!r}.")
     names = list(columns)
+    if not names:
+        raise ValueError("columns must name at least one column; got an empty list.")
     if len(set(names)) != len(names):
         raise ValueError(f"columns must be different names; got {names}.")
     return names

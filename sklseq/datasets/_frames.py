@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from sklseq.data.characters import as_items, is_list
+from sklseq.data.labels import is_missing
 from sklseq.data.sequences import Sequences
 from sklseq.data.tables import (
     Table,
@@ -18,6 +20,8 @@ from sklseq.data.tables import (
     column_codes,
     column_list,
     holds_numbers,
+    is_table,
+    read_columns,
     table_columns,
 )
 
@@ -54,12 +58,16 @@ def from_frame(
         Otherwise a dict for each sequence, from column name to its values: a list, or an array if
         they are numbers.
     y : list, or None
-        The labels of each sequence, a list or an array of numbers; None without `y`.
+        The labels of each sequence, a list or an array of numbers; missing ones are None. None
+        without `y`.
 
     Raises
     ------
     ValueError
-        If a column is missing or named twice, a group has no value, or its rows are apart.
+        If a column is missing or there twice, columns differ in length, none is left for X, a group
+        has no value, or its rows are apart.
+    TypeError
+        If `frame` is no table, or one of its columns is no list.
 
     See Also
     --------
@@ -80,19 +88,35 @@ def from_frame(
     >>> from_frame({"s": [7, 7, 8], "x": [0.5, 1.0, 0.0]}, "s")[0]
     <Sequences: 2 sequences, 3 rows, 1 features, dense float64>
     """
-    known = table_columns(frame)
-    groups = [group] if isinstance(group, str) else list(group)
-    apart = {*groups, y}
-    names = [n for n in known if n not in apart] if columns is None else check_names(columns)
-    for name in [*groups, *([] if y is None else [y]), *names]:
-        if name not in known:
-            raise ValueError(f"The table has no column {name!r}; it has {known}.")
-    offsets = _offsets([frame[name] for name in groups], groups)
-    labels = None if y is None else _cut(frame[y], offsets)
-    if names and all(holds_numbers(frame[name]) for name in names):
+    names, groups = _names(frame, group, y, columns)
+    found = read_columns(frame, [*groups, *names, *([] if y is None else [y])])
+    offsets = _offsets(found[: len(groups)], groups)
+    labels = None if y is None else _cut(_labels(found[-1]), offsets)
+    cells = found[len(groups) : len(groups) + len(names)]
+    if all(map(holds_numbers, cells)):
         return Sequences(_matrix(frame, names), offsets), labels
-    cut = [_cut(frame[name], offsets) for name in names]
+    cut = [_cut(_values(column), offsets) for column in cells]
     return [dict(zip(names, parts)) for parts in zip(*cut)], labels
+
+
+def _names(frame: Any, group: Any, y: Any, columns: Any) -> tuple[list, list]:
+    """The columns of X and those of the group; there is at least one of each."""
+    # A LazyFrame has columns and no length.
+    if not isinstance(frame, Mapping) and not (hasattr(frame, "__len__") and is_table(frame)):
+        raise TypeError(
+            "frame must be a DataFrame of pandas or polars (collect a LazyFrame), a Table of "
+            f"pyarrow or a dict of columns; got {type(frame).__name__}."
+        )
+    groups = as_items(group, "group") if is_list(group) else [group]
+    if not groups:
+        raise ValueError("group must name at least one column; got an empty list.")
+    known = table_columns(frame)
+    if columns is not None:
+        return check_names(columns), groups
+    names = [name for name in known if name not in {*groups, y}]
+    if not names:
+        raise ValueError(f"The table has no columns for X beside group and y; it has {known}.")
+    return names, groups
 
 
 def _offsets(columns: list, names: list[str]) -> np.ndarray:
@@ -113,7 +137,7 @@ def _check_groups(values: list[tuple], starts: list[int], names: list[str]) -> N
     """Raise a ValueError unless every group has a value and its rows are together."""
     seen: dict[tuple, int] = {}
     for start, value in zip(starts, values):
-        if any(v is None or v != v for v in value):
+        if any(map(is_missing, value)):
             raise ValueError(f"Row {start} has no value in {names}; fill it, or drop the row.")
         if seen.setdefault(value, start) != start:
             shown = value if len(names) > 1 else value[0]
@@ -129,10 +153,27 @@ def _matrix(frame: Any, names: list[str]) -> np.ndarray:
     return np.array([column_array(frame[name]) for name in names]).T
 
 
-def _cut(values: Any, offsets: np.ndarray) -> list:
-    """The values of each sequence: arrays of numbers, or lists."""
-    column: Any = column_array(values) if holds_numbers(values) else column_list(values)
+def _cut(column: Any, offsets: np.ndarray) -> list:
     return [column[a:b] for a, b in pairwise(offsets.tolist())]
+
+
+def _values(column: Any) -> Any:
+    """An array of numbers, or a list."""
+    return column_array(column) if holds_numbers(column) else column_list(column)
+
+
+def _labels(column: Any) -> Any:
+    """Labels, with None for missing ones: tables make floats of integers beside these."""
+    labels = _values(column)
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "biu":
+        return labels
+    items = column_list(labels)
+    if not any(map(is_missing, items)):
+        return labels
+    return [
+        None if is_missing(v) else int(v) if isinstance(v, float) and v.is_integer() else v
+        for v in items
+    ]
 
 
 def from_rows(
@@ -163,6 +204,8 @@ def from_rows(
     ------
     ValueError
         If a column is missing, the lists of a row differ in length, or a number is no class.
+    TypeError
+        If a row is no dict, or a cell is no list.
 
     See Also
     --------
@@ -190,11 +233,13 @@ def from_rows(
 
 def _cells(rows: Any, name: str) -> list[list]:
     """The lists of a column, with names of classes for their numbers."""
-    try:
-        by_row = isinstance(rows, list | tuple)
-        column = [row[name] for row in rows] if by_row else column_list(rows[name])
-    except (KeyError, IndexError) as error:
-        raise ValueError(f"The rows have no column {name!r}.") from error
+    column = _column(rows, name)
+    for r, cell in enumerate(column):
+        if not is_list(cell):
+            raise TypeError(
+                f"Row {r} must hold a list in column {name!r}, with an item for each token; got "
+                f"{cell!r:.40} ({type(cell).__name__})."
+            )
     features = getattr(rows, "features", None)
     feature = features.get(name) if isinstance(features, Mapping) else None
     classes = getattr(getattr(feature, "feature", None), "names", None)
@@ -209,6 +254,28 @@ def _cells(rows: Any, name: str) -> list[list]:
                     f"{len(known) - 1}; drop the row, or label it."
                 )
     return [[known[number] for number in cell] for cell in column]
+
+
+def _column(rows: Any, name: str) -> list:
+    """A cell for each row."""
+    if isinstance(rows, Mapping) or is_table(rows):
+        return column_list(read_columns(rows, [name])[0])
+    if not isinstance(rows, list | tuple):
+        try:
+            return column_list(rows[name])
+        except KeyError as error:
+            raise ValueError(f"The rows have no column {name!r}.") from error
+        except (TypeError, IndexError) as error:
+            raise TypeError(
+                "rows must be a Dataset, a DataFrame or a list of dicts; got "
+                f"{type(rows).__name__}."
+            ) from error
+    for r, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise TypeError(f"Row {r} must be a dict of columns; got {type(row).__name__}.")
+        if name not in row:
+            raise ValueError(f"Row {r} has no column {name!r}; it has {list(row)}.")
+    return [row[name] for row in rows]
 
 
 def from_docs(
@@ -247,11 +314,29 @@ def from_docs(
     ([{'text': ['Ann', 'ran']}], [['B-PER', 'O']])
     """
     names = check_names(columns)
+    if not is_list(docs):
+        raise TypeError(f"docs must be a list of documents; got {type(docs).__name__}.")
     X, labels = [], []
-    for doc in docs:
-        X.append({name: [getattr(token, name) for token in doc] for name in names})
+    for d, doc in enumerate(docs):
+        if not is_list(doc):
+            raise TypeError(
+                f"Document {d} must be a Doc or Span; got {doc!r:.40} ({type(doc).__name__}). To "
+                "read one document, wrap it in a list."
+            )
+        X.append({name: _attribute(doc, d, name) for name in names})
         if y == "ent":
-            labels.append([f"{t.ent_iob_}-{t.ent_type_}" if t.ent_type_ else "O" for t in doc])
+            parts = zip(_attribute(doc, d, "ent_iob_"), _attribute(doc, d, "ent_type_"))
+            labels.append([f"{iob}-{type_}" if type_ else "O" for iob, type_ in parts])
         elif y is not None:
-            labels.append([getattr(token, y) for token in doc])
+            labels.append(_attribute(doc, d, y))
     return X, None if y is None else labels
+
+
+def _attribute(doc: Any, d: int, name: str) -> list:
+    try:
+        return [getattr(token, name) for token in doc]
+    except AttributeError as error:
+        raise ValueError(
+            f"A token of document {d} has no attribute {name!r}; name attributes of tokens of "
+            "spaCy, such as 'text'."
+        ) from error

@@ -309,3 +309,135 @@ def test_spans_without_a_token_and_tokens_out_of_place():
         token_offsets("a b", ["a", "a"])
     with pytest.raises(ValueError, match="partial must be one of"):
         align_spans([], offsets, partial="keep")
+
+
+# --- Wrong calls ---------------------------------------------------------------------------------
+
+
+def pandas_frame(*arguments, **options):
+    return pytest.importorskip("pandas").DataFrame(*arguments, **options)
+
+
+def lazy_frame():
+    return pytest.importorskip("polars").LazyFrame({"s": [1], "w": ["a"]})
+
+
+TWICE = {"data": [[1, "a", "b"], [1, "c", "d"]], "columns": ["s", "w", "w"]}
+PAIR = {"s": [1, 1], "w": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("frame", "arguments", "message"),
+    [
+        (lambda: pandas_frame(**TWICE), {}, "The table has 2 columns 'w'; it has"),
+        (lambda: pandas_frame(**TWICE), {"y": "w", "columns": ["s"]}, "has 2 columns 'w'"),
+        (lambda: {**PAIR, "y": ["O"]}, {"y": "y"}, "must be equally long; got s: 2, w: 2, y: 1"),
+        (lambda: {"s": [1, 1], "x": [0.5]}, {}, "must be equally long; got s: 2, x: 1"),
+        (lambda: PAIR, {"columns": []}, "columns must name at least one column"),
+        (lambda: PAIR, {"columns": 3}, "columns must be a list of names; got 3"),
+        (lambda: {"s": [1, 1]}, {}, "has no columns for X beside group and y"),
+        (lambda: PAIR, {"group": []}, "group must name at least one column"),
+        (lambda: {"s": 1, "w": ["a"]}, {}, "Column 's' must be a list or array; got 1"),
+        (lambda: {"s": [1, 1], "w": "ab"}, {}, "Column 'w' must be a list or array; got 'ab'"),
+        (lambda: [1], {}, "frame must be a DataFrame .* got list"),
+        (lambda: None, {}, "got NoneType"),
+        (lambda: pandas_frame(PAIR)["w"], {}, "got Series"),
+        (lazy_frame, {}, r"\(collect a LazyFrame\).* got LazyFrame"),
+    ],
+)
+def test_wrong_tables_are_named(frame, arguments, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        from_frame(frame(), **{"group": "s", **arguments})
+
+
+def test_columns_may_be_numbered():
+    assert from_frame(pandas_frame([[1, "a"], [1, "b"]]), 0)[0] == [{1: ["a", "b"]}]
+
+
+@pytest.mark.parametrize(
+    ("labels", "dtype", "expected"),
+    [
+        ([0, None, 1], None, [[0, None], [1]]),
+        ([0, None, 1], "Int64", [[0, None], [1]]),
+        ([None, 0, 1], "Int64", [[None, 0], [1]]),
+        (["a", None, "b"], "string", [["a", None], ["b"]]),
+        (["a", None, "b"], object, [["a", None], ["b"]]),
+    ],
+)
+def test_missing_labels_are_none(labels, dtype, expected):
+    pandas = pytest.importorskip("pandas")
+    frame = {"s": [1, 1, 2], "x": [0.0, 1.0, 0.5], "y": pandas.Series(labels, dtype=dtype)}
+    X, y = from_frame(pandas.DataFrame(frame), "s", "y")
+    assert list(map(list, y)) == expected
+    CRFTagger().fit(X, y).score(X[1:], y[1:])
+    with pytest.raises(ValueError, match="has no value in"):
+        from_frame(pandas.DataFrame(frame), "y")
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"tokens": "abc"}], "Row 0 must hold a list in column 'tokens', .* got 'abc'"),
+        ([{"tokens": ["a"]}, {"tokens": {"a"}}], "Row 1 must hold a list in column 'tokens'"),
+        ([{"tokens": None}], r"got None \(NoneType\)"),
+        ([{"tokens": 3.5}], r"got 3.5 \(float\)"),
+        ([{"tokens": ["a"]}, {"x": 1}], r"Row 1 has no column 'tokens'; it has \['x'\]"),
+        ([["a"]], "Row 0 must be a dict of columns; got list"),
+        (None, "rows must be a Dataset, a DataFrame or a list of dicts; got NoneType"),
+        (iter([{"tokens": ["a"]}]), "rows must be a Dataset"),
+        ({"x": [["a"]]}, r"no column 'tokens'; it has \['x'\]"),
+    ],
+)
+def test_wrong_cells_are_named(rows, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        from_rows(rows)
+    with pytest.raises((ValueError, TypeError), match="Row 0 must hold a list in column 'y'"):
+        from_rows([{"tokens": ["a", "b"], "y": "OO"}], "y")
+
+
+TOKEN = SimpleNamespace(text="a")
+
+
+@pytest.mark.parametrize(
+    ("docs", "y", "message"),
+    [
+        (["abc"], None, r"Document 0 must be a Doc or Span; got 'abc' \(str\)"),
+        ([TOKEN, TOKEN], None, "Document 0 must be .* wrap it in a list"),
+        ([[TOKEN], ["a"]], None, "A token of document 1 has no attribute 'text'"),
+        ([[TOKEN]], "ent", "A token of document 0 has no attribute 'ent_iob_'"),
+        (None, None, "docs must be a list of documents; got NoneType"),
+    ],
+)
+def test_wrong_documents_are_named(docs, y, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        from_docs(docs, y)
+
+
+@pytest.mark.parametrize(
+    ("spans", "offsets", "message"),
+    [
+        ([(3, 1, "A")], [(0, 5)], r"Item 0 of spans must .* 0 <= start <= stop; got \(3, 1\)"),
+        ([(-2, 3, "A")], [(0, 5)], "Item 0 of spans must begin with integers"),
+        ([(0, 0.5, "A")], [(0, 5)], "Item 0 of spans must begin with integers"),
+        ([("a", 5, "x")], [(0, 5)], "Item 0 of spans must begin with integers"),
+        ([(2, 2, "A")], [(0, 5)], "Item 0 of spans, .* has no characters"),
+        ([(0, 5)], [(0, 5)], r"Item 0 of spans must be \(start, stop, type\); got \[0, 5\]"),
+        ([None], [(0, 5)], r"Item 0 of spans must be \(start, stop, type\); got None"),
+        (None, [(0, 5)], "spans must be a list; got None"),
+        ([], None, "offsets must be a list; got None"),
+        ([], [None], r"Item 0 of offsets must be \(start, stop\) of a token; got None"),
+        ([], [(2, 5), (0, 1)], r"Item 1 of offsets is \(0, 1\) after \(2, 5\); sort"),
+    ],
+)
+def test_wrong_spans_and_offsets_are_named(spans, offsets, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        align_spans(spans, offsets, partial="expand")
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "message"),
+    [(None, ["a"], "text must be a string; got None"), ("a", [1], "Item 0 of tokens must be a s")],
+)
+def test_wrong_texts_are_named(text, tokens, message):
+    with pytest.raises(TypeError, match=message):
+        token_offsets(text, tokens)

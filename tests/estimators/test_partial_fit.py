@@ -229,6 +229,10 @@ def test_a_given_development_set():
             {"validation_fraction": PredefinedSplit([0, -1])},
             "splits 2 sequences, and X has 60; give a splitter of all sequences of X",
         ),
+        (
+            {"validation_fraction": PredefinedSplit([-1, -1])},
+            "sets no sequence aside; give a splitter with a test part",
+        ),
         ({"n_iter_no_change": 0}, "n_iter_no_change must be an integer of at least 1; got 0"),
     ],
 )

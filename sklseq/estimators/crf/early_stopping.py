@@ -81,7 +81,13 @@ class EarlyStopping:
 
 
 def _first_test_part(splitter: Any, n: int) -> np.ndarray:
-    train, test = next(iter(splitter.split(np.zeros(n))))
+    parts = next(iter(splitter.split(np.zeros(n))), None)
+    if parts is None:
+        raise ValueError(
+            f"validation_fraction={splitter!r:.60} sets no sequence aside; give a splitter with a "
+            "test part."
+        )
+    train, test = parts
     n_split = len(train) + len(test)
     if n_split != n:
         raise ValueError(
