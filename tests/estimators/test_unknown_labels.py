@@ -193,12 +193,13 @@ def test_nothing_known():
 
 
 def test_constraints_that_no_allowed_labeling_keeps():
-    X = [np.eye(3)] * 5
+    X = [np.eye(3)] * 6  # those with all labels come first inside
     y = [
         [None] * 3,
         ["O", None, "I-x"],
         ["B-x", "I-x", None],
         [None, {"O", "I-y"}, "I-x"],
+        ["O"] * 3,
         ["O"] * 3,
     ]
     y[3][1] = {"O"}
