@@ -21,6 +21,7 @@ from typing import Any
 from sklseq import __version__
 from sklseq._lib.model_file import MAGIC, new_file_name, unpack_model, write_file
 from sklseq.datasets import read_conll, write_conll
+from sklseq.datasets._conll import read_text
 
 __all__ = ["main"]
 
@@ -50,8 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except (ValueError, TypeError, ImportError, OSError) as error:
-        known = isinstance(error, OSError) and error.strerror and error.filename
-        _say(args, f"{error.filename}: {error.strerror}" if known else str(error))
+        if isinstance(error, OSError) and error.strerror:
+            _say(args, f"{error.filename or 'standard input or output'}: {error.strerror}")
+        else:
+            _say(args, str(error))
         return 1
 
 
@@ -184,6 +187,8 @@ def _train(args: argparse.Namespace) -> None:
     _check_outputs(args)
     X, y = _read_filled(args, args.file, columns=args.columns)
     _name_columns(model[0], list(X[0]))
+    if args.templates is not None:
+        _check_templates(args.templates, model[0])
     if args.dev is not None:
         X_dev, y_dev = _read_filled(args, args.dev, columns=list(X[0]))
         _stop_early(model[-1], len(X), len(X_dev))
@@ -267,11 +272,21 @@ def _progress(model: Any, wanted: bool) -> Iterator[None]:
 def _template_text(args: argparse.Namespace) -> str | None:
     if args.templates is None:
         return None
-    with open(args.templates, encoding=args.encoding) as file:
-        text = file.read()
+    _, text = read_text(args.templates, args.encoding)
     if all(line.lstrip()[:1] in ("", "#") for line in text.splitlines()):
         raise ValueError(f"{args.templates} holds no templates; give some, or no --templates.")
     return text
+
+
+def _check_templates(path: str, extractor: Any) -> None:
+    """Raise an error with the line of the first template that cannot be used."""
+    from sklseq.features._parse import parse_templates
+
+    for number, line in enumerate(extractor.templates.splitlines(), 1):
+        try:
+            parse_templates([line], extractor.columns)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: {error}") from error
 
 
 def _name_columns(extractor: Any, names: list[str]) -> None:
@@ -317,6 +332,8 @@ def _write(args: argparse.Namespace, X: list, y: Any, predicted: Any) -> None:
 def _evaluate(args: argparse.Namespace) -> None:
     from sklseq.metrics import sequence_accuracy, span_report, token_accuracy
 
+    if (args.mode == "strict") != (args.scheme is not None):
+        raise UsageError("--mode strict and --scheme need each other; give both or none.")
     if args.model is not None:
         model, columns = _load(args.model)
         X, y = _read(args, columns)
@@ -456,15 +473,26 @@ def _format(args: argparse.Namespace) -> dict[str, Any]:
 
 def _arrived_lines(args: argparse.Namespace) -> Iterator[list[str]]:
     """Whole lines, as many as can be read at once: a pipe is answered while it is written."""
-    left = b""
+    left, n_read = b"", 0
     source = _source(args.file)
     with open(source, "rb") if isinstance(source, str) else nullcontext(source) as file:
         while block := file.read1(1 << 16):
             *lines, left = (left + block).split(b"\n")
             if lines:
-                yield [line.decode(args.encoding) for line in lines]
+                yield [_decode(args, line, n) for n, line in enumerate(lines, n_read + 1)]
+                n_read += len(lines)
     if left:
-        yield [left.decode(args.encoding)]
+        yield [_decode(args, left, n_read + 1)]
+
+
+def _decode(args: argparse.Namespace, line: bytes, number: int) -> str:
+    try:
+        return line.decode(args.encoding)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{args.file}, line {number}: byte 0x{line[error.start]:02x} is not {args.encoding} "
+            "text; give its encoding by --encoding."
+        ) from error
 
 
 if __name__ == "__main__":

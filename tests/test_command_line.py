@@ -43,6 +43,8 @@ def files(tmp_path_factory):
     assert main([*train, f"{folder}/two", "--columns", "w,newline", f"{folder}/train.txt"]) == 0
     words = [*train, f"{folder}/one", "--export", f"{folder}/one.sklseq", "--columns", "w"]
     assert main([*words, "--features", "TokenFeatures", f"{folder}/words.txt"]) == 0
+    (folder / "bad").write_text("U:%x[0,0]\nU:%y\n")
+    (folder / "latin").write_bytes(b"a\nna\xefve\n")
     (folder / "empty").write_text("\n\n")
     return folder
 
@@ -234,6 +236,10 @@ def test_inspect_lists_weights(files, run, tagger):
         ("train -m m --templates empty words.txt", 1, "empty holds no templates; give some"),
         ("train -m m --dev empty words.txt", 1, "empty holds no sequences; give a file"),
         ("evaluate -m two empty", 1, "empty holds no sequences"),
+        ("train -m m --templates bad --columns w,n train.txt", 1, "bad, line 2: Template 'U:%y'"),
+        ("train -m m --templates latin words.txt", 1, "latin, line 2: byte 0xef is not utf-8"),
+        ("tag -m one --text latin", 1, "latin, line 2: byte 0xef is not utf-8 text; give its enc"),
+        ("evaluate --scheme iob2 words.txt", 2, "--mode strict and --scheme need each other"),
         ("evaluate empty", 1, "empty holds no sequences"),
     ],
 )

@@ -72,6 +72,9 @@ def write_file(path: Any, data: bytes) -> None:
         with open(draft, "wb") as file:
             file.write(data)
         os.replace(draft, name)
+    except OSError as error:  # a full disk is reported without a name
+        error.filename = os.fspath(path)
+        raise
     finally:
         if os.path.exists(draft):
             os.remove(draft)

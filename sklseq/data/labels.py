@@ -87,7 +87,7 @@ class Constraints(NamedTuple):
 
 PARTIAL = (
     "None, NaN and sets are for CRFTagger.fit on sequences in memory, with gradient='auto' or "
-    "'forward-backward', and for score"
+    "'forward-backward', and for score: use these, or leave such sequences out"
 )
 
 
@@ -335,7 +335,7 @@ def find_codes(flat: NDArray, classes: ArrayLike) -> NDArray[np.int32]:
     known = np.asarray(classes)
     if len(flat) and len(known) and (flat.dtype.kind == "U") != (known.dtype.kind == "U"):
         raise ValueError(
-            f"y has labels such as {flat[0].item()!r}, the known labels are such as "
+            f"Labels such as {flat[0].item()!r} are given where others are such as "
             f"{known[0].item()!r}; both must be strings, or neither: convert one."
         )
     table = {label: code for code, label in enumerate(known.tolist())}

@@ -1,6 +1,6 @@
 """Labels of which some are unknown, or known to be one of several.
 
-At any row, y holds a label; None or NaN, if it is unknown; or a set of possible labels.
+At any row, y holds a label; None, NaN or pandas.NA, if it is unknown; or a set of possible labels.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from sklseq.data.labels import (
     array_of_labels,
     encode_labels,
     find_codes,
+    is_missing,
     is_partial,
     list_label_sequences,
     locate,
@@ -105,10 +106,11 @@ class PartialLabels(NamedTuple):
         )
         possible = [_possible(item) for item in items]
         counts = np.fromiter(map(len, possible), dtype=np.intp, count=len(possible))
-        for row in np.flatnonzero(counts == 0):
-            if possible[row] is not ANY:
+        for row, item in enumerate(possible):
+            if item is not ANY and (not item or any(map(is_missing, item))):
+                problem = "holds None or NaN" if item else "is empty"
                 raise ValueError(
-                    f"The set of labels of {name} at {locate(offsets, row)} is empty; name the "
+                    f"The set of labels of {name} at {locate(offsets, row)} {problem}; name the "
                     "possible labels, or pass None if any label is possible."
                 )
         labels = list(chain.from_iterable(possible))

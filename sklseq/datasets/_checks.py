@@ -21,8 +21,6 @@ def check_names(columns: Sequence[str]) -> list[str]:
     if not isinstance(columns, Iterable):
         raise TypeError(f"columns must be a list of names; got {columns!r}.")
     names = list(columns)
-    if not names:
-        raise ValueError("columns must name at least one column; got an empty list.")
     if len(set(names)) != len(names):
         raise ValueError(f"columns must be different names; got {names}.")
     return names

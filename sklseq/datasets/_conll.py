@@ -128,9 +128,9 @@ def read_conll(
     width = len(_split_line(lines[0], separator))
     if width == 1 and label in (0, -1) and columns is None:
         raise ValueError(
-            f"{name}, line {numbers[0]}: {shorten(lines[0])!r} has one column, which label="
-            f"{label!r} reads as labels; pass label=None for a file of tokens only, or columns=[] "
-            "for one of labels only."
+            f"{name}, line {numbers[0]}: {shorten(lines[0])!r} has one column, which is read "
+            "as labels; give a file with columns of tokens before it, or say that it holds tokens "
+            "only (label=None) or labels only (columns=[])."
         )
     at = _label_position(name, label, width)
     names = _column_names(name, columns, width - (at is not None))
@@ -179,12 +179,12 @@ def _decode(name: str, data: bytes, encoding: str) -> str:
     except UnicodeDecodeError as error:
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise ValueError(
-                f"{name} begins with the byte order mark of UTF-16; pass encoding='utf-16'."
+                f"{name} begins with the byte order mark of UTF-16; give the encoding utf-16."
             ) from error
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(
-            f"{name}, line {line}: byte 0x{data[error.start]:02x} is not {encoding} text; pass "
-            "encoding=, for example encoding='latin-1'."
+            f"{name}, line {line}: byte 0x{data[error.start]:02x} is not {encoding} text; give "
+            "the encoding of the file, such as latin-1."
         ) from error
 
 
@@ -258,7 +258,7 @@ def _wrong_width(name: str, lines: list[str], numbers: list[int], separator: str
     t = next(t for t, width in enumerate(widths) if width != widths[0])
     return ValueError(
         f"{name}, line {numbers[t]}: expected {widths[0]} columns, as in line {numbers[0]}, but "
-        f"got {widths[t]} in {shorten(lines[t])!r}; repair the line or pass the separator= of the "
+        f"got {widths[t]} in {shorten(lines[t])!r}; repair the line, or give the separator of the "
         "file."
     )
 
@@ -269,7 +269,7 @@ def _check_labels(name: str, labels: list[str], numbers: list[int]) -> None:
         if " " in label:
             raise ValueError(
                 f"{name}, line {number}: label {label!r} contains a space, so the separator of "
-                "the columns is unclear; pass separator='\\t', or ' ' for runs of spaces and tabs."
+                "the columns is unclear; give the separator, a tab, or ' ' for spaces and tabs."
             )
 
 

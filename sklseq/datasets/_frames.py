@@ -112,11 +112,18 @@ def _names(frame: Any, group: Any, y: Any, columns: Any) -> tuple[list, list]:
         raise ValueError("group must name at least one column; got an empty list.")
     known = table_columns(frame)
     if columns is not None:
-        return check_names(columns), groups
+        return _column_names(columns), groups
     names = [name for name in known if name not in {*groups, y}]
     if not names:
         raise ValueError(f"The table has no columns for X beside group and y; it has {known}.")
     return names, groups
+
+
+def _column_names(columns: Any) -> list:
+    names = check_names(columns)
+    if not names:
+        raise ValueError("columns must name at least one column; got an empty list.")
+    return names
 
 
 def _offsets(columns: list, names: list[str]) -> np.ndarray:
@@ -221,7 +228,7 @@ def from_rows(
     >>> from_rows([{"tokens": ["He", "ran"], "ner_tags": [0, 0]}], "ner_tags")
     ([{'tokens': ['He', 'ran']}], [[0, 0]])
     """
-    names = check_names(columns)
+    names = _column_names(columns)
     cells = [_cells(rows, name) for name in (names if y is None else [*names, y])]
     for r, row in enumerate(zip(*cells)):
         if len(set(map(len, row))) > 1:
@@ -313,7 +320,7 @@ def from_docs(
     >>> from_docs([doc], "ent")
     ([{'text': ['Ann', 'ran']}], [['B-PER', 'O']])
     """
-    names = check_names(columns)
+    names = _column_names(columns)
     if not is_list(docs):
         raise TypeError(f"docs must be a list of documents; got {type(docs).__name__}.")
     X, labels = [], []

@@ -233,7 +233,7 @@ class BaseTagger(LabelOutputMixin, EstimatorBase, BaseEstimator):
         def decode(a, b, psi, offsets):
             allowed.restrict(psi, X.offsets[a])
             codes, scores = best_paths(psi, offsets, chain)
-            check_paths(scores, a)
+            check_paths(scores, a, known is not None)
             np.take(classes, codes, out=answers[X.offsets[a] : X.offsets[b]], mode="clip")
             found[a:b] = split(answers, X.offsets[a : b + 1])  # while others compute
 
@@ -356,7 +356,7 @@ class BaseTagger(LabelOutputMixin, EstimatorBase, BaseEstimator):
             allowed.restrict(psi, X.offsets[a])
             with pool.buffer() as work:
                 work.forward_backward(psi, offsets, None, chain, log_z[a:b])
-            check_paths(log_z[a:b], a)
+            check_paths(log_z[a:b], a, known is not None)
             if marginals is not None:
                 marginals[X.offsets[a] : X.offsets[b]] = psi[:, :L]
             if of_sequences is not None:
@@ -401,7 +401,7 @@ class BaseTagger(LabelOutputMixin, EstimatorBase, BaseEstimator):
         else:
             right, total = self._count_right(X, y, sample_weight)
         if not total > 0:
-            raise ValueError("score needs at least one row of positive weight.")
+            raise ValueError("score needs at least one row of positive weight and known label.")
         return right / total
 
     def _count_right(self, X: Any, y: Any, sample_weight: Any) -> tuple[float, float]:

@@ -53,7 +53,7 @@ def test_labels_that_are_not_among_the_classes():
         ([["a"], ["b", set()]], "The set of labels of y at row 1 of sequence 1 is empty; name"),
         ([["a"], ["b", {"c", 1.5}]], "Label 1.5 of y, at row 1 of sequence 1, is of type float"),
         ([["a", {"b"}], [None, 3]], "Label 3 of y, at row 1 of sequence 1, is of kind integer"),
-        ([["a", {"b", None}]], "Label None of y, at row 1 of sequence 0, is of type NoneType"),
+        ([["a", {"b", None}]], "The set of labels of y at row 1 of sequence 0 holds None or NaN;"),
         ([[1.5, None]], "Label 1.5 of y, at row 0 of sequence 0, is of type float"),
         ([[2**63, None]], "is not a 64-bit integer"),
         ([["a", {"b\0"}]], "at row 1 of sequence 0, ends in a NUL character"),

@@ -172,7 +172,7 @@ def test_empty_file_gives_no_sequences(data):
 def test_encoding_is_honoured():
     data = "Jäger B\n".encode("latin-1")
     assert read_conll(io.BytesIO(data), encoding="latin-1")[0] == [{"c0": ["Jäger"]}]
-    with pytest.raises(ValueError, match="line 2: byte 0xe4 is not utf-8 text; pass encoding="):
+    with pytest.raises(ValueError, match="line 2: byte 0xe4 is not utf-8 text; give the encoding"):
         read_conll(io.BytesIO(b"a B\n" + data))
 
 
@@ -182,7 +182,7 @@ def test_encoding_is_honoured():
         ("a b O\n\n\nc d O\ne O\n", {}, "line 5: expected 3 columns, as in line 1, but got 2 in"),
         ("a O\nb c O\nd\n", {}, "line 2: expected 2 columns, as in line 1, but got 3 in 'b c O'"),
         ("a\tO\nb\n", {}, "line 2: expected 2 columns, as in line 1, but got 1"),
-        ("a\tO\nb O\n", {}, r"'b O'; repair the line or pass the separator="),
+        ("a\tO\nb O\n", {}, r"'b O'; repair the line, or give the separator"),
         (TEXT, {"label": 3}, "label=3 is not a column of .* has 3; give a value from -3 to 2"),
         (TEXT, {"label": -4}, "label=-4 is not a column"),
         (TEXT, {"columns": ["w"]}, r"columns names 1 columns \(w\), but .* has 2 besides"),

@@ -210,7 +210,9 @@ def test_constraints_that_no_allowed_labeling_keeps():
     tagger = CRFTagger(constraints="iob2").fit(X, y)
     allowed = allowed_transitions(tagger.classes_, "iob2").transition
     assert_array_equal(tagger.transition_ == -np.inf, ~allowed)
-    with pytest.raises(ValueError, match="Sequence 1 has no allowed label path"):
+    with pytest.raises(
+        ValueError, match=r"Sequence 1 has no allowed .*\. Correct its labels in known"
+    ):
         tagger.predict(X[:2], known=[[None] * 3, ["O", "I-x", None]])
 
 
@@ -262,6 +264,8 @@ def test_wrong_known_labels(model, data):
     X, y = data
     with pytest.raises(ValueError, match="Unknown label 'x' at row 1 of sequence 0; the known"):
         model.predict(X[:1], known=[["a", {"x", "b"}, *[None] * (len(X[0]) - 2)]])
+    with pytest.raises(ValueError, match="Labels such as 1 are given where others are such as 'a'"):
+        model.predict(X[:1], known=[[1, *[None] * (len(X[0]) - 1)]])
     with pytest.raises(ValueError, match="X and known must hold the same number of sequences"):
         model.predict_proba(X, known=y[1:])
     with pytest.raises(ValueError, match=r"Sequence 0 has . rows in X but 1 labels in known"):
@@ -282,7 +286,9 @@ def test_rows_of_unknown_label_do_not_count(model, data):
     assert model.score(X, [[{item} for item in labels] for labels in y]) == model.score(X, y)
     assert model.score(X, [[*[{"x", *"ab"}, {"c", "x"}] * 3][: len(x)] for x in X]) < 1
     assert model.score(X, [[{"a", "b", "c", "x"}, "x", *[None] * 9][: len(x)] for x in X]) == 0
-    with pytest.raises(ValueError, match="score needs at least one row"):
+    with pytest.raises(
+        ValueError, match="score needs at least one row of positive weight and known label"
+    ):
         model.score(X, [[None] * len(x) for x in X])
 
 
@@ -295,6 +301,18 @@ def test_tools_of_scikit_learn(partial):
     assert [len(labels) for labels in predicted] == [len(x) for x in X]
     decoder = OnlineDecoder(CRFTagger()).fit(X, y)
     assert_same_bits(decoder.estimator_, CRFTagger().fit(X, y))
+
+
+def test_series_of_pandas_hold_unknown_labels(model, data):
+    pandas = pytest.importorskip("pandas")
+    X, y = data
+    some = [[item if t % 2 else None for t, item in enumerate(labels)] for labels in y]
+    series = [pandas.Series(labels, dtype="string") for labels in some]
+    for a, b in zip(model.predict(X, known=series), model.predict(X, known=some)):
+        assert_array_equal(a, b)
+    codes = [[None if item is None else LABELS.index(item) for item in labels] for labels in some]
+    series = [pandas.Series(labels, dtype="Int64") for labels in codes]
+    assert_same_bits(CRFTagger().fit(X, series), CRFTagger().fit(X, codes))
 
 
 def test_search_for_penalties(partial):

@@ -59,6 +59,6 @@ def test_files_that_are_no_plain_text():
         read_conll(io.BytesIO(b"PK\x03\x04\x14\x00"))
     for encoding in ("utf-16-le", "utf-16-be"):
         mark = "\ufeff".encode(encoding)
-        with pytest.raises(ValueError, match="byte order mark of UTF-16; pass encoding='utf-16'"):
+        with pytest.raises(ValueError, match="byte order mark of UTF-16; give the encoding utf-16"):
             read_conll(io.BytesIO(mark + "a O\n".encode(encoding)))
     assert read_conll(io.BytesIO("a O\n".encode("utf-16")), encoding="utf-16")[1] == [["O"]]

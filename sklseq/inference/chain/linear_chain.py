@@ -535,13 +535,18 @@ def repeatable_generator(random_state) -> np.random.Generator | np.random.Random
     return as_generator(0 if random_state is None else random_state)
 
 
-def check_paths(log_z: np.ndarray, first: int = 0) -> None:
-    """Raise if a sequence has no allowed path; ``first`` is the number of the first one."""
+def check_paths(log_z: np.ndarray, first: int = 0, known: bool = False) -> None:
+    """Raise if a sequence has no allowed path; ``first`` is the number of the first one.
+
+    ``known``: whether the user has given some of the labels.
+    """
     bad = np.flatnonzero(log_z == -np.inf)
     if bad.size:
         raise ValueError(
             f"Sequence {bad[0] + first} has no allowed label path: every path meets a score of "
-            "-inf. Allow more transitions or start and end labels."
+            "-inf. "
+            + ("Correct its labels in known, or allow" if known else "Allow")
+            + " more transitions or start and end labels."
         )
 
 
