@@ -549,7 +549,8 @@ def segments_to_labels(
     Raises
     ------
     ValueError
-        If a segment is not such a triple, is empty, exceeds the sequence, or overlaps another one.
+        If a segment is not such a triple, is empty, exceeds the sequence, or overlaps another one;
+        if ``outside`` is also the label of a segment.
 
     Examples
     --------
@@ -560,18 +561,43 @@ def segments_to_labels(
     ['B-PER', 'I-PER', 'E-PER', 'O', 'S-LOC']
     """
     first, inner, last, single = _scheme_letters(scheme)
+    n_steps = _check_n_steps(n_steps)
+    if not isinstance(outside, str):
+        raise ValueError(f"outside must be a string, the label of other rows; got {outside!r}.")
     labels = [outside] * n_steps
     for start, stop, type_ in _check_segments(segments, n_steps):
         suffix = f"-{type_}" if type_ else ""
         letters = first + inner * (stop - start - 2) + last if stop - start > 1 else single
-        labels[start:stop] = [letter + suffix for letter in letters]
+        labels[start:stop] = written = [letter + suffix for letter in letters]
+        if outside in written:
+            raise ValueError(
+                f"outside={outside!r} is also a label of the segment {(start, stop, type_)!r}; "
+                "give another outside, or rename the type."
+            )
     return as_label_sequences([labels], "labels")[0]
+
+
+def _check_n_steps(n_steps: Any) -> int:
+    try:
+        n = index(n_steps)
+    except TypeError:
+        n = -1
+    if n < 0 or isinstance(n_steps, bool):
+        raise ValueError(
+            "n_steps must be the length of the sequence, an integer of at least 0; got "
+            f"{n_steps!r}."
+        )
+    return n
 
 
 def _check_segments(
     segments: Iterable[tuple[int, int, str]], n_steps: int
 ) -> list[tuple[int, int, str]]:
     """Sorted segments of one sequence; raise if they overlap or do not fit."""
+    if not isinstance(segments, Iterable):
+        raise ValueError(
+            f"segments must be a list of triples (start, stop, type); got {segments!r}."
+        )
     segments = [_as_segment(segment) for segment in segments]
     for segment in segments:
         start, stop, _ = segment
@@ -817,8 +843,12 @@ def resolve_loss(loss: Any, classes: np.ndarray, other: str | None = None) -> np
             f"got shape {cost.shape}."
         )
     if not np.isfinite(cost).all() or (cost < 0).any() or np.diag(cost).any():
+        bad = ~np.isfinite(cost) | (cost < 0) | (np.eye(L, dtype=bool) & (cost != 0))
+        i, j = np.argwhere(bad)[0]
+        names = classes.tolist()
         raise ValueError(
-            "loss must be finite, not negative, and 0 on the diagonal, where the label is right."
+            "loss must be finite, not negative, and 0 on the diagonal, where the label is right; "
+            f"for the true label {names[i]!r} and the answer {names[j]!r} it is {cost[i, j]:.6g}."
         )
     return cost
 

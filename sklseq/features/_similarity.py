@@ -20,6 +20,7 @@ from sklseq.features._spans import Spans
 
 SIMILARITIES = ("tfidf", "jaro_winkler", "exact")
 CERTAIN = 1 - 1e-6  # of the cosine of equal texts, up to rounding
+EQUAL = 1 - 1e-12  # above, a cosine is 1: the rest is rounding
 _MARKS = re.compile(r"^[\W_]+|[\W_]+$")
 
 
@@ -179,7 +180,8 @@ def closest_entries(
         codes, offsets, ends, terms, weights, posting_ends, index["postings"], index["weights"],
         len(index["ends"]) - 1, cosine, best,
     )  # fmt: skip
-    return np.minimum(cosine, 1.0), best
+    cosine[cosine > EQUAL] = 1.0
+    return cosine, best
 
 
 def _vectors(index: dict[str, Any], tokens: list[str], n_gram: int | None) -> tuple:

@@ -12,10 +12,11 @@ from sklseq.solvers._lbfgs import lbfgs
 from sklseq.solvers._owlqn import l1_norm
 from sklseq.solvers._perceptron import perceptron
 from sklseq.solvers._result import SolverResult
-from sklseq.solvers._smoothing import smoothing
+from sklseq.solvers._smoothing import ROUNDING, smoothing
 from sklseq.solvers._working_set import working_set
 
 __all__ = [
+    "ROUNDING",
     "SolverResult",
     "adagrad",
     "bcfw",

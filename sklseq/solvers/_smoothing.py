@@ -11,13 +11,14 @@ from sklseq._lib.threads import Threads
 from sklseq.solvers._lbfgs import lbfgs
 from sklseq.solvers._result import SolverResult
 
-__all__ = ["smoothing"]
+__all__ = ["ROUNDING", "smoothing"]
 
 FIRST = 0.25  # temperature, over the loss of a row
 # Parts of the gap that is allowed: what L-BFGS may leave, and what the next temperature aims at, of
 # which the rest of the gap is about the 1.5th power; factors of one step.
 ACCURACY, AIM, POWER, FACTORS = 0.2, 0.6, 0.65, (0.1, 0.5)
 STEPS = 40  # temperatures at most; the last is far below rounding
+ROUNDING = "rounding reached"  # message where more iterations do not make the gap smaller
 
 
 def smoothing(
@@ -32,7 +33,7 @@ def smoothing(
 
     Parameters
     ----------
-    objective : object with typical_loss, cool, value_and_gradient, measure, slope
+    objective : object with typical_loss, cool, value_and_gradient, measure, slope, rounding
     tol : float
         Training stops when the duality gap is at most this fraction of the primal objective.
     max_iter : int
@@ -70,6 +71,8 @@ def smoothing(
             message = "gap within tol"
         elif callback is not None and callback(k, primal, objective):
             message = "stopped by the callback"
+        elif k < max_iter and 2 * objective.rounding >= gap:
+            message = ROUNDING  # which at least doubles at the next temperature
         elif k < max_iter:
             factor = (AIM * tol * primal / max(gap - rest, 1e-300)) ** POWER
             temperature *= float(np.clip(factor, *FACTORS))

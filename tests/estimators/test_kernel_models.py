@@ -144,3 +144,33 @@ def test_a_search_checks_a_given_matrix_once(monkeypatch):
 def test_the_perceptron_weighs_no_labels():
     with pytest.raises(ValueError, match="class_weight weighs the loss, which solver='perceptron'"):
         HMSVMTagger(solver="perceptron", class_weight="balanced").fit(*sequences())
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("offset", [0.0, 1e5, 1e8, -1e9])
+def test_gamma_is_exact_far_from_zero(offset, form):
+    rows = offset + np.random.default_rng(0).normal(size=(40, 3))
+    expected = 1 / (3 * np.var(rows))
+    assert kernel_functions.resolve_gamma("scale", form(rows)) == pytest.approx(expected, rel=1e-9)
+    assert kernel_functions.resolve_gamma("scale", form(np.full((40, 3), offset + 0.1))) == 1
+
+
+def test_the_variance_counts_zeros_of_sparse_rows():
+    rows = np.random.default_rng(0).normal(size=(30, 4)) * (np.arange(120).reshape(30, 4) % 3 == 0)
+    gammas = [kernel_functions.resolve_gamma("scale", x) for x in (rows, sparse.csr_matrix(rows))]
+    assert gammas == pytest.approx([1 / (4 * rows.var())] * 2)
+
+
+def test_the_rbf_kernel_keeps_distances_far_from_zero():
+    # The grid of 1/4 makes the shift exact.
+    rows = np.round(4 * np.random.default_rng(0).normal(size=(30, 2))) / 4
+    kernel = RowKernel("rbf", 0.5)
+    far = gram_matrix(kernel, rows + 1e9, 100)
+    np.testing.assert_allclose(far, gram_matrix(kernel, rows, 100), rtol=1e-12)
+    np.testing.assert_allclose(kernel(rows[:7] + 1e9, rows[5:9] + 1e9), far[:7, 5:9], rtol=1e-12)
+
+
+def test_an_infinite_gamma_is_refused():
+    X, y = sequences()
+    with pytest.raises(ValueError, match=r"the variance is .*give gamma a number"):
+        HMSVMTagger(kernel="rbf").fit([x * 1e-155 for x in X], y)

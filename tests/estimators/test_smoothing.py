@@ -222,3 +222,36 @@ def test_a_long_sequence_with_a_kernel():
     )
     search = HMSVMTaggerCV(Cs=[0.1, 1.0], cv=2, kernel="rbf").fit(X * 2, y * 2)
     assert search.scores_.shape == (2, 2)
+
+
+def tagged_rows(seed, n_steps=8, n_sequences=4):
+    """Rows around their label, overlapping."""
+    rng = np.random.default_rng(seed)
+    y = [rng.integers(3, size=n_steps) for _ in range(n_sequences)]
+    y[0][:3] = [0, 1, 2]
+    return [rng.normal(loc=one[:, None], scale=0.6, size=(n_steps, 2)) for one in y], y
+
+
+@pytest.mark.parametrize(("tol", "C", "slack"), [(0, 1, "l1"), (0, 1, "l2"), (1e-7, 727, "l1")])
+def test_the_gap_stays_a_bound_where_rounding_ends_training(tol, C, slack):
+    X, y = tagged_rows(0)
+    tagger = HMSVMTagger(solver="smoothing", C=C, slack=slack, tol=tol)
+    with pytest.warns(ConvergenceWarning, match="rounding keeps the gap .*: raise tol, or lower C"):
+        tagger.fit(X, y)
+    assert 0 < tagger.dual_gap_ < 1e-5 * tagger.objective_
+    assert (tagger.loss_curve_[:, 3] > 0).all()
+
+
+def test_the_solver_that_auto_takes_is_an_attribute():
+    X, y = problem(5, lengths=[220, 210])
+    assert HMSVMTagger().fit(X, y).solver_ == "smoothing"
+    short = [x[:20] for x in X], [labels[:20] for labels in y]
+    assert HMSVMTagger().fit(*short).solver_ == "bcfw"
+
+
+def test_a_huge_C_is_refused():
+    X, y = tagged_rows(0)
+    with pytest.raises(
+        ValueError, match=r"at most 1e100 \(np.inf for a hard margin\); got 1e\+300"
+    ):
+        HMSVMTagger(solver="smoothing", C=1e300).fit(X, y)

@@ -215,3 +215,17 @@ def test_scoring_none_and_scorers_of_other_methods():
     assert type(ZScoreTagger(transition_weight=1).fit(X, y).transition_weight_) is float
     with pytest.raises(AttributeError, match="can use predict only, not 'decision_function'"):
         ZScoreTaggerCV(scoring=lambda t, X, y: t.decision_function(X)).fit(X, y)
+
+
+@pytest.mark.parametrize("form", ["dict", "callable"])
+def test_losses_by_label_serve_folds(form):
+    X, y = [np.eye(2)] * 6 + [np.eye(2)[:1]] * 2, [[0, 1]] * 6 + [[0], [2]]
+    costs = {"dict": {(0, 1): 5, (2, 1): 3}, "callable": lambda a, b: {0: 5, 2: 3}.get(a, 1.0)}
+    matrix = np.array([[0, 5, 1], [1, 0, 1], [1, 3, 0]])
+    if form == "callable":
+        matrix = np.array([[0, 5, 5], [1, 0, 1], [3, 3, 0]])
+    scores = [
+        ZScoreTaggerCV(loss=loss, l2s=[0.1, 1.0], cv=KFold(4)).fit(X, y).cv_scores_
+        for loss in (costs[form], matrix)
+    ]
+    assert_array_equal(*scores)

@@ -584,3 +584,22 @@ def test_jaro_winkler_is_that_of_another_library(seed, lowest, letters):
             assert_allclose(ours[t, spans.length - 1], expected, rtol=1e-14)
             n_seen += expected > 0
     assert n_seen > 20 or lowest > 0.5
+
+
+def test_equal_texts_are_similar_at_the_highest_threshold():
+    rng = np.random.default_rng(0)
+    names = ["tfidf", "jaro_winkler", "exact"]
+    for n_gram in (None, 3):
+        entries = [
+            " ".join(rng.choice(list("abcdefgh"), size=rng.integers(1, 6))) for _ in range(40)
+        ]
+        features = SegmentFeatures(
+            TokenFeatures(), start=0, end=0, inside=False, before=0, after=0, length=False,
+            lexicons={"c": entries}, similarities=names, min_similarity=1, max_length=5,
+            n_gram=n_gram,
+        )  # fmt: skip
+        features.fit([entry.split() for entry in entries])
+        for entry in entries:
+            size, out = len(entry.split()), features.transform([entry.split()])
+            whole = (out.start == 0) & (out.stop == size)
+            assert (out.rows[out.row[whole]].toarray() == 1).all(axis=1).any()

@@ -28,7 +28,7 @@ from sklseq.estimators.validation import (
     warn_one_label,
 )
 from sklseq.inference.chain.linear_chain import row_blocks
-from sklseq.solvers import SolverResult
+from sklseq.solvers import ROUNDING, SolverResult
 
 __all__ = ["HMSVMTagger", "SupportSequence"]
 
@@ -150,8 +150,10 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         Coefficients of the support rows. For the linear kernel, only where the solver is not the
         perceptron or "smoothing" and nothing is averaged.
     support_ : ndarray of shape (n_support,)
-        Training rows, counted over all sequences, with coefficients other than 0.
+        Training rows, counted over all sequences, with coefficients other than 0; where there is
+        ``dual_coef_``.
     n_support_ : int
+        Number of these rows.
     support_vectors_ : ndarray or CSR matrix of shape (n_support, n_features)
         These rows; for kernels other than "linear" and "precomputed".
     support_sequences_ : list of SupportSequence
@@ -167,7 +169,10 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         data, times (largest / smallest weight)² with ``sample_weight``.
     n_iter_ : int
         Passes done.
+    solver_ : str
+        The solver that trained: what "auto" chose, else ``solver``.
     gamma_ : float
+        Of "poly" and "rbf": the number that ``gamma`` stands for.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only when fitted on feature dicts or attributes.
@@ -301,6 +306,10 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
         if result.converged or self.solver == "perceptron" or stopped:
             return
         advice = "raise max_iter or tol, or lower C"
+        if result.message == ROUNDING:
+            advice = "rounding keeps the gap from getting smaller: raise tol, or lower C"
+        elif self.solver_ != "smoothing" and self.kernel == "linear":
+            advice += ", scale the columns of X to similar sizes, or take solver='smoothing'"
         if np.isinf(self.C):
             advice = (
                 "a hard margin needs separable data: if these are not, no number of passes is "
@@ -315,9 +324,10 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
 
     def _check_parameters(self) -> None:
         check_plain_parameters(self)
-        if not isinstance(self.C, numbers.Real) or not self.C > 0:
+        if not isinstance(self.C, numbers.Real) or not (0 < self.C <= 1e100 or np.isinf(self.C)):
             raise ValueError(
-                f"C must be a number above 0 (np.inf for a hard margin); got {self.C!r}."
+                "C must be a number above 0 and at most 1e100 (np.inf for a hard margin); got "
+                f"{self.C!r}."
             )
         check_numbers(self, "tol", "transition_scale", "cache_size")
         if self.max_iter is not None and (

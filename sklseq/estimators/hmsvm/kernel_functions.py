@@ -48,6 +48,9 @@ class RowKernel(NamedTuple):
         if self.kernel == "poly":
             return polynomial_kernel(A, B, degree=self.degree, gamma=self.gamma, coef0=self.coef0)
         if self.kernel == "rbf":
+            if not (sparse.issparse(A) or sparse.issparse(B)):  # distances cancel far from 0
+                centre = B.mean(axis=0)
+                A, B = A - centre, B - centre
             return rbf_kernel(A, B, gamma=self.gamma)
         return self.kernel(A, B)
 
@@ -100,10 +103,25 @@ def resolve_gamma(gamma: str | float, rows: Any) -> float:
     n = rows.shape[1]
     if gamma == "auto":
         return 1.0 / n
-    mean = rows.mean()
-    square = rows.multiply(rows).mean() if sparse.issparse(rows) else np.square(rows).mean()
-    variance = float(square - mean**2)
-    return 1.0 / (n * variance) if variance > 0 else 1.0
+    mean, variance = _moments(rows)
+    if variance <= (4 * np.finfo(np.float64).eps * mean) ** 2:  # equal numbers, up to rounding
+        return 1.0
+    if 1.0 / np.finfo(np.float64).max > n * variance:
+        raise ValueError(
+            "gamma='scale' is 1 / (n_features · variance of X), which is infinite: the variance is "
+            f"{variance:.3g}. Scale the features, e.g. by PerToken(StandardScaler()), or give "
+            "gamma a number."
+        )
+    return 1.0 / (n * variance)
+
+
+def _moments(rows: Any) -> tuple[float, float]:
+    # Mean and variance of all entries, in two passes: E[x²] - E[x]² loses the digits of both.
+    stored = np.asarray(rows.data if sparse.issparse(rows) else rows, dtype=np.float64)
+    size = rows.shape[0] * rows.shape[1]
+    mean = float(stored.sum() / size)
+    squares = float(np.square(stored - mean).sum()) + (size - stored.size) * mean**2
+    return mean, squares / size
 
 
 def gram_matrix(kernel: RowKernel, rows: Any, cache_size: float) -> np.ndarray:

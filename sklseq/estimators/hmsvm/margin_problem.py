@@ -245,7 +245,8 @@ class MarginProblem:
 
     def outcome(self, result: SolverResult) -> dict:
         """The attributes that describe the solver's result."""
-        outcome = {"n_iter_": result.n_iter, "loss_curve_": np.array(result.history)}
+        curve = np.array(result.history)
+        outcome = {"n_iter_": result.n_iter, "loss_curve_": curve, "solver_": self.solver}
         if self.solver == "perceptron":
             return outcome | {"n_mistakes_": self.mistakes.total, "radius_": self.mistakes.radius}
         primal, dual = result.history[-1][1:3]  # measured last, of these weights

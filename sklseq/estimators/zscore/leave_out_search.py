@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -143,7 +143,7 @@ class LeaveOutSearch:
         seen, codes = np.unique(codes, return_inverse=True)
 
         def of_seen(matrix: Any) -> Any:
-            named = matrix is None or isinstance(matrix, str)
+            named = matrix is None or isinstance(matrix, (str, Mapping)) or callable(matrix)
             return matrix if named else np.asarray(matrix)[np.ix_(seen, seen)]
 
         tagger = clone(self.problem.tagger).set_params(transition_weight=1.0)

@@ -16,6 +16,10 @@ Those of the softened maximum, with expectations E_i, are a point of it: for eve
 and the norm is that of w - ∇f_μ(w). With Viterbi's value of f_0(w), both bounds are known. The
 gap is at most ½‖∇f_μ(w)‖² + C μ Σ_i c_i · entropy of i.
 
+Scores are divided by μ, so the logarithms of marginals have errors of about ε log Z_i, ε the unit
+of rounding: at small μ they are the marginals of no distribution, and the bound need not hold. Its
+error is about C Σ_i c_i · ε log Z_i · μ log Z_i, which is subtracted from it.
+
 Slack L2 squares the softened slacks s_i: then 2 s_i c_i takes the place of c_i in the gradient and
 the bound, which has the term - C Σ_i c_i s_i² more. An evaluation has two forward-backwards.
 """
@@ -32,6 +36,8 @@ from sklseq.objectives.scores.design import _linear
 from sklseq.objectives.scores.score_map import ScoreMap, Weights
 
 __all__ = ["SmoothedHinge"]
+
+EPSILON = np.finfo(np.float64).eps / 2
 
 
 class SmoothedHinge(LogLikelihood):
@@ -59,6 +65,8 @@ class SmoothedHinge(LogLikelihood):
         The largest lower bound.
     slope : float
         ½‖∇f_μ(w)‖² / (μ C) where the gradient was last evaluated.
+    rounding : float
+        What was subtracted from the bound measured last, about in proportion to 1 / μ.
     """
 
     def __init__(
@@ -72,6 +80,7 @@ class SmoothedHinge(LogLikelihood):
         self.cost[:, : len(cost)] = cost
         self.expected_loss = np.zeros(len(weights))
         self.best, self.primal, self.dual = scores.new_vector(), np.inf, -np.inf
+        self.rounding = 0.0
         self.cool(1.0)
 
     @property
@@ -117,12 +126,16 @@ class SmoothedHinge(LogLikelihood):
         # The best multiple of this point of the dual; C bounds that of slack L1.
         k = loss / (2 * half) if half > 0 else 1.0
         k = k if self.squared else min(k, 1.0)
-        self.dual = max(self.dual, k * loss - k**2 * half)
+        self.rounding = self._rounding()
+        self.dual = max(self.dual, k * loss - k**2 * half - self.rounding)
         slacks = self._slacks(w) ** (2 if self.squared else 1)
         primal = 0.5 * self._squared_norm(w) + self.C * float(self.given @ slacks)
         if primal < self.primal:
             self.best, self.primal = w, primal
         return self.primal, self.dual, self.slope * mu * self.C
+
+    def _rounding(self) -> float:
+        return EPSILON * self.C * self.temperature * float(self.weights @ np.square(self.log_z))
 
     def _squared_norm(self, w: np.ndarray) -> float:
         n = self.scores.n_state
@@ -154,7 +167,7 @@ class SmoothedHinge(LogLikelihood):
                 best[sequences] = best_paths(psi, offsets, chain)[1]
 
         self.threads.map(add_run, zip(self.runs, self.buffers))
-        return best - self.observed_score - self._chain_scores(chain)
+        return np.maximum(best - self.observed_score - self._chain_scores(chain), 0)
 
     def compare(self, psi, block, chain, work, counts: bool) -> None:
         """As for the likelihood, with loss / μ added to the scores; keeps the expected loss."""
