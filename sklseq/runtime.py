@@ -348,22 +348,23 @@ class Stream:
         n = self.n_seen
         try:
             if n > self._beam.n_rows:
-                self._score(self._decoder._scores([self._items])[0], n)
+                self._score(self._decoder._scores([self._items])[0], n, held=True)
             if n and not self._beam.end_sequence():
                 raise no_path(f"row {n - 1}", at_end=True)
             return self._taken()
         finally:
             self._start()
 
-    def _score(self, psi: np.ndarray, stop: int) -> None:
-        # Items up to stop that are not scored yet; those before and behind them are context.
+    def _score(self, psi: np.ndarray, stop: int, held: bool = False) -> None:
+        # Items up to stop that are not scored yet; those before and behind them are context. held:
+        # their labels leave when the sequence ends.
         from sklseq.inference.chain.online_rules import _online, no_path
 
         done = self._beam.n_rows
         if stop <= done:
             return
         psi = psi[done - self._first : stop - self._first, : len(self._decoder.classes_)]
-        dead = _online.push_rows(self._beam, psi)
+        dead = _online.push_rows(self._beam, psi, held)
         if dead >= 0:
             raise no_path(f"row {done + dead}")
 

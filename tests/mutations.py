@@ -251,6 +251,10 @@ FAULTS = [
     ("estimators/online/pool.py", "n_waiting - before\n", "n_waiting - before + 1\n", "test_online_pool"),
     ("inference/kernels/_online.pyx", "memcpy(self.origin, at + n + 5 * width", "memcpy(self.found, at + n + 5 * width", "test_online_futures"),
     ("inference/kernels/_online.pyx", "if not keep:", "if True:", "test_online_pool"),
+    ("inference/kernels/_online.pyx", "push_row(goal != 0)", "push_row(False)", "test_last_rows"),
+    ("inference/kernels/_online.pyx", "push_row(t >= n - held)", "push_row(False)", "test_last_rows"),
+    ("estimators/online/stream.py", "features=True, held=True", "features=True", "test_last_rows"),
+    ("runtime.py", "[0], n, held=True)", "[0], n)", "test_last_rows"),
     ("inference/kernels/_online.pyx", "if self.marginal:\n            self.retrace()\n            return", "if False:\n            return", "test_online_marginals"),
     ("inference/kernels/_online.pyx", "share[b] * self.costs[b, a]", "share[b] * self.costs[a, b]", "test_online_marginals"),
     # Rows that are read again

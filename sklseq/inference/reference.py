@@ -150,11 +150,11 @@ class OnlineReference:
             self.window_size = min(self.window_size, self.max_latency + 1)
         self.psi, self.labels, self.times, self.restarted = [], [], [], 0
 
-    def push(self, row) -> None:
-        """One more row; labels that leave are appended to ``labels``."""
+    def push(self, row, held=False) -> None:
+        """One more row; labels that leave are appended to ``labels``, none if it is ``held``."""
         row = np.asarray(row, dtype=np.float64)
         self.psi.append(row if self.psi else row + self.start)
-        while len(self.labels) < len(self.psi) and self._emit_some():
+        while not held and len(self.labels) < len(self.psi) and self._emit_some():
             pass
 
     def finish(self) -> None:

@@ -2,7 +2,8 @@
 
 Random chains and segment models, each decoded under several futures; the confidence in labels
 against enumeration of all paths; streams that go on from damaged checkpoints; and streams of which
-labels are committed, against the definition; pools of streams against single ones.
+labels are committed, against the definition; the last rows, which come with the end of the
+sequence; pools of streams against single ones.
 ``test_online_futures.py`` runs a part of it.
 """
 
@@ -10,15 +11,19 @@ from __future__ import annotations
 
 import itertools
 import sys
-from copy import copy
+from copy import copy, deepcopy
 
 import numpy as np
 from scipy.special import logsumexp
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.pipeline import make_pipeline
 
 from sklseq import CRFTagger, OnlineDecoder
+from sklseq.data.sequences import Sequences
 from sklseq.inference import (
     SegmentSpans,
     decode_online,
+    forward_backward,
     segment_closure,
     segment_viterbi,
     viterbi,
@@ -168,6 +173,105 @@ def check_confidence(rng) -> int:
         # Sums of at most seven rows and scores up to 100: 1e-11 leaves room for their rounding.
         assert abs(e.confidence - p) < 1e-11, (e, p, rule)
     return n
+
+
+# ------------------------------------------------------------------ the last rows
+
+IOBES = ("O", "B", "I", "E", "S")
+
+
+class Ahead(TransformerMixin, BaseEstimator):
+    """Rows that are sums of a token, an array, and half of each of the ``after`` next ones."""
+
+    def __init__(self, after: int):
+        self.after = after
+        self.receptive_field = (0, after)
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X) -> Sequences:
+        parts = [self.rows(np.array(x)) for x in X]
+        return Sequences(np.concatenate(parts), np.cumsum([0, *map(len, parts)]))
+
+    def rows(self, x: np.ndarray) -> np.ndarray:
+        later = (x[k:] for k in range(1, self.after + 1))
+        return x + sum(np.pad(part, ((0, len(x) - len(part)), (0, 0))) for part in later) / 2
+
+
+def iobes_chain(rng) -> tuple:
+    """(transition, start, end) of labels of which some may not begin, follow or end."""
+    inside = np.array([label in "BI" for label in IOBES])  # of a span that goes on
+    goes_on = np.array([label in "IE" for label in IOBES])
+    transition, start, end = (rng.normal(size=shape) for shape in ((5, 5), 5, 5))
+    transition[inside[:, None] != goes_on] = start[goes_on] = end[inside] = -np.inf
+    return transition, start, end
+
+
+def best_after(given, rows, transition, start, end):
+    """The best path that begins with these labels, or None if no end is allowed."""
+    known = np.array(rows)
+    for t, label in enumerate(given):
+        known[t, np.arange(known.shape[1]) != label] = -np.inf
+    try:
+        return viterbi(known, transition, start=start, end=end)[0].tolist()
+    except ValueError:
+        return None
+
+
+def check_last_rows(rng) -> int:
+    """Labels that are pending when the last rows come know the end: stream, pool and batch."""
+    transition, start, end = iobes_chain(rng)
+    after, n = int(rng.integers(0, 4)), int(rng.integers(1, 15))
+    rule = random_rule(rng) | {"decide": str(rng.choice(["map", "map", "marginal"]))}
+    wait = next((name for name in ("max_latency", "lag") if name in rule), None)
+    if wait:
+        rule[wait] += after
+    tokens = random_rows(rng, n, 5, np.float64)
+    rows = Ahead(after).rows(tokens)
+    decoder = decoder_of(transition, start, end, rule)
+    decoder.estimator_ = make_pipeline(Ahead(after), decoder.estimator_)
+    stream = decoder.stream()
+    given = [e for token in tokens for e in stream.push(token)]
+    shares, pending = stream.provisional_proba(), stream.provisional
+    committed = copy(stream).commit()
+    last = stream.flush()
+    assert pending == last
+    found = [tuple(e) for e in given + last]
+    labels = [label for _, label, *_ in found]
+    marginals = forward_backward(rows, transition, start=start, end=end).marginals
+    assert np.allclose(shares, marginals[len(given) :], rtol=0, atol=1e-9)
+    assert all(e.confidence == share[e.label] for e, share in zip(last, shares))
+    assert [e.latency for e in last] == [n - 1 - e.position for e in last]
+    assert wait is None or max(latency for *_, latency in found) <= rule[wait]
+    columns = (column[0].tolist() for column in decoder.decode([list(tokens)]))
+    assert [(e[1], e[0] + e[3], e[2]) for e in found] == list(zip(*columns))
+    pool = decoder.pool()
+    many = by_id(pool.push_many(["x"] * n, list(tokens)))["x"]
+    assert many + by_id(pool.flush())["x"] == found
+    if rule["decide"] == "map":
+        best = best_after(labels[: len(given)], rows, transition, start, end)
+        assert best is None or not last or end[labels[-1]] > -np.inf
+        assert best is None or rule["restart"] == "conflict" or labels == best
+        reference = _after_all_rows(rule, after, rows, (transition, start, end))
+        twin = deepcopy(reference)
+        reference.finish()
+        assert reference.labels == labels, rule
+        twin.commit(len(committed))
+        assert twin.labels == labels[: len(given)] + [e.label for e in committed], rule
+    return n
+
+
+def _after_all_rows(rule: dict, after: int, rows, chain) -> OnlineReference:
+    rule = {name: value for name, value in rule.items() if name != "decide"}
+    if "lag" in rule:
+        rule |= {"strategy": "viterbi", "max_latency": rule.pop("lag")}
+    if "max_latency" in rule:
+        rule["max_latency"] -= after
+    reference = OnlineReference(*chain, **rule)
+    for t, row in enumerate(rows):
+        reference.push(row, held=t >= len(rows) - after)
+    return reference
 
 
 # ------------------------------------------------------------------ damaged checkpoints
@@ -348,6 +452,7 @@ CHECKS = {
     "confidence": check_confidence,
     "damaged checkpoints": check_damage,
     "commits": check_commits,
+    "last rows": check_last_rows,
     "segments": check_segments,
     "pools": check_pool,
 }

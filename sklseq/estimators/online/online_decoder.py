@@ -392,7 +392,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
             rows = slice(offsets[a], offsets[b])
             cuts = offsets[a : b + 1] - offsets[a]
             part = None if shares is None else shares[rows]
-            return decode_block(emission[rows], cuts, chain, rule, a, confidence, part)
+            return decode_block(emission[rows], cuts, chain, rule, a, confidence, part, delay)
 
         with Threads(self.n_jobs) as threads:
             blocks = threads.map(decode, row_blocks(offsets, 16 * BLOCK_ROWS))

@@ -447,22 +447,22 @@ class OnlineStream:
     def _commit(self, n: int) -> list[Emission]:
         beam, n_seen = self._beam, self.n_seen
         rows = max(0, n - beam.n_pending)
-        emissions = self._push_waiting(rows) if rows else []
-        n -= len(emissions)
+        if rows:
+            self._push_waiting(rows)
         if n and not beam.commit_oldest(n):
             raise no_path(f"row {beam.n_rows - 1}")
-        emissions += beam.take(self._classes, Emission, 0)
+        emissions = beam.take(self._classes, Emission, 0)
         self._leave(len(emissions))
         return [e._replace(latency=n_seen - 1 - e.position) for e in emissions]
 
-    def _push_waiting(self, n: int) -> list[Emission]:
-        # Rows of the first n items that wait for later ones, as if none came.
+    def _push_waiting(self, n: int) -> None:
+        # Rows of the first n items that wait for later ones, as if none came. The labels of all of
+        # them are to leave now, and none leaves before the last row is known.
         skip = len(self._items) - self._n_waiting
         scores = self._scores(self._items, skip, skip + n)
-        emissions = self._push_scores(scores, features=True)
+        self._push_scores(scores, features=True, held=True)
         self._n_waiting -= n
         self._items = self._items[max(0, skip + n - self._model.before) :]
-        return emissions
 
     # ------------------------------------------------------------------ inside
 
@@ -498,12 +498,14 @@ class OnlineStream:
             raise ValueError(self._beam.unfit(emission[unfit], unfit[1], unfit[0]))
         return emission
 
-    def _push_scores(self, emission: np.ndarray, features: bool = False) -> list[Emission]:
+    def _push_scores(
+        self, emission: np.ndarray, features: bool = False, held: bool = False
+    ) -> list[Emission]:
         # One row is taken or refused as a whole. An error can leave part of several rows, and a
         # measure of the user can raise at any row.
         emission, beam = self._checked(emission, features), self._beam
         with self._restored_on_error(self._measured or len(emission) > 1):
-            if _online.push_rows(beam, emission) >= 0:
+            if _online.push_rows(beam, emission, held) >= 0:
                 raise no_path(f"row {beam.n_rows}")
         delay = self._model.after if self._transformers else 0
         return beam.take(self._classes, Emission, delay)
@@ -522,15 +524,13 @@ class OnlineStream:
 
     def _finish(self) -> list[Emission]:
         beam = self._beam
-        # These rows came late, but no later than the end.
-        emissions = self._push_waiting(self._n_waiting) if self._n_waiting else []
+        if self._n_waiting:
+            self._push_waiting(self._n_waiting)
         n_seen = beam.n_rows
         if not beam.end_sequence():
             raise no_path(f"row {n_seen - 1}", at_end=True)
-        emissions += beam.take(self._classes, Emission, 0)
-        emissions = [e._replace(latency=min(e.latency, n_seen - 1 - e.position)) for e in emissions]
         self._items, self._n_waiting, self._ended = [], 0, True
-        return emissions
+        return beam.take(self._classes, Emission, 0)
 
     # ------------------------------------------------------------------ pickling
 

@@ -79,7 +79,9 @@ class HeldOut:
     def decode(self, rule: OnlineRule) -> tuple[np.ndarray, np.ndarray]:
         """(latency in tokens, whether the label is not Viterbi's) of each row."""
         offsets = self.potentials.offsets
-        paths = decode_block(self.potentials.emission, offsets, self.chain, rule, confidence=False)
+        paths = decode_block(
+            self.potentials.emission, offsets, self.chain, rule, confidence=False, held=self.delay
+        )
         to_end = np.repeat(offsets[1:], np.diff(offsets)) - 1 - np.arange(len(self.best))
         return np.minimum(paths.latency + self.delay, to_end), paths.labels != self.best
 

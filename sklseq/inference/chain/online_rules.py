@@ -379,11 +379,12 @@ def decode_block(
     first: int = 0,
     confidence: bool = True,
     shares: np.ndarray | None = None,
+    held: int = 0,
 ) -> OnlinePaths:
     """Decode checked scores; ``first`` is the number of the first sequence, for messages.
 
     ``shares``: an array of shape (n_rows, n_labels) for the marginals of each row when its label
-    left.
+    left. ``held``: how many rows of each sequence become known only with its end, the last ones.
     """
     n, beam = len(emission), new_beam(chain, rule)
     if shares is not None and n:
@@ -396,7 +397,7 @@ def decode_block(
     paths = OnlinePaths(
         np.empty(n, np.intc), np.empty(n, np.int64), np.empty(n if confidence else 0)
     )
-    dead = _online.decode(beam, emission, offsets, *paths)
+    dead = _online.decode(beam, emission, offsets, *paths, held)
     if dead is not None:
         s, t = dead
         at_end = t == offsets[s + 1] - offsets[s]

@@ -35,6 +35,9 @@ There are two ways to emit:
   that one wrong label does not cause others, and starts again only if a label is to leave that may
   not follow the committed one (`contradicts`, `replay`). Both emit an allowed path.
 
+Rows that become known only with the end of the sequence, as those of features that look ahead, are
+*held*: the beam advances over them, and no label leaves until `finish` counts the scores `end`.
+
 The confidence in a label that leaves is its posterior p(y_t | rows 0 to T), from alpha and the
 backward recursion over the pending rows (`weigh`). It does not condition on labels that have left:
 neither restarts nor rules change alpha. With ``decide="marginal"`` the rules say only when labels
@@ -782,8 +785,9 @@ cdef class Beam:
             return -1
         return label
 
-    cdef int push_row(self) except -1 nogil:
+    cdef int push_row(self, bint held) except -1 nogil:
         # One more row, its emission scores in `row`. DEAD: no label is allowed, nothing changed.
+        # held: no label leaves; `finish` or `commit_best` will be called before a row that is not.
         cdef Py_ssize_t j, first, n, at
         cdef long long n_emitted = self.n_emitted
         self.make_room()
@@ -803,8 +807,9 @@ cdef class Beam:
         self.n_pending += 1
         if self.strategy != CHUNK and (self.strategy != VITERBI or self.max_latency >= 0):
             self.follow(self.n_pending - 1)
-        self.survive()
-        if self.settle() == DEAD:
+        if not held:
+            self.survive()
+        if not held and self.settle() == DEAD:
             self.restore()
             self.side = 1 - self.side
             self.n_rows -= 1
@@ -878,7 +883,7 @@ cdef class Beam:
             if not -self.largest <= row[j] <= self.largest and row[j] != -INFINITY:
                 raise ValueError(self.unfit(row[j], j, 0))
             self.row[j] = self.rounded(row[j])
-        return self.push_row() == FINE
+        return self.push_row(False) == FINE
 
     def unfit(self, double score, Py_ssize_t label, Py_ssize_t t):
         """What to say of a score of the t-th row to come that cannot be taken."""
@@ -1165,12 +1170,12 @@ cdef Py_ssize_t push_span(
     Beam beam, const real[:, :] emission, Py_ssize_t first, Py_ssize_t last, long long goal
 ) except -2 nogil:
     # Number of the first row that allows no label, that behind the last if only the end does not or
-    # what is to be committed, or -1.
+    # what is to be committed, or -1. If labels are to leave, the rows have come for that: held.
     cdef Py_ssize_t t, j, n_queued = beam.n_queued
     for t in range(first, last):
         for j in range(beam.n_labels):
             beam.row[j] = beam.rounded(emission[t, j])
-        if beam.push_row() == DEAD:
+        if beam.push_row(goal != 0) == DEAD:
             return t - first
     if goal < 0:
         return last - first if beam.finish() == DEAD else -1
@@ -1180,17 +1185,18 @@ cdef Py_ssize_t push_span(
     return -1
 
 
-def push_rows(Beam beam, const real[:, :] emission):
+def push_rows(Beam beam, const real[:, :] emission, bint held=False):
     """Push rows of checked scores; the number of the first that allows no label, or -1.
 
-    Rows before that one have been taken.
+    Rows before that one have been taken. ``held``: no label leaves until those that are pending are
+    committed, or the sequence ends.
     """
     cdef Py_ssize_t t, j
     with nogil:
         for t in range(emission.shape[0]):
             for j in range(beam.n_labels):
                 beam.row[j] = beam.rounded(emission[t, j])
-            if beam.push_row() == DEAD:
+            if beam.push_row(held) == DEAD:
                 with gil:
                     return t
     return -1
@@ -1203,6 +1209,7 @@ def decode(
     int[::1] labels,                 # (n_rows,)  OUT
     long long[::1] latencies,        # (n_rows,)  OUT rows seen after this one when it got its label
     double[::1] confidences,         # (n_rows,)  OUT; empty: not wanted
+    Py_ssize_t held,                 # last rows of each sequence that come with its end
 ):
     """Decode whole sequences; ``(s, t)`` if row t of sequence s allows no label, else None.
 
@@ -1218,7 +1225,7 @@ def decode(
             for t in range(n):
                 for j in range(beam.n_labels):
                     beam.row[j] = emission[first + t, j]
-                if beam.push_row() == DEAD:
+                if beam.push_row(t >= n - held) == DEAD:
                     with gil:
                         return s, t
             if beam.finish() == DEAD:
