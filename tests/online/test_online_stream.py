@@ -633,7 +633,7 @@ def states_equal(a, b):
         ),
         (lambda s: s.push_potentials([1e309, 0, 0, 0]), ValueError, "label 0 of row 5 has inf"),
         (lambda s: s.push("word"), ValueError, "must be 4 numbers, .*; got 'word'"),
-        (lambda s: s.push_many("words"), ValueError, "push_many takes a list of items"),
+        (lambda s: s.push_many("words"), ValueError, "push_many takes items one after another"),
         (lambda s: s.push_many(np.zeros(4)), ValueError, r"2-D matrix; got shape \(4,\)"),
         (lambda s: s.push_potentials([0.0] * 3), ValueError, "must have 4 scores, .* got 3"),
         (
