@@ -463,7 +463,8 @@ def _open_stream(name: str) -> Any:
     """A standard stream, which is None where a shell has closed it."""
     stream = getattr(sys, name)
     if stream is None:
-        raise ValueError(f"{name} is closed; give a file, by < or > if it has no option.")
+        remedy = "give the name of a file" if name == "stdin" else "write it to a file by >"
+        raise ValueError(f"{name} is closed; {remedy}.")
     return stream
 
 

@@ -21,7 +21,7 @@ from sklearn.pipeline import Pipeline
 from sklseq.data.characters import as_items, as_strings, find_tokens, token_ranges
 from sklseq.data.labels import as_label_sequences, find_codes
 from sklseq.data.segment_labels import Span
-from sklseq.data.sequences import Sequences
+from sklseq.data.sequences import Sequences, list_sequences
 from sklseq.data.span_rules import find_by_rules, named_spans, span_rules
 from sklseq.data.tables import is_table
 from sklseq.data.types import LabelsLike, MatrixLike, SequencesLike, TokensLike, ValidLike
@@ -504,6 +504,9 @@ class _Tokens(NamedTuple):
     def of(cls, X: Any, tokens: Any, texts: Any, offsets: Any, required: bool = True) -> _Tokens:
         if texts is None and offsets is not None:
             raise ValueError("offsets are characters of texts; pass texts, too.")
+        if not is_table(X) and not isinstance(X, Sequences):
+            X = list_sequences(X)
+        lengths = _lengths_of(X)
         if tokens is None and offsets is None:
             tokens = _words_of(X)
             if tokens is None and (required or texts is not None):
@@ -511,7 +514,6 @@ class _Tokens(NamedTuple):
                     "X has no tokens that are strings; pass them as tokens, a list of strings for "
                     "each sequence."
                 )
-        lengths = _lengths_of(X)
         if tokens is not None:
             tokens = [
                 as_strings(words, name, n, "tokens")
@@ -551,6 +553,11 @@ def _lengths_of(X: Any) -> list:
     if isinstance(X, Sequences):
         return X.lengths.tolist()
     tables = [next(iter(x.values()), ()) if isinstance(x, Mapping) else x for x in X]
+    for s, x in enumerate(tables):
+        if not hasattr(x, "shape") and not hasattr(x, "__len__"):
+            raise TypeError(
+                f"Sequence {s} of X must be a list of tokens; got {x!r:.40} ({type(x).__name__})."
+            )
     return [x.shape[0] if hasattr(x, "shape") else len(x) for x in tables]
 
 

@@ -264,7 +264,7 @@ def test_closed_streams_are_named(run, monkeypatch, command, name):
         monkeypatch.setattr(sys, "stdout", None)
     code, out, err = run(command)
     assert (code, out) == (1, "")
-    assert err.startswith(f"sklseq tag: {name} is closed; give a file")
+    assert err.startswith(f"sklseq tag: {name} is closed; ")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")

@@ -347,6 +347,20 @@ def test_tokens_and_texts_are_checked(singer, given, message):
             function(model, X, **given)
 
 
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (None, "X must be a list of sequences; got NoneType"),
+        ("Ann", "X must be a list of sequences; got str"),
+        ([1], r"Sequence 0 of X must be a list of tokens; got 1 \(int\)"),
+    ],
+)
+def test_sequences_are_checked(singer, X, message):
+    for function in (extract, to_frame):
+        with pytest.raises((ValueError, TypeError), match=message):
+            function(singer[0], X)
+
+
 def test_series_of_sequences_and_texts(singer):
     pandas = pytest.importorskip("pandas")
     model, X = singer

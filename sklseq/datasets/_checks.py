@@ -1,6 +1,6 @@
 """Checks of parameters that several readers and generators share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 
@@ -21,6 +21,8 @@ def check_names(columns: Sequence[str]) -> list[str]:
     if not isinstance(columns, Iterable):
         raise TypeError(f"columns must be a list of names; got {columns!r}.")
     names = list(columns)
+    if not all(isinstance(name, Hashable) for name in names):
+        raise TypeError(f"columns must be a list of names; got {names}.")
     if len(set(names)) != len(names):
         raise ValueError(f"columns must be different names; got {names}.")
     return names

@@ -5,7 +5,7 @@ table ── group column ──▶ offsets ──▶ X: packed numbers, or dict
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -111,6 +111,9 @@ def _names(frame: Any, group: Any, y: Any, columns: Any) -> tuple[list, list]:
     if not groups:
         raise ValueError("group must name at least one column; got an empty list.")
     known = table_columns(frame)
+    for name in [*groups, y]:
+        if not isinstance(name, Hashable):
+            raise TypeError(f"group and y must be names of columns; got {name!r:.40}.")
     if columns is not None:
         return _column_names(columns), groups
     names = [name for name in known if name not in {*groups, y}]

@@ -336,6 +336,7 @@ PAIR = {"s": [1, 1], "w": ["a", "b"]}
         (lambda: PAIR, {"columns": []}, "columns must name at least one column"),
         (lambda: PAIR, {"columns": 3}, "columns must be a list of names; got 3"),
         (lambda: {"s": [1, 1]}, {}, "has no columns for X beside group and y"),
+        (lambda: PAIR, {"y": ["w"]}, r"group and y must be names of columns; got \['w'\]"),
         (lambda: PAIR, {"group": []}, "group must name at least one column"),
         (lambda: {"s": 1, "w": ["a"]}, {}, "Column 's' must be a list or array; got 1"),
         (lambda: {"s": [1, 1], "w": "ab"}, {}, "Column 'w' must be a list or array; got 'ab'"),
