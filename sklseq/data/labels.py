@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sklseq._lib.signatures import takes
+
 __all__ = [
     "CLOSING",
     "LETTERS",
@@ -835,12 +837,13 @@ def resolve_loss(loss: Any, classes: np.ndarray, other: str | None = None) -> np
     except (TypeError, ValueError):
         raise ValueError(
             f"loss must be 'hamming', {other!r}, a matrix, a dict of costs by (true label, wrong "
-            f"label), or a callable that returns them; got {loss!r}."
+            f"label), or a callable of these two that returns them; got {loss!r}."
         ) from None
     if cost.shape != (L, L):
         raise ValueError(
             f"loss given as a matrix must have one row and one column per label, ({L}, {L}); "
-            f"got shape {cost.shape}."
+            f"got shape {cost.shape}. Labels of sequences of weight 0 do not count; a dict or a "
+            "callable fits any labels."
         )
     if not np.isfinite(cost).all() or (cost < 0).any() or np.diag(cost).any():
         bad = ~np.isfinite(cost) | (cost < 0) | (np.eye(L, dtype=bool) & (cost != 0))
@@ -859,7 +862,7 @@ def _costs_of_pairs(loss: Any, classes: np.ndarray) -> Any:
         for pair in loss:
             _check_pair(pair, classes)
         return [[loss.get((a, b), float(a != b)) for b in labels] for a in labels]
-    if callable(loss):
+    if callable(loss) and takes(loss, 2):
         return [[loss(a, b) if a != b else 0.0 for b in labels] for a in labels]
     return loss
 

@@ -185,9 +185,9 @@ class BaseTagger(LabelOutputMixin, EstimatorBase, BaseEstimator):
         valid : "once", collection of types, callable or None, default=None
             Which label paths are valid; the best valid one of each sequence is found exactly.
             "once": each span type occurs at most once; of labels without prefixes such as "B-",
-            each but "O" in at most one run. A collection: only these types. A function: called with
-            the labels of one sequence as a list, best path first, until it returns True. Needs X in
-            memory.
+            each but "O" in at most one run. A collection: each of these types does; others are
+            free. A function: called with the labels of one sequence as a list, best path first,
+            until it returns True. Needs X in memory.
 
         Returns
         -------

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from sklseq._lib.signatures import takes
 from sklseq.data.span_rules import span_rules
 from sklseq.data.types import ValidLike
 from sklseq.inference.chain.linear_chain import nbest, viterbi
 from sklseq.inference.chain.once import best_paths_once
 
-__all__ = ["first_valid", "types_once", "valid_paths"]
+__all__ = ["check_valid", "first_valid", "types_once", "valid_paths"]
 
 # Paths that are tried in turn, each time of the sequences without a valid one.
 NUMBERS = (8, 64, 512, 4096)
@@ -21,10 +22,20 @@ NUMBERS = (8, 64, 512, 4096)
 def valid_paths(potentials: tuple, classes: np.ndarray, valid: ValidLike) -> np.ndarray:
     """Codes of the best valid label paths, as `BaseTagger.predict` defines ``valid``."""
     if callable(valid):
+        check_valid(valid)
         return _first_valid(potentials, classes, valid)
     rules = span_rules(classes)
     once = types_once(valid, rules.types)
     return best_paths_once(potentials, rules, np.array([label in once for label in rules.types]))
+
+
+def check_valid(valid: Callable) -> None:
+    """Raise if a function cannot be called with one argument."""
+    if not takes(valid, 1):
+        raise ValueError(
+            "valid given as a function must take one argument, the labels or segments of one "
+            f"sequence; got {valid!r}."
+        )
 
 
 def types_once(valid: Any, types: list) -> list:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 _NOTHING_BUT_PUNCTUATION = re.compile(r"(?:[^\w\s]|_)+")
 _DIGIT = re.compile(r"\d")
 
@@ -157,15 +159,13 @@ def own_kind(name: str, function: Callable[[str], Any]) -> Kind:
 
 def attributes_of(name: str, what: str, argument: Any, value: Any, advice: str) -> list[str]:
     """Return the attributes that a value of a user's function means."""
-    if value is None or value is False:
-        return []
-    if value is True:
-        return [name]
+    if value is None or isinstance(value, (bool, np.bool_)):
+        return [name] if value else []
     if isinstance(value, str):
         return [f"{name}={value}"]
     if isinstance(value, Mapping):
         items = [f"{k}={v}" if isinstance(v, str) else k for k, v in value.items() if v or v == ""]
-        if all(isinstance(v, (str, bool)) or v is None for v in value.values()) and all(
+        if all(isinstance(v, (str, bool, np.bool_)) or v is None for v in value.values()) and all(
             isinstance(k, str) for k in value
         ):
             return list(dict.fromkeys(items))

@@ -18,7 +18,6 @@ length, shape, lexicons, functions    EXACT      [i, j)
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import numbers
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sklseq._lib.signatures import n_required, takes
 from sklseq.data.segment_potentials import EXACT, OPEN_BOTH, OPEN_END, OPEN_START
 from sklseq.features._kinds import attributes_of, short_shapes
 from sklseq.features._similarity import (
@@ -262,12 +262,13 @@ class ContextPart(Part):
 
 def sees_context(function: Callable) -> bool:
     """Whether a function takes (sequence, start, stop), not the tokens of a segment."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # of some builtins
-        return False
-    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return sum(p.kind in kinds and p.default is p.empty for p in parameters) == 3
+    n = n_required(function)
+    if n != 3 and not takes(function, 1):
+        raise ValueError(
+            "functions must take one argument, the tokens of a segment, or three, (sequence, "
+            f"start, stop); got {function!r}."
+        )
+    return n == 3
 
 
 class LengthPart(Part):

@@ -747,15 +747,20 @@ def test_verbose(capsys):
         ({"n_jobs": 0}, "n_jobs must be None or an integer other than 0"),
         ({"loss": "squared"}, "loss must be 'hamming', 'zero_one', .*; got 'squared'"),
         ({"loss": None}, "loss must be 'hamming', 'zero_one', a matrix, a dict .*; got None"),
-        ({"loss": np.ones((3, 3))}, "0 on the diagonal"),
+        ({"loss": np.ones((3, 3))}, r"0 on the diagonal, .* label 0 and the answer 0 it is 1"),
+        ({"loss": lambda a: 1.0}, "a callable of these two that returns them; got <function"),
+        ({"loss": dict}, "a callable of these two that returns them; got <class 'dict'>"),
         ({"loss": "zero_one", "class_weight": "balanced"}, "class_weight weighs wrong labels"),
         ({"class_weight": {0: -1.0}}, "class_weight must be finite and not negative"),
         ({"kernel": lambda A, B: np.ones((2, 2))}, r"matrix of shape \(9, 9\).*got shape \(2, 2\)"),
         ({"kernel": lambda A, B: np.full((len(A), len(B)), np.nan)}, "finite real numbers"),
         ({"kernel": lambda A, B: A[:, :1] - B[:, 0]}, "kernel must be symmetric; rows"),
-        ({"kernel": lambda A, B: -A @ B.T}, "positive semi-definite; on the first 1 training rows"),
+        ({"kernel": lambda A, B: -A @ B.T}, "semi-definite; on the first training row its"),
         ({"kernel": "precomputed"}, "as many columns as rows in all sequences, 9; got 3 columns"),
-        ({"kernel": "rbf", "cache_size": 0.0005}, "9 rows needs 0 MB.*enough for 7 rows"),
+        (
+            {"kernel": "rbf", "cache_size": 0.0005},
+            r"9 rows needs 0.00065 MB, and cache_size allows 0.0005 MB, enough for 7 rows",
+        ),
     ],
 )
 def test_bad_parameters(parameters, message):

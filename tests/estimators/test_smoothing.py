@@ -232,6 +232,22 @@ def tagged_rows(seed, n_steps=8, n_sequences=4):
     return [rng.normal(loc=one[:, None], scale=0.6, size=(n_steps, 2)) for one in y], y
 
 
+def check_rounding(seed):
+    """The gap is never negative, however small ``tol`` is."""
+    rng = np.random.default_rng(seed)
+    C, tol, slack = 10 ** rng.uniform(-2, 4), (0, 1e-8, 1e-6)[seed % 3], ("l1", "l2")[seed // 3 % 2]
+    tagger = HMSVMTagger(solver="smoothing", C=C, slack=slack, tol=tol, max_iter=1500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        tagger.fit(*tagged_rows(seed, int(rng.integers(3, 9)), int(rng.integers(1, 5))))
+    assert (tagger.loss_curve_[:, 3] > 0).all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_gap_is_positive(seed):
+    check_rounding(seed)
+
+
 @pytest.mark.parametrize(("tol", "C", "slack"), [(0, 1, "l1"), (0, 1, "l2"), (1e-7, 727, "l1")])
 def test_the_gap_stays_a_bound_where_rounding_ends_training(tol, C, slack):
     X, y = tagged_rows(0)

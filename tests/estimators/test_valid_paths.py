@@ -154,3 +154,23 @@ def test_rules_of_segments_that_nothing_meets():
         model.predict(X, valid=lambda segments: False)
     with pytest.raises(ValueError, match="valid names 'x', which is no span type of the model"):
         model.predict(X, valid=["x"])
+
+
+@pytest.mark.parametrize("valid", [lambda: True, lambda path, more: True])
+def test_a_function_of_other_arguments_is_refused(valid):
+    X, y = [[["a"], ["b"]]] * 2, [["B-x", "O"]] * 2
+    tagger = CRFTagger().fit(X, y)
+    with pytest.raises(ValueError, match="valid given as a function must take one argument"):
+        tagger.predict(X, valid=valid)
+    assert len(tagger.predict(X, valid=bool)) == 2
+
+
+def test_segments_in_question_may_be_iterators():
+    X, y = segment_problem(0)
+    model = SemiCRFSegmenter(l2=0.01).fit(X, y)
+    asked = [[(0, 1, label) for label in model.classes_.tolist()] for _ in range(len(X))]
+    asked = [one if n else [] for one, n in zip(asked, X.lengths)]
+    found = model.predict_segment_proba(X, [iter(one) for one in asked])
+    for one, expected in zip(found, model.predict_segment_proba(X, asked)):
+        assert_array_equal(one, expected)
+    assert list(map(len, found)) == list(map(len, asked))

@@ -603,3 +603,18 @@ def test_equal_texts_are_similar_at_the_highest_threshold():
             size, out = len(entry.split()), features.transform([entry.split()])
             whole = (out.start == 0) & (out.stop == size)
             assert (out.rows[out.row[whole]].toarray() == 1).all(axis=1).any()
+
+
+@pytest.mark.parametrize("f", [lambda: 1, lambda a, b: 1, lambda a, b, c, d: 1])
+def test_functions_of_other_numbers_of_arguments_are_refused(f):
+    with pytest.raises(ValueError, match=r"functions must take one argument, .* or three, "):
+        SegmentFeatures(functions={"f": f}).fit([["a", "b"]])
+
+
+def test_functions_may_return_booleans_of_numpy():
+    X = [["a", "B"], ["c"]]
+    rows = [
+        SegmentFeatures(functions={"f": f}).fit_transform(X).rows.toarray()
+        for f in (lambda segment: np.bool_(segment[0].islower()), lambda s: s[0].islower())
+    ]
+    assert_allclose(*rows)

@@ -10,7 +10,7 @@ from tests.estimators.test_hmsvm import PARAMETERS, check_no_mistake
 from tests.estimators.test_kernel_models import check_gram_matrix, check_overflow
 from tests.estimators.test_margin_starts import check_start, check_warm
 from tests.estimators.test_reported import SOLVERS, check_objective
-from tests.estimators.test_smoothing import check_kernel_model, check_smoothing
+from tests.estimators.test_smoothing import check_kernel_model, check_rounding, check_smoothing
 from tests.objectives.test_stochastic import check_losses
 from tests.solvers.test_tolerance import PENALTIES, gaps
 
@@ -33,6 +33,7 @@ def main(n: int = 10_000) -> None:
         check_start(seed)
         check_warm(seed)
         check_smoothing(seed)
+        check_rounding(seed)
         check_kernel_model(seed)
     print(
         f"{n // 10} losses and {n // 10} objectives: as recomputed; as many kernels, starts, bounds"

@@ -139,8 +139,8 @@ def gram_matrix(kernel: RowKernel, rows: Any, cache_size: float) -> np.ndarray:
     if megabytes > cache_size:
         most = int((cache_size * 1e6 / 8) ** 0.5)
         raise ValueError(
-            f"The Gram matrix of {n:,} rows needs {megabytes:,.0f} MB, and cache_size allows "
-            f"{cache_size:,.0f} MB, enough for {most:,} rows. Raise cache_size, train on fewer "
+            f"The Gram matrix of {n:,} rows needs {_size(megabytes)} MB, and cache_size allows "
+            f"{_size(cache_size)} MB, enough for {most:,} rows. Raise cache_size, train on fewer "
             "sequences, or use kernel='linear' on approximate features of the rows, as made by "
             "scikit-learn's Nystroem."
         )
@@ -154,6 +154,10 @@ def gram_matrix(kernel: RowKernel, rows: Any, cache_size: float) -> np.ndarray:
     if callable(kernel.kernel) or kernel.kernel == "precomputed":
         _check_definite(gram)
     return gram
+
+
+def _size(megabytes: float) -> str:
+    return f"{megabytes:,.0f}" if megabytes >= 10 else f"{megabytes:.2g}"
 
 
 def gram_factor(gram: np.ndarray) -> np.ndarray:
@@ -176,7 +180,8 @@ def _precomputed(rows: Any) -> np.ndarray:
     if n != m:
         raise ValueError(
             "With kernel='precomputed', rows of X hold their kernel with every training row, so X "
-            f"must have as many columns as rows in all sequences, {n}; got {m} columns."
+            f"must have as many columns as rows in all sequences, {n}; got {m} columns. To search "
+            "parameters, use HMSVMTaggerCV, which cuts columns with the folds, not GridSearchCV."
         )
     dense = rows.toarray() if sparse.issparse(rows) else rows
     return np.ascontiguousarray(dense, dtype=np.float64)
@@ -191,8 +196,9 @@ def _check_definite(gram: np.ndarray) -> None:
     unit.flat[:: len(unit) + 1] += NEGATIVE
     _, n_first = spotrf(unit.T, clean=False, overwrite_a=True)  # Cholesky, up to the first failure
     if n_first > 0:
+        which = "first training row" if n_first == 1 else f"first {n_first} training rows"
         raise ValueError(
-            f"The kernel must be positive semi-definite; on the first {n_first} training rows its "
+            f"The kernel must be positive semi-definite; on the {which} its "
             "matrix has a negative eigenvalue. Margins are not defined for an indefinite kernel: "
             "use another."
         )

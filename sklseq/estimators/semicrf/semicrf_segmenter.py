@@ -395,9 +395,9 @@ class SemiCRFSegmenter(
         X : SegmentPotentials, or list of sequences
         valid : "once", collection of labels, callable or None, default=None
             Which segmentations are valid; the best valid one of each sequence is found exactly.
-            "once": each label but that outside occurs at most once. A collection: only these
-            labels. A function: called with the segments (start, stop, label) of one sequence as a
-            list, the best first, until it returns True.
+            "once": each label but that outside occurs at most once. A collection: each of these
+            labels does; others are free. A function: called with the segments (start, stop, label)
+            of one sequence as a list, the best first, until it returns True.
 
         Returns
         -------
@@ -417,7 +417,7 @@ class SemiCRFSegmenter(
 
     def _valid(self, X: SegmentPotentials, found: np.ndarray, valid: ValidLike) -> np.ndarray:
         # The best valid segmentations; ``found``: the best of all.
-        from sklseq.estimators.valid_paths import first_valid, types_once
+        from sklseq.estimators.valid_paths import check_valid, first_valid, types_once
 
         if not callable(valid):
             types = [label for label in self.classes_.tolist() if label != self._outside]
@@ -425,6 +425,7 @@ class SemiCRFSegmenter(
             for s, segments in enumerate(found):
                 found[s] = self._once(X, s, segments, once)
             return found
+        check_valid(valid)
         broken = [s for s, segments in enumerate(found) if not valid(segments)]
         if broken:
             plan, psi, chain = self._program(X)
@@ -562,7 +563,7 @@ class SemiCRFSegmenter(
         at = np.cumsum(np.diff(X.offsets))[sequence] + np.arange(len(sequence))
         proba = marginals[plan.cell_of[at], code] if len(at) else np.zeros(0)
         proba[code < 0] = 0
-        return np.split(proba, np.cumsum([len(s) for s in segments])[:-1]) if len(X) else []
+        return np.split(proba, np.searchsorted(sequence, np.arange(1, len(X)))) if len(X) else []
 
     def predict_spans(
         self, X: SequencesLike, *, valid: ValidLike | None = None
