@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 
 from sklseq import CRFTagger, OnlineDecoder, SemiCRFSegmenter
@@ -148,3 +149,19 @@ def test_features_look_back_at_tokens_of_segments_that_have_left():
     stream = OnlineDecoder(model, strategy="closure", max_latency=0).fit(X, y).segment_stream()
     labels = [emission.label for token in "awbw" for emission in stream.push(token)]
     assert labels == ["x", "p", "x", "q"]
+
+
+def test_steps_that_become_known_with_the_end_are_decoded_with_it():
+    # "q" is the best label of "w" if the sequence goes on, "p" if it ends.
+    X, y = [["a", "w", "z"], ["a", "w"]] * 3, [[(1, 2, "q")], [(1, 2, "p")]] * 3
+    features = SegmentFeatures(length=False, inside=False, before=0, after=1)
+    model = make_pipeline(features, SemiCRFSegmenter(l2=0.01)).fit(X, y)
+    segmenter = model[-1]
+    segmenter.coef_[:] = segmenter.transition_[:] = segmenter.start_[:] = segmenter.end_[:] = 0
+    o, p, q = (list(segmenter.classes_).index(label) for label in "Opq")
+    segmenter.start_[o], segmenter.transition_[o, q], segmenter.end_[p] = 9, 1, 5
+    decoder = OnlineDecoder(FrozenEstimator(model), strategy="closure", max_latency=1)
+    stream = decoder.segment_stream()
+    found = stream.push("a") + stream.push("w") + stream.flush()
+    labels = segments_to_labels([e[:3] for e in found], 2)
+    assert list(labels) == list(decoder.decode([["a", "w"]]).labels[0]) == ["O", "B-p"]

@@ -365,7 +365,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         if rule.max_latency is None:
             labels, times = closure_labels(segmenter, X, max_span)
         else:
-            labels, times = labels_in_time(segmenter, X, max_span, rule)
+            labels, times = labels_in_time(segmenter, X, max_span, rule, delay)
         offsets = np.cumsum([0, *(len(t) for t in times)])
         times = [np.minimum(t + delay, len(t) - 1) for t in times]
         empty = np.zeros(0, dtype=np.int64)

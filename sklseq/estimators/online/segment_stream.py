@@ -120,15 +120,18 @@ def _spans_of(X: SegmentPotentials, scores: np.ndarray, s: int, base: int = 0) -
 
 
 def labels_in_time(
-    segmenter: SemiCRFSegmenter, X: Any, max_span: int | None, rule: OnlineRule
+    segmenter: SemiCRFSegmenter, X: Any, max_span: int | None, rule: OnlineRule, held: int
 ) -> tuple[list, list]:
-    """IOB2 labels of whole sequences, and the newest known step when each left."""
+    """IOB2 labels of whole sequences, and the newest known step when each left.
+
+    ``held``: how many steps become known with the end of the sequence.
+    """
     potentials, scores = _known_spans(segmenter, X, max_span)
     answers = []
     for s, n in enumerate(potentials.lengths.tolist()):
         beam, rows, times = SegmentBeam(segmenter, max_span, rule), [], []
         spans = _spans_of(potentials, scores, s)
-        for t in range(1, n + 1):
+        for t in range(1, n + 1 - held):
             found = beam.settle(spans, t)
             rows += found
             times += [t - 1] * len(found)
@@ -265,11 +268,8 @@ class SegmentStream:
     def _all(self, ended: bool) -> list[SegmentEmission]:
         if self.n_pending == 0:
             return []
-        beam, spans, rows = copy(self._beam), self._spans(self._tokens, self.n_seen), []
-        if ended:  # steps whose features wait for later tokens are known now, one after the other
-            for n in range(max(1, self.n_seen - self._model.after + 1), self.n_seen + 1):
-                rows += beam.settle(spans, n)
-        rows += beam.leave_all(spans, self.n_seen, ended)
+        beam, spans = copy(self._beam), self._spans(self._tokens, self.n_seen)
+        rows = beam.leave_all(spans, self.n_seen, ended)
         self._beam = beam
         self._tokens = self._tokens[max(0, len(self._tokens) - self._model.before) :]
         return self._emissions(rows, self.n_seen)
