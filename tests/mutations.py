@@ -104,7 +104,7 @@ FAULTS = [
     ("objectives/margin/smoothed.py", "psi += cost / self.temperature", "psi += cost", "test_smoothing"),
     ("objectives/margin/smoothed.py", "if primal < self.primal:", "if True:\n            self.primal = min(primal, self.primal)", "test_smoothing"),
     ("objectives/margin/smoothed.py", "gradient[n:] += 2 * extra", "gradient[n:] += extra", "test_smoothing"),
-    ("objectives/margin/smoothed.py", " - self.rounding)", ")", "test_smoothing"),
+    ("objectives/margin/smoothed.py", "self.rounding = self._rounding()", "self.rounding = 0.0", "test_smoothing"),
     ("estimators/hmsvm/kernel_functions.py", "mean, squares / size", "mean, float(np.square(stored).sum()) / size - mean**2", "test_kernel_models"),
     ("features/_similarity.py", "cosine[cosine > EQUAL] = 1.0", "np.minimum(cosine, 1.0, out=cosine)", "test_segment_features"),
     ("solvers/_smoothing.py", "if gap <= tol * primal:", "if gap <= 2 * tol * primal:", "test_smoothing"),
