@@ -33,7 +33,7 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     cv : int, splitter or iterable, default=None
         As in scikit-learn's ``GridSearchCV``; None is ``KFold(5)``. Samples are sequences.
     scoring : str, callable or None, default=None
-        The name of a scorer in :mod:`sklseq.metrics`, a scorer, called as ``scorer(tagger, X, y)``
+        The name of a scorer in ``sklseq.metrics``, a scorer, called as ``scorer(tagger, X, y)``
         with X the rows of features, or None: token accuracy. With metadata routing, None passes
         ``sample_weight`` to the score, "token_accuracy" does not, as it does not request it.
     refit : bool, default=True

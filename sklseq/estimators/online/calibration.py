@@ -20,7 +20,7 @@ class CalibrationReport(NamedTuple):
     Attributes
     ----------
     error : float
-        Expected calibration error: the mean over all labels of |confidence - accuracy| of their
+        Expected calibration error: the mean over all labels of abs(confidence - accuracy) of their
         bins.
     n_labels : ndarray of int
         Labels in each bin.

@@ -42,7 +42,7 @@ class ZScoreTaggerCV(ZScoreTagger):
         How sequences are left out: folds as in scikit-learn, or each in turn, in closed form. None:
         the latter if n_rows · min(n_rows, n_features) is at most 4 million, else 5 folds.
     scoring : str, callable or None, default="token_accuracy"
-        Scorer of predicted labels, or the name of one in :mod:`sklseq.metrics`, such as "span_f1";
+        Scorer of predicted labels, or the name of one in ``sklseq.metrics``, such as "span_f1";
         None is "token_accuracy". A scorer is called as ``scorer(answers, X, y)``, where ``answers``
         only has the method ``predict``.
         "gcv": generalised cross-validation of the regression of labels on rows,
