@@ -9,6 +9,7 @@ labels a stream of tokens.
 
 # %%
 # A model of addresses and telephone numbers in documents, exported to one file.
+import atexit
 import http.client
 import json
 import os
@@ -48,6 +49,7 @@ command = [sys.executable, str(here / "tag_server.py"), path]
 def start_server():
     """The process, and a connection to it."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    atexit.register(process.terminate)  # also after an error
     return process, http.client.HTTPConnection("127.0.0.1", int(process.stdout.readline()))
 
 

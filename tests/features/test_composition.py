@@ -140,7 +140,7 @@ def test_inspection_of_a_tagger_alone(data):
         top = top_features(other.fit([[["a"], ["b"]]] * 3, [["x", "y"]] * 3), 4)
         assert {name for _, _, name in top} == {"a", "b"}
         assert all(weight > 0 for weight, label, name in top if (name, label) == ("a", "x"))
-    with pytest.raises(ValueError, match="Dummy has no weights of named features; top_feat"):
+    with pytest.raises(TypeError, match="fitted estimator, Pipeline or search; got Dummy"):
         top_features(type("Dummy", (), {})())
     assert top_features(make_pipeline(tagger), 3) == tagger.top_features(3)
     assert explain(tagger, items[0]) == tagger.explain(items[0])

@@ -207,12 +207,12 @@ def test_where_ascent_is_slow_lbfgs_takes_over():
 
 def test_there_are_never_more_iterations_than_asked_for(capsys):
     X, y = make_sparse_data(0)
-    tagger = CRFTagger(solver="eg", tol=1e-14, max_iter=40, verbose=1)
+    tagger = CRFTagger(solver="eg", tol=1e-14, max_iter=30, verbose=1)
     with pytest.warns(ConvergenceWarning):
         tagger.fit(X, y)
     lines = [line for line in capsys.readouterr().out.splitlines() if "iteration" in line]
-    assert tagger.n_iter_ == len(lines) == 40
-    assert "iteration 40 (lbfgs):" in lines[-1]
+    assert tagger.n_iter_ == len(lines) == 30
+    assert "iteration 30 (lbfgs):" in lines[-1]
 
 
 def test_passes_and_stops_are_reported():
