@@ -13,8 +13,8 @@ from sklearn.base import clone
 from sklseq._lib.version import __version__
 
 __all__ = [
-    "EstimatorBase", "as_fitted", "check_plain_parameters", "clone_part", "fitted_parameter",
-    "fitted_property",
+    "EstimatorBase", "LabellerBase", "as_fitted", "check_plain_parameters", "clone_part",
+    "fitted_parameter", "fitted_property",
 ]  # fmt: skip
 
 # Pages that autosummary generates for docs/api.rst.
@@ -44,6 +44,17 @@ class EstimatorBase:
         state = dict(state)
         check_version(state.pop("_sklseq_version", None), type(self).__name__)
         super().__setstate__(state)
+
+
+class LabellerBase(EstimatorBase):
+    """Base of estimators that label or segment lists of sequences."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.two_d_array = False
+        tags.target_tags.required = True
+        return tags
 
 
 def as_fitted(estimator: Any) -> Any:

@@ -22,7 +22,7 @@ from sklseq.data.labels import (
     split_labels,
     unique_labels,
 )
-from sklseq.data.tables import column_list
+from sklseq.data.tables import column_list, is_table
 
 __all__ = [
     "Sequences",
@@ -436,7 +436,7 @@ def list_sequences(X: Any) -> list:
         If ``X`` is one string, mapping, table, matrix or array of numbers, or has no length.
     """
     got, advice = type(X).__name__, "Wrap a single sequence in a list: [X]."
-    if hasattr(X, "columns"):
+    if is_table(X):
         got, advice = f"{got}, one table", "Cut it into sequences by sklseq.datasets.from_frame."
     elif isinstance(X, np.ndarray) and X.dtype != object and X.ndim != 3 and X.dtype.kind != "U":
         got = f"one array of shape {X.shape}"
@@ -511,7 +511,7 @@ def _sequence_form(sequence: Any, s: int) -> str:
             return "empty"
         return _list_form(sequence[0], s)
     advice = "If X is one sequence, wrap it in a list: [X]."
-    if hasattr(sequence, "columns") or isinstance(sequence, Mapping):
+    if is_table(sequence) or isinstance(sequence, Mapping):
         advice = (
             "Read columns by name: begin a Pipeline with PerToken() for numbers, or another "
             "extractor for tokens. If X is one sequence, wrap it in a list: [X]."

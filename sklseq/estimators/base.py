@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq._lib.estimator import EstimatorBase
+from sklseq._lib.estimator import LabellerBase
 from sklseq._lib.threads import BufferPool, Threads
 from sklseq.data.labels import (
     LabelLists,
@@ -76,17 +76,10 @@ def most_rows(X: Sequences, blocks: list[tuple[int, int]]) -> int:
     return int(max((X.offsets[b] - X.offsets[a] for a, b in blocks), default=0))
 
 
-class BaseTagger(LabelOutputMixin, EstimatorBase, BaseEstimator):
+class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
     """A linear chain of linear scores; subclasses train ``coef_``, ``transition_`` and the ends."""
 
     # No ClassifierMixin: with it, GridSearchCV stratifies ragged labels and fails.
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.two_d_array = False
-        tags.target_tags.required = True
-        return tags
 
     def __getstate__(self):
         state = super().__getstate__()

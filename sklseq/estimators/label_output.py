@@ -52,12 +52,12 @@ class LabelOutputMixin:
 
 
 def gives_lists(estimator: Any) -> bool:
-    """Whether an estimator was told to predict lists."""
+    """Whether `set_output` chose lists for an estimator."""
     return getattr(estimator, "_sklearn_output_config", {}).get("predict") == "list"
 
 
 def as_chosen(estimator: Any, answers: np.ndarray) -> Any:
-    """Arrays of labels, or lists of segments, in the form that the estimator was told to give."""
+    """Arrays of labels, or lists of segments, in the form that `set_output` chose."""
     if not gives_lists(estimator):
         return answers
     return LabelLists(x.tolist() if isinstance(x, np.ndarray) else x for x in answers)

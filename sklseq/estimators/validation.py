@@ -81,11 +81,12 @@ def training_weights(sample_weight: ArrayLike, n_sequences: int) -> np.ndarray:
     return weights
 
 
-def check_not_empty(X: Sequences) -> None:
-    """Raise unless X has a row and a feature."""
-    if len(X) == 0 or X.n_rows == 0:
+def check_not_empty(X: Any, unit: str = "row") -> None:
+    """Raise unless X has a feature and a row, or a step if it is SegmentPotentials."""
+    n = getattr(X, f"n_{unit}s")
+    if len(X) == 0 or n == 0:
         raise ValueError(
-            f"X must hold at least one row; got {len(X)} sequences with {X.n_rows} rows in all."
+            f"X must hold at least one {unit}; got {len(X)} sequences with {n} {unit}s in all."
         )
     if X.shape[1] == 0:
         raise ValueError("X must have at least one feature; got 0.")

@@ -15,12 +15,16 @@ from sklseq.data.sequences import Sequences
 from sklseq.estimators.crf.early_stopping import EarlyStopping
 from sklseq.estimators.crf.monitor import Monitor
 from sklseq.estimators.sources.source import RowSource, Source
+from sklseq.estimators.trained_weights import (
+    fitted_attributes,
+    previous_weights,
+    trained_support,
+)
 from sklseq.estimators.validation import check_magnitude
-from sklseq.estimators.weights import dense_weights
 from sklseq.inference.chain.linear_chain import repeatable_generator
 from sklseq.objectives.likelihood.dual import DualLikelihood, dual_bytes
 from sklseq.objectives.likelihood.summary import Summary
-from sklseq.objectives.scores.score_map import ScoreMap, Support, Weights, full_support
+from sklseq.objectives.scores.score_map import ScoreMap
 from sklseq.solvers import SolverResult, adagrad, exponentiated_gradient, l1_norm, lbfgs
 
 __all__ = ["ALIASES", "CRFProblem", "check_source", "choose_solver", "score_map"]
@@ -149,57 +153,10 @@ def score_map(
     """The layout of w, and the map from w to scores."""
     allowed = resolve_constraints(tagger.constraints, summary.classes)
     source.check_constraints(allowed)
-    support = trained_support(tagger, summary.support, len(summary.classes))
+    support = trained_support(tagger, summary.support, len(summary.classes), tagger.boundaries)
     X, laid_out = source.layout(summary, single_sequences)
     n_labels, user_dtype = len(summary.classes), summary.dtype
     return ScoreMap(X, n_labels, support, allowed, laid_out.dtype, user_dtype, laid_out)
-
-
-def trained_support(tagger: Any, seen: Support | None, n_labels: int) -> Support:
-    """The weights that are trained, given the observed support, or all (None)."""
-    support = full_support(n_labels)
-    pairs = support.pairs if seen is None or tagger.all_possible_states else seen.pairs
-    if seen is not None and not tagger.all_possible_transitions:
-        support = seen
-    ends = (support.start & tagger.boundaries, support.end & tagger.boundaries)
-    return Support(pairs, support.transition, *ends)
-
-
-def previous_weights(tagger: Any, scores: ScoreMap, classes: np.ndarray, vectorizer) -> np.ndarray:
-    """The weights of the previous fit in the layout of ``scores``."""
-    before = None if tagger.vectorizer_ is None else tagger.vectorizer_.vocabulary_
-    if before != (None if vectorizer is None else vectorizer.vocabulary_):
-        raise ValueError(
-            "warm_start=True needs the attributes of the previous fit, in the same order of "
-            "first occurrence; vectorise X once with DictFeatures, or use warm_start=False."
-        )
-    order = np.argsort(tagger.classes_)  # a model of CRFsuite has an order of its own
-    same = np.array_equal(tagger.classes_[order], classes)
-    if not same or tagger.coef_.shape[0] != scores.n_features:
-        raise ValueError(
-            f"warm_start=True needs the labels and features of the previous fit "
-            f"({len(tagger.classes_)} labels, {tagger.coef_.shape[0]} features); got "
-            f"{len(classes)} labels and {scores.n_features} features. Use warm_start=False."
-        )
-    before = (dense_weights(tagger.coef_)[:, order], tagger.transition_[np.ix_(order, order)])
-    return scores.pack(Weights(*before, tagger.start_[order], tagger.end_[order]))
-
-
-def fitted_attributes(scores: ScoreMap, w: np.ndarray, classes: np.ndarray, vectorizer) -> dict:
-    """The attributes of a fitted tagger with weights w."""
-    weights = scores.unpack(w)
-    attributes = {
-        "classes_": classes,
-        "coef_": weights.coef,
-        "transition_": weights.transition,
-        "start_": weights.start,
-        "end_": weights.end,
-        "n_features_in_": scores.n_features,
-        "vectorizer_": vectorizer,
-    }
-    if vectorizer is not None:
-        attributes["feature_names_in_"] = vectorizer.get_feature_names_out()
-    return attributes
 
 
 # ------------------------------------------------------------------------------------- solvers

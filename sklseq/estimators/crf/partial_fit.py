@@ -10,7 +10,7 @@ from scipy import sparse
 from sklseq.data.labels import check_constraints, encode_labels, read_classes, resolve_constraints
 from sklseq.data.sequences import Sequences, read_labels
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
-from sklseq.estimators.crf.crf_problem import fitted_attributes, trained_support
+from sklseq.estimators.trained_weights import fitted_attributes, trained_support
 from sklseq.estimators.validation import check_not_empty, read_sequences, training_weights
 from sklseq.estimators.weights import dense_weights
 from sklseq.inference.chain.linear_chain import as_generator
@@ -46,7 +46,7 @@ def fit_batch(
     allowed = resolve_constraints(tagger.constraints, classes)
     check_constraints(codes, rows.offsets, *allowed, classes)
     scores = ScoreMap(
-        rows, len(classes), trained_support(tagger, None, len(classes)), allowed,
+        rows, len(classes), trained_support(tagger, None, len(classes), tagger.boundaries), allowed,
         np.dtype(np.float64), as_it_is=True,
     )  # fmt: skip
     batch = Batch(scores, float(tagger.l2), codes, rows.offsets, weights)

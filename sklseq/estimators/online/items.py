@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from sklseq.data.sequences import Sequences
+from sklseq.data.tables import is_table
 
 __all__ = ["check_items", "numbered_from", "one_sequence", "read_items"]
 
@@ -27,7 +28,7 @@ def check_items(items: Any, method: str) -> None:
             f"{method} takes items one after another; got a dict of {list(items)[:3]}. Of columns "
             "x, give rows: [dict(zip(x, row)) for row in zip(*x.values())]; one item goes to push."
         )
-    if hasattr(items, "columns"):
+    if is_table(items):
         raise ValueError(
             f"{method} takes items one after another; got a {type(items).__name__}, which iterates "
             "over its columns. Give its rows: a list of dicts, or its values as a matrix."

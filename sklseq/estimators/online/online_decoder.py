@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, fit_of_part, with_callbacks
-from sklseq._lib.estimator import EstimatorBase, clone_part
+from sklseq._lib.estimator import LabellerBase, clone_part
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import split_labels
 from sklseq.data.segment_labels import labels_of_segments
@@ -116,7 +116,7 @@ def _labels_rows(decoder: OnlineDecoder) -> bool:
     return estimator is None or not decodes_segments(tagger_of(estimator)[1])
 
 
-class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, BaseEstimator):
+class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, BaseEstimator):
     """Label a sequence while it is still arriving.
 
     A tagger labels a sequence after its end. This meta-estimator uses the scores of a tagger and
@@ -258,13 +258,6 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
     def __setstate__(self, state: dict[str, Any]) -> None:
         # A decoder of an earlier version decodes as it did.
         super().__setstate__({"early": False, "decide": "map", "label_costs": None, **state})
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.two_d_array = False
-        tags.target_tags.required = True
-        return tags
 
     # ------------------------------------------------------------------ training
 
@@ -435,8 +428,8 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, EstimatorBase, Bas
         Returns
         -------
         ndarray of shape (n_sequences,), dtype object
-            One array of labels a sequence; a list of lists, if the tagger was told so by
-            ``set_output(predict="list")``.
+            One array of labels for each sequence; after ``set_output(predict="list")`` of the
+            tagger a list of lists.
         """
         tagger = tagger_of(self._fitted())[1]
         if decodes_segments(tagger):

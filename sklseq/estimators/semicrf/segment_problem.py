@@ -9,8 +9,13 @@ import numpy as np
 from sklseq._lib.callbacks import iteration_hook
 from sklseq._lib.threads import Threads
 from sklseq.estimators.semicrf.segment_source import SegmentSource, label_limits
+from sklseq.estimators.trained_weights import (
+    fitted_attributes,
+    previous_weights,
+    trained_support,
+)
 from sklseq.inference.chain.linear_chain import repeatable_generator
-from sklseq.objectives.scores.score_map import Support, Weights, full_support
+from sklseq.objectives.scores.score_map import Support
 from sklseq.objectives.segment.parallel_columns import merge_parallel_columns
 from sklseq.objectives.segment.segment_hinge import SegmentHinge, token_loss, with_token_cells
 from sklseq.objectives.segment.segment_likelihood import (
@@ -51,7 +56,8 @@ class SegmentProblem:
         self.scores = SegmentScores(self.data, self._support())
         self.start = self.scores.new_vector()
         if segmenter.warm_start and hasattr(segmenter, "coef_"):
-            self.start = self._previous_weights()
+            vectorizer = source.vectorizer
+            self.start = previous_weights(segmenter, self.scores, self.classes, vectorizer)
         self.after_iteration = iteration_hook(segmenter, self.attributes)
 
     def _data(self) -> SegmentData:
@@ -62,31 +68,10 @@ class SegmentProblem:
         return SegmentData(potentials, gold, len(self.classes), limits, basis)
 
     def _support(self) -> Support:
-        segmenter, support = self.segmenter, full_support(len(self.classes))
-        if segmenter.all_possible_states and segmenter.all_possible_transitions:
-            return support
-        seen = segment_support(self.data, len(self.classes))
-        pairs = support.pairs if segmenter.all_possible_states else seen.pairs
-        chain = support if segmenter.all_possible_transitions else seen
-        return Support(pairs, *chain[1:])
-
-    def _previous_weights(self) -> np.ndarray:
-        segmenter, vectorizer = self.segmenter, self.source.vectorizer
-        before = None if segmenter.vectorizer_ is None else segmenter.vectorizer_.vocabulary_
-        if before != (None if vectorizer is None else vectorizer.vocabulary_):
-            raise ValueError(
-                "warm_start=True needs the attributes of the previous fit, in the same order of "
-                "first occurrence; vectorise X once with DictFeatures, or use warm_start=False."
-            )
-        old, n_features = segmenter.classes_, self.scores.n_features
-        if not np.array_equal(old, self.classes) or len(segmenter.coef_) != n_features:
-            raise ValueError(
-                f"warm_start=True needs the labels and features of the previous fit "
-                f"({len(old)} labels, {len(segmenter.coef_)} features); got {len(self.classes)} "
-                f"labels and {n_features} features. Use warm_start=False."
-            )
-        weights = (segmenter.coef_, segmenter.transition_, segmenter.start_, segmenter.end_)
-        return self.scores.pack(Weights(*weights))
+        segmenter, seen, n_labels = self.segmenter, None, len(self.classes)
+        if not (segmenter.all_possible_states and segmenter.all_possible_transitions):
+            seen = segment_support(self.data, n_labels)
+        return trained_support(segmenter, seen, n_labels)
 
     def solve(self) -> SolverResult:
         """Run the solver of the loss."""
@@ -100,28 +85,18 @@ class SegmentProblem:
 
     def attributes(self, w: np.ndarray | SegmentHinge) -> dict:
         """The attributes of a fitted segmenter with weights w, or those of the hinge loss."""
-        segmenter, potentials = self.segmenter, self.potentials
         w = w.vector() if isinstance(w, SegmentHinge) else w
-        vectorizer, weights = self.source.vectorizer, self.scores.unpack(w)
+        segmenter, potentials = self.segmenter, self.potentials
         names = potentials.feature_names
-        if vectorizer is not None:
-            names = vectorizer.get_feature_names_out()
-        attributes = {
-            "classes_": self.classes,
-            "coef_": np.ascontiguousarray(weights.coef),
-            "transition_": weights.transition,
-            "start_": weights.start,
-            "end_": weights.end,
-            "vectorizer_": vectorizer,
-            "n_features_in_": self.scores.n_features,
+        attributes = {} if names is None else {"feature_names_in_": names}
+        attributes |= fitted_attributes(self.scores, w, self.classes, self.source.vectorizer)
+        return attributes | {
+            "coef_": np.ascontiguousarray(attributes["coef_"]),
             "max_segment_length_": self.longest,
             "n_potentials_": potentials.n_potentials,
             "max_span_": max(1, int((potentials.stop - potentials.start).max(initial=1))),
             "_fitted_parameters": {"loss": segmenter.loss, "outside": segmenter.outside},
         }
-        if names is not None:
-            attributes["feature_names_in_"] = names
-        return attributes
 
 
 # ------------------------------------------------------------------------------------- solvers

@@ -7,7 +7,7 @@ import numpy as np
 from sklseq.data.segment_labels import Segments, read_segments
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
-from sklseq.estimators.validation import read_sequences, training_weights
+from sklseq.estimators.validation import check_not_empty, read_sequences, training_weights
 from sklseq.inference.segment.segmentations import as_spans
 
 __all__ = ["SegmentSource", "label_limits", "read_potentials"]
@@ -32,7 +32,7 @@ class SegmentSource:
             kept = np.flatnonzero(weights)
             potentials, segments = potentials[kept], _segments_of(segments, kept)
             weights = weights[kept]
-            _check_not_empty(potentials)
+            check_not_empty(potentials, "step")
         self.potentials, self.segments, self.weights = potentials, segments, weights
         self.vectorizer = vectorizer
         self.classes, codes = np.unique(segments.label, return_inverse=True)
@@ -48,7 +48,7 @@ class SegmentSource:
     ) -> SegmentSource:
         """Check all that ``fit`` takes, and read it."""
         potentials, vectorizer = read_potentials(X, fit=True)
-        _check_not_empty(potentials)
+        check_not_empty(potentials, "step")
         segments = read_segments(y, potentials.lengths, outside)
         weights = training_weights(sample_weight, len(potentials))
         return cls(potentials, segments, weights, vectorizer)
@@ -90,12 +90,3 @@ def _segments_of(segments: Segments, kept: np.ndarray) -> Segments:
     chosen = np.isin(segments.sequence, kept)
     columns = [column[chosen] for column in segments[1:]]
     return Segments(np.searchsorted(kept, segments.sequence[chosen]), *columns)
-
-
-def _check_not_empty(X: SegmentPotentials) -> None:
-    if len(X) == 0 or X.n_steps == 0:
-        raise ValueError(
-            f"X must hold at least one step; got {len(X)} sequences with {X.n_steps} steps in all."
-        )
-    if X.shape[1] == 0:
-        raise ValueError("X must have at least one feature; got 0.")

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
-from sklseq._lib.estimator import EstimatorBase, check_plain_parameters, fitted_parameter
+from sklseq._lib.estimator import LabellerBase, check_plain_parameters, fitted_parameter
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import find_codes, segments_to_labels
 from sklseq.data.segment_labels import (
@@ -87,7 +87,7 @@ class _of_likelihood(Generic[R]):
 
 
 class SemiCRFSegmenter(
-    LabelOutputMixin, CallbackSupportMixin, WeightsMixin, EstimatorBase, BaseEstimator
+    LabelOutputMixin, CallbackSupportMixin, WeightsMixin, LabellerBase, BaseEstimator
 ):
     """Semi-Markov conditional random field: labels segments, with features of whole segments.
 
@@ -238,13 +238,6 @@ class SemiCRFSegmenter(
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.two_d_array = False
-        tags.target_tags.required = True
-        return tags
 
     # ------------------------------------------------------------------ training
 

@@ -1,0 +1,63 @@
+"""Weights that are trained, where training starts, and the fitted attributes of a CRF."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sklseq.estimators.weights import dense_weights
+from sklseq.objectives.scores.score_map import ScoreMap, Support, Weights, full_support
+
+__all__ = ["fitted_attributes", "previous_weights", "trained_support"]
+
+
+def trained_support(
+    estimator: Any, seen: Support | None, n_labels: int, boundaries: bool = True
+) -> Support:
+    """The weights that are trained, given the observed support, or all (None)."""
+    support = full_support(n_labels)
+    pairs = support.pairs if seen is None or estimator.all_possible_states else seen.pairs
+    if seen is not None and not estimator.all_possible_transitions:
+        support = seen
+    ends = (support.start & boundaries, support.end & boundaries)
+    return Support(pairs, support.transition, *ends)
+
+
+def previous_weights(
+    estimator: Any, scores: ScoreMap, classes: np.ndarray, vectorizer
+) -> np.ndarray:
+    """The weights of the previous fit in the layout of ``scores``."""
+    before = None if estimator.vectorizer_ is None else estimator.vectorizer_.vocabulary_
+    if before != (None if vectorizer is None else vectorizer.vocabulary_):
+        raise ValueError(
+            "warm_start=True needs the attributes of the previous fit, in the same order of "
+            "first occurrence; vectorise X once with DictFeatures, or use warm_start=False."
+        )
+    order = np.argsort(estimator.classes_)  # a model of CRFsuite has an order of its own
+    same = np.array_equal(estimator.classes_[order], classes)
+    if not same or estimator.coef_.shape[0] != scores.n_features:
+        raise ValueError(
+            f"warm_start=True needs the labels and features of the previous fit "
+            f"({len(estimator.classes_)} labels, {estimator.coef_.shape[0]} features); got "
+            f"{len(classes)} labels and {scores.n_features} features. Use warm_start=False."
+        )
+    before = (dense_weights(estimator.coef_)[:, order], estimator.transition_[np.ix_(order, order)])
+    return scores.pack(Weights(*before, estimator.start_[order], estimator.end_[order]))
+
+
+def fitted_attributes(scores: ScoreMap, w: np.ndarray, classes: np.ndarray, vectorizer) -> dict:
+    """The attributes of a fitted model with weights w."""
+    weights = scores.unpack(w)
+    attributes = {
+        "classes_": classes,
+        "coef_": weights.coef,
+        "transition_": weights.transition,
+        "start_": weights.start,
+        "end_": weights.end,
+        "n_features_in_": scores.n_features,
+        "vectorizer_": vectorizer,
+    }
+    if vectorizer is not None:
+        attributes["feature_names_in_"] = vectorizer.get_feature_names_out()
+    return attributes
