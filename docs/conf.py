@@ -26,8 +26,20 @@ extensions = [
     "sphinx.ext.doctest",
     "numpydoc",
     "myst_parser",
+    "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
+# Links to other projects' pages need their lists of names from the network: INTERSPHINX=1 make docs
+if os.environ.get("INTERSPHINX"):
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "sklearn": ("https://scikit-learn.org/stable", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "scipy": ("https://docs.scipy.org/doc/scipy", None),
+        "matplotlib": ("https://matplotlib.org/stable", None),
+    }
+copybutton_prompt_text = r">>> |\.\.\. "
+copybutton_prompt_is_regexp = True
 # Formulas become MathML, which browsers draw themselves: no script, no network.
 html_math_renderer = "mathml"
 nitpicky = True
@@ -70,7 +82,7 @@ html_static_path = ["_static"]
 html_css_files = ["sklseq.css"]
 html_show_sourcelink = False
 html_theme_options = {
-    "show_prev_next": False,
+    "show_prev_next": True,
     "navigation_with_keys": False,
     "navbar_align": "left",
     "header_links_before_dropdown": 6,
@@ -88,6 +100,7 @@ html_sidebars = {
         "benchmarks",
         "reproduction",
         "contributing",
+        "versions",
         "changelog",
     )
 }

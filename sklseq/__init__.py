@@ -11,6 +11,7 @@ from sklseq._lib.version import __version__ as __version__
 
 if TYPE_CHECKING:  # the names below, for type checkers
     from sklseq import metrics
+    from sklseq._lib.show_versions import show_versions
     from sklseq.data.labels import labels_to_segments, segments_to_labels
     from sklseq.data.row_blocks import RowBlocks
     from sklseq.data.segment_potentials import SegmentPotentials
@@ -44,6 +45,7 @@ __all__ = [
     "metrics",
     "read_crfsuite_model",
     "segments_to_labels",
+    "show_versions",
     "write_crfsuite_model",
 ]
 
@@ -53,6 +55,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "_lib.show_versions": ("show_versions",),
         "data.labels": ("labels_to_segments", "segments_to_labels"),
         "data.row_blocks": ("RowBlocks",),
         "data.segment_potentials": ("SegmentPotentials",),
