@@ -26,7 +26,6 @@ from sklseq.data.span_rules import find_by_rules, named_spans, span_rules
 from sklseq.data.tables import is_table
 from sklseq.data.types import LabelsLike, MatrixLike, SequencesLike, TokensLike, ValidLike
 from sklseq.estimators.online.pipelines import inner_estimator
-from sklseq.inference import entropy
 
 if TYPE_CHECKING:
     import pandas
@@ -408,9 +407,8 @@ def uncertainty(
     if by == "token":
         return np.array([_mean_entropy(proba) for proba in last.predict_proba(rows)])
     if by == "entropy":
-        _check_method(last, "potentials", "CRFTagger")
-        emission, transition, start, end, offsets = last.potentials(rows)
-        return entropy(emission, transition, offsets, start=start, end=end)
+        _check_method(last, "path_entropy", "CRFTagger")
+        return last.path_entropy(rows)
     found = last.predict_nbest(rows, 2 if by == "margin" else n)
     return np.array([_of_best(np.exp(np.asarray(log_p)), by) for _, log_p in found])
 

@@ -143,7 +143,7 @@ def test_uncertainty_of_other_models():
         assert values.shape == (4,)
         assert values[2] == 0
         assert (np.delete(values, 2) > 0).all()
-    with pytest.raises(ValueError, match="SemiCRFSegmenter has no potentials; use CRFTagger as"):
+    with pytest.raises(ValueError, match="SemiCRFSegmenter has no path_entropy; use CRFTagger as"):
         uncertainty(segmenter, TOKENS, "entropy")
     model = make_pipeline(TokenFeatures(), HMSVMTagger(random_state=0)).fit(TOKENS, LABELS)
     for by in ("entropy", "margin", "nbest-entropy", "token"):

@@ -31,6 +31,7 @@ __all__ = [
     "label_blocks",
     "one_shot_error",
     "visit_blocks",
+    "with_last",
 ]
 
 # Rows of a block, unless memory is short.
@@ -191,6 +192,16 @@ def visit_blocks(
     else:
         parts = _iterate(source.source, where)
     return _recut(_checked(parts, where, finite, width), block_rows)
+
+
+def with_last(blocks: Iterable) -> Iterator[tuple[Any, bool]]:
+    """Each block, and whether it is the last one."""
+    blocks = iter(blocks)
+    for held in blocks:
+        for block in blocks:
+            yield held, False
+            held = block
+        yield held, True
 
 
 def _map_of(source: Any) -> tuple[mmap.mmap, int] | None:

@@ -14,7 +14,7 @@ from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.online_rules import OnlineRule, _online, new_beam, no_path
 
-__all__ = ["BlockDecoder"]
+__all__ = ["BlockDecoder", "different_lengths"]
 
 
 class BlockDecoder(NamedTuple):
@@ -46,7 +46,7 @@ class BlockDecoder(NamedTuple):
         where, n = f"sequence {number}", 0
         beam = new_beam(self.chain, OnlineRule(strategy="closure"))
         for rows in source.read(BLOCK_ROWS, where):
-            psi = self._scores(rows, where)
+            psi = self.scores(rows, where)
             dead = _online.push_rows(beam, psi[:, : len(self.classes)])
             if dead >= 0:
                 raise no_path(f"row {n + dead} of {where}")
@@ -56,7 +56,8 @@ class BlockDecoder(NamedTuple):
             raise no_path(f"row {n - 1} of {where}", at_end=True)
         yield beam.take_codes()
 
-    def _scores(self, rows: Any, where: str) -> np.ndarray:
+    def scores(self, rows: Any, where: str) -> np.ndarray:
+        """Padded scores of a block of rows."""
         if rows.shape[1] != self.n_features:
             raise ValueError(
                 f"{where.capitalize()} has {rows.shape[1]} features, but {self.name} was fitted "
@@ -88,14 +89,15 @@ class BlockDecoder(NamedTuple):
         for codes in self.decode(source, s):
             known = find_codes(take(len(codes)), self.classes)
             if len(known) < len(codes):
-                raise _different(s, "more", n + len(known))
+                raise different_lengths(s, "more", n + len(known))
             n, same = n + len(codes), same + int((known == codes).sum())
         if len(take(1)):
-            raise _different(s, n, "more")
+            raise different_lengths(s, n, "more")
         return same, n
 
 
-def _different(s: int, n_rows: Any, n_labels: Any) -> ValueError:
+def different_lengths(s: int, n_rows: Any, n_labels: Any) -> ValueError:
+    """The error for a sequence with another number of rows than labels."""
     return ValueError(
         f"Sequence {s} has {n_rows} rows in X but {n_labels} labels in y; each row needs one label."
     )

@@ -22,6 +22,7 @@ __all__ = [
     "check_not_empty",
     "check_number",
     "check_numbers",
+    "check_room",
     "in_shards",
     "read_sequences",
     "training_weights",
@@ -47,8 +48,8 @@ def read_sequences(X: SequencesLike, vectorizer=None, *, fit: bool = False, fini
 
     if in_blocks(X, maps=False) and not fit:
         raise ValueError(
-            "X holds sequences in blocks, which only fit, predict, predict_blocks and score read; "
-            "pass arrays."
+            "X holds sequences in blocks, which this method does not read; pass arrays, or use "
+            "fit, predict, predict_proba, predict_blocks or score."
         )
     if in_blocks(X, maps=False):
         raise ValueError(
@@ -126,6 +127,22 @@ def check_choices(estimator: Any, **allowed: tuple) -> None:
     for name, choices in allowed.items():
         if getattr(estimator, name) not in choices:
             raise ValueError(f"{name} must be one of {choices}; got {getattr(estimator, name)!r}.")
+
+
+def check_room(out: Any, n_labels: int, n_rows: int | None = None) -> None:
+    """Raise unless probabilities can be written to ``out``."""
+    if out is None:
+        return
+    ok = isinstance(out, np.ndarray) and out.dtype == np.float64 and out.flags.writeable
+    if not ok or out.ndim != 2 or out.shape[1] != n_labels:
+        raise ValueError(
+            f"out must be a writeable float64 array or memory map of shape (n_rows, {n_labels}); "
+            f"got {getattr(out, 'dtype', type(out).__name__)} of shape {np.shape(out)}."
+        )
+    if n_rows is not None and len(out) != n_rows:
+        raise ValueError(
+            f"out has {len(out)} rows, and X has {n_rows}; make an array of {n_rows} rows."
+        )
 
 
 def warn_one_label(classes: np.ndarray) -> None:

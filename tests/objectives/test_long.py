@@ -611,8 +611,8 @@ def test_bad_input_of_a_fitted_tagger(model):
         tagger.predict([lambda: iter([X[:, 1:]])])
     with pytest.raises(ValueError, match="Block 1 of sequence 0 cannot be read"):
         tagger.predict([broken(X)])
-    with pytest.raises(ValueError, match="X holds sequences in blocks, which only fit, predict"):
-        tagger.predict_proba([lambda: iter([X])])
+    with pytest.raises(ValueError, match="X holds sequences in blocks, which this method does not"):
+        tagger.predict_nbest([lambda: iter([X])])
     with pytest.raises(ValueError, match="Sequence 0 has more rows in X but 9 labels in y"):
         tagger.score([iter([X])], [y[:9]])
     with pytest.raises(ValueError, match="Sequence 0 has 9 rows in X but more labels in y"):

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq.data.labels import encode_labels, find_codes
+from sklseq.data.row_blocks import in_blocks
 from sklseq.data.segment_labels import Span, read_questions
 from sklseq.data.sequences import Sequences, read_labels, row_positions
 from sklseq.data.span_rules import named_spans, span_rules
@@ -33,11 +34,12 @@ from sklseq.estimators.validation import (
     check_n_jobs,
     check_number,
     check_numbers,
+    check_room,
     warn_new_attributes,
     warn_one_label,
 )
 from sklseq.estimators.weights import WeightsMixin, dense_weights
-from sklseq.inference import nbest, sample
+from sklseq.inference import entropy, nbest, sample
 from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.inference.chain.span_sums import span_probabilities
 
@@ -431,24 +433,64 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
 
     # ------------------------------------------------------------------ probabilities
 
-    def predict_proba(self, X: SequencesLike, known: LabelsLike | None = None) -> list[np.ndarray]:
+    def predict_proba(
+        self, X: SequencesLike, known: LabelsLike | None = None, *, out: np.ndarray | None = None
+    ) -> list[np.ndarray]:
         """Marginal probability of each label at each row.
 
         Parameters
         ----------
         X : list of sequences
+            Also in blocks of rows, see :class:`RowBlocks`, each of which is read once.
         known : list of label sequences, optional
             As in :meth:`predict`: probabilities are those given that labels agree with it.
+        out : float64 array or memory map of shape (n_rows, n_labels), optional
+            Where the probabilities of the rows of all sequences are written, one sequence after the
+            other. Of sequences in blocks, memory then holds one block; after an error, ``out``
+            holds numbers of no meaning.
 
         Returns
         -------
         list of ndarray of shape (n_steps, n_labels)
+            Views of ``out`` if it is given.
         """
+        if in_blocks(X):
+            check_is_fitted(self, "classes_")
+            check_room(out, len(self.classes_))
+            if known is not None:
+                raise ValueError("known needs sequences in memory; pass arrays, or leave it out.")
+            return self._block_sums().predict_proba(X, out, self.coef_.dtype)
         X = self._read(X, finite=False)
-        marginals = np.empty((X.n_rows, len(self.classes_)), dtype=self.coef_.dtype)
+        check_room(out, len(self.classes_), X.n_rows)
+        marginals = out
+        if marginals is None:
+            marginals = np.empty((X.n_rows, len(self.classes_)), dtype=self.coef_.dtype)
         of_sequences = [None] * len(X)
         self._marginals(X, marginals, of_sequences, known)
         return of_sequences
+
+    def path_entropy(self, X: SequencesLike) -> np.ndarray:
+        """Entropy of the label paths of each sequence, in nats.
+
+        Parameters
+        ----------
+        X : list of sequences
+            Also in blocks of rows, each of which is read once.
+
+        Returns
+        -------
+        ndarray of shape (n_sequences,)
+            See :func:`sklseq.inference.entropy`.
+        """
+        if in_blocks(X):
+            return self._block_sums().entropy(X)
+        emission, transition, start, end, offsets = self.potentials(X)
+        return entropy(emission, transition, offsets, start=start, end=end)
+
+    def _block_sums(self):
+        from sklseq.estimators.block_sums import BlockSums  # not for a deployed model
+
+        return BlockSums(self._block_decoder())
 
     def predict_spans(
         self, X: SequencesLike, *, scheme: str | None = None, valid: ValidLike | None = None
@@ -540,12 +582,15 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         Parameters
         ----------
         X : list of sequences
+            Also in blocks of rows, each of which is read once.
         y : list of label sequences
 
         Returns
         -------
         ndarray of shape (n_sequences,)
         """
+        if in_blocks(X):
+            return self._block_sums().log_proba(X, y)
         X = self._read(X)
         codes = find_codes(read_labels(y, X), self.classes_)
         emission, transition, start, end, offsets = self.potentials(X)

@@ -5,13 +5,16 @@ The recursions are in ``_expectation.pyx``.
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from sklseq._lib.cpu import load_kernel
+from sklseq.data.row_blocks import with_last
 from sklseq.data.types import ArrayLike, MatrixLike
 from sklseq.inference.chain.linear_chain import (
     Transitions,
@@ -79,7 +82,9 @@ def expected_features(
     Parameters
     ----------
     emission, transition, offsets
-        As in :func:`forward_backward`.
+        As in :func:`forward_backward`. Or, with ``order=1``, emission is an iterator of blocks of
+        rows of one sequence, of any length; then ``row_features`` is one, too, of blocks with the
+        same rows.
     row_features : array of shape (n_rows, n_labels, n_features), optional
         f; or a sparse matrix of shape (n_rows · n_labels, n_features), row t · n_labels + j being
         f(t, j).
@@ -131,6 +136,14 @@ def expected_features(
     """
     if order not in (1, 2):
         raise ValueError(f"order must be 1 or 2; got {order!r}.")
+    if isinstance(emission, Iterator):
+        if order == 2 or offsets is not None:
+            raise ValueError(
+                "emission is an iterator of blocks, of which order=1 without offsets is computed; "
+                "leave both out, or pass an array."
+            )
+        given = transition, start, end
+        return _expect_blocks(emission, row_features, _Blocks(given, pair_features))
     emission, chain, offsets = check_chain(emission, transition, offsets, start, end)
     n, L = emission.shape
     row = _features(row_features, "row_features", (n, L))
@@ -168,7 +181,7 @@ def entropy(
     Parameters
     ----------
     emission, transition, offsets, start, end
-        As in :func:`forward_backward`.
+        As in :func:`expected_features`: emission may be an iterator of blocks of one sequence.
 
     Returns
     -------
@@ -265,6 +278,73 @@ def _expect(psi, score, row, pair, M: int, order: int):
     return log_z, mean, covariance, H
 
 
+def _expect_blocks(emission: Iterator, row_features: Iterator | None, state: _Blocks):
+    if row_features is None:
+        row_features = itertools.repeat(None)
+    elif not isinstance(row_features, Iterator):
+        raise ValueError("row_features must be an iterator of blocks, as emission is one.")
+    for (psi, features), last in with_last(zip(emission, row_features)):
+        state.add(psi, features, last)
+    return state.answer()
+
+
+class _Blocks:
+    """Expectations given the last label, carried from block to block of one sequence.
+
+    A block begins with one more row, which stands for all rows before it: its scores are the log of
+    the filter, its features the expectations given its label; the entropy is one more feature.
+    """
+
+    def __init__(self, given: tuple, pair_features: Any):
+        self.given, self.pair_features = given, pair_features
+        self.n, self.log_z = 0, 0.0
+        self.p, self.h, self.H = np.ones(1), np.zeros((1, 0)), np.zeros(1)
+
+    def add(self, emission: Any, features: Any, last: bool) -> None:
+        transition, start, end = self.given
+        ends = (None if self.n else start), (end if last else None)
+        emission, chain, offsets = check_chain(emission, transition, None, *ends)
+        T, L = emission.shape
+        if T == 0:
+            raise ValueError(f"Block of rows {self.n} and on holds no rows; leave it out.")
+        row = _features(features, "row_features", (T, L))
+        pair = _features(self.pair_features, "pair_features", (L, L))
+        row, pair = _same_number(row, pair, T, L)
+        psi, score = plain_scores(emission.astype(np.float64), _double(chain), offsets)
+        if self.n:
+            with np.errstate(divide="ignore"):
+                psi = np.concatenate([np.log(self.p)[None], psi])
+            row = sparse.vstack([self.h, row], format="csr")
+        row = sparse.hstack([row, self._entropies(len(psi), L)], format="csr")
+        pair = sparse.hstack([pair, sparse.csr_matrix((L * L, 1))], format="csr")
+        self._run(psi, score, row, pair)
+        self.n += T
+
+    def _entropies(self, T: int, L: int) -> sparse.csr_matrix:
+        H = self.H if self.n else np.zeros(L)
+        return sparse.csr_matrix(
+            (H, (np.arange(L), np.zeros(L, dtype=int))), shape=(T * L, 1), dtype=np.float64
+        )
+
+    def _run(self, psi, score, row, pair) -> None:
+        (T, L), M = psi.shape, row.shape[1]
+        h, work = np.zeros((2, L, M)), np.zeros((6, max(L, M)))
+        rows = _rows(row, 0, T * L), _rows(pair, 0, L * L)
+        log_z = _expectation.expectation_sequence(
+            psi, score, *rows[0], *rows[1], h, np.zeros((0, 0, 0, 0)), work
+        )
+        self.log_z += log_z
+        check_paths(np.array([self.log_z]))
+        h = h[T % 2]
+        self.p, self.h, self.H = work[0, :L].copy(), h[:, :-1], work[1, :L] + h[:, -1]
+
+    def answer(self) -> ExpectedFeatures:
+        p, at = self.p, self.p > 0
+        H = float(p[at] @ (self.H[at] - np.log(p[at]))) if self.n else 0.0
+        mean = p @ self.h
+        return ExpectedFeatures(np.array([self.log_z]), mean[None], None, np.array([H]))
+
+
 # ---------------------------------------------------------------------- blocks of rows
 
 
@@ -276,7 +356,8 @@ class FilteredBlock(NamedTuple):
     alpha : ndarray of shape (n + 1, width)
         p(y_t | rows up to t), in row 0 that of the row before; logarithms if ``in_logs``.
     inverse : ndarray of shape (n, width) or None
-        1 / p(y_t | rows before t), up to a factor; unused if ``in_logs``.
+        1 / p(y_t | rows before t), up to a factor; unused if ``in_logs``. None: computed from
+        ``alpha`` where it is needed.
     first : bool
         Whether the block begins the sequence.
     in_logs : bool
@@ -404,12 +485,22 @@ class BlockChain:
                 self.n_labels, agree,
             )  # fmt: skip
             return reached, marginals[reached - lo :], pairs
+        inverse = self._inverse(block) if block.inverse is None else block.inverse
         q = self.room("q", *marginals.shape)
         reached = _expectation.backward_scaled(
-            S, block.alpha, block.inverse, chain.E_t, live, marginals, q, block.first, lo,
+            S, block.alpha, inverse, chain.E_t, live, marginals, q, block.first, lo,
             self.n_labels, agree,
         )  # fmt: skip
         q = q[reached - lo :].reshape(hi - reached, -1)
         np.matmul(block.alpha[reached:hi].T, q, out=pairs.reshape(self.width, -1))
         pairs *= chain.E[:, None]
         return reached, marginals[reached - lo :], pairs
+
+    def _inverse(self, block: FilteredBlock) -> np.ndarray:
+        # Factors of the transition matrices, of a block filtered without them.
+        with np.errstate(divide="ignore", over="ignore"):
+            inverse = 1 / (block.alpha[:-1] @ self.chain.E)
+        if block.first:
+            inverse[0] = 1
+        inverse[block.alpha[1:] == 0] = 0
+        return inverse

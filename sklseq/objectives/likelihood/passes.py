@@ -14,10 +14,9 @@ class               keeps                          reads the rows            nee
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
+from sklseq.data.row_blocks import with_last
 from sklseq.inference.chain.expectation import AGREE, BlockChain, FilteredBlock
 
 __all__ = ["Checkpoints", "Counts", "OnePass", "PendingTooLarge", "Stored", "StoredOnce"]
@@ -224,7 +223,7 @@ class OnePass(_Pass):
         """Add the expected counts of a sequence; its log Z."""
         before, deferred, log_z = None, [], 0.0
         sequence.n_repeated = 0
-        for rows, last in _with_last(sequence.blocks()):
+        for rows, last in with_last(sequence.blocks()):
             block, share = self._filter(rows, before, last)
             log_z += share
             if share == -np.inf:
@@ -352,7 +351,7 @@ class Stored(_Pass):
     def run(self, sequence) -> float:
         """Add the expected counts of a sequence; its log Z."""
         blocks, before, log_z = [], None, 0.0
-        for rows, last in _with_last(sequence.blocks()):
+        for rows, last in with_last(sequence.blocks()):
             block, share = self._filter(rows, before, last, not self.recompute)
             log_z += share
             if share == -np.inf:
@@ -368,35 +367,14 @@ class Stored(_Pass):
 
     def _marginals(self, block: FilteredBlock, S: np.ndarray) -> np.ndarray:
         n = len(block.alpha) - 1
-        if block.inverse is None and not block.in_logs:
-            block = block._replace(inverse=self._inverse(block))
         _, marginals, pairs = self.bc.backward(block, S, 0, n, np.ones(1))
         self.counts.pairs += pairs[:, 0]
         if block.first:
             self.counts.start += marginals[0, 0]
         return marginals[:, 0]
 
-    def _inverse(self, block: FilteredBlock) -> np.ndarray:
-        with np.errstate(divide="ignore", over="ignore"):
-            inverse = 1 / (block.alpha[:-1] @ self.bc.chain.E)
-        if block.first:
-            inverse[0] = 1
-        inverse[block.alpha[1:] == 0] = 0
-        return inverse
-
 
 class StoredOnce(Stored):
     """Case II: the factors of the transition matrices are computed again."""
 
     recompute = True
-
-
-def _with_last(blocks) -> Iterator:
-    # (block, whether it is the last one).
-    held = None
-    for block in blocks:
-        if held is not None:
-            yield held, False
-        held = block
-    if held is not None:
-        yield held, True

@@ -1,0 +1,172 @@
+"""Marginals, log-likelihood and entropy of sequences in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sklseq.data.labels import find_codes
+from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, blocks_of, label_blocks, with_last
+from sklseq.data.types import LabelsLike, SequencesLike
+from sklseq.estimators.decode_blocks import BlockDecoder, different_lengths
+from sklseq.inference import entropy
+from sklseq.inference.chain.expectation import BlockChain, FilteredBlock
+from sklseq.inference.chain.linear_chain import check_paths
+
+__all__ = ["BlockSums"]
+
+
+class KeptBlock(NamedTuple):
+    """A block between both passes.
+
+    Attributes
+    ----------
+    first, last : int
+        Its rows are first to last - 1.
+    before : ndarray of shape (width,) or None
+        ``FilteredBlock.last`` of the block before.
+    in_logs : bool
+    kept : ndarray of shape (last - first, n_labels)
+        The filter at its rows, then their marginals.
+    """
+
+    first: int
+    last: int
+    before: np.ndarray | None
+    in_logs: bool
+    kept: np.ndarray
+
+
+class BlockSums:
+    """Sums over all label paths of sequences in blocks, each of which is read once.
+
+    Parameters
+    ----------
+    decoder : BlockDecoder
+    """
+
+    def __init__(self, decoder: BlockDecoder):
+        self.decoder, self.L = decoder, len(decoder.classes)
+
+    def predict_proba(self, X: SequencesLike, out: np.ndarray | None, dtype: Any) -> list:
+        """Label marginals of each sequence; views of ``out`` if it is given.
+
+        The filter p(y_t | rows up to t) is written to the place of the answer. The backward pass
+        needs nothing else: it reads no row of X.
+        """
+        answers, n = [], 0
+        for s, source in enumerate(blocks_of(X)):
+            room = None if out is None else out[n:]
+            spans = self._smooth(source, s, room)
+            length = spans[-1].last if spans else 0
+            if room is None:
+                parts = [span.kept.astype(dtype, copy=False) for span in spans]
+                answers.append(np.concatenate(parts) if parts else np.zeros((0, self.L), dtype))
+            else:
+                answers.append(room[:length])
+            n += length
+        if out is not None and n != len(out):
+            raise ValueError(f"out has {len(out)} rows, and X has {n}; make an array of {n} rows.")
+        return answers
+
+    def _smooth(self, source: RowBlocks, s: int, out: np.ndarray | None) -> list[KeptBlock]:
+        chain = BlockChain(self.decoder.chain)
+        spans, S = self._filter(chain, source, s, out)
+        for span in reversed(spans):
+            block = self._filtered(chain, span)
+            n = span.last - span.first
+            room = chain.room("marginals", n, 1, chain.width)
+            _, marginals, _ = chain.backward(block, S, 0, n, np.ones(1), out=room)
+            span.kept[:] = marginals[:, 0, : self.L]
+        return spans
+
+    def _filter(self, chain: BlockChain, source: RowBlocks, s: int, out: np.ndarray | None):
+        # The forward pass, and the distribution of the last label.
+        spans, before, S, n = [], None, np.zeros((1, chain.width)), 0
+        for psi, _ in self._scores(chain, source, s):
+            room = chain.room("alpha", len(psi) + 1, chain.width)
+            block, share = chain.filter(psi, before, alpha=room, back=False)
+            check_paths(np.array([share]), s)
+            last = n + len(psi)
+            if out is not None and last > len(out):
+                raise ValueError(
+                    f"out has too few rows: at row {len(out)} of those left for sequence {s}, X "
+                    "goes on; make an array with a row for each row of X."
+                )
+            kept = np.empty((len(psi), self.L)) if out is None else out[n:last]
+            kept[:] = block.alpha[1:, : self.L]
+            spans.append(KeptBlock(n, last, before, block.in_logs, kept))
+            before, n = block.last(self.L), last
+            S[0] = block.probabilities(self.L)
+        return spans, S
+
+    def _filtered(self, chain: BlockChain, span: KeptBlock) -> FilteredBlock:
+        # As the forward pass had it.
+        alpha = chain.room("alpha", len(span.kept) + 1, chain.width)
+        alpha[:] = -np.inf if span.in_logs else 0
+        alpha[1:, : self.L] = span.kept
+        if span.before is not None:
+            alpha[0] = span.before if span.in_logs else np.exp(span.before)
+        return FilteredBlock(alpha, None, span.before is None, span.in_logs)
+
+    def _scores(
+        self, chain: BlockChain, source: RowBlocks, s: int
+    ) -> Iterator[tuple[np.ndarray, bool]]:
+        # Padded scores of each block, start and end folded in, and whether it is the last one.
+        where, first = f"sequence {s}", True
+        for rows, last in with_last(source.read(BLOCK_ROWS, where)):
+            psi = np.zeros((rows.shape[0], chain.width))
+            psi[:, : self.L] = self.decoder.scores(rows, where)[:, : self.L]
+            if first:
+                psi[0] += chain.chain.start
+            if last:
+                psi[-1] += chain.chain.end
+            yield psi, last
+            first = False
+
+    def log_proba(self, X: SequencesLike, y: LabelsLike) -> np.ndarray:
+        """log p(y_s | x_s) of each sequence; neither rows nor labels are kept."""
+        sources, labels = blocks_of(X), label_blocks(y, len(X))
+        return np.array(
+            [
+                self._log_proba(source, truth.reader(f"sequence {s}"), s)
+                for s, (source, truth) in enumerate(zip(sources, labels))
+            ],
+            dtype=np.float64,
+        )
+
+    def _log_proba(self, source: RowBlocks, take: Any, s: int) -> float:
+        chain, before, total, n, previous = BlockChain(self.decoder.chain), None, 0.0, 0, None
+        for psi, _ in self._scores(chain, source, s):
+            codes = find_codes(take(len(psi)), self.decoder.classes)
+            if len(codes) < len(psi):
+                raise different_lengths(s, "more", n + len(codes))
+            total += self._score(chain, psi, codes, previous)
+            room = chain.room("alpha", len(psi) + 1, chain.width)
+            block, share = chain.filter(psi, before, alpha=room, back=False)
+            check_paths(np.array([share]), s)
+            total -= share
+            before, previous, n = block.last(self.L), codes[-1], n + len(psi)
+        if len(take(1)):
+            raise different_lengths(s, n, "more")
+        return total
+
+    def _score(self, chain: BlockChain, psi: np.ndarray, codes: np.ndarray, previous: Any) -> float:
+        # Of the labels of a block, and of the transition to its first one.
+        if (codes < 0).any():
+            return -np.inf
+        pairs = codes if previous is None else np.concatenate([[max(previous, 0)], codes])
+        score = psi[np.arange(len(codes)), codes].sum()
+        return float(score + chain.chain.score[pairs[:-1], pairs[1:]].sum())
+
+    def entropy(self, X: SequencesLike) -> np.ndarray:
+        """Entropy of the label paths of each sequence, in nats."""
+        chain = BlockChain(self.decoder.chain)
+        scores = chain.chain.score[: self.L, : self.L]
+        answers = [
+            entropy((psi[:, : self.L] for psi, _ in self._scores(chain, source, s)), scores)
+            for s, source in enumerate(blocks_of(X))
+        ]
+        return np.concatenate(answers) if answers else np.zeros(0)
