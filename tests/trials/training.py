@@ -8,6 +8,7 @@ import numpy as np
 
 from tests.estimators.test_hmsvm import PARAMETERS, check_no_mistake
 from tests.estimators.test_kernel_models import check_gram_matrix, check_overflow
+from tests.estimators.test_kernel_rows import check_on_demand
 from tests.estimators.test_margin_starts import check_start, check_warm
 from tests.estimators.test_reported import SOLVERS, check_objective
 from tests.estimators.test_smoothing import check_kernel_model, check_rounding, check_smoothing
@@ -30,6 +31,7 @@ def main(n: int = 10_000) -> None:
         check_objective(seed, SOLVERS[seed % len(SOLVERS)])
         check_gram_matrix(seed)
         check_overflow(seed)
+        check_on_demand(seed)
         check_start(seed)
         check_warm(seed)
         check_smoothing(seed)

@@ -122,7 +122,9 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
     tol : float, default=0.01
         Training stops when ``dual_gap_`` is at most this fraction of the objective.
     cache_size : float, default=1000
-        Megabytes that the Gram matrix of kernels other than "linear" may take: 8 · n_rows². For the
+        Megabytes that the Gram matrix of kernels other than "linear" may take: 8 · n_rows². Where
+        it would take more, kernels are computed on demand, in single precision, in each pass, for
+        blocks of at most 1,000 rows that take so many megabytes; not with "smoothing". For the
         linear kernel, those of single sequences, 8 · Σ T²; the longest do without where it ends.
     warm_start : bool, default=False
         Whether ``fit`` starts from the dual variables of the previous fit, which must have had
@@ -194,8 +196,9 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
     Notes
     -----
     A pass costs O(nnz · L + n_rows · L²) for the linear kernel; for others, of every row whose
-    label is moved, O(n_rows), with 8 · n_rows² bytes. For more rows than that allows, approximate
-    the kernel: ``X.with_rows(Nystroem().fit_transform(X.rows))`` and ``kernel="linear"``.
+    label is moved, O(n_rows), with 8 · n_rows² bytes or, where these are more than ``cache_size``,
+    with the kernels of its rows computed again. For many rows, approximate the kernel by
+    scikit-learn's Nystroem before the linear kernel, see the user guide.
 
     References
     ----------

@@ -13,10 +13,15 @@ from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kerne
 
 from sklseq.estimators.validation import check_number
 
-__all__ = ["BLOCK", "RowKernel", "check_kernel", "gram_factor", "gram_matrix", "resolve_gamma"]
+__all__ = [
+    "BLOCK", "KernelRows", "RowKernel", "check_kernel", "fits", "gram_factor", "gram_matrix",
+    "resolve_gamma",
+]  # fmt: skip
 
 NAMES = ("linear", "poly", "rbf", "precomputed")
 BLOCK = 1 << 22  # entries of the Gram matrix computed at a time
+MOST_ROWS = 1000  # of a block of kernels computed on demand
+SINGLE = 1e3  # gamma · ‖x‖² up to which single precision leaves errors below 1e-4 in "rbf"
 LARGEST = {"float32": 1e30, "float64": 1e100}  # squares of the features of ``check_magnitude``
 RIDGES = (1e-10, 1e-8, 1e-6, 1e-4)  # over the mean of the diagonal, until a factor exists
 NEGATIVE = 1e-6  # eigenvalue, over the Frobenius norm, that rounding to float32 may make negative
@@ -140,9 +145,9 @@ def gram_matrix(kernel: RowKernel, rows: Any, cache_size: float) -> np.ndarray:
         most = int((cache_size * 1e6 / 8) ** 0.5)
         raise ValueError(
             f"The Gram matrix of {n:,} rows needs {_size(megabytes)} MB, and cache_size allows "
-            f"{_size(cache_size)} MB, enough for {most:,} rows. Raise cache_size, train on fewer "
-            "sequences, or use kernel='linear' on approximate features of the rows, as made by "
-            "scikit-learn's Nystroem."
+            f"{_size(cache_size)} MB, enough for {most:,} rows. Raise cache_size, use "
+            "HMSVMTagger(solver='bcfw'), which computes kernels on demand, or kernel='linear' on "
+            "approximate features of the rows, as made by scikit-learn's Nystroem."
         )
     if kernel.kernel == "precomputed":
         gram = _precomputed(rows)
@@ -154,6 +159,76 @@ def gram_matrix(kernel: RowKernel, rows: Any, cache_size: float) -> np.ndarray:
     if callable(kernel.kernel) or kernel.kernel == "precomputed":
         _check_definite(gram)
     return gram
+
+
+def fits(n_rows: int, cache_size: float) -> bool:
+    """Whether the Gram matrix of so many rows takes at most ``cache_size`` megabytes."""
+    return 8 * n_rows**2 <= cache_size * 1e6
+
+
+class KernelRows:
+    """Kernels of some training rows with all of them, computed on demand in single precision.
+
+    "rbf" on rows of large norm is computed in double precision.
+
+    Parameters
+    ----------
+    kernel : RowKernel
+    rows : ndarray or CSR matrix
+        With "precomputed", the Gram matrix.
+    cache_size : float
+        Megabytes of one block of kernels and of what its computation needs.
+
+    Attributes
+    ----------
+    n_block : int
+        Rows of a block.
+    n_sweeps : int
+        Further visits of the sequences of a block, which cost little while it is there.
+
+    Raises
+    ------
+    ValueError
+        If the kernels of one block of rows with each other are those of no kernel, see
+        :func:`gram_matrix`; other rows are not tested.
+    """
+
+    n_sweeps = 3
+
+    def __init__(self, kernel: RowKernel, rows: Any, cache_size: float):
+        self.kernel, n = kernel, rows.shape[0]
+        if kernel.kernel == "precomputed":
+            _check_square(rows)
+        self.n_block = int(np.clip(cache_size * 1e6 / (16 * n), 1, MOST_ROWS))
+        is_single = not callable(kernel.kernel)
+        if kernel.kernel == "rbf" and not sparse.issparse(rows):
+            rows = rows - rows.mean(axis=0)  # distances cancel far from 0
+            is_single = kernel.gamma * np.einsum("ij,ij->i", rows, rows).max(initial=0) <= SINGLE
+        with np.errstate(over="ignore"):
+            self.rows = rows.astype(np.float32) if is_single else rows
+        if callable(kernel.kernel) or kernel.kernel == "precomputed":
+            first = np.arange(min(n, self.n_block))
+            _check_definite(self.block(first)[:, first].astype(np.float64))
+
+    def block(self, rows: np.ndarray) -> np.ndarray:
+        """Kernels (len(rows), n_rows) of these rows with all, float32."""
+        name, A = self.kernel.kernel, self.rows[rows]
+        if name == "precomputed":
+            return A.toarray() if sparse.issparse(A) else A
+        if name == "rbf" and not sparse.issparse(A):
+            return _rbf(A, self.rows, self.kernel.gamma).astype(np.float32, copy=False)
+        return self.kernel(A, self.rows).astype(np.float32, copy=False)
+
+
+def _rbf(A: np.ndarray, B: np.ndarray, gamma: float) -> np.ndarray:
+    # exp(-gamma · ‖a - b‖²) in the precision of the rows; scikit-learn's computes in double.
+    found = A @ B.T
+    found *= 2
+    found -= np.einsum("ij,ij->i", A, A)[:, None]
+    found -= np.einsum("ij,ij->i", B, B)
+    np.minimum(found, 0, out=found)
+    found *= A.dtype.type(gamma)
+    return np.exp(found, out=found)
 
 
 def _size(megabytes: float) -> str:
@@ -176,6 +251,12 @@ def gram_factor(gram: np.ndarray) -> np.ndarray:
 
 
 def _precomputed(rows: Any) -> np.ndarray:
+    _check_square(rows)
+    dense = rows.toarray() if sparse.issparse(rows) else rows
+    return np.ascontiguousarray(dense, dtype=np.float64)
+
+
+def _check_square(rows: Any) -> None:
     n, m = rows.shape
     if n != m:
         raise ValueError(
@@ -183,8 +264,6 @@ def _precomputed(rows: Any) -> np.ndarray:
             f"must have as many columns as rows in all sequences, {n}; got {m} columns. To search "
             "parameters, use HMSVMTaggerCV, which cuts columns with the folds, not GridSearchCV."
         )
-    dense = rows.toarray() if sparse.issparse(rows) else rows
-    return np.ascontiguousarray(dense, dtype=np.float64)
 
 
 def _check_definite(gram: np.ndarray) -> None:

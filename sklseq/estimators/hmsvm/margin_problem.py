@@ -14,7 +14,9 @@ from sklseq._lib.threads import Threads
 from sklseq.data.labels import Constraints, resolve_constraints, resolve_loss
 from sklseq.data.sequences import Sequences
 from sklseq.estimators.hmsvm.kernel_functions import (
+    KernelRows,
     RowKernel,
+    fits,
     gram_factor,
     gram_matrix,
     resolve_gamma,
@@ -99,6 +101,8 @@ class MarginProblem:
         if tagger.solver != "auto":
             return tagger.solver
         is_long = float(X.lengths @ X.lengths) >= least * X.n_rows
+        if tagger.kernel != "linear" and not fits(X.n_rows, tagger.cache_size):
+            return "bcfw"
         return "smoothing" if is_long and not reason else "bcfw"
 
     @property
@@ -113,7 +117,7 @@ class MarginProblem:
         C = np.where(weights > 0, 1.0, 0.0)
         unit = 1.0 if self.solver == "perceptron" else tagger.C
         C[weights > 0] *= unit * weights[weights > 0]
-        source = linear_rows(X.rows) if tagger.kernel == "linear" else self._gram_matrix()
+        source = linear_rows(X.rows) if tagger.kernel == "linear" else self._kernels()
         scale = float(tagger.transition_scale)
         slack = "hard" if np.isinf(tagger.C) else tagger.slack
         margin = Margin(loss, slack, allowed, scale, scale * bool(tagger.boundaries))
@@ -124,6 +128,13 @@ class MarginProblem:
         if self.gram is not None:
             return self.gram
         return gram_matrix(self.kernel, self.rows.rows, float(self.tagger.cache_size))
+
+    def _kernels(self) -> np.ndarray | KernelRows:
+        # The Gram matrix, or its rows on demand.
+        n, megabytes = self.rows.n_rows, float(self.tagger.cache_size)
+        if self.gram is not None or fits(n, megabytes):
+            return self._gram_matrix()
+        return KernelRows(self.kernel, self.rows.rows, megabytes)
 
     def _kernel_rows(self) -> Sequences:
         # Rows whose inner products are the kernels, of the sequences that take part.

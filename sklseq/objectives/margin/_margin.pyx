@@ -13,8 +13,9 @@ path. A *step* moves mass between two paths, by exact line search. As these diff
 only few rows of the data take part.
 
 F comes from one of two sources, and nobody but `read_scores` and `spread_changes` knows which: rows
-of w gathered by the features of a row (linear kernel), or scores of all rows under a Gram matrix,
-kept up to date (any kernel).
+of w gathered by the features of a row (linear kernel), or scores of rows under a Gram matrix, kept
+up to date (any kernel). Where the Gram matrix of all rows is too large, `bind_gram` gives that of
+the sequences that are visited next.
 
 During a visit both go on alike. A step is written down as changes of coefficients of rows, and the
 scores at hand follow by the inner products of the sequence's own rows: of the Gram matrix, or of
@@ -123,6 +124,8 @@ cdef class HingeBlocks:
         For other kernels, coefficients of rows.
     S : ndarray of shape (width, n_rows) or (width, 0)
         gram @ coef, transposed.
+    keeps : bool
+        Whether paths whose alpha becomes 0 stay in the working sets.
     late_* :
         Sums of changes, each times the stamp of its visit: for averages of all iterates.
     count : int
@@ -133,6 +136,7 @@ cdef class HingeBlocks:
     cdef readonly Py_ssize_t count
     cdef readonly Py_ssize_t unbounded         # a sequence whose dual has no maximum, or -1
     cdef public int averaging                  # 0: no, 1: all iterates alike, 2: later ones more
+    cdef public bint keeps
     cdef Py_ssize_t L, width, n_rows
     cdef int slack
     cdef double loss_offset, scale2, boundary2
@@ -153,7 +157,8 @@ cdef class HingeBlocks:
     cdef double[:, ::1] W, late_W, local_change
     cdef const double[::1] own                 # Gram matrices of single sequences
     cdef const long long[::1] own_start
-    cdef const double[:, ::1] gram
+    cdef const double[:, ::1] gram             # of the rows bound, and where sequences start there
+    cdef const long long[::1] place
     cdef double[:, ::1] coef, late_coef, S
     cdef double[:, ::1] change                 # of coefficients of rows, in this visit
     cdef double[:, ::1] psi, delta, pair_change
@@ -163,10 +168,11 @@ cdef class HingeBlocks:
     cdef int[::1] differing, at_hand           # rows of the sequence; those with psi up to date
     cdef Py_ssize_t n_at_hand
 
-    def __init__(self, problem, cost, score, start, end, n_own):
+    def __init__(self, problem, cost, score, start, end, n_own, HingeBlocks shared=None):
         """problem: the StructuredHinge; cost, score, start and end: padded to ``width``.
 
-        At most ``n_own`` inner products of rows of the same sequence are kept.
+        At most ``n_own`` inner products of rows of the same sequence are kept. Working sets are
+        those of ``shared``, if given: then both may visit different sequences at the same time.
         """
         zeros, averaging = np.zeros, problem.averaging
         self.offsets, self.y = problem.offsets, problem.y.astype(np.int16)
@@ -177,14 +183,17 @@ cdef class HingeBlocks:
         self.cost, self.loss_offset = cost, problem.loss.offset
         self.slack, self.averaging = SLACKS.index(problem.slack), averaging
         self.scale2, self.boundary2 = problem.scale**2, problem.boundary**2
-        self.count, self.unbounded = 0, -1
+        self.count, self.unbounded, self.keeps = 0, -1, False
+        sets = {} if shared is None else shared.arrays
         self.arrays = a = {
             "score": score, "score_t": np.ascontiguousarray(score.T), "start": start, "end": end,
-            "size": zeros(n, np.int32), "late_sums": zeros((2, n)),
-            "paths": zeros((N_SLOTS, n_rows), np.int16),
-            "alpha": zeros((N_SLOTS, n)), "loss": zeros((N_SLOTS, n)),
+            "late_sums": zeros((2, n)),
             "late_score": zeros(score.shape), "late_start": zeros(self.width),
             "late_end": zeros(self.width),
+            "size": sets["size"] if sets else zeros(n, np.int32),
+            "paths": sets["paths"] if sets else zeros((N_SLOTS, n_rows), np.int16),
+            "alpha": sets["alpha"] if sets else zeros((N_SLOTS, n)),
+            "loss": sets["loss"] if sets else zeros((N_SLOTS, n)),
         }
         self._bind_slots()
         self.score, self.score_t, self.start, self.end = score, a["score_t"], start, end
@@ -196,29 +205,36 @@ cdef class HingeBlocks:
         self.differing, self.at_hand = zeros((2, longest), np.int32)
         self.linear = problem.is_linear
         if self.linear:
-            self._bind_rows(problem.source, n_own)
-        else:
-            self.gram = problem.source
-            a["coef"], a["S"] = zeros((n_rows, self.width)), zeros((self.width, n_rows))
-            a["late_coef"] = zeros((n_rows if averaging else 0, self.width))
-            self.coef, self.S, self.late_coef = a["coef"], a["S"], a["late_coef"]
+            self._bind_rows(problem.source, n_own, shared)
+            return
+        a["coef"], a["S"] = zeros((n_rows, self.width)), zeros((self.width, n_rows))
+        a["late_coef"] = zeros((n_rows if averaging else 0, self.width))
+        self.coef, self.late_coef = a["coef"], a["late_coef"]
+        self.bind_gram(problem.gram, a["S"], problem.offsets[:-1])
+
+    def bind_gram(self, gram, S, place):
+        """Go on with sequences whose rows are ``place[s]``, ... of ``gram`` and of scores ``S``."""
+        self.gram, self.S, self.place = gram, S, place
 
     def _bind_slots(self):
         a = self.arrays
         self.paths, self.alpha, self.loss = a["paths"], a["alpha"], a["loss"]
         self.g = np.zeros(len(a["paths"]) + 1)
 
-    def _bind_rows(self, rows, n_own):
+    def _bind_rows(self, rows, n_own, HingeBlocks shared):
         indptr, indices, data, order = rows
         n_features = len(order)
         self.indptr, self.indices, self.data = indptr, indices, data
-        local, most = local_columns(indptr, indices, self.offsets, n_features)
-        self.local = local
+        if shared is None:
+            local, most = local_columns(indptr, indices, self.offsets, n_features)
+            self.own_start, n_own = own_places(np.diff(self.offsets), n_own)
+            own = np.empty(n_own)
+            own_grams(indptr, local, data, self.offsets, self.own_start, most, own)
+            self.local, self.own = local, own
+        else:
+            self.local, self.own, self.own_start = shared.local, shared.own, shared.own_start
+            most = shared.local_change.shape[0]
         self.local_change = np.zeros((max(most, 1), self.width))
-        self.own_start, n_own = own_places(np.diff(self.offsets), n_own)
-        own = np.empty(n_own)
-        own_grams(indptr, local, data, self.offsets, self.own_start, most, own)
-        self.own = own
         a = self.arrays
         a["W"] = np.zeros((n_features, self.width))
         a["late_W"] = np.zeros((n_features if self.averaging else 0, self.width))
@@ -231,15 +247,26 @@ cdef class HingeBlocks:
             self.arrays[name] = np.concatenate([old, np.zeros_like(old)])
         self._bind_slots()
 
+    def share(self, HingeBlocks other):
+        """Take the working sets of ``other``, after it has grown."""
+        for name in ("paths", "alpha", "loss"):
+            self.arrays[name] = other.arrays[name]
+        self._bind_slots()
+
+    def drop(self, const long long[::1] order):
+        """Remove paths whose alpha is 0 from these sequences."""
+        cdef Py_ssize_t k
+        for k in range(order.shape[0]):
+            self.drop_inactive(order[k])
+
     # -------------------------------------------------------------- scores
 
     cdef const double* own_gram(self, Py_ssize_t s, Py_ssize_t* stride) noexcept nogil:
         # Inner products of the rows of sequence s, and from one row to the next; or NULL
-        cdef Py_ssize_t r = self.offsets[s]
         if not self.linear:
-            stride[0] = self.n_rows
-            return &self.gram[r, r]
-        stride[0] = self.offsets[s + 1] - r
+            stride[0] = self.gram.shape[0]
+            return &self.gram[self.place[s], self.place[s]]
+        stride[0] = self.offsets[s + 1] - self.offsets[s]
         return &self.own[self.own_start[s]] if self.own_start[s] >= 0 else NULL
 
     cdef void read_scores(self, Py_ssize_t s) noexcept nogil:
@@ -268,7 +295,7 @@ cdef class HingeBlocks:
             for j in range(self.L):
                 for k in range(self.n_at_hand):
                     t = self.at_hand[k]
-                    self.psi[t, j] = self.S[j, r + t]
+                    self.psi[t, j] = self.S[j, self.place[s] + t]
             return
         for k in range(self.n_at_hand):
             # Rows of W are asked for one row of the data ahead.
@@ -436,7 +463,7 @@ cdef class HingeBlocks:
                 if self.linear:
                     self.change_weights(r + t, j, x)
                 else:
-                    self.change_scores(r + t, j, x)
+                    self.change_scores(r + t, self.place[s] + t, j, x)
 
     cdef void change_weights(self, Py_ssize_t row, Py_ssize_t j, double x) noexcept nogil:
         # W += x times a row of the data, for label j
@@ -449,16 +476,18 @@ cdef class HingeBlocks:
             if late > 0:
                 self.late_W[self.indices[p], j] += late * x * value
 
-    cdef void change_scores(self, Py_ssize_t row, Py_ssize_t j, double x) noexcept nogil:
+    cdef void change_scores(
+        self, Py_ssize_t row, Py_ssize_t place, Py_ssize_t j, double x
+    ) noexcept nogil:
         # S += (gram @ change)': one column of the Gram matrix
         cdef Py_ssize_t u
         cdef double late = self.stamp()
-        cdef const double* source = &self.gram[row, 0]
+        cdef const double* source = &self.gram[place, 0]
         cdef double* target = &self.S[j, 0]
         self.coef[row, j] += x
         if late > 0:
             self.late_coef[row, j] += late * x
-        for u in range(self.n_rows):
+        for u in range(self.gram.shape[0]):
             target[u] += x * source[u]
 
     cdef void move_pairs(
@@ -616,7 +645,8 @@ cdef class HingeBlocks:
     cdef void leave(self, Py_ssize_t s) noexcept nogil:
         # The end of a visit: what its steps changed is known to all others from here on.
         self.spread_changes(s)
-        self.drop_inactive(s)
+        if not self.keeps:
+            self.drop_inactive(s)
         self.count += 1
 
     def optimize(self, const long long[::1] order, Py_ssize_t n_steps, double accuracy,

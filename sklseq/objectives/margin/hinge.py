@@ -155,7 +155,10 @@ class StructuredHinge:
 
     Parameters
     ----------
-    source : LinearRows, or Gram matrix (n_rows, n_rows) of float64
+    source : LinearRows, float64 ndarray (n_rows, n_rows), or object with n_block, n_sweeps, block
+        Rows; or their kernels, at hand, or computed for up to ``n_block`` rows at a time by
+        ``block(rows)``, of shape (len(rows), n_rows). Sequences of such a block are visited once,
+        then ``n_sweeps`` times more while their kernels are at hand.
     offsets : int64 ndarray of shape (n_sequences + 1,)
     y : int ndarray of shape (n_rows,)
         Label codes.
@@ -179,6 +182,8 @@ class StructuredHinge:
         self.offsets, self.y, self.C, self.averaging = offsets, y, C, averaging
         L = self.n_labels = len(self.loss.cost)
         self.source, self.is_linear = source, isinstance(source, LinearRows)
+        self.is_whole = self.is_linear or isinstance(source, np.ndarray)
+        self.gram = source if isinstance(source, np.ndarray) else np.zeros((0, 0))
         self.blocks = np.flatnonzero((C > 0) & (np.diff(offsets) > 0))
         width = (L + LANES - 1) // LANES * LANES
         cost, score = np.zeros((L, width)), np.full((width, width), -np.inf)
@@ -224,13 +229,62 @@ class StructuredHinge:
             searches, when its gap has.
         n_searches : int
         """
-        done = 0
-        while done < len(order):
+        for run in self._at_hand(order):
+            self._optimize(run, gaps, n_steps, accuracy, n_searches)
+            for _ in range(0 if self.is_whole else self.source.n_sweeps):
+                self._optimize(run, np.empty_like(gaps), n_steps, accuracy, n_searches)
+
+    def _optimize(self, order, gaps, *effort) -> None:
+        done, (n_steps, accuracy, n_searches) = 0, effort
+        while done < len(order) and self.kernel.unbounded < 0:
             done += self.kernel.optimize(order[done:], n_steps, accuracy, gaps, n_searches)
-            if self.kernel.unbounded >= 0:
-                return
-            if done < len(order):
+            if done < len(order) and self.kernel.unbounded < 0:
                 self.kernel.grow()
+
+    def _at_hand(self, order: np.ndarray) -> Iterator[np.ndarray]:
+        # Runs of `order`, each while the kernels of its rows are bound; all at once if they are.
+        if self.is_whole:
+            yield order
+            return
+        S, coef = self.kernel.arrays["S"], self.kernel.arrays["coef"]
+        for run in self._runs(order):
+            rows, place = path_rows(run, self.offsets)[1], np.zeros(len(self.C), np.int64)
+            place[run] = np.cumsum(np.diff(self.offsets)[run]) - np.diff(self.offsets)[run]
+            block, before = self.source.block(rows), coef[rows]
+            gram = np.ascontiguousarray(block[:, rows], dtype=np.float64)
+            self.kernel.bind_gram(gram, np.ascontiguousarray(S[:, rows]), place)
+            try:
+                yield run
+            finally:
+                self.kernel.bind_gram(self.gram, S, self.offsets[:-1])
+                self._add_scores(block, coef[rows] - before)
+
+    def _runs(self, order: np.ndarray) -> list[np.ndarray]:
+        # Of at most n_block rows, or one sequence.
+        rows = np.cumsum(np.diff(self.offsets)[order])
+        cuts, first = [0], 0
+        while cuts[-1] < len(order):
+            last = int(np.searchsorted(rows, first + self.source.n_block, side="right"))
+            cuts.append(max(last, cuts[-1] + 1))
+            first = rows[cuts[-1] - 1]
+        return [order[a:b] for a, b in zip(cuts, cuts[1:])]
+
+    def _add_scores(self, block: np.ndarray, change: np.ndarray) -> None:
+        # S += changeᵀ @ kernels of these rows
+        moved = change.any(axis=1)
+        self.kernel.arrays["S"] += change[moved].T.astype(block.dtype) @ block[moved]
+
+    def _score_rows(self) -> None:
+        # S = coefᵀ @ Gram matrix
+        S, coef = self.kernel.arrays["S"], self.kernel.arrays["coef"]
+        if self.is_whole:
+            np.matmul(coef.T, self.source, out=S)
+            return
+        S[...] = 0
+        used = np.flatnonzero(coef.any(axis=1))
+        for a in range(0, len(used), self.source.n_block):
+            rows = used[a : a + self.source.n_block]
+            self._add_scores(self.source.block(rows), coef[rows])
 
     def revisit(
         self, order: np.ndarray, gaps: np.ndarray, n_steps: int = 1, accuracy: float = 0.0
@@ -239,11 +293,12 @@ class StructuredHinge:
 
         ``gaps`` receive the contribution of each sequence to the gap among these paths.
         """
-        self.kernel.revisit(order, n_steps, accuracy, gaps)
+        for run in self._at_hand(order):
+            self.kernel.revisit(run, n_steps, accuracy, gaps)
 
     def mistakes(self, order: np.ndarray, squares: np.ndarray) -> int:
         """One pass of the perceptron; see the kernel."""
-        return self.kernel.mistakes(order, squares)
+        return sum(self.kernel.mistakes(run, squares) for run in self._at_hand(order))
 
     def rescale(self, ratio: float) -> None:
         """Multiply C by ``ratio``, and all α by the k of the largest dual objective,
@@ -326,7 +381,7 @@ class StructuredHinge:
             a["W"][:, :L] += self.source.matrix().T @ states
         else:
             a["coef"][:, :L] += states
-            np.matmul(a["coef"].T, self.source, out=a["S"])
+            self._score_rows()
         scales = (self.scale, self.boundary)
         parts = chain_differences(*data, L, *scales)
         pairs, start, end = (part.T @ paths.alpha for part in parts)
@@ -365,11 +420,17 @@ class StructuredHinge:
         if self.slack != "hard" or not len(paths.alpha):
             return False
         paths = paths.select(np.sort(np.argsort(-paths.alpha)[:N_TESTED]), self.offsets)
-        source = self.source.matrix() if self.is_linear else self.source
+        source = self.source.matrix() if self.is_linear else self.kernels_of
         scales = (self.scale, self.boundary)
         gram = path_gram(paths, self.offsets, self.y, self.n_labels, source, scales)
         self._contradiction = smallest_contradiction(gram, paths.loss, paths.sequence)
         return len(self._contradiction) > 0
+
+    def kernels_of(self, rows: np.ndarray) -> np.ndarray:
+        """The Gram matrix of these rows."""
+        if self.is_whole:
+            return self.source[np.ix_(rows, rows)]
+        return self.source.block(rows)[:, rows].astype(np.float64)
 
     def _mass_and_loss(self) -> np.ndarray:
         # (2, n_sequences): Σ_p α loss and Σ_p α of each sequence
@@ -447,7 +508,7 @@ class StructuredHinge:
             a[name] -= a[f"late_{name}"] * fraction
         a["score_t"][...] = a["score"].T
         if not self.is_linear:
-            np.matmul(a["coef"].T, self.source, out=a["S"])
+            self._score_rows()
 
     def _errs(self) -> bool:
         # Whether a wrong path scores no less than the truth (and its loss less), or so little less

@@ -95,7 +95,7 @@ def path_gram(
     offsets, y : ndarray
         Of the data.
     n_labels : int
-    source : CSR matrix of rows, or their Gram matrix
+    source : CSR matrix of rows, or function of row numbers that returns their Gram matrix
     scales : (float, float)
         Values of transition features, and of those of the first and last label.
     """
@@ -107,7 +107,7 @@ def path_gram(
         else:
             used = np.unique(part.indices)
             part = part[:, used].toarray()
-            total += part @ source[np.ix_(used, used)] @ part.T
+            total += part @ source(used) @ part.T
     for part in chain_differences(paths, offsets, y, n_labels, *scales):
         total += (part @ part.T).toarray()
     return total
