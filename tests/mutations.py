@@ -189,7 +189,7 @@ FAULTS = [
     ("inference/chain/sparse_transitions.py", "np.maximum(np.exp(score), least)", "np.exp(score)", "test_supports"),
     ("inference/chain/sparse_transitions.py", "LEAST_LABELS = 5", "LEAST_LABELS = 1", LISTS),
     ("inference/chain/sparse_transitions.py", "if least < mix else", "if least == 0 else", "test_supports"),
-    ("inference/chain/linear_chain.py", "log_z[a:b])\n    check_paths(log_z)", "log_z[a:b])", INFERENCE),
+    ("inference/chain/linear_chain.py", "log_z[a:b], rows)\n    check_paths(log_z)", "log_z[a:b], rows)", INFERENCE),
     ("inference/chain/linear_chain.py", "np.ascontiguousarray(self.score.T)", "np.ascontiguousarray(self.score)", INFERENCE),
     ("data/sequences.py", "np.where(key < 0, key + n, key)", "np.where(key < 0, key + n - 1, key)", "test_properties"),
     ("data/sequences.py", "self.offsets[which] - offsets[:-1]", "self.offsets[which] - offsets[1:]", "test_sequences"),
@@ -335,7 +335,7 @@ FAULTS = [
     ("inference/segment/segment_closure.py", "if not plan.apart:", "if False:", DIFFERENTIAL),
     ("estimators/semicrf/semicrf_segmenter.py", "score = np.zeros(len(X))", "score = np.zeros(len(X), dtype=int)", DIFFERENTIAL),
     ("inference/kernels/_chain.pyx", "labels[k, 0] = <int> (state // n)", "labels[k, 0] = <int> (state % n)", DIFFERENTIAL),
-    ("inference/kernels/_chain.pyx", "log_alpha[t, i] + score[i, j]", "log_alpha[t, i] + score[j, i]", DIFFERENTIAL),
+    ("inference/kernels/_chain.pyx", "log_alpha[t, i] + matrix[i * L + j]", "log_alpha[t, i] + matrix[j * L + i]", DIFFERENTIAL),
     ("inference/kernels/_segment_tokens.pyx", "weight * chain.start[k]", "chain.start[k]", DIFFERENTIAL),
     ("inference/kernels/_segments.pyx", "log_alpha[e - 1, k] + chain.end[k]", "log_alpha[e - 1, k] + chain.start[k]", DIFFERENTIAL),
 ]  # fmt: skip

@@ -17,6 +17,7 @@ __all__ = [
     "ExpectedFeatures",
     "Marginals",
     "OnlinePaths",
+    "RowTransitions",
     "SegmentMarginals",
     "SegmentSpans",
     "decode_online",
@@ -43,6 +44,7 @@ if TYPE_CHECKING:  # the names below, for type checkers
         viterbi,
     )
     from sklseq.inference.chain.online_rules import OnlinePaths, decode_online
+    from sklseq.inference.chain.row_transitions import RowTransitions
     from sklseq.inference.segment.segment_closure import segment_closure
     from sklseq.inference.segment.segmentations import (
         SegmentMarginals,
@@ -60,6 +62,7 @@ __getattr__, __dir__ = lazy_names(
         "chain.expectation": ("ExpectedFeatures", "entropy", "expected_features"),
         "chain.linear_chain": ("Marginals", "forward_backward", "nbest", "sample", "viterbi"),
         "chain.online_rules": ("OnlinePaths", "decode_online"),
+        "chain.row_transitions": ("RowTransitions",),
         "segment.segment_closure": ("segment_closure",),
         "segment.segmentations": (
             "SegmentMarginals", "SegmentSpans", "segment_forward_backward", "segment_nbest",

@@ -23,6 +23,7 @@ from sklseq.inference.chain.linear_chain import (
     check_paths,
     plain_scores,
 )
+from sklseq.inference.chain.row_transitions import row_scores
 
 _expectation = load_kernel("sklseq.inference.kernels._expectation")
 
@@ -149,11 +150,19 @@ def expected_features(
     row = _features(row_features, "row_features", (n, L))
     pair = _features(pair_features, "pair_features", (L, L))
     row, pair = _same_number(row, pair, n, L)
-    psi, score = plain_scores(emission.astype(np.float64), _double(chain), offsets)
+    chain = _double(chain)
+    psi, score = plain_scores(emission.astype(np.float64), chain, offsets)
     M = row.shape[1]
     pair = _rows(pair, 0, L * L)
     answers = [
-        _expect(psi[a:b], score, _rows(row, a * L, b * L), pair, M, order)
+        _expect(
+            psi[a:b],
+            (score, row_scores(chain.rows, a, b, L)),
+            _rows(row, a * L, b * L),
+            pair,
+            M,
+            order,
+        )
         for a, b in zip(offsets[:-1], offsets[1:])
     ]
     log_z, mean, covariance, h = (list(x) for x in zip(*answers)) if answers else ([],) * 4
@@ -214,7 +223,9 @@ def entropy(
 
 def _double(chain: Transitions) -> Transitions:
     L = chain.n_labels
-    return Transitions(chain.score[:L, :L], chain.start[:L], chain.end[:L], np.float64)
+    double = Transitions(chain.score[:L, :L], chain.start[:L], chain.end[:L], np.float64)
+    double.rows = None if chain.rows is None else chain.rows.astype(np.float64)
+    return double
 
 
 def _features(features: Any, name: str, shape: tuple) -> sparse.csr_matrix | None:
@@ -259,15 +270,17 @@ def _rows(features: sparse.csr_matrix, first: int, last: int) -> tuple:
     return ptr - ptr[0], features.indices[entries].astype(np.intc), features.data[entries]
 
 
-def _expect(psi, score, row, pair, M: int, order: int):
-    # (log Z, mean, covariance, entropy) of one sequence.
+def _expect(psi, scores: tuple, row, pair, M: int, order: int):
+    # (log Z, mean, covariance, entropy) of one sequence. scores: of transitions, and of entries of
+    # single rows or None.
     T, L = psi.shape
     square = (M, M) if order == 2 else (0, 0)
     if T == 0:
         return 0.0, np.zeros(M), np.zeros(square), 0.0
     h, work = np.zeros((2, L, M)), np.zeros((6, max(L, M)))
     C = np.zeros((2, L, *square) if order == 2 else (0, 0, 0, 0))
-    log_z = _expectation.expectation_sequence(psi, score, *row, *pair, h, C, work)
+    score, rows = scores
+    log_z = _expectation.expectation_sequence(psi, score, *row, *pair, h, C, work, rows)
     h, p, H = h[T % 2], work[0, :L], work[1, :L]
     mean, at = p @ h, p > 0
     H = float(p[at] @ (H[at] - np.log(p[at])))

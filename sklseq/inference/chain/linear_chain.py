@@ -14,6 +14,7 @@ import numpy as np
 from sklseq._lib.cpu import load_kernel
 from sklseq.data.sequences import as_numbers, check_offsets
 from sklseq.data.types import ArrayLike, MatrixLike, RandomState
+from sklseq.inference.chain.row_transitions import RowTransitions, row_scores
 from sklseq.inference.chain.sparse_transitions import (
     ListedFactors,
     PairLists,
@@ -79,7 +80,14 @@ class Transitions:
     dtype : numpy dtype, float32 or float64
     pairs : PairLists, optional
         The transitions that do not score what most of their column do, where these are few.
+
+    Attributes
+    ----------
+    rows : RowTransitions or None
+        Entries of single rows, of the type of the others; ``pairs`` is then None.
     """
+
+    rows: RowTransitions | None = None
 
     def __init__(
         self, transition: np.ndarray, start=None, end=None, dtype=np.float64,
@@ -105,10 +113,14 @@ class Transitions:
         padded[(slice(self.n_labels),) * scores.ndim] = scores
         return padded
 
-    def exponentiate(self) -> Transitions:
-        """Fill ``top``, ``check``, and ``E`` and ``E_t`` or ``listed``, for scaled recursions."""
+    def exponentiate(self, highest: float = -np.inf) -> Transitions:
+        """Fill ``top``, ``check``, and ``E`` and ``E_t`` or ``listed``, for scaled recursions.
+
+        ``highest``: the largest score of entries of single rows. What exceeds ``top`` by far is
+        left to the log domain, which is slower.
+        """
         L = self.n_labels
-        top = float(self.score.max())
+        top = max(float(self.score.max()), highest)
         self.top = 0.0 if top == -np.inf else top
         if self.pairs is not None:
             limits = _chain.FLOOR[self.dtype.name], _chain.MIX[self.dtype.name]
@@ -121,6 +133,12 @@ class Transitions:
         self.E_t[:] = self.E.T
         self.check = bool(self.E[:L, :L].min() < _chain.MIX[self.dtype.name])
         return self
+
+    def find_pairs(self, n_rows: int, question: str = "sums") -> None:
+        """Fill ``pairs`` if lists are faster for a question on so many rows."""
+        if self.rows is None:
+            L = self.n_labels
+            self.pairs = find_pairs(self.score[:L, :L], self.dtype, question, n_rows=n_rows)
 
     def fold_boundaries(self, psi: np.ndarray, offsets: np.ndarray) -> None:
         """Add start and end scores to the first and last row of each sequence, in place."""
@@ -153,22 +171,22 @@ class Workspace:
         else:
             self.scratch = np.empty(80 * pairs.n_labels)
             self.pairwise = np.zeros(len(pairs))
-        self.exact = None
+        self.exact = self.row_pairs = None
 
     def forget(self) -> None:
         """Start sums of pair marginals anew."""
         self.pairwise[:] = 0
-        self.exact = None
+        self.exact = self.row_pairs = None
 
     def forward_backward(
         self, psi: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None,
-        chain: Transitions, log_z: np.ndarray,
+        chain: Transitions, log_z: np.ndarray, rows: RowTransitions | None = None,
     ) -> None:  # fmt: skip
         """Turn scores ``psi`` (padded) into marginals, in place; log Z goes into ``log_z``.
 
         Pair marginals, times the sequence's weight, are added up in this workspace; with weights
         None, nobody wants them. log Z is -inf where no path is allowed; the marginals of that
-        sequence mean nothing.
+        sequence mean nothing. ``rows``: entries of these rows, whose expectations are added, too.
         """
         n, L, n_sequences = len(psi), chain.n_labels, len(log_z)
         chain.fold_boundaries(psi, offsets)
@@ -176,6 +194,7 @@ class Workspace:
         batched = chain.pairs is not None or (
             _chain.BATCHED_SUMS[chain.dtype.name]
             and (L >= MANY_LABELS or is_batched(L, n_sequences))
+            and rows is None
         )
         if batched:
             _chain.forward_backward_batch(
@@ -183,16 +202,31 @@ class Workspace:
             )
         else:
             counts = np.ones(n_sequences) if weights is None else weights
-            _chain.forward_backward(psi, offsets, chain, self, counts, log_z)
+            factors = None if rows is None else self._row_factors(rows, chain)
+            if factors is None or factors[-1] is not None:
+                _chain.forward_backward(psi, offsets, chain, self, counts, log_z, factors)
+            else:
+                log_z[:] = np.where(np.diff(offsets), np.nan, 0)
         for s in np.isnan(log_z).nonzero()[0]:
-            rows = slice(offsets[s], offsets[s + 1])
-            log_alpha = np.empty((rows.stop - rows.start, L))
+            at = slice(offsets[s], offsets[s + 1])
+            log_alpha = np.empty((at.stop - at.start, L))
             if self.exact is None:
                 self.exact = np.zeros((chain.width, chain.width))
             log_z[s] = _chain.forward_backward_log(
-                psi[rows], chain.score, 0.0 if weights is None else weights[s], self.exact,
-                log_alpha,
+                psi[at], chain.score, 0.0 if weights is None else weights[s], self.exact,
+                log_alpha, row_scores(rows, at.start, at.stop, chain.width),
             )  # fmt: skip
+
+    def _row_factors(self, rows: RowTransitions, chain: Transitions) -> tuple:
+        # Entries for scaled recursions, and whether condition 2 has to be checked; None instead: a
+        # factor is too large for them.
+        if self.row_pairs is None:
+            self.row_pairs = np.zeros((chain.width, chain.width))
+        factors = np.empty_like(rows.score)
+        least, largest = _chain.row_factors(rows.score, chain.top, factors)
+        check = chain.check or least < _chain.MIX[chain.dtype.name] or largest > 1
+        possible = largest <= _chain.LARGEST[chain.dtype.name]
+        return *rows.for_kernels(factors, chain.width), check if possible else None
 
     def pairwise_sum(self, chain: Transitions) -> np.ndarray:
         """Pair marginals summed since this workspace was made, shape (n_labels, n_labels).
@@ -205,6 +239,8 @@ class Workspace:
         else:
             sums = np.zeros((L, L))
             sums[pairs.i, pairs.j] = self.pairwise * chain.listed.factors
+        if self.row_pairs is not None:
+            sums += self.row_pairs[:L, :L].T
         return sums if self.exact is None else sums + self.exact[:L, :L]
 
 
@@ -288,10 +324,10 @@ def forward_backward(
     (array([8.]), array([0.5, 0.5]), 2.0)
     """
     emission, chain, offsets = check_chain(emission, transition, offsets, start, end)
-    chain.pairs = find_pairs(np.asarray(transition), chain.dtype, n_rows=len(emission))
+    chain.find_pairs(len(emission))
     if chain.pairs is not None and chain.pairs.free.any():
         chain.pairs = None  # pair marginals are wanted of pairs that are not listed, too
-    chain.exponentiate()
+    chain.exponentiate(-np.inf if chain.rows is None else chain.rows.score.max(initial=-np.inf))
     n_sequences = len(offsets) - 1
     weights = np.ones(n_sequences) if weights is None else check_weights(weights, n_sequences)
     psi = chain.pad_rows(emission)
@@ -300,9 +336,10 @@ def forward_backward(
     largest = max((offsets[b] - offsets[a] for a, b in blocks), default=0)
     work = Workspace(int(largest), chain.width, chain.dtype, chain.pairs)
     for a, b in blocks:
-        rows = slice(offsets[a], offsets[b])
-        local = offsets[a : b + 1] - offsets[a]
-        work.forward_backward(psi[rows], local, weights[a:b], chain, log_z[a:b])
+        first, last = offsets[a], offsets[b]
+        rows = None if chain.rows is None else chain.rows.part(first, last)
+        local = offsets[a : b + 1] - first
+        work.forward_backward(psi[first:last], local, weights[a:b], chain, log_z[a:b], rows)
     check_paths(log_z)
     return Marginals(log_z, psi[:, : chain.n_labels].copy(), work.pairwise_sum(chain))
 
@@ -352,17 +389,22 @@ def viterbi(
     (array([0, 0, 0], dtype=int32), array([4.]))
     """
     emission, chain, offsets = check_chain(emission, transition, offsets, start, end)
-    chain.pairs = find_pairs(np.asarray(transition), chain.dtype, "maxima", n_rows=len(emission))
+    chain.find_pairs(len(emission), "maxima")
     psi = chain.pad_rows(emission)
-    labels, scores = best_paths(psi, offsets, chain)
+    labels, scores = best_paths(psi, offsets, chain, chain.rows)
     check_paths(scores)
     return labels, scores
 
 
 def best_paths(
-    psi: np.ndarray, offsets: np.ndarray, chain: Transitions
+    psi: np.ndarray, offsets: np.ndarray, chain: Transitions, rows: RowTransitions | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Viterbi on padded scores, which are overwritten; -inf marks a sequence without a path."""
+    """Viterbi on padded scores, which are overwritten; -inf marks a sequence without a path.
+
+    ``rows``: entries of these rows.
+    """
+    if rows is not None:
+        return _best_paths_of_rows(psi, offsets, chain, rows)
     labels = np.zeros(len(psi), dtype=np.int32)
     scores = np.zeros(len(offsets) - 1)
     chain.fold_boundaries(psi, offsets)
@@ -373,6 +415,14 @@ def best_paths(
         rows, local = slice(offsets[a], offsets[b]), offsets[a : b + 1] - offsets[a]
         order = longest_first(local) if batched else None
         _chain.best_paths(psi[rows], local, chain, labels[rows], scores[a:b], order, lists)
+    return labels, scores
+
+
+def _best_paths_of_rows(psi, offsets, chain: Transitions, rows: RowTransitions) -> tuple:
+    labels, scores = np.zeros(len(psi), dtype=np.int32), np.zeros(len(offsets) - 1)
+    chain.fold_boundaries(psi, offsets)
+    entries = rows.for_kernels(rows.score, chain.width)
+    _chain.best_paths(psi, offsets, chain, labels, scores, None, None, entries)
     return labels, scores
 
 
@@ -432,20 +482,23 @@ def nbest(
     psi, score = plain_scores(emission, chain, offsets)
     answers = []
     for s, (a, b) in enumerate(zip(offsets[:-1], offsets[1:])):
-        answers.append(_nbest_one(psi[a:b], score, int(n)))
+        rows = row_scores(chain.rows, a, b, chain.n_labels)
+        answers.append(_nbest_one(psi[a:b], score, int(n), rows))
         if len(answers[-1][1]) == 0:
             check_paths(np.array([-np.inf]), s)
     return answers
 
 
-def _nbest_one(psi: np.ndarray, score: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+def _nbest_one(
+    psi: np.ndarray, score: np.ndarray, n: int, rows: tuple | None
+) -> tuple[np.ndarray, np.ndarray]:
     T, L = psi.shape
     if T == 0:
         return np.zeros((1, 0), dtype=np.int32), np.zeros(1)
     labels, scores = np.zeros((n, T), dtype=np.int32), np.zeros(n)
     delta, pointers = np.empty((2, L, n)), np.empty((T, L, n), dtype=np.int32)
     found = _chain.nbest_sequence(
-        psi, score, delta, pointers, np.zeros(L, dtype=np.intp), np.zeros(L), labels, scores
+        psi, score, delta, pointers, np.zeros(L, dtype=np.intp), np.zeros(L), labels, scores, rows
     )
     return labels[:found], scores[:found]
 
@@ -509,9 +562,10 @@ def sample(
         if b == a:
             continue
         log_alpha, drawn = np.empty((b - a, chain.n_labels)), np.empty_like(labels[:, a:b])
-        log_z[s] = _chain.log_forward_sequence(psi[a:b], score, log_alpha)
+        rows = row_scores(chain.rows, a, b, chain.n_labels)
+        log_z[s] = _chain.log_forward_sequence(psi[a:b], score, log_alpha, rows)
         if len(labels) and log_z[s] > -np.inf:
-            _chain.sample_sequence(log_alpha, score, uniforms, drawn)
+            _chain.sample_sequence(log_alpha, score, uniforms, drawn, rows)
             labels[:, a:b] = drawn
     check_paths(log_z)
     return labels
@@ -553,8 +607,11 @@ def check_paths(log_z: np.ndarray, first: int = 0, known: bool = False) -> None:
 def plain_scores(
     emission: np.ndarray, chain: Transitions, offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    # Unpadded float64, boundaries folded in: what the less hurried kernels take.
+    # Unpadded float64, boundaries folded in: what the less hurried kernels take. Entries of single
+    # rows become float64, too.
     L = chain.n_labels
+    if chain.rows is not None:
+        chain.rows = chain.rows.astype(np.float64)
     psi = chain.pad_rows(emission)
     chain.fold_boundaries(psi, offsets)
     score = np.ascontiguousarray(chain.score[:L, :L], dtype=np.float64)
@@ -568,15 +625,37 @@ def check_chain(emission, transition, offsets, start, end, online=False):
     L = emission.shape[1]
     if L == 0:
         raise ValueError("emission must have at least one column (label); got 0.")
-    transition = check_scores(transition, "transition", (L, L), dtype)
+    transition, rows = check_transition(transition, len(emission), L, dtype)
     start = None if start is None else check_scores(start, "start", (L,), dtype)
     end = None if end is None else check_scores(end, "end", (L,), dtype)
     offsets = check_offsets([0, len(emission)] if offsets is None else offsets, len(emission))
     if not online:  # a stream has limits of its own
+        entries = None if rows is None else rows.score
         check_sums(
-            2 * len(emission) + 2, emission=emission, transition=transition, start=start, end=end
+            2 * len(emission) + 2, emission=emission, transition=transition, start=start, end=end,
+            entries=entries,
+        )  # fmt: skip
+    chain = Transitions(transition, start, end, dtype)
+    chain.rows = rows
+    return emission, chain, offsets
+
+
+def check_transition(transition: Any, n_rows: int, L: int, dtype: Any) -> tuple:
+    """Scores that rows share, shape (L, L), and a RowTransitions or None."""
+    if not isinstance(transition, RowTransitions):
+        transition = as_numbers(transition, "transition")
+        if transition.ndim != 3:
+            return check_scores(transition, "transition", (L, L), dtype), None
+        transition = check_scores(transition, "transition", (n_rows, L, L), dtype)
+        transition = RowTransitions.from_dense(transition)
+    if transition.shape != (n_rows, L, L):
+        raise ValueError(
+            f"transition must have the rows and labels of emission, shape {(n_rows, L, L)}; got "
+            f"{transition.shape}."
         )
-    return emission, Transitions(transition, start, end, dtype), offsets
+    rows = transition.astype(dtype)
+    check_scores(rows.score, "score of transition", (len(rows.score),), dtype)
+    return check_scores(rows.shared, "shared of transition", (L, L), dtype), rows
 
 
 def check_sums(n_terms: int, **scores) -> None:

@@ -368,6 +368,11 @@ def decode_online(
         decide=decide, label_costs=label_costs,
     )  # fmt: skip
     emission, chain, offsets = check_chain(emission, transition, offsets, start, end, online=True)
+    if chain.rows is not None:
+        raise ValueError(
+            "transition must have shape (n_labels, n_labels) here: labels leave by the scores of "
+            "transitions to rows that have not arrived."
+        )
     return decode_block(emission, offsets, chain, rule)
 
 

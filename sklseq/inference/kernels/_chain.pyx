@@ -44,7 +44,10 @@ from sklseq.inference.kernels._batched cimport (
 )
 from sklseq.inference.kernels._blocks cimport SKLSEQ_FOUR_ROWS_FIT, max_plus, row_max, sum_max
 from sklseq.inference.kernels._log_domain cimport draw, log_forward, log_normalise, log_sum_exp
-from sklseq.inference.kernels._recursions cimport backward, forward, least_mass, mixing
+from sklseq.inference.kernels._recursions cimport least_mass, mixing
+from sklseq.inference.kernels._row_matrices cimport (
+    RowMatrices, backward_runs, forward_runs, matrix_at, row_matrices,
+)
 from sklseq.inference.kernels._sparse cimport Lists, add_sparse_pairs
 
 # Condition 1: the smallest transition factor for which it proves more digits than the type has,
@@ -53,6 +56,10 @@ MIX = {"float64": mixing(<double*> NULL), "float32": mixing(<float*> NULL)}
 
 # Condition 2: what is below this, but not zero, counts as lost.
 FLOOR = {"float64": least_mass(<double*> NULL), "float32": least_mass(<float*> NULL)}
+
+# The largest factor of an entry of a single row: what is at least FLOOR stays above the smallest
+# normal number when it is divided by a row sum of at most so much times L.
+LARGEST = {"float64": 1e15, "float32": 1e4}
 
 # Types whose sums gain from batches: those of which four or eight rows fit the registers.
 BATCHED_SUMS = {"float64": bool(SKLSEQ_FOUR_ROWS_FIT), "float32": True}
@@ -168,24 +175,24 @@ cdef Chain chain_of(transitions):
 
 
 cdef void forward_backward_each(
-    lanes* tag, real[:, ::1] psi, real[:, ::1] e, const real[:, :, ::1] E, real[:, ::1] alpha,
+    lanes* tag, real[:, ::1] psi, real[:, ::1] e, RowMatrices* E, real[:, ::1] alpha,
     real[::1] inverse_c, real[:, ::1] scratch, double[:, ::1] pairwise, const double[::1] weights,
     const long long[::1] offsets, double[::1] log_z, const Chain* chain
 ) noexcept nogil:
-    # log_z becomes sum_t log c_t, or NaN
+    # E: of factors and of their transpose. log_z becomes sum_t log c_t, or NaN
     cdef Py_ssize_t s, r, T, L = chain.L, width = psi.shape[1]
     for s in range(log_z.shape[0]):
         r = offsets[s]
         T = offsets[s + 1] - r
         if T == 0:
             continue
-        log_z[s] = forward(
-            tag, &psi[r, 0], &e[r, 0], &E[0, 0, 0], &alpha[r, 0], &inverse_c[r], <real*> NULL,
-            True, T, L, width, chain.check
+        E[0].first = E[1].first = r
+        log_z[s] = forward_runs(
+            tag, &psi[r, 0], &e[r, 0], &E[0], &alpha[r, 0], &inverse_c[r], T, L, width, chain.check
         )
         if log_z[s] == log_z[s]:
-            backward(
-                tag, &E[1, 0, 0], &alpha[r, 0], &inverse_c[r], &e[r, 0], &psi[r, 0],
+            backward_runs(
+                tag, &E[1], &alpha[r, 0], &inverse_c[r], &e[r, 0], &psi[r, 0],
                 &scratch[0, 0], &pairwise[0, 0], weights[s], T, L, width
             )
 
@@ -210,16 +217,25 @@ def forward_backward(
                                      # += weight * sum alpha_{t-1} u_t', E left out
     const double[::1] weights,       # (n_sequences,)
     double[::1] log_z,               # (n_sequences,)   OUT  NaN: to be done in the log domain
+    rows=None,                       # `RowTransitions.factors`: entries of single rows, whose pair
+                                     # marginals go into work.row_pairs instead, transposed
 ):
     """Scaled forward-backward, one sequence after the other. One marked NaN keeps its ``psi``."""
     cdef Lanes2 two
     cdef Lanes4 four
     cdef Lanes8 eight
     cdef Chain chain = chain_of(transitions)
+    cdef RowMatrices E[2]
+    cdef double[:, ::1] row_pairs
     cdef real[:, ::1] e = work.e, alpha = work.alpha, scratch = work.scratch
     cdef real[::1] inverse_c = work.inverse_c, shift = work.shift
-    cdef const real[:, :, ::1] E = transitions.factors
+    cdef const real[:, :, ::1] factors = transitions.factors
     cdef double[:, ::1] pairs = work.pairwise
+    E[0] = row_matrices(rows, factors[0], False)
+    E[1] = row_matrices(rows, factors[1], True)
+    if rows is not None:
+        row_pairs, chain.check = work.row_pairs, rows[6]
+        E[1].pairs = &row_pairs[0, 0]
     with nogil:
         if psi.shape[1] == 2:
             forward_backward_each(&two, psi, e, E, alpha, inverse_c, scratch, pairs, weights,
@@ -299,11 +315,34 @@ def forward_backward_batch(
         finish_log_z(log_z, offsets, shift, chain.top)
 
 
+def row_factors(
+    const real[::1] score,           # (n_entries,)
+    double top,
+    real[::1] factor,                # (n_entries,)     OUT exp(score - top), as `positive_factors`
+):
+    """Factors of entries of single rows; returns the smallest and the largest one."""
+    cdef Py_ssize_t k, n = score.shape[0]
+    cdef real least = 1, largest = 0, floor = 2.2250738585072014e-308
+    if real is float:
+        floor = 1.1754944e-38
+    with nogil:
+        for k in range(n):
+            factor[k] = score[k] - <real> top
+        if n:
+            exponentials(&factor[0], &factor[0], n)
+        for k in range(n):
+            if factor[k] < floor and score[k] > -INFINITY:
+                factor[k] = floor
+            least = min(least, factor[k])
+            largest = max(largest, factor[k])
+    return least, largest
+
+
 # ---------------------------------------------------------------- the log domain
 
 
 cdef void log_backward(
-    const double* log_alpha, const real* score, real* psi, double* pairwise, double weight,
+    const double* log_alpha, RowMatrices* scores, real* psi, double* pairwise, double weight,
     double* scratch, Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
     # log beta_{t-1}(i) = log sum_j exp(psi(i, j) + psi_t(j) + log beta_t(j))
@@ -312,8 +351,9 @@ cdef void log_backward(
     #     * exp(psi(i, j) + psi_t(j) + log beta_t(j) - log beta_{t-1}(i))
     # Each row is normalised by its own sum, not by log Z: what large scores lost to rounding
     # before and after a row is common to all its labels, and cancels.
-    cdef Py_ssize_t t, i, j
+    cdef Py_ssize_t t, i, j, p
     cdef double mu
+    cdef const real* score
     cdef double* log_beta = scratch + L
     cdef double* ahead = scratch + 2 * L      # psi_t(j) + log beta_t(j)
     for j in range(L):
@@ -327,6 +367,7 @@ cdef void log_backward(
             psi[t * width + j] = <real> exp(scratch[j])
         if t == 0:
             return
+        score = matrix_at(psi, scores, t)
         for i in range(L):
             for j in range(L):
                 scratch[j] = score[i * width + j] + ahead[j]
@@ -340,6 +381,15 @@ cdef void log_backward(
                 continue
             for j in range(L):
                 pairwise[i * width + j] += mu * exp(score[i * width + j] + ahead[j] - log_beta[i])
+        if scores.expected == NULL:
+            continue
+        for p in range(scores.start[t], scores.start[t + 1]):
+            i, j = scores.i[p], scores.j[p]
+            mu = weight * exp(scratch[i])
+            if mu != 0:
+                scores.expected[p] += mu * exp(
+                    score[i * width + j] + ahead[j] - log_beta[i]
+                )
 
 
 def forward_backward_log(
@@ -348,18 +398,20 @@ def forward_backward_log(
     double weight,
     double[:, ::1] pairwise,         # (width, width)   IN/OUT  += weight * sum_t xi_t
     double[:, ::1] log_alpha,        # (T, L)           OUT
+    rows=None,                       # `RowTransitions.scores`: entries of single rows
 ):
     """Log-domain forward-backward of one sequence; returns log Z, -inf if no path is allowed."""
     cdef Py_ssize_t T = psi.shape[0], L = log_alpha.shape[1], width = psi.shape[1]
+    cdef RowMatrices scores = row_matrices(rows, score, False)
     cdef double* scratch = <double*> malloc(3 * L * sizeof(double))
     cdef double log_z
     if scratch == NULL:
         raise MemoryError()
     with nogil:
-        log_forward(&psi[0, 0], &score[0, 0], &log_alpha[0, 0], scratch, T, L, width)
+        log_forward(&psi[0, 0], &scores, &log_alpha[0, 0], scratch, T, L, width)
         log_z = log_sum_exp(&log_alpha[T - 1, 0], L)
         if log_z > -INFINITY:
-            log_backward(&log_alpha[0, 0], &score[0, 0], &psi[0, 0], &pairwise[0, 0], weight,
+            log_backward(&log_alpha[0, 0], &scores, &psi[0, 0], &pairwise[0, 0], weight,
                          scratch, T, L, width)
         free(scratch)
     return log_z
@@ -423,7 +475,7 @@ cdef inline Py_ssize_t first_argmax(
 
 
 cdef inline void trace_back(
-    const real* delta, const real* score_t, int* labels, Py_ssize_t T, Py_ssize_t L,
+    const real* delta, RowMatrices* score_t, int* labels, Py_ssize_t T, Py_ssize_t L,
     Py_ssize_t width
 ) noexcept nogil:
     # The labels on the best path, last row first.
@@ -433,12 +485,12 @@ cdef inline void trace_back(
         j += 1
     labels[T - 1] = <int> j
     for t in range(T - 2, -1, -1):
-        j = first_argmax(delta + t * width, score_t + j * width, L)
+        j = first_argmax(delta + t * width, matrix_at(delta, score_t, t + 1) + j * width, L)
         labels[t] = <int> j
 
 
 cdef double best_path(
-    lanes* tag, real* delta, const real* score, const real* score_t, int* labels,
+    lanes* tag, real* delta, RowMatrices* score, RowMatrices* score_t, int* labels,
     Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
     # delta_t(j) = psi_t(j) + max_i (delta_{t-1}(i) + psi(i, j)), in place of psi. Each row's
@@ -449,7 +501,10 @@ cdef double best_path(
     cdef real top
     for t in range(T):
         if t:
-            row_max_plus(tag, delta + (t - 1) * width, score, delta + t * width, L, width)
+            row_max_plus(
+                tag, delta + (t - 1) * width, matrix_at(delta, score, t), delta + t * width, L,
+                width
+            )
         top = largest(tag, delta + t * width, L)
         if top == -INFINITY:
             return -INFINITY
@@ -461,16 +516,17 @@ cdef double best_path(
 
 
 cdef void best_path_each(
-    lanes* tag, real[:, ::1] psi, const long long[::1] offsets, const real[:, ::1] score,
-    const real[:, ::1] score_t, int[::1] labels, double[::1] scores, Py_ssize_t L
+    lanes* tag, real[:, ::1] psi, const long long[::1] offsets, RowMatrices* score,
+    RowMatrices* score_t, int[::1] labels, double[::1] scores, Py_ssize_t L
 ) noexcept nogil:
     cdef Py_ssize_t s, r, T
     for s in range(scores.shape[0]):
         r = offsets[s]
         T = offsets[s + 1] - r
         if T > 0:
+            score.first = score_t.first = r
             scores[s] = best_path(
-                tag, &psi[r, 0], &score[0, 0], &score_t[0, 0], &labels[r], T, L, psi.shape[1]
+                tag, &psi[r, 0], score, score_t, &labels[r], T, L, psi.shape[1]
             )
 
 
@@ -483,18 +539,22 @@ def best_paths(
     order=None,                      # (3, n_sequences) as in `forward_backward_batch`: the
                                      # sequences of a block together; None: one after the other
     lists=None,                      # (columns, rows, mask of listed transitions)
+    rows=None,                       # `RowTransitions.scores`: entries of single rows, which
+                                     # sequences that go together cannot have
 ):
     """Best path of every sequence; ties go to the lowest label."""
     cdef Lanes2 two
     cdef Lanes4 four
     cdef Lanes8 eight
     cdef const real[:, ::1] score = transitions.score, score_t = transitions.score_t
+    cdef RowMatrices at = row_matrices(rows, score, False)
+    cdef RowMatrices at_t = row_matrices(rows, score_t, True)
     cdef Py_ssize_t s, r, L = transitions.n_labels, width = psi.shape[1]
     cdef Py_ssize_t[:, ::1] sorted_by_length
     cdef const unsigned char[:, ::1] listed
     cdef const unsigned char* mask = NULL
     cdef double[::1] scratch
-    cdef Lists columns, rows
+    cdef Lists columns, lines
     cdef Batch batch
     cdef bint batched = order is not None
     scores[:] = 0
@@ -504,27 +564,27 @@ def best_paths(
         sorted_by_length = order
     if lists is not None:
         listed, scratch = lists[2], np.empty(24 * L)
-        columns, rows = lists_of(lists[0], scratch), lists_of(lists[1], scratch)
-        rows.y, mask = &scratch[16 * L], &listed[0, 0]
+        columns, lines = lists_of(lists[0], scratch), lists_of(lists[1], scratch)
+        lines.y, mask = &scratch[16 * L], &listed[0, 0]
     with nogil:
         if batched:
             batch = batch_of(offsets, sorted_by_length, L, width)
             best_scores_batch(
                 &psi[0, 0], &score[0, 0], &scores[0], &batch, &columns if mask != NULL else NULL,
-                &rows, mask
+                &lines, mask
             )
             for s in range(batch.n):
                 if scores[batch.ids[s]] > -INFINITY:
                     r = batch.first[s]
                     trace_back(
-                        &psi[r, 0], &score_t[0, 0], &labels[r], batch.length[s], L, width
+                        &psi[r, 0], &at_t, &labels[r], batch.length[s], L, width
                     )
         elif width == 2:
-            best_path_each(&two, psi, offsets, score, score_t, labels, scores, L)
+            best_path_each(&two, psi, offsets, &at, &at_t, labels, scores, L)
         elif width == 4:
-            best_path_each(&four, psi, offsets, score, score_t, labels, scores, L)
+            best_path_each(&four, psi, offsets, &at, &at_t, labels, scores, L)
         else:
-            best_path_each(&eight, psi, offsets, score, score_t, labels, scores, L)
+            best_path_each(&eight, psi, offsets, &at, &at_t, labels, scores, L)
 
 
 cdef Py_ssize_t merge_best(
@@ -565,8 +625,11 @@ def nbest_sequence(
     double[::1] zeros,               # (L,)             of zeros
     int[:, ::1] labels,              # (n, T)           OUT best first
     double[::1] scores,              # (n,)             OUT
+    rows=None,                       # `RowTransitions.scores` of the sequence
 ):
     """n best paths of one sequence; returns how many exist (fewer than n on small problems)."""
+    cdef RowMatrices matrices = row_matrices(rows, score, False)
+    cdef const double* matrix
     cdef Py_ssize_t T = psi.shape[0], L = psi.shape[1], n = labels.shape[0]
     cdef Py_ssize_t t, j, k, found, state
     with nogil:
@@ -574,8 +637,9 @@ def nbest_sequence(
         for j in range(L):
             delta[0, j, 0] = psi[0, j]
         for t in range(1, T):
+            matrix = matrix_at(<double*> NULL, &matrices, t)
             for j in range(L):
-                merge_best(&delta[(t - 1) % 2, 0, 0], &score[0, j], psi[t, j], L, &heads[0], n, L,
+                merge_best(&delta[(t - 1) % 2, 0, 0], matrix + j, psi[t, j], L, &heads[0], n, L,
                            &delta[t % 2, j, 0], &pointers[t, j, 0])
         # An end state above all labels collects the best of the last row.
         found = merge_best(&delta[(T - 1) % 2, 0, 0], &zeros[0], 0, 1, &heads[0], n, L, &scores[0],
@@ -597,9 +661,12 @@ def sample_sequence(
     const double[:, ::1] score,      # (L, L)
     const double[:, ::1] uniforms,   # (n_samples, T)   in [0, 1)
     int[:, ::1] labels,              # (n_samples, T)   OUT
+    rows=None,                       # `RowTransitions.scores` of the sequence
 ):
     """Draw paths backwards: p(y_{t-1} = i | y_t = j) is proportional to alpha_{t-1}(i) E(i, j)."""
     cdef Py_ssize_t T = log_alpha.shape[0], L = log_alpha.shape[1], n, t, i, j
+    cdef RowMatrices matrices = row_matrices(rows, score, False)
+    cdef const double* matrix
     cdef double* log_p = <double*> malloc(L * sizeof(double))
     if log_p == NULL:
         raise MemoryError()
@@ -608,8 +675,9 @@ def sample_sequence(
             j = draw(&log_alpha[T - 1, 0], uniforms[n, T - 1], L)
             labels[n, T - 1] = <int> j
             for t in range(T - 2, -1, -1):
+                matrix = matrix_at(<double*> NULL, &matrices, t + 1)
                 for i in range(L):
-                    log_p[i] = log_alpha[t, i] + score[i, j]
+                    log_p[i] = log_alpha[t, i] + matrix[i * L + j]
                 j = draw(log_p, uniforms[n, t], L)
                 labels[n, t] = <int> j
         free(log_p)
@@ -619,13 +687,15 @@ def log_forward_sequence(
     const double[:, ::1] psi,        # (T, L)
     const double[:, ::1] score,      # (L, L)
     double[:, ::1] log_alpha,        # (T, L)           OUT
+    rows=None,                       # `RowTransitions.scores` of the sequence
 ):
     """log alpha of one sequence; returns log Z, -inf if no path is allowed."""
     cdef Py_ssize_t T = psi.shape[0], L = psi.shape[1]
+    cdef RowMatrices matrices = row_matrices(rows, score, False)
     cdef double* scratch = <double*> malloc(L * sizeof(double))
     if scratch == NULL:
         raise MemoryError()
     with nogil:
-        log_forward(&psi[0, 0], &score[0, 0], &log_alpha[0, 0], scratch, T, L, L)
+        log_forward(&psi[0, 0], &matrices, &log_alpha[0, 0], scratch, T, L, L)
         free(scratch)
     return log_sum_exp(&log_alpha[T - 1, 0], L)

@@ -31,6 +31,7 @@ from libc.string cimport memset
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference.kernels._log_domain cimport log_normalise, subtract_log_sum
 from sklseq.inference.kernels._recursions cimport block_of_product, forward, least_mass
+from sklseq.inference.kernels._row_matrices cimport RowMatrices, matrix_at, row_matrices
 
 SMALLEST_LOG = log(least_mass(<double*> NULL))
 # Probabilities below this are equal to each other.
@@ -251,6 +252,7 @@ def expectation_sequence(
     double[:, :, ::1] h,             # (2, L, M)       OUT [T % 2]
     double[:, :, :, ::1] C,          # (2, L, M, M)    OUT [T % 2]: covariances; or (0, 0, 0, 0)
     double[:, ::1] work,             # (6, max(L, M))
+    rows,                            # `RowTransitions.scores` of the sequence, or None
 ):
     """h_t(j), and C_t(j) = Cov(features of rows up to t | y_t = j), in one pass.
 
@@ -269,10 +271,13 @@ def expectation_sequence(
     cdef double* H_after = &work[3, 0]
     cdef double* log_k = &work[4, 0]
     cdef double* d = &work[5, 0]
+    cdef RowMatrices matrices = row_matrices(rows, score, False)
+    cdef const double* matrix
     with nogil:
         for t in range(T):
             old = t % 2
             new = 1 - old
+            matrix = matrix_at(<double*> NULL, &matrices, t)
             for j in range(L):
                 if M:
                     memset(&h[new, j, 0], 0, M * sizeof(double))
@@ -281,7 +286,7 @@ def expectation_sequence(
                 H_after[j] = 0
                 after[j] = psi[t, j]
                 if t > 0:
-                    log_pred = log_kernel(before, &score[0, 0], L, j, log_k, L)
+                    log_pred = log_kernel(before, matrix, L, j, log_k, L)
                     after[j] += log_pred
                     if after[j] == -INFINITY:
                         continue

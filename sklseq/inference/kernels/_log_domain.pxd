@@ -3,6 +3,7 @@
 from libc.math cimport INFINITY, exp, log, log1p
 
 from sklseq._lib.lanes cimport real
+from sklseq.inference.kernels._row_matrices cimport RowMatrices, matrix_at
 
 
 cdef inline double log_sum_exp(const double* x, Py_ssize_t n) noexcept nogil:
@@ -65,14 +66,16 @@ cdef inline double log_normalise(double* x, Py_ssize_t n) noexcept nogil:
 
 
 cdef inline void log_forward(
-    const real* psi, const real* score, double* log_alpha, double* scratch, Py_ssize_t T,
+    const real* psi, RowMatrices* scores, double* log_alpha, double* scratch, Py_ssize_t T,
     Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
-    # log alpha_t(j) = psi_t(j) + log sum_i exp(log alpha_{t-1}(i) + score(i, j)), rows of L
+    # log alpha_t(j) = psi_t(j) + log sum_i exp(log alpha_{t-1}(i) + score_t(i, j)), rows of L
     cdef Py_ssize_t t, i, j
+    cdef const real* score
     for j in range(L):
         log_alpha[j] = psi[j]
     for t in range(1, T):
+        score = matrix_at(psi, scores, t)
         for j in range(L):
             for i in range(L):
                 scratch[i] = log_alpha[(t - 1) * L + i] + score[i * width + j]

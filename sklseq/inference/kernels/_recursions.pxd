@@ -225,19 +225,18 @@ cdef inline double forward(
     return log_c + log(product)
 
 
-cdef inline void backward(
-    lanes* tag, const real* Et, const real* alpha, const real* inverse_c,
-    real* e, real* marginals, real* scratch, double* pairwise, double weight,
-    Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
+cdef inline void backward_rows(
+    lanes* tag, const real* Et, const real* alpha, const real* inverse_c, real* e, real* marginals,
+    Py_ssize_t lo, Py_ssize_t hi, Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
+    # Rows hi - 1 to lo of a sequence of T:
     # u_t(j) = e_t(j) * beta_t(j) / c_t     (kept in place of e)
     # beta_{t-1}(i) = sum_j E(i, j) * u_t(j)
     # mu_t(j) = alpha_t(j) * beta_t(j)
-    # sum_t xi_t(i, j) = E(i, j) * sum_t alpha_{t-1}(i) * u_t(j)
     cdef Py_ssize_t t, j, block, B = n_lanes(tag)
     cdef real acc[8]
     cdef real* beta
-    for t in range(T - 1, -1, -1):
+    for t in range(hi - 1, lo - 1, -1):
         beta = marginals + t * width
         for block in range(width // B):
             if t < T - 1:
@@ -250,5 +249,15 @@ cdef inline void backward(
         backward_row(tag, alpha + t * width, inverse_c[t], e + t * width, beta, width)
         if t % DRIFT_ROWS == 0:
             renormalise(e + t * width, beta, width)
+
+
+cdef inline void backward(
+    lanes* tag, const real* Et, const real* alpha, const real* inverse_c,
+    real* e, real* marginals, real* scratch, double* pairwise, double weight,
+    Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # `backward_rows` of a sequence, and sum_t xi_t(i, j) = E(i, j) * sum_t alpha_{t-1}(i) * u_t(j),
+    # E(i, j) left out.
+    backward_rows(tag, Et, alpha, inverse_c, e, marginals, 0, T, T, L, width)
     if T > 1:
         add_products(tag, alpha, e + width, T - 1, scratch, pairwise, weight, L, width)

@@ -1,0 +1,203 @@
+"""Transition scores that differ from row to row: a shared matrix, and entries of single rows.
+
+What is computed with them: ``_row_matrices.pxd``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from sklseq.data.types import ArrayLike
+
+__all__ = ["RowTransitions", "row_scores"]
+
+
+class RowTransitions:
+    """Transition scores of rows: those that rows share, and entries of single rows.
+
+    The score of label i at row t - 1 followed by j at row t is ``score[p]`` if entry p of row t is
+    (i, j), and ``shared[i, j]`` otherwise.
+
+    Parameters
+    ----------
+    shared : array-like of shape (n_labels, n_labels)
+        Scores of label i followed by j; -inf forbids.
+    indptr : array-like of int, shape (n_rows + 1,)
+        Entries ``indptr[t]`` to ``indptr[t + 1] - 1`` are of row t. Those of the first row of a
+        sequence, which no row comes before, are ignored.
+    i, j : array-like of int, shape (n_entries,)
+        Labels of each entry; no pair may occur twice in a row.
+    score : array-like of shape (n_entries,)
+        The whole score of each entry, not what it adds to ``shared``; -inf forbids.
+
+    Attributes
+    ----------
+    shared, indptr, i, j, score : ndarray
+        As given. Numbers of ``shared`` and ``score`` may be replaced in place.
+    shape : tuple (n_rows, n_labels, n_labels)
+    expected : float64 ndarray of shape (n_entries,), or None
+        Where forward-backward adds what the transition of each entry is expected to count: its
+        probability times the weight of the sequence. See :meth:`with_expected`.
+
+    Raises
+    ------
+    ValueError
+        If arrays do not fit each other, or a label or row of an entry does not exist.
+
+    Notes
+    -----
+    Inference costs O(n_rows · n_labels² + n_entries) time, and holds one matrix beside the entries.
+
+    Examples
+    --------
+    Labels may change at row 2 only:
+
+    >>> import numpy as np
+    >>> from sklseq.inference import RowTransitions, viterbi
+    >>> stay = np.where(np.eye(2), 0, -np.inf)
+    >>> rows = RowTransitions(stay, [0, 0, 0, 2, 2], [0, 1], [1, 0], [0.0, 0.0])
+    >>> viterbi(np.array([[1.0, 0], [1, 0], [0, 3], [0, 3]]), rows)[0]
+    array([0, 0, 1, 1], dtype=int32)
+    """
+
+    ndim = 3
+
+    def __init__(
+        self, shared: ArrayLike, indptr: ArrayLike, i: ArrayLike, j: ArrayLike, score: ArrayLike
+    ):
+        self.shared, self.score = np.asarray(shared), np.ascontiguousarray(score)
+        self.indptr = np.ascontiguousarray(indptr, dtype=np.int64)
+        self.i = np.ascontiguousarray(i, dtype=np.int32)
+        self.j = np.ascontiguousarray(j, dtype=np.int32)
+        self.expected: np.ndarray | None = None
+        self._check()
+
+    def _check(self) -> None:
+        n, L = len(self.i), len(self.shared)
+        sizes = {x.shape for x in (self.i, self.j, self.score)}
+        if self.shared.shape != (L, L) or len(sizes) > 1 or self.i.ndim != 1:
+            raise ValueError(
+                "shared must have shape (n_labels, n_labels), and i, j and score one number for "
+                f"each entry; got shapes {self.shared.shape}, {self.i.shape}, {self.j.shape} and "
+                f"{self.score.shape}."
+            )
+        starts = self.indptr
+        if starts.ndim != 1 or not len(starts) or starts[0] or starts[-1] != n:
+            raise ValueError(f"indptr must begin with 0 and end with the number of entries, {n}.")
+        if (np.diff(starts) < 0).any():
+            raise ValueError("indptr must not decrease.")
+        for name, x in (("i", self.i), ("j", self.j)):
+            if n and not 0 <= x.min() <= x.max() < L:
+                p = int(np.argmax((x < 0) | (x >= L)))
+                raise ValueError(
+                    f"{name} must hold labels from 0 to {L - 1}; got {x[p]} for entry {p}."
+                )
+
+    @classmethod
+    def from_dense(cls, transition: np.ndarray) -> RowTransitions:
+        """The same scores as a dense array.
+
+        Parameters
+        ----------
+        transition : ndarray of shape (n_rows, n_labels, n_labels)
+
+        Returns
+        -------
+        RowTransitions
+        """
+        n, L, _ = transition.shape
+        i, j = np.divmod(np.arange(L * L, dtype=np.int32), max(L, 1))
+        shared = np.zeros((L, L), dtype=transition.dtype)
+        indptr = np.arange(n + 1) * (L * L)
+        return cls(shared, indptr, np.tile(i, n), np.tile(j, n), transition.ravel())
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return len(self.indptr) - 1, *self.shared.shape
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def astype(self, dtype: DTypeLike) -> RowTransitions:
+        """The same scores in another type.
+
+        Parameters
+        ----------
+        dtype : numpy dtype
+
+        Returns
+        -------
+        RowTransitions
+        """
+        return self._like(
+            self.shared.astype(dtype, copy=False), self.indptr, slice(None),
+            self.score.astype(dtype, copy=False), self.expected,
+        )  # fmt: skip
+
+    def with_expected(self) -> RowTransitions:
+        """The same with zeros in ``expected``, to which forward-backward then adds.
+
+        Returns
+        -------
+        RowTransitions
+        """
+        expected = np.zeros(len(self.i))
+        return self._like(self.shared, self.indptr, slice(None), self.score, expected)
+
+    def part(self, first: int, last: int) -> RowTransitions:
+        """Rows ``first`` to ``last - 1``; scores and expectations are views.
+
+        Parameters
+        ----------
+        first, last : int
+
+        Returns
+        -------
+        RowTransitions
+        """
+        a, b = int(self.indptr[first]), int(self.indptr[last])
+        expected = None if self.expected is None else self.expected[a:b]
+        indptr = self.indptr[first : last + 1] - a
+        return self._like(self.shared, indptr, slice(a, b), self.score[a:b], expected)
+
+    def _like(self, shared, indptr, entries: slice, score, expected) -> RowTransitions:
+        other = RowTransitions.__new__(RowTransitions)
+        other.shared, other.indptr, other.score, other.expected = shared, indptr, score, expected
+        other.i, other.j = self.i[entries], self.j[entries]
+        return other
+
+    def toarray(self) -> np.ndarray:
+        """Scores of all rows.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_labels, n_labels)
+        """
+        dense = np.repeat(self.shared[None], len(self), axis=0)
+        dense[np.repeat(np.arange(len(self)), np.diff(self.indptr)), self.i, self.j] = self.score
+        return dense
+
+    def for_kernels(self, values: np.ndarray, width: int) -> tuple:
+        """Entries with ``values``, and room for two matrices, as ``row_matrices`` takes them.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_entries,)
+        width : int
+            Of matrices.
+
+        Returns
+        -------
+        tuple
+        """
+        room = np.empty((2, width, width), dtype=values.dtype)
+        return self.indptr, self.i, self.j, values, room, self.expected
+
+
+def row_scores(rows: RowTransitions | None, first: int, last: int, width: int) -> tuple | None:
+    """Entries of rows ``first`` to ``last - 1``, a sequence, for recursions on scores."""
+    if rows is None:
+        return None
+    rows = rows.part(first, last)
+    return rows.for_kernels(rows.score, width)

@@ -1,0 +1,165 @@
+"""Transition matrices of single rows: one that rows share, in which a few entries are replaced.
+
+`matrix_at` writes the entries of a row into a copy of the shared matrix, after those of the row
+before have been taken out again; so a row costs its entries, whatever the size of the matrix, and
+rows without any cost nothing. A run is a number of rows with one matrix: either rows without
+entries, or one with them.
+
+Replaced, not corrected: sum_i x(i) E(i, j) + sum_k x(i_k) (E_t(i_k, j) - E(i_k, j)) is the same
+number, but loses all digits where E_t is much smaller than E.
+"""
+
+from sklseq._lib.lanes cimport lanes, real
+from sklseq.inference.kernels._recursions cimport add_products, backward_rows, forward
+
+
+cdef struct RowMatrices:
+    const long long* start           # entries start[t] to start[t + 1] - 1 are of row t; or NULL
+    const int* i                     # entry p is (i[p], j[p])
+    const int* j
+    const void* value                # numbers of the type of the matrix
+    double* expected                 # += weight * p(y_{t-1} = i, y_t = j) of each entry; or NULL
+    double* pairs                    # (width, width) [j, i]: so of all pairs of rows with entries
+    const void* shared               # (L, width)
+    void* own                        # (L, width): the matrix of row `now`
+    Py_ssize_t now                   # -1: that of rows without entries
+    Py_ssize_t first                 # the first row of the sequence: rows are counted from it
+    Py_ssize_t of_i, of_j            # (i, j) is at i * of_i + j * of_j
+
+
+cdef inline RowMatrices row_matrices(
+    rows, const real[:, ::1] shared, bint transposed
+) except *:
+    # rows: (start, i, j, values, own, expected), own of shape (2, width, width); or None.
+    cdef RowMatrices q
+    cdef const long long[::1] start
+    cdef const int[::1] i, j
+    cdef const real[::1] value
+    cdef real[:, :, ::1] own
+    cdef double[::1] expected
+    q.start, q.i, q.j, q.value, q.own = NULL, NULL, NULL, NULL, NULL
+    q.expected = q.pairs = NULL
+    q.shared, q.now, q.first = &shared[0, 0], -1, 0
+    q.of_i, q.of_j = shared.shape[1], 1
+    if transposed:
+        q.of_i, q.of_j = q.of_j, q.of_i
+    if rows is None or len(rows[1]) == 0:
+        return q
+    start, i, j, value, own = rows[:5]
+    own[transposed] = shared
+    q.start, q.i, q.j, q.value = &start[0], &i[0], &j[0], &value[0]
+    q.own = &own[transposed, 0, 0]
+    if rows[5] is not None:
+        expected = rows[5]
+        q.expected = &expected[0]
+    return q
+
+
+cdef inline bint has_entries(const RowMatrices* q, Py_ssize_t t) noexcept nogil:
+    return q.start != NULL and q.start[q.first + t] < q.start[q.first + t + 1]
+
+
+cdef inline const real* matrix_at(
+    const real* any_row, RowMatrices* q, Py_ssize_t t
+) noexcept nogil:
+    # The matrix of row t of the sequence.
+    cdef Py_ssize_t p, k
+    cdef real* own = <real*> q.own
+    if q.start == NULL:
+        return <const real*> q.shared
+    t += q.first
+    if q.now == t:
+        return own
+    if q.now >= 0:
+        for p in range(q.start[q.now], q.start[q.now + 1]):
+            k = q.i[p] * q.of_i + q.j[p] * q.of_j
+            own[k] = (<const real*> q.shared)[k]
+    for p in range(q.start[t], q.start[t + 1]):
+        own[q.i[p] * q.of_i + q.j[p] * q.of_j] = (<const real*> q.value)[p]
+    q.now = t
+    return own
+
+
+cdef inline Py_ssize_t run_end(const RowMatrices* q, Py_ssize_t t, Py_ssize_t T) noexcept nogil:
+    # The row after the run that begins with row t.
+    if q.start == NULL:
+        return T
+    if has_entries(q, t):
+        return t + 1
+    while t < T and not has_entries(q, t):
+        t += 1
+    return t
+
+
+cdef inline Py_ssize_t run_begin(const RowMatrices* q, Py_ssize_t hi, Py_ssize_t T) noexcept nogil:
+    # The first of the rows that end before row hi and have one matrix behind them: that of the next
+    # row. Nothing is behind row T - 1.
+    if q.start == NULL:
+        return 0
+    if hi < T and has_entries(q, hi):
+        return hi - 1
+    hi -= 1
+    while hi > 0 and not has_entries(q, hi):
+        hi -= 1
+    return hi
+
+
+cdef inline double forward_runs(
+    lanes* tag, const real* psi, const real* e, RowMatrices* E, real* alpha, real* inverse_c,
+    Py_ssize_t T, Py_ssize_t L, Py_ssize_t width, bint check
+) noexcept nogil:
+    # `forward` of a sequence, each run with its matrix.
+    cdef Py_ssize_t t = 0, r, end
+    cdef double log_c = 0
+    while t < T and log_c == log_c:
+        end = run_end(E, t, T)
+        r = t * width
+        log_c += forward(
+            tag, psi + r, e + r, matrix_at(e, E, t), alpha + r, inverse_c + t, <real*> NULL,
+            t == 0, end - t, L, width, check
+        )
+        t = end
+    return log_c
+
+
+cdef inline void add_row_pairs(
+    const RowMatrices* Et, Py_ssize_t t, const real* alpha, const real* u, double weight,
+    Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # Pair marginals xi_t(i, j) = alpha_{t-1}(i) * E_t(i, j) * u_t(j) of one row with entries.
+    cdef Py_ssize_t i, j, p
+    cdef const real* matrix = <const real*> Et.own
+    cdef double u_j
+    for j in range(L):
+        u_j = weight * u[j]
+        for i in range(width):
+            Et.pairs[j * width + i] += u_j * (alpha[i] * matrix[j * width + i])
+    if Et.expected != NULL:
+        for p in range(Et.start[Et.first + t], Et.start[Et.first + t + 1]):
+            Et.expected[p] += weight * u[Et.j[p]] * (
+                alpha[Et.i[p]] * (<const real*> Et.value)[p]
+            )
+
+
+cdef inline void backward_runs(
+    lanes* tag, RowMatrices* Et, const real* alpha, const real* inverse_c, real* e,
+    real* marginals, real* scratch, double* pairwise, double weight, Py_ssize_t T, Py_ssize_t L,
+    Py_ssize_t width
+) noexcept nogil:
+    # `backward_rows` of a sequence, each run with its matrix, and pair marginals: of rows without
+    # entries, E left out, in `pairwise`; of the others in `Et`.
+    cdef Py_ssize_t lo, hi = T, n
+    cdef const real* matrix
+    while hi > 0:
+        lo = run_begin(Et, hi, T)
+        matrix = matrix_at(alpha, Et, min(hi, T - 1))
+        backward_rows(tag, matrix, alpha, inverse_c, e, marginals, lo, hi, T, L, width)
+        n = min(hi, T - 1) - lo
+        if hi < T and has_entries(Et, hi):
+            add_row_pairs(Et, hi, alpha + lo * width, e + hi * width, weight, L, width)
+        elif n > 0:
+            add_products(
+                tag, alpha + lo * width, e + (lo + 1) * width, n, scratch, pairwise, weight, L,
+                width
+            )
+        hi = lo

@@ -1,0 +1,228 @@
+"""Transitions that differ from row to row, compared with sums over all paths and references."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from sklseq.inference import (
+    RowTransitions,
+    entropy,
+    expected_features,
+    forward_backward,
+    nbest,
+    reference,
+    sample,
+    viterbi,
+)
+from sklseq.inference.chain.linear_chain import Transitions, Workspace
+from tests.oracles import enumerate_chain
+
+TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
+
+
+def random_rows(rng, n, L, dtype, unit=1.0, forbidden=0.0, share=0.6):
+    """Entries of random pairs in a share of the rows; unlike those of others, by ``unit``."""
+    shared = rng.normal(0, unit, (L, L))
+    counts = rng.integers(0, L * L + 1, n) * (rng.random(n) < share)
+    pairs = [rng.permutation(L * L)[:k] for k in counts]
+    i, j = np.divmod(np.concatenate([[], *pairs]).astype(int), L)
+    score = rng.normal(0, unit, len(i))
+    shared[rng.random((L, L)) < forbidden] = -np.inf
+    score[rng.random(len(i)) < forbidden] = -np.inf
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    return RowTransitions(shared.astype(dtype), indptr, i, j, score.astype(dtype))
+
+
+def random_problem(seed, L, lengths, dtype, **kinds):
+    """(emission, rows, offsets, start, end) of float scores, exact in float32."""
+    rng = np.random.default_rng(seed)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    n = offsets[-1]
+    emission = rng.normal(0, kinds.get("unit", 1.0), (n, L)).astype(dtype)
+    start, end = rng.normal(size=(2, L)).astype(dtype)
+    return emission, random_rows(rng, n, L, dtype, **kinds), offsets, start, end
+
+
+def each_sequence(emission, rows, offsets, start, end):
+    """The same, sequence by sequence, with dense transitions in float64."""
+    dense = rows.toarray().astype(np.float64)
+    for a, b in zip(offsets[:-1], offsets[1:]):
+        yield slice(a, b), emission[a:b].astype(np.float64), dense[a:b], start, end
+
+
+SMALL = [
+    (1, [3, 0, 1]),
+    (2, [5, 1, 0, 4, 2]),
+    (3, [4, 1, 3]),
+    (5, [3, 2]),
+    (9, [3, 0, 2]),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("form", ["entries", "dense"])
+@pytest.mark.parametrize(("L", "lengths"), SMALL)
+def test_all_questions_equal_sums_over_all_paths(L, lengths, form, dtype):
+    for seed, forbidden in enumerate([0, 0, 0.1]):
+        problem = random_problem(seed, L, lengths, dtype, forbidden=forbidden if L > 2 else 0)
+        emission, rows, offsets, start, end = problem
+        given = rows.toarray() if form == "dense" else rows
+        ends = {"start": start, "end": end}
+        tol = TOLERANCE[dtype]
+        answers = [enumerate_chain(*one) for _, *one in each_sequence(*problem)]
+        log_z, marginals, pairwise = forward_backward(emission, given, offsets, **ends)
+        assert_allclose(log_z, [one[2] for one in answers], rtol=tol, atol=tol)
+        assert_allclose(marginals, np.concatenate([one[3] for one in answers]), atol=tol)
+        assert_allclose(pairwise, sum(one[4] for one in answers), atol=len(emission) * tol)
+        labels, scores = viterbi(emission, given, offsets, **ends)
+        assert_allclose(scores, [one[1].max() for one in answers], rtol=tol, atol=tol)
+        best = nbest(emission, given, offsets, 4, **ends)
+        features = expected_features(
+            emission, given, offsets, pair_features=np.eye(L * L).reshape(L, L, -1), **ends
+        )
+        for s, (where, *one) in enumerate(each_sequence(*problem)):
+            _, score, total, _, xi = answers[s]
+            assert_allclose(reference.score_path(labels[where], *one), scores[s], rtol=tol)
+            top = np.sort(score[score > -np.inf])[::-1][:4]
+            assert_allclose(best[s][1], top, rtol=tol, atol=tol)
+            for path, value in zip(*best[s]):
+                assert_allclose(reference.score_path(path, *one), value, rtol=tol, atol=tol)
+            p = np.exp(score - total)
+            assert_allclose(features.log_z[s], total, rtol=tol, atol=tol)
+            assert_allclose(features.mean[s].reshape(L, L), xi, atol=tol)
+            logs = np.log(p[p > 0])
+            assert_allclose(features.entropy[s], -(p[p > 0] * logs).sum(), atol=10 * tol)
+        assert_array_equal(entropy(emission, given, offsets, **ends), features.entropy)
+
+
+def expected_entries(rows, offsets, problem, weights):
+    """Expectation of each entry, from the pair marginals of the reference."""
+    expected = np.zeros(len(rows.i))
+    for s, (where, *one) in enumerate(each_sequence(*problem)):
+        psi = reference._fold(*one[:1], *one[2:])
+        log_alpha, log_beta = reference.forward(psi, one[1]), reference.backward(psi, one[1])
+        for t in range(1, len(psi)):
+            xi = log_alpha[t - 1][:, None] + one[1][t] + psi[t] + log_beta[t]
+            xi = np.exp(xi - np.logaddexp.reduce(xi, axis=None))
+            at = slice(*rows.indptr[where.start + t :][:2])
+            expected[at] = weights[s] * xi[rows.i[at], rows.j[at]]
+    return expected
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("L", [1, 2, 4, 9, 22, 40])
+def test_expectations_of_entries(L, dtype):
+    for seed, (unit, highest) in enumerate([(1, True), (3, False), (60, True), (800, False)]):
+        lengths = [5, 0, 1, 12, 3]
+        problem = random_problem(seed, L, lengths, dtype, unit=unit, forbidden=0.02 * (L > 2))
+        emission, rows, offsets, start, end = problem
+        chain = Transitions(rows.shared, start, end, dtype)
+        chain.exponentiate(rows.score.max(initial=-np.inf) if highest else -np.inf)
+        work, weights = (
+            Workspace(len(emission), chain.width, chain.dtype),
+            np.array([1, 1, 2, 0.5, 3]),
+        )
+        rows, log_z, psi = rows.with_expected(), np.zeros(len(lengths)), chain.pad_rows(emission)
+        work.forward_backward(psi, offsets, weights, chain, log_z, rows)
+        tol = TOLERANCE[dtype] * max(1, 0.3 * unit if dtype == "float32" else unit / 100)
+        sums = np.zeros((L, L))
+        for s, (where, *one) in enumerate(each_sequence(*problem)):
+            total, mu, xi = reference.forward_backward(*one)
+            assert_allclose(log_z[s], total, rtol=tol, atol=tol)
+            if total > -np.inf:
+                assert_allclose(psi[where, :L], mu, atol=tol)
+            sums += weights[s] * xi
+        assert_allclose(work.pairwise_sum(chain), sums, atol=20 * tol)
+        wanted = expected_entries(rows, offsets, problem, weights)
+        assert_allclose(rows.expected, wanted, atol=4 * tol)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("L", [2, 4, 9, 22])
+def test_best_paths_of_long_sequences(L, dtype):
+    problem = random_problem(L, L, [40, 1, 90, 0], dtype)
+    emission, rows, offsets, start, end = problem
+    labels, scores = viterbi(emission, rows, offsets, start=start, end=end)
+    for s, (where, *one) in enumerate(each_sequence(*problem)):
+        path, score = reference.viterbi(*one)
+        assert_allclose(scores[s], score, rtol=TOLERANCE[dtype])
+        assert_array_equal(labels[where], path)
+
+
+def test_rows_without_entries_have_the_shared_scores():
+    rng = np.random.default_rng(0)
+    emission, shared, offsets = rng.normal(size=(50, 4)), rng.normal(size=(4, 4)), [0, 20, 50]
+    rows = RowTransitions(shared, np.zeros(51), [], [], np.zeros(0))
+    for one, other in zip(
+        forward_backward(emission, rows, offsets), forward_backward(emission, shared, offsets)
+    ):
+        assert_array_equal(one, other)
+    assert_array_equal(viterbi(emission, rows, offsets)[0], viterbi(emission, shared, offsets)[0])
+
+
+def test_entries_of_first_rows_are_ignored():
+    emission, rows, offsets, _, _ = random_problem(3, 3, [4, 1, 3], "float64", share=1)
+    other = rows.toarray()
+    other[offsets[:-1]] = -np.inf
+    for one, two in zip(
+        forward_backward(emission, rows, offsets), forward_backward(emission, other, offsets)
+    ):
+        assert_allclose(one, two, atol=1e-12)
+
+
+def test_samples_have_the_pair_marginals():
+    emission, rows, offsets, start, end = random_problem(5, 3, [4, 3], "float64", forbidden=0.1)
+    n = 20000
+    labels = sample(emission, rows, offsets, n, start=start, end=end, random_state=0)
+    _, marginals, pairwise = forward_backward(emission, rows, offsets, start=start, end=end)
+    assert_allclose((labels[:, :, None] == np.arange(3)).mean(axis=0), marginals, atol=0.02)
+    counts = np.zeros((3, 3))
+    for a, b in zip(offsets[:-1], offsets[1:]):
+        np.add.at(counts, (labels[:, a : b - 1], labels[:, a + 1 : b]), 1 / n)
+    assert_allclose(counts, pairwise, atol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"i": [0, 3]}, "i must hold labels from 0 to 1; got 3 for entry 1"),
+        ({"j": [-1, 0]}, "j must hold labels"),
+        ({"indptr": [0, 1]}, "end with the number of entries, 2"),
+        ({"indptr": [0, 2, 1, 2]}, "must not decrease"),
+        ({"score": [1.0]}, "one number for each entry"),
+        ({"shared": np.zeros((2, 3))}, "shape"),
+    ],
+)
+def test_errors_of_entries(change, message):
+    given = {"shared": np.zeros((2, 2)), "indptr": [0, 0, 2], "i": [0, 1], "j": [1, 0]}
+    with pytest.raises(ValueError, match=message):
+        RowTransitions(**({"score": [0.0, 1.0], **given} | change))
+
+
+@pytest.mark.parametrize(
+    ("transition", "message"),
+    [
+        (np.zeros((3, 2, 2)), r"transition must have shape \(4, 2, 2\); got \(3, 2, 2\)"),
+        (np.full((4, 2, 2), np.nan), "transition must be finite or -inf"),
+        (
+            RowTransitions(np.zeros((2, 2)), [0, 1], [0], [0], [0.0]),
+            r"\(4, 2, 2\); got \(1, 2, 2\)",
+        ),
+        (
+            RowTransitions(np.zeros((2, 2)), [0, 1, 1, 1, 1], [0], [0], [np.inf]),
+            "score of transition",
+        ),
+    ],
+)
+@pytest.mark.parametrize("question", [forward_backward, viterbi, nbest, sample, entropy])
+def test_errors_of_scores(question, transition, message):
+    with pytest.raises(ValueError, match=message):
+        question(np.zeros((4, 2)), transition)
+
+
+def test_a_sequence_without_a_path_is_named():
+    transition = np.zeros((5, 2, 2))
+    transition[3] = -np.inf
+    for question in (forward_backward, viterbi, nbest, sample, entropy):
+        with pytest.raises(ValueError, match="Sequence 1 has no allowed label path"):
+            question(np.zeros((5, 2)), transition, [0, 2, 5])
