@@ -281,11 +281,11 @@ SAMPLES = {  # sequences, of which a quarter is held out
 
 
 def weights(n_jobs):
-    """Held-out quality of ZScoreTagger as it comes, at l2 = 0.1, and of ZScoreTaggerCV."""
-    print("\n### Ridge and transition weight; token accuracy %, span F1 (processor s)\n")
-    split = ShuffleSplit(1, test_size=0.25, random_state=0)
-    search = {"l2s": [0.03, 0.1, 0.3, 1.0, 3.0], "cv": split, "n_jobs": n_jobs}
-    header("data", "model", "l2", "transition_weight_", "accuracy", "F1", "fit, s")
+    """Held-out quality of ZScoreTagger with both kinds of transitions, and of ZScoreTaggerCV."""
+    print("\n### Transitions, their weight, and the ridge (processor seconds)\n")
+    header(
+        "data", "model", "l2", "transition_weight_", "accuracy %", "span F1", "search, s", "fit, s"
+    )
     for name, n in SAMPLES.items():
         if folder(name) is None:
             print(f"(no {name}/ under SKLSEQ_DATA)")
@@ -295,19 +295,41 @@ def weights(n_jobs):
         train, test = order[: n * 3 // 4], order[n * 3 // 4 :]
         known, wanted = ([y[s] for s in part] for part in (train, test))
         spans = any(label.startswith("B-") for labels in known for label in labels)
-        models = [ZScoreTagger(n_jobs=n_jobs), ZScoreTagger(l2=0.1, n_jobs=n_jobs)]
-        models.append(ZScoreTaggerCV(**search))
-        if spans:
-            models.append(ZScoreTaggerCV(scoring="span_f1", **search))
-            models.append(ZScoreTaggerCV(scoring="span_f1", constraints="iob2", **search))
-        for model in models:
+        for label, model in weighed_models(spans, n_jobs).items():
+            searched, model = searched_model(model, X[train], known)
             began = process_time()
             model.fit(X[train], known)
             spent, found = process_time() - began, model.predict(X[test])
             cells = 100 * token_accuracy(wanted, found), spans and 100 * span_f1(wanted, found)
-            l2 = getattr(model, "l2_", getattr(model, "l2", None))
-            numbers = (f"{c:.2f}" for c in (model.transition_weight_, *cells, spent))
-            row(name, type(model).__name__, f"{l2:g}", *numbers)
+            numbers = (f"{c:.2f}" for c in (model.transition_weight_, *cells, searched, spent))
+            row(name, label, f"{model.l2:g}", *numbers)
+
+
+def weighed_models(spans, n_jobs):
+    split = ShuffleSplit(1, test_size=0.25, random_state=0)
+    search = {"l2s": [0.03, 0.1, 0.3, 1.0, 3.0], "cv": split, "n_jobs": n_jobs}
+    search["scoring"] = "span_f1" if spans else "token_accuracy"
+    kinds = ("covariance", "information")
+    models = {f"{k}, l2={l2:g}": ZScoreTagger(l2=l2, transitions=k, n_jobs=n_jobs)
+              for k in kinds for l2 in (1.0, 0.1)}  # fmt: skip
+    models |= {f"{k}, chosen": ZScoreTaggerCV(transitions=k, **search) for k in kinds}
+    if spans:
+        models |= {
+            f"{k}, chosen, iob2": ZScoreTaggerCV(transitions=k, constraints="iob2", **search)
+            for k in kinds
+        }
+    return models
+
+
+def searched_model(model, X, y):
+    """(processor seconds of the search, the tagger that it chooses)."""
+    if not isinstance(model, ZScoreTaggerCV):
+        return 0.0, model
+    began = process_time()
+    model.fit(X, y)
+    spent, names = process_time() - began, ("transitions", "constraints", "n_jobs")
+    chosen = {name: getattr(model, name) for name in names}
+    return spent, ZScoreTagger(l2=model.l2_, transition_weight=model.transition_weight_, **chosen)
 
 
 # --- CoNLL-2000 ---------------------------------------------------------------------------------

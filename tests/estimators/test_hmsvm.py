@@ -20,7 +20,7 @@ from sklearn.svm import LinearSVC
 
 from sklseq import HMSVMTagger, Sequences
 from sklseq.data.labels import resolve_constraints
-from sklseq.estimators.hmsvm.kernel_functions import RowKernel, gram_matrix
+from sklseq.estimators.kernel_functions import RowKernel, gram_matrix
 from sklseq.features import DictFeatures, PerToken
 from sklseq.inference import nbest
 from sklseq.objectives.margin.hinge import (
@@ -567,7 +567,7 @@ def test_scores_of_all_rows_are_kept_up_to_date():
 
 @pytest.mark.parametrize("block", [1, 7, 60, 10_000])
 def test_gram_matrix_in_blocks(block, monkeypatch):
-    monkeypatch.setattr("sklseq.estimators.hmsvm.kernel_functions.BLOCK", block)
+    monkeypatch.setattr("sklseq.estimators.kernel_functions.BLOCK", block)
     rows, sizes = np.random.default_rng(block).normal(size=(20, 3)), []
 
     def kernel(A, B):

@@ -9,8 +9,8 @@ from scipy import sparse
 from sklearn.metrics.pairwise import laplacian_kernel
 
 from sklseq import HMSVMTagger, HMSVMTaggerCV, RowBlocks
-from sklseq.estimators.hmsvm import hmsvm_tagger, kernel_functions
-from sklseq.estimators.hmsvm.kernel_functions import RowKernel, gram_matrix
+from sklseq.estimators import kernel_functions, kernel_model
+from sklseq.estimators.kernel_functions import RowKernel, gram_matrix
 from sklseq.inspection import explain, top_features
 
 
@@ -113,7 +113,7 @@ def test_kernel_models_label_blocks_of_rows(kind, form, monkeypatch):
     assert_array_equal(np.concatenate(list(tagger.predict_blocks(RowBlocks(blocks)))), expected)
     assert_array_equal(tagger.predict([RowBlocks(blocks)])[0], expected)
     assert tagger.score([RowBlocks(blocks)], [expected]) == 1
-    monkeypatch.setattr(hmsvm_tagger, "BLOCK", 100)
+    monkeypatch.setattr(kernel_model, "BLOCK", 100)
     assert_array_equal(tagger.predict([form(long)])[0], expected)
 
 

@@ -12,8 +12,8 @@ from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 
 from sklseq import HMSVMTagger, HMSVMTaggerCV
 from sklseq.estimators.hmsvm import margin_problem
-from sklseq.estimators.hmsvm.kernel_functions import KernelRows, RowKernel, gram_matrix
 from sklseq.estimators.hmsvm.margin_problem import MarginProblem
+from sklseq.estimators.kernel_functions import KernelRows, RowKernel, gram_matrix
 from sklseq.estimators.sources.source import RowSource
 from tests.estimators.test_hmsvm import (
     COST,

@@ -18,6 +18,7 @@ from tests.sample_data import make_data
 
 SAME = {"rtol": 1e-8, "atol": 1e-9}
 L2S, WEIGHTS = [0.03, 1.0], [None, 0.0, 0.3, 2.0]
+KINDS = ["covariance", "information"]
 
 
 def parts_of(tagger):
@@ -73,6 +74,41 @@ def test_the_transition_weight_scales_d_alone(loss, weight):
     assert_allclose(parts.zscore_, tagger.zscore_, rtol=1e-8)
 
 
+@pytest.mark.parametrize("weight", [None, 0.0, 0.2])
+@pytest.mark.parametrize("loss", [None, "hamming", "matrix"])
+def test_information_replaces_d(weight, loss):
+    sample, allowed = make_sample(2, "real", None, (3, 1, 4, 2, 3, 4))
+    X, y = (np.split(part, sample.offsets[1:-1]) for part in (sample.rows, sample.y))
+    cost = {None: np.zeros((3, 3)), "hamming": 1 - np.eye(3), "matrix": random_cost(1)}[loss]
+    options = {"l2": 0.3, "loss": cost if loss == "matrix" else loss}
+    options |= {"transition_weight": weight, "transitions": "information"}
+    tagger = ZScoreTagger(**options).fit(X, y, sample.weights)
+    natural = ZScoreTagger(l2=0.3, loss=options["loss"]).fit(X, y, sample.weights)
+    assert_allclose(tagger.coef_, natural.coef_, **SAME)
+    kappa = 0.07 if weight is None else weight
+    assert tagger.transition_weight_ == kappa
+    counts = np.full((3, 3), 0.5)
+    for omega, labels in zip(sample.weights, y):
+        for pair in zip(labels, labels[1:]):
+            counts[pair] += omega
+    free = counts.sum(axis=1)[:, None] * counts.sum(axis=0) / counts.sum()
+    size = natural.multiplier_ / natural.transition_weight_ if loss else 1.0
+    shift = tagger.transition_ - natural.transition_ + parts_of(natural)[1]
+    assert_allclose(shift, kappa * size * 3 * np.log(counts / free), **SAME)
+    b, C, c, mean_loss = enumerate_moments(sample, allowed, cost)
+    spread = sum(
+        omega * np.var([sum(cost[i, j] for i, j in zip(t, p)) for p in labelings(len(t), allowed)])
+        for omega, t in zip(sample.weights, y)
+    )
+    w = np.concatenate([tagger.coef_.ravel(), tagger.transition_.ravel()])
+    z = (w @ b - mean_loss) / np.sqrt(w @ C @ w + 2 * w @ c + spread)
+    assert_allclose(tagger.zscore_, z, rtol=1e-8)
+    parts = ZScoreTagger(**options).partial_fit(X[:2], y[:2], [0, 1, 2], sample.weights[:2])
+    parts.partial_fit(X[2:], y[2:], sample_weight=sample.weights[2:])
+    assert_allclose(parts.transition_, tagger.transition_, **SAME)
+    assert_allclose(parts.zscore_, tagger.zscore_, rtol=1e-8)
+
+
 @pytest.mark.parametrize(
     "options", [{"moments": "dp"}, {"separate": True},
                 {"constrained": "training", "constraints": np.eye(3) + np.eye(3)[::-1] > 0}]
@@ -81,6 +117,8 @@ def test_a_transition_weight_needs_the_closed_form(options):
     X, y = [np.ones((1, 2))] * 3, [[0], [1], [2]]
     with pytest.raises(ValueError, match=r"transition_weight=0\.5 needs weights in closed form"):
         ZScoreTagger(transition_weight=0.5, **options).fit(X, y)
+    with pytest.raises(ValueError, match="transitions='information' needs weights in closed form"):
+        ZScoreTagger(transitions="information", **options).fit(X, y)
 
 
 @pytest.mark.parametrize("value", [-1, np.nan, "auto", True])
@@ -96,11 +134,12 @@ def test_bad_transition_weights(value):
     ("loss", "constraints", "scoring"),
     [("hamming", None, "token_accuracy"), ("hamming", "iob2", "span_f1"), (None, None, "span_f1")],
 )
-def test_folds_score_as_a_grid_search_does(seed, form, loss, constraints, scoring):
+@pytest.mark.parametrize("transitions", KINDS)
+def test_folds_score_as_a_grid_search_does(seed, form, loss, constraints, scoring, transitions):
     X, y = make_spans(seed)
     rows = X.rows.astype(np.float32) if isinstance(form, str) else form(X.rows)
     X = Sequences(rows, X.offsets)
-    options = {"loss": loss, "constraints": constraints}
+    options = {"loss": loss, "constraints": constraints, "transitions": transitions}
     found = ZScoreTaggerCV(
         l2s=L2S, transition_weights=WEIGHTS, cv=KFold(3), scoring=scoring, **options
     ).fit(X, y)
@@ -118,15 +157,16 @@ def test_folds_score_as_a_grid_search_does(seed, form, loss, constraints, scorin
     assert_allclose(found.transition_, refit.fit(X, y).transition_, rtol=1e-6)
 
 
-def test_folds_with_a_matrix_of_losses_and_with_weights():
+@pytest.mark.parametrize("transitions", KINDS)
+def test_folds_with_a_matrix_of_losses_and_with_weights(transitions):
     # A fold lacks the last label; sequences of weight 0 keep their place in the folds.
     X, y = make_spans(0)
     classes = sorted({label for part in y for label in part})
     cost = random_cost(0, len(classes))
     weights = np.array([1.0, 2.0, 0.0] * 6)[: len(X)]
-    found = ZScoreTaggerCV(l2s=[0.1], transition_weights=[None, 0.5], loss=cost, cv=KFold(4)).fit(
-        X, y, weights
-    )
+    found = ZScoreTaggerCV(
+        l2s=[0.1], transition_weights=[None, 0.5], loss=cost, cv=KFold(4), transitions=transitions
+    ).fit(X, y, weights)
     expected = []
     for train, test in KFold(4).split(np.arange(len(X))):
         train, test = train[weights[train] > 0], test[weights[test] > 0]
@@ -134,7 +174,8 @@ def test_folds_with_a_matrix_of_losses_and_with_weights():
         at = np.searchsorted(classes, seen)
         scores = []
         for weight in (None, 0.5):
-            tagger = ZScoreTagger(l2=0.1, transition_weight=weight, loss=cost[np.ix_(at, at)])
+            options = {"transition_weight": weight, "transitions": transitions}
+            tagger = ZScoreTagger(l2=0.1, loss=cost[np.ix_(at, at)], **options)
             tagger.fit(X[train], [y[s] for s in train], weights[train])
             truth = [y[s] for s in test]
             scores.append(
@@ -146,14 +187,16 @@ def test_folds_with_a_matrix_of_losses_and_with_weights():
 
 @pytest.mark.parametrize("seed", [1, 2, 6])
 @pytest.mark.parametrize("constraints", [None, "iob2"])
-def test_each_sequence_left_out_for_every_transition_weight(seed, constraints):
+@pytest.mark.parametrize("transitions", KINDS)
+def test_each_sequence_left_out_for_every_transition_weight(seed, constraints, transitions):
     X, y = make_spans(seed)
     y[-1] = ["O"] * len(y[-1])  # every label is in every training set
+    options = {"constraints": constraints, "transitions": transitions}
     found = ZScoreTaggerCV(
-        l2s=[0.1], transition_weights=WEIGHTS, constraints=constraints, cv="leave-one-out"
+        l2s=[0.1], transition_weights=WEIGHTS, cv="leave-one-out", **options
     ).fit(X, y)
     for weight, score in zip(WEIGHTS, found.cv_scores_[0]):
-        right, tagger = 0, ZScoreTagger(l2=0.1, transition_weight=weight, constraints=constraints)
+        right, tagger = 0, ZScoreTagger(l2=0.1, transition_weight=weight, **options)
         for s in range(len(X)):
             others = np.delete(np.arange(len(X)), s)
             tagger.fit(X[others], [y[k] for k in others])

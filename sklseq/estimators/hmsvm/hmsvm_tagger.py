@@ -8,18 +8,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
-from sklseq._lib.estimator import check_plain_parameters, fitted_parameter
-from sklseq._lib.threads import Threads
-from sklseq.data.sequences import check_finite
+from sklseq._lib.estimator import check_plain_parameters
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
-from sklseq.estimators.base import BaseTagger
-from sklseq.estimators.hmsvm.kernel_functions import BLOCK, RowKernel, check_kernel
 from sklseq.estimators.hmsvm.margin_problem import PASSES, MarginProblem
+from sklseq.estimators.kernel_functions import check_kernel
+from sklseq.estimators.kernel_model import KernelTagger
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import (
     check_choices,
@@ -27,7 +24,6 @@ from sklseq.estimators.validation import (
     check_numbers,
     warn_one_label,
 )
-from sklseq.inference.chain.linear_chain import row_blocks
 from sklseq.solvers import ROUNDING, SolverResult
 
 __all__ = ["HMSVMTagger", "SupportSequence"]
@@ -57,7 +53,7 @@ FITTED = {
 }  # fmt: skip
 
 
-class HMSVMTagger(CallbackSupportMixin, BaseTagger):
+class HMSVMTagger(CallbackSupportMixin, KernelTagger):
     """Hidden Markov support vector machine: a tagger of maximum margin, with kernels.
 
     Trains by minimising, with F(x, y) the score of a labeling as in :class:`CRFTagger`,
@@ -379,40 +375,3 @@ class HMSVMTagger(CallbackSupportMixin, BaseTagger):
             )
             for k in order
         ]
-
-    # ------------------------------------------------------------------ prediction
-
-    def _blocks(self, X, work) -> list:
-        # Without coef_, rows are scored by their kernels with the support rows.
-        if hasattr(self, "coef_"):
-            return super()._blocks(X, work)
-        check_finite(X)
-
-        def run(block: tuple[int, int]):
-            a, b = block
-            first, last = X.offsets[a], X.offsets[b]
-            return work(a, b, self._score_rows(X.rows[first:last]), X.offsets[a : b + 1] - first)
-
-        with Threads(self.n_jobs) as threads:
-            return threads.map(run, row_blocks(X.offsets))
-
-    def _score_rows(self, rows: Any) -> np.ndarray:
-        if hasattr(self, "coef_"):
-            return super()._score_rows(rows)
-        chain, L, n = self._chain(), len(self.classes_), rows.shape[0]
-        function, degree, coef0 = (
-            fitted_parameter(self, name) for name in ("kernel", "degree", "coef0")
-        )
-        kernel = RowKernel(function, getattr(self, "gamma_", 1.0), int(degree), float(coef0))
-        psi = np.zeros((n, chain.width), dtype=chain.dtype)
-        step = BLOCK // max(len(self.support_), 1)  # 0 for more support rows than BLOCK
-        for a in range(0, n if len(self.support_) else 0, max(step, 1)):
-            part = rows[a : a + max(step, 1)]
-            psi[a : a + part.shape[0], :L] = self._support_kernel(kernel, part) @ self.dual_coef_
-        return psi
-
-    def _support_kernel(self, kernel: RowKernel, rows) -> np.ndarray:
-        if kernel.kernel == "precomputed":
-            chosen = rows[:, self.support_]
-            return chosen.toarray() if sparse.issparse(chosen) else chosen
-        return kernel(rows, self.support_vectors_)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from sklseq.data.sequences import Sequences
-from sklseq.estimators.hmsvm.kernel_functions import RowKernel, gram_matrix, resolve_gamma
 from sklseq.estimators.hmsvm.margin_problem import MarginProblem
+from sklseq.estimators.kernel_functions import RowKernel, gram_matrix, resolve_gamma
 from sklseq.estimators.penalty_search import Data
 from sklseq.estimators.sources.source import RowSource
 

@@ -13,7 +13,7 @@ from sklseq._lib.callbacks import iteration_hook
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import Constraints, resolve_constraints, resolve_loss
 from sklseq.data.sequences import Sequences
-from sklseq.estimators.hmsvm.kernel_functions import (
+from sklseq.estimators.kernel_functions import (
     KernelRows,
     RowKernel,
     fits,

@@ -15,7 +15,7 @@ from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.zscore.zscore_problem import ZScoreProblem
 from sklseq.inference import viterbi
 from sklseq.objectives.zscore.leave_out import LeaveOut, LeftOut
-from sklseq.objectives.zscore.moments import decompose, loss_scale
+from sklseq.objectives.zscore.moments import PairRule, Statistics, count_chain, loss_scale
 from sklseq.solvers import solve_dense
 
 __all__ = ["LeaveOutSearch", "n_entries"]
@@ -47,7 +47,8 @@ class Answers(BaseEstimator):
 class LeaveOutSearch:
     """Scores of ridges and transition weights: models without a sequence label it.
 
-    State weights and D depend on the ridge only, so that all transition weights share one solve.
+    State weights and scores of pairs depend on the ridge only, so that all transition weights share
+    one solve.
 
     Parameters
     ----------
@@ -102,7 +103,7 @@ class LeaveOutSearch:
         offsets = np.append(0, X.offsets[1:][used])
         leave_out = LeaveOut(
             sample._replace(offsets=offsets, weights=sample.weights[used]), self.problem.cost,
-            solve_dense,
+            solve_dense, PairRule(self.problem.tagger.transitions),
         )  # fmt: skip
         scores = np.empty((len(self.l2s), len(self.transition_weights)))
         for i, l2 in enumerate(self.l2s):
@@ -146,21 +147,21 @@ class LeaveOutSearch:
             named = matrix is None or isinstance(matrix, (str, Mapping)) or callable(matrix)
             return matrix if named else np.asarray(matrix)[np.ix_(seen, seen)]
 
-        tagger = clone(self.problem.tagger).set_params(transition_weight=1.0)
+        tagger = clone(self.problem.tagger).set_params(transition_weight=0.0)
         tagger.loss, tagger.constraints = of_seen(tagger.loss), of_seen(tagger.constraints)
         codes, classes = codes.astype(np.int32), source.classes[seen]
         part = RowSource(source.X[train], codes, classes, source.weights[train])
         return ZScoreProblem(tagger, part)
 
     def _left_out(self, problem: ZScoreProblem, X: Sequences) -> LeftOut:
-        solution = problem.solve()
-        weights = solution.weights
+        solution, sample, cost = problem.solve(), problem.sample, problem.cost
         if not solution.result.converged:
             self.unconverged.add(float(problem.tagger.l2))
-        emission = np.asarray(X.rows @ weights.coef, dtype=np.float64)
-        pairs = decompose(weights)[1]
-        natural = loss_scale(solution.multiplier, problem.cost, len(pairs))[1]
-        return LeftOut(emission, weights.transition - pairs, pairs, natural)
+        emission = np.asarray(X.rows @ solution.weights.coef, dtype=np.float64)
+        rule = PairRule(problem.tagger.transitions)
+        table = rule.table(Statistics(None, None, None, *count_chain(sample)), problem.tagger.l2)
+        scale, natural = loss_scale(solution.multiplier, cost, sample.n_labels)
+        return LeftOut(emission, solution.weights.transition, scale * table, rule.kappa(natural))
 
 
 def decode(

@@ -14,7 +14,7 @@ from sklseq._lib.callbacks import with_callbacks
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.folds import check_finite, read_folds, read_scorer, scorer_weights
 from sklseq.estimators.sources.source import RowSource
-from sklseq.estimators.validation import check_n_jobs
+from sklseq.estimators.validation import check_choices, check_n_jobs
 from sklseq.estimators.zscore.leave_out_search import LeaveOutSearch, n_entries
 from sklseq.estimators.zscore.zscore_problem import ZScoreProblem
 from sklseq.estimators.zscore.zscore_tagger import ZScoreTagger
@@ -37,7 +37,7 @@ class ZScoreTaggerCV(ZScoreTagger):
     l2s : array-like of float, default=(0.001, 0.01, 0.1, 1.0, 10.0)
         Ridges to try, above 0.
     transition_weights : iterable, default=(None, 0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-        Values of ``transition_weight`` to try, None being that of the loss.
+        Values of ``transition_weight`` to try, None being its default.
     cv : int, splitter, iterable, "leave-one-out" or None, default=None
         How sequences are left out: folds as in scikit-learn, or each in turn, in closed form. None:
         the latter if n_rows · min(n_rows, n_features) is at most 4 million, else 5 folds.
@@ -49,6 +49,8 @@ class ZScoreTaggerCV(ZScoreTagger):
         without decoding or folds (``cv`` must be None); the transition weight is then the first.
     loss : {"hamming"}, array-like, dict, callable or None, default="hamming"
         As in :class:`ZScoreTagger`.
+    transitions : {"information", "covariance"}, default="information"
+        As in :class:`ZScoreTagger`, where the default is the paper's.
     constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
         Transitions that may occur in answers, those scored here included.
     n_jobs : int or None, default=None
@@ -105,6 +107,7 @@ class ZScoreTaggerCV(ZScoreTagger):
         cv: int | str | BaseCrossValidator | Iterable | None = None,
         scoring: str | Callable[..., float] | None = "token_accuracy",
         loss: str | ArrayLike | Mapping[Any, float] | Callable[..., float] | None = "hamming",
+        transitions: str = "information",
         constraints: str | ArrayLike | None = None,
         n_jobs: int | None = None,
     ):
@@ -113,6 +116,7 @@ class ZScoreTaggerCV(ZScoreTagger):
         self.cv = cv
         self.scoring = scoring
         self.loss = loss
+        self.transitions = transitions
         self.constraints = constraints
         self.n_jobs = n_jobs
 
@@ -143,8 +147,12 @@ class ZScoreTaggerCV(ZScoreTagger):
         l2s, weights = self._check_grid()
         scorer = self._scorer()
         check_n_jobs(self.n_jobs)
+        check_choices(self, transitions=("information", "covariance"))
         source = RowSource.read(X, y, sample_weight)
-        tagger = ZScoreTagger(loss=self.loss, constraints=self.constraints, n_jobs=self.n_jobs)
+        tagger = ZScoreTagger(
+            loss=self.loss, transitions=self.transitions, constraints=self.constraints,
+            n_jobs=self.n_jobs,
+        )  # fmt: skip
         problem = ZScoreProblem(tagger, source)
         weighted = {} if sample_weight is None else {"sample_weight": source.weights}
         weighted = scorer_weights(scorer, weighted)

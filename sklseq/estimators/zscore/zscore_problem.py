@@ -19,6 +19,7 @@ from sklseq.objectives.zscore.elimination import EliminatedRidge
 from sklseq.objectives.zscore.factorised import CentredRows, FactorisedRidge
 from sklseq.objectives.zscore.moments import (
     ChainWeights,
+    PairRule,
     Sample,
     Statistics,
     combine,
@@ -34,7 +35,14 @@ from sklseq.objectives.zscore.programs import DynamicPrograms, count_programs
 from sklseq.objectives.zscore.regression import RidgeSystem
 from sklseq.solvers import SolverResult, cg, solve_dense
 
-__all__ = ["MAX_WEIGHTS", "Solution", "ZScoreProblem", "chain_attributes", "labeling_scores"]
+__all__ = [
+    "MAX_WEIGHTS",
+    "Solution",
+    "ZScoreProblem",
+    "chain_attributes",
+    "labeling_scores",
+    "pair_rule",
+]
 
 FACTORISED = 2_000  # columns of dense rows up to which conjugate gradients may give way
 # Share of the largest column that the ridge must be for the stop of conjugate gradients to be
@@ -103,11 +111,8 @@ class ZScoreProblem:
         self.is_closed_form = tagger.moments == "exact" and is_free(self.trained)
         if tagger.moments == "dp":
             check_programs(self.sample, self.trained, self.cost)
-        if tagger.transition_weight is not None and (not self.is_closed_form or tagger.separate):
-            raise ValueError(
-                f"transition_weight={tagger.transition_weight} needs weights in closed form: "
-                "moments='exact', separate=False and constrained='decoding'; otherwise use None."
-            )
+        if not self.is_closed_form or tagger.separate:
+            check_natural(tagger)
 
     def solve(self) -> Solution:
         """Solve the linear system, and add constraints if ``separate`` asks for it."""
@@ -167,6 +172,24 @@ def chain_attributes(
     return fitted
 
 
+def pair_rule(tagger: Any) -> PairRule:
+    """How ``transitions`` and ``transition_weight`` score pairs of labels."""
+    return PairRule(tagger.transitions, tagger.transition_weight)
+
+
+def check_natural(tagger: Any) -> None:
+    """Raise ValueError if transitions are to be other than those of the largest z-score."""
+    given = f"transition_weight={tagger.transition_weight}"
+    if tagger.transitions != "covariance":
+        given = f"transitions={tagger.transitions!r}"
+    if not pair_rule(tagger).is_natural:
+        raise ValueError(
+            f"{given} needs weights in closed form: moments='exact', separate=False and "
+            "constrained='decoding'; otherwise use transitions='covariance' and "
+            "transition_weight=None."
+        )
+
+
 def is_free(allowed: Constraints) -> bool:
     """Whether any labeling may occur."""
     return all(mask.all() for mask in allowed)
@@ -186,9 +209,12 @@ def _solve_free(tagger, sample: Sample, cost) -> Solution:
         system, result = solve(tagger, sample, 2 * L * l2, threads)
         statistics = Statistics(None, None, None, *count_chain(sample))
         products = system.products(sample.row_weights)
-        maximum = combine(products, statistics, cost, l2, tagger.transition_weight)
+        maximum = combine(products, statistics, cost, l2, pair_rule(tagger))
         weights = stack_weights(system.weights(maximum.mix), maximum.pairs)
-    return Solution(weights, maximum.multiplier, maximum.zscore, result, maximum.transition_weight)
+    z = maximum.zscore
+    if tagger.transitions != "covariance":
+        z = training_zscore(sample, resolve_constraints(None, np.arange(L)), cost, weights)
+    return Solution(weights, maximum.multiplier, z, result, maximum.transition_weight)
 
 
 def _factorise(_, sample: Sample, ridge: float, threads: Threads):

@@ -18,7 +18,7 @@ from sklseq.objectives.zscore.moments import (
 
 __all__ = [
     "CentredInverse", "CentredRows", "FactorisedRidge", "SolvedRows", "centred_statistics",
-    "solve_sums",
+    "solve_sums", "sum_products",
 ]  # fmt: skip
 
 SUMS = 1e-13  # share of the largest eigenvalue that is rounding, of sums of products
@@ -207,7 +207,14 @@ def inverse_of_sums(statistics: Statistics, ridge: float) -> CentredInverse:
 
 def solve_sums(statistics: Statistics, ridge: float) -> tuple[np.ndarray, Products]:
     """V = (X̃ᵀX̃ + ridge)⁻¹ X̃ᵀY from sums alone, and its products."""
+    V, mV = inverse_of_sums(statistics, ridge).solve(statistics.observed, statistics.labels)
+    return V, sum_products(V, statistics, mV)
+
+
+def sum_products(V: np.ndarray, statistics: Statistics, mV: np.ndarray | None = None) -> Products:
+    """Products of weights V from sums alone; ``mV`` is mᵀV where it is known to more digits."""
     labels = statistics.labels
-    V, mV = inverse_of_sums(statistics, ridge).solve(statistics.observed, labels)
+    if mV is None:
+        mV = statistics.means[None] @ V
     observed = V.T @ statistics.observed + mV.T * labels
-    return V, Products(observed, V.T @ statistics.gram @ V + labels.sum() * mV.T * mV)
+    return Products(observed, V.T @ statistics.gram @ V + labels.sum() * mV.T * mV)

@@ -9,6 +9,8 @@ import numpy as np
 from scipy import sparse
 
 from sklseq.objectives.zscore.moments import (
+    COVARIANCE,
+    PairRule,
     Sample,
     Statistics,
     centred,
@@ -35,9 +37,9 @@ class LeftOut(NamedTuple):
     base : ndarray of shape (n_labels, n_labels), or 0
         Transitions without D.
     pairs : ndarray of shape (n_labels, n_labels)
-        D for κ = 1.
+        D, or what stands for it, for κ = 1.
     transition_weight : float
-        κ of the loss.
+        κ where none is given.
     """
 
     emission: np.ndarray
@@ -46,7 +48,7 @@ class LeftOut(NamedTuple):
     transition_weight: float
 
     def transition(self, weight: float | None = None) -> np.ndarray:
-        """Transitions for κ = ``weight``, or that of the loss."""
+        """Transitions for κ = ``weight``."""
         return self.base + (self.transition_weight if weight is None else weight) * self.pairs
 
 
@@ -69,6 +71,7 @@ class LeaveOut:
     cost : ndarray of shape (n_labels, n_labels), or None
     solve : callable(A, B, ridge) -> SolverResult
         Of dense systems.
+    rule : PairRule, optional
 
     Notes
     -----
@@ -77,8 +80,8 @@ class LeaveOut:
     O(n_rows · n_columns · min(n_rows, n_columns)) for each sequence that is solved for anew.
     """
 
-    def __init__(self, sample: Sample, cost: np.ndarray | None, solve):
-        self.sample, self.cost, self.solve = sample, cost, solve
+    def __init__(self, sample: Sample, cost: np.ndarray | None, solve, rule: PairRule = COVARIANCE):
+        self.sample, self.cost, self.solve, self.rule = sample, cost, solve, rule
         extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
         self.transitions, self.labels = count_chain(sample)
         dense = extended.toarray() if sparse.issparse(extended) else extended
@@ -147,13 +150,14 @@ class LeaveOut:
         return Statistics(None, None, None, np.maximum(transitions, 0), np.maximum(labels, 0))
 
     def _left_out(self, fitted, others: Statistics, S, l2: float, L: int) -> LeftOut:
-        excess, variance = pair_statistics(others, l2)
-        pairs = excess / variance if variance > 0 else np.zeros((L, L))
+        table = self.rule.table(others, l2)
         if self.cost is None:
-            return LeftOut(L * fitted, 0.0, pairs, 1.0)
-        costs = centred(self.cost)
-        bb = L * float(np.trace(centred(centred(S).T))) + float(np.vdot(excess, pairs))
+            return LeftOut(L * fitted, 0.0, table, self.rule.kappa(1.0))
+        costs, (excess, variance) = centred(self.cost), pair_statistics(others, l2)
+        share = float(np.vdot(excess, excess)) / variance if variance > 0 else 0.0
+        bb = L * float(np.trace(centred(centred(S).T))) + share
         bc = float(np.vdot(centred(np.eye(L)), S @ costs))
         alpha = loss_multiplier(float(others.labels @ self.cost.mean(axis=1)), bb, bc)
-        scale, weight = loss_scale(alpha, self.cost, L)
-        return LeftOut(alpha * L * fitted - fitted @ costs, 0.0, scale * pairs, weight)
+        scale, natural = loss_scale(alpha, self.cost, L)
+        emission = alpha * L * fitted - fitted @ costs
+        return LeftOut(emission, 0.0, scale * table, self.rule.kappa(natural))

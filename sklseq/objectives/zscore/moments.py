@@ -35,14 +35,17 @@ from scipy import sparse
 from sklseq.data.sequences import row_positions
 
 __all__ = [
+    "COVARIANCE",
     "ROUNDING",
     "ChainWeights",
     "Maximum",
+    "PairRule",
     "Products",
     "Sample",
     "ScoreMoments",
     "Statistics",
     "centred",
+    "chain_columns",
     "combine",
     "count_chain",
     "decompose",
@@ -57,9 +60,12 @@ __all__ = [
     "score_products",
     "stack_weights",
     "unstack_weights",
+    "zscore_of",
 ]
 
 BLOCK = 4_096  # rows worked on while they are in the cache
+SMOOTHING = 0.5  # added to each count before its logarithm is taken
+INFORMATION_WEIGHT = 0.07  # κ of "information": see the manual, "How much transitions count"
 ROUNDING = 2 * np.finfo(np.float64).eps  # share of its mean within which a column is constant
 
 
@@ -141,13 +147,19 @@ class Statistics(NamedTuple):
 
 def extended_rows(rows, offsets: np.ndarray, n_labels: int):
     """X̃: rows with two more columns, 1 / √L where a successor and a predecessor exists."""
-    first, last, _ = row_positions(offsets)
-    ends = np.full((rows.shape[0], 2), n_labels**-0.5)
-    ends[last, 0] = 0
-    ends[first, 1] = 0
+    ends = chain_columns(offsets, n_labels)
     if sparse.issparse(rows):
         return sparse.hstack([rows, sparse.csr_matrix(ends)], format="csr", dtype=np.float64)
     return np.hstack([rows, ends])
+
+
+def chain_columns(offsets: np.ndarray, n_labels: int) -> np.ndarray:
+    """Of shape (n_rows, 2): 1 / √L where a successor and where a predecessor exists."""
+    first, last, _ = row_positions(offsets)
+    ends = np.full((int(offsets[-1]), 2), n_labels**-0.5)
+    ends[last, 0] = 0
+    ends[first, 1] = 0
+    return ends
 
 
 def one_hot(y: np.ndarray, values: np.ndarray, n_labels: int) -> sparse.csr_matrix:
@@ -253,7 +265,8 @@ class Maximum(NamedTuple):
     zscore : float
         Of the true labels, a loss included.
     transition_weight : float
-        κ: D as a multiple of that without a loss, once state weights are of that size.
+        κ: D, or what stands for it, as a multiple of :meth:`PairRule.table`, once state weights
+        are those without a loss.
     """
 
     mix: np.ndarray
@@ -287,19 +300,66 @@ def loss_scale(alpha: float, cost: np.ndarray | None, n_labels: int) -> tuple[fl
     return scale, alpha / scale if scale > 0 else 0.0
 
 
+class PairRule(NamedTuple):
+    """What pairs of labels that follow one another score.
+
+    Attributes
+    ----------
+    kind : {"covariance", "information"}
+        "covariance": D of the largest z-score. "information": L times the pointwise mutual
+        information of the true labels.
+    weight : float or None
+        κ. None: that of the loss, or ``INFORMATION_WEIGHT``.
+    """
+
+    kind: str = "covariance"
+    weight: float | None = None
+
+    @property
+    def is_natural(self) -> bool:
+        return self.kind == "covariance" and self.weight is None
+
+    def kappa(self, natural: float) -> float:
+        """κ, ``natural`` being that of the loss."""
+        if self.weight is not None:
+            return self.weight
+        return natural if self.kind == "covariance" else INFORMATION_WEIGHT
+
+    def table(self, statistics: Statistics, l2: float) -> np.ndarray:
+        """The scores for κ = 1, beside state weights without a loss.
+
+        "covariance": counts n_ij of pairs, doubly centred, over their variance P / L² + 2 l2.
+        "information": L log(n_ij n / (n_i n_j)), of counts with ½ added. The former compares a pair
+        with labels that are uniform, so a frequent label outweighs all others; the latter with
+        labels as frequent as they are.
+        """
+        counts = statistics.transitions
+        if self.kind == "information":
+            counts = counts + SMOOTHING
+            free = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum()
+            return len(counts) * np.log(counts / free)
+        excess, variance = pair_statistics(statistics, l2)
+        return excess / variance if variance > 0 else np.zeros_like(excess)
+
+
+COVARIANCE = PairRule()  # that of the largest z-score
+
+
 def combine(
     products: Products, statistics: Statistics, cost: np.ndarray | None, l2: float,
-    transition_weight: float | None = None,
+    rule: PairRule = COVARIANCE,
 ) -> Maximum:  # fmt: skip
     """The maximum, from products of V = (X̃ᵀX̃ + 2 L l2)⁻¹ X̃ᵀY: V itself is only mixed, by label.
 
     Without a loss, w = C⁻¹b solves the paper's Equations 4 and 5; with one, α is the solution of
     Equation 6. C⁻¹b is L · V without its mean over labels. A loss cost(ȳ_t, y_t), summed over
     rows, has the covariance X̃ᵀY·cost / L with W's features, cost centred, and none with D's:
-    C⁻¹c is V · cost. ``transition_weight`` replaces the κ of the loss.
+    C⁻¹c is V · cost. ``rule`` may replace D; ``zscore`` is then right where rows and columns of the
+    new table sum to zero.
     """
-    pairs, share = _pair_weights(statistics, l2)
-    L, alpha = len(pairs), 1.0
+    excess, variance = pair_statistics(statistics, l2)
+    share = float(np.vdot(excess, excess)) / variance if variance > 0 else 0.0
+    L, alpha = len(excess), 1.0
     mix = L * np.eye(L) - 1
     if cost is not None:
         mean, costs = float(statistics.labels @ cost.mean(axis=1)), centred(cost)
@@ -307,21 +367,12 @@ def combine(
         bc = float(np.vdot(costs, centred(products.observed)))
         alpha = loss_multiplier(mean, bb, bc)
         mix = alpha * mix - costs
-    scale, kappa = loss_scale(alpha, cost, L)
-    weight = alpha
-    if transition_weight is not None:
-        kappa, weight = transition_weight, transition_weight * scale
-    pairs = weight * pairs
-    z = _zscore(mix, pairs, products, statistics, cost)
+    scale, natural = loss_scale(alpha, cost, L)
+    kappa = rule.kappa(natural)
+    weight = alpha if rule.is_natural else kappa * scale
+    pairs = weight * rule.table(statistics, l2)
+    z = zscore_of(mix, pairs, products, statistics, cost)
     return Maximum(mix, pairs, alpha, z, kappa)
-
-
-def _pair_weights(statistics: Statistics, l2: float) -> tuple[np.ndarray, float]:
-    # D = counts, doubly centred, over their variance; and its share of bᵀC⁻¹b.
-    excess, variance = pair_statistics(statistics, l2)
-    L = len(excess)
-    pairs = excess / variance if variance > 0 else np.zeros((L, L))
-    return pairs, float(np.vdot(excess, pairs))
 
 
 def pair_statistics(statistics: Statistics, l2: float) -> tuple[np.ndarray, float]:
@@ -330,8 +381,8 @@ def pair_statistics(statistics: Statistics, l2: float) -> tuple[np.ndarray, floa
     return centred(centred(counts).T).T, counts.sum() / counts.size + 2 * l2
 
 
-def _zscore(mix, pairs, products: Products, statistics: Statistics, cost) -> float:
-    # w·b / √(wᵀCw) of W = V · mix and D, the loss added to the scores.
+def zscore_of(mix, pairs, products: Products, statistics: Statistics, cost) -> float:
+    """w·b / √(wᵀCw) of W = V · mix and D, the loss added to the scores."""
     L, excess = len(pairs), pair_statistics(statistics, 0.0)[0]
     gap = np.vdot(mix, products.observed) + np.vdot(pairs, excess)
     total = np.vdot(mix, products.square @ mix) / L

@@ -1,0 +1,61 @@
+"""Prediction of kernel models: rows are scored by their kernels with support rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from sklseq._lib.estimator import fitted_parameter
+from sklseq._lib.threads import Threads
+from sklseq.data.sequences import check_finite
+from sklseq.estimators.base import BaseTagger
+from sklseq.estimators.kernel_functions import BLOCK, RowKernel
+from sklseq.inference.chain.linear_chain import row_blocks
+
+__all__ = ["KernelTagger"]
+
+
+class KernelTagger(BaseTagger):
+    """A tagger that scores rows by ``coef_``, or without it by kernels with ``support_vectors_``.
+
+    The scores of a row are its kernels with the support rows times ``dual_coef_``; the kernel is
+    that of the parameters ``kernel``, ``degree`` and ``coef0`` as the last fit had them, and of
+    ``gamma_``. With "precomputed", a row holds its kernels, ``support_`` being the columns.
+    """
+
+    def _blocks(self, X, work) -> list:
+        # Without coef_, rows are scored by their kernels with the support rows.
+        if hasattr(self, "coef_"):
+            return super()._blocks(X, work)
+        check_finite(X)
+
+        def run(block: tuple[int, int]):
+            a, b = block
+            first, last = X.offsets[a], X.offsets[b]
+            return work(a, b, self._score_rows(X.rows[first:last]), X.offsets[a : b + 1] - first)
+
+        with Threads(self.n_jobs) as threads:
+            return threads.map(run, row_blocks(X.offsets))
+
+    def _score_rows(self, rows: Any) -> np.ndarray:
+        if hasattr(self, "coef_"):
+            return super()._score_rows(rows)
+        chain, L, n = self._chain(), len(self.classes_), rows.shape[0]
+        function, degree, coef0 = (
+            fitted_parameter(self, name) for name in ("kernel", "degree", "coef0")
+        )
+        kernel = RowKernel(function, getattr(self, "gamma_", 1.0), int(degree), float(coef0))
+        psi = np.zeros((n, chain.width), dtype=chain.dtype)
+        step = BLOCK // max(len(self.support_), 1)  # 0 for more support rows than BLOCK
+        for a in range(0, n if len(self.support_) else 0, max(step, 1)):
+            part = rows[a : a + max(step, 1)]
+            psi[a : a + part.shape[0], :L] = self._support_kernel(kernel, part) @ self.dual_coef_
+        return psi
+
+    def _support_kernel(self, kernel: RowKernel, rows) -> np.ndarray:
+        if kernel.kernel == "precomputed":
+            chosen = rows[:, self.support_]
+            return chosen.toarray() if sparse.issparse(chosen) else chosen
+        return kernel(rows, self.support_vectors_)
