@@ -4,7 +4,7 @@
 PYTHON ?= python3
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-checked test-sanitized test-minimum test-threads coverage trials mutations lint format bench docs sdist wheel clean
+.PHONY: help demo test test-checked test-sanitized test-minimum test-threads coverage trials mutations lint format bench docs pictures sdist wheel clean
 # A step that fails leaves no stamp behind.
 .DELETE_ON_ERROR:
 
@@ -39,6 +39,7 @@ help:
 	@echo 'make format        let ruff format the sources'
 	@echo 'make bench         a report of training and inference beside peers; ARGS=crfsuite for a part'
 	@echo 'make docs          HTML pages in docs/_build/html'
+	@echo 'make pictures      docs/_static: pictures of the first page'
 	@echo 'make sdist         dist/*.tar.gz, from what is committed'
 	@echo 'make wheel         dist/*.whl from the sdist, repaired, and tested with the newest and the oldest dependencies'
 	@echo 'make clean         remove environments and everything built'
@@ -110,6 +111,9 @@ bench: $(VENV)/.built $(VENV)/.with-bench
 docs: $(VENV)/.built $(VENV)/.with-docs
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo 'docs/_build/html/index.html'
+
+pictures: $(VENV)/.built $(VENV)/.with-plot
+	PATH="$(CURDIR)/$(BIN):$$PATH" MPLBACKEND=agg $(BIN)/python docs/pictures.py
 
 sdist: $(RELEASE)/.tools
 	rm -rf dist

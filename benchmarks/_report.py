@@ -97,5 +97,9 @@ def write_page(json_path, path, pictures):
             lines += [f"   {m} - {shown(cell)}" for m, cell in zip(marks, cells)]
         lines.append("")
         if part in pictures:
-            lines += [f".. image:: {pictures[part]}", f"   :alt: {part}", ""]
+            lines += [
+                f".. image:: {pictures[part]}",
+                f"   :alt: Figure of the measurements in part {part} of this report.",
+                "",
+            ]
     path.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")

@@ -46,7 +46,7 @@ nitpicky = True
 # Classes of other projects that signatures and base classes name.
 nitpick_ignore_regex = [(r"py:.*", r"(sklearn|numpy|np|scipy|matplotlib|dask|collections)\..*")]
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "_templates"]
+exclude_patterns = ["_build", "_templates", "_static"]
 suppress_warnings = ["config.cache"]
 
 autosummary_generate = True
@@ -54,6 +54,7 @@ autodoc_typehints = "none"
 numpydoc_show_class_members = False
 myst_heading_anchors = 2
 
+# Pages without running examples: NO_GALLERY=1 make docs
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
@@ -69,7 +70,7 @@ sphinx_gallery_conf = {
     "reference_url": {"sklseq": None},
     "backreferences_dir": "generated/examples",
     "doc_module": ("sklseq",),
-    "plot_gallery": True,
+    "plot_gallery": not os.environ.get("NO_GALLERY"),
     "write_computation_times": False,
     "image_scrapers": ("matplotlib",),
     "within_subsection_order": "FileNameSortKey",
@@ -94,6 +95,8 @@ html_sidebars = {
     for page in (
         "index",
         "start",
+        "howto",
+        "comparison",
         "maths",
         "equations",
         "migration",

@@ -1,6 +1,6 @@
 """Displays of models and predictions; matplotlib is imported when one is drawn.
 
-Imports: data, estimators, inference, metrics.
+Imports: data, estimators, inference, inspection, metrics.
 """
 
 from sklseq.display._confusion import SpanConfusionDisplay
@@ -8,6 +8,7 @@ from sklseq.display._latency import SWEEPS as SWEEPS
 from sklseq.display._latency import LatencyAccuracyDisplay, TradeOff
 from sklseq.display._loss import LossCurveDisplay
 from sklseq.display._marginals import MarginalsDisplay
+from sklseq.display._marked_text import SpansDisplay
 from sklseq.display._penalty_path import PenaltyPathDisplay
 from sklseq.display._segmentation import SegmentationDisplay
 from sklseq.display._transitions import TransitionsDisplay
@@ -19,6 +20,7 @@ __all__ = [
     "PenaltyPathDisplay",
     "SegmentationDisplay",
     "SpanConfusionDisplay",
+    "SpansDisplay",
     "TradeOff",
     "TransitionsDisplay",
 ]

@@ -26,7 +26,7 @@ MODULES = [
     "sklseq.testing",
 ]
 # Blocks that need more than this machine: a cluster, another package.
-NOT_RUN = {"answers": 1, "migration": 8, "scale": 1}
+NOT_RUN = {"answers": 1, "howto": 4, "migration": 8, "scale": 1}
 
 BLOCK = re.compile(
     r"^(?P<directive>\.\. (?:code-block:: python|testsetup::))\n"

@@ -61,7 +61,7 @@ def rule_of(folder):
     match = re.search(r"^Imports: ([\w, ]+)(?:; never (\w+))?\.$", doc or "", re.MULTILINE)
     assert match, f"sklseq/{folder}/__init__.py must say what the folder imports: 'Imports: a, b.'"
     allowed = set() if match[1] == "nothing" else set(match[1].split(", "))
-    assert allowed <= {*folders(), "deployment", "metrics", "runtime"}, (
+    assert allowed <= {*folders(), "deployment", "inspection", "metrics", "runtime"}, (
         f"{folder} names what does not exist: {allowed}"
     )
     return allowed, match[2]

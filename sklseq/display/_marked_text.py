@@ -1,0 +1,270 @@
+"""Texts with marked fields and their probabilities, as HTML and as a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sklearn.base import BaseEstimator
+
+from sklseq.data.types import SequencesLike
+from sklseq.display._common import new_axes, tokens_of
+from sklseq.display._segmentation import BORDERS, COLORS
+from sklseq.inspection import extract
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from sklseq.inspection import Field
+
+__all__ = ["SpansDisplay"]
+
+# Opacity of the background of a field of probability 0 and 1. Text keeps the colour of the page, so
+# that it is readable on light and dark pages.
+FAINT, STRONG = 0.08, 0.45
+
+
+class SpansDisplay:
+    """Texts with marked fields; the more probable a field, the stronger its colour.
+
+    A notebook shows it as HTML, on light and dark pages; :meth:`plot` draws the same with
+    matplotlib. Each field has the name of its label and its probability, so colour is not needed
+    to read it.
+
+    Parameters
+    ----------
+    texts : list of str
+    fields : list of list of Field
+        For each text its fields (label, text, start, stop, probability), such as those of
+        :func:`sklseq.inspection.extract` with ``texts=``: start and stop count characters, stop is
+        not included. A probability may be None.
+
+    Attributes
+    ----------
+    texts : list of str
+    fields : list of list of (label, text, start, stop, probability)
+        In the order of their starts.
+    labels : list
+        Labels of all fields, sorted as strings; their colours are in this order.
+    ax_ : matplotlib Axes
+        Axes of the last plot.
+    figure_ : matplotlib Figure
+
+    Raises
+    ------
+    ValueError
+        If there is not one list of fields for each text, or a field overlaps another, is empty or
+        is not inside its text.
+
+    Examples
+    --------
+    >>> from sklseq.display import SpansDisplay
+    >>> display = SpansDisplay(["Ann Lee sings"], [[("NAME", "Ann Lee", 0, 7, 0.98)]])
+    >>> print(display.as_text())
+    [NAME 98 % Ann Lee] sings
+    """
+
+    def __init__(self, texts: Iterable[str], fields: Iterable[Iterable[Field | tuple]]):
+        self.texts = [str(text) for text in texts]
+        self.fields = [sorted(map(tuple, one), key=lambda field: field[2]) for one in fields]
+        if len(self.fields) != len(self.texts):
+            raise ValueError(
+                f"fields must have one list for each text; got {len(self.fields)} lists for "
+                f"{len(self.texts)} texts."
+            )
+        for s, (text, one) in enumerate(zip(self.texts, self.fields)):
+            _check_fields(s, text, one)
+        self.labels = sorted({field[0] for one in self.fields for field in one}, key=str)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: BaseEstimator, X: SequencesLike, *, texts: Sequence[str] | None = None
+    ) -> SpansDisplay:
+        """Fields that a fitted model finds.
+
+        Parameters
+        ----------
+        estimator : Pipeline, search or estimator
+            That ends in a tagger or segmenter.
+        X : list of sequences
+            As for ``predict``.
+        texts : list of str, optional
+            The raw strings. By default the tokens of each sequence joined by spaces.
+
+        Returns
+        -------
+        SpansDisplay
+        """
+        if texts is None:
+            texts = [" ".join(tokens_of(x)) for x in X]
+        return cls(texts, extract(estimator, X, texts=texts))
+
+    def as_text(self) -> str:
+        """Return the texts with fields in brackets, one text per line.
+
+        Returns
+        -------
+        str
+        """
+        return "\n".join(
+            "".join(f"[{_caption(field)} {text}]" if field else text for text, field in pieces)
+            for pieces in map(_pieces, self.texts, self.fields)
+        )
+
+    def _repr_html_(self) -> str:
+        """HTML with all colours inline; text is escaped."""
+        rows = []
+        for pieces in map(_pieces, self.texts, self.fields):
+            inside = "".join(
+                self._mark(text, field) if field else f"<span>{escape(text)}</span>"
+                for text, field in pieces
+            )
+            rows.append(f'<div style="{_ROW}">{inside}</div>')
+        return "\n".join(rows)
+
+    def plot(self, ax: Axes | None = None, *, width: int = 80) -> SpansDisplay:
+        """Draw the texts, at most ``width`` characters to a line where words allow.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        width : int, default=80
+
+        Returns
+        -------
+        SpansDisplay
+            The display itself.
+        """
+        lines = [line for s in range(len(self.texts)) for line in self._lines(s, width)]
+        bottom = lines[-1].y + 1 if lines else 1
+        columns = max([width, *(len(line.text) for line in lines)])
+        ax = new_axes(self, ax, (0.07 * (columns + 2), 0.2 + 0.45 * bottom))
+        for line in lines:
+            ends = [mark[1] for mark in line.marks[1:]] + [columns]
+            for (field, begin, end, first), room in zip(line.marks, ends):
+                self._draw(ax, field, begin, end, line.y)
+                if first:
+                    name = _fitting(field, int(1.4 * (room - begin)))
+                    ax.text(begin, line.y - 0.31, name, fontsize=5.5, va="bottom")
+            for column, word in _words(line.text):
+                ax.text(column, line.y, word, family="monospace", fontsize=8, va="center")
+        ax.set(xlim=(-1, columns + 1), ylim=(bottom - 0.4, -0.8))
+        ax.axis("off")
+        return self
+
+    def _mark(self, text: str, field: tuple) -> str:
+        color, border = self._style(field[0])
+        red, green, blue = _rgb(color)
+        return (
+            f'<mark style="{_MARK}background:rgba({red},{green},{blue},{_opacity(field):.2f});'
+            f'border-bottom:3px {border} {color}">{escape(text)} '
+            f"<small><b>{escape(_caption(field))}</b></small></mark>"
+        )
+
+    def _lines(self, s: int, width: int) -> Iterator[_Line]:
+        """Lines of a text with the columns of their fields; y counts lines over all texts."""
+        before = sum(len(_breaks(text, width)) + 0.4 for text in self.texts[:s])
+        for k, (first, last) in enumerate(_breaks(self.texts[s], width)):
+            marks = [
+                (
+                    field,
+                    max(field[2], first) - first,
+                    min(field[3], last) - first,
+                    field[2] >= first,
+                )
+                for field in self.fields[s]
+                if field[2] < last and field[3] > first
+            ]
+            yield _Line(before + k, self.texts[s][first:last], marks)
+
+    def _draw(self, ax: Any, field: tuple, begin: int, end: int, y: float) -> None:
+        from matplotlib.patches import Rectangle
+
+        color, _ = self._style(field[0])
+        corner, size = (begin - 0.3, y - 0.28), (end - begin + 0.6, 0.56)
+        ax.add_patch(Rectangle(corner, *size, color=color, alpha=_opacity(field), lw=0))
+        ax.add_patch(Rectangle((begin - 0.3, y + 0.24), size[0], 0.06, color=color, lw=0))
+
+    def _style(self, label: Any) -> tuple[str, str]:
+        turn, k = divmod(self.labels.index(label), len(COLORS))
+        return COLORS[k], BORDERS[turn % len(BORDERS)]
+
+
+class _Line(NamedTuple):
+    y: float
+    text: str
+    marks: list[tuple[tuple, int, int, bool]]  # field, columns, whether it begins here
+
+
+_ROW = "line-height:2.1;margin:0.3em 0;white-space:pre-wrap;"
+_MARK = (  # each part of a mark that is broken across lines has its own border
+    "color:inherit;padding:0.15em 0.25em;border-radius:0.25em;"
+    "-webkit-box-decoration-break:clone;box-decoration-break:clone;"
+)
+
+
+def _check_fields(s: int, text: str, fields: list[tuple]) -> None:
+    at = 0
+    for _, _, start, stop, *_ in fields:
+        if not at <= start < stop <= len(text):
+            raise ValueError(
+                f"fields of text {s}: [{start}, {stop}) must begin at {at} or later, after the "
+                f"field before, hold a character and end at {len(text)} or before."
+            )
+        at = stop
+
+
+def _pieces(text: str, fields: list[tuple]) -> Iterator[tuple[str, tuple | None]]:
+    """Parts of a text in order, each with its field or None."""
+    at = 0
+    for field in fields:
+        if field[2] > at:
+            yield text[at : field[2]], None
+        yield text[field[2] : field[3]], field
+        at = field[3]
+    if at < len(text):
+        yield text[at:], None
+
+
+def _caption(field: tuple) -> str:
+    label, _, _, _, probability = field
+    return f"{label}" if probability is None else f"{label} {100 * probability:.0f} %"
+
+
+def _fitting(field: tuple, n: int) -> str:
+    """The caption in at most n characters: without the probability or cut if it is longer."""
+    caption = _caption(field)
+    return caption if len(caption) <= n else f"{field[0]}"[:n]
+
+
+def _opacity(field: tuple) -> float:
+    probability = 1.0 if field[4] is None else field[4]
+    return FAINT + (STRONG - FAINT) * probability
+
+
+def _rgb(color: str) -> tuple[int, ...]:
+    return tuple(int(color[k : k + 2], 16) for k in (1, 3, 5))
+
+
+def _words(line: str) -> Iterator[tuple[int, str]]:
+    """Words of a line and their columns."""
+    at = 0
+    for word in line.split():
+        at = line.index(word, at)
+        yield at, word
+        at += len(word)
+
+
+def _breaks(text: str, width: int) -> list[tuple[int, int]]:
+    """Ranges of characters of the lines: broken at line ends and before words beyond the width."""
+    lines, at = [], 0
+    for line in text.splitlines(keepends=True):
+        first = at
+        for column, word in _words(line):
+            if at + column + len(word) - first > width and at + column > first:
+                lines.append((first, at + column))
+                first = at + column
+        lines.append((first, at + len(line)))
+        at += len(line)
+    return lines
