@@ -1,7 +1,7 @@
 """Tables 1 and 2, Figure 2 of Sarawagi (2006): segments against tokens, succinct or one by one.
 
-    python benchmarks/bench_segmenter.py [table1] [table2] [figure2] [boundary] [losses] [--quick]
-           [--data NAME ...] [--splits N]
+    python benchmarks/bench_segmenter.py [table1] [table2] [figure2] [boundary] [losses] [curves]
+           [calibration] [--quick] [--data NAME ...] [--splits N] [--figure FILE]
 
     SequenceBCEU   CRFTagger on IOBES labels
     Segment        SemiCRFSegmenter(max_segment_length=L), segment features
@@ -23,6 +23,7 @@ import argparse
 import gzip
 import os
 import warnings
+from functools import partial
 from pathlib import Path
 from statistics import mean, median, stdev
 from tempfile import TemporaryDirectory
@@ -190,9 +191,9 @@ def all_features(task):
     return make_union(TokenFeatures(), LexiconFeatures(task.lexicons))
 
 
-def tagger(task, l2):
+def tagger(task, l2, min_count=2):
     """The same information as ``Boundary``: each token with its neighbours."""
-    features = WindowFeatures(all_features(task), before=1, after=1, min_count=2)
+    features = WindowFeatures(all_features(task), before=1, after=1, min_count=min_count)
     return Sequence(task, l2, features)
 
 
@@ -204,6 +205,15 @@ class Boundary(Segment):
             lexicons=None if longest is None else task.lexicons,
         )  # fmt: skip
         self.longest, self.model = None, SemiCRFSegmenter(l2=l2, loss=loss)
+
+
+SIZES = (10, 50, 100, 200)
+CURVES = {
+    "tagger": lambda task, l2: tagger(task, l2, 1),
+    "tagger, min_count=2": tagger,
+    "tagger, ten times the penalty": lambda task, l2: tagger(task, 10 * l2, 1),
+    "segmenter": lambda task, l2: Boundary(task, l2, 10, "softmax-margin"),
+}
 
 
 def cut(segments, longest):
@@ -263,7 +273,10 @@ def f1_of(results):
 
 
 def spread_of(results):
-    scores = [r.f1 for r in results]
+    return mean_and_spread([r.f1 for r in results])
+
+
+def mean_and_spread(scores):
     return f"{mean(scores):.1f} ± {stdev(scores):.1f}" if len(scores) > 1 else f"{scores[0]:.1f}"
 
 
@@ -390,17 +403,117 @@ def losses(found, l2, n_splits):
                 )
 
 
+def learning_curve(task, l2, n_splits):
+    """Number of references trained on -> name of the model -> F1 of each split."""
+    scores = {}
+    for n in SIZES:
+        test = min(300, len(task.X) - n)
+        if test < n:
+            continue
+        scores[n] = of_size = {}
+        for train, new in ShuffleSplit(
+            n_splits, train_size=n, test_size=test, random_state=0
+        ).split(task.X):
+            for name, make in CURVES.items():
+                model = make(task, l2)
+                seen, rows, _ = extract(model.features, task.X, train, new)
+                result = measure(model, (seen, rows, 0), task.y, train, new, None)
+                of_size.setdefault(name, []).append(result.f1)
+    return scores
+
+
+def curves(found, l2, n_splits, figure=None):
+    """F1 by number of references, of taggers with several settings and of segmenters."""
+    drawn = {}
+    for name, task in found.items():
+        drawn[name] = scores = learning_curve(task, l2, n_splits)
+        print(f"\n{name}: F1 by number of references" + "".join(f"{n:>13}" for n in scores))
+        for model in CURVES:
+            cells = (f"{mean_and_spread(of[model]):>13}" for of in scores.values())
+            print(f"{model:<32}" + "".join(cells), flush=True)
+        best = [
+            max(mean(of[m]) for m in CURVES if m.startswith("tagger")) for of in scores.values()
+        ]
+        gains = [mean(of["segmenter"]) - b for of, b in zip(scores.values(), best)]
+        print(f"{'segmenter - best tagger':<32}" + "".join(f"{gain:>+13.1f}" for gain in gains))
+    if figure:
+        draw_curves(drawn, figure)
+
+
+def draw_curves(drawn, path):
+    """One panel a data set: mean F1 and its standard error, by number of references."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    panels = plt.subplots(1, len(drawn), figsize=(3.6 * len(drawn), 3.4), sharey=True)
+    figure, axes = panels[0], np.atleast_1d(panels[1])
+    for axis, (name, scores) in zip(axes, drawn.items()):
+        for model in CURVES:
+            f1 = np.array([of[model] for of in scores.values()])
+            error = f1.std(axis=1, ddof=min(1, f1.shape[1] - 1)) / f1.shape[1] ** 0.5
+            style = "--" if model.startswith("tagger") else "-"
+            axis.errorbar(list(scores), f1.mean(axis=1), error, ls=style, label=model, capsize=2)
+        axis.set(title=name, xscale="log", xlabel="references with labels")
+        axis.set_xticks(list(scores), labels=list(map(str, scores)))
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("F1 of fields (%)")
+    axes[-1].legend(fontsize=8, loc="lower right")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def calibration(found, l2, n_splits):
+    """Expected calibration error of predicted segments, and how many with 0.4 to 0.6 are right."""
+    for name, task in found.items():
+        print(f"\n{name}: calibration error (accuracy where the probability is 0.4 to 0.6)")
+        for n in (50, 150):
+            for penalty in (0.1, 1.0):
+                for loss in ("log", "softmax-margin"):
+                    parts = {None: [], 5: []}
+                    splits = ShuffleSplit(n_splits, train_size=n, random_state=0).split(task.X)
+                    for train, test in splits:
+                        features = Boundary(task, l2, 10).features
+                        seen, new, _ = extract(features, task.X, train, test)
+                        for folds, told in parts.items():
+                            model = SemiCRFSegmenter(l2=penalty, loss=loss, calibrate=folds)
+                            model.fit(seen, [task.y[s] for s in train])
+                            told.append(errors_of(model, new, [task.y[s] for s in test]))
+                    cells = "".join(
+                        f"{mean(e for e, _ in told):10.3f} ({mean(m for _, m in told):.2f})"
+                        for told in parts.values()
+                    )
+                    print(f"{n:>5} references, l2={penalty:<5}{loss:<16}{cells}", flush=True)
+
+
+def errors_of(model, X, y, n_bins=10):
+    """(expected calibration error, fraction right of those of about one half)."""
+    pairs = [
+        (span.probability, tuple(span[:3]) in set(labels_to_segments(labels)))
+        for spans, labels in zip(model.predict_spans(X), y)
+        for span in spans
+    ]
+    proba, right = np.array(pairs).T
+    bins = np.minimum((proba * n_bins).astype(int), n_bins - 1)
+    middle = abs(proba - 0.5) < 0.1
+    return np.abs(np.bincount(bins, proba - right)).sum() / len(proba), right[middle].mean()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", default=["table1", "table2", "figure2"])
     parser.add_argument("--quick", action="store_true", help="a third of the data, one split")
     parser.add_argument("--data", nargs="*", help="cora, cora-journals, anystyle, us50")
     parser.add_argument("--splits", type=int, default=4)
+    parser.add_argument("--figure", help="file of the picture of curves")
     parser.add_argument("--l2", type=float, default=0.1)
     arguments = parser.parse_args()
     n_splits = 1 if arguments.quick else arguments.splits
-    parts = (table1, table2, figure2, boundary, losses)
+    parts = (table1, table2, figure2, boundary, losses, curves, calibration)
     programs = {part.__name__: part for part in parts}
+    programs["curves"] = partial(curves, figure=arguments.figure)
     with TemporaryDirectory() as scratch:
         found = tasks(arguments.data, arguments.quick, Path(scratch))
         for part in arguments.parts:

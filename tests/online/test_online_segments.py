@@ -165,3 +165,16 @@ def test_steps_that_become_known_with_the_end_are_decoded_with_it():
     found = stream.push("a") + stream.push("w") + stream.flush()
     labels = segments_to_labels([e[:3] for e in found], 2)
     assert list(labels) == list(decoder.decode([["a", "w"]]).labels[0]) == ["O", "B-p"]
+
+
+def test_the_label_outside_is_that_of_the_last_fit():
+    X = [x for x in sentences(1)[0] if len(x) > 1]
+    whole = [[(0, len(x) - 1, "all"), (len(x) - 1, len(x), "last")] for x in X[:3]]
+    model = make_pipeline(SegmentFeatures(length=False), SemiCRFSegmenter(l2=0.1))
+    decoder = OnlineDecoder(model, strategy="closure").fit(X[:3], whole)
+    stream = decoder.segment_stream()
+    expected = stream.push_many(X[0]) + stream.flush(), decoder.score(X[:3], whole)
+    assert [e.label for e in expected[0]] == ["all", "last"]
+    decoder.estimator_[-1].set_params(outside="all")
+    stream = decoder.segment_stream()
+    assert (stream.push_many(X[0]) + stream.flush(), decoder.score(X[:3], whole)) == expected

@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, fit_of_part, with_callbacks
-from sklseq._lib.estimator import LabellerBase, clone_part
+from sklseq._lib.estimator import LabellerBase, clone_part, fitted_parameter
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import split_labels
 from sklseq.data.segment_labels import labels_of_segments
@@ -518,7 +518,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         if not decodes_segments(segmenter):
             return y
         lengths = np.array([len(x) for x in labels], dtype=np.int64)
-        return labels_of_segments(y, lengths, segmenter.outside)
+        return labels_of_segments(y, lengths, fitted_parameter(segmenter, "outside"))
 
     def latency_report(self, X: SequencesLike) -> LatencyReport:
         """How long labels wait, and how often they are not those of Viterbi's algorithm.

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sklseq._lib.estimator import fitted_parameter
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.estimators.online.items import check_items, numbered_from, one_sequence
 from sklseq.estimators.online.pipelines import tagger_of
@@ -59,7 +60,7 @@ class SegmentBeam:
 
     def __init__(self, segmenter: SemiCRFSegmenter, max_span: int | None, rule: OnlineRule):
         self._weights = segmenter.transition_, segmenter.start_, segmenter.end_
-        longest, outside = segmenter.max_segment_length_, segmenter.outside
+        longest, outside = segmenter.max_segment_length_, fitted_parameter(segmenter, "outside")
         self._limits = label_limits(segmenter.classes_, longest, outside)
         self._max_span = segmenter.max_span_ if max_span is None else max_span
         self._closes = rule.strategy == "closure"
@@ -275,7 +276,8 @@ class SegmentStream:
         return self._emissions(rows, self.n_seen)
 
     def _emissions(self, rows: list[tuple[int, int, int]], n: int) -> list[SegmentEmission]:
-        labels, outside = self._segmenter.classes_.tolist(), self._segmenter.outside
+        labels = self._segmenter.classes_.tolist()
+        outside = fitted_parameter(self._segmenter, "outside")
         return [SegmentEmission(i, j, labels[k], n - j) for i, j, k in rows if labels[k] != outside]
 
     def _spans(self, window: list, n_seen: int) -> _Spans:

@@ -10,7 +10,10 @@ from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.validation import check_not_empty, read_sequences, training_weights
 from sklseq.inference.segment.segmentations import as_spans
 
-__all__ = ["SegmentSource", "label_limits", "read_potentials"]
+__all__ = ["WEIGHTS", "SegmentSource", "label_limits", "read_potentials"]
+
+# Fitted attributes that scores are linear in.
+WEIGHTS = "coef_", "transition_", "start_", "end_"
 
 
 class SegmentSource:

@@ -29,7 +29,12 @@ from sklseq.data.segment_labels import (
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike, ValidLike
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
-from sklseq.estimators.semicrf.segment_source import SegmentSource, label_limits, read_potentials
+from sklseq.estimators.semicrf.segment_source import (
+    WEIGHTS,
+    SegmentSource,
+    label_limits,
+    read_potentials,
+)
 from sklseq.estimators.validation import (
     check_n_jobs,
     warn_one_label,
@@ -140,6 +145,10 @@ class SemiCRFSegmenter(
         Fraction of the objective by which it may exceed its minimum, proved or estimated as by
         "lbfgs" of :class:`CRFTagger`. For the hinge loss it is ``10 · tol``, and proved. Smaller
         values take longer and change F1 by less than 0.1 points (references and addresses).
+    calibrate : int or None, default=None
+        Folds by which probabilities are calibrated: weights are divided by the temperature that
+        minimises the log loss of the segments predicted for left-out folds (Guo et al. 2017). This
+        changes no prediction. It takes as many more fits; not for the hinge loss.
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one. Not for the hinge loss.
     n_jobs : int or None, default=None
@@ -162,6 +171,8 @@ class SemiCRFSegmenter(
         The most steps that a potential of the training data spans.
     max_segment_length_ : int
         The longest segment that is predicted; 0: any.
+    temperature_ : float
+        By which the minimising weights were divided; 1 without ``calibrate``.
     n_potentials_ : int
         Potentials of the training data: H of Sarawagi (2006, §3.3).
     n_iter_ : int
@@ -186,6 +197,9 @@ class SemiCRFSegmenter(
 
     References
     ----------
+    C. Guo, G. Pleiss, Y. Sun, K. Q. Weinberger (2017), "On calibration of modern neural networks",
+    ICML.
+
     K. Gimpel, N. A. Smith (2010), "Softmax-margin CRFs: training log-linear models with cost
     functions", NAACL.
 
@@ -220,6 +234,7 @@ class SemiCRFSegmenter(
         all_possible_transitions: bool = True,
         max_iter: int = 500,
         tol: float = 1e-3,
+        calibrate: int | None = None,
         warm_start: bool = False,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -234,6 +249,7 @@ class SemiCRFSegmenter(
         self.all_possible_transitions = all_possible_transitions
         self.max_iter = max_iter
         self.tol = tol
+        self.calibrate = calibrate
         self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -268,15 +284,24 @@ class SemiCRFSegmenter(
 
         source = SegmentSource.read(X, y, sample_weight, self.outside)
         problem = SegmentProblem(self, source)
-        result = problem.solve()
-        return self._set(problem, result)
+        temperature = 1.0
+        if self.calibrate is not None:
+            from sklseq.estimators.semicrf.temperature import fit_temperature
 
-    def _set(self, problem, result) -> SemiCRFSegmenter:
+            self._check_folds(len(source.potentials))
+            temperature = fit_temperature(self, source)
+        return self._set(problem, problem.solve(), temperature)
+
+    def _set(self, problem, result, temperature: float) -> SemiCRFSegmenter:
         self._warn(result, problem.classes)
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         vars(self).update(problem.attributes(result.w))
         self.n_iter_, self.objective_ = result.n_iter, result.value
         self.loss_curve_ = result.history
+        self.temperature_ = temperature
+        if temperature != 1:
+            for name in WEIGHTS:
+                setattr(self, name, getattr(self, name) / temperature)
         return self
 
     def _check_parameters(self) -> None:
@@ -290,6 +315,11 @@ class SemiCRFSegmenter(
         if self.loss not in LOSSES:
             raise ValueError(f"loss must be one of {LOSSES}; got {self.loss!r}.")
         self._check_hinge()
+        folds = self.calibrate
+        if folds is not None and not (isinstance(folds, numbers.Integral) and folds >= 2):
+            raise ValueError(
+                f"calibrate must be None or a number of folds of at least 2; got {folds!r}."
+            )
         longest = self.max_segment_length
         if longest is not None and (not isinstance(longest, numbers.Integral) or longest < 1):
             raise ValueError(
@@ -312,10 +342,22 @@ class SemiCRFSegmenter(
                 f"loss='hinge' needs l1=0 and l2 > 0; got l1={self.l1} and l2={self.l2}. Use "
                 "loss='log', or other penalties."
             )
+        if self.calibrate is not None:
+            raise ValueError(
+                f"loss='hinge' has no probabilities to calibrate (calibrate={self.calibrate!r}); "
+                "use calibrate=None, or loss='softmax-margin'."
+            )
         if self.warm_start:
             raise ValueError(
                 "loss='hinge' cannot start from given weights (warm_start=True); use "
                 "warm_start=False."
+            )
+
+    def _check_folds(self, n: int) -> None:
+        if self.calibrate > n:
+            raise ValueError(
+                f"calibrate={self.calibrate} folds need as many sequences of a weight above 0; got "
+                f"{n}. Use fewer folds, or None."
             )
 
     def _warn(self, result, classes: np.ndarray) -> None:

@@ -1,0 +1,107 @@
+"""Calibration of a segmenter by a temperature, fitted to the segments of left-out folds."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import KFold
+
+from sklseq import SemiCRFSegmenter, labels_to_segments
+from sklseq.datasets import make_citations
+from sklseq.features import SegmentFeatures, TokenFeatures
+
+WEIGHTS = "coef_", "transition_", "start_", "end_"
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = make_citations(330, random_state=3)
+    features = SegmentFeatures(TokenFeatures(prefixes=0, suffixes=0), max_length=2, min_count=2)
+    potentials = features.fit(X[:30]).transform(X)
+    y = [labels_to_segments(labels) for labels in y]
+    return potentials[:30], y[:30], potentials[30:], y[30:]
+
+
+def scaled(model, temperature):
+    for name in WEIGHTS:
+        setattr(model, name, getattr(model, name) / temperature)
+    return model
+
+
+def told(model, X, y):
+    """Probabilities of the predicted segments, and whether they are right."""
+    found = model.predict_spans(X)
+    pairs = [(s.probability, tuple(s[:3]) in true) for one, true in zip(found, y) for s in one]
+    return np.array(pairs).T
+
+
+def calibration_error(proba, right, n_bins=10):
+    bins = np.minimum((proba * n_bins).astype(int), n_bins - 1)
+    gaps = np.bincount(bins, proba - right, minlength=n_bins)
+    return np.abs(gaps).sum() / len(proba)
+
+
+@pytest.mark.parametrize("loss", ["log", "softmax-margin"])
+def test_weights_are_divided_by_the_temperature_of_least_log_loss(data, loss):
+    X, y, _, _ = data
+    plain = SemiCRFSegmenter(l2=1.0, loss=loss).fit(X, y)
+    model = SemiCRFSegmenter(l2=1.0, loss=loss, calibrate=3).fit(X, y)
+    assert plain.temperature_ == 1
+    for name in WEIGHTS:
+        np.testing.assert_allclose(
+            getattr(model, name) * model.temperature_, getattr(plain, name), rtol=1e-12, atol=0
+        )
+    assert list(model.predict(X)) == list(plain.predict(X))
+
+    def log_loss(temperature):
+        parts = []
+        for train, test in KFold(3, shuffle=True, random_state=0).split(y):
+            part = SemiCRFSegmenter(l2=1.0, loss=loss).fit(X[train], [y[s] for s in train])
+            parts.append(told(scaled(part, temperature), X[test], [y[s] for s in test]))
+        proba, right = np.concatenate(parts, axis=1)
+        n_right, n_wrong = right.sum(), (1 - right).sum()
+        target = np.where(right == 1, 1 - 1 / (n_right + 2), 1 / (n_wrong + 2))
+        return -(target * np.log(proba) + (1 - target) * np.log1p(-proba)).sum()
+
+    T = model.temperature_
+    least = log_loss(T)
+    assert least < log_loss(0.9 * T)
+    assert least < log_loss(1.1 * T)
+    assert least < log_loss(1)
+
+
+def test_probabilities_of_new_sequences_are_calibrated(data):
+    X, y, new, true = data
+    before = told(SemiCRFSegmenter(l2=3.0).fit(X, y), new, true)
+    after = told(SemiCRFSegmenter(l2=3.0, calibrate=5).fit(X, y), new, true)
+    assert calibration_error(*before) > 0.15
+    assert calibration_error(*after) < 0.05
+
+
+def test_sequences_of_weight_0_and_weights_of_others(data):
+    X, y, _, _ = data
+    few = SemiCRFSegmenter(calibrate=2).fit(X[:20], y[:20]).temperature_
+    weights = np.repeat([1.0, 0.0], [20, 10])
+    assert SemiCRFSegmenter(calibrate=2).fit(X, y, weights).temperature_ == few
+    weights[:10] = 3
+    assert SemiCRFSegmenter(calibrate=2).fit(X, y, weights).temperature_ != few
+
+
+def test_a_temperature_stays_finite_where_all_segments_are_right():
+    X, y = [[["in"], ["New"], ["York"]]] * 6, [[(1, 3, "city")]] * 6
+    assert 0.1 < SemiCRFSegmenter(l2=0.1, calibrate=3).fit(X, y).temperature_ < 10
+    assert 0.1 < SemiCRFSegmenter(calibrate=3).fit(X, [[], y[0]] * 3).temperature_ < 10
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"calibrate": 1}, "^calibrate must be None or a number of folds of at least 2; got 1"),
+        ({"calibrate": 2.0}, r"^calibrate must be .* got 2\.0"),
+        ({"calibrate": 31}, "^calibrate=31 folds need as many sequences of a weight .*; got 30"),
+        ({"calibrate": 2, "loss": "hinge"}, "^loss='hinge' has no probabilities to calibrate"),
+    ],
+)
+def test_wrong_folds_are_refused(data, parameters, message):
+    model = SemiCRFSegmenter(**parameters)
+    with pytest.raises(ValueError, match=message):
+        model.fit(*data[:2])
+    assert not hasattr(model, "classes_")
