@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the names below, for type checkers
     from sklseq.estimators.online.online_decoder import OnlineDecoder
     from sklseq.estimators.semicrf.semicrf_segmenter import SemiCRFSegmenter
     from sklseq.estimators.sources.shards import Shards
+    from sklseq.estimators.time_blocks import TimeBlockSplit
     from sklseq.estimators.zscore.zscore_cv import ZScoreTaggerCV
     from sklseq.estimators.zscore.zscore_tagger import ZScoreTagger
 
@@ -39,6 +40,7 @@ __all__ = [
     "SemiCRFSegmenter",
     "Sequences",
     "Shards",
+    "TimeBlockSplit",
     "ZScoreTagger",
     "ZScoreTaggerCV",
     "labels_to_segments",
@@ -69,6 +71,7 @@ __getattr__, __dir__ = lazy_names(
         "estimators.online.online_decoder": ("OnlineDecoder",),
         "estimators.semicrf.semicrf_segmenter": ("SemiCRFSegmenter",),
         "estimators.sources.shards": ("Shards",),
+        "estimators.time_blocks": ("TimeBlockSplit",),
         "estimators.zscore.zscore_cv": ("ZScoreTaggerCV",),
         "estimators.zscore.zscore_tagger": ("ZScoreTagger",),
     },

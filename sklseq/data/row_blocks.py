@@ -7,6 +7,7 @@ and errors that name the block.
 from __future__ import annotations
 
 import mmap
+import numbers
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,6 +21,16 @@ from sklseq._lib.checksums import label_checksum
 from sklseq.data.labels import as_label_sequences
 from sklseq.data.sequences import Sequences, check_entries, first_not_finite
 from sklseq.data.store import read_npy_header
+from sklseq.data.table_files import (
+    SUFFIXES,
+    TableColumn,
+    TableRows,
+    cache_table,
+    is_table_file,
+    table_names,
+    write_blocks,
+)
+from sklseq.data.types import ArrayLike
 
 __all__ = [
     "BlockError",
@@ -61,7 +72,10 @@ class RowBlocks:
         - An array, a ``numpy.memmap``, a CSR matrix. (In ``X`` itself, only memory maps of 256 MB
           or more are read in blocks.)
         - The name of a file that ``numpy.save`` wrote (``.npy``) or
-          ``scipy.sparse.save_npz`` (``.npz``, compressed or not).
+          ``scipy.sparse.save_npz`` (``.npz``, compressed or not); or of a table of numbers:
+          ``.csv`` or ``.tsv`` whose first line names the columns, also with ``.gz``, ``.parquet``
+          or Arrow's ``.arrow`` and ``.feather`` (by pyarrow or polars). Tables with a column of
+          labels: :meth:`from_table`.
 
         A generator is enough for methods that read it once: ``predict``, ``score``.
 
@@ -80,6 +94,10 @@ class RowBlocks:
     Arrays, memory maps and ``.npy`` files can be read from any row on, which
     ``CRFTagger(gradient="checkpoint")`` needs; the others from the beginning only.
 
+    A slice, ``blocks[1000:2000]``, has the rows of that range, and reads no other ones if the
+    source can be read from any row on; otherwise it reads those before it, and skips them. Rows in
+    error messages are counted in the slice in the first case, in the source in the second.
+
     Examples
     --------
     >>> import numpy as np
@@ -96,8 +114,9 @@ class RowBlocks:
     def __init__(self, source: Any):
         self.source, self.path = source, None
         self.n_reads = 0  # passes begun, for tests and reports
+        self.limits: tuple[int, int | None] = (0, None)  # rows of the source, those of a slice
         if isinstance(source, RowBlocks):
-            self.source, self.path = source.source, source.path
+            self.source, self.path, self.limits = source.source, source.path, source.limits
         elif isinstance(source, (str, os.PathLike)):
             self.path = os.path.abspath(source)
             self.source = _open(self.path)
@@ -109,7 +128,7 @@ class RowBlocks:
             raise TypeError(
                 "RowBlocks needs a function that returns an iterator of blocks, an object that "
                 "iterates over them, a list of blocks, a 2-D array, a CSR matrix or the name of a "
-                f".npy or .npz file; got {type(source).__name__}."
+                f"file; got {type(source).__name__}."
             )
         if self.random_access and self.source.ndim != 2:
             raise ValueError(
@@ -118,11 +137,40 @@ class RowBlocks:
         self._map = _map_of(self.source)
 
     def __getstate__(self) -> dict:
-        return {"source": self.source if self.path is None else self.path, "n_reads": self.n_reads}
+        cut = self.path is None and self.random_access  # ``source`` holds the slice only
+        return {
+            "source": self.source if self.path is None else self.path,
+            "n_reads": self.n_reads,
+            "limits": (0, None) if cut else self.limits,
+        }
 
     def __setstate__(self, state: dict) -> None:
         self.__init__(state["source"])
+        self._cut(*state.get("limits", (0, None)))
         self.n_reads = state["n_reads"]
+
+    def __getitem__(self, key: slice) -> RowBlocks:
+        if not isinstance(key, slice) or key.step not in (None, 1):
+            raise TypeError(f"RowBlocks are cut by slices such as blocks[10:20]; got {key!r}.")
+        first, last = key.start or 0, key.stop
+        whole = all(isinstance(k, numbers.Integral) and k >= 0 for k in (first, last or 0))
+        if not whole or (last is not None and last < first):
+            raise ValueError(
+                f"A slice of RowBlocks needs rows of at least 0, in order; got {first}:{last}."
+            )
+        if self.one_shot:
+            raise one_shot_error("The source", "a slice is read again")
+        part = RowBlocks(self)
+        part._cut(int(first), None if last is None else int(last))
+        return part
+
+    def _cut(self, first: int, last: int | None) -> None:
+        # Keep rows first to last - 1 of those that there are.
+        if self.random_access:
+            self.source = self.source[first:last]
+        begin, end = self.limits
+        lasts = [end] if last is None else [end, begin + last]
+        self.limits = begin + first, min((k for k in lasts if k is not None), default=None)
 
     @property
     def random_access(self) -> bool:
@@ -136,6 +184,130 @@ class RowBlocks:
 
     def __repr__(self) -> str:
         return f"RowBlocks({type(self.source).__name__})"
+
+    @classmethod
+    def from_table(
+        cls,
+        path: str | os.PathLike,
+        label: str | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        cache: str | os.PathLike | None = None,
+    ) -> tuple[RowBlocks, Any]:
+        """Rows and labels of a table in a file, as one sequence.
+
+        Parameters
+        ----------
+        path : str or path
+            ``.csv`` or ``.tsv``, also with ``.gz``; ``.parquet``, ``.arrow`` or ``.feather``.
+        label : str, optional
+            Column of the labels. Those of text files are strings.
+        columns : list of str, optional
+            Columns of the features. By default all but the labels.
+        cache : str or path, optional
+            Folder for ``rows.npy`` and ``labels.npy``, which are written when the table is first
+            read, and again after it has changed. They can be read from any row on, and need not be
+            parsed. Without, the file is read and parsed in each pass.
+
+        Returns
+        -------
+        rows : RowBlocks
+        labels : source of labels as an item of ``y``, or None
+            With ``cache`` a memory map.
+
+        Raises
+        ------
+        ValueError
+            If a column does not exist; when the file is read, if a cell of a feature is no number.
+        ImportError
+            For Parquet and Arrow, if neither pyarrow nor polars is installed.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sklseq import CRFTagger, RowBlocks
+        >>> path = Path(tempfile.mkdtemp()) / "log.csv"
+        >>> _ = path.write_text("load,errors,state\\n" + "1,0,up\\n0,1,down\\n" * 50)
+        >>> rows, labels = RowBlocks.from_table(path, "state")
+        >>> CRFTagger().fit([rows], [labels]).score([rows], [labels])
+        1.0
+        """
+        path = os.path.abspath(path)
+        if not is_table_file(path):
+            raise ValueError(f"Tables are read from files {', '.join(SUFFIXES)}; got {path!r}.")
+        if columns is None:
+            columns = [name for name in table_names(path) if name != label]
+        rows = TableRows(path, list(columns))
+        labels = None if label is None else TableColumn(path, label)
+        if cache is None:
+            return cls(rows), labels
+        name, labels = cache_table(os.path.abspath(cache), rows, label)
+        return cls(name), labels
+
+    def save(self, path: str | os.PathLike) -> RowBlocks:
+        """Read the rows once, and write them to a ``.npy`` file.
+
+        Parameters
+        ----------
+        path : str or path
+            It gets this name when it is complete.
+
+        Returns
+        -------
+        RowBlocks
+            Of the file, which can be read from any row on.
+
+        Raises
+        ------
+        ValueError
+            If rows are sparse, or there are none.
+        """
+        path = os.path.abspath(path)
+        if not path.endswith(".npy"):
+            raise ValueError(f"Rows are saved as .npy files; got {path!r}. Add the suffix.")
+        write_blocks(path, map(_dense, self.read()))
+        return RowBlocks(path)
+
+    def pieces(self, n_rows: int, labels: ArrayLike) -> tuple[list[RowBlocks], list[np.ndarray]]:
+        """Consecutive pieces of the sequence, to be split by time.
+
+        Each piece is a sequence of its own: transitions between pieces are lost.
+
+        Parameters
+        ----------
+        n_rows : int
+            Rows of a piece; the last one may have fewer.
+        labels : array-like of shape (n_all_rows,)
+
+        Returns
+        -------
+        list of RowBlocks
+        list of ndarray
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklseq import RowBlocks
+        >>> X, y = RowBlocks(np.zeros((10, 2))).pieces(4, np.arange(10))
+        >>> [labels.tolist() for labels in y]
+        [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+        """
+        if not isinstance(n_rows, numbers.Integral) or n_rows < 1:
+            raise ValueError(f"n_rows must be an integer of at least 1; got {n_rows!r}.")
+        labels = np.asanyarray(labels)
+        if labels.ndim != 1:
+            raise ValueError(
+                "labels must be one array with a label for each row, such as the memory map that "
+                f"from_table(..., cache=folder) gives; got shape {labels.shape}."
+            )
+        if self.random_access and len(labels) != self.source.shape[0]:
+            raise ValueError(
+                f"The sequence has {self.source.shape[0]} rows but {len(labels)} labels; each row "
+                "needs one label."
+            )
+        cuts = [(a, min(a + n_rows, len(labels))) for a in range(0, len(labels), n_rows)]
+        return [self[a:b] for a, b in cuts], [labels[a:b] for a, b in cuts]
 
     def rows(self, first: int, last: int) -> Any:
         """Rows first to last - 1 of a source with random access, not checked.
@@ -191,7 +363,27 @@ def visit_blocks(
         parts = (source.rows(a, min(a + block_rows, n)) for a in range(0, n, block_rows))
     else:
         parts = _iterate(source.source, where)
-    return _recut(_checked(parts, where, finite, width), block_rows)
+    blocks = _checked(parts, where, finite, width)
+    if not source.random_access and source.limits != (0, None):
+        blocks = _within(blocks, *source.limits)
+    return _recut(blocks, block_rows)
+
+
+def _within(blocks: Iterator, first: int, last: int | None) -> Iterator:
+    # Rows first to last - 1 of blocks.
+    n = 0
+    for block in blocks:
+        if last is not None and n >= last:
+            return
+        end = block.shape[0] if last is None else min(block.shape[0], last - n)
+        yield block[min(max(first - n, 0), end) : end]
+        n += block.shape[0]
+
+
+def _dense(block: Any) -> np.ndarray:
+    if sparse.issparse(block):
+        raise ValueError("save writes dense rows; save CSR matrices by scipy.sparse.save_npz.")
+    return block
 
 
 def with_last(blocks: Iterable) -> Iterator[tuple[Any, bool]]:
@@ -218,7 +410,9 @@ def _open(path: str) -> Any:
         if not zipfile.is_zipfile(path):
             raise ValueError(f"{path} is not a complete .npz file; write it again.")
         return _SavedCSR(path)
-    raise ValueError(f"Rows are read from .npy and .npz files; got {path!r}.")
+    if is_table_file(path):
+        return TableRows(path)
+    raise ValueError(f"Rows are read from files .npy, .npz, {', '.join(SUFFIXES)}; got {path!r}.")
 
 
 class _SavedCSR:

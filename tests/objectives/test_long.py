@@ -635,7 +635,7 @@ def test_bad_files(tmp_path):
     with pytest.raises(ValueError, match="holds a csc matrix; save it as CSR"):
         RowBlocks(tmp_path / "csc.npz")
     with pytest.raises(
-        ValueError, match=r"Rows are read from \.npy and \.npz files; got '.*x.txt'"
+        ValueError, match=r"Rows are read from files \.npy, \.npz, .*; got '.*x.txt'"
     ):
         RowBlocks("x.txt")
     with pytest.raises(ValueError, match=r"Rows must be 2-D \(n_steps, n_features\); got shape"):

@@ -1,0 +1,306 @@
+"""Tables in files, slices, caches and pieces of sequences in blocks."""
+
+import contextlib
+import gzip
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.model_selection import GridSearchCV, KFold
+
+from sklseq import CRFTagger, RowBlocks, TimeBlockSplit
+from sklseq.data import table_files
+from sklseq.data.row_blocks import BlockError, label_blocks
+
+N = 230
+X = np.round(np.random.default_rng(0).normal(size=(N, 3)), 3)
+Y = np.where(X[:, 0] > 0, "up", "down, or so")
+NAMES = ["load", "rest", "disk io"]
+
+
+def as_csv(delimiter=","):
+    lines = [delimiter.join([*NAMES, "state"])]
+    lines += [delimiter.join([*map(repr, x.tolist()), f'"{y}"']) for x, y in zip(X, Y)]
+    return "\n".join(lines) + "\n\n"
+
+
+def write(folder, suffix):
+    path = folder / f"log{suffix}"
+    text = as_csv("\t" if suffix.startswith(".tsv") else ",")
+    if suffix.endswith(".gz"):
+        path.write_bytes(gzip.compress(text.encode()))
+    elif suffix in (".csv", ".tsv"):
+        path.write_text(text)
+    else:
+        polars = pytest.importorskip("polars")
+        table = polars.DataFrame({**dict(zip(NAMES, X.T)), "state": Y.tolist()})
+        (table.write_parquet if suffix == ".parquet" else table.write_ipc)(path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def short_blocks(monkeypatch):
+    monkeypatch.setattr(table_files, "TABLE_ROWS", 64)
+
+
+@pytest.fixture(params=["pyarrow", "polars"])
+def library(request, monkeypatch):
+    pytest.importorskip(request.param)
+    monkeypatch.setattr(table_files, "find_spec", lambda name: name == request.param)
+
+
+def read_labels(labels, n=N):
+    return np.concatenate(list(label_blocks([labels], 1)[0].read("it")))
+
+
+def whole(rows):
+    return np.concatenate(list(rows.read()))
+
+
+def check_table(path, folder):
+    for cache in (None, folder / "cache", folder / "cache"):
+        rows, labels = RowBlocks.from_table(path, "state", cache=cache)
+        rows, labels = pickle.loads(pickle.dumps((rows, labels)))
+        for _ in range(2):
+            assert_array_equal(whole(rows), X)
+            assert_array_equal(read_labels(labels), Y)
+        assert rows.random_access == (cache is not None)
+    rows, labels = RowBlocks.from_table(path, columns=["disk io", "load"])
+    assert labels is None
+    assert_array_equal(whole(rows[70:200]), X[70:200, [2, 0]])
+    with pytest.raises(ValueError, match=r"has no column 'disk'; its columns are \['load', 'rest'"):
+        RowBlocks.from_table(path, columns=["disk"])
+    with pytest.raises(BlockError, match="Block 0 of sequence 0 cannot be read: ValueError"):
+        next(RowBlocks(path).read(where="sequence 0"))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".csv.gz", ".tsv.gz"])
+def test_text(suffix, tmp_path):
+    check_table(write(tmp_path, suffix), tmp_path)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_arrow(suffix, tmp_path, library):
+    check_table(write(tmp_path, suffix), tmp_path)
+
+
+def test_tables_train_and_predict_as_arrays(tmp_path):
+    path = write(tmp_path, ".csv")
+    rows, labels = RowBlocks.from_table(path, "state")
+    tagger = CRFTagger(gradient="emp", tol=1e-6).fit([rows], [labels])
+    expected = CRFTagger(gradient="emp", tol=1e-6).fit([X], [Y])
+    assert_array_equal(tagger.coef_, expected.coef_)
+    assert_allclose(tagger.predict_proba([rows])[0], expected.predict_proba([X])[0], atol=1e-12)
+    assert tagger.score([rows], [labels]) == expected.score([X], [Y])
+
+
+def test_without_a_library_the_error_says_what_to_install(tmp_path, monkeypatch):
+    path = tmp_path / "log.parquet"
+    path.write_bytes(b"")
+    monkeypatch.setattr(table_files, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="neither is installed; pip install pyarrow"):
+        RowBlocks(path)
+
+
+def test_hostile_text(tmp_path):
+    path = write(tmp_path, ".csv")
+    lines = as_csv().splitlines(keepends=True)
+    for k, line, message in [
+        (150, "1,2,x,up\n", r"could not convert string 'x' .*\(lines 130 to 193 of .*log.csv\)"),
+        (150, "1,2\n", r"invalid column index .*\(lines 130 to 193"),
+    ]:
+        path.write_text("".join([*lines[:k], line, *lines[k:]]))
+        rows, _ = RowBlocks.from_table(path, "state")
+        with pytest.raises(BlockError, match=message):
+            whole(rows)
+    path.write_text("".join([*lines[:9], "nan,0,0,up\n"]))
+    with pytest.raises(BlockError, match=r"row 8 of the sequence .* holds nan in column 0"):
+        whole(RowBlocks.from_table(path, "state")[0])
+    path.write_text("")
+    with pytest.raises(ValueError, match="is empty; its first line must name the columns"):
+        RowBlocks(path)
+    path.write_text("state\nup\n")
+    with pytest.raises(ValueError, match=r"No column of .* is left to read"):
+        RowBlocks.from_table(path, "state")
+    with pytest.raises(ValueError, match=r"Tables are read from files .csv, .*; got '.*log.txt'"):
+        RowBlocks.from_table(tmp_path / "log.txt")
+    with pytest.raises(FileNotFoundError):
+        RowBlocks(tmp_path / "none.csv")
+
+
+def test_a_cache_is_written_once_and_again_after_changes(tmp_path, monkeypatch):
+    path, reads = write(tmp_path, ".csv"), []
+    plain = table_files.TableRows.__iter__
+    monkeypatch.setattr(table_files.TableRows, "__iter__", lambda x: reads.append(1) or plain(x))
+    ask = {"label": "state", "cache": tmp_path / "cache"}
+    for n_reads, columns in [(1, None), (1, None), (2, ["load"]), (2, ["load"]), (3, None)]:
+        RowBlocks.from_table(path, columns=columns, **ask)
+        assert len(reads) == n_reads
+    path.write_text(as_csv() + "1,2,3,up\n")
+    assert len(whole(RowBlocks.from_table(path, **ask)[0])) == N + 1
+    assert len(reads) == 4
+    path.write_text(as_csv() + "1,2,x,up\n")
+    with pytest.raises(ValueError, match="could not convert"):
+        RowBlocks.from_table(path, **ask)
+    assert not (tmp_path / "cache" / "table.json").exists()
+    assert sorted(p.name for p in (tmp_path / "cache").iterdir()) == ["labels.npy", "rows.npy"]
+
+
+# ------------------------------------------------------------------------------ slices, pieces
+
+
+def sources(folder):
+    np.save(folder / "rows.npy", X)
+    sparse.save_npz(folder / "rows.npz", sparse.csr_matrix(X))
+    return [
+        RowBlocks(X),
+        RowBlocks(sparse.csr_matrix(X)),
+        RowBlocks(list(np.split(X, [0, 50, 51]))),
+        RowBlocks(lambda: map(sparse.csc_matrix, np.split(X, [33, 42, 51, 107]))),
+        RowBlocks(folder / "rows.npy"),
+        RowBlocks(folder / "rows.npz"),
+        RowBlocks.from_table(write(folder, ".csv"), "state")[0],
+    ]  # fmt: skip
+
+
+def dense(rows):
+    blocks = [b.toarray() if sparse.issparse(b) else b for b in rows.read(17)]
+    return np.concatenate([np.zeros((0, 3)), *blocks])
+
+
+def test_slices_are_those_of_arrays(tmp_path):
+    rng = np.random.default_rng(1)
+    for rows in sources(tmp_path):
+        for _ in range(12):
+            a, b, c, d = rng.integers(0, N + 20, 4)
+            b, d = max(a, b), max(c, d)
+            assert_array_equal(dense(rows[a:b]), X[a:b])
+            part = rows[a:b][c:d]
+            assert_array_equal(dense(part), X[a:b][c:d])
+            assert_array_equal(dense(part[:7][2:]), X[a:b][c:d][:7][2:])
+            if not callable(rows.source):
+                part = pickle.loads(pickle.dumps(part))
+                assert_array_equal(dense(part), X[a:b][c:d])
+        assert_array_equal(dense(RowBlocks(rows[5:])), X[5:])
+
+
+def test_slices_of_files_are_pickled_by_name(tmp_path):
+    np.save(tmp_path / "rows.npy", np.tile(X, (100, 1)))
+    assert len(pickle.dumps(RowBlocks(tmp_path / "rows.npy")[40:20_000])) < 500
+
+
+@pytest.mark.parametrize("key", [slice(-3, None), slice(5, 3), slice(0.5, 2), slice(0, -1)])
+def test_slices_that_are_none(key):
+    with pytest.raises(ValueError, match="A slice of RowBlocks needs rows of at least 0, in order"):
+        RowBlocks(X)[key]
+
+
+def test_other_keys():
+    for key in (3, slice(0, 9, 2), [1, 2], "a"):
+        with pytest.raises(TypeError, match="RowBlocks are cut by slices"):
+            RowBlocks(X)[key]
+    with pytest.raises(ValueError, match="The source is an iterator"):
+        RowBlocks(iter([X]))[:3]
+
+
+def test_save_reads_once(tmp_path):
+    for k, rows in enumerate(sources(tmp_path)):
+        sparse_rows = any(sparse.issparse(b) for b in rows.read())
+        before = rows.n_reads
+        if sparse_rows:
+            with pytest.raises(ValueError, match="save writes dense rows"):
+                rows.save(tmp_path / f"{k}.npy")
+            assert not (tmp_path / f"{k}.npy").exists()
+            continue
+        saved = rows.save(tmp_path / f"{k}.npy")
+        assert rows.n_reads == before + 1
+        assert saved.random_access
+        assert_array_equal(np.load(tmp_path / f"{k}.npy"), X)
+    assert not list(tmp_path.glob("*.part"))
+    with pytest.raises(ValueError, match="There are no rows to write"):
+        RowBlocks([]).save(tmp_path / "none.npy")
+    with pytest.raises(ValueError, match=r"Rows are saved as .npy files; got '.*rows.csv'"):
+        RowBlocks(X).save(tmp_path / "rows.csv")
+
+
+def test_pieces_are_consecutive(tmp_path):
+    for rows in sources(tmp_path):
+        parts, labels = rows.pieces(40, Y)
+        assert_array_equal(np.concatenate([dense(part) for part in parts]), X)
+        assert_array_equal(np.concatenate(labels), Y)
+        assert [len(x) for x in labels] == [40] * 5 + [30]
+    with pytest.raises(ValueError, match="The sequence has 230 rows but 9 labels"):
+        RowBlocks(X).pieces(40, Y[:9])
+    with pytest.raises(ValueError, match="n_rows must be an integer of at least 1; got 0"):
+        RowBlocks(X).pieces(0, Y)
+    with pytest.raises(ValueError, match="labels must be one array"):
+        RowBlocks(X).pieces(40, lambda: iter([Y]))
+
+
+# ------------------------------------------------------------------------------ folds
+
+
+@pytest.mark.parametrize("past_only", [False, True])
+def test_folds_are_contiguous_with_a_gap(past_only):
+    for n in range(2, 25):
+        for k in range(2, 6):
+            for gap in (0, 1, 3):
+                check_folds(n, TimeBlockSplit(k, gap=gap, past_only=past_only))
+
+
+def check_folds(n, splitter):
+    past, gap = splitter.past_only, splitter.gap
+    size = n // (splitter.n_splits + past)
+    if size == 0 or size <= gap:  # some of these are refused
+        with contextlib.suppress(ValueError):
+            list(splitter.split(np.zeros(n)))
+        return
+    folds = list(splitter.split(np.zeros(n)))
+    assert len(folds) == splitter.get_n_splits()
+    tested = np.concatenate([test for _, test in folds])
+    assert_array_equal(tested, np.arange(tested[0], n))
+    assert past or tested[0] == 0
+    for train, test in folds:
+        a, b = test[0] - gap, test[-1] + gap
+        expected = [t for t in range(n) if t < a or (t > b and not past)]
+        assert_array_equal(train, expected)
+    sizes = [len(test) for _, test in folds]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_folds_without_gap_are_those_of_sklearn():
+    ours, theirs = TimeBlockSplit(4).split(np.zeros(12)), KFold(4).split(np.zeros(12))
+    for one, other in zip(ours, theirs, strict=True):
+        assert_array_equal(one[0], other[0])
+        assert_array_equal(one[1], other[1])
+
+
+def test_search_over_time(tmp_path):
+    rows, labels = RowBlocks.from_table(write(tmp_path, ".csv"), "state", cache=tmp_path / "c")
+    parts, y = rows.pieces(23, labels)
+    memory = [X[a : a + 23] for a in range(0, N, 23)]
+    cv = TimeBlockSplit(3, gap=1, past_only=True)
+    grid = {"l2": [0.01, 1.0, 100.0]}
+    found = GridSearchCV(CRFTagger(), grid, cv=cv).fit(parts, y)
+    expected = GridSearchCV(CRFTagger(), grid, cv=cv).fit(memory, y)
+    assert_allclose(
+        found.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"], atol=0.01
+    )
+    assert found.best_params_ == expected.best_params_
+
+
+@pytest.mark.parametrize(
+    ("splitter", "message"),
+    [
+        (TimeBlockSplit(1), "n_splits must be an integer of at least 2; got 1"),
+        (TimeBlockSplit(gap=-1), "gap must be an integer of at least 0; got -1"),
+        (TimeBlockSplit(7), "n_splits=7 needs at least 7 sequences; got 6"),
+        (TimeBlockSplit(6, past_only=True), "at least 7 sequences, the first to train on only"),
+        (TimeBlockSplit(2, gap=5), "gap=5 leaves no sequence to train on beside 0 to 2 of 6"),
+    ],
+)
+def test_wrong_folds(splitter, message):
+    with pytest.raises(ValueError, match=message):
+        list(splitter.split([None] * 6))
