@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from sklseq._lib.checksums import label_checksum
@@ -30,7 +31,6 @@ from sklseq.data.table_files import (
     table_names,
     write_blocks,
 )
-from sklseq.data.types import ArrayLike
 
 __all__ = [
     "BlockError",
