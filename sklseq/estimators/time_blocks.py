@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from sklearn.model_selection import BaseCrossValidator
+
+from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 
 __all__ = ["TimeBlockSplit"]
 
@@ -58,7 +59,7 @@ class TimeBlockSplit(BaseCrossValidator):
         self.past_only = past_only
 
     def split(
-        self, X: Any, y: Any = None, groups: Any = None
+        self, X: SequencesLike, y: LabelsLike | None = None, groups: ArrayLike | None = None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Numbers of the sequences to train and to test on, for each fold.
 
@@ -73,7 +74,7 @@ class TimeBlockSplit(BaseCrossValidator):
         train, test : ndarray
         """
         self._check()
-        n, past = X.shape[0] if hasattr(X, "shape") else len(X), bool(self.past_only)
+        n, past = getattr(X, "shape", [len(X)])[0], bool(self.past_only)
         parts = self.n_splits + past
         if n < parts:
             raise ValueError(
@@ -92,7 +93,12 @@ class TimeBlockSplit(BaseCrossValidator):
                 )
             yield train, every[first:last]
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+    def get_n_splits(
+        self,
+        X: SequencesLike | None = None,
+        y: LabelsLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> int:
         """Number of folds.
 
         Parameters
