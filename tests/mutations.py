@@ -21,8 +21,16 @@ DIFFERENTIAL = "test_differential"
 FAULTS = [
     # Objectives and solvers, in Python
     ("objectives/likelihood/likelihood.py", "w, gradient) - log_p", "w, gradient) + log_p", "test_crf"),
-    ("objectives/likelihood/likelihood.py", "pairwise - observed, start", "observed - pairwise, start", "test_crf"),
+    ("objectives/likelihood/likelihood.py", "expected - observed, w", "observed - expected, w", "test_crf"),
     ("objectives/likelihood/likelihood.py", "(2 * self.l2 * rest)", "(self.l2 * rest)", "test_crf"),
+    ("inference/chain/tangent.py", "p * (F - p @ F)", "p * F", "test_tangent"),
+    ("inference/chain/tangent.py", "F[0] * S[0] + block", "block", "test_tangent"),
+    ("inference/chain/tangent.py", "            u = u * of_row\n", "", "test_tangent"),
+    ("inference/chain/tangent.py", "        self.score[chain.score == -np.inf] = 0\n", "        self.score += 1\n", "test_tangent"),
+    ("objectives/likelihood/partial.py", "block.offsets, -block.weights", "block.offsets, block.weights", "test_curvature"),
+    ("objectives/likelihood/long_hessian.py", "dpsi[-1] += direction.end", "pass", "test_curvature"),
+    ("estimators/crf/standard_errors.py", "np.diag(inverse) - 2 *", "np.diag(inverse) - 1 *", "test_standard_errors"),
+    ("estimators/crf/standard_errors.py", "gradient += l1 * np.sign(w)", "pass", "test_standard_errors"),
     ("objectives/scores/score_map.py", "transition[y[after - 1], y[after]] = True", "transition[y[after], y[after - 1]] = True", "test_crf"),
     ("objectives/likelihood/partial.py", "(weights, -weights)", "(weights, weights)", "test_partial"),
     ("objectives/likelihood/partial.py", "return blocks[-1].sequences.stop if blocks else 0", "return 0", "test_partial"),

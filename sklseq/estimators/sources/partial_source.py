@@ -96,6 +96,13 @@ class PartialSource(RowSource):
     def convexity(self, l2: float) -> float:
         return 0.0
 
+    def part(self, s: int) -> PartialSource:
+        """Sequence s alone, with the labels of all."""
+        plain = super().part(s)
+        one = PartialSource(plain.X, plain.codes, plain.classes, plain.weights)
+        one.labels = self.labels._replace(codes=plain.codes)
+        return one
+
     def likelihood(self, scores: ScoreMap, l2: float, threads: Threads) -> PartialLogLikelihood:
         return PartialLogLikelihood(scores, self.labels, self.X.offsets, self.weights, l2, threads)
 

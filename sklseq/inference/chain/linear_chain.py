@@ -191,6 +191,7 @@ class Workspace:
         n, L, n_sequences = len(psi), chain.n_labels, len(log_z)
         chain.fold_boundaries(psi, offsets)
         _chain.scale_rows(psi, self.e[:n], self.shift[:n], L)
+        self.keep_factors(n)
         batched = chain.pairs is not None or (
             _chain.BATCHED_SUMS[chain.dtype.name]
             and (L >= MANY_LABELS or is_batched(L, n_sequences))
@@ -216,6 +217,13 @@ class Workspace:
                 psi[at], chain.score, 0.0 if weights is None else weights[s], self.exact,
                 log_alpha, row_scores(rows, at.start, at.stop, chain.width),
             )  # fmt: skip
+            self.keep_logs(rows, log_alpha)
+
+    def keep_factors(self, n: int) -> None:
+        """Called with ``e`` of n rows, before it is overwritten; for subclasses."""
+
+    def keep_logs(self, rows: slice, log_alpha: np.ndarray) -> None:
+        """Called with log alpha of a sequence that was done in the log domain; for subclasses."""
 
     def _row_factors(self, rows: RowTransitions, chain: Transitions) -> tuple:
         # Entries for scaled recursions, and whether condition 2 has to be checked; None instead: a

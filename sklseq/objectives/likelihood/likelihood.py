@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from sklseq._lib.threads import Threads, spans
 from sklseq.data.sequences import row_positions
 from sklseq.inference.chain.linear_chain import Transitions, Workspace, check_paths, row_blocks
+from sklseq.inference.chain.tangent import Direction, Filtered, TangentWorkspace
 from sklseq.objectives.scores.design import _linear
 from sklseq.objectives.scores.score_map import ScoreMap
 
@@ -75,7 +77,8 @@ class SumOfParts:
         sums = self.each_part(lambda part: (part.add_up(W, chain), part.observed[0]))
         log_p, observed = (sum(terms) for terms in zip(*sums))
         self.n_evaluations += 1
-        return self._store_gradient(chain, observed, w, gradient) - log_p
+        expected = sum(one.pairwise_sum(chain) for one in self.buffers)
+        return self.store_gradient(expected - observed, w, gradient) - log_p
 
     def value(self, w: np.ndarray) -> float:
         """f(w) alone: without the transpose, and in the memory of a block of rows."""
@@ -84,16 +87,19 @@ class SumOfParts:
         self.n_evaluations += 1
         return self.l2 * squared_norm(w) - log_p
 
-    def _store_gradient(self, chain, observed: np.ndarray, w, gradient: np.ndarray) -> float:
-        # Write the gradient that the sums of all threads make; returns l2 · ‖w‖².
+    def hessian(self, w: np.ndarray, room: float = 0.0) -> Hessian:
+        """Products with the Hessian at w; ``room``: bytes that may be kept between them."""
+        return Hessian(self, w, room)
+
+    def store_gradient(self, transition, w: np.ndarray, gradient: np.ndarray) -> float:
+        """Write the gradient that the sums of all threads make; returns l2 · ‖w‖²."""
         scores, buffers = self.scores, self.buffers
         squares = scores.design.finish(
             self.residual, [one.buffer for one in buffers], scores.state(w), 2 * self.l2,
             scores.state(gradient), self.threads,
         )  # fmt: skip
-        pairwise = sum(one.pairwise_sum(chain) for one in buffers)
         start, end = sum(one.ends for one in buffers)[:, : scores.n_labels]
-        scores.store_chain(gradient, pairwise - observed, start, end)
+        scores.store_chain(gradient, transition, start, end)
         # The transpose adds the ridge to state rows; the few other weights get it here.
         n = scores.n_state
         rest = w[n:].astype(np.float64)
@@ -104,6 +110,48 @@ class SumOfParts:
 def squared_norm(w: np.ndarray) -> float:
     """‖w‖²₂, in pieces: without another vector as long as w."""
     return float(sum(np.square(w[a:b], dtype=np.float64).sum() for a, b in spans(len(w), PIECES)))
+
+
+class Hessian:
+    """∇²f(w): covariances of all features under the model, and the penalty.
+
+        ∇²f(w) v = Σ_s weight_s Cov_s(φ, vᵀφ) + 2 · l2 · v,
+
+    by the tangent of forward-backward in the direction v, in float64: rows of v are scored, and
+    the derivatives of marginals take the way of residuals.
+
+    Parameters
+    ----------
+    f : SumOfParts
+    w : ndarray
+    room : float
+        Bytes that may be kept of forward-backward, 32 for each row and label (padded): what is not
+        kept is computed again for each product.
+    """
+
+    def __init__(self, f: SumOfParts, w: np.ndarray, room: float):
+        self.f, self.room, scores = f, room, f.scores
+        self.chain = Transitions(*scores.chain_weights(w)).exponentiate()
+        # Designs may answer from memory that they use again.
+        self.W = deepcopy(scores.design.weights(scores.state(w)))
+        self.kept: dict[int, list[Filtered]] = {}
+
+    def keep(self, first: int, rows: list[Filtered]) -> list[Filtered]:
+        """Keep a copy of a block's rows if there is room."""
+        n_bytes = sum(one.nbytes for one in rows)
+        if n_bytes <= self.room:
+            self.room -= n_bytes
+            self.kept[first] = rows = [one.copy() for one in rows]
+        return rows
+
+    def product(self, v: np.ndarray, product: np.ndarray) -> None:
+        """∇²f(w) v is written into ``product``."""
+        f, scores = self.f, self.f.scores
+        direction = Direction(self.chain, *scores.trained_chain(v))
+        V = scores.design.weights(scores.state(v))
+        f.threads.map(ThreadBuffers.clear, f.buffers)
+        pairs = sum(f.each_part(lambda part: part.add_tangents(self, V, direction)))
+        f.store_gradient(pairs[: scores.n_labels, : scores.n_labels], v, product)
 
 
 class LogLikelihood(SumOfParts):
@@ -209,6 +257,45 @@ class LogLikelihood(SumOfParts):
             self.compare(psi, block, chain, work, counts)
             if counts:
                 design.collect(psi, block.first, work.buffer)
+
+    def add_tangents(self, hessian: Hessian, V, direction: Direction) -> np.ndarray:
+        """Add the product of the Hessian and v to ``buffers``; returns its pairs.
+
+        V: ``design.weights`` of v.
+        """
+        rows = max(block.last - block.first for run in self.runs for block in run)
+        works = [TangentWorkspace(rows, self.scores.width) for _ in self.runs]
+        jobs = zip(self.runs, self.buffers, works)
+        self.threads.map(lambda job: self._add_tangents(hessian, V, direction, *job), jobs)
+        return sum(work.pair_tangents for work in works)
+
+    def _add_tangents(self, hessian, V, direction, blocks, sums: ThreadBuffers, work) -> None:
+        design = self.scores.design
+        for block in blocks:
+            residual = sums.rows(self.residual, block.first, block.last)
+            rows = hessian.kept.get(block.first) or self._filter(hessian, block, residual, work)
+            design.scores(V, block.first, block.last, residual)
+            dpsi = residual.astype(np.float64, copy=False)
+            self.tangents(rows, dpsi, block, direction, work)
+            first, last, _ = row_positions(block.offsets)
+            sums.ends[0] += dpsi[first].sum(axis=0)
+            sums.ends[1] += dpsi[last].sum(axis=0)
+            residual[:] = dpsi
+            design.collect(residual, block.first, sums.buffer)
+
+    def _filter(self, hessian: Hessian, block: Block, psi: np.ndarray, work) -> list[Filtered]:
+        # Forward-backward at w, kept if there is room.
+        self.scores.design.scores(hessian.W, block.first, block.last, psi)
+        rows = self.filtered(psi.astype(np.float64), block, hessian.chain, work)
+        return hessian.keep(block.first, rows)
+
+    def filtered(self, psi: np.ndarray, block: Block, chain: Transitions, work) -> list[Filtered]:
+        """Forward-backward of a block, for :meth:`tangents`."""
+        return [work.filter(psi, block.offsets, chain, self.log_z[block.sequences])]
+
+    def tangents(self, rows: list[Filtered], dpsi: np.ndarray, block: Block, direction, work) -> None:
+        """Turn a change of the scores into that of residuals; that of pairs goes to ``work``."""
+        work.tangents(*rows, dpsi, block.offsets, block.weights, direction)
 
     def compare(
         self, psi: np.ndarray, block: Block, chain: Transitions, work: ThreadBuffers, counts: bool

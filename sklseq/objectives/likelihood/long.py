@@ -15,6 +15,7 @@ from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import _chain, check_paths
 from sklseq.objectives.likelihood.block_sequence import BlockSequence
 from sklseq.objectives.likelihood.block_summary import summarise_blocks, summarise_labels
+from sklseq.objectives.likelihood.long_hessian import LongHessian
 from sklseq.objectives.likelihood.passes import (
     TAIL,
     Checkpoints,
@@ -262,7 +263,7 @@ class LongLogLikelihood:
             budget -= batch.keep(budget)
         for sequence in self.long:
             sequence.keep -= data.plan.keep / 2 - budget
-        self.observed = self._pack(data.observed)
+        self.observed = self.pack(data.observed)
         self.n_evaluations = 0
 
     def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
@@ -270,9 +271,13 @@ class LongLogLikelihood:
         log_z, counts = self._expect(w)
         check_paths(log_z)
         wide = w.astype(np.float64)
-        gradient[:] = self._pack(counts) - self.observed + 2 * self.l2 * wide
+        gradient[:] = self.pack(counts) - self.observed + 2 * self.l2 * wide
         self.n_evaluations += 1
         return float(self.weights @ log_z - wide @ self.observed + self.l2 * (wide @ wide))
+
+    def hessian(self, w: np.ndarray, room: float = 0.0) -> LongHessian:
+        """Products with the Hessian at w; ``room`` is not used."""
+        return LongHessian(self, w)
 
     def _expect(self, w: np.ndarray) -> tuple[np.ndarray, Counts]:
         if not self.or_checkpoint:
@@ -301,8 +306,8 @@ class LongLogLikelihood:
             log_z[sequence.number] = one.run(sequence)
         return log_z, counts
 
-    def _pack(self, counts: Counts) -> np.ndarray:
-        # As scores.pack, but in float64 whatever the weights are.
+    def pack(self, counts: Counts) -> np.ndarray:
+        """As ``scores.pack``, but in float64 whatever the weights are."""
         L = self.scores.n_labels
         gradient = np.empty(self.scores.n_weights)
         self.scores.state(gradient)[:] = self.scores.design.pack(counts.state)

@@ -8,6 +8,7 @@ from sklseq._lib.threads import Threads
 from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import row_positions
 from sklseq.inference.chain.linear_chain import Transitions
+from sklseq.inference.chain.tangent import Filtered
 from sklseq.objectives.likelihood.likelihood import Block, LogLikelihood, ThreadBuffers
 from sklseq.objectives.scores.score_map import ScoreMap
 
@@ -72,4 +73,23 @@ class PartialLogLikelihood(LogLikelihood):
         first, last, _ = row_positions(offsets)
         work.ends[0] += psi[first].sum(axis=0)
         work.ends[1] += psi[last].sum(axis=0)
+        return None
+
+    def filtered(self, psi: np.ndarray, block: Block, chain: Transitions, work) -> list[Filtered]:
+        """Forward-backward of a block, also over the labels that are allowed."""
+        if self._is_labelled(block):
+            return super().filtered(psi, block, chain, work)
+        allowed = psi + self.penalties[block.y]
+        (rows,) = super().filtered(psi, block, chain, work)
+        log_z = self.observed_score[block.sequences]
+        return [rows.copy(), work.filter(allowed, block.offsets, chain, log_z)]
+
+    def tangents(self, rows: list, dpsi: np.ndarray, block: Block, direction, work) -> None:
+        """Turn a change of the scores into that of residuals, a difference of two."""
+        if self._is_labelled(block):
+            return super().tangents(rows, dpsi, block, direction, work)
+        change = dpsi.copy()
+        work.tangents(rows[0], dpsi, block.offsets, block.weights, direction)
+        work.tangents(rows[1], change, block.offsets, -block.weights, direction)
+        dpsi += change
         return None

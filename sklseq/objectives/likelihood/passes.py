@@ -36,6 +36,13 @@ class Counts:
         self.pairs = np.zeros((width, width))
         self.start, self.end = np.zeros((2, width))
 
+    def add(self, other: Counts, weight: float) -> None:
+        """Add weight times other counts."""
+        self.state += weight * other.state
+        self.pairs += weight * other.pairs
+        self.start += weight * other.start
+        self.end += weight * other.end
+
 
 class PendingTooLarge(MemoryError):
     """The expected counts given each last label take more than working_memory allows."""

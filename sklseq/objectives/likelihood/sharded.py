@@ -10,7 +10,12 @@ import numpy as np
 
 from sklseq._lib.threads import Threads
 from sklseq.inference.chain.linear_chain import BLOCK_ROWS
-from sklseq.objectives.likelihood.likelihood import LogLikelihood, SumOfParts, ThreadBuffers
+from sklseq.objectives.likelihood.likelihood import (
+    Hessian,
+    LogLikelihood,
+    SumOfParts,
+    ThreadBuffers,
+)
 from sklseq.objectives.likelihood.summary import LabelledRows
 from sklseq.objectives.scores.score_map import ScoreMap
 
@@ -75,6 +80,10 @@ class ShardedLogLikelihood(SumOfParts):
         self.buffers = [ThreadBuffers(n_rows, scores) for _ in range(threads.n)]
         self.kept: dict[int, LogLikelihood] = {}
         self.n_reads = 0
+
+    def hessian(self, w: np.ndarray, room: float = 0.0) -> Hessian:
+        """Products with the Hessian at w; nothing is kept of shards that are read again."""
+        return Hessian(self, w, 0.0)
 
     def each_part(self, work: Callable[[LogLikelihood], Any]) -> list:
         """``work(part)`` of all shards, one in memory at a time beside those kept."""

@@ -37,18 +37,22 @@ class Batch:
         # Joining copies; a single sequence is not copied, so its owner may change it: read again.
         if len(self.sequences) == 1 or not all(one.in_memory for one in self.sequences):
             return 0
-        rows = self._read()
+        rows = self._join()
         if rows.nbytes > budget:
             return 0
         self.rows = rows
         return rows.nbytes
 
-    def _read(self):
+    def read(self):
+        """Rows of all the sequences."""
+        return self.rows or self._join()
+
+    def _join(self):
         return join_blocks([rows for sequence in self.sequences for rows in sequence.blocks()])
 
     def run(self, bc: BlockChain, W: np.ndarray, counts) -> np.ndarray:
         """Add the expected counts of the sequences; log Z of each."""
-        rows, chain, L = self.rows or self._read(), bc.chain, bc.n_labels
+        rows, chain, L = self.read(), bc.chain, bc.n_labels
         psi, log_z = rows.scores(W), np.zeros(len(self.sequences))
         work = Workspace(len(psi), bc.width, chain.dtype)
         work.forward_backward(psi, self.offsets, self.weights, chain, log_z)

@@ -303,7 +303,7 @@ class ScoreMap:
         """Rows i of transition weights, then start and end weights; 0 where there is none."""
         L = self.n_labels
         chain = np.zeros((L + 2, self.width))
-        chain[:L, :L], chain[L, :L], chain[L + 1, :L] = self._trained_chain(w)
+        chain[:L, :L], chain[L, :L], chain[L + 1, :L] = self.trained_chain(w)
         return chain
 
     def split_chain(self, chain: np.ndarray):
@@ -311,7 +311,8 @@ class ScoreMap:
         L = self.n_labels
         return np.ascontiguousarray(chain[:L, :L]), chain[L, :L], chain[L + 1, :L]
 
-    def _trained_chain(self, w: np.ndarray):
+    def trained_chain(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Transition, start and end weights, float64; 0 where there is none."""
         a, b, c, d = self.ends
         L = self.n_labels
         transition, start, end = np.zeros(L * L), np.zeros(L), np.zeros(L)
@@ -322,7 +323,7 @@ class ScoreMap:
 
     def chain_weights(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Transition, start and end scores, float64; -inf where forbidden."""
-        transition, start, end = self._trained_chain(w)
+        transition, start, end = self.trained_chain(w)
         transition[~self.allowed.transition] = -np.inf
         start[~self.allowed.start] = -np.inf
         end[~self.allowed.end] = -np.inf

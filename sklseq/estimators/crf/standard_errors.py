@@ -1,0 +1,159 @@
+"""Standard errors of the weights of a CRF, from the Hessian of its objective."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import linalg
+from sklearn import get_config
+from sklearn.exceptions import ConvergenceWarning
+
+from sklseq._lib.threads import Threads
+from sklseq.data.sequences import Sequences
+from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
+from sklseq.estimators.crf.crf_problem import score_map
+from sklseq.estimators.sources.open_source import open_source
+from sklseq.estimators.sources.partial_source import PartialSource
+from sklseq.estimators.sources.source import RowSource
+from sklseq.estimators.weights import dense_weights
+from sklseq.objectives.scores.score_map import ScoreMap, Weights
+
+__all__ = ["StandardErrors", "weight_errors"]
+
+# Weights that are farther than this from the minimum, in standard errors, are warned of.
+FAR = 0.1
+
+
+class StandardErrors(NamedTuple):
+    """Standard errors of the weights of a ``CRFTagger``; NaN where there is no trained weight.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (n_features, n_labels)
+    transition : ndarray of shape (n_labels, n_labels)
+    start, end : ndarray of shape (n_labels,)
+    """
+
+    coef: np.ndarray
+    transition: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+
+def weight_errors(
+    tagger: Any, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None, robust: bool
+) -> StandardErrors:
+    """As :func:`sklseq.inspection.standard_errors`, of a tagger."""
+    source = _open(tagger, X, y, sample_weight)
+    if isinstance(source, PartialSource) and not robust:
+        raise ValueError(
+            "y has unknown labels or sets of labels, whose likelihood is not concave, so that its "
+            "Hessian is no variance; pass robust=True."
+        )
+    summary, rows = source.summarise(), source.X.rows
+    if source.X.is_sparse:  # so that one layout of w serves single sequences, too
+        summary = summary._replace(counts=np.bincount(rows.indices, minlength=rows.shape[1]))
+    scores = score_map(tagger, source, summary)
+    w = scores.pack(_weights_of(tagger, source))
+    ones = Weights(*(np.ones(x.shape) for x in scores.unpack(w)))
+    trained = np.flatnonzero(w if tagger.l1 else scores.pack(ones))
+    budget = get_config()["working_memory"] * 2.0**20
+    if 16.0 * len(trained) ** 2 > budget:
+        raise ValueError(
+            f"Standard errors of {len(trained)} weights need {16e-6 * len(trained) ** 2:.3g} MB, "
+            f"and working_memory allows {budget / 1e6:.3g} MB; train fewer weights (fewer features "
+            "or l1), or raise it: sklearn.set_config(working_memory=<MiB>)."
+        )
+    with Threads(tagger.n_jobs) as threads:
+        f = source.likelihood(scores, float(tagger.l2), threads)
+        H = _hessian(f, w, trained, budget)
+        inverse = _inverse(H)
+        _warn_of_distance(f, w, float(tagger.l1), trained, inverse)
+        if robust:
+            G = inverse @ _gradients(source, scores, w, trained)
+            variance = np.einsum("ks,ks->k", G, G)
+        else:  # H⁻¹ (H - ridge) H⁻¹
+            variance = np.diag(inverse) - 2 * f.l2 * np.einsum("kl,kl->k", inverse, inverse)
+    errors = np.zeros_like(w)
+    errors[trained] = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
+    arrays = (np.where(x > 0, x, np.nan) for x in scores.unpack(errors))
+    return StandardErrors(*arrays)
+
+
+def _open(tagger: Any, X: Any, y: Any, sample_weight: Any) -> RowSource:
+    rows = X if tagger.vectorizer_ is None else tagger.vectorizer_.transform(X)
+    source = open_source(rows, y, sample_weight, "forward-backward")
+    if not isinstance(source, RowSource):
+        raise ValueError(
+            "Standard errors need sequences in memory; X holds blocks of rows or shards."
+        )
+    source.X = Sequences(source.X.rows.astype(np.float64), source.X.offsets)
+    return source
+
+
+def _weights_of(tagger: Any, source: RowSource) -> Weights:
+    order, coef = np.argsort(tagger.classes_), dense_weights(tagger.coef_)
+    if not np.array_equal(tagger.classes_[order], source.classes) or (
+        len(coef) != source.X.shape[1]
+    ):
+        raise ValueError(
+            f"X and y must be those of fit: the model has {len(coef)} features and "
+            f"{len(order)} labels, the data {source.X.shape[1]} features and "
+            f"{len(source.classes)} labels, or other ones."
+        )
+    parts = coef[:, order], tagger.transition_[np.ix_(order, order)], tagger.start_[order]
+    return Weights(*(x.astype(np.float64) for x in (*parts, tagger.end_[order])))
+
+
+def _hessian(f: Any, w: np.ndarray, trained: np.ndarray, budget: float) -> np.ndarray:
+    # One product for each weight.
+    hessian, n = f.hessian(w, budget - 16.0 * len(trained) ** 2), len(trained)
+    H, unit, product = np.empty((n, n)), np.zeros_like(w), np.empty_like(w)
+    for k, at in enumerate(trained):
+        unit[at] = 1
+        hessian.product(unit, product)
+        unit[at], H[k] = 0, product[trained]
+    return H
+
+
+def _inverse(H: np.ndarray) -> np.ndarray:
+    scale = 1 / np.sqrt(np.maximum(np.diag(H), np.finfo(float).tiny))
+    try:
+        factor = linalg.cho_factor(H * scale[:, None] * scale)
+        diagonal = np.diag(factor[0])
+        if diagonal.min() < 1e-7:
+            raise linalg.LinAlgError
+    except linalg.LinAlgError:
+        raise ValueError(
+            "The Hessian is not positive definite: some weights can change without changing the "
+            "likelihood, or training did not reach a minimum; use l2 above 0, and fit with a "
+            "smaller tol."
+        ) from None
+    return linalg.cho_solve(factor, np.diag(scale)) * scale[:, None]
+
+
+def _warn_of_distance(f: Any, w, l1: float, trained: np.ndarray, inverse: np.ndarray) -> None:
+    gradient = np.empty_like(w)
+    f.value_and_gradient(w, gradient)
+    gradient += l1 * np.sign(w)
+    far = np.abs(inverse @ gradient[trained]) / np.sqrt(np.diag(inverse))
+    if far.max(initial=0) > FAR:
+        warnings.warn(
+            f"A weight is about {far.max():.2g} standard errors from the minimum, and standard "
+            "errors are those of weights at the minimum; fit with a smaller tol.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+
+def _gradients(source: RowSource, scores: ScoreMap, w, trained: np.ndarray) -> np.ndarray:
+    # Of the weighted -log p of each sequence, shape (n_weights, n_sequences).
+    G, gradient = np.empty((len(trained), len(source.X))), np.empty_like(w)
+    with Threads(1) as one:
+        for s in range(len(source.X)):
+            part = source.part(s)
+            part.likelihood(scores.for_rows(part.X), 0.0, one).value_and_gradient(w, gradient)
+            G[:, s] = gradient[trained]
+    return G

@@ -1,0 +1,256 @@
+"""Derivatives of marginals in a direction of the scores: the tangent of forward-backward.
+
+With S(y) = sum_t dpsi_t(y_t) + sum_t dscore(y_{t-1}, y_t), the score of y in that direction, they
+are covariances under p(y),
+
+    dmu_t(j) = Cov([y_t = j], S),    dxi_t(i, j) = Cov([y_{t-1} = i, y_t = j], S).
+
+With r_t(j) = e_t(j) / c_t, u_t = r_t beta_t, and A and U the derivatives of alpha and u up to
+multiples of these, chosen so that A_t and dmu_t sum to 0 and nothing grows with the sequence:
+
+    A_t = alpha_t dpsi_t + r_t (A_{t-1} E + alpha_{t-1} (E dscore)) - a_t alpha_t
+    U_t = u_t (dpsi_t - a_t) + r_t dbeta_t,    dbeta_{t-1} = E U_t + (E dscore) u_t
+    dmu_t = A_t beta_t + alpha_t dbeta_t
+    sum_t dxi_t = E sum_t (A_{t-1}' u_t + alpha_{t-1}' U_t) + dscore xi.
+
+In logarithms, with K_t(j, i) = p(y_{t-1} = i | y_t = j, rows up to t), and F = A / alpha,
+
+    F_t(j) = dpsi_t(j) + D_t(j) - a_t,   D_t(j) = sum_i K_t(j, i) (F_{t-1}(i) + dscore(i, j))
+    dxi_t(i, j) = K_t(j, i) (dmu_t(j) + mu_t(j) (F_{t-1}(i) + dscore(i, j) - D_t(j)))
+    dmu_{t-1}(i) = sum_j dxi_t(i, j).
+
+Notation and padding: `_chain.pyx`. dscore is 0 where a transition is forbidden.
+"""
+
+from libc.math cimport INFINITY, exp
+from libc.string cimport memset
+
+from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
+from sklseq.inference.kernels._log_domain cimport subtract_log_sum
+from sklseq.inference.kernels._recursions cimport block_of_product
+
+
+cdef inline void multiply(
+    lanes* tag, const double* x, const double* matrix, double* out, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # out(j) = sum_i x(i) * matrix(i, j)
+    cdef Py_ssize_t B = n_lanes(tag), block, k
+    cdef double acc[8]
+    for block in range(width // B):
+        block_of_product(tag, x, 1, matrix + block * B, L, width, acc)
+        for k in range(B):
+            out[block * B + k] = acc[k]
+
+
+cdef void forward_each(
+    lanes* tag, const double[:, ::1] alphas, const double[:, ::1] factors, const double[:, ::1] E,
+    const long long[::1] offsets, double[:, ::1] A, double[:, ::1] dpsi, double* before,
+    double* product, bint first, Py_ssize_t L
+) noexcept nogil:
+    cdef Py_ssize_t s, t, j, width = dpsi.shape[1]
+    cdef double shift
+    cdef const double* alpha
+    cdef const double* r
+    cdef double* row
+    for s in range(offsets.shape[0] - 1):
+        for t in range(offsets[s], offsets[s + 1]):
+            alpha, r, row, shift = &alphas[t, 0], &factors[t, 0], &A[t, 0], 0
+            if t == offsets[s] and first:
+                for j in range(width):
+                    row[j] = alpha[j] * dpsi[t, j]
+            else:
+                multiply(
+                    tag, &A[t - 1, 0] if t > offsets[s] else before, &E[0, 0], product, L, width
+                )
+                for j in range(width):
+                    row[j] = alpha[j] * dpsi[t, j] + r[j] * (product[j] + row[j])
+            for j in range(width):
+                shift += row[j]
+            for j in range(width):
+                row[j] -= shift * alpha[j]
+                dpsi[t, j] -= shift
+
+
+def forward_scaled(
+    const double[:, ::1] alpha,      # (n_rows, width)
+    const double[:, ::1] r,          # (n_rows, width)
+    const double[:, ::1] E,          # (width, width)
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    double[:, ::1] A,                # (n_rows, width)  IN alpha_{t-1} (E dscore), OUT A
+    double[:, ::1] dpsi,             # (n_rows, width)  IN/OUT -= a_t
+    double[:, ::1] work,             # (2, width)       IN [0] A of the row before, unless `first`
+    bint first,                      # the first row of each sequence is its beginning
+    Py_ssize_t L,
+):
+    """A, from alpha and r."""
+    cdef Lanes2 two
+    cdef Lanes4 four
+    cdef Lanes8 eight
+    cdef double* before = &work[0, 0]
+    cdef double* product = &work[1, 0]
+    with nogil:
+        if dpsi.shape[1] == 2:
+            forward_each(&two, alpha, r, E, offsets, A, dpsi, before, product, first, L)
+        elif dpsi.shape[1] == 4:
+            forward_each(&four, alpha, r, E, offsets, A, dpsi, before, product, first, L)
+        else:
+            forward_each(&eight, alpha, r, E, offsets, A, dpsi, before, product, first, L)
+
+
+cdef void backward_each(
+    lanes* tag, const double[:, ::1] alphas, const double[:, ::1] us, const double[:, ::1] factors,
+    const double[:, ::1] marginals, const double[:, ::1] Et, const long long[::1] offsets,
+    const double[:, ::1] A, double[:, ::1] U, double[:, ::1] dpsi, double* dbeta, bint first,
+    Py_ssize_t L
+) noexcept nogil:
+    cdef Py_ssize_t s, t, j, width = dpsi.shape[1]
+    cdef double shift
+    cdef double* dmu = dbeta + width
+    cdef double* now = dbeta + 2 * width
+    cdef const double* alpha
+    cdef const double* u
+    cdef const double* r
+    cdef const double* mu
+    for s in range(offsets.shape[0] - 1):
+        if s > 0:
+            memset(dbeta, 0, width * sizeof(double))
+        for t in range(offsets[s + 1] - 1, offsets[s] - 1, -1):
+            alpha, u, r, mu = &alphas[t, 0], &us[t, 0], &factors[t, 0], &marginals[t, 0]
+            shift = 0
+            for j in range(width):
+                dmu[j] = alpha[j] * dbeta[j]
+                if alpha[j] > 0:
+                    dmu[j] += A[t, j] / alpha[j] * mu[j]
+            for j in range(width):
+                shift += dmu[j]
+            for j in range(width):
+                now[j] = u[j] * (dpsi[t, j] - shift) + r[j] * dbeta[j]
+                dpsi[t, j] = dmu[j] - shift * mu[j]
+            if t == offsets[s] and first:
+                memset(&U[t, 0], 0, width * sizeof(double))
+                break
+            multiply(tag, now, &Et[0, 0], dbeta, L, width)
+            for j in range(width):
+                dbeta[j] += U[t, j]
+                U[t, j] = now[j]
+
+
+def backward_scaled(
+    const double[:, ::1] alpha,      # (n_rows, width)
+    const double[:, ::1] u,          # (n_rows, width)
+    const double[:, ::1] r,          # (n_rows, width)
+    const double[:, ::1] mu,         # (n_rows, width)
+    const double[:, ::1] Et,         # (width, width)
+    const long long[::1] offsets,    # (n_sequences + 1,)
+    const double[:, ::1] A,          # (n_rows, width)
+    double[:, ::1] U,                # (n_rows, width)  IN (E dscore) u_t, OUT U; 0 where `first`
+    double[:, ::1] dpsi,             # (n_rows, width)  IN as `forward_scaled` left it, OUT dmu
+    double[:, ::1] work,             # (3, width)       IN [0] dbeta of the last row (of the first
+                                     # sequence), OUT that of the row before, unless `first`
+    bint first, Py_ssize_t L,
+):
+    """U and the derivatives of marginals."""
+    cdef Lanes2 two
+    cdef Lanes4 four
+    cdef Lanes8 eight
+    with nogil:
+        if dpsi.shape[1] == 2:
+            backward_each(&two, alpha, u, r, mu, Et, offsets, A, U, dpsi, &work[0, 0], first, L)
+        elif dpsi.shape[1] == 4:
+            backward_each(&four, alpha, u, r, mu, Et, offsets, A, U, dpsi, &work[0, 0], first, L)
+        else:
+            backward_each(&eight, alpha, u, r, mu, Et, offsets, A, U, dpsi, &work[0, 0], first, L)
+
+
+# ---------------------------------------------------------------- the log domain
+
+
+cdef inline bint kernel_row(
+    const double* before, const double* score, Py_ssize_t j, double* k, Py_ssize_t L,
+    Py_ssize_t stride
+) noexcept nogil:
+    # k(i) = K_t(j, i); False if no path ends in j.
+    cdef Py_ssize_t i
+    cdef double top = -INFINITY
+    for i in range(L):
+        k[i] = before[i] + score[i * stride + j]
+        top = max(top, k[i])
+    if subtract_log_sum(k, L, top) == -INFINITY:
+        return False
+    for i in range(L):
+        k[i] = exp(k[i])
+    return True
+
+
+def forward_log(
+    const double[:, ::1] log_alpha,  # (n_rows + 1, >= L)     [0]: the row before
+    const double[:, ::1] score,      # (width, width)
+    const double[:, ::1] dscore,     # (width, width)
+    double[:, ::1] dpsi,             # (n_rows, width)        IN/OUT -= a_t
+    double[:, ::1] F,                # (n_rows + 1, width)    IN [0]: the row before, OUT the others
+    double[:, ::1] work,             # (3, width)
+    bint first, Py_ssize_t L,
+):
+    """F, from logarithms of alpha, which need not be normalised."""
+    cdef Py_ssize_t t, i, j, top
+    cdef double shift
+    cdef double* k = &work[0, 0]
+    with nogil:
+        for t in range(dpsi.shape[0]):
+            top = 0
+            for j in range(L):
+                F[t + 1, j] = dpsi[t, j]
+                if log_alpha[t + 1, j] > log_alpha[t + 1, top]:
+                    top = j
+                if (t > 0 or not first) and kernel_row(
+                    &log_alpha[t, 0], &score[0, 0], j, k, L, score.shape[1]
+                ):
+                    for i in range(L):
+                        F[t + 1, j] += k[i] * (F[t, i] + dscore[i, j])
+            shift = F[t + 1, top]
+            for j in range(L):
+                F[t + 1, j] -= shift
+                dpsi[t, j] -= shift
+
+
+def backward_log(
+    const double[:, ::1] log_alpha,  # (n_rows + 1, >= L)
+    const double[:, ::1] score,      # (width, width)
+    const double[:, ::1] dscore,     # (width, width)
+    double[:, ::1] dpsi,             # (n_rows, width)    IN as `forward_log` left it, OUT dmu
+    const double[:, ::1] F,          # (n_rows + 1, width)
+    double[:, ::1] S,                # (2, width)         IN mu and dmu of the last row, OUT those
+                                     # of the row before, unless `first`
+    double[:, ::1] pairs,            # (width, width)     IN/OUT  += weight * sum_t dxi_t
+    double[:, ::1] work,             # (3, width)
+    double weight, bint first, Py_ssize_t L,
+):
+    """The derivatives of marginals, from F."""
+    cdef Py_ssize_t t, i, j, width = dpsi.shape[1]
+    cdef double shift, x
+    cdef double* k = &work[0, 0]
+    with nogil:
+        for t in range(dpsi.shape[0] - 1, -1, -1):
+            shift = 0
+            for j in range(L):
+                shift += S[1, j]
+            for j in range(L):
+                S[1, j] -= shift * S[0, j]
+            memset(&work[1, 0], 0, 2 * width * sizeof(double))
+            for j in range(L):
+                if (t > 0 or not first) and S[0, j] > 0 and kernel_row(
+                    &log_alpha[t, 0], &score[0, 0], j, k, L, score.shape[1]
+                ):
+                    for i in range(L):
+                        x = F[t, i] + dscore[i, j] - (F[t + 1, j] - dpsi[t, j])
+                        x = k[i] * (S[1, j] + S[0, j] * x)
+                        work[1, i] += k[i] * S[0, j]
+                        work[2, i] += x
+                        pairs[i, j] += weight * x
+            for j in range(L):
+                dpsi[t, j] = S[1, j]
+            if t == 0 and first:
+                break
+            for j in range(L):
+                S[0, j] = work[1, j]
+                S[1, j] = work[2, j]

@@ -1,0 +1,112 @@
+"""Standard errors of weights: differences of gradients, several sources, errors."""
+
+import warnings
+
+import numpy as np
+import pytest
+import sklearn
+from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+from sklseq import CRFTagger, RowBlocks, SemiCRFSegmenter, ZScoreTagger
+from sklseq.inspection import standard_errors
+from sklseq.objectives.scores.score_map import Weights
+from tests.objectives.test_curvature import gradient_at
+from tests.objectives.test_partial import partial_labels, problem_of
+from tests.sample_data import make_data, make_sparse_data
+
+
+def expected_errors(tagger, X, y, weights, robust):
+    """From differences of gradients, for all weights of the layout."""
+    _, scores, f = problem_of(tagger, X, y, weights)
+    fitted = Weights(tagger.coef_, tagger.transition_, tagger.start_, tagger.end_)
+    w = scores.pack(fitted)
+    ones = Weights(*(np.ones(x.shape) for x in fitted))
+    at = np.flatnonzero(w if tagger.l1 else scores.pack(ones))
+    H = np.empty((len(at), len(at)))
+    for row, unit in zip(H, np.eye(len(w))[at] * 1e-3):
+        g = [gradient_at(f, w + k * unit) for k in (-2, -1, 1, 2)]
+        row[:] = (8 * (g[2] - g[1]) - (g[3] - g[0]))[at] / 12e-3
+    J = H - 2 * tagger.l2 * np.eye(len(at))
+    if robust:
+        J = 0
+        for s in range(len(y)):
+            one = np.where(np.arange(len(y)) == s, weights, 1e-300)
+            one_f = problem_of(tagger, X, y, one)[2]
+            one_f.l2 = 0.0
+            g = gradient_at(one_f, w)[at]
+            J = J + np.outer(g, g)
+    errors = np.full(len(w), 0.0)
+    errors[at] = np.sqrt(np.diag(np.linalg.inv(H) @ J @ np.linalg.inv(H)))
+    return [np.where(x > 0, x, np.nan) for x in scores.unpack(errors)]
+
+
+@pytest.mark.parametrize("robust", [False, True])
+@pytest.mark.parametrize(
+    "model", [{}, {"all_possible_states": True}, {"l1": 0.3}, {"boundaries": False}], ids=str
+)
+@pytest.mark.parametrize("kind", ["dense", "sparse", "partial"])
+def test_differences(kind, model, robust):
+    X, y = make_data(1, n=9, M=2) if kind == "dense" else make_sparse_data(1, n=9, M=2)
+    if kind == "partial":
+        if not robust:
+            pytest.skip("no variance")
+        y = partial_labels(y, 0, unknown=0.2)
+    weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
+    tagger = CRFTagger(l2=0.3, solver="lbfgs", tol=1e-14, max_iter=2000, **model)
+    tagger.fit(X, y, sample_weight=weights)
+    found = standard_errors(tagger, X, y, sample_weight=weights, robust=robust)
+    for x, expected in zip(found, expected_errors(tagger, X, y, weights, robust)):
+        assert_allclose(x, expected, rtol=1e-6)
+
+
+def test_forms_of_data():
+    X, y = make_sparse_data(0, n=15, M=3, ones=True)
+    tagger = CRFTagger(l2=0.3, tol=1e-12, constraints=np.eye(3)[[2, 0, 1]] < 1)
+    y = [np.where(labels == 1, 0, labels) for labels in y]
+    y = [np.full_like(labels, 2) if 2 in labels else labels for labels in y]
+    y[0][:] = 1
+    for labels in y:
+        labels[:] = labels[0]
+    tagger.fit(X, y)
+    expected = standard_errors(tagger, X, y)
+    assert np.isnan(expected.transition[~np.isfinite(tagger.transition_)]).all()
+    lists = [[{f"f{k}": 1 for k in row.indices} for row in x] for x in X]
+    dicts = CRFTagger(**tagger.get_params()).fit(lists, y)
+    order = [int(name[1:]) for name in dicts.feature_names_in_]
+    assert_allclose(standard_errors(dicts, lists, y).coef, expected.coef[order], rtol=1e-4)
+    single = [sparse.csr_matrix(x, dtype=np.float32) for x in X]
+    tagger = CRFTagger(**tagger.get_params()).fit(single, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        assert_allclose(standard_errors(tagger, single, y).coef, expected.coef, rtol=1e-3)
+
+
+def test_errors_and_warnings():
+    X, y = make_data(0)
+    tagger = CRFTagger(l2=0.3, tol=1e-12).fit(X, y)
+    with pytest.raises(ValueError, match="5 features and 3 labels, the data 4 features"):
+        standard_errors(tagger, [x[:, :4] for x in X], y)
+    with pytest.raises(ValueError, match="the data 5 features and 2 labels"):
+        standard_errors(tagger, X, [np.minimum(labels, 1) for labels in y])
+    with pytest.raises(ValueError, match="need sequences in memory"):
+        standard_errors(tagger, [RowBlocks(x) for x in X], y)
+    for other in (ZScoreTagger().fit(X, y),):
+        with pytest.raises(ValueError, match="ZScoreTagger has no standard errors; use CRFTagger"):
+            standard_errors(other, X, y)
+    with pytest.raises(ValueError, match="has no standard errors"):
+        standard_errors(SemiCRFSegmenter(), X, y)
+    with sklearn.config_context(working_memory=0.001):
+        with pytest.raises(ValueError, match=r"Standard errors of 29 weights need .* MB"):
+            standard_errors(tagger, X, y)
+    with pytest.raises(ValueError, match="y has unknown labels .*; pass robust=True"):
+        standard_errors(tagger, X, [[None, *labels[1:]] for labels in y])
+    far = CRFTagger(l2=0.3, max_iter=3, solver="lbfgs", tol=0.5).fit(X, y)
+    with pytest.warns(ConvergenceWarning, match="standard errors from the minimum"):
+        standard_errors(far, X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        free = CRFTagger(l2=0.0, tol=1e-6, max_iter=20).fit(X, y)
+    with pytest.raises(ValueError, match="not positive definite: .* use l2 above 0"):
+        standard_errors(free, X, y)
