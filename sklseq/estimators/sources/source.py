@@ -149,9 +149,7 @@ class RowSource(Source):
     def part(self, s: int) -> RowSource:
         """Sequence s alone, with the labels of all."""
         rows = slice(self.X.offsets[s], self.X.offsets[s + 1])
-        return RowSource(
-            self.X[s : s + 1], self.codes[rows], self.classes, self.weights[s : s + 1]
-        )
+        return RowSource(self.X[s : s + 1], self.codes[rows], self.classes, self.weights[s : s + 1])
 
     def stochastic(self, likelihood: LogLikelihood, l1: float, start) -> StochasticLikelihood:
         return StochasticLikelihood(likelihood, l1, start)

@@ -97,13 +97,20 @@ def forward_scaled(
             forward_each(&eight, alpha, r, E, offsets, A, dpsi, before, product, first, L)
 
 
-cdef void backward_each(
-    lanes* tag, const double[:, ::1] alphas, const double[:, ::1] us, const double[:, ::1] factors,
-    const double[:, ::1] marginals, const double[:, ::1] Et, const long long[::1] offsets,
-    const double[:, ::1] A, double[:, ::1] U, double[:, ::1] dpsi, double* dbeta, bint first,
+cdef struct Rows:
+    const double* alpha
+    const double* u
+    const double* r
+    const double* mu
     Py_ssize_t L
+    bint first
+
+
+cdef void backward_each(
+    lanes* tag, const Rows* rows, const double[:, ::1] Et, const long long[::1] offsets,
+    const double[:, ::1] A, double[:, ::1] U, double[:, ::1] dpsi, double* dbeta
 ) noexcept nogil:
-    cdef Py_ssize_t s, t, j, width = dpsi.shape[1]
+    cdef Py_ssize_t s, t, j, at, width = dpsi.shape[1]
     cdef double shift
     cdef double* dmu = dbeta + width
     cdef double* now = dbeta + 2 * width
@@ -115,8 +122,8 @@ cdef void backward_each(
         if s > 0:
             memset(dbeta, 0, width * sizeof(double))
         for t in range(offsets[s + 1] - 1, offsets[s] - 1, -1):
-            alpha, u, r, mu = &alphas[t, 0], &us[t, 0], &factors[t, 0], &marginals[t, 0]
-            shift = 0
+            at, shift = t * width, 0
+            alpha, u, r, mu = rows.alpha + at, rows.u + at, rows.r + at, rows.mu + at
             for j in range(width):
                 dmu[j] = alpha[j] * dbeta[j]
                 if alpha[j] > 0:
@@ -126,10 +133,10 @@ cdef void backward_each(
             for j in range(width):
                 now[j] = u[j] * (dpsi[t, j] - shift) + r[j] * dbeta[j]
                 dpsi[t, j] = dmu[j] - shift * mu[j]
-            if t == offsets[s] and first:
+            if t == offsets[s] and rows.first:
                 memset(&U[t, 0], 0, width * sizeof(double))
                 break
-            multiply(tag, now, &Et[0, 0], dbeta, L, width)
+            multiply(tag, now, &Et[0, 0], dbeta, rows.L, width)
             for j in range(width):
                 dbeta[j] += U[t, j]
                 U[t, j] = now[j]
@@ -153,13 +160,18 @@ def backward_scaled(
     cdef Lanes2 two
     cdef Lanes4 four
     cdef Lanes8 eight
+    cdef Rows rows
+    if dpsi.shape[0] == 0:
+        return
+    rows.alpha, rows.u, rows.r, rows.mu = &alpha[0, 0], &u[0, 0], &r[0, 0], &mu[0, 0]
+    rows.L, rows.first = L, first
     with nogil:
         if dpsi.shape[1] == 2:
-            backward_each(&two, alpha, u, r, mu, Et, offsets, A, U, dpsi, &work[0, 0], first, L)
+            backward_each(&two, &rows, Et, offsets, A, U, dpsi, &work[0, 0])
         elif dpsi.shape[1] == 4:
-            backward_each(&four, alpha, u, r, mu, Et, offsets, A, U, dpsi, &work[0, 0], first, L)
+            backward_each(&four, &rows, Et, offsets, A, U, dpsi, &work[0, 0])
         else:
-            backward_each(&eight, alpha, u, r, mu, Et, offsets, A, U, dpsi, &work[0, 0], first, L)
+            backward_each(&eight, &rows, Et, offsets, A, U, dpsi, &work[0, 0])
 
 
 # ---------------------------------------------------------------- the log domain

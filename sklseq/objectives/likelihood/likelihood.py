@@ -293,7 +293,9 @@ class LogLikelihood(SumOfParts):
         """Forward-backward of a block, for :meth:`tangents`."""
         return [work.filter(psi, block.offsets, chain, self.log_z[block.sequences])]
 
-    def tangents(self, rows: list[Filtered], dpsi: np.ndarray, block: Block, direction, work) -> None:
+    def tangents(
+        self, rows: list[Filtered], dpsi: np.ndarray, block: Block, direction, work
+    ) -> None:
         """Turn a change of the scores into that of residuals; that of pairs goes to ``work``."""
         work.tangents(*rows, dpsi, block.offsets, block.weights, direction)
 
