@@ -217,7 +217,7 @@ class Workspace:
                 psi[at], chain.score, 0.0 if weights is None else weights[s], self.exact,
                 log_alpha, row_scores(rows, at.start, at.stop, chain.width),
             )  # fmt: skip
-            self.keep_logs(rows, log_alpha)
+            self.keep_logs(at, log_alpha)
 
     def keep_factors(self, n: int) -> None:
         """Called with ``e`` of n rows, before it is overwritten; for subclasses."""
