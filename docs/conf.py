@@ -7,12 +7,12 @@ import warnings
 import matplotlib
 from docutils.nodes import SkipNode
 from latex2mathml.converter import convert
+from sklearn.exceptions import ConvergenceWarning
 
 import sklseq
 
 matplotlib.use("agg")
-# Examples show generated data, the same on every machine, and train on one thread.
-os.environ.pop("SKLSEQ_DATA", None)
+# Examples train on one thread, and on real data if SKLSEQ_DATA names its folder.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 project = "sklseq"
@@ -24,6 +24,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.doctest",
+    "matplotlib.sphinxext.plot_directive",
     "numpydoc",
     "myst_parser",
     "sphinx_copybutton",
@@ -52,6 +53,10 @@ suppress_warnings = ["config.cache"]
 autosummary_generate = True
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
+# Examples of docstrings that import matplotlib show what they draw.
+numpydoc_use_plots = True
+plot_formats = [("png", 100)]
+plot_html_show_formats = plot_html_show_source_link = False
 myst_heading_anchors = 2
 
 # Pages without running examples: NO_GALLERY=1 make docs
@@ -75,6 +80,7 @@ sphinx_gallery_conf = {
     "image_scrapers": ("matplotlib",),
     "within_subsection_order": "FileNameSortKey",
 }
+warnings.filterwarnings("error", category=ConvergenceWarning)  # an example that does not converge
 warnings.filterwarnings("ignore", category=UserWarning, message=".*non-interactive.*")
 
 html_theme = "pydata_sphinx_theme"

@@ -22,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 
 from sklseq import CRFTagger
 from sklseq.datasets import make_contacts, read_conll
+from sklseq.display import TransitionsDisplay
 from sklseq.features import TemplateFeatures
 from sklseq.metrics import span_f1, span_report, token_accuracy
 
@@ -47,7 +48,7 @@ print(f"Test       {len(y_test):,} sequences, {n_test:,} tokens")
 # label and for each pair of neighbouring labels.
 model = make_pipeline(
     TemplateFeatures(templates, columns=None if templates else ["w", "pos"], n_jobs=-1),
-    CRFTagger(l2=1.0 if on_real_data else 0.1, n_jobs=-1, max_iter=100, tol=1e-4),
+    CRFTagger(l2=1.0 if on_real_data else 0.1, n_jobs=-1, tol=1e-3),
 )
 began = perf_counter()
 model.fit(X_train, y_train)
@@ -99,20 +100,8 @@ print(f"\nSaved, loaded, same answers: {output.name}/chunking.joblib")
 # %%
 # Weights of transitions between labels. The most frequent labels come first.
 frequent = dict(zip(*np.unique(np.concatenate(y_train), return_counts=True)))
-order = np.argsort([-frequent[label] for label in tagger.classes_], kind="stable")
-labels, weights = tagger.classes_[order], tagger.transition_[np.ix_(order, order)]
-limit = np.abs(weights[np.isfinite(weights)]).max()
-
-figure, axes = plt.subplots(figsize=(8.5, 7.5), layout="constrained")
-image = axes.imshow(weights, cmap="PuOr_r", vmin=-limit, vmax=limit)
-axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize=8)
-axes.set_yticks(range(len(labels)), labels, fontsize=8)
-axes.set_xticks(np.arange(len(labels) + 1) - 0.5, minor=True)
-axes.set_yticks(np.arange(len(labels) + 1) - 0.5, minor=True)
-axes.grid(which="minor", color="white", linewidth=0.5)
-axes.tick_params(which="both", length=0)
-axes.spines[:].set_visible(False)
-axes.set(xlabel="next label", ylabel="label", title="Transition weights, labels by frequency")
-figure.colorbar(image, label="weight: for (+) or against (−) this pair", shrink=0.8)
+labels = sorted(tagger.classes_, key=lambda label: -frequent[label])
+figure, axes = plt.subplots(figsize=(9, 7.5), layout="constrained")
+TransitionsDisplay.from_estimator(model, labels=labels).plot(axes, values=False)
 figure.savefig(output / "transitions.png", dpi=120)
 print(f"Transition matrix drawn:     {output.name}/transitions.png")

@@ -47,6 +47,7 @@ class SpanConfusionDisplay:
 
     Examples
     --------
+    >>> import matplotlib.pyplot as plt
     >>> from sklseq.display import SpanConfusionDisplay
     >>> y_true = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "O"]]
     >>> y_pred = [["B-PER", "O", "O", "B-LOC"], ["B-PER", "B-PER"]]
@@ -58,6 +59,8 @@ class SpanConfusionDisplay:
            [0, 0, 1, 0],
            [0, 1, 0, 0],
            [0, 1, 0, 0]])
+    >>> figure, ax = plt.subplots(figsize=(4.5, 3.5), layout="constrained")
+    >>> display = display.plot(ax)
     """
 
     def __init__(self, counts: ArrayLike, types: list[str]):

@@ -92,6 +92,7 @@ class LatencyAccuracyDisplay:
 
     Examples
     --------
+    >>> import matplotlib.pyplot as plt
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklseq import CRFTagger
     >>> from sklseq.datasets import make_contacts
@@ -102,6 +103,8 @@ class LatencyAccuracyDisplay:
     >>> display = LatencyAccuracyDisplay.from_estimator(model.fit(X, y), X, strategies=["step"])
     >>> bool((display.curves[0].latency >= 0).all())
     True
+    >>> figure, ax = plt.subplots(figsize=(6, 3.5), layout="constrained")
+    >>> display = display.plot(ax)
     """
 
     def __init__(self, curves: list[TradeOff], look_ahead: TradeOff):

@@ -59,6 +59,7 @@ class LossCurveDisplay:
 
     Examples
     --------
+    >>> import matplotlib.pyplot as plt
     >>> from sklseq import CRFTagger
     >>> from sklseq.display import LossCurveDisplay
     >>> X, y = [[["a"], ["b"]], [["b"], ["a"]]], [["A", "B"], ["B", "A"]]
@@ -66,6 +67,8 @@ class LossCurveDisplay:
     >>> curve = display.curves[0]
     >>> len(curve.objective) == len(curve.at), bool(curve.objective[-1] < curve.objective[0])
     (True, True)
+    >>> figure, ax = plt.subplots(figsize=(5, 3.5), layout="constrained")
+    >>> display = display.plot(ax)
     """
 
     ax_: Axes

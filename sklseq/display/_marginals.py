@@ -48,12 +48,15 @@ class MarginalsDisplay:
 
     Examples
     --------
+    >>> import matplotlib.pyplot as plt
     >>> from sklseq import CRFTagger
     >>> from sklseq.display import MarginalsDisplay
     >>> tagger = CRFTagger().fit([[["a"], ["b"]], [["b"], ["a"]]], [["A", "B"], ["B", "A"]])
     >>> display = MarginalsDisplay.from_estimator(tagger, [["a"], ["b"]], tokens=["a", "b"])
     >>> display.proba.sum(axis=1).round(6)
     array([1., 1.])
+    >>> figure, ax = plt.subplots(figsize=(3, 2.5), layout="constrained")
+    >>> display = display.plot(ax)
     """
 
     def __init__(

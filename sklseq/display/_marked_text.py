@@ -59,10 +59,13 @@ class SpansDisplay:
 
     Examples
     --------
+    >>> import matplotlib.pyplot as plt
     >>> from sklseq.display import SpansDisplay
     >>> display = SpansDisplay(["Ann Lee sings"], [[("NAME", "Ann Lee", 0, 7, 0.98)]])
     >>> print(display.as_text())
     [NAME 98 % Ann Lee] sings
+    >>> figure, ax = plt.subplots(figsize=(3, 0.8), layout="constrained")
+    >>> display = display.plot(ax, width=30)
     """
 
     def __init__(self, texts: Iterable[str], fields: Iterable[Iterable[Field | tuple]]):

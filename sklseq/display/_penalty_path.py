@@ -50,6 +50,7 @@ class PenaltyPathDisplay:
 
     Examples
     --------
+    >>> import matplotlib.pyplot as plt
     >>> from sklseq import CRFTaggerCV
     >>> from sklseq.display import PenaltyPathDisplay
     >>> X, y = [[["a"], ["b"]], [["b"], ["a"]]] * 2, [["A", "B"], ["B", "A"]] * 2
@@ -57,6 +58,8 @@ class PenaltyPathDisplay:
     >>> display = PenaltyPathDisplay.from_estimator(search)
     >>> display.name, display.mean.shape
     ('l2', (1, 2))
+    >>> figure, ax = plt.subplots(figsize=(5, 3.5), layout="constrained")
+    >>> display = display.plot(ax)
     """
 
     ax_: Axes

@@ -66,6 +66,7 @@ class SegmentationDisplay:
 
     Examples
     --------
+    >>> import matplotlib.pyplot as plt
     >>> from sklseq.display import SegmentationDisplay
     >>> display = SegmentationDisplay([["J.", "Doe", "in", "Rome"]],
     ...                               [[(0, 2, "person"), (3, 4, "city")]])
@@ -73,6 +74,8 @@ class SegmentationDisplay:
     ['city', 'person']
     >>> print(display.as_text())
     [person J. Doe] in [city Rome]
+    >>> figure, ax = plt.subplots(figsize=(3, 0.8), layout="constrained")
+    >>> display = display.plot(ax, width=30)
     """
 
     def __init__(

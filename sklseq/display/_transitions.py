@@ -48,12 +48,15 @@ class TransitionsDisplay:
 
     Examples
     --------
+    >>> import matplotlib.pyplot as plt
     >>> from sklseq import CRFTagger
     >>> from sklseq.display import TransitionsDisplay
     >>> tagger = CRFTagger().fit([[["a"], ["b"]], [["b"], ["a"]]], [["A", "B"], ["B", "A"]])
     >>> display = TransitionsDisplay.from_estimator(tagger)
     >>> display.transition.shape
     (2, 2)
+    >>> figure, ax = plt.subplots(figsize=(4, 3), layout="constrained")
+    >>> display = display.plot(ax)
     """
 
     def __init__(
