@@ -1,7 +1,7 @@
 """Tables 1 and 2, Figure 2 of Sarawagi (2006): segments against tokens, succinct or one by one.
 
     python benchmarks/bench_segmenter.py [table1] [table2] [figure2] [boundary] [losses] [curves]
-           [calibration] [--quick] [--data NAME ...] [--splits N] [--figure FILE]
+           [calibration] [rerank] [--quick] [--data NAME ...] [--splits N] [--figure FILE]
 
     SequenceBCEU   CRFTagger on IOBES labels
     Segment        SemiCRFSegmenter(max_segment_length=L), segment features
@@ -33,9 +33,9 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ShuffleSplit
-from sklearn.pipeline import make_union
+from sklearn.pipeline import make_pipeline, make_union
 
-from sklseq import CRFTagger, SemiCRFSegmenter
+from sklseq import CRFTagger, SegmentReranker, SemiCRFSegmenter
 from sklseq.data.labels import labels_to_segments, segments_to_labels
 from sklseq.datasets import make_citations, read_conll
 from sklseq.features import (
@@ -46,7 +46,8 @@ from sklseq.features import (
     count_active_potentials,
 )
 from sklseq.inference.segment_reference import every_segment
-from sklseq.metrics import span_precision_recall_fscore_support
+from sklseq.inspection import spans
+from sklseq.metrics import span_f1, span_precision_recall_fscore_support
 
 warnings.simplefilter("ignore", ConvergenceWarning)
 FIELDS = ("title", "author", "journal")
@@ -480,7 +481,8 @@ def calibration(found, l2, n_splits):
                         for folds, told in parts.items():
                             model = SemiCRFSegmenter(l2=penalty, loss=loss, calibrate=folds)
                             model.fit(seen, [task.y[s] for s in train])
-                            told.append(errors_of(model, new, [task.y[s] for s in test]))
+                            truth = [labels_to_segments(task.y[s]) for s in test]
+                            told.append(calibration_error(model.predict_spans(new), truth))
                     cells = "".join(
                         f"{mean(e for e, _ in told):10.3f} ({mean(m for _, m in told):.2f})"
                         for told in parts.values()
@@ -488,12 +490,38 @@ def calibration(found, l2, n_splits):
                     print(f"{n:>5} references, l2={penalty:<5}{loss:<16}{cells}", flush=True)
 
 
-def errors_of(model, X, y, n_bins=10):
+def rerank(found, l2, n_splits):
+    """The segmenter against the choice among its 25 best, by turns: F1, seconds, errors."""
+    for name, task in found.items():
+        results = {"segmenter": [], "reranked": []}
+        for train, test in ShuffleSplit(n_splits, train_size=0.3, random_state=0).split(task.X):
+            boundary = Boundary(task, l2, 10, "softmax-margin")
+            base = make_pipeline(boundary.features, boundary.model)
+            truth = [labels_to_segments(task.y[s]) for s in test]
+            for kind, model in zip(results, (base, SegmentReranker(base))):
+                began = process_time()
+                model.fit([task.X[s] for s in train], [task.y[s] for s in train])
+                seconds = process_time() - began
+                spans_of_test = spans(model, [task.X[s] for s in test])
+                predicted = [[span[:3] for span in one] for one in spans_of_test]
+                told = process_time() - began - seconds
+                f1 = 100 * span_f1(truth, predicted)
+                results[kind].append(
+                    (f1, seconds, told, calibration_error(spans_of_test, truth)[0])
+                )
+        print(f"\n{name}{'F1':>26}{'fit':>9}{'predict':>9}{'error':>9}")
+        for kind, of in results.items():
+            f1, *others = zip(*of)
+            cells = "".join(f"{median(x):9.3f}" for x in others)
+            print(f"{kind:<18}{mean_and_spread(f1):>14}{cells}", flush=True)
+
+
+def calibration_error(predicted, true, n_bins=10):
     """(expected calibration error, fraction right of those of about one half)."""
     pairs = [
-        (span.probability, tuple(span[:3]) in set(labels_to_segments(labels)))
-        for spans, labels in zip(model.predict_spans(X), y)
-        for span in spans
+        (span.probability, tuple(span[:3]) in segments)
+        for one, segments in zip(predicted, true)
+        for span in one
     ]
     proba, right = np.array(pairs).T
     bins = np.minimum((proba * n_bins).astype(int), n_bins - 1)
@@ -511,7 +539,7 @@ def main():
     parser.add_argument("--l2", type=float, default=0.1)
     arguments = parser.parse_args()
     n_splits = 1 if arguments.quick else arguments.splits
-    parts = (table1, table2, figure2, boundary, losses, curves, calibration)
+    parts = (table1, table2, figure2, boundary, losses, curves, calibration, rerank)
     programs = {part.__name__: part for part in parts}
     programs["curves"] = partial(curves, figure=arguments.figure)
     with TemporaryDirectory() as scratch:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the names below, for type checkers
     from sklseq.estimators.hmsvm.hmsvm_tagger import HMSVMTagger
     from sklseq.estimators.hmsvm.hmsvm_tagger_cv import HMSVMTaggerCV
     from sklseq.estimators.online.online_decoder import OnlineDecoder
+    from sklseq.estimators.semicrf.segment_reranker import SegmentReranker
     from sklseq.estimators.semicrf.semicrf_segmenter import SemiCRFSegmenter
     from sklseq.estimators.sources.shards import Shards
     from sklseq.estimators.time_blocks import TimeBlockSplit
@@ -37,6 +38,7 @@ __all__ = [
     "OnlineDecoder",
     "RowBlocks",
     "SegmentPotentials",
+    "SegmentReranker",
     "SemiCRFSegmenter",
     "Sequences",
     "Shards",
@@ -69,6 +71,7 @@ __getattr__, __dir__ = lazy_names(
         "estimators.hmsvm.hmsvm_tagger": ("HMSVMTagger",),
         "estimators.hmsvm.hmsvm_tagger_cv": ("HMSVMTaggerCV",),
         "estimators.online.online_decoder": ("OnlineDecoder",),
+        "estimators.semicrf.segment_reranker": ("SegmentReranker",),
         "estimators.semicrf.semicrf_segmenter": ("SemiCRFSegmenter",),
         "estimators.sources.shards": ("Shards",),
         "estimators.time_blocks": ("TimeBlockSplit",),

@@ -19,6 +19,7 @@ from sklseq import (
     HMSVMTagger,
     HMSVMTaggerCV,
     OnlineDecoder,
+    SegmentReranker,
     SemiCRFSegmenter,
     ZScoreTagger,
     ZScoreTaggerCV,
@@ -61,6 +62,7 @@ SUBJECTS = {
     "HMSVMTagger rbf": (HMSVMTagger(kernel="rbf"), ()),
     "SemiCRFSegmenter": (SemiCRFSegmenter(l2=0.1), ()),
     "SemiCRFSegmenter l1": (SemiCRFSegmenter(l1=0.01, l2=0.01, max_segment_length=9, n_jobs=2), ()),
+    "SegmentReranker": (SegmentReranker(SemiCRFSegmenter(l2=0.1), cv=2, text=False), ()),
     "OnlineDecoder": (OnlineDecoder(CRFTagger(l2=0.1)), ()),
     "OnlineDecoder of segments": (
         OnlineDecoder(SemiCRFSegmenter(l2=0.1), strategy="closure"),

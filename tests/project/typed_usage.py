@@ -8,7 +8,15 @@ from typing import assert_type
 import numpy as np
 from matplotlib.axes import Axes
 
-from sklseq import CRFTagger, OnlineDecoder, SemiCRFSegmenter, Sequences, Shards, ZScoreTagger
+from sklseq import (
+    CRFTagger,
+    OnlineDecoder,
+    SegmentReranker,
+    SemiCRFSegmenter,
+    Sequences,
+    Shards,
+    ZScoreTagger,
+)
 from sklseq.data.segment_potentials import SegmentPotentials, SequencePotentials
 from sklseq.datasets import align_spans, from_frame, from_rows, make_contacts, read_conll
 from sklseq.deployment import trusted_types
@@ -45,6 +53,7 @@ def train() -> None:
     segmenter = SemiCRFSegmenter().fit(X, segments)
     assert_type(segmenter, SemiCRFSegmenter)
     assert_type(segmenter.predict_proba(X), list[np.ndarray])
+    assert_type(SegmentReranker(segmenter).fit(tokens, segments), SegmentReranker)
 
 
 def containers(X: Sequences, potentials: SegmentPotentials) -> None:

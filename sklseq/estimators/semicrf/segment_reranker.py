@@ -1,0 +1,385 @@
+"""Reranking of the best segmentations by features of whole segmentations."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.feature_extraction import DictVectorizer
+from sklearn.model_selection import KFold
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from sklseq._lib.estimator import LabellerBase, clone_part, fitted_parameter
+from sklseq.data.labels import labels_to_segments, segments_to_labels
+from sklseq.data.segment_labels import Span
+from sklseq.data.segment_potentials import SegmentPotentials
+from sklseq.data.sequences import Sequences
+from sklseq.data.types import ArrayLike, ColumnsLike, LabelsLike, SequencesLike
+from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
+from sklseq.estimators.semicrf.segment_source import read_potentials
+from sklseq.estimators.semicrf.semicrf_segmenter import SemiCRFSegmenter
+from sklseq.estimators.semicrf.whole_features import fit_texts, texts_log_proba, whole_features
+from sklseq.features import SegmentFeatures, _columns
+from sklseq.metrics import span_f1
+from sklseq.objectives.segment.candidate_margin import CandidateMargin, softmax_of_lists
+from sklseq.solvers import lbfgs
+
+__all__ = ["SegmentReranker"]
+
+
+class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
+    """Chooses among the best segmentations of a segmenter, by features of whole segmentations.
+
+    A segmenter scores segments and neighbouring labels. The right segmentation is often not its
+    best, but among its 25 best. This model scores each of them, c, by
+
+        log p(c) + w · φ(c),
+
+    φ: which labels follow each other, how often each occurs, which come before which, the lengths
+    of fields, their punctuation, and log p(label | letters of the field). w minimises the
+    softmax-margin over the candidates, whose cost is the number of segments that are missing or
+    wrong. The candidates of training sequences are those of models that were not trained on them:
+    one for each fold (Collins and Koo 2005).
+
+    Parameters
+    ----------
+    estimator : SemiCRFSegmenter, or Pipeline that ends in one, default=None
+        None: ``SegmentFeatures(min_count=2)`` and ``SemiCRFSegmenter(l2=0.1,
+        loss="softmax-margin")``.
+    n_candidates : int, default=25
+        Segmentations of each sequence.
+    cv : int, default=5
+        Folds. Training takes the time of ``cv + 1`` segmenters.
+    l2 : float, default=1.0
+        Weight of the squared L2 penalty of w.
+    text : bool, default=True
+        Whether φ has features of the tokens: letters and punctuation of fields. X then holds
+        tokens, not rows of numbers.
+    columns : str or int, default=None
+        The column of tokens for ``text``. None: the only one.
+    functions : list of callables, default=None
+        Further features: ``f(tokens, segments)`` returns a dict of names to numbers. ``tokens`` is
+        the sequence as it is in X, ``segments`` a list of (start, stop, label).
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        Fitted on all sequences.
+    vectorizer_ : DictVectorizer
+        Names of the features.
+    coef_ : ndarray of shape (n_features,)
+    text_model_ : Pipeline or None
+        Of the letters of fields.
+    n_iter_ : int
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        As those of ``estimator_``, where it has them.
+
+    References
+    ----------
+    M. Collins, T. Koo (2005), "Discriminative reranking for natural language parsing",
+    Computational Linguistics 31(1).
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklseq import SegmentReranker, SemiCRFSegmenter
+    >>> from sklseq.datasets import make_citations
+    >>> from sklseq.features import SegmentFeatures
+    >>> X, y = make_citations(30, random_state=0)
+    >>> model = make_pipeline(SegmentFeatures(min_count=2), SemiCRFSegmenter(l2=0.1))
+    >>> model = SegmentReranker(model, cv=2).fit(X, y)
+    >>> segments, log_proba = model.predict_nbest(X[:1], 3)[0]
+    >>> len(segments), segments[0] == model.predict(X[:1])[0]
+    (3, True)
+    """
+
+    def __init__(
+        self,
+        estimator: BaseEstimator | None = None,
+        *,
+        n_candidates: int = 25,
+        cv: int = 5,
+        l2: float = 1.0,
+        text: bool = True,
+        columns: ColumnsLike | None = None,
+        functions: Sequence[Callable[[Any, list], Mapping[str, float]]] | None = None,
+    ):
+        self.estimator = estimator
+        self.n_candidates = n_candidates
+        self.cv = cv
+        self.l2 = l2
+        self.text = text
+        self.columns = columns
+        self.functions = functions
+
+    def fit(self, X: SequencesLike, y: LabelsLike) -> SegmentReranker:
+        """Train the segmenter of each fold, that of all sequences, and the weights w.
+
+        Parameters
+        ----------
+        X : list of sequences
+            As the segmenter takes it; tokens, unless ``text=False``.
+        y : list of lists of (start, stop, label), or of IOB2 label sequences
+
+        Returns
+        -------
+        SegmentReranker
+            The estimator itself.
+        """
+        self._check_parameters()
+        X, y = _as_list(X), list(y)
+        base = self._base()
+        model = clone(base).fit(X, y)
+        outside = fitted_parameter(_last(model)[0], "outside")
+        truth = [_segments_of(labels, outside) for labels in y]
+        tokens = self._tokens(X)
+        if self.cv > len(y):
+            raise ValueError(f"cv={self.cv} folds need as many sequences; got {len(y)}.")
+        lists: list = [None] * len(y)
+        for train, test in KFold(self.cv, shuffle=True, random_state=0).split(y):
+            part = clone(base).fit(_take(X, train), [y[s] for s in train])
+            texts = self._fit_texts(tokens, truth, train)
+            found = self._candidates(part, texts, _take(X, test), _take(tokens, test))
+            for s, one in zip(test, found):
+                lists[s] = one
+        vectorizer = DictVectorizer().set_output(transform="default")  # its rows are sparse
+        features = vectorizer.fit_transform([row for _, _, rows in lists for row in rows])
+        cost = [_cost(c, true) for (found, _, _), true in zip(lists, truth) for c in found]
+        objective = CandidateMargin(
+            features.tocsr(), np.concatenate([scores for _, scores, _ in lists]),
+            np.array(cost, dtype=float), _offsets(lists), self.l2,
+        )  # fmt: skip
+        result = lbfgs(
+            objective, np.zeros(features.shape[1]), tol=1e-3, convexity=2 * float(self.l2)
+        )
+        self.estimator_, self.vectorizer_, self.coef_ = model, vectorizer, result.w
+        self.text_model_ = self._fit_texts(tokens, truth, range(len(y)))
+        self.n_iter_ = result.n_iter
+        for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+            if hasattr(model, name):
+                setattr(self, name, getattr(model, name))
+        self._fitted_parameters = {
+            name: getattr(self, name) for name in ("n_candidates", "text", "columns", "functions")
+        }
+        return self
+
+    def _check_parameters(self) -> None:
+        for name, least in (("n_candidates", 1), ("cv", 2)):
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Integral) or value < least:
+                raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
+        if not isinstance(self.l2, numbers.Real) or not 0 < self.l2 < np.inf:
+            raise ValueError(f"l2 must be a finite number above 0; got {self.l2!r}.")
+        if not isinstance(self.text, (bool, np.bool_)):
+            raise ValueError(f"text must be True or False; got {self.text!r}.")
+        functions = self.functions or []
+        if not isinstance(functions, Iterable) or not all(map(callable, functions)):
+            raise ValueError(f"functions must be None or a list of functions; got {functions!r}.")
+
+    def _base(self) -> BaseEstimator:
+        # The segmenter, not fitted.
+        if self.estimator is None:
+            segmenter = SemiCRFSegmenter(l2=0.1, loss="softmax-margin")
+            return make_pipeline(SegmentFeatures(min_count=2), segmenter)
+        last = base = clone_part(self, "estimator")
+        if isinstance(base, Pipeline):
+            last = base.steps[-1][1]
+        if not hasattr(last, "decode_closure"):
+            raise TypeError(
+                "estimator must be a SemiCRFSegmenter or a Pipeline that ends in one; got "
+                f"{self.estimator!r:.60}."
+            )
+        return base
+
+    # ------------------------------------------------------------------ candidates
+
+    def _tokens(self, X: Any) -> list:
+        # The strings of each sequence, or None.
+        if not fitted_parameter(self, "text"):
+            return [None] * len(X)
+        columns = _columns.read_columns(X)
+        name = _columns.select_columns(fitted_parameter(self, "columns"), columns)[0]
+        form, sequences, key = columns.column(name)
+        if form == "tokens":
+            return [list(map(str, x)) for x in sequences]
+        return [[str(row[key]) for row in x] for x in sequences]
+
+    def _fit_texts(self, tokens: list, truth: list, which: Iterable[int]) -> Pipeline | None:
+        if not fitted_parameter(self, "text"):
+            return None
+        return fit_texts(_take(tokens, which), _take(truth, which))
+
+    def _candidates(self, model: Any, texts: Pipeline | None, X: Any, tokens: list) -> list:
+        # (segmentations, their scores, their features as dicts) of each sequence.
+        segmenter, rows = _last(model, X)
+        best = segmenter.predict_nbest(rows, int(fitted_parameter(self, "n_candidates")))
+        functions = fitted_parameter(self, "functions") or []
+        likely = texts_log_proba(texts, tokens, [found for found, _ in best])
+        lists = []
+        for x, words, (found, scores), values in zip(X, tokens, best, likely):
+            dicts = [dict(features) for features in whole_features(found, words)]
+            for segments, row, score, value in zip(found, dicts, scores - scores[0], values):
+                row |= {"score": float(score), "text": value}
+                for function in functions:
+                    row |= function(x, segments)
+            lists.append((found, scores, dicts))
+        return lists
+
+    def _ranked(self, X: SequencesLike) -> list[tuple[list, np.ndarray]]:
+        # (segmentations, log-probabilities among them) of each sequence, best first.
+        check_is_fitted(self, "coef_")
+        X = _as_list(X)
+        if not len(X):
+            return []
+        lists = self._candidates(self.estimator_, self.text_model_, X, self._tokens(X))
+        features = self.vectorizer_.transform([row for _, _, rows in lists for row in rows])
+        scores = np.concatenate([scores for _, scores, _ in lists]) + features @ self.coef_
+        offsets = _offsets(lists)
+        _, log_z = softmax_of_lists(scores, offsets)
+        ranked = []
+        for (found, _, _), a, b, z in zip(lists, offsets[:-1], offsets[1:], log_z):
+            order = np.argsort(-scores[a:b], kind="stable")
+            ranked.append(([found[k] for k in order], scores[a:b][order] - z))
+        return ranked
+
+    # ------------------------------------------------------------------ answers
+
+    def predict(self, X: SequencesLike) -> np.ndarray:
+        """The chosen segmentation of each sequence.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        ndarray of shape (n_sequences,), dtype object
+            Lists of (start, stop, label); after ``set_output(predict="list")`` a list of them.
+        """
+        ranked = self._ranked(X)
+        out = np.empty(len(ranked), dtype=object)
+        for s, (found, _) in enumerate(ranked):
+            out[s] = found[0]
+        return as_chosen(self, out)
+
+    def predict_labels(self, X: SequencesLike) -> np.ndarray:
+        """The chosen segmentation of each sequence, as IOB2 labels.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        ndarray of shape (n_sequences,), dtype object
+            One array of labels a sequence.
+        """
+        X = _as_list(X)
+        found = self.predict(X)
+        segmenter, rows = _last(self.estimator_, X)
+        outside = fitted_parameter(segmenter, "outside") or "O"
+        lengths = read_potentials(rows, segmenter.vectorizer_)[0].lengths
+        out = np.empty(len(found), dtype=object)
+        for s, (segments, n) in enumerate(zip(found, lengths.tolist())):
+            out[s] = segments_to_labels(segments, n, outside=outside)
+        return as_chosen(self, out)
+
+    def predict_nbest(self, X: SequencesLike, n: int = 10) -> list[tuple[list, np.ndarray]]:
+        """The candidates of each sequence, best first, with their log-probabilities among them.
+
+        Parameters
+        ----------
+        X : list of sequences
+        n : int, default=10
+            At most ``n_candidates``.
+
+        Returns
+        -------
+        list of (segmentations, log_proba)
+        """
+        if not (isinstance(n, numbers.Integral) and n >= 1):
+            raise ValueError(f"n must be an integer of at least 1; got {n!r}.")
+        return [(found[:n], log_proba[:n]) for found, log_proba in self._ranked(X)]
+
+    def predict_spans(self, X: SequencesLike) -> list[list[Span]]:
+        """The segments of :meth:`predict`, with the probability of each.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        list of list of Span
+            (start, stop, label, probability), the probability being that of the candidates that
+            have the segment.
+        """
+        answers = []
+        for found, log_proba in self._ranked(X):
+            proba = np.exp(log_proba).tolist()
+            answers.append([
+                Span(*segment, min(1.0, sum(p for p, c in zip(proba, found) if segment in c)))
+                for segment in found[0]
+            ])  # fmt: skip
+        return answers
+
+    def score(
+        self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """F1 of the predicted segments, micro-averaged.
+
+        Parameters
+        ----------
+        X : list of sequences
+        y : as in :meth:`fit`
+        sample_weight : array-like of shape (n_sequences,), optional
+
+        Returns
+        -------
+        float
+        """
+        outside = fitted_parameter(_last(self.estimator_)[0], "outside")
+        true = [_segments_of(labels, outside) for labels in y]
+        return float(span_f1(true, list(self.predict(X)), sample_weight=sample_weight))
+
+
+def _as_list(X: Any) -> Any:
+    return X if isinstance(X, (Sequences, SegmentPotentials)) else list(X)
+
+
+def _take(sequences: Any, which: Iterable[int]) -> Any:
+    if isinstance(sequences, (Sequences, SegmentPotentials)):
+        return sequences[np.asarray(which)]
+    return [sequences[s] for s in which]
+
+
+def _last(model: Any, X: Any = None) -> tuple[Any, Any]:
+    """The segmenter of a model, and X as it reads it."""
+    if not isinstance(model, Pipeline):
+        return model, X
+    if X is not None and len(model.steps) > 1:
+        X = model[:-1].transform(X)
+    return model[-1], X
+
+
+def _segments_of(labels: Any, outside: str | None) -> list[tuple[int, int, str]]:
+    # Segments of one sequence, from segments or IOB2 labels.
+    if len(labels) and isinstance(labels[0], str):
+        return labels_to_segments(labels, outside="O" if outside is None else outside)
+    triples = [(int(start), int(stop), str(label)) for start, stop, label in labels]
+    return [triple for triple in triples if triple[2] != outside]
+
+
+def _cost(segments: list, true: list) -> int:
+    # Segments that are missing or wrong.
+    return len(set(segments) ^ set(true))
+
+
+def _offsets(lists: list) -> np.ndarray:
+    return np.cumsum([0, *(len(found) for found, _, _ in lists)])

@@ -1,0 +1,102 @@
+"""Features of whole segmentations: which fields there are, in which order, of which length."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from math import log2
+from typing import Any
+
+import numpy as np
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+
+__all__ = ["fit_texts", "texts_log_proba", "whole_features"]
+
+# Counts above it are one feature.
+MOST = 3
+# log p(label | text) of a label that the texts of training do not have.
+UNSEEN = -7.0
+
+
+def whole_features(candidates: list, tokens: list | None) -> list[Counter]:
+    """Names and values of the features of each candidate segmentation of one sequence.
+
+    The labels that follow each other; the number of segments of each label; which labels come
+    before which; lengths, in steps of √2; with tokens, the open brackets, quotes, full stops and
+    commas of each segment.
+    """
+    segments = {segment for one in candidates for segment in one}
+    of_segment = {segment: list(_of_segment(segment, tokens)) for segment in segments}
+    found = []
+    for one in candidates:
+        features = Counter(_of_labels([label for _, _, label in one]))
+        for segment in one:
+            features.update(of_segment[segment])
+        features["segments"] = len(one) / 10
+        features["inside"] = sum(stop - start for start, stop, _ in one) / 10
+        found.append(features)
+    return found
+
+
+def _of_labels(labels: list) -> Iterator[str]:
+    for label, after in zip(["^", *labels], [*labels, "$"]):
+        yield f"next={label}>{after}"
+    for label, n in Counter(labels).items():
+        yield f"times={label}:{min(n, MOST)}"
+    pairs = {(label, later) for k, label in enumerate(labels) for later in labels[k + 1 :]}
+    for label, later in pairs:
+        yield f"order={label}<{later}"
+
+
+def _of_segment(segment: tuple, tokens: list | None) -> Iterator[str]:
+    start, stop, label = segment
+    yield f"length={label}:{int(2 * log2(stop - start))}"
+    if tokens is None:
+        return
+    words = tokens[start:stop]
+    text = " ".join(words)
+    n_open, quotes = text.count("(") - text.count(")"), text.count('"') % 2
+    yield f"open={label}:{n_open}:{quotes}"
+    for mark in ".,":
+        n = sum(word.endswith(mark) and len(word) > 2 for word in words[:-1])
+        yield f"marks={label}:{mark}{min(n, MOST)}"
+
+
+def fit_texts(X: list, y: list) -> Pipeline | None:
+    """p(label | text of a segment), by logistic regression on n-grams of letters.
+
+    None if the segments have fewer than two labels.
+    """
+    pairs = [(text_of(x, segment), segment[2]) for x, one in zip(X, y) for segment in one]
+    if len({label for _, label in pairs}) < 2:
+        return None
+    grams = TfidfVectorizer(analyzer="char", ngram_range=(1, 4), sublinear_tf=True)
+    model = make_pipeline(grams, LogisticRegression(C=10, max_iter=300))
+    return model.fit(*zip(*pairs))
+
+
+def texts_log_proba(model: Pipeline | None, tokens: list, lists: list) -> list[list[float]]:
+    """The sum of log p(label | text) over the segments of each candidate, for each sequence.
+
+    ``lists``: the candidate segmentations of each sequence.
+    """
+    asked = sorted({
+        (s, *segment[:2]) for s, found in enumerate(lists) for one in found for segment in one
+    })  # fmt: skip
+    if model is None or not asked:
+        return [[0.0] * len(found) for found in lists]
+    rows: Any = model.predict_log_proba([text_of(tokens[s], span) for s, *span in asked])
+    labels, known = model.classes_.tolist(), {}
+    for key, row in zip(asked, np.maximum(rows, UNSEEN).tolist()):
+        known.update({(*key, label): value for label, value in zip(labels, row)})
+    return [
+        [sum(known.get((s, *segment), UNSEEN) for segment in one) for one in found]
+        for s, found in enumerate(lists)
+    ]
+
+
+def text_of(tokens: list, segment: Sequence) -> str:
+    """The tokens of a segment, joined by spaces."""
+    return " ".join(tokens[segment[0] : segment[1]])

@@ -1,0 +1,206 @@
+"""Reranking of segmentations: choices by enumeration, cross-fitting, features, checks."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+
+from sklseq import CRFTagger, SegmentReranker, SemiCRFSegmenter, Sequences, labels_to_segments
+from sklseq.datasets import make_citations
+from sklseq.estimators.semicrf.whole_features import (
+    UNSEEN,
+    fit_texts,
+    texts_log_proba,
+    whole_features,
+)
+from sklseq.features import SegmentFeatures, TokenFeatures
+from sklseq.inspection import extract
+
+# The label of "z" is that of the field before the last one: no pair of neighbours tells it.
+X = [["a", "m", "z"], ["b", "m", "z"], ["a", "n", "m", "z"], ["b", "m", "n", "z"]] * 5
+Y = [
+    [(t, t + 1, {"a": "A", "b": "B", "z": "P" if x[0] == "a" else "Q"}.get(word, "M"))
+     for t, word in enumerate(x)]
+    for x in X
+]  # fmt: skip
+WORDS = SegmentFeatures(TokenFeatures(shape=False, prefixes=0, suffixes=0), length=False)
+
+
+def model(**parameters):
+    segmenter = make_pipeline(WORDS, SemiCRFSegmenter(l2=0.1))
+    return SegmentReranker(segmenter, **{"cv": 2} | parameters)
+
+
+def test_the_order_of_fields_decides_what_neighbours_cannot():
+    assert model().estimator.fit(X, Y).score(X, Y) < 0.95
+    reranker = model().fit(X, Y)
+    assert reranker.score(X, Y) == 1
+    new = [["b", "n", "n", "m", "z"], ["a", "m", "m", "m", "z"]]
+    assert [found[-1][2] for found in reranker.predict(new)] == ["Q", "P"]
+    weights = dict(zip(reranker.vectorizer_.get_feature_names_out(), reranker.coef_))
+    assert weights["order=A<P"] > 0 > weights["order=A<Q"]
+
+
+def test_the_default_segmenter_has_features_at_boundaries():
+    reranker = SegmentReranker(cv=2).fit(X, Y)
+    assert reranker.score(X, Y) == 1
+    assert reranker.estimator_[0].min_count == 2
+
+
+def segmentations(n, labels, outside):
+    """All segmentations of n steps; each label outside is a segment of one step."""
+    for cuts in itertools.product([False, True], repeat=n - 1):
+        bounds = [0, *(t + 1 for t, cut in enumerate(cuts) if cut), n]
+        spans = list(zip(bounds[:-1], bounds[1:]))
+        for chosen in itertools.product(labels, repeat=len(spans)):
+            one = [(i, j, label) for (i, j), label in zip(spans, chosen)]
+            if all(j - i == 1 for i, j, label in one if label == outside):
+                yield one
+
+
+def test_the_choice_is_the_best_of_all_segmentations_by_enumeration():
+    rng = np.random.default_rng(0)
+    reranker = model(n_candidates=5000, text=False, l2=0.01).fit(X, Y)
+    reranker.coef_ = rng.normal(size=len(reranker.coef_))
+    names = reranker.vectorizer_.get_feature_names_out().tolist()
+    segmenter, features = reranker.estimator_[-1], reranker.estimator_[:-1]
+    for x in (["z"], ["m", "a"], ["a", "z", "b"], ["z", "m", "n", "a"]):
+        every = list(segmentations(len(x), segmenter.classes_.tolist(), "O"))
+        if len(every) > 5000:
+            continue
+        rows = features.transform([x] * len(every))
+        log_p = segmenter.predict_log_proba_sequence(rows, every)
+        scores = log_p + 0
+        for k, one in enumerate(every):
+            found = [segment for segment in one if segment[2] != "O"]
+            values = {**whole_features([found], None)[0], "score": log_p[k] - log_p.max()}
+            known = {name: value for name, value in values.items() if name in names}
+            scores[k] += sum(reranker.coef_[names.index(name)] * v for name, v in known.items())
+        [(ranked, log_proba)] = reranker.predict_nbest([x], len(every))
+        order = np.argsort(-scores)
+        np.testing.assert_allclose(
+            log_proba, (scores - np.logaddexp.reduce(scores))[order], rtol=0, atol=1e-8
+        )
+        best = [segment for segment in every[order[0]] if segment[2] != "O"]
+        assert ranked[0] == best == reranker.predict([x])[0]
+        spans = reranker.predict_spans([x])[0]
+        p = np.exp(scores - np.logaddexp.reduce(scores))
+        for start, stop, label, proba in spans:
+            expected = sum(q for q, one in zip(p, every) if (start, stop, label) in one)
+            assert proba == pytest.approx(expected, rel=1e-8)
+
+
+class Spy(SemiCRFSegmenter):
+    """Remembers the sequences of training, and refuses to rank them."""
+
+    def fit(self, X, y, sample_weight=None):
+        self.seen_ = {x.rows.indices.tobytes() for x in X}
+        return super().fit(X, y, sample_weight)
+
+    def predict_nbest(self, X, n=10):
+        assert not self.seen_ & {x.rows.indices.tobytes() for x in X}
+        return super().predict_nbest(X, n)
+
+
+def test_candidates_of_a_sequence_are_of_a_model_that_was_not_trained_on_it():
+    rows, _ = make_citations(12, random_state=0)
+    words = [[*x, f"end{s}"] for s, x in enumerate(rows)]
+    y = [[(0, 1, "x"), (1, len(x), "y")] for x in words]
+    features = SegmentFeatures(length=False).fit(words)
+    SegmentReranker(make_pipeline(features, Spy(l2=0.1)), cv=3).fit(words, y)
+
+
+def test_texts_of_a_fold_do_not_hold_its_fields(monkeypatch):
+    from sklseq.estimators.semicrf import segment_reranker
+
+    fitted = []
+    monkeypatch.setattr(
+        segment_reranker, "fit_texts", lambda X, y: fitted.append(X) or fit_texts(X, y)
+    )
+    words = [[f"{word}{s}" for word in x] for s, x in enumerate(X)]
+    model(cv=2).fit(words, Y)
+    first, second, whole = (sorted(map(tuple, x)) for x in fitted)
+    assert not set(first) & set(second)
+    assert sorted(first + second) == whole == sorted(map(tuple, words))
+
+
+def test_features_of_a_segmentation():
+    tokens = ["Lee,", "A", '"Big', "Data.", "now", "(3)"]
+    one, other = [(0, 2, "author"), (2, 5, "title")], [(3, 4, "title"), (4, 6, "title")]
+    found = whole_features([one, other], tokens)
+    assert dict(found[0]) == {
+        "next=^>author": 1, "next=author>title": 1, "next=title>$": 1,
+        "times=author:1": 1, "times=title:1": 1, "order=author<title": 1,
+        "length=author:2": 1, "length=title:3": 1, "segments": 0.2, "inside": 0.5,
+        "open=author:0:0": 1, "open=title:0:1": 1,
+        "marks=author:.0": 1, "marks=author:,1": 1, "marks=title:.1": 1, "marks=title:,0": 1,
+    }  # fmt: skip
+    assert found[1]["times=title:2"] == found[1]["order=title<title"] == 1
+    assert found[1]["open=title:0:0"] == 2
+    assert "open=title:0:0" not in whole_features([other], None)[0]
+    assert dict(whole_features([[]], tokens)[0]) == {"next=^>$": 1, "segments": 0, "inside": 0}
+
+
+def test_log_probabilities_of_texts_are_sums_over_segments():
+    texts = fit_texts(X, Y)
+    lists = [[[(0, 1, "A")], [(0, 1, "A"), (1, 2, "new")], []], []]
+    found = texts_log_proba(texts, X[:2], lists)
+    p = texts.predict_log_proba(["a"])[0][texts.classes_.tolist().index("A")]
+    np.testing.assert_allclose(found[0], [p, p + UNSEEN, 0], rtol=1e-12)
+    assert found[1] == []
+    assert fit_texts(X, [[(0, 1, "A")]] * len(X)) is None
+    assert texts_log_proba(None, X[:1], [[[], []]]) == [[0.0, 0.0]]
+
+
+def test_functions_see_the_sequence_and_the_segments():
+    def first(tokens, segments):
+        return {f"{tokens[0]}:{segments[-1][2]}": 1.0} if segments else {}
+
+    reranker = model(functions=[first], text=False).fit(X, Y)
+    assert "a:P" in reranker.vectorizer_.vocabulary_
+    assert reranker.score(X, Y) == 1
+
+
+def test_other_forms_of_x_and_y():
+    rows = Sequences(np.eye(4)[[0, 2, 3, 1, 2, 3] * 4], np.arange(0, 25, 3))
+    labels = [["B-A", "B-M", "B-P"], ["B-B", "B-M", "B-Q"]] * 4
+    reranker = SegmentReranker(SemiCRFSegmenter(l2=0.1), cv=2, text=False).fit(rows, labels)
+    assert reranker.score(rows, labels) == 1
+    assert reranker.predict(rows)[0] == labels_to_segments(labels[0])
+    pairs = [[(word, "x") for word in x] for x in X]
+    features = SegmentFeatures(TokenFeatures(columns="c0"), length=False)
+    two = SegmentReranker(make_pipeline(features, SemiCRFSegmenter(l2=0.1)), cv=2, columns="c0")
+    assert two.fit(pairs, Y).score(pairs, Y) == 1
+    assert two.set_output(predict="list").predict(pairs) == Y
+    assert extract(two, pairs[:1], tokens=X[:1])[0][0][:2] == ("A", "a")
+    assert two.predict([]) == two.predict_labels([]) == []
+    assert two.predict_labels(pairs)[0] == ["B-A", "B-M", "B-P"]
+
+
+def test_a_fitted_model_can_be_pickled_and_keeps_its_parameters():
+    reranker = model().fit(X, Y)
+    expected = list(reranker.predict(X))
+    assert list(pickle.loads(pickle.dumps(reranker)).predict(X)) == expected
+    reranker.set_params(n_candidates=1, text=False, columns="c9", functions=[len])
+    assert list(reranker.predict(X)) == expected
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"n_candidates": 0}, ValueError, "^n_candidates must be an integer of at least 1; got 0"),
+        ({"cv": 1}, ValueError, "^cv must be an integer of at least 2; got 1"),
+        ({"cv": 21}, ValueError, "^cv=21 folds need as many sequences; got 20"),
+        ({"l2": 0}, ValueError, "^l2 must be a finite number above 0; got 0"),
+        ({"text": 3}, ValueError, "^text must be True or False; got 3"),
+        ({"functions": ["x"]}, ValueError, "^functions must be None or a list of functions"),
+        ({"estimator": CRFTagger()}, TypeError, "^estimator must be a SemiCRFSegmenter or a Pipe"),
+    ],
+)
+def test_wrong_parameters_are_refused(parameters, error, message):
+    reranker = model().set_params(**parameters)
+    with pytest.raises(error, match=message):
+        reranker.fit(X, Y)
+    assert not hasattr(reranker, "coef_")
