@@ -1,9 +1,10 @@
 """The z-score's figures: the paper's two tables and its figure, and CoNLL-2000 beside the CRF.
 
-    python benchmarks/bench_zscore.py [table1] [figure1] [table2] [weights] [chunking] [warm]
+    python benchmarks/bench_zscore.py [table1] [figure1] [table2] [weights] [kernels]
+        [chunking] [warm]
 
 Ricci, De Bie, Cristianini (2007), §6. Columns MM, MM(H) and perceptron are HMSVMTagger's.
-Real data is found through SKLSEQ_DATA (`conll2000/`, `conll2002/`);
+Real data is found through SKLSEQ_DATA (`conll2000/`, `conll2002/`, `ocr-letters/`, ...);
 parts without their data say so.
 Within a part, models take turns in one process. Errors are shares of labels, in percent.
 """
@@ -15,7 +16,7 @@ from time import perf_counter, process_time
 
 import numpy as np
 from _common import fit_seconds, folder, header, row, shape_features, window_features
-from _corpora import corpus
+from _corpora import corpus, letters
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, ShuffleSplit
@@ -332,6 +333,47 @@ def searched_model(model, X, y):
     return spent, ZScoreTagger(l2=model.l2_, transition_weight=model.transition_weight_, **chosen)
 
 
+# --- Kernels ------------------------------------------------------------------------------------
+
+
+def dense_letters(path):
+    X, y = letters(path)
+    return X.with_rows(X.rows.toarray()), y
+
+
+def kernels(n_jobs):
+    """Kernels on letters: train on fold 0 and test on the nine others, and the reverse."""
+    print("\n### Letters: token accuracy % (processor seconds)\n")
+    path = folder("ocr-letters")
+    if path is None:
+        print("(no ocr-letters/ under SKLSEQ_DATA)")
+        return
+    small, large = (dense_letters(path / f"{f}.tsv.gz") for f in ("fold0", "folds1-9"))
+    rbf = {"kernel": "rbf", "gamma": 0.05, "l2": 0.002, "random_state": 0, "n_jobs": n_jobs}
+    own = {"transitions": "information"}
+    search = {"kernel": "rbf", "gammas": [0.02, 0.05, 0.1], "l2s": [0.0005, 0.002, 0.01],
+              "transition_weights": [0.03, 0.05, 0.07, 0.1], "n_jobs": n_jobs,
+              "cv": KFold(3, shuffle=True, random_state=0)}  # fmt: skip
+    models = {
+        "linear, covariance": (ZScoreTagger(l2=0.1), (0, 1)),
+        "linear, information": (ZScoreTagger(l2=0.1, **own), (0, 1)),
+        "rbf, covariance": (ZScoreTagger(**rbf), (0,)),
+        "rbf, information": (ZScoreTagger(**rbf, **own), (0,)),
+        "rbf, information, chosen": (ZScoreTaggerCV(**search), (0,)),
+        "rbf, information, 1,000 landmarks": (ZScoreTagger(n_landmarks=1000, **rbf, **own), (0, 1)),
+        "rbf, information, 2,000 landmarks": (ZScoreTagger(n_landmarks=2000, **rbf, **own), (1,)),
+    }
+    splits = ((small, large), (large, small))
+    header("model", "trained on", "accuracy", "fit, s")
+    for name, (model, chosen) in models.items():
+        for k in chosen:
+            (X, y), test = splits[k]
+            began = process_time()
+            model.fit(X, y)
+            spent = process_time() - began
+            row(name, f"{len(y):,} words", f"{100 * model.score(*test):.2f}", f"{spent:.1f}")
+
+
 # --- CoNLL-2000 ---------------------------------------------------------------------------------
 
 
@@ -433,6 +475,7 @@ PARTS = {
     "figure1": lambda a: figure1(a.runs),
     "table2": lambda a: table2(a.n_jobs),
     "weights": lambda a: weights(a.n_jobs),
+    "kernels": lambda a: kernels(a.n_jobs),
     "chunking": lambda a: chunking(min(a.runs, 3), a.n_jobs),
     "warm": lambda a: warm(a.n_jobs),
 }

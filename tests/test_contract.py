@@ -55,6 +55,7 @@ SUBJECTS = {
     "CRFTagger eg": (CRFTagger(l2=0.1, solver="eg", tol=1e-8), ()),
     "HMSVMTagger": (HMSVMTagger(), ()),
     "ZScoreTagger": (ZScoreTagger(), ()),
+    "ZScoreTagger rbf": (ZScoreTagger(kernel="rbf", transitions="information"), ()),
     "ZScoreTagger sampling": (ZScoreTagger(moments="sampling", random_state=0), ()),
     "ZScoreTaggerCV": (ZScoreTaggerCV(), ()),
     "CRFTaggerCV": (CRFTaggerCV(l2s=[0.1, 1.0], cv=OneFold()), ()),

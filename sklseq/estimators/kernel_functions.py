@@ -146,8 +146,9 @@ def gram_matrix(kernel: RowKernel, rows: Any, cache_size: float) -> np.ndarray:
         raise ValueError(
             f"The Gram matrix of {n:,} rows needs {_size(megabytes)} MB, and cache_size allows "
             f"{_size(cache_size)} MB, enough for {most:,} rows. Raise cache_size, use "
-            "HMSVMTagger(solver='bcfw'), which computes kernels on demand, or kernel='linear' on "
-            "approximate features of the rows, as made by scikit-learn's Nystroem."
+            "HMSVMTagger(solver='bcfw'), which computes kernels on demand, ZScoreTagger with "
+            "n_landmarks, or kernel='linear' on approximate features of the rows, as made by "
+            "scikit-learn's Nystroem."
         )
     if kernel.kernel == "precomputed":
         gram = _precomputed(rows)
@@ -262,7 +263,8 @@ def _check_square(rows: Any) -> None:
         raise ValueError(
             "With kernel='precomputed', rows of X hold their kernel with every training row, so X "
             f"must have as many columns as rows in all sequences, {n}; got {m} columns. To search "
-            "parameters, use HMSVMTaggerCV, which cuts columns with the folds, not GridSearchCV."
+            "parameters, use HMSVMTaggerCV or ZScoreTaggerCV, which cut columns with the folds, "
+            "not GridSearchCV."
         )
 
 

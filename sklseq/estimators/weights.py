@@ -17,11 +17,23 @@ def dense_weights(coef: Any) -> np.ndarray:
     return coef.toarray() if sparse.issparse(coef) else coef
 
 
+class NoWeightsError(ValueError, AttributeError):
+    """A model with a kernel is asked for weights of features."""
+
+
 class WeightsMixin:
     """Names and sizes of ``coef_`` and ``transition_``."""
 
+    def _check_weights(self) -> None:
+        check_is_fitted(self, "classes_")
+        if not hasattr(self, "coef_"):
+            raise NoWeightsError(
+                f"{type(self).__name__} was fitted with a kernel that is not linear and has no "
+                "weights of features; use kernel='linear'."
+            )
+
     def _names(self, feature_names: Any) -> np.ndarray:
-        check_is_fitted(self, "coef_")
+        self._check_weights()
         if feature_names is None:
             feature_names = getattr(self, "feature_names_in_", None)
         if feature_names is None:
@@ -84,7 +96,7 @@ class WeightsMixin:
         -------
         list of (weight, label, next label)
         """
-        check_is_fitted(self, "coef_")
+        check_is_fitted(self, "classes_")
         weights = np.where(np.isfinite(self.transition_), self.transition_, 0)
         weights = _of_sign(weights, sign)
         i, j = np.divmod(_largest(np.abs(weights).ravel(), n), len(self.classes_))
@@ -105,7 +117,7 @@ class WeightsMixin:
     @property
     def transition_features_(self) -> dict[tuple, float]:
         """Transition weights that are not zero, by (label, next label); -inf where forbidden."""
-        check_is_fitted(self, "coef_")
+        check_is_fitted(self, "classes_")
         labels, pairs = self.classes_.tolist(), np.argwhere(self.transition_ != 0).tolist()
         return {(labels[i], labels[j]): float(self.transition_[i, j]) for i, j in pairs}
 

@@ -36,6 +36,7 @@ ONES = [np.eye(3)[[0, 1, 2, 0]], np.eye(3)[[1, 2]]]
 FITTED = {
     "crf": (CRFTagger(l2=0.1), X),
     "zscore": (ZScoreTagger(), X),
+    "zscore rbf": (ZScoreTagger(kernel="rbf"), ONES),
     "zscore cv": (ZScoreTaggerCV(), X),
     "hmsvm": (HMSVMTagger(), X),
     "rbf": (HMSVMTagger(kernel="rbf"), ONES),

@@ -23,9 +23,9 @@ __all__ = ["LeaveOutSearch", "n_entries"]
 MAX_ENTRIES = 100_000_000  # of the matrix that leaving out each sequence holds
 
 
-def n_entries(X: Sequences) -> int:
+def n_entries(X: Sequences, kernel: Any = "linear") -> int:
     """Numbers that leaving out each sequence holds."""
-    return X.n_rows * min(X.n_rows, X.shape[1])
+    return X.n_rows * (min(X.n_rows, X.shape[1]) if kernel == "linear" else X.n_rows)
 
 
 class Answers(BaseEstimator):
@@ -87,10 +87,11 @@ class LeaveOutSearch:
 
     def each_sequence(self) -> np.ndarray:
         """Scores of shape (n_l2s, n_transition_weights), each sequence left out, in closed form."""
-        X, sample = self.source.X, self.problem.sample
-        if n_entries(X) > MAX_ENTRIES:
+        X, sample, space = self.source.X, self.problem.sample, self.problem.space
+        size = n_entries(X, self.problem.tagger.kernel)
+        if size > MAX_ENTRIES:
             raise ValueError(
-                f"ZScoreTaggerCV would hold {n_entries(X):,} numbers for {X.n_rows:,} rows and "
+                f"ZScoreTaggerCV would hold {size:,} numbers for {X.n_rows:,} rows and "
                 f"{X.shape[1]:,} features (at most {MAX_ENTRIES:,}) to leave out each sequence; "
                 "use folds (cv=5), and a scoring other than 'gcv'."
             )
@@ -104,6 +105,7 @@ class LeaveOutSearch:
         leave_out = LeaveOut(
             sample._replace(offsets=offsets, weights=sample.weights[used]), self.problem.cost,
             solve_dense, PairRule(self.problem.tagger.transitions),
+            None if space is None else space.gram,
         )  # fmt: skip
         scores = np.empty((len(self.l2s), len(self.transition_weights)))
         for i, l2 in enumerate(self.l2s):
@@ -129,10 +131,11 @@ class LeaveOutSearch:
 
     def _fold(self, train: np.ndarray, test: np.ndarray) -> np.ndarray:
         problem, X = self._without(train), self.source.X[test]
+        score = self._scores_of(problem, train, test)
         scores = np.empty((len(self.l2s), len(self.transition_weights)))
         for i, l2 in enumerate(self.l2s):
             problem.tagger.l2 = l2
-            left = self._left_out(problem, X)
+            left = self._left_out(problem, score)
             for j, weight in enumerate(self.transition_weights):
                 labels = decode(problem, left, weight, X.offsets)
                 scores[i, j] = self._score(split_labels(labels, X.offsets), test)
@@ -151,13 +154,33 @@ class LeaveOutSearch:
         tagger.loss, tagger.constraints = of_seen(tagger.loss), of_seen(tagger.constraints)
         codes, classes = codes.astype(np.int32), source.classes[seen]
         part = RowSource(source.X[train], codes, classes, source.weights[train])
-        return ZScoreProblem(tagger, part)
+        gram, space = None, self.problem.space
+        if space is not None:
+            tagger.gamma = space.kernel.gamma
+            if space.is_exact:
+                rows = self._rows(train)
+                gram = space.gram[np.ix_(rows, rows)]
+        return ZScoreProblem(tagger, part, gram)
 
-    def _left_out(self, problem: ZScoreProblem, X: Sequences) -> LeftOut:
+    def _scores_of(self, problem: ZScoreProblem, train: np.ndarray, test: np.ndarray) -> Callable:
+        # Scores of the sequences left out, as a function of state weights.
+        X, whole, space = self.source.X[test], self.problem.space, problem.space
+        if space is None:
+            return lambda coef: np.asarray(X.rows @ coef, dtype=np.float64)
+        if not space.is_exact:
+            return lambda coef: space.scores(coef, X.rows)
+        across = whole.gram[np.ix_(self._rows(test), self._rows(train))]
+        return lambda coef: across @ coef
+
+    def _rows(self, sequences: np.ndarray) -> np.ndarray:
+        bounds = self.source.X.offsets
+        return np.concatenate([np.arange(bounds[s], bounds[s + 1]) for s in sequences])
+
+    def _left_out(self, problem: ZScoreProblem, score: Callable) -> LeftOut:
         solution, sample, cost = problem.solve(), problem.sample, problem.cost
         if not solution.result.converged:
             self.unconverged.add(float(problem.tagger.l2))
-        emission = np.asarray(X.rows @ solution.weights.coef, dtype=np.float64)
+        emission = score(solution.weights.coef)
         rule = PairRule(problem.tagger.transitions)
         table = rule.table(Statistics(None, None, None, *count_chain(sample)), problem.tagger.l2)
         scale, natural = loss_scale(solution.multiplier, cost, sample.n_labels)

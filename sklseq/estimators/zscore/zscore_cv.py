@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import BaseCrossValidator
 
 from sklseq._lib.callbacks import with_callbacks
-from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
+from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.folds import check_finite, read_folds, read_scorer, scorer_weights
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import check_choices, check_n_jobs
@@ -21,6 +21,11 @@ from sklseq.estimators.zscore.zscore_tagger import ZScoreTagger
 
 __all__ = ["ZScoreTaggerCV"]
 
+# Parameters of the tagger that trains.
+SHARED = (
+    "loss", "transitions", "kernel", "gamma", "degree", "coef0", "n_landmarks", "cache_size",
+    "constraints", "n_jobs", "random_state",
+)  # fmt: skip
 FEW_ENTRIES = 4_000_000  # of a matrix, up to which each sequence is left out by default
 
 
@@ -40,7 +45,8 @@ class ZScoreTaggerCV(ZScoreTagger):
         Values of ``transition_weight`` to try, None being its default.
     cv : int, splitter, iterable, "leave-one-out" or None, default=None
         How sequences are left out: folds as in scikit-learn, or each in turn, in closed form. None:
-        the latter if n_rows · min(n_rows, n_features) is at most 4 million, else 5 folds.
+        the latter if n_rows · min(n_rows, n_features) is at most 4 million (with a kernel n_rows²,
+        and without landmarks), else 5 folds.
     scoring : str, callable or None, default="token_accuracy"
         Scorer of predicted labels, or the name of one in ``sklseq.metrics``, such as "span_f1";
         None is "token_accuracy". A scorer is called as ``scorer(answers, X, y)``, where ``answers``
@@ -51,18 +57,36 @@ class ZScoreTaggerCV(ZScoreTagger):
         As in :class:`ZScoreTagger`.
     transitions : {"information", "covariance"}, default="information"
         As in :class:`ZScoreTagger`, where the default is the paper's.
+    kernel : {"linear", "poly", "rbf", "precomputed"} or callable, default="linear"
+        As in :class:`ZScoreTagger`. One Gram matrix serves all folds, ridges and weights;
+        columns of "precomputed" are cut with the folds.
+    gamma : {"scale", "auto"} or float, default="scale"
+        "scale" is that of all rows, in all folds.
+    gammas : array-like of float or None, default=None
+        Values of ``gamma`` to try, above 0, in the place of ``gamma``.
+    degree : int, default=3
+    coef0 : float, default=0.0
+    n_landmarks : int or None, default=None
+        As in :class:`ZScoreTagger`; they are drawn from the rows of each fold.
+    cache_size : float, default=1000
+        As in :class:`ZScoreTagger`.
     constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
         Transitions that may occur in answers, those scored here included.
     n_jobs : int or None, default=None
         Threads.
+    random_state : int, RandomState instance or None, default=None
+        Of landmarks.
 
     Attributes
     ----------
     l2_, transition_weight_ : float
-        The best. Of equally good ones, the largest ridge and the first transition weight.
+        The best. Of equally good ones, the largest ridge, the first transition weight and the
+        first gamma.
+    gamma_ : float
+        Of "poly" and "rbf": the best.
     best_score_ : float
         Their score, or minus their criterion for "gcv".
-    cv_scores_ : ndarray of shape (n_l2s, n_transition_weights)
+    cv_scores_ : ndarray of shape ([n_gammas,] n_l2s, n_transition_weights)
         All scores: with folds their mean over folds, otherwise that of all sequences together.
     classes_, coef_, transition_, zscore_, ...
         As in :class:`ZScoreTagger`, trained with the best on all sequences.
@@ -108,8 +132,16 @@ class ZScoreTaggerCV(ZScoreTagger):
         scoring: str | Callable[..., float] | None = "token_accuracy",
         loss: str | ArrayLike | Mapping[Any, float] | Callable[..., float] | None = "hamming",
         transitions: str = "information",
+        kernel: str | Callable[..., Any] = "linear",
+        gamma: str | float = "scale",
+        gammas: ArrayLike | None = None,
+        degree: int = 3,
+        coef0: float = 0.0,
+        n_landmarks: int | None = None,
+        cache_size: float = 1000,
         constraints: str | ArrayLike | None = None,
         n_jobs: int | None = None,
+        random_state: RandomState = None,
     ):
         self.l2s = l2s
         self.transition_weights = transition_weights
@@ -117,8 +149,16 @@ class ZScoreTaggerCV(ZScoreTagger):
         self.scoring = scoring
         self.loss = loss
         self.transitions = transitions
+        self.kernel = kernel
+        self.gamma = gamma
+        self.gammas = gammas
+        self.degree = degree
+        self.coef0 = coef0
+        self.n_landmarks = n_landmarks
+        self.cache_size = cache_size
         self.constraints = constraints
         self.n_jobs = n_jobs
+        self.random_state = random_state
 
     @with_callbacks(max_subtasks=lambda tagger: None)
     def fit(
@@ -148,42 +188,38 @@ class ZScoreTaggerCV(ZScoreTagger):
         scorer = self._scorer()
         check_n_jobs(self.n_jobs)
         check_choices(self, transitions=("information", "covariance"))
+        self._check_kernel()
+        gammas = self._gammas()
         source = RowSource.read(X, y, sample_weight)
-        tagger = ZScoreTagger(
-            loss=self.loss, transitions=self.transitions, constraints=self.constraints,
-            n_jobs=self.n_jobs,
-        )  # fmt: skip
-        problem = ZScoreProblem(tagger, source)
+        shared = {name: getattr(self, name) for name in SHARED}
+        tagger = ZScoreTagger(**shared)
         weighted = {} if sample_weight is None else {"sample_weight": source.weights}
-        weighted = scorer_weights(scorer, weighted)
-        search = LeaveOutSearch(problem, l2s, weights, scorer, bool(weighted))
-        if scorer is None or self._leaves_out_each(source):
-            scores = search.each_sequence()
-        else:
-            scores = search.folds(self._folds(source, groups))
+        is_weighted = bool(scorer_weights(scorer, weighted))
+        each = scorer is None or self._leaves_out_each(source)
+        folds, scores = None if each else self._folds(source, groups), []
+        for gamma in gammas:
+            problem = ZScoreProblem(tagger.set_params(gamma=gamma), source)
+            search = LeaveOutSearch(problem, l2s, weights, scorer, is_weighted)
+            scores.append(search.each_sequence() if each else search.folds(folds))
+            self._warn_unconverged(search)
+        g, i, j = _best(np.array(scores), gammas, l2s, weights)
+        if gammas[g] != tagger.gamma:
+            problem = ZScoreProblem(tagger.set_params(gamma=gammas[g]), source)
+        tagger.set_params(l2=float(l2s[i]), transition_weight=weights[j])
+        self._set(problem, problem.solve())
+        self.l2_, self.best_score_ = float(l2s[i]), float(scores[g][i, j])
+        self.cv_scores_ = scores[0] if self.gammas is None else np.array(scores)
+        return self
+
+    def _warn_unconverged(self, search: LeaveOutSearch) -> None:
         if search.unconverged:
             warnings.warn(
                 "ZScoreTaggerCV did not solve the linear systems of l2="
                 f"{sorted(search.unconverged)} within max_iter and tol of ZScoreTagger, so their "
                 "scores may be too low; leave these out of l2s.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        finite = {at: bool(np.isfinite(scores[at])) for at in np.ndindex(scores.shape)}
-        names = {at: f"l2={l2s[at[0]]:.6g}, transition_weight={weights[at[1]]}" for at in finite}
-        check_finite(
-            "ZScoreTaggerCV",
-            {names[at]: float(scores[at]) for at in finite},
-            {names[at]: finite[at] for at in finite},
-        )
-        i, j = max(
-            (at for at in finite if finite[at]),
-            key=lambda at: (scores[at], l2s[at[0]], -at[1]),
-        )
-        tagger.set_params(l2=float(l2s[i]), transition_weight=weights[j])
-        self._set(problem, problem.solve())
-        self.l2_, self.cv_scores_, self.best_score_ = float(l2s[i]), scores, float(scores[i, j])
-        return self
 
     def partial_fit(
         self,
@@ -223,8 +259,28 @@ class ZScoreTaggerCV(ZScoreTagger):
             )
         return l2s, [None if w is None else float(w) for w in weights]
 
+    def _gammas(self) -> list:
+        if self.gammas is None:
+            return [self.gamma]
+        gammas = _as_numbers(self.gammas)
+        if not len(gammas) or not (np.isfinite(gammas) & (gammas > 0)).all():
+            raise ValueError(
+                f"gammas must be None or a list of finite numbers above 0; got {self.gammas!r}."
+            )
+        if self.kernel not in ("poly", "rbf"):
+            raise ValueError(
+                f"gammas are for kernel='poly' and 'rbf', not {self.kernel!r}; use gammas=None."
+            )
+        return gammas.tolist()
+
     def _scorer(self) -> Callable[..., float] | None:
         scorer = read_scorer("token_accuracy" if self.scoring is None else self.scoring, "gcv")
+        exact = scorer is None or (isinstance(self.cv, str) and self.cv == "leave-one-out")
+        if exact and self.n_landmarks is not None:
+            raise ValueError(
+                "scoring='gcv' and cv='leave-one-out' need all rows, not n_landmarks="
+                f"{self.n_landmarks}; use folds (cv=5), or n_landmarks=None."
+            )
         if scorer is None and self.cv is not None:
             raise ValueError(
                 f"scoring='gcv' leaves out no sequences, so cv must be None; got cv={self.cv!r}."
@@ -239,8 +295,29 @@ class ZScoreTaggerCV(ZScoreTagger):
 
     def _leaves_out_each(self, source: RowSource) -> bool:
         if self.cv is None:
-            return n_entries(source.X) <= FEW_ENTRIES
+            few = n_entries(source.X, self.kernel) <= FEW_ENTRIES
+            return few and self.n_landmarks is None
         return isinstance(self.cv, str) and self.cv == "leave-one-out"
+
+
+def _best(scores: np.ndarray, gammas: list, l2s: np.ndarray, weights: list) -> tuple:
+    # The position of the best finite score.
+    finite = {at: bool(np.isfinite(scores[at])) for at in np.ndindex(scores.shape)}
+
+    def name(at: tuple) -> str:
+        g, i, j = at
+        of_gamma = f"gamma={gammas[g]:.6g}, " if len(gammas) > 1 else ""
+        return f"{of_gamma}l2={l2s[i]:.6g}, transition_weight={weights[j]}"
+
+    check_finite(
+        "ZScoreTaggerCV",
+        {name(at): float(scores[at]) for at in finite},
+        {name(at): finite[at] for at in finite},
+    )
+    return max(
+        (at for at in finite if finite[at]),
+        key=lambda at: (scores[at], l2s[at[1]], -at[2], -at[0]),
+    )
 
 
 def _as_numbers(values: Any) -> np.ndarray:

@@ -13,10 +13,17 @@ from sklseq.data.labels import Constraints, resolve_constraints, resolve_loss
 from sklseq.data.sequences import row_positions
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import check_magnitude
+from sklseq.estimators.zscore.kernel_space import KernelSpace
 from sklseq.estimators.zscore.separate import FreeSystem, PathSystem, separate
 from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.objectives.zscore.elimination import EliminatedRidge
-from sklseq.objectives.zscore.factorised import CentredRows, FactorisedRidge
+from sklseq.objectives.zscore.factorised import (
+    CentredRows,
+    FactorisedRidge,
+    solve_sums,
+    sum_products,
+)
+from sklseq.objectives.zscore.kernel_ridge import KernelRidge
 from sklseq.objectives.zscore.moments import (
     ChainWeights,
     PairRule,
@@ -24,11 +31,13 @@ from sklseq.objectives.zscore.moments import (
     Statistics,
     combine,
     count_chain,
+    decompose,
     extended_rows,
     loss_multiplier,
     score_moments,
     stack_weights,
     unstack_weights,
+    zscore_of,
 )
 from sklseq.objectives.zscore.path_moments import AllowedMoments, AllowedPaths, SampledMoments
 from sklseq.objectives.zscore.programs import DynamicPrograms, count_programs
@@ -42,6 +51,7 @@ __all__ = [
     "chain_attributes",
     "labeling_scores",
     "pair_rule",
+    "solve_statistics",
 ]
 
 FACTORISED = 2_000  # columns of dense rows up to which conjugate gradients may give way
@@ -51,6 +61,8 @@ WELL = 1e-3
 DIRECT = 1_000  # features up to which solver="auto" factorises
 ATTAINABLE = 1e-8  # share of the right-hand side down to which a residual is tested in float64
 SINGLE = 1e-4  # the least tol for which conjugate gradients on sparse rows are done in float32
+# What is reported of a factorisation.
+DIRECTLY = SolverResult(np.zeros(0), 0.0, 1, True, [1.0, 0.0], "direct")
 MAX_PROGRAMS, MAX_WEIGHTS = 20_000, 4_000  # of moments="dp"
 
 
@@ -89,19 +101,24 @@ class ZScoreProblem:
     ----------
     tagger : ZScoreTagger
     source : RowSource
+    gram : ndarray of shape (n_rows, n_rows), optional
+        Of a kernel between rows, if it is there already.
 
     Attributes
     ----------
+    space : KernelSpace or None
+        None for the linear kernel.
     sample : Sample
     allowed, trained : Constraints
         In answers, and in labelings that moments are over.
     cost : ndarray of shape (n_labels, n_labels), or None
     """
 
-    def __init__(self, tagger: Any, source: RowSource):
+    def __init__(self, tagger: Any, source: RowSource, gram: np.ndarray | None = None):
         X, classes = source.X, source.classes
         check_magnitude(X, "Z-score training")
         self.tagger, self.source = tagger, source
+        self.space = None if tagger.kernel == "linear" else KernelSpace(tagger, source, gram)
         self.allowed = self.trained = resolve_constraints(tagger.constraints, classes)
         source.check_constraints(self.allowed)
         if tagger.constrained == "decoding":
@@ -113,14 +130,18 @@ class ZScoreProblem:
             check_programs(self.sample, self.trained, self.cost)
         if not self.is_closed_form or tagger.separate:
             check_natural(tagger)
+            check_linear(tagger)
 
     def solve(self) -> Solution:
         """Solve the linear system, and add constraints if ``separate`` asks for it."""
         tagger, sample = self.tagger, self.sample
         if sample.n_labels == 1:  # one labeling, no variance: C = 0 and, but for rounding, b = 0
-            zeros = ChainWeights(np.zeros((sample.rows.shape[1], 1)), np.zeros((1, 1)))
+            n = sample.rows.shape[1] if self.space is None else len(self.space.support)
+            zeros = ChainWeights(np.zeros((n, 1)), np.zeros((1, 1)))
             result = SolverResult(zeros.coef, 0.0, 0, True, [0.0], "residual")
             solution = Solution(zeros, 1.0, 0.0, result, 1.0)
+        elif self.space is not None:
+            solution = _solve_kernel(tagger, sample, self.cost, self.space)
         elif self.is_closed_form:
             solution = _solve_free(tagger, sample, self.cost)
         else:
@@ -146,6 +167,9 @@ class ZScoreProblem:
         )  # fmt: skip
         fitted |= {"multiplier_": solution.multiplier, "zscore_": solution.zscore}
         fitted["n_iter_"] = solution.result.n_iter
+        if self.space is not None:
+            del fitted["coef_"]
+            fitted |= self.space.attributes(solution.weights.coef)
         if solution.transition_weight is not None:
             fitted["transition_weight_"] = float(solution.transition_weight)
         if solution.n_constraints is not None:
@@ -190,6 +214,15 @@ def check_natural(tagger: Any) -> None:
         )
 
 
+def check_linear(tagger: Any) -> None:
+    """Raise ValueError if there is a kernel where only weights of features will do."""
+    if tagger.kernel != "linear":
+        raise ValueError(
+            f"kernel={tagger.kernel!r} needs a closed form: moments='exact', separate=False and "
+            "constrained='decoding'; otherwise use kernel='linear'."
+        )
+
+
 def is_free(allowed: Constraints) -> bool:
     """Whether any labeling may occur."""
     return all(mask.all() for mask in allowed)
@@ -213,14 +246,43 @@ def _solve_free(tagger, sample: Sample, cost) -> Solution:
         weights = stack_weights(system.weights(maximum.mix), maximum.pairs)
     z = maximum.zscore
     if tagger.transitions != "covariance":
-        z = training_zscore(sample, resolve_constraints(None, np.arange(L)), cost, weights)
+        z = free_zscore(sample, cost, weights)
     return Solution(weights, maximum.multiplier, z, result, maximum.transition_weight)
+
+
+def _solve_kernel(tagger, sample: Sample, cost, space: KernelSpace) -> Solution:
+    rule, l2 = pair_rule(tagger), float(tagger.l2)
+    if not space.is_exact:
+        found = solve_statistics(space.statistics(sample), cost, l2, rule)
+        coef, transition = found.weights
+        return found._replace(weights=ChainWeights(space.of_landmarks(coef), transition))
+    system = KernelRidge(space.gram, sample, 2 * sample.n_labels * l2, solve_dense)
+    statistics = Statistics(None, None, None, *count_chain(sample))
+    maximum = combine(system.products(sample.row_weights), statistics, cost, l2, rule)
+    weights, z = stack_weights(system.weights(maximum.mix), maximum.pairs), maximum.zscore
+    if rule.kind != "covariance":
+        z = free_zscore(sample._replace(rows=space.gram), cost, weights)
+    return Solution(weights, maximum.multiplier, z, DIRECTLY, maximum.transition_weight)
+
+
+def solve_statistics(
+    statistics: Statistics, cost: np.ndarray | None, l2: float, rule: PairRule
+) -> Solution:
+    """The solution from sums over rows alone."""
+    L = len(statistics.labels)
+    V, products = solve_sums(statistics, 2 * L * l2)
+    maximum = combine(products, statistics, cost, l2, rule)
+    weights, z = stack_weights(V @ maximum.mix, maximum.pairs), maximum.zscore
+    if rule.kind != "covariance":
+        main, pairs = decompose(weights)
+        z = zscore_of(np.eye(L), pairs, sum_products(main, statistics), statistics, cost)
+    return Solution(weights, maximum.multiplier, z, DIRECTLY, maximum.transition_weight)
 
 
 def _factorise(_, sample: Sample, ridge: float, threads: Threads):
     extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
     system = FactorisedRidge(CentredRows(extended, sample.row_weights), sample, ridge)
-    return system, SolverResult(system.solution, 0.0, 1, True, [1.0, 0.0], "direct")
+    return system, DIRECTLY
 
 
 def _solve_rows(tagger, sample: Sample, ridge: float, threads: Threads):
@@ -336,6 +398,12 @@ def training_zscore(sample: Sample, allowed: Constraints, cost, chain: ChainWeig
     total = float(sample.weights @ variance)
     gap = float(sample.weights @ (truth - mean))
     return gap / np.sqrt(total) if total > 0 else 0.0
+
+
+def free_zscore(sample: Sample, cost, chain: ChainWeights) -> float:
+    """The same where every labeling may occur."""
+    free = resolve_constraints(None, np.arange(sample.n_labels))
+    return training_zscore(sample, free, cost, chain)
 
 
 def labeling_scores(emission, transition, offsets, y, allowed: Constraints, cost=None):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from scipy.special import ndtr
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
@@ -23,7 +22,8 @@ from sklseq.data.labels import (
 )
 from sklseq.data.sequences import read_labels
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
-from sklseq.estimators.base import BaseTagger
+from sklseq.estimators.kernel_functions import check_kernel
+from sklseq.estimators.kernel_model import KernelTagger
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import (
     ATTRIBUTES_WARNED,
@@ -45,21 +45,13 @@ from sklseq.estimators.zscore.zscore_problem import (
     chain_attributes,
     labeling_scores,
     pair_rule,
+    solve_statistics,
 )
-from sklseq.objectives.zscore.factorised import (
-    CentredRows,
-    centred_statistics,
-    solve_sums,
-    sum_products,
-)
+from sklseq.objectives.zscore.factorised import CentredRows, centred_statistics
 from sklseq.objectives.zscore.moments import (
     Sample,
     Statistics,
-    combine,
-    decompose,
     extended_rows,
-    stack_weights,
-    zscore_of,
 )
 from sklseq.solvers import SolverResult
 
@@ -76,6 +68,13 @@ STALE = {
     "n_constraints_",
     "transition_weight_",
     "feature_names_in_",
+    "_fitted_parameters",
+    "coef_",
+    "dual_coef_",
+    "support_",
+    "n_support_",
+    "support_vectors_",
+    "gamma_",
     ATTRIBUTES_WARNED,
 }
 
@@ -95,7 +94,7 @@ class SequenceZScores(NamedTuple):
     p_value: np.ndarray
 
 
-class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
+class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
     """Linear-chain tagger trained by one linear solve, which maximises the z-score.
 
     If all labelings of a sequence were equally likely, their scores w · φ_s(y) would have a mean
@@ -133,6 +132,20 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
         indicators. None: with "covariance" κ = α / (α + 1 / n_labels) for the Hamming loss, which
         maximises the z-score and may be far from what decodes best; with "information" 0.07.
         :class:`ZScoreTaggerCV` chooses it.
+    kernel : {"linear", "poly", "rbf", "precomputed"} or callable, default="linear"
+        Kernel between rows, as in :class:`HMSVMTagger`: the ridge regression of labels on rows is
+        solved in its space, in closed form, with one coefficient a training row and label. A
+        callable takes two matrices of rows; with "precomputed", rows of X hold their kernel with
+        each training row.
+    gamma : {"scale", "auto"} or float, default="scale"
+        Of "poly", (gamma · x·z + coef0)^degree, and "rbf", exp(-gamma · ‖x - z‖²).
+    degree : int, default=3
+    coef0 : float, default=0.0
+    n_landmarks : int or None, default=None
+        Number of training rows, drawn at random, that stand for all (Nyström's approximation), for
+        more rows than a Gram matrix is possible for. Not for "linear" and "precomputed".
+    cache_size : float, default=1000
+        Megabytes that the Gram matrix may take: 8 · n_rows², or 8 · n_landmarks².
     moments : {"exact", "dp", "sampling"}, default="exact"
         How b and C are found. "exact": in closed form, or with constraints by products with C.
         "dp": the paper's dynamic programs, one a pair of features: slow, and the same. "sampling":
@@ -172,7 +185,16 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
     classes_ : ndarray of shape (n_labels,)
         Labels, sorted.
     coef_ : ndarray of shape (n_features, n_labels)
-        State weights.
+        State weights; of the linear kernel only.
+    dual_coef_ : ndarray of shape (n_support, n_labels)
+        Of other kernels: what the kernels of a row with the support rows are multiplied by.
+    support_ : ndarray of shape (n_support,)
+        Training rows, counted over all sequences, that have coefficients: all, or the landmarks.
+    n_support_ : int
+    support_vectors_ : ndarray or CSR matrix of shape (n_support, n_features)
+        These rows; not for "precomputed".
+    gamma_ : float
+        Of "poly" and "rbf": the number that ``gamma`` stands for.
     transition_ : ndarray of shape (n_labels, n_labels)
         Weights of label i followed by j; -inf where forbidden.
     start_, end_ : ndarray of shape (n_labels,)
@@ -200,6 +222,9 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
 
     Notes
     -----
+    With a kernel, the cost is n_rows³ / 3 operations and 24 · n_rows² bytes; with landmarks,
+    O(n_rows · n_landmarks²) and O(n_landmarks²).
+
     Free labels are independent under the uniform distribution, and the problem falls apart into
     ridge regression of label indicators on the rows and a closed form for transitions: see
     ``docs/maths``. Cost of "exact": O(n_features³) once; or of many sparse features
@@ -230,6 +255,12 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
         l2: float = 1.0,
         transitions: str = "covariance",
         transition_weight: float | None = None,
+        kernel: str | Callable[..., Any] = "linear",
+        gamma: str | float = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        n_landmarks: int | None = None,
+        cache_size: float = 1000,
         moments: str = "exact",
         n_paths: int = 100,
         constraints: str | ArrayLike | None = None,
@@ -246,6 +277,12 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
         self.l2 = l2
         self.transitions = transitions
         self.transition_weight = transition_weight
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.n_landmarks = n_landmarks
+        self.cache_size = cache_size
         self.moments = moments
         self.n_paths = n_paths
         self.constraints = constraints
@@ -328,6 +365,19 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
             constrained=("decoding", "training"),
         )
         check_n_jobs(self.n_jobs)
+        self._check_kernel()
+
+    def _check_kernel(self) -> None:
+        check_kernel(self)
+        check_numbers(self, "cache_size")
+        if self.n_landmarks is None:
+            return
+        check_numbers(self, "n_landmarks", least=1, whole=True)
+        if self.kernel in ("linear", "precomputed"):
+            raise ValueError(
+                f"n_landmarks={self.n_landmarks} needs a kernel between rows that can be computed, "
+                f"not kernel={self.kernel!r}; use 'rbf', 'poly' or a callable, or n_landmarks=None."
+            )
 
     # ------------------------------------------------------------------ training in parts
 
@@ -393,6 +443,11 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
                 "partial_fit needs moments='exact', constraints=None and separate=False: only "
                 "then are sums enough. Use fit."
             )
+        if self.kernel != "linear":
+            raise ValueError(
+                f"partial_fit needs kernel='linear', whose sums do not grow with the data; got "
+                f"{self.kernel!r}. Use fit."
+            )
         if known is None and classes is None:
             raise ValueError("The first call of partial_fit needs classes, all labels there are.")
         if known is not None and not hasattr(self, STATISTICS[0]):
@@ -423,21 +478,13 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
             )
 
     def _fit_statistics(self, statistics: Statistics, cost, classes, vectorizer, dtype) -> None:
-        l2 = float(self.l2)
-        solution, products = solve_sums(statistics, 2 * len(classes) * l2)
-        maximum = combine(products, statistics, cost, l2, pair_rule(self))
-        weights = stack_weights(solution @ maximum.mix, maximum.pairs)
-        z = maximum.zscore
-        if self.transitions != "covariance":
-            main, pairs = decompose(weights)
-            products = sum_products(main, statistics)
-            z = zscore_of(np.eye(len(pairs)), pairs, products, statistics, cost)
+        found = solve_statistics(statistics, cost, float(self.l2), pair_rule(self))
         free = resolve_constraints(None, classes)
         vars(self).update(
             zip(STATISTICS, statistics),
-            multiplier_=maximum.multiplier, zscore_=z, n_iter_=1,
-            transition_weight_=float(maximum.transition_weight),
-            **chain_attributes(weights, free, classes, vectorizer, dtype),
+            multiplier_=found.multiplier, zscore_=found.zscore, n_iter_=1,
+            transition_weight_=float(found.transition_weight),
+            **chain_attributes(found.weights, free, classes, vectorizer, dtype),
         )  # fmt: skip
 
     # ------------------------------------------------------------------ scores
@@ -519,7 +566,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, BaseTagger):
         self._check_start(X, y, scale)
         from sklseq.estimators.crf.crf_tagger import CRFTagger
 
-        check_is_fitted(self, "coef_")
+        self._check_weights()
         constraints = getattr(self, "constraints", None)
         crf = CRFTagger(**{"warm_start": True, "constraints": constraints, **parameters})
         names = ("classes_", "coef_", "transition_", "start_", "end_", "n_features_in_")

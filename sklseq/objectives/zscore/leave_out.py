@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from sklseq.objectives.zscore.kernel_ridge import weighted_gram
 from sklseq.objectives.zscore.moments import (
     COVARIANCE,
     PairRule,
@@ -72,6 +73,8 @@ class LeaveOut:
     solve : callable(A, B, ridge) -> SolverResult
         Of dense systems.
     rule : PairRule, optional
+    gram : ndarray of shape (n_rows, n_rows), optional
+        A kernel between rows, in the place of products of ``sample.rows``.
 
     Notes
     -----
@@ -80,22 +83,30 @@ class LeaveOut:
     O(n_rows · n_columns · min(n_rows, n_columns)) for each sequence that is solved for anew.
     """
 
-    def __init__(self, sample: Sample, cost: np.ndarray | None, solve, rule: PairRule = COVARIANCE):
+    def __init__(
+        self, sample: Sample, cost: np.ndarray | None, solve, rule: PairRule = COVARIANCE,
+        gram: np.ndarray | None = None,
+    ):  # fmt: skip
         self.sample, self.cost, self.solve, self.rule = sample, cost, solve, rule
-        extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
         self.transitions, self.labels = count_chain(sample)
-        dense = extended.toarray() if sparse.issparse(extended) else extended
         self.root = np.sqrt(sample.row_weights)[:, None]
-        dense = self.root * dense
-        if dense.shape[0] <= dense.shape[1]:
-            self.rows, self.short = dense @ dense.T, True
+        self.rows = self._rows() if gram is None else weighted_gram(gram, sample)
+        self.short = gram is not None
+        if not self.short and self.rows.shape[0] <= self.rows.shape[1]:
+            self.rows, self.short = self.rows @ self.rows.T, True
+        if self.short:
             square, self.Z = np.linalg.eigh(self.rows)
         else:
-            square, vectors = np.linalg.eigh(dense.T @ dense)
-            self.Z, self.short, self.rows = dense @ vectors, False, dense
+            square, vectors = np.linalg.eigh(self.rows.T @ self.rows)
+            self.Z = self.rows @ vectors
         self.square = np.where(square > RANK * square[-1], square, 0)
         self.Y = self.root * np.eye(sample.n_labels)[sample.y]
         self.ZY = self.Z.T @ self.Y
+
+    def _rows(self) -> np.ndarray:
+        sample = self.sample
+        extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
+        return self.root * (extended.toarray() if sparse.issparse(extended) else extended)
 
     def _filter(self, l2: float) -> np.ndarray:
         # H = Z diag(filter) Zᵀ

@@ -1,0 +1,132 @@
+"""Rows of a z-score tagger in the space of a kernel: all of them, or landmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from sklseq.estimators.kernel_functions import (
+    BLOCK,
+    RowKernel,
+    gram_factor,
+    gram_matrix,
+    resolve_gamma,
+)
+from sklseq.estimators.sources.source import RowSource
+from sklseq.inference.chain.linear_chain import as_generator, row_blocks
+from sklseq.objectives.zscore.factorised import CentredRows, centred_statistics
+from sklseq.objectives.zscore.moments import Sample, Statistics, extended_rows
+
+__all__ = ["KernelSpace"]
+
+
+class KernelSpace:
+    """What a kernel knows of training rows.
+
+    Parameters
+    ----------
+    tagger : ZScoreTagger
+    source : RowSource
+    gram : ndarray of shape (n_rows, n_rows), optional
+        The kernel between the rows of ``source.X``, if it is there already.
+
+    Attributes
+    ----------
+    kernel : RowKernel
+    support : ndarray
+        Rows of ``source.X`` that scores are sums over: all, or ``n_landmarks`` drawn ones.
+    """
+
+    def __init__(self, tagger: Any, source: RowSource, gram: np.ndarray | None = None):
+        self.tagger, self.source, self.known = tagger, source, gram
+        rows, gamma = source.X.rows, 1.0
+        if tagger.kernel in ("poly", "rbf"):
+            gamma = resolve_gamma(tagger.gamma, rows)
+        self.kernel = RowKernel(tagger.kernel, gamma, int(tagger.degree), float(tagger.coef0))
+        self.support = np.arange(rows.shape[0])
+        if tagger.n_landmarks is not None and tagger.n_landmarks < len(self.support):
+            rng = as_generator(tagger.random_state)
+            chosen = rng.choice(len(self.support), int(tagger.n_landmarks), replace=False)
+            self.support = np.sort(chosen)
+
+    @property
+    def is_exact(self) -> bool:
+        return self.tagger.n_landmarks is None
+
+    @property
+    def gram(self) -> np.ndarray:
+        """The kernel between all rows of ``source.X``."""
+        if self.known is None:
+            size = float(self.tagger.cache_size)
+            if self.kernel.kernel == "precomputed":
+                used = self.numbers()
+                gram = gram_matrix(self.kernel, self.source.given[0].rows, size)
+                self.known = gram if len(used) == len(gram) else gram[np.ix_(used, used)]
+            else:
+                self.known = gram_matrix(self.kernel, self.source.X.rows, size)
+        return self.known
+
+    def numbers(self) -> np.ndarray:
+        """Numbers of the support rows among all rows given, those of weight 0 included."""
+        X, weights = self.source.given
+        return np.flatnonzero(np.repeat(weights > 0, X.lengths))[self.support]
+
+    # ------------------------------------------------------------------ landmarks
+
+    def statistics(self, sample: Sample) -> Statistics:
+        """Sums over rows k(x, Z) R⁻ᵀ for the landmarks Z, with R Rᵀ their kernels (Nyström).
+
+        Cost O(n_rows · n_landmarks²), O(n_landmarks²) memory.
+        """
+        Z = self.source.X.rows[self.support]
+        self.root = gram_factor(gram_matrix(self.kernel, Z, float(self.tagger.cache_size)))
+        total = None
+        for part in self._parts(sample, Z):
+            extended = extended_rows(part.rows, part.offsets, part.n_labels)
+            found = centred_statistics(CentredRows(extended, part.row_weights), part)
+            total = found if total is None else total.merged(found)
+        return total
+
+    def _parts(self, sample: Sample, Z: Any) -> Iterator[Sample]:
+        offsets = sample.offsets
+        for a, b in row_blocks(offsets, max(1, BLOCK // len(self.support))):
+            rows = slice(offsets[a], offsets[b])
+            across = self.kernel(sample.rows[rows], Z)
+            features = solve_triangular(self.root, across.T, lower=True).T
+            yield sample._replace(
+                rows=np.ascontiguousarray(features), offsets=offsets[a : b + 1] - offsets[a],
+                y=sample.y[rows], weights=sample.weights[a:b],
+            )  # fmt: skip
+
+    def of_landmarks(self, coef: np.ndarray) -> np.ndarray:
+        """Coefficients of kernels with the landmarks, of weights of the rows above."""
+        return solve_triangular(self.root, coef, trans="T", lower=True)
+
+    # ------------------------------------------------------------------ the model
+
+    def scores(self, coef: np.ndarray, rows: Any) -> np.ndarray:
+        """Scores of other rows."""
+        Z, found = self.source.X.rows[self.support], np.empty((rows.shape[0], coef.shape[1]))
+        step = max(1, BLOCK // len(self.support))
+        for a in range(0, len(found), step):
+            found[a : a + step] = self.kernel(rows[a : a + step], Z) @ coef
+        return found
+
+    def attributes(self, coef: np.ndarray) -> dict[str, Any]:
+        """Fitted attributes in the place of ``coef_``."""
+        tagger, X = self.tagger, self.source.X
+        fitted = {
+            "dual_coef_": coef, "support_": self.numbers(), "n_support_": len(self.support),
+            "n_features_in_": X.shape[1],
+            "_fitted_parameters": {
+                name: getattr(tagger, name) for name in ("kernel", "degree", "coef0")
+            },
+        }  # fmt: skip
+        if tagger.kernel in ("poly", "rbf"):
+            fitted["gamma_"] = self.kernel.gamma
+        if tagger.kernel != "precomputed":
+            fitted["support_vectors_"] = X.rows[self.support]
+        return fitted
