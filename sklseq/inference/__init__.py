@@ -17,6 +17,7 @@ __all__ = [
     "ExpectedFeatures",
     "Marginals",
     "OnlinePaths",
+    "PackedScores",
     "RowTransitions",
     "SegmentMarginals",
     "SegmentSpans",
@@ -24,6 +25,7 @@ __all__ = [
     "entropy",
     "expected_features",
     "forward_backward",
+    "from_padded",
     "nbest",
     "sample",
     "segment_closure",
@@ -31,6 +33,7 @@ __all__ = [
     "segment_nbest",
     "segment_sample",
     "segment_viterbi",
+    "to_padded",
     "viterbi",
 ]
 
@@ -44,6 +47,7 @@ if TYPE_CHECKING:  # the names below, for type checkers
         viterbi,
     )
     from sklseq.inference.chain.online_rules import OnlinePaths, decode_online
+    from sklseq.inference.chain.padded import PackedScores, from_padded, to_padded
     from sklseq.inference.chain.row_transitions import RowTransitions
     from sklseq.inference.segment.segment_closure import segment_closure
     from sklseq.inference.segment.segmentations import (
@@ -62,6 +66,7 @@ __getattr__, __dir__ = lazy_names(
         "chain.expectation": ("ExpectedFeatures", "entropy", "expected_features"),
         "chain.linear_chain": ("Marginals", "forward_backward", "nbest", "sample", "viterbi"),
         "chain.online_rules": ("OnlinePaths", "decode_online"),
+        "chain.padded": ("PackedScores", "from_padded", "to_padded"),
         "chain.row_transitions": ("RowTransitions",),
         "segment.segment_closure": ("segment_closure",),
         "segment.segmentations": (

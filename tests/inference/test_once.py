@@ -23,21 +23,25 @@ def obeys(path, rules, once):
     return (np.bincount(types, minlength=len(once))[once] <= 1).all()
 
 
-def check(seed, name, lengths=(5, 0, 1, 4), forbid=0.2, dtype=np.float64):
-    """Potentials that like to repeat labels."""
+def check(seed, name, lengths=(5, 0, 1, 4), forbid=0.2, dtype=np.float64, of_rows=False):
+    """Potentials that like to repeat labels; ``of_rows``: transitions that differ by row."""
     rng, classes = np.random.default_rng(seed), np.array(CLASSES[name])
     rules, L = span_rules(classes), len(classes)
     once = rng.random(len(rules.types)) < 0.8
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     emission = 2 * rng.normal(size=(offsets[-1], L)).astype(dtype)
-    transition, start, end = (rng.normal(size=size).astype(dtype) for size in ((L, L), L, L))
-    transition[rng.random((L, L)) < forbid] = -np.inf
-    np.fill_diagonal(transition, 0.1)
+    transition, start, end = (
+        rng.normal(size=size).astype(dtype)
+        for size in ((offsets[-1], L, L) if of_rows else (L, L), L, L)
+    )
+    transition[rng.random(transition.shape) < forbid] = -np.inf
+    transition[..., np.arange(L), np.arange(L)] = 0.1
     potentials = emission, transition, start, end, offsets
     codes = best_paths_once(potentials, rules, once)
     plain, _ = viterbi(emission, transition, offsets, start=start, end=end)
     for a, b in zip(offsets[:-1], offsets[1:]):
-        wide = [x.astype(np.float64) for x in (emission[a:b], transition, start, end)]
+        steps = transition[a:b] if of_rows else transition
+        wide = [x.astype(np.float64) for x in (emission[a:b], steps, start, end)]
         paths, scores, *_ = enumerate_chain(*wide)
         valid = np.array([obeys(path, rules, once) for path in paths])
         expected = paths[np.where(valid, scores, -np.inf).argmax()]
@@ -50,6 +54,7 @@ def check(seed, name, lengths=(5, 0, 1, 4), forbid=0.2, dtype=np.float64):
 def test_best_path_that_obeys_the_rule(name):
     for seed in range(3):
         check(seed, name)
+        check(seed, name, of_rows=True)
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from sklseq.inference import (
     RowTransitions,
+    decode_online,
     entropy,
     expected_features,
     forward_backward,
@@ -59,40 +60,45 @@ SMALL = [
 ]
 
 
+def check_questions(seed, L, lengths, dtype, form="entries", forbidden=0.0):
+    """Every question, by sums over all paths."""
+    problem = random_problem(seed, L, lengths, dtype, forbidden=forbidden)
+    emission, rows, offsets, start, end = problem
+    given = rows.toarray() if form == "dense" else rows
+    ends = {"start": start, "end": end}
+    tol = TOLERANCE[dtype]
+    answers = [enumerate_chain(*one) for _, *one in each_sequence(*problem)]
+    log_z, marginals, pairwise = forward_backward(emission, given, offsets, **ends)
+    assert_allclose(log_z, [one[2] for one in answers], rtol=tol, atol=tol)
+    assert_allclose(marginals, np.concatenate([one[3] for one in answers]), atol=tol)
+    assert_allclose(pairwise, sum(one[4] for one in answers), atol=len(emission) * tol)
+    labels, scores = viterbi(emission, given, offsets, **ends)
+    assert_allclose(scores, [one[1].max() for one in answers], rtol=tol, atol=tol)
+    best = nbest(emission, given, offsets, 4, **ends)
+    features = expected_features(
+        emission, given, offsets, pair_features=np.eye(L * L).reshape(L, L, -1), **ends
+    )
+    for s, (where, *one) in enumerate(each_sequence(*problem)):
+        _, score, total, _, xi = answers[s]
+        assert_allclose(reference.score_path(labels[where], *one), scores[s], rtol=tol)
+        top = np.sort(score[score > -np.inf])[::-1][:4]
+        assert_allclose(best[s][1], top, rtol=tol, atol=tol)
+        for path, value in zip(*best[s]):
+            assert_allclose(reference.score_path(path, *one), value, rtol=tol, atol=tol)
+        p = np.exp(score - total)
+        assert_allclose(features.log_z[s], total, rtol=tol, atol=tol)
+        assert_allclose(features.mean[s].reshape(L, L), xi, atol=tol)
+        logs = np.log(p[p > 0])
+        assert_allclose(features.entropy[s], -(p[p > 0] * logs).sum(), atol=10 * tol)
+    assert_array_equal(entropy(emission, given, offsets, **ends), features.entropy)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("form", ["entries", "dense"])
 @pytest.mark.parametrize(("L", "lengths"), SMALL)
 def test_all_questions_equal_sums_over_all_paths(L, lengths, form, dtype):
     for seed, forbidden in enumerate([0, 0, 0.1]):
-        problem = random_problem(seed, L, lengths, dtype, forbidden=forbidden if L > 2 else 0)
-        emission, rows, offsets, start, end = problem
-        given = rows.toarray() if form == "dense" else rows
-        ends = {"start": start, "end": end}
-        tol = TOLERANCE[dtype]
-        answers = [enumerate_chain(*one) for _, *one in each_sequence(*problem)]
-        log_z, marginals, pairwise = forward_backward(emission, given, offsets, **ends)
-        assert_allclose(log_z, [one[2] for one in answers], rtol=tol, atol=tol)
-        assert_allclose(marginals, np.concatenate([one[3] for one in answers]), atol=tol)
-        assert_allclose(pairwise, sum(one[4] for one in answers), atol=len(emission) * tol)
-        labels, scores = viterbi(emission, given, offsets, **ends)
-        assert_allclose(scores, [one[1].max() for one in answers], rtol=tol, atol=tol)
-        best = nbest(emission, given, offsets, 4, **ends)
-        features = expected_features(
-            emission, given, offsets, pair_features=np.eye(L * L).reshape(L, L, -1), **ends
-        )
-        for s, (where, *one) in enumerate(each_sequence(*problem)):
-            _, score, total, _, xi = answers[s]
-            assert_allclose(reference.score_path(labels[where], *one), scores[s], rtol=tol)
-            top = np.sort(score[score > -np.inf])[::-1][:4]
-            assert_allclose(best[s][1], top, rtol=tol, atol=tol)
-            for path, value in zip(*best[s]):
-                assert_allclose(reference.score_path(path, *one), value, rtol=tol, atol=tol)
-            p = np.exp(score - total)
-            assert_allclose(features.log_z[s], total, rtol=tol, atol=tol)
-            assert_allclose(features.mean[s].reshape(L, L), xi, atol=tol)
-            logs = np.log(p[p > 0])
-            assert_allclose(features.entropy[s], -(p[p > 0] * logs).sum(), atol=10 * tol)
-        assert_array_equal(entropy(emission, given, offsets, **ends), features.entropy)
+        check_questions(seed, L, lengths, dtype, form, forbidden if L > 2 else 0)
 
 
 def expected_entries(rows, offsets, problem, weights):
@@ -109,32 +115,34 @@ def expected_entries(rows, offsets, problem, weights):
     return expected
 
 
+def check_expectations(seed, L, lengths, dtype, unit, highest=True):
+    """Marginals, and expectations of entries and of shared transitions, by the reference."""
+    problem = random_problem(seed, L, lengths, dtype, unit=unit, forbidden=0.02 * (L > 2))
+    emission, rows, offsets, start, end = problem
+    chain = Transitions(rows.shared, start, end, dtype)
+    chain.exponentiate(rows.score.max(initial=-np.inf) if highest else -np.inf)
+    work = Workspace(len(emission), chain.width, chain.dtype)
+    weights = np.random.default_rng(seed).choice([1, 0.5, 2], len(lengths))
+    rows, log_z, psi = rows.with_expected(), np.zeros(len(lengths)), chain.pad_rows(emission)
+    work.forward_backward(psi, offsets, weights, chain, log_z, rows)
+    tol = TOLERANCE[dtype] * max(1, unit / 3 if dtype == "float32" else unit / 100)
+    sums = np.zeros((L, L))
+    for s, (where, *one) in enumerate(each_sequence(*problem)):
+        total, mu, xi = reference.forward_backward(*one)
+        assert_allclose(log_z[s], total, rtol=tol, atol=tol)
+        if total > -np.inf:
+            assert_allclose(psi[where, :L], mu, atol=tol)
+            sums += weights[s] * xi
+    atol = tol * max(4, len(emission))
+    assert_allclose(work.pairwise_sum(chain), sums, atol=atol)
+    assert_allclose(rows.expected, expected_entries(rows, offsets, problem, weights), atol=atol)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("L", [1, 2, 4, 9, 22, 40])
 def test_expectations_of_entries(L, dtype):
     for seed, (unit, highest) in enumerate([(1, True), (3, False), (60, True), (800, False)]):
-        lengths = [5, 0, 1, 12, 3]
-        problem = random_problem(seed, L, lengths, dtype, unit=unit, forbidden=0.02 * (L > 2))
-        emission, rows, offsets, start, end = problem
-        chain = Transitions(rows.shared, start, end, dtype)
-        chain.exponentiate(rows.score.max(initial=-np.inf) if highest else -np.inf)
-        work, weights = (
-            Workspace(len(emission), chain.width, chain.dtype),
-            np.array([1, 1, 2, 0.5, 3]),
-        )
-        rows, log_z, psi = rows.with_expected(), np.zeros(len(lengths)), chain.pad_rows(emission)
-        work.forward_backward(psi, offsets, weights, chain, log_z, rows)
-        tol = TOLERANCE[dtype] * max(1, 0.3 * unit if dtype == "float32" else unit / 100)
-        sums = np.zeros((L, L))
-        for s, (where, *one) in enumerate(each_sequence(*problem)):
-            total, mu, xi = reference.forward_backward(*one)
-            assert_allclose(log_z[s], total, rtol=tol, atol=tol)
-            if total > -np.inf:
-                assert_allclose(psi[where, :L], mu, atol=tol)
-            sums += weights[s] * xi
-        assert_allclose(work.pairwise_sum(chain), sums, atol=20 * tol)
-        wanted = expected_entries(rows, offsets, problem, weights)
-        assert_allclose(rows.expected, wanted, atol=4 * tol)
+        check_expectations(seed, L, [5, 0, 1, 12, 3], dtype, unit, highest)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -189,6 +197,7 @@ def test_samples_have_the_pair_marginals():
         ({"j": [-1, 0]}, "j must hold labels"),
         ({"indptr": [0, 1]}, "end with the number of entries, 2"),
         ({"indptr": [0, 2, 1, 2]}, "must not decrease"),
+        ({"indptr": [0, 0, 0, 2], "j": [1, 1], "i": [0, 0]}, r"row 2 has several for \(0, 1\)"),
         ({"score": [1.0]}, "one number for each entry"),
         ({"shared": np.zeros((2, 3))}, "shape"),
     ],
@@ -218,6 +227,11 @@ def test_errors_of_entries(change, message):
 def test_errors_of_scores(question, transition, message):
     with pytest.raises(ValueError, match=message):
         question(np.zeros((4, 2)), transition)
+
+
+def test_online_decoding_refuses_them():
+    with pytest.raises(ValueError, match=r"transition must have shape \(2, 2\) for online"):
+        decode_online(np.zeros((4, 2)), np.zeros((4, 2, 2)).tolist())
 
 
 def test_a_sequence_without_a_path_is_named():

@@ -52,22 +52,28 @@ def test_matrices_read_labels_as_the_metrics_do(scheme):
     assert list(zip(start, stop, [rules.types[k] for k in type_])) == expected
 
 
-def check(seed, scheme, lengths=(3, 0, 1, 4), scale=2.0, forbid=0.3, dtype=np.float64, **close):
-    """Every possible span of a few sequences, by enumeration."""
+def check(
+    seed, scheme, lengths=(3, 0, 1, 4), scale=2.0, forbid=0.3, dtype=np.float64, of_rows=False,
+    **close,
+):  # fmt: skip
+    """Every possible span of a few sequences, by enumeration; ``of_rows``: transitions of rows."""
     rng, classes = np.random.default_rng(seed), np.array(CLASSES[scheme])
     rules, L = span_rules(classes, scheme), len(classes)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     emission = scale * rng.normal(size=(offsets[-1], L)).astype(dtype)
     transition, start, end = (
         np.where(rng.random(size) < forbid, -np.inf, scale * rng.normal(size=size)).astype(dtype)
-        for size in ((L, L), L, L)
+        for size in ((offsets[-1], L, L) if of_rows else (L, L), L, L)
     )
-    np.fill_diagonal(transition, 0)
+    transition[..., np.arange(L), np.arange(L)] = 0
     start[0] = end[0] = 0
     for s, (a, b) in enumerate(zip(offsets[:-1], offsets[1:])):
         T = b - a
         paths, scores, log_z, *_ = enumerate_chain(
-            *(x.astype(np.float64) for x in (emission[a:b], transition, start, end))
+            emission[a:b].astype(np.float64),
+            transition[a:b] if of_rows else transition,
+            start.astype(np.float64),
+            end.astype(np.float64),
         )
         expected = dict.fromkeys(
             ((i, j, x) for i in range(T) for j in range(i + 1, T + 1) for x in rules.types), 0.0
@@ -87,6 +93,7 @@ def check(seed, scheme, lengths=(3, 0, 1, 4), scale=2.0, forbid=0.3, dtype=np.fl
 @pytest.mark.parametrize("kind", [{}, {"forbid": 0.0}, {"scale": 1e3}, {"scale": 1e-8}], ids=str)
 def test_every_span_equals_enumeration(scheme, kind):
     check(0, scheme, **kind, rtol=1e-10, atol=1e-12)
+    check(1, scheme, **kind, of_rows=True, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("scheme", CLASSES)

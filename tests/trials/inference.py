@@ -1,4 +1,4 @@
-"""Random damage of the spans that questions about segments get, and probabilities of spans.
+"""Random damage of spans of segments; spans, single labels and transitions of rows in chains.
 
 python -m tests.trials.inference [N]
 """
@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose
 from sklseq.inference import SegmentSpans, segment_forward_backward
 from tests.inference.test_once import CLASSES as LABELS
 from tests.inference.test_once import check as check_once
+from tests.inference.test_row_transitions import check_expectations, check_questions
 from tests.inference.test_span_sums import CLASSES
 from tests.inference.test_span_sums import check as check_spans
 
@@ -71,6 +72,18 @@ def damage_once(seed: int) -> None:
     assert_allclose(answer.tokens.sum(axis=1), 1)
 
 
+def check_rows(seed: int) -> None:
+    """A chain whose transitions differ from row to row: by enumeration, and a longer one."""
+    rng = np.random.default_rng(seed)
+    dtype, form = rng.choice(["float64", "float32"]), rng.choice(["entries", "dense"])
+    L = int(rng.integers(1, 10))
+    most = {1: 9, 2: 8, 3: 6, 4: 5}.get(L, 3)
+    check_questions(seed, L, rng.integers(0, most + 1, 3), dtype, form, rng.choice([0, 0.1]))
+    L = int(rng.choice([*range(1, 10), 22, 40]))
+    unit, highest = rng.choice([1e-3, 1, 10, 100, 800]), bool(rng.integers(2))
+    check_expectations(seed, L, rng.integers(0, 30, 5), dtype, unit, highest)
+
+
 def main(n: int = 10_000) -> None:
     for seed in range(n):
         damage_once(seed)
@@ -80,7 +93,9 @@ def main(n: int = 10_000) -> None:
         kind = {"scale": 10.0 ** rng.integers(-8, 4), "forbid": rng.choice([0.0, 0.3, 0.6])}
         check_spans(seed, list(CLASSES)[seed % len(CLASSES)], **kind, rtol=1e-9, atol=1e-12)
         check_once(seed, list(LABELS)[seed % len(LABELS)], forbid=kind["forbid"])
+        check_rows(seed)
     print(f"Labels at most once in {n // 100} random chains: the best path that enumeration finds.")
+    print(f"Transitions of rows in {n // 100} random chains: every question, by enumeration.")
     print(f"Every span of {n // 100} random chains has the probability that enumeration gives.")
 
 

@@ -60,7 +60,8 @@ class Marginals(NamedTuple):
     marginals : ndarray of shape (n_rows, n_labels)
         Probability of each label at each row.
     pairwise : ndarray of shape (n_labels, n_labels)
-        Expected number of transitions i → j, summed over the rows of all sequences.
+        Expected number of transitions i → j, summed over the rows of all sequences. (Of single
+        entries of a RowTransitions: its ``expected``, if it has one.)
     """
 
     log_z: np.ndarray
@@ -172,6 +173,7 @@ class Workspace:
             self.scratch = np.empty(80 * pairs.n_labels)
             self.pairwise = np.zeros(len(pairs))
         self.exact = self.row_pairs = None
+        self.factors = np.empty(0, dtype=dtype)  # of entries of single rows
 
     def forget(self) -> None:
         """Start sums of pair marginals anew."""
@@ -230,7 +232,9 @@ class Workspace:
         # factor is too large for them.
         if self.row_pairs is None:
             self.row_pairs = np.zeros((chain.width, chain.width))
-        factors = np.empty_like(rows.score)
+        if len(self.factors) < len(rows.score):
+            self.factors = np.empty(2 * len(rows.score), dtype=chain.dtype)
+        factors = self.factors[: len(rows.score)]
         least, largest = _chain.row_factors(rows.score, chain.top, factors)
         check = chain.check or least < _chain.MIX[chain.dtype.name] or largest > 1
         possible = largest <= _chain.LARGEST[chain.dtype.name]
@@ -295,8 +299,11 @@ def forward_backward(
     ----------
     emission : array-like of shape (n_rows, n_labels)
         Scores of each label at each row, of all sequences one after the other; -inf forbids.
-    transition : array-like of shape (n_labels, n_labels)
-        Scores of label i followed by j; -inf forbids.
+    transition : array-like of shape (n_labels, n_labels), or RowTransitions
+        Scores of label i followed by j; -inf forbids. Scores that differ from row to row: an array
+        of shape (n_rows, n_labels, n_labels), the matrix of row t being that of the step from row
+        t - 1 to row t (those of first rows of sequences are ignored); or a
+        :class:`RowTransitions`, where few of them differ. Padded batches: :func:`from_padded`.
     offsets : array-like of shape (n_sequences + 1,), optional
         Sequence s is rows ``offsets[s]:offsets[s + 1]``. By default all rows are one sequence.
     start, end : array-like of shape (n_labels,), optional

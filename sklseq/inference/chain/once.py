@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from sklseq._lib.cpu import load_kernel
 from sklseq.data.span_rules import SpanRules, find_by_rules
-from sklseq.inference.chain.linear_chain import Transitions, plain_scores, viterbi
+from sklseq.inference.chain.linear_chain import check_chain, plain_scores, viterbi
+from sklseq.inference.chain.row_transitions import row_scores
 
 __all__ = ["best_paths_once"]
 
@@ -57,7 +58,7 @@ def best_paths_once(potentials: tuple, rules: SpanRules, once: NDArray[np.bool_]
     more = _repeated(codes, offsets, rules) & once
     sequences, repeated = np.flatnonzero(more.any(axis=1)), more
     if len(sequences):
-        chain = Transitions(transition, first, last, emission.dtype)
+        _, chain, _ = check_chain(emission, transition, offsets, first, last)
         psi, score = plain_scores(emission, chain, offsets)
         begins, type_of = rules.begins[:-1, :-1].astype(np.uint8), rules.type_of[:-1]
     while len(sequences):
@@ -68,7 +69,8 @@ def best_paths_once(potentials: tuple, rules: SpanRules, once: NDArray[np.bool_]
         bits = np.ascontiguousarray(bits, dtype=np.int32)
         for s, bit in zip(sequences.tolist(), bits):
             rows = slice(offsets[s], offsets[s + 1])
-            paths.append(_path(psi[rows], score, begins, bit, s))
+            scores = score, row_scores(chain.rows, rows.start, rows.stop, len(score))
+            paths.append(_path(psi[rows], scores, begins, bit, s))
             codes[rows] = paths[-1]
         lengths = list(map(len, paths))
         more = _repeated(np.concatenate(paths), np.cumsum([0, *lengths]), rules) & once
@@ -86,7 +88,7 @@ def _repeated(codes: NDArray, offsets: NDArray, rules: SpanRules) -> NDArray[np.
     return counts.reshape(shape) > 1
 
 
-def _path(psi: NDArray, score: NDArray, begins: NDArray, bit: NDArray, s: int) -> NDArray:
+def _path(psi: NDArray, scores: tuple, begins: NDArray, bit: NDArray, s: int) -> NDArray:
     n_types = int(bit.max()) + 1
     (T, L), n_sets = psi.shape, 1 << n_types
     if T * L * n_sets > MOST_POINTERS:
@@ -96,7 +98,8 @@ def _path(psi: NDArray, score: NDArray, begins: NDArray, bit: NDArray, s: int) -
         )
     delta, pointers = np.empty((2, n_sets, L)), np.empty((T, n_sets, L), dtype=np.int32)
     labels = np.empty(T, dtype=np.int32)
-    best = _once.best_sequence_once(psi, score, begins, bit, delta, pointers, labels)
+    score, entries = scores
+    best = _once.best_sequence_once(psi, score, begins, bit, delta, pointers, labels, entries)
     if best == -np.inf:
         raise ValueError(
             f"Sequence {s} has no allowed label path in which these labels occur at most once; "

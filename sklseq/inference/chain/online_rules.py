@@ -370,8 +370,9 @@ def decode_online(
     emission, chain, offsets = check_chain(emission, transition, offsets, start, end, online=True)
     if chain.rows is not None:
         raise ValueError(
-            "transition must have shape (n_labels, n_labels) here: labels leave by the scores of "
-            "transitions to rows that have not arrived."
+            f"transition must have shape {chain.rows.shape[1:]} for online decoding, which needs "
+            "the scores of transitions to rows that have not arrived; use viterbi or "
+            "forward_backward for scores that differ from row to row."
         )
     return decode_block(emission, offsets, chain, rule)
 

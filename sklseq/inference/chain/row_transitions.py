@@ -93,6 +93,16 @@ class RowTransitions:
                 raise ValueError(
                     f"{name} must hold labels from 0 to {L - 1}; got {x[p]} for entry {p}."
                 )
+        row = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+        pair = (row * L + self.i) * L + self.j
+        if not (np.diff(pair) > 0).all():
+            pair.sort()
+            if not (np.diff(pair) > 0).all():
+                t, pair = divmod(int(pair[:-1][np.diff(pair) == 0][0]), L * L)
+                raise ValueError(
+                    f"A row must have one entry for a pair of labels; row {t} has several for "
+                    f"{divmod(pair, L)}."
+                )
 
     @classmethod
     def from_dense(cls, transition: np.ndarray) -> RowTransitions:
@@ -174,9 +184,40 @@ class RowTransitions:
         -------
         ndarray of shape (n_rows, n_labels, n_labels)
         """
-        dense = np.repeat(self.shared[None], len(self), axis=0)
-        dense[np.repeat(np.arange(len(self)), np.diff(self.indptr)), self.i, self.j] = self.score
+        return self.take(np.arange(len(self)))
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """Scores of some rows.
+
+        Parameters
+        ----------
+        rows : ndarray of int, shape (n,)
+
+        Returns
+        -------
+        ndarray of shape (n, n_labels, n_labels)
+        """
+        dense, first = np.repeat(self.shared[None], len(rows), axis=0), self.indptr[rows]
+        counts = self.indptr[rows + 1] - first
+        row = np.repeat(np.arange(len(rows)), counts)
+        entry = np.arange(len(row)) + np.repeat(first - np.cumsum(counts) + counts, counts)
+        dense[row, self.i[entry], self.j[entry]] = self.score[entry]
         return dense
+
+    def reversed(self) -> RowTransitions:
+        """The transitions of the same chain, from the last row to the first.
+
+        Returns
+        -------
+        RowTransitions
+        """
+        n = len(self)
+        row = n - np.repeat(np.arange(n), np.diff(self.indptr))
+        order = np.argsort(row, kind="stable")[: len(row) - self.indptr[min(n, 1)]]
+        indptr = np.searchsorted(row[order], np.arange(n + 1))
+        return RowTransitions(
+            self.shared.T, indptr, self.j[order], self.i[order], self.score[order]
+        )
 
     def for_kernels(self, values: np.ndarray, width: int) -> tuple:
         """Entries with ``values``, and room for two matrices, as ``row_matrices`` takes them.
@@ -192,7 +233,7 @@ class RowTransitions:
         tuple
         """
         room = np.empty((2, width, width), dtype=values.dtype)
-        return self.indptr, self.i, self.j, values, room, self.expected
+        return self.indptr, self.i, self.j, values, room, self.expected, self.shared.size
 
 
 def row_scores(rows: RowTransitions | None, first: int, last: int, width: int) -> tuple | None:

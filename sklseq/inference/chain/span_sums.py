@@ -7,11 +7,12 @@ from numpy.typing import NDArray
 
 from sklseq.data.span_rules import SpanRules
 from sklseq.inference.chain.linear_chain import (
-    Transitions,
     _chain,
+    check_chain,
     forward_backward,
     plain_scores,
 )
+from sklseq.inference.chain.row_transitions import RowTransitions, row_scores
 
 __all__ = ["span_probabilities"]
 
@@ -56,19 +57,21 @@ def span_probabilities(potentials: tuple, spans: tuple, rules: SpanRules) -> NDA
     """
     emission, transition, first, last, offsets = potentials
     marginals = forward_backward(emission, transition, offsets, start=first, end=last).marginals
-    chain = Transitions(transition, first, last, emission.dtype)
+    _, chain, offsets = check_chain(emission, transition, offsets, first, last)
     psi, score = plain_scores(emission, chain, offsets)
+    transitions = chain.rows or RowTransitions(score, np.zeros(len(psi) + 1), [], [], np.zeros(0))
     n, (start, stop, type_) = len(psi), spans
     if rules.step < 0:  # the same chain, from the last row to the first
-        psi, marginals, score = psi[::-1].copy(), marginals[::-1], score.T.copy()
+        psi, marginals, transitions = psi[::-1].copy(), marginals[::-1], transitions.reversed()
         offsets, start, stop = n - offsets[::-1], n - stop, n - start
-    log_alpha = np.zeros_like(psi)
+    log_alpha, score = np.zeros_like(psi), np.ascontiguousarray(transitions.shared)
     for s in np.unique(np.searchsorted(offsets, start, side="right") - 1):
         rows = slice(offsets[s], offsets[s + 1])
-        _chain.log_forward_sequence(psi[rows], score, log_alpha[rows])
+        entries = row_scores(transitions, rows.start, rows.stop, len(score))
+        _chain.log_forward_sequence(psi[rows], score, log_alpha[rows], entries)
     first_rows = np.zeros(n + 1, dtype=bool)
     first_rows[offsets] = True
-    sums = _SpanSums(psi, score, log_alpha, marginals, first_rows, rules)
+    sums = _SpanSums(psi, transitions, log_alpha, marginals, first_rows, rules)
     proba, size = np.zeros(len(start)), max(1, MOST_PAIRS // max(1, score.size))
     order = np.argsort(start - stop, kind="stable")  # spans of one length are worked on together
     for k in range(0, len(order), size):
@@ -80,8 +83,10 @@ def span_probabilities(potentials: tuple, spans: tuple, rules: SpanRules) -> NDA
 class _SpanSums:
     """The recursion of :func:`span_probabilities`, for several spans at a time."""
 
-    def __init__(self, psi, score, log_alpha, marginals, first_rows, rules: SpanRules):
-        self.psi, self.score, self.log_alpha = psi, score, log_alpha
+    def __init__(
+        self, psi, transitions: RowTransitions, log_alpha, marginals, first_rows, rules: SpanRules
+    ):
+        self.psi, self.transitions, self.log_alpha = psi, transitions, log_alpha
         self.marginals, self.first_rows, self.rules = marginals, first_rows, rules
         type_of = rules.type_of[:-1]
         m = np.bincount(type_of[type_of >= 0], minlength=1).max()
@@ -89,15 +94,19 @@ class _SpanSums:
         for type_ in range(len(rules.types)):
             of_type = np.flatnonzero(type_of == type_)
             self.labels[type_, : len(of_type)] = of_type
-        self.every = np.arange(len(score))[None]
+        self.every = np.arange(psi.shape[1])[None]
 
     def before(self, t: NDArray, i: NDArray, j: NDArray) -> NDArray:
         """q_t(i | j) of rows t, shape (n, n_i, n_j)."""
-        t, i, j = t[:, None, None], i[:, :, None], j[:, None, :]
+        rows, t, i, j = t, t[:, None, None], i[:, :, None], j[:, None, :]
+        if len(self.transitions.i) == 0:
+            score = self.transitions.shared[i, j]
+        else:
+            score = self.transitions.take(rows)[np.arange(len(t))[:, None, None], i, j]
         reached = self.log_alpha[t, j]
         possible = reached > -np.inf
         away = np.where(possible, self.psi[t, j], -np.inf) - np.where(possible, reached, 0)
-        return np.exp(self.log_alpha[t - 1, i] + self.score[i, j] + away)
+        return np.exp(self.log_alpha[t - 1, i] + score + away)
 
     def of(self, start: NDArray, stop: NDArray, type_: NDArray) -> NDArray:
         labels, goes_on = self.labels[type_], self.rules.goes_on

@@ -27,6 +27,13 @@ or product underflows to 0 and is missed later. Two sufficient conditions, eithe
 2. *Nothing lost.* Otherwise every unnormalised entry of alpha is looked at: it is either at least
    FLOOR, or zero because no allowed path ends there. By induction nothing underflowed at all.
 
+Rows may have matrices of their own (`_row_matrices.pxd`). Of the matrix of a row the proofs need
+only that (1) its factors are between MIX and 1, and (2) an entry of alpha is looked at with the
+matrix that it is a sum of: neither needs the matrix of another row to be the same. A factor that
+only some rows have may be above 1, up to LARGEST. Then (1) is not relied on; in (2), what is at
+least FLOOR remains at least FLOOR / (L * LARGEST) when it is divided by its row's sum, which is
+above `tiny`.
+
 A sequence for which neither holds is marked, and done again in the log domain. (A lower bound on
 the row sums c_t alone would prove nothing: rows can lose a factor 1e-150 each, again and again,
 after the label that would have won has been rounded to zero.)
@@ -217,7 +224,7 @@ def forward_backward(
                                      # += weight * sum alpha_{t-1} u_t', E left out
     const double[::1] weights,       # (n_sequences,)
     double[::1] log_z,               # (n_sequences,)   OUT  NaN: to be done in the log domain
-    rows=None,                       # `RowTransitions.factors`: entries of single rows, whose pair
+    rows=None,                       # factors of entries of single rows, whose pair
                                      # marginals go into work.row_pairs instead, transposed
 ):
     """Scaled forward-backward, one sequence after the other. One marked NaN keeps its ``psi``."""
@@ -234,7 +241,7 @@ def forward_backward(
     E[0] = row_matrices(rows, factors[0], False)
     E[1] = row_matrices(rows, factors[1], True)
     if rows is not None:
-        row_pairs, chain.check = work.row_pairs, rows[6]
+        row_pairs, chain.check = work.row_pairs, rows[7]
         E[1].pairs = &row_pairs[0, 0]
     with nogil:
         if psi.shape[1] == 2:
@@ -321,21 +328,26 @@ def row_factors(
     real[::1] factor,                # (n_entries,)     OUT exp(score - top), as `positive_factors`
 ):
     """Factors of entries of single rows; returns the smallest and the largest one."""
-    cdef Py_ssize_t k, n = score.shape[0]
-    cdef real least = 1, largest = 0, floor = 2.2250738585072014e-308
-    if real is float:
-        floor = 1.1754944e-38
+    cdef Py_ssize_t a, k, m, n = score.shape[0]
+    cdef real x, shift = <real> top
+    cdef real least = 1.1754944e-38 if real is float else 2.2250738585072014e-308
+    cdef real lows[8]
+    cdef real highs[8]
     with nogil:
-        for k in range(n):
-            factor[k] = score[k] - <real> top
-        if n:
-            exponentials(&factor[0], &factor[0], n)
-        for k in range(n):
-            if factor[k] < floor and score[k] > -INFINITY:
-                factor[k] = floor
-            least = min(least, factor[k])
-            largest = max(largest, factor[k])
-    return least, largest
+        for k in range(8):
+            lows[k], highs[k] = 1, 0
+        for a in range(0, n, 1024):  # still at hand when the next step reads them
+            m = min(n - a, 1024)
+            for k in range(a, a + m):
+                factor[k] = score[k] - shift
+            exponentials(&factor[a], &factor[a], m)
+            for k in range(a, a + m):
+                x = factor[k]
+                if x < least and score[k] > -INFINITY:
+                    x = factor[k] = least
+                lows[k % 8] = x if x < lows[k % 8] else lows[k % 8]
+                highs[k % 8] = x if x > highs[k % 8] else highs[k % 8]
+    return min(lows), max(highs)
 
 
 # ---------------------------------------------------------------- the log domain
@@ -398,7 +410,7 @@ def forward_backward_log(
     double weight,
     double[:, ::1] pairwise,         # (width, width)   IN/OUT  += weight * sum_t xi_t
     double[:, ::1] log_alpha,        # (T, L)           OUT
-    rows=None,                       # `RowTransitions.scores`: entries of single rows
+    rows=None,                       # `row_scores`: entries of single rows
 ):
     """Log-domain forward-backward of one sequence; returns log Z, -inf if no path is allowed."""
     cdef Py_ssize_t T = psi.shape[0], L = log_alpha.shape[1], width = psi.shape[1]
@@ -539,7 +551,7 @@ def best_paths(
     order=None,                      # (3, n_sequences) as in `forward_backward_batch`: the
                                      # sequences of a block together; None: one after the other
     lists=None,                      # (columns, rows, mask of listed transitions)
-    rows=None,                       # `RowTransitions.scores`: entries of single rows, which
+    rows=None,                       # `row_scores`: entries of single rows, which
                                      # sequences that go together cannot have
 ):
     """Best path of every sequence; ties go to the lowest label."""
@@ -625,7 +637,7 @@ def nbest_sequence(
     double[::1] zeros,               # (L,)             of zeros
     int[:, ::1] labels,              # (n, T)           OUT best first
     double[::1] scores,              # (n,)             OUT
-    rows=None,                       # `RowTransitions.scores` of the sequence
+    rows=None,                       # `row_scores` of the sequence
 ):
     """n best paths of one sequence; returns how many exist (fewer than n on small problems)."""
     cdef RowMatrices matrices = row_matrices(rows, score, False)
@@ -661,7 +673,7 @@ def sample_sequence(
     const double[:, ::1] score,      # (L, L)
     const double[:, ::1] uniforms,   # (n_samples, T)   in [0, 1)
     int[:, ::1] labels,              # (n_samples, T)   OUT
-    rows=None,                       # `RowTransitions.scores` of the sequence
+    rows=None,                       # `row_scores` of the sequence
 ):
     """Draw paths backwards: p(y_{t-1} = i | y_t = j) is proportional to alpha_{t-1}(i) E(i, j)."""
     cdef Py_ssize_t T = log_alpha.shape[0], L = log_alpha.shape[1], n, t, i, j
@@ -687,7 +699,7 @@ def log_forward_sequence(
     const double[:, ::1] psi,        # (T, L)
     const double[:, ::1] score,      # (L, L)
     double[:, ::1] log_alpha,        # (T, L)           OUT
-    rows=None,                       # `RowTransitions.scores` of the sequence
+    rows=None,                       # `row_scores` of the sequence
 ):
     """log alpha of one sequence; returns log Z, -inf if no path is allowed."""
     cdef Py_ssize_t T = psi.shape[0], L = psi.shape[1]

@@ -252,7 +252,7 @@ def expectation_sequence(
     double[:, :, ::1] h,             # (2, L, M)       OUT [T % 2]
     double[:, :, :, ::1] C,          # (2, L, M, M)    OUT [T % 2]: covariances; or (0, 0, 0, 0)
     double[:, ::1] work,             # (6, max(L, M))
-    rows,                            # `RowTransitions.scores` of the sequence, or None
+    rows,                            # `row_scores` of the sequence
 ):
     """h_t(j), and C_t(j) = Cov(features of rows up to t | y_t = j), in one pass.
 

@@ -225,6 +225,17 @@ cdef inline double forward(
     return log_c + log(product)
 
 
+cdef inline void finish_row(
+    lanes* tag, const real* alpha, const real* inverse_c, real* e, real* marginals, Py_ssize_t t,
+    Py_ssize_t width
+) noexcept nogil:
+    # Row t of a sequence: e becomes u, beta becomes mu.
+    alpha, e, marginals = alpha + t * width, e + t * width, marginals + t * width
+    backward_row(tag, alpha, inverse_c[t], e, marginals, width)
+    if t % DRIFT_ROWS == 0:
+        renormalise(e, marginals, width)
+
+
 cdef inline void backward_rows(
     lanes* tag, const real* Et, const real* alpha, const real* inverse_c, real* e, real* marginals,
     Py_ssize_t lo, Py_ssize_t hi, Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
@@ -246,9 +257,7 @@ cdef inline void backward_rows(
             else:
                 for j in range(B):
                     beta[block * B + j] = 1
-        backward_row(tag, alpha + t * width, inverse_c[t], e + t * width, beta, width)
-        if t % DRIFT_ROWS == 0:
-            renormalise(e + t * width, beta, width)
+        finish_row(tag, alpha, inverse_c, e, marginals, t, width)
 
 
 cdef inline void backward(

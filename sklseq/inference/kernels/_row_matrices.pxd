@@ -9,8 +9,10 @@ Replaced, not corrected: sum_i x(i) E(i, j) + sum_k x(i_k) (E_t(i_k, j) - E(i_k,
 number, but loses all digits where E_t is much smaller than E.
 """
 
-from sklseq._lib.lanes cimport lanes, real
-from sklseq.inference.kernels._recursions cimport add_products, backward_rows, forward
+from sklseq._lib.lanes cimport lanes, n_lanes, real
+from sklseq.inference.kernels._recursions cimport (
+    add_products, backward_rows, finish_row, forward, sklseq_one_row_at_a_time,
+)
 
 
 cdef struct RowMatrices:
@@ -25,12 +27,13 @@ cdef struct RowMatrices:
     Py_ssize_t now                   # -1: that of rows without entries
     Py_ssize_t first                 # the first row of the sequence: rows are counted from it
     Py_ssize_t of_i, of_j            # (i, j) is at i * of_i + j * of_j
+    Py_ssize_t all                   # L * L: a row with so many entries has no shared ones
 
 
 cdef inline RowMatrices row_matrices(
     rows, const real[:, ::1] shared, bint transposed
 ) except *:
-    # rows: (start, i, j, values, own, expected), own of shape (2, width, width); or None.
+    # rows: `RowTransitions.for_kernels`, or None.
     cdef RowMatrices q
     cdef const long long[::1] start
     cdef const int[::1] i, j
@@ -39,6 +42,7 @@ cdef inline RowMatrices row_matrices(
     cdef double[::1] expected
     q.start, q.i, q.j, q.value, q.own = NULL, NULL, NULL, NULL, NULL
     q.expected = q.pairs = NULL
+    q.all = 0
     q.shared, q.now, q.first = &shared[0, 0], -1, 0
     q.of_i, q.of_j = shared.shape[1], 1
     if transposed:
@@ -46,7 +50,7 @@ cdef inline RowMatrices row_matrices(
     if rows is None or len(rows[1]) == 0:
         return q
     start, i, j, value, own = rows[:5]
-    own[transposed] = shared
+    own[transposed], q.all = shared, rows[6]
     q.start, q.i, q.j, q.value = &start[0], &i[0], &j[0], &value[0]
     q.own = &own[transposed, 0, 0]
     if rows[5] is not None:
@@ -70,7 +74,7 @@ cdef inline const real* matrix_at(
     t += q.first
     if q.now == t:
         return own
-    if q.now >= 0:
+    if q.now >= 0 and q.start[t + 1] - q.start[t] < q.all:
         for p in range(q.start[q.now], q.start[q.now + 1]):
             k = q.i[p] * q.of_i + q.j[p] * q.of_j
             own[k] = (<const real*> q.shared)[k]
@@ -122,23 +126,41 @@ cdef inline double forward_runs(
     return log_c
 
 
-cdef inline void add_row_pairs(
-    const RowMatrices* Et, Py_ssize_t t, const real* alpha, const real* u, double weight,
+cdef inline void backward_step(
+    lanes* tag, const RowMatrices* Et, const real* alpha, const real* u, real* beta, double weight,
     Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
-    # Pair marginals xi_t(i, j) = alpha_{t-1}(i) * E_t(i, j) * u_t(j) of one row with entries.
-    cdef Py_ssize_t i, j, p
-    cdef const real* matrix = <const real*> Et.own
-    cdef double u_j
-    for j in range(L):
-        u_j = weight * u[j]
-        for i in range(width):
-            Et.pairs[j * width + i] += u_j * (alpha[i] * matrix[j * width + i])
+    # beta_{t-1}(i) = sum_j E_t(i, j) * u_t(j), t being the row with entries whose matrix `Et` has,
+    # and its pair marginals xi_t(i, j) = alpha_{t-1}(i) * E_t(i, j) * u_t(j).
+    cdef Py_ssize_t B = n_lanes(tag), block, j, k, p
+    cdef const real* row
+    cdef double* pairs
+    cdef real acc[8]
+    cdef real v[8]
+    cdef double a[8]
+    cdef double sums[8]
+    for block in range(width // B):
+        for k in range(B):
+            acc[k] = 0
+        for k in range(B):
+            a[k] = weight * alpha[block * B + k]
+        for j in range(L):
+            row = <const real*> Et.own + j * width + block * B
+            pairs = Et.pairs + j * width + block * B
+            for k in range(B):
+                v[k] = u[j] * row[k]
+            for k in range(B):
+                acc[k] += v[k]
+            for k in range(B):
+                sums[k] = pairs[k] + a[k] * v[k]
+            for k in range(B):
+                pairs[k] = sums[k]
+            sklseq_one_row_at_a_time()
+        for k in range(B):
+            beta[block * B + k] = acc[k]
     if Et.expected != NULL:
-        for p in range(Et.start[Et.first + t], Et.start[Et.first + t + 1]):
-            Et.expected[p] += weight * u[Et.j[p]] * (
-                alpha[Et.i[p]] * (<const real*> Et.value)[p]
-            )
+        for p in range(Et.start[Et.now], Et.start[Et.now + 1]):
+            Et.expected[p] += weight * alpha[Et.i[p]] * ((<const real*> Et.value)[p] * u[Et.j[p]])
 
 
 cdef inline void backward_runs(
@@ -148,16 +170,20 @@ cdef inline void backward_runs(
 ) noexcept nogil:
     # `backward_rows` of a sequence, each run with its matrix, and pair marginals: of rows without
     # entries, E left out, in `pairwise`; of the others in `Et`.
-    cdef Py_ssize_t lo, hi = T, n
+    cdef Py_ssize_t lo, hi = T, n, r
     cdef const real* matrix
     while hi > 0:
         lo = run_begin(Et, hi, T)
         matrix = matrix_at(alpha, Et, min(hi, T - 1))
+        if hi < T and has_entries(Et, hi):
+            r = lo * width
+            backward_step(tag, Et, alpha + r, e + r + width, marginals + r, weight, L, width)
+            finish_row(tag, alpha, inverse_c, e, marginals, lo, width)
+            hi = lo
+            continue
         backward_rows(tag, matrix, alpha, inverse_c, e, marginals, lo, hi, T, L, width)
         n = min(hi, T - 1) - lo
-        if hi < T and has_entries(Et, hi):
-            add_row_pairs(Et, hi, alpha + lo * width, e + hi * width, weight, L, width)
-        elif n > 0:
+        if n > 0:
             add_products(
                 tag, alpha + lo * width, e + (lo + 1) * width, n, scratch, pairwise, weight, L,
                 width
