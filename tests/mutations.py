@@ -15,7 +15,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent / "sklseq"
 INFERENCE, ONLINE, SEGMENTS = "test_inference", "test_online_inference", "test_segment_inference"
-LISTS = "test_sparse_transitions"
+LISTS, ROWS = "test_sparse_transitions", "test_row_transitions"
 DIFFERENTIAL = "test_differential"
 # (file, text that occurs once or more: its first is replaced, fault, test files)
 FAULTS = [
@@ -206,6 +206,11 @@ FAULTS = [
     ("estimators/validation.py", "if name not in known", "if name in ()", "test_partial_fit"),
     ("estimators/zscore/zscore_problem.py", "< (np.finfo(dtype).eps", "< 0 * (np.finfo(dtype).eps", "test_zscore"),
     ("data/segment_potentials.py", "(start < 0) | (stop > ends)", "(start < 0) & (stop > ends)", "test_inference_input"),
+    ("inference/chain/linear_chain.py", "possible = largest <=", "possible = True or largest <=", ROWS),
+    ("inference/chain/linear_chain.py", "or largest > 1", "", ROWS),
+    ("inference/chain/linear_chain.py", "sums += self.row_pairs[:L, :L].T", "sums += self.row_pairs[:L, :L]", ROWS),
+    ("inference/chain/row_transitions.py", "row = n - np.repeat", "row = n - 1 - np.repeat", "test_span_sums"),
+    ("inference/chain/padded.py", "np.arange(T) < lengths[:, None]\n\n\ndef", "np.arange(T) <= lengths[:, None]\n\n\ndef", "test_padded"),
     ("inference/chain/linear_chain.py", "if wrong.any():", "if False:", "test_inference_input"),
     # Decoding, containers and readers, in Python
     ("inference/chain/sparse_transitions.py", "np.maximum(np.exp(score), least)", "np.exp(score)", "test_supports"),
@@ -326,6 +331,14 @@ FAULTS = [
     ("_lib/exponential.h", "x == x ? q : x;", "q;", INFERENCE),
     ("inference/kernels/_sparse.pxd", "return 1.0 / 1024", "return 0.0", LISTS),
     ("inference/kernels/_sparse.pxd", "if not listed[i * m.L + j]:", "if listed[i * m.L + j]:", LISTS),
+    ("inference/kernels/_row_matrices.pxd", "own[q.i[p] * q.of_i + q.j[p] * q.of_j] =", "own[q.j[p] * q.of_i + q.i[p] * q.of_j] =", ROWS),
+    ("inference/kernels/_row_matrices.pxd", "if q.now >= 0 and", "if False and", ROWS),
+    ("inference/kernels/_row_matrices.pxd", "    while hi > 0 and not has_entries(q, hi):", "    while hi > 0:", ROWS),
+    ("inference/kernels/_row_matrices.pxd", "sums[k] = pairs[k] + a[k] * v[k]", "sums[k] = pairs[k]", ROWS),
+    ("inference/kernels/_row_matrices.pxd", "Et.expected[p] += weight * alpha", "Et.expected[p] += alpha", ROWS),
+    ("inference/kernels/_chain.pyx", "scores.expected[p] += mu *", "scores.expected[p] +=", ROWS),
+    ("inference/kernels/_chain.pyx", "matrix_at(delta, score_t, t + 1)", "matrix_at(delta, score_t, t)", ROWS),
+    ("inference/kernels/_chain.pyx", "matrix_at(<double*> NULL, &matrices, t + 1)", "matrix_at(<double*> NULL, &matrices, t)", ROWS),
     ("inference/kernels/_chain.pyx", "m.floor = lists[6]", "m.floor = 0", LISTS),
     ("objectives/likelihood/sparse_lattice.pxd", "q.S[p] = q.E[p] - q.base[q.j[p]]", "q.S[p] = q.E[p]", LISTS),
     ("objectives/likelihood/sparse_lattice.pxd", "exp_double(max(x, -708.0))", "exp_double(x)", LISTS),
