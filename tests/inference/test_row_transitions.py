@@ -163,6 +163,16 @@ def test_best_paths_of_long_sequences(L, dtype):
         assert_array_equal(labels[where], path)
 
 
+def test_the_public_function_adds_expectations():
+    problem = random_problem(3, 3, [4, 1, 3], "float64", forbidden=0.05)
+    emission, rows, offsets, start, end = problem
+    rows, weights = rows.with_expected(), np.array([1.0, 2, 0.5])
+    forward_backward(emission, rows, offsets, start=start, end=end, weights=weights)
+    wanted = expected_entries(rows, offsets, problem, weights)
+    assert_allclose(rows.expected, wanted, atol=1e-12)
+    assert wanted.any()
+
+
 def test_rows_without_entries_have_the_shared_scores():
     rng = np.random.default_rng(0)
     emission, shared, offsets = rng.normal(size=(50, 4)), rng.normal(size=(4, 4)), [0, 20, 50]

@@ -23,7 +23,7 @@ from sklseq.inference.chain.linear_chain import (
     check_paths,
     plain_scores,
 )
-from sklseq.inference.chain.row_transitions import row_scores
+from sklseq.inference.chain.row_transitions import TransitionLike, row_scores
 
 _expectation = load_kernel("sklseq.inference.kernels._expectation")
 
@@ -63,7 +63,7 @@ class ExpectedFeatures(NamedTuple):
 
 def expected_features(
     emission: ArrayLike,
-    transition: MatrixLike,
+    transition: TransitionLike,
     offsets: ArrayLike | None = None,
     *,
     row_features: MatrixLike | None = None,
@@ -177,7 +177,7 @@ def expected_features(
 
 def entropy(
     emission: ArrayLike,
-    transition: MatrixLike,
+    transition: TransitionLike,
     offsets: ArrayLike | None = None,
     *,
     start: ArrayLike | None = None,

@@ -13,8 +13,8 @@ import numpy as np
 
 from sklseq._lib.cpu import load_kernel
 from sklseq.data.sequences import as_numbers, check_offsets
-from sklseq.data.types import ArrayLike, MatrixLike, RandomState
-from sklseq.inference.chain.row_transitions import RowTransitions, row_scores
+from sklseq.data.types import ArrayLike, RandomState
+from sklseq.inference.chain.row_transitions import RowTransitions, TransitionLike, row_scores
 from sklseq.inference.chain.sparse_transitions import (
     ListedFactors,
     PairLists,
@@ -281,7 +281,7 @@ def row_blocks(offsets: np.ndarray, block_rows: int = BLOCK_ROWS) -> list[tuple[
 
 def forward_backward(
     emission: ArrayLike,
-    transition: MatrixLike,
+    transition: TransitionLike,
     offsets: ArrayLike | None = None,
     *,
     start: ArrayLike | None = None,
@@ -361,7 +361,7 @@ def forward_backward(
 
 def viterbi(
     emission: ArrayLike,
-    transition: MatrixLike,
+    transition: TransitionLike,
     offsets: ArrayLike | None = None,
     *,
     start: ArrayLike | None = None,
@@ -443,7 +443,7 @@ def _best_paths_of_rows(psi, offsets, chain: Transitions, rows: RowTransitions) 
 
 def nbest(
     emission: ArrayLike,
-    transition: MatrixLike,
+    transition: TransitionLike,
     offsets: ArrayLike | None = None,
     n: int = 10,
     *,
@@ -520,7 +520,7 @@ def _nbest_one(
 
 def sample(
     emission: ArrayLike,
-    transition: MatrixLike,
+    transition: TransitionLike,
     offsets: ArrayLike | None = None,
     n_samples: int = 1,
     *,

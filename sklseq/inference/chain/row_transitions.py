@@ -5,12 +5,14 @@ What is computed with them: ``_row_matrices.pxd``.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import DTypeLike
 
-from sklseq.data.types import ArrayLike
+from sklseq.data.types import ArrayLike, MatrixLike
 
-__all__ = ["RowTransitions", "row_scores"]
+__all__ = ["RowTransitions", "TransitionLike", "row_scores"]
 
 
 class RowTransitions:
@@ -234,6 +236,10 @@ class RowTransitions:
         """
         room = np.empty((2, width, width), dtype=values.dtype)
         return self.indptr, self.i, self.j, values, room, self.expected, self.shared.size
+
+
+# Transition scores as public functions take them; arrays of two or three dimensions.
+TransitionLike: TypeAlias = "MatrixLike | RowTransitions"
 
 
 def row_scores(rows: RowTransitions | None, first: int, last: int, width: int) -> tuple | None:
