@@ -14,16 +14,31 @@ MAX_WORDS = 30
 
 
 def pictures(page):
-    """(file, options) of each image and figure of a page."""
-    pattern = r"^ *\.\. (?:image|figure):: (\S+)\n((?: +:.*\n)*)"
+    """(file, options) of each image and plot of a page."""
+    pattern = r"^ *\.\. (?:image|figure|plot)::(.*)\n((?: +:.*\n)*)"
     return re.findall(pattern, page.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if pictures(p)], ids=lambda page: page.stem)
 def test_pictures_exist_and_have_alternative_texts(page):
     for file, options in pictures(page):
-        assert "auto_examples" in file or (DOCS / file).exists(), file
+        assert not file or (DOCS / file.strip()).exists(), file
         assert len(re.search(r":alt: (.*)", options)[1].split()) > 4, f"{file} needs :alt:"
+
+
+# Chapters of the guide: each answers a question, with a picture.
+CHAPTERS = [
+    "answers", "crf", "evaluation", "features", "hmsvm", "long", "online", "partial_labels",
+    "segments", "sklearn", "zscore",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_chapters_open_with_a_question_and_have_a_picture_and_pitfalls(name):
+    text = (DOCS / f"{name}.rst").read_text(encoding="utf-8")
+    assert re.match(r"(?:\.\. _[\w-]+:\n\n)?.+\n=+\n\n\*\*.+\?\*\*\n\n", text)
+    assert pictures(DOCS / f"{name}.rst")
+    assert re.search(r"^(?:Pitfalls|Evaluation pitfalls|What does not work.*)$", text, re.MULTILINE)
 
 
 def test_pictures_of_the_readme_exist_and_have_alternative_texts():
