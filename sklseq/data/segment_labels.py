@@ -11,7 +11,8 @@ import numpy as np
 from sklseq.data.labels import as_label_sequences, find_spans, locate, segments_to_labels
 
 __all__ = [
-    "Segments", "Span", "labels_of_segments", "read_questions", "read_segments", "write_segments",
+    "UNKNOWN", "Segments", "Span", "labels_of_segments", "read_questions", "read_segments",
+    "write_segments",
 ]  # fmt: skip
 
 READS = (
@@ -20,8 +21,14 @@ READS = (
 )
 
 
+# Label of a stretch whose segments are unknown; no user's label ends in NUL, and arrays keep this.
+UNKNOWN = "\0unknown"
+
+
 class Segments(NamedTuple):
     """Segments that cover every step of a set of sequences, in order.
+
+    Stretches whose segments are unknown are segments of the label ``UNKNOWN``, never two in a row.
 
     Attributes
     ----------
@@ -106,8 +113,12 @@ def _question(segment: Any, s: int, k: int) -> tuple[int, int, str]:
     return found
 
 
-def read_segments(y: Any, lengths: np.ndarray, outside: str | None) -> Segments:
+def read_segments(
+    y: Any, lengths: np.ndarray, outside: str | None, unknown: bool = False
+) -> Segments:
     """Segments of all sequences, from (start, stop, label) lists or IOB2 labels.
+
+    ``unknown``: whether None may stand in the place of a label, in lists.
 
     Gaps between segments, and the outside label, become segments of length one of the label
     ``outside``; with None, there must be no gap.
@@ -131,7 +142,8 @@ def read_segments(y: Any, lengths: np.ndarray, outside: str | None) -> Segments:
     if _holds_labels(y, lengths):
         return _of_labels(y, lengths, outside)
     parts = [
-        _of_list(segments, s, int(n), outside) for s, (segments, n) in enumerate(zip(y, lengths))
+        _of_list(_named(segments) if unknown else segments, s, int(n), outside)
+        for s, (segments, n) in enumerate(zip(y, lengths))
     ]
     counts = [len(part) for part in parts]
     flat = [segment for part in parts for segment in part]
@@ -242,6 +254,19 @@ def _of_list(segments: Any, s: int, n: int, outside: str | None) -> list[tuple[i
             out.append((start, stop, label))
         done = stop
     return out + _gap(done, n, s, outside)
+
+
+def _named(segments: Any) -> list:
+    # None becomes UNKNOWN, and stretches that touch are one.
+    out: list = []
+    for segment in segments:
+        if isinstance(segment, (list, tuple)) and len(segment) == 3 and segment[2] is None:
+            start, stop, _ = segment
+            if out and out[-1][2:] == (UNKNOWN,) and out[-1][1] == start:
+                start = out.pop()[0]
+            segment = start, stop, UNKNOWN
+        out.append(segment)
+    return out
 
 
 def _triple(segment: Any, s: int, k: int) -> tuple[int, int, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from tests.objectives.test_partial import check_case
+from tests.objectives.test_partial_segments import check_case as check_segments
 
 
 def main(n: int = 2000) -> int:
@@ -13,6 +14,8 @@ def main(n: int = 2000) -> int:
     for seed in range(n // 10):
         try:
             check_case(seed)
+            if seed % 10 == 0:
+                check_segments(seed, seed % 20 == 0, (None, 4)[seed % 3 > 0], seed % 40 == 0)
         except Exception as error:
             failed += 1
             print(f"seed {seed}: {type(error).__name__}: {str(error)[:300]}", flush=True)

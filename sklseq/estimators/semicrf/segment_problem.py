@@ -17,6 +17,10 @@ from sklseq.estimators.trained_weights import (
 from sklseq.inference.chain.linear_chain import repeatable_generator
 from sklseq.objectives.scores.score_map import Support
 from sklseq.objectives.segment.parallel_columns import merge_parallel_columns
+from sklseq.objectives.segment.partial_segments import (
+    PartialSegmentLogLikelihood,
+    with_stretches,
+)
 from sklseq.objectives.segment.segment_hinge import SegmentHinge, token_loss, with_token_cells
 from sklseq.objectives.segment.segment_likelihood import (
     GoldSegments,
@@ -49,7 +53,9 @@ class SegmentProblem:
         self.segmenter, self.source, self.classes = segmenter, source, source.classes
         self.l1, self.l2 = float(segmenter.l1), float(segmenter.l2)
         self.longest = source.longest(segmenter.max_segment_length)
-        self.potentials = source.potentials
+        self.potentials, self.stretches = source.potentials, None
+        if source.is_partial:
+            check_partial(segmenter)
         if segmenter.loss != "log":
             self.potentials = with_token_cells(self.potentials)
         self.data = self._data()
@@ -65,12 +71,16 @@ class SegmentProblem:
         limits = label_limits(self.classes, self.longest, self.segmenter.outside)
         basis = merge_parallel_columns(potentials.rows) if self.l1 == 0 else None
         gold = GoldSegments(*source.segments[:3], source.codes)
+        if source.is_partial:
+            potentials, gold, self.stretches = with_stretches(potentials, gold)
         return SegmentData(potentials, gold, len(self.classes), limits, basis)
 
     def _support(self) -> Support:
         segmenter, seen, n_labels = self.segmenter, None, len(self.classes)
         if not (segmenter.all_possible_states and segmenter.all_possible_transitions):
             seen = segment_support(self.data, n_labels)
+            if self.stretches is not None:
+                seen = self.stretches.support(seen)
         return trained_support(segmenter, seen, n_labels)
 
     def solve(self) -> SolverResult:
@@ -99,6 +109,18 @@ class SegmentProblem:
         }
 
 
+def check_partial(segmenter: Any) -> None:
+    """Raise where parameters ask for something that needs all segments."""
+    if segmenter.loss != "log" or segmenter.calibrate is not None:
+        wrong = f"loss={segmenter.loss!r}"
+        if segmenter.loss == "log":
+            wrong = f"calibrate={segmenter.calibrate!r}"
+        raise ValueError(
+            f"{wrong} needs all segments, and y has stretches of unknown segments (label None); "
+            "use loss='log' and calibrate=None."
+        )
+
+
 # ------------------------------------------------------------------------------------- solvers
 
 
@@ -110,11 +132,16 @@ def descend(problem: SegmentProblem) -> SolverResult:
         loss = token_loss(data, scores.n_labels)
     with Threads(segmenter.n_jobs) as threads:
         weights = problem.source.weights
-        likelihood = SegmentLogLikelihood(scores, data, weights, segmenter.l2, threads, loss)
+        convexity, stretches = 2 * problem.l2, problem.stretches
+        if stretches is None:
+            likelihood = SegmentLogLikelihood(scores, data, weights, segmenter.l2, threads, loss)
+        else:
+            convexity, args = 0.0, (weights, segmenter.l2, threads)
+            likelihood = PartialSegmentLogLikelihood(scores, data, stretches, *args)
         return lbfgs(
             likelihood, problem.start, l1=problem.l1, tol=float(segmenter.tol),
             max_iter=int(segmenter.max_iter), threads=threads, callback=problem.report,
-            scale=scores.scale(problem.l2), convexity=2 * problem.l2,
+            scale=scores.scale(problem.l2), convexity=convexity,
         )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sklseq.data.segment_labels import Segments, read_segments
+from sklseq.data.segment_labels import UNKNOWN, Segments, read_segments
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.validation import check_not_empty, read_sequences, training_weights
@@ -26,7 +26,7 @@ class SegmentSource:
     weights : ndarray of shape (n_sequences,)
     classes : ndarray of shape (n_labels,)
     codes : ndarray of shape (n_segments,)
-        Label of each segment.
+        Label of each segment; -1: the segments of these steps are unknown.
     vectorizer : DictFeatures or None
     """
 
@@ -38,8 +38,10 @@ class SegmentSource:
             check_not_empty(potentials, "step")
         self.potentials, self.segments, self.weights = potentials, segments, weights
         self.vectorizer = vectorizer
-        self.classes, codes = np.unique(segments.label, return_inverse=True)
-        self.codes = codes.reshape(-1)
+        known = segments.label != UNKNOWN
+        self.classes, codes = np.unique(segments.label[known], return_inverse=True)
+        self.codes = np.full(len(known), -1)
+        self.codes[known] = codes.reshape(-1)
 
     @classmethod
     def read(
@@ -52,9 +54,21 @@ class SegmentSource:
         """Check all that ``fit`` takes, and read it."""
         potentials, vectorizer = read_potentials(X, fit=True)
         check_not_empty(potentials, "step")
-        segments = read_segments(y, potentials.lengths, outside)
+        segments = read_segments(y, potentials.lengths, outside, unknown=True)
         weights = training_weights(sample_weight, len(potentials))
+        known = np.bincount(segments.sequence, segments.label != UNKNOWN, minlength=len(potentials))
+        if not (weights * known).any():
+            raise ValueError(
+                "y must hold a known segment in a sequence of positive weight; all are unknown "
+                "(None)."
+            )
+        weights = np.where((known > 0) | (potentials.lengths == 0), weights, 0)
         return cls(potentials, segments, weights, vectorizer)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether some segments are unknown."""
+        return bool((self.codes < 0).any())
 
     def longest(self, limit: int | None) -> int:
         """The most steps of a segment, 0 for any number; training segments must fit."""
@@ -62,7 +76,7 @@ class SegmentSource:
             return 0
         segments = self.segments
         size = segments.stop - segments.start
-        wrong = np.flatnonzero(size > limit)
+        wrong = np.flatnonzero((size > limit) & (self.codes >= 0))
         if wrong.size:
             k = wrong[0]
             s = segments.sequence[k]

@@ -270,7 +270,10 @@ class SemiCRFSegmenter(
             contains the token; for features of first and last tokens and of whole segments, make
             SegmentPotentials.
         y : list of lists of (start, stop, label), or of IOB2 label sequences
-            Half-open segments in order. Steps that they leave out are ``outside``.
+            Half-open segments in order. Steps that they leave out are ``outside``. With the label
+            None, steps whose segments are unknown, first and last one included:
+            -log p(segments_s | x_s) is then -log of the probability of all segmentations that have
+            the known segments; with ``loss="log"`` only, and the minimum is a local one.
         sample_weight : array-like of shape (n_sequences,), optional
 
         Returns

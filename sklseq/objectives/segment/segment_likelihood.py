@@ -38,7 +38,7 @@ class GoldSegments(NamedTuple):
     Attributes
     ----------
     sequence, start, stop, label : ndarray of int64, shape (n_segments,)
-        In order; ``label`` is a code.
+        In order; ``label`` is a code, or -1: the segments of these steps are unknown.
     """
 
     sequence: np.ndarray
@@ -108,8 +108,8 @@ def observed_chain(gold: GoldSegments, weights: np.ndarray, n_labels: int):
     L, label = n_labels, gold.label
     new = np.ones(len(label) + 1, dtype=bool)
     new[1:-1] = gold.sequence[1:] != gold.sequence[:-1]
-    after = np.flatnonzero(~new[:-1])
-    first, last = np.flatnonzero(new[:-1]), np.flatnonzero(new[1:])
+    after = np.flatnonzero(~new[:-1] & (label >= 0) & (np.roll(label, 1) >= 0))
+    first, last = np.flatnonzero(new[:-1] & (label >= 0)), np.flatnonzero(new[1:] & (label >= 0))
     of = weights[gold.sequence]
     pairs = np.bincount(label[after - 1] * L + label[after], of[after], minlength=L * L)
     start = np.bincount(label[first], of[first], minlength=L)
@@ -252,6 +252,7 @@ class SegmentLogLikelihood:
         W = design.weights(scores.state(w))
         weights = scores.chain_weights(w)
         chain = SegmentTransitions(*weights)
+        self.prepare(weights)
         jobs = zip(self.parts, self.work)
         self.threads.map(lambda job: self._run_part(W, chain, *job), jobs)
         check_segmentations(self.log_z)
@@ -259,8 +260,7 @@ class SegmentLogLikelihood:
             self.residual, [work.buffer for work in self.work], scores.state(w), 2 * self.l2,
             scores.state(gradient), self.threads,
         )  # fmt: skip
-        pairwise = sum(work.transition_sum(chain) for work in self.work)
-        start, end = sum(work.ends for work in self.work)[:, : scores.n_labels]
+        pairwise, start, end = self.expected_chain(chain)
         observed = self.observed
         scores.store_chain(gradient, pairwise - observed[0], start - observed[1], end - observed[2])
         self.n_evaluations += 1
@@ -278,16 +278,32 @@ class SegmentLogLikelihood:
             psi = work.psi[: block.last - first]
             design.scores(W, first, block.last, psi)
             work.observed += float(block.weight @ psi.reshape(-1)[block.fired])
-            if self.loss is not None:  # of the truth it is 0 in all
-                psi += self.loss[first : block.last]
+            self.change_scores(psi, block)
             F, _ = work.forward_backward(psi, a, b, chain, self.weights[a:b], self.log_z[a:b])
             if self.weighted:
                 F *= self.cell_weights[first : block.last, None]
+            self.see_marginals(F, block)
             F.reshape(-1)[block.fired] -= block.weight
             design.collect(F, first, work.buffer)
             if self.residual is not None:
                 # "clip": numpy would make a copy to check the numbers first.
                 F.take(block.kept, axis=0, out=self.residual[block.rows], mode="clip")
+
+    def prepare(self, weights: tuple) -> None:
+        """Called with the scores of transitions, starts and ends before an evaluation."""
+
+    def change_scores(self, psi: np.ndarray, block: Block) -> None:
+        """Add to the scores of cells inside Z."""
+        if self.loss is not None:  # of the truth it is 0 in all
+            psi += self.loss[block.first : block.last]
+
+    def see_marginals(self, F: np.ndarray, block: Block) -> None:
+        """Called with weights times the marginals of cells."""
+
+    def expected_chain(self, chain) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Weighted expected counts of transitions, first and last segments."""
+        start, end = sum(work.ends for work in self.work)[:, : self.scores.n_labels]
+        return sum(work.transition_sum(chain) for work in self.work), start, end
 
     def _block(self, a: int, b: int) -> Block:
         first, last = self.data.plan.cells[[a, b]].tolist()

@@ -1,0 +1,176 @@
+"""Likelihood of partly known segments: of all segmentations that have them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from sklseq._lib.threads import Threads
+from sklseq.data.segment_potentials import SegmentPotentials
+from sklseq.objectives.scores.score_map import ScoreMap, Support
+from sklseq.objectives.segment.segment_likelihood import (
+    Block,
+    GoldSegments,
+    SegmentData,
+    SegmentLogLikelihood,
+)
+
+__all__ = ["PartialSegmentLogLikelihood", "Stretches", "with_stretches"]
+
+OPEN_END, OPEN_START = 1, 2
+
+
+class Stretches(NamedTuple):
+    """Runs of steps whose segments are unknown, between segments that are known.
+
+    Attributes
+    ----------
+    sequence, start, stop : ndarray of int64, shape (n_stretches,)
+    before, after : ndarray of int64, shape (n_stretches,)
+        Label of the segment on either side; -1: the sequence begins or ends there.
+    potential : ndarray of int64, shape (n_stretches,)
+        The first of the two potentials that :func:`with_stretches` adds.
+    """
+
+    sequence: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+    potential: np.ndarray
+
+    @classmethod
+    def of(cls, gold: GoldSegments) -> Stretches:
+        """Those of segments among which unknown stretches, never two in a row, have label -1."""
+        at = np.flatnonzero(gold.label < 0)
+        label = np.concatenate([[-1], gold.label, [-1]])
+        number = np.concatenate([[-1], gold.sequence, [-1]])
+        before, after = (
+            np.where(number[at + k] == gold.sequence[at], label[at + k], -1) for k in (0, 2)
+        )
+        where = gold.sequence[at], gold.start[at], gold.stop[at]
+        return cls(*where, before, after, np.full(len(at), -1))
+
+    def support(self, seen: Support) -> Support:
+        """The observed support, and the transitions and ends that these stretches allow."""
+        transition, start, end = (x.copy() for x in seen[1:])
+        transition[self.before[self.before >= 0]] = True
+        transition[:, self.after[self.after >= 0]] = True
+        transition |= bool((self.stop - self.start > 1).any())
+        start |= bool((self.before < 0).any())
+        end |= bool((self.after < 0).any())
+        return Support(seen.pairs, transition, start, end)
+
+
+def with_stretches(
+    X: SegmentPotentials, gold: GoldSegments
+) -> tuple[SegmentPotentials, GoldSegments, Stretches]:
+    """X and its segments with each stretch as one more sequence; its potentials and two more.
+
+    The two, its last ones, are active for the segment that begins and for the one that ends where
+    the stretch does.
+    """
+    stretches = Stretches.of(gold)
+    empty = X.rows.shape[0]
+    rows = sparse.vstack([sparse.csr_matrix(X.rows), sparse.csr_matrix((1, X.rows.shape[1]))])
+    columns: list[list] = [[X.kind], [X.start], [X.stop], [X.row]]
+    counts = [np.diff(X.offsets)]
+    for s, a, b in zip(*stretches[:3]):
+        own = slice(X.offsets[s], X.offsets[s + 1])
+        start, stop = X.start[own], X.stop[own]
+        kept = np.flatnonzero((start >= a) & (stop <= b))
+        ends = [0, b - a - 1]
+        new = (
+            [X.kind[own][kept], [OPEN_END, OPEN_START]], [start[kept] - a, ends],
+            [stop[kept] - a, np.add(ends, 1)], [X.row[own][kept], [empty, empty]],
+        )  # fmt: skip
+        for column, parts in zip(columns, new):
+            column.extend(parts)
+        counts.append([len(kept) + 2])
+    lengths, n = np.append(X.lengths, stretches.stop - stretches.start), len(X.lengths)
+    kind, start, stop, row = (np.concatenate(column) for column in columns)
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+    joined = SegmentPotentials(lengths, offsets, kind, start, stop, rows.tocsr(), row=row)
+    m = len(stretches.start)
+    more = GoldSegments(np.arange(n, n + m), np.zeros(m, int), lengths[n:], np.full(m, -1))
+    gold = GoldSegments(*(np.concatenate(pair) for pair in zip(gold, more)))
+    return joined, gold, stretches._replace(potential=joined.offsets[n + 1 :] - 2)
+
+
+class PartialSegmentLogLikelihood(SegmentLogLikelihood):
+    """f(w) = -Σ_s weight_s · log p(Y_s | x_s) + l2 · ‖w‖²₂, Y_s being a set of segmentations.
+
+    Y has the segments that are known, and any segments in the stretches [a, b) between them:
+
+        log p(Y | x) = score of the known segments + Σ_stretches log Z(a, b | y, y') - log Z,
+
+    where Z(a, b | y, y') sums over the segmentations of the stretch the exponentials of their
+    scores and of the transitions from the label y before it and to the label y' after it. So a
+    stretch is one more sequence, of weight -weight_s, the transitions on its borders being scores
+    of its first and its last segment. f is not convex.
+
+    Parameters
+    ----------
+    scores : SegmentScores
+    data : SegmentData
+        Of potentials :func:`with_stretches`.
+    stretches : Stretches
+    weights : ndarray of shape (n_sequences,)
+        Without those of the stretches.
+    l2, threads
+        As of ``SegmentLogLikelihood``.
+
+    References
+    ----------
+    Y. Tsuboi, H. Kashima, H. Oda, S. Mori, Y. Matsumoto (2008), "Training conditional random fields
+    using incomplete annotations", COLING, §4.
+    """
+
+    def __init__(
+        self, scores: ScoreMap, data: SegmentData, stretches: Stretches, weights: np.ndarray,
+        l2: float, threads: Threads,
+    ):  # fmt: skip
+        every = np.append(weights, -weights[stretches.sequence])
+        # Cells of the borders, and the row of scores that each gets; a sequence's end has none.
+        self.border, self.side, self.label = [], [], []
+        for side, label in enumerate((stretches.before, stretches.after)):
+            inner = np.flatnonzero(label >= 0)
+            self.border.append(data.plan.cell_of[stretches.potential[inner] + side])
+            self.side.append(np.full(len(inner), side))
+            self.label.append(label[inner])
+        order = np.argsort(np.concatenate(self.border), kind="stable")
+        self.border, self.side, self.label = (
+            np.concatenate(parts)[order] for parts in (self.border, self.side, self.label)
+        )
+        super().__init__(scores, data, every, l2, threads)
+        self.expected = np.zeros((len(self.border), data.plan.width))
+
+    def prepare(self, weights: tuple) -> None:
+        """Scores of the cells of borders: those of transitions in place of a start or an end."""
+        transition, start, end = weights
+        first = transition[self.label] - start
+        self.border_scores = np.where(
+            self.side[:, None] == 0, first, transition.T[self.label] - end
+        )
+
+    def _borders(self, block: Block) -> slice:
+        return slice(*np.searchsorted(self.border, (block.first, block.last)))
+
+    def change_scores(self, psi: np.ndarray, block: Block) -> None:
+        at = self._borders(block)
+        np.add.at(
+            psi[:, : self.scores.n_labels], self.border[at] - block.first, self.border_scores[at]
+        )
+
+    def see_marginals(self, F: np.ndarray, block: Block) -> None:
+        at = self._borders(block)
+        self.expected[at] = F[self.border[at] - block.first]
+
+    def expected_chain(self, chain) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        transition, start, end = super().expected_chain(chain)
+        mu, first = self.expected[:, : self.scores.n_labels], self.side == 0
+        np.add.at(transition, self.label[first], mu[first])
+        np.add.at(transition.T, self.label[~first], mu[~first])
+        return transition, start - mu[first].sum(axis=0), end - mu[~first].sum(axis=0)

@@ -1,0 +1,142 @@
+"""Likelihood of partly known segments: enumeration, finite differences, training, errors."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.special import logsumexp
+
+from sklseq import SemiCRFSegmenter, Sequences
+from sklseq._lib.threads import Threads
+from sklseq.estimators.semicrf.segment_problem import SegmentProblem
+from sklseq.estimators.semicrf.segment_source import SegmentSource
+from sklseq.inference.segment_reference import is_active
+from sklseq.objectives.scores.score_map import Weights
+from sklseq.objectives.segment.partial_segments import PartialSegmentLogLikelihood
+from tests.estimators.test_semicrf import covered, problem
+from tests.inference.test_segment_inference import segmentations
+from tests.oracles import precise_numerical_gradient
+
+
+def forget(y, lengths, seed, share=0.5):
+    """Runs of segments and of gaps between them become unknown; the lists of segments."""
+    rng, answer = np.random.default_rng(seed), []
+    for segments, n in zip(y, lengths, strict=True):
+        cuts = sorted({0, n, *(at for i, j, _ in segments for at in (i, j))})
+        known = {(i, j): label for i, j, label in segments}
+        out = []
+        for a, b in zip(cuts[:-1], cuts[1:], strict=True):
+            if rng.random() < share:
+                out.append((a, b, None))
+            elif (a, b) in known:
+                out.append((a, b, known[a, b]))
+        answer.append(out)
+    return answer
+
+
+def enumerated(model, X, y, weights):
+    """Σ weight · -log p(Y)."""
+    index = {label: k for k, label in enumerate(model.classes_)}
+    limit = [1 if label == "O" else model.max_segment_length_ for label in model.classes_]
+    total = 0.0
+    for x, gold, weight in zip(X, covered(y, X), weights, strict=True):
+        scores = x.rows @ model.coef_
+
+        def score(segments, scores=scores, x=x):
+            total, before = 0.0, None
+            for i, j, k in segments:
+                total += scores[is_active(x.kind, x.start, x.stop, i, j), k].sum()
+                total += model.start_[k] if before is None else model.transition_[before, k]
+                before = k
+            return total + (0 if before is None else model.end_[before])
+
+        wanted = {(i, j, index[label]) for i, j, label in gold if label is not None}
+        every = list(segmentations(x.n_steps, len(index), limit))
+        values = np.array([score(segments) for segments in every])
+        agree = np.array([wanted <= set(segments) for segments in every])
+        total -= weight * (logsumexp(values[agree]) - logsumexp(values))
+    return total
+
+
+def likelihood(segmenter, X, y, weights, n_threads=1):
+    source = SegmentSource.read(X, y, weights, segmenter.outside)
+    given = SegmentProblem(segmenter, source)
+    args = given.data, given.stretches, source.weights, segmenter.l2, Threads(n_threads)
+    return given, PartialSegmentLogLikelihood(given.scores, *args)
+
+
+@pytest.mark.parametrize("limit", [None, 4])
+@pytest.mark.parametrize("every", [True, False])
+def test_value_and_gradient(every, limit):
+    check_case(0, every, limit, not every)
+    check_case(1, every, limit, every)
+
+
+def check_case(seed, every, limit, dense):
+    X, y = problem(seed, n_sequences=8, dense=dense, n_features=3, longest=4)
+    y, rng = forget(y, X.lengths, seed), np.random.default_rng(seed)
+    weights = rng.uniform(0.5, 2, len(X))
+    segmenter = SemiCRFSegmenter(
+        l2=0.3, max_segment_length=limit, all_possible_states=every, all_possible_transitions=every
+    )
+    given, f = likelihood(segmenter, X, y, weights)
+    w = given.scores.new_vector()
+    used = given.scores.pack(given.scores.unpack(np.ones_like(w))) != 0
+    w[used] = rng.normal(size=used.sum())
+    gradient, ignored = given.scores.new_vector(), given.scores.new_vector()
+    value = f.value_and_gradient(w, gradient)
+    vars(segmenter).update(given.attributes(w))
+    expected = enumerated(segmenter, X, y, weights) + 0.3 * float(w @ w)
+    assert value == pytest.approx(expected, rel=1e-10)
+
+    def at(v):
+        aligned = given.scores.new_vector()
+        aligned[:] = v
+        return f.value_and_gradient(aligned, ignored)
+
+    numerical = precise_numerical_gradient(at, w)
+    assert_allclose(gradient[used], numerical[used], rtol=1e-8, atol=1e-8)
+    _, threads = likelihood(segmenter, X, y, weights, 3)
+    assert threads.value_and_gradient(w, ignored) == pytest.approx(value, rel=1e-12)
+    assert_allclose(ignored, gradient, rtol=1e-10, atol=1e-12)
+
+
+def test_training_minimises():
+    X, y = problem(3, n_sequences=20)
+    y = forget(y, X.lengths, 0, 0.3)
+    model = SemiCRFSegmenter(l2=0.3, tol=1e-10).fit(X, y)
+    weights = (model.coef_, model.transition_, model.start_, model.end_)
+    ridge = 0.3 * sum(np.square(w).sum() for w in weights)
+    # what is wholly unknown is left out
+    expected = enumerated(model, X, y, np.ones(len(y)))
+    assert model.objective_ == pytest.approx(ridge + expected, rel=1e-8)
+    given, f = likelihood(model, X, y, None)
+    gradient = given.scores.new_vector()
+    f.value_and_gradient(given.scores.pack(Weights(*weights)), gradient)
+    assert np.abs(gradient).max() < 1e-3
+
+
+def test_forms_of_unknown_stretches():
+    rng = np.random.default_rng(0)
+    X = Sequences.from_list([rng.normal(size=(6, 2)) for _ in range(8)])
+    known = [[(0, 2, "a"), (3, 4, "b")]] * 6
+    split = [[(0, 2, "a"), (3, 4, "b"), (4, 5, None), (5, 6, None)], [(0, 6, None)]]
+    joined = [[(0, 2, "a"), (3, 4, "b"), (4, 6, None)], [(0, 2, None), (2, 6, None)]]
+    one, other = (SemiCRFSegmenter(tol=1e-6).fit(X, known + part) for part in (split, joined))
+    assert_allclose(one.coef_, other.coef_, rtol=1e-12)
+    without = SemiCRFSegmenter(tol=1e-6).fit(X, known + split, sample_weight=[1] * 7 + [0])
+    assert_allclose(one.coef_, without.coef_, rtol=1e-12)
+    limited = SemiCRFSegmenter(max_segment_length=2).fit(X, known + split)
+    assert limited.max_segment_length_ == 2
+
+
+def test_errors():
+    X = Sequences.from_list([np.eye(3)] * 4)
+    y = [[(0, 1, "a"), (1, 3, None)]] * 4
+    with pytest.raises(ValueError, match="all are unknown"):
+        SemiCRFSegmenter().fit(X, [[(0, 3, None)]] * 4)
+    with pytest.raises(ValueError, match=r"loss='hinge' needs all segments, .* loss='log'"):
+        SemiCRFSegmenter(loss="hinge").fit(X, y)
+    with pytest.raises(ValueError, match=r"calibrate=2 needs all segments"):
+        SemiCRFSegmenter(calibrate=2).fit(X, y)
+    with pytest.raises(ValueError, match="overlaps"):
+        SemiCRFSegmenter().fit(X, [[(0, 2, "a"), (1, 3, None)]] * 4)
