@@ -150,10 +150,8 @@ class PartialSegmentLogLikelihood(SegmentLogLikelihood):
     def prepare(self, weights: tuple) -> None:
         """Scores of the cells of borders: those of transitions in place of a start or an end."""
         transition, start, end = weights
-        first = transition[self.label] - start
-        self.border_scores = np.where(
-            self.side[:, None] == 0, first, transition.T[self.label] - end
-        )
+        first, last = transition[self.label] - start, transition.T[self.label] - end
+        self.border_scores = np.where(self.side[:, None] == 0, first, last)
 
     def _borders(self, block: Block) -> slice:
         return slice(*np.searchsorted(self.border, (block.first, block.last)))
