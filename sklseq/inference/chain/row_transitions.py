@@ -107,6 +107,28 @@ class RowTransitions:
                 )
 
     @classmethod
+    def unchecked(
+        cls, shared: np.ndarray, indptr: np.ndarray, i: np.ndarray, j: np.ndarray,
+        score: np.ndarray, expected: np.ndarray | None = None,
+    ) -> RowTransitions:  # fmt: skip
+        """The same from arrays that are known to be right, which are kept as they are.
+
+        Parameters
+        ----------
+        shared, indptr, i, j, score : ndarray
+            Contiguous, ``indptr`` of int64, ``i`` and ``j`` of int32.
+        expected : float64 ndarray of shape (n_entries,), optional
+
+        Returns
+        -------
+        RowTransitions
+        """
+        rows = cls.__new__(cls)
+        rows.shared, rows.indptr, rows.i, rows.j = shared, indptr, i, j
+        rows.score, rows.expected = score, expected
+        return rows
+
+    @classmethod
     def from_dense(cls, transition: np.ndarray) -> RowTransitions:
         """The same scores as a dense array.
 
@@ -142,8 +164,8 @@ class RowTransitions:
         -------
         RowTransitions
         """
-        return self._like(
-            self.shared.astype(dtype, copy=False), self.indptr, slice(None),
+        return self.unchecked(
+            self.shared.astype(dtype, copy=False), self.indptr, self.i, self.j,
             self.score.astype(dtype, copy=False), self.expected,
         )  # fmt: skip
 
@@ -155,7 +177,7 @@ class RowTransitions:
         RowTransitions
         """
         expected = np.zeros(len(self.i))
-        return self._like(self.shared, self.indptr, slice(None), self.score, expected)
+        return self.unchecked(self.shared, self.indptr, self.i, self.j, self.score, expected)
 
     def part(self, first: int, last: int) -> RowTransitions:
         """Rows ``first`` to ``last - 1``; scores and expectations are views.
@@ -171,13 +193,8 @@ class RowTransitions:
         a, b = int(self.indptr[first]), int(self.indptr[last])
         expected = None if self.expected is None else self.expected[a:b]
         indptr = self.indptr[first : last + 1] - a
-        return self._like(self.shared, indptr, slice(a, b), self.score[a:b], expected)
-
-    def _like(self, shared, indptr, entries: slice, score, expected) -> RowTransitions:
-        other = RowTransitions.__new__(RowTransitions)
-        other.shared, other.indptr, other.score, other.expected = shared, indptr, score, expected
-        other.i, other.j = self.i[entries], self.j[entries]
-        return other
+        i, j, score = self.i[a:b], self.j[a:b], self.score[a:b]
+        return self.unchecked(self.shared, indptr, i, j, score, expected)
 
     def toarray(self) -> np.ndarray:
         """Scores of all rows.
