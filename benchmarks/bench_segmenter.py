@@ -470,7 +470,7 @@ def calibration(found, l2, n_splits):
     """Expected calibration error of predicted segments, and how many with 0.4 to 0.6 are right."""
     for name, task in found.items():
         print(f"\n{name}: calibration error (accuracy where the probability is 0.4 to 0.6)")
-        for n in (50, 150):
+        for n in (n for n in (50, 150) if 2 * n <= len(task.X)):
             for penalty in (0.1, 1.0):
                 for loss in ("log", "softmax-margin"):
                     parts = {None: [], 5: []}
@@ -525,8 +525,9 @@ def calibration_error(predicted, true, n_bins=10):
     ]
     proba, right = np.array(pairs).T
     bins = np.minimum((proba * n_bins).astype(int), n_bins - 1)
-    middle = abs(proba - 0.5) < 0.1
-    return np.abs(np.bincount(bins, proba - right)).sum() / len(proba), right[middle].mean()
+    middle = right[abs(proba - 0.5) < 0.1]
+    error = np.abs(np.bincount(bins, proba - right)).sum() / len(proba)
+    return error, middle.mean() if len(middle) else np.nan
 
 
 def main():
