@@ -53,11 +53,17 @@ class RowKernel(NamedTuple):
         if self.kernel == "poly":
             return polynomial_kernel(A, B, degree=self.degree, gamma=self.gamma, coef0=self.coef0)
         if self.kernel == "rbf":
+            A, B = (X.toarray() if is_full(B) else X for X in (A, B))
             if not (sparse.issparse(A) or sparse.issparse(B)):  # distances cancel far from 0
                 centre = B.mean(axis=0)
                 A, B = A - centre, B - centre
             return rbf_kernel(A, B, gamma=self.gamma)
         return self.kernel(A, B)
+
+
+def is_full(rows: Any) -> bool:
+    """Whether rows are sparse with most entries stored, so that an array of them is no larger."""
+    return sparse.issparse(rows) and 2 * rows.nnz > rows.shape[0] * rows.shape[1]
 
 
 def _checked(block: Any, shape: tuple[int, int], kernel: str | Callable) -> np.ndarray:
@@ -194,7 +200,7 @@ class KernelRows:
         :func:`gram_matrix`; other rows are not tested.
     """
 
-    n_sweeps = 3
+    n_sweeps = 8
 
     def __init__(self, kernel: RowKernel, rows: Any, cache_size: float):
         self.kernel, n = kernel, rows.shape[0]
@@ -202,6 +208,8 @@ class KernelRows:
             _check_square(rows)
         self.n_block = int(np.clip(cache_size * 1e6 / (16 * n), 1, MOST_ROWS))
         is_single = not callable(kernel.kernel)
+        if kernel.kernel == "rbf" and is_full(rows):
+            rows = rows.toarray()
         if kernel.kernel == "rbf" and not sparse.issparse(rows):
             rows = rows - rows.mean(axis=0)  # distances cancel far from 0
             is_single = kernel.gamma * np.einsum("ij,ij->i", rows, rows).max(initial=0) <= SINGLE

@@ -1,6 +1,8 @@
 """Kernels that are none, kernels that overflow, and what models without ``coef_`` can be asked."""
 
+import pickle
 import warnings
+from copy import copy
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from sklearn.metrics.pairwise import laplacian_kernel
 
 from sklseq import HMSVMTagger, HMSVMTaggerCV, RowBlocks
 from sklseq.estimators import kernel_functions, kernel_model
-from sklseq.estimators.kernel_functions import RowKernel, gram_matrix
+from sklseq.estimators.kernel_functions import KernelRows, RowKernel, gram_matrix
 from sklseq.inspection import explain, top_features
 
 
@@ -126,6 +128,25 @@ def test_models_without_weights_say_so():
         top_features(tagger)
 
 
+def test_missing_attributes_say_why():
+    X, y = sequences()
+    for parameters, missing in (
+        ({"kernel": "rbf"}, {"coef_": "only kernel='linear' has weights of features"}),
+        ({"solver": "smoothing"}, {"dual_coef_": "use solver='bcfw'", "n_mistakes_": "perceptron"}),
+        ({"solver": "perceptron"}, {"objective_": "minimises no", "support_": "use solver='bcfw'"}),
+        ({}, {"gamma_": "only kernel='poly' and 'rbf'", "support_vectors_": "support_ has"}),
+    ):
+        tagger = pickle.loads(pickle.dumps(HMSVMTagger(**parameters).fit(X, y)))
+        for name, reason in missing.items():
+            with pytest.raises(AttributeError, match=f"has no {name}: .*{reason}"):
+                getattr(tagger, name)
+            assert not hasattr(copy(tagger), name)
+        with pytest.raises(AttributeError, match="object has no attribute 'coeff_'"):
+            _ = tagger.coeff_
+    with pytest.raises(AttributeError, match="object has no attribute 'coef_'"):
+        _ = HMSVMTagger().coef_
+
+
 def test_a_search_checks_a_given_matrix_once(monkeypatch):
     X, y = sequences()
     rows, checked = np.concatenate(X), []
@@ -161,13 +182,16 @@ def test_the_variance_counts_zeros_of_sparse_rows():
     assert gammas == pytest.approx([1 / (4 * rows.var())] * 2)
 
 
-def test_the_rbf_kernel_keeps_distances_far_from_zero():
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_the_rbf_kernel_keeps_distances_far_from_zero(form):
     # The grid of 1/4 makes the shift exact.
     rows = np.round(4 * np.random.default_rng(0).normal(size=(30, 2))) / 4
     kernel = RowKernel("rbf", 0.5)
-    far = gram_matrix(kernel, rows + 1e9, 100)
+    far = gram_matrix(kernel, form(rows + 1e9), 100)
     np.testing.assert_allclose(far, gram_matrix(kernel, rows, 100), rtol=1e-12)
-    np.testing.assert_allclose(kernel(rows[:7] + 1e9, rows[5:9] + 1e9), far[:7, 5:9], rtol=1e-12)
+    some, others = form(rows[:7] + 1e9), form(rows[5:9] + 1e9)
+    np.testing.assert_allclose(kernel(some, others), far[:7, 5:9], rtol=1e-12)
+    np.testing.assert_allclose(KernelRows(kernel, form(rows + 1e9), 1.0).block([3]), far[[3]], 1e-6)
 
 
 def test_an_infinite_gamma_is_refused():

@@ -76,6 +76,18 @@ def test_the_start_is_allowed_and_its_weights_add_up(seed):
     check_start(seed)
 
 
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_a_path_of_ten_values_takes_three_fits(kernel):
+    X, y = problem(4, lengths=[6] * 40, separable=True)
+    tagger = HMSVMTagger(kernel=kernel, warm_start=True, random_state=0)
+    passes = 0
+    for C in np.logspace(-2, 1, 10):
+        passes += tagger.set_params(C=C).fit(X, y).n_iter_
+    alone = HMSVMTagger(C=10, kernel=kernel, random_state=0).fit(X, y)
+    assert passes <= 3 * alone.n_iter_
+    assert tagger.objective_ == pytest.approx(alone.objective_, rel=1e-2)
+
+
 def check_warm(seed):
     """From whatever start, training ends at the same minimum."""
     X, y, ((before, w_before), (after, w_after)) = random_setting(seed)

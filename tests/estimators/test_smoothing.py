@@ -121,6 +121,14 @@ def test_weights_constraints_and_forms(slack, form):
     assert fitted[0].coef_.dtype == X[0].dtype
 
 
+def test_two_threads_train_as_one():
+    X, y = problem(5, lengths=[60] * 40)
+    fitted = [HMSVMTagger(solver="smoothing", n_jobs=n).fit(X, y) for n in (1, 2, 2)]
+    assert_allclose(fitted[1].coef_, fitted[0].coef_, atol=1e-6)
+    assert_array_equal(fitted[2].coef_, fitted[1].coef_)
+    assert fitted[1].dual_gap_ == pytest.approx(fitted[0].dual_gap_, abs=1e-4)
+
+
 def test_auto_takes_it_for_long_sequences_where_it_can():
     X, y = problem(5, lengths=[220, 210])
     assert MarginProblem(HMSVMTagger(), RowSource.read(X, y, None)).solver == "smoothing"
@@ -135,6 +143,12 @@ def test_auto_takes_it_for_long_sequences_where_it_can():
         assert MarginProblem(HMSVMTagger(**refused), RowSource.read(X, y, None)).solver == "bcfw"
         with pytest.raises(ValueError, match=r"solver='smoothing' cannot have .*; use"):
             HMSVMTagger(solver="smoothing", **refused).fit(X, y)
+    narrow, wide = ([np.zeros((50, m))] * 20 for m in (100, 101))
+    labels = [np.arange(50) % 3] * 20
+    for rows, solver in ((narrow, "smoothing"), (narrow[:19], "bcfw"), (wide, "bcfw")):
+        source = RowSource.read(rows, labels[: len(rows)], None)
+        assert MarginProblem(HMSVMTagger(), source).solver == solver
+        assert MarginProblem(HMSVMTagger(kernel="rbf"), source).solver == "bcfw"
     tagger = HMSVMTagger().fit(X, y)
     assert tagger.dual_gap_ <= 0.01 * tagger.objective_
     assert not hasattr(tagger, "dual_coef_")

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
+from sklseq._lib.threads import Threads
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.hmsvm.margin_problem import PASSES, MarginProblem
 from sklseq.estimators.kernel_functions import check_kernel
@@ -50,6 +51,24 @@ FITTED = {
     "coef_", "dual_coef_", "support_", "n_support_", "support_vectors_", "gamma_",
     "feature_names_in_", "objective_", "dual_gap_", "n_mistakes_", "radius_",
     "support_index_", "support_alpha_", "support_labels_", "support_offsets_",
+}  # fmt: skip
+
+# Why a fitted tagger may be without some of them, and what to do.
+DUAL = (
+    "with the linear kernel, the solvers 'perceptron' and 'smoothing' (see solver_) and averages "
+    "keep no dual variables; use solver='bcfw' and average=False"
+)
+LACKING = {
+    "coef_": "only kernel='linear' has weights of features; other kernels have dual_coef_ and, but "
+    "for 'precomputed', support_vectors_",
+    "dual_coef_": DUAL, "support_": DUAL, "n_support_": DUAL,
+    "support_vectors_": "only kernels other than 'linear' and 'precomputed' keep rows; support_ "
+    "has the numbers of others, if it is there",
+    "gamma_": "only kernel='poly' and 'rbf' have gamma",
+    "objective_": "solver='perceptron' minimises no objective; use another solver",
+    "dual_gap_": "solver='perceptron' has no dual; use another solver",
+    "n_mistakes_": "only solver='perceptron' counts mistakes",
+    "radius_": "only solver='perceptron' has a bound of its mistakes",
 }  # fmt: skip
 
 
@@ -108,8 +127,9 @@ class HMSVMTagger(CallbackSupportMixin, KernelTagger):
         (with kernels, n_rows² · L an iteration, and twice the memory of the Gram matrix); needs
         a finite ``C``, a loss that adds up over rows, and ``transition_scale`` above 0.
         "auto" is "smoothing" where it can be and the sequence of a row has 200 rows on average
-        (1,000 if rows are sparse and the kernel is linear), else "bcfw", the fastest to a small gap
-        in all that was measured, see the user guide.
+        (1,000 if rows are sparse and the kernel is linear), or there are at least 1,000 rows of at
+        most 100 dense columns and the kernel is linear; else "bcfw". Each was the fastest to a
+        small gap there, or nearly so, see the user guide.
     average : bool or "auto", default="auto"
         Whether weights are the average of all iterates (for "bcfw", of later ones more); "auto":
         for the perceptron. Not for "working_set" and "smoothing".
@@ -128,7 +148,9 @@ class HMSVMTagger(CallbackSupportMixin, KernelTagger):
         interrupt (Ctrl-C) then leaves the model of the passes made. Not for "perceptron" and
         "smoothing".
     n_jobs : int or None, default=None
-        Threads, in prediction.
+        Threads, in prediction and in training by "smoothing". Other solvers train with one thread:
+        visits of 32 sentences from the same weights needed twice as many passes. Of kernels that
+        are computed on demand, most time is spent in BLAS, which has threads of its own.
     verbose : int, default=0
         Above 0, the objective or the mistakes of passes are printed.
     random_state : int, RandomState instance or None, default=None
@@ -260,6 +282,19 @@ class HMSVMTagger(CallbackSupportMixin, KernelTagger):
         self.verbose = verbose
         self.random_state = random_state
 
+    def __getattr__(self, name: str) -> Any:
+        # Called for what is missing; vars() is empty while a pickle is read.
+        member = getattr(type(self), name, None)
+        if isinstance(member, property) and member.fget:
+            return member.fget(self)  # raises again what brought us here
+        if "classes_" in vars(self) and name in LACKING:
+            raise AttributeError(
+                f"This {type(self).__name__} has no {name}: {LACKING[name]}.", name=name, obj=self
+            )
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
+        )
+
     # ------------------------------------------------------------------ training
 
     @with_callbacks(max_subtasks=lambda tagger: tagger.max_iter)
@@ -283,13 +318,14 @@ class HMSVMTagger(CallbackSupportMixin, KernelTagger):
         """
         self._check_parameters()
         source = RowSource.read(X, y, sample_weight)
-        problem = MarginProblem(self, source)
-        try:
-            result = problem.solve()
-        except KeyboardInterrupt:
-            if self.warm_start and problem.n_passes:
-                self._set(problem, problem.reached())
-            raise
+        with Threads(self.n_jobs) as threads:
+            problem = MarginProblem(self, source, threads=threads)
+            try:
+                result = problem.solve()
+            except KeyboardInterrupt:
+                if self.warm_start and problem.n_passes:
+                    self._set(problem, problem.reached())
+                raise
         return self._set(problem, result)
 
     def _set(self, problem: MarginProblem, result: SolverResult) -> HMSVMTagger:
@@ -362,7 +398,7 @@ class HMSVMTagger(CallbackSupportMixin, KernelTagger):
         check_is_fitted(self, "classes_")
         if not hasattr(self, "support_index_"):
             raise AttributeError(
-                "solver='perceptron' and 'smoothing', which 'auto' is for long sequences, have no "
+                "solver='perceptron' and 'smoothing', which 'auto' may be, see solver_, have no "
                 "support_sequences_; use 'bcfw' or 'working_set'."
             )
         order = np.lexsort([-self.support_alpha_, self.support_index_])

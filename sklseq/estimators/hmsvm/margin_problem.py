@@ -42,6 +42,9 @@ PASSES = {"bcfw": 1000, "working_set": 1000, "smoothing": 1000, "perceptron": 10
 # moves one labeling of a whole sequence, and long ones need many. With sparse rows, where weights
 # are many, L-BFGS needs ten times as many iterations.
 LONG, LONG_SPARSE = 200, 1000
+# Dense columns up to which, and rows from which, "auto" is "smoothing" whatever the lengths: few
+# weights need few iterations of L-BFGS, and "bcfw" needs the more passes the larger C is.
+NARROW, ENOUGH = 100, 1000
 WITHOUT_DUAL = ("perceptron", "smoothing")  # solvers that keep no labelings with their α
 # Effort of "bcfw" on a sequence, and on all of them between two passes. With the linear kernel,
 # reading the scores of a sequence costs most: it pays to search more than once, and to revisit the
@@ -62,6 +65,8 @@ class MarginProblem:
     source : RowSource
     gram : ndarray, optional
         Gram matrix of all rows, checked; else it is computed where the kernel needs it.
+    threads : Threads, optional
+        For training; else one.
 
     Attributes
     ----------
@@ -69,7 +74,13 @@ class MarginProblem:
         Of all sequences, those of weight 0 among them, so that ``support_`` counts all rows.
     """
 
-    def __init__(self, tagger: Any, source: RowSource, gram: np.ndarray | None = None):
+    def __init__(
+        self,
+        tagger: Any,
+        source: RowSource,
+        gram: np.ndarray | None = None,
+        threads: Threads | None = None,
+    ):
         self.tagger, self.source, self.gram = tagger, source, gram
         self.rows, weights = source.given
         check_magnitude(self.rows, "HMSVMTagger")
@@ -82,7 +93,7 @@ class MarginProblem:
         if tagger.kernel in ("poly", "rbf"):
             gamma = resolve_gamma(tagger.gamma, source.X.rows)
         self.kernel = RowKernel(tagger.kernel, gamma, int(tagger.degree), float(tagger.coef0))
-        self.n_passes = 0
+        self.n_passes, self.threads = 0, threads or Threads(1)
         if self.solver == "smoothing":
             self.objective = self._smoothed(loss, allowed)
             return
@@ -103,7 +114,9 @@ class MarginProblem:
         is_long = float(X.lengths @ X.lengths) >= least * X.n_rows
         if tagger.kernel != "linear" and not fits(X.n_rows, tagger.cache_size):
             return "bcfw"
-        return "smoothing" if is_long and not reason else "bcfw"
+        is_narrow = tagger.kernel == "linear" and not X.is_sparse and X.shape[1] <= NARROW
+        wins = is_long or (is_narrow and X.n_rows >= ENOUGH)
+        return "smoothing" if wins and not reason else "bcfw"
 
     @property
     def averaging(self) -> int:
@@ -162,7 +175,7 @@ class MarginProblem:
         scores = ScoreMap(X, L, support, allowed, np.dtype(np.float64))
         return SmoothedHinge(
             scores, source.codes, X.offsets, source.weights, float(tagger.C), loss.cost,
-            float(tagger.transition_scale), tagger.slack == "l2", Threads(1),
+            float(tagger.transition_scale), tagger.slack == "l2", self.threads,
         )  # fmt: skip
 
     def _previous_paths(self) -> SupportPaths:
@@ -203,7 +216,7 @@ class MarginProblem:
         if solver != "smoothing":
             options["rng"] = as_generator(tagger.random_state)
         if solver == "smoothing":
-            return smoothing(objective, tol=float(tagger.tol), **options)
+            return smoothing(objective, tol=float(tagger.tol), threads=self.threads, **options)
         if solver == "perceptron":
             result, self.mistakes = perceptron(objective, **options)
         elif solver == "bcfw":
