@@ -1,6 +1,6 @@
 """The z-score's figures: the paper's two tables and its figure, and CoNLL-2000 beside the CRF.
 
-    python benchmarks/bench_zscore.py [table1] [figure1] [table2] [weights] [kernels]
+    python benchmarks/bench_zscore.py [table1] [figure1] [table2] [weights] [refine] [kernels]
         [chunking] [warm]
 
 Ricci, De Bie, Cristianini (2007), §6. Columns MM, MM(H) and perceptron are HMSVMTagger's.
@@ -333,6 +333,42 @@ def searched_model(model, X, y):
     return spent, ZScoreTagger(l2=model.l2_, transition_weight=model.transition_weight_, **chosen)
 
 
+# --- Iterations from the z-score ----------------------------------------------------------------
+
+REFINED = {"conll2002": 1.0, "ud-english-ewt": 0.3, "conll2000": 1.0}  # l2 of all models
+
+
+def refine(n_jobs):
+    """The z-score, L-BFGS iterations from it and from zero, and the CRF as it comes."""
+    print("\n### Iterations from the z-score (processor seconds)\n")
+    header("data", "l2", "model", "token accuracy %", "span F1", "fit, s")
+    for name, l2 in REFINED.items():
+        if folder(name) is None:
+            print(f"(no {name}/ under SKLSEQ_DATA)")
+            continue
+        X, y = corpus(name)
+        order = np.random.default_rng(0).permutation(len(y))[: SAMPLES[name]]
+        train, test = np.split(order, [SAMPLES[name] * 3 // 4])
+        known, wanted = ([y[s] for s in part] for part in (train, test))
+        options = {"l2": l2, "n_jobs": n_jobs}
+        own = {"transitions": "information", **options}
+        models = {
+            "z-score": ZScoreTagger(**options),
+            "z-score, refine=10": ZScoreTagger(refine=10, **options),
+            "z-score, refine=20": ZScoreTagger(refine=20, **options),
+            "information": ZScoreTagger(**own),
+            "information, refine=20": ZScoreTagger(refine=20, **own),
+            "CRF, 20 iterations": CRFTagger(solver="lbfgs", max_iter=20, tol=0.0, **options),
+            "CRF, as it comes": CRFTagger(**options),
+        }
+        for label, model in models.items():
+            began = process_time()
+            model.fit(X[train], known)
+            spent, found = process_time() - began, model.predict(X[test])
+            cells = 100 * token_accuracy(wanted, found), 100 * span_f1(wanted, found), spent
+            row(name, f"{l2:g}", label, *(f"{c:.2f}" for c in cells))
+
+
 # --- Kernels ------------------------------------------------------------------------------------
 
 
@@ -475,6 +511,7 @@ PARTS = {
     "figure1": lambda a: figure1(a.runs),
     "table2": lambda a: table2(a.n_jobs),
     "weights": lambda a: weights(a.n_jobs),
+    "refine": lambda a: refine(a.n_jobs),
     "kernels": lambda a: kernels(a.n_jobs),
     "chunking": lambda a: chunking(min(a.runs, 3), a.n_jobs),
     "warm": lambda a: warm(a.n_jobs),

@@ -207,6 +207,7 @@ FAULTS = [
     ("estimators/zscore/leave_out_search.py", "number[which[given[which]]]", "which[which < len(self.codes)]", "test_zscore_cv"),
     ("objectives/zscore/moments.py", "kappa * scale", "kappa", "test_zscore_cv"),
     ("objectives/zscore/moments.py", "counts.sum(axis=1), counts.sum(axis=0)", "counts.sum(axis=0), counts.sum(axis=1)", "test_zscore_cv"),
+    ("estimators/zscore/zscore_tagger.py", "emission[first] += np", "emission[last] += np", "test_zscore_as_crf"),
     ("objectives/zscore/kernel_ridge.py", "gram @ A + ends @ (ends.T @ A)", "gram @ A", "test_zscore_kernels"),
     ("objectives/zscore/kernel_ridge.py", "product *= root[:, None]", "product *= root", "test_zscore_kernels"),
     ("estimators/zscore/kernel_space.py", "np.repeat(weights > 0, X.lengths))[self.support]", "np.repeat(weights >= 0, X.lengths))[self.support]", "test_zscore_kernels"),

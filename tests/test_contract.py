@@ -56,6 +56,7 @@ SUBJECTS = {
     "HMSVMTagger": (HMSVMTagger(), ()),
     "ZScoreTagger": (ZScoreTagger(), ()),
     "ZScoreTagger rbf": (ZScoreTagger(kernel="rbf", transitions="information"), ()),
+    "ZScoreTagger refined": (ZScoreTagger(refine=3), ()),
     "ZScoreTagger sampling": (ZScoreTagger(moments="sampling", random_state=0), ()),
     "ZScoreTaggerCV": (ZScoreTaggerCV(), ()),
     "CRFTaggerCV": (CRFTaggerCV(l2s=[0.1, 1.0], cv=OneFold()), ()),

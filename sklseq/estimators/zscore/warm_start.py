@@ -1,16 +1,21 @@
-"""How long weights have to be that a CRF starts from: the best multiple of given ones."""
+"""From weights of the z-score to a CRF: their best multiple, and iterations from there."""
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import numpy as np
 from scipy.optimize import brentq
+from sklearn.exceptions import ConvergenceWarning
 
-from sklseq.data.labels import encode_labels
+from sklseq.data.labels import encode_labels, split_labels
 from sklseq.data.sequences import Sequences, read_labels, row_positions
+from sklseq.estimators.sources.source import RowSource
 from sklseq.inference.chain.linear_chain import forward_backward
 from sklseq.objectives.scores.score_map import observed_support
 
-__all__ = ["best_scale"]
+__all__ = ["as_crf", "best_scale"]
 
 ROWS = 50_000  # on which a scale is found, at most: it need not be exact
 LARGEST = 2.0**30
@@ -92,3 +97,35 @@ def best_scale(crf, X: Sequences, y, weights: np.ndarray) -> float:
     if ray.derivative(high) <= 0:
         return high
     return float(brentq(ray.derivative, low, high, rtol=PRECISION))
+
+
+CHAIN = ("coef_", "transition_", "start_", "end_")
+
+
+def as_crf(tagger: Any, source: RowSource, fitted: dict[str, Any]) -> dict[str, Any]:
+    """Attributes of the CRF of best multiple, and of ``refine`` iterations of L-BFGS from it.
+
+    Parameters
+    ----------
+    tagger : ZScoreTagger
+    source : RowSource
+    fitted : dict
+        Attributes of the weights of largest z-score.
+    """
+    from sklseq.estimators.crf.crf_tagger import CRFTagger
+
+    crf = CRFTagger(
+        l2=tagger.l2, constraints=tagger.constraints, solver="lbfgs", tol=0.0, warm_start=True,
+        max_iter=max(int(tagger.refine), 1), n_jobs=tagger.n_jobs,
+    )  # fmt: skip
+    for name in (*CHAIN, "classes_", "n_features_in_"):
+        setattr(crf, name, fitted[name])
+    crf.vectorizer_ = None  # of rows
+    y = split_labels(source.classes[source.codes], source.X.offsets)
+    scale = best_scale(crf, source.X, y, source.weights)
+    crf.coef_, crf.transition_ = scale * crf.coef_, scale * crf.transition_
+    if tagger.refine:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            crf.fit(source.X, y, source.weights)
+    return {"scale_": scale} | {name: getattr(crf, name) for name in CHAIN}

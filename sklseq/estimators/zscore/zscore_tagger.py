@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from scipy.special import ndtr
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
@@ -20,7 +21,7 @@ from sklseq.data.labels import (
     resolve_constraints,
     resolve_loss,
 )
-from sklseq.data.sequences import read_labels
+from sklseq.data.sequences import read_labels, row_positions
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.kernel_functions import check_kernel
 from sklseq.estimators.kernel_model import KernelTagger
@@ -75,6 +76,7 @@ STALE = {
     "n_support_",
     "support_vectors_",
     "gamma_",
+    "scale_",
     ATTRIBUTES_WARNED,
 }
 
@@ -173,6 +175,14 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         right-hand side: of what is left once columns are eliminated, and in units in which
         features are of equal size. At 1e-3, a label in a thousand at most differs in held-out
         text from the exact solution's; with a ridge below 0.01, a few.
+    refine : int, default=0
+        Iterations of L-BFGS on the likelihood of a :class:`CRFTagger` with the same ``l2`` and
+        ``constraints``, from the best multiple of the weights of largest z-score. Some 20 come
+        near the CRF's accuracy. The first and the last label then have weights too.
+    probability : bool, default=False
+        Whether weights are multiplied by that number with which a CRF's objective on the training
+        data is least, so that there is ``predict_proba``. Labels stay the same. Always with
+        ``refine``.
     n_jobs : int or None, default=None
         Threads.
     verbose : int, default=0
@@ -198,7 +208,9 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
     transition_ : ndarray of shape (n_labels, n_labels)
         Weights of label i followed by j; -inf where forbidden.
     start_, end_ : ndarray of shape (n_labels,)
-        0, or -inf where forbidden.
+        0, or -inf where forbidden; with ``refine``, weights.
+    scale_ : float
+        With ``probability`` or ``refine``: what weights were multiplied by.
     zscore_ : float
         The z-score of the training labels, their loss included.
     multiplier_ : float
@@ -269,6 +281,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         solver: str = "auto",
         max_iter: int = 500,
         tol: float = 1e-3,
+        refine: int = 0,
+        probability: bool = False,
         n_jobs: int | None = None,
         verbose: int = 0,
         random_state: RandomState = None,
@@ -291,6 +305,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         self.solver = solver
         self.max_iter = max_iter
         self.tol = tol
+        self.refine = refine
+        self.probability = probability
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
@@ -322,13 +338,18 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         return self._set(problem, solution)
 
     def _set(self, problem: ZScoreProblem, solution: Solution) -> Self:
+        tagger, fitted = problem.tagger, problem.attributes(solution)
+        if tagger.refine or tagger.probability:
+            from sklseq.estimators.zscore.warm_start import as_crf
+
+            fitted |= as_crf(tagger, problem.source, fitted)
         warn_one_label(problem.source.classes)
         for name in STALE & vars(self).keys():
             delattr(self, name)
-        vars(self).update(problem.attributes(solution))
+        vars(self).update(fitted)
         if solution.message:
             warnings.warn(solution.message, ConvergenceWarning, stacklevel=3)
-        self._warn_convergence(problem.tagger, solution.result)
+        self._warn_convergence(tagger, solution.result)
         return self
 
     def _warn_convergence(self, tagger: ZScoreTagger, result: SolverResult) -> None:
@@ -350,6 +371,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         check_numbers(self, "l2", "tol")
         check_numbers(self, "max_iter", least=1, whole=True)
         check_numbers(self, "n_paths", least=2, whole=True)
+        check_numbers(self, "refine", whole=True)
         if self.transition_weight is not None:
             check_numbers(self, "transition_weight")
         if isinstance(self.transition_weight, bool):
@@ -370,6 +392,11 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
     def _check_kernel(self) -> None:
         check_kernel(self)
         check_numbers(self, "cache_size")
+        if self.kernel != "linear" and (self.refine or self.probability):
+            raise ValueError(
+                "refine and probability=True need weights of features, which kernel="
+                f"{self.kernel!r} does not have; use kernel='linear'."
+            )
         if self.n_landmarks is None:
             return
         check_numbers(self, "n_landmarks", least=1, whole=True)
@@ -448,6 +475,11 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
                 f"partial_fit needs kernel='linear', whose sums do not grow with the data; got "
                 f"{self.kernel!r}. Use fit."
             )
+        if self.refine or self.probability:
+            raise ValueError(
+                "partial_fit keeps sums only, and refine and probability=True need sequences; use "
+                "fit, or to_crf(X, y) afterwards."
+            )
         if known is None and classes is None:
             raise ValueError("The first call of partial_fit needs classes, all labels there are.")
         if known is not None and not hasattr(self, STATISTICS[0]):
@@ -489,6 +521,28 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
 
     # ------------------------------------------------------------------ scores
 
+    @available_if(lambda tagger: hasattr(tagger, "scale_"))
+    def predict_proba(self, X: SequencesLike, known: LabelsLike | None = None) -> list[np.ndarray]:
+        """Marginal probability of each label at each row, of the CRF with these weights.
+
+        Only after ``fit`` with ``probability=True`` or ``refine``.
+
+        Parameters
+        ----------
+        X : list of sequences
+        known : list of label sequences, optional
+            As in :meth:`predict`: probabilities are those given that labels agree with it.
+
+        Returns
+        -------
+        list of ndarray of shape (n_steps, n_labels)
+        """
+        X = self._read(X, finite=False)
+        marginals = np.empty((X.n_rows, len(self.classes_)), dtype=self.transition_.dtype)
+        of_sequences: list = [None] * len(X)
+        self._marginals(X, marginals, of_sequences, known)
+        return of_sequences
+
     def sequence_zscore(self, X: SequencesLike, y: LabelsLike) -> SequenceZScores:
         """How many standard deviations labelings score above the mean, one by one.
 
@@ -510,9 +564,13 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         rows = self._read(X)
         codes = self._encode(y, rows)
         emission, transition, start, end, offsets = self.potentials(X)
-        allowed = Constraints(np.isfinite(transition), start == 0, end == 0)
+        allowed = Constraints(*(np.isfinite(scores) for scores in (transition, start, end)))
+        first, last, _ = row_positions(offsets)
+        emission = emission.astype(np.float64)
+        emission[first] += np.where(allowed.start, start, 0)
+        emission[last] += np.where(allowed.end, end, 0)
         truth, mean, variance = labeling_scores(
-            emission.astype(np.float64), transition.astype(np.float64), offsets, codes, allowed
+            emission, transition.astype(np.float64), offsets, codes, allowed
         )
         deviation = np.sqrt(np.where(variance > 0, variance, np.nan))
         z = np.where(np.isnan(deviation), np.nan, (truth - mean) / deviation)

@@ -1,0 +1,98 @@
+"""``refine`` and ``probability`` of ZScoreTagger: against a CRF that goes on from its weights."""
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import ConvergenceWarning
+
+from sklseq import Sequences, ZScoreTagger
+from tests.estimators.test_zscore import make_markov
+from tests.estimators.test_zscore_cv import make_spans
+
+CHAIN = ("coef_", "transition_", "start_", "end_")
+
+
+@pytest.mark.parametrize("constraints", [None, "iob2"])
+@pytest.mark.parametrize("transitions", ["covariance", "information"])
+@pytest.mark.parametrize("k", [1, 7])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_refined_weights_are_those_of_a_crf_that_goes_on(constraints, transitions, k):
+    X, y = make_spans(0)
+    weights = np.array([1.0, 2.0, 0.0] * 6)[: len(X)]
+    options = {"l2": 0.1, "constraints": constraints, "transitions": transitions}
+    tagger = ZScoreTagger(refine=k, **options).fit(X, y, weights)
+    start = ZScoreTagger(**options).fit(X, y, weights)
+    more = {"solver": "lbfgs", "tol": 0.0, "max_iter": k, "l2": 0.1}
+    kept = np.flatnonzero(weights)
+    rows, labels, own = X[kept], [y[s] for s in kept], weights[kept]
+    crf = start.to_crf(rows, labels, sample_weight=own, **more).fit(rows, labels, own)
+    for name in CHAIN:
+        assert_allclose(getattr(tagger, name), getattr(crf, name), rtol=1e-9, atol=1e-12)
+    for ours, theirs in zip(tagger.predict_proba(X), crf.predict_proba(X)):
+        assert_allclose(ours, theirs, rtol=1e-8)
+    known = [[None] * len(part) for part in y]
+    known[0][0] = y[0][0]
+    assert_allclose(tagger.predict_proba(X, known)[0], crf.predict_proba(X, known)[0], rtol=1e-8)
+    assert tagger.zscore_ == start.zscore_
+
+
+def test_probabilities_are_those_of_the_best_multiple():
+    X, y = make_markov(0)
+    plain = ZScoreTagger(l2=0.3).fit(X, y)
+    tagger = ZScoreTagger(l2=0.3, probability=True).fit(X, y)
+    assert_allclose(tagger.coef_, tagger.scale_ * plain.coef_, rtol=1e-12)
+    assert_allclose(tagger.transition_, tagger.scale_ * plain.transition_, rtol=1e-12)
+    assert all(map(np.array_equal, tagger.predict(X), plain.predict(X)))
+    crf = plain.to_crf(X, y, l2=0.3)
+    for ours, theirs in zip(tagger.predict_proba(X), crf.predict_proba(X)):
+        assert_allclose(ours, theirs, rtol=1e-8)
+    assert not hasattr(plain, "predict_proba")
+    assert not hasattr(tagger.set_params(probability=False).fit(X, y), "scale_")
+
+
+def test_a_zscore_of_refined_weights_counts_ends():
+    X, y = make_markov(1, n=6, T=4)
+    tagger = ZScoreTagger(l2=0.01, refine=15).fit(X, y)
+    assert np.abs(tagger.start_).max() > 0.01
+    labelings = np.stack(np.meshgrid(*[range(3)] * 4), axis=-1).reshape(-1, 4)
+
+    def score(x, path):
+        rows = (x @ tagger.coef_)[np.arange(4), path].sum()
+        pairs = tagger.transition_[path[:-1], path[1:]].sum()
+        return rows + pairs + tagger.start_[path[0]] + tagger.end_[path[-1]]
+
+    found = tagger.sequence_zscore(X, y).zscore
+    for x, labels, z in zip(X, y, found):
+        scores = np.array([score(x, path) for path in labelings])
+        assert_allclose(z, (score(x, labels) - scores.mean()) / scores.std(), rtol=1e-8)
+
+
+def test_iterations_cut_short_are_no_failure():
+    X, y = make_markov(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        tagger = ZScoreTagger(refine=2).fit(X, y)
+    rows = Sequences(np.concatenate(X).astype(np.float32), np.cumsum([0, *map(len, X)]))
+    single = ZScoreTagger(refine=2).fit(rows, y)
+    assert single.coef_.dtype == single.predict_proba(rows)[0].dtype == np.float32
+    assert_allclose(single.coef_, tagger.coef_, atol=1e-3)
+    assert_array_equal(single.predict(rows)[0], tagger.predict(X)[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "method", "message"),
+    [
+        ({"refine": -1}, "fit", "refine must be"),
+        ({"probability": 1}, "fit", "probability must be True or False"),
+        ({"refine": 3, "kernel": "rbf"}, "fit", "need weights of features, which kernel='rbf'"),
+        ({"probability": True, "kernel": "rbf"}, "fit", "need weights of features"),
+        ({"refine": 3}, "partial_fit", "partial_fit keeps sums only"),
+    ],
+)
+def test_what_cannot_be_refined(options, method, message):
+    X, y = make_markov(3, n=3)
+    arguments = {"classes": [0, 1, 2]} if method == "partial_fit" else {}
+    with pytest.raises(ValueError, match=message):
+        getattr(ZScoreTagger(**options), method)(X, y, **arguments)
