@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils.class_weight import compute_class_weight
 
 from sklseq._lib.threads import check_n_jobs
 from sklseq.data.row_blocks import in_blocks
@@ -127,6 +129,35 @@ def check_choices(estimator: Any, **allowed: tuple) -> None:
     for name, choices in allowed.items():
         if getattr(estimator, name) not in choices:
             raise ValueError(f"{name} must be one of {choices}; got {getattr(estimator, name)!r}.")
+
+
+def read_class_weight(
+    class_weight: Any, classes: np.ndarray, codes: np.ndarray, positive: bool = False
+) -> np.ndarray | None:
+    """The weight of each label, checked; None without ``class_weight``."""
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, Mapping):
+        _check_labels_weighed(class_weight, classes.tolist())
+    by_class = compute_class_weight(class_weight, classes=classes, y=classes[codes])
+    if not (np.isfinite(by_class).all() and (by_class >= 0).all()):
+        raise ValueError(f"class_weight must be finite and not negative; got {by_class}.")
+    if positive and not by_class.all():
+        raise ValueError(
+            f"class_weight must be above 0 for all labels; got {by_class}. Use a small number."
+        )
+    return by_class
+
+
+def _check_labels_weighed(by_label: Mapping, labels: list) -> None:
+    """Refuse unknown labels, unless all known ones have a weight, as scikit-learn does."""
+    unknown = [label for label in by_label if label not in labels]
+    if unknown and not set(labels) <= set(by_label):
+        shown = ", ".join(map(repr, labels[:8])) + (", ..." if len(labels) > 8 else "")
+        raise ValueError(
+            f"class_weight has the label {unknown[0]!r}, which y does not have; the labels of y "
+            f"are {shown}: correct or remove it."
+        )
 
 
 def check_room(out: Any, n_labels: int, n_rows: int | None = None) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from sklearn.utils.class_weight import compute_class_weight
 
 from sklseq._lib.callbacks import iteration_hook
 from sklseq._lib.threads import Threads
@@ -22,7 +20,7 @@ from sklseq.estimators.kernel_functions import (
     resolve_gamma,
 )
 from sklseq.estimators.sources.source import RowSource
-from sklseq.estimators.validation import check_magnitude
+from sklseq.estimators.validation import check_magnitude, read_class_weight
 from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.objectives.margin.hinge import (
     Margin,
@@ -310,17 +308,6 @@ def _inseparable(sequences: np.ndarray) -> str:
     )
 
 
-def _check_labels_weighed(by_label: Mapping, labels: list) -> None:
-    """Refuse unknown labels, unless all known ones have a weight, as scikit-learn does."""
-    unknown = [label for label in by_label if label not in labels]
-    if unknown and not set(labels) <= set(by_label):
-        shown = ", ".join(map(repr, labels[:8])) + (", ..." if len(labels) > 8 else "")
-        raise ValueError(
-            f"class_weight has the label {unknown[0]!r}, which y does not have; the labels of y "
-            f"are {shown}: correct or remove it."
-        )
-
-
 def path_loss(tagger: Any, classes: np.ndarray, codes: np.ndarray) -> PathLoss:
     """The loss of ``loss`` and ``class_weight`` for these labels."""
     zero_one = isinstance(tagger.loss, str) and tagger.loss == "zero_one"
@@ -331,13 +318,9 @@ def path_loss(tagger: Any, classes: np.ndarray, codes: np.ndarray) -> PathLoss:
         )
     if zero_one:
         return PathLoss(np.zeros((len(classes), len(classes))), 1.0)
-    by_class = np.ones(len(classes))
-    if isinstance(tagger.class_weight, Mapping):
-        _check_labels_weighed(tagger.class_weight, classes.tolist())
-    if tagger.class_weight is not None:
-        by_class = compute_class_weight(tagger.class_weight, classes=classes, y=classes[codes])
-    if not (np.isfinite(by_class).all() and (by_class >= 0).all()):
-        raise ValueError(f"class_weight must be finite and not negative; got {by_class}.")
+    by_class = read_class_weight(tagger.class_weight, classes, codes)
+    if by_class is None:
+        by_class = np.ones(len(classes))
     loss = PathLoss(by_class[:, None] * resolve_loss(tagger.loss, classes, "zero_one"), 0.0)
     if np.isinf(tagger.C) and loss.least == 0:
         raise ValueError(

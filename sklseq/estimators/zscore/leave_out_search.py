@@ -153,6 +153,9 @@ class LeaveOutSearch:
         tagger = clone(self.problem.tagger).set_params(transition_weight=0.0)
         tagger.loss, tagger.constraints = of_seen(tagger.loss), of_seen(tagger.constraints)
         codes, classes = codes.astype(np.int32), source.classes[seen]
+        if isinstance(tagger.class_weight, Mapping):
+            known = {label: tagger.class_weight.get(label, 1.0) for label in classes.tolist()}
+            tagger.class_weight = known
         part = RowSource(source.X[train], codes, classes, source.weights[train])
         gram, space = None, self.problem.space
         if space is not None:

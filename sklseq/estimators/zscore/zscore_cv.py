@@ -23,8 +23,8 @@ __all__ = ["ZScoreTaggerCV"]
 
 # Parameters of the tagger that trains.
 SHARED = (
-    "loss", "transitions", "kernel", "gamma", "degree", "coef0", "n_landmarks", "cache_size",
-    "constraints", "n_jobs", "random_state",
+    "loss", "transitions", "class_weight", "kernel", "gamma", "degree", "coef0", "n_landmarks",
+    "cache_size", "constraints", "n_jobs", "random_state",
 )  # fmt: skip
 FEW_ENTRIES = 4_000_000  # of a matrix, up to which each sequence is left out by default
 
@@ -57,6 +57,9 @@ class ZScoreTaggerCV(ZScoreTagger):
         As in :class:`ZScoreTagger`.
     transitions : {"information", "covariance"}, default="information"
         As in :class:`ZScoreTagger`, where the default is the paper's.
+    class_weight : dict, "balanced" or None, default=None
+        As in :class:`ZScoreTagger`; "balanced" is that of each fold, or of all rows where each
+        sequence is left out in closed form.
     kernel : {"linear", "poly", "rbf", "precomputed"} or callable, default="linear"
         As in :class:`ZScoreTagger`. One Gram matrix serves all folds, ridges and weights;
         columns of "precomputed" are cut with the folds.
@@ -132,6 +135,7 @@ class ZScoreTaggerCV(ZScoreTagger):
         scoring: str | Callable[..., float] | None = "token_accuracy",
         loss: str | ArrayLike | Mapping[Any, float] | Callable[..., float] | None = "hamming",
         transitions: str = "information",
+        class_weight: Mapping[Any, float] | str | None = None,
         kernel: str | Callable[..., Any] = "linear",
         gamma: str | float = "scale",
         gammas: ArrayLike | None = None,
@@ -149,6 +153,7 @@ class ZScoreTaggerCV(ZScoreTagger):
         self.scoring = scoring
         self.loss = loss
         self.transitions = transitions
+        self.class_weight = class_weight
         self.kernel = kernel
         self.gamma = gamma
         self.gammas = gammas

@@ -12,7 +12,7 @@ from sklseq._lib.threads import Threads
 from sklseq.data.labels import Constraints, resolve_constraints, resolve_loss
 from sklseq.data.sequences import row_positions
 from sklseq.estimators.sources.source import RowSource
-from sklseq.estimators.validation import check_magnitude
+from sklseq.estimators.validation import check_magnitude, read_class_weight
 from sklseq.estimators.zscore.kernel_space import KernelSpace
 from sklseq.estimators.zscore.separate import FreeSystem, PathSystem, separate
 from sklseq.inference.chain.linear_chain import as_generator
@@ -29,12 +29,14 @@ from sklseq.objectives.zscore.moments import (
     PairRule,
     Sample,
     Statistics,
+    chain_columns,
     combine,
     count_chain,
     decompose,
     extended_rows,
     loss_multiplier,
     score_moments,
+    score_products,
     stack_weights,
     unstack_weights,
     zscore_of,
@@ -124,13 +126,16 @@ class ZScoreProblem:
         if tagger.constrained == "decoding":
             self.trained = resolve_constraints(None, classes)
         self.cost = resolve_loss(tagger.loss, classes)
-        self.sample = Sample(X.rows, X.offsets, source.codes, source.weights, len(classes))
+        factors = read_class_weight(tagger.class_weight, classes, source.codes, True)
+        codes, weights = source.codes, source.weights
+        self.sample = Sample(X.rows, X.offsets, codes, weights, len(classes), factors)
         self.is_closed_form = tagger.moments == "exact" and is_free(self.trained)
         if tagger.moments == "dp":
             check_programs(self.sample, self.trained, self.cost)
         if not self.is_closed_form or tagger.separate:
             check_natural(tagger)
             check_linear(tagger)
+            check_unweighted(tagger)
 
     def solve(self) -> Solution:
         """Solve the linear system, and add constraints if ``separate`` asks for it."""
@@ -223,6 +228,15 @@ def check_linear(tagger: Any) -> None:
         )
 
 
+def check_unweighted(tagger: Any) -> None:
+    """Raise ValueError if labels are weighed where moments are sums over labelings."""
+    if tagger.class_weight is not None:
+        raise ValueError(
+            "class_weight needs a closed form: moments='exact', separate=False and "
+            "constrained='decoding'; otherwise use class_weight=None."
+        )
+
+
 def is_free(allowed: Constraints) -> bool:
     """Whether any labeling may occur."""
     return all(mask.all() for mask in allowed)
@@ -246,7 +260,7 @@ def _solve_free(tagger, sample: Sample, cost) -> Solution:
         weights = stack_weights(system.weights(maximum.mix), maximum.pairs)
     z = maximum.zscore
     if tagger.transitions != "covariance":
-        z = free_zscore(sample, cost, weights)
+        z = free_zscore(sample, statistics, cost, weights)
     return Solution(weights, maximum.multiplier, z, result, maximum.transition_weight)
 
 
@@ -261,7 +275,7 @@ def _solve_kernel(tagger, sample: Sample, cost, space: KernelSpace) -> Solution:
     maximum = combine(system.products(sample.row_weights), statistics, cost, l2, rule)
     weights, z = stack_weights(system.weights(maximum.mix), maximum.pairs), maximum.zscore
     if rule.kind != "covariance":
-        z = free_zscore(sample._replace(rows=space.gram), cost, weights)
+        z = free_zscore(sample._replace(rows=space.gram), statistics, cost, weights)
     return Solution(weights, maximum.multiplier, z, DIRECTLY, maximum.transition_weight)
 
 
@@ -400,10 +414,13 @@ def training_zscore(sample: Sample, allowed: Constraints, cost, chain: ChainWeig
     return gap / np.sqrt(total) if total > 0 else 0.0
 
 
-def free_zscore(sample: Sample, cost, chain: ChainWeights) -> float:
-    """The same where every labeling may occur."""
-    free = resolve_constraints(None, np.arange(sample.n_labels))
-    return training_zscore(sample, free, cost, chain)
+def free_zscore(sample: Sample, statistics: Statistics, cost, chain: ChainWeights) -> float:
+    """The same where every labeling may occur, labels being weighed."""
+    main, pairs = decompose(chain)
+    ends = chain_columns(sample.offsets, sample.n_labels)
+    scores = np.asarray(sample.rows @ main[:-2]) + ends @ main[-2:]
+    products = score_products(scores, sample.y, sample.row_weights)
+    return zscore_of(np.eye(sample.n_labels), pairs, products, statistics, cost)
 
 
 def labeling_scores(emission, transition, offsets, y, allowed: Constraints, cost=None):

@@ -33,6 +33,7 @@ from sklseq.estimators.validation import (
     check_n_jobs,
     check_not_empty,
     check_numbers,
+    read_class_weight,
     read_sequences,
     training_weights,
     warn_new_attributes,
@@ -134,6 +135,9 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         indicators. None: with "covariance" κ = α / (α + 1 / n_labels) for the Hamming loss, which
         maximises the z-score and may be far from what decodes best; with "information" 0.07.
         :class:`ZScoreTaggerCV` chooses it.
+    class_weight : dict, "balanced" or None, default=None
+        Weight of a row by its true label, beside that of its sequence, in the regression of labels
+        on rows; transitions count by sequences. On entities a weight below 1 of ``O`` helps.
     kernel : {"linear", "poly", "rbf", "precomputed"} or callable, default="linear"
         Kernel between rows, as in :class:`HMSVMTagger`: the ridge regression of labels on rows is
         solved in its space, in closed form, with one coefficient a training row and label. A
@@ -267,6 +271,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         l2: float = 1.0,
         transitions: str = "covariance",
         transition_weight: float | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
         kernel: str | Callable[..., Any] = "linear",
         gamma: str | float = "scale",
         degree: int = 3,
@@ -291,6 +296,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         self.l2 = l2
         self.transitions = transitions
         self.transition_weight = transition_weight
+        self.class_weight = class_weight
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree
@@ -388,15 +394,15 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         )
         check_n_jobs(self.n_jobs)
         self._check_kernel()
-
-    def _check_kernel(self) -> None:
-        check_kernel(self)
-        check_numbers(self, "cache_size")
         if self.kernel != "linear" and (self.refine or self.probability):
             raise ValueError(
                 "refine and probability=True need weights of features, which kernel="
                 f"{self.kernel!r} does not have; use kernel='linear'."
             )
+
+    def _check_kernel(self) -> None:
+        check_kernel(self)
+        check_numbers(self, "cache_size")
         if self.n_landmarks is None:
             return
         check_numbers(self, "n_landmarks", least=1, whole=True)
@@ -455,7 +461,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         classes = read_classes(classes) if known is None else known
         cost = resolve_loss(self.loss, classes)
         codes = encode_labels(labels, classes, rows.offsets)
-        sample = Sample(rows.rows, rows.offsets, codes, weights, len(classes))
+        factors = read_class_weight(self.class_weight, classes, codes, True)
+        sample = Sample(rows.rows, rows.offsets, codes, weights, len(classes), factors)
         extended = extended_rows(sample.rows, sample.offsets, len(classes))
         part = centred_statistics(CentredRows(extended, sample.row_weights), sample)
         if known is not None:
@@ -469,6 +476,11 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
             raise ValueError(
                 "partial_fit needs moments='exact', constraints=None and separate=False: only "
                 "then are sums enough. Use fit."
+            )
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                "partial_fit cannot have class_weight='balanced', as it does not know the labels "
+                "to come; give a dict of weights."
             )
         if self.kernel != "linear":
             raise ValueError(

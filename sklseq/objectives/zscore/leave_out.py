@@ -157,7 +157,8 @@ class LeaveOut:
         y = self.sample.y[slice(*self.sample.offsets[s : s + 2])]
         transitions, labels = self.transitions.copy(), self.labels.copy()
         np.subtract.at(transitions, (y[:-1], y[1:]), weight)
-        np.subtract.at(labels, y, weight)
+        factors = self.sample.factors
+        np.subtract.at(labels, y, weight if factors is None else weight * factors[y])
         return Statistics(None, None, None, np.maximum(transitions, 0), np.maximum(labels, 0))
 
     def _left_out(self, fitted, others: Statistics, S, l2: float, L: int) -> LeftOut:

@@ -93,6 +93,8 @@ class Sample(NamedTuple):
         Label codes.
     weights : ndarray of shape (n_sequences,)
     n_labels : int
+    factors : ndarray of shape (n_labels,), or None
+        Weights of rows by their label, beside those of sequences.
     """
 
     rows: np.ndarray
@@ -100,10 +102,12 @@ class Sample(NamedTuple):
     y: np.ndarray
     weights: np.ndarray
     n_labels: int
+    factors: np.ndarray | None = None
 
     @property
     def row_weights(self) -> np.ndarray:
-        return np.repeat(self.weights, np.diff(self.offsets))
+        weights = np.repeat(self.weights, np.diff(self.offsets))
+        return weights if self.factors is None else weights * self.factors[self.y]
 
 
 class Statistics(NamedTuple):
@@ -177,11 +181,12 @@ def label_sums(rows, y, values, n_labels: int) -> np.ndarray:
 
 def count_chain(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
     """True transitions and true labels, counted."""
-    L, y, weights = sample.n_labels, sample.y, sample.row_weights
+    L, y = sample.n_labels, sample.y
     after = row_positions(sample.offsets)[2]
     pairs = y[after - 1].astype(np.intp) * L + y[after]
-    transitions = np.bincount(pairs, weights=weights[after], minlength=L * L)
-    labels = np.bincount(y, weights=weights, minlength=L)
+    of_pairs = np.repeat(sample.weights, np.diff(sample.offsets))[after]
+    transitions = np.bincount(pairs, weights=of_pairs, minlength=L * L)
+    labels = np.bincount(y, weights=sample.row_weights, minlength=L)
     return transitions.reshape(L, L).astype(np.float64), labels.astype(np.float64)
 
 

@@ -1,0 +1,105 @@
+"""``class_weight`` of ZScoreTagger: against weighted regression, and against fitting anew."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn.model_selection import GridSearchCV, KFold
+
+from sklseq import ZScoreTagger, ZScoreTaggerCV
+from sklseq.estimators.sources.source import RowSource
+from sklseq.estimators.zscore.zscore_problem import ZScoreProblem
+from sklseq.objectives.zscore.leave_out import LeaveOut
+from sklseq.objectives.zscore.moments import PairRule, decompose, extended_rows
+from sklseq.solvers import solve_dense
+from tests.estimators.test_zscore_cv import make_spans
+from tests.estimators.test_zscore_kernels import make_sequences
+
+SAME = {"rtol": 1e-8, "atol": 1e-9}
+WEIGHTS = {0: 0.3, 2: 4.0}
+
+
+def weighted(y):
+    return np.array([WEIGHTS.get(label, 1.0) for labels in y for label in labels])
+
+
+@pytest.mark.parametrize("way", ["direct", "cg", "kernel", "parts"])
+@pytest.mark.parametrize("transitions", ["covariance", "information"])
+def test_rows_are_weighed_in_the_regression(way, transitions):
+    X, y, own = make_sequences(0)
+    offsets, rows, flat = np.cumsum([0, *map(len, X)]), np.concatenate(X), np.concatenate(y)
+    d = np.repeat(own, np.diff(offsets)) * weighted(y)
+    Z, Y = extended_rows(rows, offsets, 3), np.eye(3)[flat]
+    V = np.linalg.solve((Z.T * d) @ Z + 2 * 3 * 0.2 * np.eye(4), (Z.T * d) @ Y)
+    options = {"loss": None, "l2": 0.2, "class_weight": WEIGHTS, "transitions": transitions}
+    if way == "parts":
+        tagger = ZScoreTagger(**options).partial_fit(X[:5], y[:5], [0, 1, 2], own[:5])
+        tagger.partial_fit(X[5:], y[5:], sample_weight=own[5:])
+    elif way == "kernel":
+        options |= {"kernel": "poly", "degree": 1, "gamma": 1.0}
+        tagger = ZScoreTagger(**options).fit(X, y, own)
+    elif way == "cg":
+        tagger = ZScoreTagger(solver="cg", tol=1e-12, **options)
+        tagger.fit([sparse.csr_matrix(x) for x in X], y, own)
+    else:
+        tagger = ZScoreTagger(**options).fit(X, y, own)
+    main = 3 * V - V.sum(axis=1, keepdims=True)
+    assert_allclose(tagger.potentials(X).emission, rows @ main[:-2], **SAME)
+    plain = ZScoreTagger(**options | {"class_weight": None, "kernel": "linear"}).fit(X, y, own)
+    if transitions == "covariance":  # D counts sequences
+        D = decompose((np.zeros((2, 3)), tagger.transition_))[1]
+        assert_allclose(D, decompose((np.zeros((2, 3)), plain.transition_))[1], **SAME)
+    W, D = decompose((main[:-2], tagger.transition_))
+    counts = np.zeros((3, 3))
+    for omega, labels in zip(own, y):
+        np.add.at(counts, (labels[:-1], labels[1:]), omega)
+    gap = np.vdot(W, (Z.T * d) @ Y) + np.vdot(D, counts)
+    variance = np.vdot(W, (Z.T * d) @ Z @ W) / 3 + counts.sum() * np.square(D).mean()
+    assert_allclose(tagger.zscore_, gap / np.sqrt(variance), rtol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("loss", [None, "hamming"])
+def test_left_out_scores_are_those_of_a_new_fit(kernel, loss):
+    X, y, own = make_sequences(1)
+    options = {"kernel": kernel, "gamma": 0.4, "l2": 0.1, "loss": loss, "class_weight": WEIGHTS}
+    problem = ZScoreProblem(ZScoreTagger(**options), RowSource.read(X, y, own))
+    gram = None if kernel == "linear" else problem.space.gram
+    leave_out = LeaveOut(problem.sample, problem.cost, solve_dense, PairRule(), gram)
+    for s, left in enumerate(leave_out.scores(0.1)):
+        others = np.delete(np.arange(len(X)), s)
+        tagger = ZScoreTagger(**options).fit([X[k] for k in others], [y[k] for k in others],
+                                             own[others])  # fmt: skip
+        D = decompose((np.zeros((2, 3)), tagger.transition_))[1]
+        assert_allclose(decompose((np.zeros((2, 3)), left.transition()))[1], D, atol=1e-8)
+        assert_allclose(left.transition_weight, tagger.transition_weight_, rtol=1e-8)
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", {"O": 0.4}])
+def test_folds_score_as_a_grid_search_does(class_weight):
+    X, y = make_spans(0)
+    options = {"class_weight": class_weight}
+    found = ZScoreTaggerCV(l2s=[0.03, 1.0], transition_weights=[0.1], cv=KFold(3), **options)
+    search = GridSearchCV(
+        ZScoreTagger(transitions="information", transition_weight=0.1, **options),
+        {"l2": [0.03, 1.0]}, cv=KFold(3),
+    ).fit(X, y)  # fmt: skip
+    expected = search.cv_results_["mean_test_score"]
+    assert_allclose(found.fit(X, y).cv_scores_[:, 0], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "method", "message"),
+    [
+        ({"class_weight": {0: -1}}, "fit", "class_weight must be finite and not negative"),
+        ({"class_weight": {0: 0.0}}, "fit", "class_weight must be above 0 for all labels"),
+        ({"class_weight": {7: 2.0}}, "fit", "class_weight has the label 7, which y does not have"),
+        ({"class_weight": WEIGHTS, "moments": "dp"}, "fit", "class_weight needs a closed form"),
+        ({"class_weight": "balanced"}, "partial_fit", "cannot have class_weight='balanced'"),
+    ],
+)
+def test_wrong_class_weights(options, method, message):
+    X, y, _ = make_sequences(2)
+    arguments = {"classes": [0, 1, 2]} if method == "partial_fit" else {}
+    with pytest.raises(ValueError, match=message):
+        getattr(ZScoreTagger(**options), method)(X, y, **arguments)
