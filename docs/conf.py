@@ -56,6 +56,7 @@ numpydoc_show_class_members = False
 # Examples of docstrings that import matplotlib show what they draw.
 numpydoc_use_plots = True
 plot_formats = [("png", 100)]
+plot_include_source = True
 plot_html_show_formats = plot_html_show_source_link = False
 myst_heading_anchors = 2
 
@@ -94,7 +95,7 @@ html_theme_options = {
     "navbar_align": "left",
     "header_links_before_dropdown": 6,
     "secondary_sidebar_items": ["page-toc"],
-    "logo": {"text": "sklseq"},
+    "logo": {"text": f"sklseq {release}"},
 }
 html_sidebars = {
     page: []
