@@ -108,8 +108,9 @@ format: $(VENV)/.with-lint
 bench: $(VENV)/.built $(VENV)/.with-bench
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/report.py $(ARGS)
 
+# One thread: examples measure processor time.
 docs: $(VENV)/.built $(VENV)/.with-docs
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	OMP_NUM_THREADS=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo 'docs/_build/html/index.html'
 
 pictures: $(VENV)/.built $(VENV)/.with-plot

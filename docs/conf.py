@@ -12,8 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 import sklseq
 
 matplotlib.use("agg")
-# Examples train on one thread, and on real data if SKLSEQ_DATA names its folder.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Examples use real data if SKLSEQ_DATA names its folder.
 
 project = "sklseq"
 author = "The sklseq developers"
