@@ -1,4 +1,4 @@
-"""The examples of a search and of a server run, on subsets."""
+"""The short examples, and those of a search and of a server on subsets, run."""
 
 import http.client
 import json
@@ -36,6 +36,20 @@ def test_the_search_runs(data, monkeypatch, capsys):
     assert 0.1 < scores.max() <= 1
     assert names["search"].best_score_ == scores.max() > scores.min()
     assert "span F1" in capsys.readouterr().out
+    pyplot.close("all")
+
+
+@pytest.mark.parametrize("name", ["first_model", "active_learning", "sensor_stream"])
+@pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
+def test_short_examples_run_and_converge(name, capsys):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    names = runpy.run_path(str(EXAMPLE.parent / f"plot_{name}.py"), run_name="__main__")
+    if name == "active_learning":  # the least certain references are worth more than random ones
+        assert names["curves"]["least certain"][3] > names["curves"]["at random"][3] + 0.02
+    if name == "sensor_stream":
+        assert names["model"].score(names["X"][20:], names["y"][20:]) > names["alone"] + 0.2
+    assert capsys.readouterr().out
     pyplot.close("all")
 
 
