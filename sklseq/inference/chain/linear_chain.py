@@ -190,6 +190,8 @@ class Workspace:
         None, nobody wants them. log Z is -inf where no path is allowed; the marginals of that
         sequence mean nothing. ``rows``: entries of these rows, whose expectations are added, too.
         """
+        if rows is not None and chain.pairs is not None:
+            raise ValueError("Entries of single rows need a chain without lists of pairs.")
         n, L, n_sequences = len(psi), chain.n_labels, len(log_z)
         chain.fold_boundaries(psi, offsets)
         _chain.scale_rows(psi, self.e[:n], self.shift[:n], L)

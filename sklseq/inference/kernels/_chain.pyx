@@ -492,12 +492,16 @@ cdef inline void trace_back(
 ) noexcept nogil:
     # The labels on the best path, last row first.
     cdef Py_ssize_t t, j = 0
+    cdef bint entries = score_t.start != NULL
+    cdef const real* matrix = <const real*> score_t.shared
     cdef const real* last = delta + (T - 1) * width
     while last[j] < 0:    # the maximum has been taken out of every row
         j += 1
     labels[T - 1] = <int> j
     for t in range(T - 2, -1, -1):
-        j = first_argmax(delta + t * width, matrix_at(delta, score_t, t + 1) + j * width, L)
+        if entries:
+            matrix = matrix_at(delta, score_t, t + 1)
+        j = first_argmax(delta + t * width, matrix + j * width, L)
         labels[t] = <int> j
 
 
@@ -511,12 +515,13 @@ cdef double best_path(
     cdef Py_ssize_t t, j
     cdef double total = 0
     cdef real top
+    cdef bint entries = score.start != NULL
+    cdef const real* matrix = <const real*> score.shared
     for t in range(T):
+        if entries:
+            matrix = matrix_at(delta, score, t)
         if t:
-            row_max_plus(
-                tag, delta + (t - 1) * width, matrix_at(delta, score, t), delta + t * width, L,
-                width
-            )
+            row_max_plus(tag, delta + (t - 1) * width, matrix, delta + t * width, L, width)
         top = largest(tag, delta + t * width, L)
         if top == -INFINITY:
             return -INFINITY
