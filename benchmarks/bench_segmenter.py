@@ -1,7 +1,7 @@
 """Tables 1 and 2, Figure 2 of Sarawagi (2006): segments against tokens, succinct or one by one.
 
     python benchmarks/bench_segmenter.py [table1] [table2] [figure2] [boundary] [losses] [curves]
-           [calibration] [rerank] [--quick] [--data NAME ...] [--splits N] [--figure FILE]
+           [calibration] [rerank] [nested] [--quick] [--data NAME ...] [--splits N] [--figure FILE]
 
     SequenceBCEU   CRFTagger on IOBES labels
     Segment        SemiCRFSegmenter(max_segment_length=L), segment features
@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import ShuffleSplit
+from sklearn.model_selection import KFold, ShuffleSplit, cross_val_score
 from sklearn.pipeline import make_pipeline, make_union
 
 from sklseq import CRFTagger, SegmentReranker, SemiCRFSegmenter
@@ -516,6 +516,27 @@ def rerank(found, l2, n_splits):
             print(f"{kind:<18}{mean_and_spread(f1):>14}{cells}", flush=True)
 
 
+def nested(found, l2, n_splits):
+    """The reranked segmenter, whose context is chosen by folds of the training references."""
+    for name, task in found.items():
+        f1 = []
+        for train, test in ShuffleSplit(n_splits, train_size=0.3, random_state=0).split(task.X):
+            X, y = [task.X[s] for s in train], [task.y[s] for s in train]
+            scores, models = {}, {}
+            for context in (1, 2):  # tokens before and after a segment
+                boundary = Boundary(task, l2, 10, "softmax-margin")
+                boundary.features.set_params(before=context, after=context)
+                seen = boundary.features.fit_transform(X)
+                folds = KFold(3, shuffle=True, random_state=0)
+                scores[context] = cross_val_score(boundary.model, seen, y, cv=folds).mean()
+                models[context] = make_pipeline(boundary.features, boundary.model)
+            best = max(scores, key=scores.get)
+            model = SegmentReranker(models[best]).fit(X, y)
+            f1.append(100 * model.score([task.X[s] for s in test], [task.y[s] for s in test]))
+            print(f"{name}: context {best}, F1 {f1[-1]:.2f}", flush=True)
+        print(f"{name:<18}{mean_and_spread(f1)}", flush=True)
+
+
 def calibration_error(predicted, true, n_bins=10):
     """(expected calibration error, fraction right of those of about one half)."""
     pairs = [
@@ -540,7 +561,7 @@ def main():
     parser.add_argument("--l2", type=float, default=0.1)
     arguments = parser.parse_args()
     n_splits = 1 if arguments.quick else arguments.splits
-    parts = (table1, table2, figure2, boundary, losses, curves, calibration, rerank)
+    parts = (table1, table2, figure2, boundary, losses, curves, calibration, rerank, nested)
     programs = {part.__name__: part for part in parts}
     programs["curves"] = partial(curves, figure=arguments.figure)
     with TemporaryDirectory() as scratch:
