@@ -130,6 +130,10 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
     boundaries : bool, default=True
         Whether first and last labels have weights of their own. False gives exactly the model of
         CRFsuite.
+    entropy_weight : float, default=0.0
+        Weight of Σ_s weight_s · H(p(· | x_s)), the entropy of the labelings of the sequences of
+        which no label is known, in the objective: they should be labelled with confidence. 0 leaves
+        these sequences out. See the manual for when it helps.
     max_iter : int, default=500
         Iterations of the solver; passes over the data for "dual" and "adagrad", whose number the
         iterations of a following "lbfgs" are added to.
@@ -236,6 +240,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         all_possible_transitions: bool = False,
         constraints: str | ArrayLike | None = None,
         boundaries: bool = True,
+        entropy_weight: float = 0.0,
         max_iter: int = 500,
         tol: float = 1e-2,
         warm_start: bool = False,
@@ -254,6 +259,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         self.all_possible_transitions = all_possible_transitions
         self.constraints = constraints
         self.boundaries = boundaries
+        self.entropy_weight = entropy_weight
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
@@ -300,7 +306,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         from sklseq.estimators.sources.open_source import open_source
         from sklseq.objectives.likelihood.long import explain_memory_error
 
-        source = open_source(X, y, sample_weight, self.gradient)
+        source = open_source(X, y, sample_weight, self.gradient, float(self.entropy_weight))
         check_source(self, source)
         with source:
             summary = source.summarise()
@@ -342,7 +348,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
 
     def _check_parameters(self) -> None:
         check_plain_parameters(self)
-        check_numbers(self, "l1", "l2", "tol")
+        check_numbers(self, "l1", "l2", "tol", "entropy_weight")
         check_numbers(self, "max_iter", "n_iter_no_change", least=1, whole=True)
         check_choices(self, solver=SOLVERS, gradient=GRADIENTS)
         check_n_jobs(self.n_jobs)

@@ -46,6 +46,11 @@ def weight_errors(
     tagger: Any, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None, robust: bool
 ) -> StandardErrors:
     """As :func:`sklseq.inspection.standard_errors`, of a tagger."""
+    if tagger.entropy_weight > 0:
+        raise ValueError(
+            "Standard errors are those of weights of greatest likelihood, and the model was trained "
+            f"with entropy_weight={tagger.entropy_weight}; fit one with entropy_weight=0."
+        )
     source = _open(tagger, X, y, sample_weight)
     if isinstance(source, PartialSource) and not robust:
         raise ValueError(

@@ -19,13 +19,19 @@ __all__ = ["open_source"]
 
 
 def open_source(
-    X: SequencesLike, y: LabelsLike | None, sample_weight: ArrayLike | None, gradient: str
-) -> Source:
+    X: SequencesLike, y: LabelsLike | None, sample_weight: ArrayLike | None, gradient: str,
+    entropy_weight: float = 0.0,
+) -> Source:  # fmt: skip
     """The source of labelled sequences: in memory, in blocks, in shards or on a cluster.
 
     Rows in memory are worked on in blocks where ``gradient`` or the length of sequences asks for
-    that.
+    that. ``entropy_weight`` above 0 keeps sequences of which no label is known, in memory only.
     """
+    if entropy_weight > 0 and (in_shards(X) or in_blocks(X)):
+        raise ValueError(
+            f"entropy_weight={entropy_weight} needs sequences in memory; X holds blocks of rows or "
+            "shards. Use entropy_weight=0."
+        )
 
     def plan(longest: int, n_labels: int, **kind: bool) -> Plan:
         budget = get_config()["working_memory"] * 2.0**20
@@ -50,7 +56,7 @@ def open_source(
     try:
         source = RowSource.of_rows(rows, y, weights, vectorizer)
     except PartialLabelError:
-        source = PartialSource.of_rows(rows, y, weights, vectorizer)
+        source = PartialSource.of_rows(rows, y, weights, vectorizer, entropy_weight)
     if isinstance(source, PartialSource):
         return source
     longest = source.X.lengths.max()

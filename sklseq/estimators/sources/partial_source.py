@@ -15,7 +15,7 @@ from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import check_not_empty
 from sklseq.inference.chain.linear_chain import Transitions, best_paths, row_blocks
 from sklseq.objectives.likelihood.long import Plan
-from sklseq.objectives.likelihood.partial import PartialLogLikelihood
+from sklseq.objectives.likelihood.partial import EntropyLikelihood, PartialLogLikelihood
 from sklseq.objectives.likelihood.summary import Summary
 from sklseq.objectives.scores.score_map import ScoreMap, allowed_support, magnitudes
 
@@ -36,12 +36,16 @@ class PartialSource(RowSource):
     plan = Plan("forward-backward", None, 0, "some labels are unknown")
 
     labels: AllowedLabels
+    entropy_weight: float = 0.0
 
     @classmethod
     def of_rows(
-        cls, X: Sequences, y: LabelsLike, weights: np.ndarray, vectorizer: Any
-    ) -> RowSource:
+        cls, X: Sequences, y: LabelsLike, weights: np.ndarray, vectorizer: Any,
+        entropy_weight: float = 0.0,
+    ) -> RowSource:  # fmt: skip
         """Check y; sequences of weight 0, and those of which nothing is known, are left out.
+
+        Unless ``entropy_weight`` is above 0: then these come last.
 
         A plain ``RowSource`` if the label of every row of the others is known.
         """
@@ -49,21 +53,22 @@ class PartialSource(RowSource):
         check_not_empty(X)
         classes = unique_labels(partial.labels_of(weights > 0))
         labels = partial.allowed(classes, new=True)
-        kept = (weights > 0) & _has_row(~labels.unknown, X)
-        if not kept.any():
+        known = _has_row(~labels.unknown, X)
+        kept = (weights > 0) & (known | ((entropy_weight > 0) & (X.lengths > 0)))
+        if not (kept & known).any():
             raise ValueError(
                 "y must hold a known label in a sequence of positive weight; all are unknown "
                 "(None, NaN or the set of all labels)."
             )
         numbers, is_partial = np.flatnonzero(kept), _has_row(labels.codes >= len(classes), X)
-        numbers = numbers[np.argsort(is_partial[numbers], kind="stable")]
+        numbers = numbers[np.argsort((is_partial * 1 + ~known)[numbers], kind="stable")]
         codes = np.concatenate(split_labels(labels.codes, X.offsets)[numbers])
         labels = labels._replace(codes=codes)
         kind = cls if is_partial[numbers].any() else RowSource
         source = kind(X[numbers], labels.codes, classes, weights[numbers], vectorizer)
         source.numbers, source.n_given = numbers, len(X)
         if isinstance(source, PartialSource):
-            source.labels = labels
+            source.labels, source.entropy_weight = labels, entropy_weight
         return source
 
     @property
@@ -73,7 +78,9 @@ class PartialSource(RowSource):
 
     def summarise(self) -> Summary:
         X = self.X
-        support = allowed_support(X, self.labels)
+        n = np.searchsorted(X.offsets, np.flatnonzero(~self.labels.unknown)[-1], side="right")
+        codes = self.labels.codes[: X.offsets[n]]  # what is wholly unknown allows everything
+        support = allowed_support(X[:n], self.labels._replace(codes=codes))
         return Summary(
             self.classes, X.n_rows, int(X.lengths.max(initial=0)), X.shape[1], X.is_sparse,
             X.dtype == np.float32, support, magnitudes(X.rows),
@@ -104,7 +111,10 @@ class PartialSource(RowSource):
         return one
 
     def likelihood(self, scores: ScoreMap, l2: float, threads: Threads) -> PartialLogLikelihood:
-        return PartialLogLikelihood(scores, self.labels, self.X.offsets, self.weights, l2, threads)
+        args = scores, self.labels, self.X.offsets, self.weights, l2, threads
+        if self.entropy_weight > 0:
+            return EntropyLikelihood(*args, self.entropy_weight)
+        return PartialLogLikelihood(*args)
 
 
 def _has_row(rows: np.ndarray, X: Sequences) -> np.ndarray:

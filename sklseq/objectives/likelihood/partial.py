@@ -8,11 +8,11 @@ from sklseq._lib.threads import Threads
 from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import row_positions
 from sklseq.inference.chain.linear_chain import Transitions
-from sklseq.inference.chain.tangent import Filtered
+from sklseq.inference.chain.tangent import Direction, Filtered, TangentWorkspace
 from sklseq.objectives.likelihood.likelihood import Block, LogLikelihood, ThreadBuffers
 from sklseq.objectives.scores.score_map import ScoreMap
 
-__all__ = ["PartialLogLikelihood"]
+__all__ = ["EntropyLikelihood", "PartialLogLikelihood"]
 
 
 class PartialLogLikelihood(LogLikelihood):
@@ -93,3 +93,86 @@ class PartialLogLikelihood(LogLikelihood):
         work.tangents(rows[1], change, block.offsets, -block.weights, direction)
         dpsi += change
         return None
+
+
+class EntropyLikelihood(PartialLogLikelihood):
+    """f(w) = -Σ_s weight_s · log p(Y_s | x_s) + λ Σ_u weight_u · H(p(· | x_u)) + l2 · ‖w‖²₂.
+
+    u are the sequences of which no label is known, for which the first term is 0. With s the score
+    of a path, H = log Z - E[s] and
+
+        ∂H/∂w = -Cov(φ, s) = -(Hessian of log Z) w,
+
+    by the tangent of forward-backward in the direction of the scores themselves. f is not convex.
+
+    Parameters
+    ----------
+    scores, labels, offsets, weights, l2, threads
+        As of ``PartialLogLikelihood``; sequences of which nothing is known come last.
+    entropy_weight : float
+        λ.
+
+    References
+    ----------
+    Y. Grandvalet, Y. Bengio (2004), "Semi-supervised learning by entropy minimization", NIPS.
+
+    F. Jiao, S. Wang, C.-H. Lee, R. Greiner, D. Schuurmans (2006), "Semi-supervised conditional
+    random fields for improved sequence segmentation and labeling", COLING/ACL, §3.
+    """
+
+    def __init__(
+        self, scores: ScoreMap, labels: AllowedLabels, offsets, weights, l2: float,
+        threads: Threads, entropy_weight: float,
+    ):  # fmt: skip
+        known = np.cumsum(np.append(0, ~labels.unknown))
+        self.penalty = np.where(np.diff(known[offsets]) > 0, 0, -entropy_weight * weights)
+        super().__init__(scores, labels, offsets, weights, l2, threads)
+
+    def add_up(self, W, chain, counts: bool = True) -> float:
+        L, parts = chain.n_labels, (chain.score, chain.start, chain.end)
+        score, start, end = (x[(slice(L),) * x.ndim].astype(np.float64) for x in parts)
+        dense = Transitions(score, start, end).exponentiate()
+        along = (np.where(x > -np.inf, x, 0) for x in (score, start, end))
+        self.direction, self.entropies = Direction(dense, *along), np.zeros(len(self.weights))
+        return super().add_up(W, chain, counts) + float(self.entropies.sum())
+
+    def compare(
+        self, psi: np.ndarray, block: Block, chain: Transitions, work: ThreadBuffers, counts: bool
+    ) -> None:
+        """As of partial labels; and the entropy of sequences of which nothing is known."""
+        penalty = self.penalty[block.sequences]
+        if not penalty.any():
+            return super().compare(psi, block, chain, work, counts)
+        given = psi.astype(np.float64)
+        super().compare(psi, block, chain, work, counts)
+        rows = TangentWorkspace(len(psi), self.scores.width)
+        self._add_values(given.copy(), block, penalty, rows)
+        if counts:
+            log_z, marginals = np.zeros(len(penalty)), given.copy()
+            filtered = rows.filter(marginals, block.offsets, self.direction.chain, log_z)
+            rows.tangents(filtered, given, block.offsets, -penalty, self.direction)
+            self._add_gradient(psi, given, block, rows, work)
+        return None
+
+    def _add_values(self, psi: np.ndarray, block: Block, penalty: np.ndarray, rows) -> None:
+        # penalty · (log Z - E[s]), in one number for the block.
+        direction, offsets, mu = self.direction, block.offsets, psi.copy()
+        log_z = np.zeros(len(penalty))
+        rows.forget()
+        rows.forward_backward(mu, offsets, penalty, direction.chain, log_z)
+        mu *= np.repeat(penalty, np.diff(offsets))[:, None]
+        L, (first, last, _) = self.scores.n_labels, row_positions(offsets)
+        score = np.vdot(mu, psi) + np.vdot(mu[first].sum(axis=0), direction.start)
+        score += np.vdot(mu[last].sum(axis=0), direction.end)
+        score += np.vdot(rows.pairwise_sum(direction.chain), direction.score[:L, :L])
+        self.entropies[block.sequences.start] = penalty @ log_z - score
+
+    def _add_gradient(self, residual, dmu: np.ndarray, block: Block, rows, work) -> None:
+        # Of -penalty · H: -penalty · -Cov = penalty · Cov with the sign of residuals.
+        first, last, _ = row_positions(block.offsets)
+        residual -= dmu.astype(residual.dtype)
+        work.ends[0] -= dmu[first].sum(axis=0)
+        work.ends[1] -= dmu[last].sum(axis=0)
+        if work.exact is None:
+            work.exact = np.zeros_like(rows.pair_tangents)
+        work.exact -= rows.pair_tangents
