@@ -48,8 +48,8 @@ def weight_errors(
     """As :func:`sklseq.inspection.standard_errors`, of a tagger."""
     if tagger.entropy_weight > 0:
         raise ValueError(
-            "Standard errors are those of weights of greatest likelihood, and the model was trained "
-            f"with entropy_weight={tagger.entropy_weight}; fit one with entropy_weight=0."
+            "Standard errors are those of weights of greatest likelihood, and the model was "
+            f"trained with entropy_weight={tagger.entropy_weight}; fit one with entropy_weight=0."
         )
     source = _open(tagger, X, y, sample_weight)
     if isinstance(source, PartialSource) and not robust:
