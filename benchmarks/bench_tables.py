@@ -1,78 +1,110 @@
-"""One long table beside packed arrays: fit and predict with from_frame, against without.
+"""One sequence of millions of rows in a CSV or Parquet file: training, probabilities, search.
 
-A million rows of ten numbers, or of one word, in sequences of 20; processor time, one thread, in
-turns, best of three (fit) and of nine (predict). Needs pandas and polars. "ratio": table against
-packed arrays, lower is better.
+    python benchmarks/bench_tables.py [ROWS] [FOLDER]
+
+Each step runs in a process of its own. Memory: the largest of /proc/self/status, RssAnon (of the
+process itself) and RssFile (pages of mapped files, which the system drops when it needs memory),
+sampled every 20 ms, each above that after the imports.
 """
 
-import argparse
-import os
-import warnings
-from time import process_time
-
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-os.environ.setdefault("POLARS_MAX_THREADS", "1")
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
 
 import numpy as np
-import pandas as pd
-import polars as pl
 from _common import header, row
-from sklearn.pipeline import make_pipeline
+from sklearn.model_selection import GridSearchCV
 
-from sklseq import CRFTagger, Sequences
-from sklseq.datasets import from_frame
-from sklseq.features import TokenFeatures, WindowFeatures
+from sklseq import CRFTagger, RowBlocks, TimeBlockSplit
 
-
-def best(*works, rounds):
-    """Best seconds of each work, in turns."""
-    seconds = [[] for _ in works]
-    for _ in range(rounds):
-        for times, work in zip(seconds, works):
-            began = process_time()
-            work()
-            times.append(process_time() - began)
-    return [min(times) for times in seconds]
+M, RUN, BLOCK = 4, 20, 100_000
+STEPS = ("cache", "fit", "predict_proba", "search")
 
 
-def compare(name, model, packed, y, columns):
-    """Print a line for fit and one for predict."""
-    tables = [make(columns) for make in (pd.DataFrame, pl.DataFrame)]
-    inputs = [c for c in columns if c not in ("s", "y")]
-    fits = [lambda t=t: model.fit(*from_frame(t, "s", "y")) for t in tables]
-    predicts = [lambda t=t: model.predict(from_frame(t, "s", columns=inputs)[0]) for t in tables]
-    for what, rounds, own, others in (
-        ("fit", 3, lambda: model.fit(packed, y), fits),
-        ("predict", 9, lambda: model.predict(packed), predicts),
-    ):
-        base, pandas, polars = best(own, *others, rounds=rounds)
-        ratios = [f"{seconds / base:.2f}" for seconds in (pandas, polars)]
-        row(f"{name}, {what}", f"{base:.3f}", *ratios)
+def blocks(n_rows):
+    """Rows and labels in runs: the first column tells the label, with noise."""
+    for k, first in enumerate(range(0, n_rows, BLOCK)):
+        rng, n = np.random.default_rng(k), min(BLOCK, n_rows - first)
+        y = np.repeat(rng.integers(0, 2, n // RUN + 1), RUN)[:n]
+        X = rng.normal(size=(n, M))
+        X[:, 0] += y
+        yield X.round(3), y
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    n = parser.parse_args().rows
-    warnings.simplefilter("ignore")
-    rng = np.random.default_rng(0)
-    offsets = np.append(np.arange(0, n, 20), n)
-    sentence = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    rows = rng.normal(size=(n, 10))
-    labels = np.array(list("abcde"))[
-        (rows @ rng.normal(size=(10, 5)) + rng.gumbel(size=(n, 5))).argmax(axis=1)
-    ]
-    words = np.array([f"w{k}" for k in range(5000)], dtype=object)[rng.integers(0, 5000, n)]
-    cuts = list(zip(offsets[:-1].tolist(), offsets[1:].tolist()))
-    y = [labels[a:b] for a, b in cuts]
-    header("task", "packed, s", "pandas, ratio", "polars, ratio")
-    numbers = {f"x{j}": rows[:, j] for j in range(10)}
-    tagger = CRFTagger(max_iter=20)
-    compare("numbers", tagger, Sequences(rows, offsets), y, {**numbers, "s": sentence, "y": labels})
-    model = make_pipeline(WindowFeatures(TokenFeatures()), CRFTagger(max_iter=3))
-    lists = [{"w": words[a:b].tolist()} for a, b in cuts]
-    compare("words", model, lists, y, {"w": words, "s": sentence, "y": labels})
+def write(folder, n_rows):
+    import pyarrow
+    from pyarrow import csv, parquet
+
+    names = [*(f"x{j}" for j in range(M)), "y"]
+    schema = pyarrow.schema([(name, pyarrow.float64()) for name in names[:-1]])
+    schema = schema.append(pyarrow.field("y", pyarrow.int8()))
+    files = folder / "log.csv", folder / "log.parquet"
+    with csv.CSVWriter(files[0], schema) as one, parquet.ParquetWriter(files[1], schema) as other:
+        for X, y in blocks(n_rows):
+            table = pyarrow.table([*X.T, y.astype(np.int8)], schema=schema)
+            one.write(table)
+            other.write_table(table)
+
+
+def run(step, path):
+    """One step, with the cache beside the file."""
+    X, y = RowBlocks.from_table(path, "y", cache=f"{path}-cache")
+    if step == "fit":
+        tagger = CRFTagger(gradient="streaming").fit([X], [y])
+        print(f"accuracy {tagger.score([X], [y]):.3f}", file=sys.stderr)
+    if step == "predict_proba":
+        tagger = CRFTagger().fit([X[:100_000]], [y[:100_000]])
+        out = np.lib.format.open_memmap(f"{path}-p.npy", "w+", np.float64, (len(y), 2))
+        tagger.predict_proba([X], out=out)
+    if step == "search":
+        parts, labels = X.pieces(len(y) // 20, y)
+        cv = TimeBlockSplit(2, gap=1, past_only=True)
+        search = GridSearchCV(CRFTagger(), {"l2": [0.1, 10.0]}, cv=cv, refit=False)
+        print(search.fit(parts, labels).cv_results_["mean_test_score"], file=sys.stderr)
+
+
+def resident():
+    with open("/proc/self/status") as file:
+        found = dict(line.split(":", 1) for line in file)
+    return np.array([int(found[name].split()[0]) / 1e3 for name in ("RssAnon", "RssFile")])
+
+
+def measured(step, path):
+    before = peak = resident()
+    done, begin = threading.Event(), time.perf_counter()
+
+    def watch():
+        nonlocal peak
+        while not done.wait(0.02):
+            peak = np.maximum(peak, resident())
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    run(step, path)
+    done.set()
+    watcher.join()
+    print(time.process_time(), *(peak - before), time.perf_counter() - begin)
+
+
+def main(n_rows=10**6, folder=None):
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(folder or made)
+        if not (folder / "log.parquet").exists():
+            write(folder, n_rows)
+        header("file", "step", "processor time, s", "own memory, MB", "mapped files, MB")
+        for name in ("log.csv", "log.parquet"):
+            for step in STEPS:
+                command = [sys.executable, __file__, step, str(folder / name)]
+                answer = subprocess.run(command, check=True, capture_output=True, text=True)
+                seconds, own, mapped, _ = map(float, answer.stdout.split()[-4:])
+                row(name, step, f"{seconds:.0f}", f"{own:.0f}", f"{mapped:.0f}")
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] and sys.argv[1] in STEPS:
+        measured(*sys.argv[1:])
+    else:
+        main(*map(int, sys.argv[1:2]), *sys.argv[2:3])

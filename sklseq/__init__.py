@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # the names below, for type checkers
     from sklseq.data.row_blocks import RowBlocks
     from sklseq.data.segment_potentials import SegmentPotentials
     from sklseq.data.sequences import Sequences
+    from sklseq.estimators.conformal import ConformalTagger
     from sklseq.estimators.crf.crf_tagger import CRFTagger
     from sklseq.estimators.crf.crf_tagger_cv import CRFTaggerCV
     from sklseq.estimators.crf.crfsuite_model import read_crfsuite_model
@@ -33,6 +34,7 @@ if TYPE_CHECKING:  # the names below, for type checkers
 __all__ = [
     "CRFTagger",
     "CRFTaggerCV",
+    "ConformalTagger",
     "HMSVMTagger",
     "HMSVMTaggerCV",
     "OnlineDecoder",
@@ -64,6 +66,7 @@ __getattr__, __dir__ = lazy_names(
         "data.row_blocks": ("RowBlocks",),
         "data.segment_potentials": ("SegmentPotentials",),
         "data.sequences": ("Sequences",),
+        "estimators.conformal": ("ConformalTagger",),
         "estimators.crf.crf_tagger": ("CRFTagger",),
         "estimators.crf.crf_tagger_cv": ("CRFTaggerCV",),
         "estimators.crf.crfsuite_model": ("read_crfsuite_model",),

@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import sklseq
 import sklseq.features
 from sklseq import (
+    ConformalTagger,
     CRFTagger,
     CRFTaggerCV,
     HMSVMTagger,
@@ -66,6 +67,7 @@ SUBJECTS = {
     "SemiCRFSegmenter l1": (SemiCRFSegmenter(l1=0.01, l2=0.01, max_segment_length=9, n_jobs=2), ()),
     "SegmentReranker": (SegmentReranker(SemiCRFSegmenter(l2=0.1), cv=2, text=False), ()),
     "OnlineDecoder": (OnlineDecoder(CRFTagger(l2=0.1)), ()),
+    "ConformalTagger": (ConformalTagger(CRFTagger(l2=0.1), alpha=0.6, calibration=OneFold()), ()),
     "OnlineDecoder of segments": (
         OnlineDecoder(SemiCRFSegmenter(l2=0.1), strategy="closure"),
         ("labels_of_any_type",),  # a segmenter's labels are strings

@@ -74,7 +74,8 @@ class TimeBlockSplit(BaseCrossValidator):
         train, test : ndarray
         """
         self._check()
-        n, past = getattr(X, "shape", [len(X)])[0], bool(self.past_only)
+        shape, past = getattr(X, "shape", None), bool(self.past_only)
+        n = len(X) if shape is None else shape[0]
         parts = self.n_splits + past
         if n < parts:
             raise ValueError(

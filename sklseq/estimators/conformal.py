@@ -1,0 +1,388 @@
+"""Sets of labels that hold the right one with a given probability."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils.validation import check_is_fitted
+
+from sklseq._lib.estimator import LabellerBase, check_plain_parameters, clone_part
+from sklseq.data.labels import as_label_sequences, find_codes
+from sklseq.data.sequences import Sequences, list_sequences
+from sklseq.data.span_rules import find_by_rules, span_rules
+from sklseq.data.types import LabelsLike, RandomState, SequencesLike
+from sklseq.inference.chain.linear_chain import repeatable_generator
+
+__all__ = ["ConformalTagger", "CoverageReport"]
+
+UNITS = ("token", "span", "sequence")
+
+
+class CoverageReport(NamedTuple):
+    """Answer of :meth:`ConformalTagger.coverage_report`.
+
+    Attributes
+    ----------
+    coverage : float
+        Fraction of the units whose labels are all in their sets.
+    mean_size : float
+        Labels in the set of a row, on average over all rows.
+    empty : float
+        Fraction of the rows with an empty set.
+    n_units : int
+    """
+
+    coverage: float
+    mean_size: float
+    empty: float
+    n_units: int
+
+
+class ConformalTagger(MetaEstimatorMixin, LabellerBase, BaseEstimator):
+    """Label sets with marginal coverage, by split conformal calibration of a tagger.
+
+    With p_t(j) the probability of label j at row t, the set of the row is
+
+        C_t = {j : 1 - p_t(j) ≤ q}.
+
+    A unit (a row, a true span or a sequence) is missed if a set of its rows lacks the true label.
+    Of n sequences that were not trained on, with n_s units of which m_s(q) are missed, q is the
+    smallest number for which
+
+        Σ_s m_s(q) + (1 - α) · max_s n_s ≤ α · Σ_s n_s.
+
+    Parameters
+    ----------
+    estimator : estimator, default=None
+        A tagger with ``predict_proba``, a pipeline that ends in one, or a search over one. Default:
+        ``CRFTagger()``. In ``FrozenEstimator`` it is used as it is, and ``fit`` calibrates on all
+        sequences, which must not be those of its training.
+    alpha : float, default=0.1
+        Fraction of the units that may be missed.
+    by : {"token", "span", "sequence"}, default="token"
+        The unit. "span": the rows of a span, as ``scheme`` reads the true labels; other rows do not
+        count. "sequence": all rows of a sequence at once.
+    calibration : float or splitter, default=0.2
+        Fraction of the sequences that are not trained on, but calibrated with, chosen at random. Or
+        a splitter of scikit-learn, whose first test part is taken.
+    scheme : str or None, default=None
+        Labelling scheme of "span", as in :meth:`CRFTagger.predict_spans`.
+    allow_empty : bool, default=True
+        Whether sets may be empty: no label is probable enough. This happens where the most probable
+        label is right more often than 1 - ``alpha``. False adds that label, so that coverage rises
+        to at least the accuracy.
+    random_state : int, RandomState instance or None, default=None
+        Choice of the sequences to calibrate with (None: always the same).
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        Fitted on the other sequences.
+    classes_ : ndarray of shape (n_labels,)
+    threshold_ : float
+        q; infinite if there are too few sequences: sets then hold all labels.
+    n_calibration_ : int
+        Sequences that q was computed from.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is wrong, or no sequence is left to train or to calibrate on.
+    TypeError
+        If the estimator has no probabilities.
+
+    Notes
+    -----
+    Sequences have to be exchangeable (for example independent and of one distribution); the rows of
+    a sequence may depend on each other in any way. A further sequence, with N units and M missed
+    ones, then has E[M] ≤ α · E[N]: conformal risk control with the loss M - α · N of a sequence,
+    whose largest value is taken from the calibration; that a new sequence has more units than all
+    n of these has at most the probability 1 / (n + 1). For "sequence" it is the ordinary conformal
+    quantile, P(missed) ≤ α. The guarantee is marginal: over all draws of
+    calibration and new sequences, not for each label, each length or each single corpus. It holds
+    whatever the model; a better model has smaller sets. It does not hold for text of another kind,
+    nor for pieces of one long sequence.
+
+    References
+    ----------
+    A. N. Angelopoulos, S. Bates, A. Fisch, L. Lei, T. Schuster (2024), "Conformal risk control",
+    ICLR, Theorem 1.
+
+    M. Sadinle, J. Lei, L. Wasserman (2019), "Least ambiguous set-valued classifiers with bounded
+    error levels", Journal of the American Statistical Association 114(525).
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklseq import ConformalTagger, CRFTagger
+    >>> from sklseq.datasets import make_contacts
+    >>> from sklseq.features import TemplateFeatures
+    >>> X, y = make_contacts(300, random_state=0)
+    >>> model = make_pipeline(TemplateFeatures(["w[-1]", "w[0]"]), CRFTagger())
+    >>> tagger = ConformalTagger(model, alpha=0.1, calibration=0.5).fit(X[:200], y[:200])
+    >>> tagger.predict_sets(X[200:])[0].shape == (len(X[200]), len(tagger.classes_))
+    True
+    >>> report = tagger.coverage_report(X[200:], y[200:])
+    >>> abs(report.coverage - 0.9) < 0.05
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: BaseEstimator | None = None,
+        *,
+        alpha: float = 0.1,
+        by: str = "token",
+        calibration: float | BaseCrossValidator = 0.2,
+        scheme: str | None = None,
+        allow_empty: bool = True,
+        random_state: RandomState = None,
+    ):
+        self.estimator = estimator
+        self.alpha = alpha
+        self.by = by
+        self.calibration = calibration
+        self.scheme = scheme
+        self.allow_empty = allow_empty
+        self.random_state = random_state
+
+    def fit(self, X: SequencesLike, y: LabelsLike) -> ConformalTagger:
+        """Train the estimator on one part of the sequences, and calibrate with the other.
+
+        Parameters
+        ----------
+        X : list of sequences
+        y : list of label sequences
+
+        Returns
+        -------
+        ConformalTagger
+            The estimator itself.
+        """
+        from sklseq.estimators.crf.crf_tagger import CRFTagger
+
+        self._check_parameters()
+        if isinstance(self.estimator, FrozenEstimator):
+            check_is_fitted(self.estimator)
+            return self._calibrate(self.estimator, X, y)
+        estimator = CRFTagger() if self.estimator is None else clone_part(self, "estimator")
+        X, y = X if isinstance(X, Sequences) else list_sequences(X), [*y]
+        if len(X) != len(y):
+            raise ValueError(
+                f"X and y must hold the same number of sequences; got {len(X)} in X and {len(y)} "
+                "in y."
+            )
+        train, aside = self._parts(len(X))
+        estimator.fit(_some(X, train), [y[s] for s in train])
+        return self._calibrate(estimator, _some(X, aside), [y[s] for s in aside])
+
+    def _check_parameters(self) -> None:
+        check_plain_parameters(self)
+        for name in ("alpha", "calibration"):
+            value = getattr(self, name)
+            if name == "calibration" and hasattr(value, "split") and not isinstance(value, str):
+                continue
+            if not isinstance(value, (int, float, np.number)) or not 0 < value < 1:
+                raise ValueError(f"{name} must be a number between 0 and 1; got {value!r}.")
+        if self.by not in UNITS:
+            raise ValueError(f"by must be one of {UNITS}; got {self.by!r}.")
+
+    def _parts(self, n: int) -> tuple[list[int], list[int]]:
+        # Numbers of the sequences to train on and to calibrate with.
+        if hasattr(self.calibration, "split"):
+            train, aside = next(iter(self.calibration.split(np.zeros((n, 1)))))
+        else:
+            order = repeatable_generator(self.random_state).permutation(n)
+            k = int(np.ceil(self.calibration * n))
+            train, aside = np.sort(order[k:]), np.sort(order[:k])
+        if not len(train) or not len(aside):
+            raise ValueError(
+                f"calibration={self.calibration!r} leaves {len(train)} of {n} sequences to train "
+                f"on and {len(aside)} to calibrate with; pass more sequences, or a FrozenEstimator."
+            )
+        return np.asarray(train).tolist(), np.asarray(aside).tolist()
+
+    def _calibrate(self, estimator: Any, X: Any, y: Any) -> ConformalTagger:
+        if not hasattr(estimator, "predict_proba"):
+            raise TypeError(
+                f"{type(estimator).__name__} has no predict_proba; use a CRFTagger, or a pipeline "
+                "that ends in one."
+            )
+        scores, owner = self._scores(estimator, X, y)
+        n_units = np.bincount(owner, minlength=len(y))
+        allowed = self.alpha * len(scores) - (1 - self.alpha) * n_units.max(initial=1)
+        k = int(np.floor(allowed + 1e-9))
+        # At most k scores are above the one of rank k + 1.
+        threshold = np.inf if k < 0 else float(np.sort(scores)[::-1][k])
+        if threshold == np.inf:
+            self._warn(scores, k)
+        # In one step: after an interrupt, the estimator is as before, or fitted.
+        vars(self).update(estimator_=estimator, threshold_=threshold, n_calibration_=len(y))
+        return self
+
+    def _warn(self, scores: np.ndarray, k: int) -> None:
+        n_new = int(np.isinf(scores).sum())
+        why = f"{len(scores)} units are too few for alpha={self.alpha}"
+        if k >= 0:
+            why = f"{n_new} of {len(scores)} units have a label that training did not have"
+        warnings.warn(
+            f"All label sets hold all labels: {why}; calibrate with more sequences, or raise "
+            "alpha.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+    def _scores(self, estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        # Largest 1 - p of the true labels of each unit, and the number of its sequence.
+        labels, offsets = as_label_sequences(y)
+        proba = _flat(estimator.predict_proba(X), offsets, len(estimator.classes_))
+        codes = find_codes(labels, estimator.classes_)
+        scores = 1 - np.where(codes >= 0, proba[np.arange(len(codes)), codes], -np.inf)
+        start, stop = self._units(labels, offsets)
+        owner = np.searchsorted(offsets, start, side="right") - 1
+        bounds = np.column_stack([start, stop]).ravel()
+        if not len(bounds):
+            return np.zeros(0), owner
+        return np.maximum.reduceat(np.append(scores, -np.inf), bounds)[::2], owner
+
+    def _units(self, labels: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        # (first row, row after the last) of each.
+        if self.by == "token":
+            return np.arange(len(labels)), np.arange(len(labels)) + 1
+        if self.by == "sequence":
+            some = offsets[1:] > offsets[:-1]
+            return offsets[:-1][some], offsets[1:][some]
+        classes, codes = np.unique(labels, return_inverse=True)
+        start, stop, _ = find_by_rules(codes, offsets, span_rules(classes, self.scheme))
+        return start, stop
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "threshold_")
+
+    @property
+    def classes_(self) -> np.ndarray:
+        check_is_fitted(self)
+        return self.estimator_.classes_
+
+    @property
+    def n_features_in_(self) -> int:
+        check_is_fitted(self)
+        return self.estimator_.n_features_in_
+
+    def predict_sets(self, X: SequencesLike) -> list[np.ndarray]:
+        """Whether each label is in the set of each row.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        list of bool ndarray of shape (n_steps, n_labels)
+            Columns in the order of ``classes_``: the labels of a row are
+            ``classes_[predict_sets(X)[s][t]]``.
+        """
+        check_is_fitted(self)
+        return [self._sets(proba) for proba in self.estimator_.predict_proba(X)]
+
+    def _sets(self, proba: np.ndarray) -> np.ndarray:
+        sets = 1 - proba.astype(np.float64) <= self.threshold_
+        if not self.allow_empty and len(proba):
+            sets[np.arange(len(proba)), proba.argmax(axis=1)] = True
+        return sets
+
+    def coverage_report(self, X: SequencesLike, y: LabelsLike) -> CoverageReport:
+        """Coverage and size of the sets of labelled sequences.
+
+        Parameters
+        ----------
+        X : list of sequences
+        y : list of label sequences
+
+        Returns
+        -------
+        CoverageReport
+            Named tuple ``(coverage, mean_size, empty, n_units)``.
+        """
+        labels, offsets = as_label_sequences(y)
+        sets = _flat(self.predict_sets(X), offsets, len(self.classes_))
+        codes = find_codes(labels, self.classes_)
+        right = (codes >= 0) & sets[np.arange(len(codes)), codes].astype(bool)
+        start, stop = self._units(labels, offsets)
+        if not len(start):
+            raise ValueError(f"y holds no {self.by}; a coverage needs at least one.")
+        missed = np.append(0, np.cumsum(~right))
+        sizes = sets.sum(axis=1)
+        return CoverageReport(
+            float((missed[stop] == missed[start]).mean()),
+            float(sizes.mean()), float((sizes == 0).mean()), len(start),
+        )  # fmt: skip
+
+    def predict(self, X: SequencesLike) -> np.ndarray:
+        """Labels of each sequence, those of the estimator.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        ndarray of shape (n_sequences,), dtype object
+        """
+        check_is_fitted(self)
+        return self.estimator_.predict(X)
+
+    def predict_proba(self, X: SequencesLike) -> list[np.ndarray]:
+        """Probabilities of labels, those of the estimator.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        list of ndarray of shape (n_steps, n_labels)
+        """
+        check_is_fitted(self)
+        return self.estimator_.predict_proba(X)
+
+    def score(self, X: SequencesLike, y: LabelsLike) -> float:
+        """Fraction of rows whose label :meth:`predict` finds.
+
+        Parameters
+        ----------
+        X : list of sequences
+        y : list of label sequences
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        return self.estimator_.score(X, y)
+
+
+def _some(X: Any, which: list[int]) -> Any:
+    return X[which] if isinstance(X, Sequences) else [X[s] for s in which]
+
+
+def _flat(rows: list, offsets: np.ndarray, n_labels: int) -> np.ndarray:
+    # The rows of all sequences, checked against the labels.
+    n_rows, n_given = [len(x) for x in rows], np.diff(offsets).tolist()
+    if n_rows != n_given:
+        if len(n_rows) != len(n_given):
+            raise ValueError(
+                f"X and y must hold the same number of sequences; got {len(n_rows)} in X and "
+                f"{len(n_given)} in y."
+            )
+        s = next(s for s, (a, b) in enumerate(zip(n_rows, n_given)) if a != b)
+        raise ValueError(
+            f"Sequence {s} has {n_rows[s]} rows in X but {n_given[s]} labels in y; each row needs "
+            "one label."
+        )
+    return np.concatenate([np.zeros((0, n_labels)), *rows])

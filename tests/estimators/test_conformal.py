@@ -1,0 +1,168 @@
+"""Conformal label sets: the quantile, coverage over many draws, units, hostile input."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.base import BaseEstimator, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV, PredefinedSplit
+from sklearn.pipeline import make_pipeline
+
+from sklseq import ConformalTagger, CRFTagger, HMSVMTagger
+from sklseq.datasets import make_contacts
+from sklseq.features import TemplateFeatures
+
+
+class Known(BaseEstimator):
+    """Rows are the probabilities of their labels."""
+
+    def __init__(self, n_labels=3):
+        self.n_labels, self.classes_, self.is_fitted_ = n_labels, np.arange(n_labels), True
+
+    def fit(self, X, y):
+        return self
+
+    def predict_proba(self, X):
+        return list(X)
+
+
+def draw(rng, n, n_labels=3, longest=9):
+    """Sequences of dependent rows: a sequence is easy or hard as a whole."""
+    X, y = [], []
+    for _ in range(n):
+        T, sharp = int(rng.integers(0, longest)), rng.choice([0.3, 3.0])
+        P = rng.dirichlet(np.full(n_labels, 1 / sharp), T)
+        X.append(P)
+        wrong = rng.random() < 0.3  # a model that is wrong for whole sequences
+        y.append([int(rng.choice(n_labels, p=p[::-1] if wrong else p)) for p in P])
+    return X, y
+
+
+def calibrated(X, y, **parameters):
+    return ConformalTagger(FrozenEstimator(Known()), **parameters).fit(X, y)
+
+
+def units_missed(sets, y, by):
+    right = [s[np.arange(len(t)), t] for s, t in zip(sets, y) if len(t)]
+    if by == "sequence":
+        return [[not r.all()] for r in right]
+    return [(~r).tolist() for r in right]
+
+
+@pytest.mark.parametrize("by", ["token", "sequence"])
+@pytest.mark.parametrize("alpha", [0.1, 0.3])
+def test_the_threshold_is_the_smallest_that_controls_the_risk(by, alpha):
+    for seed in range(8):
+        X, y = draw(np.random.default_rng(seed), 40)
+        tagger = calibrated(X, y, by=by, alpha=alpha)
+        candidates = np.unique(1 - np.concatenate([x.ravel() for x in X]))
+        for q in candidates[np.abs(candidates - tagger.threshold_) < 0.02]:
+            tagger_at_q = pickle.loads(pickle.dumps(tagger))
+            tagger_at_q.threshold_ = q
+            missed = units_missed(tagger_at_q.predict_sets(X), y, by)
+            n, most = sum(map(len, missed)), max(map(len, missed))
+            holds = sum(map(sum, missed)) + (1 - alpha) * most <= alpha * n + 1e-9
+            assert holds == (q >= tagger.threshold_)
+
+
+@pytest.mark.parametrize("by", ["token", "span", "sequence"])
+def test_coverage_over_many_draws(by):
+    # E[missed - alpha * units] <= 0 for a new sequence; not far below.
+    rng, excess, n = np.random.default_rng(0), [], 0
+    for _ in range(80):
+        tagger = calibrated(*draw(rng, 60), by=by, alpha=0.2, scheme="runs")
+        X, y = draw(rng, 10)
+        report = tagger.coverage_report(X, y)
+        excess.append(report.n_units * (1 - report.coverage - 0.2))
+        n += report.n_units
+    error = np.std(excess) * np.sqrt(len(excess)) / n
+    assert sum(excess) / n < 2.5 * error
+    assert sum(excess) / n > -0.04 - 2.5 * error
+
+
+def test_spans_are_covered_where_all_their_rows_are():
+    y = [[0, 1, 1, 2, 2, 2]]
+    proba = np.full((6, 3), 0.3)
+    proba[np.arange(6), y[0]] = [0.9, 0.8, 0.4, 0.7, 0.35, 0.6]
+    tagger = calibrated([proba] * 60, y * 60, by="span", alpha=0.5, scheme="runs")
+    # Spans are missed below 0.9, 0.4 and 0.35: half of them may be, the largest units counted.
+    assert tagger.threshold_ == 1 - 0.4
+    report = tagger.coverage_report([proba], y)
+    assert report.n_units == 3
+    assert report.coverage == 2 / 3
+
+
+def test_empty_sets_and_sets_that_are_never_empty():
+    X, y = [np.array([[0.6, 0.4, 0.0]])] * 49 + [np.array([[0.9, 0.1, 0.0]])] * 451, [[0]] * 500
+    some = calibrated(X, y)
+    assert some.threshold_ == pytest.approx(0.1)
+    assert_array_equal(some.predict_sets(X[:1])[0], [[False] * 3])
+    assert some.coverage_report(X, y) == (0.902, 0.902, 0.098, 500)
+    all_ = calibrated(X, y, allow_empty=False)
+    assert_array_equal(all_.predict_sets(X[:1])[0], [[True, False, False]])
+
+
+def test_pipelines_searches_and_splitters():
+    X, y = make_contacts(90, random_state=0)
+    pipeline = make_pipeline(TemplateFeatures(["w[0]"]), CRFTagger(tol=0.1))
+    search = GridSearchCV(pipeline, {"crftagger__l2": [0.1, 1.0]}, cv=2)
+    tests = np.where(np.arange(90) % 3, -1, 0)
+    for estimator in (pipeline, search):
+        tagger = ConformalTagger(estimator, alpha=0.4, calibration=PredefinedSplit(tests)).fit(X, y)
+        assert tagger.n_calibration_ == 30
+        frozen = ConformalTagger(FrozenEstimator(tagger.estimator_), alpha=0.4).fit(X[::3], y[::3])
+        assert frozen.threshold_ == tagger.threshold_
+        again = pickle.loads(pickle.dumps(tagger))
+        for one, other in zip(again.predict_sets(X), tagger.predict_sets(X), strict=True):
+            assert_array_equal(one, other)
+        assert tagger.score(X, y) == tagger.estimator_.score(X, y)
+        assert_array_equal(tagger.predict(X)[4], tagger.estimator_.predict(X)[4])
+    assert ConformalTagger(pipeline, alpha=0.4).fit(X, y).n_calibration_ == 18
+    assert clone(tagger).get_params()["alpha"] == 0.4
+
+
+def test_too_few_sequences_and_new_labels_give_all_labels():
+    X, y = draw(np.random.default_rng(0), 3)
+    with pytest.warns(UserWarning, match="units are too few for alpha=0.01; calibrate with more"):
+        tagger = calibrated(X, y, alpha=0.01)
+    assert all(sets.all() for sets in tagger.predict_sets(X))
+    X, y = draw(np.random.default_rng(0), 50)
+    y = [[9 if t % 2 else label for t, label in enumerate(one)] for one in y]
+    with pytest.warns(UserWarning, match="have a label that training did not have"):
+        calibrated(X, y)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"alpha": 0}, "alpha must be a number between 0 and 1; got 0"),
+        ({"alpha": "0.1"}, "alpha must be a number between 0 and 1"),
+        ({"alpha": 1.5}, "alpha must be"),
+        ({"calibration": 1}, "calibration must be a number between 0 and 1; got 1"),
+        ({"by": "row"}, "by must be one of"),
+        ({"allow_empty": 2}, "allow_empty must be True or False"),
+    ],
+)
+def test_wrong_parameters(parameters, message):
+    X, y = draw(np.random.default_rng(0), 30)
+    with pytest.raises(ValueError, match=message):
+        calibrated(X, y, **parameters)
+
+
+def test_wrong_data():
+    X, y = draw(np.random.default_rng(0), 30)
+    with pytest.raises(ValueError, match="same number of sequences; got 30 in X and 29 in y"):
+        calibrated(X, y[1:])
+    with pytest.raises(ValueError, match="same number of sequences; got 30 in X and 29 in y"):
+        ConformalTagger().fit(X, y[1:])
+    s = next(s for s, one in enumerate(y) if one)
+    with pytest.raises(ValueError, match=f"Sequence {s} has .* rows in X but .* labels in y"):
+        calibrated(X, [*y[:s], y[s][1:], *y[s + 1 :]])
+    with pytest.raises(ValueError, match="leaves 0 of 1 sequences to train on and 1 to calibrate"):
+        ConformalTagger().fit([np.eye(3)], [[0, 1, 2]])
+    with pytest.raises(TypeError, match="HMSVMTagger has no predict_proba; use a CRFTagger"):
+        ConformalTagger(HMSVMTagger()).fit([np.eye(3)] * 9, [[0, 1, 2]] * 9)
+    with pytest.raises(ValueError, match="y holds no token"):
+        calibrated(X, y).coverage_report([], [])
