@@ -125,7 +125,7 @@ class ConformalTagger(MetaEstimatorMixin, LabellerBase, BaseEstimator):
     >>> X, y = make_contacts(300, random_state=0)
     >>> model = make_pipeline(TemplateFeatures(["w[-1]", "w[0]"]), CRFTagger())
     >>> tagger = ConformalTagger(model, alpha=0.1, calibration=0.5).fit(X[:200], y[:200])
-    >>> tagger.predict_sets(X[200:])[0].shape == (len(X[200]), len(tagger.classes_))
+    >>> tagger.predict_sets(X[200:])[0].shape == (len(y[200]), len(tagger.classes_))
     True
     >>> report = tagger.coverage_report(X[200:], y[200:])
     >>> abs(report.coverage - 0.9) < 0.05
