@@ -132,8 +132,9 @@ def test_two_threads_train_as_one():
 def test_auto_takes_it_for_long_sequences_where_it_can():
     X, y = problem(5, lengths=[220, 210])
     assert MarginProblem(HMSVMTagger(), RowSource.read(X, y, None)).solver == "smoothing"
-    rows = [sparse.csr_matrix(x) for x in X]
-    assert MarginProblem(HMSVMTagger(), RowSource.read(rows, y, None)).solver == "bcfw"
+    for columns, solver in ((997, "smoothing"), (998, "bcfw")):
+        rows = [sparse.csr_matrix(np.pad(x, ((0, 0), (0, columns)))) for x in X]
+        assert MarginProblem(HMSVMTagger(), RowSource.read(rows, y, None)).solver == solver
     short = [x[:150] for x in X], [labels[:150] for labels in y]
     assert MarginProblem(HMSVMTagger(), RowSource.read(*short, None)).solver == "bcfw"
     for refused in (

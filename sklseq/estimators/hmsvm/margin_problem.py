@@ -37,9 +37,9 @@ __all__ = ["PASSES", "MarginProblem"]
 
 PASSES = {"bcfw": 1000, "working_set": 1000, "smoothing": 1000, "perceptron": 10}
 # Rows of a sequence, on average over rows, from which "auto" is "smoothing": an update of "bcfw"
-# moves one labeling of a whole sequence, and long ones need many. With sparse rows, where weights
-# are many, L-BFGS needs ten times as many iterations.
-LONG, LONG_SPARSE = 200, 1000
+# moves one labeling of a whole sequence, and long ones need many. With sparse rows of more columns
+# than MANY, L-BFGS needs ten times as many iterations.
+LONG, LONG_SPARSE, MANY = 200, 1000, 1000
 # Dense columns up to which, and rows from which, "auto" is "smoothing" whatever the lengths: few
 # weights need few iterations of L-BFGS, and "bcfw" needs the more passes the larger C is.
 NARROW, ENOUGH = 100, 1000
@@ -103,7 +103,8 @@ class MarginProblem:
 
     def _choose_solver(self) -> str:
         tagger, X = self.tagger, self.source.X
-        least = LONG_SPARSE if X.is_sparse and tagger.kernel == "linear" else LONG
+        is_large = X.is_sparse and X.shape[1] > MANY and tagger.kernel == "linear"
+        least = LONG_SPARSE if is_large else LONG
         reason = _no_smoothing(tagger)
         if tagger.solver == "smoothing" and reason:
             raise ValueError(f"solver='smoothing' cannot have {reason}; use solver='bcfw'.")

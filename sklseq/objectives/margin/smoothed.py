@@ -180,9 +180,9 @@ class SmoothedHinge(LogLikelihood):
             held = np.where(block.weights > 0, block.weights, 1)  # of slack 0, no weight
             self.expected_loss[block.sequences] = loss / held
 
-    def _store_gradient(self, chain, observed, w, gradient) -> float:
+    def store_gradient(self, transition, w, gradient) -> float:
         # With the ridge of the chain's scores, which are weights times `scale`.
-        ridge, n = super()._store_gradient(chain, observed, w, gradient), self.scores.n_state
+        ridge, n = super().store_gradient(transition, w, gradient), self.scores.n_state
         extra = self.l2 * (self.chain_ridge - 1)
         gradient[n:] += 2 * extra * w[n:]
         of_chain = squared_norm(gradient[n:]) / self.chain_ridge
