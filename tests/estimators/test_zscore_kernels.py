@@ -21,6 +21,7 @@ from sklseq.objectives.zscore.leave_out import LeaveOut
 from sklseq.objectives.zscore.moments import PairRule
 from sklseq.solvers import solve_dense
 from tests.objectives.test_moments import random_cost
+from tests.trials.zscore_kernels import TOLERANCE, error_of
 
 # Kernel and feature space give the same sums in another order; systems of condition up to 1e5.
 SAME = {"rtol": 1e-8, "atol": 1e-8}
@@ -245,3 +246,8 @@ def test_wrong_searches(options, message):
     X, y, _ = make_sequences(8)
     with pytest.raises(ValueError, match=message):
         ZScoreTaggerCV(**options).fit(X, y)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_problems(seed):
+    assert error_of(seed) <= TOLERANCE
