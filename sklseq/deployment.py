@@ -145,6 +145,11 @@ def _check_tagger(tagger: Any) -> None:
             f"one; got {type(tagger).__name__}."
         )
     check_is_fitted(tagger, "classes_")
+    if tagger.transition_coef_ is not None:
+        raise ValueError(
+            "A model with transition features cannot be exported; train it without "
+            "transition_features and B lines, or save it with joblib or skops."
+        )
     if not hasattr(tagger, "coef_"):
         raise ValueError(
             f"{type(tagger).__name__} was fitted with a kernel that is not linear and has no "
@@ -327,6 +332,7 @@ def model_card(model: BaseEstimator, *, description: str = "") -> str:
     if hasattr(tagger, "coef_"):
         n = int(np.count_nonzero(dense_weights(tagger.coef_)))
         n += int(np.isfinite(tagger.transition_[tagger.transition_ != 0]).sum())
+        n += 0 if tagger.transition_coef_ is None else tagger.transition_coef_.nnz
         lines.append(f"* {n:,} weights that are not zero, of type {tagger.coef_.dtype}")
     facts = [
         f"* {what}: {getattr(tagger, name):,.6g}"

@@ -41,9 +41,15 @@ class EstimatorBase:
         return {**super().__getstate__(), "_sklseq_version": __version__}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        state = dict(state)
+        state = self._new_parameters() | state
         check_version(state.pop("_sklseq_version", None), type(self).__name__)
         super().__setstate__(state)
+
+    @classmethod
+    def _new_parameters(cls) -> dict[str, Any]:
+        # Defaults, for parameters that came after a model was saved.
+        given = inspect.signature(cls.__init__).parameters.values()
+        return {p.name: p.default for p in given if p.default is not p.empty}
 
 
 class LabellerBase(EstimatorBase):

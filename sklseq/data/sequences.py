@@ -25,6 +25,8 @@ from sklseq.data.labels import (
 from sklseq.data.tables import column_list, is_table
 
 __all__ = [
+    "STATE",
+    "TRANSITION",
     "Sequences",
     "as_sequences",
     "check_entries",
@@ -44,6 +46,9 @@ __all__ = [
 
 Rows = Any  # 2-D ndarray, SciPy CSR matrix or CSR array
 
+# Bits of ``Sequences.roles``.
+STATE, TRANSITION = 1, 2
+
 
 class Sequences:
     """Packed sequences: the rows of all sequences in one matrix, cut by ``offsets``.
@@ -59,11 +64,15 @@ class Sequences:
         Feature rows of all sequences, one after the other. Not copied.
     offsets : array-like of shape (n_sequences + 1,)
         Non-decreasing row numbers, from 0 to ``n_rows``.
+    roles : array-like of shape (n_features,), optional
+        Which weights each column has in a tagger: 1 for each label, 2 for each pair of successive
+        labels, 3 both. By default all have weights for labels only. ``TemplateFeatures`` sets it
+        where a template has ``B`` lines, see :doc:`/transitions`.
 
     Attributes
     ----------
-    rows, offsets
-        As given; ``offsets`` as int64.
+    rows, offsets, roles
+        As given; ``offsets`` as int64, ``roles`` as uint8 or None.
     shape : tuple (n_sequences, n_features)
     n_rows : int
     lengths : ndarray of shape (n_sequences,)
@@ -71,7 +80,7 @@ class Sequences:
     Raises
     ------
     ValueError
-        If ``rows`` is not two-dimensional or the offsets do not cut it.
+        If ``rows`` is not two-dimensional, the offsets do not cut it, or the roles do not fit.
 
     Examples
     --------
@@ -84,9 +93,9 @@ class Sequences:
     array([3, 2])
     """
 
-    __slots__ = ("offsets", "rows")
+    __slots__ = ("offsets", "roles", "rows")
 
-    def __init__(self, rows: Rows, offsets: ArrayLike):
+    def __init__(self, rows: Rows, offsets: ArrayLike, roles: ArrayLike | None = None):
         if is_sparse(rows):
             rows = rows if rows.format == "csr" else rows.tocsr()
         else:
@@ -95,6 +104,7 @@ class Sequences:
             raise ValueError(f"rows must be 2-D (n_rows, n_features); got {rows.ndim}-D.")
         self.rows = rows
         self.offsets = check_offsets(offsets, rows.shape[0])
+        self.roles = None if roles is None else check_roles(roles, rows.shape[1])
 
     @classmethod
     def from_list(cls, matrices: list) -> Sequences:
@@ -162,18 +172,27 @@ class Sequences:
 
     def _span(self, start: int, stop: int) -> Sequences:
         offsets = self.offsets[start : stop + 1]
-        return Sequences(self.rows[offsets[0] : offsets[-1]], offsets - offsets[0])
+        return Sequences(self.rows[offsets[0] : offsets[-1]], offsets - offsets[0], self.roles)
 
     def _take(self, which: np.ndarray) -> Sequences:
         lengths = self.lengths[which]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         # Row r of the result is row r + shift of self.rows; a sequence has one shift.
         shift = np.repeat(self.offsets[which] - offsets[:-1], lengths)
-        return Sequences(self.rows[np.arange(offsets[-1]) + shift], offsets)
+        return Sequences(self.rows[np.arange(offsets[-1]) + shift], offsets, self.roles)
 
     def with_rows(self, rows: Rows) -> Sequences:
-        """The same sequences with other features, as a row-wise transformer returns."""
-        return Sequences(rows, self.offsets)
+        """The same sequences with other features, as a row-wise transformer returns.
+
+        Roles of columns stay; an error if there are roles and the number of columns changes.
+        """
+        if self.roles is not None and rows.shape[1] != self.rows.shape[1]:
+            raise ValueError(
+                f"X has roles for {self.rows.shape[1]} columns, such as templates with B lines "
+                f"give, and a transformer made {rows.shape[1]} columns of them; remove the "
+                "transformer, or the B lines."
+            )
+        return Sequences(rows, self.offsets, self.roles)
 
     def save(
         self,
@@ -221,7 +240,8 @@ class Sequences:
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, len(self))
         check_finite(self)
-        write_stored(path, Stored(self.rows, self.offsets, classes, codes, sample_weight))
+        stored = Stored(self.rows, self.offsets, classes, codes, sample_weight, self.roles)
+        write_stored(path, stored)
 
     @overload
     @classmethod
@@ -259,7 +279,7 @@ class Sequences:
         from sklseq.data.store import read_stored
 
         stored = read_stored(path, mmap=mmap)
-        X = cls(stored.rows, stored.offsets)
+        X = cls(stored.rows, stored.offsets, stored.roles)
         if not return_y:
             return X
         y = None
@@ -286,10 +306,10 @@ class Sequences:
     __rmul__ = __mul__
 
     def __getstate__(self):
-        return {"rows": self.rows, "offsets": self.offsets}
+        return {"rows": self.rows, "offsets": self.offsets, "roles": self.roles}
 
     def __setstate__(self, state):
-        for name, value in state.items():
+        for name, value in ({"roles": None} | state).items():
             setattr(self, name, value)
 
     def __repr__(self) -> str:
@@ -354,8 +374,15 @@ def _hstack(blocks: list[Sequences]) -> Sequences:
         rows = sparse.hstack([b.rows for b in blocks], format="csr")
         if all(all_ones(b.rows) for b in blocks):
             rows = rows_of_ones(rows.indices, rows.indptr, rows.shape[1], rows.dtype)
-        return first.with_rows(rows)
-    return first.with_rows(np.concatenate([b.rows for b in blocks], axis=1))
+    else:
+        rows = np.concatenate([b.rows for b in blocks], axis=1)
+    roles = None
+    if any(block.roles is not None for block in blocks):
+        states = (
+            np.full(b.shape[1], STATE, np.uint8) if b.roles is None else b.roles for b in blocks
+        )
+        roles = np.concatenate(list(states))
+    return Sequences(rows, first.offsets, roles)
 
 
 def sample_positions(key: Any, n: int) -> np.ndarray:
@@ -413,6 +440,21 @@ def check_offsets(offsets: Any, n_rows: int, of: str = "rows") -> np.ndarray:
             got = f"{offsets[k]} and then {offsets[k + 1]} at positions {k} and {k + 1}"
         raise ValueError(f"offsets must rise from 0 to the number of {of} ({n_rows}); got {got}.")
     return offsets
+
+
+def check_roles(roles: Any, n_features: int) -> np.ndarray:
+    """Roles of columns as uint8, checked."""
+    given, roles = roles, np.asarray(roles)
+    if (
+        roles.shape != (n_features,)
+        or roles.dtype.kind not in "iu"
+        or not np.isin(roles, (1, 2, 3)).all()
+    ):
+        raise ValueError(
+            f"roles must hold 1 (state weights), 2 (transition weights) or 3 (both) for each of "
+            f"{n_features} columns; got {given!r:.60}."
+        )
+    return roles.astype(np.uint8, copy=False)
 
 
 def row_positions(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

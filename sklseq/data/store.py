@@ -10,6 +10,7 @@ begin at multiples of 64 bytes, so that each can be mapped:
 ``indptr indices shape``  a CSR matrix, with ``data``: empty if all values are one
 ``classes codes``         labels, sorted, and the position of each row's label (optional)
 ``weights``               one per sequence (optional)
+``roles``                 one per column (optional)
 ========================= =======================================================================
 
 A zip file has its table of contents at the end, so a truncated file is always detected.
@@ -64,6 +65,7 @@ class Stored(NamedTuple):
     classes, codes : ndarray or None
         ``classes[codes]`` are the labels of all rows.
     weights : ndarray of shape (n_sequences,) or None
+    roles : uint8 ndarray of shape (n_features,) or None
     """
 
     rows: Any
@@ -71,6 +73,7 @@ class Stored(NamedTuple):
     classes: np.ndarray | None
     codes: np.ndarray | None
     weights: np.ndarray | None
+    roles: np.ndarray | None = None
 
 
 # --------------------------------------------------------------------------------------- writing
@@ -99,7 +102,7 @@ def _members(stored: Stored) -> dict[str, np.ndarray]:
         members["data"] = rows.data[:0] if ones else rows.data
     else:
         members["rows"] = rows
-    for name in ("classes", "codes", "weights"):
+    for name in ("classes", "codes", "weights", "roles"):
         if getattr(stored, name) is not None:
             members[name] = getattr(stored, name)
     return members
@@ -236,7 +239,7 @@ def _checked(arrays: dict, path: Any) -> Stored:
         raise ValueError(
             f"{os.fspath(path)!r} is corrupt: {error}. Write it again with Sequences.save."
         ) from error
-    return Stored(rows, offsets, classes, codes, arrays.get("weights"))
+    return Stored(rows, offsets, classes, codes, arrays.get("weights"), arrays.get("roles"))
 
 
 def _rows(arrays: dict) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:  # an exported model needs neither SciPy nor NumPy's generator
 
 __all__ = [
     "ArrayLike",
+    "ChoiceLike",
     "ColumnsLike",
     "DTypeLike",
     "LabelsLike",
@@ -43,5 +45,7 @@ SequencesLike: TypeAlias = (
 LabelsLike: TypeAlias = Iterable[Iterable[Hashable | set[Any]]]
 # Columns of tokens, by name or number.
 ColumnsLike: TypeAlias = str | int | Sequence[str] | Sequence[int]
+# Chosen columns of rows: names, numbers or a mask, a regular expression, a function of a name.
+ChoiceLike: TypeAlias = str | re.Pattern[str] | Callable[[str], bool] | ArrayLike
 # Which label paths are valid: "once", span types that may occur once, or a function of labels.
 ValidLike: TypeAlias = str | Collection[Hashable] | Callable[[list], bool]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,9 +45,11 @@ from sklseq.inference.chain.linear_chain import (
     row_blocks,
     viterbi,
 )
+from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.chain.sparse_transitions import find_pairs
 from sklseq.objectives.scores.design import score_rows
 from sklseq.objectives.scores.score_map import padded_rows
+from sklseq.objectives.scores.transition_features import TransitionFeatures
 
 __all__ = [
     "BaseTagger",
@@ -59,13 +63,14 @@ class Potentials(NamedTuple):
     Attributes
     ----------
     emission : ndarray of shape (n_rows, n_labels)
-    transition : ndarray of shape (n_labels, n_labels)
+    transition : ndarray of shape (n_labels, n_labels), or RowTransitions
+        The second of models with transition features.
     start, end : ndarray of shape (n_labels,)
     offsets : ndarray of shape (n_sequences + 1,)
     """
 
     emission: np.ndarray
-    transition: np.ndarray
+    transition: np.ndarray | RowTransitions
     start: np.ndarray
     end: np.ndarray
     offsets: np.ndarray
@@ -80,6 +85,8 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
     """A linear chain of linear scores; subclasses train ``coef_``, ``transition_`` and the ends."""
 
     # No ClassifierMixin: with it, GridSearchCV stratifies ragged labels and fails.
+
+    transition_coef_: Any = None  # of models without transition features
 
     def __getstate__(self):
         state = super().__getstate__()
@@ -109,9 +116,18 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         # question: "sums" or "maxima" where the caller can use sparse transitions.
         scores, dtype = (self.transition_, self.start_, self.end_), self.transition_.dtype
         pairs = None
-        if question:
+        if question and self.transition_coef_ is None:
             pairs = find_pairs(self.transition_, dtype, question, n_rows=n_rows)
         return Transitions(*scores, dtype, pairs)
+
+    def _entries(self, X: Sequences, chain: Transitions) -> Callable:
+        # Function of a row and offsets from there: transition scores of rows with transition
+        # features, or None, and the largest one.
+        coef = self.transition_coef_
+        if coef is None:
+            return lambda *_: (None, -np.inf)
+        features = TransitionFeatures.of_coef(X, coef, len(self.classes_))
+        return partial(features.entries, coef.data, chain.score)
 
     def _blocks(self, X: Sequences, work) -> list:
         """``work(a, b, psi, offsets)`` on the padded scores of runs of sequences a to b - 1.
@@ -151,11 +167,19 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         L = len(self.classes_)
         emission = np.empty((X.n_rows, L), dtype=self.transition_.dtype)
 
-        def copy(a, b, psi, _):
+        def keep(a, b, psi, _):
             emission[X.offsets[a] : X.offsets[b]] = psi[:, :L]
 
-        self._blocks(X, copy)
-        return Potentials(emission, self.transition_, self.start_, self.end_, X.offsets)
+        self._blocks(X, keep)
+        transition = self.transition_
+        if self.transition_coef_ is not None:
+            transition, _ = self._entries(X, self._chain())(0, X.offsets)
+            if transition is None:
+                none = np.zeros(0, dtype=emission.dtype)
+                transition = RowTransitions(
+                    self.transition_, [0] * (X.n_rows + 1), none, none, none
+                )
+        return Potentials(emission, transition, self.start_, self.end_, X.offsets)
 
     def predict(
         self,
@@ -216,6 +240,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         X = self._read(X, finite=False)
         allowed = self._allowed(known, X)
         chain = self._chain("maxima", X.n_rows)
+        entries = self._entries(X, chain)
         classes, found = self.classes_, np.empty(len(X), dtype=object)
         split: Callable = split_labels
         if gives_lists(self):  # at about the cost of arrays
@@ -225,7 +250,8 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
 
         def decode(a, b, psi, offsets):
             allowed.restrict(psi, X.offsets[a])
-            codes, scores = best_paths(psi, offsets, chain)
+            rows, _ = entries(X.offsets[a], offsets)
+            codes, scores = best_paths(psi, offsets, chain, rows)
             check_paths(scores, a, known is not None)
             np.take(classes, codes, out=answers[X.offsets[a] : X.offsets[b]], mode="clip")
             found[a:b] = split(answers, X.offsets[a : b + 1])  # while others compute
@@ -240,7 +266,16 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         codes = self._valid_codes(potentials, valid)
         return as_chosen(self, split_labels(self.classes_[codes], X.offsets))
 
+    def _check_plain_transitions(self, what: str) -> None:
+        if self.transition_coef_ is not None:
+            raise ValueError(
+                f"{what} is not computed for models with transition features; train the tagger "
+                "without transition_features and B lines."
+            )
+
     def _valid_codes(self, potentials: Potentials, valid: ValidLike) -> np.ndarray:
+        if not callable(valid):
+            self._check_plain_transitions(f"predict with valid={valid!r:.40}")
         from sklseq.estimators.valid_paths import valid_paths  # not for a deployed model
 
         return valid_paths(potentials, self.classes_, valid)
@@ -265,6 +300,11 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         from sklseq.estimators.decode_blocks import BlockDecoder  # not for a deployed model
 
         check_is_fitted(self, "classes_")
+        if self.transition_coef_ is not None:
+            raise ValueError(
+                "A model with transition features does not decode sequences in blocks; pass "
+                "sequences in memory, such as numpy.concatenate(list(blocks.read()))."
+            )
         name, score = type(self).__name__, self._score_rows
         return BlockDecoder(name, self.classes_, self.n_features_in_, score, self._chain())
 
@@ -341,14 +381,17 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         those of each sequence into ``of_sequences``. ``known``: as in :meth:`predict`."""
         allowed = self._allowed(known, X)
         chain = self._chain("sums", X.n_rows).exponentiate()
+        entries = self._entries(X, chain)
         log_z, L = np.zeros(len(X)), len(self.classes_)
         n_rows = most_rows(X, row_blocks(X.offsets))
         pool = BufferPool(lambda: Workspace(n_rows, chain.width, chain.dtype, chain.pairs))
 
         def forward_backward(a, b, psi, offsets):
             allowed.restrict(psi, X.offsets[a])
+            rows, highest = entries(X.offsets[a], offsets)
+            scaled = chain if rows is None else copy(chain).exponentiate(highest)
             with pool.buffer() as work:
-                work.forward_backward(psi, offsets, None, chain, log_z[a:b])
+                work.forward_backward(psi, offsets, None, scaled, log_z[a:b], rows)
             check_paths(log_z[a:b], a, known is not None)
             if marginals is not None:
                 marginals[X.offsets[a] : X.offsets[b]] = psi[:, :L]

@@ -191,7 +191,7 @@ class PenaltySearchMixin:
         strongest = {axis.name: float(axis.values[axis.order[0]]) for axis in axes}
         self._tagger(strongest, self.n_jobs)
         routed = self._routed(sample_weight, params)
-        data = Data.read(X, y, sample_weight)
+        data = self._with_roles(Data.read(X, y, sample_weight))
         folds = self._folds(data, routed)
         run = _Run(self, data, axes, folds, routed.scorer.score)
         run.score_all(racing)
@@ -201,6 +201,10 @@ class PenaltySearchMixin:
             found |= self._refitted(data, run.point(best))
         self._replace(found)
         return self
+
+    def _with_roles(self, data: Data) -> Data:
+        # Of columns that parameters choose by names, which rows do not have.
+        return data
 
     def _folds(self, data: Data, routed: Bunch) -> list:
         rows = data.rows.lengths > 0

@@ -43,7 +43,9 @@ def previous_weights(
             f"{len(classes)} labels and {scores.n_features} features. Use warm_start=False."
         )
     before = (dense_weights(estimator.coef_)[:, order], estimator.transition_[np.ix_(order, order)])
-    return scores.pack(Weights(*before, estimator.start_[order], estimator.end_[order]))
+    of_triples = estimator.transition_coef_  # no model of CRFsuite has them
+    ends = estimator.start_[order], estimator.end_[order]
+    return scores.pack(Weights(*before, *ends), of_triples)
 
 
 def fitted_attributes(scores: ScoreMap, w: np.ndarray, classes: np.ndarray, vectorizer) -> dict:
@@ -55,6 +57,7 @@ def fitted_attributes(scores: ScoreMap, w: np.ndarray, classes: np.ndarray, vect
         "transition_": weights.transition,
         "start_": weights.start,
         "end_": weights.end,
+        "transition_coef_": scores.unpack_triples(w),
         "n_features_in_": scores.n_features,
         "vectorizer_": vectorizer,
     }

@@ -12,6 +12,7 @@ from sklseq.data.span_rules import span_rules
 from sklseq.data.types import ValidLike
 from sklseq.inference.chain.linear_chain import nbest, viterbi
 from sklseq.inference.chain.once import best_paths_once
+from sklseq.inference.chain.row_transitions import RowTransitions
 
 __all__ = ["check_valid", "first_valid", "types_once", "valid_paths"]
 
@@ -62,8 +63,9 @@ def _first_valid(potentials: tuple, classes: np.ndarray, valid: Callable) -> np.
     for s, (a, b) in enumerate(zip(offsets[:-1], offsets[1:])):
         if valid(classes[codes[a:b]].tolist()):
             continue
+        mine = transition.part(a, b) if isinstance(transition, RowTransitions) else transition
 
-        def paths(n: int, a: int = a, b: int = b) -> list[list]:
+        def paths(n: int, a: int = a, b: int = b, transition: Any = mine) -> list[list]:
             found, _ = nbest(emission[a:b], transition, None, n, start=start, end=end)[0]
             return list(found)
 

@@ -27,6 +27,7 @@ __all__ = [
     "check_room",
     "in_shards",
     "read_sequences",
+    "refuse_roles",
     "training_weights",
     "warn_new_attributes",
     "warn_one_label",
@@ -74,6 +75,16 @@ def read_sequences(X: SequencesLike, vectorizer=None, *, fit: bool = False, fini
             "pass those."
         )
     return as_sequences(X, finite=finite), None
+
+
+def refuse_roles(X: Sequences) -> Sequences:
+    """X, unless its columns have roles: for estimators without transition features."""
+    if X.roles is not None:
+        raise ValueError(
+            "X gives transition features, such as those of B lines of a template, which only "
+            "CRFTagger trains; leave them out, or train one."
+        )
+    return X
 
 
 def training_weights(sample_weight: ArrayLike, n_sequences: int) -> np.ndarray:

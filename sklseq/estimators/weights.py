@@ -106,6 +106,40 @@ class WeightsMixin:
             if weights[a, b] != 0
         ]
 
+    def top_transition_features(
+        self,
+        n: int = 10,
+        *,
+        sign: str | None = None,
+        feature_names: Iterable[str] | None = None,
+    ) -> list[tuple]:
+        """The weights of transition features of largest magnitude.
+
+        Parameters
+        ----------
+        n : int, default=10
+        sign : {"positive", "negative"} or None, default=None
+            Only weights of this sign.
+        feature_names : array-like of str, optional
+            As in :meth:`top_features`.
+
+        Returns
+        -------
+        list of (weight, label, next label, feature name)
+            None of a model without transition features.
+        """
+        names, coef = self._names(feature_names), getattr(self, "transition_coef_", None)
+        if coef is None:
+            return []
+        found, labels = sparse.coo_array(coef), self.classes_
+        weights = _of_sign(found.data, sign)
+        top = [k for k in _largest(np.abs(weights), n) if weights[k] != 0]
+        i, j = np.divmod(found.col[top], len(labels))
+        return [
+            (float(weights[k]), labels[a], labels[b], str(names[found.row[k]]))
+            for k, a, b in zip(top, i, j)
+        ]
+
     @property
     def state_features_(self) -> dict[tuple, float]:
         """State weights that are not zero, by (feature name, label)."""

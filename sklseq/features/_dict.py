@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from sklseq.data.sequences import Sequences
-from sklseq.data.types import ArrayLike, ColumnsLike, DTypeLike
+from sklseq.data.types import ArrayLike, ChoiceLike, ColumnsLike, DTypeLike
 from sklseq.features import _item_reader
 from sklseq.features._dict_transform import DictTransform, as_items
 from sklseq.features._family import Extractor, to_sequences
@@ -38,6 +38,9 @@ class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
         streams; weights of attributes that share a column are added. None: by vocabulary.
     dtype : {float64, float32}, default=float64
         Type of the output's values.
+    transition_features : None, list, array, str, re.Pattern or callable, default=None
+        Columns with weights for pairs of successive labels, too, as in :class:`CRFTagger`; the
+        output's ``roles`` say it.
 
     Attributes
     ----------
@@ -75,11 +78,13 @@ class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
         min_count: int = 1,
         n_features: int | None = None,
         dtype: DTypeLike = np.float64,
+        transition_features: ChoiceLike | None = None,
     ):
         self.columns = columns
         self.min_count = min_count
         self.n_features = n_features
         self.dtype = dtype
+        self.transition_features = transition_features
 
     def _fit_rows(self, X: Any, y: Any) -> Sequences:
         sequences = self._selected(as_items(X))

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import EstimatorBase, as_fitted, check_plain_parameters
+from sklseq.data.column_roles import with_transition_features
 from sklseq.data.ones import all_ones, rows_of_ones
 from sklseq.data.sequences import Sequences, not_a_table
 from sklseq.data.types import LabelsLike, SequencesLike
@@ -88,7 +89,7 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
             One row for each token; :class:`SegmentFeatures` returns ``SegmentPotentials``.
         """
         self._check_parameters()
-        rows = self._fit_rows(X, y)
+        rows = self._with_roles(self._fit_rows(X, y), fit=True)
         self._fitted_parameters = self.get_params(deep=False)
         return rows
 
@@ -107,7 +108,20 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
         """
         self._check_fitted()
         fitted = as_fitted(self)
-        return self._rows_of(X) if fitted is self else fitted.transform(X)
+        return self._with_roles(self._rows_of(X)) if fitted is self else fitted.transform(X)
+
+    def _with_roles(self, rows: Sequences, fit: bool = False) -> Sequences:
+        # With the columns of the parameter ``transition_features``, of extractors that have it.
+        chosen = getattr(self, "transition_features", None)
+        if chosen is None:
+            return rows
+        if fit:
+            names = None if getattr(self, "n_features", None) else self._column_names
+            self.roles_ = with_transition_features(chosen, rows.shape[1], None, names)
+        return Sequences(rows.rows, rows.offsets, self.roles_)
+
+    def _column_names(self) -> np.ndarray:
+        return as_names(list(self._names(None)))
 
     def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
         """Return the names of the features; ``"#0"``, ``"#1"``, ... of hashed ones.
@@ -166,14 +180,14 @@ def to_packed_rows(X: Sequences) -> PackedRows:
     return PackedRows(indptr, indices, values, rows.shape[1], X.offsets)
 
 
-def to_sequences(rows: PackedRows, dtype: Any) -> Sequences:
+def to_sequences(rows: PackedRows, dtype: Any, roles: np.ndarray | None = None) -> Sequences:
     """The inverse; values have ``dtype`` if all are 1, else their own."""
     if rows.values is None:
         matrix = rows_of_ones(rows.indices, rows.indptr, rows.n_columns, dtype)
     else:
         shape = rows.n_rows, rows.n_columns
         matrix = sparse.csr_matrix((rows.values, rows.indices, rows.indptr), shape=shape)
-    return Sequences(matrix, rows.offsets)
+    return Sequences(matrix, rows.offsets, roles)
 
 
 @property

@@ -7,11 +7,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from sklseq._lib.lines import as_lines
+from sklseq.data.sequences import STATE, TRANSITION
 
 MAX_OFFSET = 1000
 
 _PART = re.compile(r"\s*([^\[\]|%]+?)\s*\[\s*([+-]?\d+)\s*\]\s*")
 _MACRO = re.compile(r"%x\[\s*([+-]?\d+)\s*,\s*(\d+)\s*\]")
+# First letters of the lines of CRF++ and Wapiti.
+ROLES = {"U": STATE, "u": STATE, "B": TRANSITION, "b": TRANSITION, "*": STATE | TRANSITION}
 _FORMS = (
     "Write 'w[-1]' or 'w[0]|pos[1]', a tuple like (('w', -1), ('pos', 0)), "
     "or a CRF++ line like 'U05:%x[-1,0]/%x[0,1]'."
@@ -31,12 +34,15 @@ class Template(NamedTuple):
         The text before each value, and after the last.
     flag : int
         Rows of an attribute without values, see ``_grams.FLAGS``.
+    role : int
+        Weights of its attributes, as of ``Sequences.roles``.
     """
 
     text: str
     parts: tuple[tuple[str, int], ...]
     literals: tuple[str, ...]
     flag: int = 0
+    role: int = STATE
 
 
 def default_templates(columns: Sequence[str]) -> list[str]:
@@ -77,7 +83,7 @@ def parse_templates(templates: Any, columns: Sequence[str]) -> list[Template]:
 
 
 def _is_skipped(template: Any) -> bool:
-    """Whether it is a blank line, a comment, or "B", the transitions that every CRF has."""
+    """Whether it is blank, a comment, or a bare "B": the transitions that every CRF has."""
     if not isinstance(template, str):
         return False
     text = template.strip()
@@ -131,12 +137,7 @@ def _parse_tuple(template: Any) -> Template | None:
 
 
 def _parse_macros(text: str, columns: Sequence[str]) -> Template | None:
-    if text[:1] in "Bb*" and "%" in text:
-        raise ValueError(
-            f"Template {text!r} conditions transitions on observations, which the taggers here "
-            "do not model; write it as a 'U' line, or leave it out."
-        )
-    if text[:1] not in "Uu":
+    if text[:1] not in ROLES:
         return None
     literals = _MACRO.sub("\0", text).split("\0")
     if any("%" in literal for literal in literals):  # %m, %t, %X of Wapiti, or a typing error
@@ -149,4 +150,4 @@ def _parse_macros(text: str, columns: Sequence[str]) -> Template | None:
                 f"the columns are {list(columns)}, counted from 0."
             )
         parts.append((columns[int(number)], int(offset)))
-    return Template(text, tuple(parts), tuple(literals))
+    return Template(text, tuple(parts), tuple(literals), role=ROLES[text[0]])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sklseq.data.sequences import Sequences
+from sklseq.data.sequences import STATE, Sequences
 from sklseq.data.types import ColumnsLike, DTypeLike
 from sklseq.features import _encode
 from sklseq.features._columns import Columns, read_columns
@@ -33,7 +33,9 @@ class TemplateFeatures(TemplateTransform, Extractor, auto_wrap_output_keys=None)
         Each template is a string ``"w[-1]|pos[0]"``, a tuple ``(("w", -1), ("pos", 0))`` as in
         CRFsuite's examples, or a CRF++ or Wapiti line ``"U05:%x[-1,0]/%x[0,1]"`` with columns
         by number. One string may contain a whole template file: blank lines, comments (``#``) and
-        ``B`` (transitions, which every CRF has) are skipped. None: for each of ``columns`` a
+        a bare ``B`` (transitions, which every CRF has) are skipped. Attributes of lines with
+        ``B`` or ``b``, as ``"B01:%x[0,0]"``, have weights for pairs of successive labels, those
+        of ``*`` lines both kinds, see :doc:`/transitions`. None: for each of ``columns`` a
         window of five values, their pairs, and triples of all columns but the first; for
         ``("w", "pos")`` the 19 templates of CRFsuite's chunking example.
     columns : list of str, default=None
@@ -68,6 +70,8 @@ class TemplateFeatures(TemplateTransform, Extractor, auto_wrap_output_keys=None)
         Integer codes of the tokens of each column used.
     n_features_out_ : int
         Number of attributes.
+    roles_ : ndarray of shape (n_features_out_,) or None
+        ``Sequences.roles`` of the output: None without ``B`` and ``*`` lines.
 
     Raises
     ------
@@ -100,6 +104,7 @@ class TemplateFeatures(TemplateTransform, Extractor, auto_wrap_output_keys=None)
     """
 
     vocabulary_ = vocabulary
+    roles_: np.ndarray | None = None  # of models saved by earlier versions
 
     def __init__(
         self,
@@ -125,7 +130,7 @@ class TemplateFeatures(TemplateTransform, Extractor, auto_wrap_output_keys=None)
         self.n_jobs = n_jobs
 
     def _rows_of(self, X: Any) -> Sequences:
-        return to_sequences(self.packed_rows(X), self.dtype)
+        return to_sequences(self.packed_rows(X), self.dtype, self.roles_)
 
     def _names(self, input_features: Any) -> np.ndarray:
         names = np.empty(self.n_features_out_, dtype=object)
@@ -155,6 +160,7 @@ class TemplateFeatures(TemplateTransform, Extractor, auto_wrap_output_keys=None)
         if not columns.sequences:
             raise ValueError("X holds no sequences; give at least one to fit.")
         plan = Plan.of(self._templates(columns))
+        self._check_roles(plan)
         n_marks = sum(plan.padding) if self.boundary == "mark" else 0
         column_codes = {name: {} for name in plan.columns}
         if self.n_features is None:
@@ -166,7 +172,7 @@ class TemplateFeatures(TemplateTransform, Extractor, auto_wrap_output_keys=None)
         columns.remember(self)
         if self.n_features is None:
             return rows
-        self.n_features_out_ = int(self.n_features)
+        self.n_features_out_, self.roles_ = int(self.n_features), None
         return to_sequences(self._hash(columns), self.dtype)
 
     def _learn(
@@ -185,8 +191,26 @@ class TemplateFeatures(TemplateTransform, Extractor, auto_wrap_output_keys=None)
         self.literals_ = [list(template.literals) for template in plan.templates]
         self.readers_, self.table_, self.n_codes_ = plan.readers(n_codes), table, n_codes
         self.n_features_out_ = n
+        self.roles_ = self._roles(plan)
         rows = PackedRows(indptr, indices, None, n, layout.offsets)
-        return to_sequences(rows, self.dtype)
+        return to_sequences(rows, self.dtype, self.roles_)
+
+    def _roles(self, plan: Plan) -> np.ndarray | None:
+        if all(template.role == STATE for template in plan.templates):
+            return None
+        roles = np.full(self.n_features_out_, STATE, dtype=np.uint8)
+        for template, (node, _, first, width) in zip(plan.templates, self.readers_):
+            at = self.table_[first : first + self.n_codes_[node] * width : width]
+            roles[at[at >= 0]] = template.role
+        return roles
+
+    def _check_roles(self, plan: Plan) -> None:
+        for template in plan.templates:
+            if template.role != STATE and self.n_features is not None:
+                raise ValueError(
+                    f"Template {template.text!r} gives transition features, whose columns need "
+                    "names; use n_features=None, or leave it out."
+                )
 
     def _check_parameters(self) -> None:
         if self.boundary not in ("skip", "mark"):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sklseq.data.sequences import Sequences
-from sklseq.data.types import ColumnsLike, DTypeLike
+from sklseq.data.types import ChoiceLike, ColumnsLike, DTypeLike
 from sklseq.features._columns import read_columns, select_columns
 from sklseq.features._family import Extractor, keep_frequent, to_sequences, vocabulary
 from sklseq.features._kinds import Kind
@@ -53,6 +53,9 @@ class TokenFeatures(TokenTransform, Extractor, auto_wrap_output_keys=None):
         A power of two: columns by hash, without a vocabulary. None: by vocabulary.
     dtype : {float64, float32}, default=float64
         Type of the output's values, which are all 1.
+    transition_features : None, list, array, str, re.Pattern or callable, default=None
+        Columns with weights for pairs of successive labels, too, as in :class:`CRFTagger`; the
+        output's ``roles`` say it.
 
     Attributes
     ----------
@@ -108,6 +111,7 @@ class TokenFeatures(TokenTransform, Extractor, auto_wrap_output_keys=None):
         min_count: int = 1,
         n_features: int | None = None,
         dtype: DTypeLike = np.float64,
+        transition_features: ChoiceLike | None = None,
     ):
         self.columns = columns
         self.word = word
@@ -122,6 +126,7 @@ class TokenFeatures(TokenTransform, Extractor, auto_wrap_output_keys=None):
         self.min_count = min_count
         self.n_features = n_features
         self.dtype = dtype
+        self.transition_features = transition_features
 
     def _fit_rows(self, X: Any, y: Any) -> Sequences:
         kinds = self._kinds()

@@ -327,6 +327,7 @@ def test_fitted_state_is_plain(columns):
     state = {k: v for k, v in vars(features).items() if k not in features.get_params()}
     assert state.pop("_fitted_parameters") == features.get_params()
     assert all(k.endswith("_") for k in state)
+    assert state.pop("roles_") is None
     assert [k for k, v in state.items() if not plain(v)] == []
 
 
@@ -436,8 +437,8 @@ COLUMNS = [{"w": ["a", "b"], "pos": ["A", "B"]}]
         ({"templates": 3}, "templates must be a list of templates; got 3"),
         ({"templates": ["x[0]"]}, r"'x\[0\]' names the column 'x'; the columns are \['w', 'pos'\]"),
         ({"templates": ["U:%x[0,2]"]}, r"reads column number 2; the columns are \['w', 'pos'\]"),
-        ({"templates": ["B01:%x[0,0]"]}, "conditions transitions on observations"),
-        ({"templates": ["*:%x[0,0]"]}, "conditions transitions on observations"),
+        ({"templates": ["B01:%x[0,0]"], "n_features": 4}, "gives transition features"),
+        ({"templates": ["B01:%x[0,3]"]}, "reads column number 3"),
         ({"templates": ["w[5000]"]}, "reaches 5000 rows away; at most 1000"),
         ({"templates": ["w[0]", " w[ 0 ]"]}, r"Template 'w\[0\]' is given twice; remove one"),
         ({"templates": [], "bos_eos": False}, "templates holds no template"),

@@ -11,7 +11,7 @@ from sklearn import get_config
 
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import resolve_constraints
-from sklseq.data.sequences import Sequences
+from sklseq.data.sequences import TRANSITION, Sequences
 from sklseq.estimators.crf.early_stopping import EarlyStopping
 from sklseq.estimators.crf.monitor import Monitor
 from sklseq.estimators.sources.source import RowSource, Source
@@ -104,6 +104,7 @@ def check_source(tagger: Any, source: Source) -> None:
     names = [ALIASES.get(tagger.solver, tagger.solver)]
     names += ["early_stopping"] * tagger.early_stopping
     names += ["gradient"] * (tagger.gradient not in ("auto", "forward-backward"))
+    names += ["transition_features"] * has_transition_features(tagger, source)
     for name in names:
         if name in source.lacks:
             message = source.lacks[name]
@@ -111,13 +112,32 @@ def check_source(tagger: Any, source: Source) -> None:
             raise ValueError(message.format(**given, cause=source.cause))
 
 
+def has_transition_features(tagger: Any, source: Source) -> bool:
+    """Whether some columns of the data have weights for pairs of labels."""
+    marked = source.roles is not None and bool((source.roles & TRANSITION).any())
+    return marked or tagger.transition_features is not None
+
+
 def choose_solver(tagger: Any, source: Source) -> tuple[str, str]:
     """The key of ``SOLVERS`` that ``solver`` means for this data, and why."""
     name = ALIASES.get(tagger.solver, tagger.solver)
     if name == "dual":
         check_magnitude(source.X, f"solver={tagger.solver!r}", 1e100)
+    by_row = has_transition_features(tagger, source)
+    if by_row and name not in ("auto", "lbfgs"):
+        raise ValueError(
+            f"solver={tagger.solver!r} does not train transition features, which X or "
+            "transition_features gives; use solver='lbfgs' or 'auto'."
+        )
+    if by_row and tagger.entropy_weight > 0:
+        raise ValueError(
+            f"entropy_weight={tagger.entropy_weight} is not for transition features, which X or "
+            "transition_features gives; use entropy_weight=0."
+        )
     if name != "auto":
         return name, "as given"
+    if by_row:
+        return "lbfgs", "transitions have features"
     if not isinstance(source, RowSource):
         return "lbfgs", "the data are not in memory as rows"
     if "adagrad" in source.lacks:
@@ -154,6 +174,9 @@ def score_map(
     allowed = resolve_constraints(tagger.constraints, summary.classes)
     source.check_constraints(allowed)
     support = trained_support(tagger, summary.support, len(summary.classes), tagger.boundaries)
+    if has_transition_features(tagger, source):
+        chosen, all_pairs = tagger.transition_features, tagger.all_possible_transitions
+        support = source.with_triples(support, chosen, all_pairs)
     X, laid_out = source.layout(summary, single_sequences)
     n_labels, user_dtype = len(summary.classes), summary.dtype
     return ScoreMap(X, n_labels, support, allowed, laid_out.dtype, user_dtype, laid_out)

@@ -21,6 +21,7 @@ from sklseq.data.sequences import Sequences, read_labels, row_positions
 from sklseq.data.span_rules import named_spans, span_rules
 from sklseq.data.types import (
     ArrayLike,
+    ChoiceLike,
     LabelsLike,
     MatrixLike,
     RandomState,
@@ -42,6 +43,7 @@ from sklseq.estimators.weights import WeightsMixin, dense_weights
 from sklseq.inference import entropy, nbest, sample
 from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.inference.chain.span_sums import span_probabilities
+from sklseq.objectives.scores.transition_features import transition_scores
 
 if TYPE_CHECKING:  # its import takes as long as that of the tagger
     from sklearn.model_selection import BaseCrossValidator
@@ -87,7 +89,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
                                            + Σ_t transition(y_{t-1}, y_t) + end(y_T),
 
     over all weights w = (coef, transition, start, end). ``l1`` and ``l2`` are the c1 and c2 of
-    CRFsuite, on the same scale.
+    CRFsuite, on the same scale. With ``transition_features``, s(y) also has
+    Σ_t x_t · transition_coef(:, y_{t-1}, y_t), t > 1, see :doc:`/transitions`.
 
     Parameters
     ----------
@@ -122,8 +125,14 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
     all_possible_states : bool, default=False
         Whether every (feature, label) pair has a weight, or only those seen in training.
     all_possible_transitions : bool, default=False
-        The same for transitions, starts and ends. A transition without a weight scores 0; only
-        ``constraints`` forbid.
+        The same for transitions, starts and ends, and transition features. A transition without a
+        weight scores 0; only ``constraints`` forbid.
+    transition_features : None, list, array, str, re.Pattern or callable, default=None
+        Columns with a weight for each pair of successive labels, beside those for labels: numbers
+        or names of columns, a mask, a regular expression that is searched for in names, or a
+        function of a name. Names are those of dicts and attribute lists. None: those that
+        ``X.roles`` says, as templates with ``B`` lines set it. Trained by "lbfgs", from sequences
+        in memory.
     constraints : {"iob2", "iobes"}, bool array-like (n_labels, n_labels) or None, default=None
         Transitions that may occur, in training and in every answer: rows from, columns to, in
         the order of the sorted labels. The schemes also constrain the first and last label.
@@ -178,6 +187,9 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         Weights of label i followed by j; -inf where forbidden.
     start_, end_ : ndarray of shape (n_labels,)
         Weights of the first and of the last label.
+    transition_coef_ : CSR matrix of shape (n_features, n_labels²), or None
+        With transition features: weight of feature f for label i followed by j at row f and column
+        ``i * n_labels + j``.
     n_iter_ : int
         Iterations done.
     solver_ : str
@@ -238,6 +250,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         gradient: str = "auto",
         all_possible_states: bool = False,
         all_possible_transitions: bool = False,
+        transition_features: ChoiceLike | None = None,
         constraints: str | ArrayLike | None = None,
         boundaries: bool = True,
         entropy_weight: float = 0.0,
@@ -257,6 +270,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         self.gradient = gradient
         self.all_possible_states = all_possible_states
         self.all_possible_transitions = all_possible_transitions
+        self.transition_features = transition_features
         self.constraints = constraints
         self.boundaries = boundaries
         self.entropy_weight = entropy_weight
@@ -533,6 +547,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         ...     print(span.start, span.stop, span.label, round(span.probability, 1))
         0 2 PER 1.0
         """
+        self._check_plain_transitions("The probability of a span")
         potentials = self.potentials(X)
         rules, spans = self._spans(potentials, scheme, valid)
         proba = span_probabilities(potentials, spans, rules)
@@ -573,6 +588,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         if segments is None:
             found = self.predict_spans(X, scheme=scheme)
             return [np.array([span.probability for span in one], dtype=float) for one in found]
+        self._check_plain_transitions("The probability of a span")
         potentials, rules = self.potentials(X), span_rules(self.classes_, scheme)
         offsets = potentials.offsets
         sequence, start, stop, type_ = read_questions(segments, np.diff(offsets), rules.types)
@@ -605,7 +621,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         first, last, after = row_positions(offsets)
         score[first] += start[codes[first]]
         score[last] += end[codes[last]]
-        score[after] += transition[codes[after - 1], codes[after]]
+        score[after] += transition_scores(transition, after, codes[after - 1], codes[after])
         score[unseen] = -np.inf
         total = np.bincount(np.repeat(np.arange(len(X)), X.lengths), score, minlength=len(X))
         return total - self._marginals(X)
@@ -709,11 +725,15 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         coef = np.where(np.abs(coef) > threshold, coef, np.zeros((), dtype=coef.dtype))
         if getattr(self, "vectorizer_", None) is not None:
             kept = coef.any(axis=1)
+            if self.transition_coef_ is not None:
+                kept |= np.diff(self.transition_coef_.indptr) > 0
             kept[0] |= not kept.any()  # a model needs a feature
             self.vectorizer_.restrict(kept)
             self.feature_names_in_ = self.vectorizer_.get_feature_names_out()
             self.n_features_in_ = len(self.feature_names_in_)
             coef = coef[kept]
+            if self.transition_coef_ is not None:
+                self.transition_coef_ = self.transition_coef_[kept]
         self.coef_ = coef
         return self.sparsify() if was_sparse else self
 
@@ -740,18 +760,25 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         rows = []
         for t, j in enumerate(codes):
             terms = self._emission_terms(X, t, j, names) + self._chain_terms(codes, t)
+            terms += self._transition_terms(X, t, codes, names)
             terms.sort(key=lambda term: -abs(term[1]))
             rows.append(TokenExplanation(self.classes_[j], float(proba[t, j]), terms))
         return rows
 
     def _emission_terms(self, X, t: int, j: int, names: np.ndarray) -> list[tuple[str, float]]:
-        if X.is_sparse:
-            entries = slice(X.rows.indptr[t], X.rows.indptr[t + 1])
-            columns, values = X.rows.indices[entries], X.rows.data[entries]
-        else:
-            columns, values = np.flatnonzero(X.rows[t]), X.rows[t][np.flatnonzero(X.rows[t])]
+        columns, values = _entries_of_row(X, t)
         scores = values * dense_weights(self.coef_[columns])[:, j]
         return [(str(names[c]), float(s)) for c, s in zip(columns, scores) if s != 0]
+
+    def _transition_terms(self, X, t: int, codes, names) -> list[tuple[str, float]]:
+        if t == 0 or self.transition_coef_ is None:
+            return []
+        i, j = codes[t - 1 : t + 1]
+        columns, values = _entries_of_row(X, t)
+        weights = self.transition_coef_[columns][:, [i * len(self.classes_) + j]].toarray()[:, 0]
+        pair = f"{self.classes_[i]} → {self.classes_[j]}"
+        terms = zip(columns, values * weights)
+        return [(f"{names[c]}, {pair}", float(s)) for c, s in terms if s != 0]
 
     def _chain_terms(self, codes: np.ndarray, t: int) -> list[tuple[str, float]]:
         j, terms = codes[t], []
@@ -764,3 +791,12 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         if t == len(codes) - 1:
             terms.append((f"{self.classes_[j]} → end", float(self.end_[j])))
         return [term for term in terms if term[1] != 0]
+
+
+def _entries_of_row(X: Sequences, t: int) -> tuple[np.ndarray, np.ndarray]:
+    # Columns and values that are not zero.
+    if X.is_sparse:
+        entries = slice(X.rows.indptr[t], X.rows.indptr[t + 1])
+        return X.rows.indices[entries], X.rows.data[entries]
+    columns = np.flatnonzero(X.rows[t])
+    return columns, X.rows[t][columns]

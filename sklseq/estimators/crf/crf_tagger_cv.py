@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 
-from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
+from sklseq.data.column_roles import with_transition_features
+from sklseq.data.sequences import Sequences
+from sklseq.data.types import ArrayLike, ChoiceLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.crf.crf_path import CRFPath
 from sklseq.estimators.crf.crf_tagger import CRFTagger
 from sklseq.estimators.penalty_search import Axis, Data, PenaltySearchMixin, read_grid
@@ -47,6 +50,7 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     solver : {"auto", "dual", "adagrad", "lbfgs"}, default="auto"
         As in :class:`CRFTagger`. "dual" trains each model anew.
     all_possible_states, all_possible_transitions : bool, default=False
+    transition_features : None, list, array, str, re.Pattern or callable, default=None
     constraints : {"iob2", "iobes"}, bool array-like (n_labels, n_labels) or None, default=None
     boundaries : bool, default=True
     max_iter : int, default=500
@@ -130,6 +134,7 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
         solver: str = "auto",
         all_possible_states: bool = False,
         all_possible_transitions: bool = False,
+        transition_features: ChoiceLike | None = None,
         constraints: str | ArrayLike | None = None,
         boundaries: bool = True,
         max_iter: int = 500,
@@ -147,6 +152,7 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
         self.solver = solver
         self.all_possible_states = all_possible_states
         self.all_possible_transitions = all_possible_transitions
+        self.transition_features = transition_features
         self.constraints = constraints
         self.boundaries = boundaries
         self.max_iter = max_iter
@@ -161,6 +167,16 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
             values = read_grid(f"{name}s", getattr(self, f"{name}s"), (-3, 1), zero=True)
             axes.append(Axis(name, values, np.argsort(-values, kind="stable")))
         return axes
+
+    def _tagger(self, point: dict[str, float], n_jobs: int | None) -> Any:
+        # The data say which columns are transition features.
+        return super()._tagger(point, n_jobs).set_params(transition_features=None)
+
+    def _with_roles(self, data: Data) -> Data:
+        rows, names = data.rows, data.vectorizer and data.vectorizer.get_feature_names_out
+        chosen = self.transition_features
+        roles = with_transition_features(chosen, rows.shape[1], rows.roles, names)
+        return data._replace(rows=Sequences(rows.rows, rows.offsets, roles))
 
     def _paths(self, data: Data) -> Callable[[np.ndarray, np.ndarray], CRFPath]:
         return lambda train, test: CRFPath(self._tagger({}, None), data, train, test)

@@ -121,6 +121,11 @@ def _tagger_and_names(model: Any) -> tuple[CRFTagger, list[str]]:
             f"{type(tagger).__name__}. CRFsuite has linear-chain CRFs only."
         )
     check_is_fitted(tagger, "coef_")
+    if tagger.transition_coef_ is not None:
+        raise ValueError(
+            "The model has transition features, which CRFsuite cannot have; train it without "
+            "transition_features and B lines."
+        )
     extractor = getattr(tagger, "vectorizer_", None)
     if isinstance(model, Pipeline) and len(model) > 1:
         extractor = model[:-1]

@@ -40,6 +40,11 @@ def fit_batch(
     """
     rows, classes = _first_batch(X, classes) if rows is None else _next_batch(tagger, rows, classes)
     check_not_empty(rows)
+    if rows.roles is not None or tagger.transition_features is not None:
+        raise ValueError(
+            "partial_fit does not train transition features; leave out transition_features and B "
+            "lines, or use fit."
+        )
     rows = Sequences(sparse.csr_matrix(rows.rows), rows.offsets)
     codes = encode_labels(read_labels(y, rows), classes, rows.offsets)
     weights = training_weights(sample_weight, len(rows))

@@ -51,6 +51,11 @@ def weight_errors(
             "Standard errors are those of weights of greatest likelihood, and the model was "
             f"trained with entropy_weight={tagger.entropy_weight}; fit one with entropy_weight=0."
         )
+    if tagger.transition_coef_ is not None:
+        raise ValueError(
+            "Standard errors are not computed for models with transition features; train without "
+            "transition_features and B lines."
+        )
     source = _open(tagger, X, y, sample_weight)
     if isinstance(source, PartialSource) and not robust:
         raise ValueError(

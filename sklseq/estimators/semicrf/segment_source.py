@@ -7,7 +7,12 @@ import numpy as np
 from sklseq.data.segment_labels import UNKNOWN, Segments, read_segments
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
-from sklseq.estimators.validation import check_not_empty, read_sequences, training_weights
+from sklseq.estimators.validation import (
+    check_not_empty,
+    read_sequences,
+    refuse_roles,
+    training_weights,
+)
 from sklseq.inference.segment.segmentations import as_spans
 
 __all__ = ["WEIGHTS", "SegmentSource", "label_limits", "read_potentials"]
@@ -94,7 +99,7 @@ def read_potentials(X: SequencesLike, vectorizer=None, *, fit: bool = False):
         as_spans(X)
         return X, None
     rows, vectorizer = read_sequences(X, vectorizer, fit=fit)
-    return SegmentPotentials.from_tokens(rows), vectorizer
+    return SegmentPotentials.from_tokens(refuse_roles(rows)), vectorizer
 
 
 def label_limits(classes: np.ndarray, longest: int, outside: str | None) -> np.ndarray:

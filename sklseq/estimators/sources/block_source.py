@@ -28,7 +28,9 @@ class BlockSource(Source):
         "solver='lbfgs' or 'auto'.",
     ) | {
         "early_stopping": "early_stopping=True sets single sequences aside, in memory, but "
-        "{cause}; use early_stopping=False."
+        "{cause}; use early_stopping=False.",
+        "transition_features": "Transition features need sequences in memory and "
+        "gradient='forward-backward', but {cause}; leave out transition_features and B lines.",
     }
 
     def __init__(self, read: Callable[[], LongData], cause: str, vectorizer: Any = None):
@@ -53,7 +55,9 @@ class BlockSource(Source):
         """Sequences in memory, worked on in blocks."""
         labels = source.classes[source.codes]
         read = lambda: LongData.packed(source.X, labels, source.weights, plan)  # noqa: E731
-        return cls(read, cause, source.vectorizer)
+        blocks = cls(read, cause, source.vectorizer)
+        blocks.roles = source.roles
+        return blocks
 
     def summarise(self) -> Summary:
         self.data = self.read()

@@ -18,6 +18,7 @@ from sklseq.objectives.likelihood.long import Plan
 from sklseq.objectives.likelihood.partial import EntropyLikelihood, PartialLogLikelihood
 from sklseq.objectives.likelihood.summary import Summary
 from sklseq.objectives.scores.score_map import ScoreMap, allowed_support, magnitudes
+from sklseq.objectives.scores.transition_features import allowed_triples
 
 __all__ = ["PartialSource"]
 
@@ -99,6 +100,9 @@ class PartialSource(RowSource):
                     f"{self.numbers[a + bad[0]]} that y allows is forbidden. Correct the labels, "
                     "or loosen `constraints`."
                 )
+
+    def seen_triples(self, columns: np.ndarray) -> np.ndarray:
+        return allowed_triples(self.X, columns, self.labels)
 
     def convexity(self, l2: float) -> float:
         return 0.0

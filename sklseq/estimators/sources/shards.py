@@ -215,7 +215,7 @@ def read_file(path: PathLike) -> LabelledRows:
     stored = read_stored(path)
     if stored.codes is None:
         raise ValueError("it holds no labels; save them too: X.save(path, y).")
-    X = as_sequences(Sequences(stored.rows, stored.offsets))
+    X = as_sequences(Sequences(stored.rows, stored.offsets, stored.roles))
     weights = check_sample_weight(stored.weights, len(X))
     X, codes, weights = weighted_only(X, stored.codes, weights)
     present = np.bincount(codes, minlength=len(stored.classes)) > 0

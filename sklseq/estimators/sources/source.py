@@ -9,15 +9,22 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._lib.threads import Threads
+from sklseq.data.column_roles import with_transition_features
 from sklseq.data.labels import Constraints, check_constraints, encode_labels, unique_labels
-from sklseq.data.sequences import Sequences, read_labels, weighted_only
+from sklseq.data.sequences import STATE, TRANSITION, Sequences, read_labels, weighted_only
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
-from sklseq.estimators.validation import check_not_empty, read_sequences, training_weights
+from sklseq.estimators.validation import (
+    check_not_empty,
+    read_sequences,
+    refuse_roles,
+    training_weights,
+)
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.long import Plan
 from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
 from sklseq.objectives.likelihood.summary import Summary, summarise_rows
-from sklseq.objectives.scores.score_map import ScoreMap
+from sklseq.objectives.scores.score_map import ScoreMap, Support
+from sklseq.objectives.scores.transition_features import observed_triples, possible_triples
 
 __all__ = ["RowSource", "Source"]
 
@@ -34,8 +41,11 @@ class Source(AbstractContextManager):
     error : exception class, or ()
         Raised where data cannot be read again in the midst of training.
     lacks : dict
-        Solvers ("dual", "adagrad") and options ("early_stopping", "gradient") that the source
-        does not support, with the message; ``{solver}`` and ``{gradient}`` are the parameters.
+        Solvers ("dual", "adagrad") and options ("early_stopping", "gradient",
+        "transition_features") that the source does not support, with the message; ``{solver}`` and
+        ``{gradient}`` are the parameters.
+    roles : ndarray of shape (n_features,), or None
+        ``Sequences.roles`` of the columns.
     cause : str
         Why data is worked on in blocks, ``{cause}`` of these messages.
     """
@@ -44,6 +54,7 @@ class Source(AbstractContextManager):
     plan: Plan
     error: Any = ()
     cause: str = ""
+    roles: np.ndarray | None = None
     lacks: ClassVar[dict[str, str]] = {}
 
     def __exit__(self, *_: object) -> None:
@@ -69,6 +80,15 @@ class Source(AbstractContextManager):
     def likelihood(self, scores: ScoreMap, l2: float, threads: Threads) -> Any:
         """The objective without its L1 term: a sum over all parts of the data."""
         raise NotImplementedError
+
+    def with_triples(self, support: Support, chosen: Any, all_pairs: bool) -> Support:
+        """The support with weights of transition features, and without state weights of columns
+        that have none.
+
+        ``chosen``: as the parameter ``transition_features``, beside those that ``roles`` says.
+        ``all_pairs``: whether of all pairs of labels, or of those seen in training.
+        """
+        return support
 
     def convexity(self, l2: float) -> float:
         """m such that the objective minus m/2 · ‖w‖² is convex; 0 if it is not."""
@@ -100,14 +120,17 @@ class RowSource(Source):
         self.X, self.codes, self.classes, self.vectorizer = X, codes, classes, vectorizer
         self.weights = np.ones(len(X)) if weights is None else weights
         self.numbers, self.n_given = np.arange(len(X)), len(X)
+        self.roles = X.roles
 
     @classmethod
     def read(cls, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None) -> RowSource:
-        """Check X, y and weights as users give them; sequences of weight 0 are left out.
+        """Check X, y and weights as users give them, for estimators without transition features;
+        sequences of weight 0 are left out.
 
         ``source.given`` keeps the rows and weights of all sequences.
         """
         rows, vectorizer = read_sequences(X, fit=True)
+        refuse_roles(rows)
         weights = training_weights(sample_weight, len(rows))
         source = cls.of_rows(rows, y, weights, vectorizer)
         source.given = rows, weights
@@ -141,6 +164,27 @@ class RowSource(Source):
             return self.X, summary
         rows = Sequences(sparse.csr_matrix(self.X.rows), self.X.offsets)
         return rows, summary._replace(is_sparse=True, single=False)
+
+    def with_triples(self, support: Support, chosen: Any, all_pairs: bool) -> Support:
+        names = None if self.vectorizer is None else self.vectorizer.get_feature_names_out
+        roles = with_transition_features(chosen, self.X.shape[1], self.roles, names)
+        if roles is None:
+            return support
+        L = len(self.classes)
+        columns, state = np.flatnonzero(roles & TRANSITION), roles & STATE > 0
+        pairs = support.pairs
+        if not state.all():
+            pairs = np.arange(len(roles) * L) if pairs is None else pairs
+            pairs = pairs[state[pairs // L]]
+        if all_pairs:
+            triples = possible_triples(columns, support.transition)
+        else:
+            triples = self.seen_triples(columns)
+        return support._replace(pairs=pairs, triples=triples)
+
+    def seen_triples(self, columns: np.ndarray) -> np.ndarray:
+        """Weights (column, label, next label) that occur, see ``Support.triples``."""
+        return observed_triples(self.X, columns, self.codes, len(self.classes))
 
     def likelihood(self, scores: ScoreMap, l2: float, threads: Threads) -> LogLikelihood:
         offsets, weights = self.X.offsets, self.weights

@@ -11,9 +11,11 @@ import numpy as np
 from sklseq._lib.threads import Threads, spans
 from sklseq.data.sequences import row_positions
 from sklseq.inference.chain.linear_chain import Transitions, Workspace, check_paths, row_blocks
+from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.chain.tangent import Direction, Filtered, TangentWorkspace
 from sklseq.objectives.scores.design import _linear
 from sklseq.objectives.scores.score_map import ScoreMap
+from sklseq.objectives.scores.transition_features import EntryBuffers
 
 __all__ = ["LogLikelihood", "SumOfParts", "ThreadBuffers"]
 
@@ -29,12 +31,15 @@ class ThreadBuffers(Workspace):
         self.buffer = scores.design.new_buffer()
         self.ends = np.zeros((2, scores.width))
         self.psi = np.empty_like(self.e)
+        self.entries: EntryBuffers | None = None  # with transition features
 
     def clear(self) -> None:
         """Set all sums to zero."""
         self.forget()
         self.buffer[:] = 0
         self.ends[:] = 0
+        if self.entries is not None:
+            self.entries.clear()
 
     def rows(self, residual: np.ndarray | None, first: int, last: int) -> np.ndarray:
         """Buffer for the scores and residuals of some rows: part of ``residual`` if given."""
@@ -61,6 +66,7 @@ class SumOfParts:
 
     residual: np.ndarray | None = None
     buffers: list[ThreadBuffers]
+    observed_triples: np.ndarray | None = None
 
     def __init__(self, scores: ScoreMap, l2: float, threads: Threads):
         self.scores, self.l2, self.threads = scores, float(l2), threads
@@ -76,7 +82,7 @@ class SumOfParts:
         self.threads.map(ThreadBuffers.clear, self.buffers)
         sums = self.each_part(lambda part: (part.add_up(W, chain), part.observed[0]))
         log_p, observed = (sum(terms) for terms in zip(*sums))
-        self.n_evaluations += 1
+        self._after_evaluation()
         expected = sum(one.pairwise_sum(chain) for one in self.buffers)
         return self.store_gradient(expected - observed, w, gradient) - log_p
 
@@ -84,8 +90,13 @@ class SumOfParts:
         """f(w) alone: without the transpose, and in the memory of a block of rows."""
         chain, W = self.scores.chain(w), self.scores.design.weights(self.scores.state(w))
         log_p = sum(self.each_part(lambda part: part.add_up(W, chain, counts=False)))
-        self.n_evaluations += 1
+        self._after_evaluation()
         return self.l2 * squared_norm(w) - log_p
+
+    def _after_evaluation(self) -> None:
+        self.n_evaluations += 1
+        if self.scores.features is not None:
+            self.scores.features.highest = max(one.entries.highest for one in self.buffers)
 
     def hessian(self, w: np.ndarray, room: float = 0.0) -> Hessian:
         """Products with the Hessian at w; ``room``: bytes that may be kept between them."""
@@ -100,6 +111,9 @@ class SumOfParts:
         )  # fmt: skip
         start, end = sum(one.ends for one in buffers)[:, : scores.n_labels]
         scores.store_chain(gradient, transition, start, end)
+        if scores.features is not None:
+            expected = sum(one.entries.sums for one in buffers)
+            scores.triples(gradient)[:] = expected - self.observed_triples
         # The transpose adds the ridge to state rows; the few other weights get it here.
         n = scores.n_state
         rest = w[n:].astype(np.float64)
@@ -161,6 +175,7 @@ class LogLikelihood(SumOfParts):
 
         ∂f/∂coef       = Σ_t x_t (μ_t - 1[y_t])ᵀ   + 2 · l2 · coef
         ∂f/∂transition = ξ - counts of observed transitions + 2 · l2 · transition
+        ∂f/∂v(f, i, j) = Σ_t x_t(f) (ξ_t(i, j) - 1[y_{t-1} = i, y_t = j]) + 2 · l2 · v(f, i, j)
 
     (Lafferty, McCallum, Pereira 2001; Sutton, McCallum 2012, §5.1; with the opposite sign Ilić et
     al. 2010, Equation 17). Rows are processed in blocks that stay in the cache: scores,
@@ -194,10 +209,17 @@ class LogLikelihood(SumOfParts):
         if buffers is None:
             largest = max(block.last - block.first for run in self.runs for block in run)
             buffers = [ThreadBuffers(largest, scores) for _ in self.runs]
+            if scores.features is not None:
+                rows = [(block.first, block.last) for run in self.runs for block in run]
+                for one in buffers:
+                    one.entries = scores.features.buffers(rows)
         self.buffers = buffers
         if scores.design.needs_all_residuals:
             self.residual = np.empty((len(y), scores.width), dtype=scores.dtype)
         self.observed = self._observed_counts()
+        if scores.features is not None:
+            n = self.n_labelled
+            self.observed_triples = scores.features.observed(offsets[: n + 1], y, weights[:n])
 
     def _share_out(self, n: int) -> list[list[Block]]:
         # Contiguous runs of blocks, one for each thread, with about the same number of rows.
@@ -250,13 +272,19 @@ class LogLikelihood(SumOfParts):
 
     def _add_run(self, W, chain, blocks: list[Block], work: ThreadBuffers, counts: bool) -> None:
         # Emission score of the observed labels, log Z, residuals; gradient into the buffers.
-        design = self.scores.design
+        design, features, entries = self.scores.design, self.scores.features, None
         for block in blocks:
             psi = work.rows(self.residual if counts else None, block.first, block.last)
             design.scores(W, block.first, block.last, psi)
-            self.compare(psi, block, chain, work, counts)
+            if features is not None:
+                entries = features.fill(
+                    chain.v, chain.score, block.first, block.offsets, work.entries
+                )
+            self.compare(psi, block, chain, work, counts, entries)
             if counts:
                 design.collect(psi, block.first, work.buffer)
+            if counts and entries is not None:
+                features.collect(entries, block.first, work.entries)
 
     def add_tangents(self, hessian: Hessian, V, direction: Direction) -> np.ndarray:
         """Add the product of the Hessian and v to ``buffers``; returns its pairs.
@@ -300,13 +328,17 @@ class LogLikelihood(SumOfParts):
         work.tangents(*rows, dpsi, block.offsets, block.weights, direction)
 
     def compare(
-        self, psi: np.ndarray, block: Block, chain: Transitions, work: ThreadBuffers, counts: bool
-    ) -> None:
-        """Score of the observed labels and log Z of a block; its scores become residuals."""
+        self, psi: np.ndarray, block: Block, chain: Transitions, work: ThreadBuffers, counts: bool,
+        entries: RowTransitions | None = None,
+    ) -> None:  # fmt: skip
+        """Score of the observed labels and log Z of a block; its scores become residuals.
+
+        ``entries``: transition scores of rows with transition features.
+        """
         _, _, sequences, offsets, weights, y = block
         _linear.observed_scores(psi, y, offsets, self.observed_score[sequences])
         wanted = weights if counts else None
-        work.forward_backward(psi, offsets, wanted, chain, self.log_z[sequences])
+        work.forward_backward(psi, offsets, wanted, chain, self.log_z[sequences], entries)
         if counts:
             _linear.to_residuals(psi, y, offsets, weights, work.ends)
 
@@ -316,4 +348,6 @@ class LogLikelihood(SumOfParts):
         for counts, score in zip(self.observed, (chain.score, chain.start, chain.end)):
             weights = score[(slice(L),) * score.ndim].astype(np.float64)
             total += float((counts * np.where(counts > 0, weights, 0)).sum())
+        if self.observed_triples is not None:
+            total += float(self.observed_triples @ chain.v.astype(np.float64))
         return total

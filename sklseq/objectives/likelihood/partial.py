@@ -8,6 +8,7 @@ from sklseq._lib.threads import Threads
 from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import row_positions
 from sklseq.inference.chain.linear_chain import Transitions
+from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.chain.tangent import Direction, Filtered, TangentWorkspace
 from sklseq.objectives.likelihood.likelihood import Block, LogLikelihood, ThreadBuffers
 from sklseq.objectives.scores.score_map import ScoreMap
@@ -56,16 +57,18 @@ class PartialLogLikelihood(LogLikelihood):
         return block.y.max(initial=0) < self.scores.n_labels
 
     def compare(
-        self, psi: np.ndarray, block: Block, chain: Transitions, work: ThreadBuffers, counts: bool
-    ) -> None:
+        self, psi: np.ndarray, block: Block, chain: Transitions, work: ThreadBuffers, counts: bool,
+        entries: RowTransitions | None = None,
+    ) -> None:  # fmt: skip
         """log Z(Y) and log Z of a block; its scores become differences of marginals."""
         if self._is_labelled(block):
-            return super().compare(psi, block, chain, work, counts)
+            return super().compare(psi, block, chain, work, counts, entries)
         _, _, sequences, offsets, weights, codes = block
         allowed = psi + self.penalties[codes]
         plus, minus = (weights, -weights) if counts else (None, None)
-        work.forward_backward(psi, offsets, plus, chain, self.log_z[sequences])
-        work.forward_backward(allowed, offsets, minus, chain, self.observed_score[sequences])
+        log_z, log_z_allowed = self.log_z[sequences], self.observed_score[sequences]
+        work.forward_backward(psi, offsets, plus, chain, log_z, entries)
+        work.forward_backward(allowed, offsets, minus, chain, log_z_allowed, entries)
         if not counts:
             return None
         psi -= allowed
@@ -137,14 +140,15 @@ class EntropyLikelihood(PartialLogLikelihood):
         return super().add_up(W, chain, counts) + float(self.entropies.sum())
 
     def compare(
-        self, psi: np.ndarray, block: Block, chain: Transitions, work: ThreadBuffers, counts: bool
-    ) -> None:
+        self, psi: np.ndarray, block: Block, chain: Transitions, work: ThreadBuffers, counts: bool,
+        entries: RowTransitions | None = None,
+    ) -> None:  # fmt: skip
         """As of partial labels; and the entropy of sequences of which nothing is known."""
         penalty = self.penalty[block.sequences]
         if not penalty.any():
-            return super().compare(psi, block, chain, work, counts)
+            return super().compare(psi, block, chain, work, counts, entries)
         given = psi.astype(np.float64)
-        super().compare(psi, block, chain, work, counts)
+        super().compare(psi, block, chain, work, counts, entries)
         rows = TangentWorkspace(len(psi), self.scores.width)
         self._add_values(given.copy(), block, penalty, rows)
         if counts:

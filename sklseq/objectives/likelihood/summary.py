@@ -149,6 +149,11 @@ def summarise_rows(X: Sequences, classes: np.ndarray, codes: np.ndarray) -> Summ
 def summarise_shard(shard: LabelledRows) -> Summary:
     """Summary of one shard by itself, with its own columns and labels."""
     X, rows = shard.X, shard.X.rows
+    if X.roles is not None:
+        raise ValueError(
+            "its columns have roles, and transition features need sequences in memory; leave out "
+            "B lines and transition_features."
+        )
     n_bytes, counts = rows.nbytes if not X.is_sparse else 0, None
     if X.is_sparse:
         n_bytes = 2 * (rows.data.nbytes + rows.indices.nbytes + rows.indptr.nbytes)

@@ -4,7 +4,8 @@
 
 1. state weights, laid out as the design wants them (``_design.py``, ``_observed.py``);
 2. transition weights (i, j), those that have one, row by row;
-3. start weights, then end weights, those that have one.
+3. start weights, then end weights, those that have one;
+4. weights of transition features, in the order of ``Support.triples``.
 
 Nobody else indexes w, but for the design its own part.
 """
@@ -24,6 +25,7 @@ from sklseq.inference.chain.linear_chain import Transitions, _chain
 from sklseq.inference.chain.sparse_transitions import PairLists, find_pairs
 from sklseq.objectives.scores.design import DenseRows, PlainRows, SparseRows, aligned_zeros
 from sklseq.objectives.scores.observed import ObservedRows
+from sklseq.objectives.scores.transition_features import TransitionFeatures
 
 # Magnitudes of features between which solvers need no scaling.
 USUAL = 1 / 8, 8
@@ -65,12 +67,15 @@ class Support(NamedTuple):
     pairs : ndarray of flat (feature · n_labels + label), sorted, or None for all
     transition : bool ndarray of shape (n_labels, n_labels)
     start, end : bool ndarray of shape (n_labels,)
+    triples : ndarray of (feature · n_labels + label) · n_labels + next label, sorted, or None
+        Weights of transition features; None without such features.
     """
 
     pairs: np.ndarray | None
     transition: np.ndarray
     start: np.ndarray
     end: np.ndarray
+    triples: np.ndarray | None = None
 
 
 def observed_support(X, y: np.ndarray, n_labels: int) -> Support:
@@ -165,6 +170,12 @@ def largest_at(index: np.ndarray, values: np.ndarray, n: int) -> np.ndarray:
     return largest
 
 
+class Chain(Transitions):
+    """Scores of transitions, starts and ends, and the weights ``v`` of transition features."""
+
+    v: np.ndarray
+
+
 class ScoreMap:
     """Weights to potentials (A), and residuals to gradient (its transpose).
 
@@ -191,6 +202,7 @@ class ScoreMap:
         Largest magnitude of each feature, see :func:`magnitudes`.
     n_rows : int
         Rows of all data.
+    features : TransitionFeatures or None
     """
 
     def __init__(
@@ -208,12 +220,15 @@ class ScoreMap:
         self.n_features, self.n_state = X.shape[1], self.design.n_weights
         self.allowed = allowed
         self.transition_at = np.flatnonzero(support.transition & allowed.transition)
+        self.features = self._transition_features(X, support.triples)
         self.pairs = self.pairs_for("sums")
         self.start_at = np.flatnonzero(support.start & allowed.start)
         self.end_at = np.flatnonzero(support.end & allowed.end)
         sizes = [self.n_state, len(self.transition_at), len(self.start_at), len(self.end_at)]
         self.ends = np.cumsum(sizes)
         self.n_weights = int(self.ends[-1])
+        if self.features is not None:
+            self.n_weights += self.features.n_weights
         if summary is not None:
             self.largest, self.n_rows = summary.largest, summary.n_rows
         else:
@@ -228,6 +243,12 @@ class ScoreMap:
             pairs = np.arange(X.shape[1] * self.n_labels)
         return ObservedRows(X, pairs, self.n_labels, self.width, self.dtype, counts)
 
+    def _transition_features(self, X, triples: np.ndarray | None) -> TransitionFeatures | None:
+        if triples is None:
+            return None
+        triples = triples[self.allowed.transition.reshape(-1)[triples % self.n_labels**2]]
+        return TransitionFeatures(X, triples, self.n_labels, self.dtype)
+
     def for_rows(self, X) -> ScoreMap:
         """The same layout of w for the rows of a shard."""
         other = copy(self)
@@ -237,11 +258,13 @@ class ScoreMap:
     def unshared(self) -> ScoreMap:
         """The same rows for one evaluation, beside others at other w."""
         other = copy(self)
-        other.design = self.design.unshared()
+        other.design, other.features = self.design.unshared(), copy(self.features)
         return other
 
     def pairs_for(self, question: str) -> PairLists | None:
         """Lists of the transitions that are trained, where these are few; see ``find_pairs``."""
+        if self.features is not None:  # entries of rows need the matrix
+            return None
         trained = np.zeros((self.n_labels, self.n_labels), dtype=bool)
         trained.reshape(-1)[self.transition_at] = True
         untrained = np.where(self.allowed.transition, 0, -np.inf)
@@ -274,12 +297,18 @@ class ScoreMap:
         coef = np.repeat(scale[:, None], L, axis=1)
         ones = np.ones((L, L)), np.ones(L), np.ones(L)
         packed = ScoreMap.pack(self, Weights(coef, *ones))  # the columns that are trained
+        if self.features is not None:
+            self.triples(packed)[:] = scale[self.features.feature]
         packed[packed == 0] = 1  # what only fills up rows
         return packed
 
     def state(self, w: np.ndarray) -> np.ndarray:
         """The part of w, or of its gradient, that the design lays out: a view."""
         return w[: self.n_state]
+
+    def triples(self, w: np.ndarray) -> np.ndarray:
+        """The part of w, or of its gradient, for transition features: a view."""
+        return w[self.ends[-1] :]
 
     def store_chain(self, gradient, pairwise, start, end) -> None:
         """Fill the label-level part of ``gradient`` from residuals."""
@@ -329,19 +358,29 @@ class ScoreMap:
         end[~self.allowed.end] = -np.inf
         return transition, start, end
 
-    def chain(self, w: np.ndarray) -> Transitions:
+    def chain(self, w: np.ndarray) -> Chain:
         """Transition, start and end scores, ready for the kernels."""
-        chain = Transitions(*self.chain_weights(w), dtype=self.dtype, pairs=self.pairs)
-        return chain.exponentiate()
+        chain = Chain(*self.chain_weights(w), dtype=self.dtype, pairs=self.pairs)
+        chain.v = self.triples(w)
+        chain.exponentiate(*([] if self.features is None else [self.features.highest]))
+        return chain
 
     def unpack(self, w: np.ndarray) -> Weights:
         """w as arrays in the user's order of features."""
         rows = self.design.unpack(self.state(w).astype(self.user_dtype, copy=False))
         coef = rows[:, : self.n_labels]  # the rows stay padded, as decoding wants them
-        return Weights(coef, *(x.astype(self.user_dtype) for x in self.chain_weights(w)))
+        chain = (x.astype(self.user_dtype) for x in self.chain_weights(w))
+        return Weights(coef, *chain)
 
-    def pack(self, weights: Weights) -> np.ndarray:
-        """The inverse of :meth:`unpack`; weights that w has no place for are dropped."""
+    def unpack_triples(self, w: np.ndarray) -> sparse.csr_matrix | None:
+        """Weights of transition features, shape (n_features, n_labels²), if there are such."""
+        if self.features is None:
+            return None
+        return self.features.unpack(self.triples(w).astype(self.user_dtype), self.n_features)
+
+    def pack(self, weights: Weights, of_triples: sparse.csr_matrix | None = None) -> np.ndarray:
+        """The inverse of :meth:`unpack`, and of :meth:`unpack_triples` for ``of_triples``; weights
+        that w has no place for are dropped."""
         w = self.new_vector()
         w[: self.n_state] = self.design.pack(padded_rows(weights.coef).astype(self.dtype))
         a, b, c, d = self.ends
@@ -349,4 +388,6 @@ class ScoreMap:
         w[a:b] = weights.transition.reshape(-1)[self.transition_at]
         w[b:c] = weights.start[self.start_at]
         w[c:d] = weights.end[self.end_at]
+        if self.features is not None and of_triples is not None:
+            w[d:] = self.features.pack(of_triples)
         return w

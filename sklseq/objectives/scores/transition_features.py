@@ -1,0 +1,258 @@
+"""Weights of transitions for features of rows: (feature, label, next label), and scores of rows.
+
+``_entries.pyx`` has the formulas.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from sklseq._lib.cpu import load_kernel
+from sklseq.data.partial_labels import AllowedLabels
+from sklseq.data.sequences import Sequences, row_positions
+from sklseq.inference.chain.row_transitions import RowTransitions
+
+_entries = load_kernel("sklseq.objectives.scores._entries")
+
+__all__ = [
+    "EntryBuffers",
+    "TransitionFeatures",
+    "allowed_triples",
+    "observed_triples",
+    "possible_triples",
+    "transition_scores",
+]
+
+
+def select_columns(X: Sequences, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(indptr, indices, data) of some columns, numbered in their order, without zeros."""
+    rows = X.rows
+    if not X.is_sparse:
+        part = sparse.csr_matrix(np.asarray(rows[:, columns], dtype=np.float64))
+        return part.indptr.astype(np.int64), part.indices.astype(np.int32), part.data
+    rank = np.full(rows.shape[1], -1, dtype=np.int32)
+    rank[columns] = np.arange(len(columns))
+    indices = rank[rows.indices]
+    kept = (indices >= 0) & (rows.data != 0)
+    indptr = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
+    return indptr, indices[kept], rows.data[kept].astype(np.float64)
+
+
+def observed_triples(X: Sequences, columns: np.ndarray, y: np.ndarray, L: int) -> np.ndarray:
+    """The triples (column · L + i) · L + j of the training data, sorted.
+
+    Parameters
+    ----------
+    X : Sequences
+    columns : ndarray, sorted
+        Those of transition features.
+    y : ndarray of shape (n_rows,)
+    L : int
+        Number of labels.
+    """
+    indptr, indices, _ = select_columns(X, columns)
+    pairs = _pairs_before(X.offsets, y, L)
+    return np.unique(_triples_of(indptr, indices, pairs, columns, L)[1])
+
+
+def possible_triples(columns: np.ndarray, transition: np.ndarray) -> np.ndarray:
+    """The triples of columns and all transitions of a mask (L, L), sorted."""
+    pairs = np.flatnonzero(transition)
+    return (columns.astype(np.int64)[:, None] * transition.size + pairs).reshape(-1)
+
+
+def allowed_triples(X: Sequences, columns: np.ndarray, labels: AllowedLabels) -> np.ndarray:
+    """The triples that partial labels allow, sorted; rows of unknown label count for none."""
+    indptr, indices, _ = select_columns(X, columns)
+    row = np.repeat(np.arange(X.n_rows), np.diff(indptr))
+    _, _, after = row_positions(X.offsets)
+    known = np.zeros(X.n_rows, dtype=bool)
+    known[after] = ~(labels.unknown[after] | labels.unknown[after - 1])
+    kept = known[row]
+    row, column = row[kept], indices[kept].astype(np.int64)
+    n, L, codes, table = len(labels.table), labels.n_labels, labels.codes, labels.table
+    keys, found = np.unique((column * n + codes[row - 1]) * n + codes[row]), []
+    for key in keys.tolist():
+        column_of, before, code = key // n**2, key // n % n, key % n
+        pairs = np.flatnonzero(np.outer(table[before], table[code]))
+        found.append(int(columns[column_of]) * L**2 + pairs)
+    return np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
+
+
+def _pairs_before(offsets: np.ndarray, y: np.ndarray, L: int) -> np.ndarray:
+    # i · L + j of each row and the row before; -1 at first rows.
+    pairs = np.full(len(y), -1, dtype=np.int64)
+    _, _, after = row_positions(offsets)
+    pairs[after] = y[after - 1].astype(np.int64) * L + y[after]
+    return pairs
+
+
+def _triples_of(indptr, indices, pairs, columns, L: int) -> tuple[np.ndarray, np.ndarray]:
+    # (mask of the entries that follow a row, their triples).
+    pair = np.repeat(pairs, np.diff(indptr))
+    kept = pair >= 0
+    return kept, columns[indices[kept]].astype(np.int64) * (L * L) + pair[kept]
+
+
+class EntryBuffers:
+    """Memory of one thread for the entries of a block of rows, and for sums of its weights."""
+
+    def __init__(self, n_rows: int, n_entries: int, features: TransitionFeatures, n_sums: int):
+        self.indptr = np.zeros(n_rows + 1, dtype=np.int64)
+        self.i, self.j = np.empty((2, n_entries), dtype=np.int32)
+        self.score = np.empty(n_entries, dtype=features.dtype)
+        self.expected = np.empty(n_entries if n_sums else 0)
+        self.place = np.empty(features.n_labels**2, dtype=np.int32)
+        self.sums = np.zeros(n_sums)
+        self.highest = -np.inf
+
+    def clear(self) -> None:
+        """Begin another evaluation."""
+        self.sums[:] = 0
+        self.highest = -np.inf
+
+
+class TransitionFeatures:
+    """A and its transpose for the weights v of (feature, label, next label).
+
+    Parameters
+    ----------
+    X : Sequences
+    triples : int64 ndarray of (feature · L + label) · L + next label, sorted
+    n_labels : int
+    dtype : numpy dtype
+        Of v.
+
+    Attributes
+    ----------
+    n_weights : int
+        Length of v, which has the order of ``triples``.
+    feature : ndarray of shape (n_weights,)
+        Column of each weight.
+    highest : float
+        Largest score of an entry in the evaluation before, by which factors are scaled.
+    """
+
+    def __init__(self, X: Sequences, triples: np.ndarray, n_labels: int, dtype: Any):
+        self.triples, self.n_labels, self.dtype = triples, n_labels, np.dtype(dtype)
+        self.n_weights, self.highest = len(triples), -np.inf
+        self.feature, pair = np.divmod(triples, n_labels**2)
+        self.columns, counts = np.unique(self.feature, return_counts=True)
+        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        labels = (k.astype(np.int32) for k in np.divmod(pair, n_labels))
+        self.support = (start, *labels)
+        self.most = np.minimum(np.diff(start), n_labels**2)
+        self._set_rows(X)
+
+    @classmethod
+    def of_coef(cls, X: Sequences, coef: sparse.csr_matrix, n_labels: int) -> TransitionFeatures:
+        """For ``transition_coef_`` of a fitted model, whose ``data`` is v."""
+        feature = np.repeat(np.arange(coef.shape[0]), np.diff(coef.indptr))
+        return cls(X, feature * n_labels**2 + coef.indices, n_labels, coef.dtype)
+
+    def entries(
+        self, v: np.ndarray, shared: np.ndarray, first: int, offsets: np.ndarray
+    ) -> tuple[RowTransitions | None, float]:
+        """Scores of transitions as of :meth:`fill`, and the largest one, in memory of their own."""
+        room = self.buffers([(first, first + int(offsets[-1]))], sums=False)
+        return self.fill(v, shared, first, offsets, room), room.highest
+
+    def _set_rows(self, X: Sequences) -> None:
+        self.rows = select_columns(X, self.columns)
+        self.links = _entries.Links(self.rows, self.support, self.n_labels)
+        indptr, indices, _ = self.rows
+        before = np.concatenate([[0], np.cumsum(self.most[indices])])[indptr]
+        # Entries before each row, at most.
+        self.before = np.concatenate(
+            [[0], np.cumsum(np.minimum(np.diff(before), self.n_labels**2))]
+        )
+
+    def for_rows(self, X: Sequences) -> TransitionFeatures:
+        """The same weights for other rows."""
+        other = copy(self)
+        other._set_rows(X)
+        return other
+
+    def buffers(self, blocks: list[tuple[int, int]], sums: bool = True) -> EntryBuffers:
+        """Room for the entries of each of these runs of rows, and for sums of all weights."""
+        n_rows = max((b - a for a, b in blocks), default=0)
+        n_entries = max((int(self.before[b] - self.before[a]) for a, b in blocks), default=0)
+        return EntryBuffers(n_rows, n_entries, self, self.n_weights if sums else 0)
+
+    def fill(
+        self, v: np.ndarray, shared: np.ndarray, first: int, offsets: np.ndarray, room: EntryBuffers
+    ) -> RowTransitions | None:
+        """Scores of transitions to rows ``first``, …, as cut by ``offsets``; None: no entries."""
+        last = first + int(offsets[-1])
+        if self.before[first] == self.before[last]:
+            return None
+        indptr, L = room.indptr[: last - first + 1], self.n_labels
+        n, top = self.links.fill(
+            first, offsets, v, shared, indptr, room.i, room.j, room.score, room.place
+        )
+        if n == 0:
+            return None
+        room.highest = max(room.highest, top)
+        entries, expected = (room.i[:n], room.j[:n], room.score[:n]), None
+        if len(room.expected):
+            expected = room.expected[:n]
+            expected[:] = 0
+        return RowTransitions.unchecked(shared[:L, :L], indptr, *entries, expected)
+
+    def collect(self, rows: RowTransitions, first: int, room: EntryBuffers) -> None:
+        """Add ``rows.expected`` of :meth:`fill`, times features, to ``room.sums``."""
+        self.links.collect(first, rows.indptr, rows.i, rows.j, rows.expected, room.place, room.sums)
+
+    def observed(self, offsets: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Σ of x_t(f) over the rows of the first sequences with i before and j, times weights."""
+        n_rows = int(offsets[-1])
+        indptr, indices, data = self.rows
+        indptr = indptr[: n_rows + 1]
+        pairs = _pairs_before(offsets, y[:n_rows], self.n_labels)
+        kept, triples = _triples_of(
+            indptr, indices[: indptr[-1]], pairs, self.columns, self.n_labels
+        )
+        row_weights = np.repeat(weights, np.diff(offsets))
+        values = (data[: indptr[-1]] * np.repeat(row_weights, np.diff(indptr)))[kept]
+        at = np.minimum(np.searchsorted(self.triples, triples), self.n_weights - 1)
+        found = self.triples[at] == triples
+        return np.bincount(at[found], values[found], minlength=self.n_weights)
+
+    def unpack(self, v: np.ndarray, n_features: int) -> sparse.csr_matrix:
+        """v as a matrix (n_features, n_labels²)."""
+        indptr = np.searchsorted(self.feature, np.arange(n_features + 1))
+        shape = n_features, self.n_labels**2
+        coef = sparse.csr_matrix((v, self.triples % shape[1], indptr), shape=shape)
+        coef.eliminate_zeros()
+        return coef
+
+    def pack(self, coef: sparse.csr_matrix) -> np.ndarray:
+        """The inverse; weights that v has no place for are dropped."""
+        feature = np.repeat(np.arange(coef.shape[0]), np.diff(coef.indptr))
+        keys = feature * self.n_labels**2 + coef.indices
+        v = np.zeros(self.n_weights, dtype=self.dtype)
+        at = np.minimum(np.searchsorted(self.triples, keys), max(self.n_weights - 1, 0))
+        found = self.triples[at] == keys if self.n_weights else np.zeros(len(keys), dtype=bool)
+        v[at[found]] = coef.data[found]
+        return v
+
+
+def transition_scores(
+    transition: np.ndarray | RowTransitions, t: np.ndarray, i: np.ndarray, j: np.ndarray
+) -> np.ndarray:
+    """Scores of labels i followed by j at rows t, which rise."""
+    if not isinstance(transition, RowTransitions):
+        return transition[i, j]
+    n_rows = len(transition)
+    label = np.full((2, n_rows), -1)
+    label[:, t] = i, j
+    row = np.repeat(np.arange(n_rows), np.diff(transition.indptr))
+    at = (transition.i == label[0, row]) & (transition.j == label[1, row])
+    scores = np.zeros(n_rows, dtype=transition.score.dtype)
+    scores[t] = transition.shared[i, j]
+    scores[row[at]] = transition.score[at]
+    return scores[t]

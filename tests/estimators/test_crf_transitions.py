@@ -1,0 +1,423 @@
+"""CRFTagger with transition features: questions by enumeration, choice of columns, refusals."""
+
+import itertools
+import pickle
+import re
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline, make_union
+
+from sklseq import (
+    CRFTagger,
+    CRFTaggerCV,
+    HMSVMTagger,
+    OnlineDecoder,
+    RowBlocks,
+    SemiCRFSegmenter,
+    Sequences,
+    Shards,
+    ZScoreTagger,
+    deployment,
+    write_crfsuite_model,
+)
+from sklseq.features import DictFeatures, PerToken, TemplateFeatures, TokenFeatures
+from sklseq.inference.reference import score_path
+from sklseq.inspection import standard_errors, uncertainty
+
+TEMPLATE = """
+# a word, and pairs of labels with words
+U00:%x[0,0]
+B
+B01:%x[0,0]
+*02:%x[-1,0]
+"""
+
+
+def words_and_labels(seed=0, n=30, T=5):
+    """After "c", labels change; elsewhere they stay the same unless the word is "b"."""
+    rng = np.random.default_rng(seed)
+    X, y = [], []
+    for _ in range(n):
+        words = rng.choice(list("aabcd"), int(rng.integers(1, T + 1))).tolist()
+        label, labels = "B-x", []
+        for word in words:
+            label = {"c": "O" if label != "O" else "B-x", "b": "B-x"}.get(word, label)
+            labels.append(label if word != "d" or not labels or labels[-1] == "O" else "I-x")
+            label = labels[-1]
+        X.append(words)
+        y.append(labels)
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = words_and_labels()
+    rows = TemplateFeatures(TEMPLATE, bos_eos=False).fit_transform(X)
+    return CRFTagger(l2=0.1, random_state=0).fit(rows, y), rows, y
+
+
+def paths(tagger, rows, s):
+    """All label paths of a sequence and their scores, by definition."""
+    L = len(tagger.classes_)
+    x = rows[s].toarray()
+    V = tagger.transition_coef_.toarray().reshape(-1, L, L)
+    transition = tagger.transition_ + np.einsum("tf,fij->tij", x, V)
+    every = list(itertools.product(range(L), repeat=len(x)))
+    ends = (tagger.start_, tagger.end_)
+    return every, np.array([score_path(p, x @ tagger.coef_, transition, *ends) for p in every])
+
+
+def test_every_answer_is_that_of_enumeration(fitted):
+    tagger, rows, y = fitted
+    best, proba, nbest = (
+        tagger.predict(rows),
+        tagger.predict_proba(rows),
+        tagger.predict_nbest(rows, 4),
+    )
+    log_p, entropy = (
+        tagger.predict_log_proba_sequence(rows, y),
+        uncertainty(tagger, rows, "entropy"),
+    )
+    assert tagger.classes_.tolist() == ["B-x", "I-x", "O"]
+    known = [[None] * (len(z) - 1) + [z[-1]] for z in y]
+    given, conditioned = tagger.predict(rows, known), tagger.predict_proba(rows, known)
+    for s in range(len(rows)):
+        every, scores = paths(tagger, rows, s)
+        p, labels = np.exp(scores - logsumexp(scores)), tagger.classes_[np.array(every)]
+        order = np.argsort(-scores, kind="stable")
+        assert_array_equal(best[s], labels[order[0]])
+        mu = np.array(
+            [[p[labels[:, t] == c].sum() for c in tagger.classes_] for t in range(len(y[s]))]
+        )
+        assert_allclose(proba[s], mu, atol=1e-12)
+        assert_allclose(nbest[s][1], np.log(p[order[:4]]), rtol=1e-9, atol=1e-12)
+        truth = [tagger.classes_.tolist().index(label) for label in y[s]]
+        assert_allclose(log_p[s], np.log(p[every.index(tuple(truth))]), rtol=1e-9, atol=1e-12)
+        assert_allclose(entropy[s], -(p * np.log(p)).sum(), rtol=1e-9)
+        agrees = labels[:, -1] == y[s][-1]
+        assert_array_equal(given[s], labels[order[agrees[order]][0]])
+        conditional = (p * agrees) / p[agrees].sum()
+        mu = conditional @ (labels[:, 0] == "O")
+        assert_allclose(conditioned[s][0, 2], mu, atol=1e-12)
+
+
+def test_samples_have_their_probabilities(fitted):
+    tagger, rows, y = fitted
+    s = max(range(6), key=lambda k: len(y[k]))
+    every, scores = paths(tagger, rows, s)
+    p = np.exp(scores - logsumexp(scores))
+    drawn = tagger.sample(rows[[s]], 4000)[0]
+    codes = np.searchsorted(tagger.classes_, drawn)
+    counts = np.zeros(len(every))
+    np.add.at(counts, codes @ 3 ** np.arange(codes.shape[1])[::-1], 1)
+    assert_allclose(counts / 4000, p, atol=5 * np.sqrt(0.25 / 4000))
+
+
+def test_valid_paths(fitted):
+    valid = lambda labels: labels.count("B-x") <= 1  # noqa: E731
+    tagger, rows, _ = fitted
+    answers = tagger.predict(rows, valid=valid)
+    for s, answer in enumerate(answers):
+        every, scores = paths(tagger, rows, s)
+        labels = tagger.classes_[np.array(every)]
+        for k in np.argsort(-scores, kind="stable"):
+            if valid(labels[k].tolist()):
+                break
+        assert_array_equal(answer, labels[k])
+
+
+def test_explanations_add_up_to_the_score(fitted):
+    tagger, rows, _ = fitted
+    s = 3
+    every, scores = paths(tagger, rows, s)
+    terms = [term for row in tagger.explain(rows[s]) for term in row.contributions]
+    assert_allclose(sum(score for _, score in terms), scores.max(), rtol=1e-9)
+    assert len(every) == 3 ** len(rows[s].toarray())
+    assert any(re.fullmatch(r"x\d+, .* → .*", name) for name, _ in terms)
+
+
+def test_strongest_weights(fitted):
+    tagger, rows, _ = fitted
+    names = (
+        TemplateFeatures(TEMPLATE, bos_eos=False).fit(words_and_labels()[0]).get_feature_names_out()
+    )
+    weight, before, label, name = tagger.top_transition_features(1, feature_names=names)[0]
+    column = names.tolist().index(name)
+    i, j = (tagger.classes_.tolist().index(one) for one in (before, label))
+    assert weight == tagger.transition_coef_[column, 3 * i + j]
+    assert abs(weight) == np.abs(tagger.transition_coef_.data).max()
+    assert all(w < 0 for w, *_ in tagger.top_transition_features(5, sign="negative"))
+    everything = tagger.top_transition_features(10**6)
+    assert len(everything) == tagger.transition_coef_.nnz
+    plain = CRFTagger().fit(Sequences(rows.rows, rows.offsets), words_and_labels()[1])
+    assert plain.top_transition_features() == []
+    assert plain.transition_coef_ is None
+
+
+# ---------------------------------------------------------------------------- training
+
+
+def independent_optimum(rows, y, l2):
+    """The optimum of a slow implementation: all paths, SciPy's L-BFGS, numerical gradients."""
+    classes = sorted({label for z in y for label in z})
+    L, x = len(classes), rows.rows.toarray()
+    M = x.shape[1]
+    codes = [[classes.index(label) for label in z] for z in y]
+    sizes = np.cumsum([M * L, L * L, L, L, M * L * L])
+    state, triple = np.zeros((M, L)), np.zeros((M, L, L))
+    chain, start, end = np.zeros((L, L)), np.zeros(L), np.zeros(L)
+    for s, z in enumerate(codes):
+        start[z[0]] = end[z[-1]] = 1
+        for t, j in enumerate(z):
+            row = x[rows.offsets[s] + t] != 0
+            state[:, j] += row & (rows.roles % 2 == 1)
+            if t:
+                chain[z[t - 1], j] = 1
+                triple[:, z[t - 1], j] += row & (rows.roles >= 2)
+    mask = np.concatenate([k.ravel() > 0 for k in (state, chain, start, end, triple)])
+
+    def value(free):
+        w = np.zeros(len(mask))
+        w[mask] = free
+        coef, A, b, e, V = np.split(w, sizes[:-1])
+        psi = x @ coef.reshape(M, L)
+        A = A.reshape(L, L) + np.einsum("tf,fij->tij", x, V.reshape(M, L, L))
+        total = l2 * free @ free
+        for s, z in enumerate(codes):
+            part = slice(rows.offsets[s], rows.offsets[s + 1])
+            every = itertools.product(range(L), repeat=len(z))
+            scores = [score_path(p, psi[part], A[part], b, e) for p in every]
+            total += logsumexp(scores) - score_path(z, psi[part], A[part], b, e)
+        return total
+
+    return minimize(value, np.zeros(mask.sum()), method="L-BFGS-B", options={"maxfun": 10**6}).fun
+
+
+def test_the_optimum_is_that_of_an_independent_implementation():
+    X, y = words_and_labels(n=8, T=3)
+    rows = TemplateFeatures(["U:%x[0,0]", "B:%x[0,0]"], bos_eos=False).fit_transform(X)
+    tagger = CRFTagger(l2=0.2, tol=1e-8).fit(rows, y)
+    assert_allclose(tagger.objective_, independent_optimum(rows, y, 0.2), rtol=1e-5)
+
+
+def test_columns_of_b_lines_have_no_weights_for_labels(fitted):
+    tagger, rows, _ = fitted
+    assert_array_equal(np.unique(rows.roles), [1, 2, 3])
+    counts = np.diff(tagger.transition_coef_.indptr)
+    assert_array_equal(counts[rows.roles == 1], 0)
+    assert counts[rows.roles >= 2].any()
+    assert_array_equal(tagger.coef_[rows.roles == 2], 0)
+    every = CRFTagger(all_possible_states=True, all_possible_transitions=True)
+    every.fit(*fitted[1:])
+    assert_array_equal(every.coef_[rows.roles == 2], 0)
+    assert every.coef_[rows.roles != 2].all()
+    assert every.transition_coef_.nnz > tagger.transition_coef_.nnz
+
+
+def test_a_constant_transition_feature_doubles_the_transitions():
+    # v of a constant and the shared transitions share their gradient, so at the optimum are equal.
+    X, y = words_and_labels()
+    dicts = [[{"w": w, "one": 1} for w in x] for x in X]
+    tagger = CRFTagger(l2=0.1, tol=1e-9, transition_features=["one"]).fit(dicts, y)
+    v = tagger.transition_coef_[tagger.vectorizer_.vocabulary_["one"]].toarray().reshape(3, 3)
+    assert_allclose(v, tagger.transition_, atol=1e-4)
+
+
+def test_l1_makes_weights_zero(fitted):
+    _, rows, y = fitted
+    dense, sparse = (CRFTagger(l1=l1, l2=0.01).fit(rows, y).transition_coef_ for l1 in (0, 0.5))
+    assert 0 < sparse.nnz < 0.6 * dense.nnz
+    assert sparse.data.all()
+
+
+def test_warm_start(fitted):
+    tagger, rows, y = fitted
+    again = clone(tagger).set_params(warm_start=True, tol=1e-4).fit(rows, y)
+    n, objective = again.n_iter_, again.objective_
+    again.fit(rows, y)
+    assert again.n_iter_ < n
+    assert again.objective_ <= objective * (1 + 1e-6)
+    assert again.loss_curve_[0] == pytest.approx(objective, rel=1e-9)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_searches_and_early_stopping(known):
+    X, y = words_and_labels(n=60)
+    dicts = [[{"w": w} for w in x] for x in X]
+    chosen = "^w" if known else [0, 1]
+    search = CRFTaggerCV(l2s=[0.01, 0.1], cv=3, transition_features=chosen, tol=1e-5).fit(dicts, y)
+    plain = GridSearchCV(
+        CRFTagger(transition_features=chosen, tol=1e-5), {"l2": [0.01, 0.1]}, cv=3
+    ).fit(dicts, y)
+    assert_allclose(
+        search.scores_.mean(axis=(0, 1)), plain.cv_results_["mean_test_score"], atol=0.02
+    )
+    assert search.transition_coef_.nnz
+    stopped = CRFTagger(early_stopping=True, transition_features=chosen).fit(dicts, y)
+    assert stopped.validation_scores_
+    assert stopped.transition_coef_.nnz
+
+
+def test_early_stopping_and_penalties_leave_the_data_as_they_are(fitted):
+    _, rows, y = fitted
+    before = rows.roles.copy()
+    CRFTagger(early_stopping=True).fit(rows, y)
+    assert_array_equal(rows.roles, before)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [["w:a", "w:c"], [0, 2], np.array([0, 2]), re.compile("^w:[ac]$"), "^w:[ac]$",
+     lambda name: name in ("w:a", "w:c")],
+    ids=["names", "numbers", "array", "compiled", "pattern", "function"],
+)  # fmt: skip
+def test_choice_of_columns(chosen):
+    X, y = words_and_labels()
+    dicts = [[{"w": "a"}, {"w": "b"}, {"w": "c"}, {"w": "d"}], *([{"w": w} for w in x] for x in X)]
+    tagger = CRFTagger(transition_features=chosen).fit(dicts, [["B-x"] * 4, *y])
+    assert tagger.feature_names_in_.tolist() == ["w:a", "w:b", "w:c", "w:d"]
+    assert_array_equal(np.diff(tagger.transition_coef_.indptr) > 0, [True, False, True, False])
+    assert tagger.coef_[[0, 2]].any(axis=1).all()
+    copy = pickle.loads(pickle.dumps(clone(tagger))) if not callable(chosen) else clone(tagger)
+    assert copy.get_params()["transition_features"] is not None
+
+
+def test_pruning_keeps_columns_with_weights_for_pairs():
+    X, y = words_and_labels()
+    lists = [[[w, f"t={w}"] for w in x] for x in X]
+    tagger = CRFTagger(l1=0.3, l2=0.01, transition_features="^t=").fit(lists, y)
+    proba = tagger.predict_proba(lists)
+    tagger.prune()
+    assert tagger.transition_coef_.shape[0] == len(tagger.feature_names_in_) <= 8
+    for one, other in zip(tagger.predict_proba(lists), proba):
+        assert_allclose(one, other, atol=1e-12)
+
+
+# ---------------------------------------------------------------------------- roles of columns
+
+
+def test_roles_go_through_pipelines_unions_slices_pickles_and_files(tmp_path, fitted):
+    _, rows, y = fitted
+    X, _ = words_and_labels()
+    assert_array_equal(rows[3:9].roles, rows.roles)
+    assert_array_equal(rows[[4, 1]].roles, rows.roles)
+    assert_array_equal(pickle.loads(pickle.dumps(rows)).roles, rows.roles)
+    rows.save(tmp_path / "rows.npz", y)
+    assert_array_equal(Sequences.load(tmp_path / "rows.npz").roles, rows.roles)
+    union = make_union(TokenFeatures(), TemplateFeatures(TEMPLATE, bos_eos=False))
+    joined = union.fit_transform([{"w": x} for x in X])
+    assert_array_equal(joined.roles[-len(rows.roles) :], rows.roles)
+    assert_array_equal(np.unique(joined.roles[: -len(rows.roles)]), [1])
+    model = make_pipeline(TemplateFeatures(TEMPLATE, bos_eos=False), PerToken(), CRFTagger(l2=0.1))
+    search = GridSearchCV(model, {"crftagger__l2": [0.1]}, cv=2).fit(X, y)
+    again = search.best_estimator_[-1]
+    assert again.transition_coef_.nnz == fitted[0].transition_coef_.nnz
+    assert_array_equal(np.concatenate(search.predict(X)), np.concatenate(fitted[0].predict(rows)))
+
+
+@pytest.mark.parametrize("extractor", [DictFeatures, TokenFeatures])
+def test_extractors_mark_columns_by_name(extractor):
+    X, y = words_and_labels()
+    X = [[{"w": w} for w in x] for x in X] if extractor is DictFeatures else X
+    features = extractor(transition_features="(word=|w:)[ac]$")
+    model = make_pipeline(features, CRFTagger(l2=0.1)).fit(X, y)
+    names = model[0].get_feature_names_out()
+    assert_array_equal(names[model[0].transform(X).roles == 3], names[model[0].roles_ == 3])
+    assert (model[0].roles_ == 3).sum() == 2
+    assert_array_equal(np.diff(model[-1].transition_coef_.indptr) > 0, model[0].roles_ == 3)
+
+
+def test_templates_of_pairs_are_read_as_those_of_labels():
+    X, _ = words_and_labels()
+    both = TemplateFeatures("B7:%x[-1,0]/%x[0,0]\nU7:%x[-1,0]/%x[0,0]", bos_eos=False)
+    rows = both.fit_transform(X)
+    names = both.get_feature_names_out()
+    dense = rows.rows.toarray()
+    for column, name in enumerate(names):
+        assert rows.roles[column] == {"B": 2, "U": 1}[name[0]]
+        other = names.tolist().index({"B": "U", "U": "B"}[name[0]] + name[1:])
+        assert_array_equal(dense[:, column], dense[:, other])
+    assert both.fit(X).roles_ is not None
+    assert both.set_params(templates="U7:%x[0,0]").fit(X).roles_ is None
+    rare = TemplateFeatures("b:%x[0,0]\n*:%x[-1,0]", bos_eos=False, min_count=20).fit(X)
+    assert_array_equal(
+        [r == 2 for r in rare.roles_], [n[0] == "b" for n in rare.get_feature_names_out()]
+    )
+
+
+# ---------------------------------------------------------------------------- what cannot be
+
+
+def test_what_does_not_train_or_decode_them_says_so(tmp_path, fitted):
+    tagger, rows, y = fitted
+    blocks, bare = [RowBlocks([x.toarray()]) for x in rows], Sequences(rows.rows, rows.offsets)
+    rows.save(tmp_path / "rows.npz", y)
+    labels = [["O"] * len(z) for z in y]
+    names = make_pipeline(TemplateFeatures("U:%x[0,0]"), CRFTagger(transition_features="a"))
+    for call, message in [
+        (lambda: HMSVMTagger().fit(rows, y), "which only CRFTagger trains"),
+        (lambda: ZScoreTagger().fit(rows, y), "which only CRFTagger trains"),
+        (lambda: SemiCRFSegmenter().fit(rows, labels), "which only CRFTagger trains"),
+        (
+            lambda: CRFTagger(solver="dual").fit(rows, y),
+            "'dual' does not train transition features",
+        ),
+        (lambda: CRFTagger(solver="adagrad").fit(rows, y), "'adagrad' does not train transition"),
+        (lambda: CRFTagger(gradient="emp").fit(rows, y), "need sequences in memory and"),
+        (lambda: CRFTagger(transition_features=[0]).fit(blocks, y), "need sequences in memory and"),
+        (lambda: CRFTagger().fit(Shards([tmp_path / "rows.npz"])), "need sequences in memory"),
+        (
+            lambda: CRFTagger(transition_features=[0]).fit(Shards([lambda: (bare, y)])),
+            "Transition features need sequences in memory; with shards",
+        ),
+        (lambda: CRFTagger().partial_fit(rows, y, ["B-x", "I-x", "O"]), "partial_fit does not"),
+        (lambda: tagger.predict(blocks), "does not decode sequences in blocks"),
+        (lambda: list(tagger.predict_blocks(blocks[0])), "does not decode sequences in blocks"),
+        (lambda: OnlineDecoder(tagger).fit(rows, y).stream(), "does not decode models with"),
+        (lambda: OnlineDecoder(tagger).fit(rows, y).predict(rows), "does not decode models with"),
+        (lambda: tagger.predict(rows, valid="once"), "predict with valid='once' is not computed"),
+        (lambda: tagger.predict_spans(rows), "The probability of a span is not computed for"),
+        (lambda: tagger.predict_segment_proba(rows, [[]] * len(y)), "The probability of a span"),
+        (lambda: standard_errors(tagger, rows, y), "Standard errors are not computed for models"),
+        (lambda: CRFTagger(entropy_weight=0.1).fit(rows, y), "is not for transition features"),
+        (lambda: deployment.export(tagger, tmp_path / "m"), "cannot be exported"),
+        (lambda: write_crfsuite_model(tagger, tmp_path / "m"), "which CRFsuite cannot have"),
+        (lambda: names.fit(*words_and_labels()), "chooses columns by name, and X has no names"),
+        (lambda: PerToken(lambda x: x[:1]).fit_transform(rows), "a transformer made 1 columns"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        (3, "transition_features must be None, or names, column numbers, a mask, a regular"),
+        ([], "transition_features must be None, or names"),
+        ([0.5], "transition_features must be None, or names"),
+        (["w:z"], "names 'w:z', which is no column of X; for groups of columns give a regular"),
+        ("^z", r"'\^z' chooses none of the \d columns of X; names are such as 'w:"),
+        ("(", "is no regular expression"),
+        ([9], "must hold column numbers from 0 to 3"),
+        ([-1], "must hold column numbers from 0 to 3"),
+        ([True, False], "is a mask of 2 columns, and X has 4"),
+        (lambda _: False, "chooses none of the 4 columns"),
+    ],
+)
+def test_wrong_choices_of_columns(chosen, message):
+    X, y = words_and_labels()
+    dicts = [[{"w": w} for w in x] for x in X]
+    with pytest.raises(ValueError, match=message):
+        CRFTagger(transition_features=chosen).fit(dicts, y)
+
+
+@pytest.mark.parametrize("roles", [[1, 2], [0, 1, 2], [1, 2, 4], [1.0, 2.0, 3.0]])
+def test_wrong_roles(roles):
+    with pytest.raises(ValueError, match=r"roles must hold 1 .* for each of 3 columns"):
+        Sequences(np.zeros((2, 3)), [0, 2], roles)

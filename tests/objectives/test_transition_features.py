@@ -1,0 +1,179 @@
+"""Likelihood with transition features: enumeration, finite differences, supports."""
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from scipy.special import logsumexp
+
+from sklseq import CRFTagger, Sequences
+from sklseq.data.sequences import row_positions
+from sklseq.inference.reference import score_path
+from sklseq.objectives.scores.transition_features import observed_triples
+from tests.objectives.test_partial import options, partial_labels, problem_of
+from tests.oracles import precise_numerical_gradient
+from tests.sample_data import make_data, make_sparse_data
+
+COLUMNS = [1, 3]
+
+
+def enumerated(weights, coef, X, y, classes, sample_weight):
+    """Σ_s weight_s · (log Z(Y_s) - log Z), by all paths."""
+    L, total = len(classes), 0.0
+    V = coef.toarray().reshape(-1, L, L)
+    for x, labels, weight in zip(X, y, sample_weight):
+        x = x.toarray() if hasattr(x, "toarray") else x
+        transition = weights.transition + np.einsum("tf,fij->tij", x, V)
+        psi, ends = x @ weights.coef, (weights.start, weights.end)
+        for sign, given in ((1, labels), (-1, [None] * len(labels))):
+            paths = itertools.product(*(options(item, classes) for item in given))
+            total += (
+                sign * weight * logsumexp([score_path(p, psi, transition, *ends) for p in paths])
+            )
+    return total
+
+
+def data(seed, kind, n=6):
+    return make_data(seed, n=n, max_len=5) if kind == "dense" else make_sparse_data(seed, n=n, M=5)
+
+
+def drawn(scores, seed, size=1.0):
+    """Weights without padding, and the same as a user sees them."""
+    w = size * np.random.default_rng(seed).normal(size=scores.n_weights).astype(scores.dtype)
+    weights = scores.unpack(w), scores.unpack_triples(w)
+    return scores.pack(*weights), weights
+
+
+def packed_again(scores, w):
+    return scores.pack(scores.unpack(w), scores.unpack_triples(w))
+
+
+MODELS = [
+    {},
+    {"all_possible_states": True, "all_possible_transitions": True},
+    {"boundaries": False},
+    {"constraints": [[True, True, True], [True, False, True], [True, True, True]]},
+]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize("partial", [False, True])
+@pytest.mark.parametrize("seed", range(2))
+def test_value_and_gradient(seed, partial, kind, model):
+    X, y = data(seed, kind)
+    y = partial_labels(y, seed) if partial else [labels.tolist() for labels in y]
+    if "constraints" in model:
+        y = [[item if item != 1 else (None if partial else 0) for item in z] for z in y]
+        y[0][0] = {1} if partial else 1
+    given = np.random.default_rng(seed).uniform(0.5, 2, len(y))
+    tagger = CRFTagger(l2=0.3, transition_features=COLUMNS, **model)
+    source, scores, f = problem_of(tagger, X, y, given)
+    w, weights = drawn(scores, seed + 9)
+    gradient = np.zeros_like(w)
+    value = f.value_and_gradient(w, gradient)
+    log_p = enumerated(*weights, X, y, source.classes, given)
+    assert_allclose(value, 0.3 * w @ w - log_p, rtol=1e-11)
+    assert_allclose(f.value(w), value, rtol=1e-12)
+    used = np.flatnonzero(packed_again(scores, np.ones_like(w)))
+    numerical = precise_numerical_gradient(f.value, w)
+    assert_allclose(gradient[used], numerical[used], rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_single_precision(kind):
+    X, y = data(1, kind)
+    single = Sequences.from_list([x.astype(np.float32) for x in X])
+    tagger = CRFTagger(transition_features=COLUMNS)
+    source, scores, f = problem_of(tagger, single, y)
+    assert scores.dtype == np.float32
+    w, weights = drawn(scores, 3)
+    gradient, double = np.zeros_like(w), np.zeros(len(w))
+    value = f.value_and_gradient(w, gradient)
+    log_p = enumerated(*weights, X, y, source.classes, np.ones(len(y)))
+    assert_allclose(value, w @ w - log_p, rtol=1e-5)
+    _, wide, g = problem_of(tagger, X, y)
+    w64 = wide.pack(*weights)
+    g.value_and_gradient(w64, double)
+    assert_allclose(scores.unpack(gradient).coef, wide.unpack(double).coef, atol=1e-4)
+    coefs = (scores.unpack_triples(gradient), wide.unpack_triples(double))
+    assert_allclose(*(coef.toarray() for coef in coefs), atol=1e-4)
+
+
+def test_scores_too_far_apart_for_scaled_arithmetic():
+    X, y = data(0, "dense")
+    mask = np.ones((3, 3), dtype=bool)
+    mask[2, 1] = False
+    y = [np.where(labels == 2, 0, labels) for labels in y]
+    y[0][0] = 2
+    tagger = CRFTagger(l2=0.0, transition_features=COLUMNS, constraints=mask)
+    y[0][1:2] = 0
+    source, scores, f = problem_of(tagger, X, y)
+    w, weights = drawn(scores, 1, 700)
+    gradient = np.zeros_like(w)
+    log_p = enumerated(*weights, X, y, source.classes, np.ones(len(y)))
+    for _ in range(2):  # the second evaluation is scaled by the scores of the first
+        assert_allclose(f.value_and_gradient(w, gradient), -log_p, rtol=1e-11)
+    assert np.isfinite(gradient).all()
+
+
+def test_several_blocks_and_threads():
+    X, y = make_sparse_data(0, n=2500)
+    values = []
+    for n in (1, 2):
+        _, scores, f = problem_of(CRFTagger(transition_features=COLUMNS), X, y, n=n)
+        w, _ = drawn(scores, 0)
+        gradient = np.zeros_like(w)
+        values.append((f.value_and_gradient(w, gradient), gradient))
+    assert_allclose(values[0][0], values[1][0], rtol=1e-12)
+    assert_allclose(values[0][1], values[1][1], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_weights_are_of_triples_that_occur(kind):
+    X, y = data(2, kind)
+    X = X if isinstance(X, Sequences) else Sequences.from_list(X)
+    codes, L = np.concatenate(y), 3
+    dense = X.rows.toarray() if X.is_sparse else X.rows
+    _, _, after = row_positions(X.offsets)
+    triples = {
+        (f * L + codes[t - 1]) * L + codes[t] for t in after for f in COLUMNS if dense[t, f] != 0
+    }
+    assert_array_equal(observed_triples(X, np.array(COLUMNS), codes, L), sorted(triples))
+    _, scores, _ = problem_of(CRFTagger(transition_features=COLUMNS), X, y)
+    assert scores.features.n_weights == len(triples)
+
+
+def test_memory_is_that_of_weights_seen():
+    # 50,000 columns and 40 labels: all weights would take 640 MB.
+    rng, n = np.random.default_rng(0), 50_000
+    X = Sequences(sparse.eye_array(n, format="csr"), np.arange(0, n + 1, 10))
+    y = [rng.integers(0, 40, 10) for _ in range(n // 10)]
+    _, scores, f = problem_of(CRFTagger(transition_features=np.ones(n, dtype=bool)), X, y)
+    assert scores.features.n_weights == n - n // 10
+    _, weights = drawn(scores, 0)
+    assert weights[1].nnz == n - n // 10
+    assert f.buffers[0].entries.score.nbytes < 1e5
+
+
+def test_packing_is_the_inverse_of_unpacking():
+    X, y = data(3, "sparse")
+    _, scores, _ = problem_of(CRFTagger(transition_features=COLUMNS), X, y)
+    w, weights = drawn(scores, 5)
+    assert_array_equal(packed_again(scores, w), w)
+    columns, pairs = weights[1].nonzero()
+    assert_array_equal(np.unique(columns), COLUMNS)
+    assert len(pairs) == scores.features.n_weights
+
+
+def test_a_model_of_no_triples_is_the_plain_one():
+    # Features occur in first rows only.
+    X, y = [np.eye(3)[:1], np.eye(3)[1:2]], [[0], [1]]
+    values = []
+    for columns in (None, [0, 1, 2]):
+        _, scores, f = problem_of(CRFTagger(transition_features=columns), X, y)
+        values.append(f.value(drawn(scores, 0)[0]))
+    assert values[0] == values[1]
+    assert CRFTagger(transition_features=[0]).fit(X, y).transition_coef_.nnz == 0
