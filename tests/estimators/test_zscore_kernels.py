@@ -15,6 +15,7 @@ from sklseq import RowBlocks, Sequences, ZScoreTagger, ZScoreTaggerCV
 from sklseq.deployment import export
 from sklseq.estimators.kernel_functions import gram_factor
 from sklseq.estimators.sources.source import RowSource
+from sklseq.estimators.zscore import kernel_space
 from sklseq.estimators.zscore.zscore_problem import ZScoreProblem
 from sklseq.metrics import SCORERS
 from sklseq.objectives.zscore.leave_out import LeaveOut
@@ -164,7 +165,8 @@ def test_folds_score_as_a_grid_search_does(landmarks):
 
 
 @pytest.mark.parametrize("kind", ["rbf", "callable"])
-def test_landmarks_are_the_linear_model_of_their_features(kind):
+def test_landmarks_are_the_linear_model_of_their_features(kind, monkeypatch):
+    monkeypatch.setattr(kernel_space, "BLOCK", 70)  # several parts
     X, y, weights = make_sequences(5, n=30)
     options = KERNELS[kind] | {"l2": 0.05, "transitions": "information"}
     tagger = ZScoreTagger(n_landmarks=7, random_state=1, **options).fit(X, y, weights)
