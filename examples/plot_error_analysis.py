@@ -2,10 +2,10 @@
 Error analysis of named entities
 ================================
 
-Which entities does a model confuse, and why? This page trains on Spanish newspaper text
-(CoNLL-2002), looks at the confused types, at the wrong entities of which the model is most
-certain, and at the features that decided one of them. If the corpus is neither in the folder
-``SKLSEQ_DATA`` nor can be downloaded, the task is to find the fields of generated references.
+Which entities does a model confuse, and why? This page looks at the confused types, at the wrong
+entities of which the model is most certain, and at the features that decided one of them. The task
+is to find the fields of generated references. If the environment variable ``SKLSEQ_DATA`` names a
+folder that contains ``conll2002/``, the task is to find names in Spanish newspaper text.
 """
 
 # %%
@@ -18,7 +18,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 
 from sklseq import CRFTagger, labels_to_segments
-from sklseq.datasets import fetch_conll2002, make_citations, read_conll
+from sklseq.datasets import make_citations, read_conll
 from sklseq.display import SpanConfusionDisplay
 from sklseq.features import TokenFeatures, WindowFeatures
 from sklseq.inspection import explain, spans
@@ -26,13 +26,10 @@ from sklseq.metrics import span_report
 
 folder = Path(os.environ.get("SKLSEQ_DATA", "no folder")) / "conll2002"
 n = int(os.environ.get("N_SENTENCES", "8000"))
-try:
-    if folder.is_dir():
-        X, y = read_conll(folder / "esp.train.gz", columns=["w", "pos"])
-    else:
-        X, y = fetch_conll2002(n_retries=0)
+if folder.is_dir():
+    X, y = read_conll(folder / "esp.train.gz", columns=["w", "pos"])
     X, y, name, fraction = [x["w"] for x in X[:n]], y[:n], "CoNLL-2002, Spanish", 0.75
-except (ImportError, OSError):
+else:
     (X, y), name, fraction = make_citations(400, random_state=0), "generated references", 0.1
 X_train, X_test, y_train, y_test = train_test_split(X, y, train_size=fraction, random_state=0)
 print(f"{name}: {len(X_train)} sequences to train on, {len(X_test)} to test on")
@@ -43,8 +40,8 @@ y_pred = model.predict(X_test)
 print(span_report(y_test, y_pred))
 
 # %%
-# Rows are true types, columns predicted ones. The column and row of the outside count missed and
-# invented entities; "boundary" counts those of the right type at wrong places.
+# Rows are true types, columns predicted ones. "Other bounds" counts entities that overlap one with
+# other bounds; "nothing" counts missed and invented entities.
 SpanConfusionDisplay.from_predictions(y_test, y_pred).plot()
 
 # %%

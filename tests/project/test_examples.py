@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from sklearn.pipeline import make_pipeline
 
-from sklseq import CRFTagger
+from sklseq import CRFTagger, datasets
+from sklseq.datasets import make_citations
 from sklseq.deployment import export
 from sklseq.features import TokenFeatures
 
@@ -51,6 +52,40 @@ def test_short_examples_run_and_converge(name, capsys):
         assert names["model"].score(names["X"][20:], names["y"][20:]) > names["alone"] + 0.2
     assert capsys.readouterr().out
     pyplot.close("all")
+
+
+# --- Text of corpora -----------------------------------------------------------------------------
+# Its terms forbid to publish it, so the manual, which shows what examples print and draw, has none.
+
+FETCHING = [p for p in sorted(EXAMPLE.parent.glob("plot_*.py")) if "fetch_conll" in p.read_text()]
+
+
+@pytest.mark.parametrize("example", FETCHING, ids=lambda path: path.stem)
+@pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_examples_on_downloaded_corpora_show_no_text(example, monkeypatch, capsys):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    X, y = make_citations(1100, random_state=0)
+    X = [{"w": [f"§{word}" for word in words[:3]]} for words in X]
+    for name in ("fetch_conll2000", "fetch_conll2002"):
+        monkeypatch.setattr(datasets, name, lambda **kwargs: (X, [labels[:3] for labels in y]))
+    monkeypatch.delenv("SKLSEQ_DATA", raising=False)
+    runpy.run_path(str(example), run_name="__main__")
+    out = capsys.readouterr().out
+    drawn = [text.get_text() for n in pyplot.get_fignums() for text in texts_of(pyplot.figure(n))]
+    assert "CoNLL" in " ".join([out, *drawn])  # the replaced corpus was used
+    assert "§" not in " ".join([out, *drawn])
+    pyplot.close("all")
+
+
+def texts_of(figure):
+    return figure.findobj(lambda artist: hasattr(artist, "get_text"))
+
+
+def test_the_manual_does_not_read_corpora_of_the_machine():
+    settings = (EXAMPLE.parents[1] / "docs" / "conf.py").read_text(encoding="utf-8")
+    assert 'os.environ.pop("SKLSEQ_DATA", None)' in settings
 
 
 # --- A served model -------------------------------------------------------------------------------
