@@ -169,11 +169,11 @@ class SmoothedHinge(LogLikelihood):
         self.threads.map(add_run, zip(self.runs, self.buffers))
         return np.maximum(best - self.observed_score - self._chain_scores(chain), 0)
 
-    def compare(self, psi, block, chain, work, counts: bool) -> None:
+    def compare(self, psi, block, chain, work, counts: bool, entries=None) -> None:
         """As for the likelihood, with loss / μ added to the scores; keeps the expected loss."""
         cost = self.cost[block.y]
         psi += cost / self.temperature
-        super().compare(psi, block, chain, work, counts)
+        super().compare(psi, block, chain, work, counts, entries)
         if counts:  # residuals are weight · (marginal - truth), and the truth costs nothing
             at = np.repeat(np.arange(len(block.weights)), np.diff(block.offsets))
             loss = np.bincount(at, np.einsum("ij,ij->i", psi, cost), len(block.weights))
