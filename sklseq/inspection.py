@@ -1,8 +1,8 @@
 """Questions to the last step of a fitted pipeline or search: fields, n best labelings, weights.
 
-A pipeline passes on ``predict``, ``predict_proba`` and ``score`` only. All functions here take a
-tagger or segmenter, a ``Pipeline`` that ends in one, a fitted search such as ``GridSearchCV`` over
-one of these, or a ``FrozenEstimator``, and X as ``model.predict`` takes it.
+A pipeline passes on ``predict``, ``predict_proba``, ``decision_function`` and ``score`` only. All
+functions here take a tagger or segmenter, a ``Pipeline`` that ends in one, a fitted search such as
+``GridSearchCV`` over one of these, or a ``FrozenEstimator``, and X as ``model.predict`` takes it.
 """
 
 from __future__ import annotations

@@ -9,10 +9,13 @@ from scipy import sparse
 
 from sklseq._lib.estimator import fitted_parameter
 from sklseq._lib.threads import Threads
+from sklseq.data.labels import cut_rows
 from sklseq.data.sequences import check_finite
+from sklseq.data.types import SequencesLike
 from sklseq.estimators.base import BaseTagger
 from sklseq.estimators.kernel_functions import BLOCK, RowKernel
 from sklseq.inference.chain.linear_chain import row_blocks
+from sklseq.inference.chain.max_marginals import max_marginals
 
 __all__ = ["KernelTagger"]
 
@@ -24,6 +27,36 @@ class KernelTagger(BaseTagger):
     that of the parameters ``kernel``, ``degree`` and ``coef0`` as the last fit had them, and of
     ``gamma_``. With "precomputed", a row holds its kernels, ``support_`` being the columns.
     """
+
+    def decision_function(self, X: SequencesLike) -> list[np.ndarray]:
+        """How far the best labeling with each label at each row is below the best of all.
+
+        With F(x, y) the score of a labeling, the entry of row t and label j is
+
+            max_{y: y_t = j} F(x, y) - max_y F(x, y) ≤ 0.
+
+        The label of 0 is that of :meth:`predict`, if no other labeling scores the same; its margin
+        at this row is the distance to the second largest entry.
+
+        Parameters
+        ----------
+        X : list of sequences
+            In memory.
+
+        Returns
+        -------
+        list of ndarray of shape (n_steps, n_labels)
+            One array for each sequence, columns as in ``classes_``; -inf for a label that
+            ``constraints`` forbid there.
+
+        Notes
+        -----
+        See :func:`~sklseq.inference.max_marginals`, which costs O(n_rows · n_labels²) time.
+        """
+        emission, transition, start, end, offsets = self.potentials(X)
+        scores = max_marginals(emission, transition, offsets, start=start, end=end)
+        scores -= scores.max(axis=1, keepdims=True)
+        return list(cut_rows(scores.astype(emission.dtype, copy=False), offsets))
 
     def _blocks(self, X, work) -> list:
         # Without coef_, rows are scored by their kernels with the support rows.

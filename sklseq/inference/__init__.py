@@ -26,6 +26,7 @@ __all__ = [
     "expected_features",
     "forward_backward",
     "from_padded",
+    "max_marginals",
     "nbest",
     "sample",
     "segment_closure",
@@ -46,6 +47,7 @@ if TYPE_CHECKING:  # the names below, for type checkers
         sample,
         viterbi,
     )
+    from sklseq.inference.chain.max_marginals import max_marginals
     from sklseq.inference.chain.online_rules import OnlinePaths, decode_online
     from sklseq.inference.chain.padded import PackedScores, from_padded, to_padded
     from sklseq.inference.chain.row_transitions import RowTransitions
@@ -65,6 +67,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "chain.expectation": ("ExpectedFeatures", "entropy", "expected_features"),
         "chain.linear_chain": ("Marginals", "forward_backward", "nbest", "sample", "viterbi"),
+        "chain.max_marginals": ("max_marginals",),
         "chain.online_rules": ("OnlinePaths", "decode_online"),
         "chain.padded": ("PackedScores", "from_padded", "to_padded"),
         "chain.row_transitions": ("RowTransitions",),

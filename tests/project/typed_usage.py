@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 
 from sklseq import (
     CRFTagger,
+    HMSVMTagger,
     OnlineDecoder,
     SegmentReranker,
     SemiCRFSegmenter,
@@ -37,6 +38,7 @@ def train() -> None:
     assert_type(tagger.predict(rows), np.ndarray)
     assert_type(tagger.predict_proba(rows), list[np.ndarray])
     assert_type(tagger.predict_proba(rows, known=[[None, {"a", "b"}]]), list[np.ndarray])
+    assert_type(HMSVMTagger().fit(rows, labels).decision_function(rows), list[np.ndarray])
     assert_type(tagger.score(rows, labels), float)
     tagger.fit(Shards(["a.npz", "b.npz"]))
     tagger.fit(3, labels)  # type: ignore[arg-type]

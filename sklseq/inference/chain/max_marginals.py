@@ -1,0 +1,93 @@
+"""Max-marginals of linear chains: the best score of all paths through each label of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from sklseq.data.types import ArrayLike
+from sklseq.inference.chain.linear_chain import check_chain, check_paths, plain_scores
+from sklseq.inference.chain.row_transitions import TransitionLike
+
+__all__ = ["max_marginals"]
+
+MOST = 2**18  # numbers of the array of pairs of labels that is held at a time
+
+
+def max_marginals(
+    emission: ArrayLike,
+    transition: TransitionLike,
+    offsets: ArrayLike | None = None,
+    *,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
+) -> np.ndarray:
+    """The score of the best path through each label of each row.
+
+    With the score s(y) of a path as in :func:`forward_backward`,
+
+        m_t(j) = max_{y: y_t = j} s(y) = δ_t(j) + β_t(j),
+
+        δ_t(j) = ψ_t(j) + max_i (δ_{t-1}(i) + ψ(i, j)),
+        β_{t-1}(i) = max_j (ψ(i, j) + ψ_t(j) + β_t(j)).
+
+    Parameters
+    ----------
+    emission, transition, offsets, start, end
+        As in :func:`forward_backward`.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_labels), float64
+        -inf for a label that no allowed path has at this row. The largest of each row of a sequence
+        is the score of its best path, up to rounding.
+
+    Raises
+    ------
+    ValueError
+        As in :func:`forward_backward`.
+
+    Notes
+    -----
+    Cost O(n_rows · n_labels²) time, in NumPy: row t of many sequences at once, so that a few long
+    sequences take more time than many short ones; O(n_rows · n_labels) memory.
+
+    References
+    ----------
+    J. Pearl (1988), "Probabilistic reasoning in intelligent systems", §5.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklseq.inference import max_marginals
+    >>> max_marginals(np.array([[1.0, 0.0], [0.0, 0.5], [1.0, 0.0]]), np.eye(2))
+    array([[4. , 2.5],
+           [4. , 2.5],
+           [4. , 2.5]])
+    """
+    emission, chain, offsets = check_chain(emission, transition, offsets, start, end)
+    psi, score = plain_scores(emission, chain, offsets)
+    delta, beta = psi.copy(), np.zeros_like(psi)
+    steps = list(_steps(offsets, max(MOST // score.size, 1)))
+    for rows in steps:
+        score = score if chain.rows is None else chain.rows.take(rows)
+        delta[rows] += (delta[rows - 1][:, :, None] + score).max(axis=1)
+    for rows in reversed(steps):
+        score = score if chain.rows is None else chain.rows.take(rows)
+        beta[rows - 1] = (score + (psi[rows] + beta[rows])[:, None, :]).max(axis=2)
+    last = offsets[1:][np.diff(offsets) > 0] - 1
+    best = np.zeros(len(offsets) - 1)
+    best[np.diff(offsets) > 0] = delta[last].max(axis=1)
+    check_paths(best)
+    return delta + beta
+
+
+def _steps(offsets: np.ndarray, width: int) -> Iterator[np.ndarray]:
+    # Rows t = 1, 2, … of up to `width` sequences at a time; the longest are together.
+    lengths = np.diff(offsets)
+    order = np.argsort(-lengths, kind="stable")
+    for a in range(0, len(order), width):
+        first, size = offsets[:-1][order[a : a + width]], lengths[order[a : a + width]]
+        for t in range(1, int(size[0])):
+            yield first[: np.searchsorted(-size, -t)] + t
