@@ -20,7 +20,7 @@ from scipy import sparse
 
 from sklseq._lib.checksums import label_checksum
 from sklseq.data.labels import as_label_sequences
-from sklseq.data.sequences import Sequences, check_entries, first_not_finite
+from sklseq.data.sequences import Sequences, check_counts, check_entries, first_not_finite
 from sklseq.data.store import read_npy_header
 from sklseq.data.table_files import (
     SUFFIXES,
@@ -718,11 +718,9 @@ def blocks_of(X: Any) -> list[RowBlocks]:
 
 def label_blocks(y: Any, n_sequences: int) -> list[LabelBlocks]:
     """The labels of each sequence."""
-    if not isinstance(y, (list, tuple, np.ndarray)) or len(y) != n_sequences:
-        n = len(y) if hasattr(y, "__len__") else f"a {type(y).__name__}"
-        raise ValueError(
-            f"X and y must hold the same number of sequences; got {n_sequences} in X and {n} in y."
-        )
+    if not isinstance(y, (list, tuple, np.ndarray)):
+        check_counts(n_sequences, f"a {type(y).__name__}")
+    check_counts(n_sequences, len(y))
     return [LabelBlocks(labels, s) for s, labels in enumerate(y)]
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sklseq.data.labels import as_label_sequences, find_spans, locate, segments_to_labels
+from sklseq.data.sequences import check_counts
 
 __all__ = [
     "UNKNOWN", "Segments", "Span", "labels_of_segments", "read_questions", "read_segments",
@@ -134,11 +135,7 @@ def read_segments(
             "y must be a list of segment lists or of IOB2 label sequences, one a sequence; got "
             f"{type(y).__name__}."
         )
-    if len(y) != len(lengths):
-        raise ValueError(
-            f"X and y must hold the same number of sequences; got {len(lengths)} in X and "
-            f"{len(y)} in y."
-        )
+    check_counts(len(lengths), len(y))
     if _holds_labels(y, lengths):
         return _of_labels(y, lengths, outside)
     parts = [

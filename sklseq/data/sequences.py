@@ -29,9 +29,11 @@ __all__ = [
     "TRANSITION",
     "Sequences",
     "as_sequences",
+    "check_counts",
     "check_entries",
     "check_finite",
     "check_label_offsets",
+    "check_lengths",
     "check_sample_weight",
     "finite_sum",
     "first_not_finite",
@@ -338,16 +340,26 @@ def read_labels(y: Any, X: Sequences) -> np.ndarray:
 
 def check_label_offsets(offsets: np.ndarray, X: Sequences, name: str = "y") -> None:
     """Raise unless label sequences are as many and as long as those of X."""
-    if len(offsets) != len(X.offsets):
+    check_lengths(X.lengths, np.diff(offsets), name)
+
+
+def check_counts(n_sequences: int, n: Any, name: str = "y") -> None:
+    """Raise unless X and ``name`` hold as many sequences."""
+    if n != n_sequences:
         raise ValueError(
             f"X and {name} must hold the same number of sequences; "
-            f"got {len(X)} in X and {len(offsets) - 1} in {name}."
+            f"got {n_sequences} in X and {n} in {name}."
         )
-    wrong = np.flatnonzero(np.diff(offsets) != X.lengths)
+
+
+def check_lengths(lengths: np.ndarray, n_labels: np.ndarray, name: str = "y") -> None:
+    """Raise unless each sequence of X has one label for each row."""
+    check_counts(len(lengths), len(n_labels), name)
+    wrong = np.flatnonzero(n_labels != lengths)
     if wrong.size:
         s = wrong[0]
         raise ValueError(
-            f"Sequence {s} has {X.lengths[s]} rows in X but {np.diff(offsets)[s]} labels in "
+            f"Sequence {s} has {lengths[s]} rows in X but {n_labels[s]} labels in "
             f"{name}; each row needs one label."
         )
 

@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import LabellerBase, check_plain_parameters, clone_part
 from sklseq.data.labels import as_label_sequences, find_codes
-from sklseq.data.sequences import Sequences, list_sequences
+from sklseq.data.sequences import check_counts, check_lengths
 from sklseq.data.span_rules import find_by_rules, span_rules
 from sklseq.data.types import LabelsLike, RandomState, SequencesLike
+from sklseq.estimators.folds import as_list, take
 from sklseq.inference.chain.linear_chain import repeatable_generator
 
 __all__ = ["ConformalTagger", "CoverageReport"]
@@ -171,15 +172,11 @@ class ConformalTagger(MetaEstimatorMixin, LabellerBase, BaseEstimator):
             check_is_fitted(self.estimator)
             return self._calibrate(self.estimator, X, y)
         estimator = CRFTagger() if self.estimator is None else clone_part(self, "estimator")
-        X, y = X if isinstance(X, Sequences) else list_sequences(X), [*y]
-        if len(X) != len(y):
-            raise ValueError(
-                f"X and y must hold the same number of sequences; got {len(X)} in X and {len(y)} "
-                "in y."
-            )
+        X, y = as_list(X), [*y]
+        check_counts(len(X), len(y))
         train, aside = self._parts(len(X))
-        estimator.fit(_some(X, train), [y[s] for s in train])
-        return self._calibrate(estimator, _some(X, aside), [y[s] for s in aside])
+        estimator.fit(take(X, train), [y[s] for s in train])
+        return self._calibrate(estimator, take(X, aside), [y[s] for s in aside])
 
     def _check_parameters(self) -> None:
         check_plain_parameters(self)
@@ -367,22 +364,7 @@ class ConformalTagger(MetaEstimatorMixin, LabellerBase, BaseEstimator):
         return self.estimator_.score(X, y)
 
 
-def _some(X: Any, which: list[int]) -> Any:
-    return X[which] if isinstance(X, Sequences) else [X[s] for s in which]
-
-
 def _flat(rows: list, offsets: np.ndarray, n_labels: int) -> np.ndarray:
     # The rows of all sequences, checked against the labels.
-    n_rows, n_given = [len(x) for x in rows], np.diff(offsets).tolist()
-    if n_rows != n_given:
-        if len(n_rows) != len(n_given):
-            raise ValueError(
-                f"X and y must hold the same number of sequences; got {len(n_rows)} in X and "
-                f"{len(n_given)} in y."
-            )
-        s = next(s for s, (a, b) in enumerate(zip(n_rows, n_given)) if a != b)
-        raise ValueError(
-            f"Sequence {s} has {n_rows[s]} rows in X but {n_given[s]} labels in y; each row needs "
-            "one label."
-        )
+    check_lengths(np.array([len(x) for x in rows], dtype=int), np.diff(offsets))
     return np.concatenate([np.zeros((0, n_labels)), *rows])

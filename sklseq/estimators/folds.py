@@ -13,11 +13,27 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import check_cv
 
+from sklseq.data.segment_potentials import SegmentPotentials
+from sklseq.data.sequences import Sequences, list_sequences
 from sklseq.metrics import SCORERS, get_scorer
 
-__all__ = ["check_finite", "read_folds", "read_number", "read_scorer", "scorer_weights"]
+__all__ = [
+    "as_list", "check_finite", "read_folds", "read_number", "read_scorer", "scorer_weights", "take",
+]  # fmt: skip
 
 Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
+
+
+def as_list(X: Any) -> Any:
+    """X as it can be divided into folds: packed, or a list of sequences."""
+    return X if isinstance(X, (Sequences, SegmentPotentials)) else list_sequences(X)
+
+
+def take(sequences: Any, which: Iterable[int]) -> Any:
+    """Some sequences, or labels of sequences, by number."""
+    if isinstance(sequences, (Sequences, SegmentPotentials)):
+        return sequences[np.asarray(which)]
+    return [sequences[s] for s in which]
 
 
 def read_folds(

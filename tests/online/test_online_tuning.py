@@ -166,7 +166,7 @@ def test_wrong_calls(seen, model):
         tune_latency(model, *seen, target_latency=2)
     with pytest.raises(TypeError, match="potentials of a tagger; got a segmenter"):
         tune_latency(OnlineDecoder(SemiCRFSegmenter()), *seen, target_latency=2)
-    with pytest.raises(ValueError, match="same number of sequences; got 40 and 39"):
+    with pytest.raises(ValueError, match="same number of sequences; got 40 in X and 39 in y"):
         tune_latency(OnlineDecoder(tagger()), seen[0], seen[1][:-1], target_latency=2)
     with pytest.raises(ValueError, match="max_latency=0 cannot be kept"):
         tune_latency(decoder.set_params(max_latency=0), *seen, target_latency=2)

@@ -340,7 +340,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
                 f"{type(tagger).__name__} labels segments: of it, OnlineDecoder has fit, decode, "
                 "predict, score and segment_stream; stream, reports and features need a tagger."
             )
-        if tagger.transition_coef_ is not None:
+        if getattr(tagger, "transition_coef_", None) is not None:
             raise ValueError(
                 "OnlineDecoder does not decode models with transition features; train the tagger "
                 "without transition_features and B lines."

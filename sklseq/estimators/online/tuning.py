@@ -14,10 +14,10 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.pipeline import make_pipeline
 
 from sklseq._lib.threads import Threads
-from sklseq.data.sequences import Sequences
+from sklseq.data.sequences import check_counts
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.base import Potentials
-from sklseq.estimators.folds import read_folds, read_number
+from sklseq.estimators.folds import as_list, read_folds, read_number, take
 from sklseq.estimators.online.online_decoder import (
     LatencyReport,
     OnlineDecoder,
@@ -252,27 +252,16 @@ def _search(
 
 def _held_out(decoder: OnlineDecoder, X: Any, y: Any, cv: Any) -> list[tuple[HeldOut, tuple]]:
     # Of each fold: the potentials of its test sequences, and (X, y, labels) for a scorer.
-    X = X if isinstance(X, Sequences) else list(X)
-    y = y if y is None else list(y)
+    X, y = as_list(X), y if y is None else list(y)
     if isinstance(decoder.estimator, FrozenEstimator):
         return [_scored(copy(decoder), X, y)]
-    if y is None or len(X) != len(y):
-        raise ValueError(
-            f"X and y must have the same number of sequences; got {len(X)} and "
-            f"{'no y' if y is None else len(y)}."
-        )
+    check_counts(len(X), "none" if y is None else len(y))
     rows = np.array([len(labels) > 0 for labels in y], dtype=bool)
     folds = []
     for train, test in read_folds(cv, np.zeros(len(y)), rows, rows):
-        part = clone(decoder).fit(_take(X, train), _take(y, train))
-        folds.append(_scored(part, _take(X, test), _take(y, test)))
+        part = clone(decoder).fit(take(X, train), take(y, train))
+        folds.append(_scored(part, take(X, test), take(y, test)))
     return folds
-
-
-def _take(sequences: Any, which: np.ndarray) -> Any:
-    if isinstance(sequences, Sequences):
-        return sequences[which]
-    return [sequences[s] for s in which]
 
 
 def _scored(decoder: OnlineDecoder, X: Any, y: Any) -> tuple[HeldOut, tuple]:

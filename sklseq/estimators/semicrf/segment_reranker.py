@@ -16,9 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq._lib.estimator import LabellerBase, clone_part, fitted_parameter
 from sklseq.data.labels import labels_to_segments, segments_to_labels
 from sklseq.data.segment_labels import Span
-from sklseq.data.segment_potentials import SegmentPotentials
-from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike, ColumnsLike, LabelsLike, SequencesLike
+from sklseq.estimators.folds import as_list, take
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
 from sklseq.estimators.semicrf.segment_source import read_potentials
 from sklseq.estimators.semicrf.semicrf_segmenter import SemiCRFSegmenter
@@ -132,7 +131,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
             The estimator itself.
         """
         self._check_parameters()
-        X, y = _as_list(X), list(y)
+        X, y = as_list(X), list(y)
         base = self._base()
         model = clone(base).fit(X, y)
         outside = fitted_parameter(_last(model)[0], "outside")
@@ -142,9 +141,9 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
             raise ValueError(f"cv={self.cv} folds need as many sequences; got {len(y)}.")
         lists: list = [None] * len(y)
         for train, test in KFold(self.cv, shuffle=True, random_state=0).split(y):
-            part = clone(base).fit(_take(X, train), [y[s] for s in train])
+            part = clone(base).fit(take(X, train), [y[s] for s in train])
             texts = self._fit_texts(tokens, truth, train)
-            found = self._candidates(part, texts, _take(X, test), _take(tokens, test))
+            found = self._candidates(part, texts, take(X, test), take(tokens, test))
             for s, one in zip(test, found):
                 lists[s] = one
         vectorizer = DictVectorizer().set_output(transform="default")  # its rows are sparse
@@ -213,7 +212,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
     def _fit_texts(self, tokens: list, truth: list, which: Iterable[int]) -> Pipeline | None:
         if not fitted_parameter(self, "text"):
             return None
-        return fit_texts(_take(tokens, which), _take(truth, which))
+        return fit_texts(take(tokens, which), take(truth, which))
 
     def _candidates(self, model: Any, texts: Pipeline | None, X: Any, tokens: list) -> list:
         # (segmentations, their scores, their features as dicts) of each sequence.
@@ -234,7 +233,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
     def _ranked(self, X: SequencesLike) -> list[tuple[list, np.ndarray]]:
         # (segmentations, log-probabilities among them) of each sequence, best first.
         check_is_fitted(self, "coef_")
-        X = _as_list(X)
+        X = as_list(X)
         if not len(X):
             return []
         lists = self._candidates(self.estimator_, self.text_model_, X, self._tokens(X))
@@ -280,7 +279,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         ndarray of shape (n_sequences,), dtype object
             One array of labels a sequence.
         """
-        X = _as_list(X)
+        X = as_list(X)
         found = self.predict(X)
         segmenter, rows = _last(self.estimator_, X)
         outside = fitted_parameter(segmenter, "outside") or "O"
@@ -347,16 +346,6 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         outside = fitted_parameter(_last(self.estimator_)[0], "outside")
         true = [_segments_of(labels, outside) for labels in y]
         return float(span_f1(true, list(self.predict(X)), sample_weight=sample_weight))
-
-
-def _as_list(X: Any) -> Any:
-    return X if isinstance(X, (Sequences, SegmentPotentials)) else list(X)
-
-
-def _take(sequences: Any, which: Iterable[int]) -> Any:
-    if isinstance(sequences, (Sequences, SegmentPotentials)):
-        return sequences[np.asarray(which)]
-    return [sequences[s] for s in which]
 
 
 def _last(model: Any, X: Any = None) -> tuple[Any, Any]:
