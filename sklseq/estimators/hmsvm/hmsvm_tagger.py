@@ -16,6 +16,7 @@ from sklseq._lib.estimator import check_plain_parameters
 from sklseq._lib.threads import Threads
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.hmsvm.margin_problem import PASSES, MarginProblem
+from sklseq.estimators.hmsvm.perceptron_batch import VISITS, fit_batch
 from sklseq.estimators.kernel_functions import check_kernel
 from sklseq.estimators.kernel_model import KernelTagger
 from sklseq.estimators.sources.source import RowSource
@@ -51,6 +52,7 @@ FITTED = {
     "coef_", "dual_coef_", "support_", "n_support_", "support_vectors_", "gamma_",
     "feature_names_in_", "objective_", "dual_gap_", "n_mistakes_", "radius_",
     "support_index_", "support_alpha_", "support_labels_", "support_offsets_",
+    VISITS,
 }  # fmt: skip
 
 # Why a fitted tagger may be without some of them, and what to do.
@@ -391,6 +393,61 @@ class HMSVMTagger(CallbackSupportMixin, KernelTagger):
             )
         check_n_jobs(self.n_jobs)
         check_kernel(self)
+
+    def partial_fit(
+        self,
+        X: SequencesLike,
+        y: LabelsLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> HMSVMTagger:
+        """One pass of the perceptron over a batch of sequences; for the linear kernel.
+
+        The weights after P calls with the same data are those of ``fit`` after P passes over them
+        in the same orders: with ``random_state`` a RandomState, orders are the same. (``fit`` ends
+        after a pass without mistakes.)
+
+        Parameters
+        ----------
+        X : list of sequences
+            Of columns that stay the same. Dicts and attribute lists have the columns of the first
+            call: attributes that come later are left out, with one warning.
+        y : list of label sequences
+        classes : array-like of shape (n_labels,), optional
+            All labels there will be; needed in the first call.
+        sample_weight : array-like of shape (n_sequences,), optional
+            Factor of the updates; 0 leaves a sequence out.
+
+        Returns
+        -------
+        HMSVMTagger
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If the solver is not "perceptron" or the kernel not "linear", after ``fit``, or if
+            labels or columns are new; nothing has changed then.
+
+        Notes
+        -----
+        Costs O(nnz · L + n_rows · L²), and O(n_features · L) a call: batches of a few hundred
+        sequences make that small. Beside the weights, the last ones and their sums are kept.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklseq import HMSVMTagger
+        >>> X, y = [np.eye(3), np.eye(3)[:2]], [["a", "b", "c"], ["a", "b"]]
+        >>> tagger = HMSVMTagger(solver="perceptron", random_state=0)
+        >>> for _ in range(5):
+        ...     tagger = tagger.partial_fit(X, y, classes=["a", "b", "c"])
+        >>> tagger.score(X, y)
+        1.0
+        """
+        self._check_parameters()
+        vars(self).update(fit_batch(self, X, y, classes, sample_weight))
+        return self
 
     @property
     def support_sequences_(self) -> list[SupportSequence]:

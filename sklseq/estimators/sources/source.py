@@ -137,12 +137,14 @@ class RowSource(Source):
         return source
 
     @classmethod
-    def of_rows(cls, X: Sequences, y: LabelsLike, weights: np.ndarray, vectorizer: Any):
-        """Check y; sequences of weight 0 are left out."""
+    def of_rows(
+        cls, X: Sequences, y: LabelsLike, weights: np.ndarray, vectorizer: Any, classes=None
+    ) -> RowSource:
+        """Check y; sequences of weight 0 are left out. ``classes``: by default the labels of y."""
         labels, given = read_labels(y, X), (np.flatnonzero(weights > 0), len(X))
         X, labels, weights = weighted_only(X, labels, weights)
         check_not_empty(X)
-        classes = unique_labels(labels)
+        classes = unique_labels(labels) if classes is None else classes
         codes = encode_labels(labels, classes, X.offsets)
         source = cls(X, codes, classes, weights, vectorizer)
         source.numbers, source.n_given = given

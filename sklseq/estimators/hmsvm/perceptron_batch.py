@@ -1,0 +1,154 @@
+"""Structured perceptron on one batch of sequences after another."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sklseq.data.labels import read_classes
+from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
+from sklseq.estimators.hmsvm.margin_problem import MarginProblem
+from sklseq.estimators.sources.source import RowSource
+from sklseq.estimators.validation import (
+    read_sequences,
+    refuse_roles,
+    training_weights,
+    warn_new_attributes,
+)
+from sklseq.inference.chain.linear_chain import as_generator
+from sklseq.objectives.margin.hinge import StructuredHinge
+from sklseq.objectives.scores.score_map import Weights
+
+__all__ = ["VISITS", "fit_batch"]
+
+VISITS = "_perceptron_visits"  # the attribute that holds what the next batch goes on from
+
+
+class Visits(NamedTuple):
+    """The perceptron after n sequences: w, and late = Σ_k k · (change of w after k sequences).
+
+    The average of w after 1, …, n sequences is w - late / n; ``late`` is empty without averaging.
+    """
+
+    n: int
+    w: tuple[np.ndarray, ...]
+    late: tuple[np.ndarray, ...]
+
+    def average(self) -> Weights:
+        parts = [np.array(part) for part in self.w]
+        for part, late in zip(parts, self.late):
+            part -= late / max(self.n, 1)
+        return Weights(*parts)
+
+
+def fit_batch(
+    tagger: Any,
+    X: SequencesLike,
+    y: LabelsLike,
+    classes: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+) -> dict:
+    """The attributes of ``tagger`` after one pass over a batch."""
+    visits = getattr(tagger, VISITS, None)
+    _check_batch(tagger, classes, visits)
+    before = None if visits is None else Visits(*visits)
+    problem = MarginProblem(tagger, _read(tagger, X, y, classes, sample_weight))
+    objective = problem.objective
+    if before is not None:
+        _start_from(objective, Weights(*before.w))
+    squares = np.zeros(len(objective.C))
+    order = _generator(tagger.random_state, before).permutation(objective.blocks)
+    mistakes = objective.mistakes(order, squares)
+    after, found = _visits_after(objective, before), problem.attributes()
+    for name, part in zip(("coef_", "transition_", "start_", "end_"), after.average()):
+        found[name] = part.astype(found[name].dtype, copy=False)
+    return found | {
+        VISITS: tuple(after), "solver_": "perceptron", "n_iter_": getattr(tagger, "n_iter_", 0) + 1,
+        "n_mistakes_": getattr(tagger, "n_mistakes_", 0) + mistakes,
+        "radius_": max(getattr(tagger, "radius_", 0.0), float(squares.max(initial=0)) ** 0.5),
+        "loss_curve_": np.append(getattr(tagger, "loss_curve_", np.zeros(0, int)), mistakes),
+    }  # fmt: skip
+
+
+def _generator(seed: Any, before: Visits | None):
+    # Of a number, another one for each batch.
+    if seed is None or hasattr(seed, "permutation"):
+        return as_generator(seed)
+    return as_generator([int(seed), 0 if before is None else before.n])
+
+
+def _check_batch(tagger: Any, classes: ArrayLike | None, visits: tuple | None) -> None:
+    if tagger.solver != "perceptron" or tagger.kernel != "linear":
+        raise ValueError(
+            "partial_fit needs solver='perceptron' and kernel='linear', which keep no sequences; "
+            f"got {tagger.solver!r} and {tagger.kernel!r}. Set these, or use fit."
+        )
+    fitted, averages = hasattr(tagger, "classes_"), tagger.average in ("auto", True)
+    if fitted and visits is None:
+        raise ValueError(
+            "partial_fit cannot go on from fit, which keeps the averaged weights only; train with "
+            "partial_fit from the start, on a clone of this estimator."
+        )
+    if fitted and averages != bool(Visits(*visits).late):
+        raise ValueError(
+            "average must stay as in the first call of partial_fit, from which on sums for the "
+            f"average are kept or not; got {tagger.average!r}."
+        )
+    if not fitted and classes is None:
+        raise ValueError("The first call of partial_fit needs classes, all labels there are.")
+    if fitted and classes is not None:
+        given = read_classes(classes)
+        if not np.array_equal(given, tagger.classes_):
+            raise ValueError(
+                f"classes must be those of the first call, {tagger.classes_.tolist()}; got "
+                f"{given.tolist()}."
+            )
+
+
+def _read(tagger: Any, X, y, classes, sample_weight) -> RowSource:
+    known = getattr(tagger, "classes_", None)
+    vectorizer = getattr(tagger, "vectorizer_", None)
+    rows, found = read_sequences(X, vectorizer, fit=known is None)
+    refuse_roles(rows)
+    if known is not None:
+        warn_new_attributes(tagger, X)
+    if known is not None and rows.shape[1] != tagger.n_features_in_:
+        raise ValueError(
+            f"X has {rows.shape[1]} features, but the first call of partial_fit had "
+            f"{tagger.n_features_in_}; extract them with the same fitted transformer."
+        )
+    weights = training_weights(sample_weight, len(rows))
+    labels = read_classes(classes) if known is None else known
+    source = RowSource.of_rows(rows, y, weights, found if known is None else vectorizer, labels)
+    source.given = rows, weights
+    return source
+
+
+def _start_from(objective: StructuredHinge, w: Weights) -> None:
+    a, L = objective.kernel.arrays, objective.n_labels
+    a["W"][:, :L] = w.coef[objective.source.order]
+    a["score"][:L, :L] += w.transition  # -inf: forbidden, now or before
+    a["score_t"][...] = a["score"].T
+    a["start"][:L] += w.start
+    a["end"][:L] += w.end
+
+
+def _visits_after(objective: StructuredHinge, before: Visits | None) -> Visits:
+    n, w, late = 0 if before is None else before.n, tuple(objective.weights()), _late(objective)
+    if before is not None:  # changes of this batch come n sequences later
+        for total, old, now, then in zip(late, before.late, w, before.w):
+            moved = np.isfinite(now)
+            total[moved] += old[moved] + n * (now[moved] - then[moved])
+    return Visits(n + objective.n_visits, w, late)
+
+
+def _late(objective: StructuredHinge) -> tuple[np.ndarray, ...]:
+    # Σ k · (change of w after k sequences) of this batch, in the user's order of features.
+    a, L = objective.kernel.arrays, objective.n_labels
+    if not objective.averaging:
+        return ()
+    coef = np.empty((len(objective.source.order), L))
+    coef[objective.source.order] = a["late_W"][:, :L]
+    ends = (a[name][:L].copy() for name in ("late_start", "late_end"))
+    return coef, a["late_score"][:L, :L].copy(), *ends
