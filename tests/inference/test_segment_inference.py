@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 
 from sklseq import SegmentPotentials
 from sklseq.inference import (
+    RowTransitions,
     SegmentSpans,
     forward_backward,
     segment_forward_backward,
@@ -51,9 +52,16 @@ def segmentations(n, L, limits=None):
                 yield [(i, j, y) for (i, j), y in zip(parts, labels, strict=True)]
 
 
+def matrices_of(transition, n):
+    """Transitions into segments that start at each of n steps."""
+    if isinstance(transition, RowTransitions):
+        transition = transition.toarray()
+    return np.broadcast_to(transition, (n, *transition.shape[-2:]))
+
+
 def enumerate_segmentations(n, spans, scores, transition, start, end, limits=None):
     """All segmentations with their scores, log Z and every expectation."""
-    L = len(transition)
+    L, matrices = transition.shape[-1], matrices_of(transition, n)
     kind, first, stop = spans
     every = list(segmentations(n, L, limits))
     values, marginals, tokens = [], [], []
@@ -66,8 +74,8 @@ def enumerate_segmentations(n, spans, scores, transition, start, end, limits=Non
             total += scores[on, y].sum()
             fired[on, y] += 1
             token[i:j, y] = 1
-        for (_, _, y), (_, _, z) in itertools.pairwise(segments):
-            total += transition[y, z]
+        for (_, _, y), (i, _, z) in itertools.pairwise(segments):
+            total += matrices[i, y, z]
             pair[y, z] += 1
         if segments:
             total += start[segments[0][2]] + end[segments[-1][2]]

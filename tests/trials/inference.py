@@ -1,4 +1,5 @@
-"""Random damage of spans of segments; spans, single labels and transitions of rows in chains.
+"""Random damage of spans of segments; transitions of rows in chains and segmentations; spans and
+single labels in chains.
 
 python -m tests.trials.inference [N]
 """
@@ -14,6 +15,8 @@ from sklseq.inference import SegmentSpans, segment_forward_backward
 from tests.inference.test_once import CLASSES as LABELS
 from tests.inference.test_once import check as check_once
 from tests.inference.test_row_transitions import check_expectations, check_questions
+from tests.inference.test_segment_rows import FORMS
+from tests.inference.test_segment_rows import check_rows as check_segments
 from tests.inference.test_span_sums import CLASSES
 from tests.inference.test_span_sums import check as check_spans
 
@@ -82,6 +85,8 @@ def check_rows(seed: int) -> None:
     L = int(rng.choice([*range(1, 10), 22, 40]))
     unit, highest = rng.choice([1e-3, 1, 10, 100, 800]), bool(rng.integers(2))
     check_expectations(seed, L, rng.integers(0, 30, 5), dtype, unit, highest)
+    form, dense, forbid = rng.choice(list(FORMS)), bool(rng.integers(2)), rng.choice([0, 0.15])
+    check_segments(seed, form, forbid, dtype, dense)
 
 
 def main(n: int = 10_000) -> None:
@@ -96,6 +101,7 @@ def main(n: int = 10_000) -> None:
         check_rows(seed)
     print(f"Labels at most once in {n // 100} random chains: the best path that enumeration finds.")
     print(f"Transitions of rows in {n // 100} random chains: every question, by enumeration.")
+    print(f"And in {n // 100} random segmentations: the same.")
     print(f"Every span of {n // 100} random chains has the probability that enumeration gives.")
 
 

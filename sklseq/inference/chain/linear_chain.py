@@ -667,8 +667,8 @@ def check_transition(transition: Any, n_rows: int, L: int, dtype: Any) -> tuple:
         transition = RowTransitions.from_dense(transition)
     if transition.shape != (n_rows, L, L):
         raise ValueError(
-            f"transition must have the rows and labels of emission, shape {(n_rows, L, L)}; got "
-            f"{transition.shape}."
+            f"transition must have as many rows and labels as the other scores, shape "
+            f"{(n_rows, L, L)}; got {transition.shape}."
         )
     rows = transition.astype(dtype)
     check_scores(rows.score, "score of transition", (len(rows.score),), dtype)

@@ -12,9 +12,10 @@ import numpy as np
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference.kernels._recursions cimport sklseq_one_row_at_a_time
+from sklseq.inference.kernels._row_matrices cimport RowMatrices, matrix_at
 from sklseq.inference.kernels._scaled cimport known_width
 from sklseq.inference.kernels._segment_structs cimport (
-    Chain, Plan, plan_of_sequence, read_plan, read_scores, rows_from, step_factors,
+    Chain, Plan, go_to_sequence, plan_of_sequence, read_plan, read_scores, rows_from, step_factors,
 )
 
 
@@ -28,15 +29,15 @@ cdef struct Prefixes:
 
 
 cdef inline void enter(
-    lanes* tag, const Chain* chain, const double* alpha, double* out
+    lanes* tag, const Chain* chain, const double* matrix, const double* alpha, double* out
 ) noexcept nogil:
-    # out(j) = max_i alpha(i) + score(i, j)
+    # out(j) = max_i alpha(i) + matrix(i, j)
     cdef Py_ssize_t B = n_lanes(tag), width = known_width(tag, chain.width), block, i, k
     cdef const double* score
     cdef double best[8]
     cdef double x, v
     for block in range(width // B):
-        score = chain.matrix + block * B
+        score = matrix + block * B
         for k in range(B):
             best[k] = -INFINITY
         for i in range(chain.L):
@@ -90,7 +91,9 @@ cdef void best_prefixes(
             for j in range(width):
                 alpha[j] = chain.start[j]
         else:
-            enter(tag, chain, alpha - width, alpha)
+            enter(
+                tag, chain, matrix_at(alpha, chain.of_row, e - 1), alpha - width, alpha
+            )
         # A later start wins among equals: what enters is not smaller than what is there.
         v = plan.entry[e - 1] * width
         row = G + v
@@ -177,7 +180,8 @@ cdef double trace_back(
         count[0] += 1
         if e == 0:
             return total
-        j = best_label(chain, rows.alpha + (e - 1) * width, chain.matrix + j, width)
+        alpha = rows.alpha + (e - 1) * width
+        j = best_label(chain, alpha, matrix_at(alpha, chain.of_row, e) + j, width)
 
 
 def viterbi(object segment_plan, object transitions, const double[:, ::1] psi, object work):
@@ -187,7 +191,9 @@ def viterbi(object segment_plan, object transitions, const double[:, ::1] psi, o
     numbers of segments, ``scores`` -inf where nothing is allowed.
     """
     cdef Plan plan = read_plan(segment_plan, segment_plan.log_masks), one
-    cdef Chain chain = read_scores(transitions)
+    cdef RowMatrices of_rows[2]
+    cdef object entries = transitions.entries_of_scores()
+    cdef Chain chain = read_scores(transitions, entries, of_rows)
     cdef double[:, ::1] G = work.G, origin = work.origin, alpha = work.alpha
     cdef double[:, ::1] best_start = work.best_start
     cdef double[::1] top = work.top, scores = work.scores
@@ -200,6 +206,7 @@ def viterbi(object segment_plan, object transitions, const double[:, ::1] psi, o
     with nogil:
         for s in range(a, a + scores.shape[0]):
             one = plan_of_sequence(&plan, s)
+            go_to_sequence(&chain, &plan, s)
             scores[s - a] = counts[s - a] = 0
             if one.n == 0:
                 continue
@@ -256,7 +263,9 @@ def nbest_sequence(
     """k best segmentations of one sequence; returns how many there are."""
     cdef Plan whole = read_plan(segment_plan, segment_plan.masks)
     cdef Plan plan = plan_of_sequence(&whole, s)
-    cdef Chain chain = read_scores(transitions)
+    cdef RowMatrices of_rows[2]
+    cdef object entries = transitions.entries_of_scores()
+    cdef Chain chain = read_scores(transitions, entries, of_rows)
     cdef Py_ssize_t n = plan.n, N = scores.shape[0], L = chain.L, width = chain.width, row = L * N
     cdef Py_ssize_t v0 = plan.step_visits[0], n_visits = plan.step_visits[n] - v0
     cdef Py_ssize_t e, v, y, i, k, t, v1, found = 0
@@ -270,9 +279,11 @@ def nbest_sequence(
     cdef Item* alpha = G + n_visits * row
     cdef Item* entered = alpha + n * row
     cdef Item* last = entered + n * row
+    cdef const double* matrix
     cdef Item item
     if G == NULL:
         raise MemoryError()
+    go_to_sequence(&chain, &whole, s)
     with nogil:
         for k in range(size):
             G[k].score, G[k].start, G[k].rank = -INFINITY, -1, 0
@@ -284,11 +295,11 @@ def nbest_sequence(
                     item.score, item.start, item.rank = chain.start[y], 0, 0
                     insert(entered + y * N, N, item)
                 else:
+                    matrix = matrix_at(p, chain.of_row, e)
                     for i in range(L):
                         for k in range(N):
                             item.score = (
-                                alpha[(e - 1) * row + i * N + k].score
-                                + chain.matrix[i * width + y]
+                                alpha[(e - 1) * row + i * N + k].score + matrix[i * width + y]
                             )
                             item.start, item.rank = -i, k
                             insert(entered + e * row + y * N, N, item)

@@ -5,6 +5,9 @@ so that cells and visits keep the numbers that they have in the whole set; steps
 a sequence. See `_segments.pyx` for the notation.
 """
 
+from sklseq.inference.kernels._row_matrices cimport RowMatrices, row_matrices
+
+
 cdef struct Plan:
     Py_ssize_t n                     # steps of the sequence
     Py_ssize_t most                  # visits of a step, at most
@@ -25,6 +28,8 @@ cdef struct Chain:
     Py_ssize_t L, width
     const double* matrix             # (width, width)  scores of transitions, or exp of them
     const double* transposed
+    RowMatrices* of_row              # `matrix` of segments that start at a row, not in here: what
+    RowMatrices* of_row_t            # changes would be read again; the same of `transposed`
     const double* start              # (width,)
     const double* end
 
@@ -38,7 +43,7 @@ cdef struct Trellis:
     double* tokens                   # (n, width)         marginals of labels at steps
     double* factor                   # (n,)               powers of two
     double* scratch
-    double* pairwise                 # (width, width)     sums over sequences, E left out
+    double* pairwise                 # (2, width, width)  sums over sequences: E left out; whole
     double* ends                     # (2, width)
 
 
@@ -70,25 +75,42 @@ cdef inline Plan plan_of_sequence(const Plan* plan, Py_ssize_t s) noexcept nogil
 
 cdef inline Chain read_chain(
     Py_ssize_t L, const double[:, ::1] matrix, const double[:, ::1] transposed,
-    const double[:, ::1] boundary
-) noexcept nogil:
+    const double[:, ::1] boundary, object entries, RowMatrices* of_rows
+) except *:
     cdef Chain chain
     chain.L, chain.width = L, matrix.shape[1]
     chain.matrix, chain.transposed = &matrix[0, 0], &transposed[0, 0]
+    chain.of_row, chain.of_row_t = of_rows, of_rows + 1
+    if of_rows != NULL:
+        of_rows[0] = row_matrices(entries, matrix, False)
+        of_rows[1] = row_matrices(entries, transposed, True)
     chain.start, chain.end = &boundary[0, 0], &boundary[1, 0]
     return chain
 
 
-cdef inline Chain read_scores(object transitions) except *:
-    # Of SegmentTransitions.
+cdef inline Chain read_scores(
+    object transitions, object entries, RowMatrices* of_rows
+) except *:
+    # Of SegmentTransitions, and of its `entries_of_scores`, which the caller keeps. of_rows: OUT,
+    # two; or NULL.
     return read_chain(
-        transitions.n_labels, transitions.score, transitions.score_t, transitions.boundary
+        transitions.n_labels, transitions.score, transitions.score_t, transitions.boundary,
+        entries, of_rows
     )
 
 
-cdef inline Chain read_factors(object transitions) except *:
-    # Their exponentials.
-    return read_chain(transitions.n_labels, transitions.E, transitions.E_t, transitions.ends)
+cdef inline Chain read_factors(
+    object transitions, object entries, RowMatrices* of_rows
+) except *:
+    # Their exponentials, and `entries_of_factors`.
+    return read_chain(
+        transitions.n_labels, transitions.E, transitions.E_t, transitions.ends, entries, of_rows
+    )
+
+
+cdef inline void go_to_sequence(const Chain* chain, const Plan* plan, Py_ssize_t s) noexcept nogil:
+    # Rows of entries are counted from the first step of sequence s of the whole plan.
+    chain.of_row.first = chain.of_row_t.first = plan.steps[s]
 
 
 cdef inline const double* rows_from(const double[:, ::1] rows, Py_ssize_t first) noexcept nogil:

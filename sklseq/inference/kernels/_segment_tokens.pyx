@@ -207,7 +207,7 @@ def forward_backward_tokens(
 
     Fills and adds to what `forward_backward_scaled` does.
     """
-    cdef Chain chain = read_factors(transitions)
+    cdef Chain chain = read_factors(transitions, None, NULL)
     cdef Block block = read_block(segment_plan, batch.a, order, segment_plan.masks)
     cdef Trellis rows = read_trellis(work, batch, block.first_cell)
     cdef Py_ssize_t first = block.first_cell * chain.width

@@ -200,7 +200,7 @@ def viterbi_tokens(
 
     As `viterbi` of `_segment_best.pyx`, but segments are in order.
     """
-    cdef Chain chain = read_scores(transitions)
+    cdef Chain chain = read_scores(transitions, None, NULL)
     cdef Py_ssize_t s, i
     cdef Block block = read_block(segment_plan, work.a, order, segment_plan.log_masks)
     cdef double[:, :, ::1] scratch = work.scratch

@@ -22,7 +22,8 @@ E and in the start factors (-inf in scores), so it contributes nothing.
 
 The recursion (Sarawagi 2006, Equation 5, with any number of groups instead of one)
 
-    alpha^_s    = start                         if s = 0, else alpha_s E
+    alpha^_s    = start                         if s = 0, else alpha_s E, or alpha_s E_s if row s
+                                                has transitions of its own (`_row_matrices.pxd`)
     pre_v       = sum of G_u over target[u] = v, and of alpha^_{e-1} if v = entry[e-1]
     G_v         = pre_v * open_v                open_v: cells that stop at e, open at the end
     alpha_e     = sum_v G_v * closed_v          closed_v: cells that stop at e, closed at the end
@@ -56,13 +57,14 @@ import numpy as np
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference.kernels._log_domain cimport draw, log_add, log_sum
 from sklseq.inference.kernels._recursions cimport block_of_product
+from sklseq.inference.kernels._row_matrices cimport RowMatrices, has_entries, matrix_at
 from sklseq.inference.kernels._scaled cimport (
     FE_INVALID, FE_OVERFLOW, FE_UNDERFLOW, exponentiate, feclearexcept, fetestexcept, in_range,
     known_width, log_of_power, sum_of_products, sum_of_rows, times_matrix,
 )
 from sklseq.inference.kernels._segment_structs cimport (
-    Chain, Plan, Trellis, plan_of_sequence, read_factors, read_plan, read_scores, read_trellis,
-    rows_from, step_factors,
+    Chain, Plan, Trellis, go_to_sequence, plan_of_sequence, read_factors, read_plan, read_scores,
+    read_trellis, rows_from, step_factors,
 )
 from sklseq.inference.kernels._visit_rows cimport (
     ENDS, GOES_ON, MASKED, MINE, NEW, sklseq_backward_run, sklseq_backward_visit,
@@ -124,6 +126,11 @@ cdef inline int all_factors(
     return has
 
 
+cdef const double* patched(RowMatrices* q, Py_ssize_t t) noexcept nogil:
+    # Not inlined: the steps around it are compiled for matrices that do not change.
+    return matrix_at(<const double*> q.shared, q, t)
+
+
 cdef inline double forward_step(
     lanes* tag, const Plan* plan, const Chain* chain, const Trellis* rows, Py_ssize_t e
 ) noexcept nogil:
@@ -140,10 +147,13 @@ cdef inline double forward_step(
     cdef double* product = mass + width
     cdef double* alpha = rows.alpha + (e - 1) * width
     cdef double* entering = rows.u + (e - 1) * width
+    cdef const double* matrix = chain.matrix
     if e == 1:
         memcpy(entering, chain.start, width * sizeof(double))
     else:
-        times_matrix(tag, alpha - width, chain.matrix, entering, chain.L, width)
+        if chain.of_row.start != NULL:
+            matrix = patched(chain.of_row, e - 1)
+        times_matrix(tag, alpha - width, matrix, entering, chain.L, width)
     for k in range(width):
         opened[k] = factor
         closed[k] = 1
@@ -290,6 +300,7 @@ cdef inline void backward(
     cdef Py_ssize_t e, j, width = known_width(tag, chain.width)
     cdef double* alpha = rows.alpha + (plan.n - 1) * width
     cdef double* beta = rows.scratch
+    cdef const double* matrix = chain.transposed
     cdef double total = sum_of_products(alpha, chain.end, chain.L)
     for j in range(width):
         beta[j] = chain.end[j] / total
@@ -297,22 +308,61 @@ cdef inline void backward(
         backward_step(tag, plan, chain, rows, e)
         if e == 1:
             return
-        times_matrix(tag, rows.u + (e - 1) * width, chain.transposed, beta, chain.L, width)
+        if chain.of_row_t.start != NULL:
+            matrix = patched(chain.of_row_t, e - 1)
+        times_matrix(tag, rows.u + (e - 1) * width, matrix, beta, chain.L, width)
         alpha -= width
         for j in range(width):
             if not alpha[j] > 0:
                 beta[j] = 0
 
 
-cdef inline bint add_pairs(
-    lanes* tag, Py_ssize_t n, const Chain* chain, const Trellis* rows, double weight
+cdef void add_row_pairs(
+    const Chain* chain, const double* alpha, const double* u, Py_ssize_t t, double weight,
+    double* pairs
 ) noexcept nogil:
-    # pairwise(i, j) += weight * sum_e alpha_e(i) u_{e+1}(j), to be multiplied by E; the first label
-    # into ends[0], the last into ends[1]. False, and nothing added, if a product overflows.
-    cdef Py_ssize_t B = n_lanes(tag), width = known_width(tag, chain.width), block, i, k
+    # pairs(i, j) += weight * alpha(i) E_t(i, j) u(j), t being a row with entries; and into
+    # `expected` those of its entries.
+    cdef Py_ssize_t i, j, p, width = chain.width
+    cdef const double* E = matrix_at(alpha, chain.of_row, t)
+    cdef const double* value = <const double*> chain.of_row.value
+    cdef double a
+    for i in range(chain.L):
+        a = weight * alpha[i]
+        for j in range(width):
+            pairs[i * width + j] += a * (E[i * width + j] * u[j])
+    if chain.of_row.expected != NULL:
+        t = chain.of_row.now
+        for p in range(chain.of_row.start[t], chain.of_row.start[t + 1]):
+            i, j = chain.of_row.i[p], chain.of_row.j[p]
+            chain.of_row.expected[p] += weight * alpha[i] * (value[p] * u[j])
+
+
+cdef void set_aside(
+    Py_ssize_t n, const Chain* chain, double* u, double* kept
+) noexcept nogil:
+    # Rows of u with entries go to `kept` and become 0.
+    cdef Py_ssize_t t, size = chain.width * sizeof(double)
+    for t in range(1, n):
+        if has_entries(chain.of_row, t):
+            memcpy(kept + t * chain.width, u + t * chain.width, size)
+            memset(u + t * chain.width, 0, size)
+
+
+cdef inline bint add_pairs(
+    lanes* tag, const Plan* plan, const Chain* chain, const Trellis* rows, double weight
+) noexcept nogil:
+    # pairwise(i, j) += weight * sum_e alpha_e(i) u_{e+1}(j), to be multiplied by E, of rows without
+    # entries; of the others, with E_e, into pairwise[1]; the first label into ends[0], the last
+    # into ends[1]. False, and nothing added, if a product overflows.
+    cdef Py_ssize_t B = n_lanes(tag), width = known_width(tag, chain.width), block, i, k, t
+    cdef Py_ssize_t n = plan.n
     cdef const double* last = rows.alpha + (n - 1) * width
+    cdef double* kept = rows.G + plan.step_visits[0] * width    # its numbers are used up
     cdef double acc[8]
     cdef double total
+    if chain.of_row.start != NULL:
+        set_aside(n, chain, rows.u, kept)
     if n > 1:
         for block in range(width // B):
             for i in range(chain.L):
@@ -325,6 +375,13 @@ cdef inline bint add_pairs(
             return False
         for k in range(chain.L * width):
             rows.pairwise[k] += weight * rows.scratch[k]
+    if chain.of_row.start != NULL:
+        for t in range(1, n):
+            if has_entries(chain.of_row, t):
+                add_row_pairs(
+                    chain, rows.alpha + (t - 1) * width, kept + t * width, t, weight,
+                    rows.pairwise + width * width
+                )
     total = sum_of_products(last, chain.end, chain.L)
     for k in range(chain.L):
         rows.ends[k] += weight * chain.start[k] * rows.u[k]
@@ -344,7 +401,7 @@ cdef inline double one_sequence(
         if log_z == -INFINITY:
             return log_z
         backward(tag, plan, chain, rows)
-        if not fetestexcept(bad) and add_pairs(tag, plan.n, chain, rows, weight):
+        if not fetestexcept(bad) and add_pairs(tag, plan, chain, rows, weight):
             return log_z
     return log(-1.0)
 
@@ -358,6 +415,7 @@ cdef void _forward_backward(
     cdef Plan one
     for s in range(a, a + log_z.shape[0]):
         one = plan_of_sequence(plan, s)
+        go_to_sequence(chain, plan, s)
         first = plan.cells[s] * width
         if one.n == 0:
             log_z[s - a] = 0
@@ -378,13 +436,15 @@ def forward_backward_scaled(
 ):
     """Scaled forward-backward over the sequences of a batch.
 
-    Fills ``F``, ``tokens`` and ``log_z`` of the batch, and adds to ``pairwise[0]`` and ``ends`` of
-    the workspace. NaN in ``log_z`` marks a sequence to be done in the log domain, of which nothing
+    Fills ``F``, ``tokens`` and ``log_z`` of the batch, and adds to ``pairwise`` and ``ends`` of the
+    workspace. NaN in ``log_z`` marks a sequence to be done in the log domain, of which nothing
     is added. With ``drop``, 2^-600 beside 2^-300 is 0: see the module's notes.
     """
     cdef const int[::1] run = segment_plan.run
     cdef Plan plan = read_plan(segment_plan, segment_plan.masks)
-    cdef Chain chain = read_factors(transitions)
+    cdef RowMatrices of_rows[2]
+    cdef object entries = transitions.entries_of_factors()
+    cdef Chain chain = read_factors(transitions, entries, of_rows)
     cdef Py_ssize_t a = batch.a
     cdef Trellis rows = read_trellis(work, batch, plan.cells[a])
     cdef const double[::1] weights = batch.weights
@@ -408,7 +468,10 @@ cdef inline double entering(
     # log alpha^_{e-1}(y)
     if e == 1:
         return chain.start[y]
-    return log_sum(log_alpha + (e - 2) * chain.L, chain.matrix + y, chain.width, chain.L)
+    return log_sum(
+        log_alpha + (e - 2) * chain.L, matrix_at(log_alpha, chain.of_row, e - 1) + y, chain.width,
+        chain.L
+    )
 
 
 cdef inline bint may_go_on(
@@ -428,7 +491,9 @@ def forward_log(
     """log G and log alpha of one sequence; returns log Z, -inf if nothing is allowed."""
     cdef Plan whole = read_plan(segment_plan, segment_plan.masks)
     cdef Plan plan = plan_of_sequence(&whole, s)
-    cdef Chain chain = read_scores(transitions)
+    cdef RowMatrices of_rows[2]
+    cdef object entries = transitions.entries_of_scores()
+    cdef Chain chain = read_scores(transitions, entries, of_rows)
     cdef Py_ssize_t L = chain.L, width = chain.width, e, v, y, v1
     cdef double[::1] scratch = np.empty(2 * plan.most)
     cdef double* opened = &scratch[0]
@@ -437,6 +502,7 @@ def forward_log(
     cdef double* G = &log_G[0, 0] - plan.step_visits[0] * L
     cdef double* alpha = &log_alpha[0, 0]
     cdef double g
+    go_to_sequence(&chain, &whole, s)
     with nogil:
         log_G[:, :] = -INFINITY
         log_alpha[:, :] = -INFINITY
@@ -468,7 +534,9 @@ def backward_log(
     """Marginals of one sequence, all sums in the log domain."""
     cdef Plan whole = read_plan(segment_plan, segment_plan.masks)
     cdef Plan plan = plan_of_sequence(&whole, s)
-    cdef Chain chain = read_scores(transitions)
+    cdef RowMatrices of_rows[2]
+    cdef object entries = transitions.entries_of_scores()
+    cdef Chain chain = read_scores(transitions, entries, of_rows)
     cdef const double[:, ::1] psi = batch.psi
     cdef double[:, ::1] marginals = batch.F, tokens = batch.tokens
     cdef double weight = batch.weights[0], log_z = batch.log_z[0]
@@ -481,7 +549,9 @@ def backward_log(
     cdef const double* p = rows_from(psi, plan.cells[s])
     cdef double* F = <double*> rows_from(marginals, plan.cells[s])
     cdef double* G = &log_G[0, 0] - plan.step_visits[0] * L
+    cdef const double* A
     cdef double ahead, going, ending, sum_going, sum_ending, total
+    go_to_sequence(&chain, &whole, s)
     with nogil:
         for y in range(L):
             beta[y] = chain.end[y] - log_z
@@ -521,12 +591,18 @@ def backward_log(
                 for y in range(L):
                     ends[0, y] += weight * exp(chain.start[y] + u[y])
                 break
+            A = matrix_at(p, chain.of_row, e - 1)
             for i in range(L):
                 for y in range(L):
-                    pairwise[i, y] += weight * exp(
-                        log_alpha[e - 2, i] + chain.matrix[i * width + y] + u[y]
+                    pairwise[i, y] += weight * exp(log_alpha[e - 2, i] + A[i * width + y] + u[y])
+                beta[i] = log_sum(u, A + i * width, 1, L)
+            if chain.of_row.expected != NULL:
+                v = chain.of_row.first + e - 1
+                for c in range(chain.of_row.start[v], chain.of_row.start[v + 1]):
+                    chain.of_row.expected[c] += weight * exp(
+                        log_alpha[e - 2, chain.of_row.i[c]]
+                        + (<const double*> chain.of_row.value)[c] + u[chain.of_row.j[c]]
                     )
-                beta[i] = log_sum(u, chain.matrix + i * width, 1, L)
 
 
 # ---------------------------------------------------------------- sampling
@@ -545,7 +621,9 @@ def sample_log(
     """Draw one segmentation from the last segment backwards; returns its number of segments."""
     cdef Plan whole = read_plan(segment_plan, segment_plan.masks)
     cdef Plan plan = plan_of_sequence(&whole, s)
-    cdef Chain chain = read_scores(transitions)
+    cdef RowMatrices of_rows[2]
+    cdef object entries = transitions.entries_of_scores()
+    cdef Chain chain = read_scores(transitions, entries, of_rows)
     cdef Py_ssize_t L = chain.L, width = chain.width, e = plan.n, most = plan.most
     cdef Py_ssize_t stop, v, y, k, v1, w, count = 0, drawn = 0
     cdef double[::1] scratch = np.empty(3 * most + L + 1)
@@ -554,6 +632,8 @@ def sample_log(
     cdef double* log_p = closed + most
     cdef const double* p = rows_from(psi, plan.cells[s])
     cdef const double* G = &log_G[0, 0] - plan.step_visits[0] * L
+    cdef const double* A
+    go_to_sequence(&chain, &whole, s)
     with nogil:
         for k in range(L):
             log_p[k] = log_alpha[e - 1, k] + chain.end[k]
@@ -590,6 +670,7 @@ def sample_log(
             if e == 1:
                 break
             e -= 1
+            A = matrix_at(p, chain.of_row, e)
             for k in range(L):
-                log_p[k] = log_alpha[e - 1, k] + chain.matrix[k * width + y]
+                log_p[k] = log_alpha[e - 1, k] + A[k * width + y]
     return count

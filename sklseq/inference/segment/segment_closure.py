@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from sklseq.data.segment_potentials import SegmentPotentials
-from sklseq.data.types import ArrayLike, MatrixLike
+from sklseq.data.types import ArrayLike
+from sklseq.inference.chain.row_transitions import TransitionLike
 from sklseq.inference.segment.segmentations import (
     BestPrefixes,
     SegmentSpans,
@@ -24,7 +25,7 @@ __all__ = ["check_max_span", "closure_of_sequence", "segment_closure"]
 def segment_closure(
     spans: SegmentSpans | SegmentPotentials,
     scores: ArrayLike,
-    transition: MatrixLike,
+    transition: TransitionLike,
     *,
     start: ArrayLike | None = None,
     end: ArrayLike | None = None,
@@ -122,8 +123,9 @@ def closure_of_sequence(plan, s: int, psi: np.ndarray, chain) -> tuple[np.ndarra
     segments = best.as_list()[0][::-1].copy()
     # before[e, y]: best label of the segment that ends at e, if one of label y follows.
     before = np.zeros((n + 1, L), dtype=np.int64)
+    first = int(plan.steps[s])
     for e in range(1, n):
-        before[e] = (alpha[e - 1, :L, None] + chain.score[:L, :L]).argmax(axis=0)
+        before[e] = (alpha[e - 1, :L, None] + chain.into(first + e)).argmax(axis=0)
     starts = best.best_start[:, :L].astype(np.int64)
 
     def parent(node: int) -> int:

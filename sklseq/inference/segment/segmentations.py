@@ -17,17 +17,19 @@ from scipy import sparse
 from sklseq._lib.cpu import load_kernel
 from sklseq.data.segment_potentials import SegmentPotentials, check_spans
 from sklseq.data.sequences import as_numbers
-from sklseq.data.types import ArrayLike, MatrixLike, RandomState
+from sklseq.data.types import ArrayLike, RandomState
 from sklseq.inference.chain.linear_chain import _chain as _linear_chain
 from sklseq.inference.chain.linear_chain import (
     as_generator,
     check_n_samples,
     check_scores,
     check_sums,
+    check_transition,
     check_weights,
     longest_first,
     row_blocks,
 )
+from sklseq.inference.chain.row_transitions import RowTransitions, TransitionLike
 
 _plan = load_kernel("sklseq.inference.kernels._segment_plan")
 _sums = load_kernel("sklseq.inference.kernels._segments")
@@ -282,12 +284,17 @@ class SegmentPlan:
 
 
 class SegmentTransitions:
-    """Transition, start and end scores, padded, with their exponentials if for ``sums``."""
+    """Transition, start and end scores, padded, with their exponentials if for ``sums``.
+
+    ``rows`` has the scores of transitions into segments that start at single steps of the plan, and
+    ``expected``, to which forward-backward adds; its shared scores are ``transition``.
+    """
 
     def __init__(
-        self, transition: np.ndarray, start: np.ndarray, end: np.ndarray, sums: bool = True
-    ):
-        L = len(transition)
+        self, transition: np.ndarray, start: np.ndarray, end: np.ndarray, sums: bool = True,
+        rows: RowTransitions | None = None,
+    ):  # fmt: skip
+        L, self.rows = len(transition), rows
         self.n_labels, self.width = L, _linear_chain.padded_width(L)
         self.score = np.full((self.width, self.width), -np.inf)
         self.score[:L, :L] = transition
@@ -299,14 +306,30 @@ class SegmentTransitions:
 
     def _exponentiate(self) -> None:
         L = self.n_labels
-        scores = np.concatenate([self.score[:L, :L].ravel(), self.boundary[:, :L].ravel()])
+        entries = np.zeros(0) if self.rows is None else self.rows.score
+        scores = [self.score[:L, :L].ravel(), self.boundary[:, :L].ravel(), entries]
+        scores = np.concatenate(scores)
         # Otherwise an exponential is not a normal number: all sequences go to the log domain.
         self.is_normal = bool((np.abs(scores[scores > -np.inf]) < 690).all())
         self.E, self.ends = np.zeros_like(self.score), np.zeros_like(self.boundary)
         if self.is_normal:
             np.exp(self.score, out=self.E)
             np.exp(self.boundary, out=self.ends)
+            self.entries = np.exp(entries)
         self.E_t = np.ascontiguousarray(self.E.T)
+
+    def entries_of_scores(self) -> tuple | None:
+        """Entries of rows for kernels, with memory that they overwrite."""
+        return None if self.rows is None else self.rows.for_kernels(self.rows.score, self.width)
+
+    def entries_of_factors(self) -> tuple | None:
+        """The same of their exponentials."""
+        return None if self.rows is None else self.rows.for_kernels(self.entries, self.width)
+
+    def into(self, step: int) -> np.ndarray:
+        """Scores (n_labels, n_labels) of transitions into segments that start at a step."""
+        L = self.n_labels
+        return self.score[:L, :L] if self.rows is None else self.rows.take(np.array([step]))[0]
 
 
 class Batch(NamedTuple):
@@ -360,7 +383,7 @@ class SegmentWorkspace:
         # Rows of a step, and pointers to some; or pair marginals.
         self.scratch = np.empty((max(6 + 3 * plan.most, width + 3), width))
         self.orders: dict = {}
-        self.pairwise = np.zeros((2, width, width))  # of scaled arithmetic, E left out; of logs
+        self.pairwise = np.zeros((2, width, width))  # to be multiplied by E, and complete ones
         self.ends = np.zeros((2, width))
 
     def clear(self) -> None:
@@ -389,8 +412,9 @@ class SegmentWorkspace:
         return batch.F, batch.tokens
 
     def _of_tokens(self, batch: Batch, chain: SegmentTransitions) -> bool:
-        # Where all potentials are of single tokens; whether that was exact.
-        if self.plan.token_kinds is None or not chain.is_normal:
+        # Where all potentials are of single tokens, and all rows have the same transitions; whether
+        # that was exact.
+        if self.plan.token_kinds is None or not chain.is_normal or chain.rows is not None:
             return False
         a, b = batch.a, batch.a + len(batch.log_z)
         if (a, b) not in self.orders:  # the same at every evaluation
@@ -443,7 +467,7 @@ def log_forward(plan: SegmentPlan, s: int, psi: np.ndarray, chain: SegmentTransi
 def segment_forward_backward(
     spans: SegmentSpans | SegmentPotentials,
     scores: ArrayLike,
-    transition: MatrixLike,
+    transition: TransitionLike,
     *,
     start: ArrayLike | None = None,
     end: ArrayLike | None = None,
@@ -464,8 +488,12 @@ def segment_forward_backward(
         The segments for which each potential is active. Features, if any, are ignored.
     scores : array-like of shape (n_potentials, n_labels)
         Score of each potential for each label; -inf forbids.
-    transition : array-like of shape (n_labels, n_labels)
-        Score of a segment of label i followed by one of label j; -inf forbids.
+    transition : array-like of shape (n_labels, n_labels), or RowTransitions
+        Score of a segment of label i followed by one of label j; -inf forbids. Scores that depend
+        on the step at which the second segment starts: an array of shape (n_steps, n_labels,
+        n_labels), the matrix of step t being that of segments that start there (those of first
+        steps of sequences are ignored); or a :class:`RowTransitions`, where few of them differ, and
+        to whose ``expected``, if it has one, the expected transitions of entries are added.
     start, end : array-like of shape (n_labels,), optional
         Scores of the first and the last segment's label.
     max_length : int or array-like of shape (n_labels,), optional
@@ -488,7 +516,8 @@ def segment_forward_backward(
     Cost O(n · n_labels² + (V + H) · n_labels) time, H potentials, V ≤ n · m group visits, m the
     longest span of a potential: it does not depend on the length of segments. Memory
     O(V · n_labels) of the largest sequence beside input and output. The recursion is scaled, and
-    proven exact or redone in the log domain.
+    proven exact or redone in the log domain. A step with transitions of its own costs its entries
+    more, or n_labels² for their expectations.
 
     References
     ----------
@@ -527,7 +556,7 @@ def segment_forward_backward(
 def segment_viterbi(
     spans: SegmentSpans | SegmentPotentials,
     scores: ArrayLike,
-    transition: MatrixLike,
+    transition: TransitionLike,
     *,
     start: ArrayLike | None = None,
     end: ArrayLike | None = None,
@@ -627,7 +656,7 @@ def best_segments(
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Viterbi on the padded scores of the cells of sequences a to b - 1; -inf marks no answer."""
     b = plan.n_sequences if b is None else b
-    if plan.token_kinds is None:
+    if plan.token_kinds is None or chain.rows is not None:
         best = BestPrefixes(plan, psi, chain, a, b)
         return [rows[::-1].copy() for rows in best.as_list()], best.scores
     # In blocks of rows that the cache holds.
@@ -646,7 +675,7 @@ def best_segments(
 def segment_nbest(
     spans: SegmentSpans | SegmentPotentials,
     scores: ArrayLike,
-    transition: MatrixLike,
+    transition: TransitionLike,
     n: int = 10,
     *,
     start: ArrayLike | None = None,
@@ -716,7 +745,7 @@ def nbest_of_sequence(plan, s, psi, chain, n) -> tuple[list[np.ndarray], np.ndar
 def segment_sample(
     spans: SegmentSpans | SegmentPotentials,
     scores: ArrayLike,
-    transition: MatrixLike,
+    transition: TransitionLike,
     n_samples: int = 1,
     *,
     start: ArrayLike | None = None,
@@ -800,23 +829,29 @@ def check_segmentations(log_z: np.ndarray, first: int = 0) -> None:
 
 def checked_input(spans, scores, transition, start, end, max_length, apart=0):
     """(plan, padded scores of its cells, transitions), or a ValueError."""
-    spans, transition = as_spans(spans), as_numbers(transition, "transition")
-    if transition.ndim != 2 or len(transition) == 0:
+    spans = as_spans(spans)
+    n_steps = int(spans.lengths.sum())
+    if not isinstance(transition, RowTransitions):
+        transition = as_numbers(transition, "transition")
+    L = transition.shape[-1] if transition.ndim in (2, 3) else 0
+    if L == 0:
         raise ValueError(
-            f"transition must have shape (n_labels, n_labels), of at least one label; got "
-            f"{transition.shape}."
+            "transition must have shape (n_labels, n_labels) or (n_steps, n_labels, n_labels), of "
+            f"at least one label; got {transition.shape}."
         )
-    L = len(transition)
-    transition = check_scores(transition, "transition", (L, L), np.float64)
+    transition, rows = check_transition(transition, n_steps, L, np.float64)
+    entries = None if rows is None else rows.score
     ends = [
         np.zeros(L) if x is None else check_scores(x, name, (L,), np.float64)
         for x, name in ((start, "start"), (end, "end"))
     ]
     scores = check_scores(scores, "scores", (len(spans.kind), L), np.float64)
-    n_terms = 2 * int(spans.lengths.sum()) + len(scores) + 2
-    check_sums(n_terms, scores=scores, transition=transition, start=ends[0], end=ends[1])
+    check_sums(
+        2 * n_steps + len(scores) + 2, scores=scores, transition=transition, start=ends[0],
+        end=ends[1], entries=entries,
+    )  # fmt: skip
     plan = SegmentPlan(spans, L, _check_max_length(max_length, L), apart)
-    return plan, plan.cell_scores(scores), SegmentTransitions(transition, *ends)
+    return plan, plan.cell_scores(scores), SegmentTransitions(transition, *ends, rows=rows)
 
 
 def _check_max_length(max_length: Any, n_labels: int) -> Any:
