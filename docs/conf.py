@@ -5,6 +5,7 @@ import re
 import warnings
 
 import matplotlib
+import pooch
 from docutils.nodes import SkipNode
 from latex2mathml.converter import convert
 from sklearn.exceptions import ConvergenceWarning
@@ -15,6 +16,7 @@ matplotlib.use("agg")
 # Terms of corpora forbid to publish their text: examples that print text generate their data here.
 # Those that call fetch_* print figures only (tests/project/test_examples.py).
 os.environ.pop("SKLSEQ_DATA", None)
+pooch.get_logger().setLevel("WARNING")  # paths of this machine
 
 project = "sklseq"
 author = "The sklseq developers"
@@ -80,6 +82,7 @@ sphinx_gallery_conf = {
     "plot_gallery": not os.environ.get("NO_GALLERY"),
     "write_computation_times": False,
     "image_scrapers": ("matplotlib",),
+    "capture_repr": ("_repr_html_",),  # no <... object at 0x...>
     "within_subsection_order": "FileNameSortKey",
 }
 warnings.filterwarnings("error", category=ConvergenceWarning)  # an example that does not converge

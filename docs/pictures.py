@@ -44,7 +44,7 @@ def speeds(panel):
 
 
 def draw_speed():
-    figure, axes = plt.subplots(1, 2, figsize=(8, 2.2), layout="constrained")
+    figure, axes = plt.subplots(2, 1, figsize=(5, 3.4), layout="constrained")  # read on telephones
     for ax, panel in zip(axes, PANELS):
         for k, (states, *values) in enumerate(speeds(panel)):
             for j, (value, color) in enumerate(zip(values, ("#0072B2", "#999999"))):

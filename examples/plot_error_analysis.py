@@ -45,7 +45,7 @@ print(span_report(y_test, y_pred))
 SpanConfusionDisplay.from_predictions(y_test, y_pred).plot()
 
 # %%
-# Errors of which the model is most certain. Some are errors of annotation.
+# Errors of which the model is most certain. In a corpus, some are errors of annotation.
 wrong = []
 for words, labels, found in zip(X_test, y_test, spans(model, X_test)):
     true = set(labels_to_segments(labels))

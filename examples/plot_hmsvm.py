@@ -122,7 +122,7 @@ for name, model in models.items():
     print(f"{name:<8} {100 * accuracy[name]:.1f} % of letters right, {seconds[name]:.2f} s")
 
 # %%
-# # The figures.
+# The figures.
 figure, panels = plt.subplot_mosaic("SS;GK", figsize=(9, 7.5), layout="constrained")
 axes = [panels[name] for name in "SGK"]
 shown = support[chosen][:6]

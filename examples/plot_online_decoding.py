@@ -162,18 +162,15 @@ def label_lines(decoder, lines, in_color=False):
 
 live = OnlineDecoder(FrozenEstimator(tagger), latency_cost=0.01, max_latency=15)
 live.fit(X_train, y_train)
-TEXT = """From: Maria Lindgren
-To: Tom Okafor
-Sent: Monday, May 14, 2001 9:30 AM
-Subject: the offer
+TEXT = """The invoice is due in September. We met in Norhurst last Monday.
 
-Tom, please find the offer below and call me with any questions.
-
-Kind regards,
-Maria Lindgren
-Vice President
-Northwind Trading
-Phone: 555-0143
+For more information:
+Hala W. Bell
+Fairbury Systems Corp. - Press Office
+17 Oak Road
+Norhurst, VA 22475
+Phone: 01632 960628
+Email: hala.bell@example.org
 """
 if "--live" in sys.argv:
     label_lines(live, sys.stdin, in_color=sys.stdout.isatty())

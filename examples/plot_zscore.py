@@ -121,7 +121,7 @@ best_score = tagger.predict_nbest(test[0], 1)[0][1][0]
 print(f"\nz-score of the true labels {z:.2f}, p-value {p_value:.1e}")
 
 # %%
-# # The figures.
+# The figures.
 figure, panels = plt.subplot_mosaic("ET;SS", figsize=(9, 7), layout="constrained")
 axes = [panels[name] for name in "ETS"]
 for name in models:
@@ -131,7 +131,7 @@ axes[0].set(xscale="log", xlabel="training sequences", ylabel="wrong labels, %",
 axes[1].set(
     xscale="log", yscale="log", xlabel="training sequences", ylabel="ms", title="Training time"
 )
-axes[0].legend(loc="lower left")
+axes[1].legend(loc="upper left", frameon=False, labelspacing=0.2)
 axes[2].hist(random_scores, bins=60, density=True, color="0.75", label="random labelings")
 grid = np.linspace(random_scores.min(), random_scores.max(), 200)
 center, width = random_scores.mean(), random_scores.std()
