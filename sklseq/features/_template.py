@@ -70,7 +70,7 @@ class TemplateFeatures(TemplateTransform, Extractor, auto_wrap_output_keys=None)
         Integer codes of the tokens of each column used.
     n_features_out_ : int
         Number of attributes.
-    roles_ : ndarray of shape (n_features_out_,) or None
+    roles_ : ndarray of shape (n_features_out,) or None
         ``Sequences.roles`` of the output: None without ``B`` and ``*`` lines.
 
     Raises
