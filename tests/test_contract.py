@@ -4,12 +4,15 @@ import inspect
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
+import sklearn
+from sklearn.base import BaseEstimator, clone
 from sklearn.decomposition import PCA
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.fixes import parse_version
 
 import sklseq
 import sklseq.features
@@ -131,6 +134,28 @@ def test_every_public_estimator_is_checked():
             value = getattr(module, name)
             if inspect.isclass(value) and issubclass(value, BaseEstimator):
                 assert value in checked, f"add {name} to SUBJECTS"
+
+
+LEARNERS = [name for name, (estimator, _) in SUBJECTS.items() if hasattr(estimator, "predict")]
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_the_diagram_of_a_fitted_estimator_is_escaped_and_names_what_was_learned(name):
+    estimator = SUBJECTS[name][0]
+    X = [["a0", "b0", "a1"], ["b1", "a0"], ["a1", "b1", "c0"], ["b0", "c0"]]
+    y = [["B-<i>x", "I-<i>x", "O"], ["O", "B-<i>x"], ["B-<i>x", "O", "O"], ["O", "O"]]
+    if name == "numbers":
+        X = [[[len(w), int(w[1])] for w in x] for x in X]
+    elif not hasattr(estimator, "steps"):
+        X = [[{word: 1.0} for word in x] for x in X]
+    fitted = clone(estimator).fit(X, y)
+    before = estimator_html_repr(estimator)
+    html = estimator_html_repr(fitted)
+    assert type(fitted).__name__ in html
+    assert "<i>x" not in html
+    if parse_version(sklearn.__version__) >= parse_version("1.9"):  # shows fitted attributes itself
+        assert "Fitted attributes" in html
+        assert "Fitted attributes" not in before
 
 
 # --- The checks find what they are for ----------------------------------------------------------

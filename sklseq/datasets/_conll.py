@@ -297,7 +297,7 @@ def _column_names(name: str, columns: Sequence[str] | None, n_columns: int) -> l
     if len(names) != n_columns:
         raise ValueError(
             f"columns names {len(names)} columns ({', '.join(names)}), but {name} has {n_columns} "
-            "besides the label; name each of them once."
+            "besides the label; name each of them once, or give the separator of the file."
         )
     return names
 

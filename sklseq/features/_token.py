@@ -54,8 +54,8 @@ class TokenFeatures(TokenTransform, Extractor, auto_wrap_output_keys=None):
     dtype : {float64, float32}, default=float64
         Type of the output's values, which are all 1.
     transition_features : None, list, array, str, re.Pattern or callable, default=None
-        Columns with weights for pairs of successive labels, too, as in :class:`CRFTagger`; the
-        output's ``roles`` say it.
+        Columns with weights for pairs of successive labels, too, as in
+        :class:`~sklseq.CRFTagger`; the output's ``roles`` say it.
 
     Attributes
     ----------
