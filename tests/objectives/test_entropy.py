@@ -8,6 +8,7 @@ from sklseq import CRFTagger, RowBlocks
 from sklseq._lib.threads import Threads
 from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.open_source import open_source
+from sklseq.estimators.sources.partial_source import Unlabelled
 from sklseq.inspection import standard_errors
 from tests.objectives.test_partial import MODELS, enumerated, partial_labels
 from tests.oracles import enumerate_chain, precise_numerical_gradient
@@ -15,7 +16,7 @@ from tests.sample_data import make_data, make_sparse_data
 
 
 def entropy_problem(tagger, X, y, weights, n=1):
-    source = open_source(X, y, weights, tagger.gradient, tagger.entropy_weight)
+    source = open_source(X, y, weights, tagger.gradient, Unlabelled.of(tagger))
     scores = score_map(tagger, source, source.summarise())
     return source, scores, source.likelihood(scores, tagger.l2, Threads(n))
 

@@ -101,6 +101,6 @@ def test_figures_become_a_page(load, tmp_path, capsys):
     page = (tmp_path / "x.rst").read_text()
     assert "   * - one\n     - 12,346\n     - yes\n   * - two\n     - 0.5\n     - no\n" in page
     assert "What it says." in page
-    assert page.rstrip().endswith((
+    assert page.rstrip().endswith(
         ".. image:: x.png\n   :alt: Figure of the measurements in part answers of this report."
-    ))
+    )

@@ -14,6 +14,7 @@ from sklseq.data.labels import resolve_constraints
 from sklseq.data.sequences import TRANSITION, Sequences
 from sklseq.estimators.crf.early_stopping import EarlyStopping
 from sklseq.estimators.crf.monitor import Monitor
+from sklseq.estimators.sources.partial_source import Unlabelled
 from sklseq.estimators.sources.source import RowSource, Source
 from sklseq.estimators.trained_weights import (
     fitted_attributes,
@@ -129,10 +130,10 @@ def choose_solver(tagger: Any, source: Source) -> tuple[str, str]:
             f"solver={tagger.solver!r} does not train transition features, which X or "
             "transition_features gives; use solver='lbfgs' or 'auto'."
         )
-    if by_row and tagger.entropy_weight > 0:
+    if by_row and (parameter := Unlabelled.of(tagger).parameter):
         raise ValueError(
-            f"entropy_weight={tagger.entropy_weight} is not for transition features, which X or "
-            "transition_features gives; use entropy_weight=0."
+            f"{parameter} is not for transition features, which X or transition_features gives; "
+            "use entropy_weight=0 and label_proportions=None."
         )
     if name != "auto":
         return name, "as given"

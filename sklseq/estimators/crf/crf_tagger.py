@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -142,7 +142,16 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
     entropy_weight : float, default=0.0
         Weight of Σ_s weight_s · H(p(· | x_s)), the entropy of the labelings of the sequences of
         which no label is known, in the objective: they should be labelled with confidence. 0 leaves
-        these sequences out. See the manual for when it helps.
+        these sequences out. It lowers F1 on text: see the manual.
+    label_proportions : dict, or None, default=None
+        Proportions of labels among the rows of X of which y does not know the label (expectation
+        constraints). The objective gets proportions_weight · N · KL(p̃ ‖ q): p̃ are these
+        proportions, q is the mean label distribution of the model over the N rows, weighted by
+        ``sample_weight``. Labels that are not in it share the rest. Rows with sets of labels do not
+        count; without unknown labels, nothing changes. Such a dict as the value of a column of X
+        (its name where fit reads dicts, else its number) is for the rows where the column is not 0.
+    proportions_weight : float, default=1.0
+        Weight of that; 1 counts as much as N labels drawn with these proportions.
     max_iter : int, default=500
         Iterations of the solver; passes over the data for "dual" and "adagrad", whose number the
         iterations of a following "lbfgs" are added to.
@@ -254,6 +263,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         constraints: str | ArrayLike | None = None,
         boundaries: bool = True,
         entropy_weight: float = 0.0,
+        label_proportions: Mapping[Any, Any] | None = None,
+        proportions_weight: float = 1.0,
         max_iter: int = 500,
         tol: float = 1e-2,
         warm_start: bool = False,
@@ -274,6 +285,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         self.constraints = constraints
         self.boundaries = boundaries
         self.entropy_weight = entropy_weight
+        self.label_proportions = label_proportions
+        self.proportions_weight = proportions_weight
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
@@ -318,9 +331,10 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         # A model that only predicts loads neither sources nor solvers.
         from sklseq.estimators.crf.crf_problem import CRFProblem, check_source
         from sklseq.estimators.sources.open_source import open_source
+        from sklseq.estimators.sources.partial_source import Unlabelled
         from sklseq.objectives.likelihood.long import explain_memory_error
 
-        source = open_source(X, y, sample_weight, self.gradient, float(self.entropy_weight))
+        source = open_source(X, y, sample_weight, self.gradient, Unlabelled.of(self))
         check_source(self, source)
         with source:
             summary = source.summarise()
@@ -362,7 +376,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
 
     def _check_parameters(self) -> None:
         check_plain_parameters(self)
-        check_numbers(self, "l1", "l2", "tol", "entropy_weight")
+        check_numbers(self, "l1", "l2", "tol", "entropy_weight", "proportions_weight")
         check_numbers(self, "max_iter", "n_iter_no_change", least=1, whole=True)
         check_choices(self, solver=SOLVERS, gradient=GRADIENTS)
         check_n_jobs(self.n_jobs)

@@ -15,7 +15,7 @@ from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.open_source import open_source
-from sklseq.estimators.sources.partial_source import PartialSource
+from sklseq.estimators.sources.partial_source import PartialSource, Unlabelled
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.weights import dense_weights
 from sklseq.objectives.scores.score_map import ScoreMap, Weights
@@ -46,10 +46,10 @@ def weight_errors(
     tagger: Any, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None, robust: bool
 ) -> StandardErrors:
     """As :func:`sklseq.inspection.standard_errors`, of a tagger."""
-    if tagger.entropy_weight > 0:
+    if parameter := Unlabelled.of(tagger).parameter:
         raise ValueError(
             "Standard errors are those of weights of greatest likelihood, and the model was "
-            f"trained with entropy_weight={tagger.entropy_weight}; fit one with entropy_weight=0."
+            f"trained with {parameter}; fit one without."
         )
     if tagger.transition_coef_ is not None:
         raise ValueError(

@@ -8,7 +8,7 @@ from sklseq.data.labels import PartialLabelError
 from sklseq.data.row_blocks import holds_rows, in_blocks
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sources.block_source import BlockSource
-from sklseq.estimators.sources.partial_source import PartialSource
+from sklseq.estimators.sources.partial_source import NOTHING, PartialSource, Unlabelled
 from sklseq.estimators.sources.shard_source import LocalShardSource, check_shards
 from sklseq.estimators.sources.shards import Shards
 from sklseq.estimators.sources.source import RowSource, Source
@@ -20,17 +20,18 @@ __all__ = ["open_source"]
 
 def open_source(
     X: SequencesLike, y: LabelsLike | None, sample_weight: ArrayLike | None, gradient: str,
-    entropy_weight: float = 0.0,
+    unlabelled: Unlabelled = NOTHING,
 ) -> Source:  # fmt: skip
     """The source of labelled sequences: in memory, in blocks, in shards or on a cluster.
 
     Rows in memory are worked on in blocks where ``gradient`` or the length of sequences asks for
-    that. ``entropy_weight`` above 0 keeps sequences of which no label is known, in memory only.
+    that. If ``unlabelled`` asks for something, sequences of which no label is known are kept, in
+    memory only.
     """
-    if entropy_weight > 0 and (in_shards(X) or in_blocks(X)):
+    if unlabelled.parameter and (in_shards(X) or in_blocks(X)):
         raise ValueError(
-            f"entropy_weight={entropy_weight} needs sequences in memory; X holds blocks of rows or "
-            "shards. Use entropy_weight=0."
+            f"{unlabelled.parameter} needs sequences in memory; X holds blocks of rows or shards. "
+            "Use entropy_weight=0 and label_proportions=None."
         )
 
     def plan(longest: int, n_labels: int, **kind: bool) -> Plan:
@@ -56,7 +57,7 @@ def open_source(
     try:
         source = RowSource.of_rows(rows, y, weights, vectorizer)
     except PartialLabelError:
-        source = PartialSource.of_rows(rows, y, weights, vectorizer, entropy_weight)
+        source = PartialSource.of_rows(rows, y, weights, vectorizer, unlabelled)
     if isinstance(source, PartialSource):
         return source
     longest = source.X.lengths.max()

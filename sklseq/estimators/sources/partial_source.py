@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import numbers
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -16,11 +18,70 @@ from sklseq.estimators.validation import check_not_empty
 from sklseq.inference.chain.linear_chain import Transitions, best_paths, row_blocks
 from sklseq.objectives.likelihood.long import Plan
 from sklseq.objectives.likelihood.partial import EntropyLikelihood, PartialLogLikelihood
+from sklseq.objectives.likelihood.proportions import ProportionLikelihood, Proportions
 from sklseq.objectives.likelihood.summary import Summary
 from sklseq.objectives.scores.score_map import ScoreMap, allowed_support, magnitudes
 from sklseq.objectives.scores.transition_features import allowed_triples
 
-__all__ = ["PartialSource"]
+__all__ = ["NOTHING", "PartialSource", "Unlabelled"]
+
+
+class Unlabelled(NamedTuple):
+    """What the objective asks of rows without labels: parameters of ``CRFTagger``."""
+
+    entropy_weight: float = 0.0
+    label_proportions: Mapping[Any, Any] | None = None
+    proportions_weight: float = 1.0
+
+    @classmethod
+    def of(cls, tagger: Any) -> Unlabelled:
+        """Those of a tagger, checked."""
+        weight, given = tagger.entropy_weight, tagger.label_proportions
+        if given is not None:
+            _check_proportions(given)
+        if weight > 0 and given is not None:
+            raise ValueError(
+                f"entropy_weight={weight} and label_proportions exclude each other; use "
+                "entropy_weight=0, or label_proportions=None."
+            )
+        return cls(float(weight), given, float(tagger.proportions_weight))
+
+    @property
+    def parameter(self) -> str | None:
+        """The one that asks for something, and its value."""
+        if self.label_proportions is not None:
+            return "label_proportions"
+        return f"entropy_weight={self.entropy_weight}" if self.entropy_weight > 0 else None
+
+
+NOTHING = Unlabelled()
+
+
+def _check_proportions(given: Any) -> None:
+    if not isinstance(given, Mapping) or not given:
+        raise ValueError(
+            "label_proportions must be None or a dict of labels and their proportions, such as "
+            f"{{'O': 0.9}}, or of columns and such dicts; got {given!r:.60}."
+        )
+    for column in (parts := [p for p in given.values() if isinstance(p, Mapping)]):
+        _check_sum(column)
+    if len(parts) < len(given):
+        _check_sum({label: p for label, p in given.items() if not isinstance(p, Mapping)})
+
+
+def _check_sum(given: Mapping[Any, Any]) -> None:
+    if not given:
+        raise ValueError("label_proportions of a column must have at least one label; got {}.")
+    for label, p in given.items():
+        if not isinstance(p, numbers.Real) or not 0 <= p <= 1:
+            raise ValueError(
+                f"label_proportions must lie between 0 and 1; the label {label!r} has {p!r}."
+            )
+    if (total := sum(given.values())) > 1 + 1e-6:
+        raise ValueError(
+            f"label_proportions must sum to 1 at most; got {float(total):.6g}. Divide them by "
+            "their sum."
+        )
 
 
 class PartialSource(RowSource):
@@ -37,16 +98,17 @@ class PartialSource(RowSource):
     plan = Plan("forward-backward", None, 0, "some labels are unknown")
 
     labels: AllowedLabels
-    entropy_weight: float = 0.0
+    unlabelled = NOTHING
+    proportions: Proportions | None = None
 
     @classmethod
     def of_rows(
         cls, X: Sequences, y: LabelsLike, weights: np.ndarray, vectorizer: Any,
-        entropy_weight: float = 0.0,
+        unlabelled: Unlabelled = NOTHING,
     ) -> RowSource:  # fmt: skip
         """Check y; sequences of weight 0, and those of which nothing is known, are left out.
 
-        Unless ``entropy_weight`` is above 0: then these come last.
+        Unless ``unlabelled`` asks for something: then these come last.
 
         A plain ``RowSource`` if the label of every row of the others is known.
         """
@@ -55,7 +117,7 @@ class PartialSource(RowSource):
         classes = unique_labels(partial.labels_of(weights > 0))
         labels = partial.allowed(classes, new=True)
         known = _has_row(~labels.unknown, X)
-        kept = (weights > 0) & (known | ((entropy_weight > 0) & (X.lengths > 0)))
+        kept = (weights > 0) & (known | ((unlabelled.parameter is not None) & (X.lengths > 0)))
         if not (kept & known).any():
             raise ValueError(
                 "y must hold a known label in a sequence of positive weight; all are unknown "
@@ -69,7 +131,10 @@ class PartialSource(RowSource):
         source = kind(X[numbers], labels.codes, classes, weights[numbers], vectorizer)
         source.numbers, source.n_given = numbers, len(X)
         if isinstance(source, PartialSource):
-            source.labels, source.entropy_weight = labels, entropy_weight
+            source.labels, source.unlabelled = labels, unlabelled
+            if unlabelled.label_proportions is not None:
+                given = unlabelled.label_proportions
+                source.proportions = Proportions.read(given, source.X, classes, vectorizer)
         return source
 
     @property
@@ -116,8 +181,11 @@ class PartialSource(RowSource):
 
     def likelihood(self, scores: ScoreMap, l2: float, threads: Threads) -> PartialLogLikelihood:
         args = scores, self.labels, self.X.offsets, self.weights, l2, threads
-        if self.entropy_weight > 0:
-            return EntropyLikelihood(*args, self.entropy_weight)
+        if self.proportions is not None:
+            weight = self.unlabelled.proportions_weight
+            return ProportionLikelihood(*args, self.proportions, weight)
+        if self.unlabelled.entropy_weight > 0:
+            return EntropyLikelihood(*args, self.unlabelled.entropy_weight)
         return PartialLogLikelihood(*args)
 
 

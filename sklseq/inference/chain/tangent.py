@@ -19,7 +19,7 @@ __all__ = ["BlockTangents", "Direction", "Filtered", "TangentWorkspace"]
 
 
 class Direction:
-    """Change of transition, start and end scores, padded; 0 where a transition is forbidden.
+    """Change of transition, start and end scores, padded; finite where one is forbidden, too.
 
     Parameters
     ----------
@@ -34,7 +34,6 @@ class Direction:
         self.chain, self.score = chain, np.zeros((W, W))
         self.start, self.end = np.zeros((2, W))
         self.score[:L, :L], self.start[:L], self.end[:L] = transition, start, end
-        self.score[chain.score == -np.inf] = 0
         self.product = chain.E * self.score  # E dscore
         self.product_t = np.ascontiguousarray(self.product.T)
 
@@ -159,8 +158,8 @@ class TangentWorkspace(Workspace):
 
 
 def seed(p: np.ndarray, F: np.ndarray) -> np.ndarray:
-    """The marginals of the last row and their derivatives, from the filter p and F."""
-    return np.stack([p, p * (F - p @ F)])
+    """The marginals of the last row and their derivatives, up to a multiple, from p and F."""
+    return np.stack([p, p * F])
 
 
 class BlockTangents:

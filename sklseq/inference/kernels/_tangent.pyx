@@ -19,7 +19,7 @@ In logarithms, with K_t(j, i) = p(y_{t-1} = i | y_t = j, rows up to t), and F = 
     dxi_t(i, j) = K_t(j, i) (dmu_t(j) + mu_t(j) (F_{t-1}(i) + dscore(i, j) - D_t(j)))
     dmu_{t-1}(i) = sum_j dxi_t(i, j).
 
-Notation and padding: `_chain.pyx`. dscore is 0 where a transition is forbidden.
+Notation and padding: `_chain.pyx`. dscore is finite where a transition is forbidden.
 """
 
 from libc.math cimport INFINITY, exp

@@ -13,7 +13,7 @@ from sklseq.inference.chain.tangent import Direction, Filtered, TangentWorkspace
 from sklseq.objectives.likelihood.likelihood import Block, LogLikelihood, ThreadBuffers
 from sklseq.objectives.scores.score_map import ScoreMap
 
-__all__ = ["EntropyLikelihood", "PartialLogLikelihood"]
+__all__ = ["EntropyLikelihood", "PartialLogLikelihood", "add_covariances", "in_float64"]
 
 
 class PartialLogLikelihood(LogLikelihood):
@@ -132,10 +132,9 @@ class EntropyLikelihood(PartialLogLikelihood):
         super().__init__(scores, labels, offsets, weights, l2, threads)
 
     def add_up(self, W, chain, counts: bool = True) -> float:
-        L, parts = chain.n_labels, (chain.score, chain.start, chain.end)
-        score, start, end = (x[(slice(L),) * x.ndim].astype(np.float64) for x in parts)
-        dense = Transitions(score, start, end).exponentiate()
-        along = (np.where(x > -np.inf, x, 0) for x in (score, start, end))
+        dense, L = in_float64(chain), chain.n_labels
+        parts = dense.score[:L, :L], dense.start[:L], dense.end[:L]
+        along = (np.where(x > -np.inf, x, 0) for x in parts)
         self.direction, self.entropies = Direction(dense, *along), np.zeros(len(self.weights))
         return super().add_up(W, chain, counts) + float(self.entropies.sum())
 
@@ -154,8 +153,8 @@ class EntropyLikelihood(PartialLogLikelihood):
         if counts:
             log_z, marginals = np.zeros(len(penalty)), given.copy()
             filtered = rows.filter(marginals, block.offsets, self.direction.chain, log_z)
-            rows.tangents(filtered, given, block.offsets, -penalty, self.direction)
-            self._add_gradient(psi, given, block, rows, work)
+            rows.tangents(filtered, given, block.offsets, penalty, self.direction)
+            add_covariances(psi, given, block, rows, work)
         return None
 
     def _add_values(self, psi: np.ndarray, block: Block, penalty: np.ndarray, rows) -> None:
@@ -171,12 +170,22 @@ class EntropyLikelihood(PartialLogLikelihood):
         score += np.vdot(rows.pairwise_sum(direction.chain), direction.score[:L, :L])
         self.entropies[block.sequences.start] = penalty @ log_z - score
 
-    def _add_gradient(self, residual, dmu: np.ndarray, block: Block, rows, work) -> None:
-        # Of -penalty · H: -penalty · -Cov = penalty · Cov with the sign of residuals.
-        first, last, _ = row_positions(block.offsets)
-        residual -= dmu.astype(residual.dtype)
-        work.ends[0] -= dmu[first].sum(axis=0)
-        work.ends[1] -= dmu[last].sum(axis=0)
-        if work.exact is None:
-            work.exact = np.zeros_like(rows.pair_tangents)
-        work.exact -= rows.pair_tangents
+
+def in_float64(chain: Transitions) -> Transitions:
+    """The same, exponentiated in float64 and without ``pairs``, as tangents need it."""
+    L, parts = chain.n_labels, (chain.score, chain.start, chain.end)
+    return Transitions(*(x[(slice(L),) * x.ndim].astype(np.float64) for x in parts)).exponentiate()
+
+
+def add_covariances(
+    residual: np.ndarray, dmu: np.ndarray, block: Block, rows: TangentWorkspace,
+    work: ThreadBuffers,
+) -> None:  # fmt: skip
+    """Add the tangents of a block, of rows and of ``rows.pair_tangents``, to its residuals."""
+    first, last, _ = row_positions(block.offsets)
+    residual += dmu.astype(residual.dtype)
+    work.ends[0] += dmu[first].sum(axis=0)
+    work.ends[1] += dmu[last].sum(axis=0)
+    if work.exact is None:
+        work.exact = np.zeros_like(rows.pair_tangents)
+    work.exact += rows.pair_tangents
