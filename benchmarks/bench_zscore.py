@@ -476,10 +476,11 @@ def warm_start(X, y, n_jobs):
     limit = {"solver": "lbfgs", "max_iter": 150, "tol": 0.0, "n_jobs": n_jobs}
     least = CRFTagger(n_jobs=n_jobs).fit(X, y).objective_  # within 1e-5
     zscore = ZScoreTagger(n_jobs=n_jobs).fit(X, y)
+    observed = {"all_possible_states": False, "all_possible_transitions": False, **limit}
     models = {
         "zero": CRFTagger(**limit),
-        "z(H), best multiple": zscore.to_crf(X, y, **limit),
-        "z(H), as it is": zscore.to_crf(**limit),
+        "z(H), best multiple": zscore.to_crf(X, y, **observed),
+        "z(H), as it is": zscore.to_crf(**observed),
     }
     curves = {name: evaluations(model, X, y) for name, model in models.items()}
     goals = {"zero after 100 iterations": models["zero"].loss_curve_[100]}

@@ -225,6 +225,7 @@ FAULTS = [
     ("estimators/zscore/leave_out_search.py", "number[which[given[which]]]", "which[which < len(self.codes)]", "test_zscore_cv"),
     ("objectives/zscore/moments.py", "kappa * scale", "kappa", "test_zscore_cv"),
     ("objectives/zscore/moments.py", "counts.sum(axis=1), counts.sum(axis=0)", "counts.sum(axis=0), counts.sum(axis=1)", "test_zscore_cv"),
+    ("estimators/zscore/warm_start.py", "n_jobs=tagger.n_jobs, **ALL_WEIGHTS", "n_jobs=tagger.n_jobs", "test_zscore_as_crf"),
     ("estimators/zscore/zscore_tagger.py", "emission[first] += np", "emission[last] += np", "test_zscore_as_crf"),
     ("objectives/zscore/leave_out.py", "weight * factors[y])", "weight)", "test_zscore_weights"),
     ("objectives/zscore/moments.py", "y, weights=sample.row_weights, minlength=L", "y, minlength=L", "test_zscore_weights"),

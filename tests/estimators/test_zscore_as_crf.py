@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize_scalar
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import Sequences, ZScoreTagger
@@ -50,6 +51,53 @@ def test_probabilities_are_those_of_the_best_multiple():
         assert_allclose(ours, theirs, rtol=1e-8)
     assert not hasattr(plain, "predict_proba")
     assert not hasattr(tagger.set_params(probability=False).fit(X, y), "scale_")
+
+
+def objective_of(tagger, scale, X, y, l2):
+    """The CRF's objective at ``scale`` times all weights, by enumeration of all labelings."""
+    chain = [scale * getattr(tagger, name).astype(float) for name in CHAIN]
+    coef, transition, start, end = (np.where(np.isfinite(w), w, 0) for w in chain)
+    total = l2 * sum(np.square(w).sum() for w in (coef, transition, start, end))
+    for x, labels in zip(X, y):
+        paths = np.stack(np.meshgrid(*[range(coef.shape[1])] * len(x)), axis=-1)
+        paths = np.vstack([labels, paths.reshape(-1, len(x))])
+        scores = (x @ coef)[np.arange(len(x)), paths].sum(axis=1) + start[paths[:, 0]]
+        scores += transition[paths[:, :-1], paths[:, 1:]].sum(axis=1) + end[paths[:, -1]]
+        total += np.logaddexp.reduce(scores[1:]) - scores[0]
+    return total
+
+
+def lacking(seed):
+    """Few labels, so that some transitions and, of features that may be 0, some states lack."""
+    rng = np.random.default_rng(seed)
+    y = [rng.integers(3, size=4) for _ in range(2)]
+    y[0][:3] = range(3)
+    X = [np.eye(3)[(labels + (rng.random(4) < 0.3)) % 3] for labels in y]
+    return X, y
+
+
+@pytest.mark.parametrize("transitions", ["covariance", "information"])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_objective_counts_weights_of_what_y_lacks(seed, transitions):
+    X, y = lacking(seed)
+    l2, weight = 0.1, 0.5 if transitions == "information" else None
+    options = {"l2": l2, "transitions": transitions, "transition_weight": weight}
+    plain = ZScoreTagger(**options).fit(X, y)
+    tagger = ZScoreTagger(probability=True, **options).fit(X, y)
+    best = minimize_scalar(
+        lambda s: objective_of(plain, s, X, y, l2), bounds=(0, 50), method="bounded"
+    )
+    found = objective_of(tagger, 1, X, y, l2)
+    assert_allclose(tagger.scale_, best.x, rtol=0.011)
+    assert_allclose(plain.to_crf(X, y, l2=l2).coef_, tagger.coef_, rtol=1e-12)
+    for k in (1, 2, 5):
+        refined = ZScoreTagger(refine=k, **options).fit(X, y)
+        value = objective_of(refined, 1, X, y, l2)
+        assert value < found
+        found = value
+    crf = plain.to_crf(X, y, l2=l2).fit(X, y)
+    assert_allclose(crf.loss_curve_[0], objective_of(tagger, 1, X, y, l2), rtol=1e-9)
 
 
 def test_a_zscore_of_refined_weights_counts_ends():

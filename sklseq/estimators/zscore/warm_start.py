@@ -15,11 +15,13 @@ from sklseq.estimators.sources.source import RowSource
 from sklseq.inference.chain.linear_chain import forward_backward
 from sklseq.objectives.scores.score_map import observed_support
 
-__all__ = ["as_crf", "best_scale"]
+__all__ = ["ALL_WEIGHTS", "as_crf", "best_scale"]
 
 ROWS = 50_000  # on which a scale is found, at most: it need not be exact
 LARGEST = 2.0**30
 PRECISION = 0.01
+# Weights of the z-score are of all states and transitions, also of those that y lacks.
+ALL_WEIGHTS = {"all_possible_states": True, "all_possible_transitions": True}
 
 
 class Ray:
@@ -116,7 +118,7 @@ def as_crf(tagger: Any, source: RowSource, fitted: dict[str, Any]) -> dict[str, 
 
     crf = CRFTagger(
         l2=tagger.l2, constraints=tagger.constraints, solver="lbfgs", tol=0.0, warm_start=True,
-        max_iter=max(int(tagger.refine), 1), n_jobs=tagger.n_jobs,
+        max_iter=max(int(tagger.refine), 1), n_jobs=tagger.n_jobs, **ALL_WEIGHTS,
     )  # fmt: skip
     for name in (*CHAIN, "classes_", "n_features_in_"):
         setattr(crf, name, fitted[name])

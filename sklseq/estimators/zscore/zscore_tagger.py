@@ -181,8 +181,9 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         text from the exact solution's; with a ridge below 0.01, a few.
     refine : int, default=0
         Iterations of L-BFGS on the likelihood of a :class:`CRFTagger` with the same ``l2`` and
-        ``constraints``, from the best multiple of the weights of largest z-score. Some 20 come
-        near the CRF's accuracy. The first and the last label then have weights too.
+        ``constraints`` and all states and transitions, from the best multiple of the weights of
+        largest z-score; none raises its objective. Some 20 come near the CRF's accuracy. The first
+        and the last label then have weights too.
     probability : bool, default=False
         Whether weights are multiplied by that number with which a CRF's objective on the training
         data is least, so that there is ``predict_proba``. Labels stay the same. Always with
@@ -600,8 +601,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         """A :class:`CRFTagger` with these weights, whose ``fit`` goes on from them.
 
         Weights of the z-score have no scale, and a CRF's have one. With training data, that
-        multiple is taken which has the least objective of the CRF; its ridge and whether it has
-        weights for unseen states count. Train both with the same ``l2``.
+        multiple is taken which has the least objective of the CRF. Train both with the same ``l2``.
 
         Parameters
         ----------
@@ -612,7 +612,10 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
             them. Predictions stay; probabilities become sharper.
         sample_weight : array-like of shape (n_sequences,), optional
         **parameters
-            Of the new tagger; ``warm_start`` is True unless given.
+            Of the new tagger; ``warm_start``, ``all_possible_states`` and
+            ``all_possible_transitions`` are True unless given. With False for one of the latter,
+            ``fit`` drops the weights of states, or transitions, that y lacks, and the multiple is
+            that from which it then starts best: call ``fit`` before ``predict_proba``.
 
         Returns
         -------
@@ -635,10 +638,12 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         """
         self._check_start(X, y, scale)
         from sklseq.estimators.crf.crf_tagger import CRFTagger
+        from sklseq.estimators.zscore.warm_start import ALL_WEIGHTS, best_scale
 
         self._check_weights()
         constraints = getattr(self, "constraints", None)
-        crf = CRFTagger(**{"warm_start": True, "constraints": constraints, **parameters})
+        defaults = {"warm_start": True, "constraints": constraints, **ALL_WEIGHTS}
+        crf = CRFTagger(**{**defaults, **parameters})
         names = ("classes_", "coef_", "transition_", "start_", "end_", "n_features_in_")
         for name in (*names, "vectorizer_", "feature_names_in_"):
             if hasattr(self, name):
@@ -647,8 +652,6 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         if scale is None:
             scale = 1.0
             if X is not None:
-                from sklseq.estimators.zscore.warm_start import best_scale
-
                 rows = self._read(X)
                 scale = best_scale(crf, rows, y, training_weights(sample_weight, len(rows)))
         crf.coef_, crf.transition_ = scale * crf.coef_, scale * crf.transition_
