@@ -175,9 +175,9 @@ def test_gradient_by_differences():
 
 
 def test_samples_have_the_right_frequencies():
-    problem = problem_of_rows(3, n=4, L=2, n_potentials=12)
-    n, spans, scores, rows, start, end = problem
-    every, values, log_z, _ = enumerate_segmentations(*problem)
+    n, spans, scores, _, start, end = random_problem(3, n=4, L=2, n_potentials=12)
+    rows = RowTransitions.from_dense(2 * np.random.default_rng(3).normal(size=(n, 2, 2)))
+    every, values, log_z, _ = enumerate_segmentations(n, spans, scores, rows, start, end)
     N, p = 20_000, np.exp(values - log_z)
     drawn = segment_sample(one(n, spans), scores, rows, N, start=start, end=end, random_state=0)[0]
     index = {tuple(s): k for k, s in enumerate(every)}
