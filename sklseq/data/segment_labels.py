@@ -12,8 +12,8 @@ from sklseq.data.labels import as_label_sequences, find_spans, locate, segments_
 from sklseq.data.sequences import check_counts
 
 __all__ = [
-    "UNKNOWN", "Segments", "Span", "labels_of_segments", "read_questions", "read_segments",
-    "write_segments",
+    "UNKNOWN", "Segments", "Span", "check_triple", "labels_of_segments", "read_questions",
+    "read_segments", "write_segments",
 ]  # fmt: skip
 
 READS = (
@@ -29,7 +29,7 @@ UNKNOWN = "\0unknown"
 class Segments(NamedTuple):
     """Segments that cover every step of a set of sequences, in order.
 
-    Stretches whose segments are unknown are segments of the label ``UNKNOWN``, never two in a row.
+    Stretches whose segments are unknown are segments of the label ``UNKNOWN``.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ def read_segments(
     if _holds_labels(y, lengths):
         return _of_labels(y, lengths, outside)
     parts = [
-        _of_list(_named(segments) if unknown else segments, s, int(n), outside)
+        _of_list(segments, s, int(n), outside, unknown)
         for s, (segments, n) in enumerate(zip(y, lengths))
     ]
     counts = [len(part) for part in parts]
@@ -226,11 +226,14 @@ def _check_iob2(flat: np.ndarray, offsets: np.ndarray, outside: str) -> None:
         )
 
 
-def _of_list(segments: Any, s: int, n: int, outside: str | None) -> list[tuple[int, int, str]]:
-    out, done = [], 0
+def _of_list(
+    segments: Any, s: int, n: int, outside: str | None, unknown: bool
+) -> list[tuple[int, int, str]]:
+    out: list = []
+    done = 0
     for k, segment in enumerate(segments):
-        start, stop, label = _triple(segment, s, k)
-        name = f"Segment {k} of sequence {s} of y, {(start, stop, label)!r},"
+        start, stop, label = check_triple(segment, s, k, unknown)
+        name = f"Segment {k} of sequence {s} of y, {_given(start, stop, label)!r},"
         if start >= stop:
             raise ValueError(f"{name} is empty: segments are half-open, start < stop.")
         if start < 0:
@@ -241,8 +244,8 @@ def _of_list(segments: Any, s: int, n: int, outside: str | None) -> list[tuple[i
             before = out[-1]
             problem = "overlaps" if stop > before[0] else "comes after"
             raise ValueError(
-                f"{name} {problem} the one before, {before!r}. Sort segments, and drop one of two "
-                "that overlap."
+                f"{name} {problem} the one before, {_given(*before)!r}. Sort segments, and "
+                "drop one of two that overlap."
             )
         out += _gap(done, start, s, outside)
         if label == outside:
@@ -253,25 +256,23 @@ def _of_list(segments: Any, s: int, n: int, outside: str | None) -> list[tuple[i
     return out + _gap(done, n, s, outside)
 
 
-def _named(segments: Any) -> list:
-    # None becomes UNKNOWN, and stretches that touch are one.
-    out: list = []
-    for segment in segments:
-        if isinstance(segment, (list, tuple)) and len(segment) == 3 and segment[2] is None:
-            start, stop, _ = segment
-            if out and out[-1][2:] == (UNKNOWN,) and out[-1][1] == start:
-                start = out.pop()[0]
-            segment = start, stop, UNKNOWN
-        out.append(segment)
-    return out
+def _given(start: int, stop: int, label: str) -> tuple:
+    # As the user wrote it.
+    return start, stop, None if label == UNKNOWN else label
 
 
-def _triple(segment: Any, s: int, k: int) -> tuple[int, int, str]:
-    found = _as_triple(segment)
+def check_triple(segment: Any, s: int, k: int, unknown: bool = False) -> tuple[int, int, str]:
+    """Segment k of sequence s of y, checked; ``unknown``: with None as label it is ``UNKNOWN``."""
+    stretch = isinstance(segment, (list, tuple)) and len(segment) == 3 and segment[2] is None
+    found = _as_triple((*segment[:2], UNKNOWN) if stretch and unknown else segment)
     if found is None:
+        label = "a string, or None for steps whose segments are unknown" if unknown else "a string"
+        hint = READS
+        if stretch and not unknown:
+            hint = "Only SemiCRFSegmenter.fit takes stretches of unknown segments (label None)."
         raise ValueError(
-            f"Segment {k} of sequence {s} of y must be (start, stop, label), two integers and a "
-            f"string; got {segment!r}. {READS}"
+            f"Segment {k} of sequence {s} of y must be (start, stop, label), two integers and "
+            f"{label}; got {segment!r}. {hint}"
         )
     if found[2].endswith("\0"):
         raise ValueError(

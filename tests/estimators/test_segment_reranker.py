@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 from sklseq import CRFTagger, SegmentReranker, SemiCRFSegmenter, Sequences, labels_to_segments
@@ -204,3 +205,17 @@ def test_wrong_parameters_are_refused(parameters, error, message):
     with pytest.raises(error, match=message):
         reranker.fit(X, Y)
     assert not hasattr(reranker, "coef_")
+
+
+def test_unknown_stretches_are_refused_before_training():
+    partly = [[*Y[0][:-1], (2, 3, None)], *Y[1:]]
+    reranker = SegmentReranker(make_pipeline(WORDS, SemiCRFSegmenter(l2=0.1)), cv=2)
+    for call in (reranker.fit, model().fit(X, Y).score):
+        with pytest.raises(ValueError, match=r"Segment 2 of sequence 0 .* unknown segments"):
+            call(X, partly)
+    assert not hasattr(reranker, "coef_")
+
+
+def test_score_needs_a_fitted_model():
+    with pytest.raises(NotFittedError):
+        SegmentReranker().score(X, Y)

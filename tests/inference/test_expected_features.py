@@ -124,3 +124,19 @@ def test_errors(change, message):
 def test_no_path_is_an_error():
     with pytest.raises(ValueError, match="Sequence 1 has no allowed label path"):
         expected_features(np.zeros((3, 1)), [[-np.inf]], [0, 1, 3])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_iterators_of_blocks(seed):
+    """The numbers of the whole sequence, wherever it is cut."""
+    emission, transition, ends, rng = random_chain(seed, T=6)
+    features = random_features(rng, *emission.shape)
+    whole = expected_features(emission, transition, **features, **ends)
+    cuts = np.sort(rng.choice(np.arange(1, 6), rng.integers(0, 4), replace=False))
+    parts = features | {"row_features": iter(np.split(features["row_features"], cuts))}
+    answer = expected_features(iter(np.split(emission, cuts)), transition, **parts, **ends)
+    np.testing.assert_allclose(answer.log_z, whole.log_z, rtol=1e-12)
+    np.testing.assert_allclose(answer.mean, whole.mean, **TIGHT)
+    np.testing.assert_allclose(answer.entropy, whole.entropy, **TIGHT)
+    H = entropy(iter(np.split(emission, cuts)), transition, **ends)
+    np.testing.assert_allclose(H, whole.entropy, **TIGHT)

@@ -55,3 +55,26 @@ def test_padding_needs_rows_and_offsets_that_fit():
         to_padded([1, 2], [0, 1])
     with pytest.raises(ValueError, match="one entry for each row"):
         to_padded(1, [0, 1])
+
+
+@pytest.mark.parametrize(
+    "fill", [0, 1, -1, 300, 2**40, 0.0, -1.0, -1.5, 0.1, 1e300, np.nan, np.inf]
+)
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int32, np.int64, np.float32, np.float64])
+def test_padding_has_the_value_that_was_given(dtype, fill):
+    values = np.array([1, 0, 1]).astype(dtype)
+    with np.errstate(all="ignore"):
+        kept = np.isclose(float(np.array(fill).astype(dtype)), fill, equal_nan=True)
+    if not kept:
+        with pytest.raises(ValueError, match="fill must be a number that the type of values"):
+            to_padded(values, [0, 1, 3], fill)
+        return
+    padding = to_padded(values, [0, 1, 3], fill)[0, 1]
+    assert padding.dtype == dtype
+    assert_allclose(float(padding), fill, rtol=1e-7)
+
+
+@pytest.mark.parametrize("fill", ["x", [0, 1], None, 1j])
+def test_padding_is_one_number(fill):
+    with pytest.raises(ValueError, match="fill must be"):
+        to_padded([1, 2, 3], [0, 1, 3], fill)

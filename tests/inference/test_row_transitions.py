@@ -256,3 +256,40 @@ def test_a_sequence_without_a_path_is_named():
     for question in (forward_backward, viterbi, nbest, sample, entropy):
         with pytest.raises(ValueError, match="Sequence 1 has no allowed label path"):
             question(np.zeros((5, 2)), transition, [0, 2, 5])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"i": [0.9]}, "i must hold integers; got 0.9 for number 0"),
+        ({"j": [np.inf]}, "j must hold integers"),
+        ({"indptr": [0, 0.6, 1.9]}, "indptr must hold integers"),
+        ({"i": [2**32]}, r"i must hold labels from 0 to 1; got 4294967296 for entry 0"),
+        ({"j": np.array([2**63], np.uint64)}, "j must hold labels from 0 to 1"),
+        ({"i": ["a"]}, "i must be a dense array of real numbers"),
+        ({"i": [np.nan]}, "i must hold integers"),
+        ({"score": [5 + 3j]}, "score must be a dense array of real numbers"),
+        ({"score": ["x"]}, "score must be a dense array of real numbers"),
+        ({"shared": np.zeros((2, 2), complex)}, "shared must be a dense array of real numbers"),
+    ],
+)
+def test_numbers_are_not_cut_off(wrong, message):
+    right = {"shared": np.zeros((2, 2)), "indptr": [0, 0, 1], "i": [1], "j": [1], "score": [1.0]}
+    RowTransitions(**right)
+    with pytest.raises(ValueError, match=message):
+        RowTransitions(**right | wrong)
+
+
+@pytest.mark.parametrize("dtype", [bool, *"bBhHiIlLqQfd", complex, object, str])
+def test_arrays_of_any_type_are_kept_or_refused(dtype):
+    """No number of an argument differs from the given one."""
+    values = np.array([0, 1]).astype(dtype)
+    for name in ("i", "j", "score"):
+        given = {"i": [0, 1], "j": [1, 0], "score": [0.0, 1.0]} | {name: values}
+        if values.dtype.kind in "cOU":
+            with pytest.raises(ValueError, match=f"{name} must"):
+                RowTransitions(np.zeros((2, 2)), [0, 0, 2], **given)
+            continue
+        rows = RowTransitions(np.zeros((2, 2)), [0, 0, 2], **given)
+        assert_array_equal(getattr(rows, name), values)
+        assert rows.i.dtype == rows.j.dtype == np.int32

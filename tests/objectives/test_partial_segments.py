@@ -18,7 +18,7 @@ from tests.oracles import precise_numerical_gradient
 
 
 def forget(y, lengths, seed, share=0.5):
-    """Runs of segments and of gaps between them become unknown; the lists of segments."""
+    """Segments and gaps become unknown, with borders between them; the lists of segments."""
     rng, answer = np.random.default_rng(seed), []
     for segments, n in zip(y, lengths, strict=True):
         cuts = sorted({0, n, *(at for i, j, _ in segments for at in (i, j))})
@@ -26,6 +26,8 @@ def forget(y, lengths, seed, share=0.5):
         out = []
         for a, b in zip(cuts[:-1], cuts[1:], strict=True):
             if rng.random() < share:
+                if out and out[-1][1:] == (a, None) and rng.random() < 0.5:
+                    a = out.pop()[0]  # no border
                 out.append((a, b, None))
             elif (a, b) in known:
                 out.append((a, b, known[a, b]))
@@ -52,7 +54,12 @@ def enumerated(model, X, y, weights):
         wanted = {(i, j, index[label]) for i, j, label in gold if label is not None}
         every = list(segmentations(x.n_steps, len(index), limit))
         values = np.array([score(segments) for segments in every])
-        agree = np.array([wanted <= set(segments) for segments in every])
+        borders = {border for i, j, _ in gold for border in (i, j)}
+        agree = np.array([
+            wanted <= set(segments)
+            and not any(i < border < j for i, j, _ in segments for border in borders)
+            for segments in every
+        ])  # fmt: skip
         total -= weight * (logsumexp(values[agree]) - logsumexp(values))
     return total
 
@@ -119,14 +126,47 @@ def test_forms_of_unknown_stretches():
     rng = np.random.default_rng(0)
     X = Sequences.from_list([rng.normal(size=(6, 2)) for _ in range(8)])
     known = [[(0, 2, "a"), (3, 4, "b")]] * 6
-    split = [[(0, 2, "a"), (3, 4, "b"), (4, 5, None), (5, 6, None)], [(0, 6, None)]]
-    joined = [[(0, 2, "a"), (3, 4, "b"), (4, 6, None)], [(0, 2, None), (2, 6, None)]]
-    one, other = (SemiCRFSegmenter(tol=1e-6).fit(X, known + part) for part in (split, joined))
-    assert_allclose(one.coef_, other.coef_, rtol=1e-12)
-    without = SemiCRFSegmenter(tol=1e-6).fit(X, known + split, sample_weight=[1] * 7 + [0])
+    some = [[(0, 2, "a"), (3, 4, "b"), (4, 6, None)], [(0, 6, None)]]
+    one = SemiCRFSegmenter(tol=1e-6).fit(X, known + some)
+    without = SemiCRFSegmenter(tol=1e-6).fit(X, known + some, sample_weight=[1] * 7 + [0])
     assert_allclose(one.coef_, without.coef_, rtol=1e-12)
-    limited = SemiCRFSegmenter(max_segment_length=2).fit(X, known + split)
+    limited = SemiCRFSegmenter(max_segment_length=2).fit(X, known + some)
     assert limited.max_segment_length_ == 2
+
+
+@pytest.mark.filterwarnings("ignore:y holds one label only")
+def test_no_segment_goes_over_a_border_between_unknown_stretches():
+    X = Sequences.from_list([np.eye(2)] * 2)
+    segmenter = SemiCRFSegmenter(l2=1, tol=1e-9, outside=None)
+    for stretches in ([(0, 1, None), (1, 2, None)], [(0, 2, None)]):
+        y = [[(0, 2, "A")], stretches]
+        model = segmenter.fit(X, y)
+        ridge = sum(np.square(w).sum() for w in (model.coef_, model.transition_))
+        ridge += np.square(model.start_).sum() + np.square(model.end_).sum()
+        expected = segmentations_lost(model, len(stretches) == 2)
+        assert model.objective_ == pytest.approx(ridge + expected, rel=1e-9)
+
+
+def segmentations_lost(model, split):
+    """-log p((0, 2, A)), and -log p of two segments if ``split``; one label, two steps."""
+    inside = model.coef_.sum() + model.start_[0] + model.end_[0]
+    scores = inside + np.array([0, model.transition_[0, 0]])
+    return (2 if split else 1) * logsumexp(scores) - scores[: 1 + split].sum()
+
+
+@pytest.mark.filterwarnings("ignore")  # one label only; three iterations
+@pytest.mark.parametrize("seed", range(20))
+def test_objective_by_enumeration(seed):
+    """Lists of any known and unknown segments: the objective of training is the enumerated one."""
+    X, y = problem(seed, n_sequences=4, n_features=2, longest=5)
+    y = forget(y, X.lengths, seed, 0.8)
+    if not any(label for segments in y for _, _, label in segments):
+        return
+    model = SemiCRFSegmenter(l2=0.3, max_iter=3).fit(X, y)
+    weights = (model.coef_, model.transition_, model.start_, model.end_)
+    ridge = 0.3 * sum(np.square(w).sum() for w in weights)
+    expected = enumerated(model, X, y, np.ones(len(y)))
+    assert model.objective_ == pytest.approx(ridge + expected, rel=1e-9)
 
 
 def test_errors():
@@ -138,5 +178,26 @@ def test_errors():
         SemiCRFSegmenter(loss="hinge").fit(X, y)
     with pytest.raises(ValueError, match=r"calibrate=2 needs all segments"):
         SemiCRFSegmenter(calibrate=2).fit(X, y)
-    with pytest.raises(ValueError, match="overlaps"):
-        SemiCRFSegmenter().fit(X, [[(0, 2, "a"), (1, 3, None)]] * 4)
+    whole = [[(0, 1, "a"), (1, 3, "b")]] * 3 + [[(0, 3, None)]]
+    for wrong in ({"loss": "hinge"}, {"loss": "softmax-margin"}, {"calibrate": 2}):
+        with pytest.raises(ValueError, match="needs all segments"):
+            SemiCRFSegmenter(**wrong).fit(X, whole)
+    SemiCRFSegmenter(loss="hinge").fit(X, whole, sample_weight=[1, 1, 1, 0])
+
+
+@pytest.mark.parametrize(
+    ("segments", "message"),
+    [
+        ([(0, 2, "a"), (1, 3, None)], r"\(1, 3, None\), overlaps .* \(0, 2, 'a'\)"),
+        ([(0, 2, None), (1, 3, "a")], r"\(1, 3, 'a'\), overlaps .* \(0, 2, None\)"),
+        ([(1, 1, None)], r"\(1, 1, None\), is empty"),
+        ([(0, 4, None)], r"\(0, 4, None\), runs past"),
+        ([(-1, 1, None)], r"\(-1, 1, None\), begins before"),
+        ([(0, 1.5, None)], r"or None for steps .* got \(0, 1.5, None\)"),
+        ([(0, 1)], "or None for steps whose segments are unknown; got"),
+    ],
+)
+def test_errors_show_stretches_as_they_are_given(segments, message):
+    X = Sequences.from_list([np.eye(3)] * 2)
+    with pytest.raises(ValueError, match=message):
+        SemiCRFSegmenter().fit(X, [[(0, 1, "a")], segments])

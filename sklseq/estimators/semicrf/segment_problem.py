@@ -54,7 +54,7 @@ class SegmentProblem:
         self.l1, self.l2 = float(segmenter.l1), float(segmenter.l2)
         self.longest = source.longest(segmenter.max_segment_length)
         self.potentials, self.stretches = source.potentials, None
-        if source.is_partial:
+        if source.has_unknown:
             check_partial(segmenter)
         if segmenter.loss != "log":
             self.potentials = with_token_cells(self.potentials)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import LabellerBase, clone_part, fitted_parameter
 from sklseq.data.labels import labels_to_segments, segments_to_labels
-from sklseq.data.segment_labels import Span
+from sklseq.data.segment_labels import Span, check_triple
 from sklseq.data.types import ArrayLike, ColumnsLike, LabelsLike, SequencesLike
 from sklseq.estimators.folds import as_list, take
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
@@ -124,6 +124,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         X : list of sequences
             As the segmenter takes it; tokens, unless ``text=False``.
         y : list of lists of (start, stop, label), or of IOB2 label sequences
+            Of all steps: stretches of unknown segments (label None) are refused.
 
         Returns
         -------
@@ -133,9 +134,8 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         self._check_parameters()
         X, y = as_list(X), list(y)
         base = self._base()
+        truth = _segments_of(y, _last(base)[0].outside)
         model = clone(base).fit(X, y)
-        outside = fitted_parameter(_last(model)[0], "outside")
-        truth = [_segments_of(labels, outside) for labels in y]
         tokens = self._tokens(X)
         if self.cv > len(y):
             raise ValueError(f"cv={self.cv} folds need as many sequences; got {len(y)}.")
@@ -343,8 +343,9 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         -------
         float
         """
+        check_is_fitted(self, "coef_")
         outside = fitted_parameter(_last(self.estimator_)[0], "outside")
-        true = [_segments_of(labels, outside) for labels in y]
+        true = _segments_of(y, outside)
         return float(span_f1(true, list(self.predict(X)), sample_weight=sample_weight))
 
 
@@ -357,12 +358,16 @@ def _last(model: Any, X: Any = None) -> tuple[Any, Any]:
     return model[-1], X
 
 
-def _segments_of(labels: Any, outside: str | None) -> list[tuple[int, int, str]]:
-    # Segments of one sequence, from segments or IOB2 labels.
-    if len(labels) and isinstance(labels[0], str):
-        return labels_to_segments(labels, outside="O" if outside is None else outside)
-    triples = [(int(start), int(stop), str(label)) for start, stop, label in labels]
-    return [triple for triple in triples if triple[2] != outside]
+def _segments_of(y: Any, outside: str | None) -> list[list[tuple[int, int, str]]]:
+    # Segments of each sequence, from segments or IOB2 labels.
+    truth = []
+    for s, labels in enumerate(y):
+        if len(labels) and isinstance(labels[0], str):
+            truth.append(labels_to_segments(labels, outside="O" if outside is None else outside))
+        else:
+            triples = [check_triple(segment, s, k) for k, segment in enumerate(labels)]
+            truth.append([triple for triple in triples if triple[2] != outside])
+    return truth
 
 
 def _cost(segments: list, true: list) -> int:

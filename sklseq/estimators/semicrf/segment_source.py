@@ -33,9 +33,15 @@ class SegmentSource:
     codes : ndarray of shape (n_segments,)
         Label of each segment; -1: the segments of these steps are unknown.
     vectorizer : DictFeatures or None
+    has_unknown : bool
+        Whether ``y`` has unknown segments, also in sequences that are left out as they say nothing.
     """
 
-    def __init__(self, potentials: SegmentPotentials, segments: Segments, weights, vectorizer):
+    def __init__(
+        self, potentials: SegmentPotentials, segments: Segments, weights, vectorizer,
+        has_unknown: bool,
+    ):  # fmt: skip
+        self.has_unknown = has_unknown
         if not weights.all():
             kept = np.flatnonzero(weights)
             potentials, segments = potentials[kept], _segments_of(segments, kept)
@@ -67,8 +73,10 @@ class SegmentSource:
                 "y must hold a known segment in a sequence of positive weight; all are unknown "
                 "(None)."
             )
-        weights = np.where((known > 0) | (potentials.lengths == 0), weights, 0)
-        return cls(potentials, segments, weights, vectorizer)
+        has_unknown = bool(weights[segments.sequence[segments.label == UNKNOWN]].any())
+        # One stretch alone allows every segmentation; borders between two forbid some.
+        silent = (known == 0) & (np.bincount(segments.sequence, minlength=len(potentials)) == 1)
+        return cls(potentials, segments, np.where(silent, 0, weights), vectorizer, has_unknown)
 
     @property
     def is_partial(self) -> bool:

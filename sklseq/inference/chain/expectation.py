@@ -344,7 +344,7 @@ class _Blocks:
         h, work = np.zeros((2, L, M)), np.zeros((6, max(L, M)))
         rows = _rows(row, 0, T * L), _rows(pair, 0, L * L)
         log_z = _expectation.expectation_sequence(
-            psi, score, *rows[0], *rows[1], h, np.zeros((0, 0, 0, 0)), work
+            psi, score, *rows[0], *rows[1], h, np.zeros((0, 0, 0, 0)), work, None
         )
         self.log_z += log_z
         check_paths(np.array([self.log_z]))

@@ -137,7 +137,7 @@ def to_padded(values: ArrayLike, offsets: ArrayLike, fill: float = 0) -> np.ndar
         Labels or marginals, for example.
     offsets : array-like of shape (n_sequences + 1,)
     fill : number, default=0
-        Value of padding.
+        Value of padding; one that the type of ``values`` holds: no NaN for integers.
 
     Returns
     -------
@@ -147,7 +147,7 @@ def to_padded(values: ArrayLike, offsets: ArrayLike, fill: float = 0) -> np.ndar
     Raises
     ------
     ValueError
-        If offsets do not fit the rows.
+        If offsets do not fit the rows, or the type of ``values`` does not hold ``fill``.
 
     Examples
     --------
@@ -161,6 +161,26 @@ def to_padded(values: ArrayLike, offsets: ArrayLike, fill: float = 0) -> np.ndar
         raise ValueError("values must have one entry for each row; got a single number.")
     lengths = np.diff(check_offsets(offsets, len(values)))
     T = int(lengths.max(initial=0))
-    padded = np.full((len(lengths), T, *values.shape[1:]), fill, dtype=values.dtype)
+    padding = _as_type(fill, values.dtype)
+    padded = np.full((len(lengths), T, *values.shape[1:]), padding, dtype=values.dtype)
     padded[np.arange(T) < lengths[:, None]] = values
     return padded
+
+
+def _as_type(fill: float, dtype: np.dtype) -> np.ndarray:
+    # The number in a type that holds it: up to rounding of floats.
+    given = as_numbers(fill, "fill")
+    if given.ndim:
+        raise ValueError(f"fill must be one number; got an array of shape {given.shape}.")
+    with np.errstate(invalid="ignore", over="ignore"):
+        number = given.astype(dtype)
+    if dtype.kind == "f":
+        held = np.isfinite(number) == np.isfinite(given)
+    else:
+        held = number == given
+    if not held:
+        raise ValueError(
+            f"fill must be a number that the type of values, {dtype}, holds; got {fill!r}. Choose "
+            "another, or convert values first."
+        )
+    return number

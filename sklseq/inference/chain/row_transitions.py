@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike
 
+from sklseq.data.sequences import as_numbers
 from sklseq.data.types import ArrayLike, MatrixLike
 
 __all__ = ["RowTransitions", "TransitionLike", "row_scores"]
@@ -45,7 +46,9 @@ class RowTransitions:
     Raises
     ------
     ValueError
-        If arrays do not fit each other, or a label or row of an entry does not exist.
+        If arrays do not fit each other, a label or row of an entry does not exist, ``indptr``,
+        ``i`` or ``j`` hold anything but integers, or scores are no real numbers. NaN and +inf are
+        refused by the functions that use the scores, which may be replaced until then.
 
     Notes
     -----
@@ -68,12 +71,14 @@ class RowTransitions:
     def __init__(
         self, shared: ArrayLike, indptr: ArrayLike, i: ArrayLike, j: ArrayLike, score: ArrayLike
     ):
-        self.shared, self.score = np.asarray(shared), np.ascontiguousarray(score)
-        self.indptr = np.ascontiguousarray(indptr, dtype=np.int64)
-        self.i = np.ascontiguousarray(i, dtype=np.int32)
-        self.j = np.ascontiguousarray(j, dtype=np.int32)
+        self.shared = as_numbers(shared, "shared")
+        self.score = np.ascontiguousarray(as_numbers(score, "score"))
+        self.indptr = np.ascontiguousarray(_integers(indptr, "indptr"), dtype=np.int64)
+        self.i, self.j = _integers(i, "i"), _integers(j, "j")
         self.expected: np.ndarray | None = None
         self._check()
+        self.i = np.ascontiguousarray(self.i, dtype=np.int32)
+        self.j = np.ascontiguousarray(self.j, dtype=np.int32)
 
     def _check(self) -> None:
         n, L = len(self.i), len(self.shared)
@@ -96,7 +101,7 @@ class RowTransitions:
                     f"{name} must hold labels from 0 to {L - 1}; got {x[p]} for entry {p}."
                 )
         row = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-        pair = (row * L + self.i) * L + self.j
+        pair = (row * L + self.i.astype(np.int64)) * L + self.j.astype(np.int64)
         if not (np.diff(pair) > 0).all():
             pair.sort()
             if not (np.diff(pair) > 0).all():
@@ -253,6 +258,20 @@ class RowTransitions:
         """
         room = np.empty((2, width, width), dtype=values.dtype)
         return self.indptr, self.i, self.j, values, room, self.expected, self.shared.size
+
+
+def _integers(values: ArrayLike, name: str) -> np.ndarray:
+    array = as_numbers(values, name)
+    if array.dtype.kind in "iu":
+        return array
+    with np.errstate(invalid="ignore"):
+        wrong = np.flatnonzero(array % 1 != 0)  # also NaN and infinity
+    if wrong.size:
+        raise ValueError(
+            f"{name} must hold integers; got {array.flat[wrong[0]]} for number {wrong[0]}. Round "
+            "them before the call, if that is what they mean."
+        )
+    return array.astype(np.int64)
 
 
 # Transition scores as public functions take them; arrays of two or three dimensions.

@@ -19,11 +19,14 @@ from sklseq.objectives.segment.segment_likelihood import (
 
 __all__ = ["PartialSegmentLogLikelihood", "Stretches", "with_stretches"]
 
-OPEN_END, OPEN_START = 1, 2
+OPEN_END, OPEN_START, OPEN = 1, 2, 3
 
 
 class Stretches(NamedTuple):
     """Runs of steps whose segments are unknown, between segments that are known.
+
+    Segments of label -1 that follow each other are one stretch, with borders between them that no
+    segment goes over.
 
     Attributes
     ----------
@@ -32,6 +35,10 @@ class Stretches(NamedTuple):
         Label of the segment on either side; -1: the sequence begins or ends there.
     potential : ndarray of int64, shape (n_stretches,)
         The first of the two potentials that :func:`with_stretches` adds.
+    border, border_of : ndarray of int64, shape (n_borders,)
+        The first step after each border, counted from the start of its stretch, and the stretch.
+    closed : ndarray of int64, shape (n_borders,)
+        The potential of each border, active for the segments that go over it.
     """
 
     sequence: np.ndarray
@@ -40,22 +47,32 @@ class Stretches(NamedTuple):
     before: np.ndarray
     after: np.ndarray
     potential: np.ndarray
+    border: np.ndarray
+    border_of: np.ndarray
+    closed: np.ndarray
 
     @classmethod
     def of(cls, gold: GoldSegments) -> Stretches:
-        """Those of segments among which unknown stretches, never two in a row, have label -1."""
+        """Those of segments; unknown ones have label -1."""
         at = np.flatnonzero(gold.label < 0)
+        joined = (np.diff(at) == 1) & (np.diff(gold.sequence[at]) == 0)
+        first = np.delete(at, np.flatnonzero(joined) + 1)
+        last = np.delete(at, np.flatnonzero(joined))
         label = np.concatenate([[-1], gold.label, [-1]])
         number = np.concatenate([[-1], gold.sequence, [-1]])
         before, after = (
-            np.where(number[at + k] == gold.sequence[at], label[at + k], -1) for k in (0, 2)
+            np.where(number[one + k] == gold.sequence[one], label[one + k], -1)
+            for one, k in ((first, 0), (last, 2))
         )
-        where = gold.sequence[at], gold.start[at], gold.stop[at]
-        return cls(*where, before, after, np.full(len(at), -1))
+        where = gold.sequence[first], gold.start[first], gold.stop[last]
+        border = gold.start[at[1:][joined]]
+        of = np.searchsorted(first, at[1:][joined]) - 1  # the last that begins before
+        none = np.full(len(first), -1)
+        return cls(*where, before, after, none, border - where[1][of], of, np.full(len(of), -1))
 
     def support(self, seen: Support) -> Support:
         """The observed support, and the transitions and ends that these stretches allow."""
-        transition, start, end = (x.copy() for x in seen[1:])
+        transition, start, end = (x.copy() for x in seen[1:4])
         transition[self.before[self.before >= 0]] = True
         transition[:, self.after[self.after >= 0]] = True
         transition |= bool((self.stop - self.start > 1).any())
@@ -67,28 +84,30 @@ class Stretches(NamedTuple):
 def with_stretches(
     X: SegmentPotentials, gold: GoldSegments
 ) -> tuple[SegmentPotentials, GoldSegments, Stretches]:
-    """X and its segments with each stretch as one more sequence; its potentials and two more.
+    """X and its segments with each stretch as one more sequence; its potentials and more.
 
-    The two, its last ones, are active for the segment that begins and for the one that ends where
-    the stretch does.
+    Its last ones are one for each border, active for the segments that go over it, and two that
+    are active for the segment that begins and for the one that ends where the stretch does.
     """
     stretches = Stretches.of(gold)
     empty = X.rows.shape[0]
     rows = sparse.vstack([sparse.csr_matrix(X.rows), sparse.csr_matrix((1, X.rows.shape[1]))])
     columns: list[list] = [[X.kind], [X.start], [X.stop], [X.row]]
     counts = [np.diff(X.offsets)]
-    for s, a, b in zip(*stretches[:3]):
+    for k, (s, a, b) in enumerate(zip(*stretches[:3])):
         own = slice(X.offsets[s], X.offsets[s + 1])
         start, stop = X.start[own], X.stop[own]
         kept = np.flatnonzero((start >= a) & (stop <= b))
-        ends = [0, b - a - 1]
+        border = stretches.border[stretches.border_of == k]
+        m = len(border)
+        first, last = np.append(border - 1, [0, b - a - 1]), np.append(border + 1, [1, b - a])
         new = (
-            [X.kind[own][kept], [OPEN_END, OPEN_START]], [start[kept] - a, ends],
-            [stop[kept] - a, np.add(ends, 1)], [X.row[own][kept], [empty, empty]],
+            [X.kind[own][kept], [OPEN] * m + [OPEN_END, OPEN_START]], [start[kept] - a, first],
+            [stop[kept] - a, last], [X.row[own][kept], [empty] * (m + 2)],
         )  # fmt: skip
         for column, parts in zip(columns, new):
             column.extend(parts)
-        counts.append([len(kept) + 2])
+        counts.append([len(kept) + m + 2])
     lengths, n = np.append(X.lengths, stretches.stop - stretches.start), len(X.lengths)
     kind, start, stop, row = (np.concatenate(column) for column in columns)
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
@@ -96,7 +115,11 @@ def with_stretches(
     m = len(stretches.start)
     more = GoldSegments(np.arange(n, n + m), np.zeros(m, int), lengths[n:], np.full(m, -1))
     gold = GoldSegments(*(np.concatenate(pair) for pair in zip(gold, more)))
-    return joined, gold, stretches._replace(potential=joined.offsets[n + 1 :] - 2)
+    potential = joined.offsets[n + 1 :] - 2
+    # Borders are in order, and those of a stretch end where its last two potentials begin.
+    after = np.searchsorted(stretches.border_of, stretches.border_of, side="right")
+    closed = potential[stretches.border_of] - after + np.arange(len(after))
+    return joined, gold, stretches._replace(potential=potential, closed=closed)
 
 
 class PartialSegmentLogLikelihood(SegmentLogLikelihood):
@@ -109,7 +132,8 @@ class PartialSegmentLogLikelihood(SegmentLogLikelihood):
     where Z(a, b | y, y') sums over the segmentations of the stretch the exponentials of their
     scores and of the transitions from the label y before it and to the label y' after it. So a
     stretch is one more sequence, of weight -weight_s, the transitions on its borders being scores
-    of its first and its last segment. f is not convex.
+    of its first and its last segment. Segments over a border inside it have the score -inf. f is
+    not convex.
 
     Parameters
     ----------
@@ -144,6 +168,7 @@ class PartialSegmentLogLikelihood(SegmentLogLikelihood):
         self.border, self.side, self.label = (
             np.concatenate(parts)[order] for parts in (self.border, self.side, self.label)
         )
+        self.closed = np.sort(data.plan.cell_of[stretches.closed])
         super().__init__(scores, data, every, l2, threads)
         self.expected = np.zeros((len(self.border), data.plan.width))
 
@@ -161,6 +186,9 @@ class PartialSegmentLogLikelihood(SegmentLogLikelihood):
         np.add.at(
             psi[:, : self.scores.n_labels], self.border[at] - block.first, self.border_scores[at]
         )
+
+        a, b = np.searchsorted(self.closed, (block.first, block.last))
+        psi[self.closed[a:b] - block.first] = -np.inf
 
     def see_marginals(self, F: np.ndarray, block: Block) -> None:
         at = self._borders(block)

@@ -141,10 +141,10 @@ class SegmentScores(ScoreMap):
             return weights
         return weights._replace(coef=self.basis @ weights.coef)
 
-    def pack(self, weights: Weights) -> np.ndarray:
+    def pack(self, weights: Weights, of_triples: Any = None) -> np.ndarray:
         if self.basis is not None:
             weights = weights._replace(coef=self.basis.T @ weights.coef)
-        return super().pack(weights)
+        return super().pack(weights, of_triples)
 
 
 class Block(NamedTuple):
