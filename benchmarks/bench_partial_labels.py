@@ -38,28 +38,33 @@ CORPORA = {
 }
 
 
-def sentences(path, encoding):
+def sentences(path, encoding, tags):
     found = [s for s in blocks(path, encoding) if len(s) > 1]
-    return [[cells[0] for cells in s] for s in found], [[cells[-1] for cells in s] for s in found]
+    columns = {"w": 0, "tag": 1} if tags else {"w": 0}
+    X = [{name: [cells[j] for cells in s] for name, j in columns.items()} for s in found]
+    return X, [[cells[-1] for cells in s] for s in found]
 
 
 class Task:
-    """A corpus: ``n`` sentences, evenly from the training set, and those of the test set."""
+    """A corpus: ``n`` sentences, evenly from the training set, and those of the test set.
 
-    def __init__(self, name, n):
+    ``tags``: with features of the second column too.
+    """
+
+    def __init__(self, name, n, tags=False):
         if (there := folder(name)) is None:
             raise NoData(f"SKLSEQ_DATA names no folder that holds {name}")
         train, test, encoding = CORPORA[name]
-        words, y = sentences(there / train, encoding)
-        step = max(1, len(words) // n)
-        self.words, self.y = words[::step][:n], y[::step][:n]
-        test_words, self.y_test = (part[:N_TEST] for part in sentences(there / test, encoding))
-        own = TokenFeatures(columns="w", suffixes=3, prefixes=3)
+        X, y = sentences(there / train, encoding, tags)
+        step = max(1, len(X) // n)
+        X, self.y = X[::step][:n], y[::step][:n]
+        self.words = [columns["w"] for columns in X]
+        test, self.y_test = (part[:N_TEST] for part in sentences(there / test, encoding, tags))
+        own = TokenFeatures(columns=list(X[0]), suffixes=3, prefixes=3)
         features = WindowFeatures(own, before=1, after=1)
-        self.X = features.fit_transform([{"w": s} for s in self.words])
+        self.X, self.X_test = features.fit_transform(X), features.transform(test)
         names = features.get_feature_names_out().tolist()
         self.of_word = [k for k, name in enumerate(names) if name.startswith("w.")]
-        self.X_test = features.transform([{"w": s} for s in test_words])
 
     def f1(self, X, y, label_proportions=None):
         tagger = CRFTagger(l2=0.5, label_proportions=label_proportions).fit(X, y)

@@ -53,7 +53,7 @@ def run(step, path):
     """One step, with the cache beside the file."""
     X, y = RowBlocks.from_table(path, "y", cache=f"{path}-cache")
     if step == "fit":
-        tagger = CRFTagger(gradient="streaming").fit([X], [y])
+        tagger = CRFTagger().fit([X], [y])
         print(f"accuracy {tagger.score([X], [y]):.3f}", file=sys.stderr)
     if step == "predict_proba":
         tagger = CRFTagger().fit([X[:100_000]], [y[:100_000]])

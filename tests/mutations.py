@@ -20,6 +20,12 @@ DIFFERENTIAL = "test_differential"
 # (file, text that occurs once or more: its first is replaced, fault, test files)
 FAULTS = [
     # Objectives and solvers, in Python
+    ("objectives/likelihood/long.py", "budget if packed else min(budget, BLOCKS_KEPT)", "budget", "test_long"),
+    ("features/_extracted_blocks.py", "kept = max(0, n - self.before)", "kept = n", "test_extracted_blocks"),
+    ("features/_extracted_blocks.py", "window.shape[0] - self.after", "window.shape[0]", "test_extracted_blocks"),
+    ("features/_extracted_blocks.py", "copy(extractor), Ext", "extractor, Ext", "test_extracted_blocks"),
+    ("estimators/online/long_decoding.py", "held, where, last=True", "held, where", "test_extracted_blocks"),
+    ("estimators/online/long_decoding.py", "paths.latency + delay, to_end", "paths.latency, to_end", "test_extracted_blocks"),
     ("objectives/likelihood/likelihood.py", "w, gradient) - log_p", "w, gradient) + log_p", "test_crf"),
     ("objectives/likelihood/likelihood.py", "expected - observed, w", "observed - expected, w", "test_crf"),
     ("objectives/likelihood/likelihood.py", "(2 * self.l2 * rest)", "(self.l2 * rest)", "test_crf"),

@@ -463,12 +463,12 @@ def _iterate(source: Any, where: str) -> Iterator:
         for block in source() if callable(source) else source:
             yield block
             k += 1
-    except GeneratorExit:
+    except (GeneratorExit, BlockError):  # the latter of rows that are computed from others
         raise
     except Exception as error:
         raise BlockError(
-            f"Block {k} of {where} cannot be read: {type(error).__name__}: {error}. Repair the "
-            "source."
+            f"Block {k} of {where} cannot be read: {type(error).__name__}: "
+            f"{str(error).removesuffix('.')}. Repair the source."
         ) from error
 
 

@@ -501,8 +501,8 @@ def list_sequences(X: Any) -> list:
             sequences = list(X)
             if sequences and hasattr(sequences[0], "read"):
                 raise ValueError(
-                    "X holds sequences in blocks, which CRFTagger reads without an extractor; give "
-                    "arrays instead, numpy.concatenate(list(blocks.read()))."
+                    "X holds sequences in blocks, which WindowFeatures, PerToken and CRFTagger "
+                    "read; give arrays instead, numpy.concatenate(list(blocks.read()))."
                 )
             return sequences
         if isinstance(X, Iterator):

@@ -15,8 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq._lib.estimator import EstimatorBase, as_fitted, check_plain_parameters
 from sklseq.data.column_roles import with_transition_features
 from sklseq.data.ones import all_ones, rows_of_ones
+from sklseq.data.row_blocks import in_blocks
 from sklseq.data.sequences import Sequences, not_a_table
 from sklseq.data.types import LabelsLike, SequencesLike
+from sklseq.features._extracted_blocks import extracted_blocks
 from sklseq.features._packed_rows import PackedRows
 
 
@@ -24,9 +26,12 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
     """A transformer from raw sequences to ``Sequences``.
 
     A subclass has ``_fit_rows(X, y)``, which sets ``n_features_out_``, ``_rows_of(X)``,
-    ``_names(input_features)`` and, if rows depend on neighbours, ``receptive_field``. Its output
-    is ragged, so every class opts out of tables (class keyword ``auto_wrap_output_keys=None``).
+    ``_names(input_features)`` and, if rows depend on neighbours, ``receptive_field``; one that
+    reads sequences in blocks has ``_fit_blocks(X, y)``. Its output is ragged, so every class opts
+    out of tables (class keyword ``auto_wrap_output_keys=None``).
     """
+
+    reads_nan = False
 
     def set_output(self, *, transform: str | None = None):
         """Accept the default output only: it is always ``Sequences``.
@@ -86,12 +91,27 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
         Returns
         -------
         Sequences
-            One row for each token; :class:`SegmentFeatures` returns ``SegmentPotentials``.
+            One row for each token; :class:`SegmentFeatures` returns ``SegmentPotentials``. Of
+            sequences in blocks, a list as :meth:`transform` returns it.
         """
         self._check_parameters()
-        rows = self._with_roles(self._fit_rows(X, y), fit=True)
+        in_parts = self._reads_blocks(X)
+        if in_parts:
+            self._fit_blocks(X, y)
+        else:
+            rows = self._with_roles(self._fit_rows(X, y), fit=True)
         self._fitted_parameters = self.get_params(deep=False)
-        return rows
+        return extracted_blocks(self, X) if in_parts else rows
+
+    def _reads_blocks(self, X: Any) -> bool:
+        if not hasattr(self, "_fit_blocks") or not in_blocks(X, maps=False):
+            return False
+        if getattr(self, "transition_features", None) is not None:
+            raise ValueError(
+                "transition_features needs sequences in memory, and X holds sequences in blocks; "
+                "use transition_features=None, or pass arrays."
+            )
+        return True
 
     def transform(self, X: SequencesLike) -> Sequences:
         """Return the features of ``X`` that were seen in training.
@@ -104,11 +124,16 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
         Returns
         -------
         Sequences
-            As in ``fit_transform``.
+            As in ``fit_transform``. If X holds sequences in blocks, a list of :class:`RowBlocks`,
+            whose rows are computed each time they are read.
         """
         self._check_fitted()
         fitted = as_fitted(self)
-        return self._with_roles(self._rows_of(X)) if fitted is self else fitted.transform(X)
+        if fitted is not self:
+            return fitted.transform(X)
+        if self._reads_blocks(X):
+            return extracted_blocks(self, X)
+        return self._with_roles(self._rows_of(X))
 
     def _with_roles(self, rows: Sequences, fit: bool = False) -> Sequences:
         # With the columns of the parameter ``transition_features``, of extractors that have it.

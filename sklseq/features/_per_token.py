@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
@@ -16,6 +17,7 @@ from sklseq.data.sequences import Sequences, as_sequences, read_labels
 from sklseq.data.tables import is_table
 from sklseq.data.types import ArrayLike, ColumnsLike
 from sklseq.features._columns import Columns, read_columns, select_columns
+from sklseq.features._extracted_blocks import each_block, first_block
 from sklseq.features._family import Extractor, as_names, no_tables
 from sklseq.features._numbers import read_numbers
 from sklseq.features._token_transform import distinct_tokens
@@ -62,6 +64,10 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
     fitted on the rows of all sequences, with their labels as ``y``. Each distinct string, or
     combination of columns, is transformed once.
 
+    Of sequences in blocks (:class:`RowBlocks`), a transformer is fitted by ``partial_fit`` on one
+    block after another, without labels; on the first one if it needs no data, as
+    ``FunctionTransformer``; one that is fitted already comes in ``FrozenEstimator``.
+
     Examples
     --------
     >>> import numpy as np
@@ -74,6 +80,8 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
     >>> PerToken(vectors.get).fit_transform([["a", "b"], ["a"]])[0].tolist()
     [[0.1, 0.2], [0.3, 0.4]]
     """
+
+    reads_nan = True
 
     def __init__(
         self,
@@ -116,6 +124,26 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
             columns.remember(self)
         self.transformer_, self.n_features_out_ = transformer, rows.shape[1]
         return packed.with_rows(rows) if packed is not None else Sequences(rows, offsets)
+
+    def _fit_blocks(self, X: Any, y: Any) -> None:
+        first = _numeric_columns(_one_block(rows := first_block(X)), self.columns)
+        inner = None if self.transformer is None or self._is_function() else self.transformer
+        if inner is None or not _needs_data(inner):
+            out, inner = self._fit(first, None)
+        elif hasattr(inner, "partial_fit"):
+            inner = clone(inner)
+            for block in each_block(X):
+                inner.partial_fit(_numeric_columns(_one_block(block), self.columns))
+            out = self._apply(inner, first)
+        else:
+            raise ValueError(
+                f"{type(inner).__name__} is fitted on all rows at once, and X holds sequences in "
+                "blocks; use a transformer with partial_fit, such as StandardScaler, or "
+                "FrozenEstimator(transformer) of one that is fitted on a sample."
+            )
+        self._forget_columns()
+        self.transformer_, self.n_features_out_ = inner, out.shape[1]
+        self.n_features_in_ = rows.shape[1]
 
     def _rows_of(self, X: Any) -> Sequences:
         if hasattr(self, "columns_"):
@@ -246,7 +274,8 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
         return None
 
     def _fit(self, rows: Any, labels: np.ndarray | None) -> tuple[Any, Any]:
-        if self.transformer is None or self._is_function():
+        is_fitted = self._is_function() or isinstance(self.transformer, FrozenEstimator)
+        if self.transformer is None or is_fitted:
             return self._apply(self.transformer, rows), self.transformer
         inner = clone(self.transformer)
         # Not by set_output, which text vectorizers refuse.
@@ -316,6 +345,17 @@ def _reads_text(transformer: Any) -> bool:
         return False
     tags = get_tags(transformer).input_tags
     return tags.string and not tags.two_d_array
+
+
+def _one_block(rows: Any) -> Sequences:
+    return as_sequences([rows], finite=False)
+
+
+def _needs_data(transformer: Any) -> bool:
+    """Whether what it gives for a row depends on the rows that it was fitted on."""
+    if isinstance(transformer, FrozenEstimator):
+        return False
+    return not hasattr(transformer, "__sklearn_tags__") or get_tags(transformer).requires_fit
 
 
 def _labels_of_rows(y: Any, offsets: np.ndarray) -> np.ndarray | None:

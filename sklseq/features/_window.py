@@ -11,14 +11,17 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from sklseq._lib.estimator import clone_part, fitted_property
+from sklseq.data.row_blocks import in_blocks
 from sklseq.data.sequences import Sequences, as_sequences
 from sklseq.data.types import DTypeLike
 from sklseq.features._conjoin import Conjunctions, parse_conjunctions
+from sklseq.features._extracted_blocks import first_block
 from sklseq.features._family import (
     Extractor,
     as_names,
     extract,
     keep_frequent,
+    no_tables,
     to_packed_rows,
     to_sequences,
     vocabulary,
@@ -75,6 +78,9 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
     ``min_count`` or ``n_features`` renumber columns; joined attributes and marks follow. Cost
     O(features copied). Beyond the ends of a sequence, dense features are 0.
 
+    Rows of sequences in blocks (:class:`RowBlocks`) are those of sequences in memory, over the
+    borders of blocks too. ``min_count``, and ``conjoin`` without ``n_features``, need memory.
+
     Examples
     --------
     >>> from sklseq.features import TokenFeatures, WindowFeatures
@@ -116,6 +122,28 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
     def _fit_rows(self, X: Any, y: Any) -> Sequences:
         extractor = None if self.extractor is None else clone_part(self, "extractor")
         inner = as_sequences(X) if extractor is None else extract(extractor, X, y, fit=True)
+        return self._learn(inner, extractor)
+
+    def _fit_blocks(self, X: Any, y: Any) -> None:
+        # The first block tells the columns.
+        if self.min_count > 1 or (self.conjoin and not self.n_features):
+            raise ValueError(
+                "WindowFeatures finds out which joined or frequent attributes there are from all "
+                "rows in memory, and X holds sequences in blocks; use min_count=1, and conjoin "
+                "with n_features=2**k only."
+            )
+        extractor = None if self.extractor is None else clone_part(self, "extractor")
+        if extractor is not None:
+            with no_tables():
+                X = extractor.fit_transform(X, y)
+        if not in_blocks(X, maps=False):
+            raise ValueError(
+                f"X holds sequences in blocks, which the extractor, {type(extractor).__name__}, "
+                "cannot read; use extractor=None, PerToken or a Pipeline of these."
+            )
+        self._learn(as_sequences([first_block(X)]), extractor)
+
+    def _learn(self, inner: Sequences, extractor: Any) -> Sequences:
         if self.n_features and not inner.is_sparse:
             raise ValueError(
                 "n_features hashes attributes, but the extractor gives dense rows; use None."

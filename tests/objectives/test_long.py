@@ -490,6 +490,12 @@ def test_plans():
     assert plan_gradient("auto", 10**6, 5, budget=1e8, **ask).passes is OnePass
     assert plan_gradient("checkpoint", 10**6, 5, budget=1e6, **ask).block_rows < 4096
     assert plan_gradient("auto", 10**6, 5, budget=1e8, **ask).or_checkpoint
+    # Beside rows in blocks, forward-backward keeps 128 MiB at most.
+    assert plan_gradient("auto", 4 * 10**6, 2, budget=2**30, **ask).passes is Stored
+    assert plan_gradient("auto", 5 * 10**6, 2, budget=2**30, **ask).passes is OnePass
+    ask["packed"] = True
+    assert plan_gradient("auto", 5 * 10**6, 2, budget=2**30, **ask).passes is None
+    ask["packed"] = False
     # Pair marginals given each of 200 last labels alone take more than there is.
     assert plan_gradient("auto", 10**6, 200, budget=1e8, **ask).passes is Checkpoints
     with pytest.raises(

@@ -120,8 +120,9 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
           recursion, then the backward one over those rows of a block whose counts its last label
           does not determine. Up to n_labels times as slow where labels rarely change.
         - "auto" is forward-backward where that fits into ``sklearn.get_config()
-          ["working_memory"]`` MiB, else streaming, and checkpoint instead where rows can be read in
-          any order and streaming would need more time or memory; ``verbose`` prints the choice.
+          ["working_memory"]`` MiB, for rows in blocks 128 MiB at most, else streaming, and
+          checkpoint instead where rows can be read in any order and streaming would need more time
+          or memory; ``verbose`` prints the choice.
     all_possible_states : bool, default=False
         Whether every (feature, label) pair has a weight, or only those seen in training.
     all_possible_transitions : bool, default=False

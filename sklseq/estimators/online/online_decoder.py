@@ -18,6 +18,7 @@ from sklseq._lib.callbacks import CallbackSupportMixin, fit_of_part, with_callba
 from sklseq._lib.estimator import LabellerBase, clone_part, fitted_parameter
 from sklseq._lib.threads import Threads
 from sklseq.data.labels import split_labels
+from sklseq.data.row_blocks import in_blocks
 from sklseq.data.segment_labels import labels_of_segments
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
@@ -407,6 +408,8 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         Parameters
         ----------
         X : list of sequences
+            Also in blocks of rows, see :class:`RowBlocks`, each of which is read once: beside the
+            answer, memory holds one block and the rows without a label. Not of a segmenter.
 
         Returns
         -------
@@ -416,6 +419,8 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         """
         if decodes_segments(tagger_of(self._fitted())[1]):
             return self._decode_segments(X)
+        if in_blocks(X):
+            return self._decode_blocks(X)
         potentials, delay = potentials_of(self, X)
         paths, latency = self._decode(potentials, delay, confidence=True)
         offsets = potentials.offsets
@@ -423,12 +428,28 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         columns = (self.classes_[paths.labels], position + latency, paths.confidence)
         return OnlineDecoding(*(split_labels(column, offsets) for column in columns))
 
+    def _decode_blocks(self, X: SequencesLike) -> OnlineDecoding:
+        from sklseq.estimators.online.long_decoding import decode_long  # not for a deployed model
+
+        transformers, tagger, (_, delay) = self._tagger()
+        for _, transformer in transformers:
+            X = transformer.transform(X)
+        answer = OnlineDecoding(*(np.empty(len(X), dtype=object) for _ in range(3)))
+        chain = chain_of(tagger.potentials([]))
+        for s, paths in enumerate(decode_long(tagger, X, chain, self._rule(delay), delay)):
+            times = np.arange(len(paths.labels)) + paths.latency
+            found = self.classes_[paths.labels], times, paths.confidence
+            for column, values in zip(answer, found):
+                column[s] = values
+        return answer
+
     def predict(self, X: SequencesLike) -> np.ndarray:
         """Labels of whole sequences as a stream would give them.
 
         Parameters
         ----------
         X : list of sequences
+            Also in blocks of rows, as in :meth:`decode`.
 
         Returns
         -------
@@ -439,6 +460,8 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         tagger = tagger_of(self._fitted())[1]
         if decodes_segments(tagger):
             return as_chosen(tagger, self._decode_segments(X).labels)
+        if in_blocks(X):
+            return as_chosen(tagger, self._decode_blocks(X).labels)
         potentials, delay = potentials_of(self, X)
         paths, _ = self._decode(potentials, delay)
         return as_chosen(tagger, split_labels(self.classes_[paths.labels], potentials.offsets))

@@ -41,6 +41,9 @@ __all__ = [
 GRADIENTS = ("auto", "forward-backward", "checkpoint", "streaming", "emp")
 BLOCK_ROWS = 4096
 LEAST_ROWS = 64
+# Bytes that "auto" lets forward-backward keep beside rows in blocks: who reads these is short of
+# memory, and streaming takes as long (10⁷ rows of two labels: 16 s both).
+BLOCKS_KEPT = 1 << 27
 
 
 class Plan(NamedTuple):
@@ -95,8 +98,9 @@ def plan_gradient(
     gradient = "streaming" if gradient == "emp" else gradient
     factor = 8.0 * n_rows * _chain.padded_width(n_labels)
     kept = (4 if packed else 2) * factor
-    why, or_checkpoint = f"forward-backward keeps {_size(kept)}, of {_size(budget)} allowed", False
-    if gradient == "auto" and kept <= budget:
+    room = budget if packed else min(budget, BLOCKS_KEPT)
+    why, or_checkpoint = f"forward-backward keeps {_size(kept)}, of {_size(room)} allowed", False
+    if gradient == "auto" and kept <= room:
         gradient = "forward-backward"
     elif gradient == "auto":
         a_row, fixed = _sizes("streaming", n_labels)

@@ -1,0 +1,66 @@
+"""Online decoding of sequences in blocks, of which one block is held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, blocks_of
+from sklseq.data.types import SequencesLike
+from sklseq.inference.chain.linear_chain import Transitions
+from sklseq.inference.chain.online_rules import (
+    OnlinePaths,
+    OnlineRule,
+    _online,
+    find_unfit,
+    new_beam,
+    no_path,
+)
+
+__all__ = ["decode_long"]
+
+
+def decode_long(
+    tagger: Any, X: SequencesLike, chain: Transitions, rule: OnlineRule, delay: int
+) -> Iterator[OnlinePaths]:
+    """The labels of each sequence, which is read once, as ``decode_block`` gives them.
+
+    ``delay``: rows that features look ahead; so many last ones become known with the end only.
+    """
+    for s, source in enumerate(blocks_of(X)):
+        found = [*_decode(tagger, source, s, new_beam(chain, rule), delay)]
+        paths = OnlinePaths(*(np.concatenate(column) for column in zip(*found)))
+        to_end = len(paths.labels) - 1 - np.arange(len(paths.labels))
+        yield paths._replace(latency=np.minimum(paths.latency + delay, to_end))
+
+
+def _decode(tagger: Any, source: RowBlocks, s: int, beam: Any, delay: int) -> Iterator[OnlinePaths]:
+    where, held = f"sequence {s}", None
+    for rows in source.read(BLOCK_ROWS, where):
+        scores = tagger.potentials([rows]).emission
+        scores = scores if held is None else np.concatenate([held, scores])
+        n = max(0, len(scores) - delay)
+        yield _push(beam, scores[:n], where)
+        held = scores[n:]
+    if held is not None:
+        yield _push(beam, held, where, last=True)
+        if not beam.end_sequence():
+            raise no_path(f"row {beam.n_rows - 1} of {where}", at_end=True)
+    yield _taken(beam)
+
+
+def _push(beam: Any, scores: np.ndarray, where: str, last: bool = False) -> OnlinePaths:
+    unfit = find_unfit(beam, scores)
+    if unfit is not None:
+        message = beam.unfit(scores[unfit], unfit[1], unfit[0])
+        raise ValueError(message.replace(" has ", f" of {where} has "))
+    if _online.push_rows(beam, scores, last) >= 0:
+        raise no_path(f"row {beam.n_rows} of {where}")
+    return _taken(beam)
+
+
+def _taken(beam: Any) -> OnlinePaths:
+    codes, confidence, latency = beam.take_arrays()
+    return OnlinePaths(codes, latency, confidence)
