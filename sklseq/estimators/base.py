@@ -266,16 +266,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         codes = self._valid_codes(potentials, valid)
         return as_chosen(self, split_labels(self.classes_[codes], X.offsets))
 
-    def _check_plain_transitions(self, what: str) -> None:
-        if self.transition_coef_ is not None:
-            raise ValueError(
-                f"{what} is not computed for models with transition features; train the tagger "
-                "without transition_features and B lines."
-            )
-
     def _valid_codes(self, potentials: Potentials, valid: ValidLike) -> np.ndarray:
-        if not callable(valid):
-            self._check_plain_transitions(f"predict with valid={valid!r:.40}")
         from sklseq.estimators.valid_paths import valid_paths  # not for a deployed model
 
         return valid_paths(potentials, self.classes_, valid)

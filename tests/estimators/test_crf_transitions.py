@@ -119,10 +119,17 @@ def test_samples_have_their_probabilities(fitted):
     assert_allclose(counts / 4000, p, atol=5 * np.sqrt(0.25 / 4000))
 
 
-def test_valid_paths(fitted):
-    valid = lambda labels: labels.count("B-x") <= 1  # noqa: E731
+def has_one_span(labels):
+    """Whether no second span begins; conlleval reads "I-x" after "O" as a beginning."""
+    before = ["O", *labels]
+    return sum(b == "B-x" or (b == "I-x" and a == "O") for a, b in zip(before, labels)) <= 1
+
+
+@pytest.mark.parametrize("valid", [lambda labels: labels.count("B-x") <= 1, "once", ["x"]])
+def test_valid_paths(fitted, valid):
     tagger, rows, _ = fitted
     answers = tagger.predict(rows, valid=valid)
+    valid = valid if callable(valid) else has_one_span
     for s, answer in enumerate(answers):
         every, scores = paths(tagger, rows, s)
         labels = tagger.classes_[np.array(every)]
@@ -130,6 +137,25 @@ def test_valid_paths(fitted):
             if valid(labels[k].tolist()):
                 break
         assert_array_equal(answer, labels[k])
+
+
+def test_spans_and_their_probabilities(fitted):
+    tagger, rows, _ = fitted
+    spans, scheme = tagger.predict_spans(rows, scheme="iob2"), "iob2"
+    assert sum(map(len, spans)) > 10
+    for s, found in enumerate(spans):
+        every, scores = paths(tagger, rows, s)
+        p = np.exp(scores - logsumexp(scores))
+        for span in found:
+            inside = [0] + [1] * (span.stop - span.start - 1)
+            has = [
+                list(path[span.start : span.stop]) == inside
+                and path[span.stop : span.stop + 1] != (1,)
+                for path in every
+            ]
+            assert_allclose(span.probability, p @ np.array(has), atol=1e-10)
+    asked = tagger.predict_segment_proba(rows, scheme=scheme)
+    assert_allclose(np.concatenate(asked), [s.probability for one in spans for s in one])
 
 
 def test_explanations_add_up_to_the_score(fitted):
@@ -381,9 +407,6 @@ def test_what_does_not_train_or_decode_them_says_so(tmp_path, fitted):
         (lambda: list(tagger.predict_blocks(blocks[0])), "does not decode sequences in blocks"),
         (lambda: OnlineDecoder(tagger).fit(rows, y).stream(), "does not decode models with"),
         (lambda: OnlineDecoder(tagger).fit(rows, y).predict(rows), "does not decode models with"),
-        (lambda: tagger.predict(rows, valid="once"), "predict with valid='once' is not computed"),
-        (lambda: tagger.predict_spans(rows), "The probability of a span is not computed for"),
-        (lambda: tagger.predict_segment_proba(rows, [[]] * len(y)), "The probability of a span"),
         (lambda: standard_errors(tagger, rows, y), "Standard errors are not computed for models"),
         (lambda: CRFTagger(entropy_weight=0.1).fit(rows, y), "is not for transition features"),
         (lambda: deployment.export(tagger, tmp_path / "m"), "cannot be exported"),

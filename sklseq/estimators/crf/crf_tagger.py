@@ -562,7 +562,6 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         ...     print(span.start, span.stop, span.label, round(span.probability, 1))
         0 2 PER 1.0
         """
-        self._check_plain_transitions("The probability of a span")
         potentials = self.potentials(X)
         rules, spans = self._spans(potentials, scheme, valid)
         proba = span_probabilities(potentials, spans, rules)
@@ -603,7 +602,6 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         if segments is None:
             found = self.predict_spans(X, scheme=scheme)
             return [np.array([span.probability for span in one], dtype=float) for one in found]
-        self._check_plain_transitions("The probability of a span")
         potentials, rules = self.potentials(X), span_rules(self.classes_, scheme)
         offsets = potentials.offsets
         sequence, start, stop, type_ = read_questions(segments, np.diff(offsets), rules.types)
