@@ -36,7 +36,7 @@ FAULTS = [
     ("objectives/likelihood/long_hessian.py", "dpsi[-1] += direction.end", "pass", "test_curvature"),
     ("objectives/segment/partial_segments.py", "transition[self.label] - start, ", "transition[self.label], ", "test_partial_segments"),
     ("objectives/likelihood/partial.py", "work.exact += rows.pair_tangents", "pass", "test_entropy"),
-    ("objectives/likelihood/proportions.py", "(target / q)", "(target - q)", "test_proportions"),
+    ("objectives/likelihood/proportions.py", "take_along_axis(target / q", "take_along_axis(target - q", "test_proportions"),
     ("objectives/likelihood/proportions.py", "labels.unknown * np.repeat", "np.repeat", "test_proportions"),
     ("objectives/likelihood/proportions.py", "no_pairs = np.zeros", "no_pairs = np.ones", "test_proportions"),
     ("objectives/likelihood/proportions.py", "values != 0", "values > 0", "test_proportions"),
