@@ -779,7 +779,7 @@ def standard_errors(
     model : Pipeline, search or CRFTagger
         Fitted, with a small ``tol``: the weights have to be near the minimum.
     X : list of sequences
-        Those of ``fit``.
+        Those of ``fit``; only the number of features can be checked.
     y : list of label sequences
         Those of ``fit``; labels may be unknown.
     sample_weight : array-like of shape (n_sequences,), optional
@@ -797,9 +797,9 @@ def standard_errors(
     Raises
     ------
     ValueError
-        If the last step is no ``CRFTagger``; X and y are not those of ``fit``; labels are unknown,
-        and ``robust`` is False; H is not positive
-        definite, as without penalty; or it does not fit into ``working_memory``.
+        If the last step is no ``CRFTagger``; X or y have features or labels that ``fit`` had not;
+        labels are unknown, and ``robust`` is False; ``robust`` is neither True nor False; H is not
+        positive definite, as without penalty; or it does not fit into ``working_memory``.
 
     Warns
     -----
@@ -841,6 +841,8 @@ def standard_errors(
             f"{type(tagger).__name__} has no standard errors; use CRFTagger as the last step."
         )
     check_is_fitted(tagger, "coef_")
+    if not isinstance(robust, (bool, np.bool_)):
+        raise ValueError(f"robust must be True or False; got {robust!r}.")
     return weight_errors(tagger, rows, y, sample_weight, robust)
 
 

@@ -53,6 +53,8 @@ FAULTS = [
     ("inference/chain/expectation.py", "np.zeros((0, 0, 0, 0)), work, None", "np.zeros((0, 0, 0, 0)), work", "test_expected_features"),
     ("estimators/semicrf/segment_reranker.py", "triples = [check_triple(segment, s, k) for k,", "triples = [(*segment[:2], str(segment[2])) for k,", "test_segment_reranker"),
     ("inference/chain/row_transitions.py", "array % 1 != 0", "array % 1 > 9", "test_row_transitions"),
+    ("inference/chain/linear_chain.py", "n = min(n, L ** min(T, 64))", "n = min(n, L ** min(T - 1, 64))", "test_row_transitions"),
+    ("estimators/semicrf/segment_reranker.py", "or not np.isfinite(value)", "", "test_segment_reranker"),
     ("inference/chain/padded.py", "held = number == given", "held = True", "test_padded"),
     ("estimators/semicrf/segment_source.py", "(size > limit) & (self.codes >= 0)", "size > limit", "test_partial_segments"),
     ("estimators/crf/standard_errors.py", "np.diag(inverse) - 2 *", "np.diag(inverse) - 1 *", "test_standard_errors"),

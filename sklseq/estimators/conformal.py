@@ -66,8 +66,9 @@ class ConformalTagger(MetaEstimatorMixin, LabellerBase, BaseEstimator):
     alpha : float, default=0.1
         Fraction of the units that may be missed.
     by : {"token", "span", "sequence"}, default="token"
-        The unit. "span": the rows of a span, as ``scheme`` reads the true labels; other rows do not
-        count. "sequence": all rows of a sequence at once.
+        The unit. "span": the rows of a span, as ``scheme`` reads the true labels, strictly (not by
+        the rules of CoNLL); other rows do not count. "sequence": all rows of a sequence at once;
+        sequences without rows are no units.
     calibration : float or splitter, default=0.2
         Fraction of the sequences that are not trained on, but calibrated with, chosen at random. Or
         a splitter of scikit-learn, whose first test part is taken.
@@ -88,7 +89,8 @@ class ConformalTagger(MetaEstimatorMixin, LabellerBase, BaseEstimator):
     threshold_ : float
         q; infinite if there are too few sequences: sets then hold all labels.
     n_calibration_ : int
-        Sequences that q was computed from.
+        Sequences that q was computed from, those without units among them. Without any unit q is
+        infinite.
 
     Raises
     ------
@@ -180,12 +182,14 @@ class ConformalTagger(MetaEstimatorMixin, LabellerBase, BaseEstimator):
 
     def _check_parameters(self) -> None:
         check_plain_parameters(self)
-        for name in ("alpha", "calibration"):
+        for name, more in (("alpha", ""), ("calibration", ", or a splitter such as KFold")):
             value = getattr(self, name)
-            if name == "calibration" and hasattr(value, "split") and not isinstance(value, str):
+            if more and hasattr(value, "split") and not isinstance(value, str):
                 continue
             if not isinstance(value, (int, float, np.number)) or not 0 < value < 1:
-                raise ValueError(f"{name} must be a number between 0 and 1; got {value!r}.")
+                raise ValueError(
+                    f"{name} must be a number between 0 and 1{more}; got {value!r:.60}."
+                )
         if self.by not in UNITS:
             raise ValueError(f"by must be one of {UNITS}; got {self.by!r}.")
 

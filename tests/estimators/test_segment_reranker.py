@@ -219,3 +219,12 @@ def test_unknown_stretches_are_refused_before_training():
 def test_score_needs_a_fitted_model():
     with pytest.raises(NotFittedError):
         SegmentReranker().score(X, Y)
+
+
+@pytest.mark.parametrize("returned", [None, 3, {"f": np.nan}, {"f": "x"}, {"f": None}])
+def test_what_functions_return_is_checked(returned):
+    def mine(tokens, segments):
+        return returned
+
+    with pytest.raises(ValueError, match="Function mine of functions must return"):
+        model(functions=[mine]).fit(X, Y)

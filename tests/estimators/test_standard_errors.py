@@ -108,3 +108,9 @@ def test_errors_and_warnings():
         free = CRFTagger(l2=0.0, tol=1e-6, max_iter=20).fit(X, y)
     with pytest.raises(ValueError, match=r"not positive definite: .* use l2 above 0"):
         standard_errors(free, X, y)
+
+
+def test_robust_is_true_or_false():
+    X, y = [np.eye(2)] * 4, [[0, 1], [1, 0]] * 2
+    with pytest.raises(ValueError, match="robust must be True or False; got 'yes'"):
+        standard_errors(CRFTagger(l2=1.0).fit(X, y), X, y, robust="yes")

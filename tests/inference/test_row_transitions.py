@@ -293,3 +293,9 @@ def test_arrays_of_any_type_are_kept_or_refused(dtype):
         rows = RowTransitions(np.zeros((2, 2)), [0, 0, 2], **given)
         assert_array_equal(getattr(rows, name), values)
         assert rows.i.dtype == rows.j.dtype == np.int32
+
+
+@pytest.mark.parametrize("n", [8, 9, 10**10, 10**18])
+def test_no_more_paths_than_there_are(n):
+    paths, scores = nbest(np.zeros((3, 2)), np.zeros((2, 2)), n=n)[0]
+    assert len(np.unique(paths, axis=0)) == len(scores) == 8

@@ -142,8 +142,9 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         CRFsuite.
     entropy_weight : float, default=0.0
         Weight of Σ_s weight_s · H(p(· | x_s)), the entropy of the labelings of the sequences of
-        which no label is known, in the objective: they should be labelled with confidence. 0 leaves
-        these sequences out. It lowers F1 on text: see the manual.
+        which no label is known (sets of all labels count as not known), in the objective: they
+        should be labelled with confidence. 0 leaves these sequences out. It lowers F1 on text: see
+        the manual.
     label_proportions : dict, or None, default=None
         Proportions of labels among the rows of X of which y does not know the label (expectation
         constraints). The objective gets proportions_weight · N · KL(p̃ ‖ q): p̃ are these

@@ -226,7 +226,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
             for segments, row, score, value in zip(found, dicts, scores - scores[0], values):
                 row |= {"score": float(score), "text": value}
                 for function in functions:
-                    row |= function(x, segments)
+                    row |= _checked(function(x, segments), function)
             lists.append((found, scores, dicts))
         return lists
 
@@ -368,6 +368,23 @@ def _segments_of(y: Any, outside: str | None) -> list[list[tuple[int, int, str]]
             triples = [check_triple(segment, s, k) for k, segment in enumerate(labels)]
             truth.append([triple for triple in triples if triple[2] != outside])
     return truth
+
+
+def _checked(features: Any, function: Callable) -> Mapping[str, float]:
+    # What a user's function returned.
+    name = getattr(function, "__name__", repr(function))
+    if not isinstance(features, Mapping):
+        raise ValueError(
+            f"Function {name} of functions must return a dict of names to numbers; got "
+            f"{features!r:.60}."
+        )
+    for key, value in features.items():
+        if not isinstance(value, (numbers.Real, np.bool_)) or not np.isfinite(value):
+            raise ValueError(
+                f"Function {name} of functions must return finite numbers; got {value!r:.60} for "
+                f"{key!r}."
+            )
+    return features
 
 
 def _cost(segments: list, true: list) -> int:

@@ -148,7 +148,8 @@ class SemiCRFSegmenter(
     calibrate : int or None, default=None
         Folds by which probabilities are calibrated: weights are divided by the temperature that
         minimises the log loss of the segments predicted for left-out folds (Guo et al. 2017). This
-        changes no prediction. It takes as many more fits; not for the hinge loss.
+        changes no prediction. It takes as many more fits; not for the hinge loss. Sequences are
+        shuffled into folds, always in the same order, whatever ``random_state`` is.
     warm_start : bool, default=False
         Whether ``fit`` starts from the weights of the previous one. Not for the hinge loss.
     n_jobs : int or None, default=None

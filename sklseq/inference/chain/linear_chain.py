@@ -304,14 +304,15 @@ def forward_backward(
     transition : array-like of shape (n_labels, n_labels), or RowTransitions
         Scores of label i followed by j; -inf forbids. Scores that differ from row to row: an array
         of shape (n_rows, n_labels, n_labels), the matrix of row t being that of the step from row
-        t - 1 to row t (those of first rows of sequences are ignored); or a
+        t - 1 to row t (those of first rows of sequences are ignored, but must be finite or -inf);
+        or a
         :class:`RowTransitions`, where few of them differ. Padded batches: :func:`from_padded`.
     offsets : array-like of shape (n_sequences + 1,), optional
         Sequence s is rows ``offsets[s]:offsets[s + 1]``. By default all rows are one sequence.
     start, end : array-like of shape (n_labels,), optional
         Scores of the first and of the last label.
     weights : array-like of shape (n_sequences,), optional
-        What each sequence counts in ``pairwise``. By default 1.
+        What each sequence counts in ``pairwise``; a negative one is subtracted. By default 1.
 
     Returns
     -------
@@ -466,7 +467,8 @@ def nbest(
     Returns
     -------
     list of (labels, scores), one a sequence
-        ``labels`` of shape (k, n_steps), int32; ``scores`` of shape (k,), not increasing.
+        ``labels`` of shape (k, n_steps), int32; ``scores`` of shape (k,), not increasing, added up
+        in float64 (``viterbi`` adds float32 in float32).
         k is n, or the number of allowed paths where there are fewer.
 
     Raises
@@ -512,6 +514,7 @@ def _nbest_one(
     T, L = psi.shape
     if T == 0:
         return np.zeros((1, 0), dtype=np.int32), np.zeros(1)
+    n = min(n, L ** min(T, 64))  # there are L ** T paths
     labels, scores = np.zeros((n, T), dtype=np.int32), np.zeros(n)
     delta, pointers = np.empty((2, L, n)), np.empty((T, L, n), dtype=np.int32)
     found = _chain.nbest_sequence(

@@ -45,7 +45,7 @@ def from_padded(
     transition : array-like
         Of shape (n_labels, n_labels): scores of label i followed by j. Or of shape (n_sequences,
         n_steps, n_labels, n_labels): ``transition[s, t, i, j]`` is the score of label i at row
-        t - 1 followed by j at row t; those of row 0 are ignored.
+        t - 1 followed by j at row t; those of row 0 are ignored, but must be finite or -inf.
     lengths : array-like of int, shape (n_sequences,), optional
         Numbers of rows. By default all rows belong to their sequence.
     mask : array-like of bool, shape (n_sequences, n_steps), optional
