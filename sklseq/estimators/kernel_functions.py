@@ -288,8 +288,8 @@ def _check_definite(gram: np.ndarray) -> None:
         which = "first training row" if n_first == 1 else f"first {n_first} training rows"
         raise ValueError(
             f"The kernel must be positive semi-definite; on the {which} its "
-            "matrix has a negative eigenvalue. Margins are not defined for an indefinite kernel: "
-            "use another."
+            "matrix has a negative eigenvalue. Training needs a semidefinite one: use another "
+            "kernel."
         )
 
 

@@ -150,6 +150,11 @@ def read_class_weight(
         return None
     if isinstance(class_weight, Mapping):
         _check_labels_weighed(class_weight, classes.tolist())
+    elif not (isinstance(class_weight, str) and class_weight == "balanced"):
+        raise ValueError(
+            "class_weight must be None, 'balanced' or a dict of weights by label; got "
+            f"{class_weight!r}."
+        )
     by_class = compute_class_weight(class_weight, classes=classes, y=classes[codes])
     if not (np.isfinite(by_class).all() and (by_class >= 0).all()):
         raise ValueError(f"class_weight must be finite and not negative; got {by_class}.")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize_scalar
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from sklseq import Sequences, ZScoreTagger
 from tests.estimators.test_zscore import make_markov
@@ -50,6 +50,12 @@ def test_probabilities_are_those_of_the_best_multiple():
     for ours, theirs in zip(tagger.predict_proba(X), crf.predict_proba(X)):
         assert_allclose(ours, theirs, rtol=1e-8)
     assert not hasattr(plain, "predict_proba")
+    with pytest.raises(AttributeError) as error:
+        plain.predict_proba(X)
+    assert "needs a fit with probability=True or refine" in str(error.value.__cause__)
+    assert not hasattr(ZScoreTagger(), "predict_proba")
+    with pytest.raises(NotFittedError):
+        ZScoreTagger(probability=True).predict_proba(X)
     assert not hasattr(tagger.set_params(probability=False).fit(X, y), "scale_")
 
 
@@ -133,6 +139,8 @@ def test_iterations_cut_short_are_no_failure():
     ("options", "method", "message"),
     [
         ({"refine": -1}, "fit", "refine must be"),
+        ({"refine": True}, "fit", "refine must be a number of iterations"),
+        ({"class_weight": "bal"}, "fit", "class_weight must be None, 'balanced' or a dict"),
         ({"probability": 1}, "fit", "probability must be True or False"),
         ({"refine": 3, "kernel": "rbf"}, "fit", "need weights of features, which kernel='rbf'"),
         ({"probability": True, "kernel": "rbf"}, "fit", "need weights of features"),

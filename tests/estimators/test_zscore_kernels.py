@@ -1,13 +1,14 @@
 """Kernels of ZScoreTagger: against weights of features, and against fitting anew."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.linalg import solve_triangular
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 from sklearn.model_selection import GridSearchCV, KFold
 
@@ -248,6 +249,41 @@ def test_wrong_searches(options, message):
     X, y, _ = make_sequences(8)
     with pytest.raises(ValueError, match=message):
         ZScoreTaggerCV(**options).fit(X, y)
+
+
+def make_far(offset, seed=7):
+    rng = np.random.default_rng(seed)
+    y = [rng.integers(3, size=6) for _ in range(10)]
+    return [rng.normal(size=(6, 2)) + labels[:, None] + offset for labels in y], y
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e4, 1e5, 3e5, 1e6])
+@pytest.mark.parametrize("loss", [None, "hamming"])
+@pytest.mark.parametrize("coef0", [0.0, 1.0])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_rows_far_from_zero(offset, loss, coef0):
+    X, y = make_far(offset)
+    linear = ZScoreTagger(loss=loss, solver="direct").fit(X, y)
+    if coef0:  # a constant column
+        given = [np.hstack([x, np.ones((6, 1))]) for x in X]
+        linear = ZScoreTagger(loss=loss, solver="direct").fit(given, y)
+    tagger = ZScoreTagger(loss=loss, kernel="poly", degree=1, gamma=1.0, coef0=coef0).fit(X, y)
+    expected = linear.potentials(given if coef0 else X)
+    for found, sought in zip(tagger.potentials(X)[:2], expected[:2]):
+        apart = found - sought
+        apart -= apart.mean(axis=1, keepdims=True)
+        # Entries of the kernel are rounded to about offset² · 2e-16.
+        assert np.abs(apart).max() < 5e-2 * (offset / 1e6) ** 2
+
+
+def test_a_kernel_that_lost_its_digits_warns():
+    for options, offset in ({}, 1e7), ({"n_landmarks": 20, "random_state": 0}, 1e5):
+        options |= {"kernel": "poly", "degree": 1, "gamma": 1.0}
+        with pytest.warns(ConvergenceWarning, match="centre the columns"):
+            ZScoreTagger(**options).fit(*make_far(offset))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ZScoreTagger(**options).fit(*make_far(100.0))
 
 
 @pytest.mark.parametrize("seed", range(8))

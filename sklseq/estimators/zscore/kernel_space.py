@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from sklearn.exceptions import ConvergenceWarning
 
 from sklseq.estimators.kernel_functions import (
     BLOCK,
@@ -18,9 +20,13 @@ from sklseq.estimators.kernel_functions import (
 from sklseq.estimators.sources.source import RowSource
 from sklseq.inference.chain.linear_chain import as_generator, row_blocks
 from sklseq.objectives.zscore.factorised import CentredRows, centred_statistics
+from sklseq.objectives.zscore.kernel_ridge import centred_size
 from sklseq.objectives.zscore.moments import Sample, Statistics, extended_rows
 
 __all__ = ["KernelSpace"]
+
+# Squared distances from the mean, over the kernel's diagonal, below which scores lose digits.
+LOST, LOST_LANDMARKS = 1e-11, 1e-8
 
 
 class KernelSpace:
@@ -115,9 +121,22 @@ class KernelSpace:
             found[a : a + step] = self.kernel(rows[a : a + step], Z) @ coef
         return found
 
+    def _warn_far(self) -> None:
+        # Kernels of rows far from zero have lost the digits that tell rows apart.
+        gram = self.gram if self.is_exact else self.root @ self.root.T
+        least = (LOST if self.is_exact else LOST_LANDMARKS) * gram.diagonal().max(initial=0)
+        if len(gram) > 1 and 0 < centred_size(gram) < least:
+            warnings.warn(
+                "Values of the kernel differ so little beside their size that rounding changes "
+                "scores; centre the columns, e.g. by PerToken(StandardScaler()).",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+
     def attributes(self, coef: np.ndarray) -> dict[str, Any]:
         """Fitted attributes in the place of ``coef_``."""
         tagger, X = self.tagger, self.source.X
+        self._warn_far()
         fitted = {
             "dual_coef_": coef, "support_": self.numbers(), "n_support_": len(self.support),
             "n_features_in_": X.shape[1],

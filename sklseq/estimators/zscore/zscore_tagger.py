@@ -82,6 +82,16 @@ STALE = {
 }
 
 
+def _has_probabilities(tagger: Any) -> bool:
+    if hasattr(tagger, "scale_") or (
+        not hasattr(tagger, "classes_") and (tagger.probability or tagger.refine)
+    ):
+        return True
+    raise AttributeError(
+        "predict_proba needs a fit with probability=True or refine; see also to_crf(X, y)."
+    )
+
+
 class SequenceZScores(NamedTuple):
     """How far the score of a labeling stands out; see :meth:`ZScoreTagger.sequence_zscore`.
 
@@ -193,7 +203,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
     verbose : int, default=0
         Above 0, residuals are printed.
     random_state : int, RandomState instance or None, default=None
-        Seed of ``moments="sampling"``.
+        Seed of ``moments="sampling"`` and of the draw of ``n_landmarks``.
 
     Attributes
     ----------
@@ -379,6 +389,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         check_numbers(self, "max_iter", least=1, whole=True)
         check_numbers(self, "n_paths", least=2, whole=True)
         check_numbers(self, "refine", whole=True)
+        if isinstance(self.refine, bool):
+            raise ValueError(f"refine must be a number of iterations, as 20; got {self.refine}.")
         if self.transition_weight is not None:
             check_numbers(self, "transition_weight")
         if isinstance(self.transition_weight, bool):
@@ -534,7 +546,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
 
     # ------------------------------------------------------------------ scores
 
-    @available_if(lambda tagger: hasattr(tagger, "scale_"))
+    @available_if(_has_probabilities)
     def predict_proba(self, X: SequencesLike, known: LabelsLike | None = None) -> list[np.ndarray]:
         """Marginal probability of each label at each row, of the CRF with these weights.
 
