@@ -214,6 +214,8 @@ class ConformalTagger(MetaEstimatorMixin, LabellerBase, BaseEstimator):
                 f"{type(estimator).__name__} has no predict_proba; use a CRFTagger, or a pipeline "
                 "that ends in one."
             )
+        if not len(y):
+            raise ValueError("X holds no sequences to calibrate with; pass at least one.")
         scores, owner = self._scores(estimator, X, y)
         n_units = np.bincount(owner, minlength=len(y))
         allowed = self.alpha * len(scores) - (1 - self.alpha) * n_units.max(initial=1)

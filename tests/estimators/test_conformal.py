@@ -166,3 +166,10 @@ def test_wrong_data():
         ConformalTagger(HMSVMTagger()).fit([np.eye(3)] * 9, [[0, 1, 2]] * 9)
     with pytest.raises(ValueError, match="y holds no token"):
         calibrated(X, y).coverage_report([], [])
+
+
+def test_calibration_needs_sequences():
+    X, y = draw(np.random.default_rng(0), 30)
+    frozen = FrozenEstimator(CRFTagger().fit(X, y))
+    with pytest.raises(ValueError, match="X holds no sequences to calibrate with"):
+        ConformalTagger(frozen).fit([], [])

@@ -328,3 +328,9 @@ def test_exponentials_pass_on_what_is_no_number(dtype):
     _chain.scale_rows(psi, e, shift, 2)
     assert np.isnan(e[:2]).any(axis=1).all()
     assert_array_equal(e[2:], [[0, 0], [0, 1]])
+
+
+@pytest.mark.parametrize("seed", ["a", -1, 1.5])
+def test_seeds_are_checked(seed):
+    with pytest.raises(ValueError, match="random_state must be None, an integer of at least 0"):
+        sample(np.zeros((2, 2)), np.zeros((2, 2)), random_state=seed)

@@ -601,7 +601,13 @@ def as_generator(random_state) -> np.random.Generator | np.random.RandomState:
     """Accept what scikit-learn accepts, and NumPy's Generator."""
     if isinstance(random_state, (np.random.Generator, np.random.RandomState)):
         return random_state
-    return np.random.default_rng(random_state)
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "random_state must be None, an integer of at least 0, a Generator or a RandomState; "
+            f"got {random_state!r:.60}."
+        ) from None
 
 
 def repeatable_generator(random_state) -> np.random.Generator | np.random.RandomState:
