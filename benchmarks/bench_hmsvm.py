@@ -1,7 +1,8 @@
 """HMSVMTagger's figures: speed on CoNLL-2000, kernels on handwriting, and the paper's two tables.
 
     python benchmarks/bench_hmsvm.py [chunking] [letters] [single] [long] [entities] [tagging]
-                                     [--runs N] [--sentences N] [--plot FILE] [--seqlearn PYTHON]
+                                     [--quick] [--runs N] [--sentences N] [--plot FILE]
+                                     [--seqlearn PYTHON]
 
 Altun, Tsochantaridis, Hofmann (2003), §6: five-fold errors of named entities and parts of speech,
 300 sentences each. Real data is found through SKLSEQ_DATA (`conll2000/`, `ocr-letters/`,
@@ -174,7 +175,11 @@ def letters(options):
     if path is None:
         print("(no ocr-letters/ under SKLSEQ_DATA)")
         return
-    small, large = read_letters(path / "fold0.tsv.gz"), read_letters(path / "folds1-9.tsv.gz")
+    few = slice(40 if options.quick else None)
+    small, large = (
+        tuple(part[few] for part in read_letters(path / f"{name}.tsv.gz"))
+        for name in ("fold0", "folds1-9")
+    )
     few_words(small, large, options.runs)
     many_words(large, small)
 
@@ -258,7 +263,10 @@ def single(options):
     if path is None:
         print("(no ocr-letters/ under SKLSEQ_DATA)")
         return
-    (X, y), (Z, wanted) = (read_letters(path / f"{f}.tsv.gz") for f in ("fold0", "folds1-9"))
+    few = slice(40 if options.quick else None)
+    (X, y), (Z, wanted) = (
+        (part[few] for part in read_letters(path / f"{f}.tsv.gz")) for f in ("fold0", "folds1-9")
+    )
     X, y, Z, wanted = X.rows, np.concatenate(y), Z.rows, np.concatenate(wanted)
     header("model", "tol", "fit, s", "objective", "accuracy of the rest, %")
     for tol in (1e-1, 1e-3):
@@ -291,7 +299,7 @@ def long(options):
     header("model", "rows", "fit, s", "over CRF's", "relative gap")
     rng = np.random.default_rng(0)
     W, after = rng.normal(size=(32, 5)) / 2, 2 * np.roll(np.eye(5), 1, axis=1)
-    for n in (1_000, 10_000, 100_000):
+    for n in (1_000,) if options.quick else (1_000, 10_000, 100_000):
         x, labels = rng.normal(size=(n, 32)), np.zeros(n, dtype=int)
         scores = x @ W + rng.gumbel(size=(n, 5))
         for t in range(n):
@@ -319,13 +327,17 @@ def accuracy(model, X, y):
     return token_accuracy(y, model.predict(X))
 
 
-def searches():
+def searches(quick):
     """Each model with the grid that an inner split of the training folds chooses from."""
+    # Some fifteen attributes a row: with gamma 1, the kernel of a row with itself would be about
+    # 270, against 1 for a transition.
     poly = {
-        "kernel": "poly", "degree": 2, "gamma": 1.0, "coef0": 1.0, "random_state": 0,
+        "kernel": "poly", "degree": 2, "gamma": 0.03, "coef0": 1.0, "random_state": 0,
     }  # fmt: skip
-    l2s, passes = {"l2": [0.01, 0.03, 0.1, 0.3]}, {"max_iter": [3, 10, 30]}
-    Cs = {"C": [0.03, 0.1, 0.3, 1.0]}
+    l2s, passes = {"l2": [0.0003, 0.001, 0.003, 0.01, 0.03, 0.1]}, {"max_iter": [3, 10, 30]}
+    Cs, wide = {"C": [0.03, 0.1, 0.3, 1.0, 3.0]}, {"C": [0.3, 1.0, 3.0, 10.0, 30.0]}
+    if quick:
+        l2s, Cs, wide, passes = {"l2": [0.01]}, {"C": [0.1]}, {"C": [3.0]}, {"max_iter": [3]}
     perceptron = {"solver": "perceptron", "random_state": 0}
     models = {
         "CRF, observed states": (CRFTagger(), l2s),
@@ -333,18 +345,20 @@ def searches():
         "perceptron, linear": (HMSVMTagger(**perceptron), passes),
         "perceptron, poly": (HMSVMTagger(**perceptron | poly), passes),
         "HM-SVM, linear": (HMSVMTagger(random_state=0), Cs),
-        "HM-SVM, poly": (HMSVMTagger(**poly), {"C": [0.01, 0.03, 0.1, 0.3]}),
+        "HM-SVM, poly": (HMSVMTagger(**poly), wide),
     }
     inner = ShuffleSplit(1, test_size=0.25, random_state=1)
     return {name: GridSearchCV(*pair, cv=inner, scoring=accuracy) for name, pair in models.items()}
 
 
-def five_folds(X, y):
+def five_folds(X, y, options):
     """Errors of five outer folds. No model has seen the test fold before it is tested there."""
     print("C, l2 and the perceptron's passes are chosen on a quarter of the training folds.\n")
-    models = searches()
+    models, n_folds = searches(options.quick), 2 if options.quick else 5
+    if options.quick:
+        X, y = X[:40], y[:40]
     found = {name: [] for name in models}
-    for train, test in KFold(5, shuffle=True, random_state=0).split(X):
+    for train, test in KFold(n_folds, shuffle=True, random_state=0).split(X):
         vectorizer = DictFeatures()
         A = vectorizer.fit_transform([X[s] for s in train])
         B = vectorizer.transform([X[s] for s in test])
@@ -355,11 +369,11 @@ def five_folds(X, y):
             found[name].append((error, search.refit_time_, chosen))
             print(f"{name}: {error:.2f}", file=sys.stderr)
     against = np.array([e for e, *_ in found["CRF, observed states"]])
-    header("model", "error, %", "minus the CRF's, ± s.e. of 5 folds", "fit, s", "chosen")
+    header("model", "error, %", "minus the CRF's, ± s.e. of folds", "fit, s", "chosen")
     for name, results in found.items():
         errors, seconds, chosen = zip(*results)
         apart = np.array(errors) - against
-        spread = np.std(apart, ddof=1) / 5**0.5
+        spread = np.std(apart, ddof=1) / n_folds**0.5
         difference = f"{apart.mean():+.2f} ± {spread:.2f}" if spread else "-"
         shown = ", ".join(f"{c:g}" for c in chosen)
         row(name, f"{mean(errors):.2f}", difference, f"{median(seconds):.2f}", shown)
@@ -376,7 +390,7 @@ def entities(options):
     chosen = [s for s, labels in enumerate(y) if len(labels) >= 10][:300]
     print("The paper's order, from the worst: HMM, perceptron, CRF, penalised CRF, HM-SVM.")
     X = [window_features([shape_features(w) for w in columns[s]["w"]]) for s in chosen]
-    five_folds(X, [y[s] for s in chosen])
+    five_folds(X, [y[s] for s in chosen], options)
 
 
 def tagging(options):
@@ -390,7 +404,7 @@ def tagging(options):
         sentences = [s.split("\n") for s in file.read().strip().split("\n\n")][:300]
     cells = [[line.split("\t") for line in sentence] for sentence in sentences]
     words, y = ([[cell[k] for cell in s] for s in cells] for k in (0, 1))
-    five_folds([window_features([with_suffixes(w) for w in s]) for s in words], y)
+    five_folds([window_features([with_suffixes(w) for w in s]) for s in words], y, options)
 
 
 PARTS = {
@@ -406,11 +420,14 @@ PARTS = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[])
+    parser.add_argument("--quick", action="store_true", help="little data, one run: does it run?")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--sentences", type=int, help="train chunking on so many only")
     parser.add_argument("--plot", metavar="FILE", help="where chunking draws F1 against time")
     parser.add_argument("--seqlearn", metavar="PYTHON", help="an interpreter that has seqlearn")
     options = parser.parse_args()
+    if options.quick:
+        options.runs, options.sentences = 1, options.sentences or 100
     for part in options.parts or PARTS:
         PARTS[part](options)
 

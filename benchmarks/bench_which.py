@@ -140,12 +140,13 @@ def draw(found, path):
     import matplotlib.pyplot as plt
 
     names = list(dict.fromkeys(name for name, *_ in found))
-    figure, grid = plt.subplots(2, -(-len(names) // 2), figsize=(11, 5.5), layout="constrained")
+    shape = {"nrows": 2, "ncols": -(-len(names) // 2), "squeeze": False}
+    figure, grid = plt.subplots(**shape, figsize=(11, 5.5), layout="constrained")
     for axes, name in zip(grid.ravel(), names):
         what, measure, _ = CORPORA[name]
         for k, label in enumerate(LABELS):
             points = [row[3:] for row in found if row[:2] == (name, label)]
-            at = np.array(points, float).reshape(-1, 2).T
+            at = np.maximum(np.array(points, float).reshape(-1, 2).T, 0.005)  # shown as "0.00"
             axes.plot(*at, "osD^vP"[k], color=f"C{k}", label=label, ms=8)
         axes.set(xscale="log", xlim=(0.005, 10), title=what)
         axes.set_ylabel("span F1, %" if measure is span_f1 else "accuracy, %")

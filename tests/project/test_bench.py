@@ -87,6 +87,40 @@ def test_default_runs_have_one_objective(load, corpora, monkeypatch):
     load("_report").KEPT.clear()
 
 
+def test_the_tables_of_the_margin_paper_are_made(load, tmp_path, monkeypatch, capsys):
+    words = [f"w{k % 7}" for k in range(10)]
+    spanish = "\n".join(f"{w} N {'B-x' if w == 'w3' else 'O'}" for w in words)
+    english = "\n".join(f"{w}\t{'V' if w == 'w3' else 'N'}" for w in words)
+    for folder, name, text in (
+        ("conll2002", "esp.train.gz", spanish), ("ptb-wsj-sample", "train.tsv.gz", english),
+    ):  # fmt: skip
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_bytes(gzip.compress("\n\n".join([text] * 8).encode()))
+    monkeypatch.setenv("SKLSEQ_DATA", str(tmp_path))
+    bench = load("bench_hmsvm")
+    monkeypatch.setattr("sys.argv", ["bench_hmsvm.py", "entities", "tagging", "--quick"])
+    bench.main()
+    rows = [line[2:].split(" | ") for line in capsys.readouterr().out.splitlines()]
+    rows = [cells for cells in rows if cells[0] in bench.searches(True)]
+    assert [cells[0] for cells in rows] == 2 * list(bench.searches(True))
+    assert {cells[1] for cells in rows if cells[0].startswith(("CRF", "HM-SVM"))} == {"0.00"}
+
+
+def test_which_estimator_is_measured_and_drawn(load, corpora, tmp_path, monkeypatch, capsys):
+    bench = load("bench_which")
+    (tmp_path / "_static").mkdir()
+    argv = ["bench_which.py", "conll2000", "ncbi-disease", "--sequences", "9"]
+    monkeypatch.setattr("sys.argv", [*argv, "--folder", str(tmp_path)])
+    bench.main()
+    out = capsys.readouterr().out
+    assert "conll2000: chunks, English; 9 sequences" in out
+    assert "ncbi-disease" in out.splitlines()[-1]  # without its data, it says so
+    names, figures = (tmp_path / "which_estimator.csv").read_text().splitlines()
+    assert names.startswith("corpus,z-score,averaged perceptron,HM-SVM,CRF")
+    assert figures.startswith("conll2000,100.0 (")
+    assert (tmp_path / "_static" / "which_estimator.png").stat().st_size > 1000
+
+
 def test_figures_become_a_page(load, tmp_path, capsys):
     report = load("_report")
     row = report.table("answers", "who", "seconds", "good")
