@@ -97,12 +97,16 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         X, _ = read_sequences(X, self.vectorizer_, finite=finite)
         if X.n_rows == 0 and X.shape[1] == 0:
             return X
-        if X.shape[1] != self.n_features_in_:
+        if X.shape[1] not in self._widths():
             raise ValueError(
                 f"X has {X.shape[1]} features, but {type(self).__name__} was fitted with "
                 f"{self.n_features_in_}; extract them with the same fitted transformer."
             )
         return X
+
+    def _widths(self) -> set[int]:
+        # Numbers of columns that X may have.
+        return {self.n_features_in_}
 
     def _state_rows(self) -> np.ndarray:
         # coef_ with padded rows, cached as long as coef_ is the same array.

@@ -25,7 +25,8 @@ class KernelTagger(BaseTagger):
 
     The scores of a row are its kernels with the support rows times ``dual_coef_``; the kernel is
     that of the parameters ``kernel``, ``degree`` and ``coef0`` as the last fit had them, and of
-    ``gamma_``. With "precomputed", a row holds its kernels, ``support_`` being the columns.
+    ``gamma_``. With "precomputed", a row holds its kernels, ``support_`` being the columns, or all
+    that there are.
     """
 
     def decision_function(self, X: SequencesLike) -> list[np.ndarray]:
@@ -58,6 +59,10 @@ class KernelTagger(BaseTagger):
         scores -= scores.max(axis=1, keepdims=True)
         return list(cut_rows(scores.astype(emission.dtype, copy=False), offsets))
 
+    def _widths(self) -> set[int]:
+        is_given = fitted_parameter(self, "kernel") == "precomputed"
+        return super()._widths() | ({len(self.support_)} if is_given else set())
+
     def _blocks(self, X, work) -> list:
         # Without coef_, rows are scored by their kernels with the support rows.
         if hasattr(self, "coef_"):
@@ -89,6 +94,7 @@ class KernelTagger(BaseTagger):
 
     def _support_kernel(self, kernel: RowKernel, rows) -> np.ndarray:
         if kernel.kernel == "precomputed":
-            chosen = rows[:, self.support_]
+            is_chosen = rows.shape[1] != self.n_features_in_
+            chosen = rows if is_chosen else rows[:, self.support_]
             return chosen.toarray() if sparse.issparse(chosen) else chosen
         return kernel(rows, self.support_vectors_)

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.metrics.pairwise import laplacian_kernel
 
-from sklseq import HMSVMTagger, HMSVMTaggerCV, RowBlocks
+from sklseq import HMSVMTagger, HMSVMTaggerCV, RowBlocks, ZScoreTagger
 from sklseq.estimators import kernel_functions, kernel_model
 from sklseq.estimators.kernel_functions import KernelRows, RowKernel, gram_matrix
 from sklseq.inspection import explain, top_features
@@ -198,3 +198,20 @@ def test_an_infinite_gamma_is_refused():
     X, y = sequences()
     with pytest.raises(ValueError, match=r"the variance is .*give gamma a number"):
         HMSVMTagger(kernel="rbf").fit([x * 1e-155 for x in X], y)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("tagger", [HMSVMTagger(C=0.1), ZScoreTagger()], ids=["margin", "z-score"])
+def test_precomputed_kernels_of_the_support_rows_are_enough(tagger, form):
+    rng = np.random.default_rng(0)
+    rows, offsets = rng.normal(size=(40, 3)), np.arange(0, 41, 5)
+    y = [(x[:, 0] > 0).astype(int) for x in np.split(rows, offsets[1:-1])]
+    gram = rows @ rows.T
+    tagger.set_params(kernel="precomputed").fit(np.split(gram, offsets[1:-1]), y)
+    assert isinstance(tagger, ZScoreTagger) or tagger.n_support_ < 40
+    new = rng.normal(size=(7, 3)) @ rows.T
+    chosen = [form(new[:, tagger.support_])]
+    assert_array_equal(tagger.predict(chosen)[0], tagger.predict([form(new)])[0])
+    assert_array_equal(tagger.potentials(chosen).emission, tagger.potentials([new]).emission)
+    with pytest.raises(ValueError, match="X has 2 features"):
+        tagger.predict([new[:, :2]])

@@ -30,7 +30,12 @@ def same_weights(a, b, rtol=1e-9):
         assert_allclose(getattr(a, name), getattr(b, name), rtol=rtol, atol=1e-10)
 
 
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def as_csr(x):
+    """Columns of different frequencies, which training orders by them."""
+    return sparse.csr_matrix(np.where(x > [1.0, -1.0, 0.0, 0.5], x, 0))
+
+
+@pytest.mark.parametrize("form", [np.asarray, as_csr])
 @pytest.mark.parametrize(
     "parameters",
     [

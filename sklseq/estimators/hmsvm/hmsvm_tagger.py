@@ -102,7 +102,8 @@ class HMSVMTagger(CallbackSupportMixin, KernelTagger):
         Whether slacks are summed or their squares.
     kernel : {"linear", "poly", "rbf", "precomputed"} or callable, default="linear"
         Kernel between rows. A callable takes two matrices of rows and returns that of their
-        kernels. With "precomputed", rows of X hold their kernel with each training row.
+        kernels. With "precomputed", rows of X hold their kernel with each training row; after
+        ``fit`` also with those of ``support_`` only, in its order.
     gamma : {"scale", "auto"} or float, default="scale"
         Of "poly", (gamma · x·z + coef0)^degree, and "rbf", exp(-gamma · ‖x - z‖²); names as in
         scikit-learn's SVC.
