@@ -71,7 +71,7 @@ def _checked(block: Any, shape: tuple[int, int], kernel: str | Callable) -> np.n
     if block.shape != shape:
         raise ValueError(
             f"kernel must return a matrix of shape {shape}, one row and one column for each row "
-            f"of its two arguments; got shape {block.shape}."
+            f"of its two arguments; got {_shown(block)}."
         )
     if block.dtype.kind not in "biuf":
         raise ValueError(f"kernel must return finite real numbers; got dtype {block.dtype}.")
@@ -84,6 +84,10 @@ def _checked(block: Any, shape: tuple[int, int], kernel: str | Callable) -> np.n
             "gamma or degree."
         )
     return block
+
+
+def _shown(block: np.ndarray) -> str:
+    return f"shape {block.shape}" if block.ndim else repr(block.item())
 
 
 def _magnitude(block: np.ndarray) -> float:

@@ -156,12 +156,10 @@ def read_class_weight(
             f"{class_weight!r}."
         )
     by_class = compute_class_weight(class_weight, classes=classes, y=classes[codes])
-    if not (np.isfinite(by_class).all() and (by_class >= 0).all()):
-        raise ValueError(f"class_weight must be finite and not negative; got {by_class}.")
-    if positive and not by_class.all():
-        raise ValueError(
-            f"class_weight must be above 0 for all labels; got {by_class}. Use a small number."
-        )
+    allowed = by_class > 0 if positive else by_class >= 0
+    if not (np.isfinite(by_class).all() and allowed.all()):
+        least = "above 0" if positive else "not negative"
+        raise ValueError(f"class_weight must be finite and {least}; got {by_class}.")
     return by_class
 
 
