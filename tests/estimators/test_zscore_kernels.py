@@ -276,6 +276,15 @@ def test_rows_far_from_zero(offset, loss, coef0):
         assert np.abs(apart).max() < 5e-2 * (offset / 1e6) ** 2
 
 
+@pytest.mark.parametrize("landmarks", [None, 3])
+@pytest.mark.filterwarnings("ignore:.*label")
+def test_one_label(landmarks):
+    X, y = make_far(0.0)
+    y = [np.zeros_like(labels) for labels in y]
+    tagger = ZScoreTagger(kernel="rbf", n_landmarks=landmarks, random_state=0).fit(X, y)
+    assert not np.concatenate(tagger.predict(X)).any()
+
+
 def test_a_kernel_that_lost_its_digits_warns():
     for options, offset in ({}, 1e7), ({"n_landmarks": 20, "random_state": 0}, 1e5):
         options |= {"kernel": "poly", "degree": 1, "gamma": 1.0}

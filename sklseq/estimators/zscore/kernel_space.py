@@ -136,7 +136,8 @@ class KernelSpace:
     def attributes(self, coef: np.ndarray) -> dict[str, Any]:
         """Fitted attributes in the place of ``coef_``."""
         tagger, X = self.tagger, self.source.X
-        self._warn_far()
+        if len(self.source.classes) > 1:  # one label needs no kernel
+            self._warn_far()
         fitted = {
             "dual_coef_": coef, "support_": self.numbers(), "n_support_": len(self.support),
             "n_features_in_": X.shape[1],
