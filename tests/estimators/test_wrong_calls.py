@@ -339,3 +339,9 @@ def test_class_weight_of_an_unknown_label():
 def test_object_array_of_numbers(rows):
     with pytest.raises(ValueError, match=r"Convert an object array of numbers by x\.astype\(float"):
         CRFTagger().fit([rows(x) for x in NUMBERS], Y)
+
+
+@pytest.mark.parametrize("rows", [list, np.asarray])
+def test_extractor_of_tokens_given_numbers(rows):
+    with pytest.raises(ValueError, match=r"Row 0 of sequence 0 .*Rows of numbers need no extractor"):
+        TokenFeatures().fit([rows(np.ones((3, 2))), rows(np.ones((1, 2)))])
