@@ -343,5 +343,7 @@ def test_object_array_of_numbers(rows):
 
 @pytest.mark.parametrize("rows", [list, np.asarray])
 def test_extractor_of_tokens_given_numbers(rows):
-    with pytest.raises(ValueError, match=r"Row 0 of sequence 0 .*Rows of numbers need no extractor"):
+    with pytest.raises(
+        ValueError, match=r"Row 0 of sequence 0 .*Rows of numbers need no extractor"
+    ):
         TokenFeatures().fit([rows(np.ones((3, 2))), rows(np.ones((1, 2)))])
