@@ -34,6 +34,7 @@ from sklseq.data.types import (
     ValidLike,
 )
 from sklseq.estimators.crf.crf_tagger import CRFTagger
+from sklseq.estimators.crf.crf_tagger_cv import CRFTaggerCV
 from sklseq.estimators.crf.standard_errors import StandardErrors, weight_errors
 from sklseq.estimators.online.pipelines import inner_estimator
 
@@ -836,9 +837,10 @@ def standard_errors(
     """
     tagger: Any
     tagger, rows = last_step(model, X)
-    if not isinstance(tagger, CRFTagger):
+    if not isinstance(tagger, CRFTagger) or isinstance(tagger, CRFTaggerCV):
         raise ValueError(
-            f"{type(tagger).__name__} has no standard errors; use CRFTagger as the last step."
+            f"{type(tagger).__name__} has no standard errors; use CRFTagger as the last step, "
+            "with the penalties that a search has found."
         )
     check_is_fitted(tagger, "coef_")
     if not isinstance(robust, (bool, np.bool_)):

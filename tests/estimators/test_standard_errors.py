@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from sklseq import CRFTagger, RowBlocks, SemiCRFSegmenter, ZScoreTagger
+from sklseq import CRFTagger, CRFTaggerCV, RowBlocks, SemiCRFSegmenter, ZScoreTagger
 from sklseq.inspection import standard_errors
 from sklseq.objectives.scores.score_map import Weights
 from tests.objectives.test_curvature import gradient_at
@@ -90,9 +90,9 @@ def test_errors_and_warnings():
         standard_errors(tagger, X, [np.minimum(labels, 1) for labels in y])
     with pytest.raises(ValueError, match="need sequences in memory"):
         standard_errors(tagger, [RowBlocks(x) for x in X], y)
-    for other in (ZScoreTagger().fit(X, y),):
-        with pytest.raises(ValueError, match="ZScoreTagger has no standard errors; use CRFTagger"):
-            standard_errors(other, X, y)
+    for other in (ZScoreTagger(), CRFTaggerCV(cv=2)):
+        with pytest.raises(ValueError, match=r"(ZScoreTagger|CV) has no standard errors; use CRF"):
+            standard_errors(other.fit(X, y), X, y)
     with pytest.raises(ValueError, match="has no standard errors"):
         standard_errors(SemiCRFSegmenter(), X, y)
     few = pytest.raises(ValueError, match=r"Standard errors of 29 weights need .* MB")
