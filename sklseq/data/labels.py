@@ -863,8 +863,24 @@ def _costs_of_pairs(loss: Any, classes: np.ndarray) -> Any:
             _check_pair(pair, classes)
         return [[loss.get((a, b), float(a != b)) for b in labels] for a in labels]
     if callable(loss) and takes(loss, 2):
-        return [[loss(a, b) if a != b else 0.0 for b in labels] for a in labels]
+        return [[_cost(loss, a, b) if a != b else 0.0 for b in labels] for a in labels]
     return loss
+
+
+def _cost(loss: Any, true: Any, wrong: Any) -> float:
+    try:
+        cost = loss(true, wrong)
+    except KeyError as error:
+        raise ValueError(
+            f"The loss function has no cost for the true label {true!r} and the answer {wrong!r}: "
+            f"it raised KeyError({error})."
+        ) from error
+    if not isinstance(cost, (bool, int, float, np.number, np.bool_)):
+        raise ValueError(
+            f"The loss function must return a number; got {cost!r} for the true label {true!r} "
+            f"and the answer {wrong!r}."
+        )
+    return float(cost)
 
 
 def _check_pair(pair: Any, classes: np.ndarray) -> None:

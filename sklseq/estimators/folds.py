@@ -67,7 +67,7 @@ def read_folds(
 def _check_cv(cv: Any) -> None:
     whole = isinstance(cv, numbers.Integral) and not isinstance(cv, bool)
     listed = isinstance(cv, Iterable) and not isinstance(cv, str)
-    if not (cv is None or whole or listed or hasattr(cv, "split")):
+    if isinstance(cv, str) or not (cv is None or whole or listed or hasattr(cv, "split")):
         raise ValueError(
             "cv must be a number of folds, a splitter or a list of pairs (train, test); got "
             f"{cv!r}."

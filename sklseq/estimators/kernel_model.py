@@ -60,8 +60,9 @@ class KernelTagger(BaseTagger):
         return list(cut_rows(scores.astype(emission.dtype, copy=False), offsets))
 
     def _widths(self) -> set[int]:
-        is_given = fitted_parameter(self, "kernel") == "precomputed"
-        return super()._widths() | ({len(self.support_)} if is_given else set())
+        if hasattr(self, "coef_") or fitted_parameter(self, "kernel") != "precomputed":
+            return super()._widths()
+        return super()._widths() | {len(self.support_)}
 
     def _blocks(self, X, work) -> list:
         # Without coef_, rows are scored by their kernels with the support rows.

@@ -752,6 +752,11 @@ def test_verbose(capsys):
         ({"loss": np.ones((3, 3))}, r"0 on the diagonal, .* label 0 and the answer 0 it is 1"),
         ({"loss": lambda a: 1.0}, "a callable of these two that returns them; got <function"),
         ({"loss": dict}, "a callable of these two that returns them; got <class 'dict'>"),
+        (
+            {"loss": lambda a, b: "x"},
+            "The loss function must return a number; got 'x' for the true",
+        ),
+        ({"loss": lambda a, b: {}[a]}, "The loss function has no cost for the true label"),
         ({"loss": "zero_one", "class_weight": "balanced"}, "class_weight weighs wrong labels"),
         ({"class_weight": {0: -1.0}}, "class_weight must be finite and not negative"),
         ({"kernel": lambda A, B: np.ones((2, 2))}, r"matrix of shape \(9, 9\).*got shape \(2, 2\)"),
@@ -795,8 +800,8 @@ def test_kernel_is_checked_again_in_prediction():
         tagger.predict([X[0][:2]])
     squares = np.split(np.concatenate(X) @ np.concatenate(X).T, [3, 4, 6])
     tagger = HMSVMTagger(kernel="precomputed").fit(squares, y)
-    with pytest.raises(ValueError, match="X has 8 features, but HMSVMTagger was fitted with 9"):
-        tagger.predict([squares[0][:, :8]])
+    with pytest.raises(ValueError, match="X has 5 features, but HMSVMTagger was fitted with 9"):
+        tagger.predict([squares[0][:, :5]])
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
