@@ -124,8 +124,8 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
         Returns
         -------
         Sequences
-            As in ``fit_transform``. If X holds sequences in blocks, a list of :class:`RowBlocks`,
-            whose rows are computed each time they are read.
+            As in ``fit_transform``. If X holds sequences in blocks, a list of
+            :class:`~sklseq.RowBlocks`, whose rows are computed each time they are read.
         """
         self._check_fitted()
         fitted = as_fitted(self)

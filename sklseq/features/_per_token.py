@@ -64,8 +64,8 @@ class PerToken(Extractor, auto_wrap_output_keys=None):
     fitted on the rows of all sequences, with their labels as ``y``. Each distinct string, or
     combination of columns, is transformed once.
 
-    Of sequences in blocks (:class:`RowBlocks`), a transformer is fitted by ``partial_fit`` on one
-    block after another, without labels; on the first one if it needs no data, as
+    Of sequences in blocks (:class:`~sklseq.RowBlocks`), a transformer is fitted by ``partial_fit``
+    on one block after another, without labels; on the first one if it needs no data, as
     ``FunctionTransformer``; one that is fitted already comes in ``FrozenEstimator``.
 
     Examples

@@ -78,8 +78,8 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
     ``min_count`` or ``n_features`` renumber columns; joined attributes and marks follow. Cost
     O(features copied). Beyond the ends of a sequence, dense features are 0.
 
-    Rows of sequences in blocks (:class:`RowBlocks`) are those of sequences in memory, over the
-    borders of blocks too. ``min_count``, and ``conjoin`` without ``n_features``, need memory.
+    Rows of sequences in blocks (:class:`~sklseq.RowBlocks`) are those of sequences in memory, over
+    the borders of blocks too. ``min_count``, and ``conjoin`` without ``n_features``, need memory.
 
     Examples
     --------
