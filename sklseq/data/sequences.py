@@ -490,7 +490,9 @@ def list_sequences(X: Any) -> list:
         If ``X`` is one string, mapping, table, matrix or array of numbers, or has no length.
     """
     got, advice = type(X).__name__, "Wrap a single sequence in a list: [X]."
-    if is_table(X):
+    if isinstance(X, str):
+        advice = "Cut a text into tokens: [X.split()]."
+    elif is_table(X):
         got, advice = f"{got}, one table", "Cut it into sequences by sklseq.datasets.from_frame."
     elif isinstance(X, np.ndarray) and X.dtype != object and X.ndim != 3 and X.dtype.kind != "U":
         got = f"one array of shape {X.shape}"

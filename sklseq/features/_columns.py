@@ -207,6 +207,8 @@ def _form_of(sequence: Any, s: int) -> str:
         return "columns"
     if not isinstance(sequence, (list, tuple, np.ndarray)):
         advice = "If X is one sequence, wrap it in a list: [X]."
+        if isinstance(sequence, str):
+            advice = f"{advice} If it is a list of texts, cut each into tokens: text.split()."
         if is_sparse(sequence):
             advice = "Rows of numbers need no extractor of tokens: use PerToken, or a tagger alone."
         raise ValueError(

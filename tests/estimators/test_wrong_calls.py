@@ -132,7 +132,7 @@ def test_columns_need_an_extractor(estimator, X):
     ("X", "match"),
     [
         (Table(), "got Table, one table. Cut it into sequences by sklseq.datasets.from_frame"),
-        ("the dog", "got str. Wrap a single sequence in a list"),
+        ("the dog", r"got str. Cut a text into tokens: \[X.split\(\)\]"),
         ({"w": ["a"]}, "got dict. Wrap a single sequence in a list"),
         ({"the", "dog"}, "got set. Wrap a single sequence in a list"),
         (None, "got NoneType. Wrap"),

@@ -308,7 +308,7 @@ def test_same_attributes_as_template_features():
     [
         ([], "X holds no sequences"),
         ({"a": "b"}, "X must be a list of sequences; got dict. Wrap"),
-        ("abc", "X must be a list of sequences; got str. Wrap"),
+        ("abc", "X must be a list of sequences; got str. Cut a text"),
         (3, "X must be a list of sequences; got int. Wrap"),
         (
             [{"a": "b"}],
