@@ -63,7 +63,7 @@ FAULTS = [
     ("objectives/likelihood/partial.py", "(weights, -weights)", "(weights, weights)", "test_partial"),
     ("objectives/likelihood/partial.py", "return blocks[-1].sequences.stop if blocks else 0", "return 0", "test_partial"),
     ("estimators/sources/partial_source.py", "numbers[np.argsort((is_partial * 1 + ~known)[numbers], kind=\"stable\")]", "numbers", "test_partial"),
-    ("objectives/likelihood/partial.py", "work.ends[1] += psi[last]", "work.ends[1] += psi[first]", "test_partial"),
+    ("objectives/likelihood/likelihood.py", "self.ends[1] += rows[last]", "self.ends[1] += rows[first]", "test_partial"),
     ("objectives/scores/score_map.py", "known & table[codes, j]", "table[codes, j]", "test_unknown_labels"),
     ("objectives/scores/score_map.py", "table[pairs % n]", "table[pairs // n]", "test_unknown_labels"),
     ("estimators/crf/early_stopping.py", "usable[np.isin(numbers[usable], _first_test_part(part, n))]", "np.intersect1d(_first_test_part(part, n), usable)", "test_unknown_labels"),

@@ -141,6 +141,7 @@ class PenaltySearchMixin:
     """
 
     _plain: Any
+    _in_parts: str  # what trains in parts instead
 
     def _tagger(self, point: dict[str, float], n_jobs: int | None) -> Any:
         """An unfitted tagger with these penalties, its parameters checked."""
@@ -160,6 +161,29 @@ class PenaltySearchMixin:
     def _paths(self, data: Data) -> Callable[[np.ndarray, np.ndarray], Path]:
         # A function of the numbers of the sequences to train and to test on.
         raise NotImplementedError
+
+    def partial_fit(
+        self,
+        X: SequencesLike,
+        y: LabelsLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Any:
+        """Not possible: cross-validation needs all sequences.
+
+        Parameters
+        ----------
+        X, y, classes, sample_weight : ignored
+
+        Raises
+        ------
+        ValueError
+            Always.
+        """
+        raise ValueError(
+            f"{type(self).__name__} cannot be trained in parts, as cross-validation needs all "
+            f"sequences; use fit, or {self._in_parts}."
+        )
 
     @with_callbacks(max_subtasks=lambda tagger: None)
     def fit(

@@ -10,7 +10,7 @@ from sklearn.model_selection import BaseCrossValidator
 
 from sklseq.data.column_roles import with_transition_features
 from sklseq.data.sequences import Sequences
-from sklseq.data.types import ArrayLike, ChoiceLike, LabelsLike, RandomState, SequencesLike
+from sklseq.data.types import ArrayLike, ChoiceLike, RandomState
 from sklseq.estimators.crf.crf_path import CRFPath
 from sklseq.estimators.crf.crf_tagger import CRFTagger
 from sklseq.estimators.penalty_search import Axis, Data, PenaltySearchMixin, read_grid
@@ -121,6 +121,7 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     """
 
     _plain = CRFTagger
+    _in_parts = "CRFTagger's partial_fit with the l1 and l2 found"
 
     def __init__(
         self,
@@ -180,26 +181,3 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
 
     def _paths(self, data: Data) -> Callable[[np.ndarray, np.ndarray], CRFPath]:
         return lambda train, test: CRFPath(self._tagger({}, None), data, train, test)
-
-    def partial_fit(
-        self,
-        X: SequencesLike,
-        y: LabelsLike,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> CRFTaggerCV:
-        """Not possible: cross-validation needs all sequences.
-
-        Parameters
-        ----------
-        X, y, classes, sample_weight : ignored
-
-        Raises
-        ------
-        ValueError
-            Always.
-        """
-        raise ValueError(
-            "CRFTaggerCV cannot be trained in parts, as cross-validation needs all sequences; use "
-            "fit, or CRFTagger's partial_fit with the l1 and l2 found."
-        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import linalg
@@ -26,7 +26,7 @@ __all__ = ["StandardErrors", "weight_errors"]
 FAR = 0.1
 
 
-class StandardErrors(NamedTuple):
+class StandardErrors(Weights):
     """Standard errors of the weights of a ``CRFTagger``; NaN where there is no trained weight.
 
     Attributes
@@ -35,11 +35,6 @@ class StandardErrors(NamedTuple):
     transition : ndarray of shape (n_labels, n_labels)
     start, end : ndarray of shape (n_labels,)
     """
-
-    coef: np.ndarray
-    transition: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
 
 
 def weight_errors(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 
-from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
+from sklseq.data.types import ArrayLike, RandomState
 from sklseq.estimators.hmsvm.hmsvm_tagger import HMSVMTagger
 from sklseq.estimators.hmsvm.margin_path import GramMatrices, MarginPath
 from sklseq.estimators.penalty_search import Axis, Data, PenaltySearchMixin, read_grid
@@ -119,6 +119,7 @@ class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
     """
 
     _plain = HMSVMTagger
+    _in_parts = "partial_fit of HMSVMTagger(solver='perceptron')"
 
     def __init__(
         self,
@@ -183,26 +184,3 @@ class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
     def _paths(self, data: Data) -> Callable[[np.ndarray, np.ndarray], MarginPath]:
         grams = GramMatrices(self._tagger({}, None), data.rows.rows)
         return lambda train, test: MarginPath(self._tagger({}, None), data, train, test, grams)
-
-    def partial_fit(
-        self,
-        X: SequencesLike,
-        y: LabelsLike,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> HMSVMTaggerCV:
-        """Not possible: cross-validation needs all sequences.
-
-        Parameters
-        ----------
-        X, y, classes, sample_weight : ignored
-
-        Raises
-        ------
-        ValueError
-            Always.
-        """
-        raise ValueError(
-            "HMSVMTaggerCV cannot be trained in parts, as cross-validation needs all sequences; "
-            "use fit, or partial_fit of HMSVMTagger(solver='perceptron')."
-        )

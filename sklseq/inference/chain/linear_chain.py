@@ -633,7 +633,7 @@ def check_paths(log_z: np.ndarray, first: int = 0, known: bool = False) -> None:
 def plain_scores(
     emission: np.ndarray, chain: Transitions, offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    # Unpadded float64, boundaries folded in: what the less hurried kernels take. Entries of single
+    # Unpadded float64, boundaries folded in, for the kernels of single sequences. Entries of single
     # rows become float64, too.
     L = chain.n_labels
     if chain.rows is not None:

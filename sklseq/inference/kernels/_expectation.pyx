@@ -29,7 +29,7 @@ from libc.math cimport INFINITY, exp, log
 from libc.string cimport memset
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
-from sklseq.inference.kernels._log_domain cimport log_normalise, subtract_log_sum
+from sklseq.inference.kernels._log_domain cimport log_kernel, log_normalise
 from sklseq.inference.kernels._recursions cimport block_of_product, forward, least_mass
 from sklseq.inference.kernels._row_matrices cimport RowMatrices, matrix_at, row_matrices
 
@@ -158,19 +158,6 @@ def backward_scaled(
 
 
 # ---------------------------------------------------------------- the same in the log domain
-
-
-cdef inline double log_kernel(
-    const double* before, const double* score, Py_ssize_t stride, Py_ssize_t j, double* log_k,
-    Py_ssize_t L
-) noexcept nogil:
-    # log_k(i) = log K(j, i); returns log pred(j), -inf (and log_k = -inf) if no path ends there.
-    cdef Py_ssize_t i
-    cdef double top = -INFINITY
-    for i in range(L):
-        log_k[i] = before[i] + score[i * stride + j]
-        top = max(top, log_k[i])
-    return subtract_log_sum(log_k, L, top)
 
 
 def filter_log(

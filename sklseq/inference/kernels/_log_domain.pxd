@@ -56,6 +56,20 @@ cdef inline double subtract_log_sum(double* x, Py_ssize_t n, double top) noexcep
     return top + total
 
 
+cdef inline double log_kernel(
+    const double* before, const double* score, Py_ssize_t stride, Py_ssize_t j, double* log_k,
+    Py_ssize_t L
+) noexcept nogil:
+    # log_k(i) = log K(j, i) = log p(label i before | j), of logarithms of scores; returns log
+    # pred(j), -inf (and log_k = -inf) if no path ends there.
+    cdef Py_ssize_t i
+    cdef double top = -INFINITY
+    for i in range(L):
+        log_k[i] = before[i] + score[i * stride + j]
+        top = max(top, log_k[i])
+    return subtract_log_sum(log_k, L, top)
+
+
 cdef inline double log_normalise(double* x, Py_ssize_t n) noexcept nogil:
     # Subtract log sum exp, and return it.
     cdef Py_ssize_t k

@@ -25,21 +25,9 @@ Notation and padding: `_chain.pyx`. dscore is finite where a transition is forbi
 from libc.math cimport INFINITY, exp
 from libc.string cimport memset
 
-from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
-from sklseq.inference.kernels._log_domain cimport subtract_log_sum
-from sklseq.inference.kernels._recursions cimport block_of_product
-
-
-cdef inline void multiply(
-    lanes* tag, const double* x, const double* matrix, double* out, Py_ssize_t L, Py_ssize_t width
-) noexcept nogil:
-    # out(j) = sum_i x(i) * matrix(i, j)
-    cdef Py_ssize_t B = n_lanes(tag), block, k
-    cdef double acc[8]
-    for block in range(width // B):
-        block_of_product(tag, x, 1, matrix + block * B, L, width, acc)
-        for k in range(B):
-            out[block * B + k] = acc[k]
+from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes
+from sklseq.inference.kernels._log_domain cimport log_kernel
+from sklseq.inference.kernels._scaled cimport times_matrix
 
 
 cdef void forward_each(
@@ -59,7 +47,7 @@ cdef void forward_each(
                 for j in range(width):
                     row[j] = alpha[j] * dpsi[t, j]
             else:
-                multiply(
+                times_matrix(
                     tag, &A[t - 1, 0] if t > offsets[s] else before, &E[0, 0], product, L, width
                 )
                 for j in range(width):
@@ -136,7 +124,7 @@ cdef void backward_each(
             if t == offsets[s] and rows.first:
                 memset(&U[t, 0], 0, width * sizeof(double))
                 break
-            multiply(tag, now, &Et[0, 0], dbeta, rows.L, width)
+            times_matrix(tag, now, &Et[0, 0], dbeta, rows.L, width)
             for j in range(width):
                 dbeta[j] += U[t, j]
                 U[t, j] = now[j]
@@ -183,11 +171,7 @@ cdef inline bint kernel_row(
 ) noexcept nogil:
     # k(i) = K_t(j, i); False if no path ends in j.
     cdef Py_ssize_t i
-    cdef double top = -INFINITY
-    for i in range(L):
-        k[i] = before[i] + score[i * stride + j]
-        top = max(top, k[i])
-    if subtract_log_sum(k, L, top) == -INFINITY:
+    if log_kernel(before, score, stride, j, k, L) == -INFINITY:
         return False
     for i in range(L):
         k[i] = exp(k[i])

@@ -41,6 +41,12 @@ class ThreadBuffers(Workspace):
         if self.entries is not None:
             self.entries.clear()
 
+    def add_ends(self, rows: np.ndarray, offsets: np.ndarray) -> None:
+        """Add the first and the last row of each sequence to ``ends``."""
+        first, last, _ = row_positions(offsets)
+        self.ends[0] += rows[first].sum(axis=0)
+        self.ends[1] += rows[last].sum(axis=0)
+
     def rows(self, residual: np.ndarray | None, first: int, last: int) -> np.ndarray:
         """Buffer for the scores and residuals of some rows: part of ``residual`` if given."""
         return self.psi[: last - first] if residual is None else residual[first:last]
@@ -305,9 +311,7 @@ class LogLikelihood(SumOfParts):
             design.scores(V, block.first, block.last, residual)
             dpsi = residual.astype(np.float64, copy=False)
             self.tangents(rows, dpsi, block, direction, work)
-            first, last, _ = row_positions(block.offsets)
-            sums.ends[0] += dpsi[first].sum(axis=0)
-            sums.ends[1] += dpsi[last].sum(axis=0)
+            sums.add_ends(dpsi, block.offsets)
             residual[:] = dpsi
             design.collect(residual, block.first, sums.buffer)
 

@@ -73,9 +73,7 @@ class PartialLogLikelihood(LogLikelihood):
             return None
         psi -= allowed
         psi *= np.repeat(weights, np.diff(offsets)).astype(psi.dtype)[:, None]
-        first, last, _ = row_positions(offsets)
-        work.ends[0] += psi[first].sum(axis=0)
-        work.ends[1] += psi[last].sum(axis=0)
+        work.add_ends(psi, offsets)
         return None
 
     def filtered(self, psi: np.ndarray, block: Block, chain: Transitions, work) -> list[Filtered]:
@@ -182,10 +180,8 @@ def add_covariances(
     work: ThreadBuffers,
 ) -> None:  # fmt: skip
     """Add the tangents of a block, of rows and of ``rows.pair_tangents``, to its residuals."""
-    first, last, _ = row_positions(block.offsets)
     residual += dmu.astype(residual.dtype)
-    work.ends[0] += dmu[first].sum(axis=0)
-    work.ends[1] += dmu[last].sum(axis=0)
+    work.add_ends(dmu, block.offsets)
     if work.exact is None:
         work.exact = np.zeros_like(rows.pair_tangents)
     work.exact += rows.pair_tangents
