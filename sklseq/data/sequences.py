@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numbers
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sklseq._lib.sparse_input import is_sparse
 from sklseq.data.labels import (
     as_label_sequences,
     encode_labels,
@@ -38,6 +38,7 @@ __all__ = [
     "finite_sum",
     "first_not_finite",
     "input_form",
+    "is_sparse",
     "list_sequences",
     "not_a_table",
     "read_labels",
@@ -50,6 +51,15 @@ Rows = Any  # 2-D ndarray, SciPy CSR matrix or CSR array
 
 # Bits of ``Sequences.roles``.
 STATE, TRANSITION = 1, 2
+
+
+def is_sparse(x: Any) -> bool:
+    """Whether ``x`` is a matrix or array of ``scipy.sparse``.
+
+    There is none before SciPy is imported, which takes longer than loading an exported model.
+    """
+    issparse = getattr(sys.modules.get("scipy.sparse"), "issparse", None)
+    return issparse is not None and issparse(x)
 
 
 class Sequences:

@@ -31,7 +31,7 @@ from sklseq.data.sequences import (
     check_sample_weight,
     read_labels,
 )
-from sklseq.data.span_rules import find_by_rules, named_spans, span_rules
+from sklseq.data.span_rules import SpanRules, find_by_rules, named_spans, span_rules
 from sklseq.data.types import ArrayLike, LabelsLike, MatrixLike, SequencesLike, ValidLike
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen, gives_lists
 from sklseq.estimators.validation import in_shards, read_sequences
@@ -167,7 +167,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         -------
         Potentials
         """
-        X = self._read(X)
+        X = self._read(X, finite=False)
         L = len(self.classes_)
         emission = np.empty((X.n_rows, L), dtype=self.transition_.dtype)
 
@@ -227,20 +227,26 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         With labels of k types that the best paths repeat, "once" costs up to 2^k times as much as
         plain decoding, and only for the sequences with repeated labels.
         """
-        if (known is not None or valid is not None) and (in_shards(X) or in_blocks(X)):
+        shards, blocks = in_shards(X), in_blocks(X)
+        if (shards or blocks) and (known is not None or valid is not None):
             name = "valid" if known is None else "known"
             raise ValueError(
                 f"{name} needs sequences in memory; pass arrays, or leave {name} out of predict."
             )
-        if valid is not None:
-            return self._predict_valid(X, valid, known)
-        if in_shards(X):
+        if shards:
             check_is_fitted(self, "classes_")
             from sklseq.estimators.sources.shard_answers import predict_shards
 
-            return as_chosen(self, predict_shards(self.predict, X))
-        if in_blocks(X):
-            return as_chosen(self, self._block_decoder().predict(X))
+            answers = predict_shards(self.predict, X)
+        elif blocks:
+            answers = self._block_decoder().predict(X)
+        elif valid is not None:
+            answers = self._predict_valid(X, valid, known)
+        else:
+            return self._predict_rows(X, known)
+        return as_chosen(self, answers)
+
+    def _predict_rows(self, X: Any, known: LabelsLike | None) -> np.ndarray:
         X = self._read(X, finite=False)
         allowed = self._allowed(known, X)
         chain = self._chain("maxima", X.n_rows)
@@ -263,12 +269,11 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         self._blocks(X, decode)
         return found
 
-    def _predict_valid(self, X: Any, valid: ValidLike, known: Any) -> np.ndarray:
-        X = self._read(X)
-        potentials = self.potentials(X)
-        self._allowed(known, X).restrict(potentials.emission, 0)
-        codes = self._valid_codes(potentials, valid)
-        return as_chosen(self, split_labels(self.classes_[codes], X.offsets))
+    def _predict_valid(self, X: Any, valid: ValidLike, known: LabelsLike | None) -> np.ndarray:
+        X = self._read(X, finite=False)
+        allowed, potentials = self._allowed(known, X), self.potentials(X)
+        allowed.restrict(potentials.emission, 0)
+        return split_labels(self.classes_[self._valid_codes(potentials, valid)], X.offsets)
 
     def _valid_codes(self, potentials: Potentials, valid: ValidLike) -> np.ndarray:
         from sklseq.estimators.valid_paths import valid_paths  # not for a deployed model
@@ -329,26 +334,37 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         Returns
         -------
         list of list of Span
-            (start, stop, label, probability), in order. The probability is None for a model
-            without probabilities.
+            (start, stop, label, probability), in order. The probability of a :class:`CRFTagger` is
+            that of its ``predict_segment_proba``; other models have None.
 
         Raises
         ------
         ValueError
             If a label of the model does not belong to the scheme.
+
+        Examples
+        --------
+        >>> from sklseq import CRFTagger
+        >>> X, y = [[["Ann"], ["Lee"], ["sings"]]], [["B-PER", "I-PER", "O"]]
+        >>> for span in CRFTagger(l2=0.01).fit(X, y).predict_spans(X)[0]:
+        ...     print(span.start, span.stop, span.label, round(span.probability, 1))
+        0 2 PER 1.0
         """
         potentials = self.potentials(X)
-        return named_spans(*self._spans(potentials, scheme, valid), potentials.offsets)
-
-    def _spans(self, potentials: Potentials, scheme: str | None, valid: Any) -> tuple:
-        # (rules, (first row, row after the last, type) of the spans of the best paths).
         rules = span_rules(self.classes_, scheme)
         emission, transition, start, end, offsets = potentials
         if valid is None:
             codes, _ = viterbi(emission, transition, offsets, start=start, end=end)
         else:
             codes = self._valid_codes(potentials, valid)
-        return rules, find_by_rules(codes, offsets, rules)
+        spans = find_by_rules(codes, offsets, rules)
+        proba = self._span_probabilities(potentials, spans, rules)
+        return named_spans(rules, spans, offsets, proba)
+
+    def _span_probabilities(
+        self, potentials: Potentials, spans: tuple, rules: SpanRules
+    ) -> np.ndarray | None:
+        return None
 
     def predict_nbest(self, X: SequencesLike, n: int = 10) -> list:
         """The ``n`` best label paths of each sequence, with their scores.

@@ -49,15 +49,13 @@ def read_sequences(X: SequencesLike, vectorizer=None, *, fit: bool = False, fini
     """
     from sklseq.features import DictFeatures
 
-    if in_blocks(X, maps=False) and not fit:
-        raise ValueError(
-            "X holds sequences in blocks, which this method does not read; pass arrays, or use "
-            "fit, predict, predict_proba, predict_blocks or score."
-        )
     if in_blocks(X, maps=False):
         raise ValueError(
             "X holds sequences in blocks, on which only CRFTagger.fit trains; pass arrays, such as "
             "numpy.concatenate(list(blocks.read())) of RowBlocks, or train a CRFTagger."
+            if fit
+            else "X holds sequences in blocks, which this method does not read; pass arrays, or "
+            "use fit, predict, predict_proba, predict_blocks or score."
         )
     form = input_form(X)
     if fit and form in ("dicts", "attributes"):

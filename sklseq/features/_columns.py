@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sklseq._lib.sparse_input import is_sparse
-from sklseq.data.sequences import list_sequences
+from sklseq.data.sequences import is_sparse, list_sequences
 from sklseq.data.tables import column_list, is_table, table_columns
 from sklseq.data.types import TokensLike
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sklseq._lib.sparse_input import is_sparse
-from sklseq.data.sequences import Sequences, list_sequences
+from sklseq.data.sequences import Sequences, is_sparse, list_sequences
 from sklseq.data.tables import is_table, table_columns
 from sklseq.features import _item_reader
 from sklseq.features._columns import column_of

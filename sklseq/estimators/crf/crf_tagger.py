@@ -16,9 +16,9 @@ from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq.data.labels import encode_labels, find_codes
 from sklseq.data.row_blocks import in_blocks
-from sklseq.data.segment_labels import Span, read_questions
+from sklseq.data.segment_labels import read_questions
 from sklseq.data.sequences import Sequences, read_labels, row_positions
-from sklseq.data.span_rules import named_spans, span_rules
+from sklseq.data.span_rules import SpanRules, span_rules
 from sklseq.data.types import (
     ArrayLike,
     ChoiceLike,
@@ -26,9 +26,8 @@ from sklseq.data.types import (
     MatrixLike,
     RandomState,
     SequencesLike,
-    ValidLike,
 )
-from sklseq.estimators.base import BaseTagger
+from sklseq.estimators.base import BaseTagger, Potentials
 from sklseq.estimators.validation import (
     ATTRIBUTES_WARNED,
     check_choices,
@@ -528,45 +527,10 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
 
         return BlockSums(self._block_decoder())
 
-    def predict_spans(
-        self, X: SequencesLike, *, scheme: str | None = None, valid: ValidLike | None = None
-    ) -> list[list[Span]]:
-        """The spans of the best label path of each sequence, with the probability of each.
-
-        Parameters
-        ----------
-        X : list of sequences
-        scheme : {"iob1", "iob2", "ioe1", "ioe2", "iobes", "bilou", "runs"} or None, default=None
-            A labelling scheme: only its valid spans count, as with ``mode="strict"`` of the
-            metrics. "runs": rows of one label that follow one another are a span, unless the label
-            is "O". None: as conlleval reads them, if all labels have the form of span labels
-            ("B-x", "I-x", ..., "O"), else "runs".
-        valid : "once", collection of types, callable or None, default=None
-            Which label paths are valid, as in :meth:`predict`.
-
-        Returns
-        -------
-        list of list of Span
-            (start, stop, label, probability), in order. The probability is that of
-            :meth:`predict_segment_proba`.
-
-        Raises
-        ------
-        ValueError
-            If a label of the model does not belong to the scheme.
-
-        Examples
-        --------
-        >>> from sklseq import CRFTagger
-        >>> X, y = [[["Ann"], ["Lee"], ["sings"]]], [["B-PER", "I-PER", "O"]]
-        >>> for span in CRFTagger(l2=0.01).fit(X, y).predict_spans(X)[0]:
-        ...     print(span.start, span.stop, span.label, round(span.probability, 1))
-        0 2 PER 1.0
-        """
-        potentials = self.potentials(X)
-        rules, spans = self._spans(potentials, scheme, valid)
-        proba = span_probabilities(potentials, spans, rules)
-        return named_spans(rules, spans, potentials.offsets, proba)
+    def _span_probabilities(
+        self, potentials: Potentials, spans: tuple, rules: SpanRules
+    ) -> np.ndarray | None:
+        return span_probabilities(potentials, spans, rules)
 
     def predict_segment_proba(
         self, X: SequencesLike, segments: LabelsLike | None = None, *, scheme: str | None = None

@@ -28,7 +28,8 @@ def open_source(
     that. If ``unlabelled`` asks for something, sequences of which no label is known are kept, in
     memory only.
     """
-    if unlabelled.parameter and (in_shards(X) or in_blocks(X)):
+    shards, blocks = in_shards(X), in_blocks(X)
+    if unlabelled.parameter and (shards or blocks):
         raise ValueError(
             f"{unlabelled.parameter} needs sequences in memory; X holds blocks of rows or shards. "
             "Use entropy_weight=0 and label_proportions=None."
@@ -38,7 +39,7 @@ def open_source(
         budget = get_config()["working_memory"] * 2.0**20
         return plan_gradient(gradient, int(longest), n_labels, budget=budget, **kind)
 
-    if in_shards(X):
+    if shards:
         check_shards(X, y, sample_weight)
         if isinstance(X, Shards):
             return LocalShardSource(X)
@@ -46,11 +47,11 @@ def open_source(
 
         return ClusterSource(X, y)
     cause = f"gradient={gradient!r} works on blocks of rows"
-    if in_blocks(X):
+    if blocks:
         cause = "X holds sequences in blocks"
     elif gradient == "auto":
         cause += " where sequences are as long as here"
-    if in_blocks(X) or (gradient in ("checkpoint", "streaming", "emp") and holds_rows(X)):
+    if blocks or (gradient in ("checkpoint", "streaming", "emp") and holds_rows(X)):
         return BlockSource.of_blocks(X, y, sample_weight, plan, cause)
     rows, vectorizer = read_sequences(X, fit=True)
     weights = training_weights(sample_weight, len(rows))

@@ -421,26 +421,20 @@ def best_paths(
 
     ``rows``: entries of these rows.
     """
-    if rows is not None:
-        return _best_paths_of_rows(psi, offsets, chain, rows)
     labels = np.zeros(len(psi), dtype=np.int32)
     scores = np.zeros(len(offsets) - 1)
     chain.fold_boundaries(psi, offsets)
+    if rows is not None:
+        entries = rows.for_kernels(rows.score, chain.width)
+        _chain.best_paths(psi, offsets, chain, labels, scores, None, None, entries)
+        return labels, scores
     batched, lists = is_batched(chain.n_labels, len(scores)), None
     if chain.pairs is not None:
         batched, lists = True, chain.pairs.scores(chain.score)
     for a, b in row_blocks(offsets) if batched else [(0, len(scores))]:
-        rows, local = slice(offsets[a], offsets[b]), offsets[a : b + 1] - offsets[a]
+        at, local = slice(offsets[a], offsets[b]), offsets[a : b + 1] - offsets[a]
         order = longest_first(local) if batched else None
-        _chain.best_paths(psi[rows], local, chain, labels[rows], scores[a:b], order, lists)
-    return labels, scores
-
-
-def _best_paths_of_rows(psi, offsets, chain: Transitions, rows: RowTransitions) -> tuple:
-    labels, scores = np.zeros(len(psi), dtype=np.int32), np.zeros(len(offsets) - 1)
-    chain.fold_boundaries(psi, offsets)
-    entries = rows.for_kernels(rows.score, chain.width)
-    _chain.best_paths(psi, offsets, chain, labels, scores, None, None, entries)
+        _chain.best_paths(psi[at], local, chain, labels[at], scores[a:b], order, lists)
     return labels, scores
 
 
