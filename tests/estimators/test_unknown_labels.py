@@ -147,9 +147,12 @@ def test_a_splitter_counts_the_sequences_of_the_user(partial):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"solver": "dual"}, "solver='dual' needs the label of every row, and y has unknown"),
-        ({"solver": "eg"}, "solver='eg' needs the label of every row"),
-        ({"solver": "adagrad"}, "solver='adagrad' needs the label of every row"),
+        ({"solver": "dual"}, "solver='dual' needs a convex objective, and y has unknown"),
+        ({"solver": "eg"}, "solver='eg' needs a convex objective"),
+        (
+            {"solver": "adagrad", "entropy_weight": 0.1},
+            "solver='adagrad' updates weights after each labelled sequence, but entropy_weight=0.1",
+        ),
         (
             {"gradient": "streaming"},
             "is of type .*; labels must be .* in memory, with gradient='auto'",
@@ -161,7 +164,7 @@ def test_a_splitter_counts_the_sequences_of_the_user(partial):
     ],
     ids=str,
 )
-def test_what_needs_every_label_says_so(partial, parameters, message):
+def test_what_does_not_train_on_unknown_labels_says_so(partial, parameters, message):
     tagger = CRFTagger(**parameters)
     with pytest.raises(ValueError, match=message):
         tagger.fit(*partial)
@@ -174,13 +177,32 @@ def test_other_ways_of_training_say_so(partial, tmp_path):
         ValueError, match=r"labels must be .* are for CRFTagger.fit on sequences in m"
     ):
         CRFTagger().fit([RowBlocks(lambda: iter([X[0]]))], y[:1])
-    with pytest.raises(ValueError, match=r"at row . of sequence ., is of type .*; labels must"):
-        CRFTagger().partial_fit(X, y, classes=LABELS)
     for tagger in (HMSVMTagger(), ZScoreTagger()):
         with pytest.raises(ValueError, match=r"at row . of sequence ., is of type .*; labels must"):
             tagger.fit(X, y)
     with pytest.raises(ValueError, match=r"at row . of sequence ., is of type .*; labels must"):
         CRFTagger().fit(Shards([(X, y)]))
+
+
+def test_partial_fit(partial):
+    X, y = partial
+    tagger, sets = CRFTagger(l2=0.1), [[None] * len(X[0]), *y]
+    for _ in range(30):
+        tagger.partial_fit([X[0], *X], sets, classes=LABELS)
+    n_known = sum(any(labels) for labels in y)  # what says nothing takes no step
+    assert tagger.n_seen_ == 30 * n_known < 30 * len(X)
+    assert tagger.score(X, y) >= CRFTagger(l2=0.1).fit(X, y).score(X, y) - 0.02
+    before = tagger.coef_.copy()
+    tagger.partial_fit(X[:1], sets[:1])
+    assert_array_equal(tagger.coef_, before)
+    with pytest.raises(ValueError, match="Unknown label 'x' at row 0 of sequence 1; the known"):
+        tagger.partial_fit(X[:2], [y[0], [{"x", "a"}, *[None] * (len(X[1]) - 1)]])
+    never_a = np.ones((3, 3), dtype=bool)
+    never_a[:, 0] = False
+    with pytest.raises(ValueError, match="each labeling of sequence 1 that y allows is forbidden"):
+        CRFTagger(constraints=never_a).partial_fit(
+            X[:2], [[None] * len(X[0]), ["b", {"a"}, *[None] * (len(X[1]) - 2)]], classes=LABELS
+        )
 
 
 def test_nothing_known():

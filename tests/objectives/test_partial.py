@@ -1,6 +1,7 @@
 """Likelihood of partial labels: enumeration, finite differences, and the likelihood of labels."""
 
 import itertools
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from sklseq.estimators.crf.crf_problem import score_map
 from sklseq.estimators.sources.open_source import open_source
 from sklseq.inference import reference
 from sklseq.inference.reference import score_path
+from sklseq.objectives.likelihood import stochastic as _stochastic
+from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
 from sklseq.objectives.scores.score_map import Weights
 from tests.oracles import precise_numerical_gradient
 from tests.sample_data import make_data, make_sparse_data
@@ -192,3 +195,44 @@ def check_case(seed):
 @pytest.mark.parametrize("seed", range(8))
 def test_many_labels_few_transitions_and_large_scores(seed):
     check_case(seed)
+
+
+def check_steps(seed):
+    """The step of each sequence is its gradient, and its loss -log p(Y | x)."""
+    tagger, X, y, scale = random_case(seed)
+    given = np.random.default_rng(seed).uniform(0.5, 2, len(y))
+    source = open_source(X, y, given, "auto")
+    scores = score_map(tagger, source, source.summarise(), single_sequences=True)
+    f = source.likelihood(scores, 0.0, Threads(1))
+    w = scale * np.random.default_rng(seed).normal(size=scores.new_vector().shape)
+    w = scores.pack(scores.unpack(w))
+    for s, number in enumerate(source.numbers):
+        # So large a sum of squares that it does not change: the step is minus the gradient.
+        steps = StochasticLikelihood(f, w=w.copy(), first_square=2.0**40)
+        steps.scale = None
+        with patch.object(_stochastic, "ALMOST", 0.0):
+            steps.descend(np.array([s]), 2.0**20)
+        args = [X[number]], [y[number]], source.classes
+        loss, slow = slow_value_and_gradient(scores.unpack(w), *args, [1.0])
+        assert_allclose(steps.losses[s], loss, rtol=1e-9, atol=1e-9 * scale)
+        if scale < 100:  # else steps follow flatter scores
+            change = scores.pack(scores.unpack(w - steps.w))
+            expected = given[number] * scores.pack(slow)
+            assert_allclose(change, expected, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_steps_of_single_sequences(seed):
+    check_steps(seed)
+
+
+@pytest.mark.parametrize("l1", [0.0, 0.3])
+def test_adagrad_ends_at_the_minimum_of_all_data(l1):
+    # From any weights, since this problem has one minimum.
+    X, y = make_sparse_data(2, n=40, M=6)
+    y, objectives = partial_labels(y, 2), []
+    for solver in ("lbfgs", "adagrad"):
+        tagger = CRFTagger(l1=l1, l2=0.3, tol=1e-8, solver=solver).fit(X, y)
+        objectives.append(tagger.objective_)
+    assert tagger.solver_ == "adagrad+lbfgs"
+    assert_allclose(*objectives, rtol=1e-7)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.objectives.test_partial import check_case
+from tests.objectives.test_partial import check_case, check_steps
 from tests.objectives.test_partial_segments import check_case as check_segments
 from tests.objectives.test_proportions import check_case as check_proportions
 
@@ -15,6 +15,7 @@ def main(n: int = 2000) -> int:
     for seed in range(n // 10):
         try:
             check_case(seed)
+            check_steps(seed)
             check_proportions(seed)
             if seed % 10 == 0:
                 check_segments(seed, seed % 20 == 0, (None, 4)[seed % 3 > 0], seed % 40 == 0)

@@ -14,7 +14,7 @@ from sklseq.data.labels import resolve_constraints
 from sklseq.data.sequences import TRANSITION, Sequences
 from sklseq.estimators.crf.early_stopping import EarlyStopping
 from sklseq.estimators.crf.monitor import Monitor
-from sklseq.estimators.sources.partial_source import Unlabelled
+from sklseq.estimators.sources.partial_source import PartialSource, Unlabelled
 from sklseq.estimators.sources.source import RowSource, Source
 from sklseq.estimators.trained_weights import (
     fitted_attributes,
@@ -141,7 +141,7 @@ def choose_solver(tagger: Any, source: Source) -> tuple[str, str]:
         return "lbfgs", "transitions have features"
     if not isinstance(source, RowSource):
         return "lbfgs", "the data are not in memory as rows"
-    if "adagrad" in source.lacks:
+    if isinstance(source, PartialSource):
         return "lbfgs", "some labels are unknown"
     if not source.X.is_sparse or source.X.n_rows < MANY_ROWS:
         return "lbfgs", f"rows are dense, or fewer than {MANY_ROWS}"

@@ -319,7 +319,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
             sequences, a bag of labels. Shards and pairs have their own. Of sequences in memory,
             labels may be unknown: None or NaN, or a set of possible labels. -log p(y_s | x_s) is
             then -log of the probability of all labelings that agree with y_s; the minimum is a
-            local one, and found by "lbfgs" only.
+            local one, and "dual" does not find it.
         sample_weight : array-like of shape (n_sequences,), optional
             0 leaves a sequence out, with labels, pairs and transitions that only it has.
 
@@ -419,6 +419,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
             :meth:`fit`, which learns their columns: attributes that come later are left out, with
             one warning.
         y : list of label sequences
+            Labels may be unknown, as in :meth:`fit`.
         classes : array-like, optional
             All labels that can ever occur; needed in the first call.
         sample_weight : array-like of shape (n_sequences,), optional

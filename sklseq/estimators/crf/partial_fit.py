@@ -7,9 +7,17 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from sklseq.data.labels import check_constraints, encode_labels, read_classes, resolve_constraints
+from sklseq.data.labels import (
+    PartialLabelError,
+    check_constraints,
+    encode_labels,
+    read_classes,
+    resolve_constraints,
+)
+from sklseq.data.partial_labels import AllowedLabels, PartialLabels
 from sklseq.data.sequences import Sequences, read_labels
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
+from sklseq.estimators.sources.partial_source import check_allowed
 from sklseq.estimators.trained_weights import fitted_attributes, trained_support
 from sklseq.estimators.validation import check_not_empty, read_sequences, training_weights
 from sklseq.estimators.weights import dense_weights
@@ -46,16 +54,32 @@ def fit_batch(
             "lines, or use fit."
         )
     rows = Sequences(sparse.csr_matrix(rows.rows), rows.offsets)
-    codes = encode_labels(read_labels(y, rows), classes, rows.offsets)
     weights = training_weights(sample_weight, len(rows))
     allowed = resolve_constraints(tagger.constraints, classes)
-    check_constraints(codes, rows.offsets, *allowed, classes)
+    labels = _read_codes(y, rows, classes)
+    if len(labels.table) == len(classes):
+        check_constraints(labels.codes, rows.offsets, *allowed, classes)
+    else:
+        check_allowed(labels, rows.offsets, allowed, np.arange(len(rows)))
+        weights = weights * (np.diff(np.append(0, np.cumsum(~labels.unknown))[rows.offsets]) > 0)
     scores = ScoreMap(
         rows, len(classes), trained_support(tagger, None, len(classes), tagger.boundaries), allowed,
         np.dtype(np.float64), as_it_is=True,
     )  # fmt: skip
-    batch = Batch(scores, float(tagger.l2), codes, rows.offsets, weights)
+    penalties = labels.penalties(scores.width, np.float64)
+    batch = Batch(
+        scores, float(tagger.l2), labels.codes, rows.offsets, weights, penalties=penalties
+    )
     return _attributes_after(tagger, batch, classes, squares)
+
+
+def _read_codes(y: LabelsLike, rows: Sequences, classes: np.ndarray) -> AllowedLabels:
+    # The table has rows beside those of single labels only where some are not known.
+    try:
+        codes = encode_labels(read_labels(y, rows), classes, rows.offsets)
+    except PartialLabelError:
+        return PartialLabels.read(y, rows).allowed(classes)
+    return AllowedLabels(codes, np.eye(len(classes), dtype=bool))
 
 
 def _next_batch(

@@ -17,13 +17,17 @@ from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import check_not_empty
 from sklseq.inference.chain.linear_chain import Transitions, best_paths, row_blocks
 from sklseq.objectives.likelihood.long import Plan
-from sklseq.objectives.likelihood.partial import EntropyLikelihood, PartialLogLikelihood
+from sklseq.objectives.likelihood.partial import (
+    EntropyLikelihood,
+    PartialLogLikelihood,
+    all_forbidden,
+)
 from sklseq.objectives.likelihood.proportions import ProportionLikelihood, Proportions
 from sklseq.objectives.likelihood.summary import Summary
 from sklseq.objectives.scores.score_map import ScoreMap, allowed_support, magnitudes
 from sklseq.objectives.scores.transition_features import allowed_triples
 
-__all__ = ["NOTHING", "PartialSource", "Unlabelled"]
+__all__ = ["NOTHING", "PartialSource", "Unlabelled", "check_allowed"]
 
 
 class Unlabelled(NamedTuple):
@@ -55,6 +59,10 @@ class Unlabelled(NamedTuple):
 
 
 NOTHING = Unlabelled()
+ADAGRAD = (
+    "solver={{solver!r}} updates weights after each labelled sequence, but {} is about those "
+    "without labels; use solver='lbfgs' or 'auto'."
+)
 
 
 def _check_proportions(given: Any) -> None:
@@ -90,11 +98,10 @@ class PartialSource(RowSource):
     Sequences of which nothing is known are left out: log p(Y | x) is 0 whatever the weights.
     """
 
-    lacks: ClassVar[dict[str, str]] = dict.fromkeys(
-        ("dual", "adagrad"),
-        "solver={solver!r} needs the label of every row, and y has unknown labels or sets of "
-        "labels; use solver='lbfgs' or 'auto'.",
-    )
+    lacks: ClassVar[dict[str, str]] = {
+        "dual": "solver={solver!r} needs a convex objective, and y has unknown labels or sets of "
+        "labels; use solver='lbfgs', 'adagrad' or 'auto'.",
+    }
     plan = Plan("forward-backward", None, 0, "some labels are unknown")
 
     labels: AllowedLabels
@@ -132,6 +139,8 @@ class PartialSource(RowSource):
         source.numbers, source.n_given = numbers, len(X)
         if isinstance(source, PartialSource):
             source.labels, source.unlabelled = labels, unlabelled
+            if unlabelled.parameter:
+                source.lacks = cls.lacks | {"adagrad": ADAGRAD.format(unlabelled.parameter)}
             if unlabelled.label_proportions is not None:
                 given = unlabelled.label_proportions
                 source.proportions = Proportions.read(given, source.X, classes, vectorizer)
@@ -153,18 +162,7 @@ class PartialSource(RowSource):
         )  # fmt: skip
 
     def check_constraints(self, allowed: Constraints) -> None:
-        forbidden = Constraints(*(np.where(mask, 0.0, -np.inf) for mask in allowed))
-        chain, offsets = Transitions(*forbidden), self.X.offsets
-        penalties = self.labels.penalties(chain.width, np.float64)
-        for a, b in row_blocks(offsets):
-            psi = penalties[self.codes[offsets[a] : offsets[b]]]
-            _, scores = best_paths(psi, offsets[a : b + 1] - offsets[a], chain)
-            if (bad := np.flatnonzero(scores == -np.inf)).size:
-                raise ValueError(
-                    "Training labels violate `constraints`: each labeling of sequence "
-                    f"{self.numbers[a + bad[0]]} that y allows is forbidden. Correct the labels, "
-                    "or loosen `constraints`."
-                )
+        check_allowed(self.labels, self.X.offsets, allowed, self.numbers)
 
     def seen_triples(self, columns: np.ndarray) -> np.ndarray:
         return allowed_triples(self.X, columns, self.labels)
@@ -187,6 +185,20 @@ class PartialSource(RowSource):
         if self.unlabelled.entropy_weight > 0:
             return EntropyLikelihood(*args, self.unlabelled.entropy_weight)
         return PartialLogLikelihood(*args)
+
+
+def check_allowed(
+    labels: AllowedLabels, offsets: np.ndarray, allowed: Constraints, numbers: np.ndarray
+) -> None:
+    """Raise a ValueError where constraints forbid all labelings that labels allow."""
+    forbidden = Constraints(*(np.where(mask, 0.0, -np.inf) for mask in allowed))
+    chain = Transitions(*forbidden)
+    penalties = labels.penalties(chain.width, np.float64)
+    for a, b in row_blocks(offsets):
+        psi = penalties[labels.codes[offsets[a] : offsets[b]]]
+        _, scores = best_paths(psi, offsets[a : b + 1] - offsets[a], chain)
+        if (bad := np.flatnonzero(scores == -np.inf)).size:
+            raise all_forbidden(int(numbers[a + bad[0]]))
 
 
 def _has_row(rows: np.ndarray, X: Sequences) -> np.ndarray:

@@ -8,6 +8,9 @@ entry, and s the largest magnitude of that weight's feature (Duchi, Hazan, Singe
     w ← w - rate / (s² √G) · g
     w ← shrunk by the penalties of one sequence of n, (l1 ‖w‖₁ + l2 ‖w‖²₂) / n
 
+Where y allows several labels, g is that of -weight · log p(Y | x), see `PartialLogLikelihood`: the
+difference of the expectations over all labelings and over those that y allows.
+
 A weight that a sequence does not touch is shrunk after it is next touched, or at the end of the
 pass, for all the updates in between at once: ``stamp`` keeps the last one, for a block of lanes. G
 and its square roots are float32: square roots and divisions are the largest part of the cost of a
@@ -41,6 +44,9 @@ cdef struct Problem:
     long long* stamp         # (n, blocks): the update that shrank a block of a row last
     long long* narrow_stamp  # (n_pairs,)
     Py_ssize_t n_rows, n_pairs
+    const double* penalties  # (n_codes, width): 0 where a code allows a label, else -inf; or NULL
+    double* kept             # (T, width) marginals of all labelings
+    double* kept_pairs       # (L, width), or as many as are listed
     unsigned long long random
     double almost            # residuals below are sampled
     double rate
@@ -217,24 +223,24 @@ cdef void catch_up(Problem* q, Py_ssize_t update) noexcept nogil:
         q.narrow_stamp[k] = update
 
 
-cdef double update_weights(
-    lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T, const int* y, double weight,
-    Py_ssize_t number
+cdef double marginals_of_scores(
+    lanes* tag, Lattice* at, Py_ssize_t T, double* temper
 ) noexcept nogil:
-    # Returns -log p(y | x) as it was before the step.
-    cdef Lattice* at = &q.at
+    # log Z of S, with mu and pair_mu. Where scores are too far apart for scaled arithmetic, these
+    # are of flatter scores, whose marginals point the same way: `temper` falls.
+    cdef double log_z = expectations(tag, at, at.S, at.rows.chain, temper[0], T)
+    while log_z != log_z and temper[0] > 1e-30:
+        temper[0] *= 0.25
+        log_z = expectations(tag, at, at.S, at.rows.chain, temper[0], T)
+    return log_partition(at, T) if temper[0] < 1 else log_z
+
+
+cdef double residuals_of_path(
+    lanes* tag, Lattice* at, Py_ssize_t T, const int* y, double weight
+) noexcept nogil:
+    # S, and pair_mu or `listed.mu`, become residuals; returns -log p(y | x).
     cdef Py_ssize_t t, j, W = at.rows.width, L = at.rows.L
-    cdef double log_z, score = 0, temper = 1
-    scores(tag, at, r, T)
-    for j in range(at.listed.n):
-        at.listed.theta[j] = at.rows.chain[at.listed.at[j]]
-    log_z = expectations(tag, at, at.S, at.rows.chain, temper, T)
-    while log_z != log_z and temper > 1e-30:
-        # Too far apart for scaled arithmetic: the marginals of flatter scores point the same way.
-        temper *= 0.25
-        log_z = expectations(tag, at, at.S, at.rows.chain, temper, T)
-    if temper < 1:
-        log_z = log_partition(at, T)
+    cdef double score = 0, temper = 1, log_z = marginals_of_scores(tag, at, T, &temper)
     for t in range(T):
         score += at.S[t * W + y[t]]
         if t > 0:
@@ -252,8 +258,53 @@ cdef double update_weights(
         at.listed.mu[j] *= weight
     for j in range(0 if at.listed.n else L * W):
         at.pair_mu[j] *= weight
-    move_all(tag, q, r, T, number)
     return log_z - score
+
+
+cdef double residuals_of_codes(
+    lanes* tag, Problem* q, Py_ssize_t T, const int* y, double weight
+) noexcept nogil:
+    # The same where y allows several labels; returns -log p(Y | x).
+    cdef Lattice* at = &q.at
+    cdef Py_ssize_t t, j, k, W = at.rows.width, L = at.rows.L
+    cdef Py_ssize_t n = at.listed.n if at.listed.n else L * W
+    cdef double* pairs = at.listed.mu if at.listed.n else at.pair_mu
+    cdef double temper = 1, loss = marginals_of_scores(tag, at, T, &temper)
+    for k in range(n):
+        q.kept_pairs[k] = pairs[k]
+    for t in range(T):
+        for j in range(L):
+            q.kept[t * W + j] = at.mu[t * W + j]
+            at.S[t * W + j] += q.penalties[y[t] * W + j]
+    loss -= marginals_of_scores(tag, at, T, &temper)
+    for k in range(n):
+        pairs[k] = weight * (q.kept_pairs[k] - pairs[k])
+    for t in range(T):
+        for j in range(L):
+            at.S[t * W + j] = weight * (q.kept[t * W + j] - at.mu[t * W + j])
+    return loss
+
+
+cdef double update_weights(
+    lanes* tag, Problem* q, Py_ssize_t r, Py_ssize_t T, const int* y, double weight,
+    Py_ssize_t number
+) noexcept nogil:
+    # Returns -log p as it was before the step.
+    cdef Lattice* at = &q.at
+    cdef Py_ssize_t t, j
+    cdef double loss
+    cdef bint is_path = True
+    for t in range(T):
+        is_path &= y[t] < at.rows.L
+    scores(tag, at, r, T)
+    for j in range(at.listed.n):
+        at.listed.theta[j] = at.rows.chain[at.listed.at[j]]
+    if is_path:
+        loss = residuals_of_path(tag, at, T, y, weight)
+    else:
+        loss = residuals_of_codes(tag, q, T, y, weight)
+    move_all(tag, q, r, T, number)
+    return loss
 
 
 def descend(
@@ -273,6 +324,8 @@ def descend(
     cdef long long[::1] stamp = state.stamps[0], narrow_stamp = state.stamps[1]
     cdef double[::1] losses = state.losses
     cdef const double[::1] wide_scale, narrow_scale
+    cdef const double[:, ::1] penalties
+    cdef double[:, ::1] scratch = state.scratch
     cdef Problem q
     cdef Lanes2 two
     cdef Lanes4 four
@@ -293,6 +346,12 @@ def descend(
         wide_scale, narrow_scale = state.scale
         q.scale = &wide_scale[0] if W.shape[0] else NULL
         q.narrow_scale = &narrow_scale[0] if q.n_pairs else NULL
+    q.penalties = NULL
+    if state.penalties is not None:
+        penalties = state.penalties
+        q.penalties = &penalties[0, 0]
+        q.kept, k = &scratch[q.at.used, 0], q.at.used + state.longest
+        q.kept_pairs = q.at.listed.kept if q.at.listed.n else &scratch[k, 0]
     q.rate, q.l1, q.l2, q.random, q.almost = rate, l1, l2, seed, almost
     with nogil:
         for k in range(order.shape[0]):

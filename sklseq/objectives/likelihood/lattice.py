@@ -57,9 +57,9 @@ class LatticeState:
         self.listed = None if self.pairs is None else self._lists(self.pairs)
 
     def _lists(self, pairs: PairLists) -> tuple:
-        # In the form of `sparse_lattice.pxd`, with scratch for six numbers each.
+        # In the form of `sparse_lattice.pxd`, with scratch for seven numbers each.
         L = self.scores.n_labels
-        numbers, scratch = np.empty((6, len(pairs))), np.empty(81 * L)
+        numbers, scratch = np.empty((7, len(pairs))), np.empty(81 * L)
         return (
             pairs.columns, pairs.rows, pairs.by_column.astype(np.int32), pairs.rows[1],
             pairs.i * self.scores.width + pairs.j, pairs.free.astype(np.float64), numbers, scratch,

@@ -205,6 +205,8 @@ class LogLikelihood(SumOfParts):
     numbers with all states, a block of rows and a thread's buffer otherwise.
     """
 
+    penalties: np.ndarray | None = None  # see `PartialLogLikelihood`
+
     def __init__(
         self, scores: ScoreMap, y, offsets, weights, l2: float, threads: Threads, buffers=None
     ):

@@ -13,7 +13,21 @@ from sklseq.inference.chain.tangent import Direction, Filtered, TangentWorkspace
 from sklseq.objectives.likelihood.likelihood import Block, LogLikelihood, ThreadBuffers
 from sklseq.objectives.scores.score_map import ScoreMap
 
-__all__ = ["EntropyLikelihood", "PartialLogLikelihood", "add_covariances", "in_float64"]
+__all__ = [
+    "EntropyLikelihood",
+    "PartialLogLikelihood",
+    "add_covariances",
+    "all_forbidden",
+    "in_float64",
+]
+
+
+def all_forbidden(sequence: int) -> ValueError:
+    """The error for a sequence whose labels allow no labeling that constraints allow."""
+    return ValueError(
+        f"Training labels violate `constraints`: each labeling of sequence {sequence} that y "
+        "allows is forbidden. Correct the labels, or loosen `constraints`."
+    )
 
 
 class PartialLogLikelihood(LogLikelihood):
@@ -32,7 +46,7 @@ class PartialLogLikelihood(LogLikelihood):
     scores : ScoreMap
     labels : AllowedLabels
         Sequences of which all labels are known come first: their blocks take one pass.
-    offsets, weights, l2, threads
+    offsets, weights, l2, threads, buffers
         As of ``LogLikelihood``.
 
     References

@@ -26,6 +26,7 @@ cdef struct ListedPairs:
     bint any_free
     double* theta            # (n,) candidate scores
     double* mu               # (n,) expected transitions
+    double* kept             # (n,) room for those of other scores
     double* E                # (n,) exp(theta - top), by rows
     double* S                # (n,) what it has more than the base
     double* E_columns        # (n,) the same by columns
@@ -50,7 +51,7 @@ cdef inline ListedPairs listed_of(listed) except *:
     L, q.n = free.shape[0], j.shape[0]
     q.by_column, q.j, q.at, q.free = &by_column[0], &j[0], &at[0], &free[0]
     q.theta, q.mu, q.E, q.S = &numbers[0, 0], &numbers[1, 0], &numbers[2, 0], &numbers[3, 0]
-    q.E_columns, q.S_columns = &numbers[4, 0], &numbers[5, 0]
+    q.E_columns, q.S_columns, q.kept = &numbers[4, 0], &numbers[5, 0], &numbers[6, 0]
     q.base, q.room = &room[0], &room[17 * L]
     q.columns.L = q.lines.L = L
     q.columns.start, q.columns.at = &starts[0], &column_at[0]

@@ -31,7 +31,10 @@ SEED = 88172645463325252
 
 
 class Batch(NamedTuple):
-    """The attributes of a likelihood that `StochasticLikelihood` needs; by default no sequence."""
+    """The attributes of a likelihood that `StochasticLikelihood` needs; by default no sequence.
+
+    ``penalties``: as of ``PartialLogLikelihood``, where y has codes of several labels.
+    """
 
     scores: ScoreMap
     l2: float
@@ -39,6 +42,7 @@ class Batch(NamedTuple):
     offsets: np.ndarray = np.zeros(1, dtype=np.int64)
     weights: np.ndarray = np.zeros(0)
     threads: Threads = Threads(1)
+    penalties: np.ndarray | None = None
 
 
 class StochasticLikelihood(LatticeState):
@@ -78,7 +82,7 @@ class StochasticLikelihood(LatticeState):
         first_square: float = FIRST_SQUARE,
     ):  # fmt: skip
         super().__init__(primal, w)
-        self.y = primal.y
+        self.y, self.penalties = primal.y, primal.penalties
         W, narrow = self.dense_and_sparse()
         self.squares = [np.full(x.shape, first_square, np.float32) for x in (W, narrow, self.chain)]
         blocks = len(W) * max(self.scores.width // 8, 1)  # of lanes
@@ -92,12 +96,13 @@ class StochasticLikelihood(LatticeState):
     def allocate(self, longest: int) -> None:
         """Allocate scratch for sequences of so many rows."""
         self.longest, self.inverse_c = longest, np.zeros(longest)
-        self.scratch = self.new_scratch(4, 3 * self.scores.width + self.scores.n_labels)
+        self.scratch = self.new_scratch(5, 3 * self.scores.width + 2 * self.scores.n_labels)
 
     def on_rows_of(self, part: LogLikelihood) -> StochasticLikelihood:
         """The same weights and sums, which change for both, on the sequences of a shard."""
         other = copy(self)
         other.y, other.offsets, other.weights = part.y, part.offsets, part.weights
+        other.penalties = part.penalties
         other.rows, other.narrow, _ = part.scores.design.entries()
         other.losses = np.zeros(len(part.weights))
         return other
