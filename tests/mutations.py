@@ -140,6 +140,7 @@ FAULTS = [
     ("estimators/hmsvm/perceptron_batch.py", "old[moved] + n * (now", "old[moved] + (now", "test_perceptron_batches"),
     ("estimators/hmsvm/perceptron_batch.py", "w.coef[objective.source.order]", "w.coef", "test_perceptron_batches"),
     ("estimators/hmsvm/perceptron_batch.py", "coef[objective.source.order] = a", "coef[:] = a", "test_perceptron_batches"),
+    ("estimators/kernel_functions.py", "x.toarray() if sparse.issparse(x) else x for x in found", "x.toarray() for x in found", "test_kernel_models"),
     ("estimators/kernel_model.py", "rows if is_chosen else rows[:, self.support_]", "rows[:, self.support_ % rows.shape[1]]", "test_kernel_models"),
     ("inference/chain/max_marginals.py", "for rows in reversed(steps)", "for rows in steps", "test_max_marginals"),
     ("inference/chain/max_marginals.py", "rows - 1] = (score + (psi[rows]", "rows - 1] = (score + (delta[rows]", "test_max_marginals"),

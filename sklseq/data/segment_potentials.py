@@ -17,7 +17,7 @@ from scipy import sparse
 
 from sklseq.data.sequences import (
     Sequences,
-    as_numbers,
+    as_integers,
     check_offsets,
     not_a_table,
     sample_positions,
@@ -148,7 +148,7 @@ class SegmentPotentials:
             lengths, offsets, kind, start, stop
         )
         self.rows = _feature_rows(rows)
-        self.row = np.arange(self.rows.shape[0]) if row is None else _integers(row, "row")
+        self.row = np.arange(self.rows.shape[0]) if row is None else as_integers(row, "row")
         self.feature_names = None if feature_names is None else np.asarray(feature_names)
         self.kind = kind.astype(np.int8)
         self._check()
@@ -364,8 +364,8 @@ def check_spans(
     lengths: Any, offsets: Any, kind: Any, start: Any, stop: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The same as int64 arrays, or a ValueError that names the first potential that is wrong."""
-    lengths, kind = _integers(lengths, "lengths"), _integers(kind, "kind")
-    start, stop, n = _integers(start, "start"), _integers(stop, "stop"), len(kind)
+    lengths, kind = as_integers(lengths, "lengths"), as_integers(kind, "kind")
+    start, stop, n = as_integers(start, "start"), as_integers(stop, "stop"), len(kind)
     for name, column in (("start", start), ("stop", stop)):
         if len(column) != n:
             raise ValueError(
@@ -411,15 +411,6 @@ def _check_each_span(lengths, offsets, kind, start, stop) -> None:
 def _name(offsets: np.ndarray, p: int) -> str:
     s = int(np.searchsorted(offsets, p, side="right")) - 1
     return f"Potential {p - offsets[s]} of sequence {s}"
-
-
-def _integers(values: Any, name: str) -> np.ndarray:
-    values = as_numbers(values, name)
-    if values.ndim != 1 or (values.size and values.dtype.kind not in "iu"):
-        raise ValueError(
-            f"{name} must be a 1-D array of integers; got {values.dtype} of shape {values.shape}."
-        )
-    return values.astype(np.int64, copy=False)
 
 
 def _feature_rows(rows: Any):

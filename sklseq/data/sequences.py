@@ -445,6 +445,23 @@ def as_numbers(values: Any, name: str) -> np.ndarray:
     )
 
 
+def as_integers(values: Any, name: str) -> np.ndarray:
+    """``values``, which may be whole floating-point numbers, as a 1-D array of int64."""
+    array = as_numbers(values, name)
+    if array.ndim != 1:
+        raise ValueError(
+            f"{name} must be a 1-D array of integers; got {array.dtype} of shape {array.shape}."
+        )
+    with np.errstate(invalid="ignore"):
+        wrong = np.flatnonzero(array % 1 != 0) if array.dtype.kind == "f" else ()  # NaN, infinity
+    if len(wrong):
+        raise ValueError(
+            f"{name} must hold integers; got {array[wrong[0]]} for number {wrong[0]}. Round them "
+            "before the call, if that is what they mean."
+        )
+    return array.astype(np.int64, copy=False)
+
+
 def check_offsets(offsets: Any, n_rows: int, of: str = "rows") -> np.ndarray:
     """Offsets as int64, checked to cut ``n_rows`` rows into sequences."""
     offsets = as_numbers(offsets, "offsets")

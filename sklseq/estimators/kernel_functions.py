@@ -53,17 +53,24 @@ class RowKernel(NamedTuple):
         if self.kernel == "poly":
             return polynomial_kernel(A, B, degree=self.degree, gamma=self.gamma, coef0=self.coef0)
         if self.kernel == "rbf":
-            A, B = (X.toarray() if is_full(B) else X for X in (A, B))
-            if not (sparse.issparse(A) or sparse.issparse(B)):  # distances cancel far from 0
-                centre = B.mean(axis=0)
-                A, B = A - centre, B - centre
+            B, A = centred(B, A)
             return rbf_kernel(A, B, gamma=self.gamma)
         return self.kernel(A, B)
 
 
-def is_full(rows: Any) -> bool:
-    """Whether rows are sparse with most entries stored, so that an array of them is no larger."""
-    return sparse.issparse(rows) and 2 * rows.nnz > rows.shape[0] * rows.shape[1]
+def centred(rows: Any, *others: Any) -> list:
+    """``rows`` and others minus the mean of ``rows``: distances of numbers far from 0 cancel.
+
+    Sparse matrices stay as they are, unless most entries of ``rows`` are stored: arrays are then no
+    larger.
+    """
+    found = [rows, *others]
+    if sparse.issparse(rows) and 2 * rows.nnz > rows.shape[0] * rows.shape[1]:
+        found = [x.toarray() if sparse.issparse(x) else x for x in found]
+    if any(sparse.issparse(x) for x in found):
+        return found
+    centre = found[0].mean(axis=0)
+    return [x - centre for x in found]
 
 
 def _checked(block: Any, shape: tuple[int, int], kernel: str | Callable) -> np.ndarray:
@@ -212,10 +219,9 @@ class KernelRows:
             _check_square(rows)
         self.n_block = int(np.clip(cache_size * 1e6 / (16 * n), 1, MOST_ROWS))
         is_single = not callable(kernel.kernel)
-        if kernel.kernel == "rbf" and is_full(rows):
-            rows = rows.toarray()
+        if kernel.kernel == "rbf":
+            (rows,) = centred(rows)
         if kernel.kernel == "rbf" and not sparse.issparse(rows):
-            rows = rows - rows.mean(axis=0)  # distances cancel far from 0
             is_single = kernel.gamma * np.einsum("ij,ij->i", rows, rows).max(initial=0) <= SINGLE
         with np.errstate(over="ignore"):
             self.rows = rows.astype(np.float32) if is_single else rows

@@ -106,7 +106,7 @@ def test_tokens_of_each_kind():
         ({"start": [-1, 0]}, r"Potential 0 of sequence 0 spans \[-1, 3\), outside"),
         ({"row": [0, 9]}, "Potential 0 of sequence 1 has row 9, but there are 2 rows"),
         ({"kind": [0]}, "one entry per potential; kind has 1, start 2"),
-        ({"kind": [0.5, 1]}, "kind must be a 1-D array of integers"),
+        ({"kind": [0.5, 1]}, "kind must hold integers; got 0.5 for number 0"),
         ({"offsets": [0, 2]}, "offsets must have one entry more than there are sequences"),
         ({"offsets": [0, 2, 1]}, "offsets must rise from 0"),
         ({"lengths": [3, -2]}, "lengths must not be negative; sequence 1 has length -2"),

@@ -194,6 +194,14 @@ def test_the_rbf_kernel_keeps_distances_far_from_zero(form):
     np.testing.assert_allclose(KernelRows(kernel, form(rows + 1e9), 1.0).block([3]), far[[3]], 1e-6)
 
 
+def test_the_rbf_kernel_of_an_array_and_a_matrix_with_most_entries_stored():
+    rows = np.random.default_rng(0).normal(size=(6, 3))
+    kernel, full = RowKernel("rbf", 0.5), sparse.csr_matrix(rows)
+    expected = kernel(rows[:2], rows)
+    np.testing.assert_allclose(kernel(rows[:2], full), expected, rtol=1e-12)
+    np.testing.assert_allclose(kernel(full[:2], rows), expected, rtol=1e-12)
+
+
 def test_an_infinite_gamma_is_refused():
     X, y = sequences()
     with pytest.raises(ValueError, match=r"the variance is .*give gamma a number"):

@@ -45,7 +45,7 @@ def one_potential(kind, start, stop):
         (one_potential(0, -(10**8), 2), "outside the sequence's 3 steps"),
         (one_potential(100, 1, 3), "has kind 100; kinds are 0"),
         (one_potential(-7, 1, 3), "has kind -7; kinds are 0"),
-        (one_potential(3, 0.5, 2), "start must be a 1-D array of integers"),
+        (one_potential(3, 0.5, 2), "start must hold integers; got 0.5 for number 0"),
         (one_potential(3, 1, 2)._replace(lengths=[-3]), "lengths must not be negative"),
         (one_potential(3, 1, 2)._replace(lengths=[2**40]), "lengths must add up to at most"),
         (one_potential(3, 1, 2)._replace(lengths=[]), "offsets must have one entry more than"),

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike
 
-from sklseq.data.sequences import as_numbers
+from sklseq.data.sequences import as_integers, as_numbers
 from sklseq.data.types import ArrayLike, MatrixLike
 
 __all__ = ["RowTransitions", "TransitionLike", "row_scores"]
@@ -73,8 +73,8 @@ class RowTransitions:
     ):
         self.shared = as_numbers(shared, "shared")
         self.score = np.ascontiguousarray(as_numbers(score, "score"))
-        self.indptr = np.ascontiguousarray(_integers(indptr, "indptr"), dtype=np.int64)
-        self.i, self.j = _integers(i, "i"), _integers(j, "j")
+        self.indptr = np.ascontiguousarray(as_integers(indptr, "indptr"))
+        self.i, self.j = as_integers(i, "i"), as_integers(j, "j")
         self.expected: np.ndarray | None = None
         self._check()
         self.i = np.ascontiguousarray(self.i, dtype=np.int32)
@@ -83,14 +83,14 @@ class RowTransitions:
     def _check(self) -> None:
         n, L = len(self.i), len(self.shared)
         sizes = {x.shape for x in (self.i, self.j, self.score)}
-        if self.shared.shape != (L, L) or len(sizes) > 1 or self.i.ndim != 1:
+        if self.shared.shape != (L, L) or len(sizes) > 1:
             raise ValueError(
                 "shared must have shape (n_labels, n_labels), and i, j and score one number for "
                 f"each entry; got shapes {self.shared.shape}, {self.i.shape}, {self.j.shape} and "
                 f"{self.score.shape}."
             )
         starts = self.indptr
-        if starts.ndim != 1 or not len(starts) or starts[0] or starts[-1] != n:
+        if not len(starts) or starts[0] or starts[-1] != n:
             raise ValueError(f"indptr must begin with 0 and end with the number of entries, {n}.")
         if (np.diff(starts) < 0).any():
             raise ValueError("indptr must not decrease.")
@@ -101,7 +101,7 @@ class RowTransitions:
                     f"{name} must hold labels from 0 to {L - 1}; got {x[p]} for entry {p}."
                 )
         row = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-        pair = (row * L + self.i.astype(np.int64)) * L + self.j.astype(np.int64)
+        pair = (row * L + self.i) * L + self.j
         if not (np.diff(pair) > 0).all():
             pair.sort()
             if not (np.diff(pair) > 0).all():
@@ -258,20 +258,6 @@ class RowTransitions:
         """
         room = np.empty((2, width, width), dtype=values.dtype)
         return self.indptr, self.i, self.j, values, room, self.expected, self.shared.size
-
-
-def _integers(values: ArrayLike, name: str) -> np.ndarray:
-    array = as_numbers(values, name)
-    if array.dtype.kind in "iu":
-        return array
-    with np.errstate(invalid="ignore"):
-        wrong = np.flatnonzero(array % 1 != 0)  # also NaN and infinity
-    if wrong.size:
-        raise ValueError(
-            f"{name} must hold integers; got {array.flat[wrong[0]]} for number {wrong[0]}. Round "
-            "them before the call, if that is what they mean."
-        )
-    return array.astype(np.int64)
 
 
 # Transition scores as public functions take them; arrays of two or three dimensions.
