@@ -33,7 +33,7 @@ from threadpoolctl import threadpool_limits
 
 from sklseq import CRFTagger, RowBlocks, Sequences
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import resolve_constraints
+from sklseq.data.constraints import resolve_constraints
 from sklseq.data.row_blocks import label_blocks
 from sklseq.datasets import make_connections, read_kdd99
 from sklseq.objectives.likelihood.likelihood import LogLikelihood

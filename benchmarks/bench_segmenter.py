@@ -36,7 +36,7 @@ from sklearn.model_selection import KFold, ShuffleSplit, cross_val_score
 from sklearn.pipeline import make_pipeline, make_union
 
 from sklseq import CRFTagger, SegmentReranker, SemiCRFSegmenter
-from sklseq.data.labels import labels_to_segments, segments_to_labels
+from sklseq.data.segment_labels import labels_to_segments, segments_to_labels
 from sklseq.datasets import make_citations, read_conll
 from sklseq.features import (
     LexiconFeatures,

@@ -12,8 +12,8 @@ from sklseq._lib.version import __version__ as __version__
 if TYPE_CHECKING:  # the names below, for type checkers
     from sklseq import metrics
     from sklseq._lib.show_versions import show_versions
-    from sklseq.data.labels import labels_to_segments, segments_to_labels
     from sklseq.data.row_blocks import RowBlocks
+    from sklseq.data.segment_labels import labels_to_segments, segments_to_labels
     from sklseq.data.segment_potentials import SegmentPotentials
     from sklseq.data.sequences import Sequences
     from sklseq.estimators.conformal import ConformalTagger
@@ -62,8 +62,8 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "_lib.show_versions": ("show_versions",),
-        "data.labels": ("labels_to_segments", "segments_to_labels"),
         "data.row_blocks": ("RowBlocks",),
+        "data.segment_labels": ("labels_to_segments", "segments_to_labels"),
         "data.segment_potentials": ("SegmentPotentials",),
         "data.sequences": ("Sequences",),
         "estimators.conformal": ("ConformalTagger",),

@@ -20,16 +20,10 @@ import sklearn.metrics
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import make_scorer
 
-from sklseq.data.labels import (
-    LabelLists,
-    Spans,
-    as_label_sequences,
-    find_spans,
-    locate,
-    segments_to_labels,
-)
-from sklseq.data.segment_labels import Span
+from sklseq.data.labels import LabelLists, as_label_sequences, locate
+from sklseq.data.segment_labels import Span, segments_to_labels
 from sklseq.data.sequences import check_sample_weight
+from sklseq.data.span_labels import Spans, find_spans
 from sklseq.data.strict_spans import check_mode, find_strict_spans
 
 __all__ = [

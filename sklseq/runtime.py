@@ -16,7 +16,8 @@ import numpy as np
 from sklseq._lib.aligned import aligned_zeros
 from sklseq._lib.cpu import load_kernel
 from sklseq._lib.model_file import read_model
-from sklseq.data.labels import as_label_sequences, find_codes, labels_to_segments
+from sklseq.data.labels import as_label_sequences, find_codes
+from sklseq.data.segment_labels import labels_to_segments
 from sklseq.data.types import LabelsLike, TokensLike
 from sklseq.features._packed_rows import PackedRows
 from sklseq.inference.chain.linear_chain import Transitions, Workspace, best_paths, check_paths

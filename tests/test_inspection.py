@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, SemiCRFSegmenter
-from sklseq.data.labels import labels_to_segments
+from sklseq.data.segment_labels import labels_to_segments
 from sklseq.features import SegmentFeatures, TemplateFeatures, TokenFeatures
 from sklseq.inspection import (
     explain,

@@ -22,12 +22,8 @@ from sklearn.model_selection import (
 )
 
 from sklseq import SemiCRFSegmenter, metrics
-from sklseq.data.labels import (
-    as_label_sequences,
-    labels_to_segments,
-    segments_to_labels,
-    split_labels,
-)
+from sklseq.data.labels import as_label_sequences, split_labels
+from sklseq.data.segment_labels import labels_to_segments, segments_to_labels
 from sklseq.data.strict_spans import find_strict_spans
 from sklseq.metrics import (
     SCORERS,

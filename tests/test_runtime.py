@@ -14,7 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, make_pipeline
 
 from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, ZScoreTagger, runtime
-from sklseq.data.labels import labels_to_segments
+from sklseq.data.segment_labels import labels_to_segments
 from sklseq.deployment import describe, export
 from sklseq.features import (
     DictFeatures,

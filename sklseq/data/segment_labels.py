@@ -1,19 +1,23 @@
-"""Segments as people write them, to and from arrays that cover every step."""
+"""Segments as people write them, (start, stop, type): read, checked, and written as labels."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import pairwise
 from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sklseq.data.labels import as_label_sequences, find_spans, locate, segments_to_labels
-from sklseq.data.sequences import check_counts
+from sklseq.data.constraints import allowed_transitions, first_violation
+from sklseq.data.labels import as_label_sequences, locate
+from sklseq.data.sequences import check_counts, check_lengths
+from sklseq.data.span_labels import find_spans, scheme_letters
 
 __all__ = [
-    "UNKNOWN", "Segments", "Span", "check_triple", "labels_of_segments", "read_questions",
-    "read_segments", "write_segments",
+    "UNKNOWN", "Segments", "Span", "check_triple", "labels_of_segments", "labels_to_segments",
+    "read_questions", "read_segments", "segments_to_labels", "write_segments",
 ]  # fmt: skip
 
 READS = (
@@ -179,13 +183,7 @@ def _holds_labels(y: Any, lengths: np.ndarray) -> bool:
 
 def _of_labels(y: Any, lengths: np.ndarray, outside: str | None) -> Segments:
     flat, offsets = as_label_sequences(y)
-    wrong = np.flatnonzero(np.diff(offsets) != lengths)
-    if wrong.size:
-        s = wrong[0]
-        raise ValueError(
-            f"Sequence {s} has {lengths[s]} rows in X but {np.diff(offsets)[s]} labels in y; "
-            "each row needs one label."
-        )
+    check_lengths(lengths, np.diff(offsets))
     if len(flat) == 0:
         flat = flat.astype(np.str_)
     _check_iob2(flat, offsets, "O" if outside is None else outside)
@@ -306,3 +304,158 @@ def write_segments(rows: np.ndarray, classes: np.ndarray, outside: str | None) -
     """Rows (start, stop, code) as triples, those of the outside label left out."""
     labels = classes.tolist()
     return [(i, j, labels[k]) for i, j, k in rows.tolist() if labels[k] != outside]
+
+
+def labels_to_segments(
+    labels: Sequence[str] | NDArray,
+    scheme: str | None = "iob2",
+    *,
+    strict: bool = False,
+    outside: str = "O",
+) -> list[tuple[int, int, str]]:
+    """Read the segments of one label sequence.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        Labels of one sequence.
+    scheme : {"iob2", "iobes", "bilou"} or None, default="iob2"
+        The labels that may occur; None takes the prefixes of all schemes.
+    strict : bool, default=False
+        Raise if a span is broken, such as one that begins with I under ``"iob2"``; needs a
+        scheme. By default any order of labels is read, by the rules of `find_spans`.
+    outside : str, default="O"
+        The label of rows that belong to no segment.
+
+    Returns
+    -------
+    segments : list of (start, stop, type)
+        Half-open, in order, not overlapping; of Python ints and str.
+
+    Raises
+    ------
+    ValueError
+        If a label does not belong to the scheme, or, with `strict`, a span is broken.
+
+    Examples
+    --------
+    >>> from sklseq import labels_to_segments
+    >>> labels_to_segments(["B-PER", "I-PER", "O", "B-LOC"])
+    [(0, 2, 'PER'), (3, 4, 'LOC')]
+    >>> labels_to_segments(["O", "I-PER", "I-LOC"])
+    [(1, 2, 'PER'), (2, 3, 'LOC')]
+    """
+    flat, offsets = as_label_sequences([labels], name="labels")
+    spans = find_spans(flat, offsets, scheme, outside)
+    if strict:
+        distinct, codes = np.unique(flat, return_inverse=True)
+        allowed = allowed_transitions(distinct, scheme, outside=outside)
+        broken = first_violation(codes, offsets, allowed, distinct.tolist())
+        if broken:
+            raise ValueError(
+                f"Broken span under scheme={scheme!r}: {broken}. Correct the labels, or read them "
+                f"with strict=False."
+            )
+    types = (spans.types[code] for code in spans.type.tolist())
+    return list(zip(spans.start.tolist(), spans.stop.tolist(), types))
+
+
+def segments_to_labels(
+    segments: Iterable[tuple[int, int, str]],
+    n_steps: int,
+    scheme: str = "iob2",
+    outside: str = "O",
+) -> NDArray[np.str_]:
+    """Write the segments of one sequence as labels.
+
+    Parameters
+    ----------
+    segments : iterable of (start, stop, type)
+        Half-open, not overlapping, in any order.
+    n_steps : int
+        Length of the sequence.
+    scheme : {"iob2", "iobes", "bilou"}, default="iob2"
+    outside : str, default="O"
+        The label of rows that belong to no segment.
+
+    Returns
+    -------
+    labels : ndarray of str, shape (n_steps,)
+        `labels_to_segments` gives the sorted segments back.
+
+    Raises
+    ------
+    ValueError
+        If a segment is not such a triple, is empty, exceeds the sequence, or overlaps another one;
+        if ``outside`` is also the label of a segment.
+
+    Examples
+    --------
+    >>> from sklseq import segments_to_labels
+    >>> segments_to_labels([(0, 3, "PER"), (4, 5, "LOC")], 5).tolist()
+    ['B-PER', 'I-PER', 'I-PER', 'O', 'B-LOC']
+    >>> segments_to_labels([(0, 3, "PER"), (4, 5, "LOC")], 5, scheme="iobes").tolist()
+    ['B-PER', 'I-PER', 'E-PER', 'O', 'S-LOC']
+    """
+    first, inner, last, single = scheme_letters(scheme)
+    n_steps = _check_n_steps(n_steps)
+    if not isinstance(outside, str):
+        raise ValueError(f"outside must be a string, the label of other rows; got {outside!r}.")
+    labels = [outside] * n_steps
+    for start, stop, type_ in _check_segments(segments, n_steps):
+        suffix = f"-{type_}" if type_ else ""
+        letters = first + inner * (stop - start - 2) + last if stop - start > 1 else single
+        labels[start:stop] = written = [letter + suffix for letter in letters]
+        if outside in written:
+            raise ValueError(
+                f"outside={outside!r} is also a label of the segment {(start, stop, type_)!r}; "
+                "give another outside, or rename the type."
+            )
+    return as_label_sequences([labels], "labels")[0]
+
+
+def _check_n_steps(n_steps: Any) -> int:
+    try:
+        n = index(n_steps)
+    except TypeError:
+        n = -1
+    if n < 0 or isinstance(n_steps, bool):
+        raise ValueError(
+            "n_steps must be the length of the sequence, an integer of at least 0; got "
+            f"{n_steps!r}."
+        )
+    return n
+
+
+def _check_segments(
+    segments: Iterable[tuple[int, int, str]], n_steps: int
+) -> list[tuple[int, int, str]]:
+    """Sorted segments of one sequence; raise if they overlap or do not fit."""
+    if not isinstance(segments, Iterable):
+        raise ValueError(
+            f"segments must be a list of triples (start, stop, type); got {segments!r}."
+        )
+    checked = []
+    for segment in segments:
+        found = _as_triple(segment)
+        if found is None:
+            raise ValueError(
+                f"Segment {segment!r} must be a triple (start, stop, type): two integers and a "
+                "string."
+            )
+        start, stop, _ = found
+        if not start < stop:
+            raise ValueError(f"Segment {found!r} is empty: start must be less than stop.")
+        if start < 0 or stop > n_steps:
+            raise ValueError(
+                f"Segment {found!r} reaches out of its sequence of {n_steps} rows: "
+                f"0 <= start < stop <= {n_steps} must hold."
+            )
+        checked.append(found)
+    checked.sort(key=lambda segment: segment[0])
+    for before, after in pairwise(checked):
+        if before[1] > after[0]:
+            raise ValueError(
+                f"Segments {before!r} and {after!r} overlap; a row has one label only: drop one."
+            )
+    return checked

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sklseq.data.labels import CLOSING, OPENING, label_parts
 from sklseq.data.segment_labels import Span
+from sklseq.data.span_labels import CLOSING, OPENING, label_parts
 from sklseq.data.strict_spans import STRICT_SCHEMES, strict_tables, whole_spans
 
 __all__ = ["SpanRules", "find_by_rules", "named_spans", "span_rules"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sklseq.data.labels import Spans, parse_labels
+from sklseq.data.span_labels import Spans, parse_labels
 
 __all__ = ["STRICT_SCHEMES", "check_mode", "find_strict_spans", "strict_tables", "whole_spans"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from sklseq.data.labels import labels_to_segments
+from sklseq.data.segment_labels import labels_to_segments
 from sklseq.data.strict_spans import check_mode, find_strict_spans
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.display._common import HeatMap, new_axes, write_values

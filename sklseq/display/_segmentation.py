@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from sklseq.data.labels import labels_to_segments, segments_to_labels
+from sklseq.data.segment_labels import labels_to_segments, segments_to_labels
 from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.display._common import new_axes, tokens_of
 from sklseq.metrics import span_precision_recall_fscore_support

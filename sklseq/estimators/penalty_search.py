@@ -20,7 +20,8 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklseq._lib.callbacks import with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import PartialLabelError, resolve_constraints, split_labels
+from sklseq.data.constraints import resolve_constraints
+from sklseq.data.labels import PartialLabelError, split_labels
 from sklseq.data.partial_labels import PartialLabels, labels_in
 from sklseq.data.sequences import Sequences, read_labels
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike

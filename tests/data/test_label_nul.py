@@ -4,12 +4,8 @@ import numpy as np
 import pytest
 
 from sklseq import CRFTagger, HMSVMTagger, RowBlocks, SemiCRFSegmenter, Shards, ZScoreTagger
-from sklseq.data.labels import (
-    allowed_transitions,
-    labels_to_segments,
-    resolve_constraints,
-    segments_to_labels,
-)
+from sklseq.data.constraints import allowed_transitions, resolve_constraints
+from sklseq.data.segment_labels import labels_to_segments, segments_to_labels
 from sklseq.metrics import token_accuracy
 
 X = [np.eye(2)[[0, 1, 0]], np.eye(2)[[1, 0]]]

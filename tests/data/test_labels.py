@@ -8,19 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from sklseq.data.labels import (
-    SCHEMES,
-    allowed_transitions,
-    as_label_sequences,
-    check_constraints,
-    encode_labels,
-    find_spans,
-    labels_to_segments,
-    resolve_constraints,
-    segments_to_labels,
-    split_labels,
-    unique_labels,
-)
+from sklseq.data.constraints import allowed_transitions, check_constraints, resolve_constraints
+from sklseq.data.labels import as_label_sequences, encode_labels, split_labels, unique_labels
+from sklseq.data.segment_labels import labels_to_segments, segments_to_labels
+from sklseq.data.span_labels import SCHEMES, find_spans
 
 TYPES = ("", "x", "y", "first-name")
 
@@ -394,7 +385,7 @@ def test_violated_constraints_are_named(y, message):
     codes = encode_labels(flat, classes, offsets)
     allowed = resolve_constraints("iobes", classes)
     if message is None:
-        assert check_constraints(codes, offsets, *allowed, classes) is None
+        assert check_constraints(codes, offsets, allowed, classes) is None
         return
     with pytest.raises(ValueError, match=message):
-        check_constraints(codes, offsets, *allowed, classes)
+        check_constraints(codes, offsets, allowed, classes)

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from sklseq import Sequences
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import Constraints
+from sklseq.data.constraints import Constraints
 from sklseq.data.row_blocks import blocks_of, label_blocks
 from sklseq.inference import (
     decode_online,

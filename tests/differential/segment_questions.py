@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import OnlineDecoder, SegmentPotentials, SemiCRFSegmenter
-from sklseq.data.labels import segments_to_labels
+from sklseq.data.segment_labels import segments_to_labels
 from sklseq.inference import (
     segment_closure,
     segment_forward_backward,

@@ -19,7 +19,7 @@ from sklseq import (
     SemiCRFSegmenter,
     ZScoreTagger,
 )
-from sklseq.data.labels import LETTERS
+from sklseq.data.span_labels import LETTERS
 from sklseq.display import (
     LossCurveDisplay,
     MarginalsDisplay,

@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from sklseq import HMSVMTagger, Sequences
-from sklseq.data.labels import resolve_constraints
+from sklseq.data.constraints import resolve_constraints
 from sklseq.estimators.kernel_functions import RowKernel, gram_matrix
 from sklseq.features import DictFeatures, PerToken
 from sklseq.inference import nbest

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from sklseq import CRFTagger, CRFTaggerCV, HMSVMTagger, SemiCRFSegmenter, ZScoreTagger
-from sklseq.data.labels import labels_to_segments
+from sklseq.data.segment_labels import labels_to_segments
 from sklseq.metrics import span_f1
 from tests.estimators.methods import train
 from tests.estimators.test_semicrf import problem

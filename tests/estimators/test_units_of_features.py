@@ -60,7 +60,7 @@ def test_columns_of_different_units_in_shards_and_blocks():
 
 
 def test_scaling_is_left_out_where_features_are_as_usual():
-    from sklseq.data.labels import resolve_constraints
+    from sklseq.data.constraints import resolve_constraints
     from sklseq.data.sequences import as_sequences
     from sklseq.objectives.scores.score_map import ScoreMap, full_support
 

@@ -24,7 +24,7 @@ from sklseq import (
     Shards,
     ZScoreTagger,
 )
-from sklseq.data.labels import allowed_transitions
+from sklseq.data.constraints import allowed_transitions
 from sklseq.estimators.crf.early_stopping import EarlyStopping
 from sklseq.estimators.sources.open_source import open_source
 from sklseq.inference.chain.linear_chain import BLOCK_ROWS

@@ -15,7 +15,7 @@ from sklseq import (
     SemiCRFSegmenter,
     ZScoreTagger,
 )
-from sklseq.data.labels import labels_to_segments
+from sklseq.data.segment_labels import labels_to_segments
 from sklseq.estimators import valid_paths
 from sklseq.features import TokenFeatures
 from tests.estimators.test_predicted_spans import spans_data

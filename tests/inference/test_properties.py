@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from sklseq import Sequences
-from sklseq.data.labels import labels_to_segments, segments_to_labels
+from sklseq.data.segment_labels import labels_to_segments, segments_to_labels
 from sklseq.inference import decode_online, forward_backward, nbest, reference, viterbi
 from tests.oracles import enumerate_chain
 

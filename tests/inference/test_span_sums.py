@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from sklseq.data.labels import find_spans
+from sklseq.data.span_labels import find_spans
 from sklseq.data.span_rules import find_by_rules, span_rules
 from sklseq.data.strict_spans import STRICT_SCHEMES, find_strict_spans
 from sklseq.inference.chain.span_sums import span_probabilities

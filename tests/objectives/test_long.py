@@ -9,7 +9,7 @@ from scipy import sparse
 
 from sklseq import CRFTagger, RowBlocks, Sequences
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import resolve_constraints
+from sklseq.data.constraints import resolve_constraints
 from sklseq.data.row_blocks import label_blocks
 from sklseq.inference import forward_backward
 from sklseq.inference.chain.expectation import BlockChain

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import resolve_constraints
+from sklseq.data.constraints import resolve_constraints
 from sklseq.objectives.zscore.elimination import EliminatedRidge, n_frequent
 from sklseq.objectives.zscore.factorised import CentredRows, centred_statistics, solve_sums
 from sklseq.objectives.zscore.moments import (

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import SemiCRFSegmenter
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import segments_to_labels
+from sklseq.data.segment_labels import segments_to_labels
 from sklseq.inference.segment_reference import is_active
 from sklseq.objectives.scores.score_map import full_support
 from sklseq.objectives.segment.segment_hinge import SegmentHinge, with_token_cells

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from sklseq import CRFTagger, OnlineDecoder, SemiCRFSegmenter
-from sklseq.data.labels import segments_to_labels
+from sklseq.data.segment_labels import segments_to_labels
 from sklseq.inference import decode_online
 from sklseq.online import make_latency_scorer, neg_mean_latency
 from tests.online.test_online_stream import PIPELINES, decoder_of, states_equal, token_data

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn import get_config
 
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import resolve_constraints
+from sklseq.data.constraints import resolve_constraints
 from sklseq.data.sequences import TRANSITION, Sequences
 from sklseq.estimators.crf.early_stopping import EarlyStopping
 from sklseq.estimators.crf.monitor import Monitor

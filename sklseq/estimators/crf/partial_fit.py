@@ -7,13 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from sklseq.data.labels import (
-    PartialLabelError,
-    check_constraints,
-    encode_labels,
-    read_classes,
-    resolve_constraints,
-)
+from sklseq.data.constraints import check_constraints, resolve_constraints
+from sklseq.data.labels import PartialLabelError, encode_labels, read_classes
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
 from sklseq.data.sequences import Sequences, read_labels
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
@@ -58,7 +53,7 @@ def fit_batch(
     allowed = resolve_constraints(tagger.constraints, classes)
     labels = _read_codes(y, rows, classes)
     if len(labels.table) == len(classes):
-        check_constraints(labels.codes, rows.offsets, *allowed, classes)
+        check_constraints(labels.codes, rows.offsets, allowed, classes)
     else:
         check_allowed(labels, rows.offsets, allowed, np.arange(len(rows)))
         weights = weights * (np.diff(np.append(0, np.cumsum(~labels.unknown))[rows.offsets]) > 0)

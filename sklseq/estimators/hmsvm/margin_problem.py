@@ -9,7 +9,7 @@ from scipy.linalg import solve_triangular
 
 from sklseq._lib.callbacks import iteration_hook
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import Constraints, resolve_constraints, resolve_loss
+from sklseq.data.constraints import Constraints, resolve_constraints
 from sklseq.data.sequences import Sequences
 from sklseq.estimators.kernel_functions import (
     KernelRows,
@@ -19,6 +19,7 @@ from sklseq.estimators.kernel_functions import (
     gram_matrix,
     resolve_gamma,
 )
+from sklseq.estimators.label_losses import resolve_loss
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import check_magnitude, read_class_weight
 from sklseq.inference.chain.linear_chain import as_generator

@@ -14,8 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import LabellerBase, clone_part, fitted_parameter
-from sklseq.data.labels import labels_to_segments, segments_to_labels
-from sklseq.data.segment_labels import Span, check_triple
+from sklseq.data.segment_labels import Span, check_triple, labels_to_segments, segments_to_labels
 from sklseq.data.types import ArrayLike, ColumnsLike, LabelsLike, SequencesLike
 from sklseq.estimators.folds import as_list, take
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen

@@ -18,12 +18,13 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import LabellerBase, check_plain_parameters, fitted_parameter
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import find_codes, segments_to_labels
+from sklseq.data.labels import find_codes
 from sklseq.data.segment_labels import (
     Span,
     labels_of_segments,
     read_questions,
     read_segments,
+    segments_to_labels,
     write_segments,
 )
 from sklseq.data.segment_potentials import SegmentPotentials

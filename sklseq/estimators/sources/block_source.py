@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import Constraints, check_seen
+from sklseq.data.constraints import Constraints, check_seen
 from sklseq.data.row_blocks import BlockError, blocks_of, label_blocks
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sources.source import RowSource, Source

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import Constraints, split_labels, unique_labels
+from sklseq.data.constraints import Constraints
+from sklseq.data.labels import split_labels, unique_labels
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import LabelsLike

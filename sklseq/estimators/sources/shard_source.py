@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import Constraints, check_seen
+from sklseq.data.constraints import Constraints, check_seen
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sources.shards import ShardError, Shards, named

@@ -10,7 +10,8 @@ from scipy import sparse
 
 from sklseq._lib.threads import Threads
 from sklseq.data.column_roles import with_transition_features
-from sklseq.data.labels import Constraints, check_constraints, encode_labels, unique_labels
+from sklseq.data.constraints import Constraints, check_constraints
+from sklseq.data.labels import encode_labels, unique_labels
 from sklseq.data.sequences import STATE, TRANSITION, Sequences, read_labels, weighted_only
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.validation import (
@@ -159,7 +160,7 @@ class RowSource(Source):
         return summarise_rows(self.X, self.classes, self.codes)
 
     def check_constraints(self, allowed: Constraints) -> None:
-        check_constraints(self.codes, self.X.offsets, *allowed, self.classes)
+        check_constraints(self.codes, self.X.offsets, allowed, self.classes)
 
     def layout(self, summary: Summary, single_sequences: bool) -> tuple[Sequences, Summary]:
         if not single_sequences:

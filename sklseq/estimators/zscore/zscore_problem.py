@@ -9,8 +9,9 @@ from scipy import sparse
 
 from sklseq._lib.callbacks import iteration_hook
 from sklseq._lib.threads import Threads
-from sklseq.data.labels import Constraints, resolve_constraints, resolve_loss
+from sklseq.data.constraints import Constraints, resolve_constraints
 from sklseq.data.sequences import row_positions
+from sklseq.estimators.label_losses import resolve_loss
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import check_magnitude, read_class_weight
 from sklseq.estimators.zscore.kernel_space import KernelSpace

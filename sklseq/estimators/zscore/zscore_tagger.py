@@ -14,17 +14,13 @@ from sklearn.utils.metaestimators import available_if
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
-from sklseq.data.labels import (
-    Constraints,
-    encode_labels,
-    read_classes,
-    resolve_constraints,
-    resolve_loss,
-)
+from sklseq.data.constraints import Constraints, resolve_constraints
+from sklseq.data.labels import encode_labels, read_classes
 from sklseq.data.sequences import read_labels, row_positions
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.kernel_functions import check_kernel
 from sklseq.estimators.kernel_model import KernelTagger
+from sklseq.estimators.label_losses import resolve_loss
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import (
     ATTRIBUTES_WARNED,

@@ -24,7 +24,7 @@ import numpy as np
 from scipy import sparse
 
 from sklseq._lib.cpu import load_kernel
-from sklseq.data.labels import Constraints
+from sklseq.data.constraints import Constraints
 from sklseq.objectives.margin.separable import (
     chain_differences,
     path_gram,

@@ -1,0 +1,201 @@
+"""Constraints: the transitions, first labels and last labels that a model allows."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sklseq.data.labels import first_cut, locate
+from sklseq.data.span_labels import SCHEMES, foreign_label, scheme_letters, split_prefix
+
+__all__ = [
+    "Constraints",
+    "allowed_transitions",
+    "check_constraints",
+    "check_seen",
+    "first_violation",
+    "resolve_constraints",
+]
+
+
+class Constraints(NamedTuple):
+    """Allowed transitions, first labels and last labels."""
+
+    transition: NDArray[np.bool_]  # (L, L) label i may be followed by label j
+    start: NDArray[np.bool_]  # (L,) may be the first label
+    end: NDArray[np.bool_]  # (L,) may be the last label
+
+
+def allowed_transitions(classes: ArrayLike, scheme: str, *, outside: str = "O") -> Constraints:
+    """Constraints of a scheme on the label sequence.
+
+    Parameters
+    ----------
+    classes : array-like of str, shape (n_labels,)
+        The labels, in the order of rows and columns of the answer.
+    scheme : {"iob2", "iobes", "bilou"}
+    outside : str, default="O"
+        The label of rows that belong to no span.
+
+    Returns
+    -------
+    constraints : Constraints
+
+    Raises
+    ------
+    ValueError
+        If a label does not belong to the scheme.
+
+    Notes
+    -----
+    With x the type and O any row outside,
+
+    * IOB2: I-x only after B-x or I-x, so never first.
+    * IOBES: I-x and E-x only after B-x or I-x, so never first; only I-x and E-x after B-x or I-x,
+      so neither is last. BILOU is the same with L for E and U for S.
+
+    Examples
+    --------
+    >>> from sklseq.data.constraints import allowed_transitions
+    >>> transition, start, end = allowed_transitions(["B-x", "I-x", "O"], "iob2")
+    >>> transition.astype(int)
+    array([[1, 1, 1],
+           [1, 1, 1],
+           [1, 0, 1]])
+    >>> start.tolist(), end.tolist()
+    ([True, False, True], [True, True, True])
+    """
+    first, inner, last, single = scheme_letters(scheme)
+    labels = np.asarray(classes, dtype=object).tolist()
+    if (k := first_cut([label for label in labels if isinstance(label, str)])) is not None:
+        raise ValueError(f"Label {labels[k]!r} of classes ends in a NUL character: rename it.")
+    parts = [split_prefix(label, SCHEMES[scheme], outside) for label in labels]
+    if None in parts:
+        raise ValueError(foreign_label(labels[parts.index(None)], scheme, outside))
+    letters = np.array([letter for letter, _ in parts], dtype=np.str_)
+    types = np.array([type_ for _, type_ in parts], dtype=np.str_)
+    opens = np.isin(letters, ["", first, single])  # stands where no span is open
+    goes_on = np.isin(letters, [first, inner])  # its span may be open after it
+    complete = np.isin(letters, ["", last, single])  # its span may be closed after it
+    same_type = types[:, None] == types[None, :]
+    transition = np.where(opens, complete[:, None], goes_on[:, None] & same_type)
+    return Constraints(transition, opens, complete)
+
+
+def resolve_constraints(constraints: str | ArrayLike | None, classes: ArrayLike) -> Constraints:
+    """Turn the `constraints` parameter of an estimator into masks.
+
+    Parameters
+    ----------
+    constraints : None, {"iob2", "iobes", "bilou"} or array-like of bool, (n_labels, n_labels)
+        None forbids nothing. A mask is True where the label of the row may be followed by the
+        label of the column; it allows all first and last labels.
+    classes : array-like of shape (n_labels,)
+        The labels, in the order of the rows and columns of a mask.
+
+    Returns
+    -------
+    constraints : Constraints
+        New arrays.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, a label does not belong to the scheme, or the mask is not
+        boolean or not square in the number of labels.
+    """
+    n_labels = len(np.asarray(classes))
+    if isinstance(constraints, str):
+        if constraints not in SCHEMES:
+            raise ValueError(
+                f"constraints must be None, {', '.join(map(repr, SCHEMES))} or a boolean mask of "
+                f"shape ({n_labels}, {n_labels}); got {constraints!r}."
+            )
+        return allowed_transitions(classes, constraints)
+    shape = n_labels, n_labels
+    mask = np.ones(shape, bool) if constraints is None else _check_mask(constraints, n_labels)
+    return Constraints(mask, np.ones(n_labels, bool), np.ones(n_labels, bool))
+
+
+def _check_mask(mask: ArrayLike, n_labels: int) -> NDArray[np.bool_]:
+    try:
+        mask = np.array(mask)
+    except ValueError:  # rows of different length
+        mask = np.array(None)
+    # 0/1 integers are refused: they could be a list of forbidden label indices.
+    if mask.dtype != np.bool_ or mask.shape != (n_labels, n_labels):
+        raise ValueError(
+            f"constraints given as a mask must be boolean of shape ({n_labels}, {n_labels}), one "
+            f"row and one column per label in the order of classes_; got dtype {mask.dtype}, "
+            f"shape {mask.shape}."
+        )
+    return mask
+
+
+def check_constraints(
+    codes: NDArray[np.integer],
+    offsets: NDArray[np.integer],
+    allowed: Constraints,
+    classes: ArrayLike,
+) -> None:
+    """Raise a ValueError that names the first training label that violates a constraint.
+
+    Parameters
+    ----------
+    codes : ndarray of int, shape (n_rows,)
+        Labels of all sequences, as indices into `classes`.
+    offsets : ndarray of int, shape (n_sequences + 1,)
+    allowed : Constraints
+    classes : array-like of shape (L,)
+    """
+    _raise_violation(first_violation(codes, offsets, allowed, np.asarray(classes).tolist()))
+
+
+def _raise_violation(broken: str | None) -> None:
+    if broken:
+        raise ValueError(
+            f"Training labels violate `constraints`: {broken}. Correct the labels, or loosen "
+            "`constraints`."
+        )
+
+
+def check_seen(seen: Any, allowed: Constraints, classes: ArrayLike, where: str = "") -> None:
+    """Raise a ValueError if a transition, first or last label of a summary violates a constraint.
+
+    ``seen`` has the fields of ``Constraints``, True for those that occur; ``where`` is appended to
+    the description of the label.
+    """
+    names = np.asarray(classes).tolist()
+    for i, j in np.argwhere(seen.transition & ~allowed.transition):
+        _raise_violation(f"{names[j]!r} may not follow {names[i]!r}{where}")
+    for j in np.flatnonzero(seen.start & ~allowed.start):
+        _raise_violation(f"{names[j]!r} may not come first{where}")
+    for j in np.flatnonzero(seen.end & ~allowed.end):
+        _raise_violation(f"{names[j]!r} may not come last{where}")
+
+
+def first_violation(
+    codes: NDArray[np.integer],
+    offsets: NDArray[np.integer],
+    allowed: Constraints,
+    labels: list[Any],
+) -> str | None:
+    """Describe the first row whose label is not allowed there; None if all are."""
+    filled = offsets[:-1] < offsets[1:]
+    first, last = offsets[:-1][filled], offsets[1:][filled] - 1
+    reached = np.ones(len(codes), dtype=bool)  # from the row before, or as first label
+    reached[1:] = allowed.transition[codes[:-1], codes[1:]]
+    reached[first] = allowed.start[codes[first]]
+    fits = reached.copy()
+    fits[last] &= allowed.end[codes[last]]
+    if fits.all():
+        return None
+    row = int(np.argmin(fits))
+    label, where = labels[codes[row]], locate(offsets, row)
+    if reached[row]:
+        return f"{label!r} may not be the last label, at {where}"
+    if row in first:
+        return f"{label!r} may not be the first label, at {where}"
+    return f"{label!r} may not follow {labels[codes[row - 1]]!r} at {where}"
