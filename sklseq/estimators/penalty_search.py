@@ -20,6 +20,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklseq._lib.callbacks import with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq._lib.threads import Threads
+from sklseq.data.column_roles import with_transition_features
 from sklseq.data.constraints import resolve_constraints
 from sklseq.data.labels import PartialLabelError, split_labels
 from sklseq.data.partial_labels import PartialLabels, labels_in
@@ -148,6 +149,8 @@ class PenaltySearchMixin:
         """An unfitted tagger with these penalties, its parameters checked."""
         own = self.get_params(deep=False)
         shared = {name: own[name] for name in self._plain().get_params() if name in own}
+        if "transition_features" in shared:  # the rows say which columns they are
+            shared["transition_features"] = None
         tagger = self._plain(**shared).set_params(n_jobs=n_jobs, **point)
         tagger._check_parameters()
         return tagger
@@ -228,8 +231,11 @@ class PenaltySearchMixin:
         return self
 
     def _with_roles(self, data: Data) -> Data:
-        # Of columns that parameters choose by names, which rows do not have.
-        return data
+        # Columns are chosen by names, which rows do not have.
+        rows, names = data.rows, data.vectorizer and data.vectorizer.get_feature_names_out
+        chosen = getattr(self, "transition_features", None)
+        roles = with_transition_features(chosen, rows.shape[1], rows.roles, names)
+        return data._replace(rows=Sequences(rows.rows, rows.offsets, roles))
 
     def _folds(self, data: Data, routed: Bunch) -> list:
         rows = data.rows.lengths > 0

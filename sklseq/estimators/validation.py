@@ -80,7 +80,7 @@ def refuse_roles(X: Sequences) -> Sequences:
     if X.roles is not None:
         raise ValueError(
             "X gives transition features, such as those of B lines of a template, which only "
-            "CRFTagger trains; leave them out, or train one."
+            "CRFTagger and HMSVMTagger train; leave them out, or train one of these."
         )
     return X
 

@@ -60,8 +60,8 @@ def problem(seed, lengths=(3, 1, 2, 3), n_features=3, L=3, separable=False):
     return X, y
 
 
-def path_features(x, path, L, eta, boundary):
-    """φ(x, y), as one vector: states, transitions, first and last label."""
+def path_features(x, path, L, eta, boundary, triples=()):
+    """φ(x, y), as one vector: states, transitions, first and last label, (feature, i, j)."""
     states, pairs, ends = np.zeros((x.shape[1], L)), np.zeros((L, L)), np.zeros((2, L))
     for t, j in enumerate(path):
         states[:, j] += x[t]
@@ -69,17 +69,22 @@ def path_features(x, path, L, eta, boundary):
             pairs[path[t - 1], j] += eta
     ends[0, path[0]] += boundary
     ends[1, path[-1]] += boundary
-    return np.concatenate([states.ravel(), pairs.ravel(), ends.ravel()])
+    links = [
+        sum(eta * x[t, f] for t in range(1, len(path)) if (path[t - 1], path[t]) == (i, j))
+        for f, i, j in triples
+    ]
+    return np.concatenate([states.ravel(), pairs.ravel(), ends.ravel(), links])
 
 
-def differences(X, y, L, cost, offset, eta=1.0, boundary=1.0):
+def differences(X, y, L, cost, offset, eta=1.0, boundary=1.0, triples=()):
     """(sequence, φ(y_i) - φ(y), loss) for every wrong labeling y of every sequence."""
     for s, (x, truth) in enumerate(zip(X, y)):
-        phi = path_features(x, truth, L, eta, boundary)
+        given = (L, eta, boundary, triples)
+        phi = path_features(x, truth, *given)
         for path in all_paths(len(truth), L):
             if (path != truth).any():
                 loss = offset + sum(cost[a, b] for a, b in zip(truth, path))
-                yield s, phi - path_features(x, path, L, eta, boundary), loss
+                yield s, phi - path_features(x, path, *given), loss
 
 
 def quadratic_program(X, y, L, cost, offset, C, slack, **scales):

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 
-from sklseq.data.column_roles import with_transition_features
-from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike, ChoiceLike, RandomState
 from sklseq.estimators.crf.crf_path import CRFPath
 from sklseq.estimators.crf.crf_tagger import CRFTagger
@@ -168,16 +165,6 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
             values = read_grid(f"{name}s", getattr(self, f"{name}s"), (-3, 1), zero=True)
             axes.append(Axis(name, values, np.argsort(-values, kind="stable")))
         return axes
-
-    def _tagger(self, point: dict[str, float], n_jobs: int | None) -> Any:
-        # The data say which columns are transition features.
-        return super()._tagger(point, n_jobs).set_params(transition_features=None)
-
-    def _with_roles(self, data: Data) -> Data:
-        rows, names = data.rows, data.vectorizer and data.vectorizer.get_feature_names_out
-        chosen = self.transition_features
-        roles = with_transition_features(chosen, rows.shape[1], rows.roles, names)
-        return data._replace(rows=Sequences(rows.rows, rows.offsets, roles))
 
     def _paths(self, data: Data) -> Callable[[np.ndarray, np.ndarray], CRFPath]:
         return lambda train, test: CRFPath(self._tagger({}, None), data, train, test)

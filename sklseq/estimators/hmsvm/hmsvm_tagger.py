@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq._lib.threads import Threads
-from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
+from sklseq.data.types import ArrayLike, ChoiceLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.hmsvm.margin_problem import PASSES, MarginProblem
 from sklseq.estimators.hmsvm.perceptron_batch import VISITS, fit_batch
 from sklseq.estimators.kernel_functions import check_kernel
@@ -26,6 +26,7 @@ from sklseq.estimators.validation import (
     check_numbers,
     warn_one_label,
 )
+from sklseq.estimators.weights import WeightsMixin
 from sklseq.solvers import ROUNDING, SolverResult
 
 __all__ = ["HMSVMTagger", "SupportSequence"]
@@ -74,7 +75,7 @@ LACKING = {
 }  # fmt: skip
 
 
-class HMSVMTagger(CallbackSupportMixin, KernelTagger):
+class HMSVMTagger(CallbackSupportMixin, WeightsMixin, KernelTagger):
     """Hidden Markov support vector machine: a tagger of maximum margin, with kernels.
 
     Trains by minimising, with F(x, y) the score of a labeling as in :class:`CRFTagger`,
@@ -117,6 +118,11 @@ class HMSVMTagger(CallbackSupportMixin, KernelTagger):
     class_weight : dict, "balanced" or None, default=None
         Factor of the loss of a row, by its true label. Not for ``loss="zero_one"`` and the
         perceptron.
+    transition_features : None, list, array, str, re.Pattern or callable, default=None
+        Columns with a weight for each pair of successive labels that occurs at them, as in
+        :class:`CRFTagger`; for the linear kernel only. Their values are multiplied by
+        ``transition_scale``. None: those that ``X.roles`` says, as templates with ``B`` lines set
+        it.
     constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
         Transitions that may occur, in training and in every answer, as in :class:`CRFTagger`.
     solver : {"auto", "bcfw", "working_set", "smoothing", "perceptron"}, default="auto"
@@ -169,6 +175,9 @@ class HMSVMTagger(CallbackSupportMixin, KernelTagger):
         Scores of label i followed by j; -inf where forbidden.
     start_, end_ : ndarray of shape (n_labels,)
         Scores of the first and of the last label.
+    transition_coef_ : CSR matrix of shape (n_features, n_labels²), or None
+        With transition features: score of a value 1 of feature f for label i followed by j at row
+        f and column ``i * n_labels + j``.
     dual_coef_ : ndarray of shape (n_support, n_labels)
         Coefficients of the support rows. For the linear kernel, only where the solver is not the
         perceptron or "smoothing" and nothing is averaged.
@@ -253,6 +262,7 @@ class HMSVMTagger(CallbackSupportMixin, KernelTagger):
         transition_scale: float = 1.0,
         boundaries: bool = True,
         class_weight: Mapping[Any, float] | str | None = None,
+        transition_features: ChoiceLike | None = None,
         constraints: str | ArrayLike | None = None,
         solver: str = "auto",
         average: bool | str = "auto",
@@ -274,6 +284,7 @@ class HMSVMTagger(CallbackSupportMixin, KernelTagger):
         self.transition_scale = transition_scale
         self.boundaries = boundaries
         self.class_weight = class_weight
+        self.transition_features = transition_features
         self.constraints = constraints
         self.solver = solver
         self.average = average

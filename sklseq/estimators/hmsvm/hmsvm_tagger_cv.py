@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 
-from sklseq.data.types import ArrayLike, RandomState
+from sklseq.data.types import ArrayLike, ChoiceLike, RandomState
 from sklseq.estimators.hmsvm.hmsvm_tagger import HMSVMTagger
 from sklseq.estimators.hmsvm.margin_path import GramMatrices, MarginPath
 from sklseq.estimators.penalty_search import Axis, Data, PenaltySearchMixin, read_grid
@@ -54,6 +54,7 @@ class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
     transition_scale : float, default=1.0
     boundaries : bool, default=True
     class_weight : dict, "balanced" or None, default=None
+    transition_features : None, list, array, str, re.Pattern or callable, default=None
     constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
     solver : {"auto", "bcfw", "working_set", "smoothing"}, default="auto"
     average : bool or "auto", default="auto"
@@ -138,6 +139,7 @@ class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
         transition_scale: float = 1.0,
         boundaries: bool = True,
         class_weight: Mapping[Any, float] | str | None = None,
+        transition_features: ChoiceLike | None = None,
         constraints: str | ArrayLike | None = None,
         solver: str = "auto",
         average: bool | str = "auto",
@@ -162,6 +164,7 @@ class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
         self.transition_scale = transition_scale
         self.boundaries = boundaries
         self.class_weight = class_weight
+        self.transition_features = transition_features
         self.constraints = constraints
         self.solver = solver
         self.average = average

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sklseq.data.sequences import Sequences
-from sklseq.estimators.hmsvm.margin_problem import MarginProblem
+from sklseq.estimators.hmsvm.margin_problem import MarginProblem, check_kernel_of_roles
 from sklseq.estimators.kernel_functions import RowKernel, gram_matrix, resolve_gamma
 from sklseq.estimators.penalty_search import Data
 from sklseq.estimators.sources.source import RowSource
@@ -65,6 +65,7 @@ class MarginPath:
         self.tagger, rows = tagger, data.rows
         data.restrict(tagger, data.y[weights > 0])
         self.source = RowSource.read(rows, data.y, weights)
+        check_kernel_of_roles(tagger, rows.roles)
         self.gram = None
         if tagger.kernel != "linear":
             gamma = resolve_gamma(tagger.gamma, self.source.X.rows)

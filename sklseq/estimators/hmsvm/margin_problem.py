@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import solve_triangular
 
 from sklseq._lib.callbacks import iteration_hook
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints, resolve_constraints
-from sklseq.data.sequences import Sequences
+from sklseq.data.sequences import TRANSITION, Sequences
 from sklseq.estimators.kernel_functions import (
     KernelRows,
     RowKernel,
@@ -31,10 +32,11 @@ from sklseq.objectives.margin.hinge import (
     linear_rows,
 )
 from sklseq.objectives.margin.smoothed import SmoothedHinge
-from sklseq.objectives.scores.score_map import ScoreMap, full_support
+from sklseq.objectives.scores.score_map import ScoreMap, Support, full_support
+from sklseq.objectives.scores.transition_features import TransitionFeatures
 from sklseq.solvers import SolverResult, bcfw, perceptron, smoothing, working_set
 
-__all__ = ["PASSES", "MarginProblem"]
+__all__ = ["PASSES", "MarginProblem", "check_kernel_of_roles"]
 
 PASSES = {"bcfw": 1000, "working_set": 1000, "smoothing": 1000, "perceptron": 10}
 # Rows of a sequence, on average over rows, from which "auto" is "smoothing": an update of "bcfw"
@@ -66,6 +68,8 @@ class MarginProblem:
         Gram matrix of all rows, checked; else it is computed where the kernel needs it.
     threads : Threads, optional
         For training; else one.
+    triples : ndarray, optional
+        Weights of transition features that earlier batches had, as of ``Support``.
 
     Attributes
     ----------
@@ -79,8 +83,10 @@ class MarginProblem:
         source: RowSource,
         gram: np.ndarray | None = None,
         threads: Threads | None = None,
+        triples: np.ndarray | None = None,
     ):
         self.tagger, self.source, self.gram = tagger, source, gram
+        check_kernel_of_roles(tagger, source.roles)
         self.rows, weights = source.given
         check_magnitude(self.rows, "HMSVMTagger")
         allowed = resolve_constraints(tagger.constraints, source.classes)
@@ -93,6 +99,7 @@ class MarginProblem:
             gamma = resolve_gamma(tagger.gamma, source.X.rows)
         self.kernel = RowKernel(tagger.kernel, gamma, int(tagger.degree), float(tagger.coef0))
         self.n_passes, self.threads = 0, threads or Threads(1)
+        self.support = self._support(triples)
         if self.solver == "smoothing":
             self.objective = self._smoothed(loss, allowed)
             return
@@ -125,17 +132,44 @@ class MarginProblem:
             return int(self.tagger.average in ("auto", True))
         return 2 if self.tagger.average is True else 0
 
+    def _support(self, before: np.ndarray | None) -> Support:
+        # All weights, but of transition features those of labels seen, before and now.
+        tagger, source, L = self.tagger, self.source, len(self.source.classes)
+        ends = np.full(L, bool(tagger.boundaries))
+        support = full_support(L)._replace(start=ends, end=ends)
+        support = source.with_triples(support, tagger.transition_features, all_pairs=False)
+        if before is not None and support.triples is not None:
+            support = support._replace(triples=np.union1d(before, support.triples))
+        return support
+
+    def _state_rows(self, rows: Any) -> Any:
+        # Zeros in columns without weights for labels.
+        if self.support.pairs is None:
+            return rows
+        kept = np.zeros(rows.shape[1])
+        kept[self.support.pairs // len(self.source.classes)] = 1
+        if not sparse.issparse(rows):
+            return rows * kept
+        rows = sparse.csr_matrix(rows @ sparse.diags_array(kept))
+        rows.eliminate_zeros()
+        return rows
+
     def _objective(self, codes, weights, loss: PathLoss, allowed) -> StructuredHinge:
         tagger, X = self.tagger, self.rows
         C = np.where(weights > 0, 1.0, 0.0)
         unit = 1.0 if self.solver == "perceptron" else tagger.C
         C[weights > 0] *= unit * weights[weights > 0]
-        source = linear_rows(X.rows) if tagger.kernel == "linear" else self._kernels()
+        is_linear = tagger.kernel == "linear"
+        source = linear_rows(self._state_rows(X.rows)) if is_linear else self._kernels()
         scale = float(tagger.transition_scale)
         slack = "hard" if np.isinf(tagger.C) else tagger.slack
         margin = Margin(loss, slack, allowed, scale, scale * bool(tagger.boundaries))
         n_own = 0 if self.solver == "perceptron" else int(tagger.cache_size * 1e6 / 8)
-        return StructuredHinge(source, X.offsets, codes, C, margin, self.averaging, n_own)
+        features, triples, L = None, self.support.triples, len(self.source.classes)
+        if triples is not None:
+            features = TransitionFeatures(X, triples, L, np.float64)
+        data = source, X.offsets, codes, C
+        return StructuredHinge(*data, margin, self.averaging, n_own, features)
 
     def _gram_matrix(self) -> np.ndarray:
         if self.gram is not None:
@@ -169,10 +203,8 @@ class MarginProblem:
 
     def _smoothed(self, loss: PathLoss, allowed: Constraints) -> SmoothedHinge:
         tagger, source, L = self.tagger, self.source, len(self.source.classes)
-        ends = np.full(L, bool(tagger.boundaries))
-        support = full_support(L)._replace(start=ends, end=ends)
         X = source.X if tagger.kernel == "linear" else self._kernel_rows()
-        scores = ScoreMap(X, L, support, allowed, np.dtype(np.float64))
+        scores = ScoreMap(X, L, self.support, allowed, np.dtype(np.float64))
         return SmoothedHinge(
             scores, source.codes, X.offsets, source.weights, float(tagger.C), loss.cost,
             float(tagger.transition_scale), tagger.slack == "l2", self.threads,
@@ -241,11 +273,13 @@ class MarginProblem:
         dtype = np.float32 if X.dtype == np.float32 else np.float64
         is_smoothed = self.solver == "smoothing"
         weights = self.objective.as_weights() if is_smoothed else self.objective.weights()
+        triples = self.objective.triples()
         attributes = {
             "classes_": self.source.classes,
             "transition_": weights.transition.astype(dtype),
             "start_": weights.start.astype(dtype),
             "end_": weights.end.astype(dtype),
+            "transition_coef_": None if triples is None else triples.astype(dtype),
             "n_features_in_": X.shape[1],
             "vectorizer_": vectorizer,
             "_fitted_parameters": {
@@ -284,6 +318,16 @@ class MarginProblem:
             "support_labels_": paths.labels,
             "support_offsets_": np.concatenate([[0], np.cumsum(lengths)]),
         }  # fmt: skip
+
+
+def check_kernel_of_roles(tagger: Any, roles: np.ndarray | None) -> None:
+    """Raise if transition features are given to a kernel, which has no weights of features."""
+    marked = roles is not None and bool((roles & TRANSITION).any())
+    if tagger.kernel != "linear" and (marked or tagger.transition_features is not None):
+        raise ValueError(
+            "Transition features, which X or transition_features gives, have weights of their own "
+            f"and need kernel='linear'; got kernel={tagger.kernel!r:.40}."
+        )
 
 
 def _no_smoothing(tagger: Any) -> str:

@@ -12,7 +12,6 @@ from sklseq.estimators.hmsvm.margin_problem import MarginProblem
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import (
     read_sequences,
-    refuse_roles,
     training_weights,
     warn_new_attributes,
 )
@@ -29,17 +28,32 @@ class Visits(NamedTuple):
     """The perceptron after n sequences: w, and late = Σ_k k · (change of w after k sequences).
 
     The average of w after 1, …, n sequences is w - late / n; ``late`` is empty without averaging.
+    Both hold the four parts of ``Weights``, and with transition features also their weights, in the
+    order of ``triples``, see ``Support``.
     """
 
     n: int
     w: tuple[np.ndarray, ...]
     late: tuple[np.ndarray, ...]
+    triples: np.ndarray | None = None
 
-    def average(self) -> Weights:
+    def average(self) -> list[np.ndarray]:
         parts = [np.array(part) for part in self.w]
         for part, late in zip(parts, self.late):
             part -= late / max(self.n, 1)
-        return Weights(*parts)
+        return parts
+
+    def on(self, triples: np.ndarray | None) -> Visits:
+        """With weights 0 of further transition features."""
+        if triples is None:
+            return self
+        at, wide = np.searchsorted(triples, self.triples), []
+        for parts in (self.w, self.late):
+            v = np.zeros(len(triples))
+            if parts:
+                v[at] = parts[4]
+            wide.append((*parts[:4], v) if parts else ())
+        return Visits(self.n, *wide, triples)
 
 
 def fit_batch(
@@ -53,16 +67,24 @@ def fit_batch(
     visits = getattr(tagger, VISITS, None)
     _check_batch(tagger, classes, visits)
     before = None if visits is None else Visits(*visits)
-    problem = MarginProblem(tagger, _read(tagger, X, y, classes, sample_weight))
-    objective = problem.objective
+    known = None if before is None else before.triples
+    source = _read(tagger, X, y, classes, sample_weight)
+    problem = MarginProblem(tagger, source, triples=known)
+    objective, triples = problem.objective, problem.support.triples
     if before is not None:
-        _start_from(objective, Weights(*before.w))
+        _check_features(before, triples)
+        before = before.on(triples)
+        _start_from(objective, before.w)
     squares = np.zeros(len(objective.C))
     order = _generator(tagger.random_state, before).permutation(objective.blocks)
     mistakes = objective.mistakes(order, squares)
-    after, found = _visits_after(objective, before), problem.attributes()
-    for name, part in zip(("coef_", "transition_", "start_", "end_"), after.average()):
+    after, found = _visits_after(objective, before, triples), problem.attributes()
+    parts = after.average()
+    for name, part in zip(("coef_", "transition_", "start_", "end_"), parts):
         found[name] = part.astype(found[name].dtype, copy=False)
+    if triples is not None:
+        coef = objective.features.unpack(parts[4], source.X.shape[1])
+        found["transition_coef_"] = coef.astype(found["coef_"].dtype)
     return found | {
         VISITS: tuple(after), "solver_": "perceptron", "n_iter_": getattr(tagger, "n_iter_", 0) + 1,
         "n_mistakes_": getattr(tagger, "n_mistakes_", 0) + mistakes,
@@ -106,11 +128,19 @@ def _check_batch(tagger: Any, classes: ArrayLike | None, visits: tuple | None) -
             )
 
 
+def _check_features(before: Visits, triples: np.ndarray | None) -> None:
+    if (before.triples is None) != (triples is None):
+        has, had = ("without", "with") if triples is None else ("with", "without")
+        raise ValueError(
+            f"partial_fit got X {has} transition features, but the first call was {had} them; "
+            "transition_features and the columns of X must stay as they were."
+        )
+
+
 def _read(tagger: Any, X, y, classes, sample_weight) -> RowSource:
     known = getattr(tagger, "classes_", None)
     vectorizer = getattr(tagger, "vectorizer_", None)
     rows, found = read_sequences(X, vectorizer, fit=known is None)
-    refuse_roles(rows)
     if known is not None:
         warn_new_attributes(tagger, X)
     if known is not None and rows.shape[1] != tagger.n_features_in_:
@@ -125,22 +155,28 @@ def _read(tagger: Any, X, y, classes, sample_weight) -> RowSource:
     return source
 
 
-def _start_from(objective: StructuredHinge, w: Weights) -> None:
-    a, L = objective.kernel.arrays, objective.n_labels
+def _start_from(objective: StructuredHinge, parts: tuple[np.ndarray, ...]) -> None:
+    a, L, w = objective.kernel.arrays, objective.n_labels, Weights(*parts[:4])
     a["W"][:, :L] = w.coef[objective.source.order]
     a["score"][:L, :L] += w.transition  # -inf: forbidden, now or before
     a["score_t"][...] = a["score"].T
     a["start"][:L] += w.start
     a["end"][:L] += w.end
+    if objective.features is not None:
+        a["v"][:] = parts[4]
 
 
-def _visits_after(objective: StructuredHinge, before: Visits | None) -> Visits:
+def _visits_after(
+    objective: StructuredHinge, before: Visits | None, triples: np.ndarray | None
+) -> Visits:
     n, w, late = 0 if before is None else before.n, tuple(objective.weights()), _late(objective)
+    if triples is not None:
+        w = *w, objective.kernel.arrays["v"].copy()
     if before is not None:  # changes of this batch come n sequences later
         for total, old, now, then in zip(late, before.late, w, before.w):
             moved = np.isfinite(now)
             total[moved] += old[moved] + n * (now[moved] - then[moved])
-    return Visits(n + objective.n_visits, w, late)
+    return Visits(n + objective.n_visits, w, late, triples)
 
 
 def _late(objective: StructuredHinge) -> tuple[np.ndarray, ...]:
@@ -151,4 +187,5 @@ def _late(objective: StructuredHinge) -> tuple[np.ndarray, ...]:
     coef = np.empty((len(objective.source.order), L))
     coef[objective.source.order] = a["late_W"][:, :L]
     ends = (a[name][:L].copy() for name in ("late_start", "late_end"))
-    return coef, a["late_score"][:L, :L].copy(), *ends
+    links = () if objective.features is None else (a["late_v"].copy(),)
+    return coef, a["late_score"][:L, :L].copy(), *ends, *links

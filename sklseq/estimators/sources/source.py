@@ -17,7 +17,6 @@ from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.validation import (
     check_not_empty,
     read_sequences,
-    refuse_roles,
     training_weights,
 )
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
@@ -125,13 +124,11 @@ class RowSource(Source):
 
     @classmethod
     def read(cls, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None) -> RowSource:
-        """Check X, y and weights as users give them, for estimators without transition features;
-        sequences of weight 0 are left out.
+        """Check X, y and weights as users give them; sequences of weight 0 are left out.
 
         ``source.given`` keeps the rows and weights of all sequences.
         """
         rows, vectorizer = read_sequences(X, fit=True)
-        refuse_roles(rows)
         weights = training_weights(sample_weight, len(rows))
         source = cls.of_rows(rows, y, weights, vectorizer)
         source.given = rows, weights

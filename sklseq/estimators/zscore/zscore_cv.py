@@ -14,7 +14,7 @@ from sklseq._lib.callbacks import with_callbacks
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.folds import check_finite, read_folds, read_scorer, scorer_weights
 from sklseq.estimators.sources.source import RowSource
-from sklseq.estimators.validation import check_choices, check_n_jobs
+from sklseq.estimators.validation import check_choices, check_n_jobs, refuse_roles
 from sklseq.estimators.zscore.leave_out_search import LeaveOutSearch, n_entries
 from sklseq.estimators.zscore.zscore_problem import ZScoreProblem
 from sklseq.estimators.zscore.zscore_tagger import ZScoreTagger
@@ -196,6 +196,7 @@ class ZScoreTaggerCV(ZScoreTagger):
         self._check_kernel()
         gammas = self._gammas()
         source = RowSource.read(X, y, sample_weight)
+        refuse_roles(source.X)
         shared = {name: getattr(self, name) for name in SHARED}
         tagger = ZScoreTagger(**shared)
         weighted = {} if sample_weight is None else {"sample_weight": source.weights}

@@ -31,6 +31,7 @@ from sklseq.estimators.validation import (
     check_numbers,
     read_class_weight,
     read_sequences,
+    refuse_roles,
     training_weights,
     warn_new_attributes,
     warn_one_label,
@@ -346,6 +347,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         """
         self._check_parameters()
         source = RowSource.read(X, y, sample_weight)
+        refuse_roles(source.X)
         problem = ZScoreProblem(self, source)
         solution = problem.solve()
         return self._set(problem, solution)

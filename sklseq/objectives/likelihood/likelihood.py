@@ -224,10 +224,7 @@ class LogLikelihood(SumOfParts):
         self.buffers = buffers
         if scores.design.needs_all_residuals:
             self.residual = np.empty((len(y), scores.width), dtype=scores.dtype)
-        self.observed = self._observed_counts()
-        if scores.features is not None:
-            n = self.n_labelled
-            self.observed_triples = scores.features.observed(offsets[: n + 1], y, weights[:n])
+        self._count_observed()
 
     def _share_out(self, n: int) -> list[list[Block]]:
         # Contiguous runs of blocks, one for each thread, with about the same number of rows.
@@ -246,6 +243,12 @@ class LogLikelihood(SumOfParts):
     def n_labelled(self) -> int:
         """Number of sequences, the first ones, of which all labels are observed."""
         return len(self.weights)
+
+    def _count_observed(self) -> None:
+        self.observed, features, n = self._observed_counts(), self.scores.features, self.n_labelled
+        if features is not None:
+            given = self.offsets[: n + 1], self.y, self.weights[:n]
+            self.observed_triples = features.observed(*given)
 
     def _observed_counts(self):
         n, y, L = self.n_labelled, self.y, self.scores.n_labels

@@ -22,6 +22,13 @@ scores at hand follow by the inner products of the sequence's own rows: of the G
 small ones, one a sequence. Only at the end are the changes brought to where they came from. A
 sequence too long for a matrix of its own (`own_start` < 0) brings and reads after every step.
 
+Rows with transition features f, of values x(f), have scores of their own for pairs of labels, with
+weights v(f, i, j) that change as those of all rows do:
+
+    score_t(i, j) = score(i, j) + sum_f x_t(f) v(f, i, j).
+
+`patch` puts them into `score` while a row is decoded, `restore` takes them out, to the bit.
+
 Rows of labels are padded to a multiple of 8, with score -inf for padding.
 """
 
@@ -126,6 +133,8 @@ cdef class HingeBlocks:
         gram @ coef, transposed.
     keeps : bool
         Whether paths whose alpha becomes 0 stay in the working sets.
+    v : ndarray of shape (n_triples,)
+        Scores of transition features.
     late_* :
         Sums of changes, each times the stamp of its visit: for averages of all iterates.
     count : int
@@ -164,6 +173,15 @@ cdef class HingeBlocks:
     cdef double[:, ::1] psi, delta, pair_change
     cdef double[::1] truth                     # scores of the prefixes of y_i
     cdef double[::1] g                         # (n_slots,)
+    cdef bint linked                           # whether rows have transition features
+    cdef const long long[::1] link_indptr, first_weight
+    cdef const int[::1] link_indices, from_label, to_label
+    cdef const double[::1] link_data
+    cdef double[::1] v, late_v
+    cdef double[::1] counts                    # (n_triples,) scratch, 0
+    cdef Py_ssize_t n_patched                  # weights whose scores `patch` replaced
+    cdef long long[::1] patched
+    cdef double[::1] replaced
     cdef short[::1] found
     cdef int[::1] differing, at_hand           # rows of the sequence; those with psi up to date
     cdef Py_ssize_t n_at_hand
@@ -203,7 +221,11 @@ cdef class HingeBlocks:
         self.pair_change, self.truth = zeros((self.width, self.width)), zeros(longest)
         self.found = zeros(longest, np.int16)
         self.differing, self.at_hand = zeros((2, longest), np.int32)
-        self.linear = problem.is_linear
+        self.linear, self.linked = problem.is_linear, problem.features is not None
+        n_triples = problem.features.n_weights if self.linked else 0
+        a["v"], a["late_v"] = zeros(n_triples), zeros(n_triples if averaging else 0)
+        if self.linked:
+            self._bind_features(problem.features)
         if self.linear:
             self._bind_rows(problem.source, n_own, shared)
             return
@@ -239,6 +261,15 @@ cdef class HingeBlocks:
         a["W"] = np.zeros((n_features, self.width))
         a["late_W"] = np.zeros((n_features if self.averaging else 0, self.width))
         self.W, self.late_W = a["W"], a["late_W"]
+
+    def _bind_features(self, features):
+        self.link_indptr, self.link_indices, self.link_data = features.rows
+        self.first_weight, self.from_label, self.to_label = features.support
+        weights = np.concatenate([[0], np.cumsum(np.diff(features.support[0])[features.rows[1]])])
+        longest = np.diff(weights[features.rows[0]]).max(initial=0)
+        self.v, self.late_v = self.arrays["v"], self.arrays["late_v"]
+        self.counts, self.replaced = np.zeros(features.n_weights), np.zeros(longest)
+        self.patched = np.zeros(longest, np.int64)
 
     def grow(self):
         """Double the number of slots."""
@@ -315,6 +346,57 @@ cdef class HingeBlocks:
                        &self.data[p] if self.data.shape[0] else NULL, stop - p,
                        <const double*> &self.W[0, 0], self.width, NULL, 0, &self.psi[t, 0])
 
+    cdef void patch(self, Py_ssize_t row) noexcept nogil:
+        # The scores of transitions to a row into `score` and its transpose
+        cdef Py_ssize_t p, q
+        cdef int i, j
+        if not self.linked:
+            return
+        for p in range(self.link_indptr[row], self.link_indptr[row + 1]):
+            for q in range(self.first_weight[self.link_indices[p]],
+                           self.first_weight[self.link_indices[p] + 1]):
+                i, j = self.from_label[q], self.to_label[q]
+                self.patched[self.n_patched] = q
+                self.replaced[self.n_patched] = self.score[i, j]
+                self.n_patched += 1
+                self.score[i, j] += self.link_data[p] * self.v[q]
+                self.score_t[j, i] = self.score[i, j]
+
+    cdef void restore(self) noexcept nogil:
+        # What `patch` replaced, the last entry first: features may have a pair in common
+        cdef Py_ssize_t q
+        cdef int i, j
+        while self.n_patched > 0:
+            self.n_patched -= 1
+            q = self.patched[self.n_patched]
+            i, j = self.from_label[q], self.to_label[q]
+            self.score[i, j] = self.score_t[j, i] = self.replaced[self.n_patched]
+
+    cdef Py_ssize_t weight_of(self, Py_ssize_t p, int i, int j) noexcept nogil:
+        # Number of the weight of a row's transition feature p and these labels, or -1
+        cdef Py_ssize_t low = self.first_weight[self.link_indices[p]], middle
+        cdef Py_ssize_t end = self.first_weight[self.link_indices[p] + 1], high = end
+        while low < high:
+            middle = (low + high) >> 1
+            if (self.from_label[middle] < i
+                    or (self.from_label[middle] == i and self.to_label[middle] < j)):
+                low = middle + 1
+            else:
+                high = middle
+        if low < end and self.from_label[low] == i and self.to_label[low] == j:
+            return low
+        return -1
+
+    cdef double link_score(self, Py_ssize_t row, int i, int j) noexcept nogil:
+        # sum_f x(f) v(f, i, j)
+        cdef Py_ssize_t p, q
+        cdef double total = 0
+        for p in range(self.link_indptr[row], self.link_indptr[row + 1]):
+            q = self.weight_of(p, i, j)
+            if q >= 0:
+                total += self.link_data[p] * self.v[q]
+        return total
+
     cdef double best_other(self, Py_ssize_t s) noexcept nogil:
         # The most violated path: the best of score plus loss among all paths but the truth,
         #     delta_t(j) = psi_t(j) + cost(y_t, j) + max(max_i delta_{t-1}(i) + psi(i, j),
@@ -333,6 +415,7 @@ cdef class HingeBlocks:
         self.truth[0] = self.psi[0, y[0]] + self.start[y[0]]
         for t in range(1, T):
             row, before = &self.delta[t, 0], &self.delta[t - 1, 0]
+            self.patch(r + t)
             for j in range(0, W, 8):
                 max_plus(&before, 1, <const double*> &self.score[0, j], self.L, W, row + j)
             best = row[y[t]]
@@ -344,6 +427,7 @@ cdef class HingeBlocks:
                 row[j] += self.psi[t, j] + self.cost[y[t], j]
             self.truth[t] = (self.truth[t - 1] + self.score[y[t - 1], y[t]]
                              + self.psi[t, y[t]])
+            self.restore()
         best = -INFINITY
         j = 0
         for i in range(self.L):
@@ -353,13 +437,15 @@ cdef class HingeBlocks:
                 j = i
         if best == -INFINITY:
             return best
-        self.trace_back(y, T, j)
+        self.trace_back(r, T, j)
         return self.loss_offset + best - self.truth[T - 1] - self.end[y[T - 1]]
 
-    cdef void trace_back(self, const short* y, Py_ssize_t T, Py_ssize_t j) noexcept nogil:
+    cdef void trace_back(self, Py_ssize_t r, Py_ssize_t T, Py_ssize_t j) noexcept nogil:
         cdef Py_ssize_t t, i, back
+        cdef const short* y = &self.y[r]
         cdef double best, v
         for t in range(T - 1, 0, -1):
+            self.patch(r + t)
             self.found[t] = <short> j
             best = -INFINITY
             back = 0
@@ -368,7 +454,9 @@ cdef class HingeBlocks:
                 if v > best:
                     best = v
                     back = i
-            if j != y[t] and self.truth[t - 1] + self.score[y[t - 1], j] >= best:
+            v = self.score[y[t - 1], j]
+            self.restore()
+            if j != y[t] and self.truth[t - 1] + v >= best:
                 memcpy(&self.found[0], y, t * sizeof(short))
                 return
             j = back
@@ -394,6 +482,9 @@ cdef class HingeBlocks:
             elif p[t - 1] == y[t - 1]:
                 continue
             total += self.score[p[t - 1], p[t]] - self.score[y[t - 1], y[t]]
+            if self.linked:
+                total += (self.link_score(r + t, p[t - 1], p[t])
+                          - self.link_score(r + t, y[t - 1], y[t]))
         if p[T - 1] != y[T - 1]:
             total += self.end[p[T - 1]] - self.end[y[T - 1]]
         return total
@@ -414,8 +505,40 @@ cdef class HingeBlocks:
         else:
             total = distance_by_gram(a, b, self.differing, n, gram, stride)
         total += self.scale2 * pair_distance(a, b, T, self.pair_change)
+        if self.linked:
+            total += self.scale2 * self.link_distance(r, a, b, T)
         k = (a[0] != b[0]) + (a[T - 1] != b[T - 1])
         return total + 2 * self.boundary2 * k
+
+    cdef double link_distance(
+        self, Py_ssize_t r, const short* a, const short* b, Py_ssize_t T
+    ) noexcept nogil:
+        # Of counts of transition features, times their values; `counts` is 0 before and after.
+        cdef Py_ssize_t t, p
+        cdef double total = 0, x
+        for t in range(1, T):
+            if a[t] == b[t] and a[t - 1] == b[t - 1]:
+                continue
+            for p in range(self.link_indptr[r + t], self.link_indptr[r + t + 1]):
+                x = self.link_data[p]
+                total += self.add_count(self.weight_of(p, a[t - 1], a[t]), x)
+                total += self.add_count(self.weight_of(p, b[t - 1], b[t]), -x)
+        for t in range(1, T):
+            for p in range(self.link_indptr[r + t], self.link_indptr[r + t + 1]):
+                self.forget(self.weight_of(p, a[t - 1], a[t]))
+                self.forget(self.weight_of(p, b[t - 1], b[t]))
+        return total
+
+    cdef double add_count(self, Py_ssize_t q, double x) noexcept nogil:
+        # What the square of a count changes by
+        if q < 0:
+            return 0
+        self.counts[q] += x
+        return x * (2 * self.counts[q] - x)
+
+    cdef void forget(self, Py_ssize_t q) noexcept nogil:
+        if q >= 0:
+            self.counts[q] = 0
 
     cdef double stamp(self) noexcept nogil:
         # What a change of now counts in `late`: the weights of all iterates before it.
@@ -444,6 +567,7 @@ cdef class HingeBlocks:
                 self.psi[u, a[t]] += x
                 self.psi[u, b[t]] -= x
         self.move_pairs(a, b, T, self.scale2 * step)
+        self.move_links(self.offsets[s], a, b, T, self.scale2 * step)
         self.move_ends(self.start, self.late_start, a[0], b[0], self.boundary2 * step)
         self.move_ends(self.end, self.late_end, a[T - 1], b[T - 1], self.boundary2 * step)
         if gram == NULL:
@@ -507,6 +631,28 @@ cdef class HingeBlocks:
             if late > 0:
                 self.late_score[a[t - 1], a[t]] += late * x
                 self.late_score[b[t - 1], b[t]] -= late * x
+
+    cdef void move_links(
+        self, Py_ssize_t r, const short* a, const short* b, Py_ssize_t T, double x
+    ) noexcept nogil:
+        cdef Py_ssize_t t, p
+        if x == 0 or not self.linked:
+            return
+        for t in range(1, T):
+            if a[t] == b[t] and a[t - 1] == b[t - 1]:
+                continue
+            for p in range(self.link_indptr[r + t], self.link_indptr[r + t + 1]):
+                self.move_link(p, a[t - 1], a[t], x)
+                self.move_link(p, b[t - 1], b[t], -x)
+
+    cdef void move_link(self, Py_ssize_t p, int i, int j, double x) noexcept nogil:
+        cdef Py_ssize_t q = self.weight_of(p, i, j)
+        cdef double late = self.stamp()
+        if q < 0:
+            return
+        self.v[q] += x * self.link_data[p]
+        if late > 0:
+            self.late_v[q] += late * x * self.link_data[p]
 
     cdef void move_ends(
         self, double[::1] ends, double[::1] late_ends, Py_ssize_t a, Py_ssize_t b, double x

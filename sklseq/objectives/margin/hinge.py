@@ -27,12 +27,14 @@ from sklseq._lib.cpu import load_kernel
 from sklseq.data.constraints import Constraints
 from sklseq.objectives.margin.separable import (
     chain_differences,
+    link_differences,
     path_gram,
     path_rows,
     smallest_contradiction,
     state_differences,
 )
 from sklseq.objectives.scores.score_map import Weights
+from sklseq.objectives.scores.transition_features import TransitionFeatures
 
 _margin = load_kernel("sklseq.objectives.margin._margin")
 
@@ -74,7 +76,8 @@ class Margin(NamedTuple):
     allowed : Constraints
         Paths that are allowed.
     scale, boundary : float
-        Values of transition features, and of features of the first and last label.
+        Values of the features of transitions, and of those of the first and last label.
+        Transition features of rows are multiplied by ``scale``.
     """
 
     loss: PathLoss
@@ -170,6 +173,8 @@ class StructuredHinge:
     n_own : int
         For the linear kernel, the number of inner products of rows of the same sequence that may be
         held, T² a sequence. Without them, a further step on a sequence costs as much as the first.
+    features : TransitionFeatures, optional
+        Of all rows.
 
     Attributes
     ----------
@@ -177,11 +182,15 @@ class StructuredHinge:
         Numbers of the sequences that take part.
     """
 
-    def __init__(self, source, offsets, y, C, margin: Margin, averaging: int = 0, n_own: int = 0):
+    def __init__(
+        self, source, offsets, y, C, margin: Margin, averaging: int = 0, n_own: int = 0,
+        features: TransitionFeatures | None = None,
+    ):  # fmt: skip
         self.loss, self.slack, allowed, self.scale, self.boundary = margin
         self.offsets, self.y, self.C, self.averaging = offsets, y, C, averaging
         L = self.n_labels = len(self.loss.cost)
         self.source, self.is_linear = source, isinstance(source, LinearRows)
+        self.features = features
         self.is_whole = self.is_linear or isinstance(source, np.ndarray)
         self.gram = source if isinstance(source, np.ndarray) else np.zeros((0, 0))
         self.blocks = np.flatnonzero((C > 0) & (np.diff(offsets) > 0))
@@ -320,7 +329,7 @@ class StructuredHinge:
         k = float(loss.sum()) / square if square > 0 else 1.0
         k = min(k, most) if self.slack == "l1" else k
         states = ("W",) if self.is_linear else ("coef", "S")
-        for name in ("alpha", "score", "score_t", "start", "end", *states):
+        for name in ("alpha", "score", "score_t", "start", "end", "v", *states):
             a[name] *= k
 
     def start_from(self, paths: SupportPaths, allowed: Constraints) -> None:
@@ -389,6 +398,9 @@ class StructuredHinge:
         a["score_t"][...] = a["score"].T
         a["start"][:L] += self.boundary * start
         a["end"][:L] += self.boundary * end
+        if self.features is not None:
+            links = link_differences(*data, self.features)
+            a["v"] += self.scale**2 * (links.T @ paths.alpha)
 
     def certificate(self) -> Certificate:
         """Primal and dual objective, of the average where iterates are averaged.
@@ -422,7 +434,8 @@ class StructuredHinge:
         paths = paths.select(np.sort(np.argsort(-paths.alpha)[:N_TESTED]), self.offsets)
         source = self.source.matrix() if self.is_linear else self.kernels_of
         scales = (self.scale, self.boundary)
-        gram = path_gram(paths, self.offsets, self.y, self.n_labels, source, scales)
+        data = paths, self.offsets, self.y, self.n_labels
+        gram = path_gram(*data, source, scales, self.features)
         self._contradiction = smallest_contradiction(gram, paths.loss, paths.sequence)
         return len(self._contradiction) > 0
 
@@ -451,6 +464,7 @@ class StructuredHinge:
             ("score", self.scale),
             ("start", self.boundary),
             ("end", self.boundary),
+            ("v", self.scale),
         ):
             if scale > 0:
                 total += float(np.square(a[name][np.isfinite(a[name])]).sum()) / scale**2
@@ -494,7 +508,8 @@ class StructuredHinge:
             self._restore_states(before)
 
     def _copy_states(self) -> dict[str, np.ndarray]:
-        names = ("score", "score_t", "start", "end", *(["W"] if self.is_linear else ["coef", "S"]))
+        states = ["W"] if self.is_linear else ["coef", "S"]
+        names = ("score", "score_t", "start", "end", "v", *states)
         return {name: self.kernel.arrays[name].copy() for name in names}
 
     def _restore_states(self, states: dict[str, np.ndarray]) -> None:
@@ -504,7 +519,7 @@ class StructuredHinge:
     def _subtract_late(self, fraction: float) -> None:
         # Subtract from the weights this fraction of Σ change · number of updates before it.
         a = self.kernel.arrays
-        for name in ("score", "start", "end", "W" if self.is_linear else "coef"):
+        for name in ("score", "start", "end", "v", "W" if self.is_linear else "coef"):
             a[name] -= a[f"late_{name}"] * fraction
         a["score_t"][...] = a["score"].T
         if not self.is_linear:
@@ -529,6 +544,12 @@ class StructuredHinge:
         else:
             coef = a["coef"][:, :L].copy()
         return Weights(coef, a["score"][:L, :L].copy(), a["start"][:L].copy(), a["end"][:L].copy())
+
+    def triples(self) -> sparse.csr_matrix | None:
+        """Scores of transition features, see ``ScoreMap.unpack_triples``."""
+        if self.features is None:
+            return None
+        return self.features.unpack(self.kernel.arrays["v"], len(self.source.order))
 
     def support_paths(self) -> SupportPaths:
         """The paths of all working sets."""

@@ -17,9 +17,12 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import nnls
 
+from sklseq.objectives.scores.transition_features import TransitionFeatures
+
 __all__ = [
     "chain_differences",
     "contradiction",
+    "link_differences",
     "path_gram",
     "path_rows",
     "smallest_contradiction",
@@ -85,8 +88,9 @@ def smallest_contradiction(gram: np.ndarray, loss: np.ndarray, owner: np.ndarray
 
 
 def path_gram(
-    paths: Any, offsets: np.ndarray, y: np.ndarray, n_labels: int, source: Any, scales: tuple
-) -> np.ndarray:
+    paths: Any, offsets: np.ndarray, y: np.ndarray, n_labels: int, source: Any, scales: tuple,
+    features: TransitionFeatures | None = None,
+) -> np.ndarray:  # fmt: skip
     """Inner products of φ(x_i, y_i) - φ(x_i, p), for the paths p of some sequences i.
 
     Parameters
@@ -97,7 +101,8 @@ def path_gram(
     n_labels : int
     source : CSR matrix of rows, or function of row numbers that returns their Gram matrix
     scales : (float, float)
-        Values of transition features, and of those of the first and last label.
+        Values of the features of transitions, and of those of the first and last label.
+    features : TransitionFeatures, optional
     """
     total = np.zeros((len(paths.sequence),) * 2)
     for part in state_differences(paths, offsets, y, n_labels):
@@ -108,7 +113,10 @@ def path_gram(
             used = np.unique(part.indices)
             part = part[:, used].toarray()
             total += part @ source(used) @ part.T
-    for part in chain_differences(paths, offsets, y, n_labels, *scales):
+    chain = list(chain_differences(paths, offsets, y, n_labels, *scales))
+    if features is not None:
+        chain.append(scales[0] * link_differences(paths, offsets, y, features))
+    for part in chain:
         total += (part @ part.T).toarray()
     return total
 
@@ -146,6 +154,21 @@ def chain_differences(
             for p in (truth, wrong)
         )
         yield true - false
+
+
+def link_differences(
+    paths: Any, offsets: np.ndarray, y: np.ndarray, features: TransitionFeatures
+) -> sparse.csr_matrix:
+    """Differences of the sums of transition features: (n_paths, n_weights)."""
+    owner, rows = path_rows(paths.sequence, offsets)
+    inside = np.flatnonzero(owner[1:] == owner[:-1]) + 1
+    shape, total = (len(paths.sequence), features.n_weights), 0
+    for sign, labels in ((1, y[rows].astype(np.int64)), (-1, paths.labels.astype(np.int64))):
+        pairs = np.full(len(rows), -1)
+        pairs[inside] = features.n_labels * labels[inside - 1] + labels[inside]
+        k, weight, value = features.of_pairs(rows, pairs)
+        total += sparse.csr_matrix((sign * value, (owner[k], weight)), shape=shape)
+    return total
 
 
 def path_rows(sequence: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -27,13 +27,14 @@ the bound, which has the term - C Σ_i c_i s_i² more. An evaluation has two for
 from __future__ import annotations
 
 import numpy as np
+from scipy import sparse
 
 from sklseq._lib.threads import Threads
 from sklseq.data.sequences import row_positions
-from sklseq.inference.chain.linear_chain import Transitions, best_paths
+from sklseq.inference.chain.linear_chain import best_paths
 from sklseq.objectives.likelihood.likelihood import LogLikelihood, ThreadBuffers, squared_norm
 from sklseq.objectives.scores.design import _linear
-from sklseq.objectives.scores.score_map import ScoreMap, Weights
+from sklseq.objectives.scores.score_map import Chain, ScoreMap, Weights
 
 __all__ = ["SmoothedHinge"]
 
@@ -52,7 +53,7 @@ class SmoothedHinge(LogLikelihood):
     cost : ndarray of shape (n_labels, n_labels)
         Loss of a row, true labels in rows.
     scale : float
-        Value of transition features, and of those of the first and last label; positive.
+        Value of the features of transitions, and of those of the first and last label; positive.
     squared : bool
         Whether slacks are squared.
     threads : Threads
@@ -108,7 +109,7 @@ class SmoothedHinge(LogLikelihood):
         slack = self.log_z - self.observed_score - self._chain_scores(chain)
         # Slacks are μ · slack. The sum of products with the new weights has each square twice.
         self.weights[:] = 2 * self.temperature * slack * self.given
-        self.observed = self._observed_counts()
+        self._count_observed()
         return super().value_and_gradient(v, gradient) - 0.5 * float(self.weights @ slack)
 
     def measure(self, v: np.ndarray) -> tuple[float, float, float]:
@@ -141,20 +142,24 @@ class SmoothedHinge(LogLikelihood):
         n = self.scores.n_state
         return squared_norm(w[:n]) + self.chain_ridge * squared_norm(w[n:])
 
-    def _chain_scores(self, chain: Transitions) -> np.ndarray:
+    def _chain_scores(self, chain: Chain) -> np.ndarray:
         # Scores of the true transitions, first and last labels of each sequence.
         y, (first, last, after) = self.y, row_positions(self.offsets)
         rows = np.zeros(len(y))
         rows[after] = chain.score[y[after - 1], y[after]]
         rows[first] += chain.start[y[first]]
         rows[last] += chain.end[y[last]]
+        if self.scores.features is not None:
+            row, weight, value = self.scores.features.of_labels(self.offsets, y)
+            rows += np.bincount(row, value * chain.v[weight], len(y))
         of_row = np.repeat(np.arange(len(self.given)), np.diff(self.offsets))
         return np.bincount(of_row, rows, len(self.given))
 
     def _slacks(self, w: np.ndarray) -> np.ndarray:
         # max_y (loss + F(x_i, y) - F(x_i, y_i)) of each sequence
-        scores, design = self.scores, self.scores.design
-        chain = Transitions(*scores.chain_weights(w), dtype=scores.dtype)
+        scores, design, features = self.scores, self.scores.design, self.scores.features
+        chain = Chain(*scores.chain_weights(w), dtype=scores.dtype)
+        chain.v = scores.triples(w)
         W, best = design.weights(scores.state(w)), np.zeros(len(self.given))
 
         def add_run(job) -> None:
@@ -164,7 +169,10 @@ class SmoothedHinge(LogLikelihood):
                 design.scores(W, first, last, psi)
                 _linear.observed_scores(psi, y, offsets, self.observed_score[sequences])
                 psi += self.cost[y]
-                best[sequences] = best_paths(psi, offsets, chain)[1]
+                entries = None
+                if features is not None:
+                    entries = features.fill(chain.v, chain.score, first, offsets, work.entries)
+                best[sequences] = best_paths(psi, offsets, chain, entries)[1]
 
         self.threads.map(add_run, zip(self.runs, self.buffers))
         return np.maximum(best - self.observed_score - self._chain_scores(chain), 0)
@@ -193,3 +201,7 @@ class SmoothedHinge(LogLikelihood):
     def as_weights(self) -> Weights:
         """The best weights in the user's order of features."""
         return self.scores.unpack(self.best)
+
+    def triples(self) -> sparse.csr_matrix | None:
+        """Those of transition features, see ``ScoreMap.unpack_triples``."""
+        return self.scores.unpack_triples(self.best)

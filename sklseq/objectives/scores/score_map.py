@@ -31,6 +31,7 @@ from sklseq.objectives.scores.transition_features import TransitionFeatures
 USUAL = 1 / 8, 8
 
 __all__ = [
+    "Chain",
     "ScoreMap",
     "Support",
     "Weights",

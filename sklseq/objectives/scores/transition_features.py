@@ -209,18 +209,31 @@ class TransitionFeatures:
 
     def observed(self, offsets: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Σ of x_t(f) over the rows of the first sequences with i before and j, times weights."""
+        row, weight, value = self.of_labels(offsets, y)
+        of_row = np.repeat(weights, np.diff(offsets))
+        return np.bincount(weight, value * of_row[row], minlength=self.n_weights)
+
+    def of_labels(
+        self, offsets: np.ndarray, y: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(row, number of a weight, x_t(f)) wherever these labels of the first rows have one."""
         n_rows = int(offsets[-1])
-        indptr, indices, data = self.rows
-        indptr = indptr[: n_rows + 1]
         pairs = _pairs_before(offsets, y[:n_rows], self.n_labels)
-        kept, triples = _triples_of(
-            indptr, indices[: indptr[-1]], pairs, self.columns, self.n_labels
-        )
-        row_weights = np.repeat(weights, np.diff(offsets))
-        values = (data[: indptr[-1]] * np.repeat(row_weights, np.diff(indptr)))[kept]
-        at = np.minimum(np.searchsorted(self.triples, triples), self.n_weights - 1)
-        found = self.triples[at] == triples
-        return np.bincount(at[found], values[found], minlength=self.n_weights)
+        return self.of_pairs(np.arange(n_rows), pairs)
+
+    def of_pairs(
+        self, rows: np.ndarray, pairs: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(k, number of a weight, x(f)) wherever row ``rows[k]`` and ``pairs[k]`` have
+        one; pairs are i · n_labels + j, or -1 for none."""
+        start, indices, data = self.rows
+        indptr = np.concatenate([[0], np.cumsum(np.diff(start)[rows])])
+        entries = np.arange(indptr[-1]) + np.repeat(start[rows] - indptr[:-1], np.diff(indptr))
+        k = np.repeat(np.arange(len(rows)), np.diff(indptr))
+        kept, triples = _triples_of(indptr, indices[entries], pairs, self.columns, self.n_labels)
+        at = np.searchsorted(self.triples, triples)
+        found = np.append(self.triples, -1)[at] == triples
+        return k[kept][found], at[found], data[entries[kept][found]]
 
     def unpack(self, v: np.ndarray, n_features: int) -> sparse.csr_matrix:
         """v as a matrix (n_features, n_labels²)."""
