@@ -7,7 +7,7 @@ functions here take a tagger or segmenter, a ``Pipeline`` that ends in one, a fi
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,12 +19,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from sklseq.data.characters import as_items, as_strings, find_tokens, token_ranges
+from sklseq.data.characters import SequenceTokens
 from sklseq.data.labels import as_label_sequences, find_codes
 from sklseq.data.segment_labels import Span
-from sklseq.data.sequences import Sequences, list_sequences
 from sklseq.data.span_rules import find_by_rules, named_spans, span_rules
-from sklseq.data.tables import is_table
 from sklseq.data.types import (
     ArrayLike,
     LabelsLike,
@@ -494,7 +492,7 @@ def extract(
     >>> label, text, start, stop
     ('NAME', 'Ann  Lee', 0, 8)
     """
-    table = _Tokens.of(X, tokens, texts, offsets)
+    table = SequenceTokens.of(X, tokens, texts, offsets)
     return [
         [
             Field(label, *table.text(s, start, stop), probability)
@@ -502,93 +500,6 @@ def extract(
         ]
         for s, one in enumerate(spans(model, X, scheme=scheme, valid=valid))
     ]
-
-
-class _Tokens(NamedTuple):
-    """Tokens, raw strings and the characters of tokens in them; None where not given."""
-
-    tokens: Any
-    texts: Any
-    offsets: Any
-
-    @classmethod
-    def of(cls, X: Any, tokens: Any, texts: Any, offsets: Any, required: bool = True) -> _Tokens:
-        if texts is None and offsets is not None:
-            raise ValueError("offsets are characters of texts; pass texts, too.")
-        if not is_table(X) and not isinstance(X, Sequences):
-            X = list_sequences(X)
-        lengths = _lengths_of(X)
-        if tokens is None and offsets is None:
-            tokens = _words_of(X)
-            if tokens is None and (required or texts is not None):
-                raise ValueError(
-                    "X has no tokens that are strings; pass them as tokens, a list of strings for "
-                    "each sequence."
-                )
-        if tokens is not None:
-            tokens = [
-                as_strings(words, name, n, "tokens")
-                for name, words, n in _each("tokens", tokens, lengths)
-            ]
-        if texts is not None:
-            texts = as_strings(texts, "texts", len(lengths))
-        if offsets is not None:
-            offsets = [
-                token_ranges(pairs, name, n, len(text))
-                for text, (name, pairs, n) in zip(texts, _each("offsets", offsets, lengths))
-            ]
-        elif texts is not None:
-            offsets = [
-                find_tokens(text, words, f" of sequence {s}")
-                for s, (text, words) in enumerate(zip(texts, tokens))
-            ]
-        return cls(tokens, texts, offsets)
-
-    def text(self, s: int, start: int, stop: int) -> tuple[str, int, int]:
-        if self.offsets is None:
-            return " ".join(self.tokens[s][start:stop]), start, stop
-        first, last = int(self.offsets[s][start][0]), int(self.offsets[s][stop - 1][1])
-        return self.texts[s][first:last], first, last
-
-
-def _each(name: str, given: Any, lengths: list) -> list[tuple[str, Any, int | None]]:
-    # (name for messages, what is given, number of tokens) of each sequence.
-    items = as_items(given, name, len(lengths))
-    return [(f"{name} of sequence {s}", item, lengths[s]) for s, item in enumerate(items)]
-
-
-def _lengths_of(X: Any) -> list:
-    # Numbers of tokens; None in a table with a row for each sequence, whose cells differ.
-    if is_table(X):
-        return [None] * len(X)
-    if isinstance(X, Sequences):
-        return X.lengths.tolist()
-    tables = [next(iter(x.values()), ()) if isinstance(x, Mapping) else x for x in X]
-    for s, x in enumerate(tables):
-        if not hasattr(x, "shape") and not hasattr(x, "__len__"):
-            raise TypeError(
-                f"Sequence {s} of X must be a list of tokens; got {x!r:.40} ({type(x).__name__})."
-            )
-    return [x.shape[0] if hasattr(x, "shape") else len(x) for x in tables]
-
-
-def _words_of(X: Any) -> list[list[str]] | None:
-    # Strings of X, or the first column of its tokens; None if it holds something else.
-    if is_table(X):
-        return None
-    words = []
-    for x in X:
-        rows = next(iter(x.values()), ()) if isinstance(x, Mapping) else x
-        words.append([])
-        for token in rows:
-            if isinstance(token, Mapping):
-                token = next(iter(token.values()), None)
-            elif isinstance(token, (list, tuple)) and len(token):
-                token = token[0]
-            if not isinstance(token, str):
-                return None
-            words[-1].append(token)
-    return words
 
 
 def to_frame(
@@ -636,7 +547,7 @@ def to_frame(
         import pandas
     except ImportError as error:
         raise ImportError("to_frame makes a pandas.DataFrame; install pandas.") from error
-    table = _Tokens.of(X, tokens, texts, offsets, required=False)
+    table = SequenceTokens.of(X, tokens, texts, offsets, required=False)
     last: Any
     last, rows = last_step(model, X)
     labels = getattr(last, "predict_labels", last.predict)(rows)
@@ -648,7 +559,7 @@ def to_frame(
     }
     if table.tokens is not None:
         columns["token"] = [word for words in table.tokens for word in words]
-    elif table.offsets is not None:
+    elif table.texts is not None and table.offsets is not None:
         columns["token"] = [
             text[a:b] for text, pairs in zip(table.texts, table.offsets) for a, b in pairs
         ]

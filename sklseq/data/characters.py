@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from operator import index
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["as_items", "as_range", "as_strings", "find_tokens", "is_list", "token_ranges"]
+from sklseq.data.sequences import Sequences, list_sequences
+from sklseq.data.tables import is_table
+
+__all__ = [
+    "SequenceTokens",
+    "as_items",
+    "as_range",
+    "as_strings",
+    "find_tokens",
+    "is_list",
+    "token_ranges",
+]
 
 
 def is_list(values: Any) -> bool:
@@ -81,3 +92,107 @@ def find_tokens(text: Any, tokens: Any, of: str = "") -> list[tuple[int, int]]:
         stop = start + len(token)
         found.append((start, stop))
     return found
+
+
+class SequenceTokens(NamedTuple):
+    """Tokens of sequences, the texts they are cut from, and their characters there.
+
+    Attributes
+    ----------
+    tokens : list of lists of str, or None
+    texts : list of str, or None
+    offsets : list of lists of (start, stop), or None
+    """
+
+    tokens: list | None
+    texts: list | None
+    offsets: list | None
+
+    @classmethod
+    def of(
+        cls, X: Any, tokens: Any, texts: Any, offsets: Any, required: bool = True
+    ) -> SequenceTokens:
+        """As :func:`sklseq.inspection.extract` is given them; tokens by default from X.
+
+        ``required=False``: X may hold no tokens, if there are no texts.
+        """
+        if texts is None and offsets is not None:
+            raise ValueError("offsets are characters of texts; pass texts, too.")
+        if not is_table(X) and not isinstance(X, Sequences):
+            X = list_sequences(X)
+        lengths = _lengths_of(X)
+        if tokens is None and offsets is None:
+            tokens = _words_of(X)
+            if tokens is None and (required or texts is not None):
+                raise ValueError(
+                    "X has no tokens that are strings; pass them as tokens, a list of strings for "
+                    "each sequence."
+                )
+        if tokens is not None:
+            tokens = [
+                as_strings(words, name, n, "tokens")
+                for name, words, n in _each("tokens", tokens, lengths)
+            ]
+        if texts is not None:
+            texts = as_strings(texts, "texts", len(lengths))
+        if offsets is not None:
+            offsets = [
+                token_ranges(pairs, name, n, len(text))
+                for text, (name, pairs, n) in zip(texts, _each("offsets", offsets, lengths))
+            ]
+        elif texts is not None:
+            offsets = [
+                find_tokens(text, words, f" of sequence {s}")
+                for s, (text, words) in enumerate(zip(texts, tokens))
+            ]
+        return cls(tokens, texts, offsets)
+
+    def text(self, s: int, start: int, stop: int) -> tuple[str, int, int]:
+        """Text of tokens of sequence s, its first character and the one after its last.
+
+        Without texts: tokens joined by spaces, start and stop.
+        """
+        if self.offsets is None:
+            return " ".join(self.tokens[s][start:stop]), start, stop
+        first, last = int(self.offsets[s][start][0]), int(self.offsets[s][stop - 1][1])
+        return self.texts[s][first:last], first, last
+
+
+def _each(name: str, given: Any, lengths: list) -> list[tuple[str, Any, int | None]]:
+    # (name for messages, what is given, number of tokens) of each sequence.
+    items = as_items(given, name, len(lengths))
+    return [(f"{name} of sequence {s}", item, lengths[s]) for s, item in enumerate(items)]
+
+
+def _lengths_of(X: Any) -> list:
+    # Numbers of tokens; None in a table with a row for each sequence, whose cells differ.
+    if is_table(X):
+        return [None] * len(X)
+    if isinstance(X, Sequences):
+        return X.lengths.tolist()
+    tables = [next(iter(x.values()), ()) if isinstance(x, Mapping) else x for x in X]
+    for s, x in enumerate(tables):
+        if not hasattr(x, "shape") and not hasattr(x, "__len__"):
+            raise TypeError(
+                f"Sequence {s} of X must be a list of tokens; got {x!r:.40} ({type(x).__name__})."
+            )
+    return [x.shape[0] if hasattr(x, "shape") else len(x) for x in tables]
+
+
+def _words_of(X: Any) -> list[list[str]] | None:
+    # Strings of X, or the first column of its tokens; None if it holds something else.
+    if is_table(X):
+        return None
+    words = []
+    for x in X:
+        rows = next(iter(x.values()), ()) if isinstance(x, Mapping) else x
+        words.append([])
+        for token in rows:
+            if isinstance(token, Mapping):
+                token = next(iter(token.values()), None)
+            elif isinstance(token, (list, tuple)) and len(token):
+                token = token[0]
+            if not isinstance(token, str):
+                return None
+            words[-1].append(token)
+    return words
