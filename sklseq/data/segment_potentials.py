@@ -19,6 +19,8 @@ from sklseq.data.sequences import (
     Sequences,
     as_integers,
     check_offsets,
+    check_roles,
+    join_roles,
     not_a_table,
     sample_positions,
 )
@@ -99,6 +101,8 @@ class SegmentPotentials:
         The row of ``rows`` that holds the features of each potential; several potentials may share
         one. Default: potential p has row p.
     feature_names : sequence of str, of length n_features, optional
+    roles : array-like of shape (n_features,), optional
+        As of :class:`Sequences`: which columns are transition features too.
 
     Attributes
     ----------
@@ -106,6 +110,7 @@ class SegmentPotentials:
     kind : ndarray of int8
     rows : CSR matrix or array of float64 or float32
     feature_names : ndarray of str, or None
+    roles : ndarray of uint8, or None
     shape : tuple (n_sequences, n_features)
     n_steps : int
         Number of steps of all sequences.
@@ -137,12 +142,15 @@ class SegmentPotentials:
     array([0, 3], dtype=int8)
     """
 
-    __slots__ = ("feature_names", "kind", "lengths", "offsets", "row", "rows", "start", "stop")
+    __slots__ = (
+        "feature_names", "kind", "lengths", "offsets", "roles", "row", "rows", "start", "stop",
+    )  # fmt: skip
 
     def __init__(
         self, lengths: ArrayLike, offsets: ArrayLike, kind: ArrayLike, start: ArrayLike,
         stop: ArrayLike, rows: ArrayLike | sparse.spmatrix | sparse.sparray,
         row: ArrayLike | None = None, feature_names: Iterable[str] | None = None,
+        roles: ArrayLike | None = None,
     ):  # fmt: skip
         self.lengths, self.offsets, kind, self.start, self.stop = check_spans(
             lengths, offsets, kind, start, stop
@@ -150,6 +158,7 @@ class SegmentPotentials:
         self.rows = _feature_rows(rows)
         self.row = np.arange(self.rows.shape[0]) if row is None else as_integers(row, "row")
         self.feature_names = None if feature_names is None else np.asarray(feature_names)
+        self.roles = None if roles is None else check_roles(roles, self.rows.shape[1])
         self.kind = kind.astype(np.int8)
         self._check()
 
@@ -225,7 +234,7 @@ class SegmentPotentials:
         step = np.arange(n) - np.repeat(X.offsets[:-1], X.lengths)
         blocks = [
             cls._made(X.lengths, X.offsets, np.full(n, kind, dtype=np.int8), step, step + 1, rows,
-                      np.arange(n), None)
+                      np.arange(n), None, X.roles)
             for kind in kinds
         ]  # fmt: skip
         return blocks[0] if len(blocks) == 1 else _hstack(blocks)
@@ -323,6 +332,7 @@ class SegmentPotentials:
         return SegmentPotentials._made(
             self.lengths[which], offsets, self.kind[p], self.start[p], self.stop[p],
             self.rows[kept], row.reshape(-1), self.feature_names,
+            self.roles,
         )  # fmt: skip
 
     def __array_function__(self, func, types, args, kwargs):
@@ -347,7 +357,7 @@ class SegmentPotentials:
         return {name: getattr(self, name) for name in _FIELDS}
 
     def __setstate__(self, state):
-        for name, value in state.items():
+        for name, value in ({"roles": None} | state).items():
             setattr(self, name, value)
 
     def __repr__(self) -> str:
@@ -357,7 +367,7 @@ class SegmentPotentials:
         )
 
 
-_FIELDS = ("lengths", "offsets", "kind", "start", "stop", "rows", "row", "feature_names")
+_FIELDS = ("lengths", "offsets", "kind", "start", "stop", "rows", "row", "feature_names", "roles")
 
 
 def check_spans(
@@ -462,4 +472,5 @@ def _hstack(blocks: list[SegmentPotentials]) -> SegmentPotentials:
         sparse.block_diag([b.rows for b in blocks], format="csr"),
         np.concatenate([b.row + n for b, n in zip(blocks, before)])[order],
         None if any(n is None for n in names) else np.concatenate(names),
+        join_roles(blocks),
     )

@@ -34,11 +34,13 @@ __all__ = [
     "check_finite",
     "check_label_offsets",
     "check_lengths",
+    "check_roles",
     "check_sample_weight",
     "finite_sum",
     "first_not_finite",
     "input_form",
     "is_sparse",
+    "join_roles",
     "list_sequences",
     "not_a_table",
     "read_labels",
@@ -398,13 +400,15 @@ def _hstack(blocks: list[Sequences]) -> Sequences:
             rows = rows_of_ones(rows.indices, rows.indptr, rows.shape[1], rows.dtype)
     else:
         rows = np.concatenate([b.rows for b in blocks], axis=1)
-    roles = None
-    if any(block.roles is not None for block in blocks):
-        states = (
-            np.full(b.shape[1], STATE, np.uint8) if b.roles is None else b.roles for b in blocks
-        )
-        roles = np.concatenate(list(states))
-    return Sequences(rows, first.offsets, roles)
+    return Sequences(rows, first.offsets, join_roles(blocks))
+
+
+def join_roles(blocks: list) -> np.ndarray | None:
+    """Roles of columns side by side; None if no block has any."""
+    if all(block.roles is None for block in blocks):
+        return None
+    states = (np.full(b.shape[1], STATE, np.uint8) if b.roles is None else b.roles for b in blocks)
+    return np.concatenate(list(states))
 
 
 def sample_positions(key: Any, n: int) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -143,7 +144,9 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
         if fit:
             names = None if getattr(self, "n_features", None) else self._column_names
             self.roles_ = with_transition_features(chosen, rows.shape[1], None, names)
-        return Sequences(rows.rows, rows.offsets, self.roles_)
+        rows = copy(rows)
+        rows.roles = self.roles_
+        return rows
 
     def _column_names(self) -> np.ndarray:
         return as_names(list(self._names(None)))

@@ -13,7 +13,14 @@ from sklearn.base import BaseEstimator
 from sklseq._lib.estimator import clone_part, fitted_property
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.sequences import Sequences
-from sklseq.data.types import ColumnsLike, DTypeLike, LabelsLike, PathLike, SequencesLike
+from sklseq.data.types import (
+    ChoiceLike,
+    ColumnsLike,
+    DTypeLike,
+    LabelsLike,
+    PathLike,
+    SequencesLike,
+)
 from sklseq.features._active_potentials import count_active_potentials
 from sklseq.features._columns import read_columns, select_columns
 from sklseq.features._family import Extractor, as_names, extract
@@ -112,6 +119,10 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         Drop features that are stored less often for the training data.
     dtype : {float64, float32}, default=float64
         Type of the values.
+    transition_features : None, list, array, str, re.Pattern or callable, default=None
+        Columns with weights for pairs of labels too, as of :class:`~sklseq.SemiCRFSegmenter`;
+        "^(start|before):" are those of the token at which a segment starts and of the one before.
+        The output's ``roles`` say it.
 
     Attributes
     ----------
@@ -197,6 +208,7 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         columns: ColumnsLike | None = None,
         min_count: int = 1,
         dtype: DTypeLike = np.float64,
+        transition_features: ChoiceLike | None = None,
     ):
         self.extractor = extractor
         self.start = start
@@ -219,10 +231,16 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         self.columns = columns
         self.min_count = min_count
         self.dtype = dtype
+        self.transition_features = transition_features
 
     def _fit_rows(self, X: Any, y: Any) -> SegmentPotentials:
         extractor = self._new_extractor()
         rows = None if extractor is None else extract(extractor, X, y, fit=True)
+        if rows is not None and rows.roles is not None:
+            raise ValueError(
+                "extractor gives transition features of tokens; choose columns of segments by "
+                "transition_features of SegmentFeatures in its place."
+            )
         columns = read_columns(X) if self._reads_words() or rows is None else None
         column = select_columns(self.columns, columns)[0] if self._reads_words() else None
         if columns is not None and not columns.sequences:

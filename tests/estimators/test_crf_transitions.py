@@ -387,7 +387,7 @@ def test_what_does_not_train_or_decode_them_says_so(tmp_path, fitted):
     names = make_pipeline(TemplateFeatures("U:%x[0,0]"), CRFTagger(transition_features="a"))
     for call, message in [
         (lambda: ZScoreTagger().fit(rows, y), "which only CRFTagger and HMSVMTagger train"),
-        (lambda: SemiCRFSegmenter().fit(rows, labels), "which only CRFTagger and HMSVMTagger"),
+        (lambda: SemiCRFSegmenter().fit(rows, labels), "which SemiCRFSegmenter does not train"),
         (
             lambda: CRFTagger(solver="dual").fit(rows, y),
             "'dual' does not train transition features",

@@ -59,6 +59,12 @@ class SegmentBeam:
     """
 
     def __init__(self, segmenter: SemiCRFSegmenter, max_span: int | None, rule: OnlineRule):
+        if segmenter.transition_coef_ is not None:
+            raise ValueError(
+                "Streams of segments, and limits of their latency, are not for transition "
+                "features; train the segmenter without, or decode whole sequences by "
+                "strategy='closure' without max_latency."
+            )
         self._weights = segmenter.transition_, segmenter.start_, segmenter.end_
         longest, outside = segmenter.max_segment_length_, fitted_parameter(segmenter, "outside")
         self._limits = label_limits(segmenter.classes_, longest, outside)

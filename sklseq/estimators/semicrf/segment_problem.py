@@ -16,6 +16,7 @@ from sklseq.estimators.trained_weights import (
 )
 from sklseq.inference.chain.linear_chain import repeatable_generator
 from sklseq.objectives.scores.score_map import Support
+from sklseq.objectives.scores.transition_features import triples_of_pairs
 from sklseq.objectives.segment.parallel_columns import merge_parallel_columns
 from sklseq.objectives.segment.partial_segments import (
     PartialSegmentLogLikelihood,
@@ -56,6 +57,9 @@ class SegmentProblem:
         self.potentials, self.stretches = source.potentials, None
         if source.has_unknown:
             check_partial(segmenter)
+        self.columns = source.transition_columns(segmenter.transition_features)
+        if self.columns is not None:
+            check_transition_features(segmenter, source.has_unknown)
         if segmenter.loss != "log":
             self.potentials = with_token_cells(self.potentials)
         self.data = self._data()
@@ -73,7 +77,7 @@ class SegmentProblem:
         gold = GoldSegments(*source.segments[:3], source.codes)
         if source.is_partial:
             potentials, gold, self.stretches = with_stretches(potentials, gold)
-        return SegmentData(potentials, gold, len(self.classes), limits, basis)
+        return SegmentData(potentials, gold, len(self.classes), limits, basis, self.columns)
 
     def _support(self) -> Support:
         segmenter, seen, n_labels = self.segmenter, None, len(self.classes)
@@ -81,7 +85,20 @@ class SegmentProblem:
             seen = segment_support(self.data, n_labels)
             if self.stretches is not None:
                 seen = self.stretches.support(seen)
-        return trained_support(segmenter, seen, n_labels)
+        support = trained_support(segmenter, seen, n_labels)
+        return support if self.columns is None else support._replace(triples=self._triples())
+
+    def _triples(self) -> np.ndarray:
+        # Those seen in training, whatever all_possible_transitions: all would be thousands a step.
+        starts, n_labels = self.data.starts, len(self.classes)
+        columns = np.unique(starts.rows.indices)
+        if len(columns) == 0:
+            raise ValueError(
+                "transition_features chooses no column of a potential of one step that is active "
+                "for all segments which start there (OPEN_END, OPEN_BOTH); choose others, such as "
+                "'^start:'."
+            )
+        return triples_of_pairs(starts, columns, self.data.pairs, n_labels)
 
     def solve(self) -> SolverResult:
         """Run the solver of the loss."""
@@ -118,6 +135,20 @@ def check_partial(segmenter: Any) -> None:
         raise ValueError(
             f"{wrong} needs all segments, and y has stretches of unknown segments (label None); "
             "use loss='log' and calibrate=None."
+        )
+
+
+def check_transition_features(segmenter: Any, has_unknown: bool) -> None:
+    """Raise where parameters or labels ask for what transition features do not have."""
+    if segmenter.loss == "hinge":
+        raise ValueError(
+            "loss='hinge' does not train transition features, which X or transition_features "
+            "gives; use loss='log' or 'softmax-margin'."
+        )
+    if has_unknown:
+        raise ValueError(
+            "Transition features, which X or transition_features gives, need all segments, and y "
+            "has stretches of unknown segments (label None); use transition_features=None."
         )
 
 

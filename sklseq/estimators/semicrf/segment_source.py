@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from sklseq.data.column_roles import with_transition_features
 from sklseq.data.segment_labels import UNKNOWN, Segments, read_segments
 from sklseq.data.segment_potentials import SegmentPotentials
+from sklseq.data.sequences import STATE, TRANSITION
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.validation import (
     check_not_empty,
     read_sequences,
-    refuse_roles,
     training_weights,
 )
 from sklseq.inference.segment.segmentations import as_spans
 
-__all__ = ["WEIGHTS", "SegmentSource", "label_limits", "read_potentials"]
+__all__ = ["SegmentSource", "divide_weights", "label_limits", "read_potentials"]
 
 # Fitted attributes that scores are linear in.
-WEIGHTS = "coef_", "transition_", "start_", "end_"
+WEIGHTS = "coef_", "transition_", "start_", "end_", "transition_coef_"
 
 
 class SegmentSource:
@@ -78,6 +81,21 @@ class SegmentSource:
         silent = (known == 0) & (np.bincount(segments.sequence, minlength=len(potentials)) == 1)
         return cls(potentials, segments, np.where(silent, 0, weights), vectorizer, has_unknown)
 
+    def transition_columns(self, chosen: Any) -> np.ndarray | None:
+        """Columns of transition features, as the parameter ``transition_features`` chooses them."""
+        potentials, names = self.potentials, None
+        if self.vectorizer is not None:
+            names = self.vectorizer.get_feature_names_out
+        elif potentials.feature_names is not None:
+            names = lambda: potentials.feature_names  # noqa: E731
+        roles = with_transition_features(chosen, potentials.shape[1], potentials.roles, names)
+        if roles is not None and not (roles & STATE).all():
+            raise ValueError(
+                "X has columns with weights for pairs of labels only, as of B lines of a template, "
+                "which SemiCRFSegmenter does not train; make them '*' lines."
+            )
+        return None if roles is None else np.flatnonzero(roles & TRANSITION)
+
     @property
     def is_partial(self) -> bool:
         """Whether some segments are unknown."""
@@ -107,7 +125,14 @@ def read_potentials(X: SequencesLike, vectorizer=None, *, fit: bool = False):
         as_spans(X)
         return X, None
     rows, vectorizer = read_sequences(X, vectorizer, fit=fit)
-    return SegmentPotentials.from_tokens(refuse_roles(rows)), vectorizer
+    return SegmentPotentials.from_tokens(rows), vectorizer
+
+
+def divide_weights(segmenter: Any, divisor: float) -> None:
+    """Divide all weights of a fitted segmenter."""
+    for name in WEIGHTS:
+        if getattr(segmenter, name) is not None:
+            setattr(segmenter, name, getattr(segmenter, name) / divisor)
 
 
 def label_limits(classes: np.ndarray, longest: int, outside: str | None) -> np.ndarray:

@@ -28,11 +28,18 @@ from sklseq.data.segment_labels import (
     write_segments,
 )
 from sklseq.data.segment_potentials import SegmentPotentials
-from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike, ValidLike
+from sklseq.data.types import (
+    ArrayLike,
+    ChoiceLike,
+    LabelsLike,
+    RandomState,
+    SequencesLike,
+    ValidLike,
+)
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
 from sklseq.estimators.semicrf.segment_source import (
-    WEIGHTS,
     SegmentSource,
+    divide_weights,
     label_limits,
     read_potentials,
 )
@@ -45,6 +52,7 @@ from sklseq.inference.chain.linear_chain import (
     as_generator,
     check_n_samples,
 )
+from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.segment.segment_closure import check_max_span, closure_of_sequence
 from sklseq.inference.segment.segmentations import (
     SegmentPlan,
@@ -57,10 +65,12 @@ from sklseq.inference.segment.segmentations import (
     samples_of_sequence,
 )
 from sklseq.metrics import span_f1
+from sklseq.objectives.scores.transition_features import transition_scores
 from sklseq.objectives.segment.segment_likelihood import (
     GoldSegments,
     SegmentData,
 )
+from sklseq.objectives.segment.segment_starts import transitions_of_starts
 
 __all__ = ["SemiCRFSegmenter", "closure_labels"]
 
@@ -139,6 +149,14 @@ class SemiCRFSegmenter(
     all_possible_transitions : bool, default=True
         The same for transitions between segments, starts and ends. Without a weight, splitting a
         segment in two of the same label would often cost nothing.
+    transition_features : None, list, array, str, re.Pattern or callable, default=None
+        Columns that also have weights for pairs of labels: if a segment of label j starts at step
+        t, after one of i, they add x_t · transition_coef(:, i, j) to s, x_t being the sum of the
+        potentials of step t alone that are active for all segments which start there. By number,
+        mask, or, where X has names, by names, by a regular expression that is searched for in names
+        or by a function of a name; beside those that ``X.roles`` says, as
+        ``SegmentFeatures(transition_features=)`` sets it. Pairs that training does not have with
+        the column have no weight. Not for the hinge loss.
     max_iter : int, default=500
         Iterations of L-BFGS; for the hinge loss, passes of
         block-coordinate Frank-Wolfe.
@@ -169,6 +187,8 @@ class SemiCRFSegmenter(
         Weights of a segment of label i followed by one of label j.
     start_, end_ : ndarray of shape (n_labels,)
         Weights of the first and of the last segment's label.
+    transition_coef_ : CSR matrix of shape (n_features, n_labels²), or None
+        Weights of transition features, in column ``i * n_labels + j``; None without such.
     max_span_ : int
         The most steps that a potential of the training data spans.
     max_segment_length_ : int
@@ -224,6 +244,8 @@ class SemiCRFSegmenter(
 
     # No ClassifierMixin: with it, GridSearchCV stratifies ragged labels and fails.
 
+    transition_coef_: Any = None  # of models without transition features
+
     def __init__(
         self,
         *,
@@ -234,6 +256,7 @@ class SemiCRFSegmenter(
         outside: str | None = "O",
         all_possible_states: bool = True,
         all_possible_transitions: bool = True,
+        transition_features: ChoiceLike | None = None,
         max_iter: int = 500,
         tol: float = 1e-3,
         calibrate: int | None = None,
@@ -249,6 +272,7 @@ class SemiCRFSegmenter(
         self.outside = outside
         self.all_possible_states = all_possible_states
         self.all_possible_transitions = all_possible_transitions
+        self.transition_features = transition_features
         self.max_iter = max_iter
         self.tol = tol
         self.calibrate = calibrate
@@ -305,8 +329,7 @@ class SemiCRFSegmenter(
         self.loss_curve_ = result.history
         self.temperature_ = temperature
         if temperature != 1:
-            for name in WEIGHTS:
-                setattr(self, name, getattr(self, name) / temperature)
+            divide_weights(self, temperature)
         return self
 
     def _check_parameters(self) -> None:
@@ -405,13 +428,18 @@ class SemiCRFSegmenter(
             row = None
         limits = label_limits(self.classes_, self.max_segment_length_, self._outside)
         plan = SegmentPlan(spans, L, limits, apart)
-        weights = self.transition_, self.start_, self.end_
-        chain = SegmentTransitions(*weights)
-        if any(np.isnan(part).any() for part in (scores, *weights)):
+        weights, rows = (self.transition_, self.start_, self.end_), self._row_transitions(X)
+        entries = () if rows is None else (rows.score,)
+        if any(np.isnan(part).any() for part in (scores, *weights, *entries)):
             raise ValueError(
-                "coef_, transition_, start_ or end_ holds NaN; fit again, or load the model again."
+                "coef_, transition_, start_, end_ or transition_coef_ holds NaN; fit again, or "
+                "load the model again."
             )
+        chain = SegmentTransitions(*weights, rows=rows)
         return plan, plan.cell_scores(scores, row), chain
+
+    def _row_transitions(self, X: SegmentPotentials) -> RowTransitions | None:
+        return transitions_of_starts(X, self.transition_, self.transition_coef_)
 
     def _map(self, plan: SegmentPlan, work) -> list:
         with Threads(self.n_jobs) as threads:
@@ -500,6 +528,7 @@ class SemiCRFSegmenter(
         bit = np.zeros(L, dtype=np.int64)
         bit[codes] = 1 << np.arange(len(codes))
         transition, start = np.full((n, L, n, L), -np.inf), np.full((n, L), -np.inf)
+        rows = self._row_transitions(x)
         start[bit, np.arange(L)] = self.start_
         for begun in range(n):
             free = np.flatnonzero(begun & bit == 0)
@@ -510,8 +539,9 @@ class SemiCRFSegmenter(
         if x.n_potentials:
             scores = np.tile(x.rows @ self.coef_, n)
         chain = SegmentTransitions(
-            transition.reshape(n * L, n * L), start.ravel(), np.tile(self.end_, n), sums=False
-        )
+            transition.reshape(n * L, n * L), start.ravel(), np.tile(self.end_, n), sums=False,
+            rows=None if rows is None else _rows_once(rows, transition, bit),
+        )  # fmt: skip
         found, best = best_segments(plan, plan.cell_scores(scores, x.row), chain)
         check_segmentations(best)
         rows = found[0]
@@ -660,7 +690,13 @@ class SemiCRFSegmenter(
         first[1:] = gold.sequence[1:] != gold.sequence[:-1]
         last = np.append(first[1:], True)[: len(codes)]
         terms = np.where(first, self.start_[codes], 0) + np.where(last, self.end_[codes], 0)
-        terms[1:] += np.where(first[1:], 0, self.transition_[codes[:-1], codes[1:]])
+        later = np.flatnonzero(~first)
+        terms[later] += transition_scores(
+            self.transition_ if (rows := self._row_transitions(X)) is None else rows,
+            data.plan.steps[gold.sequence[later]] + gold.start[later],
+            codes[later - 1],
+            codes[later],
+        )
         size = gold.stop - gold.start
         terms[unseen | (limits[codes] > 0) & (size > limits[codes])] = -np.inf
         np.add.at(score, gold.sequence, terms)
@@ -777,6 +813,20 @@ class SemiCRFSegmenter(
         X = self._read(X)
         true = labels_of_segments(y, X.lengths, self._outside)
         return float(span_f1(true, self.predict_labels(X), sample_weight=sample_weight))
+
+
+def _rows_once(rows: RowTransitions, transition: np.ndarray, bit: np.ndarray) -> RowTransitions:
+    # Entries of rows for labels (set of labels that have begun, label), see ``_best_once``.
+    n, L = transition.shape[:2]
+    row = np.repeat(np.arange(len(rows)), np.diff(rows.indptr))
+    begun = np.repeat(np.arange(n), len(row))
+    row, i, j, score = (np.tile(x, n) for x in (row, rows.i, rows.j, rows.score))
+    free = np.flatnonzero(begun & bit[j] == 0)
+    free = free[np.argsort(row[free], kind="stable")]
+    row, i, j, begun = row[free], i[free], j[free], begun[free]
+    indptr = np.searchsorted(row, np.arange(len(rows) + 1))
+    labels = begun * L + i, (begun | bit[j]) * L + j
+    return RowTransitions(transition.reshape(n * L, n * L), indptr, *labels, score[free])
 
 
 def closure_labels(segmenter: SemiCRFSegmenter, X: Any, max_span: int | None) -> tuple[list, list]:

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold
 
 from sklseq.data.segment_potentials import SegmentPotentials
-from sklseq.estimators.semicrf.segment_source import WEIGHTS, SegmentSource
+from sklseq.estimators.semicrf.segment_source import SegmentSource, divide_weights
 
 __all__ = ["fit_temperature"]
 
@@ -32,8 +32,7 @@ class HeldOut(NamedTuple):
     def losses(self, temperature: float, smoothed: tuple[float, float]) -> float:
         """Log loss of the probabilities of all segments, for targets of (right, wrong) ones."""
         scaled = copy(self.model)
-        for name in WEIGHTS:
-            setattr(scaled, name, getattr(scaled, name) / temperature)
+        divide_weights(scaled, temperature)
         found = scaled.predict_segment_proba(self.potentials, self.segments)
         p = np.clip(np.concatenate([np.zeros(0), *found]), LEAST, 1 - LEAST)
         target = np.where(self.right, *smoothed)
@@ -71,7 +70,9 @@ def _segments_by_sequence(source: SegmentSource) -> list:
 
 def _held_out(segmenter: Any, source: SegmentSource, y: list, train, test) -> HeldOut:
     X, weights = source.potentials, source.weights
-    model = clone(segmenter).set_params(calibrate=None, verbose=0)
+    columns = source.transition_columns(segmenter.transition_features)  # by number: X has no names
+    model = clone(segmenter)
+    model.set_params(calibrate=None, verbose=0, transition_features=columns)
     model.fit(X[train], [y[s] for s in train], weights[train])
     found = list(model.predict(X[test]))
     right = [segment in y[s] for s, segments in zip(test, found) for segment in segments]

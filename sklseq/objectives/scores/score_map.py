@@ -171,6 +171,10 @@ def largest_at(index: np.ndarray, values: np.ndarray, n: int) -> np.ndarray:
     return largest
 
 
+def _scale_of_columns(largest: np.ndarray, ridge: float) -> np.ndarray:
+    return np.maximum(np.where(largest > 0, largest, 1), ridge) / max(1, ridge)
+
+
 class Chain(Transitions):
     """Scores of transitions, starts and ends, and the weights ``v`` of transition features."""
 
@@ -290,7 +294,7 @@ class ScoreMap:
                 "by PerToken(MaxAbsScaler())."
             )
         ridge = np.sqrt(2 * l2 / max(self.n_rows, 1))
-        scale = np.maximum(np.where(self.largest > 0, self.largest, 1), ridge) / max(1, ridge)
+        scale = _scale_of_columns(self.largest, ridge)
         if USUAL[0] <= scale.min() and scale.max() <= USUAL[1]:
             return None
         scale = np.exp2(np.round(np.log2(scale)))  # powers of two: products with them are exact
@@ -299,9 +303,15 @@ class ScoreMap:
         ones = np.ones((L, L)), np.ones(L), np.ones(L)
         packed = ScoreMap.pack(self, Weights(coef, *ones))  # the columns that are trained
         if self.features is not None:
-            self.triples(packed)[:] = scale[self.features.feature]
+            of_triples = _scale_of_columns(self._largest_of_triples(), ridge)
+            of_triples = np.exp2(np.round(np.log2(of_triples)))
+            self.triples(packed)[:] = of_triples[self.features.feature]
         packed[packed == 0] = 1  # what only fills up rows
         return packed
+
+    def _largest_of_triples(self) -> np.ndarray:
+        # ``largest`` of the columns that transition features are numbered by.
+        return self.largest
 
     def state(self, w: np.ndarray) -> np.ndarray:
         """The part of w, or of its gradient, that the design lays out: a view."""

@@ -25,6 +25,7 @@ __all__ = [
     "observed_triples",
     "possible_triples",
     "transition_scores",
+    "triples_of_pairs",
 ]
 
 
@@ -54,8 +55,12 @@ def observed_triples(X: Sequences, columns: np.ndarray, y: np.ndarray, L: int) -
     L : int
         Number of labels.
     """
+    return triples_of_pairs(X, columns, _pairs_before(X.offsets, y, L), L)
+
+
+def triples_of_pairs(X: Sequences, columns: np.ndarray, pairs: np.ndarray, L: int) -> np.ndarray:
+    """The same for i · L + j of each row; -1: none."""
     indptr, indices, _ = select_columns(X, columns)
-    pairs = _pairs_before(X.offsets, y, L)
     return np.unique(_triples_of(indptr, indices, pairs, columns, L)[1])
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from sklseq._lib.threads import Threads
 from sklseq.data.sequences import Sequences
+from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.segment.segmentations import (
     SegmentPlan,
     SegmentTransitions,
@@ -19,9 +20,12 @@ from sklseq.objectives.scores.score_map import (
     Support,
     Weights,
     full_support,
+    largest_at,
     magnitudes,
     observed_support,
 )
+from sklseq.objectives.scores.transition_features import TransitionFeatures
+from sklseq.objectives.segment.segment_starts import pairs_of_starts, rows_of_starts
 
 __all__ = [
     "GoldSegments",
@@ -58,6 +62,8 @@ class SegmentData:
     max_length : int, array of shape (n_labels,) or None
     basis : CSR matrix of shape (n_features, n_directions), optional
         Features are replaced by their products with it: see ``_parallel.py``.
+    columns : ndarray, optional
+        Features, as they are, that are transition features.
 
     Attributes
     ----------
@@ -66,13 +72,16 @@ class SegmentData:
         Features of cells, cut by sequence.
     largest : ndarray of shape (n_features,) or None
         Largest magnitude of each feature of a potential, see ``magnitudes``.
+    starts : Sequences or None
+        Transition features of steps at which segments start; with ``columns`` only.
     label : int64 ndarray of shape (n_cells,)
         Label of the true segment for which a cell is active, at most one; -1: none.
     """
 
     def __init__(
-        self, X: Any, gold: GoldSegments, n_labels: int, max_length: Any, basis: Any = None
-    ):
+        self, X: Any, gold: GoldSegments, n_labels: int, max_length: Any, basis: Any = None,
+        columns: np.ndarray | None = None,
+    ):  # fmt: skip
         rows = X.rows if basis is None else X.rows @ basis
         self.largest = magnitudes(rows)
         self.plan = SegmentPlan(X, n_labels, max_length)
@@ -81,7 +90,13 @@ class SegmentData:
         rows.sort_indices()
         self.rows = Sequences(rows, self.plan.cells)
         self.gold, self.basis = gold, basis
+        self.starts = None if columns is None else rows_of_starts(X, columns)
         self.label = self._fired_by(gold)
+
+    @property
+    def pairs(self) -> np.ndarray:
+        """Labels of true segments and of those before them, see :func:`pairs_of_starts`."""
+        return pairs_of_starts(self.gold, self.plan.steps, self.plan.n_labels)
 
     def _fired_by(self, gold: GoldSegments) -> np.ndarray:
         plan = self.plan
@@ -124,16 +139,23 @@ class SegmentScores(ScoreMap):
     ----------
     data : SegmentData
     support : Support
-        Its pairs are of features of ``data.rows``.
+        Its pairs are of features of ``data.rows``, its triples of those of ``data.starts``.
     """
 
     def __init__(self, data: SegmentData, support: Support):
-        n_labels = data.plan.n_labels
+        n_labels, self.starts = data.plan.n_labels, data.starts
         super().__init__(data.rows, n_labels, support, full_support(n_labels), np.float64)
         self.largest = data.largest  # long segments, with large sums, are few
         self.basis = data.basis
         if self.basis is not None:
             self.n_features = self.basis.shape[0]
+
+    def _transition_features(self, X, triples: np.ndarray | None) -> TransitionFeatures | None:
+        return super()._transition_features(self.starts, triples)
+
+    def _largest_of_triples(self) -> np.ndarray:
+        rows = self.starts.rows  # whose columns are those of the user, whatever the basis
+        return largest_at(rows.indices, np.abs(rows.data), rows.shape[1])
 
     def unpack(self, w: np.ndarray) -> Weights:
         weights = super().unpack(w)
@@ -196,7 +218,10 @@ class SegmentLogLikelihood:
 
         ∂f/∂coef       = Σ_c x_c (μ_c - 1[c active for a true segment of it])ᵀ + 2 · l2 · coef
         ∂f/∂transition = expected minus observed transitions between segments + 2 · l2 · transition
+        ∂f/∂v(f, i, j) = Σ_t x_t(f) (ξ_t(i, j) - 1[j starts at t, after i]) + 2 · l2 · v(f, i, j),
 
+    x_t(f) as in ``segment_starts.py``, ξ_t(i, j) the probability of a segment of j that starts at
+    t, after one of i
     (Sarawagi, Cohen 2004, §3; the expectations as in Sarawagi 2006, §3.2).
 
     Parameters
@@ -236,6 +261,10 @@ class SegmentLogLikelihood:
         self.weighted = bool((weights != 1).any())
         self.parts = [[self._block(a, b) for a, b in blocks] for blocks in parts]
         self.observed = observed_chain(data.gold, weights, scores.n_labels)
+        steps, self.entries = data.plan.steps, None
+        if scores.features is not None:
+            self.entries = scores.features.buffers([(0, int(steps[-1]))])
+            self.observed_triples = self._observed_triples(np.repeat(weights, np.diff(steps)))
         self.n_evaluations = 0
 
     def _cut(self, n: int) -> list[list[tuple[int, int]]]:
@@ -251,7 +280,7 @@ class SegmentLogLikelihood:
         scores, design = self.scores, self.design
         W = design.weights(scores.state(w))
         weights = scores.chain_weights(w)
-        chain = SegmentTransitions(*weights)
+        chain = SegmentTransitions(*weights, rows=self._rows(w, weights[0]))
         self.prepare(weights)
         jobs = zip(self.parts, self.work)
         self.threads.map(lambda job: self._run_part(W, chain, *job), jobs)
@@ -267,7 +296,30 @@ class SegmentLogLikelihood:
         fired = sum(work.observed for work in self.work)
         for counts, score in zip(observed, weights):
             fired += float((counts * np.where(counts > 0, score, 0)).sum())
+        fired += self._store_triples(w, gradient, chain.rows)
         return self._add_ridge(w, gradient, squares) - fired + float(self.weights @ self.log_z)
+
+    def _observed_triples(self, step_weights: np.ndarray) -> np.ndarray:
+        features, pairs = self.scores.features, self.data.pairs
+        step, weight, value = features.of_pairs(np.arange(len(pairs)), pairs)
+        return np.bincount(weight, value * step_weights[step], minlength=features.n_weights)
+
+    def _rows(self, w: np.ndarray, shared: np.ndarray) -> RowTransitions | None:
+        # Scores of transitions to single steps, of all sequences.
+        if self.entries is None:
+            return None
+        self.entries.clear()
+        v, steps = self.scores.triples(w), self.data.plan.steps
+        return self.scores.features.fill(v, shared, 0, steps, self.entries)
+
+    def _store_triples(self, w: np.ndarray, gradient: np.ndarray, rows) -> float:
+        # Gradient by the weights of transition features; returns the score of true segments.
+        if self.entries is None:
+            return 0.0
+        if rows is not None:
+            self.scores.features.collect(rows, 0, self.entries)
+        self.scores.triples(gradient)[:] = self.entries.sums - self.observed_triples
+        return float(self.observed_triples @ self.scores.triples(w))
 
     def _run_part(self, W, chain, blocks: list, work: ThreadWorkspace) -> None:
         # Scores of cells, log Z, residuals; gradient into the buffers.

@@ -1,0 +1,62 @@
+"""Features of the steps at which segments start: what transition features of segments are made of.
+
+For a segment of label j that starts at step t, after one of label i, transition features f add
+
+    Σ_f x_t(f) · v(f, i, j)
+
+to the score (Sarawagi 2006, §2: θ_t(i, j)). x_t(f) is the sum of feature f over the potentials of
+the span [t, t + 1) that are active for every segment that starts at t, of kind OPEN_END or
+OPEN_BOTH. First segments have no such term.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from sklseq.data.segment_potentials import SegmentPotentials
+from sklseq.data.sequences import Sequences
+from sklseq.inference.chain.row_transitions import RowTransitions
+from sklseq.objectives.scores.transition_features import TransitionFeatures
+
+__all__ = ["pairs_of_starts", "rows_of_starts", "transitions_of_starts"]
+
+OPEN_END = 1  # the bit that OPEN_END and OPEN_BOTH have
+
+
+def rows_of_starts(X: SegmentPotentials, columns: np.ndarray) -> Sequences:
+    """x_t of all steps t, with zeros in other columns."""
+    active = np.flatnonzero((X.stop - X.start == 1) & (X.kind & OPEN_END > 0))
+    steps = np.concatenate([[0], np.cumsum(X.lengths)])
+    of = np.repeat(np.arange(len(X)), np.diff(X.offsets))[active]
+    at = steps[of] + X.start[active], X.row[active]
+    links = sparse.csr_matrix((np.ones(len(active)), at), shape=(X.n_steps, X.rows.shape[0]))
+    chosen = sparse.csr_matrix(
+        (np.ones(len(columns)), (columns, columns)), shape=(X.shape[1], X.shape[1])
+    )
+    return Sequences(links @ (sparse.csr_matrix(X.rows) @ chosen), steps)
+
+
+def pairs_of_starts(gold: Any, steps: np.ndarray, n_labels: int) -> np.ndarray:
+    """i · n_labels + j of each step at which a true segment of label j follows one of label i.
+
+    -1 elsewhere. ``steps``: where sequences begin, and the number of all steps.
+    """
+    pairs = np.full(int(steps[-1]), -1, dtype=np.int64)
+    after = np.flatnonzero(gold.sequence[1:] == gold.sequence[:-1]) + 1
+    at = steps[gold.sequence[after]] + gold.start[after]
+    pairs[at] = gold.label[after - 1] * n_labels + gold.label[after]
+    return pairs
+
+
+def transitions_of_starts(
+    X: SegmentPotentials, transition: np.ndarray, coef: sparse.csr_matrix | None
+) -> RowTransitions | None:
+    """Scores of transitions to single steps by ``transition_coef_`` of a model; None: no such."""
+    if coef is None or X.n_potentials == 0:
+        return None
+    rows = rows_of_starts(X, np.flatnonzero(np.diff(coef.indptr)))
+    features = TransitionFeatures.of_coef(rows, coef, len(transition))
+    return features.entries(coef.data, np.ascontiguousarray(transition), 0, rows.offsets)[0]

@@ -1,0 +1,267 @@
+"""SemiCRFSegmenter with transition features: enumeration, gradients, every answer, errors."""
+
+import pickle
+import re
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import logsumexp
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from sklseq import OnlineDecoder, SegmentPotentials, SegmentReranker, SemiCRFSegmenter
+from sklseq._lib.threads import Threads
+from sklseq.datasets import make_citations
+from sklseq.estimators.semicrf.segment_problem import SegmentProblem, descend
+from sklseq.estimators.semicrf.segment_source import SegmentSource
+from sklseq.features import SegmentFeatures, TemplateFeatures, TokenFeatures
+from sklseq.inference.segment_reference import is_active
+from sklseq.objectives.segment.segment_hinge import token_loss
+from sklseq.objectives.segment.segment_likelihood import SegmentLogLikelihood
+from tests.estimators.test_semicrf import covered, problem
+from tests.inference.test_segment_inference import segmentations
+from tests.oracles import precise_numerical_gradient
+
+COLUMNS = [0, 2, 3]
+
+
+def starts_of(x):
+    """x_t of each step, from the definition."""
+    rows = np.zeros((x.n_steps, x.rows.shape[1]))
+    dense = x.rows.toarray()
+    for kind, start, stop, row in zip(x.kind, x.start, x.stop, dense, strict=True):
+        if kind in (1, 3) and stop == start + 1:
+            rows[start] += row
+    return rows
+
+
+def enumerated(model, x):
+    """All segmentations (start, stop, code) of a sequence, and their scores."""
+    L, limit = (
+        len(model.classes_),
+        [1 if label == "O" else model.max_segment_length_ for label in model.classes_],
+    )
+    scores = x.rows @ model.coef_
+    V = model.transition_coef_.toarray().reshape(-1, L, L)
+    transition = model.transition_ + np.einsum("tf,fij->tij", starts_of(x), V)
+    every, values = list(segmentations(x.n_steps, L, limit)), []
+    for segments in every:
+        total, before = 0.0, None
+        for i, j, k in segments:
+            total += scores[is_active(x.kind, x.start, x.stop, i, j), k].sum()
+            total += model.start_[k] if before is None else transition[i, before, k]
+            before = k
+        values.append(total + (0 if before is None else model.end_[before]))
+    return every, np.array(values)
+
+
+def codes_of(model, gold):
+    index = {label: k for k, label in enumerate(model.classes_)}
+    return [(i, j, index[label]) for i, j, label in gold]
+
+
+def wrong_steps(segments, gold):
+    """Steps whose IOB2 label is not that of the true segments."""
+    labels = [{(t, k, t == i) for i, j, k in one for t in range(i, j)} for one in (segments, gold)]
+    return len(labels[0] - labels[1])
+
+
+def objective(model, X, y, weights, softmax_margin):
+    total = 0.0
+    for x, gold, weight in zip(X, covered(y, X), weights, strict=True):
+        every, values = enumerated(model, x)
+        gold = codes_of(model, gold)
+        costs = [wrong_steps(one, gold) * softmax_margin for one in every]
+        total += weight * (logsumexp(values + costs) - values[every.index(gold)])
+    parts = model.coef_, model.transition_, model.start_, model.end_, model.transition_coef_.data
+    return total + model.l2 * sum(np.square(part).sum() for part in parts)
+
+
+OPTIONS = [
+    {},
+    {"all_possible_states": False, "all_possible_transitions": False},
+    {"max_segment_length": 6, "loss": "softmax-margin"},
+    {"l1": 1e-300},  # without the basis of parallel columns
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("seed", range(2))
+def test_value_and_gradient(seed, options):
+    check_objective(seed, options, n_jobs=seed + 1)
+
+
+def check_objective(seed, options, n_jobs=1, longest=4):
+    """Objective of random weights by enumeration, gradient by finite differences."""
+    X, y = problem(seed, n_sequences=5, longest=longest, dense=bool(seed % 2))
+    rng = np.random.default_rng(seed)
+    model = SemiCRFSegmenter(l2=0.3, transition_features=COLUMNS, **options)
+    weights = rng.uniform(0.5, 2, len(X))
+    source = SegmentSource.read(X, y, weights, "O")
+    training = SegmentProblem(model, source)
+    scores, data = training.scores, training.data
+    soft = model.loss == "softmax-margin"
+    loss = token_loss(data, 3) if soft else None
+    with Threads(n_jobs) as threads:
+        f = SegmentLogLikelihood(scores, data, weights, 0.3, threads, loss)
+        w = scores.new_vector()
+        w[:] = rng.normal(size=len(w))
+        w = scores.pack(scores.unpack(w), scores.unpack_triples(w))
+        gradient, ignored = scores.new_vector(), scores.new_vector()
+        value = f.value_and_gradient(w, gradient)
+        for name, attribute in training.attributes(w).items():
+            setattr(model, name, attribute)
+        assert_allclose(value, objective(model, X, y, weights, soft), rtol=1e-10)
+
+        def at(v):
+            aligned = scores.new_vector()
+            aligned[:] = v
+            return f.value_and_gradient(aligned, ignored)
+
+        ones = np.ones_like(w)
+        used = scores.pack(scores.unpack(ones), scores.unpack_triples(ones)) != 0
+        assert used[scores.ends[-1] :].all()
+        assert len(scores.triples(w))
+        numerical = precise_numerical_gradient(at, w)
+        assert_allclose(gradient[used], numerical[used], rtol=1e-8, atol=1e-8)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = problem(5, n_sequences=30, longest=5, dense=False)
+    return SemiCRFSegmenter(l2=0.05, transition_features=COLUMNS).fit(X, y), X, y
+
+
+def test_fit_minimises_the_objective(fitted):
+    model, X, y = fitted
+    assert_allclose(model.objective_, objective(model, X, y, np.ones(len(X)), False), rtol=1e-10)
+    plain = SemiCRFSegmenter(l2=0.05).fit(X, y)
+    assert model.objective_ < plain.objective_
+    assert plain.transition_coef_ is None
+    assert set(np.flatnonzero(np.diff(model.transition_coef_.indptr))) == set(COLUMNS)
+
+
+def test_every_answer_is_that_of_enumeration(fitted):
+    model, X, y = fitted
+    best, proba, nbest = model.predict(X), model.predict_proba(X), model.predict_nbest(X, 4)
+    log_p, once = model.predict_log_proba_sequence(X, y), model.predict(X, valid="once")
+    found, spans = model.decode_closure(X), model.predict_spans(X)
+    one_a = model.predict(X, valid=lambda segments: sum(s[2] == "a" for s in segments) <= 1)
+    drawn = model.sample(X, 3, random_state=0)
+    for s, (x, gold) in enumerate(zip(X, covered(y, X), strict=True)):
+        every, values = enumerated(model, x)
+        p, order = np.exp(values - logsumexp(values)), np.argsort(-values, kind="stable")
+        written = [[(i, j, model.classes_[k]) for i, j, k in one] for one in every]
+        inside = [[segment for segment in one if segment[2] != "O"] for one in written]
+        assert best[s] == inside[order[0]] == found[s][0]
+        assert nbest[s][0] == [inside[k] for k in order[:4]]
+        assert_allclose(nbest[s][1], np.log(p[order[:4]]), rtol=1e-9, atol=1e-11)
+        assert_allclose(log_p[s], np.log(p[written.index(gold)]), rtol=1e-9, atol=1e-11)
+        mu = np.zeros((x.n_steps, 3))
+        for one, q in zip(every, p, strict=True):
+            for i, j, k in one:
+                mu[i:j, k] += q
+        assert_allclose(proba[s], mu, atol=1e-11)
+        for span in spans[s]:
+            has = [tuple(span[:3]) in one for one in written]
+            assert_allclose(span.probability, p[has].sum(), atol=1e-10)
+        for answer, labels in ((once, "ab"), (one_a, "a")):
+            good = [
+                k for k in order
+                if all(sum(seg[2] == name for seg in inside[k]) <= 1 for name in labels)
+            ]  # fmt: skip
+            assert answer[s] == inside[good[0]]
+        assert all(one in inside for one in drawn[s])
+
+
+def test_saved_and_cloned_models_and_warm_starts(fitted):
+    model, X, y = fitted
+    again = pickle.loads(pickle.dumps(model))
+    assert_array_equal(again.predict_nbest(X, 2)[3][1], model.predict_nbest(X, 2)[3][1])
+    other = clone(model).set_params(warm_start=True).fit(X, y)
+    n_iter = other.n_iter_
+    assert other.fit(X, y).n_iter_ < n_iter
+    assert_allclose(other.objective_, model.objective_, rtol=1e-3)
+
+
+def test_calibration_divides_the_weights_of_pairs():
+    X, y = problem(6, n_sequences=30, longest=5)
+    plain = SemiCRFSegmenter(l2=0.05, transition_features=COLUMNS).fit(X, y)
+    model = clone(plain).set_params(calibrate=3).fit(X, y)
+    assert model.temperature_ != 1
+    assert_allclose(
+        model.transition_coef_.toarray() * model.temperature_, plain.transition_coef_.toarray()
+    )
+    assert list(model.predict(X)) == list(plain.predict(X))
+
+
+def test_names_in_pipelines_searches_and_rerankers():
+    X, y = make_citations(30, random_state=0)
+    features = SegmentFeatures(TokenFeatures(), min_count=2, transition_features="^(start|before):")
+    model = make_pipeline(features, SemiCRFSegmenter(l2=0.1)).fit(X, y)
+    names = model[:-1].get_feature_names_out()
+    top = model[-1].top_transition_features(5, feature_names=names)
+    assert len(top) == 5
+    assert all(re.match("start:|before:", name) for *_, name in top)
+    potentials = features.transform(X)
+    assert potentials[:3].roles is potentials.roles
+    assert_array_equal(pickle.loads(pickle.dumps(potentials)).roles, potentials.roles)
+    by_number = SemiCRFSegmenter(l2=0.1, transition_features=potentials.roles == 3)
+    plain = SegmentFeatures(TokenFeatures(), min_count=2).fit_transform(X)
+    assert by_number.fit(plain, y).objective_ == model[-1].objective_
+    search = GridSearchCV(model, {"semicrfsegmenter__l2": [0.1, 1.0]}, cv=2).fit(X, y)
+    assert 0 < search.best_score_ <= 1
+    assert len(SegmentReranker(model, cv=2, text=False).fit(X, y).predict(X)) == 30
+
+
+def test_names_of_dicts_and_columns_of_tokens():
+    X = [[{"w": "of", "the": 1.0}, {"w": "a"}], [{"w": "a"}, {"w": "of", "the": 1.0}]] * 3
+    y = [[(0, 1, "x"), (1, 2, "y")], [(0, 2, "x")]] * 3
+    model = SemiCRFSegmenter(l2=0.1, transition_features="^w:", calibrate=2).fit(X, y)
+    assert {name for *_, name in model.top_transition_features()} <= {"w:of", "w:a"}
+    rows = TemplateFeatures("U:%x[0,0]\n*1:%x[0,0]", bos_eos=False).fit_transform(
+        [["of", "a"], ["a", "of"]] * 3
+    )
+    assert SemiCRFSegmenter(l2=0.1).fit(rows, y).transition_coef_.nnz
+    assert SegmentPotentials.from_tokens(rows, (1, 2)).roles.tolist() == rows.roles.tolist() * 2
+
+
+def test_refusals():
+    X, y = problem(7)
+    with pytest.raises(ValueError, match="loss='hinge' does not train transition features"):
+        SemiCRFSegmenter(loss="hinge", transition_features=[0]).fit(X, y)
+    unknown = [[(0, n, None)] if s == 1 else one for s, (n, one) in enumerate(zip(X.lengths, y))]
+    with pytest.raises(ValueError, match="need all segments"):
+        SemiCRFSegmenter(transition_features=[0]).fit(X, unknown)
+    with pytest.raises(ValueError, match="by name, and X has no names"):
+        SemiCRFSegmenter(transition_features="start").fit(X, y)
+    ends = SegmentPotentials.from_list([(2, [2, 2], [0, 1], [1, 2], np.ones((2, 1)))] * 2)
+    with pytest.raises(ValueError, match="no column of a potential of one step"):
+        SemiCRFSegmenter(transition_features=[0]).fit(ends, [[(0, 2, "a")], [(0, 1, "a")]])
+    inner = TokenFeatures(transition_features=r"\.lower=")
+    with pytest.raises(ValueError, match="transition_features of SegmentFeatures"):
+        SegmentFeatures(inner).fit([["a", "b"]])
+    only_pairs = TemplateFeatures("U:%x[0,0]\nB1:%x[0,0]", bos_eos=False).fit_transform([["a"] * 2])
+    with pytest.raises(ValueError, match="pairs of labels only"):
+        SemiCRFSegmenter().fit(only_pairs, [[(0, 1, "x")]])
+    segmenter = SemiCRFSegmenter(l2=0.1, transition_features=[0])
+    decoder = OnlineDecoder(segmenter, strategy="closure").fit(X, y)
+    assert len(decoder.decode(X).labels) == len(X)
+    with pytest.raises(ValueError, match="limits of their latency"):
+        decoder.set_params(max_latency=3).decode(X)
+
+
+def test_features_of_large_units_converge():
+    X, y = problem(8, n_sequences=30)
+    large = SegmentPotentials(
+        X.lengths, X.offsets, X.kind, X.start, X.stop, X.rows * 1e4, row=X.row
+    )
+    model = SemiCRFSegmenter(l2=1e-8, transition_features=COLUMNS, tol=1e-6).fit(large, y)
+    assert model.n_iter_ < 400
+    source = SegmentSource.read(large, y, None, "O")
+    assert_allclose(
+        descend(SegmentProblem(clone(model).set_params(tol=1e-8), source)).value,
+        model.objective_, rtol=1e-5,
+    )  # fmt: skip
