@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import LabellerBase
-from sklseq._lib.threads import BufferPool, Threads
+from sklseq._lib.threads import BufferPool, Threads, spans
 from sklseq.data.labels import (
     LabelLists,
     PartialLabelError,
@@ -41,6 +41,7 @@ from sklseq.inference.chain.linear_chain import (
     Workspace,
     best_paths,
     check_paths,
+    is_shared,
     nbest,
     row_blocks,
     viterbi,
@@ -133,10 +134,10 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         features = TransitionFeatures.of_coef(X, coef, len(self.classes_))
         return partial(features.entries, coef.data, chain.score)
 
-    def _blocks(self, X: Sequences, work) -> list:
-        """``work(a, b, psi, offsets)`` on the padded scores of runs of sequences a to b - 1.
+    def _blocks(self, X: Sequences, work) -> None:
+        """``work(a, b, psi, offsets, threads)`` on the padded scores of sequences a to b - 1.
 
-        The next run overwrites ``psi``.
+        The next call overwrites ``psi``. ``threads``: those that may work on it, or None.
         """
         W, design = self._state_rows(), None
         if X.n_rows:
@@ -144,17 +145,27 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         blocks = row_blocks(X.offsets)
         pool = BufferPool(lambda: np.empty((most_rows(X, blocks), W.shape[1]), dtype=W.dtype))
 
-        def run(block: tuple[int, int]):
+        def score(psi: np.ndarray, first: int) -> None:
+            if design is not None and not design.checked_scores(W, first, first + len(psi), psi):
+                check_finite(X)
+
+        def run(block: tuple[int, int], threads: Threads | None = None):
             a, b = block
             first, last = X.offsets[a], X.offsets[b]
             with pool.buffer() as buffer:
                 psi = buffer[: last - first]
-                if design is not None and not design.checked_scores(W, first, last, psi):
-                    check_finite(X)
-                return work(a, b, psi, X.offsets[a : b + 1] - first)
+                if threads is None:
+                    score(psi, first)
+                else:
+                    parts = spans(len(psi), threads.n)
+                    threads.map(lambda at: score(psi[slice(*at)], first + at[0]), parts)
+                work(a, b, psi, X.offsets[a : b + 1] - first, threads)
 
         with Threads(self.n_jobs) as threads:
-            return threads.map(run, blocks)
+            shared = [block for block in blocks if is_shared(X.offsets, block, threads.n)]
+            threads.map(run, [block for block in blocks if block not in shared])
+            for block in shared:
+                run(block, threads)
 
     def potentials(self, X: SequencesLike) -> Potentials:
         """Scores of each label at each row, and of transitions, starts and ends.
@@ -171,7 +182,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         L = len(self.classes_)
         emission = np.empty((X.n_rows, L), dtype=self.transition_.dtype)
 
-        def keep(a, b, psi, _):
+        def keep(a, b, psi, *_):
             emission[X.offsets[a] : X.offsets[b]] = psi[:, :L]
 
         self._blocks(X, keep)
@@ -258,7 +269,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
             split = split_label_lists
         answers = np.empty(X.n_rows, dtype=classes.dtype)
 
-        def decode(a, b, psi, offsets):
+        def decode(a, b, psi, offsets, _):
             allowed.restrict(psi, X.offsets[a])
             rows, _ = entries(X.offsets[a], offsets)
             codes, scores = best_paths(psi, offsets, chain, rows)
@@ -397,11 +408,12 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         n_rows = most_rows(X, row_blocks(X.offsets))
         pool = BufferPool(lambda: Workspace(n_rows, chain.width, chain.dtype, chain.pairs))
 
-        def forward_backward(a, b, psi, offsets):
+        def forward_backward(a, b, psi, offsets, threads):
             allowed.restrict(psi, X.offsets[a])
             rows, highest = entries(X.offsets[a], offsets)
             scaled = chain if rows is None else copy(chain).exponentiate(highest)
             with pool.buffer() as work:
+                work.threads = threads
                 work.forward_backward(psi, offsets, None, scaled, log_z[a:b], rows)
             check_paths(log_z[a:b], a, known is not None)
             if marginals is not None:

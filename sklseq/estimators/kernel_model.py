@@ -64,19 +64,20 @@ class KernelTagger(BaseTagger):
             return super()._widths()
         return super()._widths() | {len(self.support_)}
 
-    def _blocks(self, X, work) -> list:
+    def _blocks(self, X, work) -> None:
         # Without coef_, rows are scored by their kernels with the support rows.
         if hasattr(self, "coef_"):
-            return super()._blocks(X, work)
+            super()._blocks(X, work)
+            return
         check_finite(X)
 
-        def run(block: tuple[int, int]):
+        def run(block: tuple[int, int]) -> None:
             a, b = block
             first, last = X.offsets[a], X.offsets[b]
-            return work(a, b, self._score_rows(X.rows[first:last]), X.offsets[a : b + 1] - first)
+            work(a, b, self._score_rows(X.rows[first:last]), X.offsets[a : b + 1] - first, None)
 
         with Threads(self.n_jobs) as threads:
-            return threads.map(run, row_blocks(X.offsets))
+            threads.map(run, row_blocks(X.offsets))
 
     def _score_rows(self, rows: Any) -> np.ndarray:
         if hasattr(self, "coef_"):

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sklseq._lib.cpu import load_kernel
+from sklseq._lib.threads import Threads
 from sklseq.data.sequences import as_numbers, check_offsets
 from sklseq.data.types import ArrayLike, RandomState
+from sklseq.inference.chain.halves import sums_by_halves
 from sklseq.inference.chain.row_transitions import RowTransitions, TransitionLike, row_scores
 from sklseq.inference.chain.sparse_transitions import (
     ListedFactors,
@@ -37,6 +39,10 @@ __all__ = [
 # Rows worked on at a time: few enough for the cache, enough for several threads. Between kernels a
 # block costs some 25 µs in which no other thread runs Python: with 1024 rows, 5 % of an evaluation.
 BLOCK_ROWS = 2048
+
+# Rows of a sequence from which on several threads share it: sums over it take half a millisecond at
+# least, and handing over some 0.1 ms.
+SHARED_ROWS = 1 << 14
 
 # From this number of labels and of sequences in a block on, the sequences of a block are worked on
 # together: a row of the matrix then serves several. Measured against one after the other, one
@@ -157,7 +163,14 @@ class Workspace:
     """Scratch arrays for :meth:`forward_backward` on up to ``n_rows`` rows at a time.
 
     ``pairs``: those of the chains to come.
+
+    Attributes
+    ----------
+    threads : Threads or None
+        Whose two threads share each sequence that is alone in its block; set by the caller.
     """
+
+    threads: Threads | None = None
 
     def __init__(self, n_rows: int, width: int, dtype: np.dtype, pairs: PairLists | None = None):
         self.e = np.empty((n_rows, width), dtype=dtype)
@@ -194,6 +207,26 @@ class Workspace:
             raise ValueError("Entries of single rows need a chain without lists of pairs.")
         n, L, n_sequences = len(psi), chain.n_labels, len(log_z)
         chain.fold_boundaries(psi, offsets)
+        plain = chain.pairs is None and rows is None
+        if plain and self.threads is not None and n_sequences == 1 and n > 1:
+            weight = None if weights is None else weights[0]
+            log_z[0] = sums_by_halves(psi, weight, chain, self, self.threads, L >= MANY_LABELS)
+        else:
+            self._scaled(psi, offsets, weights, chain, log_z, rows)
+        for s in np.isnan(log_z).nonzero()[0]:
+            at = slice(offsets[s], offsets[s + 1])
+            log_alpha = np.empty((at.stop - at.start, L))
+            if self.exact is None:
+                self.exact = np.zeros((chain.width, chain.width))
+            log_z[s] = _chain.forward_backward_log(
+                psi[at], chain.score, 0.0 if weights is None else weights[s], self.exact,
+                log_alpha, row_scores(rows, at.start, at.stop, chain.width),
+            )  # fmt: skip
+            self.keep_logs(at, log_alpha)
+
+    def _scaled(self, psi, offsets, weights, chain: Transitions, log_z, rows) -> None:
+        # One thread; log_z becomes NaN where a sequence has to be done in the log domain.
+        n, L, n_sequences = len(psi), chain.n_labels, len(log_z)
         _chain.scale_rows(psi, self.e[:n], self.shift[:n], L)
         self.keep_factors(n)
         batched = chain.pairs is not None or (
@@ -212,16 +245,6 @@ class Workspace:
                 _chain.forward_backward(psi, offsets, chain, self, counts, log_z, factors)
             else:
                 log_z[:] = np.where(np.diff(offsets), np.nan, 0)
-        for s in np.isnan(log_z).nonzero()[0]:
-            at = slice(offsets[s], offsets[s + 1])
-            log_alpha = np.empty((at.stop - at.start, L))
-            if self.exact is None:
-                self.exact = np.zeros((chain.width, chain.width))
-            log_z[s] = _chain.forward_backward_log(
-                psi[at], chain.score, 0.0 if weights is None else weights[s], self.exact,
-                log_alpha, row_scores(rows, at.start, at.stop, chain.width),
-            )  # fmt: skip
-            self.keep_logs(at, log_alpha)
 
     def keep_factors(self, n: int) -> None:
         """Called with ``e`` of n rows, before it is overwritten; for subclasses."""
@@ -279,6 +302,18 @@ def row_blocks(offsets: np.ndarray, block_rows: int = BLOCK_ROWS) -> list[tuple[
         blocks.append((first, last))
         first = last
     return blocks
+
+
+def is_shared(offsets: np.ndarray, block: tuple[int, int], n_threads: int) -> bool:
+    """Whether all threads are to work on a block together, a single sequence.
+
+    Sums over it take two of them: of more threads, it would have to keep one busy for longer than
+    the others.
+    """
+    rows = offsets[block[1]] - offsets[block[0]]
+    if n_threads == 1 or block[1] - block[0] > 1 or rows < SHARED_ROWS:
+        return False
+    return n_threads == 2 or bool(n_threads * rows > offsets[-1])
 
 
 def forward_backward(

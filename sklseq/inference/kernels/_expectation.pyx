@@ -55,19 +55,20 @@ def filter_scaled(
     cdef Lanes8 eight
     cdef Py_ssize_t T = psi.shape[0], width = psi.shape[1]
     cdef double log_c
+    cdef const double* scores = &psi[0, 0] if check else NULL
     cdef double* inv = NULL
     if inverse is not None:
         inv = &inverse[0, 0]
     with nogil:
         if width == 2:
-            log_c = forward(&two, &psi[0, 0], &e[0, 0], &E[0, 0], &alpha[1, 0], &inverse_c[0],
-                            inv, first, T, L, width, check)
+            log_c = forward(&two, scores, &e[0, 0], &E[0, 0], &alpha[1, 0], &inverse_c[0],
+                            inv, first, T, L, width, width)
         elif width == 4:
-            log_c = forward(&four, &psi[0, 0], &e[0, 0], &E[0, 0], &alpha[1, 0], &inverse_c[0],
-                            inv, first, T, L, width, check)
+            log_c = forward(&four, scores, &e[0, 0], &E[0, 0], &alpha[1, 0], &inverse_c[0],
+                            inv, first, T, L, width, width)
         else:
-            log_c = forward(&eight, &psi[0, 0], &e[0, 0], &E[0, 0], &alpha[1, 0], &inverse_c[0],
-                            inv, first, T, L, width, check)
+            log_c = forward(&eight, scores, &e[0, 0], &E[0, 0], &alpha[1, 0], &inverse_c[0],
+                            inv, first, T, L, width, width)
     return log_c
 
 

@@ -184,11 +184,14 @@ cdef inline void add_log(double* total, double* product, double x) noexcept nogi
 
 cdef inline double forward(
     lanes* tag, const real* psi, const real* e, const real* E, real* alpha, real* inverse_c,
-    real* inverse_predicted, bint first, Py_ssize_t T, Py_ssize_t L, Py_ssize_t width, bint check
+    real* inverse_predicted, bint first, Py_ssize_t T, Py_ssize_t L, Py_ssize_t width,
+    Py_ssize_t stride
 ) noexcept nogil:
     # alpha_t(j) = e_t(j) * p_t(j) / c_t, p_t(j) = sum_i alpha_{t-1}(i) * E(i, j), c_t the sum.
-    # Unless `first`, the row before stands before alpha. inverse_c = 1 / c_t;
-    # inverse_predicted(j) = 1 / p_t(j), or 0 where alpha_t(j) is 0; or NULL.
+    # Unless `first`, the row before stands before alpha. inverse_c = 1 / c_t; the row after another
+    # one begins `stride` numbers later, width or -width;
+    # inverse_predicted(j) = 1 / p_t(j), or 0 where alpha_t(j) is 0; or NULL. psi is NULL where
+    # condition 2 need not be checked.
     # Returns sum_t log c_t, or NaN if the sequence has to be computed in the log domain.
     cdef Py_ssize_t t, j
     cdef real total
@@ -196,9 +199,9 @@ cdef inline double forward(
     cdef real* row
     cdef real* predicted = NULL
     for t in range(T):
-        row = alpha + t * width
+        row = alpha + t * stride
         if inverse_predicted != NULL:
-            predicted = inverse_predicted + t * width
+            predicted = inverse_predicted + t * stride
         if t == 0 and first:
             total = 0
             for j in range(width):
@@ -207,11 +210,11 @@ cdef inline double forward(
                 if predicted != NULL:
                     predicted[j] = 1
         elif predicted == NULL:
-            total = forward_row(tag, row - width, E, e + t * width, row, L, width)
+            total = forward_row(tag, row - stride, E, e + t * stride, row, L, width)
         else:
-            total = predict_row(tag, row - width, E, e + t * width, row, predicted, L, width)
-        if check and not nothing_lost(
-            row, row - width if t > 0 or not first else NULL, psi + t * width, E, L, width
+            total = predict_row(tag, row - stride, E, e + t * stride, row, predicted, L, width)
+        if psi != NULL and not nothing_lost(
+            row, row - stride if t > 0 or not first else NULL, psi + t * stride, E, L, width
         ):
             return NAN
         if not total > 0:
@@ -227,10 +230,10 @@ cdef inline double forward(
 
 cdef inline void finish_row(
     lanes* tag, const real* alpha, const real* inverse_c, real* e, real* marginals, Py_ssize_t t,
-    Py_ssize_t width
+    Py_ssize_t width, Py_ssize_t stride
 ) noexcept nogil:
     # Row t of a sequence: e becomes u, beta becomes mu.
-    alpha, e, marginals = alpha + t * width, e + t * width, marginals + t * width
+    alpha, e, marginals = alpha + t * stride, e + t * stride, marginals + t * stride
     backward_row(tag, alpha, inverse_c[t], e, marginals, width)
     if t % DRIFT_ROWS == 0:
         renormalise(e, marginals, width)
@@ -238,7 +241,7 @@ cdef inline void finish_row(
 
 cdef inline void backward_rows(
     lanes* tag, const real* Et, const real* alpha, const real* inverse_c, real* e, real* marginals,
-    Py_ssize_t lo, Py_ssize_t hi, Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
+    Py_ssize_t lo, Py_ssize_t hi, Py_ssize_t T, Py_ssize_t L, Py_ssize_t width, Py_ssize_t stride
 ) noexcept nogil:
     # Rows hi - 1 to lo of a sequence of T:
     # u_t(j) = e_t(j) * beta_t(j) / c_t     (kept in place of e)
@@ -248,16 +251,16 @@ cdef inline void backward_rows(
     cdef real acc[8]
     cdef real* beta
     for t in range(hi - 1, lo - 1, -1):
-        beta = marginals + t * width
+        beta = marginals + t * stride
         for block in range(width // B):
             if t < T - 1:
-                block_of_product(tag, e + (t + 1) * width, 1, Et + block * B, L, width, acc)
+                block_of_product(tag, e + (t + 1) * stride, 1, Et + block * B, L, width, acc)
                 for j in range(B):
                     beta[block * B + j] = acc[j]
             else:
                 for j in range(B):
                     beta[block * B + j] = 1
-        finish_row(tag, alpha, inverse_c, e, marginals, t, width)
+        finish_row(tag, alpha, inverse_c, e, marginals, t, width, stride)
 
 
 cdef inline void backward(
@@ -267,6 +270,6 @@ cdef inline void backward(
 ) noexcept nogil:
     # `backward_rows` of a sequence, and sum_t xi_t(i, j) = E(i, j) * sum_t alpha_{t-1}(i) * u_t(j),
     # E(i, j) left out.
-    backward_rows(tag, Et, alpha, inverse_c, e, marginals, 0, T, T, L, width)
+    backward_rows(tag, Et, alpha, inverse_c, e, marginals, 0, T, T, L, width, width)
     if T > 1:
         add_products(tag, alpha, e + width, T - 1, scratch, pairwise, weight, L, width)

@@ -119,8 +119,8 @@ cdef inline double forward_runs(
         end = run_end(E, t, T)
         r = t * width
         log_c += forward(
-            tag, psi + r, e + r, matrix_at(e, E, t), alpha + r, inverse_c + t, <real*> NULL,
-            t == 0, end - t, L, width, check
+            tag, psi + r if check else <const real*> NULL, e + r, matrix_at(e, E, t), alpha + r,
+            inverse_c + t, <real*> NULL, t == 0, end - t, L, width, width
         )
         t = end
     return log_c
@@ -178,10 +178,10 @@ cdef inline void backward_runs(
         if hi < T and has_entries(Et, hi):
             r = lo * width
             backward_step(tag, Et, alpha + r, e + r + width, marginals + r, weight, L, width)
-            finish_row(tag, alpha, inverse_c, e, marginals, lo, width)
+            finish_row(tag, alpha, inverse_c, e, marginals, lo, width, width)
             hi = lo
             continue
-        backward_rows(tag, matrix, alpha, inverse_c, e, marginals, lo, hi, T, L, width)
+        backward_rows(tag, matrix, alpha, inverse_c, e, marginals, lo, hi, T, L, width, width)
         n = min(hi, T - 1) - lo
         if n > 0:
             add_products(

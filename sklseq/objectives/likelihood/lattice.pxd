@@ -199,7 +199,8 @@ cdef inline double expectations(
             &q.listed, q.mu, q.e, q.alpha, q.inverse_c, T, W, check
         )
     log_z += forward(
-        tag, q.mu, q.e, q.E, q.alpha, q.inverse_c, <double*> NULL, True, T, L, W, check
+        tag, q.mu if check else <double*> NULL, q.e, q.E, q.alpha, q.inverse_c, <double*> NULL,
+        True, T, L, W, W
     )
     if log_z != log_z:
         return log_z

@@ -10,7 +10,13 @@ import numpy as np
 
 from sklseq._lib.threads import Threads, spans
 from sklseq.data.sequences import row_positions
-from sklseq.inference.chain.linear_chain import Transitions, Workspace, check_paths, row_blocks
+from sklseq.inference.chain.linear_chain import (
+    Transitions,
+    Workspace,
+    check_paths,
+    is_shared,
+    row_blocks,
+)
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.chain.tangent import Direction, Filtered, TangentWorkspace
 from sklseq.objectives.scores.design import _linear
@@ -213,12 +219,19 @@ class LogLikelihood(SumOfParts):
         super().__init__(scores, l2, threads)
         self.y, self.offsets, self.weights = y, offsets, weights
         self.log_z, self.observed_score = np.zeros((2, len(weights)))
-        self.runs = self._share_out(threads.n)
+        blocks = [self._block(a, b) for a, b in row_blocks(offsets)]
+        plain = scores.features is None and scores.pairs is None
+        shared = [plain and is_shared(offsets, x, threads.n) for x in row_blocks(offsets)]
+        self.runs = self._share_out(blocks)
+        self.shared = [block for block, several in zip(blocks, shared) if several]
+        self.unshared = self._share_out([x for x, several in zip(blocks, shared) if not several])
         if buffers is None:
-            largest = max(block.last - block.first for run in self.runs for block in run)
-            buffers = [ThreadBuffers(largest, scores) for _ in self.runs]
+            # Memory that a thread does not use takes no pages.
+            largest = max(block.last - block.first for block in blocks)
+            n = threads.n if self.shared else len(self.runs)
+            buffers = [ThreadBuffers(largest, scores) for _ in range(n)]
             if scores.features is not None:
-                rows = [(block.first, block.last) for run in self.runs for block in run]
+                rows = [(block.first, block.last) for block in blocks]
                 for one in buffers:
                     one.entries = scores.features.buffers(rows)
         self.buffers = buffers
@@ -226,10 +239,11 @@ class LogLikelihood(SumOfParts):
             self.residual = np.empty((len(y), scores.width), dtype=scores.dtype)
         self._count_observed()
 
-    def _share_out(self, n: int) -> list[list[Block]]:
+    def _share_out(self, blocks: list[Block]) -> list[list[Block]]:
         # Contiguous runs of blocks, one for each thread, with about the same number of rows.
-        blocks = [self._block(a, b) for a, b in row_blocks(self.offsets)]
-        rows = np.cumsum([block.last - block.first for block in blocks])
+        if not blocks:
+            return []
+        rows, n = np.cumsum([block.last - block.first for block in blocks]), self.threads.n
         cuts = np.searchsorted(rows, np.linspace(0, rows[-1], n + 1)[1:-1], side="left") + 1
         cuts = [0, *cuts.tolist(), len(blocks)]
         return [blocks[a:b] for a, b in zip(cuts[:-1], cuts[1:]) if b > a]
@@ -276,8 +290,10 @@ class LogLikelihood(SumOfParts):
         counts : bool
             Whether those of state features are added.
         """
-        jobs = zip(self.runs, self.buffers)
+        jobs = zip(self.unshared, self.buffers)
         self.threads.map(lambda job: self._add_run(W, chain, *job, counts), jobs)
+        for block in self.shared:
+            self._add_shared(W, chain, block, counts)
         check_paths(self.log_z)
         return float(self.weights @ (self.observed_score - self.log_z)) + self._chain_score(chain)
 
@@ -296,6 +312,26 @@ class LogLikelihood(SumOfParts):
                 design.collect(psi, block.first, work.buffer)
             if counts and entries is not None:
                 features.collect(entries, block.first, work.entries)
+
+    def _add_shared(self, W, chain, block: Block, counts: bool) -> None:
+        # The same of one block in all threads.
+        design, work = self.scores.design, self.buffers[0]
+        psi = work.rows(self.residual if counts else None, block.first, block.last)
+        parts = [slice(a, b) for a, b in spans(len(psi), self.threads.n)]
+        self.threads.map(
+            lambda at: design.scores(W, block.first + at.start, block.first + at.stop, psi[at]),
+            parts,
+        )
+        work.threads = self.threads
+        try:
+            self.compare(psi, block, chain, work, counts)
+        finally:
+            work.threads = None
+        if counts:
+            self.threads.map(
+                lambda job: design.collect(psi[job[0]], block.first + job[0].start, job[1].buffer),
+                zip(parts, self.buffers),
+            )
 
     def add_tangents(self, hessian: Hessian, V, direction: Direction) -> np.ndarray:
         """Add the product of the Hessian and v to ``buffers``; returns its pairs.
