@@ -301,7 +301,7 @@ def segment_proba(
     *,
     scheme: str | None = None,
 ) -> list[np.ndarray]:
-    """Probability that each of given segments is one, with its label and both its ends.
+    """Probability of each given segment: that it is a span with this label and these ends.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 class CRFSuiteError(RuntimeError, ValueError):
-    """A call that a tagger cannot answer: it is not opened, or a label is unknown.
+    """Error of a call that a tagger cannot answer: no model is open, or a label is unknown.
 
     python-crfsuite raises a RuntimeError or a ValueError; a program may catch either.
 

@@ -84,11 +84,12 @@ class WeightsMixin:
         ]
 
     def top_transitions(self, n: int = 10, *, sign: str | None = None) -> list[tuple]:
-        """The transition weights of largest magnitude, forbidden ones left out.
+        """The transition weights of largest magnitude, without forbidden transitions.
 
         Parameters
         ----------
         n : int, default=10
+            Number of weights.
         sign : {"positive", "negative"} or None, default=None
             Only weights of this sign.
 

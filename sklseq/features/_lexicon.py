@@ -38,7 +38,7 @@ class LexiconFeatures(LexiconTransform, Extractor, auto_wrap_output_keys=None):
     columns : str, int or list of them, default=None
         Columns to read: names of mappings and dicts, positions of tuples. None: the only one.
     case_sensitive : bool, default=False
-        False: upper and lower case are equal (``str.casefold``).
+        Whether upper and lower case differ. If False, tokens are compared after ``str.casefold``.
     min_tokens : int, default=1
         Skip entries of fewer tokens.
     dtype : {float64, float32}, default=float64
@@ -62,7 +62,7 @@ class LexiconFeatures(LexiconTransform, Extractor, auto_wrap_output_keys=None):
     feature_names_in_ : ndarray of str
         Their names, if sequences were mappings or of dicts.
     n_features_out_ : int
-        Two for each column and lexicon.
+        Columns of the output: two for each column read and each lexicon.
 
     Notes
     -----

@@ -48,14 +48,15 @@ class TokenFeatures(TokenTransform, Extractor, auto_wrap_output_keys=None):
         ``key=v`` and ``flag``; None and False give nothing. The name is that of the function, or
         its key in a dict of functions.
     min_count : int, default=1
-        Drop attributes that fewer rows of the training data have.
+        Least number of training rows with an attribute; rarer attributes are dropped.
     n_features : int, default=None
-        A power of two: columns by hash, without a vocabulary. None: by vocabulary.
+        Number of columns, a power of two: a hash function assigns attributes to columns. None:
+        one column for each attribute of the training data.
     dtype : {float64, float32}, default=float64
         Type of the output's values, which are all 1.
     transition_features : None, list, array, str, re.Pattern or callable, default=None
         Columns with weights for pairs of successive labels, too, as in
-        :class:`~sklseq.CRFTagger`; the output's ``roles`` say it.
+        :class:`~sklseq.CRFTagger`; they are stored in ``roles`` of the output.
 
     Attributes
     ----------

@@ -403,13 +403,14 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         return paths, np.minimum(paths.latency + delay, to_end)
 
     def decode(self, X: SequencesLike) -> OnlineDecoding:
-        """Labels of whole sequences as a stream would give them, and when.
+        """Labels of whole sequences, and the time at which a stream gives each of them.
 
         Parameters
         ----------
         X : list of sequences
             Also in blocks of rows, see :class:`RowBlocks`, each of which is read once: beside the
-            answer, memory holds one block and the rows without a label. Not of a segmenter.
+            answer, memory holds one block and the rows without a label. A segmenter does not read
+            blocks.
 
         Returns
         -------
@@ -614,7 +615,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         return StreamPool(self._stream_model())
 
     def segment_stream(self) -> SegmentStream:
-        """A new stream on a fitted segmenter: tokens in, whole segments out.
+        """A new stream of a fitted segmenter: it reads tokens and returns final segments.
 
         Returns
         -------

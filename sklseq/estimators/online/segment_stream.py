@@ -31,10 +31,10 @@ class SegmentEmission(NamedTuple):
     Attributes
     ----------
     start, stop : int
-        Numbers of its first token and of the one after its last, from 0.
+        Positions of its first token and of the token after its last one, counted from 0.
     label : label
     latency : int
-        Tokens that had arrived after its last one.
+        Number of tokens after its last one that had arrived when it became final.
     """
 
     start: int

@@ -114,12 +114,12 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         max_w  w·b / √(wᵀCw),   b = Σ_s ω_s (φ_s(ȳ_s) - E φ_s),   C = Σ_s ω_s Cov φ_s,
 
     by w = (C + 2 · l2)⁻¹ b: the Newton step, from zero, of :class:`CRFTagger` with the same ``l2``,
-    all states and transitions, and no boundary weights. With a loss ℓ that scores of wrong
-    labelings are raised by, it is
+    all states and transitions, and no boundary weights. With a loss ℓ, which is added to the
+    scores of wrong labelings, the problem is
 
         min_w  ½ wᵀCw + wᵀc + l2 · ‖w‖²   subject to   w·b - E ℓ ≥ 1,      c = Cov(φ, ℓ).
 
-    Neither needs the data again once C⁻¹b is there, nor a learning rate, nor a search.
+    Neither problem needs the data after C⁻¹b is computed, a learning rate, or a line search.
 
     Parameters
     ----------
@@ -131,20 +131,21 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
     l2 : float, default=1.0
         Ridge. 0 is the paper's parameter-free form; of many solutions, that of minimum norm.
     transitions : {"covariance", "information"}, default="covariance"
-        What pairs of labels that follow one another score. "covariance": the part D of
-        ``docs/maths`` that maximises the z-score, which measures against uniform labels: a
-        frequent label outweighs all others. "information": the pointwise mutual information
-        log(n_ij n / (n_i n_j)) of counts in y, with 1/2 added, which measures against labels as
-        frequent as they are. It decodes better on all text that was measured.
+        Scores of pairs of successive labels. "covariance": the part D of ``docs/maths``, which
+        maximises the z-score. It compares counts with those of uniform labels, so that a frequent
+        label outweighs all others. "information": the pointwise mutual information
+        log(n_ij n / (n_i n_j)) of counts in y, with 1/2 added. It compares counts with those of
+        independent labels of the same frequencies, and was more accurate on all text measured.
     transition_weight : float or None, default=None
-        κ: how much these scores count beside state weights. 1 is for "covariance" what they count
-        without a loss, for "information" that they are added to the regression of label
+        κ, by which these scores are multiplied. With "covariance", κ = 1 is the problem without a
+        loss; with "information", κ = 1 adds the scores as they are to the regression of label
         indicators. None: with "covariance" κ = α / (α + 1 / n_labels) for the Hamming loss, which
         maximises the z-score and may be far from what decodes best; with "information" 0.07.
         :class:`ZScoreTaggerCV` chooses it.
     class_weight : dict, "balanced" or None, default=None
-        Weight of a row by its true label, beside that of its sequence, in the regression of labels
-        on rows; transitions count by sequences. On entities a weight below 1 of ``O`` helps.
+        Weight of a row by its true label, times that of its sequence, in the regression of labels
+        on rows; transitions have the weight of their sequence. For entities, a weight of ``O``
+        below 1 helps.
     kernel : {"linear", "poly", "rbf", "precomputed"} or callable, default="linear"
         Kernel between rows, as in :class:`HMSVMTagger`: the ridge regression of labels on rows is
         solved in its space, in closed form, with one coefficient a training row and label. A
@@ -155,46 +156,47 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
     degree : int, default=3
     coef0 : float, default=0.0
     n_landmarks : int or None, default=None
-        Number of training rows, drawn at random, that stand for all (Nyström's approximation), for
-        more rows than a Gram matrix is possible for. Not for "linear" and "precomputed".
+        Number of training rows, drawn at random, by whose kernels all rows are represented
+        (Nyström's approximation), where the Gram matrix of all rows is too large. Not for "linear"
+        and "precomputed".
     cache_size : float, default=1000
         Megabytes that the Gram matrix may take: 8 · n_rows², or 8 · n_landmarks².
     moments : {"exact", "dp", "sampling"}, default="exact"
         How b and C are found. "exact": in closed form, or with constraints by products with C.
-        "dp": the paper's dynamic programs, one a pair of features: slow, and the same. "sampling":
-        from random labelings.
+        "dp": by the paper's dynamic programs, one for each pair of features; slow, with the same
+        result. "sampling": from random labelings.
     n_paths : int, default=100
         Labelings drawn of each sequence, for ``moments="sampling"``.
     constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
         Transitions that may occur in answers. Rows from, columns to, in the order of the sorted
         labels.
     constrained : {"decoding", "training"}, default="decoding"
-        Where ``constraints`` hold. "training": also b and C are over labelings that keep to them,
-        which takes tens of times as long as the closed form of free labels, and seldom gains.
+        Where ``constraints`` hold. "training": b and C, too, are sums over allowed labelings only.
+        This takes tens of times as long as the closed form of free labels, and rarely gains.
     separate : bool, default=False
-        Whether the weights must also let every true labeling score highest on its own sequence.
-        Violated constraints are added as they are found, until none is, as the paper's §6
-        proposes for separable data. On other data it warns, and does without.
+        Whether every true labeling must also have the highest score of its sequence. Violated
+        constraints of this kind are added until there are none, as §6 of the paper proposes for
+        separable data. On other data they are dropped, with a warning.
     solver : {"auto", "direct", "cg"}, default="auto"
         "direct" factorises a matrix of n_features², "cg" is conjugate gradients on the rows;
         "auto" takes the former up to 1000 features.
     max_iter : int, default=500
         Iterations of conjugate gradients, or rounds of constraints with ``separate``.
     tol : float, default=1e-3
-        Conjugate gradients stop when, for every label, an iteration has moved the scores of the
-        training rows by that share of what they are, and the residual is that share of the
-        right-hand side: of what is left once columns are eliminated, and in units in which
-        features are of equal size. At 1e-3, a label in a thousand at most differs in held-out
-        text from the exact solution's; with a ridge below 0.01, a few.
+        Conjugate gradients stop when, for every label, an iteration changes the scores of the
+        training rows by at most this fraction of their size, and the residual is at most this
+        fraction of the right-hand side (after the elimination of columns, in units in which
+        features are of equal size). At 1e-3, at most one label in a thousand of held-out text
+        differs from that of the exact solution; with a ridge below 0.01, a few do.
     refine : int, default=0
         Iterations of L-BFGS on the likelihood of a :class:`CRFTagger` with the same ``l2`` and
         ``constraints`` and all states and transitions, from the best multiple of the weights of
         largest z-score; none raises its objective. Some 20 come near the CRF's accuracy. The first
         and the last label then have weights too.
     probability : bool, default=False
-        Whether weights are multiplied by that number with which a CRF's objective on the training
-        data is least, so that there is ``predict_proba``. Labels stay the same. Always with
-        ``refine``.
+        Whether to multiply the weights by the factor that minimises a CRF's objective on the
+        training data, which makes ``predict_proba`` available. Predicted labels stay the same.
+        ``refine`` includes this.
     n_jobs : int or None, default=None
         Threads.
     verbose : int, default=0
@@ -209,7 +211,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
     coef_ : ndarray of shape (n_features, n_labels)
         State weights; of the linear kernel only.
     dual_coef_ : ndarray of shape (n_support, n_labels)
-        Of other kernels: what the kernels of a row with the support rows are multiplied by.
+        Of other kernels: the scores of a row are its kernels with the support rows times these.
     support_ : ndarray of shape (n_support,)
         Training rows, counted over all sequences, that have coefficients: all, or the landmarks.
     n_support_ : int
@@ -237,7 +239,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
     feature_names_in_ : ndarray of str
         Only when fitted on feature dicts or attributes.
     vectorizer_ : DictFeatures or None
-        What turns dicts into rows.
+        The extractor of rows from dicts, if the model was fitted on dicts or attributes.
 
     Raises
     ------
