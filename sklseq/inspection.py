@@ -1,4 +1,4 @@
-"""Questions to the last step of a fitted pipeline or search: fields, n best labelings, weights.
+"""Inspection of the last step of a fitted pipeline or search: fields, n best labelings, weights.
 
 A pipeline passes on ``predict``, ``predict_proba``, ``decision_function`` and ``score`` only. All
 functions here take a tagger or segmenter, a ``Pipeline`` that ends in one, a fitted search such as

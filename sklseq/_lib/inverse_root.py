@@ -1,4 +1,4 @@
-"""Factors of XᵀX + ridge that do not lose what its entries lose."""
+"""Factors of the inverse of XᵀX + ridge that keep directions lost to rounding in XᵀX."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from scipy import linalg
 
 __all__ = ["InverseRoot"]
 
-# Share of the largest eigenvalue down to which entries of a matrix determine the others.
+# Fraction of the largest eigenvalue down to which entries of a matrix determine the others.
 TRUSTED = 1e-10
 # Inverse of the norm of an inverse that is rounding.
 SINGULAR = 1e-12
-# Error of directions that X does not see, as a share of their length.
+# Error of directions that X maps to 0, as a fraction of their length.
 CANCELLED = 1e-12
-# Share of a column's squared size below which a sum over rows is rounding of zero.
+# Fraction of a column's squared size below which a sum over rows is rounding of zero.
 NOISE = 1e-26
 # Squared length below which a direction that was brought to length 1 is a combination of others.
 DEPENDENT = 0.5
@@ -24,7 +24,7 @@ class InverseRoot:
 
     The entries of XᵀX determine it along a direction only down to ``TRUSTED`` of its largest
     eigenvalue. Smaller eigenvalues are computed from products with X, in which columns that are
-    equal but for 1e-12 differ. Directions N that X does not see, NᵀRN = I with the ridges
+    equal but for 1e-12 differ. Directions N that X maps to 0, NᵀRN = I with the ridges
     ridge · R, are left out then: A⁻¹ = T Tᵀ + N Nᵀ / ridge.
 
     Parameters
@@ -36,7 +36,7 @@ class InverseRoot:
     product : callable(P) -> XᵀX P
         From the rows of X.
     noise : float, default=1e-26
-        Share of the largest eigenvalue that is rounding in ``product``.
+        Fraction of the largest eigenvalue that is rounding in ``product``.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class InverseRoot:
         try:
             factor = linalg.cholesky(unit, lower=True, check_finite=False)
             self.least = float(np.square(factor.diagonal()).min(initial=1))
-            # Rounding over a small pivot may be a larger one: the inverse tells.
+            # A small pivot may be a rounding error divided by another one: test the inverse, too.
             size = np.abs(unit).sum(axis=0).max(initial=0)
             within = linalg.lapack.dpocon(factor, size, uplo="L")[0] * size
             if self.least > TRUSTED * unit.diagonal().max(initial=0) and within > SINGULAR:
@@ -77,7 +77,7 @@ class InverseRoot:
         return unit
 
     def _whiten(self, unit: np.ndarray, product, noise: float) -> tuple[np.ndarray, np.ndarray]:
-        # G with (XG)ᵀXG = I that X sees, and the directions that it does not see.
+        # G with (XG)ᵀXG = I, and the directions that X maps to 0.
         value, Q = np.linalg.eigh(unit)
         floor, G, Q = noise * value.max(initial=0), np.empty((len(value), 0)), Q / self.size
         while Q.shape[1] and value[-1] > floor:
@@ -98,8 +98,8 @@ class InverseRoot:
         return linalg.solve_triangular(F, G.T, lower=True, check_finite=False).T, Q
 
     def _shrink(self, G: np.ndarray, unseen: np.ndarray, ridges: np.ndarray) -> None:
-        # The ridge alone decides on directions unseen: G less its part there. Then T = G F⁻¹ with
-        # FᵀF = I + Gᵀ diag(ridges) G. QR keeps digits of small rows below large ones.
+        # Only the ridge acts on directions that X maps to 0: G less its part there. Then T = G F⁻¹
+        # with FᵀF = I + Gᵀ diag(ridges) G. QR keeps digits of small rows below large ones.
         metric = np.sqrt(ridges / self.ridge) if self.ridge > 0 else np.ones_like(ridges)
         order, basis = np.argsort(self.size[:, 0]), np.empty_like(unseen)
         if unseen.shape[1]:

@@ -1,4 +1,4 @@
-"""What X and y are: sequences, labels, segments, rows in blocks, files.
+"""Data: sequences, labels, segments, rows in blocks, files.
 
 Imports: _lib.
 """

@@ -1,4 +1,4 @@
-"""SegmentPotentials: what is known about the segments of sequences, each fact said once.
+"""SegmentPotentials: features of segments, each stored once for all segments that share it.
 
 A feature of a segment is most often a feature of many: "the token at 4 is *of*" holds for every
 segment that contains 4. A potential names all segments it is about by one span and two ends that

@@ -1,4 +1,4 @@
-"""Tables of pandas, polars and pyarrow, by what they share; none of these packages is imported."""
+"""Tables of pandas, polars and pyarrow, read through their common methods and without an import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grammar of the contact documents: what `make_contacts` writes, as data.
+"""Grammar of the documents that `make_contacts` generates, as data.
 
 Symbols named after a label in lower case are the field's text, ``us_city`` that of one country. A
 symbol that ends in ``_cue`` may be left out. Lists overlap on purpose (Lincoln is a name and a

@@ -1,4 +1,4 @@
-"""Sets of labels that hold the right one with a given probability."""
+"""Conformal prediction: sets of labels that contain the true label with a given probability."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Viterbi's labels of sequences in blocks, as soon as no later row can change them."""
+"""Viterbi decoding of sequences in blocks: a label is final when no later row can change it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folds and scores of the searches for penalties, checked."""
+"""Checks of the folds and scores of searches over penalties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights that are trained, where training starts, and the fitted attributes of a CRF."""
+"""Weights that training of a CRF or segmenter has, their start, and the fitted attributes."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
         return self._learn(inner, extractor)
 
     def _fit_blocks(self, X: Any, y: Any) -> None:
-        # The first block tells the columns.
+        # The first block has the columns.
         if self.min_count > 1 or (self.conjoin and not self.n_features):
             raise ValueError(
                 "WindowFeatures finds out which joined or frequent attributes there are from all "

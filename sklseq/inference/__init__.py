@@ -1,4 +1,4 @@
-"""Exact inference on linear chains and segmentations, given nothing but potentials.
+"""Exact inference on linear chains and segmentations from their potentials.
 
 >>> import numpy as np
 >>> from sklseq.inference import viterbi

@@ -1,4 +1,4 @@
-"""What training minimises, as a function of weights.
+"""Objectives: functions of the weights that training minimises.
 
 Imports: _lib, data, inference.
 """

@@ -1,1 +1,1 @@
-"""``CRFTagger``, ``CRFTaggerCV`` and what only they use."""
+"""``CRFTagger``, ``CRFTaggerCV`` and their private helpers."""

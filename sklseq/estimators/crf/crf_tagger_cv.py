@@ -1,4 +1,4 @@
-"""The CRF that finds its own penalties."""
+"""CRF whose penalties are found by cross-validation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of CRFsuite: their file, read as data and checked in every part.
+"""Reader of model files of CRFsuite, which checks every part of the file.
 
     header (48 bytes)   lCRF  size  FOMC  100  counts  where each section begins
     FEAT                features: kind (0 state, 1 transition), from, to, weight

@@ -1,4 +1,4 @@
-"""Reports after each iteration of training, and the model of the last one."""
+"""Reports of each iteration of training, and the model after the last complete one."""
 
 from __future__ import annotations
 

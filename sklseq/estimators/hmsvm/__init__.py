@@ -1,1 +1,1 @@
-"""``HMSVMTagger``, ``HMSVMTaggerCV`` and what only they use."""
+"""``HMSVMTagger``, ``HMSVMTaggerCV`` and their private helpers."""

@@ -1,4 +1,4 @@
-"""The hidden Markov SVM that finds its own C."""
+"""Hidden Markov SVM whose C is found by cross-validation."""
 
 from __future__ import annotations
 

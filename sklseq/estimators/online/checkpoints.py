@@ -1,4 +1,4 @@
-"""Checkpoints of streams: of which model and rule they are, and whether each field can be."""
+"""Checks of the checkpoints of streams: the same model and rule, and valid fields."""
 
 from __future__ import annotations
 

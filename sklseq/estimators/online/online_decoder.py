@@ -1,4 +1,4 @@
-"""Online decoding: labels as the data arrives, with a chosen trade of latency for accuracy."""
+"""Online decoding: labels while data arrive, with a chosen trade-off of latency and accuracy."""
 
 from __future__ import annotations
 

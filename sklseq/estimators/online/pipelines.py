@@ -1,4 +1,4 @@
-"""Pipelines that are decoded online: transformers, tagger, and how far features look."""
+"""Pipelines that are decoded online: transformers, tagger, and the reach of features."""
 
 from __future__ import annotations
 

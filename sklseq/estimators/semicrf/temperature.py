@@ -1,4 +1,4 @@
-"""Temperature of a segmenter: the scale of its weights at which probabilities of fields fit."""
+"""Temperature of a segmenter: the scale of weights that calibrates probabilities of fields."""
 
 from __future__ import annotations
 

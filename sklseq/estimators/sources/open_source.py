@@ -1,4 +1,4 @@
-"""Training data as a source, whatever form it has."""
+"""Choice of the source for training data of any form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training data behind one protocol, and the source of rows in memory."""
+"""Protocol of the sources of training data, and the source of rows in memory."""
 
 from __future__ import annotations
 

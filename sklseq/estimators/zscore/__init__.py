@@ -1,1 +1,1 @@
-"""``ZScoreTagger``, ``ZScoreTaggerCV`` and what only they use."""
+"""``ZScoreTagger``, ``ZScoreTaggerCV`` and their private helpers."""

@@ -1,4 +1,4 @@
-"""The z-score's weights among those that decode every training sequence right."""
+"""Maximum of the z-score among the weights that label every training sequence correctly."""
 
 from __future__ import annotations
 

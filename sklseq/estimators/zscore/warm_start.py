@@ -1,4 +1,4 @@
-"""From weights of the z-score to a CRF: their best multiple, and iterations from there."""
+"""Start of a CRF from weights of the z-score: their best multiple, and iterations of L-BFGS."""
 
 from __future__ import annotations
 

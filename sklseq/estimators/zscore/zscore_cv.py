@@ -1,4 +1,4 @@
-"""The z-score tagger that finds its ridge and transition weight."""
+"""Z-score tagger whose ridge and transition weight are found by cross-validation."""
 
 from __future__ import annotations
 

@@ -306,7 +306,7 @@ def _solve_rows(tagger, sample: Sample, ridge: float, threads: Threads):
     extended = extended_rows(sample.rows, sample.offsets, sample.n_labels)
     rows = CentredRows(extended, sample.row_weights)
     system = RidgeSystem(rows, sample.y, sample.n_labels, ridge)
-    # Conjugate gradients do not see what tells columns apart that are nearly equal.
+    # Conjugate gradients do not resolve the difference of nearly equal columns.
     alike = ridge * system.preconditioner.min() < WELL
     if alike and extended.shape[1] <= FACTORISED:
         return _factorise(tagger, sample, ridge, threads)

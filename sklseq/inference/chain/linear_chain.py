@@ -1,4 +1,4 @@
-"""Questions about a linear chain: best path, n best, log Z and marginals, samples.
+"""Inference on a linear chain: best path, n best, log Z and marginals, samples.
 
 Everything here sees potentials only: emission scores, transition scores, offsets. The
 recursions are in ``_chain.pyx``, their specification in ``reference.py``.

@@ -1,4 +1,4 @@
-"""Decoding while rows arrive: the rules, checked, and :func:`decode_online`.
+"""Rules of online decoding, their checks, and :func:`decode_online`.
 
 The algorithm is in ``_online.pyx``, its specification in ``reference.py``.
 """

@@ -1,4 +1,4 @@
-"""Transition matrices in which most pairs of labels score the same: lists of those that do not.
+"""Sparse transition matrices: most pairs of labels have one score, and the others are listed.
 
 What is computed with them: ``_sparse.pxd``.
 """

@@ -1,4 +1,4 @@
-"""When each segment of the best segmentation is certain, while the sequence arrives."""
+"""Online segmentation: the step at which each segment of the best segmentation is certain."""
 
 from __future__ import annotations
 

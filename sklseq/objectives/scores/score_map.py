@@ -1,4 +1,4 @@
-"""Where each weight of a linear chain lives in the flat vector w.
+"""Layout of the weights of a linear chain in the flat vector w.
 
 ``w`` is, in this order:
 
@@ -379,7 +379,7 @@ class ScoreMap:
     def unpack(self, w: np.ndarray) -> Weights:
         """w as arrays in the user's order of features."""
         rows = self.design.unpack(self.state(w).astype(self.user_dtype, copy=False))
-        coef = rows[:, : self.n_labels]  # the rows stay padded, as decoding wants them
+        coef = rows[:, : self.n_labels]  # the rows stay padded for decoding
         chain = (x.astype(self.user_dtype) for x in self.chain_weights(w))
         return Weights(coef, *chain)
 

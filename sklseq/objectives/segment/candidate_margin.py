@@ -1,4 +1,4 @@
-"""Softmax-margin over lists of candidates: what training of a reranker minimises."""
+"""Softmax-margin over lists of candidates: the objective of a reranker."""
 
 from __future__ import annotations
 

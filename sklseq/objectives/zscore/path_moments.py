@@ -1,4 +1,4 @@
-"""Moments when labels depend on each other, or of a sample of paths: products with C, never C.
+"""Moments under constraints, or of a sample of paths: products with C, which is never formed.
 
 Both classes have ``b`` and ``loss_covariance(cost)``, flat vectors as in
 :func:`~sklseq.objectives.zscore.moments.unstack_weights`, ``preconditioner`` and
