@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 __all__ = [
+    "Coded",
     "Table",
     "column_array",
     "column_codes",
     "column_list",
+    "distinct_strings",
     "holds_numbers",
     "is_table",
     "read_columns",
@@ -23,6 +26,22 @@ class Table(Protocol):
     """A DataFrame, a Table or a mapping, from the name of a column to its values."""
 
     def __getitem__(self, name: Any, /) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coded:
+    """A column of strings: the distinct ones by first occurrence, and the number of each row's."""
+
+    distinct: list
+    codes: np.ndarray
+
+    def __getitem__(self, rows: Any) -> list:
+        return [self.distinct[code] for code in self.codes[rows].tolist()]
+
+    def part(self, rows: slice) -> Coded:
+        """The column of some rows."""
+        first, codes = _by_occurrence(self.codes[rows])
+        return Coded(self[rows.start + first], codes)
 
 
 def is_table(x: Any) -> bool:
@@ -59,24 +78,77 @@ def holds_numbers(values: Any) -> bool:
     return column_array(values[:1]).dtype.kind in "biuf"
 
 
-def _is_coded(values: Any) -> bool:
-    """Whether a column holds strings or categories of pandas, which are slow to read one by one."""
-    if not hasattr(values, "factorize") or isinstance(values.dtype, np.dtype):
-        return False
-    return not holds_numbers(values)
-
-
 def column_list(values: Any) -> list:
     """The values of a column as a list."""
     if type(values) is list:
         return values
-    if _is_coded(values):
-        codes, distinct = values.factorize(use_na_sentinel=False)
-        return np.asarray(distinct, dtype=object)[codes].tolist()  # equal strings are one object
+    if _is_pandas_extension(values) or _is_dictionary(values):  # slow to read one by one
+        found = distinct_strings(values)
+        if found is not None:
+            return found[:]
     for name in ("tolist", "to_list", "to_pylist"):  # pandas and NumPy, polars, pyarrow
         if hasattr(values, name):
             return getattr(values, name)()
     return list(values)
+
+
+def distinct_strings(values: Any) -> Coded | None:
+    """A table's column of strings, each distinct one made an object once.
+
+    None for other columns, and for those that hold objects: lists, arrays, object columns.
+    """
+    if _is_pandas_extension(values):
+        if holds_numbers(values):
+            return None
+        codes, distinct = values.factorize(use_na_sentinel=False)
+        return Coded(np.asarray(distinct, dtype=object).tolist(), codes)
+    kind = str(getattr(values, "type", getattr(values, "dtype", "")))
+    if hasattr(values, "dictionary_encode") and "string" in kind.split(", indices")[0]:
+        return _distinct_of_arrow(values)
+    if hasattr(values, "to_physical") and kind.startswith(("String", "Categorical", "Enum")):
+        return _distinct_of_polars(values)
+    return None
+
+
+def _is_pandas_extension(values: Any) -> bool:
+    return hasattr(values, "factorize") and not isinstance(values.dtype, np.dtype)
+
+
+def _is_dictionary(values: Any) -> bool:
+    return hasattr(values, "type") and hasattr(values.type, "value_type")
+
+
+def _distinct_of_arrow(values: Any) -> Coded:
+    if _is_dictionary(values):  # which may hold a string twice, or strings of no row
+        values = values.cast(values.type.value_type)
+    coded = values.dictionary_encode()
+    if hasattr(coded, "combine_chunks"):
+        coded = coded.combine_chunks()
+    distinct = coded.dictionary.to_pylist()
+    codes = coded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
+    return Coded([*distinct, *([None] if coded.null_count else [])], codes)
+
+
+def _distinct_of_polars(values: Any) -> Coded:
+    if str(values.dtype) == "String":
+        from polars import Categorical  # which is imported already: the column belongs to it
+
+        values = values.cast(Categorical)
+    codes = values.to_physical()
+    codes = codes.fill_null((codes.max() or 0) + 1).to_numpy()
+    first, codes = _by_occurrence(codes)
+    return Coded(values.gather(first).to_list(), codes)
+
+
+def _by_occurrence(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first row of each code, in order, and codes that number them so. Cost O(n + max)."""
+    n = len(codes)
+    first = np.full(int(codes.max()) + 1 if n else 0, n)
+    first[codes[::-1]] = np.arange(n - 1, -1, -1)  # of equal codes the last assignment stays
+    order = np.argsort(first)[: np.count_nonzero(first < n)]
+    number = np.empty(len(first), dtype=np.int32)
+    number[order] = np.arange(len(order), dtype=np.int32)
+    return first[order], number[codes]
 
 
 def column_array(values: Any) -> np.ndarray:
@@ -86,6 +158,7 @@ def column_array(values: Any) -> np.ndarray:
 
 def column_codes(values: Any) -> np.ndarray:
     """An array that differs between two rows where the column does."""
-    if hasattr(values, "factorize") and not isinstance(values.dtype, np.dtype):
+    if _is_pandas_extension(values):
         return values.factorize(use_na_sentinel=False)[0]  # pandas.NA cannot be compared
-    return column_array(values)
+    found = distinct_strings(values)
+    return column_array(values) if found is None else found.codes

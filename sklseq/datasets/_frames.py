@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sklseq.data.characters import as_items, is_list
+from sklseq.data.column_sequences import ColumnSequences
 from sklseq.data.labels import is_missing
 from sklseq.data.sequences import Sequences
 from sklseq.data.tables import (
@@ -19,6 +20,7 @@ from sklseq.data.tables import (
     column_array,
     column_codes,
     column_list,
+    distinct_strings,
     holds_numbers,
     is_table,
     read_columns,
@@ -36,7 +38,7 @@ def from_frame(
     y: str | None = None,
     *,
     columns: Sequence[str] | None = None,
-) -> tuple[Sequences | list[dict], list | None]:
+) -> tuple[Sequences | Sequence[dict], list | None]:
     """Cut one long table, with a row for each token, into sequences.
 
     Parameters
@@ -53,10 +55,11 @@ def from_frame(
 
     Returns
     -------
-    X : Sequences or list of dict
+    X : Sequences, or sequence of dict
         If all columns are numbers: their matrix, cut into sequences, for a tagger or ``PerToken``.
-        Otherwise a dict for each sequence, from column name to its values: a list, or an array if
-        they are numbers.
+        Otherwise a read-only list with a dict for each sequence, from column name to its values: a
+        list, or an array if they are numbers. Each dict is made when it is read; extractors look up
+        each distinct string of a column once.
     y : list, or None
         The labels of each sequence, a list or an array of numbers; missing ones are None. None
         without `y`.
@@ -83,7 +86,8 @@ def from_frame(
     --------
     >>> from sklseq.datasets import from_frame
     >>> frame = {"s": [7, 7, 8], "w": ["He", "ran", "Stop"], "pos": ["PRP", "VBD", "VB"]}
-    >>> from_frame(frame, "s", "pos")[0]
+    >>> X, y = from_frame(frame, "s", "pos")
+    >>> list(X)
     [{'w': ['He', 'ran']}, {'w': ['Stop']}]
     >>> from_frame({"s": [7, 7, 8], "x": [0.5, 1.0, 0.0]}, "s")[0]
     <Sequences: 2 sequences, 3 rows, 1 features, dense float64>
@@ -95,8 +99,8 @@ def from_frame(
     cells = found[len(groups) : len(groups) + len(names)]
     if all(map(holds_numbers, cells)):
         return Sequences(_matrix(frame, names), offsets), labels
-    cut = [_cut(_values(column), offsets) for column in cells]
-    return [dict(zip(names, parts)) for parts in zip(*cut)], labels
+    columns_of_x = [distinct_strings(column) or _values(column) for column in cells]
+    return ColumnSequences(dict(zip(names, columns_of_x)), offsets), labels
 
 
 def _names(frame: Any, group: Any, y: Any, columns: Any) -> tuple[list, list]:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sklseq.data.column_sequences import ColumnSequences
 from sklseq.data.sequences import is_sparse, list_sequences
-from sklseq.data.tables import column_list, is_table, table_columns
+from sklseq.data.tables import Coded, column_list, is_table, table_columns
 from sklseq.data.types import TokensLike
+from sklseq.features import _encode
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -32,25 +34,27 @@ class Columns(NamedTuple):
         Column names, in order.
     form : {"columns", "tokens", "rows", "dicts"}
         Form of a sequence.
-    sequences : list
+    sequences : list or ColumnSequences
     width : int
         Number of columns of the first row or mapping.
     """
 
     names: tuple[str, ...]
     form: str
-    sequences: list
+    sequences: list | ColumnSequences
     width: int = 1
 
     def lengths(self, name: str) -> np.ndarray:
         """Return the number of rows of each sequence in one column."""
+        if isinstance(self.sequences, ColumnSequences):
+            return self.sequences.lengths
         sequences = self.sequences if self.form != "columns" else self.column(name)[1]
         return np.fromiter(map(len, sequences), dtype=np.int64, count=len(sequences))
 
     def column(self, name: str) -> tuple[str, list, Any]:
         """Return the arguments ``form, sequences, key`` of the kernels for a column."""
         if self.form == "columns":
-            return "tokens", [column_of(x, name, s) for s, x in enumerate(self.sequences)], name
+            return "tokens", list(map(column_list, self.raw(name))), name
         if self.form != "rows":
             return self.form, self.sequences, name
         if name not in self.names:
@@ -62,14 +66,55 @@ class Columns(NamedTuple):
 
     def raw(self, name: str) -> list:
         """Return the values of a column in each sequence, as they are."""
+        if isinstance(self.sequences, ColumnSequences):
+            if name not in self.sequences.columns_:
+                raw_column(self.sequences.columns_, name, 0)  # which raises the error
+            return self.sequences.cut(name)
         if self.form == "columns":
             return [raw_column(x, name, s) for s, x in enumerate(self.sequences)]
         form, sequences, key = self.column(name)
         return sequences if form == "tokens" else [[row[key] for row in x] for x in sequences]
 
+    def encode(
+        self, name: str, known: dict[str, int], first: int, starts: np.ndarray, codes: np.ndarray,
+        grow: bool,
+    ) -> None:  # fmt: skip
+        """Write the codes of a column's tokens; the first of each sequence at ``starts``.
+
+        Tokens that are not ``known`` have 0, or with ``grow`` are numbered from ``first`` on.
+        """
+        if isinstance(self.sequences, ColumnSequences) and self._encode_rows(
+            self.sequences, name, known, first, starts, codes, grow
+        ):
+            return
+        form, sequences, key = self.column(name)
+        _encode.encode_column(sequences, form, key, known, first, starts, codes, grow)
+
+    @staticmethod
+    def _encode_rows(
+        X: ColumnSequences, name: str, known: dict, first: int, starts: np.ndarray,
+        codes: np.ndarray, grow: bool,
+    ) -> bool:  # fmt: skip
+        # The same for a long column; False if it holds something else than strings.
+        column = X.columns_.get(name, [None])
+        strings = column.distinct if isinstance(column, Coded) else column_list(column)
+        found, origin = np.empty(len(strings), dtype=np.int32), np.zeros(1, dtype=np.int64)
+        try:
+            _encode.encode_column([strings], "tokens", name, known, first, origin, found, grow)
+        except ValueError:
+            return False
+        if isinstance(column, Coded):
+            found = found[column.codes]
+        shift = starts[: len(X)] - X.offsets[:-1]
+        if shift.any():
+            codes[np.repeat(shift, X.lengths) + np.arange(len(found))] = found
+        else:
+            codes[: len(found)] = found
+        return True
+
     def check_lengths(self, name: str, lengths: np.ndarray) -> None:
         """Raise a ValueError if a column has other lengths than an earlier one."""
-        if self.form != "columns":
+        if self.form != "columns" or isinstance(self.sequences, ColumnSequences):
             return
         for s, (values, length) in enumerate(zip(self.raw(name), lengths.tolist())):
             if len(values) != length:
@@ -144,6 +189,9 @@ def read_columns(X: TokensLike, names: tuple[str, ...] | None = None) -> Columns
     ValueError
         If ``X`` is no list of sequences, or two sequences differ in form.
     """
+    if isinstance(X, ColumnSequences):
+        own_names = tuple(X.columns_)
+        return Columns(own_names if names is None else tuple(names), "columns", X, len(own_names))
     sequences = list_sequences(X)
     form, example, at = "tokens", None, 0
     for s, sequence in enumerate(sequences):

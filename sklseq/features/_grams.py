@@ -48,9 +48,8 @@ class Layout(NamedTuple):
         """Return codes (n_nodes, n_positions) of columns and flags; those of grams are still 0."""
         codes = np.zeros((n_nodes, self.n_positions), dtype=np.int32)
         for row, (name, known) in zip(codes, column_codes.items()):
-            form, sequences, key = columns.column(name)
             columns.check_lengths(name, self.lengths)
-            _encode.encode_column(sequences, form, key, known, 1 + n_marks, self.starts, row, grow)
+            columns.encode(name, known, 1 + n_marks, self.starts, row, grow)
             if n_marks:
                 self._mark_ends(row)
         for row, flag in zip(codes[len(column_codes) :], flags):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sklseq.data.column_sequences import ColumnSequences
 from sklseq.data.sequences import Sequences, as_sequences
 from sklseq.data.tables import column_array, column_list
 from sklseq.features._columns import Columns
@@ -28,6 +29,8 @@ def read_numbers(columns: Columns, names: list[str]) -> tuple[Sequences, list[st
     ValueError
         If some columns hold numbers and others strings, or lengths differ.
     """
+    if (found := _long_rows(columns.sequences, names)) is not None:
+        return found, names
     raw = {name: columns.raw(name) for name in names}
     kinds = {name: _is_of_numbers(values) for name, values in raw.items()}
     if not any(kinds.values()):
@@ -54,6 +57,16 @@ def read_numbers(columns: Columns, names: list[str]) -> tuple[Sequences, list[st
     rows = np.column_stack(parts) if len(parts) > 1 or parts[0].ndim == 1 else parts[0]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return as_sequences(Sequences(rows, offsets), finite=False), numbers
+
+
+def _long_rows(X: Any, names: list[str]) -> Sequences | None:
+    """Rows of long columns of numbers; None if some are something else."""
+    if not isinstance(X, ColumnSequences) or X.offsets[-1] == 0:
+        return None
+    columns = [X.columns_.get(name) for name in names]
+    if not all(isinstance(c, np.ndarray) and c.dtype.kind in "biuf" for c in columns):
+        return None
+    return as_sequences(Sequences(np.column_stack(columns), X.offsets), finite=False)
 
 
 def _is_of_numbers(values: list) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sklseq.features import _encode, _rows
+from sklseq.features import _rows
 from sklseq.features._columns import Columns, read_columns
 from sklseq.features._kinds import Kind, own_kind, standard_kinds
 from sklseq.features._packed_rows import PackedRows
@@ -94,9 +94,8 @@ def distinct_tokens(
     tokens, first = [], 0
     for row, name in zip(codes, names):
         known: dict[str, int] = {}
-        form, sequences, key = columns.column(name)
         columns.check_lengths(name, lengths)
-        _encode.encode_column(sequences, form, key, known, first, offsets, row, True)
+        columns.encode(name, known, first, offsets, row, True)
         tokens.append(list(known))
         first += len(known)
     return tokens, codes, offsets
