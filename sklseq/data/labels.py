@@ -38,8 +38,8 @@ _DTYPES = {"string": np.str_, "boolean": np.bool_, "integer": np.int64}
 
 
 PARTIAL = (
-    "None, NaN and sets are for CRFTagger.fit on sequences in memory, with gradient='auto' or "
-    "'forward-backward', and for score: use these, or leave such sequences out"
+    "None, NaN and sets are for fit, partial_fit and score of CRFTagger: use these, or leave such "
+    "sequences out"
 )
 
 

@@ -93,14 +93,19 @@ class PartialLabels(NamedTuple):
     offsets: np.ndarray
 
     @classmethod
-    def read(cls, y: Any, X: Sequences, name: str = "y") -> PartialLabels:
+    def read(
+        cls, y: Any, X: Sequences | None = None, name: str = "y", first: tuple[int, int] = (0, 0)
+    ) -> PartialLabels:
         """Labels as users give them, checked against the lengths of X.
+
+        ``first``: numbers of the first sequence and of its first row, in error messages.
 
         Floats that are whole numbers are integers: NumPy and pandas make floats of integers where
         others are missing.
         """
-        sequences, offsets = list_label_sequences(y, name)
-        check_label_offsets(offsets, X, name)
+        sequences, offsets = list_label_sequences(y, name, first[0])
+        if X is not None:
+            check_label_offsets(offsets, X, name)
         items = chain.from_iterable(
             one.tolist() if isinstance(one, np.ndarray) else one for one in sequences
         )
@@ -110,12 +115,12 @@ class PartialLabels(NamedTuple):
             if item is not ANY and (not item or any(map(is_missing, item))):
                 problem = "holds None or NaN" if item else "is empty"
                 raise ValueError(
-                    f"The set of labels of {name} at {locate(offsets, row)} {problem}; name the "
-                    "possible labels, or pass None if any label is possible."
+                    f"The set of labels of {name} at {locate(offsets, row, first)} {problem}; name "
+                    "the possible labels, or pass None if any label is possible."
                 )
         labels = list(chain.from_iterable(possible))
         rows = np.repeat(np.arange(len(counts)), counts)
-        return cls(array_of_labels(labels, offsets, name, rows=rows), counts, offsets)
+        return cls(array_of_labels(labels, offsets, name, first, rows), counts, offsets)
 
     def labels_of(self, sequences: np.ndarray) -> np.ndarray:
         """All possible labels of the sequences of a mask."""

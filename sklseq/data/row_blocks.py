@@ -39,6 +39,7 @@ __all__ = [
     "blocks_of",
     "holds_rows",
     "in_blocks",
+    "item_blocks",
     "label_blocks",
     "one_shot_error",
     "visit_blocks",
@@ -722,6 +723,15 @@ def label_blocks(y: Any, n_sequences: int) -> list[LabelBlocks]:
         check_counts(n_sequences, f"a {type(y).__name__}")
     check_counts(n_sequences, len(y))
     return [LabelBlocks(labels, s) for s, labels in enumerate(y)]
+
+
+def item_blocks(labels: Any, number: int) -> Iterator:
+    """The labels of sequence ``number`` as given, in blocks."""
+    if callable(labels) or _iterates_only(labels):
+        yield from _iterate(labels, f"the labels of sequence {number}")
+        return
+    for first in range(0, len(labels), BLOCK_ROWS):
+        yield labels[first : first + BLOCK_ROWS]
 
 
 def one_shot_error(name: str, needs: str) -> ValueError:

@@ -21,14 +21,18 @@ from sklseq import (
     HMSVMTaggerCV,
     OnlineDecoder,
     RowBlocks,
+    Sequences,
     Shards,
     ZScoreTagger,
 )
+from sklseq._lib.threads import Threads
 from sklseq.data.constraints import allowed_transitions
 from sklseq.estimators.crf.early_stopping import EarlyStopping
 from sklseq.estimators.sources.open_source import open_source
+from sklseq.estimators.sources.shards import read_content
 from sklseq.inference.chain.linear_chain import BLOCK_ROWS
-from tests.objectives.test_partial import options, partial_labels
+from sklseq.objectives.likelihood.sharded import add_sums, likelihood_of, sum_of_shard
+from tests.objectives.test_partial import options, partial_labels, problem_of
 from tests.sample_data import make_data, make_sparse_data
 
 WEIGHTS = ["coef_", "transition_", "start_", "end_"]
@@ -153,14 +157,6 @@ def test_a_splitter_counts_the_sequences_of_the_user(partial):
             {"solver": "adagrad", "entropy_weight": 0.1},
             "solver='adagrad' updates weights after each labelled sequence, but entropy_weight=0.1",
         ),
-        (
-            {"gradient": "streaming"},
-            "is of type .*; labels must be .* in memory, with gradient='auto'",
-        ),
-        (
-            {"gradient": "checkpoint"},
-            "is of type .*; labels must be .* in memory, with gradient='au",
-        ),
     ],
     ids=str,
 )
@@ -173,15 +169,11 @@ def test_what_does_not_train_on_unknown_labels_says_so(partial, parameters, mess
 
 def test_other_ways_of_training_say_so(partial, tmp_path):
     X, y = partial
-    with pytest.raises(
-        ValueError, match=r"labels must be .* are for CRFTagger.fit on sequences in m"
-    ):
-        CRFTagger().fit([RowBlocks(lambda: iter([X[0]]))], y[:1])
     for tagger in (HMSVMTagger(), ZScoreTagger()):
         with pytest.raises(ValueError, match=r"at row . of sequence ., is of type .*; labels must"):
             tagger.fit(X, y)
-    with pytest.raises(ValueError, match=r"at row . of sequence ., is of type .*; labels must"):
-        CRFTagger().fit(Shards([(X, y)]))
+    with pytest.raises(ValueError, match=r"labels must .* are for fit, partial_fit and score of C"):
+        Sequences.from_list(X).save(tmp_path / "a.npz", y)
 
 
 def test_partial_fit(partial):
@@ -203,6 +195,49 @@ def test_partial_fit(partial):
         CRFTagger(constraints=never_a).partial_fit(
             X[:2], [[None] * len(X[0]), ["b", {"a"}, *[None] * (len(X[1]) - 2)]], classes=LABELS
         )
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "adagrad"])
+@pytest.mark.parametrize("make", [make_data, make_sparse_data])
+def test_shards(make, solver):
+    # The second shard has other labels than the first, and sets of all its own labels; of the third
+    # nothing is known; labels of all others are known.
+    X, y = make(0, n=30)
+    y = [np.array(LABELS)[labels].tolist() for labels in y]
+    y[:10] = [[{"a", "b"} if item == "b" else item for item in one] for one in y[:10]]
+    y[:10] = [[None if item == "c" else item for item in one] for one in y[:10]]
+    y[10:20] = [[{"b", "c"} if item != "c" else item for item in one] for one in y[10:20]]
+    y[12] = [None] * len(y[12])
+    y[20:23] = [[None] * len(one) for one in y[20:23]]
+    weights = np.random.default_rng(0).uniform(0.5, 2, 30)
+    weights[[3, 25]] = 0
+    cuts = [slice(0, 10), slice(10, 20), slice(20, 23), slice(23, 30)]
+    shards = Shards([(X[cut], y[cut], weights[cut]) for cut in cuts])
+    options = {"l2": 0.3, "tol": 1e-9, "solver": solver}
+    memory, tagger = CRFTagger(**options).fit(X, y, weights), CRFTagger(**options).fit(shards)
+    assert tagger.classes_.tolist() == LABELS
+    assert_allclose(tagger.objective_, memory.objective_, rtol=1e-8)
+    assert_array_equal(tagger.coef_ != 0, memory.coef_ != 0)  # the same weights are trained
+    assert_array_equal(tagger.transition_ != 0, memory.transition_ != 0)
+    mask = np.ones((3, 3), dtype=bool)
+    mask[0] = False
+    with pytest.raises(ValueError, match=r"Shard 0.* each labeling of a sequence that y allows"):
+        CRFTagger(constraints=mask, **options).fit(Shards([(X[cut], y[cut]) for cut in cuts[:2]]))
+
+
+def test_parts_of_a_cluster_add_up(partial):
+    X, y = partial
+    _, scores, whole = problem_of(CRFTagger(l2=0.0), X, y)
+    w = np.random.default_rng(0).normal(size=scores.new_vector().shape)
+    w = scores.pack(scores.unpack(w))
+    classes, gradient = np.array(LABELS), np.zeros_like(w)
+    parts = [
+        likelihood_of(scores, read_content((X[cut], y[cut])), classes, Threads(1))
+        for cut in (slice(0, 11), slice(11, None))
+    ]
+    value, total = add_sums(*(sum_of_shard(part, w) for part in parts))
+    assert_allclose(value, whole.value_and_gradient(w, gradient), rtol=1e-12)
+    assert_allclose(total, gradient, rtol=1e-9, atol=1e-10)
 
 
 def test_nothing_known():

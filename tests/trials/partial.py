@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from tests.objectives.test_partial import check_case, check_steps
+from tests.objectives.test_partial_blocks import check_blocks
 from tests.objectives.test_partial_segments import check_case as check_segments
 from tests.objectives.test_proportions import check_case as check_proportions
 
@@ -16,6 +17,7 @@ def main(n: int = 2000) -> int:
         try:
             check_case(seed)
             check_steps(seed)
+            check_blocks(seed)
             check_proportions(seed)
             if seed % 10 == 0:
                 check_segments(seed, seed % 20 == 0, (None, 4)[seed % 3 > 0], seed % 40 == 0)

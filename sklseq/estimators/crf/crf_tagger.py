@@ -316,10 +316,10 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
             pairs (sequence, labels), or a list of delayed (X, y).
         y : list of label sequences
             Or, for a long one, a function that yields blocks of labels; beside a Dask bag of
-            sequences, a bag of labels. Shards and pairs have their own. Of sequences in memory,
-            labels may be unknown: None or NaN, or a set of possible labels. -log p(y_s | x_s) is
-            then -log of the probability of all labelings that agree with y_s; the minimum is a
-            local one, and "dual" does not find it.
+            sequences, a bag of labels. Shards and pairs have their own. Labels may be unknown: None
+            or NaN, or a set of possible labels. -log p(y_s | x_s) is then -log of the probability
+            of all labelings that agree with y_s; the minimum is a local one, and "dual" does not
+            find it.
         sample_weight : array-like of shape (n_sequences,), optional
             0 leaves a sequence out, with labels, pairs and transitions that only it has.
 

@@ -29,9 +29,11 @@ def open_source(
     memory only.
     """
     shards, blocks = in_shards(X), in_blocks(X)
-    if unlabelled.parameter and (shards or blocks):
+    by_blocks = gradient in ("checkpoint", "streaming", "emp")
+    if unlabelled.parameter and (shards or blocks or by_blocks):
+        found = f"gradient is {gradient!r}" if by_blocks else "X holds blocks of rows or shards"
         raise ValueError(
-            f"{unlabelled.parameter} needs sequences in memory; X holds blocks of rows or shards. "
+            f"{unlabelled.parameter} needs sequences in memory and gradient='auto'; {found}. "
             "Use entropy_weight=0 and label_proportions=None."
         )
 
@@ -51,7 +53,7 @@ def open_source(
         cause = "X holds sequences in blocks"
     elif gradient == "auto":
         cause += " where sequences are as long as here"
-    if blocks or (gradient in ("checkpoint", "streaming", "emp") and holds_rows(X)):
+    if blocks or (by_blocks and holds_rows(X)):
         return BlockSource.of_blocks(X, y, sample_weight, plan, cause)
     rows, vectorizer = read_sequences(X, fit=True)
     weights = training_weights(sample_weight, len(rows))
@@ -59,8 +61,8 @@ def open_source(
         source = RowSource.of_rows(rows, y, weights, vectorizer)
     except PartialLabelError:
         source = PartialSource.of_rows(rows, y, weights, vectorizer, unlabelled)
-    if isinstance(source, PartialSource):
-        return source
+        if unlabelled.parameter:
+            return source
     longest = source.X.lengths.max()
     source.plan = plan(longest, len(source.classes), packed=True, random_access=True)
     return source if source.plan.passes is None else BlockSource.of_rows(source, source.plan, cause)

@@ -22,13 +22,14 @@ from sklseq.objectives.likelihood.partial import (
     EntropyLikelihood,
     PartialLogLikelihood,
     all_forbidden,
+    nothing_known,
 )
 from sklseq.objectives.likelihood.proportions import ProportionLikelihood, Proportions
 from sklseq.objectives.likelihood.summary import Summary
 from sklseq.objectives.scores.score_map import ScoreMap, allowed_support, magnitudes
 from sklseq.objectives.scores.transition_features import allowed_triples
 
-__all__ = ["NOTHING", "PartialSource", "Unlabelled", "check_allowed"]
+__all__ = ["NOTHING", "PartialSource", "Unlabelled", "check_allowed", "has_row"]
 
 
 class Unlabelled(NamedTuple):
@@ -124,14 +125,11 @@ class PartialSource(RowSource):
         check_not_empty(X)
         classes = unique_labels(partial.labels_of(weights > 0))
         labels = partial.allowed(classes, new=True)
-        known = _has_row(~labels.unknown, X)
+        known = has_row(~labels.unknown, X)
         kept = (weights > 0) & (known | ((unlabelled.parameter is not None) & (X.lengths > 0)))
         if not (kept & known).any():
-            raise ValueError(
-                "y must hold a known label in a sequence of positive weight; all are unknown "
-                "(None, NaN or the set of all labels)."
-            )
-        numbers, is_partial = np.flatnonzero(kept), _has_row(labels.codes >= len(classes), X)
+            raise nothing_known()
+        numbers, is_partial = np.flatnonzero(kept), has_row(labels.codes >= len(classes), X)
         numbers = numbers[np.argsort((is_partial * 1 + ~known)[numbers], kind="stable")]
         codes = np.concatenate(split_labels(labels.codes, X.offsets)[numbers])
         labels = labels._replace(codes=codes)
@@ -199,9 +197,9 @@ def check_allowed(
         psi = penalties[labels.codes[offsets[a] : offsets[b]]]
         _, scores = best_paths(psi, offsets[a : b + 1] - offsets[a], chain)
         if (bad := np.flatnonzero(scores == -np.inf)).size:
-            raise all_forbidden(int(numbers[a + bad[0]]))
+            raise all_forbidden(f"sequence {numbers[a + bad[0]]}")
 
 
-def _has_row(rows: np.ndarray, X: Sequences) -> np.ndarray:
-    # Whether each sequence has a row of the mask.
+def has_row(rows: np.ndarray, X: Sequences) -> np.ndarray:
+    """Whether each sequence has a row of the mask."""
     return np.bincount(np.repeat(np.arange(len(X)), X.lengths), rows, minlength=len(X)) > 0

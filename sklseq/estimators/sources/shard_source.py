@@ -79,11 +79,15 @@ class ShardSource(Source):
 
     def check_constraints(self, allowed: Constraints) -> None:
         for k, one in enumerate(self.summaries):
-            if one.n_rows:
+            if one.n_rows and one.table is None:  # else the first evaluation finds it
                 at = np.searchsorted(self.summary.classes, one.classes)
                 transition = allowed.transition[np.ix_(at, at)]
                 mine = Constraints(transition, allowed.start[at], allowed.end[at])
                 check_seen(one.support, mine, one.classes, f", in {self.name(k)}")
+
+    def convexity(self, l2: float) -> float:
+        known = all(one.table is None for one in self.summaries)
+        return super().convexity(l2) if known else 0.0
 
 
 def check_shards(X: SequencesLike, y: LabelsLike | None, sample_weight: ArrayLike | None) -> None:

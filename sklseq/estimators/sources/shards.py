@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 from sklearn import get_config
 
+from sklseq.data.labels import PartialLabelError, split_labels
+from sklseq.data.partial_blocks import Choices
+from sklseq.data.partial_labels import PartialLabels
 from sklseq.data.sequences import (
     Sequences,
     as_sequences,
@@ -20,7 +23,8 @@ from sklseq.data.sequences import (
     weighted_only,
 )
 from sklseq.data.store import read_stored, stored_size
-from sklseq.data.types import PathLike
+from sklseq.data.types import LabelsLike, PathLike
+from sklseq.estimators.sources.partial_source import has_row
 from sklseq.estimators.validation import read_sequences
 from sklseq.objectives.likelihood.summary import LabelledRows
 
@@ -202,12 +206,33 @@ def read_content(content: Any) -> LabelledRows:
         return content
     X, y, weights = split_content(content)
     rows, vectorizer = read_sequences(X, fit=True)
-    labels = read_labels(y, rows)
     weights = check_sample_weight(weights, len(rows))
+    names = None if vectorizer is None else list(vectorizer.vocabulary_)
+    try:
+        labels = read_labels(y, rows)
+    except PartialLabelError:
+        return _partially_labelled(rows, names, y, weights)
     rows, labels, weights = weighted_only(rows, labels, weights)
     classes, codes = np.unique(labels, return_inverse=True)
-    names = None if vectorizer is None else list(vectorizer.vocabulary_)
     return LabelledRows(rows, names, classes, codes.astype(np.int32), weights)
+
+
+def _partially_labelled(
+    X: Sequences, names: list | None, y: LabelsLike, weights: np.ndarray
+) -> LabelledRows:
+    # Without sequences of weight 0, and those of which nothing is known.
+    partial, kept = PartialLabels.read(y, X), np.flatnonzero(weights > 0)
+    if len(kept) < len(X):
+        y, X, weights = [*y], X[kept], weights[kept]
+        partial = PartialLabels.read([y[s] for s in kept])
+    choices = Choices()
+    numbers = choices.add(partial)
+    classes, code, table = choices.allowed()
+    codes = code[numbers]
+    order = np.flatnonzero(has_row(codes != len(classes), X))
+    order = order[np.argsort(has_row(codes >= len(classes), X)[order], kind="stable")]
+    codes = np.concatenate([code[:0], *split_labels(codes, X.offsets)[order]])
+    return LabelledRows(X[order], names, classes, codes, weights[order], table)
 
 
 def read_file(path: PathLike) -> LabelledRows:

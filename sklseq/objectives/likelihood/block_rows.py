@@ -12,7 +12,7 @@ from sklseq._lib._checksum import checksum
 from sklseq._lib.checksums import array_checksum
 from sklseq.objectives.scores.design import _linear
 
-__all__ = ["DenseBlock", "SparseBlock", "as_block", "join_blocks"]
+__all__ = ["AllowedRows", "DenseBlock", "SparseBlock", "as_block", "join_blocks"]
 
 # Bytes of a product that is added to a larger array; and of dense rows whose checksum is compared
 # at a time.
@@ -192,3 +192,25 @@ class SparseBlock:
     def columns_in(self, first: int, last: int) -> np.ndarray:
         """Columns of the entries of some rows."""
         return self.indices[self.indptr[first] : self.indptr[last]]
+
+
+class AllowedRows:
+    """A block whose scores get ``penalties``, (n, width): 0, or -inf where a label is not allowed.
+
+    Its other attributes are those of the block.
+    """
+
+    def __init__(self, block: DenseBlock | SparseBlock, penalties: np.ndarray):
+        self._block, self._penalties = block, penalties
+
+    def __len__(self) -> int:
+        return len(self._block)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._block, name)
+
+    def scores(self, W: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """X · W, and the penalties."""
+        out = self._block.scores(W, out)
+        out += self._penalties
+        return out

@@ -11,9 +11,9 @@ from scipy import sparse
 
 from sklseq.data.row_blocks import AGAIN, BlockError, visit_blocks
 from sklseq.data.sequences import check_entries, first_not_finite
-from sklseq.objectives.likelihood.block_rows import PIECE, as_block
+from sklseq.objectives.likelihood.block_rows import PIECE, AllowedRows, as_block
 
-__all__ = ["BlockSequence"]
+__all__ = ["AllowedSequence", "BlockSequence"]
 
 
 # Checkpoints of a sequence; bytes of rows between them; and rows, if these are very wide.
@@ -46,6 +46,7 @@ class BlockSequence:
         self.source, self.number, self.where = rows, number, f"sequence {number}"
         self.n_rows, self.keep = n_rows, keep
         self.hold, self.n_repeated = 1, 0  # see OnePass
+        self.codes: np.ndarray | None = None  # of AllowedLabels, if some labels are unknown
         self.sums, self.width, self.kind = array("Q"), None, None
         self._whole, self.unit = None, block_rows
         if sparse.issparse(rows.source):
@@ -157,6 +158,35 @@ class BlockSequence:
             return self._same(self._whole.part(first, last), first, name)
         rows = self.source.rows(first, last)
         return self._same(as_block(rows), first, name, rows)
+
+
+class AllowedSequence(BlockSequence):
+    """A sequence whose rows score -inf for labels that y does not allow.
+
+    Parameters
+    ----------
+    sequence : BlockSequence
+        After its first reading.
+    penalties : ndarray of shape (n_codes, width)
+        As of ``AllowedLabels``.
+    """
+
+    def __init__(self, sequence: BlockSequence, penalties: np.ndarray):
+        vars(self).update(vars(sequence))
+        self.penalties = penalties
+
+    def blocks(self) -> Iterator:
+        first = 0
+        for block in super().blocks():
+            # Those of sources with random access come from the method below.
+            yield block if isinstance(block, AllowedRows) else self._restrict(block, first)
+            first += len(block)
+
+    def block(self, first: int, last: int):
+        return self._restrict(super().block(first, last), first)
+
+    def _restrict(self, block: Any, first: int) -> AllowedRows:
+        return AllowedRows(block, self.penalties[self.codes[first : first + len(block)]])
 
 
 def _kind(rows: Any) -> str:

@@ -275,6 +275,11 @@ class LogLikelihood(SumOfParts):
         end = np.bincount(y[last], weights=row_weights[last], minlength=L)
         return transition.reshape(L, L), start, end
 
+    def alone(self) -> LogLikelihood:
+        """The same without penalty, with scores, a thread and buffers of its own."""
+        scores = self.scores.unshared()
+        return LogLikelihood(scores, self.y, self.offsets, self.weights, 0.0, Threads(1))
+
     def each_part(self, work: Callable[[LogLikelihood], Any]) -> list:
         """``work`` of all sequences: they are one part."""
         return [work(self)]

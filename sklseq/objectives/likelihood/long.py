@@ -9,13 +9,16 @@ from typing import NamedTuple
 import numpy as np
 
 from sklseq.data.labels import unique_labels
+from sklseq.data.partial_blocks import CodedLabels
+from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.row_blocks import LabelBlocks, blocks_of, one_shot_error
 from sklseq.data.sequences import Sequences
 from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import _chain, check_paths
-from sklseq.objectives.likelihood.block_sequence import BlockSequence
+from sklseq.objectives.likelihood.block_sequence import AllowedSequence, BlockSequence
 from sklseq.objectives.likelihood.block_summary import summarise_blocks, summarise_labels
 from sklseq.objectives.likelihood.long_hessian import LongHessian
+from sklseq.objectives.likelihood.partial import all_forbidden, nothing_known
 from sklseq.objectives.likelihood.passes import (
     TAIL,
     Checkpoints,
@@ -27,7 +30,7 @@ from sklseq.objectives.likelihood.passes import (
 )
 from sklseq.objectives.likelihood.short import batches
 from sklseq.objectives.likelihood.summary import Summary
-from sklseq.objectives.scores.score_map import ScoreMap
+from sklseq.objectives.scores.score_map import ScoreMap, support_of_codes
 
 __all__ = [
     "GRADIENTS",
@@ -181,6 +184,9 @@ class LongData(NamedTuple):
         Weighted counts of all features under the true labels.
     weights : ndarray of shape (n_sequences,)
     plan : Plan
+    table : ndarray, or None
+        As of ``AllowedLabels``, if some labels are unknown: ``observed`` then counts the sequences
+        without ``codes``.
     """
 
     sequences: list
@@ -188,6 +194,7 @@ class LongData(NamedTuple):
     observed: Counts
     weights: np.ndarray
     plan: Plan
+    table: np.ndarray | None = None
 
     @classmethod
     def read(cls, sources: list, labels: list, weights: np.ndarray, plan: Callable) -> LongData:
@@ -202,6 +209,26 @@ class LongData(NamedTuple):
         return cls.of_blocks(sources, labels, lengths, classes, weights, plan)
 
     @classmethod
+    def read_partial(
+        cls, sources: list, y: CodedLabels, weights: np.ndarray, plan: Callable | Plan
+    ) -> LongData:
+        """The same with labels of which some are unknown.
+
+        Sequences of which nothing is known are left out.
+        """
+        _check_repeatable(sources, [])
+        n_labels = len(y.classes)
+        weights = weights * [bool((codes != n_labels).any()) for codes in y.codes]
+        if not weights.any():
+            raise nothing_known()
+        lengths = np.array([len(codes) for codes in y.codes])
+        if not isinstance(plan, Plan):
+            random_access = all(source.random_access for source in sources)
+            plan = plan(lengths.max(), n_labels, packed=False, random_access=random_access)
+        labels = [LabelBlocks(codes, s) for s, codes in enumerate(y.codes)]
+        return cls.of_blocks(sources, labels, lengths, y.classes, weights, plan, y)
+
+    @classmethod
     def packed(cls, X: Sequences, flat: np.ndarray, weights: np.ndarray, plan: Plan) -> LongData:
         """Sequences in memory, with their checked labels end to end."""
         sources, cuts = blocks_of(X), zip(X.offsets[:-1], X.offsets[1:])
@@ -209,23 +236,39 @@ class LongData(NamedTuple):
         return cls.of_blocks(sources, labels, X.lengths, unique_labels(flat), weights, plan)
 
     @classmethod
-    def of_blocks(cls, sources, labels, lengths, classes, weights, plan: Plan) -> LongData:
-        """Read rows and labels once, given the lengths and the classes."""
+    def of_blocks(
+        cls, sources, labels, lengths, classes, weights, plan: Plan,
+        partial: CodedLabels | None = None,
+    ) -> LongData:  # fmt: skip
+        """Read rows and labels once, given the lengths and the classes.
+
+        ``labels`` are those of ``classes``, or the codes of ``partial``.
+        """
         kept = np.flatnonzero(weights).tolist()
         sequences = [
             BlockSequence(sources[s], s, plan.block_rows, int(lengths[s]), plan.keep) for s in kept
         ]
         labels = [labels[s] for s in kept]
-        summary, observed = summarise_blocks(sequences, labels, classes, weights[kept])
-        return cls(sequences, summary, observed, weights, plan)
+        if partial is None:
+            summary, observed = summarise_blocks(sequences, labels, classes, weights[kept])
+            return cls(sequences, summary, observed, weights, plan)
+        table, codes = partial.table, np.arange(len(partial.table))
+        for sequence in sequences:
+            if (own := partial.codes[sequence.number]).max(initial=0) >= len(classes):
+                sequence.codes = own
+        observed_weights = weights[kept] * [sequence.codes is None for sequence in sequences]
+        summary, observed = summarise_blocks(sequences, labels, codes, observed_weights)
+        support = support_of_codes(summary.support, table, len(classes))
+        summary = summary._replace(classes=classes, support=support)
+        return cls(sequences, summary, observed.of_labels(len(classes)), weights, plan, table)
 
 
 def _check_repeatable(sources: list, labels: list) -> None:
-    for s, (rows, one) in enumerate(zip(sources, labels)):
-        for name, source in ((f"X[{s}]", rows), (f"y[{s}]", one)):
+    for name, given in (("X", sources), ("y", labels)):
+        for s, source in enumerate(given):
             if source.one_shot:
                 raise one_shot_error(
-                    name,
+                    f"{name}[{s}]",
                     "solver 'lbfgs' reads X once or twice an evaluation, some hundred times in "
                     "all, and fit reads X and y once before that",
                 )
@@ -240,7 +283,9 @@ class LongLogLikelihood:
         ∇f   = Σ_s weight_s E_s[features] - observed + 2 · l2 · w:
 
     observed counts never change, so labels are read once, by :func:`summarise_blocks`; a pass of
-    ``passes.py`` computes the expected counts.
+    ``passes.py`` computes the expected counts. For a sequence with unknown labels, a second pass
+    computes log Z and the expected counts of the labelings that y allows, and takes the place of
+    what is observed (``PartialLogLikelihood``): its codes are held, 1 or 2 bytes a row.
 
     Parameters
     ----------
@@ -261,7 +306,20 @@ class LongLogLikelihood:
         self.sequences = data.sequences
         short = [x for x in self.sequences if 0 < x.n_rows <= data.plan.block_rows]
         self.long = [x for x in self.sequences if x.n_rows > data.plan.block_rows]
-        self.batches = batches(short, self.weights, data.plan.block_rows)
+        self.batches = [
+            batch
+            for partial in (False, True)
+            for batch in batches(
+                [x for x in short if (x.codes is not None) == partial],
+                self.weights, data.plan.block_rows,
+            )
+        ]  # fmt: skip
+        self.penalties, self.allowed = None, {}
+        if data.table is not None:
+            labels = AllowedLabels(np.zeros(0, dtype=np.int32), data.table)
+            self.penalties = labels.penalties(scores.width, np.float64)
+            partial = [x for x in self.long if x.codes is not None]
+            self.allowed = {x.number: AllowedSequence(x, self.penalties) for x in partial}
         budget = data.plan.keep / 2
         for batch in self.batches:
             budget -= batch.keep(budget)
@@ -281,6 +339,11 @@ class LongLogLikelihood:
 
     def hessian(self, w: np.ndarray, room: float = 0.0) -> LongHessian:
         """Products with the Hessian at w; ``room`` is not used."""
+        if self.penalties is not None:
+            raise ValueError(
+                "Products with the Hessian of rows in blocks need the label of every row; pass "
+                "sequences in memory, or label them."
+            )
         return LongHessian(self, w)
 
     def _expect(self, w: np.ndarray) -> tuple[np.ndarray, Counts]:
@@ -308,7 +371,23 @@ class LongLogLikelihood:
         for sequence in self.long:
             one = passes(bc, W, counts, self.weights[sequence.number])
             log_z[sequence.number] = one.run(sequence)
+        if self.penalties is not None:
+            check_paths(log_z)
+            self._subtract_allowed(passes, bc, W, log_z, counts)
         return log_z, counts
+
+    def _subtract_allowed(self, passes: type, bc: BlockChain, W, log_z, counts: Counts) -> None:
+        # log Z and expected counts of the labelings that y allows.
+        fewer, allowed = Counts(len(W), self.scores.width), np.zeros_like(log_z)
+        for batch in self.batches:
+            if (codes := batch.codes) is not None:
+                allowed[batch.numbers] = batch.run(bc, W, fewer, self.penalties[codes])
+        for number, sequence in self.allowed.items():
+            allowed[number] = passes(bc, W, fewer, self.weights[number]).run(sequence)
+        if (bad := np.flatnonzero(allowed == -np.inf)).size:
+            raise all_forbidden(f"sequence {bad[0]}")
+        log_z -= allowed
+        counts.add(fewer, -1.0)
 
     def pack(self, counts: Counts) -> np.ndarray:
         """As ``scores.pack``, but in float64 whatever the weights are."""

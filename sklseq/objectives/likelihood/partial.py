@@ -19,14 +19,23 @@ __all__ = [
     "add_covariances",
     "all_forbidden",
     "in_float64",
+    "nothing_known",
 ]
 
 
-def all_forbidden(sequence: int) -> ValueError:
+def all_forbidden(sequence: str) -> ValueError:
     """The error for a sequence whose labels allow no labeling that constraints allow."""
     return ValueError(
-        f"Training labels violate `constraints`: each labeling of sequence {sequence} that y "
+        f"Training labels violate `constraints`: each labeling of {sequence} that y "
         "allows is forbidden. Correct the labels, or loosen `constraints`."
+    )
+
+
+def nothing_known() -> ValueError:
+    """The error for y without any known label."""
+    return ValueError(
+        "y must hold a known label in a sequence of positive weight; all are unknown (None, NaN or "
+        "the set of all labels)."
     )
 
 
@@ -56,10 +65,16 @@ class PartialLogLikelihood(LogLikelihood):
     """
 
     def __init__(
-        self, scores: ScoreMap, labels: AllowedLabels, offsets, weights, l2: float, threads: Threads
-    ):
-        self.penalties = labels.penalties(scores.width, scores.dtype)
-        super().__init__(scores, labels.codes, offsets, weights, l2, threads)
+        self, scores: ScoreMap, labels: AllowedLabels, offsets, weights, l2: float,
+        threads: Threads, buffers=None,
+    ):  # fmt: skip
+        self.labels, self.penalties = labels, labels.penalties(scores.width, scores.dtype)
+        super().__init__(scores, labels.codes, offsets, weights, l2, threads, buffers)
+
+    def alone(self) -> PartialLogLikelihood:
+        """As of ``LogLikelihood``."""
+        args = self.labels, self.offsets, self.weights, 0.0, Threads(1)
+        return PartialLogLikelihood(self.scores.unshared(), *args)
 
     @property
     def n_labelled(self) -> int:
@@ -83,6 +98,8 @@ class PartialLogLikelihood(LogLikelihood):
         log_z, log_z_allowed = self.log_z[sequences], self.observed_score[sequences]
         work.forward_backward(psi, offsets, plus, chain, log_z, entries)
         work.forward_backward(allowed, offsets, minus, chain, log_z_allowed, entries)
+        if log_z_allowed.min() == -np.inf:
+            raise all_forbidden("a sequence")
         if not counts:
             return None
         psi -= allowed

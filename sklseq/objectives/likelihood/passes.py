@@ -18,6 +18,7 @@ import numpy as np
 
 from sklseq.data.row_blocks import with_last
 from sklseq.inference.chain.expectation import AGREE, BlockChain, FilteredBlock
+from sklseq.inference.chain.linear_chain import _chain
 
 __all__ = ["Checkpoints", "Counts", "OnePass", "PendingTooLarge", "Stored", "StoredOnce"]
 
@@ -35,6 +36,14 @@ class Counts:
         self.state = np.zeros((n_features, width))
         self.pairs = np.zeros((width, width))
         self.start, self.end = np.zeros((2, width))
+
+    def of_labels(self, L: int) -> Counts:
+        """The counts of the first L labels."""
+        width = _chain.padded_width(L)
+        counts = Counts(len(self.state), width)
+        counts.state[:, :L], counts.pairs[:L, :L] = self.state[:, :L], self.pairs[:L, :L]
+        counts.start[:L], counts.end[:L] = self.start[:L], self.end[:L]
+        return counts
 
     def add(self, other: Counts, weight: float) -> None:
         """Add weight times other counts."""

@@ -16,6 +16,7 @@ from sklseq.objectives.likelihood.likelihood import (
     SumOfParts,
     ThreadBuffers,
 )
+from sklseq.objectives.likelihood.partial import PartialLogLikelihood
 from sklseq.objectives.likelihood.summary import LabelledRows
 from sklseq.objectives.scores.score_map import ScoreMap
 
@@ -29,15 +30,16 @@ def likelihood_of(
     X = rows.X
     if X.dtype != scores.dtype:
         X = X.with_rows(X.rows.astype(scores.dtype))
-    codes = rows.labelled_by(classes)
-    return LogLikelihood(scores.for_rows(X), codes, X.offsets, rows.weights, 0.0, threads, buffers)
+    args = X.offsets, rows.weights, 0.0, threads, buffers
+    if rows.table is None:
+        return LogLikelihood(scores.for_rows(X), rows.labelled_by(classes), *args)
+    return PartialLogLikelihood(scores.for_rows(X), rows.allowed_by(classes), *args)
 
 
 def sum_of_shard(part: LogLikelihood, w: np.ndarray) -> tuple[float, np.ndarray]:
     """Value and gradient of one shard; several threads may ask for them at once."""
-    scores = part.scores.unshared()
-    mine = LogLikelihood(scores, part.y, part.offsets, part.weights, 0.0, Threads(1))
-    gradient = scores.new_vector()
+    mine = part.alone()
+    gradient = mine.scores.new_vector()
     return mine.value_and_gradient(w, gradient), gradient
 
 

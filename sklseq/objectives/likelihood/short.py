@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from sklseq.inference.chain.expectation import BlockChain
@@ -23,6 +25,8 @@ class Batch:
     ----------
     rows : DenseBlock, SparseBlock or None
         Of all the sequences; None: read at each evaluation.
+    codes : ndarray, or None
+        Of all their rows, where labels are unknown: in all sequences, or in none.
     """
 
     def __init__(self, sequences: list, weights: np.ndarray):
@@ -30,7 +34,9 @@ class Batch:
         lengths = np.array([sequence.n_rows for sequence in sequences])
         self.offsets = np.append(0, np.cumsum(lengths))
         self.numbers = [sequence.number for sequence in sequences]
-        self.rows = None
+        self.rows = self.codes = None
+        if sequences[0].codes is not None:
+            self.codes = np.concatenate([sequence.codes for sequence in sequences])
 
     def keep(self, budget: float) -> int:
         """Keep a copy of rows that are in memory if it takes at most ``budget`` bytes."""
@@ -50,10 +56,14 @@ class Batch:
     def _join(self):
         return join_blocks([rows for sequence in self.sequences for rows in sequence.blocks()])
 
-    def run(self, bc: BlockChain, W: np.ndarray, counts) -> np.ndarray:
-        """Add the expected counts of the sequences; log Z of each."""
+    def run(self, bc: BlockChain, W: np.ndarray, counts, penalties: Any = 0.0) -> np.ndarray:
+        """Add the expected counts of the sequences; log Z of each.
+
+        ``penalties`` are added to the scores of the rows.
+        """
         rows, chain, L = self.read(), bc.chain, bc.n_labels
         psi, log_z = rows.scores(W), np.zeros(len(self.sequences))
+        psi += penalties
         work = Workspace(len(psi), bc.width, chain.dtype)
         work.forward_backward(psi, self.offsets, self.weights, chain, log_z)
         if log_z.min() == -np.inf:

@@ -10,8 +10,15 @@ from scipy import sparse
 
 from sklseq._lib.checksums import array_checksum, label_checksum, row_checksum
 from sklseq.data.labels import encode_labels
+from sklseq.data.partial_blocks import join_any
+from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import Sequences
-from sklseq.objectives.scores.score_map import Support, magnitudes, observed_support
+from sklseq.objectives.scores.score_map import (
+    Support,
+    magnitudes,
+    observed_support,
+    support_of_codes,
+)
 
 __all__ = ["LabelledRows", "Part", "Summary", "merge_summaries", "summarise_rows"]
 
@@ -27,8 +34,10 @@ class LabelledRows(NamedTuple):
     classes : ndarray
         Labels that occur in it, sorted.
     codes : integer ndarray of shape (n_rows,)
-        ``classes[codes]`` are the labels.
+        ``classes[codes]`` are the labels, or the rows of ``table``.
     weights : ndarray of shape (n_sequences,)
+    table : bool ndarray of shape (n_codes, n_labels), or None
+        As of ``AllowedLabels`` where some labels are unknown; sequences without these come first.
     """
 
     X: Sequences
@@ -36,17 +45,28 @@ class LabelledRows(NamedTuple):
     classes: np.ndarray
     codes: np.ndarray
     weights: np.ndarray
+    table: np.ndarray | None = None
 
     def labelled_by(self, classes: np.ndarray) -> np.ndarray:
         """Label codes of the whole data."""
         return encode_labels(self.classes, classes)[self.codes]
+
+    def allowed_by(self, classes: np.ndarray) -> AllowedLabels:
+        """Codes and table of the whole data, where ``table`` is given."""
+        n, L = len(self.classes), len(classes)
+        table = np.concatenate(
+            [np.eye(L, dtype=bool), widen(self.table, self.classes, classes)[n:]]
+        )
+        code = np.append(encode_labels(self.classes, classes), np.arange(L, len(table)))
+        return join_any(AllowedLabels(code[self.codes].astype(np.int32), table))
 
     def checksum(self) -> int:
         """Checksum of all fields, the same in every process."""
         seed = row_checksum(self.X.rows, self.X.shape[1])
         for names in (self.classes, np.array(self.attributes or [], dtype=np.str_)):
             seed = label_checksum(names, seed)
-        for numbers in (self.X.offsets, self.codes.astype(np.int32), self.weights):
+        table = np.zeros(0) if self.table is None else self.table.astype(np.uint8)
+        for numbers in (self.X.offsets, self.codes.astype(np.int32), self.weights, table):
             seed = array_checksum(numbers, seed)
         return seed
 
@@ -98,7 +118,8 @@ class Summary(NamedTuple):
     single : bool
         Whether all values are float32.
     support : Support
-        Observed (feature, label) pairs, transitions, starts and ends.
+        Observed (feature, label) pairs, transitions, starts and ends; of a shard with unknown
+        labels, those of codes.
     largest : ndarray of shape (n_features,), or None
         Largest magnitude of each feature; None: none is far from 1.
     counts : ndarray of shape (n_features,), or None
@@ -107,6 +128,8 @@ class Summary(NamedTuple):
         Names of the columns, if rows came as dicts or attribute lists.
     parts : tuple of Part
         Of data in shards.
+    table : ndarray, or None
+        ``LabelledRows.table`` of a shard.
     """
 
     classes: np.ndarray
@@ -120,6 +143,7 @@ class Summary(NamedTuple):
     counts: np.ndarray | None = None
     attributes: list | None = None
     parts: tuple[Part, ...] = ()
+    table: np.ndarray | None = None
 
     @property
     def dtype(self) -> np.dtype:
@@ -159,8 +183,19 @@ def summarise_shard(shard: LabelledRows) -> Summary:
         n_bytes = 2 * (rows.data.nbytes + rows.indices.nbytes + rows.indptr.nbytes)
         counts = np.bincount(rows.indices, minlength=X.shape[1])
     part = Part(X.n_rows, n_bytes, shard.checksum())
-    summary = summarise_rows(X, shard.classes, shard.codes)
-    return summary._replace(counts=counts, attributes=shard.attributes, parts=(part,))
+    codes = shard.classes if shard.table is None else np.arange(len(shard.table))
+    summary = summarise_rows(X, codes, shard.codes)._replace(classes=shard.classes)
+    return summary._replace(
+        counts=counts, attributes=shard.attributes, parts=(part,), table=shard.table
+    )
+
+
+def widen(table: np.ndarray, classes: np.ndarray, every: np.ndarray) -> np.ndarray:
+    """The table of codes of some classes with a column for each of all classes."""
+    wide = np.zeros((len(table), len(every)), dtype=bool)
+    wide[:, encode_labels(classes, every)] = table
+    wide[len(classes) : len(classes) + 1] = True
+    return wide
 
 
 def merge_summaries(summaries: list[Summary], wrong: Callable[[int, str], Exception]) -> Summary:
@@ -226,18 +261,20 @@ def _add_up(summaries: list[Summary], names, classes, n_features: int):
     start, end = np.zeros((2, L), dtype=bool)
     largest = None if all(one.largest is None for one in summaries) else np.zeros(n_features)
     for one in summaries:
-        j = encode_labels(one.classes, classes)
         at = np.arange(n_features)
         if column is not None:
             at = np.array([column[name] for name in one.attributes], dtype=np.intp)
         if counts is not None:
             counts[at] += one.counts
         if largest is not None:
-            found = one.counts > 0 if one.largest is None else one.largest
-            largest[at] = np.maximum(largest[at], found)
-        feature, label = np.divmod(one.support.pairs, len(one.classes))
-        seen[at[feature], j[label]] = True
-        transition[np.ix_(j, j)] |= one.support.transition
-        start[j] |= one.support.start
-        end[j] |= one.support.end
+            own = one.counts > 0 if one.largest is None else one.largest
+            largest[at] = np.maximum(largest[at], own)
+        n = len(one.classes)
+        table = np.eye(n, dtype=bool) if one.table is None else one.table
+        found = support_of_codes(one.support, widen(table, one.classes, classes), n)
+        feature, label = np.divmod(found.pairs, L)
+        seen[at[feature], label] = True
+        transition |= found.transition
+        start |= found.start
+        end |= found.end
     return counts, Support(np.flatnonzero(seen), transition, start, end), largest

@@ -41,6 +41,7 @@ __all__ = [
     "magnitudes",
     "observed_support",
     "padded_rows",
+    "support_of_codes",
 ]
 
 
@@ -123,6 +124,29 @@ def allowed_support(X, labels: AllowedLabels) -> Support:
     transition = (table.T.astype(float) @ of_code) > 0
     start, end = (table[np.unique(codes[at])].any(axis=0) for at in (first, last))
     return Support(np.flatnonzero(seen), transition, start, end)
+
+
+def support_of_codes(support: Support, table: np.ndarray, unknown: int) -> Support:
+    """Support of labels from that of codes, such as those of ``AllowedLabels``.
+
+    As in :func:`allowed_support`, rows of unknown label give features no weights.
+
+    Parameters
+    ----------
+    support : Support
+        ``pairs`` are feature · n_codes + code.
+    table : bool ndarray of shape (n_codes, n_labels)
+        The labels that each code allows.
+    unknown : int
+        The code of any label.
+    """
+    feature, code = np.divmod(support.pairs, len(table))
+    seen = np.zeros((feature.max(initial=-1) + 1, table.shape[1]), dtype=bool)
+    for k in np.unique(code[code != unknown]):
+        seen[feature[code == k]] |= table[k]
+    follows = table.T.astype(float) @ support.transition @ table > 0
+    start, end = (table[some].any(axis=0) for some in (support.start, support.end))
+    return Support(np.flatnonzero(seen), follows, start, end)
 
 
 def padded_rows(coef: np.ndarray) -> np.ndarray:
