@@ -34,7 +34,7 @@ from sklseq.data.sequences import (
 from sklseq.data.span_rules import SpanRules, find_by_rules, named_spans, span_rules
 from sklseq.data.types import ArrayLike, LabelsLike, MatrixLike, SequencesLike, ValidLike
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen, gives_lists
-from sklseq.estimators.validation import in_shards, read_sequences
+from sklseq.estimators.validation import check_room, in_shards, read_sequences
 from sklseq.estimators.weights import dense_weights
 from sklseq.inference.chain.linear_chain import (
     Transitions,
@@ -378,7 +378,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         return None
 
     def predict_nbest(self, X: SequencesLike, n: int = 10) -> list:
-        """The ``n`` best label paths of each sequence, with their scores.
+        """The ``n`` best label paths of each sequence, with their scores or log-probabilities.
 
         Parameters
         ----------
@@ -389,11 +389,27 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         -------
         list of (labels, scores)
             ``labels`` of shape (k, n_steps) and ``scores`` of shape (k,), best first; k is n, or
-            the number of allowed paths if that is smaller.
+            the number of allowed paths if that is smaller. The scores of a :class:`CRFTagger` are
+            log-probabilities.
         """
+        X = self._read(X)
         emission, transition, start, end, offsets = self.potentials(X)
         paths = nbest(emission, transition, offsets, n, start=start, end=end)
-        return [(self.classes_[codes], scores) for codes, scores in paths]
+        log_z = self._log_normalisers(X)
+        return [(self.classes_[codes], s - z) for (codes, s), z in zip(paths, log_z)]
+
+    def _log_normalisers(self, X: Sequences) -> np.ndarray:
+        return np.zeros(len(X))  # scores are no log-probabilities
+
+    def _probabilities(self, X: Any, known: LabelsLike | None, out: Any = None) -> list[np.ndarray]:
+        # Label marginals of each sequence, views of ``out`` if it is given.
+        X = self._read(X, finite=False)
+        check_room(out, len(self.classes_), X.n_rows)
+        if out is None:
+            out = np.empty((X.n_rows, len(self.classes_)), dtype=self.transition_.dtype)
+        of_sequences: list = [None] * len(X)
+        self._marginals(X, out, of_sequences, known)
+        return of_sequences
 
     def _marginals(
         self, X: Sequences, marginals: np.ndarray | None = None, of_sequences: list | None = None,

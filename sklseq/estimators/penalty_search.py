@@ -35,7 +35,13 @@ from sklseq.estimators.folds import (
 )
 from sklseq.estimators.validation import check_not_empty, read_sequences, training_weights
 
-__all__ = ["Data", "Path", "PenaltySearchMixin", "read_grid"]
+__all__ = [
+    "Data",
+    "NoPartialFitMixin",
+    "Path",
+    "PenaltySearchMixin",
+    "read_grid",
+]
 
 FIRST_FOLDS = 2  # on which racing compares all points
 
@@ -134,37 +140,10 @@ def read_grid(name: str, grid: Any, decades: tuple[float, float], *, zero: bool)
     return values
 
 
-class PenaltySearchMixin:
-    """``fit`` and ``score`` of taggers that find their penalties by cross-validation.
+class NoPartialFitMixin:
+    """Refusal of ``partial_fit`` by searches, whose class attribute names the alternative."""
 
-    Subclasses have the parameters ``cv``, ``scoring``, ``refit``, ``racing``, ``n_jobs`` and
-    ``verbose``, and define the methods below that raise, and ``_plain``, the class of the tagger
-    with given penalties.
-    """
-
-    _plain: Any
-    _in_parts: str  # what trains in parts instead
-
-    def _tagger(self, point: dict[str, float], n_jobs: int | None) -> Any:
-        """An unfitted tagger with these penalties, its parameters checked."""
-        own = self.get_params(deep=False)
-        shared = {name: own[name] for name in self._plain().get_params() if name in own}
-        if "transition_features" in shared:  # the rows say which columns they are
-            shared["transition_features"] = None
-        tagger = self._plain(**shared).set_params(n_jobs=n_jobs, **point)
-        tagger._check_parameters()
-        return tagger
-
-    def _check_parameters(self) -> None:
-        raise NotImplementedError  # `_tagger` checks
-
-    def _axes(self) -> list[Axis]:
-        # The searched parameters, checked.
-        raise NotImplementedError
-
-    def _paths(self, data: Data) -> Callable[[np.ndarray, np.ndarray], Path]:
-        # A function of the numbers of the sequences to train and to test on.
-        raise NotImplementedError
+    _in_parts: str
 
     def partial_fit(
         self,
@@ -188,6 +167,38 @@ class PenaltySearchMixin:
             f"{type(self).__name__} cannot be trained in parts, as cross-validation needs all "
             f"sequences; use fit, or {self._in_parts}."
         )
+
+
+class PenaltySearchMixin(NoPartialFitMixin):
+    """``fit`` and ``score`` of taggers that find their penalties by cross-validation.
+
+    Subclasses have the parameters ``cv``, ``scoring``, ``refit``, ``racing``, ``n_jobs`` and
+    ``verbose``, and define the methods below that raise, and ``_plain``, the class of the tagger
+    with given penalties.
+    """
+
+    _plain: Any
+
+    def _tagger(self, point: dict[str, float], n_jobs: int | None) -> Any:
+        """An unfitted tagger with these penalties, its parameters checked."""
+        own = self.get_params(deep=False)
+        shared = {name: own[name] for name in self._plain().get_params() if name in own}
+        if "transition_features" in shared:  # the rows say which columns they are
+            shared["transition_features"] = None
+        tagger = self._plain(**shared).set_params(n_jobs=n_jobs, **point)
+        tagger._check_parameters()
+        return tagger
+
+    def _check_parameters(self) -> None:
+        raise NotImplementedError  # `_tagger` checks
+
+    def _axes(self) -> list[Axis]:
+        # The searched parameters, checked.
+        raise NotImplementedError
+
+    def _paths(self, data: Data) -> Callable[[np.ndarray, np.ndarray], Path]:
+        # A function of the numbers of the sequences to train and to test on.
+        raise NotImplementedError
 
     @with_callbacks(max_subtasks=lambda tagger: None)
     def fit(

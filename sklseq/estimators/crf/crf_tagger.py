@@ -39,7 +39,7 @@ from sklseq.estimators.validation import (
     warn_one_label,
 )
 from sklseq.estimators.weights import WeightsMixin, dense_weights
-from sklseq.inference import entropy, nbest, sample
+from sklseq.inference import entropy, sample
 from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.inference.chain.span_sums import span_probabilities
 from sklseq.objectives.scores.transition_features import transition_scores
@@ -496,14 +496,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
             if known is not None:
                 raise ValueError("known needs sequences in memory; pass arrays, or leave it out.")
             return self._block_sums().predict_proba(X, out, self.coef_.dtype)
-        X = self._read(X, finite=False)
-        check_room(out, len(self.classes_), X.n_rows)
-        marginals = out
-        if marginals is None:
-            marginals = np.empty((X.n_rows, len(self.classes_)), dtype=self.coef_.dtype)
-        of_sequences = [None] * len(X)
-        self._marginals(X, marginals, of_sequences, known)
-        return of_sequences
+        return self._probabilities(X, known, out)
 
     def path_entropy(self, X: SequencesLike) -> np.ndarray:
         """Entropy of the label paths of each sequence, in nats.
@@ -605,25 +598,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         total = np.bincount(np.repeat(np.arange(len(X)), X.lengths), score, minlength=len(X))
         return total - self._marginals(X)
 
-    def predict_nbest(self, X: SequencesLike, n: int = 10) -> list:
-        """The ``n`` best label paths of each sequence, with their log-probabilities.
-
-        Parameters
-        ----------
-        X : list of sequences
-        n : int, default=10
-
-        Returns
-        -------
-        list of (labels, log_proba)
-            ``labels`` of shape (k, n_steps) and ``log_proba`` of shape (k,), best first; k is n,
-            or the number of allowed paths if that is smaller.
-        """
-        X = self._read(X)
-        emission, transition, start, end, offsets = self.potentials(X)
-        paths = nbest(emission, transition, offsets, n, start=start, end=end)
-        log_z = self._marginals(X)
-        return [(self.classes_[codes], s - z) for (codes, s), z in zip(paths, log_z)]
+    def _log_normalisers(self, X: Sequences) -> np.ndarray:
+        return self._marginals(X)
 
     def sample(
         self, X: SequencesLike, n_samples: int = 1, random_state: RandomState = None

@@ -13,6 +13,7 @@ from sklearn.model_selection import BaseCrossValidator
 from sklseq._lib.callbacks import with_callbacks
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.folds import check_finite, read_folds, read_scorer, scorer_weights
+from sklseq.estimators.penalty_search import NoPartialFitMixin
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import check_choices, check_n_jobs, refuse_roles
 from sklseq.estimators.zscore.leave_out_search import LeaveOutSearch, n_entries
@@ -29,7 +30,7 @@ SHARED = (
 FEW_ENTRIES = 4_000_000  # of a matrix, up to which each sequence is left out by default
 
 
-class ZScoreTaggerCV(ZScoreTagger):
+class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
     """:class:`ZScoreTagger` that finds its ridge and transition weight by leaving out sequences.
 
     A ridge costs one linear solve a fold, and a transition weight only decoding: scores of rows
@@ -115,6 +116,8 @@ class ZScoreTaggerCV(ZScoreTagger):
     >>> tagger.l2_, tagger.best_score_
     (1.0, 1.0)
     """
+
+    _in_parts = "ZScoreTagger's partial_fit with the l2 found"
 
     def __init__(
         self,
@@ -226,29 +229,6 @@ class ZScoreTaggerCV(ZScoreTagger):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-
-    def partial_fit(
-        self,
-        X: SequencesLike,
-        y: LabelsLike,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> ZScoreTaggerCV:
-        """Not possible: leaving sequences out needs them all.
-
-        Parameters
-        ----------
-        X, y, classes, sample_weight : ignored
-
-        Raises
-        ------
-        ValueError
-            Always.
-        """
-        raise ValueError(
-            "ZScoreTaggerCV cannot be trained in parts, as it leaves out sequences; use fit, or "
-            "ZScoreTagger's partial_fit with the l2 found."
-        )
 
     def _check_grid(self) -> tuple[np.ndarray, list[float | None]]:
         l2s, weights = _as_numbers(self.l2s), self.transition_weights

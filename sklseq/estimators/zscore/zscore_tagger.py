@@ -562,11 +562,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         -------
         list of ndarray of shape (n_steps, n_labels)
         """
-        X = self._read(X, finite=False)
-        marginals = np.empty((X.n_rows, len(self.classes_)), dtype=self.transition_.dtype)
-        of_sequences: list = [None] * len(X)
-        self._marginals(X, marginals, of_sequences, known)
-        return of_sequences
+        return self._probabilities(X, known)
 
     def sequence_zscore(self, X: SequencesLike, y: LabelsLike) -> SequenceZScores:
         """How many standard deviations labelings score above the mean, one by one.
