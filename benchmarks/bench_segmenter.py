@@ -24,6 +24,7 @@ import gzip
 import os
 import warnings
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import mean, median, stdev
 from tempfile import TemporaryDirectory
@@ -198,12 +199,19 @@ def tagger(task, l2, min_count=2):
     return Sequence(task, l2, features)
 
 
+# Transition features: word, form and last letter of the token before a segment.
+PAIRS = r"^before:.*w\.(lower|short_shape|suffix1)="
+
+
 class Boundary(Segment):
-    def __init__(self, task, l2, longest, loss="log"):
-        """``longest``: of segments that are compared with entries; None: none of them."""
+    def __init__(self, task, l2, longest, loss="log", pairs=None):
+        """``longest``: of segments that are compared with entries; None: none of them.
+
+        ``pairs``: which columns are transition features.
+        """
         self.features = SegmentFeatures(
             all_features(task), max_length=longest or 8, min_count=2,
-            lexicons=None if longest is None else task.lexicons,
+            lexicons=None if longest is None else task.lexicons, transition_features=pairs,
         )  # fmt: skip
         self.longest, self.model = None, SemiCRFSegmenter(l2=l2, loss=loss)
 
@@ -328,6 +336,8 @@ def boundary(found, l2, n_splits):
                 if task.longest >= 10 or m == 10
             },
             "  softmax-margin": lambda task=task: Boundary(task, l2, 10, "softmax-margin"),
+            "  transitions": lambda task=task: Boundary(task, l2, 10, pairs=PAIRS),
+            "  both": lambda task=task: Boundary(task, l2, 10, "softmax-margin", PAIRS),
         }
         results = compare(task, models, n_splits)
         base = results["Tagger"]
@@ -517,23 +527,26 @@ def rerank(found, l2, n_splits):
 
 
 def nested(found, l2, n_splits):
-    """The reranked segmenter, whose context is chosen by folds of the training references."""
+    """The reranked segmenter; folds of the training references choose its context and whether it
+    has transition features."""
     for name, task in found.items():
         f1 = []
         for train, test in ShuffleSplit(n_splits, train_size=0.3, random_state=0).split(task.X):
             X, y = [task.X[s] for s in train], [task.y[s] for s in train]
             scores, models = {}, {}
-            for context in (1, 2):  # tokens before and after a segment
-                boundary = Boundary(task, l2, 10, "softmax-margin")
+            for context, pairs in product((1, 2), (None, PAIRS)):
+                # context: tokens before and after a segment
+                boundary = Boundary(task, l2, 10, "softmax-margin", pairs)
                 boundary.features.set_params(before=context, after=context)
                 seen = boundary.features.fit_transform(X)
                 folds = KFold(3, shuffle=True, random_state=0)
-                scores[context] = cross_val_score(boundary.model, seen, y, cv=folds).mean()
-                models[context] = make_pipeline(boundary.features, boundary.model)
+                one = context, pairs is not None
+                scores[one] = cross_val_score(boundary.model, seen, y, cv=folds).mean()
+                models[one] = make_pipeline(boundary.features, boundary.model)
             best = max(scores, key=scores.get)
             model = SegmentReranker(models[best]).fit(X, y)
             f1.append(100 * model.score([task.X[s] for s in test], [task.y[s] for s in test]))
-            print(f"{name}: context {best}, F1 {f1[-1]:.2f}", flush=True)
+            print(f"{name}: context, transition features {best}, F1 {f1[-1]:.2f}", flush=True)
         print(f"{name:<18}{mean_and_spread(f1)}", flush=True)
 
 

@@ -5,11 +5,14 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, KFold, cross_validate
 from sklearn.pipeline import make_pipeline
 
 from sklseq import CRFTagger, SegmentReranker, SemiCRFSegmenter, Sequences, labels_to_segments
 from sklseq.datasets import make_citations
+from sklseq.estimators.folds import take
 from sklseq.estimators.semicrf.whole_features import (
     UNSEEN,
     fit_texts,
@@ -118,7 +121,7 @@ def test_texts_of_a_fold_do_not_hold_its_fields(monkeypatch):
 
     fitted = []
     monkeypatch.setattr(
-        segment_reranker, "fit_texts", lambda X, y: fitted.append(X) or fit_texts(X, y)
+        segment_reranker, "fit_texts", lambda X, y, w: fitted.append(X) or fit_texts(X, y)
     )
     words = [[f"{word}{s}" for word in x] for s, x in enumerate(X)]
     model(cv=2).fit(words, Y)
@@ -193,11 +196,16 @@ def test_a_fitted_model_can_be_pickled_and_keeps_its_parameters():
     [
         ({"n_candidates": 0}, ValueError, "^n_candidates must be an integer of at least 1; got 0"),
         ({"cv": 1}, ValueError, "^cv must be an integer of at least 2; got 1"),
-        ({"cv": 21}, ValueError, "^cv=21 folds need as many sequences; got 20"),
+        ({"cv": 21}, ValueError, "^cv=21 folds need as many sequences of a weight above 0"),
         ({"l2": 0}, ValueError, "^l2 must be a finite number above 0; got 0"),
         ({"text": 3}, ValueError, "^text must be True or False; got 3"),
         ({"functions": ["x"]}, ValueError, "^functions must be None or a list of functions"),
-        ({"estimator": CRFTagger()}, TypeError, "^estimator must be a SemiCRFSegmenter or a Pipe"),
+        ({"estimator": CRFTagger()}, TypeError, "^estimator must be a SemiCRFSegmenter, a Pipe"),
+        (
+            {"estimator": GridSearchCV(SemiCRFSegmenter(), {"l2": [1.0]}, refit=False)},
+            ValueError,
+            "use refit=True",
+        ),
     ],
 )
 def test_wrong_parameters_are_refused(parameters, error, message):
@@ -205,6 +213,57 @@ def test_wrong_parameters_are_refused(parameters, error, message):
     with pytest.raises(error, match=message):
         reranker.fit(X, Y)
     assert not hasattr(reranker, "coef_")
+
+
+def assert_equal_models(one, other):
+    np.testing.assert_array_equal(one.coef_, other.coef_)
+    np.testing.assert_array_equal(one.estimator_[-1].coef_, other.estimator_[-1].coef_)
+    texts = (m.text_model_[-1].coef_ for m in (one, other))
+    np.testing.assert_array_equal(*texts)
+
+
+def test_weights_of_sequences():
+    plain = model().fit(X, Y)
+    assert_equal_models(model().fit(X, Y, np.ones(20)), plain)
+    some = np.random.default_rng(0).integers(0, 2, 20)
+    kept = np.flatnonzero(some)
+    part = model().fit([X[s] for s in kept], [Y[s] for s in kept])
+    assert_equal_models(model().fit(X, Y, some), part)
+    weighted = model().fit(X, Y, np.arange(1, 21))
+    for of in (
+        lambda m: m.coef_,
+        lambda m: m.estimator_[-1].coef_,
+        lambda m: m.text_model_[-1].coef_,
+    ):
+        assert of(weighted).shape == of(plain).shape
+        assert not np.allclose(of(weighted), of(plain))
+    with pytest.raises(ValueError, match="as many sequences of a weight above 0; got 1"):
+        model().fit(X, Y, np.eye(20)[0])
+
+
+def test_metadata_routing():
+    with config_context(enable_metadata_routing=True):
+        routed = model().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        weights = np.arange(1, 21)
+        scores = cross_validate(routed, X, Y, params={"sample_weight": weights}, cv=KFold(2))
+        parts = list(KFold(2).split(X))
+        expected = [
+            model()
+            .fit(take(X, train), take(Y, train), weights[train])
+            .score(take(X, test), take(Y, test), weights[test])
+            for train, test in parts
+        ]
+        np.testing.assert_array_equal(scores["test_score"], expected)
+
+
+def test_a_search_as_segmenter():
+    search = GridSearchCV(
+        make_pipeline(WORDS, SemiCRFSegmenter()), {"semicrfsegmenter__l2": [0.1, 50.0]}, cv=2
+    )
+    for weights in (None, np.arange(1, 21)):
+        found = SegmentReranker(search, cv=2).fit(X, Y, weights)
+        assert found.estimator_[-1].l2 == 0.1
+        assert_equal_models(found, model().fit(X, Y, weights))
 
 
 def test_unknown_stretches_are_refused_before_training():

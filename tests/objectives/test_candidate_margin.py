@@ -20,12 +20,15 @@ def problem(seed):
 def test_value_is_that_of_the_formula_and_gradient_that_of_differences():
     for seed in range(20):
         features, base, cost, offsets = problem(seed)
-        objective = CandidateMargin(sparse.csr_matrix(features), base, cost, offsets, l2=0.3)
+        weights = np.random.default_rng(seed).uniform(0.5, 2, len(offsets) - 1)
+        rows = sparse.csr_matrix(features)
+        objective = CandidateMargin(rows, base, cost, offsets, l2=0.3, weights=weights)
         w = np.random.default_rng(seed).normal(size=features.shape[1])
         expected = 0.3 * w @ w
-        for a, b in zip(offsets[:-1], offsets[1:]):
+        for a, b, weight in zip(offsets[:-1], offsets[1:], weights):
             scores, best = base[a:b] + features[a:b] @ w, list(cost[a:b]).index(min(cost[a:b]))
-            expected += logsumexp(scores + cost[a:b] - cost[a:b][best]) - scores[best]
+            log_z = logsumexp(scores + cost[a:b] - cost[a:b][best])
+            expected += weight * (log_z - scores[best])
         gradient = np.empty_like(w)
         value = objective.value_and_gradient(w, gradient)
         np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-10)

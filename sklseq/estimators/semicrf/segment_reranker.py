@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.model_selection import KFold
@@ -21,6 +22,7 @@ from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
 from sklseq.estimators.semicrf.segment_source import read_potentials
 from sklseq.estimators.semicrf.semicrf_segmenter import SemiCRFSegmenter
 from sklseq.estimators.semicrf.whole_features import fit_texts, texts_log_proba, whole_features
+from sklseq.estimators.validation import training_weights
 from sklseq.features import SegmentFeatures, _columns
 from sklseq.metrics import span_f1
 from sklseq.objectives.segment.candidate_margin import CandidateMargin, softmax_of_lists
@@ -45,9 +47,10 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
 
     Parameters
     ----------
-    estimator : SemiCRFSegmenter, or Pipeline that ends in one, default=None
+    estimator : SemiCRFSegmenter, Pipeline that ends in one, or search of these, default=None
         None: ``SegmentFeatures(min_count=2)`` and ``SemiCRFSegmenter(l2=0.1,
-        loss="softmax-margin")``.
+        loss="softmax-margin")``. A search such as ``GridSearchCV`` is fitted once, on all
+        sequences; the models of the folds have the parameters that it chooses.
     n_candidates : int, default=25
         Segmentations of each sequence.
     cv : int, default=5
@@ -66,7 +69,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
     Attributes
     ----------
     estimator_ : estimator
-        Fitted on all sequences.
+        Fitted on all sequences; of a search, the best one.
     vectorizer_ : DictVectorizer
         Names of the features.
     coef_ : ndarray of shape (n_features,)
@@ -115,7 +118,9 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         self.columns = columns
         self.functions = functions
 
-    def fit(self, X: SequencesLike, y: LabelsLike) -> SegmentReranker:
+    def fit(
+        self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
+    ) -> SegmentReranker:
         """Train the segmenter of each fold, that of all sequences, and the weights w.
 
         Parameters
@@ -124,6 +129,9 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
             As the segmenter takes it; tokens, unless ``text=False``.
         y : list of lists of (start, stop, label), or of IOB2 label sequences
             Of all steps: stretches of unknown segments (label None) are refused.
+        sample_weight : array-like of shape (n_sequences,), optional
+            Weights of sequences for the segmenters, the letters of fields and w; a sequence of
+            weight 0 is left out. With metadata routing, call ``set_fit_request``.
 
         Returns
         -------
@@ -131,17 +139,20 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
             The estimator itself.
         """
         self._check_parameters()
-        X, y = as_list(X), list(y)
+        X, y, weights = _of_positive_weight(as_list(X), list(y), sample_weight)
         base = self._base()
-        truth = _segments_of(y, _last(base)[0].outside)
-        model = clone(base).fit(X, y)
-        tokens = self._tokens(X)
+        truth = _segments_of(y, _last(_inner(base))[0].outside)
         if self.cv > len(y):
-            raise ValueError(f"cv={self.cv} folds need as many sequences; got {len(y)}.")
+            raise ValueError(
+                f"cv={self.cv} folds need as many sequences of a weight above 0; got {len(y)}."
+            )
+        model = _fit(base, X, y, weights)
+        tokens = self._tokens(X)
         lists: list = [None] * len(y)
         for train, test in KFold(self.cv, shuffle=True, random_state=0).split(y):
-            part = clone(base).fit(take(X, train), [y[s] for s in train])
-            texts = self._fit_texts(tokens, truth, train)
+            some = None if weights is None else weights[train]
+            part = _fit(model, take(X, train), [y[s] for s in train], some)
+            texts = self._fit_texts(tokens, truth, train, weights)
             found = self._candidates(part, texts, take(X, test), take(tokens, test))
             for s, one in zip(test, found):
                 lists[s] = one
@@ -151,12 +162,13 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         objective = CandidateMargin(
             features.tocsr(), np.concatenate([scores for _, scores, _ in lists]),
             np.array(cost, dtype=float), _offsets(lists), self.l2,
+            np.ones(len(y)) if weights is None else weights,
         )  # fmt: skip
         result = lbfgs(
             objective, np.zeros(features.shape[1]), tol=1e-3, convexity=2 * float(self.l2)
         )
         self.estimator_, self.vectorizer_, self.coef_ = model, vectorizer, result.w
-        self.text_model_ = self._fit_texts(tokens, truth, range(len(y)))
+        self.text_model_ = self._fit_texts(tokens, truth, np.arange(len(y)), weights)
         self.n_iter_ = result.n_iter
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
@@ -185,14 +197,14 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         if self.estimator is None:
             segmenter = SemiCRFSegmenter(l2=0.1, loss="softmax-margin")
             return make_pipeline(SegmentFeatures(min_count=2), segmenter)
-        last = base = clone_part(self, "estimator")
-        if isinstance(base, Pipeline):
-            last = base.steps[-1][1]
-        if not hasattr(last, "decode_closure"):
+        base = clone_part(self, "estimator")
+        if not hasattr(_last(_inner(base))[0], "decode_closure"):
             raise TypeError(
-                "estimator must be a SemiCRFSegmenter or a Pipeline that ends in one; got "
-                f"{self.estimator!r:.60}."
+                "estimator must be a SemiCRFSegmenter, a Pipeline that ends in one, or a search of "
+                f"these; got {self.estimator!r:.60}."
             )
+        if not getattr(base, "refit", True):
+            raise ValueError("estimator must be a search that fits its best model; use refit=True.")
         return base
 
     # ------------------------------------------------------------------ candidates
@@ -208,10 +220,13 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
             return [list(map(str, x)) for x in sequences]
         return [[str(row[key]) for row in x] for x in sequences]
 
-    def _fit_texts(self, tokens: list, truth: list, which: Iterable[int]) -> Pipeline | None:
+    def _fit_texts(
+        self, tokens: list, truth: list, which: np.ndarray, weights: np.ndarray | None
+    ) -> Pipeline | None:
         if not fitted_parameter(self, "text"):
             return None
-        return fit_texts(take(tokens, which), take(truth, which))
+        some = None if weights is None else weights[which]
+        return fit_texts(take(tokens, which), take(truth, which), some)
 
     def _candidates(self, model: Any, texts: Pipeline | None, X: Any, tokens: list) -> list:
         # (segmentations, their scores, their features as dicts) of each sequence.
@@ -355,6 +370,35 @@ def _last(model: Any, X: Any = None) -> tuple[Any, Any]:
     if X is not None and len(model.steps) > 1:
         X = model[:-1].transform(X)
     return model[-1], X
+
+
+def _inner(base: Any) -> Any:
+    """The estimator that a search searches for; any other is itself."""
+    return _inner(base.estimator) if hasattr(base, "estimator") else base
+
+
+def _of_positive_weight(
+    X: Any, y: list, sample_weight: ArrayLike | None
+) -> tuple[Any, list, np.ndarray | None]:
+    # X, y and weights without sequences of weight 0.
+    if sample_weight is None:
+        return X, y, None
+    weights = training_weights(sample_weight, len(y))
+    kept = np.flatnonzero(weights)
+    if len(kept) < len(y):
+        X, y, weights = take(X, kept), take(y, kept), weights[kept]
+    return X, y, weights
+
+
+def _fit(base: Any, X: Any, y: list, weights: np.ndarray | None) -> Any:
+    # A fitted clone; of a search, its best model.
+    inner, given = _inner(base), {}
+    if weights is not None:
+        prefix = f"{inner.steps[-1][0]}__" if isinstance(inner, Pipeline) else ""
+        given[f"{prefix}sample_weight"] = weights
+    with config_context(enable_metadata_routing=False):  # the weights are for the segmenter
+        model = clone(base).fit(X, y, **given)
+    return getattr(model, "best_estimator_", model)
 
 
 def _segments_of(y: Any, outside: str | None) -> list[list[tuple[int, int, str]]]:

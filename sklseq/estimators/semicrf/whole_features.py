@@ -8,6 +8,7 @@ from math import log2
 from typing import Any
 
 import numpy as np
+from sklearn import config_context
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -64,17 +65,21 @@ def _of_segment(segment: tuple, tokens: list | None) -> Iterator[str]:
         yield f"marks={label}:{mark}{min(n, MOST)}"
 
 
-def fit_texts(X: list, y: list) -> Pipeline | None:
+def fit_texts(X: list, y: list, weights: Sequence[float] | None = None) -> Pipeline | None:
     """p(label | text of a segment), by logistic regression on n-grams of letters.
 
-    None if the segments have fewer than two labels.
+    None if the segments have fewer than two labels. ``weights``: of the sequences.
     """
     pairs = [(text_of(x, segment), segment[2]) for x, one in zip(X, y) for segment in one]
     if len({label for _, label in pairs}) < 2:
         return None
     grams = TfidfVectorizer(analyzer="char", ngram_range=(1, 4), sublinear_tf=True)
     model = make_pipeline(grams, LogisticRegression(C=10, max_iter=300))
-    return model.fit(*zip(*pairs))
+    if weights is None:
+        return model.fit(*zip(*pairs))
+    of_segment = np.repeat(weights, [len(one) for one in y])
+    with config_context(enable_metadata_routing=False):
+        return model.fit(*zip(*pairs), logisticregression__sample_weight=of_segment)
 
 
 def texts_log_proba(model: Pipeline | None, tokens: list, lists: list) -> list[list[float]]:

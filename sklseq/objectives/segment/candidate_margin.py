@@ -21,12 +21,12 @@ def softmax_of_lists(scores: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarra
 
 
 class CandidateMargin:
-    """f(w) = Σ_s (log Σ_c exp(cost_c + b_c + w·φ_c) - b_g - w·φ_g) + l2 · ‖w‖².
+    """f(w) = Σ_s weight_s · (log Σ_c exp(cost_c + b_c + w·φ_c) - b_g - w·φ_g) + l2 · ‖w‖².
 
     c over the candidates of list s; g is the one of least cost, of several the first. Costs are
     counted from that of g. With p_c the probability of c under the scores in the exponent,
 
-        ∂f/∂w = Σ_s (Σ_c p_c φ_c - φ_g) + 2 · l2 · w
+        ∂f/∂w = Σ_s weight_s · (Σ_c p_c φ_c - φ_g) + 2 · l2 · w
 
     (Gimpel, Smith 2010, eq. 5).
 
@@ -40,20 +40,22 @@ class CandidateMargin:
     offsets : ndarray of shape (n_lists + 1,)
         Lists are not empty.
     l2 : float
+    weights : ndarray of shape (n_lists,)
     """
 
     def __init__(
         self, features: sparse.csr_matrix, base: np.ndarray, cost: np.ndarray,
-        offsets: np.ndarray, l2: float,
+        offsets: np.ndarray, l2: float, weights: np.ndarray,
     ):  # fmt: skip
         self.features, self.offsets, self.l2 = features, offsets, float(l2)
         best = [a + int(np.argmin(cost[a:b])) for a, b in zip(offsets[:-1], offsets[1:])]
         of = np.repeat(np.arange(len(best)), np.diff(offsets))
+        self.weights, self.of_candidate = weights, weights[of]
         self.base = base - base[best][of] + cost - cost[best][of]
-        self.observed = np.asarray(features[best].sum(axis=0)).ravel()
+        self.observed = features[best].T @ weights
 
     def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
         """f(w); its gradient is written into ``gradient``."""
         p, log_z = softmax_of_lists(self.base + self.features @ w, self.offsets)
-        gradient[:] = self.features.T @ p - self.observed + 2 * self.l2 * w
-        return float(log_z.sum() - self.observed @ w + self.l2 * (w @ w))
+        gradient[:] = self.features.T @ (self.of_candidate * p) - self.observed + 2 * self.l2 * w
+        return float(self.weights @ log_z - self.observed @ w + self.l2 * (w @ w))
