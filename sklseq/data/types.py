@@ -20,9 +20,14 @@ if TYPE_CHECKING:  # an exported model needs neither SciPy nor NumPy's generator
 __all__ = [
     "ArrayLike",
     "ChoiceLike",
+    "ClassWeightLike",
     "ColumnsLike",
     "DTypeLike",
+    "FunctionsLike",
+    "KernelLike",
     "LabelsLike",
+    "LexiconsLike",
+    "LossLike",
     "MatrixLike",
     "PathLike",
     "RandomState",
@@ -47,5 +52,15 @@ LabelsLike: TypeAlias = Iterable[Iterable[Hashable | set[Any]]]
 ColumnsLike: TypeAlias = str | int | Sequence[str] | Sequence[int]
 # Chosen columns of rows: names, numbers or a mask, a regular expression, a function of a name.
 ChoiceLike: TypeAlias = str | re.Pattern[str] | Callable[[str], bool] | ArrayLike
+# Costs of wrong labels: a name, a matrix, costs by (true label, wrong label), a function of these.
+LossLike: TypeAlias = "str | ArrayLike | Mapping[Any, float] | Callable[..., float]"
+# A kernel between rows: a name, or a function of two matrices of rows.
+KernelLike: TypeAlias = "str | Callable[..., MatrixLike]"
+# Weights of labels.
+ClassWeightLike: TypeAlias = Mapping[Any, float] | str | None
+# Functions of a token or a segment that give attributes, alone or by name.
+FunctionsLike: TypeAlias = Sequence[Callable[..., Any]] | Mapping[str, Callable[..., Any]] | None
+# Word lists by name, as entries or paths, or paths alone.
+LexiconsLike: TypeAlias = "Mapping[str, Iterable[Any] | PathLike] | Sequence[PathLike] | None"
 # Which label paths are valid: "once", span types that may occur once, or a function of labels.
 ValidLike: TypeAlias = str | Collection[Hashable] | Callable[[list], bool]

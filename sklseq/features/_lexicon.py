@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from sklseq._lib.lines import as_lines
 from sklseq.data.sequences import Sequences
-from sklseq.data.types import ColumnsLike, DTypeLike, PathLike
+from sklseq.data.types import ColumnsLike, DTypeLike, LexiconsLike
 from sklseq.features._columns import read_columns, select_columns
 from sklseq.features._family import Extractor, to_sequences
 from sklseq.features._grams import hash_table
@@ -84,7 +84,7 @@ class LexiconFeatures(LexiconTransform, Extractor, auto_wrap_output_keys=None):
 
     def __init__(
         self,
-        lexicons: Mapping[str, Any] | Sequence[PathLike] | None = None,
+        lexicons: LexiconsLike = None,
         *,
         columns: ColumnsLike | None = None,
         case_sensitive: bool = False,

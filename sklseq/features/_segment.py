@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,8 +17,9 @@ from sklseq.data.types import (
     ChoiceLike,
     ColumnsLike,
     DTypeLike,
+    FunctionsLike,
     LabelsLike,
-    PathLike,
+    LexiconsLike,
     SequencesLike,
 )
 from sklseq.features._active_potentials import count_active_potentials
@@ -198,12 +199,12 @@ class SegmentFeatures(Extractor, auto_wrap_output_keys=None):
         length: bool = True,
         longer_than: Sequence[int] = (),
         shape: bool = False,
-        lexicons: Mapping[str, Any] | Sequence[PathLike] | None = None,
+        lexicons: LexiconsLike = None,
         similarities: Sequence[str] = SIMILARITIES[:2],
         min_similarity: float | Mapping[str, float] = LOWEST,
         n_gram: int | None = None,
         n_candidates: int = 5,
-        functions: Sequence[Callable[..., Any]] | Mapping[str, Callable[..., Any]] | None = None,
+        functions: FunctionsLike = None,
         max_length: int = 8,
         columns: ColumnsLike | None = None,
         min_count: int = 1,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from sklseq.data.sequences import Sequences
-from sklseq.data.types import ChoiceLike, ColumnsLike, DTypeLike
+from sklseq.data.types import ChoiceLike, ColumnsLike, DTypeLike, FunctionsLike
 from sklseq.features._columns import read_columns, select_columns
 from sklseq.features._family import Extractor, keep_frequent, to_sequences, vocabulary
 from sklseq.features._kinds import Kind
@@ -108,7 +108,7 @@ class TokenFeatures(TokenTransform, Extractor, auto_wrap_output_keys=None):
         suffixes: int | Sequence[int] = 3,
         flags: bool | Sequence[str] = True,
         length: bool = True,
-        functions: Sequence[Callable[..., Any]] | Mapping[str, Callable[..., Any]] | None = None,
+        functions: FunctionsLike = None,
         min_count: int = 1,
         n_features: int | None = None,
         dtype: DTypeLike = np.float64,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +13,16 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq._lib.threads import Threads
-from sklseq.data.types import ArrayLike, ChoiceLike, LabelsLike, RandomState, SequencesLike
+from sklseq.data.types import (
+    ArrayLike,
+    ChoiceLike,
+    ClassWeightLike,
+    KernelLike,
+    LabelsLike,
+    LossLike,
+    RandomState,
+    SequencesLike,
+)
 from sklseq.estimators.hmsvm.margin_problem import PASSES, MarginProblem
 from sklseq.estimators.hmsvm.perceptron_batch import VISITS, fit_batch
 from sklseq.estimators.kernel_functions import check_kernel
@@ -253,15 +261,15 @@ class HMSVMTagger(CallbackSupportMixin, WeightsMixin, KernelTagger):
         self,
         *,
         C: float = 1.0,
-        loss: str | ArrayLike | Mapping[Any, float] | Callable[..., float] = "hamming",
+        loss: LossLike = "hamming",
         slack: str = "l1",
-        kernel: str | Callable[..., Any] = "linear",
+        kernel: KernelLike = "linear",
         gamma: str | float = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         transition_scale: float = 1.0,
         boundaries: bool = True,
-        class_weight: Mapping[Any, float] | str | None = None,
+        class_weight: ClassWeightLike = None,
         transition_features: ChoiceLike | None = None,
         constraints: str | ArrayLike | None = None,
         solver: str = "auto",

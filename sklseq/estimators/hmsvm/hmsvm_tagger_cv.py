@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 
-from sklseq.data.types import ArrayLike, ChoiceLike, RandomState
+from sklseq.data.types import (
+    ArrayLike,
+    ChoiceLike,
+    ClassWeightLike,
+    KernelLike,
+    LossLike,
+    RandomState,
+)
 from sklseq.estimators.hmsvm.hmsvm_tagger import HMSVMTagger
 from sklseq.estimators.hmsvm.margin_path import GramMatrices, MarginPath
 from sklseq.estimators.penalty_search import Axis, Data, PenaltySearchMixin, read_grid
@@ -130,15 +136,15 @@ class HMSVMTaggerCV(PenaltySearchMixin, HMSVMTagger):
         scoring: str | Callable[..., float] | None = None,
         refit: bool = True,
         racing: float | None = None,
-        loss: str | ArrayLike | Mapping[Any, float] | Callable[..., float] = "hamming",
+        loss: LossLike = "hamming",
         slack: str = "l1",
-        kernel: str | Callable[..., Any] = "linear",
+        kernel: KernelLike = "linear",
         gamma: str | float = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         transition_scale: float = 1.0,
         boundaries: bool = True,
-        class_weight: Mapping[Any, float] | str | None = None,
+        class_weight: ClassWeightLike = None,
         transition_features: ChoiceLike | None = None,
         constraints: str | ArrayLike | None = None,
         solver: str = "auto",

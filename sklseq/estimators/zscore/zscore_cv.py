@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import BaseCrossValidator
 
 from sklseq._lib.callbacks import with_callbacks
-from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
+from sklseq.data.types import (
+    ArrayLike,
+    ClassWeightLike,
+    KernelLike,
+    LabelsLike,
+    LossLike,
+    RandomState,
+    SequencesLike,
+)
 from sklseq.estimators.folds import check_finite, read_folds, read_scorer, scorer_weights
 from sklseq.estimators.penalty_search import NoPartialFitMixin
 from sklseq.estimators.sources.source import RowSource
@@ -136,10 +144,10 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
         ),
         cv: int | str | BaseCrossValidator | Iterable | None = None,
         scoring: str | Callable[..., float] | None = "token_accuracy",
-        loss: str | ArrayLike | Mapping[Any, float] | Callable[..., float] | None = "hamming",
+        loss: LossLike | None = "hamming",
         transitions: str = "information",
-        class_weight: Mapping[Any, float] | str | None = None,
-        kernel: str | Callable[..., Any] = "linear",
+        class_weight: ClassWeightLike = None,
+        kernel: KernelLike = "linear",
         gamma: str | float = "scale",
         gammas: ArrayLike | None = None,
         degree: int = 3,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -17,7 +16,15 @@ from sklseq._lib.estimator import check_plain_parameters
 from sklseq.data.constraints import Constraints, resolve_constraints
 from sklseq.data.labels import encode_labels, read_classes
 from sklseq.data.sequences import read_labels, row_positions
-from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
+from sklseq.data.types import (
+    ArrayLike,
+    ClassWeightLike,
+    KernelLike,
+    LabelsLike,
+    LossLike,
+    RandomState,
+    SequencesLike,
+)
 from sklseq.estimators.kernel_functions import check_kernel
 from sklseq.estimators.kernel_model import KernelTagger
 from sklseq.estimators.label_losses import resolve_loss
@@ -277,12 +284,12 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
     def __init__(
         self,
         *,
-        loss: str | ArrayLike | Mapping[Any, float] | Callable[..., float] | None = "hamming",
+        loss: LossLike | None = "hamming",
         l2: float = 1.0,
         transitions: str = "covariance",
         transition_weight: float | None = None,
-        class_weight: Mapping[Any, float] | str | None = None,
-        kernel: str | Callable[..., Any] = "linear",
+        class_weight: ClassWeightLike = None,
+        kernel: KernelLike = "linear",
         gamma: str | float = "scale",
         degree: int = 3,
         coef0: float = 0.0,
