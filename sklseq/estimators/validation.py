@@ -25,6 +25,7 @@ __all__ = [
     "check_number",
     "check_numbers",
     "check_room",
+    "check_same_features",
     "in_shards",
     "read_sequences",
     "refuse_roles",
@@ -83,6 +84,16 @@ def refuse_roles(X: Sequences) -> Sequences:
             "CRFTagger and HMSVMTagger train; leave them out, or train one of these."
         )
     return X
+
+
+def check_same_features(had: bool, has: bool) -> None:
+    """Raise unless batches are all with, or all without transition features."""
+    if had != has:
+        words = ("without", "with")
+        raise ValueError(
+            f"partial_fit got X {words[has]} transition features, but training began {words[had]} "
+            "them; transition_features and the columns of X must stay as they were."
+        )
 
 
 def training_weights(sample_weight: ArrayLike, n_sequences: int) -> np.ndarray:

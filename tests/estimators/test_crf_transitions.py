@@ -25,9 +25,13 @@ from sklseq import (
     deployment,
     write_crfsuite_model,
 )
+from sklseq.data.constraints import resolve_constraints
 from sklseq.features import DictFeatures, PerToken, TemplateFeatures, TokenFeatures
 from sklseq.inference.reference import score_path
 from sklseq.inspection import standard_errors, uncertainty
+from sklseq.objectives.likelihood.stochastic import Batch, StochasticLikelihood
+from sklseq.objectives.scores.score_map import ScoreMap, full_support
+from sklseq.objectives.scores.transition_features import observed_triples, triples_of
 
 TEMPLATE = """
 # a word, and pairs of labels with words
@@ -324,6 +328,89 @@ def test_pruning_keeps_columns_with_weights_for_pairs():
         assert_allclose(one, other, atol=1e-12)
 
 
+@pytest.mark.parametrize("l1", [0.0, 0.3])
+@pytest.mark.parametrize("form", ["words", "numbers", "float32", "unknown", "all"])
+def test_steps_of_adagrad_end_at_the_same_minimum(form, l1):
+    X, y = words_and_labels(n=60)
+    rows = TemplateFeatures(TEMPLATE, bos_eos=False).fit_transform(X)
+    if form != "words":
+        values = np.random.default_rng(0).normal(size=rows.rows.nnz) * 3
+        csr = rows.rows.copy().astype(np.float32 if form == "float32" else float)
+        csr.data = values.astype(csr.dtype)
+        rows = rows.with_rows(csr)
+    if form == "unknown":
+        y = [[None, *z[1:]] for z in y]
+    given = {"l1": l1, "l2": 0.1, "tol": 1e-7, "max_iter": 3000, "random_state": 0}
+    given["all_possible_transitions"] = form == "all"
+    a, b = (CRFTagger(solver=solver, **given).fit(rows, y) for solver in ("adagrad", "lbfgs"))
+    assert a.solver_ == "adagrad+lbfgs"
+    assert_allclose(a.objective_, b.objective_, rtol=1e-5)
+    assert a.transition_coef_.dtype == b.transition_coef_.dtype
+    if form != "float32":
+        differences = (a.transition_coef_ - b.transition_coef_).toarray()
+        assert np.abs(differences).max() < 0.05
+    assert (a.loss_curve_[1] < 0.9 * a.loss_curve_[0]) or form in ("numbers", "float32", "all")
+
+
+def test_auto_takes_steps_for_many_rows():
+    X, y = words_and_labels(n=4000)
+    rows = TemplateFeatures(TEMPLATE, bos_eos=False).fit_transform(X)
+    for n_jobs in (1, 2):  # threads are merged
+        tagger = CRFTagger(l2=20.0, n_jobs=n_jobs).fit(rows, y)
+        assert tagger.solver_ == "adagrad+lbfgs"
+        lbfgs = CRFTagger(l2=20.0, solver="lbfgs", tol=1e-4).fit(rows, y)
+        assert lbfgs.objective_ * (1 - 1e-4) <= tagger.objective_ <= 1.01 * lbfgs.objective_
+
+
+def test_batches():
+    X, y = words_and_labels(n=300)
+    rows = TemplateFeatures(TEMPLATE, bos_eos=False).fit_transform(X)
+    classes, L = ["B-x", "I-x", "O"], 3
+    tagger, bare = CRFTagger(l2=0.01, random_state=0), CRFTagger(l2=0.01, random_state=0)
+    plain, seen = Sequences(rows.rows, rows.offsets), set()
+    for a in [*range(0, 300, 50)] * 2:
+        one = slice(a, a + 50)
+        tagger = pickle.loads(pickle.dumps(tagger)).partial_fit(rows[one], y[one], classes)
+        bare.partial_fit(plain[one], y[one], classes)
+        codes = np.concatenate([[classes.index(label) for label in z] for z in y[one]])
+        columns = np.flatnonzero(rows.roles >= 2)
+        seen |= set(observed_triples(rows[one], columns, codes, L).tolist())
+        assert set(triples_of(tagger.transition_coef_).tolist()) == seen
+    assert not tagger.coef_[rows.roles == 2].any()
+    assert tagger.n_seen_ == 600
+    assert tagger.score(rows, y) > bare.score(plain, y) + 0.05
+    assert tagger.loss_curve_[-1] < 0.5 * tagger.loss_curve_[0]
+    known = tagger.transition_coef_.nnz
+    tagger.set_params(all_possible_transitions=True).partial_fit(rows[:50], y[:50])
+    assert tagger.transition_coef_.nnz > known
+    tagger.partial_fit(rows[:9], [[None, *z[1:]] for z in y[:9]])
+    fitted = CRFTagger(l2=0.1).fit(rows, y)
+    before = fitted.transition_coef_.copy()
+    moved = np.abs((fitted.partial_fit(rows[:9], y[:9]).transition_coef_ - before).toarray())
+    assert 0 < moved.max() < 0.5
+    assert fitted.score(rows, y) > 0.95
+
+
+def test_a_batch_is_a_pass_of_steps():
+    X, y = words_and_labels(n=20)
+    rows = TemplateFeatures(TEMPLATE, bos_eos=False).fit_transform(X)
+    tagger = CRFTagger(l2=0.3, l1=0.1, random_state=3).partial_fit(rows, y, ["B-x", "I-x", "O"])
+    codes = np.concatenate([[tagger.classes_.tolist().index(label) for label in z] for z in y])
+    columns = np.flatnonzero(rows.roles >= 2)
+    pairs = np.flatnonzero(np.repeat(rows.roles % 2 == 1, 3))
+    triples = observed_triples(rows, columns, codes, 3)
+    support = full_support(3)._replace(pairs=pairs, triples=triples)
+    allowed = resolve_constraints(None, tagger.classes_)
+    scores = ScoreMap(rows, 3, support, allowed, np.dtype(float), as_it_is=True)
+    batch = Batch(scores, 0.3, codes.astype(np.int32), rows.offsets, np.ones(20))
+    steps = StochasticLikelihood(batch, 0.1, None, 1.0)
+    steps.descend(np.random.default_rng([3, 0]).permutation(20), 1.0)
+    found = scores.unpack_triples(steps.w).toarray()
+    assert_allclose(tagger.transition_coef_.toarray(), found, atol=1e-12)
+    assert_allclose(tagger.coef_, scores.unpack(steps.w).coef, atol=1e-12)
+    assert np.abs(found).max() > 0.1
+
+
 # ---------------------------------------------------------------------------- roles of columns
 
 
@@ -392,7 +479,6 @@ def test_what_does_not_train_or_decode_them_says_so(tmp_path, fitted):
             lambda: CRFTagger(solver="dual").fit(rows, y),
             "'dual' does not train transition features",
         ),
-        (lambda: CRFTagger(solver="adagrad").fit(rows, y), "'adagrad' does not train transition"),
         (lambda: CRFTagger(gradient="emp").fit(rows, y), "need sequences in memory and"),
         (lambda: CRFTagger(transition_features=[0]).fit(blocks, y), "need sequences in memory and"),
         (lambda: CRFTagger().fit(Shards([tmp_path / "rows.npz"])), "need sequences in memory"),
@@ -400,7 +486,8 @@ def test_what_does_not_train_or_decode_them_says_so(tmp_path, fitted):
             lambda: CRFTagger(transition_features=[0]).fit(Shards([lambda: (bare, y)])),
             "Transition features need sequences in memory; with shards",
         ),
-        (lambda: CRFTagger().partial_fit(rows, y, ["B-x", "I-x", "O"]), "partial_fit does not"),
+        (lambda: clone(tagger).fit(rows, y).partial_fit(bare, y), "but training began with them"),
+        (lambda: clone(tagger).fit(bare, y).partial_fit(rows, y), "but training began without"),
         (lambda: tagger.predict(blocks), "does not decode sequences in blocks"),
         (lambda: list(tagger.predict_blocks(blocks[0])), "does not decode sequences in blocks"),
         (lambda: OnlineDecoder(tagger).fit(rows, y).stream(), "does not decode models with"),

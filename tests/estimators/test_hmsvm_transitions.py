@@ -238,7 +238,7 @@ def test_batches_with_other_triples_keep_what_was_learned():
         assert not now[~free].any()
         before = now
     assert before.any()
-    with pytest.raises(ValueError, match="got X without transition features, but the first call"):
+    with pytest.raises(ValueError, match="got X without transition features, but training began"):
         tagger.set_params(transition_features=None).partial_fit(X, y)
     assert_array_equal(tagger.transition_coef_.toarray(), before)
 

@@ -1,6 +1,7 @@
 """Likelihood with transition features: enumeration, finite differences, supports."""
 
 import itertools
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -9,8 +10,13 @@ from scipy import sparse
 from scipy.special import logsumexp
 
 from sklseq import CRFTagger, Sequences
+from sklseq._lib.threads import Threads
 from sklseq.data.sequences import row_positions
+from sklseq.estimators.crf.crf_problem import score_map
+from sklseq.estimators.sources.open_source import open_source
 from sklseq.inference.reference import score_path
+from sklseq.objectives.likelihood import stochastic
+from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
 from sklseq.objectives.scores.transition_features import observed_triples
 from tests.objectives.test_partial import options, partial_labels, problem_of
 from tests.oracles import precise_numerical_gradient
@@ -177,3 +183,52 @@ def test_a_model_of_no_triples_is_the_plain_one():
         values.append(f.value(drawn(scores, 0)[0]))
     assert values[0] == values[1]
     assert CRFTagger(transition_features=[0]).fit(X, y).transition_coef_.nnz == 0
+
+
+def random_steps(seed):
+    """A problem for steps of AdaGrad on single sequences, and weights."""
+    rng = np.random.default_rng(seed)
+    X, y = make_sparse_data(seed, n=6, M=5) if seed % 2 else make_data(seed, n=6, max_len=5)
+    X = X if isinstance(X, Sequences) else Sequences.from_list(X)
+    roles = rng.integers(1, 4, X.shape[1])
+    roles[:2] = 1, 2
+    X = Sequences(X.rows, X.offsets, roles)
+    partial = seed % 3 == 0
+    y = partial_labels(y, seed) if partial else [labels.tolist() for labels in y]
+    model = MODELS[seed % 3]
+    source = open_source(X, y, rng.uniform(0.5, 2, len(y)), "auto")
+    scores = score_map(CRFTagger(**model), source, source.summarise(), single_sequences=True)
+    f = source.likelihood(scores, 0.0, Threads(1))
+    w, _ = drawn(scores, seed, [0.3, 1.0, 3.0][seed // 2 % 3])
+    return source, scores, f, w
+
+
+def check_steps(seed):
+    """The step of each sequence is its gradient, and its loss -log p(y | x)."""
+    source, scores, f, w = random_steps(seed)
+    total, loss = np.zeros_like(w), 0.0
+    for s in range(len(source.numbers)):
+        # So large a sum of squares that it does not change: the step is minus the gradient.
+        steps = StochasticLikelihood(f, w=w.copy(), first_square=2.0**40)
+        steps.scale = None
+        with patch.object(stochastic, "ALMOST", 0.0):
+            steps.descend(np.array([s]), 2.0**20)
+        total += w - steps.w
+        loss += f.weights[s] * steps.losses[s]
+    gradient = np.zeros_like(w)
+    assert_allclose(loss, f.value_and_gradient(w, gradient), rtol=1e-9, atol=1e-9)
+    used = packed_again(scores, np.ones_like(w)) != 0
+    assert_allclose(total[used], gradient[used], rtol=1e-7, atol=1e-8)
+
+
+def test_losses_of_steps_where_scores_are_far_apart():
+    _, _, f, w = random_steps(7)
+    w = 200 * w
+    steps = StochasticLikelihood(f, w=w.copy(), first_square=2.0**40)
+    steps.descend(steps.sequences, 1e-30)
+    assert_allclose(steps.losses @ f.weights, f.value(w), rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_steps_of_single_sequences(seed):
+    check_steps(seed)

@@ -125,10 +125,10 @@ def choose_solver(tagger: Any, source: Source) -> tuple[str, str]:
     if name == "dual":
         check_magnitude(source.X, f"solver={tagger.solver!r}", 1e100)
     by_row = has_transition_features(tagger, source)
-    if by_row and name not in ("auto", "lbfgs"):
+    if by_row and name == "dual":
         raise ValueError(
             f"solver={tagger.solver!r} does not train transition features, which X or "
-            "transition_features gives; use solver='lbfgs' or 'auto'."
+            "transition_features gives; use solver='adagrad', 'lbfgs' or 'auto'."
         )
     if by_row and (parameter := Unlabelled.of(tagger).parameter):
         raise ValueError(
@@ -137,8 +137,6 @@ def choose_solver(tagger: Any, source: Source) -> tuple[str, str]:
         )
     if name != "auto":
         return name, "as given"
-    if by_row:
-        return "lbfgs", "transitions have features"
     if not isinstance(source, RowSource):
         return "lbfgs", "the data are not in memory as rows"
     if isinstance(source, PartialSource):
@@ -147,6 +145,8 @@ def choose_solver(tagger: Any, source: Source) -> tuple[str, str]:
         return "lbfgs", f"rows are dense, or fewer than {MANY_ROWS}"
     if tagger.warm_start and hasattr(tagger, "coef_"):
         return "lbfgs", "it starts from the weights of the previous fit"
+    if by_row:
+        return "adagrad", "transitions have features"
     enough = STRONG_L2 * _squared_norm(source.X)
     if not tagger.l2 >= enough:
         return "adagrad", f"l2 is below {enough:.3g}, an eighth of the mean squared norm of a row"

@@ -131,8 +131,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         Columns with a weight for each pair of successive labels, beside those for labels: numbers
         or names of columns, a mask, a regular expression that is searched for in names, or a
         function of a name. Names are those of dicts and attribute lists. None: those that
-        ``X.roles`` says, as templates with ``B`` lines set it. Trained by "lbfgs", from sequences
-        in memory.
+        ``X.roles`` says, as templates with ``B`` lines set it. Trained by "adagrad" and "lbfgs",
+        from sequences in memory.
     constraints : {"iob2", "iobes"}, bool array-like (n_labels, n_labels) or None, default=None
         Transitions that may occur, in training and in every answer: rows from, columns to, in
         the order of the sorted labels. The schemes also constrain the first and last label.
@@ -408,7 +408,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
         """Go through one batch of sequences once, by the steps of ``solver="adagrad"``.
 
         All states and transitions are trained, whatever ``all_possible_states``: which ones occur
-        cannot be known in advance. Goes on from the weights of an earlier call, or of :meth:`fit`.
+        cannot be known in advance; transition features get weights for the labels seen so far, as
+        ``all_possible_transitions`` says. Goes on from the weights of an earlier call, or of :meth:`fit`.
         The penalties are those of all sequences seen so far together.
 
         Parameters

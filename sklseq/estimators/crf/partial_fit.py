@@ -7,18 +7,30 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from sklseq.data.column_roles import with_transition_features
 from sklseq.data.constraints import check_constraints, resolve_constraints
 from sklseq.data.labels import PartialLabelError, encode_labels, read_classes
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
-from sklseq.data.sequences import Sequences, read_labels
+from sklseq.data.sequences import STATE, TRANSITION, Sequences, read_labels
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sources.partial_source import check_allowed
 from sklseq.estimators.trained_weights import fitted_attributes, trained_support
-from sklseq.estimators.validation import check_not_empty, read_sequences, training_weights
+from sklseq.estimators.validation import (
+    check_not_empty,
+    check_same_features,
+    read_sequences,
+    training_weights,
+)
 from sklseq.estimators.weights import dense_weights
 from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.objectives.likelihood.stochastic import Batch, StochasticLikelihood
-from sklseq.objectives.scores.score_map import ScoreMap, Weights
+from sklseq.objectives.scores.score_map import ScoreMap, Support, Weights
+from sklseq.objectives.scores.transition_features import (
+    allowed_triples,
+    observed_triples,
+    possible_triples,
+    triples_of,
+)
 
 __all__ = ["fit_batch"]
 
@@ -43,11 +55,7 @@ def fit_batch(
     """
     rows, classes = _first_batch(X, classes) if rows is None else _next_batch(tagger, rows, classes)
     check_not_empty(rows)
-    if rows.roles is not None or tagger.transition_features is not None:
-        raise ValueError(
-            "partial_fit does not train transition features; leave out transition_features and B "
-            "lines, or use fit."
-        )
+    roles = _roles(tagger, rows)
     rows = Sequences(sparse.csr_matrix(rows.rows), rows.offsets)
     weights = training_weights(sample_weight, len(rows))
     allowed = resolve_constraints(tagger.constraints, classes)
@@ -57,15 +65,48 @@ def fit_batch(
     else:
         check_allowed(labels, rows.offsets, allowed, np.arange(len(rows)))
         weights = weights * (np.diff(np.append(0, np.cumsum(~labels.unknown))[rows.offsets]) > 0)
-    scores = ScoreMap(
-        rows, len(classes), trained_support(tagger, None, len(classes), tagger.boundaries), allowed,
-        np.dtype(np.float64), as_it_is=True,
-    )  # fmt: skip
+    support = trained_support(tagger, None, len(classes), tagger.boundaries)
+    if roles is not None:
+        support = _with_triples(tagger, support, roles, rows, labels, squares)
+    scores = ScoreMap(rows, len(classes), support, allowed, np.dtype(np.float64), as_it_is=True)
     penalties = labels.penalties(scores.width, np.float64)
     batch = Batch(
         scores, float(tagger.l2), labels.codes, rows.offsets, weights, penalties=penalties
     )
     return _attributes_after(tagger, batch, classes, squares)
+
+
+def _roles(tagger: Any, rows: Sequences) -> np.ndarray | None:
+    # Of the columns of a batch, if it has transition features.
+    vectorizer = getattr(tagger, "vectorizer_", None)
+    names = vectorizer and vectorizer.get_feature_names_out
+    roles = with_transition_features(tagger.transition_features, rows.shape[1], rows.roles, names)
+    if hasattr(tagger, "coef_"):
+        has = roles is not None and bool((roles & TRANSITION).any())
+        check_same_features(tagger.transition_coef_ is not None, has)
+    return roles
+
+
+def _with_triples(
+    tagger: Any, support: Support, roles: np.ndarray, rows: Sequences, labels: AllowedLabels,
+    squares: tuple | None,
+) -> Support:  # fmt: skip
+    # With weights of transition features for the labels seen so far, or for all.
+    columns, L = np.flatnonzero(roles & TRANSITION), labels.n_labels
+    if tagger.all_possible_transitions:
+        triples = possible_triples(columns, support.transition)
+    elif len(labels.table) == L:
+        triples = observed_triples(rows, columns, labels.codes, L)
+    else:
+        triples = allowed_triples(rows, columns, labels)
+    if hasattr(tagger, "coef_"):
+        triples = np.union1d(triples, triples_of(tagger.transition_coef_))
+    if squares is not None:
+        triples = np.union1d(triples, squares[2])
+    pairs, state = None, roles & STATE > 0
+    if not state.all():
+        pairs = (np.flatnonzero(state)[:, None] * L + np.arange(L)).reshape(-1)
+    return support._replace(pairs=pairs, triples=triples)
 
 
 def _read_codes(y: LabelsLike, rows: Sequences, classes: np.ndarray) -> AllowedLabels:
@@ -109,11 +150,14 @@ def _attributes_after(
     start, before = scores.new_vector(), getattr(tagger, "n_seen_", 0)
     if fitted:
         coef = dense_weights(tagger.coef_)
-        start = scores.pack(Weights(coef, tagger.transition_, tagger.start_, tagger.end_))
+        weights = Weights(coef, tagger.transition_, tagger.start_, tagger.end_)
+        start = scores.pack(weights, tagger.transition_coef_)
     first_square = FITTED if fitted else FIRST_SQUARE
     stochastic = StochasticLikelihood(batch, float(tagger.l1), start, first_square)
     if squares is not None:
-        stochastic.squares[0], stochastic.squares[2] = (x.copy() for x in squares)
+        stochastic.squares[0], stochastic.squares[2] = (x.copy() for x in squares[:2])
+    if scores.features is not None:
+        _set_squares_of_triples(tagger, stochastic, squares)
     seed = tagger.random_state
     if seed is None or isinstance(seed, int):
         seed = [seed or 0, before]
@@ -126,10 +170,28 @@ def _attributes_after(
         )
     vectorizer = getattr(tagger, "vectorizer_", None)
     return fitted_attributes(scores, stochastic.w, classes, vectorizer) | {
-        "_squares": (stochastic.squares[0], stochastic.squares[2]),
+        "_squares": _squares_after(stochastic),
         "n_seen_": before + len(order),
         "n_iter_": getattr(tagger, "n_iter_", 0) + 1,
         "solver_": "adagrad",
         "objective_": loss,
         "loss_curve_": [*getattr(tagger, "loss_curve_", ()), loss],
     }
+
+
+def _set_squares_of_triples(
+    tagger: Any, stochastic: StochasticLikelihood, squares: tuple | None
+) -> None:
+    # Those of earlier batches; of other weights as they begin.
+    triples, of_triples = stochastic.scores.features.triples, stochastic.squares[3]
+    of_triples[:] = FIRST_SQUARE
+    if squares is not None:
+        of_triples[np.searchsorted(triples, squares[2])] = squares[3]
+    elif hasattr(tagger, "coef_"):
+        of_triples[np.searchsorted(triples, triples_of(tagger.transition_coef_))] = FITTED
+
+
+def _squares_after(stochastic: StochasticLikelihood) -> tuple:
+    state, _, chain, of_triples = stochastic.squares
+    features = stochastic.scores.features
+    return (state, chain) if features is None else (state, chain, features.triples, of_triples)

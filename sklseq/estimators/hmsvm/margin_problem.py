@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from scipy.linalg import solve_triangular
 
 from sklseq._lib.callbacks import iteration_hook
@@ -32,7 +31,7 @@ from sklseq.objectives.margin.hinge import (
     linear_rows,
 )
 from sklseq.objectives.margin.smoothed import SmoothedHinge
-from sklseq.objectives.scores.score_map import ScoreMap, Support, full_support
+from sklseq.objectives.scores.score_map import ScoreMap, Support, full_support, state_rows
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 from sklseq.solvers import SolverResult, bcfw, perceptron, smoothing, working_set
 
@@ -142,30 +141,21 @@ class MarginProblem:
             support = support._replace(triples=np.union1d(before, support.triples))
         return support
 
-    def _state_rows(self, rows: Any) -> Any:
-        # Zeros in columns without weights for labels.
-        if self.support.pairs is None:
-            return rows
-        kept = np.zeros(rows.shape[1])
-        kept[self.support.pairs // len(self.source.classes)] = 1
-        if not sparse.issparse(rows):
-            return rows * kept
-        rows = sparse.csr_matrix(rows @ sparse.diags_array(kept))
-        rows.eliminate_zeros()
-        return rows
-
     def _objective(self, codes, weights, loss: PathLoss, allowed) -> StructuredHinge:
         tagger, X = self.tagger, self.rows
         C = np.where(weights > 0, 1.0, 0.0)
         unit = 1.0 if self.solver == "perceptron" else tagger.C
         C[weights > 0] *= unit * weights[weights > 0]
-        is_linear = tagger.kernel == "linear"
-        source = linear_rows(self._state_rows(X.rows)) if is_linear else self._kernels()
+        L = len(self.source.classes)
+        if tagger.kernel == "linear":
+            source = linear_rows(state_rows(X, self.support.pairs, L).rows)
+        else:
+            source = self._kernels()
         scale = float(tagger.transition_scale)
         slack = "hard" if np.isinf(tagger.C) else tagger.slack
         margin = Margin(loss, slack, allowed, scale, scale * bool(tagger.boundaries))
         n_own = 0 if self.solver == "perceptron" else int(tagger.cache_size * 1e6 / 8)
-        features, triples, L = None, self.support.triples, len(self.source.classes)
+        features, triples = None, self.support.triples
         if triples is not None:
             features = TransitionFeatures(X, triples, L, np.float64)
         data = source, X.offsets, codes, C

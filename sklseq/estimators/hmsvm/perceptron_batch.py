@@ -11,6 +11,7 @@ from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.hmsvm.margin_problem import MarginProblem
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import (
+    check_same_features,
     read_sequences,
     training_weights,
     warn_new_attributes,
@@ -72,7 +73,7 @@ def fit_batch(
     problem = MarginProblem(tagger, source, triples=known)
     objective, triples = problem.objective, problem.support.triples
     if before is not None:
-        _check_features(before, triples)
+        check_same_features(before.triples is not None, triples is not None)
         before = before.on(triples)
         _start_from(objective, before.w)
     squares = np.zeros(len(objective.C))
@@ -126,15 +127,6 @@ def _check_batch(tagger: Any, classes: ArrayLike | None, visits: tuple | None) -
                 f"classes must be those of the first call, {tagger.classes_.tolist()}; got "
                 f"{given.tolist()}."
             )
-
-
-def _check_features(before: Visits, triples: np.ndarray | None) -> None:
-    if (before.triples is None) != (triples is None):
-        has, had = ("without", "with") if triples is None else ("with", "without")
-        raise ValueError(
-            f"partial_fit got X {has} transition features, but the first call was {had} them; "
-            "transition_features and the columns of X must stay as they were."
-        )
 
 
 def _read(tagger: Any, X, y, classes, sample_weight) -> RowSource:

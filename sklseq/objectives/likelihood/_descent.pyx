@@ -23,7 +23,7 @@ from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq._lib.prefetch cimport prefetch
 from sklseq.inference.kernels._log_domain cimport log_sum_exp
 from sklseq.objectives.likelihood.lattice cimport (
-    Lattice, Rows, expectations, lattice_of, scores, soft,
+    Lattice, RowEntries, Rows, entry_of, expectations, lattice_of, scores, soft,
 )
 from sklseq.objectives.likelihood.sparse_lattice cimport listed_number
 
@@ -39,6 +39,10 @@ cdef struct Problem:
     float* G                 # sums of squared gradients; shapes as W, w and chain
     float* narrow_G
     float* chain_G
+    float* link_G            # (n_links,), for weights of transition features, and so:
+    const double* link_scale
+    long long* link_stamp
+    Py_ssize_t n_links
     const double* scale      # (n,) and (n_pairs,): 1 / s; NULL where all values are one
     const double* narrow_scale
     long long* stamp         # (n, blocks): the update that shrank a block of a row last
@@ -113,23 +117,44 @@ cdef void move_row(
 cdef double log_partition(Lattice* q, Py_ssize_t T) noexcept nogil:
     # log Z of S and the transitions, in logarithms: slow, and right however far apart scores are.
     # alpha_t(j) = S_t(j) + log sum_i exp(alpha_{t-1}(i) + transition(i, j))
-    cdef Py_ssize_t t, i, j, L = q.rows.L, W = q.rows.width
+    cdef Py_ssize_t t, i, j, p, L = q.rows.L, W = q.rows.width
     cdef const double* allowed = q.rows.allowed
     cdef const double* end = allowed + (L + 1) * W
+    cdef const double* chain = q.rows.chain
     cdef double* alpha = q.alpha
+    cdef RowEntries* of_row = &q.entries
     for j in range(L):
         alpha[j] = q.S[j] if allowed[L * W + j] != 0 else -INFINITY
     for t in range(1, T):
         alpha = q.alpha + t * W
+        if of_row.links.indptr != NULL:
+            for i in range(L * W):
+                q.products[i] = q.rows.chain[i]
+            for p in range(of_row.start[t], of_row.start[t + 1]):
+                q.products[of_row.i[p] * W + of_row.j[p]] = of_row.score[p]
+            chain = q.products
         for j in range(L):
             for i in range(L):
                 q.e[i] = -INFINITY
                 if allowed[i * W + j] != 0:
-                    q.e[i] = alpha[i - W] + q.rows.chain[i * W + j]
+                    q.e[i] = alpha[i - W] + chain[i * W + j]
             alpha[j] = q.S[t * W + j] + log_sum_exp(q.e, L)
     for j in range(L):
         alpha[j] = alpha[j] if end[j] != 0 else -INFINITY
     return log_sum_exp(alpha, L)
+
+
+cdef inline double share(Problem* q, double top) noexcept nogil:
+    # Factor of a step by residuals up to `top`: 1, and below `almost` 0 or almost / top, so often
+    # that the expected step is the same.
+    if top >= q.almost:
+        return 1
+    q.random ^= q.random << 13           # Marsaglia (2003): xorshift
+    q.random ^= q.random >> 7
+    q.random ^= q.random << 17
+    if <double> (q.random >> 11) * (1.0 / 9007199254740992.0) * q.almost >= top:
+        return 0
+    return q.almost / top
 
 
 cdef inline bint choose(lanes* tag, Problem* q, double* residual) noexcept nogil:
@@ -137,7 +162,7 @@ cdef inline bint choose(lanes* tag, Problem* q, double* residual) noexcept nogil
     # expected step is the same. Writes which blocks of lanes move into the scratch alpha; returns
     # whether any does.
     cdef Py_ssize_t B = n_lanes(tag), block, k
-    cdef double top, size
+    cdef double top, size, factor
     cdef double* r
     cdef double* moves = q.at.alpha
     cdef bint any_moves = False
@@ -146,20 +171,36 @@ cdef inline bint choose(lanes* tag, Problem* q, double* residual) noexcept nogil
         for k in range(B):
             size = r[k] if r[k] > 0 else -r[k]
             top = size if size > top else top
-        moves[block] = 1
-        if top < q.almost:
-            q.random ^= q.random << 13           # Marsaglia (2003): xorshift
-            q.random ^= q.random >> 7
-            q.random ^= q.random << 17
-            if <double> (q.random >> 11) * (1.0 / 9007199254740992.0) * q.almost >= top:
-                moves[block] = 0
-                for k in range(B):
-                    r[k] = 0
-            else:
-                for k in range(B):
-                    r[k] *= q.almost / top
+        factor = share(q, top)
+        moves[block] = factor != 0
+        if factor != 1:
+            for k in range(B):
+                r[k] *= factor
         any_moves |= moves[block] != 0
     return any_moves
+
+
+cdef void move_links(Problem* q, Py_ssize_t r, Py_ssize_t T, Py_ssize_t update) noexcept nogil:
+    # Weights of transition features; `expected` of entries holds residuals.
+    cdef RowEntries* at = &q.at.entries
+    cdef Py_ssize_t t, p, k, f, e
+    cdef double g
+    for t in range(1, T):
+        for e in range(at.start[t], at.start[t + 1]):
+            at.place[at.i[e] * at.links.L + at.j[e]] = <int> e
+            at.expected[e] *= share(q, abs(at.expected[e]))
+        for p in range(at.links.indptr[r + t], at.links.indptr[r + t + 1]):
+            f = at.links.indices[p]
+            for k in range(at.links.support[f], at.links.support[f + 1]):
+                e = at.place[at.links.from_label[k] * at.links.L + at.links.to_label[k]]
+                g = at.links.data[p] * at.expected[e]
+                if g == 0:
+                    continue
+                move(
+                    at.v + k, q.link_G + k, g, update - q.link_stamp[k],
+                    q.link_scale + k if q.link_scale != NULL else NULL, q
+                )
+                q.link_stamp[k] = update
 
 
 cdef void move_all(
@@ -181,6 +222,8 @@ cdef void move_all(
             else:
                 g = q.at.S[j] if i == L else q.at.S[(T - 1) * W + j]
             move(rows.chain + k, q.chain_G + k, g * rows.chain_mask[k], 1, NULL, q)
+    if q.at.entries.links.indptr != NULL:
+        move_links(q, r, T, update)
     for t in range(T):
         if not choose(tag, q, q.at.S + t * W):
             continue
@@ -221,6 +264,12 @@ cdef void catch_up(Problem* q, Py_ssize_t update) noexcept nogil:
             q.narrow_scale + k if q.narrow_scale != NULL else NULL, q
         )
         q.narrow_stamp[k] = update
+    for k in range(q.n_links):
+        shrink(
+            q.at.entries.v + k, q.link_G + k, update - q.link_stamp[k],
+            q.link_scale + k if q.link_scale != NULL else NULL, q
+        )
+        q.link_stamp[k] = update
 
 
 cdef double marginals_of_scores(
@@ -239,12 +288,17 @@ cdef double residuals_of_path(
     lanes* tag, Lattice* at, Py_ssize_t T, const int* y, double weight
 ) noexcept nogil:
     # S, and pair_mu or `listed.mu`, become residuals; returns -log p(y | x).
-    cdef Py_ssize_t t, j, W = at.rows.width, L = at.rows.L
+    cdef Py_ssize_t t, j, p, W = at.rows.width, L = at.rows.L
     cdef double score = 0, temper = 1, log_z = marginals_of_scores(tag, at, T, &temper)
     for t in range(T):
         score += at.S[t * W + y[t]]
         if t > 0:
-            score += at.rows.chain[y[t - 1] * W + y[t]]
+            p = entry_of(&at.entries, t, y[t - 1], y[t])
+            if p >= 0:
+                score += at.entries.score[p]
+                at.entries.expected[p] -= 1
+            else:
+                score += at.rows.chain[y[t - 1] * W + y[t]]
             if at.listed.n:
                 j = listed_number(&at.listed, y[t - 1], y[t])
                 if j >= 0:
@@ -258,6 +312,8 @@ cdef double residuals_of_path(
         at.listed.mu[j] *= weight
     for j in range(0 if at.listed.n else L * W):
         at.pair_mu[j] *= weight
+    for j in range(at.entries.n):
+        at.entries.expected[j] *= weight
     return log_z - score
 
 
@@ -272,6 +328,8 @@ cdef double residuals_of_codes(
     cdef double temper = 1, loss = marginals_of_scores(tag, at, T, &temper)
     for k in range(n):
         q.kept_pairs[k] = pairs[k]
+    for k in range(at.entries.n):
+        at.entries.kept[k] = at.entries.expected[k]
     for t in range(T):
         for j in range(L):
             q.kept[t * W + j] = at.mu[t * W + j]
@@ -279,6 +337,8 @@ cdef double residuals_of_codes(
     loss -= marginals_of_scores(tag, at, T, &temper)
     for k in range(n):
         pairs[k] = weight * (q.kept_pairs[k] - pairs[k])
+    for k in range(at.entries.n):
+        at.entries.expected[k] = weight * (at.entries.kept[k] - at.entries.expected[k])
     for t in range(T):
         for j in range(L):
             at.S[t * W + j] = weight * (q.kept[t * W + j] - at.mu[t * W + j])
@@ -320,10 +380,11 @@ def descend(
     cdef const long long[::1] offsets = state.offsets
     cdef const int[::1] y = state.y
     cdef float[:, ::1] G = state.squares[0], chain_G = state.squares[2]
-    cdef float[::1] narrow_G = state.squares[1]
+    cdef float[::1] narrow_G = state.squares[1], link_G = state.squares[3]
     cdef long long[::1] stamp = state.stamps[0], narrow_stamp = state.stamps[1]
+    cdef long long[::1] link_stamp = state.stamps[2]
     cdef double[::1] losses = state.losses
-    cdef const double[::1] wide_scale, narrow_scale
+    cdef const double[::1] wide_scale, narrow_scale, link_scale
     cdef const double[:, ::1] penalties
     cdef double[:, ::1] scratch = state.scratch
     cdef Problem q
@@ -341,9 +402,13 @@ def descend(
     q.narrow_G = &narrow_G[0] if narrow_G.shape[0] else NULL
     q.narrow_stamp = &narrow_stamp[0] if q.n_pairs else NULL
     q.chain_G = &chain_G[0, 0]
-    q.scale = q.narrow_scale = NULL
+    q.n_links = link_G.shape[0]
+    q.link_G = &link_G[0] if q.n_links else NULL
+    q.link_stamp = &link_stamp[0] if q.n_links else NULL
+    q.scale = q.narrow_scale = q.link_scale = NULL
     if state.scale is not None:
-        wide_scale, narrow_scale = state.scale
+        wide_scale, narrow_scale, link_scale = state.scale
+        q.link_scale = &link_scale[0] if q.n_links else NULL
         q.scale = &wide_scale[0] if W.shape[0] else NULL
         q.narrow_scale = &narrow_scale[0] if q.n_pairs else NULL
     q.penalties = NULL

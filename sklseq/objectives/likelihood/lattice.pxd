@@ -10,10 +10,12 @@ from sklseq._lib.exponential cimport exp_double
 from sklseq._lib.lanes cimport lanes
 from sklseq._lib.prefetch cimport prefetch_row
 from sklseq.inference.kernels._recursions cimport backward, forward, mixing
+from sklseq.inference.kernels._row_matrices cimport RowMatrices, backward_runs, forward_runs
 from sklseq.objectives.likelihood.sparse_lattice cimport (
     ListedPairs, listed_factors, listed_marginals, listed_of, positive_factor,
 )
 from sklseq.objectives.scores._gather cimport gather_row
+from sklseq.objectives.scores._row_links cimport RowLinks, entries_of_row, row_links
 
 # Entries ahead of the present one whose weights are fetched.
 cdef enum:
@@ -35,8 +37,23 @@ cdef struct Rows:
     const double* chain_mask         # 1 where trained
     const double* allowed            # 0 where forbidden
 
+cdef struct RowEntries:              # transition scores of the sequence's rows with such features
+    RowLinks links
+    double* v                        # (n_weights,)
+    int* place                       # (L * L,) scratch
+    long long* start                 # (T + 1,) entries start[t] to start[t + 1] - 1 are of row t
+    int* i
+    int* j
+    double* score
+    double* factor                   # exp(temper * (score - maximum))
+    double* expected
+    double* kept                     # room for those of other scores
+    RowMatrices E, Et
+    Py_ssize_t n
+
 cdef struct Lattice:
     Rows rows
+    RowEntries entries
     ListedPairs listed               # where most transitions have no weight
     Py_ssize_t used                  # rows of `LatticeState.scratch` that the following take
     double* S                        # (T, width) scores
@@ -79,6 +96,33 @@ cdef inline Rows rows_of(state, double[:, ::1] W, double[::1] w) except *:
     return at
 
 
+cdef inline RowEntries row_entries_of(state, Py_ssize_t L, Py_ssize_t width) except *:
+    cdef RowEntries q
+    cdef double[::1] v
+    cdef long long[::1] start
+    cdef int[::1] place
+    cdef int[:, ::1] labels
+    cdef double[:, ::1] numbers
+    cdef double[:, :, ::1] room
+    q.links.indptr, q.n = NULL, 0
+    if state.links is None:
+        return q
+    rows, support, place, start, labels, numbers, room = state.links
+    v = state.v
+    q.links, q.v = row_links(rows, support, L), &v[0]
+    q.place, q.start, q.i, q.j = &place[0], &start[0], &labels[0, 0], &labels[1, 0]
+    q.score, q.factor, q.expected = &numbers[0, 0], &numbers[1, 0], &numbers[2, 0]
+    q.kept = &numbers[3, 0]
+    q.E.start, q.E.i, q.E.j, q.E.value = q.start, q.i, q.j, q.factor
+    q.E.expected = q.E.pairs = NULL
+    q.E.first, q.E.all, q.E.own = 0, L * L, &room[0, 0, 0]
+    q.E.of_i, q.E.of_j = width, 1
+    q.Et = q.E
+    q.Et.own, q.Et.of_i, q.Et.of_j = &room[1, 0, 0], 1, width
+    q.Et.expected, q.Et.pairs = q.expected, &room[2, 0, 0]
+    return q
+
+
 cdef inline Lattice lattice_of(state, double[:, ::1] W, double[::1] w) except *:
     cdef Lattice q
     cdef double[:, ::1] scratch = state.scratch
@@ -93,7 +137,38 @@ cdef inline Lattice lattice_of(state, double[:, ::1] W, double[::1] w) except *:
         q.products = &scratch[q.used + 2 * q.rows.width, 0]
         q.pair_mu = &scratch[q.used + 3 * q.rows.width, 0]
         q.used += 3 * q.rows.width + q.rows.L
+    q.entries = row_entries_of(state, q.rows.L, q.rows.width)
+    q.entries.E.shared, q.entries.Et.shared = q.E, q.Et
     return q
+
+
+cdef inline void entry_scores(Lattice* q, Py_ssize_t r, Py_ssize_t T) noexcept nogil:
+    # Of the rows r to r + T - 1, a sequence, of which the first has none.
+    cdef Py_ssize_t t, k
+    cdef RowEntries* e = &q.entries
+    e.n = 0
+    for k in range(q.rows.L * q.rows.L):
+        e.place[k] = -1
+    for t in range(T):
+        e.start[t] = e.n
+        if t > 0:
+            e.n = entries_of_row(
+                &e.links, r + t, <const double*> e.v, <const double*> q.rows.chain, q.rows.width,
+                e.place, e.i, e.j, e.score, e.n
+            )
+    e.start[T] = e.n
+
+
+cdef inline Py_ssize_t entry_of(
+    const RowEntries* e, Py_ssize_t t, Py_ssize_t i, Py_ssize_t j
+) noexcept nogil:
+    # Number of the entry of row t and these labels, or -1.
+    cdef Py_ssize_t p
+    if e.links.indptr != NULL:
+        for p in range(e.start[t], e.start[t + 1]):
+            if e.i[p] == i and e.j[p] == j:
+                return p
+    return -1
 
 
 cdef inline double soft(double u, double threshold) noexcept nogil:
@@ -128,6 +203,8 @@ cdef inline void scores(lanes* tag, Lattice* q, Py_ssize_t r, Py_ssize_t T) noex
     for j in range(at.L):
         S[j] += start[j]
         S[(T - 1) * W + j] += start[W + j]
+    if q.entries.links.indptr != NULL:
+        entry_scores(q, r, T)
 
 
 cdef inline double node_factors(
@@ -159,6 +236,39 @@ cdef inline double node_factors(
     return temper * total
 
 
+cdef inline double entry_factors(Lattice* q, double temper, double top) noexcept nogil:
+    # Factors of entries, and the matrices into which rows put them; returns the smallest one.
+    cdef Py_ssize_t p, k
+    cdef RowEntries* e = &q.entries
+    cdef double least = 1
+    for p in range(e.n):
+        e.factor[p] = positive_factor(temper * (e.score[p] - top))
+        least = e.factor[p] if e.factor[p] < least else least
+    for k in range(q.rows.L * q.rows.width):
+        (<double*> e.E.own)[k] = q.E[k]
+        (<double*> e.Et.own)[k] = q.Et[k]
+    e.E.now = e.Et.now = -1
+    return least
+
+
+cdef inline void backward_entries(lanes* tag, Lattice* q, Py_ssize_t T) noexcept nogil:
+    # mu, and pair_mu of all rows; `expected` of entries.
+    cdef Py_ssize_t i, j, k, W = q.rows.width, L = q.rows.L
+    cdef RowEntries* e = &q.entries
+    for k in range(e.n):
+        e.expected[k] = 0
+    for k in range(W * W):
+        e.Et.pairs[k] = 0
+    backward_runs(
+        tag, &e.Et, <const double*> q.alpha, <const double*> q.inverse_c, q.e, q.mu, q.products,
+        q.pair_mu, 1, T, L, W
+    )
+    for i in range(L):
+        for j in range(L):
+            k = i * W + j
+            q.pair_mu[k] = q.pair_mu[k] * q.E[k] + e.Et.pairs[j * W + i]
+
+
 cdef inline double pair_factors(
     Lattice* q, const double* theta, double temper, bint* check
 ) noexcept nogil:
@@ -171,6 +281,8 @@ cdef inline double pair_factors(
     for i in range(L):
         for j in range(L):
             top = theta[i * W + j] if theta[i * W + j] > top else top
+    for i in range(q.entries.n):
+        top = q.entries.score[i] if q.entries.score[i] > top else top
     for i in range(L):
         for j in range(L):
             q.E[i * W + j] = q.rows.allowed[i * W + j] * positive_factor(
@@ -180,6 +292,8 @@ cdef inline double pair_factors(
         for j in range(L):
             least = q.E[i * W + j] if q.E[i * W + j] < least else least
             q.Et[j * W + i] = q.E[i * W + j]
+    if q.entries.links.indptr != NULL:
+        least = min(least, entry_factors(q, temper, top))
     check[0] = least < mixing(q.E)
     return temper * top
 
@@ -198,14 +312,23 @@ cdef inline double expectations(
         return log_z + listed_marginals(
             &q.listed, q.mu, q.e, q.alpha, q.inverse_c, T, W, check
         )
-    log_z += forward(
-        tag, q.mu if check else <double*> NULL, q.e, q.E, q.alpha, q.inverse_c, <double*> NULL,
-        True, T, L, W, W
-    )
+    if q.entries.links.indptr != NULL:
+        log_z += forward_runs(
+            tag, <const double*> q.mu, <const double*> q.e, &q.entries.E, q.alpha, q.inverse_c, T,
+            L, W, check
+        )
+    else:
+        log_z += forward(
+            tag, q.mu if check else <double*> NULL, q.e, q.E, q.alpha, q.inverse_c, <double*> NULL,
+            True, T, L, W, W
+        )
     if log_z != log_z:
         return log_z
     for k in range(L * W):
         q.pair_mu[k] = 0
+    if q.entries.links.indptr != NULL:
+        backward_entries(tag, q, T)
+        return log_z
     backward(tag, q.Et, q.alpha, q.inverse_c, q.e, q.mu, q.products, q.pair_mu, 1, T, L, W)
     for k in range(L * W):
         q.pair_mu[k] *= q.E[k]

@@ -55,6 +55,18 @@ class LatticeState:
         self.chain_mask, self.allowed = scores.chain_masks()
         self.pairs = scores.pairs_for("visits") or None  # without any, the matrix of zeros
         self.listed = None if self.pairs is None else self._lists(self.pairs)
+        self.v, self.links = scores.triples(self.w), self._links()
+
+    def _links(self) -> tuple | None:
+        # Entries of rows in the form of `lattice.pxd`, with room for those of one sequence.
+        features, L = self.scores.features, self.scores.n_labels
+        if features is None or not features.n_weights:
+            return None
+        n = int(np.diff(features.before[self.offsets]).max(initial=0))
+        room = np.zeros((3, self.scores.width, self.scores.width))
+        place, start = np.zeros(L * L, np.int32), np.zeros(self.longest + 1, np.int64)
+        numbers = np.zeros((2, max(n, 1)), np.int32), np.zeros((4, max(n, 1)))
+        return features.rows, features.support, place, start, *numbers, room
 
     def _lists(self, pairs: PairLists) -> tuple:
         # In the form of `sparse_lattice.pxd`, with scratch for seven numbers each.
@@ -84,6 +96,7 @@ class LatticeState:
             copies = {name: [_aligned_like(x) for x in given] for name, given in arrays.items()}
             scratch, inverse_c = _aligned_like(self.scratch), np.zeros_like(self.inverse_c)
             own = {"scratch": scratch, "inverse_c": inverse_c, "listed": listed}
+            own["links"] = self._links()
             self.rooms[k] = copies | own
         other = copy(self)
         vars(other).update(self.rooms[k])

@@ -84,9 +84,10 @@ class StochasticLikelihood(LatticeState):
         super().__init__(primal, w)
         self.y, self.penalties = primal.y, primal.penalties
         W, narrow = self.dense_and_sparse()
-        self.squares = [np.full(x.shape, first_square, np.float32) for x in (W, narrow, self.chain)]
+        parts = W, narrow, self.chain, self.v
+        self.squares = [np.full(x.shape, first_square, np.float32) for x in parts]
         blocks = len(W) * max(self.scores.width // 8, 1)  # of lanes
-        self.stamps = np.zeros(blocks, np.int64), np.zeros(len(narrow), np.int64)
+        self.stamps = tuple(np.zeros(n, np.int64) for n in (blocks, len(narrow), len(self.v)))
         self.scale = self._scales(len(W), len(narrow))
         self.l1, self.l2 = l1, primal.l2
         self.losses = np.zeros(len(self.weights))
@@ -107,13 +108,23 @@ class StochasticLikelihood(LatticeState):
         other.losses = np.zeros(len(part.weights))
         return other
 
-    def _scales(self, n_dense: int, n_sparse: int) -> tuple[np.ndarray, np.ndarray] | None:
-        # 1 / largest magnitude of each dense row's feature, and of each single pair's.
+    def _scales(self, n_dense: int, n_sparse: int) -> tuple[np.ndarray, ...] | None:
+        # 1 / largest magnitude of the feature of each dense row, single pair and triple.
         _, pair, _, data = self.narrow or (None, np.zeros(0, np.int32), None, np.zeros(0))
-        if not len(self.rows[2]) and not len(data):
+        features = self.scores.features
+        ones = features is None or bool((features.rows[2] == 1).all())
+        if not len(self.rows[2]) and not len(data) and ones:
             return None
         pairs = ((n_dense, self.rows[1], self.rows[2]), (n_sparse, pair, data))
-        return tuple(_inverse_scale(*entries) for entries in pairs)
+        return *(_inverse_scale(*entries) for entries in pairs), self._scale_of_triples()
+
+    def _scale_of_triples(self) -> np.ndarray:
+        features = self.scores.features
+        if features is None:
+            return np.zeros(0)
+        _, column, values = features.rows
+        scale = _inverse_scale(len(features.columns), column, values)
+        return np.repeat(scale, np.diff(features.support[0]))
 
     def descend(
         self, order: np.ndarray, rate: float, boost: np.ndarray | float = 1.0,
@@ -148,11 +159,13 @@ class StochasticLikelihood(LatticeState):
     def _run_all(self, shares, W, w, weights, rate: float, part: float) -> float:
         # Each thread a share of the sequences, with all penalties; then the merge.
         n, before = len(shares), np.cumsum([0, *map(len, shares)])
-        arrays = {"copies": [W, w, self.chain], "squares": self.squares, "stamps": self.stamps}
+        copies = [W, w, self.chain, self.v]
+        arrays = {"copies": copies, "squares": self.squares, "stamps": self.stamps}
 
         def run(k: int) -> tuple[float, StochasticLikelihood]:
             other = self.member(k, arrays)
-            other.chain, other.n_updates = other.copies[2], self.n_updates + int(before[k])
+            other.chain, other.v = other.copies[2:]
+            other.n_updates = self.n_updates + int(before[k])
             for stamp in other.stamps:
                 stamp[:] = other.n_updates
             more = int(before[-1]) / len(shares[k])
@@ -187,6 +200,7 @@ class StochasticLikelihood(LatticeState):
         narrow[:] = self.squares[1]
         other.chain = self.squares[2].astype(np.float64)
         other.store(W)
+        self.scores.triples(other.w)[:] = self.squares[3]
         return np.sqrt(np.maximum(other.w, 1))
 
     def restart(self, w: np.ndarray) -> None:
@@ -284,6 +298,8 @@ class ShardedStochasticLikelihood:
 
 
 def _inverse_scale(n: int, index: np.ndarray, values: np.ndarray) -> np.ndarray:
+    if not len(values):
+        return np.ones(n)
     largest = largest_at(index, np.abs(values), n)
     return 1 / np.where(largest > 0, largest, 1.0)
 
@@ -297,4 +313,4 @@ def _feature_scale(scores: ScoreMap) -> tuple[np.ndarray, np.ndarray] | None:
     ones = np.ones((L, L)), np.ones(L), np.ones(L)
     packed = scores.pack(Weights(np.repeat(largest[:, None], L, axis=1), *ones))
     W, narrow = scores.design.weights(scores.state(packed))
-    return 1 / W.max(axis=1), 1 / narrow
+    return 1 / W.max(axis=1), 1 / narrow, np.zeros(0)

@@ -10,24 +10,18 @@ pair of which one of its features has a weight. First rows of sequences have no 
 """
 
 from sklseq._lib.lanes cimport real
+from sklseq.objectives.scores._row_links cimport RowLinks, entries_of_row, row_links
 
 
 cdef class Links:
     """Features of rows, and the pairs of labels for which each feature has a weight."""
 
-    cdef const long long[::1] indptr
-    cdef const int[::1] indices
-    cdef const double[::1] data
-    cdef const long long[::1] support
-    cdef const int[::1] from_label
-    cdef const int[::1] to_label
-    cdef Py_ssize_t L
+    cdef object kept
+    cdef RowLinks at
 
     def __init__(self, rows, support, n_labels):
         """``rows``, ``support``: (indptr, indices, data) and (start, from, to) as above."""
-        self.indptr, self.indices, self.data = rows
-        self.support, self.from_label, self.to_label = support
-        self.L = n_labels
+        self.kept, self.at = (rows, support), row_links(rows, support, n_labels)
 
     def fill(
         self,
@@ -41,29 +35,21 @@ cdef class Links:
         int[::1] place,                  # (L * L,)         scratch
     ):
         """Write the entries of some rows; returns their number and the largest score."""
-        cdef Py_ssize_t s, r, p, q, f, begin, pair, n = 0
-        cdef int e
-        cdef real x, top = -1e30
+        cdef Py_ssize_t s, r, p, n = 0
+        cdef real top = -1e30
+        if score.shape[0] == 0:
+            indptr[:] = 0
+            return 0, top
         with nogil:
             place[:] = -1
             indptr[0] = 0
             for s in range(offsets.shape[0] - 1):
                 for r in range(offsets[s], offsets[s + 1]):
-                    begin = n
-                    for p in range(
-                        self.indptr[first + r] if r > offsets[s] else self.indptr[first + r + 1],
-                        self.indptr[first + r + 1]
-                    ):
-                        f, x = self.indices[p], <real> self.data[p]
-                        for q in range(self.support[f], self.support[f + 1]):
-                            pair = self.from_label[q] * self.L + self.to_label[q]
-                            e = place[pair]
-                            if e < begin:
-                                e = place[pair] = <int> n
-                                i[n], j[n] = self.from_label[q], self.to_label[q]
-                                score[n] = shared[i[n], j[n]]
-                                n += 1
-                            score[e] += x * v[q]
+                    if r > offsets[s]:
+                        n = entries_of_row(
+                            &self.at, first + r, &v[0], &shared[0, 0], shared.shape[1], &place[0],
+                            &i[0], &j[0], &score[0], n
+                        )
                     indptr[r + 1] = n
             for p in range(n):
                 top = score[p] if score[p] > top else top
@@ -86,9 +72,9 @@ cdef class Links:
                 if indptr[r] == indptr[r + 1]:
                     continue
                 for e in range(indptr[r], indptr[r + 1]):
-                    place[i[e] * self.L + j[e]] = <int> e
-                for p in range(self.indptr[first + r], self.indptr[first + r + 1]):
-                    f, x = self.indices[p], self.data[p]
-                    for q in range(self.support[f], self.support[f + 1]):
-                        e = place[self.from_label[q] * self.L + self.to_label[q]]
+                    place[i[e] * self.at.L + j[e]] = <int> e
+                for p in range(self.at.indptr[first + r], self.at.indptr[first + r + 1]):
+                    f, x = self.at.indices[p], self.at.data[p]
+                    for q in range(self.at.support[f], self.at.support[f + 1]):
+                        e = place[self.at.from_label[q] * self.at.L + self.at.to_label[q]]
                         out[q] += x * expected[e]

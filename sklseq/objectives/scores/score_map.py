@@ -20,7 +20,7 @@ from scipy import sparse
 
 from sklseq._lib.threads import spans
 from sklseq.data.partial_labels import AllowedLabels
-from sklseq.data.sequences import row_positions
+from sklseq.data.sequences import Sequences, row_positions
 from sklseq.inference.chain.linear_chain import Transitions, _chain
 from sklseq.inference.chain.sparse_transitions import PairLists, find_pairs
 from sklseq.objectives.scores.design import DenseRows, PlainRows, SparseRows, aligned_zeros
@@ -41,6 +41,7 @@ __all__ = [
     "magnitudes",
     "observed_support",
     "padded_rows",
+    "state_rows",
     "support_of_codes",
 ]
 
@@ -199,6 +200,19 @@ def _scale_of_columns(largest: np.ndarray, ridge: float) -> np.ndarray:
     return np.maximum(np.where(largest > 0, largest, 1), ridge) / max(1, ridge)
 
 
+def state_rows(X: Sequences, pairs: np.ndarray | None, n_labels: int) -> Sequences:
+    """X with zeros in the columns without state weights; ``pairs`` as of :class:`Support`."""
+    if pairs is None:
+        return X
+    kept = np.zeros(X.shape[1])
+    kept[pairs // n_labels] = 1
+    if not X.is_sparse:
+        return X.with_rows(X.rows * kept)
+    rows = sparse.csr_matrix(X.rows @ sparse.diags_array(kept))
+    rows.eliminate_zeros()
+    return X.with_rows(rows)
+
+
 class Chain(Transitions):
     """Scores of transitions, starts and ends, and the weights ``v`` of transition features."""
 
@@ -242,7 +256,7 @@ class ScoreMap:
         self.user_dtype = np.dtype(user_dtype or dtype)
         self.width = _chain.padded_width(n_labels)
         self.design = (
-            PlainRows(X, self.width, self.dtype)
+            PlainRows(state_rows(X, support.pairs, n_labels), self.width, self.dtype)
             if as_it_is
             else self._arrange(X, support.pairs, None if summary is None else summary.counts)
         )

@@ -25,6 +25,7 @@ __all__ = [
     "observed_triples",
     "possible_triples",
     "transition_scores",
+    "triples_of",
     "triples_of_pairs",
 ]
 
@@ -62,6 +63,12 @@ def triples_of_pairs(X: Sequences, columns: np.ndarray, pairs: np.ndarray, L: in
     """The same for i · L + j of each row; -1: none."""
     indptr, indices, _ = select_columns(X, columns)
     return np.unique(_triples_of(indptr, indices, pairs, columns, L)[1])
+
+
+def triples_of(coef: sparse.csr_matrix) -> np.ndarray:
+    """The triples of the entries of ``transition_coef_``."""
+    feature = np.repeat(np.arange(coef.shape[0]), np.diff(coef.indptr))
+    return feature * coef.shape[1] + coef.indices
 
 
 def possible_triples(columns: np.ndarray, transition: np.ndarray) -> np.ndarray:
@@ -156,8 +163,7 @@ class TransitionFeatures:
     @classmethod
     def of_coef(cls, X: Sequences, coef: sparse.csr_matrix, n_labels: int) -> TransitionFeatures:
         """For ``transition_coef_`` of a fitted model, whose ``data`` is v."""
-        feature = np.repeat(np.arange(coef.shape[0]), np.diff(coef.indptr))
-        return cls(X, feature * n_labels**2 + coef.indices, n_labels, coef.dtype)
+        return cls(X, triples_of(coef), n_labels, coef.dtype)
 
     def entries(
         self, v: np.ndarray, shared: np.ndarray, first: int, offsets: np.ndarray
@@ -250,8 +256,7 @@ class TransitionFeatures:
 
     def pack(self, coef: sparse.csr_matrix) -> np.ndarray:
         """The inverse; weights that v has no place for are dropped."""
-        feature = np.repeat(np.arange(coef.shape[0]), np.diff(coef.indptr))
-        keys = feature * self.n_labels**2 + coef.indices
+        keys = triples_of(coef)
         v = np.zeros(self.n_weights, dtype=self.dtype)
         at = np.minimum(np.searchsorted(self.triples, keys), max(self.n_weights - 1, 0))
         found = self.triples[at] == keys if self.n_weights else np.zeros(len(keys), dtype=bool)
