@@ -409,8 +409,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
 
         All states and transitions are trained, whatever ``all_possible_states``: which ones occur
         cannot be known in advance; transition features get weights for the labels seen so far, as
-        ``all_possible_transitions`` says. Goes on from the weights of an earlier call, or of :meth:`fit`.
-        The penalties are those of all sequences seen so far together.
+        ``all_possible_transitions`` says. Goes on from the weights of an earlier call, or of
+        :meth:`fit`. The penalties are those of all sequences seen so far together.
 
         Parameters
         ----------
