@@ -1,4 +1,4 @@
-"""Transition features of rows, and the entries of a row that they make; `_entries.pyx` says what."""
+"""Transition features of rows, and the entries of a row that they make: see `_entries.pyx`."""
 
 from sklseq._lib.lanes cimport real
 
