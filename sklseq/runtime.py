@@ -109,6 +109,7 @@ class Decoder:
         self._chain = Transitions(*ends, ends[0].dtype)
         self._W = _state_weights(model, self._chain)
         self._no_values = np.zeros(0, self._W.dtype)
+        self._types = "int|double" if self._W.dtype == np.float64 else "int|float"
 
     def __repr__(self) -> str:
         n_features = len(self._W)
@@ -269,7 +270,8 @@ class Decoder:
         n = rows.n_rows
         psi = np.empty((n, self._chain.width), dtype=self._W.dtype)
         indptr = rows.indptr.astype(np.int32)
-        _linear.gather_rows(indptr, rows.indices, values, self._W, psi, 0, n)
+        kernel = _linear.gather_rows[self._types]  # a choice by the arguments takes a microsecond
+        kernel(indptr, rows.indices, values, self._W, psi, 0, n)
         return psi, rows.offsets
 
 

@@ -117,6 +117,8 @@ class ItemSequence:
 def _items(xseq: Any) -> list:
     if isinstance(xseq, ItemSequence):
         return xseq.xseq
+    if type(xseq) is list:  # ahead of the checks of abstract classes, which are slow
+        return xseq[:]
     if isinstance(xseq, (str, bytes, Mapping)) or not isinstance(xseq, Iterable):
         raise TypeError(
             f"xseq must be a list of items or an ItemSequence; got {xseq!r:.40} "
@@ -248,9 +250,10 @@ class Tagger:
         -------
         list of str
         """
+        decoder = self._opened()
         if xseq is not None:
-            self.set(xseq)
-        return self._opened().predict_single(self._sequence)
+            self._forget(_items(xseq))
+        return decoder.predict_single(self._sequence)
 
     def marginal(self, y: str, pos: int) -> float:
         """Marginal probability of a label.

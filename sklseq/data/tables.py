@@ -115,7 +115,7 @@ def _is_pandas_extension(values: Any) -> bool:
 
 
 def _is_dictionary(values: Any) -> bool:
-    return hasattr(values, "type") and hasattr(values.type, "value_type")
+    return str(getattr(values, "type", "")).startswith("dictionary")
 
 
 def _distinct_of_arrow(values: Any) -> Coded:

@@ -83,6 +83,8 @@ def _restricted(item: Any, keys: list[str], s: int, t: int) -> dict:
 
 
 def as_items(X: Any) -> list:
+    if type(X) is list and all(type(x) is list for x in X):  # the most frequent form
+        return X
     if isinstance(X, Sequences):
         raise ValueError(
             "X must be a list of sequences, each a list of items; got Sequences, which are "

@@ -205,8 +205,9 @@ cdef class ItemReader:
         self.table, self.grow, self.n_hashed = table, grow, n_hashed
         self.all_ones, self.unchecked, self.n_queued, self.n, self.n_rows = True, False, 0, 0, 0
         self.indices_array, self.weights_array = np.empty(1024, dtype=np.int32), None
-        self.ends_array = np.zeros(256, dtype=np.int64)
+        self.ends_array = np.empty(256, dtype=np.int64)
         self.indices, self.ends = self.indices_array, self.ends_array
+        self.ends[0] = 0
         memset(self.keys, 0, sizeof(self.keys))
 
     def __dealloc__(self):
@@ -432,8 +433,9 @@ cdef class ItemReader:
     cdef int _store_weights(self) except -1:
         # Most data needs no weights, so they are stored from the first that is not 1.
         self.all_ones = False
-        self.weights_array = np.ones(len(self.indices_array))
+        self.weights_array = np.empty(len(self.indices_array))
         self.weights = self.weights_array
+        self.weights[: self.n] = 1.0
         return 0
 
     # --- odd objects ---

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sklseq._lib.cpu import load_kernel
-from sklseq._lib.threads import Threads
+
+if TYPE_CHECKING:  # as in linear_chain
+    from sklseq._lib.threads import Threads
 
 _chain = load_kernel("sklseq.inference.kernels._chain")
 _halves = load_kernel("sklseq.inference.kernels._halves")

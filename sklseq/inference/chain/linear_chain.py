@@ -7,12 +7,11 @@ recursions are in ``_chain.pyx``, their specification in ``reference.py``.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sklseq._lib.cpu import load_kernel
-from sklseq._lib.threads import Threads
 from sklseq.data.sequences import as_numbers, check_offsets
 from sklseq.data.types import ArrayLike, RandomState
 from sklseq.inference.chain.halves import sums_by_halves
@@ -23,6 +22,9 @@ from sklseq.inference.chain.sparse_transitions import (
     find_pairs,
     positive_factors,
 )
+
+if TYPE_CHECKING:  # its import takes long, and exported models need no threads
+    from sklseq._lib.threads import Threads
 
 _chain = load_kernel("sklseq.inference.kernels._chain")
 
@@ -463,12 +465,13 @@ def best_paths(
         entries = rows.for_kernels(rows.score, chain.width)
         _chain.best_paths(psi, offsets, chain, labels, scores, None, None, entries)
         return labels, scores
-    batched, lists = is_batched(chain.n_labels, len(scores)), None
-    if chain.pairs is not None:
-        batched, lists = True, chain.pairs.scores(chain.score)
-    for a, b in row_blocks(offsets) if batched else [(0, len(scores))]:
+    lists = None if chain.pairs is None else chain.pairs.scores(chain.score)
+    if lists is None and not is_batched(chain.n_labels, len(scores)):
+        _chain.best_paths(psi, offsets, chain, labels, scores)
+        return labels, scores
+    for a, b in row_blocks(offsets):
         at, local = slice(offsets[a], offsets[b]), offsets[a : b + 1] - offsets[a]
-        order = longest_first(local) if batched else None
+        order = longest_first(local)
         _chain.best_paths(psi[at], local, chain, labels[at], scores[a:b], order, lists)
     return labels, scores
 
@@ -649,6 +652,8 @@ def check_paths(log_z: np.ndarray, first: int = 0, known: bool = False) -> None:
 
     ``known``: whether the user has given some of the labels.
     """
+    if len(log_z) == 1 and log_z[0] > -np.inf:  # without the overhead of array operations
+        return
     bad = np.flatnonzero(log_z == -np.inf)
     if bad.size:
         raise ValueError(
