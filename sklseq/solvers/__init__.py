@@ -5,6 +5,7 @@ Imports: _lib; never sklearn.
 
 from sklseq.solvers._adagrad import adagrad
 from sklseq.solvers._bcfw import bcfw
+from sklseq.solvers._block_metric import BlockMetric
 from sklseq.solvers._cg import cg
 from sklseq.solvers._dense import least_distance, solve_dense
 from sklseq.solvers._eg import exponentiated_gradient
@@ -17,6 +18,7 @@ from sklseq.solvers._working_set import working_set
 
 __all__ = [
     "ROUNDING",
+    "BlockMetric",
     "SolverResult",
     "adagrad",
     "bcfw",

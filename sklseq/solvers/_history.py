@@ -6,6 +6,7 @@ import numpy as np
 
 from sklseq._lib.cpu import load_kernel
 from sklseq._lib.threads import Threads, spans
+from sklseq.solvers._block_metric import BlockMetric
 
 _vectors = load_kernel("sklseq.solvers._vectors")
 
@@ -24,12 +25,17 @@ class History:
     The two-loop recursion (Nocedal, Wright 2006, Algorithm 7.4) is run on coefficients in the basis
     (s_1 … s_m, y_1 … y_m, v), given the matrix of inner products (Chen, Wang, Zhou 2014): long
     vectors are read once for the products and once for the combination.
+
+    With ``metric``, the recursion starts from its inverse in place of the identity.
     """
 
-    def __init__(self, n: int, memory: int, dtype: np.dtype, threads: Threads):
+    def __init__(
+        self, n: int, memory: int, dtype: np.dtype, threads: Threads,
+        metric: BlockMetric | None = None,
+    ):  # fmt: skip
         kept = np.float32 if n > LARGE else dtype
         self.pairs = np.zeros((2 * memory, n), dtype=kept)
-        self.memory, self.used, self.slot = memory, 0, -1
+        self.memory, self.used, self.slot, self.metric = memory, 0, -1, metric
         self.gram = np.zeros((2 * memory, 2 * memory))
         self.with_v = np.zeros(2 * memory + 1)  # the last one is v · v
         self.threads, self.spans = threads, spans(n, threads.n, align=512)
@@ -84,14 +90,21 @@ class History:
             both = self._products_among(free, v)
             gram, with_v = both[:-1, :-1], both[-1]
             pairs = [i for i in pairs if _curved(gram[i, i], gram[i, m + i], gram[m + i, m + i])]
+        change, by_metric = 0.0, np.array([m + i for i in pairs] + [2 * m])
+        if self.metric is not None:
+            rows = np.vstack([self.pairs[by_metric[:-1]][:, self.metric.at], v[self.metric.at]])
+            change = self.metric.change(rows, free)
+            gram, with_v = _in_metric(gram, with_v, by_metric, rows @ change.T)
         c = np.zeros(2 * m + 1)
         if pairs:
             _two_loops(c, pairs, gram, with_v)
         else:
-            c[-1] = -1 / max(np.sqrt(self.dot(v, v)), 1e-300)
+            c[-1] = -1 / max(np.sqrt(with_v[-1]), 1e-300)
         self.threads.map(
             lambda span: _vectors.combine(self.pairs, c, v, self.used, out, *span), self.spans
         )
+        if self.metric is not None:
+            out[self.metric.at] += c[by_metric] @ change
 
     def _products_among(self, free: np.ndarray, v: np.ndarray) -> np.ndarray:
         # Inner products of all pairs and v over the free weights.
@@ -105,6 +118,16 @@ class History:
 
 def _curved(ss: float, sy: float, yy: float) -> bool:
     return sy > LEAST_CURVATURE * np.sqrt(ss * yy)
+
+
+def _in_metric(
+    gram: np.ndarray, with_v: np.ndarray, at: np.ndarray, more: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    # Products of the gradients ``at``, the last of which is v, in the metric: ``more`` is added.
+    both = np.zeros((len(with_v), len(with_v)))
+    both[:-1, :-1], both[-1], both[:, -1] = gram, with_v, with_v
+    both[np.ix_(at, at)] += more
+    return both[:-1, :-1], both[-1]
 
 
 def _two_loops(c: np.ndarray, newest_first: list, gram: np.ndarray, with_v: np.ndarray) -> None:

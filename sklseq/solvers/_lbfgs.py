@@ -10,14 +10,18 @@ from collections.abc import Callable
 import numpy as np
 
 from sklseq._lib.threads import Threads
+from sklseq.solvers._block_metric import BlockMetric
 from sklseq.solvers._owlqn import OrthantSearch
 from sklseq.solvers._result import SolverResult
 from sklseq.solvers._search import Search
 
 __all__ = ["estimated_rest", "lbfgs"]
 
-# Decreases are compared over a fifth of all iterations, at least so many.
-LEAST_PERIOD = 10
+# Decreases are compared over a fifth of all iterations, at least so many, and the estimate is so
+# many times the rest of a geometric series: without a metric, and with one, which converges faster.
+# (On 48 traces of six corpora, five iterations and 3 are as safe as ten and 2, and 6 iterations
+# earlier; five and 2 exceed the tolerance twice as often.)
+PERIODS, FACTORS = (10, 5), (2, 3)
 # Ratio of scales above which the objective along the gradient without scales checks an estimate.
 UNEQUAL = 1e4
 
@@ -32,6 +36,7 @@ def lbfgs(
     threads: Threads | None = None,
     callback: Callable[[int, float, np.ndarray], bool] | None = None,
     scale: np.ndarray | None = None,
+    metric: BlockMetric | None = None,
     convexity: float = 0.0,
 ) -> SolverResult:
     """Minimise ``objective`` + l1 · ‖w‖₁ to a relative accuracy of ``tol``.
@@ -54,6 +59,8 @@ def lbfgs(
     scale : ndarray, optional
         Positive; the recursion works on ``scale · w``. If the curvatures of weights differ very
         much, it stops far from the minimum without a scale.
+    metric : BlockMetric, optional
+        First guess of the Hessian in ``scale · w``, in place of the identity.
     convexity : float
         m such that objective - m/2 · ‖w‖² is convex too: with v the subgradient of least norm, the
         objective exceeds its minimum by ‖v‖² / 2m at most.
@@ -75,11 +82,12 @@ def lbfgs(
         objective, w = Scaled(objective, scale), scale * w
         l1 = l1 / scale if l1 else 0.0
     if np.any(l1):
-        search = OrthantSearch(objective, w, l1, threads)
+        search = OrthantSearch(objective, w, l1, threads, metric)
     else:
-        search = Search(objective, w, threads)
+        search = Search(objective, w, threads, metric)
     history = [search.value]
-    message = _why_stop(search, history, tol, convexity, scale)
+    has_metric = metric is not None
+    message = _why_stop(search, history, tol, convexity, scale, has_metric)
     for _ in range(max_iter):
         if message:
             break
@@ -87,7 +95,7 @@ def lbfgs(
             message = "precision"
             break
         history.append(search.value)
-        message = _why_stop(search, history, tol, convexity, scale)
+        message = _why_stop(search, history, tol, convexity, scale, has_metric)
         if message == "estimate" and scale is not None and scale.max() > UNEQUAL * scale.min():
             # One outlier in a column gives it a scale at which the other rows hardly count.
             message = "flat" if search.is_flat(scale, tol * abs(search.value)) else message
@@ -105,30 +113,33 @@ def lbfgs(
     )
 
 
-def estimated_rest(history: list) -> float:
+def estimated_rest(history: list, has_metric: bool = False) -> float:
     """Estimated distance of the last value from the limit of the sequence, by a geometric series.
 
     If each period of n iterations lowers the objective by r times the decrease of the one before,
     and the last one by d, it will fall by d · r / (1 - r) more. n is a fifth of all iterations,
     at least ten. r is unknown: it is taken to be the largest of the last three ratios, and the
-    estimate is 2 · d / (1 - r). Infinite for fewer than 20 iterations, and for r >= 1.
+    estimate is 2 · d / (1 - r). Infinite for fewer than 20 iterations, and for r >= 1. With a
+    metric, five iterations, 3 · d / (1 - r), and 10 iterations.
     """
-    period = max(LEAST_PERIOD, (len(history) - 1) // 5)
+    period = max(PERIODS[has_metric], (len(history) - 1) // 5)
     falls = np.diff(history[: -4 * period - 2 : -period])  # the last period first
     if len(falls) < 2:
         return np.inf
     r = np.max(falls[:-1] / np.maximum(falls[1:], 1e-300))
-    return float(2 * falls[0] / (1 - r)) if r < 1 else np.inf
+    return float(FACTORS[has_metric] * falls[0] / (1 - r)) if r < 1 else np.inf
 
 
-def _why_stop(search: Search, history: list, tol: float, convexity: float, scale) -> str:
+def _why_stop(
+    search: Search, history: list, tol: float, convexity: float, scale, has_metric: bool
+) -> str:
     # Name of the stopping rule that is met, or "".
     allowed = tol * abs(search.value)
     if search.history.with_v[-1] == 0:
         return "gradient"
     if convexity > 0 and search.squared_slope(scale) <= 2 * convexity * allowed:
         return "bound"
-    return "estimate" if estimated_rest(history) <= allowed else ""
+    return "estimate" if estimated_rest(history, has_metric) <= allowed else ""
 
 
 class Scaled:

@@ -32,6 +32,7 @@ from __future__ import annotations
 import numpy as np
 
 from sklseq._lib.threads import Threads
+from sklseq.solvers._block_metric import BlockMetric
 from sklseq.solvers._search import MAX_TRIALS, SUFFICIENT_DECREASE, Search
 
 __all__ = ["OrthantSearch", "l1_norm", "proximal_step", "pseudo_gradient"]
@@ -66,9 +67,11 @@ def proximal_step(w: np.ndarray, g: np.ndarray, l1, sigma: float) -> np.ndarray:
 class OrthantSearch(Search):
     """State of the method above; ``l1`` is a number or one per weight, the rest as `Search`."""
 
-    def __init__(self, objective, w: np.ndarray, l1, threads: Threads):
+    def __init__(
+        self, objective, w: np.ndarray, l1, threads: Threads, metric: BlockMetric | None = None
+    ):
         self.l1 = l1
-        super().__init__(objective, w, threads)
+        super().__init__(objective, w, threads, metric)
         self.sigma = max(float(np.sqrt(self.history.with_v[-1])), 1e-300)  # a step of length 1
 
     def evaluate(self, w: np.ndarray, gradient: np.ndarray) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sklseq._lib.threads import Threads
+from sklseq.solvers._block_metric import BlockMetric
 from sklseq.solvers._history import History
 
 __all__ = ["MAX_TRIALS", "SUFFICIENT_DECREASE", "Search", "interpolate"]
@@ -28,13 +29,17 @@ class Search:
     w : ndarray
         Starting point; overwritten.
     threads : Threads
+    metric : BlockMetric, optional
+        First guess of the Hessian, in place of the identity.
     """
 
-    def __init__(self, objective, w: np.ndarray, threads: Threads):
+    def __init__(
+        self, objective, w: np.ndarray, threads: Threads, metric: BlockMetric | None = None
+    ):
         self.objective, self.w = objective, w
         self.trial, self.g, self.g_old, self.p = (np.zeros_like(w) for _ in range(4))
         memory = MEMORY_OF_FEW if len(w) <= FEW else MEMORY
-        self.history = History(len(w), memory, w.dtype, threads)
+        self.history = History(len(w), memory, w.dtype, threads, metric)
         self.value = self.evaluate(w, self.g)
         if not np.isfinite(self.value):
             raise ValueError(

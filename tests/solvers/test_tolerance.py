@@ -82,12 +82,13 @@ def test_the_objective_is_within_tol_of_the_minimum(l1, l2, tol):
 
 @pytest.mark.parametrize("n", [20, 39, 40, 79, 100, 400])
 @pytest.mark.parametrize("r", [0.2, 0.9])
-def test_the_estimate_of_the_rest(n, r):
-    # Twice d / (1 - r) for geometric decrease over periods of ten iterations or n / 5.
-    k, period = np.arange(n + 1), max(10, n // 5)
-    d = 1 / r - 1
-    assert estimated_rest(list(5 + r ** ((k - n) / period))) == pytest.approx(2 * d / (1 - r))
-    assert estimated_rest(list(5 + r ** (k[:20] / period))) == np.inf
+@pytest.mark.parametrize(("has_metric", "least", "factor"), [(False, 10, 2), (True, 5, 3)])
+def test_the_estimate_of_the_rest(n, r, has_metric, least, factor):
+    # d / (1 - r), times a factor, for geometric decrease over some iterations, n / 5 at least.
+    k, period = np.arange(n + 1), max(least, n // 5)
+    series, d = list(5 + r ** ((k - n) / period)), 1 / r - 1
+    assert estimated_rest(series, has_metric) == pytest.approx(factor * d / (1 - r))
+    assert estimated_rest(list(5 + r ** (k[: 2 * least] / period)), has_metric) == np.inf
 
 
 @pytest.fixture

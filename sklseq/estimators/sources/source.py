@@ -19,6 +19,7 @@ from sklseq.estimators.validation import (
     read_sequences,
     training_weights,
 )
+from sklseq.objectives.likelihood.label_curvature import LabelCurvature, label_curvature
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.long import Plan
 from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
@@ -97,6 +98,10 @@ class Source(AbstractContextManager):
     def stochastic(self, likelihood: Any, l1: float, start: np.ndarray) -> Any:
         """The objective for steps after single sequences; ``start`` is overwritten."""
         raise NotImplementedError
+
+    def curvature(self, likelihood: Any, w: np.ndarray) -> LabelCurvature | None:
+        """Second derivatives of the likelihood at w, by weights of frequent features, if cheap."""
+        return None
 
 
 class RowSource(Source):
@@ -197,3 +202,6 @@ class RowSource(Source):
 
     def stochastic(self, likelihood: LogLikelihood, l1: float, start) -> StochasticLikelihood:
         return StochasticLikelihood(likelihood, l1, start)
+
+    def curvature(self, likelihood: LogLikelihood, w: np.ndarray) -> LabelCurvature | None:
+        return label_curvature(likelihood, self.X, w) if self.X.is_sparse else None

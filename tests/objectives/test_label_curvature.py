@@ -1,0 +1,60 @@
+"""Blocks of second derivatives by label, against probabilities of a tagger."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from sklseq import CRFTagger
+from sklseq.objectives.likelihood import label_curvature as module
+from sklseq.objectives.likelihood.label_curvature import label_curvature
+from tests.objectives.test_partial import problem_of
+from tests.sample_data import make_sparse_data
+
+
+def variances(tagger, X, w, scores, weights):
+    """weight · p (1 - p) of rows and labels."""
+    tagger.coef_, tagger.transition_, tagger.start_, tagger.end_ = scores.unpack(w)
+    p = np.concatenate(list(tagger.predict_proba(X)))
+    return p * (1 - p) * np.repeat(weights, np.diff(X.offsets))[:, None]
+
+
+@pytest.mark.parametrize("model", [{}, {"all_possible_states": True}], ids=str)
+@pytest.mark.parametrize("unit", [1.0, 1e100])
+@pytest.mark.parametrize("L", [3, 7])
+def test_blocks_of_all_rows(L, unit, model):
+    X, y = make_sparse_data(1, n=20, M=6, L=L)
+    X = X.with_rows(X.rows * unit)
+    weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
+    tagger = CRFTagger(l2=0.3, **model)
+    _, scores, f = problem_of(tagger, X, y, weights)
+    w = scores.pack(scores.unpack(np.random.default_rng(1).normal(size=scores.n_weights) / unit))
+    at, slots, sizes, blocks = label_curvature(f, X, w)
+    p = variances(CRFTagger(**model).fit(X, y), X, w, scores, weights)
+    p[p <= module.CERTAIN] = 0
+    largest, size = abs(X.rows).max(axis=0).toarray()[0], blocks.shape[1]
+    if scores.largest is None:
+        largest[:] = 1
+    assert len(at) == len(np.unique(at)) == scores.n_state if model == {} else len(at) > 0
+    frequent = np.argsort(-np.bincount(X.rows.nonzero()[1], minlength=6), kind="stable")
+    rows = X.rows.toarray()[:, frequent] / largest[frequent]
+    for j, block in enumerate(blocks):
+        assert_allclose(block, rows.T @ (p[:, [j]] * rows), rtol=1e-9, atol=1e-12)
+    # The weights of label · size + feature are there.
+    coef = scores.unpack(np.arange(1.0, scores.n_weights + 1)).coef
+    coef = coef.toarray() if hasattr(coef, "toarray") else coef
+    assert_allclose(coef[frequent].T.reshape(-1)[slots], at + 1)
+    assert_allclose(sizes, largest[frequent][slots % size])
+
+
+def test_samples_estimate_the_blocks(monkeypatch):
+    X, y = make_sparse_data(0, n=4000, M=6)
+    _, scores, f = problem_of(CRFTagger(), X, y, np.ones(len(y)))
+    monkeypatch.setattr(module, "ROWS", X.n_rows)
+    whole = label_curvature(f, X, scores.new_vector())
+    monkeypatch.setattr(module, "ROWS", X.n_rows // 3)
+    part = label_curvature(f, X, scores.new_vector())
+    diagonals = [
+        one.blocks.diagonal(axis1=1, axis2=2).reshape(-1)[one.slots] for one in (whole, part)
+    ]
+    assert (diagonals[0] != diagonals[1]).any()
+    assert_allclose(*diagonals, rtol=0.1)

@@ -1,0 +1,104 @@
+"""L-BFGS from a first guess of the Hessian in blocks, against dense matrices."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from sklseq._lib.threads import Threads
+from sklseq.solvers import BlockMetric, lbfgs
+from sklseq.solvers._history import History
+from tests.oracles import kkt_residual
+from tests.solvers.test_solvers import LeastSquares
+
+
+def random_metric(rng, n, n_groups=3, size=4):
+    """A metric of some of n weights, and the whole matrix."""
+    roots = rng.normal(size=(n_groups, size, size))
+    blocks = roots @ roots.transpose(0, 2, 1) + 0.1 * np.eye(size)
+    slots = np.sort(
+        rng.choice(n_groups * size, size=rng.integers(1, n_groups * size), replace=False)
+    )
+    at = np.sort(rng.choice(n, size=len(slots), replace=False))
+    B = np.eye(n)
+    for i, p in zip(slots, at):
+        for j, q in zip(slots, at):
+            B[p, q] = blocks[i // size, i % size, j % size] if i // size == j // size else 0
+    return BlockMetric(at, slots, blocks), B
+
+
+def inverse_on(B, free):
+    """(B_FF)⁻¹, zero elsewhere."""
+    inverse = np.zeros_like(B)
+    inverse[np.ix_(free, free)] = np.linalg.inv(B[np.ix_(free, free)])
+    return inverse
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_change_of_the_free_weights(seed):
+    rng = np.random.default_rng(seed)
+    metric, B = random_metric(rng, 15)
+    for _ in range(3):
+        free, z = rng.random(15) < 0.7, rng.normal(size=(2, 15))
+        expected = z @ inverse_on(B, free) - z * free
+        assert_allclose(metric.change(z[:, metric.at], free), expected[:, metric.at], atol=1e-9)
+    everything = z @ np.linalg.inv(B) - z
+    assert_allclose(metric.change(z[:, metric.at]), everything[:, metric.at], atol=1e-9)
+
+
+def bfgs(H, pairs):
+    """Updates of an inverse Hessian, oldest pair first (Nocedal, Wright 2006, Equation 6.17)."""
+    s, y = pairs[-1]
+    H = H * (s @ y) / (y @ H @ y)
+    for s, y in pairs:
+        V = np.eye(len(s)) - np.outer(y, s) / (s @ y)
+        H = V.T @ H @ V + np.outer(s, s) / (s @ y)
+    return H
+
+
+@pytest.mark.parametrize("some", [False, True])
+@pytest.mark.parametrize("n_pairs", [0, 1, 3, 7])
+@pytest.mark.parametrize("seed", range(4))
+def test_direction_starts_from_the_metric(seed, n_pairs, some):
+    rng, n, memory = np.random.default_rng(seed), 15, 5
+    metric, B = random_metric(rng, n)
+    history, pairs = History(n, memory, np.dtype(float), Threads(1), metric), []
+    v, out = rng.normal(size=n), np.empty(n)
+    history.with_v[-1] = v @ v
+    for _ in range(n_pairs):
+        s = rng.normal(size=n)
+        y = s * rng.uniform(0.5, 2, size=n)
+        history.push(s, 1.0, y, np.zeros(n), v)
+        pairs.append((s, y))
+    free = rng.random(n) < 0.7 if some else np.ones(n, dtype=bool)
+    history.direction(v, out, free if some else None)
+    H = inverse_on(B, free)
+    if pairs:
+        H = bfgs(H, [(s * free, y * free) for s, y in pairs[-memory:]])
+    else:
+        H /= np.sqrt(v @ H @ v)
+    assert_allclose(out[free], -(H @ (v * free))[free], rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("l1", [0.0, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_minimum_with_a_metric(seed, l1):
+    problem = LeastSquares(seed)
+    metric, _ = random_metric(np.random.default_rng(seed), problem.m)
+    result = lbfgs(problem, problem.start(), l1=l1, tol=0.0, metric=metric)
+    gradient = np.empty(problem.m)
+    problem.value_and_gradient(result.w, gradient)
+    assert kkt_residual(result.w, gradient, l1) < 1e-4
+
+
+def test_the_hessian_itself_saves_iterations():
+    # With the Hessian as metric, the first directions are Newton's.
+    problem = LeastSquares(0, n=200, m=40)
+    H = problem.A.T @ problem.A + problem.ridge * np.eye(problem.m)
+    metric = BlockMetric(np.arange(40), np.arange(40), H[None])
+    target = 1e-9 + 0.5 * np.square(problem.A @ problem.solution() - problem.b).sum()
+    target += 0.5 * problem.ridge * np.square(problem.solution()).sum()
+    steps = [
+        sum(value > target for value in lbfgs(problem, problem.start(), tol=0, metric=m).history)
+        for m in (None, metric)
+    ]
+    assert steps[1] <= 8 < steps[0]
