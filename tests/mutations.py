@@ -167,6 +167,8 @@ FAULTS = [
     ("inference/kernels/_recursions.pxd", "total = 1 / total", "total = 1", "test_inference_input"),
     ("inference/kernels/_recursions.pxd", "total = forward_row(tag, row - stride", "total = forward_row(tag, row - width", "test_halves"),
     ("inference/kernels/_halves.pyx", "a, u = u, a", "pass", "test_halves"),
+    ("inference/kernels/_halves.pyx", "t = begun - 1", "break", "test_halves"),
+    ("inference/chain/halves.py", "if not joined and", "if False and", "test_halves"),
     ("inference/chain/halves.py", "if c < _chain.FLOOR[chain.dtype.name]:", "if False:", "test_halves"),
     ("inference/chain/halves.py", "pairs[0, :L, :L] += np.outer(left, right / c)", "pass", "test_halves"),
     ("estimators/base.py", "work.threads = threads", "work.threads = None", "test_shared_sequences"),

@@ -269,10 +269,10 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
             split = split_label_lists
         answers = np.empty(X.n_rows, dtype=classes.dtype)
 
-        def decode(a, b, psi, offsets, _):
+        def decode(a, b, psi, offsets, threads):
             allowed.restrict(psi, X.offsets[a])
             rows, _ = entries(X.offsets[a], offsets)
-            codes, scores = best_paths(psi, offsets, chain, rows)
+            codes, scores = best_paths(psi, offsets, chain, rows, threads)
             check_paths(scores, a, known is not None)
             np.take(classes, codes, out=answers[X.offsets[a] : X.offsets[b]], mode="clip")
             found[a:b] = split(answers, X.offsets[a : b + 1])  # while others compute

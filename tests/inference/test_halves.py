@@ -1,11 +1,12 @@
-"""Sums over one sequence by two threads: one thread, the definition, and the limits of scaling."""
+"""One sequence by several threads: one thread, the definition, and the limits of scaling."""
 
 import numpy as np
 import pytest
 
 from sklseq._lib.threads import Threads
 from sklseq.inference import reference
-from sklseq.inference.chain.linear_chain import Transitions, Workspace
+from sklseq.inference.chain import halves
+from sklseq.inference.chain.linear_chain import Transitions, Workspace, best_paths
 
 
 def problem(rng, T, L, spread=2.0, forbidden=0.0, dtype=np.float64):
@@ -97,3 +98,43 @@ def test_several_sequences_are_done_one_by_one(two):
     work.forward_backward(chain.pad_rows(given[0]), offsets, None, chain, log_z)
     want = [reference.forward_backward(given[0][a:b], given[1])[0] for a, b in ((0, 10), (10, 30))]
     np.testing.assert_allclose(log_z, want, rtol=1e-12)
+
+
+def path(given, threads):
+    psi, score, start, end = given
+    chain = Transitions(score, start, end, psi.dtype)
+    return best_paths(chain.pad_rows(psi), np.array([0, len(psi)]), chain, None, threads)
+
+
+@pytest.fixture
+def join(monkeypatch):
+    monkeypatch.setattr(halves, "JOIN", 8)
+
+
+@pytest.mark.usefixtures("join")
+@pytest.mark.parametrize("n", [2, 3, 5])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_parts_have_the_labels_of_one_thread(n, dtype):
+    rng = np.random.default_rng(n)
+    with Threads(n) as threads:
+        for _ in range(60):
+            T, L = int(rng.integers(1, 150)), int(rng.choice([1, 2, 4, 7, 12]))
+            given = problem(rng, T, L, rng.choice([0.1, 3]), rng.choice([0, 0.2, 0.5]), dtype)
+            if rng.random() < 0.5:  # many ties, and paths that never meet
+                given = tuple(np.round(x) for x in given)
+            if rng.random() < 0.3:
+                given[1][:] = np.where(np.eye(L) > 0, 0, -np.inf)
+            want, got = path(given, None), path(given, threads)
+            np.testing.assert_allclose(got[1], want[1], rtol=1e-4 if dtype == np.float32 else 1e-12)
+            if want[1] > -np.inf:
+                np.testing.assert_array_equal(got[0], want[0])
+
+
+@pytest.mark.usefixtures("join")
+def test_parts_that_never_forget_their_start_are_done_again(two):
+    # The first row alone decides between labels that stay for ever.
+    psi, stay = np.zeros((100, 2)), np.where(np.eye(2) > 0, 0, -np.inf)
+    psi[0, 1], psi[60:, 0] = 5.0, 0.1
+    labels, scores = path((psi, stay, np.zeros(2), np.zeros(2)), two)
+    assert labels.tolist() == [1] * 100
+    assert scores[0] == 5

@@ -1,4 +1,4 @@
-"""Sums over one long sequence by two threads: `_halves.pyx` has the equations."""
+"""Sums and best paths of one long sequence by several threads; equations: ``_halves.pyx``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:  # as in linear_chain
 _chain = load_kernel("sklseq.inference.kernels._chain")
 _halves = load_kernel("sklseq.inference.kernels._halves")
 
-__all__ = ["sums_by_halves"]
+__all__ = ["best_path_in_parts", "sums_by_halves"]
+
+# Rows after which recursions from different starts are compared.
+JOIN = 512
 
 
 def sums_by_halves(
@@ -76,3 +79,70 @@ def sums_by_halves(
         pairs[0, :L, :L] += np.outer(left, right / c)
         work.pairwise += weight * (pairs[0] + pairs[1])
     return float(log_z)
+
+
+def best_path_in_parts(psi: np.ndarray, chain: Any, labels: np.ndarray, threads: Threads) -> float:
+    """Viterbi on one sequence, a part in each thread: the labels that one thread finds.
+
+    The recursion of a part starts before the row delta_{a-1} that it needs is known, as if the
+    sequence began with it. When it is known, ``JOIN`` rows are done again. If the last of them is
+    the same, bit by bit, so are all after it, since each row is a function of the one before; this
+    is so once all best paths share a label, as they do after some rows of most models. If not, the
+    whole part is done again. Paths are traced back likewise.
+
+    Parameters
+    ----------
+    psi : ndarray of shape (n_rows, width)
+        Scores with those of start and end; overwritten.
+    chain : Transitions
+        Without ``pairs``.
+    labels : int32 ndarray of shape (n_rows,)
+        Where the path is written.
+    threads : Threads
+
+    Returns
+    -------
+    float
+        Its score, -inf if no path is allowed.
+    """
+    L, n = chain.n_labels, min(threads.n, max(len(psi) // (2 * JOIN), 1))
+    cuts = np.linspace(0, len(psi), n + 1).astype(int).tolist()
+    parts = list(zip(cuts[:-1], cuts[1:]))
+
+    def guess(part: tuple[int, int]) -> tuple[np.ndarray | None, float]:
+        # The scores of a part, and that of its best path, after the first JOIN rows.
+        a, b = part
+        if a == 0:
+            return None, run(psi[:b], labels[:b])
+        given, m = psi[a:b].copy(), a + JOIN
+        if run(psi[a:m], labels[a:m]) == -np.inf:
+            return given, -np.inf
+        enter(psi[m], psi[m - 1])
+        return given, run(psi[m:b], labels[m:b])
+
+    def run(rows: np.ndarray, path: np.ndarray) -> float:
+        score = np.zeros(1)
+        _chain.best_paths(rows, np.array([0, len(rows)]), chain, path, score)
+        return float(score[0])
+
+    def enter(row: np.ndarray, before: np.ndarray) -> None:
+        row[:L] += (before[:L, None] + chain.score[:L, :L]).max(axis=0)
+
+    guesses = threads.map(guess, parts)
+    total = sum(score for _, score in guesses)
+    for (a, b), (given, rest) in zip(parts[1:], guesses[1:]):
+        if total == -np.inf:
+            return total
+        m = a + JOIN
+        enter(given[0], psi[a - 1])
+        total += run(given[:JOIN], labels[a:m])
+        joined = np.array_equal(given[JOIN - 1, :L], psi[m - 1, :L])
+        psi[a:m] = given[:JOIN]
+        if not joined and total > -np.inf:
+            enter(given[JOIN], psi[m - 1])
+            total += run(given[JOIN:], labels[m:b]) - rest
+            psi[m:b] = given[JOIN:]
+    for a, b in reversed(parts if total > -np.inf else []):
+        at = slice(a, min(b + 1, len(psi)))
+        _halves.trace_from(psi[at], chain.score_t, labels[at], JOIN if a else 0, L)
+    return total

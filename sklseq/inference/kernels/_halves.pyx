@@ -1,5 +1,7 @@
 """Forward-backward over a sequence from both of its ends, one half in each of two threads.
 
+(`trace_from` is for best paths, which are found in parts: `best_path_in_parts` of `halves.py`.)
+
 Rows 0 to m - 1 are the first half, m to T - 1 the second one. With B_t(i) = e_t(i) beta_t(i), the
 backward recursion is a forward recursion over the rows in reverse, with the transposed matrix:
 
@@ -18,6 +20,8 @@ Scaled arithmetic is proven exact as in `_chain.pyx`: its two conditions hold fo
 they do for the transpose, and B is looked at as alpha is. What remains is c, which must be at least
 FLOOR: a product that underflows is then less than tiny / FLOOR of it.
 """
+
+from libc.math cimport INFINITY
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, real
 from sklseq.inference.kernels._batched cimport add_pairs
@@ -122,3 +126,28 @@ def backward_half(
                         n, L, width, reverse)
             if sums != NULL:
                 pairs_of(&eight, a, u, n, sums, L, width, &scratch[0, 0], many)
+
+
+def trace_from(
+    const real[:, ::1] delta,        # (n, width)      as `best_paths` leaves it
+    const real[:, ::1] score_t,      # (width, width)
+    int[::1] labels,                 # (n,)            IN [n - 1], OUT the others
+    Py_ssize_t begun,                # from this row on, labels are a path that was traced back
+    Py_ssize_t L,
+):
+    """The best path that ends in a label; where it meets the path in ``labels``, that one is it."""
+    cdef Py_ssize_t t = delta.shape[0] - 2, i, j, best
+    cdef real v, top
+    with nogil:
+        while t >= 0:
+            j, best, top = labels[t + 1], 0, -INFINITY
+            for i in range(L):
+                v = delta[t, i] + score_t[j, i]
+                if v > top:
+                    top = v
+                    best = i
+            if t >= begun and labels[t] == best:
+                t = begun - 1
+            else:
+                labels[t] = <int> best
+                t -= 1
