@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sklseq.data.labels import find_codes
-from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, blocks_of, label_blocks
+from sklseq.data.labels import PartialLabelError, find_codes
+from sklseq.data.partial_blocks import read_codes
+from sklseq.data.row_blocks import BLOCK_ROWS, LabelBlocks, RowBlocks, blocks_of, label_blocks
 from sklseq.data.sequences import check_sample_weight
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.inference.chain.linear_chain import Transitions
@@ -75,25 +76,49 @@ class BlockDecoder(NamedTuple):
     def count_right(
         self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None
     ) -> tuple[float, float]:
-        """Weight of the rows whose label is right, and of all; neither rows nor labels are kept."""
-        sources, labels = blocks_of(X), label_blocks(y, len(X))
-        weights = check_sample_weight(sample_weight, len(sources))
-        right = total = 0.0
-        for s, (source, truth, weight) in enumerate(zip(sources, labels, weights)):
-            same, n = self._count(source, truth.reader(f"sequence {s}"), s)
-            right, total = right + weight * same, total + weight * n
-        return float(right), float(total)
+        """Weight of the rows of known label that is right, and of all of known label.
 
-    def _count(self, source: RowBlocks, take: Any, s: int) -> tuple[int, int]:
-        n = same = 0
+        Rows are not kept, nor labels, but codes of those of which some are unknown.
+        """
+        sources = blocks_of(X)
+        weights = check_sample_weight(sample_weight, len(sources))
+        try:
+            return self._count_all(sources, label_blocks(y, len(sources)), weights)
+        except PartialLabelError:
+            if any(isinstance(one, Iterator) for one in [*X, *y]):
+                raise
+        partial = read_codes(y, np.ones(len(sources)))
+        at = find_codes(partial.classes, self.classes)
+        right = np.zeros((len(partial.table), len(self.classes)), dtype=bool)
+        right[:, at[at >= 0]] = partial.table[:, at >= 0]
+        right = np.column_stack([right, np.arange(len(right)) != len(at)])
+        labels = [LabelBlocks(codes, s) for s, codes in enumerate(partial.codes)]
+        return self._count_all(sources, labels, weights, right)
+
+    def _count_all(self, sources, labels, weights, right=None) -> tuple[float, float]:
+        # ``right``: of each code of y, whether it is right for each label, and whether it counts.
+        n_right = total = 0.0
+        for s, (source, truth, weight) in enumerate(zip(sources, labels, weights)):
+            same, n = self._count(source, truth.reader(f"sequence {s}"), s, right)
+            n_right, total = n_right + weight * same, total + weight * n
+        return float(n_right), float(total)
+
+    def _count(self, source: RowBlocks, take: Any, s: int, right: Any) -> tuple[int, int]:
+        n = n_known = same = 0
         for codes in self.decode(source, s):
-            known = find_codes(take(len(codes)), self.classes)
-            if len(known) < len(codes):
-                raise different_lengths(s, "more", n + len(known))
-            n, same = n + len(codes), same + int((known == codes).sum())
+            truth = take(len(codes))
+            if len(truth) < len(codes):
+                raise different_lengths(s, "more", n + len(truth))
+            n += len(codes)
+            if right is None:
+                n_known, same = n, same + int((find_codes(truth, self.classes) == codes).sum())
+            elif len(codes):
+                counts = right[truth, -1]
+                same += int((right[truth, codes] & counts).sum())
+                n_known += int(counts.sum())
         if len(take(1)):
             raise different_lengths(s, n, "more")
-        return same, n
+        return same, n_known
 
 
 def different_lengths(s: int, n_rows: Any, n_labels: Any) -> ValueError:

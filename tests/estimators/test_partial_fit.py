@@ -242,12 +242,10 @@ def test_bad_parameters(parameters, message):
         CRFTagger(early_stopping=True, **parameters).fit(X, y)
 
 
-def test_too_few_sequences_and_blocks():
+def test_too_few_sequences():
     X, y = make_noisy_data(0)
     with pytest.raises(ValueError, match="sets 1 of 1 aside, which leaves none to validate or to"):
         CRFTagger(early_stopping=True).fit(X[:1], y[:1])
-    with pytest.raises(ValueError, match="early_stopping=True sets single sequences aside"):
-        CRFTagger(early_stopping=True, gradient="emp").fit(X, y)
 
 
 def test_sequences_without_a_step_are_not_counted():

@@ -86,8 +86,8 @@ def random_fit(seed, solver):
     if how == "early":
         from sklseq.estimators.crf.early_stopping import EarlyStopping
 
-        codes = np.concatenate([np.searchsorted(model.classes_, labels) for labels in y])
-        weight = EarlyStopping(model, X, codes, model.classes_, weight).weights
+        lengths = np.array([len(labels) for labels in y])
+        weight[EarlyStopping(model, lengths, weight).aside] = 0
     return model, (X, y, weight)
 
 

@@ -216,8 +216,8 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
     validation_scores_ : list of float
         Only with ``early_stopping``: score of the sequences set aside, after each iteration.
     n_seen_ : int
-        Only after :meth:`partial_fit`: sequences that took a step so far; those without rows or
-        of weight 0 take none.
+        Only after :meth:`partial_fit`: sequences, and pieces of those in blocks, that took a step
+        so far; those without rows or of weight 0 take none.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only when fitted on feature dicts or attributes.
@@ -420,7 +420,9 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
             Of columns that stay the same: arrays, CSR matrices or ``Sequences``, such as
             extractors with ``n_features=2**k`` give. Dicts and attribute lists only after
             :meth:`fit`, which learns their columns: attributes that come later are left out, with
-            one warning.
+            one warning. A sequence in blocks, see :class:`RowBlocks`, is cut into pieces of 256
+            rows, each of which is a step; transitions between pieces, and starts and ends, are not
+            trained by it, and it is read once.
         y : list of label sequences
             Labels may be unknown, as in :meth:`fit`.
         classes : array-like, optional
@@ -458,8 +460,11 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
                 "partial_fit cannot set sequences aside (early_stopping=True); use "
                 "early_stopping=False, or fit."
             )
-        from sklseq.estimators.crf.partial_fit import fit_batch
+        from sklseq.estimators.crf.partial_fit import fit_batch, fit_blocks
 
+        if in_blocks(X):
+            vars(self).update(fit_blocks(self, X, y, classes, sample_weight))
+            return self
         rows = self._known_columns(X) if hasattr(self, "coef_") else None
         squares = getattr(self, "_squares", None)
         vars(self).update(fit_batch(self, rows, X, y, classes, sample_weight, squares))

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from sklseq.data.sequences import Sequences
 from sklseq.inference.chain.linear_chain import repeatable_generator
 
 __all__ = ["EarlyStopping"]
@@ -19,29 +18,32 @@ class EarlyStopping:
     Parameters
     ----------
     estimator : tagger with ``validation_fraction``, ``n_iter_no_change``, ``random_state``
-    X : Sequences
-    codes : ndarray of shape (n_rows,)
-    choices : ndarray of shape (n_codes,)
-        What y holds for each code.
+    lengths : ndarray of shape (n_sequences,)
     weights : float64 ndarray of shape (n_sequences,)
     given : (numbers, n), optional
         Numbers of the sequences among the n of the user; by default they are all of these.
 
     Attributes
     ----------
-    weights : ndarray
-        As given, with 0 for the sequences set aside.
+    aside : ndarray
+        Numbers of the sequences set aside.
+    X, y, sample_weight
+        Of these sequences, for ``score`` of the tagger.
     best : ndarray or None
         Weights w of the best iteration.
     scores : list of float
         Validation score of each iteration.
     """
 
-    def __init__(self, estimator, X: Sequences, codes, choices, weights: np.ndarray, given=None):
-        usable = np.flatnonzero((weights > 0) & (X.lengths > 0))
+    X: Any
+    y: Any
+    sample_weight: np.ndarray
+
+    def __init__(self, estimator, lengths: np.ndarray, weights: np.ndarray, given=None):
+        usable = np.flatnonzero((weights > 0) & (lengths > 0))
         part = estimator.validation_fraction
         if hasattr(part, "split"):
-            numbers, n = (np.arange(len(X)), len(X)) if given is None else given
+            numbers, n = (np.arange(len(lengths)), len(lengths)) if given is None else given
             aside = usable[np.isin(numbers[usable], _first_test_part(part, n))]
         else:
             rng = repeatable_generator(estimator.random_state)
@@ -52,21 +54,17 @@ class EarlyStopping:
                 f"with rows and weight, and sets {len(aside)} of {len(usable)} aside, which leaves "
                 "none to validate or to train on; pass more, or use early_stopping=False."
             )
-        self.X, self.weights = X[aside], weights.copy()
-        self.y = [choices[codes[X.offsets[s] : X.offsets[s + 1]]] for s in aside]
-        self.sample_weight = weights[aside]
-        self.weights[aside] = 0
+        self.aside = aside
         self.patience, self.scores, self.best = estimator.n_iter_no_change, [], None
         self.tagger = copy.copy(estimator)
 
     @classmethod
     def of_source(cls, estimator: Any, source: Any) -> EarlyStopping:
-        """Set sequences of a ``RowSource`` aside."""
-        validation = cls(
-            estimator, source.X, source.codes, source.choices, source.weights,
-            (source.numbers, source.n_given),
-        )  # fmt: skip
-        source.weights = validation.weights
+        """Set sequences of a ``RowSource`` or ``BlockSource`` aside."""
+        given = source.numbers, source.n_given
+        validation = cls(estimator, source.lengths, source.weights, given)
+        validation.sample_weight = source.weights[validation.aside]
+        validation.X, validation.y = source.set_aside(validation.aside)
         return validation
 
     def stops(self, w: np.ndarray, attributes: dict) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from copy import copy
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -11,8 +14,10 @@ from sklseq.data.column_roles import with_transition_features
 from sklseq.data.constraints import check_constraints, resolve_constraints
 from sklseq.data.labels import PartialLabelError, encode_labels, read_classes
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
-from sklseq.data.sequences import STATE, TRANSITION, Sequences, read_labels
+from sklseq.data.row_blocks import BLOCK_ROWS, blocks_of, item_blocks
+from sklseq.data.sequences import STATE, TRANSITION, Sequences, check_counts, read_labels
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
+from sklseq.estimators.decode_blocks import different_lengths
 from sklseq.estimators.sources.partial_source import check_allowed
 from sklseq.estimators.trained_weights import fitted_attributes, trained_support
 from sklseq.estimators.validation import (
@@ -32,11 +37,14 @@ from sklseq.objectives.scores.transition_features import (
     triples_of,
 )
 
-__all__ = ["fit_batch"]
+__all__ = ["fit_batch", "fit_blocks"]
 
 RATE = 1.0
 # Start of the sums of squares, of weights that are zero and of those that `fit` found.
 FIRST_SQUARE, FITTED = 1.0, 100.0
+# Rows of a piece of a sequence in blocks.
+PIECE_ROWS = 256
+ENDED = object()
 
 
 def fit_batch(
@@ -47,11 +55,13 @@ def fit_batch(
     classes: ArrayLike | None,
     sample_weight: ArrayLike | None,
     squares: tuple | None,
+    whole: bool = True,
 ) -> dict:
     """The attributes of ``tagger`` after one pass over a batch.
 
     ``rows`` is X as the fitted tagger reads it, or None before the first call; ``squares`` are the
-    sums of squared gradients of earlier batches.
+    sums of squared gradients of earlier batches; ``whole``: whether sequences are whole, or pieces,
+    whose first and last rows are like any other.
     """
     rows, classes = _first_batch(X, classes) if rows is None else _next_batch(tagger, rows, classes)
     check_not_empty(rows)
@@ -59,13 +69,16 @@ def fit_batch(
     rows = Sequences(sparse.csr_matrix(rows.rows), rows.offsets)
     weights = training_weights(sample_weight, len(rows))
     allowed = resolve_constraints(tagger.constraints, classes)
+    if not whole:
+        anything = np.ones(len(classes), dtype=bool)
+        allowed = allowed._replace(start=anything, end=anything)
     labels = _read_codes(y, rows, classes)
     if len(labels.table) == len(classes):
         check_constraints(labels.codes, rows.offsets, allowed, classes)
     else:
         check_allowed(labels, rows.offsets, allowed, np.arange(len(rows)))
         weights = weights * (np.diff(np.append(0, np.cumsum(~labels.unknown))[rows.offsets]) > 0)
-    support = trained_support(tagger, None, len(classes), tagger.boundaries)
+    support = trained_support(tagger, None, len(classes), tagger.boundaries and whole)
     if roles is not None:
         support = _with_triples(tagger, support, roles, rows, labels, squares)
     scores = ScoreMap(rows, len(classes), support, allowed, np.dtype(np.float64), as_it_is=True)
@@ -74,6 +87,55 @@ def fit_batch(
         scores, float(tagger.l2), labels.codes, rows.offsets, weights, penalties=penalties
     )
     return _attributes_after(tagger, batch, classes, squares)
+
+
+def fit_blocks(
+    tagger: Any, X: Any, y: LabelsLike, classes: ArrayLike | None, sample_weight: ArrayLike | None
+) -> dict:
+    """The attributes of ``tagger`` after one pass over sequences in blocks."""
+    later, losses = copy(tagger), []
+    for weight, rows, labels in _pieces(X, y, training_weights(sample_weight, len(X))):
+        fitted = hasattr(later, "coef_")
+        if fitted and rows.shape[1] != later.n_features_in_:
+            raise ValueError(
+                f"X has {rows.shape[1]} features, but CRFTagger was fitted with "
+                f"{later.n_features_in_}; extract them with the same fitted transformer."
+            )
+        given = rows if fitted else None, rows, labels, classes, np.full(len(rows), weight)
+        squares = getattr(later, "_squares", None)
+        vars(later).update(fit_batch(later, *given, squares, whole=False))
+        losses.append(later.objective_)
+    if not losses:
+        raise ValueError("X must hold at least one row of positive weight; got 0.")
+    allowed = resolve_constraints(tagger.constraints, later.classes_)
+    for name, mask in (("start_", allowed.start), ("end_", allowed.end)):
+        none = np.where(mask, 0.0, -np.inf).astype(later.coef_.dtype)
+        setattr(later, name, getattr(tagger, name, none))
+    later.n_iter_, later.objective_ = getattr(tagger, "n_iter_", 0) + 1, sum(losses)
+    later.loss_curve_ = [*getattr(tagger, "loss_curve_", ()), later.objective_]
+    return vars(later)
+
+
+def _pieces(X: Any, y: LabelsLike, weights: np.ndarray) -> Iterator:
+    # (weight, rows, labels) of each block of each sequence, cut into pieces.
+    sources = blocks_of(X)
+    check_counts(len(sources), len(y))
+    for s, (source, weight) in enumerate(zip(sources, weights)):
+        n, labels = 0, chain.from_iterable(map(_items, item_blocks(y[s], s)))
+        for rows in source.read(BLOCK_ROWS, f"sequence {s}") if weight > 0 else ():
+            own = list(islice(labels, rows.shape[0]))
+            if len(own) < rows.shape[0]:
+                raise different_lengths(s, "more", n + len(own))
+            n += len(own)
+            offsets = np.append(np.arange(0, len(own), PIECE_ROWS), len(own))
+            cut = [own[a:b] for a, b in zip(offsets[:-1], offsets[1:])]
+            yield weight, Sequences(rows, offsets), cut
+        if weight > 0 and next(labels, ENDED) is not ENDED:
+            raise different_lengths(s, n, "more")
+
+
+def _items(labels: Any) -> list:
+    return labels.tolist() if hasattr(labels, "tolist") else list(labels)
 
 
 def _roles(tagger: Any, rows: Sequences) -> np.ndarray | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from sklseq._lib.threads import Threads
 from sklseq.data.constraints import Constraints, check_seen
 from sklseq.data.labels import PartialLabelError, split_labels
@@ -22,7 +24,19 @@ __all__ = ["BlockSource"]
 
 
 class BlockSource(Source):
-    """Sequences in blocks; ``read()`` returns their ``LongData``."""
+    """Sequences in blocks; ``read()`` returns their ``LongData``.
+
+    Parameters
+    ----------
+    read : callable
+    cause : str
+        As of ``Source``.
+    given : (X, y)
+        Of the user, or ``rows``.
+    vectorizer : DictFeatures, optional
+    rows : RowSource, optional
+        Those in memory.
+    """
 
     error = BlockError
     lacks = dict.fromkeys(
@@ -30,15 +44,16 @@ class BlockSource(Source):
         "solver={solver!r} updates weights after single sequences in memory, but {cause}; use "
         "solver='lbfgs' or 'auto'.",
     ) | {
-        "early_stopping": "early_stopping=True sets single sequences aside, in memory, but "
-        "{cause}; use early_stopping=False.",
         "transition_features": "Transition features need sequences in memory and "
         "gradient='forward-backward', but {cause}; leave out transition_features and B lines.",
     }
 
-    def __init__(self, read: Callable[[], LongData], cause: str, vectorizer: Any = None):
-        self.read, self.cause, self.vectorizer = read, cause, vectorizer
-        self.rows: RowSource | None = None  # those in memory
+    def __init__(
+        self, read: Callable[[], LongData], cause: str, given: Any = None, vectorizer: Any = None,
+        rows: RowSource | None = None,
+    ):  # fmt: skip
+        self.read, self.cause, self.given, self.vectorizer = read, cause, given, vectorizer
+        self.rows = rows
 
     @classmethod
     def of_blocks(
@@ -58,7 +73,7 @@ class BlockSource(Source):
             except PartialLabelError:
                 return LongData.read_partial(rows, read_codes(y, weights), weights, plan)
 
-        return cls(read, cause)
+        return cls(read, cause, (rows, y))
 
     @classmethod
     def of_rows(cls, source: RowSource, plan: Plan, cause: str) -> BlockSource:
@@ -72,14 +87,45 @@ class BlockSource(Source):
             labels = CodedLabels(list(codes), source.classes, source.labels.table)
             return LongData.read_partial(blocks_of(X), labels, weights, plan)
 
-        blocks = cls(read, cause, source.vectorizer)
-        blocks.roles, blocks.rows = source.roles, source
+        blocks = cls(read, cause, vectorizer=source.vectorizer, rows=source)
+        blocks.roles = source.roles
         return blocks
 
     def summarise(self) -> Summary:
         self.data = self.read()
         self.plan, self.summary = self.data.plan, self.data.summary
         return self.summary
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Weight of each sequence; 0 for those that are not trained on."""
+        return self.data.weights
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Rows of each sequence that is trained on."""
+        lengths = np.zeros(len(self.weights), dtype=np.int64)
+        for sequence in self.data.sequences:
+            lengths[sequence.number] = sequence.n_rows
+        return lengths
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """As of ``RowSource``."""
+        return np.arange(self.n_given) if self.rows is None else self.rows.numbers
+
+    @property
+    def n_given(self) -> int:
+        """As of ``RowSource``."""
+        return len(self.weights) if self.rows is None else self.rows.n_given
+
+    def set_aside(self, numbers: np.ndarray) -> tuple[Any, list]:
+        """As of ``RowSource``; what is trained on is read once again, for its observed counts."""
+        self.data = self.data.without(numbers)
+        if self.rows is not None:
+            return self.rows.set_aside(numbers)
+        X, y = self.given
+        return [X[s] for s in numbers], [y[s] for s in numbers]
 
     def check_constraints(self, allowed: Constraints) -> None:
         if self.rows is not None:

@@ -158,6 +158,22 @@ class RowSource(Source):
         """What y holds for each code."""
         return self.classes
 
+    @property
+    def lengths(self) -> np.ndarray:
+        """Rows of each sequence."""
+        return self.X.lengths
+
+    def set_aside(self, numbers: np.ndarray) -> tuple[Sequences, list]:
+        """X and y of some sequences, which are not trained on from now on."""
+        self.weights = self.weights.copy()
+        self.weights[numbers] = 0
+        return self.X[numbers], self.labels_of(numbers)
+
+    def labels_of(self, numbers: np.ndarray) -> list:
+        """What y holds, of some sequences."""
+        choices, at = self.choices, self.X.offsets
+        return [choices[self.codes[at[s] : at[s + 1]]] for s in numbers]
+
     def summarise(self) -> Summary:
         return summarise_rows(self.X, self.classes, self.codes)
 

@@ -187,6 +187,8 @@ class LongData(NamedTuple):
     table : ndarray, or None
         As of ``AllowedLabels``, if some labels are unknown: ``observed`` then counts the sequences
         without ``codes``.
+    again : callable(weights) -> LongData
+        Reads all again, with other weights.
     """
 
     sequences: list
@@ -195,6 +197,14 @@ class LongData(NamedTuple):
     weights: np.ndarray
     plan: Plan
     table: np.ndarray | None = None
+    again: Callable[[np.ndarray], LongData] | None = None
+
+    def without(self, numbers: np.ndarray) -> LongData:
+        """The same without some sequences, but for the summary; the others are read once."""
+        assert self.again is not None
+        weights = self.weights.copy()
+        weights[numbers] = 0
+        return self.again(weights)._replace(summary=self.summary)
 
     @classmethod
     def read(cls, sources: list, labels: list, weights: np.ndarray, plan: Callable) -> LongData:
@@ -244,23 +254,27 @@ class LongData(NamedTuple):
 
         ``labels`` are those of ``classes``, or the codes of ``partial``.
         """
+        again = lambda weights: cls.of_blocks(  # noqa: E731
+            sources, labels, lengths, classes, weights, plan, partial
+        )
         kept = np.flatnonzero(weights).tolist()
         sequences = [
             BlockSequence(sources[s], s, plan.block_rows, int(lengths[s]), plan.keep) for s in kept
         ]
-        labels = [labels[s] for s in kept]
+        own = [labels[s] for s in kept]
         if partial is None:
-            summary, observed = summarise_blocks(sequences, labels, classes, weights[kept])
-            return cls(sequences, summary, observed, weights, plan)
+            summary, observed = summarise_blocks(sequences, own, classes, weights[kept])
+            return cls(sequences, summary, observed, weights, plan, again=again)
         table, codes = partial.table, np.arange(len(partial.table))
         for sequence in sequences:
-            if (own := partial.codes[sequence.number]).max(initial=0) >= len(classes):
-                sequence.codes = own
+            known = partial.codes[sequence.number] < len(classes)
+            sequence.codes = None if known.all() else partial.codes[sequence.number]
         observed_weights = weights[kept] * [sequence.codes is None for sequence in sequences]
-        summary, observed = summarise_blocks(sequences, labels, codes, observed_weights)
+        summary, observed = summarise_blocks(sequences, own, codes, observed_weights)
         support = support_of_codes(summary.support, table, len(classes))
         summary = summary._replace(classes=classes, support=support)
-        return cls(sequences, summary, observed.of_labels(len(classes)), weights, plan, table)
+        observed = observed.of_labels(len(classes))
+        return cls(sequences, summary, observed, weights, plan, table, again)
 
 
 def _check_repeatable(sources: list, labels: list) -> None:
@@ -336,6 +350,10 @@ class LongLogLikelihood:
         gradient[:] = self.pack(counts) - self.observed + 2 * self.l2 * wide
         self.n_evaluations += 1
         return float(self.weights @ log_z - wide @ self.observed + self.l2 * (wide @ wide))
+
+    def value(self, w: np.ndarray) -> float:
+        """f(w) alone, at the same cost."""
+        return self.value_and_gradient(w, np.empty_like(w))
 
     def hessian(self, w: np.ndarray, room: float = 0.0) -> LongHessian:
         """Products with the Hessian at w; ``room`` is not used."""
