@@ -190,9 +190,9 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         if self.transition_coef_ is not None:
             transition, _ = self._entries(X, self._chain())(0, X.offsets)
             if transition is None:
-                none = np.zeros(0, dtype=emission.dtype)
-                transition = RowTransitions(
-                    self.transition_, [0] * (X.n_rows + 1), none, none, none
+                indptr, none = np.zeros(X.n_rows + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
+                transition = RowTransitions.unchecked(
+                    self.transition_, indptr, none, none, none.astype(emission.dtype)
                 )
         return Potentials(emission, transition, self.start_, self.end_, X.offsets)
 

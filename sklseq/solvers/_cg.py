@@ -53,10 +53,9 @@ def cg(
     preconditioner : ndarray of shape (n,), optional
         D. Without it, a singular but consistent system is given its solution of minimum norm.
     tol : float
-        Stops when for each column of its own two numbers are at most ``tol``: the length of its
-        residual √D R as a share of that of √D B, and the root of what the iteration gained as a
-        share of all that was gained. The gain is the squared error, in the norm of A, that the
-        iteration removed.
+        Stops when two numbers of each column are at most ``tol``: the length of its residual √D R
+        as a fraction of that of √D B, and the root of the gain of the iteration as a fraction of
+        the whole gain. The gain is the squared error, in the norm of A, that was removed.
     max_iter : int
     callback : callable(iteration, error, W √D⁻¹) -> bool
         Called after each iteration with the largest of these numbers; True stops.

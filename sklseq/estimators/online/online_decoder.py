@@ -460,12 +460,14 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         """
         tagger = tagger_of(self._fitted())[1]
         if decodes_segments(tagger):
-            return as_chosen(tagger, self._decode_segments(X).labels)
-        if in_blocks(X):
-            return as_chosen(tagger, self._decode_blocks(X).labels)
-        potentials, delay = potentials_of(self, X)
-        paths, _ = self._decode(potentials, delay)
-        return as_chosen(tagger, split_labels(self.classes_[paths.labels], potentials.offsets))
+            labels = self._decode_segments(X).labels
+        elif in_blocks(X):
+            labels = self._decode_blocks(X).labels
+        else:
+            potentials, delay = potentials_of(self, X)
+            paths, _ = self._decode(potentials, delay)
+            labels = split_labels(self.classes_[paths.labels], potentials.offsets)
+        return as_chosen(tagger, labels)
 
     @available_if(_labels_rows)
     def predict_proba(self, X: SequencesLike) -> list[np.ndarray]:

@@ -438,7 +438,7 @@ class BlockChain:
         -------
         block : FilteredBlock
         log_z : float
-            The block's share of log Z; -inf if no path is allowed.
+            Part of log Z that the block adds; -inf if no path is allowed.
         """
         chain, L, n, first = self.chain, self.n_labels, len(psi), before is None
         alpha = np.empty((n + 1, self.width)) if alpha is None else alpha

@@ -11,7 +11,7 @@ import numpy as np
 
 __all__ = ["ListedFactors", "PairLists", "find_pairs", "most_listed", "positive_factors"]
 
-# Lists are used where the share of pairs in them is at most a - b / n_labels: measured with one
+# Lists are used where the fraction of pairs in them is at most a - b / n_labels: measured with one
 # thread, 80 sequences of 25 rows, and a fifth of the gain left as a margin. The matrix costs
 # n_labels² a row, lists n_labels and each of their pairs.
 LIMITS = {

@@ -140,7 +140,7 @@ class DualLikelihood(LatticeState):
         return rejected
 
     def _ascend_apart(self, shares: list[np.ndarray], W: np.ndarray, w: np.ndarray) -> int:
-        # Each thread a share of the sequences, then the merge.
+        # Each thread has a part of the sequences, then the merge.
         n, arrays = len(shares), {"copies": [W, w, self.chain]}
         sigma = self.sigma or n
         if self.u is not None:

@@ -157,7 +157,7 @@ class StochasticLikelihood(LatticeState):
         )  # fmt: skip
 
     def _run_all(self, shares, W, w, weights, rate: float, part: float) -> float:
-        # Each thread a share of the sequences, with all penalties; then the merge.
+        # Each thread has a part of the sequences, with all penalties; then the merge.
         n, before = len(shares), np.cumsum([0, *map(len, shares)])
         copies = [W, w, self.chain, self.v]
         arrays = {"copies": copies, "squares": self.squares, "stamps": self.stamps}

@@ -234,7 +234,7 @@ class StructuredHinge:
         n_steps : int
             At most so many, after each search for the most violated path.
         accuracy : float
-            Steps on a sequence end when the spread of violations has fallen to this share;
+            Steps on a sequence end when the spread of violations has fallen to this fraction;
             searches, when its gap has.
         n_searches : int
         """

@@ -1,16 +1,16 @@
 """Feature rows arranged for the kernels: A(w) on a block of rows, and its transpose.
 
-A *design* owns the layout of the state weights: nobody outside this file and ``_observed.py`` knows
-where in w the weight of a (feature, label) pair stands. All designs answer the same questions:
+A *design* owns the layout of the state weights: only this file and ``observed.py`` know the
+position in w of the weight of a (feature, label) pair. All designs have the same interface:
 
 ========================= ========================================================================
 ``n_weights``             length of the state part of w
 ``weights(w)``            w as ``scores`` wants it; once an evaluation
 ``scores(W, a, b, psi)``  psi = X[a:b] · coef
-``new_buffer()``          zeros in which a thread sums up its share of the transpose
-``collect(r, a, buffer)`` add the share of the residuals r of rows a, a + 1, …
+``new_buffer()``          zeros, to which a thread adds its part of the transpose
+``collect(r, a, buffer)`` add the part of the residuals r of rows a, a + 1, …
 ``finish(…)``             gradient = X' residual + ridge · w; returns Σ w²
-``release()``             forget the rows of X: of the above, nothing works any more
+``release()``             free the rows of X; none of the above may be called afterwards
 ``for_rows(X)``           the same layout of w for other rows (not all have it), and their
                           ``nbytes``; ``unshared()``: beside evaluations at other w
 ``unpack(w)``             padded rows (n_features, width), in the user's order of features

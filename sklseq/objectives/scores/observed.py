@@ -17,10 +17,11 @@ from sklseq.objectives.scores.design import (
 
 __all__ = ["ObservedRows"]
 
-# A feature with at most this many pairs, or a share of the labels, is narrow: an entry a pair costs
-# less than a padded row. The share, measured: training with 300 labels takes 0.85 of the time.
+# A feature with at most this many pairs, or pairs with this fraction of the labels, is narrow: an
+# entry for each pair costs less than a padded row. The fraction is measured: training with 300
+# labels takes 0.85 of the time.
 NARROW, NARROW_SHARE = 4, 1 / 16
-# Entries that setup looks at together, so that its temporaries stay small.
+# Entries that are rearranged at a time, so that temporary arrays stay small.
 CHUNK = 100_000
 
 

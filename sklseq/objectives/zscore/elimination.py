@@ -21,7 +21,7 @@ __all__ = ["EliminatedRidge", "n_frequent"]
 BLOCK = 4_096  # rows whose scores stay in the cache
 FREQUENT = 2_000  # columns whose Gram matrix is factorised, at most
 ROUNDING = 50  # roundings of the whole right-hand side, below which a column's rest is nothing else
-FAINT = 1e-14  # share of a column of O that the ridge must be for its row to be left a weight
+FAINT = 1e-14  # fraction of a column of O that the ridge must be for its row to be left a weight
 WORTH = 100  # operations of its factorisation, n³, that one of nnz · n_labels pays for
 
 

@@ -21,7 +21,7 @@ __all__ = [
     "solve_sums", "sum_products",
 ]  # fmt: skip
 
-SUMS = 1e-13  # share of the largest eigenvalue that is rounding, of sums of products
+SUMS = 1e-13  # fraction of the largest eigenvalue that is rounding, of sums of products
 CORRECTIONS = 2  # of a solution, from its residual: which does not see directions N
 
 

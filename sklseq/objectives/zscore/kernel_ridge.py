@@ -11,7 +11,7 @@ __all__ = ["KernelRidge", "centred_size", "weighted_gram"]
 
 EPS = np.finfo(np.float64).eps
 FAR = 1e-10  # squared distances from the mean, over the diagonal, that only elimination can see
-NOISE = 8 * EPS  # share of the eigenvalue of the mean below which others are rounding
+NOISE = 8 * EPS  # fraction of the eigenvalue of the mean below which others are rounding
 
 
 def weighted_gram(gram: np.ndarray, sample: Sample) -> np.ndarray:

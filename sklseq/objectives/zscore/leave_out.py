@@ -24,7 +24,7 @@ from sklseq.objectives.zscore.moments import (
 
 __all__ = ["LeaveOut", "LeftOut"]
 
-RANK = 1e-12  # eigenvalues below this share of the largest are rounding of zero
+RANK = 1e-12  # eigenvalues below this fraction of the largest are rounding of zero
 DIGITS = 9  # of regressions of indicators, which are 0 or 1
 LOST = 1e-5  # eigenvalues of I - H_ss below which quotients by it have an error in digit DIGITS
 

@@ -66,7 +66,7 @@ __all__ = [
 BLOCK = 4_096  # rows worked on while they are in the cache
 SMOOTHING = 0.5  # added to each count before its logarithm is taken
 INFORMATION_WEIGHT = 0.07  # κ of "information": see the manual, "How much transitions count"
-ROUNDING = 2 * np.finfo(np.float64).eps  # share of its mean within which a column is constant
+ROUNDING = 2 * np.finfo(np.float64).eps  # fraction of its mean within which a column is constant
 
 
 class ChainWeights(NamedTuple):
