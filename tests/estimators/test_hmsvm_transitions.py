@@ -374,3 +374,68 @@ def test_rows_without_transition_features():
             tagger = HMSVMTagger(solver=solver, transition_features=[0], random_state=0).fit(X, y)
             assert tagger.transition_coef_.nnz == 0
             assert_array_equal(np.concatenate(tagger.predict(X)), [0, 1])
+
+
+def random_case(seed):
+    """Parameters, rows of random units, labels that agree with the constraints, and weights."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.permutation([*rng.integers(0, 5, int(rng.integers(1, 6))), 3])
+    X, y = problem(seed, lengths=[3, *lengths])
+    units = 10 ** rng.uniform(-1, 1, 3)
+    X = [x * units * (rng.random(x.shape) < 0.7) for x in X]
+    given = {"C": 10 ** rng.uniform(-2, 1), "slack": ("l1", "l2")[seed % 2]}
+    given |= {"loss": ["hamming", COST, "zero_one"][seed % 3], "boundaries": seed % 5 > 0}
+    given |= {"transition_scale": [1.0, 0.5, 2.0][seed // 3 % 3], "random_state": seed}
+    given["transition_features"] = rng.permutation(3)[: 1 + seed % 3]
+    if seed % 4 == 0:
+        y, given["constraints"] = [np.sort(z) for z in y], np.triu(np.ones((3, 3), dtype=bool))
+    weights = rng.integers(0, 3, len(X)).astype(float)
+    weights[0] = 1
+    X = [[np.asarray, sparse.csr_matrix][seed // 2 % 2](x) for x in X]
+    return given, X, y, weights
+
+
+def objective_of(tagger, X, y, weights):
+    """The objective of a tagger's weights, by all labelings."""
+    L, eta, power = len(tagger.classes_), tagger.transition_scale, 1 + (tagger.slack == "l2")
+    V, A = tagger.transition_coef_.toarray().reshape(-1, L, L), tagger.transition_
+    chain = (A[np.isfinite(A)], tagger.start_, tagger.end_, V)
+    total = 0.5 * (np.sum(tagger.coef_**2) + sum(np.sum(w**2) for w in chain) / eta**2)
+    loss = tagger.loss
+    cost = 1 - np.eye(L) if isinstance(loss, str) else np.asarray(loss)
+    for x, truth, weight in zip(X, y, weights):
+        if weight == 0 or not len(truth):
+            continue
+        x, truth = x.toarray() if sparse.issparse(x) else x, np.asarray(truth)
+        psi, values = x @ tagger.coef_, []
+        pairs = A + np.einsum("tf,fij->tij", x, V)
+        for p in all_paths(len(truth), L):
+            score = psi[np.arange(len(p)), p].sum() + tagger.start_[p[0]] + tagger.end_[p[-1]]
+            score += sum(pairs[t, p[t - 1], p[t]] for t in range(1, len(p)))
+            if isinstance(loss, str) and loss == "zero_one":
+                values.append(score + (p != truth).any())
+            else:
+                values.append(score + cost[truth, p].sum())
+            if (p == truth).all():
+                of_truth = score
+        total += tagger.C * weight * (max(values) - of_truth) ** power
+    return total
+
+
+def check_solvers(seed):
+    """Objectives are those of the weights, and no dual value exceeds a primal one."""
+    given, X, y, weights = random_case(seed)
+    bounds = []
+    for solver in SOLVERS[: 2 if given["loss"] is not COST and seed % 3 == 2 else 3]:
+        tagger = HMSVMTagger(solver=solver, tol=1e-3, max_iter=20_000, **given)
+        tagger.fit(X, y, weights)
+        assert_allclose(tagger.objective_, objective_of(tagger, X, y, weights), rtol=1e-8)
+        bounds.append((tagger.objective_ - tagger.dual_gap_, tagger.objective_))
+        assert tagger.dual_gap_ <= 1e-3 * tagger.objective_ * (1 + 1e-9)
+    lower, upper = np.array(bounds).T
+    assert lower.max() <= upper.min() * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_solvers_agree(seed):
+    check_solvers(seed)

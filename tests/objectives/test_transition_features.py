@@ -232,3 +232,24 @@ def test_losses_of_steps_where_scores_are_far_apart():
 @pytest.mark.parametrize("seed", range(12))
 def test_steps_of_single_sequences(seed):
     check_steps(seed)
+
+
+def check_minimum(seed):
+    """Steps of AdaGrad, and L-BFGS after them, end where L-BFGS does."""
+    rng = np.random.default_rng(seed)
+    X, y = make_sparse_data(seed, n=30, M=6)
+    X = Sequences(X.rows * sparse.diags_array(10 ** rng.uniform(-1, 1, 6)), X.offsets)
+    given = {"l1": [0.0, 0.2][seed % 2], "l2": 10 ** rng.uniform(-1, 1), "tol": 1e-6}
+    given |= {"transition_features": rng.permutation(6)[: 1 + seed % 3], "max_iter": 5000}
+    given["all_possible_transitions"] = seed % 5 == 0
+    weights = rng.integers(0, 3, len(X)).astype(float)
+    weights[:2] = 1
+    adagrad, lbfgs = (
+        CRFTagger(solver=solver, **given).fit(X, y, weights) for solver in ("adagrad", "lbfgs")
+    )
+    assert_allclose(adagrad.objective_, lbfgs.objective_, rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_solvers_end_at_the_same_minimum(seed):
+    check_minimum(seed)
