@@ -1,11 +1,13 @@
 """SemiCRFSegmenter with transition features: enumeration, gradients, every answer, errors."""
 
+import itertools
 import pickle
 import re
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
 from scipy.special import logsumexp
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -265,3 +267,69 @@ def test_features_of_large_units_converge():
         descend(SegmentProblem(clone(model).set_params(tol=1e-8), source)).value,
         model.objective_, rtol=1e-5,
     )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- forbidden pairs
+
+FORBIDDEN = [("a", "b"), (None, "b"), ("O", None)]
+
+
+def obey(segments, n):
+    """Whether no forbidden pair stands in a segmentation of n steps."""
+    labels = [None, *(label for *_, label in segments), None]
+    return n == 0 or not any(pair in FORBIDDEN for pair in itertools.pairwise(labels))
+
+
+def obedient(seed, **options):
+    X, y = problem(seed, n_sequences=60, longest=4, **options)
+    kept = [
+        s for s, (n, one) in enumerate(zip(X.lengths, covered(y, X), strict=True)) if obey(one, n)
+    ]
+    return X[kept], [y[s] for s in kept]
+
+
+@pytest.mark.parametrize("options", [{}, {"transition_features": COLUMNS}], ids=str)
+@pytest.mark.parametrize("loss", ["log", "softmax-margin"])
+def test_training_under_constraints(loss, options):
+    X, y = obedient(1)
+    model = SemiCRFSegmenter(l2=0.3, loss=loss, constraints=FORBIDDEN, **options).fit(X, y)
+    if not options:
+        assert model.transition_coef_ is None
+        model.transition_coef_ = sparse.csr_matrix((5, 9))
+    total, nbest = 0.0, model.predict_nbest(X, 5)
+    for s, (x, gold) in enumerate(zip(X, covered(y, X), strict=True)):
+        every, values = enumerated(model, x)
+        written = [[(i, j, model.classes_[k]) for i, j, k in one] for one in every]
+        allowed = np.array([obey(one, x.n_steps) for one in written])
+        assert_array_equal(values > -np.inf, allowed)
+        truth = codes_of(model, gold)
+        costs = [wrong_steps(one, truth) * (loss != "log") for one in every]
+        total += logsumexp(values + costs) - values[every.index(truth)]
+        order = np.argsort(-values, kind="stable")[: min(5, allowed.sum())]
+        best = [[seg for seg in written[k] if seg[2] != "O"] for k in order]
+        assert nbest[s][0] == best
+        assert_allclose(nbest[s][1], (values - logsumexp(values))[order], atol=1e-10)
+    parts = [model.coef_, model.transition_, model.start_, model.end_, model.transition_coef_.data]
+    ridge = sum(np.square(np.where(np.isfinite(part), part, 0)).sum() for part in parts)
+    assert_allclose(model.objective_, total + 0.3 * ridge, rtol=1e-10)
+    calibrated = clone(model).set_params(calibrate=2).fit(X, y)
+    assert list(calibrated.predict(X)) == list(model.predict(X))
+
+
+def test_wrong_constraints_are_refused():
+    X, y = obedient(2)
+    for constraints, message in [
+        ("ab", "list of forbidden pairs"),
+        (["ab"], "list of forbidden pairs .* got 'ab'"),
+        ([(None, None)], r"got \(None, None\)"),
+        ([("a", "c")], "constraints names 'c', which no segment of y has"),
+        ([(label, None) for label in "Oab"], r"of y, or the one before it, stands where"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            SemiCRFSegmenter(constraints=constraints).fit(X, y)
+    with pytest.raises(ValueError, match="constraints are not for loss='hinge'"):
+        SemiCRFSegmenter(constraints=FORBIDDEN, loss="hinge").fit(X, y)
+    s = int(np.argmax(X.lengths))
+    unknown = [[(0, int(X.lengths[s]), None)] if k == s else one for k, one in enumerate(y)]
+    with pytest.raises(ValueError, match="constraints are not for unknown segments"):
+        SemiCRFSegmenter(constraints=FORBIDDEN).fit(X, unknown)

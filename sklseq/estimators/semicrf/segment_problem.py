@@ -60,10 +60,14 @@ class SegmentProblem:
         self.columns = source.transition_columns(segmenter.transition_features)
         if self.columns is not None:
             check_transition_features(segmenter, source.has_unknown)
+        allowed = None
+        if segmenter.constraints is not None:
+            check_constraints(segmenter, source.has_unknown)
+            allowed = source.allowed(segmenter.constraints)
         if segmenter.loss != "log":
             self.potentials = with_token_cells(self.potentials)
         self.data = self._data()
-        self.scores = SegmentScores(self.data, self._support())
+        self.scores = SegmentScores(self.data, self._support(), allowed)
         self.start = self.scores.new_vector()
         if segmenter.warm_start and hasattr(segmenter, "coef_"):
             vectorizer = source.vectorizer
@@ -135,6 +139,16 @@ def check_partial(segmenter: Any) -> None:
         raise ValueError(
             f"{wrong} needs all segments, and y has stretches of unknown segments (label None); "
             "use loss='log' and calibrate=None."
+        )
+
+
+def check_constraints(segmenter: Any, has_unknown: bool) -> None:
+    """Raise where parameters or labels ask for what constraints in training do not have."""
+    if segmenter.loss == "hinge" or has_unknown:
+        what = "loss='hinge'" if segmenter.loss == "hinge" else "unknown segments in y (label None)"
+        raise ValueError(
+            f"constraints are not for {what}; use constraints=None, and valid= of predict in their "
+            "place."
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sklseq.data.column_roles import with_transition_features
+from sklseq.data.constraints import Constraints
 from sklseq.data.segment_labels import UNKNOWN, Segments, read_segments
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.sequences import STATE, TRANSITION
@@ -96,6 +97,23 @@ class SegmentSource:
             )
         return None if roles is None else np.flatnonzero(roles & TRANSITION)
 
+    def allowed(self, forbidden: Any) -> Constraints:
+        """Masks of the parameter ``constraints``, which training segments must not break."""
+        allowed = allowed_pairs(forbidden, self.classes)
+        segments, codes = self.segments, self.codes
+        first = np.append(True, segments.sequence[1:] != segments.sequence[:-1])
+        last = np.append(first[1:], True)
+        wrong = first & ~allowed.start[codes] | last & ~allowed.end[codes]
+        wrong[1:] |= ~first[1:] & ~allowed.transition[codes[:-1], codes[1:]]
+        if wrong.any():
+            k = int(np.argmax(wrong))
+            one = (int(segments.start[k]), int(segments.stop[k]), str(segments.label[k]))
+            raise ValueError(
+                f"Segment {one!r} of sequence {segments.sequence[k]} of y, or the one before it, "
+                "stands where constraints forbid it; correct the labels, or loosen constraints."
+            )
+        return allowed
+
     @property
     def is_partial(self) -> bool:
         """Whether some segments are unknown."""
@@ -138,6 +156,28 @@ def divide_weights(segmenter: Any, divisor: float) -> None:
 def label_limits(classes: np.ndarray, longest: int, outside: str | None) -> np.ndarray:
     """The most steps of a segment of each label, 0 for any number."""
     return np.where(classes == outside, 1, longest).astype(np.int64)
+
+
+def allowed_pairs(forbidden: Any, classes: np.ndarray) -> Constraints:
+    """Which labels may follow each other, begin and end, given pairs that may not."""
+    labels = classes.tolist()
+    L, known = len(labels), {label: k for k, label in enumerate(labels)}
+    allowed = np.ones((L + 1, L + 1), dtype=bool)  # the last row is of starts, the last column ends
+    for pair in forbidden:
+        if not isinstance(pair, tuple) or len(pair) != 2 or set(pair) == {None}:
+            raise ValueError(
+                "constraints must be None or a list of forbidden pairs (label, next label), None "
+                f"standing for the beginning and the end; got {pair!r:.60}."
+            )
+        unknown = [label for label in pair if label is not None and label not in known]
+        if unknown:
+            raise ValueError(
+                f"constraints names {unknown[0]!r}, which no segment of y has; labels are "
+                f"{', '.join(map(repr, labels))}."
+            )
+        i, j = (L if label is None else known[label] for label in pair)
+        allowed[i, j] = False
+    return Constraints(allowed[:L, :L].copy(), allowed[L, :L].copy(), allowed[:L, L].copy())
 
 
 def _segments_of(segments: Segments, kept: np.ndarray) -> Segments:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, update_wrapper
 from types import MethodType
 from typing import Any, Generic, TypeVar
@@ -157,6 +157,11 @@ class SemiCRFSegmenter(
         or by a function of a name; beside those that ``X.roles`` says, as
         ``SegmentFeatures(transition_features=)`` sets it. Pairs that training does not have with
         the column have no weight. Not for the hinge loss.
+    constraints : list of tuple or None, default=None
+        Pairs (label, next label) of neighbouring segments that cannot occur, in training and
+        prediction; (None, label) forbids to begin with a label, (label, None) to end with it. Rules
+        on segments that are not neighbours are for ``predict(valid=)``. Not for the hinge loss, nor
+        for unknown segments.
     max_iter : int, default=500
         Iterations of L-BFGS; for the hinge loss, passes of
         block-coordinate Frank-Wolfe.
@@ -257,6 +262,7 @@ class SemiCRFSegmenter(
         all_possible_states: bool = True,
         all_possible_transitions: bool = True,
         transition_features: ChoiceLike | None = None,
+        constraints: Sequence[tuple] | None = None,
         max_iter: int = 500,
         tol: float = 1e-3,
         calibrate: int | None = None,
@@ -273,6 +279,7 @@ class SemiCRFSegmenter(
         self.all_possible_states = all_possible_states
         self.all_possible_transitions = all_possible_transitions
         self.transition_features = transition_features
+        self.constraints = constraints
         self.max_iter = max_iter
         self.tol = tol
         self.calibrate = calibrate
@@ -352,6 +359,12 @@ class SemiCRFSegmenter(
         if longest is not None and (not isinstance(longest, numbers.Integral) or longest < 1):
             raise ValueError(
                 f"max_segment_length must be None or an integer of at least 1; got {longest!r}."
+            )
+        pairs = self.constraints
+        if pairs is not None and (isinstance(pairs, str) or not isinstance(pairs, Iterable)):
+            raise ValueError(
+                "constraints must be None or a list of forbidden pairs (label, next label); got "
+                f"{pairs!r:.60}."
             )
         if self.outside is not None and not isinstance(self.outside, str):
             raise ValueError(f"outside must be a string or None; got {self.outside!r}.")

@@ -73,6 +73,10 @@ def _held_out(segmenter: Any, source: SegmentSource, y: list, train, test) -> He
     columns = source.transition_columns(segmenter.transition_features)  # by number: X has no names
     model = clone(segmenter)
     model.set_params(calibrate=None, verbose=0, transition_features=columns)
+    if segmenter.constraints is not None:
+        known = {None, *(label for s in train for _, _, label in y[s])}
+        pairs = [pair for pair in segmenter.constraints if known.issuperset(pair)]
+        model.set_params(constraints=pairs)
     model.fit(X[train], [y[s] for s in train], weights[train])
     found = list(model.predict(X[test]))
     right = [segment in y[s] for s, segments in zip(test, found) for segment in segments]

@@ -133,18 +133,21 @@ def observed_chain(gold: GoldSegments, weights: np.ndarray, n_labels: int):
 
 
 class SegmentScores(ScoreMap):
-    """Positions of weights in w; all transitions are allowed, and ``basis`` is that of data.
+    """Positions of weights in w; ``basis`` is that of data.
 
     Parameters
     ----------
     data : SegmentData
     support : Support
         Its pairs are of features of ``data.rows``, its triples of those of ``data.starts``.
+    allowed : Support or Constraints, optional
+        Which transitions, starts and ends are allowed; by default, all.
     """
 
-    def __init__(self, data: SegmentData, support: Support):
+    def __init__(self, data: SegmentData, support: Support, allowed: Any = None):
         n_labels, self.starts = data.plan.n_labels, data.starts
-        super().__init__(data.rows, n_labels, support, full_support(n_labels), np.float64)
+        allowed = full_support(n_labels) if allowed is None else allowed
+        super().__init__(data.rows, n_labels, support, allowed, np.float64)
         self.largest = data.largest  # long segments, with large sums, are few
         self.basis = data.basis
         if self.basis is not None:
