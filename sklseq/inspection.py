@@ -762,7 +762,7 @@ def standard_errors(
 def explain(
     model: BaseEstimator, x: MatrixLike | TokensLike, *, input_features: Iterable[str] | None = None
 ) -> list:
-    """Explain the label of each row of one raw sequence.
+    """Explain the label of each row of one raw sequence, or its segments.
 
     Parameters
     ----------
@@ -775,11 +775,14 @@ def explain(
 
     Returns
     -------
-    list of TokenExplanation
+    list of TokenExplanation, or of SegmentExplanation if the model ends in a segmenter
     """
     names = feature_names(model, input_features)
     last: Any
     last, rows = last_step(model, [x])
     if not hasattr(last, "explain"):
-        raise ValueError(f"{type(last).__name__} has no explain; use CRFTagger as the last step.")
+        raise ValueError(
+            f"{type(last).__name__} has no explain; use CRFTagger or "
+            "SemiCRFSegmenter as the last step."
+        )
     return last.explain(rows[0], feature_names=names)

@@ -20,6 +20,7 @@ from sklseq.estimators.semicrf.segment_problem import SegmentProblem, descend
 from sklseq.estimators.semicrf.segment_source import SegmentSource
 from sklseq.features import SegmentFeatures, TemplateFeatures, TokenFeatures
 from sklseq.inference.segment_reference import is_active
+from sklseq.inspection import explain
 from sklseq.objectives.segment.segment_hinge import token_loss
 from sklseq.objectives.segment.segment_likelihood import SegmentLogLikelihood
 from tests.estimators.test_semicrf import covered, problem
@@ -333,3 +334,28 @@ def test_wrong_constraints_are_refused():
     unknown = [[(0, int(X.lengths[s]), None)] if k == s else one for k, one in enumerate(y)]
     with pytest.raises(ValueError, match="constraints are not for unknown segments"):
         SemiCRFSegmenter(constraints=FORBIDDEN).fit(X, unknown)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"transition_features": COLUMNS}, {"loss": "hinge"}], ids=str
+)
+def test_explanations_add_up_to_the_score(options):
+    X, y = problem(9, n_sequences=20, longest=4, dense=False)
+    model = SemiCRFSegmenter(l2=0.05, **options).fit(X, y)
+    names, spans = [f"f{k}" for k in range(5)], model.predict_spans(X)
+    pairs = False
+    for s, x in enumerate(X):
+        rows = model.explain(x, feature_names=names)
+        assert [row[:4] for row in rows if row.label != "O"] == [tuple(span) for span in spans[s]]
+        terms = [term for row in rows for term in row.contributions]
+        if model.transition_coef_ is None:
+            model.transition_coef_ = sparse.csr_matrix((5, 9))
+        best = enumerated(model, x)[1].max()
+        assert_allclose(sum(score for _, score in terms), best, rtol=1e-9, atol=1e-12)
+        pairs |= any(re.fullmatch(r"f\d, . → .", name) for name, _ in terms)
+    assert pairs == ("transition_features" in options)
+    words = [["of", "a"], ["a"]] * 3
+    texts = make_pipeline(SegmentFeatures(TokenFeatures()), SemiCRFSegmenter(l2=0.1))
+    found = explain(texts.fit(words, [[(0, 1, "x")], [(0, 1, "y")]] * 3), words[0])
+    assert found[0].label == "x"
+    assert any(name.startswith("start:") for name, _ in found[0].contributions)

@@ -27,7 +27,7 @@ from sklseq.data.segment_labels import (
     segments_to_labels,
     write_segments,
 )
-from sklseq.data.segment_potentials import SegmentPotentials
+from sklseq.data.segment_potentials import SegmentPotentials, SequencePotentials
 from sklseq.data.types import (
     ArrayLike,
     ChoiceLike,
@@ -37,6 +37,7 @@ from sklseq.data.types import (
     ValidLike,
 )
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
+from sklseq.estimators.semicrf.segment_explanation import SegmentExplanation, segment_terms
 from sklseq.estimators.semicrf.segment_source import (
     SegmentSource,
     divide_weights,
@@ -671,6 +672,35 @@ class SemiCRFSegmenter(
             return [[Span(*segment, None) for segment in one] for one in segments]
         proba = [p.tolist() for p in self.predict_segment_proba(X, segments)]
         return [[Span(*s, p) for s, p in zip(*pair)] for pair in zip(segments, proba)]
+
+    def explain(
+        self, x: Any, *, feature_names: Iterable[str] | None = None
+    ) -> list[SegmentExplanation]:
+        """Why one sequence has its segments.
+
+        Parameters
+        ----------
+        x : SequencePotentials, or one sequence in any form that :meth:`predict` takes in a list
+        feature_names : array-like of str, optional
+            Names of the columns, e.g. ``pipeline[:-1].get_feature_names_out()``.
+
+        Returns
+        -------
+        list of SegmentExplanation
+            One for each segment of the best segmentation, those of the outside label too: its
+            label, its probability, and the terms of its score.
+        """
+        names = self._names(feature_names)
+        one = isinstance(x, SequencePotentials)
+        X = self._read(SegmentPotentials.from_list([x]) if one else [x])
+        segments = self._segments(X)[0]
+        terms = segment_terms(self, X, segments, names)
+        written = [(i, j, self.classes_[k]) for i, j, k in segments.tolist()]
+        proba: list = [None] * len(written)
+        if fitted_parameter(self, "loss") != "hinge":
+            proba = self.predict_segment_proba(X, [written])[0].tolist()
+        parts = zip(written, proba, terms)
+        return [SegmentExplanation(*segment, p, found) for segment, p, found in parts]
 
     @_of_likelihood
     def predict_log_proba_sequence(self, X: SequencesLike, y: LabelsLike) -> np.ndarray:
