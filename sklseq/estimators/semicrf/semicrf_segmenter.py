@@ -32,8 +32,10 @@ from sklseq.data.types import (
     ArrayLike,
     ChoiceLike,
     LabelsLike,
+    MatrixLike,
     RandomState,
     SequencesLike,
+    TokensLike,
     ValidLike,
 )
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
@@ -674,7 +676,10 @@ class SemiCRFSegmenter(
         return [[Span(*s, p) for s, p in zip(*pair)] for pair in zip(segments, proba)]
 
     def explain(
-        self, x: Any, *, feature_names: Iterable[str] | None = None
+        self,
+        x: SequencePotentials | MatrixLike | TokensLike,
+        *,
+        feature_names: Iterable[str] | None = None,
     ) -> list[SegmentExplanation]:
         """Why one sequence has its segments.
 
