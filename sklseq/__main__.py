@@ -119,6 +119,10 @@ def _add_tag(commands: Any) -> None:
         help="the input has one sequence a line, tokens separated by white space",
     )  # fmt: skip
     tag.add_argument("--labels", action="store_true", help="write only labels, one sequence a line")
+    tag.add_argument(
+        "--confidence", action="store_true",
+        help="a column with the probability of the predicted label, in front of the labels",
+    )  # fmt: skip
     tag.set_defaults(run=_tag)
 
 
@@ -300,10 +304,12 @@ def _name_columns(extractor: Any, names: list[str]) -> None:
 
 
 def _tag(args: argparse.Namespace) -> None:
+    if args.labels and args.confidence:
+        raise UsageError("--confidence adds a column, and --labels writes none; drop one.")
     model, columns = _load(args.model)
     if not args.text:
         X, y = _read(args, columns)
-        _write(args, X, y, model.predict(X))
+        _predict_and_write(args, model, X, y)
         return
     if len(columns) != 1:
         raise ValueError(
@@ -313,8 +319,38 @@ def _tag(args: argparse.Namespace) -> None:
     for lines in _arrived_lines(args):
         X = [{columns[0]: line.split()} for line in lines]
         X = X if args.labels else [x for x in X if x[columns[0]]]
-        _write(args, X, None, model.predict(X))
+        _predict_and_write(args, model, X, None)
         sys.stdout.flush()
+
+
+def _predict_and_write(args: argparse.Namespace, model: Any, X: list, y: Any) -> None:
+    predicted = _labels_of(model, X)
+    if args.confidence:
+        if _is_segmenter(model) or not hasattr(model, "predict_proba"):
+            raise ValueError(
+                f"{args.model} has no probabilities of labels; give a CRFTagger, or leave out "
+                "--confidence."
+            )
+        known = {str(label): k for k, label in enumerate(model.classes_)}
+        for x, p, labels in zip(X, model.predict_proba(X), predicted):
+            codes = [known[str(label)] for label in labels]
+            x["confidence"] = [f"{p[t, code]:.4f}" for t, code in enumerate(codes)]
+    _write(args, X, y, predicted)
+
+
+def _is_segmenter(model: Any) -> bool:
+    return hasattr(model, "steps") and hasattr(model[-1], "decode_closure")
+
+
+def _labels_of(model: Any, X: list) -> list:
+    """Predicted labels; those of a segmenter's segments begin with B- and I-."""
+    predicted = model.predict(X)
+    if not _is_segmenter(model):
+        return predicted
+    from sklseq import segments_to_labels
+
+    lengths = [len(next(iter(x.values()))) for x in X]
+    return [segments_to_labels(found, n) for found, n in zip(predicted, lengths)]
 
 
 def _write(args: argparse.Namespace, X: list, y: Any, predicted: Any) -> None:
@@ -343,7 +379,7 @@ def _evaluate(args: argparse.Namespace) -> None:
                 f"{args.file} has {len(columns)} columns, those that {args.model} reads; add the "
                 "true label as the last column."
             )
-        predicted = [[str(label) for label in labels] for labels in model.predict(X)]
+        predicted = [[str(label) for label in labels] for labels in _labels_of(model, X)]
     else:
         y, predicted = _last_two(args)
     if args.mode or all(
@@ -432,16 +468,24 @@ def _checked_columns(columns: list[str] | None, path: str) -> list[str]:
 
 def _read(args: argparse.Namespace, columns: list[str]) -> tuple[list, list | None]:
     """Sequences of these columns, and the labels if the file has one column more."""
-    X, _ = read_conll(_source(args.file), label=None, **_format(args))
+    advice = " If its lines are text, add --text." if _could_be_text(args, columns) else ""
+    try:
+        X, _ = read_conll(_source(args.file), label=None, **_format(args))
+    except ValueError as error:
+        raise ValueError(f"{error}{advice}") from error
     n, n_found = len(columns), len(X[0]) if X else len(columns)
     if n_found not in (n, n + 1):
         raise ValueError(
             f"{args.file} has {n_found} columns, and {args.model} reads {n} ({', '.join(columns)}) "
-            "with or without a label behind them; give these."
+            f"with or without a label behind them; give these.{advice}"
         )
     tables = [list(x.values()) for x in X]
     y = [table[n] for table in tables] if n_found > n else None
     return [dict(zip(columns, table)) for table in tables], y
+
+
+def _could_be_text(args: argparse.Namespace, columns: list[str]) -> bool:
+    return args.command == "tag" and len(columns) == 1
 
 
 def _read_filled(args: argparse.Namespace, file: str, **options: Any) -> tuple[list, Any]:

@@ -12,15 +12,23 @@ import threading
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.model_selection import PredefinedSplit
 from sklearn.pipeline import make_pipeline
 
-from sklseq import CRFTagger, HMSVMTagger, ZScoreTagger
+from sklseq import (
+    CRFTagger,
+    HMSVMTagger,
+    SemiCRFSegmenter,
+    ZScoreTagger,
+    labels_to_segments,
+    segments_to_labels,
+)
 from sklseq.__main__ import main
 from sklseq.datasets import make_contacts, read_conll, write_conll
-from sklseq.features import TemplateFeatures, TokenFeatures, WindowFeatures
+from sklseq.features import SegmentFeatures, TemplateFeatures, TokenFeatures, WindowFeatures
 from sklseq.metrics import sequence_accuracy, span_report, token_accuracy
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,6 +54,15 @@ def files(tmp_path_factory):
     (folder / "bad").write_text("U:%x[0,0]\nU:%y\n")
     (folder / "latin").write_bytes(b"a\nna\xefve\n")
     (folder / "empty").write_text("\n\n")
+    (folder / "text").write_text("Ann sings in New York .\n")
+    (folder / "ragged").write_text("Ann sings in New York .\nBob rains .\n")
+    margin = make_pipeline(TemplateFeatures(columns=["w", "newline"]), HMSVMTagger(max_iter=2))
+    (folder / "margin").write_bytes(pickle.dumps(margin.fit(X, y)))
+    segments = make_pipeline(SegmentFeatures(columns="w", max_length=4), SemiCRFSegmenter(tol=0.1))
+    spans = [labels_to_segments(labels) for labels in y[:6]]
+    (folder / "segments").write_bytes(
+        pickle.dumps(segments.fit([{"w": x["w"]} for x in X[:6]], spans))
+    )
     return folder
 
 
@@ -197,9 +214,31 @@ def test_inspect_lists_weights(files, run, tagger):
     code, out, _ = run("inspect -m seen -n 3")
     assert code == 0
     assert out.startswith(f"# {tagger} with ")
-    assert len(re.findall(r"^ +-?\d+\.\d{4}  \S+  \S", out, re.MULTILINE)) == (
-        0 if tagger == "HMSVMTagger" else 6
-    )
+    assert len(re.findall(r"^ +-?\d+\.\d{4}  \S+  \S", out, re.MULTILINE)) == 6
+
+
+def test_confidence_is_the_probability_of_the_label(run, files):
+    X, _ = read(files, "test.txt.xz")
+    model = pickle.loads((files / "two").read_bytes())
+    code, out, _ = run("tag -m two --confidence test.txt.xz")
+    assert code == 0
+    rows = [line.split() for line in out.splitlines() if line]
+    classes = model.classes_.tolist()
+    for row, p in zip(rows, np.concatenate(model.predict_proba(X)), strict=True):
+        assert row[-3] == f"{p[classes.index(row[-1])]:.4f}"
+    exported = run("tag -m one.sklseq --confidence words.txt")
+    assert exported == run("tag -m one --confidence words.txt")
+    assert exported[0] == 0
+
+
+def test_segmenters_write_labels(run, files):
+    X, _ = read(files, "words.txt", ["w"])
+    model = pickle.loads((files / "segments").read_bytes())
+    code, out, _ = run("tag -m segments words.txt")
+    assert code == 0
+    expected = [segments_to_labels(s, len(x["w"])) for s, x in zip(model.predict(X), X)]
+    assert_same(labels_of(out), expected)
+    assert run("evaluate -m segments words.txt")[0] == 0
 
 
 # --- Errors --------------------------------------------------------------------------------------
@@ -225,6 +264,13 @@ def test_inspect_lists_weights(files, run, tagger):
         ("tag -m templates words.txt", 1, "templates is no model that can be loaded"),
         ("tag -m two --text", 1, "reads the columns w, newline"),
         ("tag -m one train.txt", 1, "train.txt has 3 columns, and one reads 1 (w)"),
+        ("tag -m one text", 1, "has 6 columns, and one reads 1 (w) with or without a label"),
+        ("tag -m one text", 1, "If its lines are text, add --text."),
+        ("tag -m one ragged", 1, "expected 6 columns, as in line 1, but got 3 in 'Bob rains .'"),
+        ("tag -m one ragged", 1, "If its lines are text, add --text."),
+        ("tag -m two --confidence --labels plain.txt", 2, "--labels writes none; drop one"),
+        ("tag -m margin --confidence plain.txt", 1, "has no probabilities of labels"),
+        ("tag -m segments --confidence words.txt", 1, "has no probabilities of labels"),
         ("evaluate -m two plain.txt", 1, "add the true label as the last column"),
         ("evaluate --mode strict --scheme iob2 words.txt", 1, "is not a span label"),
         ("inspect -m one.sklseq", 1, "exported model"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,9 @@ __all__ = [
 ]
 
 
+Place = Callable[[int], str]
+
+
 class Constraints(NamedTuple):
     """Allowed transitions, first labels and last labels."""
 
@@ -28,7 +32,9 @@ class Constraints(NamedTuple):
     end: NDArray[np.bool_]  # (L,) may be the last label
 
 
-def allowed_transitions(classes: ArrayLike, scheme: str, *, outside: str = "O") -> Constraints:
+def allowed_transitions(
+    classes: ArrayLike, scheme: str, *, outside: str = "O", place: Place | None = None
+) -> Constraints:
     """Constraints of a scheme on the label sequence.
 
     Parameters
@@ -38,6 +44,7 @@ def allowed_transitions(classes: ArrayLike, scheme: str, *, outside: str = "O") 
     scheme : {"iob2", "iobes", "bilou"}
     outside : str, default="O"
         The label of rows that belong to no span.
+    place : function from the index of a label to " at row ... of sequence ...", default=None
 
     Returns
     -------
@@ -46,7 +53,7 @@ def allowed_transitions(classes: ArrayLike, scheme: str, *, outside: str = "O") 
     Raises
     ------
     ValueError
-        If a label does not belong to the scheme.
+        If a label does not belong to the scheme; it is named with its place.
 
     Notes
     -----
@@ -73,7 +80,9 @@ def allowed_transitions(classes: ArrayLike, scheme: str, *, outside: str = "O") 
         raise ValueError(f"Label {labels[k]!r} of classes ends in a NUL character: rename it.")
     parts = [split_prefix(label, SCHEMES[scheme], outside) for label in labels]
     if None in parts:
-        raise ValueError(foreign_label(labels[parts.index(None)], scheme, outside))
+        foreign = parts.index(None)
+        where = "" if place is None else place(foreign)
+        raise ValueError(foreign_label(labels[foreign], scheme, outside, where))
     letters = np.array([letter for letter, _ in parts], dtype=np.str_)
     types = np.array([type_ for _, type_ in parts], dtype=np.str_)
     opens = np.isin(letters, ["", first, single])  # stands where no span is open
@@ -84,7 +93,9 @@ def allowed_transitions(classes: ArrayLike, scheme: str, *, outside: str = "O") 
     return Constraints(transition, opens, complete)
 
 
-def resolve_constraints(constraints: str | ArrayLike | None, classes: ArrayLike) -> Constraints:
+def resolve_constraints(
+    constraints: str | ArrayLike | None, classes: ArrayLike, place: Place | None = None
+) -> Constraints:
     """Turn the `constraints` parameter of an estimator into masks.
 
     Parameters
@@ -94,6 +105,8 @@ def resolve_constraints(constraints: str | ArrayLike | None, classes: ArrayLike)
         label of the column; it allows all first and last labels.
     classes : array-like of shape (n_labels,)
         The labels, in the order of the rows and columns of a mask.
+    place : function, optional
+        As in :func:`allowed_transitions`.
 
     Returns
     -------
@@ -113,7 +126,7 @@ def resolve_constraints(constraints: str | ArrayLike | None, classes: ArrayLike)
                 f"constraints must be None, {', '.join(map(repr, SCHEMES))} or a boolean mask of "
                 f"shape ({n_labels}, {n_labels}); got {constraints!r}."
             )
-        return allowed_transitions(classes, constraints)
+        return allowed_transitions(classes, constraints, place=place)
     shape = n_labels, n_labels
     mask = np.ones(shape, bool) if constraints is None else _check_mask(constraints, n_labels)
     return Constraints(mask, np.ones(n_labels, bool), np.ones(n_labels, bool))

@@ -13,6 +13,7 @@ import lzma
 import numbers
 import os
 import re
+import warnings
 import zlib
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -35,6 +36,8 @@ _COMPRESSED = {
 }
 _ENDINGS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz"}
 
+_LONG = 1000  # tokens; longer sequences without a blank line are most likely several
+
 # Only space and tab separate cells: str.split() would also cut at no-break spaces, which do occur
 # inside tokens of real corpora.
 _CELL = re.compile(r"[^ \t]+")
@@ -53,6 +56,9 @@ def read_conll(
     docstart: str | None = "-DOCSTART-",
 ) -> tuple[list[Columns], list[list[str]] | None]:
     """Read a file with one token a line and a blank line after each sequence.
+
+    A file of more than 1000 tokens without a blank line gives a UserWarning: it is read as one
+    sequence, and most likely its sequences were joined.
 
     Parameters
     ----------
@@ -123,6 +129,8 @@ def read_conll(
     lines, numbers, starts = _token_lines(text, separator, comment, docstart)
     if not lines:
         return [], None if label is None else []
+    if len(starts) == 1 and len(lines) > _LONG:
+        _warn_of_one_sequence(name, lines, numbers)
     guessed = separator is None
     separator = separator or ("\t" if "\t" in lines[0] else " ")
     width = len(_split_line(lines[0], separator))
@@ -230,6 +238,15 @@ def _token_lines(
         lines.append(line)
         numbers.append(number)
     return lines, numbers, starts
+
+
+def _warn_of_one_sequence(name: str, lines: list[str], numbers: list[int]) -> None:
+    warnings.warn(
+        f"{name} has no blank line among lines {numbers[0]} to {numbers[-1]}, so its {len(lines)} "
+        "tokens are one sequence; put a blank line after each sequence.",
+        UserWarning,
+        stacklevel=3,
+    )
 
 
 def _split_line(line: str, separator: str) -> list[str]:

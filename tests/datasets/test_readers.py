@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -165,3 +166,13 @@ def test_random_files_are_read_by_the_documented_rules(name, n):
 def test_inline_tags_are_cut_at_line_ends_only():
     X, y = read_tagged(io.StringIO("<x>a\u2028b\x0cc</x>\r\nd\re"))
     assert (X, y) == ([["a", "b", "c"], ["d"], ["e"]], [["B-x", "I-x", "I-x"], ["O"], ["O"]])
+
+
+def test_a_long_file_without_blank_lines_gives_a_warning(tmp_path):
+    lines = ["a O"] * 1001
+    with pytest.warns(UserWarning, match=r"no blank line among lines 1 to 1001, so its 1001 token"):
+        assert len(read_conll(lines)[0]) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(read_conll([*lines[:1000], "", *lines])[0]) == 2
+        read_conll(lines[:1000])

@@ -405,3 +405,12 @@ def test_unlabelled_rows_help():
     dropped = CRFTagger(l2=0.1).fit(*zip(*rows)).score(*test)
     filled = CRFTagger(l2=0.1).fit(X, [[j or 0 for j in one] for one in some]).score(*test)
     assert CRFTagger(l2=0.1).fit(X, some).score(*test) > 0.05 + max(dropped, filled)
+
+
+@pytest.mark.parametrize("tagger", [CRFTagger, HMSVMTagger, ZScoreTagger])
+def test_labels_outside_the_scheme_are_named_with_their_place(tagger):
+    X, y = [[[0.0]], [[1.0], [2.0]], [[1.0], [0.0]]], [["O"], ["O", "B-x"], ["O", "SIZE"]]
+    with pytest.raises(ValueError, match="Label 'SIZE' at row 1 of sequence 2 is not a span label"):
+        tagger(constraints="iob2").fit(X, y)
+    with pytest.raises(ValueError, match="Label 'SIZE' at row 1 of sequence 2 is not a span label"):
+        tagger(constraints="iob2").fit(X, y, sample_weight=[0, 1, 1])

@@ -10,7 +10,6 @@ import numpy as np
 from sklearn import get_config
 
 from sklseq._lib.threads import Threads
-from sklseq.data.constraints import resolve_constraints
 from sklseq.data.sequences import TRANSITION, Sequences
 from sklseq.estimators.crf.early_stopping import EarlyStopping
 from sklseq.estimators.crf.monitor import Monitor
@@ -182,8 +181,7 @@ def score_map(
     tagger: Any, source: Source, summary: Summary, single_sequences: bool = False
 ) -> ScoreMap:
     """The layout of w, and the map from w to scores."""
-    allowed = resolve_constraints(tagger.constraints, summary.classes)
-    source.check_constraints(allowed)
+    allowed = source.allowed(tagger.constraints, summary.classes)
     support = trained_support(tagger, summary.support, len(summary.classes), tagger.boundaries)
     if has_transition_features(tagger, source):
         chosen, all_pairs = tagger.transition_features, tagger.all_possible_transitions

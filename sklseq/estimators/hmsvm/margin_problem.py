@@ -9,7 +9,7 @@ from scipy.linalg import solve_triangular
 
 from sklseq._lib.callbacks import iteration_hook
 from sklseq._lib.threads import Threads
-from sklseq.data.constraints import Constraints, resolve_constraints
+from sklseq.data.constraints import Constraints
 from sklseq.data.sequences import TRANSITION, Sequences
 from sklseq.estimators.kernel_functions import (
     KernelRows,
@@ -88,8 +88,7 @@ class MarginProblem:
         check_kernel_of_roles(tagger, source.roles)
         self.rows, weights = source.given
         check_magnitude(self.rows, "HMSVMTagger")
-        allowed = resolve_constraints(tagger.constraints, source.classes)
-        source.check_constraints(allowed)
+        allowed = source.allowed(tagger.constraints, source.classes)
         self.solver = self._choose_solver()
         loss, gamma = path_loss(tagger, source.classes, source.codes), 1.0
         if self.solver == "perceptron":

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from sklseq._lib.threads import Threads
 from sklseq.data.column_roles import with_transition_features
-from sklseq.data.constraints import Constraints, check_constraints
+from sklseq.data.constraints import Constraints, check_constraints, resolve_constraints
 from sklseq.data.labels import encode_labels, unique_labels
 from sklseq.data.sequences import STATE, TRANSITION, Sequences, read_labels, weighted_only
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
@@ -64,6 +64,16 @@ class Source(AbstractContextManager):
     def summarise(self) -> Summary:
         """Read all data once."""
         raise NotImplementedError
+
+    def allowed(self, constraints: Any, classes: np.ndarray) -> Constraints:
+        """Masks of the parameter ``constraints``, which no label violates."""
+        allowed = resolve_constraints(constraints, classes, self.place_of)
+        self.check_constraints(allowed)
+        return allowed
+
+    def place_of(self, label: int) -> str:
+        """Where y holds a label first, for messages; an empty string if that is not known."""
+        return ""
 
     def check_constraints(self, allowed: Constraints) -> None:
         """Raise if labels violate a constraint."""
@@ -176,6 +186,13 @@ class RowSource(Source):
 
     def summarise(self) -> Summary:
         return summarise_rows(self.X, self.classes, self.codes)
+
+    def place_of(self, label: int) -> str:
+        rows = np.flatnonzero(self.codes == label)
+        if not len(rows):
+            return ""
+        s = int(np.searchsorted(self.X.offsets, rows[0], side="right")) - 1
+        return f" at row {rows[0] - self.X.offsets[s]} of sequence {self.numbers[s]}"
 
     def check_constraints(self, allowed: Constraints) -> None:
         check_constraints(self.codes, self.X.offsets, allowed, self.classes)

@@ -122,8 +122,7 @@ class ZScoreProblem:
         check_magnitude(X, "Z-score training")
         self.tagger, self.source = tagger, source
         self.space = None if tagger.kernel == "linear" else KernelSpace(tagger, source, gram)
-        self.allowed = self.trained = resolve_constraints(tagger.constraints, classes)
-        source.check_constraints(self.allowed)
+        self.allowed = self.trained = source.allowed(tagger.constraints, classes)
         if tagger.constrained == "decoding":
             self.trained = resolve_constraints(None, classes)
         self.cost = resolve_loss(tagger.loss, classes)
