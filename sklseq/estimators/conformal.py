@@ -6,17 +6,20 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import BaseCrossValidator
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import LabellerBase, check_plain_parameters, clone_part
 from sklseq.data.labels import as_label_sequences, find_codes
-from sklseq.data.sequences import check_counts, check_lengths
+from sklseq.data.sequences import check_counts, check_lengths, check_sample_weight
 from sklseq.data.span_rules import find_by_rules, span_rules
-from sklseq.data.types import LabelsLike, RandomState, SequencesLike
+from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.folds import as_list, take
+from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
 from sklseq.inference.chain.linear_chain import repeatable_generator
 
 __all__ = ["ConformalTagger", "CoverageReport"]
@@ -44,7 +47,7 @@ class CoverageReport(NamedTuple):
     n_units: int
 
 
-class ConformalTagger(MetaEstimatorMixin, LabellerBase, BaseEstimator):
+class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEstimator):
     """Label sets with marginal coverage, by split conformal calibration of a tagger.
 
     With p_t(j) the probability of label j at row t, the set of the row is
@@ -52,10 +55,12 @@ class ConformalTagger(MetaEstimatorMixin, LabellerBase, BaseEstimator):
         C_t = {j : 1 - p_t(j) ≤ q}.
 
     A unit (a row, a true span or a sequence) is missed if a set of its rows lacks the true label.
-    Of n sequences that were not trained on, with n_s units of which m_s(q) are missed, q is the
-    smallest number for which
+    Of n sequences that were not trained on, with n_s units of which m_s(q) are missed, and weights
+    ω_s, q is the smallest of their scores 1 - p (of a unit, the largest) for which
 
-        Σ_s m_s(q) + (1 - α) · max_s n_s ≤ α · Σ_s n_s.
+        Σ_s ω_s (m_s(q) - α n_s) + max_s ω_s (m_s(q⁻) - α n_s) ≤ 0,
+
+    q⁻ being just below q: a new sequence is counted as one like the worst of these.
 
     Parameters
     ----------
@@ -104,9 +109,10 @@ class ConformalTagger(MetaEstimatorMixin, LabellerBase, BaseEstimator):
     Sequences have to be exchangeable (for example independent and of one distribution); the rows of
     a sequence may depend on each other in any way. A further sequence, with N units and M missed
     ones, then has E[M] ≤ α · E[N]: conformal risk control with the loss M - α · N of a sequence,
-    whose largest value is taken from the calibration; that a new sequence has more units than all
-    n of these has at most the probability 1 / (n + 1). For "sequence" it is the ordinary conformal
-    quantile, P(missed) ≤ α. The guarantee is marginal: over all draws of
+    whose largest value at q is taken from the calibration; that a new sequence exceeds those of all
+    n has about the probability 1 / (n + 1). For "sequence" it is the ordinary conformal
+    quantile, P(missed) ≤ α. With weights, those of new sequences must not exceed the largest
+    ones. The guarantee is marginal: over all draws of
     calibration and new sequences, not for each label, each length or each single corpus. It holds
     whatever the model; a better model has smaller sets. It does not hold for text of another kind,
     nor for pieces of one long sequence.
@@ -154,13 +160,18 @@ class ConformalTagger(MetaEstimatorMixin, LabellerBase, BaseEstimator):
         self.allow_empty = allow_empty
         self.random_state = random_state
 
-    def fit(self, X: SequencesLike, y: LabelsLike) -> ConformalTagger:
+    def fit(
+        self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
+    ) -> ConformalTagger:
         """Train the estimator on one part of the sequences, and calibrate with the other.
 
         Parameters
         ----------
         X : list of sequences
         y : list of label sequences
+        sample_weight : array-like of shape (n_sequences,), optional
+            Of both parts: for training, and as ω_s, such as the ratio of the probabilities that a
+            sequence has among new ones and among these.
 
         Returns
         -------
@@ -172,13 +183,20 @@ class ConformalTagger(MetaEstimatorMixin, LabellerBase, BaseEstimator):
         self._check_parameters()
         if isinstance(self.estimator, FrozenEstimator):
             check_is_fitted(self.estimator)
-            return self._calibrate(self.estimator, X, y)
+            return self._calibrate(self.estimator, X, y, check_sample_weight(sample_weight, len(y)))
         estimator = CRFTagger() if self.estimator is None else clone_part(self, "estimator")
         X, y = as_list(X), [*y]
         check_counts(len(X), len(y))
+        weights = check_sample_weight(sample_weight, len(X))
         train, aside = self._parts(len(X))
-        estimator.fit(take(X, train), [y[s] for s in train])
-        return self._calibrate(estimator, take(X, aside), [y[s] for s in aside])
+        inner, own = getattr(estimator, "estimator", estimator), {}  # of a search
+        if sample_weight is not None:
+            prefix = f"{inner.steps[-1][0]}__" if isinstance(inner, Pipeline) else ""
+            own[f"{prefix}sample_weight"] = weights[train]
+        with config_context(enable_metadata_routing=False):  # the weights are for the estimator
+            estimator.fit(take(X, train), [y[s] for s in train], **own)
+        labels = [y[s] for s in aside]
+        return self._calibrate(estimator, take(X, aside), labels, weights[aside])
 
     def _check_parameters(self) -> None:
         check_plain_parameters(self)
@@ -208,7 +226,7 @@ class ConformalTagger(MetaEstimatorMixin, LabellerBase, BaseEstimator):
             )
         return np.asarray(train).tolist(), np.asarray(aside).tolist()
 
-    def _calibrate(self, estimator: Any, X: Any, y: Any) -> ConformalTagger:
+    def _calibrate(self, estimator: Any, X: Any, y: Any, weights: np.ndarray) -> ConformalTagger:
         if not hasattr(estimator, "predict_proba"):
             raise TypeError(
                 f"{type(estimator).__name__} has no predict_proba; use a CRFTagger, or a pipeline "
@@ -217,21 +235,32 @@ class ConformalTagger(MetaEstimatorMixin, LabellerBase, BaseEstimator):
         if not len(y):
             raise ValueError("X holds no sequences to calibrate with; pass at least one.")
         scores, owner = self._scores(estimator, X, y)
-        n_units = np.bincount(owner, minlength=len(y))
-        allowed = self.alpha * len(scores) - (1 - self.alpha) * n_units.max(initial=1)
-        k = int(np.floor(allowed + 1e-9))
-        # At most k scores are above the one of rank k + 1.
-        threshold = np.inf if k < 0 else float(np.sort(scores)[::-1][k])
+        threshold = self._threshold(scores, owner, weights)
         if threshold == np.inf:
-            self._warn(scores, k)
+            self._warn(scores)
         # In one step: after an interrupt, the estimator is as before, or fitted.
         vars(self).update(estimator_=estimator, threshold_=threshold, n_calibration_=len(y))
         return self
 
-    def _warn(self, scores: np.ndarray, k: int) -> None:
+    def _threshold(self, scores: np.ndarray, owner: np.ndarray, weights: np.ndarray) -> float:
+        # The smallest of the scores for which the inequality holds, or infinity. From the largest
+        # down, each score is that of one more unit which is missed at the next ones.
+        n_units, order = np.bincount(owner, minlength=len(weights)), np.argsort(-scores)
+        of = owner[order]
+        missed = np.empty(len(of), dtype=np.int64)  # of the same sequence, with this one
+        missed[np.argsort(of, kind="stable")] = 1 + np.concatenate(
+            [np.arange(0), *(np.arange(n) for n in n_units)]
+        )
+        worst = np.maximum.accumulate(weights[of] * (missed - self.alpha * n_units[of]))
+        before = np.cumsum(weights[of]) - weights[of]
+        total = self.alpha * float(weights @ n_units)
+        fits = np.flatnonzero(before + worst <= total * (1 + 1e-12) + 1e-9 * weights.max(initial=0))
+        return float(scores[order[fits[-1]]]) if len(fits) else np.inf
+
+    def _warn(self, scores: np.ndarray) -> None:
         n_new = int(np.isinf(scores).sum())
         why = f"{len(scores)} units are too few for alpha={self.alpha}"
-        if k >= 0:
+        if n_new:
             why = f"{n_new} of {len(scores)} units have a label that training did not have"
         warnings.warn(
             f"All label sets hold all labels: {why}; calibrate with more sequences, or raise "
@@ -336,9 +365,10 @@ class ConformalTagger(MetaEstimatorMixin, LabellerBase, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_sequences,), dtype object
+            After ``set_output(predict="list")`` a list of lists.
         """
         check_is_fitted(self)
-        return self.estimator_.predict(X)
+        return as_chosen(self, self.estimator_.predict(X))
 
     def predict_proba(self, X: SequencesLike) -> list[np.ndarray]:
         """Probabilities of labels, those of the estimator.
@@ -354,20 +384,25 @@ class ConformalTagger(MetaEstimatorMixin, LabellerBase, BaseEstimator):
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
-    def score(self, X: SequencesLike, y: LabelsLike) -> float:
-        """Fraction of rows whose label :meth:`predict` finds.
+    def score(
+        self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Score of the estimator; of a tagger, the fraction of rows that it labels right.
 
         Parameters
         ----------
         X : list of sequences
         y : list of label sequences
+        sample_weight : array-like of shape (n_sequences,), optional
 
         Returns
         -------
         float
         """
         check_is_fitted(self)
-        return self.estimator_.score(X, y)
+        given = {} if sample_weight is None else {"sample_weight": sample_weight}
+        with config_context(enable_metadata_routing=False):
+            return self.estimator_.score(X, y, **given)
 
 
 def _flat(rows: list, offsets: np.ndarray, n_labels: int) -> np.ndarray:

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
@@ -40,31 +41,31 @@ def draw(rng, n, n_labels=3, longest=9):
     return X, y
 
 
-def calibrated(X, y, **parameters):
-    return ConformalTagger(FrozenEstimator(Known()), **parameters).fit(X, y)
-
-
-def units_missed(sets, y, by):
-    right = [s[np.arange(len(t)), t] for s, t in zip(sets, y) if len(t)]
-    if by == "sequence":
-        return [[not r.all()] for r in right]
-    return [(~r).tolist() for r in right]
+def calibrated(X, y, weights=None, **parameters):
+    return ConformalTagger(FrozenEstimator(Known()), **parameters).fit(X, y, weights)
 
 
 @pytest.mark.parametrize("by", ["token", "sequence"])
 @pytest.mark.parametrize("alpha", [0.1, 0.3])
 def test_the_threshold_is_the_smallest_that_controls_the_risk(by, alpha):
     for seed in range(8):
-        X, y = draw(np.random.default_rng(seed), 40)
-        tagger = calibrated(X, y, by=by, alpha=alpha)
-        candidates = np.unique(1 - np.concatenate([x.ravel() for x in X]))
-        for q in candidates[np.abs(candidates - tagger.threshold_) < 0.02]:
-            tagger_at_q = pickle.loads(pickle.dumps(tagger))
-            tagger_at_q.threshold_ = q
-            missed = units_missed(tagger_at_q.predict_sets(X), y, by)
-            n, most = sum(map(len, missed)), max(map(len, missed))
-            holds = sum(map(sum, missed)) + (1 - alpha) * most <= alpha * n + 1e-9
-            assert holds == (q >= tagger.threshold_)
+        rng = np.random.default_rng(seed)
+        X, y = draw(rng, 40)
+        weights = rng.choice([0.5, 1.0, 3.0], 40) if seed % 2 else np.ones(40)
+        tagger = calibrated(X, y, weights if seed % 2 else None, by=by, alpha=alpha)
+        scores = [1 - x[np.arange(len(t)), t] for x, t in zip(X, y) if len(t)]
+        scores = [[s.max()] for s in scores] if by == "sequence" else scores
+        weights = weights[[len(t) > 0 for t in y]]
+
+        def risks(missed):  # of each sequence
+            return weights * [m.sum() - alpha * len(m) for m in missed]  # noqa: B023
+
+        for q in np.unique(np.concatenate(scores)):
+            above = risks([np.greater(s, q) for s in scores])
+            worst = risks([np.greater_equal(s, q) for s in scores]).max()
+            assert (above.sum() + worst <= 1e-9) == (q >= tagger.threshold_)
+        copies = calibrated(X * 3, y * 3, by=by, alpha=alpha)
+        assert copies.threshold_ <= calibrated(X, y, by=by, alpha=alpha).threshold_
 
 
 @pytest.mark.parametrize("by", ["token", "span", "sequence"])
@@ -121,6 +122,52 @@ def test_pipelines_searches_and_splitters():
         assert_array_equal(tagger.predict(X)[4], tagger.estimator_.predict(X)[4])
     assert ConformalTagger(pipeline, alpha=0.4).fit(X, y).n_calibration_ == 18
     assert clone(tagger).get_params()["alpha"] == 0.4
+
+
+def test_weights_correct_other_proportions_of_sequences():
+    # Hard sequences are half of those to calibrate with, and a tenth of new ones.
+    rng, missed, plain = np.random.default_rng(0), [], []
+    for _ in range(60):
+        hard = rng.random(200) < 0.5
+        P = np.where(hard, 0.5, 0.8) + rng.uniform(-0.1, 0.1, 200)
+        X = [np.array([[p, 1 - p, 0]]) for p in P]
+        y = [[int(rng.random() > p)] for p in P]
+        new = rng.random(200) < np.where(hard, 0.1, 0.9)
+        weights = np.where(hard, 0.1, 0.9)
+        for given, found in ((weights, missed), (None, plain)):
+            tagger = calibrated(X[:100], y[:100], None if given is None else given[:100])
+            rest = [s for s in range(100, 200) if new[s]]
+            report = tagger.coverage_report([X[s] for s in rest], [y[s] for s in rest])
+            found.append(report.coverage)
+    assert 0.89 < np.mean(missed) < 0.93
+    assert np.mean(plain) < 0.87
+
+
+def test_weights_are_those_of_training_too_and_are_routed():
+    X, y = make_contacts(60, random_state=0)
+    pipeline = make_pipeline(TemplateFeatures(["w[0]"]), CRFTagger(tol=0.1))
+    weights = np.random.default_rng(0).choice([0.5, 2.0], 60)
+    parts = PredefinedSplit(np.where(np.arange(60) % 3, -1, 0))
+    options = {"alpha": 0.4, "calibration": parts}
+    train, aside = [k for k in range(60) if k % 3], list(range(0, 60, 3))
+    alone = clone(pipeline).fit(
+        [X[s] for s in train], [y[s] for s in train], crftagger__sample_weight=weights[train]
+    )
+    expected = ConformalTagger(FrozenEstimator(alone), alpha=0.4)
+    expected.fit([X[s] for s in aside], [y[s] for s in aside], weights[aside])
+    search = GridSearchCV(pipeline, {"crftagger__l2": [1.0]}, cv=2)
+    for estimator in (pipeline, search):
+        tagger = ConformalTagger(estimator, **options).fit(X, y, weights)
+        assert tagger.threshold_ == expected.threshold_
+    with config_context(enable_metadata_routing=True):
+        last = ConformalTagger(pipeline, **options).set_fit_request(sample_weight=True)
+        routed = make_pipeline(last).fit(X, y, sample_weight=weights)[-1]
+        assert routed.threshold_ == expected.threshold_
+        score = routed.score(X, y, sample_weight=weights)
+    assert score == pytest.approx(alone[-1].score(alone[:-1].transform(X), y, weights))
+    lists = ConformalTagger(pipeline, **options).set_output(predict="list").fit(X, y)
+    assert isinstance(lists.predict(X)[0], list)
+    assert lists.predict(X)[0] == lists.estimator_.predict(X)[0].tolist()
 
 
 def test_too_few_sequences_and_new_labels_give_all_labels():
