@@ -11,6 +11,7 @@ from sklseq.data.labels import find_codes
 from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, blocks_of, label_blocks, with_last
 from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.estimators.decode_blocks import BlockDecoder, different_lengths
+from sklseq.estimators.validation import check_room
 from sklseq.inference import entropy
 from sklseq.inference.chain.expectation import BlockChain, FilteredBlock
 from sklseq.inference.chain.linear_chain import check_paths
@@ -67,8 +68,7 @@ class BlockSums:
             else:
                 answers.append(room[:length])
             n += length
-        if out is not None and n != len(out):
-            raise ValueError(f"out has {len(out)} rows, and X has {n}; make an array of {n} rows.")
+        check_room(out, self.L, n)
         return answers
 
     def _smooth(self, source: RowBlocks, s: int, out: np.ndarray | None) -> list[KeptBlock]:

@@ -6,6 +6,7 @@ import itertools
 import numbers
 import warnings
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
@@ -436,7 +437,7 @@ class _Run:
             began = perf_counter()
             tagger, converged = path.fit(self.point(at))
             self.seconds[(k, *at)] = perf_counter() - began
-            score = tagger.score if self.scorer is None else _bound(self.scorer, tagger)
+            score = tagger.score if self.scorer is None else partial(self.scorer, tagger)
             self.scores[(k, *at)] = read_number(score(path.test, truth, **metadata))
             if not converged:
                 self.unconverged.append(self.point(at))
@@ -494,10 +495,6 @@ class _Run:
 
 def _named(point: dict[str, float]) -> str:
     return ", ".join(f"{name}={value:.6g}" for name, value in point.items())
-
-
-def _bound(scorer: Callable[..., float], tagger: Any) -> Callable[..., float]:
-    return lambda X, y, **metadata: scorer(tagger, X, y, **metadata)
 
 
 def _cut(value: Any, chosen: np.ndarray, n: int) -> Any:
