@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from sklseq import CRFTagger
+from sklseq import CRFTagger, Sequences
 from sklseq.objectives.likelihood import label_curvature as module
 from sklseq.objectives.likelihood.label_curvature import label_curvature
 from tests.objectives.test_partial import problem_of
@@ -46,8 +46,11 @@ def test_blocks_of_all_rows(L, unit, model):
     assert_allclose(sizes, largest[frequent][slots % size])
 
 
-def test_samples_estimate_the_blocks(monkeypatch):
+@pytest.mark.parametrize("one", [False, True])
+def test_samples_estimate_the_blocks(one, monkeypatch):
     X, y = make_sparse_data(0, n=4000, M=6)
+    if one:  # of one long sequence, some rows
+        X, y = Sequences(X.rows, [0, X.n_rows]), [np.concatenate(y)]
     _, scores, f = problem_of(CRFTagger(), X, y, np.ones(len(y)))
     monkeypatch.setattr(module, "ROWS", X.n_rows)
     whole = label_curvature(f, X, scores.new_vector())

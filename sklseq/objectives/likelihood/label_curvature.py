@@ -88,12 +88,11 @@ def _sampled(f: LogLikelihood, X: Sequences, w: np.ndarray) -> tuple[np.ndarray,
     all_blocks, rows, p = [block for run in f.runs for block in run], [], []
     wanted = min(ROWS, ROOM // scores.n_labels)
     for block in all_blocks[:: max(1, X.n_rows // wanted)]:
-        psi = work.rows(f.residual, block.first, block.last)
-        scores.design.scores(W, block.first, block.last, psi)
-        f.compare(psi, block, chain, work, True)
-        size = np.abs(psi[:, : scores.n_labels].astype(np.float64))
-        weight = np.repeat(block.weights, np.diff(block.offsets))[:, None]
-        rows.append(np.arange(block.first, block.last))
+        psi, _ = f.residuals(W, chain, block, work)
+        some = slice(None, None, 1 + len(psi) // wanted)  # of a long sequence
+        size = np.abs(psi[some, : scores.n_labels].astype(np.float64))
+        weight = np.repeat(block.weights, np.diff(block.offsets))[some, None]
+        rows.append(np.arange(block.first, block.last)[some])
         p.append(size * np.maximum(1 - size / np.maximum(weight, 1e-300), 0))
     return np.concatenate(rows), np.concatenate(p)
 

@@ -304,19 +304,25 @@ class LogLikelihood(SumOfParts):
 
     def _add_run(self, W, chain, blocks: list[Block], work: ThreadBuffers, counts: bool) -> None:
         # Emission score of the observed labels, log Z, residuals; gradient into the buffers.
-        design, features, entries = self.scores.design, self.scores.features, None
         for block in blocks:
-            psi = work.rows(self.residual if counts else None, block.first, block.last)
-            design.scores(W, block.first, block.last, psi)
-            if features is not None:
-                entries = features.fill(
-                    chain.v, chain.score, block.first, block.offsets, work.entries
-                )
-            self.compare(psi, block, chain, work, counts, entries)
+            psi, entries = self.residuals(W, chain, block, work, counts)
             if counts:
-                design.collect(psi, block.first, work.buffer)
+                self.scores.design.collect(psi, block.first, work.buffer)
             if counts and entries is not None:
-                features.collect(entries, block.first, work.entries)
+                self.scores.features.collect(entries, block.first, work.entries)
+
+    def residuals(
+        self, W, chain, block: Block, work: ThreadBuffers, counts: bool = True
+    ) -> tuple[np.ndarray, RowTransitions | None]:
+        """Residuals of the rows of a block (without ``counts``, nothing that is defined), and what
+        its transition features score; as :meth:`compare` says."""
+        features, entries = self.scores.features, None
+        psi = work.rows(self.residual if counts else None, block.first, block.last)
+        self.scores.design.scores(W, block.first, block.last, psi)
+        if features is not None:
+            entries = features.fill(chain.v, chain.score, block.first, block.offsets, work.entries)
+        self.compare(psi, block, chain, work, counts, entries)
+        return psi, entries
 
     def _add_shared(self, W, chain, block: Block, counts: bool) -> None:
         # The same of one block in all threads.
