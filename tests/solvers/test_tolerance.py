@@ -82,7 +82,7 @@ def test_the_objective_is_within_tol_of_the_minimum(l1, l2, tol):
 
 @pytest.mark.parametrize("n", [20, 39, 40, 79, 100, 400])
 @pytest.mark.parametrize("r", [0.2, 0.9])
-@pytest.mark.parametrize(("has_metric", "least", "factor"), [(False, 10, 2), (True, 5, 3)])
+@pytest.mark.parametrize(("has_metric", "least", "factor"), [(False, 10, 2), (True, 5, 2.5)])
 def test_the_estimate_of_the_rest(n, r, has_metric, least, factor):
     # d / (1 - r), times a factor, for geometric decrease over some iterations, n / 5 at least.
     k, period = np.arange(n + 1), max(least, n // 5)

@@ -17,8 +17,8 @@ __all__ = ["LabelCurvature", "label_curvature"]
 # Rows of the sample, and numbers of all blocks together. (The length of training is the same with
 # an eighth of CoNLL-2002's rows as with all; 4 letters in 5 fewer cost one iteration more of 14.)
 ROWS, ROOM = 8_000, 1 << 20
-# Features, for which factors of the blocks still cost less than an evaluation.
-MOST = 350
+# All features up to FEW, else so many: factors of the blocks should cost less than an evaluation.
+FEW, MOST = 350, 200
 # Rows whose p (1 - p) is below are left out for the label.
 CERTAIN = 1e-3
 
@@ -61,7 +61,8 @@ def label_curvature(f: LogLikelihood, X: Sequences, w: np.ndarray) -> LabelCurva
     rows, p = _sampled(f, X, w)
     rows = without_zeros(X.rows[rows])
     frequent = np.argsort(-np.bincount(rows.indices, minlength=rows.shape[1]), kind="stable")
-    frequent = frequent[: min(MOST, int(np.sqrt(ROOM / L)))]
+    most = len(frequent) if len(frequent) <= FEW else MOST
+    frequent = frequent[: min(most, int(np.sqrt(ROOM / L)))]
     sizes, rows = _sizes(f.scores, frequent), rows[:, frequent]
     rows.data = rows.data / sizes[rows.indices]
     blocks = np.zeros((L, len(frequent), len(frequent)))
