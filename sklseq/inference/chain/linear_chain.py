@@ -241,7 +241,7 @@ class Workspace:
                 psi, offsets, longest_first(offsets), chain, self, weights, log_z
             )
         else:
-            counts = np.ones(n_sequences) if weights is None else weights
+            counts = np.zeros(n_sequences) if weights is None else weights
             factors = None if rows is None else self._row_factors(rows, chain)
             if factors is None or factors[-1] is not None:
                 _chain.forward_backward(psi, offsets, chain, self, counts, log_z, factors)

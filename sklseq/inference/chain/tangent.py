@@ -104,7 +104,7 @@ class TangentWorkspace(Workspace):
         u[offsets[:-1][np.diff(offsets) > 0]] = 0
         for at, _ in self.in_logs:
             alpha[at] = u[at] = r[at] = self.inverse_c[at, None] = 0
-        r *= self.inverse_c[:n, None]
+        _tangent.multiply_rows(r, self.inverse_c[:n])
         return Filtered(alpha, u, r, psi, self.in_logs)
 
     def keep_factors(self, n: int) -> None:

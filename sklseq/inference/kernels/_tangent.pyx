@@ -25,38 +25,80 @@ Notation and padding: `_chain.pyx`. dscore is finite where a transition is forbi
 from libc.math cimport INFINITY, exp
 from libc.string cimport memset
 
-from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes
+from sklseq._lib.lanes cimport (
+    Lanes2, Lanes4, Lanes8, lanes, n_lanes, sklseq_one_row_at_a_time,
+)
 from sklseq.inference.kernels._log_domain cimport log_kernel
-from sklseq.inference.kernels._scaled cimport times_matrix
+from sklseq.inference.kernels._recursions cimport block_of_product
+from sklseq.inference.kernels._scaled cimport known_width
 
 
 cdef void forward_each(
     lanes* tag, const double[:, ::1] alphas, const double[:, ::1] factors, const double[:, ::1] E,
     const long long[::1] offsets, double[:, ::1] A, double[:, ::1] dpsi, double* before,
-    double* product, bint first, Py_ssize_t L
+    bint first, Py_ssize_t L
 ) noexcept nogil:
-    cdef Py_ssize_t s, t, j, width = dpsi.shape[1]
+    cdef Py_ssize_t B = n_lanes(tag), width = dpsi.shape[1], s, t, j, k, block
+    cdef Py_ssize_t n = known_width(tag, width) // B
     cdef double shift
+    cdef double sums[8]
+    cdef double acc[8]
     cdef const double* alpha
     cdef const double* r
     cdef double* row
+    cdef double* psi
     for s in range(offsets.shape[0] - 1):
         for t in range(offsets[s], offsets[s + 1]):
-            alpha, r, row, shift = &alphas[t, 0], &factors[t, 0], &A[t, 0], 0
-            if t == offsets[s] and first:
-                for j in range(width):
-                    row[j] = alpha[j] * dpsi[t, j]
-            else:
-                times_matrix(
-                    tag, &A[t - 1, 0] if t > offsets[s] else before, &E[0, 0], product, L, width
-                )
-                for j in range(width):
-                    row[j] = alpha[j] * dpsi[t, j] + r[j] * (product[j] + row[j])
-            for j in range(width):
-                shift += row[j]
-            for j in range(width):
-                row[j] -= shift * alpha[j]
-                dpsi[t, j] -= shift
+            alpha, r, row, psi = &alphas[t, 0], &factors[t, 0], &A[t, 0], &dpsi[t, 0]
+            for k in range(B):
+                sums[k] = 0
+            for block in range(n):
+                j = block * B
+                if t == offsets[s] and first:
+                    for k in range(B):
+                        acc[k] = alpha[j + k] * psi[j + k]
+                else:
+                    block_of_product(
+                        tag, row - width if t > offsets[s] else before, 1, &E[0, j], L, width, acc
+                    )
+                    for k in range(B):
+                        acc[k] = alpha[j + k] * psi[j + k] + r[j + k] * (acc[k] + row[j + k])
+                for k in range(B):
+                    sums[k] += acc[k]
+                for k in range(B):
+                    row[j + k] = acc[k]
+            shift = sum_of_lanes(tag, sums)
+            for block in range(n):
+                j = block * B
+                for k in range(B):
+                    acc[k] = row[j + k] - shift * alpha[j + k]
+                for k in range(B):
+                    row[j + k] = acc[k]
+                for k in range(B):
+                    acc[k] = psi[j + k] - shift
+                for k in range(B):
+                    psi[j + k] = acc[k]
+            sklseq_one_row_at_a_time()       # stored whole: the product keeps its lanes
+
+
+cdef inline double sum_of_lanes(lanes* tag, const double* sums) noexcept nogil:
+    cdef Py_ssize_t k
+    cdef double total = 0
+    for k in range(n_lanes(tag)):
+        total += sums[k]
+    return total
+
+
+def multiply_rows(
+    double[:, ::1] rows,             # (n_rows, width)  IN/OUT
+    const double[::1] factors,       # (n_rows,)
+):
+    """Each row times its factor: NumPy takes as long for short rows as a recursion."""
+    cdef Py_ssize_t t, j
+    with nogil:
+        for t in range(rows.shape[0]):
+            for j in range(rows.shape[1]):
+                rows[t, j] *= factors[t]
 
 
 def forward_scaled(
@@ -66,7 +108,7 @@ def forward_scaled(
     const long long[::1] offsets,    # (n_sequences + 1,)
     double[:, ::1] A,                # (n_rows, width)  IN alpha_{t-1} (E dscore), OUT A
     double[:, ::1] dpsi,             # (n_rows, width)  IN/OUT -= a_t
-    double[:, ::1] work,             # (2, width)       IN [0] A of the row before, unless `first`
+    double[:, ::1] work,             # (>= 1, width)    IN [0] A of the row before, unless `first`
     bint first,                      # the first row of each sequence is its beginning
     Py_ssize_t L,
 ):
@@ -75,14 +117,13 @@ def forward_scaled(
     cdef Lanes4 four
     cdef Lanes8 eight
     cdef double* before = &work[0, 0]
-    cdef double* product = &work[1, 0]
     with nogil:
         if dpsi.shape[1] == 2:
-            forward_each(&two, alpha, r, E, offsets, A, dpsi, before, product, first, L)
+            forward_each(&two, alpha, r, E, offsets, A, dpsi, before, first, L)
         elif dpsi.shape[1] == 4:
-            forward_each(&four, alpha, r, E, offsets, A, dpsi, before, product, first, L)
+            forward_each(&four, alpha, r, E, offsets, A, dpsi, before, first, L)
         else:
-            forward_each(&eight, alpha, r, E, offsets, A, dpsi, before, product, first, L)
+            forward_each(&eight, alpha, r, E, offsets, A, dpsi, before, first, L)
 
 
 cdef struct Rows:
@@ -98,36 +139,62 @@ cdef void backward_each(
     lanes* tag, const Rows* rows, const double[:, ::1] Et, const long long[::1] offsets,
     const double[:, ::1] A, double[:, ::1] U, double[:, ::1] dpsi, double* dbeta
 ) noexcept nogil:
-    cdef Py_ssize_t s, t, j, at, width = dpsi.shape[1]
+    cdef Py_ssize_t B = n_lanes(tag), width = dpsi.shape[1], s, t, j, k, block, at
+    cdef Py_ssize_t n = known_width(tag, width) // B
     cdef double shift
+    cdef double sums[8]
+    cdef double acc[8]
+    cdef double a[8]
+    cdef double b[8]
+    cdef double m[8]
     cdef double* dmu = dbeta + width
     cdef double* now = dbeta + 2 * width
-    cdef const double* alpha
-    cdef const double* u
-    cdef const double* r
-    cdef const double* mu
+    cdef double* psi
     for s in range(offsets.shape[0] - 1):
         if s > 0:
             memset(dbeta, 0, width * sizeof(double))
         for t in range(offsets[s + 1] - 1, offsets[s] - 1, -1):
-            at, shift = t * width, 0
-            alpha, u, r, mu = rows.alpha + at, rows.u + at, rows.r + at, rows.mu + at
-            for j in range(width):
-                dmu[j] = alpha[j] * dbeta[j]
-                if alpha[j] > 0:
-                    dmu[j] += A[t, j] / alpha[j] * mu[j]
-            for j in range(width):
-                shift += dmu[j]
-            for j in range(width):
-                now[j] = u[j] * (dpsi[t, j] - shift) + r[j] * dbeta[j]
-                dpsi[t, j] = dmu[j] - shift * mu[j]
+            psi = &dpsi[t, 0]
+            for k in range(B):
+                sums[k] = 0
+            for block in range(n):
+                j = block * B
+                at = t * width + j
+                for k in range(B):
+                    a[k], b[k], m[k] = rows.alpha[at + k], dbeta[j + k], rows.mu[at + k]
+                for k in range(B):       # mu is 0 where alpha is
+                    acc[k] = a[k] * b[k] + A[t, j + k] / (a[k] if a[k] > 0 else 1) * m[k]
+                for k in range(B):
+                    sums[k] += acc[k]
+                for k in range(B):
+                    dmu[j + k] = acc[k]
+            shift = sum_of_lanes(tag, sums)
+            for block in range(n):
+                j = block * B
+                at = t * width + j
+                for k in range(B):
+                    a[k], b[k], m[k] = rows.u[at + k], rows.r[at + k], rows.mu[at + k]
+                for k in range(B):
+                    acc[k] = a[k] * (psi[j + k] - shift) + b[k] * dbeta[j + k]
+                for k in range(B):
+                    now[j + k] = acc[k]
+                for k in range(B):
+                    acc[k] = dmu[j + k] - shift * m[k]
+                for k in range(B):
+                    psi[j + k] = acc[k]
+            sklseq_one_row_at_a_time()       # stored whole: the product keeps its lanes
             if t == offsets[s] and rows.first:
                 memset(&U[t, 0], 0, width * sizeof(double))
                 break
-            times_matrix(tag, now, &Et[0, 0], dbeta, rows.L, width)
-            for j in range(width):
-                dbeta[j] += U[t, j]
-                U[t, j] = now[j]
+            for block in range(n):
+                j = block * B
+                block_of_product(tag, now, 1, &Et[0, j], rows.L, width, acc)
+                for k in range(B):
+                    b[k], a[k] = now[j + k], acc[k] + U[t, j + k]
+                for k in range(B):
+                    dbeta[j + k] = a[k]
+                for k in range(B):
+                    U[t, j + k] = b[k]
 
 
 def backward_scaled(

@@ -49,9 +49,9 @@ class ThreadBuffers(Workspace):
 
     def add_ends(self, rows: np.ndarray, offsets: np.ndarray) -> None:
         """Add the first and the last row of each sequence to ``ends``."""
-        first, last, _ = row_positions(offsets)
-        self.ends[0] += rows[first].sum(axis=0)
-        self.ends[1] += rows[last].sum(axis=0)
+        cuts = offsets[np.append(True, np.diff(offsets) > 0)]  # of those that have rows
+        self.ends[0] += rows[cuts[:-1]].sum(axis=0)
+        self.ends[1] += rows[cuts[1:] - 1].sum(axis=0)
 
     def rows(self, residual: np.ndarray | None, first: int, last: int) -> np.ndarray:
         """Buffer for the scores and residuals of some rows: part of ``residual`` if given."""
@@ -364,7 +364,8 @@ class LogLikelihood(SumOfParts):
             dpsi = residual.astype(np.float64, copy=False)
             self.tangents(rows, dpsi, block, direction, work)
             sums.add_ends(dpsi, block.offsets)
-            residual[:] = dpsi
+            if dpsi is not residual:
+                residual[:] = dpsi
             design.collect(residual, block.first, sums.buffer)
 
     def _filter(self, hessian: Hessian, block: Block, psi: np.ndarray, work) -> list[Filtered]:
