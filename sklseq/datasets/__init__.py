@@ -9,6 +9,7 @@ from sklseq._lib.lazy_names import lazy_names
 
 if TYPE_CHECKING:  # the names below, for type checkers
     from sklseq.datasets._alignment import align_spans, token_offsets
+    from sklseq.datasets._brat import read_brat
     from sklseq.datasets._citations import make_citations
     from sklseq.datasets._conll import read_conll, write_conll
     from sklseq.datasets._conllu import read_conllu
@@ -29,6 +30,7 @@ __all__ = [
     "make_citations",
     "make_connections",
     "make_contacts",
+    "read_brat",
     "read_conll",
     "read_conllu",
     "read_kdd99",
@@ -42,6 +44,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "_alignment": ("align_spans", "token_offsets"),
+        "_brat": ("read_brat",),
         "_citations": ("make_citations",),
         "_conll": ("read_conll", "write_conll"),
         "_conllu": ("read_conllu",),
