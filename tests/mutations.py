@@ -106,7 +106,7 @@ FAULTS = [
     ("objectives/likelihood/_descent.pyx", "weight * (at.entries.kept[k] - at.entries.expected[k])", "weight * at.entries.kept[k]", "test_transition_features"),
     ("objectives/likelihood/_descent.pyx", "        at.entries.expected[j] *= weight", "        at.entries.expected[j] *= 1", "test_transition_features"),
     ("objectives/likelihood/_descent.pyx", "                q.link_stamp[k] = update", "                q.link_stamp[k] = 0", "test_crf_transitions"),
-    ("objectives/likelihood/stochastic.py", "            other.chain, other.v = other.copies[2:]", "            other.chain = other.copies[2]", "test_crf_transitions"),
+    ("objectives/likelihood/stochastic.py", "            other.chain, other.v = other.copies[2:]", "            other.chain = other.copies[2]", "test_transition_features"),
     ("estimators/crf/partial_fit.py", "triples = np.union1d(triples, squares[2])", "pass", "test_crf_transitions"),
     ("estimators/crf/partial_fit.py", "pairs = (np.flatnonzero(state)", "pairs = (np.flatnonzero(state | True)", "test_crf_transitions"),
     ("objectives/scores/_entries.pyx", "out[q] += x * expected[e]", "out[q] += expected[e]", "test_transition_features"),

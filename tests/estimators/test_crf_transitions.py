@@ -368,6 +368,7 @@ def test_batches():
     classes, L = ["B-x", "I-x", "O"], 3
     tagger, bare = CRFTagger(l2=0.01, random_state=0), CRFTagger(l2=0.01, random_state=0)
     plain, seen = Sequences(rows.rows, rows.offsets), set()
+    thin = CRFTagger(l1=20.0, random_state=0)
     for a in [*range(0, 300, 50)] * 2:
         one = slice(a, a + 50)
         tagger = pickle.loads(pickle.dumps(tagger)).partial_fit(rows[one], y[one], classes)
@@ -376,6 +377,13 @@ def test_batches():
         columns = np.flatnonzero(rows.roles >= 2)
         seen |= set(observed_triples(rows[one], columns, codes, L).tolist())
         assert set(triples_of(tagger.transition_coef_).tolist()) == seen
+        # Sums of squares stay where weights are zero for now.
+        before = {} if a == 0 else dict(zip(*(x.tolist() for x in thin._squares[2:])))
+        thin.partial_fit(rows[one], y[one], classes)
+        after = dict(zip(*(x.tolist() for x in thin._squares[2:])))
+        assert set(after) == seen
+        assert all(after[triple] >= square for triple, square in before.items())
+    assert thin.transition_coef_.nnz < len(seen)
     assert not tagger.coef_[rows.roles == 2].any()
     assert tagger.n_seen_ == 600
     assert tagger.score(rows, y) > bare.score(plain, y) + 0.05
