@@ -4,10 +4,13 @@
 
 Begins with 50 random sentences. Each round asks for about as many labels again, by a model of
 those known so far, CRFTagger(l2=0.5): of whole sentences, at random or by
-`sklseq.inspection.uncertainty`; or of single rows, at random or where the entropy of the label is
-largest, the others being unknown. Mean and standard deviation of three draws of the beginning.
+`sklseq.inspection.uncertainty`; or by the mean over rows of 1 - p of the best label ("doubts"), or
+of 1 - its distance to the second best ("label margins"); or of single rows, at random or where the
+entropy of the label is largest, the others being unknown. Mean and standard deviation of three
+draws of the beginning.
 
-``--picture``: features of the tags of the corpus too, and rounds that grow by half, until F1 is 90.
+``--picture``: features of the tags of the corpus too, and rounds that grow by half, until F1 is 90;
+the picture is that of the first draw.
 """
 
 import sys
@@ -24,14 +27,20 @@ from sklseq.metrics import span_f1
 
 BEGIN, ROUNDS, DRAWS = 50, 6, 3
 MEASURES = ("token", "entropy", "margin", "nbest-entropy")
-WAYS = ("random sentences", *MEASURES, "random rows", "uncertain rows")
+DOUBTS = {"doubts": lambda P: 1 - P[:, -1], "label margins": lambda P: 1 - P[:, -1] + P[:, -2]}
+WAYS = ("random sentences", *MEASURES, *DOUBTS, "random rows", "uncertain rows")
 
 
 def next_sentences(model, task, known, way, budget, rng):
     """Rows of the sentences to label."""
     X, lengths = task.X, np.diff(task.X.offsets)
     rest = np.flatnonzero(np.bincount(owners(X), known, minlength=len(X)) == 0)
-    value = rng.random(len(rest)) if way not in MEASURES else uncertainty(model, X[rest], way)
+    value = rng.random(len(rest))
+    if way in MEASURES:
+        value = uncertainty(model, X[rest], way)
+    elif way in DOUBTS:
+        rows = [np.sort(proba, axis=1) for proba in model.predict_proba(X[rest])]
+        value = np.array([DOUBTS[way](proba).mean() for proba in rows])
     order = rest[np.argsort(-value)]
     chosen = order[np.cumsum(lengths[order]) <= budget]
     return np.flatnonzero(np.isin(owners(X), chosen))
@@ -67,9 +76,11 @@ def curve(task, way, seed, growth=None):
 def picture(task, file):
     figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
     header("asked for", "labels until F1 is 90")
-    for way, style in zip(WAYS, ("ks-", "o-", "^-", "v-", "<-", "x--", "D--")):
-        rows, f1 = np.transpose(curve(task, way, 0, growth=0.5))
-        row(way, f"{np.exp(np.interp(90, f1, np.log(rows))):,.0f}")
+    for way, style in zip(WAYS, ("ks-", "o-", "^-", "v-", "<-", "+-", ">-", "x--", "D--")):
+        curves = [np.transpose(curve(task, way, seed, growth=0.5)) for seed in range(DRAWS)]
+        needed = [np.exp(np.interp(90, f1, np.log(rows))) for rows, f1 in curves]
+        row(way, f"{np.mean(needed):,.0f} ± {np.std(needed, ddof=1):,.0f}")
+        rows, f1 = curves[0]
         ax.semilogx(rows, f1, style, ms=4, lw=1.2, label=way)
         ax.legend(frameon=False, fontsize=8)
         ax.axhline(90, color="grey", lw=0.6)
