@@ -97,6 +97,10 @@ def test_states_that_have_a_weight():
     expected = [[0, 1, 1], [1, 1, 1], [1, 1, 1]]  # a - b or c - any - c
     assert_array_equal(tagger.transition_ != 0, expected)
     assert_array_equal(tagger.start_ != 0, [1, 0, 0])
+    for other in (([RowBlocks(x) for x in X], y), (Shards([(X, y)]),)):
+        again = CRFTagger(l2=0.01).fit(*other)
+        for name in WEIGHTS:
+            assert_array_equal(getattr(again, name) != 0, getattr(tagger, name) != 0)
     assert (CRFTagger(l2=0.01, all_possible_states=True).fit(X, y).coef_ != 0).all()
 
 
