@@ -61,7 +61,7 @@ def open_source(
         source = RowSource.of_rows(rows, y, weights, vectorizer)
     except PartialLabelError:
         source = PartialSource.of_rows(rows, y, weights, vectorizer, unlabelled)
-        if unlabelled.parameter:
+        if unlabelled.parameter and isinstance(source, PartialSource):  # a label is unknown
             return source
     longest = source.X.lengths.max()
     source.plan = plan(longest, len(source.classes), packed=True, random_access=True)
