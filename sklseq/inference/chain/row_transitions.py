@@ -5,6 +5,7 @@ What is computed with them: ``_row_matrices.pxd``.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TypeAlias
 
 import numpy as np
@@ -42,6 +43,11 @@ class RowTransitions:
     expected : float64 ndarray of shape (n_entries,), or None
         Where forward-backward adds what the transition of each entry is expected to count: its
         probability times the weight of the sequence. See :meth:`with_expected`.
+    of_row : int32 ndarray of shape (n_rows,), or None
+        In training, rows that have the same entries share them: then ``indptr`` cuts them into
+        sets, this is the set of each row, and ``expected`` the sum over the rows of a set.
+    ordered : bool
+        Whether rows with an entry for every pair have them in the order of a matrix.
 
     Raises
     ------
@@ -67,6 +73,8 @@ class RowTransitions:
     """
 
     ndim = 3
+    of_row: np.ndarray | None = None
+    ordered = False
 
     def __init__(
         self, shared: ArrayLike, indptr: ArrayLike, i: ArrayLike, j: ArrayLike, score: ArrayLike
@@ -76,11 +84,12 @@ class RowTransitions:
         self.indptr = np.ascontiguousarray(as_integers(indptr, "indptr"))
         self.i, self.j = as_integers(i, "i"), as_integers(j, "j")
         self.expected: np.ndarray | None = None
-        self._check()
+        self.ordered = self._check()
         self.i = np.ascontiguousarray(self.i, dtype=np.int32)
         self.j = np.ascontiguousarray(self.j, dtype=np.int32)
 
-    def _check(self) -> None:
+    def _check(self) -> bool:
+        # Returns `ordered`.
         n, L = len(self.i), len(self.shared)
         sizes = {x.shape for x in (self.i, self.j, self.score)}
         if self.shared.shape != (L, L) or len(sizes) > 1:
@@ -102,7 +111,8 @@ class RowTransitions:
                 )
         row = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
         pair = (row * L + self.i) * L + self.j
-        if not (np.diff(pair) > 0).all():
+        ordered = bool((np.diff(pair) > 0).all())
+        if not ordered:
             pair.sort()
             if not (np.diff(pair) > 0).all():
                 t, pair = divmod(int(pair[:-1][np.diff(pair) == 0][0]), L * L)
@@ -110,6 +120,7 @@ class RowTransitions:
                     f"A row must have one entry for a pair of labels; row {t} has several for "
                     f"{divmod(pair, L)}."
                 )
+        return ordered
 
     @classmethod
     def unchecked(
@@ -153,10 +164,16 @@ class RowTransitions:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        return len(self.indptr) - 1, *self.shared.shape
+        return len(self), *self.shared.shape
 
     def __len__(self) -> int:
-        return len(self.indptr) - 1
+        return len(self.indptr) - 1 if self.of_row is None else len(self.of_row)
+
+    def _with(self, **arrays: np.ndarray | None) -> RowTransitions:
+        # The same with other arrays.
+        rows = copy(self)
+        vars(rows).update(arrays)
+        return rows
 
     def astype(self, dtype: DTypeLike) -> RowTransitions:
         """The same scores in another type.
@@ -169,10 +186,8 @@ class RowTransitions:
         -------
         RowTransitions
         """
-        return self.unchecked(
-            self.shared.astype(dtype, copy=False), self.indptr, self.i, self.j,
-            self.score.astype(dtype, copy=False), self.expected,
-        )  # fmt: skip
+        shared, score = (x.astype(dtype, copy=False) for x in (self.shared, self.score))
+        return self._with(shared=shared, score=score)
 
     def with_expected(self) -> RowTransitions:
         """The same with zeros in ``expected``, to which forward-backward then adds.
@@ -181,8 +196,7 @@ class RowTransitions:
         -------
         RowTransitions
         """
-        expected = np.zeros(len(self.i))
-        return self.unchecked(self.shared, self.indptr, self.i, self.j, self.score, expected)
+        return self._with(expected=np.zeros(len(self.i)))
 
     def part(self, first: int, last: int) -> RowTransitions:
         """Rows ``first`` to ``last - 1``; scores and expectations are views.
@@ -195,11 +209,13 @@ class RowTransitions:
         -------
         RowTransitions
         """
+        if self.of_row is not None:
+            return self._with(of_row=self.of_row[first:last])
         a, b = int(self.indptr[first]), int(self.indptr[last])
         expected = None if self.expected is None else self.expected[a:b]
         indptr = self.indptr[first : last + 1] - a
         i, j, score = self.i[a:b], self.j[a:b], self.score[a:b]
-        return self.unchecked(self.shared, indptr, i, j, score, expected)
+        return self._with(indptr=indptr, i=i, j=j, score=score, expected=expected)
 
     def toarray(self) -> np.ndarray:
         """Scores of all rows.
@@ -221,6 +237,7 @@ class RowTransitions:
         -------
         ndarray of shape (n, n_labels, n_labels)
         """
+        rows = rows if self.of_row is None else self.of_row[rows]
         dense, first = np.repeat(self.shared[None], len(rows), axis=0), self.indptr[rows]
         counts = self.indptr[rows + 1] - first
         row = np.repeat(np.arange(len(rows)), counts)
@@ -256,8 +273,9 @@ class RowTransitions:
         -------
         tuple
         """
-        room = np.empty((2, width, width), dtype=values.dtype)
-        return self.indptr, self.i, self.j, values, room, self.expected, self.shared.size
+        own, L = np.empty((2, width, width), dtype=values.dtype), len(self.shared)
+        entries = self.indptr, self.i, self.j, values
+        return *entries, own, self.expected, L, self.of_row, self.ordered
 
 
 # Transition scores as public functions take them; arrays of two or three dimensions.

@@ -51,7 +51,7 @@ from sklseq.inference.kernels._batched cimport (
 )
 from sklseq.inference.kernels._blocks cimport SKLSEQ_FOUR_ROWS_FIT, max_plus, row_max, sum_max
 from sklseq.inference.kernels._log_domain cimport draw, log_forward, log_normalise, log_sum_exp
-from sklseq.inference.kernels._recursions cimport least_mass, mixing
+from sklseq.inference.kernels._recursions cimport backward, forward, least_mass, mixing
 from sklseq.inference.kernels._row_matrices cimport (
     RowMatrices, backward_runs, forward_runs, matrix_at, row_matrices,
 )
@@ -193,6 +193,18 @@ cdef void forward_backward_each(
         T = offsets[s + 1] - r
         if T == 0:
             continue
+        if E[0].start == NULL:
+            log_z[s] = forward(
+                tag, &psi[r, 0] if chain.check else <const real*> NULL, &e[r, 0],
+                <const real*> E[0].shared, &alpha[r, 0], &inverse_c[r], <real*> NULL, True, T, L,
+                width, width
+            )
+            if log_z[s] == log_z[s]:
+                backward(
+                    tag, <const real*> E[1].shared, &alpha[r, 0], &inverse_c[r], &e[r, 0],
+                    &psi[r, 0], &scratch[0, 0], &pairwise[0, 0], weights[s], T, L, width
+                )
+            continue
         E[0].first = E[1].first = r
         log_z[s] = forward_runs(
             tag, &psi[r, 0], &e[r, 0], &E[0], &alpha[r, 0], &inverse_c[r], T, L, width, chain.check
@@ -241,7 +253,7 @@ def forward_backward(
     E[0] = row_matrices(rows, factors[0], False)
     E[1] = row_matrices(rows, factors[1], True)
     if rows is not None:
-        row_pairs, chain.check = work.row_pairs, rows[7]
+        row_pairs, chain.check = work.row_pairs, rows[9]
         E[1].pairs = &row_pairs[0, 0]
     with nogil:
         if psi.shape[1] == 2:
@@ -395,7 +407,7 @@ cdef void log_backward(
                 pairwise[i * width + j] += mu * exp(score[i * width + j] + ahead[j] - log_beta[i])
         if scores.expected == NULL:
             continue
-        for p in range(scores.start[t], scores.start[t + 1]):
+        for p in range(scores.start[scores.now], scores.start[scores.now + 1]):
             i, j = scores.i[p], scores.j[p]
             mu = weight * exp(scratch[i])
             if mu != 0:

@@ -2,8 +2,8 @@
 
 `matrix_at` writes the entries of a row into a copy of the shared matrix, after those of the row
 before have been taken out again; so a row costs its entries, whatever the size of the matrix, and
-rows without any cost nothing. A run is a number of rows with one matrix: either rows without
-entries, or one with them.
+rows without any cost nothing. Rows may share a set of entries, whose expectations are then added
+up. A run is a number of rows with one matrix: either rows without entries, or one with them.
 
 Replaced, not corrected: sum_i x(i) E(i, j) + sum_k x(i_k) (E_t(i_k, j) - E(i_k, j)) is the same
 number, but loses all digits where E_t is much smaller than E.
@@ -16,18 +16,20 @@ from sklseq.inference.kernels._recursions cimport (
 
 
 cdef struct RowMatrices:
-    const long long* start           # entries start[t] to start[t + 1] - 1 are of row t; or NULL
+    const long long* start           # entries start[k] to start[k + 1] - 1 are of set k; or NULL
+    const int* of_row                # the set of each row; NULL: set t is that of row t
     const int* i                     # entry p is (i[p], j[p])
     const int* j
     const void* value                # numbers of the type of the matrix
     double* expected                 # += weight * p(y_{t-1} = i, y_t = j) of each entry; or NULL
     double* pairs                    # (width, width) [j, i]: so of all pairs of rows with entries
     const void* shared               # (L, width)
-    void* own                        # (L, width): the matrix of row `now`
-    Py_ssize_t now                   # -1: that of rows without entries
+    void* own                        # (L, width): the matrix of a row
+    Py_ssize_t now                   # its set; -1: that of rows without entries
     Py_ssize_t first                 # the first row of the sequence: rows are counted from it
     Py_ssize_t of_i, of_j            # (i, j) is at i * of_i + j * of_j
-    Py_ssize_t all                   # L * L: a row with so many entries has no shared ones
+    Py_ssize_t L
+    bint ordered                     # sets of all L * L pairs have them in the order of the matrix
 
 
 cdef inline RowMatrices row_matrices(
@@ -36,13 +38,14 @@ cdef inline RowMatrices row_matrices(
     # rows: `RowTransitions.for_kernels`, or None.
     cdef RowMatrices q
     cdef const long long[::1] start
-    cdef const int[::1] i, j
+    cdef const int[::1] i, j, of_row
     cdef const real[::1] value
     cdef real[:, :, ::1] own
     cdef double[::1] expected
     q.start, q.i, q.j, q.value, q.own = NULL, NULL, NULL, NULL, NULL
+    q.of_row = NULL
     q.expected = q.pairs = NULL
-    q.all = 0
+    q.L, q.ordered = 0, False
     q.shared, q.now, q.first = &shared[0, 0], -1, 0
     q.of_i, q.of_j = shared.shape[1], 1
     if transposed:
@@ -50,17 +53,46 @@ cdef inline RowMatrices row_matrices(
     if rows is None or len(rows[1]) == 0:
         return q
     start, i, j, value, own = rows[:5]
-    own[transposed], q.all = shared, rows[6]
+    own[transposed], q.L, q.ordered = shared, rows[6], rows[8]
     q.start, q.i, q.j, q.value = &start[0], &i[0], &j[0], &value[0]
     q.own = &own[transposed, 0, 0]
     if rows[5] is not None:
         expected = rows[5]
         q.expected = &expected[0]
+    if rows[7] is not None and len(rows[7]):
+        of_row = rows[7]
+        q.of_row = &of_row[0]
     return q
 
 
+cdef inline Py_ssize_t set_of(const RowMatrices* q, Py_ssize_t t) noexcept nogil:
+    # The set of entries of row t of the sequence.
+    return q.first + t if q.of_row == NULL else q.of_row[q.first + t]
+
+
 cdef inline bint has_entries(const RowMatrices* q, Py_ssize_t t) noexcept nogil:
-    return q.start != NULL and q.start[q.first + t] < q.start[q.first + t + 1]
+    cdef Py_ssize_t k
+    if q.start == NULL:
+        return False
+    k = set_of(q, t)
+    return q.start[k] < q.start[k + 1]
+
+
+cdef inline bint is_matrix(const RowMatrices* q, Py_ssize_t k) noexcept nogil:
+    # Set k is a whole matrix, row by row.
+    return q.ordered and q.start[k + 1] - q.start[k] == q.L * q.L
+
+
+cdef inline void write_matrix(const real* value, const RowMatrices* q, real* own) noexcept nogil:
+    cdef Py_ssize_t i, j, L = q.L
+    if q.of_j == 1:
+        for i in range(L):
+            for j in range(L):
+                own[i * q.of_i + j] = value[i * L + j]
+    else:
+        for j in range(L):
+            for i in range(L):
+                own[j * q.of_j + i] = value[i * L + j]
 
 
 cdef inline const real* matrix_at(
@@ -71,16 +103,19 @@ cdef inline const real* matrix_at(
     cdef real* own = <real*> q.own
     if q.start == NULL:
         return <const real*> q.shared
-    t += q.first
+    t = set_of(q, t)
     if q.now == t:
         return own
-    if q.now >= 0 and q.start[t + 1] - q.start[t] < q.all:
+    if q.now >= 0 and q.start[t + 1] - q.start[t] < q.L * q.L:
         for p in range(q.start[q.now], q.start[q.now + 1]):
             k = q.i[p] * q.of_i + q.j[p] * q.of_j
             own[k] = (<const real*> q.shared)[k]
+    q.now = t
+    if is_matrix(q, t):
+        write_matrix(<const real*> q.value + q.start[t], q, own)
+        return own
     for p in range(q.start[t], q.start[t + 1]):
         own[q.i[p] * q.of_i + q.j[p] * q.of_j] = (<const real*> q.value)[p]
-    q.now = t
     return own
 
 
@@ -126,13 +161,32 @@ cdef inline double forward_runs(
     return log_c
 
 
+cdef inline void add_expected(
+    const RowMatrices* q, const real* alpha, const real* u, double weight
+) noexcept nogil:
+    # Of the entries (i, j) of the set `now`: += weight * alpha_{t-1}(i) * E_t(i, j) * u_t(j).
+    cdef Py_ssize_t p, i, j, L = q.L, begin = q.start[q.now]
+    cdef const real* value = <const real*> q.value + begin
+    cdef double* expected = q.expected + begin
+    cdef double a
+    if is_matrix(q, q.now):
+        for i in range(L):
+            a = weight * alpha[i]
+            for j in range(L):
+                expected[i * L + j] += a * (value[i * L + j] * u[j])
+        return
+    for p in range(q.start[q.now + 1] - begin):
+        i, j = q.i[begin + p], q.j[begin + p]
+        expected[p] += weight * alpha[i] * (value[p] * u[j])
+
+
 cdef inline void backward_step(
     lanes* tag, const RowMatrices* Et, const real* alpha, const real* u, real* beta, double weight,
     Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
     # beta_{t-1}(i) = sum_j E_t(i, j) * u_t(j), t being the row with entries whose matrix `Et` has,
     # and its pair marginals xi_t(i, j) = alpha_{t-1}(i) * E_t(i, j) * u_t(j).
-    cdef Py_ssize_t B = n_lanes(tag), block, j, k, p
+    cdef Py_ssize_t B = n_lanes(tag), block, j, k
     cdef const real* row
     cdef double* pairs
     cdef real acc[8]
@@ -159,8 +213,7 @@ cdef inline void backward_step(
         for k in range(B):
             beta[block * B + k] = acc[k]
     if Et.expected != NULL:
-        for p in range(Et.start[Et.now], Et.start[Et.now + 1]):
-            Et.expected[p] += weight * alpha[Et.i[p]] * ((<const real*> Et.value)[p] * u[Et.j[p]])
+        add_expected(Et, alpha, u, weight)
 
 
 cdef inline void backward_runs(

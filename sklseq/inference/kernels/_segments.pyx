@@ -57,7 +57,9 @@ import numpy as np
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference.kernels._log_domain cimport draw, log_add, log_sum
 from sklseq.inference.kernels._recursions cimport block_of_product
-from sklseq.inference.kernels._row_matrices cimport RowMatrices, has_entries, matrix_at
+from sklseq.inference.kernels._row_matrices cimport (
+    RowMatrices, add_expected, has_entries, matrix_at,
+)
 from sklseq.inference.kernels._scaled cimport (
     FE_INVALID, FE_OVERFLOW, FE_UNDERFLOW, exponentiate, feclearexcept, fetestexcept, in_range,
     known_width, log_of_power, sum_of_products, sum_of_rows, times_matrix,
@@ -323,19 +325,15 @@ cdef void add_row_pairs(
 ) noexcept nogil:
     # pairs(i, j) += weight * alpha(i) E_t(i, j) u(j), t being a row with entries; and into
     # `expected` those of its entries.
-    cdef Py_ssize_t i, j, p, width = chain.width
+    cdef Py_ssize_t i, j, width = chain.width
     cdef const double* E = matrix_at(alpha, chain.of_row, t)
-    cdef const double* value = <const double*> chain.of_row.value
     cdef double a
     for i in range(chain.L):
         a = weight * alpha[i]
         for j in range(width):
             pairs[i * width + j] += a * (E[i * width + j] * u[j])
     if chain.of_row.expected != NULL:
-        t = chain.of_row.now
-        for p in range(chain.of_row.start[t], chain.of_row.start[t + 1]):
-            i, j = chain.of_row.i[p], chain.of_row.j[p]
-            chain.of_row.expected[p] += weight * alpha[i] * (value[p] * u[j])
+        add_expected(chain.of_row, alpha, u, weight)
 
 
 cdef void set_aside(
@@ -597,7 +595,7 @@ def backward_log(
                     pairwise[i, y] += weight * exp(log_alpha[e - 2, i] + A[i * width + y] + u[y])
                 beta[i] = log_sum(u, A + i * width, 1, L)
             if chain.of_row.expected != NULL:
-                v = chain.of_row.first + e - 1
+                v = chain.of_row.now
                 for c in range(chain.of_row.start[v], chain.of_row.start[v + 1]):
                     chain.of_row.expected[c] += weight * exp(
                         log_alpha[e - 2, chain.of_row.i[c]]

@@ -124,13 +124,17 @@ class SumOfParts:
         start, end = sum(one.ends for one in buffers)[:, : scores.n_labels]
         scores.store_chain(gradient, transition, start, end)
         if scores.features is not None:
-            expected = sum(one.entries.sums for one in buffers)
-            scores.triples(gradient)[:] = expected - self.observed_triples
-        # The transpose adds the ridge to state rows; the few other weights get it here.
-        n = scores.n_state
-        rest = w[n:].astype(np.float64)
-        gradient[n:] += (2 * self.l2 * rest).astype(gradient.dtype)
-        return self.l2 * (squares + float(rest @ rest))
+            sums, *others = (one.entries.sums for one in buffers)
+            for one in others:
+                sums += one
+            np.subtract(sums, self.observed_triples, out=scores.triples(gradient))
+        # The transpose adds the ridge to state rows; the other weights get it here, in pieces.
+        rest, change = w[scores.n_state :], gradient[scores.n_state :]
+        for a, b in spans(len(rest), PIECES):
+            part = rest[a:b].astype(np.float64, copy=False)
+            change[a:b] += (2 * self.l2 * part).astype(change.dtype, copy=False)
+            squares += float(part @ part)
+        return self.l2 * squares
 
 
 def squared_norm(w: np.ndarray) -> float:
@@ -309,7 +313,7 @@ class LogLikelihood(SumOfParts):
             if counts:
                 self.scores.design.collect(psi, block.first, work.buffer)
             if counts and entries is not None:
-                self.scores.features.collect(entries, block.first, work.entries)
+                self.scores.features.collect(entries, work.entries)
 
     def residuals(
         self, W, chain, block: Block, work: ThreadBuffers, counts: bool = True
@@ -406,5 +410,5 @@ class LogLikelihood(SumOfParts):
             weights = score[(slice(L),) * score.ndim].astype(np.float64)
             total += float((counts * np.where(counts > 0, weights, 0)).sum())
         if self.observed_triples is not None:
-            total += float(self.observed_triples @ chain.v.astype(np.float64))
+            total += float(self.observed_triples @ chain.v.astype(np.float64, copy=False))
         return total

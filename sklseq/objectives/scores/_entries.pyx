@@ -6,10 +6,15 @@ Where row t has the transition features f with values x_t(f), the score of label
 
 v(f, i, j) being weights that some (f, i, j) have: number q, from `support[f]` to
 `support[f + 1] - 1`, belongs to the pair `from_label[q]`, `to_label[q]`. An *entry* of a row is a
-pair of which one of its features has a weight. First rows of sequences have no entries.
+pair of which one of its features has a weight; if these have half as many weights as there are
+pairs, all pairs are entries, in the order of the matrix. First rows of sequences have no entries.
+
+Rows of one kind have the same features with the same values. In a block of rows they share a set of
+entries (`_row_matrices.pxd`), so that scores, exponentials and sums are computed once for them.
 """
 
 from sklseq._lib.lanes cimport real
+from sklseq.inference.kernels._blocks cimport row_max
 from sklseq.objectives.scores._row_links cimport RowLinks, entries_of_row, row_links
 
 
@@ -17,11 +22,43 @@ cdef class Links:
     """Features of rows, and the pairs of labels for which each feature has a weight."""
 
     cdef object kept
+    cdef const int[::1] kind
     cdef RowLinks at
 
-    def __init__(self, rows, support, n_labels):
-        """``rows``, ``support``: (indptr, indices, data) and (start, from, to) as above."""
+    def __init__(self, rows, kind, support, n_labels):
+        """``rows``, ``support``: (indptr, indices, data) and (start, from, to) as above; ``kind``:
+        a number of each row, the same for rows that are the same, or None: a set for each row.
+        """
         self.kept, self.at = (rows, support), row_links(rows, support, n_labels)
+        self.kind = kind
+
+    cdef Py_ssize_t n_weights(self, Py_ssize_t row) noexcept nogil:
+        # Weights of all features of a row.
+        cdef Py_ssize_t p, n = 0
+        for p in range(self.at.indptr[row], self.at.indptr[row + 1]):
+            n += self.at.support[self.at.indices[p] + 1] - self.at.support[self.at.indices[p]]
+        return n
+
+    cdef Py_ssize_t add_matrix(
+        self, Py_ssize_t row, const real* v, const real[:, ::1] shared, int* i, int* j, real* score
+    ) noexcept nogil:
+        # Write all pairs; returns their number.
+        cdef Py_ssize_t p, q, k, f, first, size = self.at.L * self.at.L
+        cdef real x
+        for k in range(self.at.L):
+            for q in range(self.at.L):
+                i[k * self.at.L + q], j[k * self.at.L + q] = <int> k, <int> q
+                score[k * self.at.L + q] = shared[k, q]
+        for p in range(self.at.indptr[row], self.at.indptr[row + 1]):
+            f, x = self.at.indices[p], <real> self.at.data[p]
+            first = self.at.support[f]
+            if self.at.support[f + 1] - first == size:
+                for q in range(size):
+                    score[q] += x * v[first + q]
+            else:
+                for q in range(first, self.at.support[f + 1]):
+                    score[self.at.from_label[q] * self.at.L + self.at.to_label[q]] += x * v[q]
+        return size
 
     def fill(
         self,
@@ -29,52 +66,81 @@ cdef class Links:
         const long long[::1] offsets,    # (n_sequences + 1,) from 0
         const real[::1] v,               # (n_weights,)
         const real[:, ::1] shared,       # (>= L, >= L) A
-        long long[::1] indptr,           # (n_rows + 1,)    OUT entries of each row
-        int[::1] i, int[::1] j,          # (n_entries,)     OUT labels of each entry
-        real[::1] score,                 # (n_entries,)     OUT
-        int[::1] place,                  # (L * L,)         scratch
+        room,                            # EntryBuffers
     ):
-        """Write the entries of some rows; returns their number and the largest score."""
-        cdef Py_ssize_t s, r, p, n = 0
+        """Write the sets of some rows; returns their number, that of entries, the largest score."""
+        cdef long long[::1] indptr = room.indptr, row_of_set = room.row_of_set
+        cdef int[::1] i = room.i, j = room.j, place = room.place, of_row = room.of_row
+        cdef int[::1] set_of_kind = room.set_of_kind
+        cdef real[::1] score = room.score
+        cdef Py_ssize_t s, r, row, n_weights, n = 0, k = 0, size = self.at.L * self.at.L
+        cdef bint kinds = self.kind is not None
         cdef real top = -1e30
-        if score.shape[0] == 0:
-            indptr[:] = 0
-            return 0, top
         with nogil:
             place[:] = -1
             indptr[0] = 0
+            if kinds:          # set 0: of rows without entries
+                indptr[1], k = 0, 1
             for s in range(offsets.shape[0] - 1):
                 for r in range(offsets[s], offsets[s + 1]):
-                    if r > offsets[s]:
+                    row = first + r
+                    n_weights = self.n_weights(row) if r > offsets[s] else 0
+                    if kinds:
+                        of_row[r] = set_of_kind[self.kind[row]] if n_weights else 0
+                        if of_row[r] >= 0:
+                            continue
+                        of_row[r] = set_of_kind[self.kind[row]] = <int> k
+                    if 2 * n_weights >= size:
+                        n += self.add_matrix(row, &v[0], shared, &i[n], &j[n], &score[n])
+                    elif n_weights:
                         n = entries_of_row(
-                            &self.at, first + r, &v[0], &shared[0, 0], shared.shape[1], &place[0],
+                            &self.at, row, &v[0], &shared[0, 0], shared.shape[1], &place[0],
                             &i[0], &j[0], &score[0], n
                         )
-                    indptr[r + 1] = n
-            for p in range(n):
-                top = score[p] if score[p] > top else top
-        return n, top
+                    row_of_set[k] = row
+                    k += 1
+                    indptr[k] = n
+            if kinds:
+                for r in range(offsets[offsets.shape[0] - 1]):
+                    set_of_kind[self.kind[first + r]] = -1
+            if n:
+                top = row_max(&score[0], n)
+        return k, n, top
 
     def collect(
         self,
-        Py_ssize_t first,
-        const long long[::1] indptr,     # (n_rows + 1,)    of `fill`, and so i and j
+        const long long[::1] indptr,     # (n_sets + 1,)    of `fill`
         const int[::1] i, const int[::1] j,
         const double[::1] expected,      # (n_entries,)
-        int[::1] place,                  # (L * L,)         scratch
+        room,                            # EntryBuffers of `fill`
         double[::1] out,                 # (n_weights,)     IN/OUT
     ):
         """out(q) += sum of x_t(f) * expected_t(i, j), of the weight q of f, i and j."""
-        cdef Py_ssize_t r, e, p, q, f
+        cdef const long long[::1] row_of_set = room.row_of_set
+        cdef int[::1] place = room.place
+        cdef Py_ssize_t k, e, p, q, f, row, first, last, begin, size = self.at.L * self.at.L
         cdef double x
+        cdef bint matrix
         with nogil:
-            for r in range(indptr.shape[0] - 1):
-                if indptr[r] == indptr[r + 1]:
+            for k in range(indptr.shape[0] - 1):
+                begin = indptr[k]
+                if begin == indptr[k + 1]:
                     continue
-                for e in range(indptr[r], indptr[r + 1]):
-                    place[i[e] * self.at.L + j[e]] = <int> e
-                for p in range(self.at.indptr[first + r], self.at.indptr[first + r + 1]):
+                row, matrix = row_of_set[k], indptr[k + 1] - begin == size
+                if not matrix:
+                    for e in range(begin, indptr[k + 1]):
+                        place[i[e] * self.at.L + j[e]] = <int> e
+                for p in range(self.at.indptr[row], self.at.indptr[row + 1]):
                     f, x = self.at.indices[p], self.at.data[p]
-                    for q in range(self.at.support[f], self.at.support[f + 1]):
-                        e = place[self.at.from_label[q] * self.at.L + self.at.to_label[q]]
-                        out[q] += x * expected[e]
+                    first, last = self.at.support[f], self.at.support[f + 1]
+                    if last - first == size:
+                        for q in range(size):
+                            out[first + q] += x * expected[begin + q]
+                    elif matrix:
+                        for q in range(first, last):
+                            e = begin + self.at.from_label[q] * self.at.L + self.at.to_label[q]
+                            out[q] += x * expected[e]
+                    else:
+                        for q in range(first, last):
+                            e = place[self.at.from_label[q] * self.at.L + self.at.to_label[q]]
+                            out[q] += x * expected[e]

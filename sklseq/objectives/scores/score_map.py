@@ -248,6 +248,8 @@ class ScoreMap:
     features : TransitionFeatures or None
     """
 
+    shares_entries = True  # see TransitionFeatures: a thread has the entries of its rows
+
     def __init__(
         self, X, n_labels: int, support: Support, allowed, dtype: np.dtype, user_dtype=None,
         summary=None, as_it_is: bool = False,
@@ -290,7 +292,7 @@ class ScoreMap:
         if triples is None:
             return None
         triples = triples[self.allowed.transition.reshape(-1)[triples % self.n_labels**2]]
-        return TransitionFeatures(X, triples, self.n_labels, self.dtype)
+        return TransitionFeatures(X, triples, self.n_labels, self.dtype, self.shares_entries)
 
     def for_rows(self, X) -> ScoreMap:
         """The same layout of w for the rows of a shard."""

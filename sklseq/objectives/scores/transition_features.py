@@ -18,6 +18,9 @@ from sklseq.inference.chain.row_transitions import RowTransitions
 
 _entries = load_kernel("sklseq.objectives.scores._entries")
 
+# Factors of a hash of rows: odd numbers of 64 random bits.
+MIXERS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
+
 __all__ = [
     "EntryBuffers",
     "TransitionFeatures",
@@ -42,6 +45,23 @@ def select_columns(X: Sequences, columns: np.ndarray) -> tuple[np.ndarray, np.nd
     kept = (indices >= 0) & (rows.data != 0)
     indptr = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
     return indptr, indices[kept], rows.data[kept].astype(np.float64)
+
+
+def row_kinds(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> np.ndarray:
+    """A number of each row, from 0 on, the same for rows that hold the same."""
+    lengths, n = np.diff(indptr), len(indptr) - 1
+    filled = np.flatnonzero(lengths)
+    mixed = (data.view(np.uint64) + indices.astype(np.uint64) * MIXERS[0]) * MIXERS[1]
+    mixed = (mixed ^ (mixed >> np.uint64(31))) * MIXERS[2]
+    keys = np.zeros(n, dtype=np.uint64)
+    keys[filled] = np.add.reduceat(mixed, indptr[filled]) if len(filled) else 0
+    _, first, kinds = np.unique(keys, return_index=True, return_inverse=True)
+    like = first[kinds]
+    if (lengths == lengths[like]).all():
+        at = np.repeat(indptr[like] - indptr[:-1], lengths) + np.arange(len(indices))
+        if (indices == indices[at]).all() and (data == data[at]).all():
+            return kinds.astype(np.int32)
+    return np.arange(n, dtype=np.int32)  # a key that stands for several
 
 
 def observed_triples(X: Sequences, columns: np.ndarray, y: np.ndarray, L: int) -> np.ndarray:
@@ -114,7 +134,10 @@ class EntryBuffers:
     """Memory of one thread for the entries of a block of rows, and for sums of its weights."""
 
     def __init__(self, n_rows: int, n_entries: int, features: TransitionFeatures, n_sums: int):
-        self.indptr = np.zeros(n_rows + 1, dtype=np.int64)
+        self.indptr = np.zeros(n_rows + 2, dtype=np.int64)
+        self.row_of_set = np.zeros(n_rows + 1, dtype=np.int64)
+        self.of_row = np.empty(n_rows, dtype=np.int32)
+        self.set_of_kind = np.full(features.n_kinds, -1, dtype=np.int32)
         self.i, self.j = np.empty((2, n_entries), dtype=np.int32)
         self.score = np.empty(n_entries, dtype=features.dtype)
         self.expected = np.empty(n_entries if n_sums else 0)
@@ -138,6 +161,8 @@ class TransitionFeatures:
     n_labels : int
     dtype : numpy dtype
         Of v.
+    sets : bool, default=True
+        Whether the entries of rows that have the same features are made once for all of them.
 
     Attributes
     ----------
@@ -149,21 +174,24 @@ class TransitionFeatures:
         Largest score of an entry in the evaluation before, by which factors are scaled.
     """
 
-    def __init__(self, X: Sequences, triples: np.ndarray, n_labels: int, dtype: Any):
+    def __init__(
+        self, X: Sequences, triples: np.ndarray, n_labels: int, dtype: Any, sets: bool = True
+    ):
         self.triples, self.n_labels, self.dtype = triples, n_labels, np.dtype(dtype)
+        self.sets = sets
         self.n_weights, self.highest = len(triples), -np.inf
         self.feature, pair = np.divmod(triples, n_labels**2)
         self.columns, counts = np.unique(self.feature, return_counts=True)
         start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         labels = (k.astype(np.int32) for k in np.divmod(pair, n_labels))
         self.support = (start, *labels)
-        self.most = np.minimum(np.diff(start), n_labels**2)
+        self.most = np.diff(start)
         self._set_rows(X)
 
     @classmethod
     def of_coef(cls, X: Sequences, coef: sparse.csr_matrix, n_labels: int) -> TransitionFeatures:
         """For ``transition_coef_`` of a fitted model, whose ``data`` is v."""
-        return cls(X, triples_of(coef), n_labels, coef.dtype)
+        return cls(X, triples_of(coef), n_labels, coef.dtype, False)
 
     def entries(
         self, v: np.ndarray, shared: np.ndarray, first: int, offsets: np.ndarray
@@ -174,13 +202,14 @@ class TransitionFeatures:
 
     def _set_rows(self, X: Sequences) -> None:
         self.rows = select_columns(X, self.columns)
-        self.links = _entries.Links(self.rows, self.support, self.n_labels)
+        kind = row_kinds(*self.rows) if self.sets else None
+        self.links = _entries.Links(self.rows, kind, self.support, self.n_labels)
+        self.n_kinds = 0 if kind is None or not len(kind) else int(kind.max()) + 1
         indptr, indices, _ = self.rows
-        before = np.concatenate([[0], np.cumsum(self.most[indices])])[indptr]
-        # Entries before each row, at most.
-        self.before = np.concatenate(
-            [[0], np.cumsum(np.minimum(np.diff(before), self.n_labels**2))]
-        )
+        counts = np.diff(np.concatenate([[0], np.cumsum(self.most[indices])])[indptr])
+        pairs = self.n_labels**2
+        # Entries before each row, at most: a row with half of the pairs gets all of them.
+        self.before = np.concatenate([[0], np.cumsum(np.where(2 * counts < pairs, counts, pairs))])
 
     def for_rows(self, X: Sequences) -> TransitionFeatures:
         """The same weights for other rows."""
@@ -201,10 +230,8 @@ class TransitionFeatures:
         last = first + int(offsets[-1])
         if self.before[first] == self.before[last]:
             return None
-        indptr, L = room.indptr[: last - first + 1], self.n_labels
-        n, top = self.links.fill(
-            first, offsets, v, shared, indptr, room.i, room.j, room.score, room.place
-        )
+        L = self.n_labels
+        n_sets, n, top = self.links.fill(first, offsets, v, shared, room)
         if n == 0:
             return None
         room.highest = max(room.highest, top)
@@ -212,11 +239,15 @@ class TransitionFeatures:
         if len(room.expected):
             expected = room.expected[:n]
             expected[:] = 0
-        return RowTransitions.unchecked(shared[:L, :L], indptr, *entries, expected)
+        rows = RowTransitions.unchecked(
+            shared[:L, :L], room.indptr[: n_sets + 1], *entries, expected
+        )
+        rows.of_row, rows.ordered = room.of_row[: last - first] if self.sets else None, True
+        return rows
 
-    def collect(self, rows: RowTransitions, first: int, room: EntryBuffers) -> None:
+    def collect(self, rows: RowTransitions, room: EntryBuffers) -> None:
         """Add ``rows.expected`` of :meth:`fill`, times features, to ``room.sums``."""
-        self.links.collect(first, rows.indptr, rows.i, rows.j, rows.expected, room.place, room.sums)
+        self.links.collect(rows.indptr, rows.i, rows.j, rows.expected, room, room.sums)
 
     def observed(self, offsets: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Σ of x_t(f) over the rows of the first sequences with i before and j, times weights."""

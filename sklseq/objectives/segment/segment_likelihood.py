@@ -144,6 +144,8 @@ class SegmentScores(ScoreMap):
         Which transitions, starts and ends are allowed; by default, all.
     """
 
+    shares_entries = False  # threads add to those of their sequences in one array
+
     def __init__(self, data: SegmentData, support: Support, allowed: Any = None):
         n_labels, self.starts = data.plan.n_labels, data.starts
         allowed = full_support(n_labels) if allowed is None else allowed
@@ -320,7 +322,7 @@ class SegmentLogLikelihood:
         if self.entries is None:
             return 0.0
         if rows is not None:
-            self.scores.features.collect(rows, 0, self.entries)
+            self.scores.features.collect(rows, self.entries)
         self.scores.triples(gradient)[:] = self.entries.sums - self.observed_triples
         return float(self.observed_triples @ self.scores.triples(w))
 

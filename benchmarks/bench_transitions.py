@@ -1,0 +1,332 @@
+"""Transition features: cost of an evaluation, test scores with and without them, Wapiti.
+
+    SKLSEQ_DATA=~/data python benchmarks/bench_transitions.py [cost] [scores] [wapiti]
+        [--sentences N] [--task NAME ...] [--wapiti COMMAND]
+
+cost: CoNLL-2000 (22 labels), processor time of an evaluation of the objective in one thread, and
+memory of the weights, for one transition feature a token. scores: CoNLL-2000 (span F1), English Web
+Treebank (accuracy), OCR letters (accuracy, trained on fold 0, and on nine folds) and documents with
+contact information (span F1); what is chosen for each model (penalty, scale) is chosen on the last
+quarter of the shuffled training part. wapiti: the same template, model and penalty by Wapiti.
+N: how many sentences to train on, for less time.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import warnings
+from itertools import product
+from pathlib import Path
+from time import process_time
+
+import numpy as np
+from _common import NoData, header, row
+from _common import folder as data_folder
+from _corpora import blocks, letters
+from scipy import sparse
+from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
+
+from sklseq import CRFTagger, Sequences
+from sklseq._lib.threads import Threads
+from sklseq.data.sequences import TRANSITION
+from sklseq.datasets import make_contacts
+from sklseq.estimators.crf.crf_problem import CRFProblem
+from sklseq.estimators.sources.open_source import open_source
+from sklseq.features import TemplateFeatures
+from sklseq.metrics import span_f1, token_accuracy
+
+warnings.simplefilter("ignore", ConvergenceWarning)
+
+WORDS = [f"U0{k}:%x[{k - 2},0]" for k in range(5)] + ["U05:%x[-1,0]/%x[0,0]", "U06:%x[0,0]/%x[1,0]"]
+TAGS = [f"U1{k}:%x[{k - 2},1]" for k in range(5)]
+TAGS += [f"U2{k}:%x[{k - 2},1]/%x[{k - 1},1]" for k in range(4)]
+PAIRS = {
+    "word": "B0:%x[0,0]",
+    "tag or suffix": "B1:%x[0,1]",
+    "word pair": "B2:%x[-1,0]/%x[0,0]",
+    "pair of tags or suffixes": "B3:%x[-1,1]/%x[0,1]",
+}
+ALL = {"all_possible_states": True, "all_possible_transitions": True}
+
+
+# ---------------------------------------------------------------- data
+
+
+def need(name):
+    if (found := data_folder(name)) is None:
+        raise NoData(f"SKLSEQ_DATA names no folder that holds {name}")
+    return found
+
+
+def sentences(path, columns, label, n=None):
+    """Columns of words, and labels."""
+    found = list(blocks(path))[:n]
+    X = [{c: [cells[k] for cells in s] for k, c in enumerate(columns)} for s in found]
+    return X, [[cells[label] for cells in s] for s in found]
+
+
+def conll2000(n):
+    folder, columns = need("conll2000"), ("w", "pos")
+    return [
+        sentences(folder / f"{part}.txt.gz", columns, 2, m)
+        for part, m in (("train", n), ("test", None))
+    ]
+
+
+def ewt(n):
+    folder = need("ud-english-ewt")
+    parts = [
+        sentences(folder / f"{part}.tsv.gz", ("w",), 1, m)
+        for part, m in (("train", n), ("test", None))
+    ]
+    for x in (x for X, _ in parts for x in X):
+        x["suffix"] = [word[-3:].lower() for word in x["w"]]
+    return parts
+
+
+def contacts(n):
+    parts = [make_contacts(k, random_state=s) for s, k in enumerate((n or 400, 400))]
+    kinds = [(r"\d", "d"), (r"[A-Z]", "X"), (r"[a-z]", "x")]
+
+    def shape(word):
+        for pattern, kind in kinds:
+            word = re.sub(pattern, kind, word)
+        return word[:5]
+
+    return [([{"w": list(x), "shape": list(map(shape, x))} for x in X], y) for X, y in parts]
+
+
+def ocr(n, reverse=False):
+    parts = [letters(need("ocr-letters") / f"{k}.tsv.gz") for k in ("fold0", "folds1-9")]
+    (X, y), test = parts[::-1] if reverse else parts
+    kept = np.random.default_rng(0).permutation(len(X))[:n]
+    return (X[kept], [y[k] for k in kept]), test
+
+
+# ---------------------------------------------------------------- models
+
+
+def text_models(X):
+    """{name: (settings, function of settings, rows to learn from and others, parameters)}."""
+    columns = list(X[0])
+    lines = WORDS + TAGS * (len(columns) > 1)
+
+    def rows(more, settings, *parts):
+        features = TemplateFeatures([*lines, *more], columns=columns)
+        return [features.fit_transform(parts[0]), *map(features.transform, parts[1:])]
+
+    found = {"none": ([()], lambda *a: rows([], *a), {})}
+    found["none, all states and pairs"] = [()], found["none"][1], ALL
+    for name, line in PAIRS.items():
+        found[name] = [()], lambda *a, line=line: rows([line], *a), {}
+    return found
+
+
+def pixel_models(X):
+    def plain(settings, *parts):
+        return parts
+
+    def components(settings, *parts):
+        scale, k = settings
+        pca = PCA(k, random_state=0).fit(parts[0].rows.toarray())
+        return [with_pairs(X, scale * pca.transform(X.rows.toarray())) for X in parts]
+
+    def clusters(settings, *parts):
+        scale, k = settings
+        means = KMeans(k, n_init=1, random_state=0).fit(parts[0].rows.toarray())
+        return [with_pairs(X, scale * np.eye(k)[means.predict(X.rows.toarray())]) for X in parts]
+
+    def pixels(settings, *parts):
+        return [with_pairs(X, settings[0] * X.rows) for X in parts]
+
+    of_clusters = list(product((1.0, 2.0), (30, 100, 400)))
+    return {
+        "none": ([()], plain, {}),
+        "none, all states and pairs": ([()], plain, ALL),
+        "all pixels × 0.1": ([(0.1,)], pixels, {}),
+        "principal components": (list(product((0.1, 0.3), (10, 30))), components, {}),
+        "clusters of pixels": (of_clusters, clusters, {}),
+        "clusters of pixels, all states and pairs": (of_clusters, clusters, ALL),
+    }
+
+
+def with_pairs(X, columns):
+    """X beside columns that have weights for pairs only."""
+    columns = sparse.csr_matrix(columns)
+    pairs = Sequences(columns, X.offsets, np.full(columns.shape[1], TRANSITION))
+    return np.concatenate([X, pairs], axis=1)
+
+
+TASKS = {
+    "conll2000": (conll2000, text_models, span_f1, (0.1, 0.3, 1.0)),
+    "ewt": (ewt, text_models, token_accuracy, (0.1, 0.3, 1.0)),
+    "contacts": (contacts, text_models, span_f1, (0.01, 0.1, 1.0)),
+    "letters, fold 0": (ocr, pixel_models, token_accuracy, (0.3, 1.0, 3.0)),
+    "letters, nine folds": (
+        lambda n: ocr(n, True), pixel_models, token_accuracy, (0.03, 0.1, 0.3)
+    ),
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------- scores
+
+
+def scores(n, tasks):
+    header("data", "transition features", "weights", "of pairs", "chosen", "aside", "test")
+    for task in tasks or TASKS:
+        read, models, measure, l2s = TASKS[task]
+        (X, y), (X_test, y_test) = read(n)
+        order = np.random.default_rng(1).permutation(len(X))
+        X, y = (
+            X[order] if isinstance(X, Sequences) else [X[k] for k in order],
+            [y[k] for k in order],
+        )
+        cut = len(X) * 3 // 4
+        for name, (settings, rows, parameters) in models(X).items():
+            found = {}
+            for one in settings:
+                learnt, aside = rows(one, X[:cut], X[cut:])
+                for l2 in l2s:
+                    model = CRFTagger(l2=l2, solver="lbfgs", **parameters).fit(learnt, y[:cut])
+                    found[one, l2] = measure(y[cut:], model.predict(aside))
+            one, l2 = max(found, key=found.get)
+            learnt, test = rows(one, X, X_test)
+            model = CRFTagger(l2=l2, solver="lbfgs", **parameters).fit(learnt, y)
+            coef = model.transition_coef_
+            numbers = np.count_nonzero(model.coef_), 0 if coef is None else coef.nnz
+            percent = [
+                f"{100 * s:.2f}" for s in (found[one, l2], measure(y_test, model.predict(test)))
+            ]
+            row(task, name, *numbers, f"l2 = {l2:g} {one or ''}", *percent)
+
+
+# ---------------------------------------------------------------- cost
+
+
+def problem(X, y, **parameters):
+    source = open_source(X, y, None, "auto")
+    return source, CRFProblem(CRFTagger(solver="lbfgs", **parameters), source, source.summarise())
+
+
+def cost(n, rounds=7):
+    header("transition feature of each token", "pairs", "weights of pairs", "MB", "dense, MB",
+           "ms an evaluation", "ratio")  # fmt: skip
+    X, y = conll2000(n or 2000)[0]
+    forms = [("none", None, {})]
+    forms += [(name, line, {}) for name, line in PAIRS.items()]
+    forms += [(name, line, {"all_possible_transitions": True}) for name, line in PAIRS.items()]
+    plain = None
+    with Threads(1) as threads:
+        for name, line, parameters in forms:
+            lines = [*WORDS, *TAGS, *([line] if line else [])]
+            rows = TemplateFeatures(lines, columns=["w", "pos"]).fit_transform(X)
+            source, one = problem(rows, y, **parameters)
+            best = clock(source, one, threads, rounds)
+            plain = plain or clock(source, one, threads, rounds)
+            features, L = one.scores.features, one.scores.n_labels
+            n_weights = 0 if features is None else features.n_weights
+            n_columns = 0 if features is None else len(features.columns)
+            megabytes = (f"{8e-6 * k:.2f}" for k in (n_weights, n_columns * L * L))
+            pairs = "-" if line is None else "all" if parameters else "seen"
+            row(name, pairs, n_weights, *megabytes, f"{1e3 * best:.1f}", f"{best / plain:.2f}")
+
+
+def clock(source, problem, threads, rounds):
+    """Processor time of an evaluation at small weights drawn at random: the best of some."""
+    f = source.likelihood(problem.scores, 1.0, threads)
+    w = problem.scores.new_vector()
+    w[:] = 0.1 * np.random.default_rng(0).normal(size=len(w))
+    gradient, times = np.empty_like(w), []
+    for _ in range(rounds):
+        began = process_time()
+        f.value_and_gradient(w, gradient)
+        times.append(process_time() - began)
+    return min(times)
+
+
+# ---------------------------------------------------------------- Wapiti
+
+
+def wapiti(n, command):
+    """A template file with a plain B, and one with bigrams of tags, too; all pairs of labels."""
+    if (program := shutil.which(command)) is None:
+        raise NoData(f"there is no command {command}; give it by --wapiti")
+    header("lines for pairs", "program", "processor time, s", "iterations", "objective", "F1")
+    (X, y), (X_test, y_test) = conll2000(n or 450)
+    for more in ([], [PAIRS["tag or suffix"]], [PAIRS["word pair"]]):
+        lines = [*WORDS, *TAGS, "B", *more]
+        time, iterations, objective, labels = run_wapiti(program, lines, X, y, X_test)
+        name = " ".join(["B", *more])
+        row(name, "wapiti", f"{time:.1f}", iterations, f"{objective:.3f}",
+            f"{100 * span_f1(y_test, labels):.2f}")  # fmt: skip
+        features = TemplateFeatures(lines, columns=["w", "pos"], boundary="mark", bos_eos=False)
+        began = process_time()
+        model = CRFTagger(l2=0.5, solver="lbfgs", boundaries=False, tol=1e-4, n_jobs=1, **ALL)
+        model.fit(features.fit_transform(X), y)
+        time, labels = process_time() - began, model.predict(features.transform(X_test))
+        row(name, "sklseq", f"{time:.1f}", model.n_iter_, f"{model.objective_:.3f}",
+            f"{100 * span_f1(y_test, labels):.2f}")  # fmt: skip
+
+
+def run_wapiti(program, lines, X, y, X_test):
+    """(processor time of training, iterations, objective, labels): l2 of 1 / 2."""
+    with tempfile.TemporaryDirectory() as there:
+        names = [str(Path(there) / k) for k in ("patterns", "train", "test", "model", "labels")]
+        patterns, train, test, model, output = names
+        Path(patterns).write_text("\n".join(lines) + "\n")
+        for path, part, labels in ((train, X, y), (test, X_test, [None] * len(X_test))):
+            Path(path).write_text("\n\n".join(map(table, part, labels)) + "\n\n")
+        options = ["-t", "1", "-a", "l-bfgs", "-1", "0", "-2", "1", "-e", "1e-7", "-w", "5"]
+        began = children()
+        done = subprocess.run(
+            [program, "train", *options, "-p", patterns, train, model],
+            check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        time = children() - began
+        subprocess.run(
+            [program, "label", "-m", model, test, output], check=True, capture_output=True
+        )
+        groups = Path(output).read_text().strip().split("\n\n")
+    steps = re.findall(r"\[ *(\d+)\] obj=(\S+)", done.stdout + done.stderr)
+    labels = [[line.split()[-1] for line in group.split("\n")] for group in groups]
+    return time, steps[-1][0], float(steps[-1][1]), labels
+
+
+def table(x, labels):
+    columns = [*x.values(), *([labels] if labels else [])]
+    return "\n".join(map(" ".join, zip(*columns)))
+
+
+def children():
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="part", help="cost, scores, wapiti")
+    parser.add_argument("--sentences", type=int, metavar="N")
+    parser.add_argument("--task", action="append", choices=TASKS)
+    parser.add_argument("--wapiti", default="wapiti", metavar="COMMAND")
+    options = parser.parse_args()
+    n = options.sentences
+    parts = {
+        "cost": lambda: cost(n),
+        "scores": lambda: scores(n, options.task),
+        "wapiti": lambda: wapiti(n, options.wapiti),
+    }
+    for name in options.parts or parts:
+        try:
+            parts[name]()
+        except NoData as missing:
+            print(f"{name}: {missing}")
+        print()
+
+
+if __name__ == "__main__":
+    main()
