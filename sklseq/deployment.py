@@ -13,7 +13,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import as_fitted
-from sklseq._lib.model_file import new_file_name, write_model
+from sklseq._lib.model_file import FIRST_VERSION, PAIRS_VERSION, new_file_name, write_model
 from sklseq._lib.version import __version__
 from sklseq.data.types import PathLike
 from sklseq.estimators.base import BaseTagger
@@ -87,7 +87,8 @@ def export(model: BaseEstimator, path: PathLike, *, precision: str | None = None
     if precision not in _PRECISIONS:
         raise ValueError(f"precision must be one of {_PRECISIONS}; got {precision!r}.")
     new_file_name(path)
-    write_model(path, describe(model, precision))
+    described = describe(model, precision)
+    write_model(path, described, PAIRS_VERSION if described["pairs"] else FIRST_VERSION)
 
 
 def describe(model: Any, precision: str | None = None) -> dict[str, Any]:
@@ -95,7 +96,7 @@ def describe(model: Any, precision: str | None = None) -> dict[str, Any]:
     *steps, tagger = [model] if not isinstance(model, Pipeline) else _steps(model)
     _check_tagger(tagger)
     coef = tagger.coef_.toarray() if sparse.issparse(tagger.coef_) else np.asarray(tagger.coef_)
-    steps, coef = _steps_and_weights(tagger, steps, coef)
+    steps, coef, pairs = _steps_and_weights(tagger, steps, coef)
     parts = [_part(step) for step in steps]
     _check_weights(tagger, steps, coef, precision)
     labels = tagger.classes_.tolist()
@@ -108,6 +109,7 @@ def describe(model: Any, precision: str | None = None) -> dict[str, Any]:
         "features": parts[0] if len(parts) == 1 else {"class": "Pipeline", "parts": parts},
         "n_features": len(coef),
         "coef": _weights(coef, precision),
+        "pairs": pairs,
         "transition": tagger.transition_,
         "start": tagger.start_,
         "end": tagger.end_,
@@ -145,11 +147,6 @@ def _check_tagger(tagger: Any) -> None:
             f"one; got {type(tagger).__name__}."
         )
     check_is_fitted(tagger, "classes_")
-    if tagger.transition_coef_ is not None:
-        raise ValueError(
-            "A model with transition features cannot be exported; train it without "
-            "transition_features and B lines, or save it with joblib or skops."
-        )
     if not hasattr(tagger, "coef_"):
         raise ValueError(
             f"{type(tagger).__name__} was fitted with a kernel that is not linear and has no "
@@ -161,8 +158,11 @@ def _check_tagger(tagger: Any) -> None:
         )
 
 
-def _steps_and_weights(tagger: Any, steps: list, coef: np.ndarray) -> tuple[list, np.ndarray]:
-    """The extractors, and weights without those of attributes that count nothing."""
+def _steps_and_weights(
+    tagger: Any, steps: list, coef: np.ndarray
+) -> tuple[list, np.ndarray, dict[str, Any] | None]:
+    """The extractors, weights without those of attributes that count nothing, and ``_pairs``."""
+    of_pairs = tagger.transition_coef_
     if not steps:
         if getattr(tagger, "vectorizer_", None) is None:
             raise ValueError(
@@ -174,13 +174,29 @@ def _steps_and_weights(tagger: Any, steps: list, coef: np.ndarray) -> tuple[list
     if type(last) is DictFeatures and len(steps) == 1:
         last = as_fitted(last)
         kept = coef.any(axis=1)
+        if of_pairs is not None:
+            kept |= np.diff(of_pairs.indptr) > 0
         if last.n_features is None and not kept.all():
             names = last.get_feature_names_out()[kept].tolist()
             pruned = DictFeatures(columns=last.columns, dtype=last.dtype)
             pruned.vocabulary_ = dict(zip(names, range(len(names))))
             pruned.n_features_out_ = len(names)
-            return [pruned], coef[kept]
-    return steps, coef
+            return [pruned], coef[kept], _pairs(None if of_pairs is None else of_pairs[kept])
+    return steps, coef, _pairs(of_pairs)
+
+
+def _pairs(coef: sparse.csr_matrix | None) -> dict[str, Any] | None:
+    """Weights of transition features: columns, how many each has, pairs of labels, values."""
+    if coef is None:
+        return None
+    counts = np.diff(coef.indptr)
+    columns = np.flatnonzero(counts).astype(np.int32)
+    return {
+        "columns": columns,
+        "counts": counts[columns].astype(np.int32),
+        "pairs": coef.indices.astype(np.int32),
+        "values": coef.data,
+    }
 
 
 def _part(step: Any) -> dict[str, Any] | None:

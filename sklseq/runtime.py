@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from copy import copy
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -21,10 +23,12 @@ from sklseq.data.segment_labels import labels_to_segments
 from sklseq.data.types import LabelsLike, TokensLike
 from sklseq.features._packed_rows import PackedRows
 from sklseq.inference.chain.linear_chain import Transitions, Workspace, best_paths, check_paths
+from sklseq.inference.chain.row_transitions import RowTransitions
 
 __all__ = ["Decoder", "Stream", "load"]
 
 _linear = load_kernel("sklseq.objectives.scores._linear")
+_entries = load_kernel("sklseq.objectives.scores._entries")
 
 # Modules of the transforms, loaded when a model has them.
 _TRANSFORMS = {
@@ -108,6 +112,8 @@ class Decoder:
         ends = model["transition"], model["start"], model["end"]
         self._chain = Transitions(*ends, ends[0].dtype)
         self._W = _state_weights(model, self._chain)
+        pairs = model.get("pairs")
+        self._pairs = None if pairs is None else _PairWeights(pairs, len(self._W), self._chain)
         self._no_values = np.zeros(0, self._W.dtype)
         self._types = "int|double" if self._W.dtype == np.float64 else "int|float"
 
@@ -141,8 +147,8 @@ class Decoder:
         list of list
             The labels that the exported model predicts.
         """
-        psi, offsets = self._scores(X)
-        codes, scores = best_paths(psi, offsets, self._chain)
+        psi, offsets, entries = self._scores(X)
+        codes, scores = best_paths(psi, offsets, self._chain, entries)
         check_paths(scores)
         labels = list(map(self.classes_.__getitem__, codes.tolist()))
         if len(offsets) == 2:
@@ -161,12 +167,14 @@ class Decoder:
         -------
         list of ndarray of shape (n_tokens, n_labels)
         """
-        psi, offsets = self._scores(X)
-        self._sums(psi, offsets)
+        psi, offsets, entries = self._scores(X)
+        self._sums(psi, offsets, entries)
         marginals, ends = psi[:, : self._chain.n_labels].copy(), offsets.tolist()
         return [marginals[a:b] for a, b in zip(ends[:-1], ends[1:])]
 
-    def _sums(self, psi: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    def _sums(
+        self, psi: np.ndarray, offsets: np.ndarray, entries: RowTransitions | None
+    ) -> np.ndarray:
         """log Z of each sequence; scores become marginals, in place."""
         if not self._probabilistic:
             raise ValueError(
@@ -174,11 +182,13 @@ class Decoder:
                 "z-score. Export a CRFTagger, or use predict."
             )
         chain = self._chain
-        if not hasattr(chain, "factors"):
+        if entries is not None:
+            chain = copy(chain).exponentiate(float(entries.score.max()))
+        elif not hasattr(chain, "factors"):
             chain.exponentiate()
         log_z = np.zeros(len(offsets) - 1)
         work = Workspace(len(psi), chain.width, chain.dtype)
-        work.forward_backward(psi, offsets, None, chain, log_z)
+        work.forward_backward(psi, offsets, None, chain, log_z, entries)
         check_paths(log_z)
         return log_z
 
@@ -196,7 +206,7 @@ class Decoder:
         ndarray of shape (n_sequences,)
         """
         flat, cuts = as_label_sequences(y)
-        psi, offsets = self._scores(X)
+        psi, offsets, entries = self._scores(X)
         _check_lengths(np.diff(offsets), np.diff(cuts))
         codes = find_codes(flat, self.classes_)
         chain, total = self._chain, np.zeros(len(offsets) - 1)
@@ -206,9 +216,13 @@ class Decoder:
                 total[s] = -np.inf
             elif len(c):
                 total[s] = psi[np.arange(a, b), c].sum(dtype=np.float64)
-                total[s] += chain.score[c[:-1], c[1:]].sum(dtype=np.float64)
+                matrices = chain.score if entries is None else entries.take(np.arange(a + 1, b))
+                steps = () if entries is None else (np.arange(len(c) - 1),)
+                total[s] += matrices[(*steps, c[:-1], c[1:])].sum(dtype=np.float64)
                 total[s] += float(chain.start[c[0]]) + float(chain.end[c[-1]])
-        return np.minimum(total - self._sums(psi, offsets), 0.0)  # above 0 by rounding alone
+        return np.minimum(
+            total - self._sums(psi, offsets, entries), 0.0
+        )  # above 0 by rounding alone
 
     @property
     def attributes(self) -> list[str]:
@@ -263,7 +277,7 @@ class Decoder:
         """
         return Stream(self, **rule)
 
-    def _scores(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _scores(self, X: Any) -> tuple[np.ndarray, np.ndarray, RowTransitions | None]:
         rows = self._features.packed_rows(X)
         values = rows.values
         values = self._no_values if values is None else values.astype(self._W.dtype, copy=False)
@@ -272,7 +286,7 @@ class Decoder:
         indptr = rows.indptr.astype(np.int32)
         kernel = _linear.gather_rows[self._types]  # a choice by the arguments takes a microsecond
         kernel(indptr, rows.indices, values, self._W, psi, 0, n)
-        return psi, rows.offsets
+        return psi, rows.offsets, None if self._pairs is None else self._pairs.entries(rows)
 
 
 class Stream:
@@ -293,6 +307,11 @@ class Stream:
     def __init__(self, decoder: Decoder, **rule: Any):
         from sklseq.inference.chain.online_rules import OnlineRule
 
+        if decoder._pairs is not None:
+            raise ValueError(
+                "A model with transition features is not decoded item by item; use predict on "
+                "whole sequences, or train it without transition_features and B lines."
+            )
         self._decoder, after = decoder, decoder._field[1]
         allowed = ("lag", *OnlineRule._fields)
         for name in rule:
@@ -329,7 +348,7 @@ class Stream:
         """
         before, after = self._decoder._field
         items = [*self._items, item]
-        psi, _ = self._decoder._scores([items])  # refuses a wrong item before it is taken
+        psi = self._decoder._scores([items])[0]  # refuses a wrong item before it is taken
         self._items = items
         self.n_seen += 1
         self._score(psi, self.n_seen - after)
@@ -426,6 +445,45 @@ def _features_of(part: Any) -> Any:
     if part["class"] == "DictFeatures":
         transform.names_table()  # now, not in the first call
     return transform
+
+
+class _PairWeights:
+    """Weights of transition features for pairs of labels."""
+
+    def __init__(self, stored: dict[str, Any], n_features: int, chain: Transitions):
+        self.chain, self.values = chain, stored["values"].astype(chain.dtype)
+        start = np.concatenate([[0], np.cumsum(stored["counts"])]).astype(np.int64)
+        labels = (k.astype(np.int32) for k in np.divmod(stored["pairs"], chain.n_labels))
+        self.support = (start, *labels)
+        self.rank = np.full(n_features, -1, dtype=np.int32)
+        self.rank[stored["columns"]] = np.arange(len(start) - 1)
+
+    def entries(self, rows: PackedRows) -> RowTransitions | None:
+        """Transition scores of rows; None if none of them has a transition feature."""
+        rank, values = self.rank[rows.indices], rows.values
+        values = np.ones(len(rank)) if values is None else values.astype(np.float64)
+        kept = (rank >= 0) & (values != 0)
+        indptr = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
+        rank, values, L = rank[kept], values[kept], self.chain.n_labels
+        before = np.concatenate([[0], np.cumsum(np.diff(self.support[0])[rank])])[indptr]
+        counts, empty = np.diff(before), np.empty(0, dtype=np.int32)
+        room = SimpleNamespace(
+            indptr=np.zeros(rows.n_rows + 1, dtype=np.int64), of_row=empty, set_of_kind=empty,
+            row_of_set=np.empty(rows.n_rows, dtype=np.int64),
+            place=np.empty(L * L, dtype=np.int32),
+        )  # fmt: skip
+        most = int(np.where(2 * counts < L * L, counts, L * L).sum())
+        room.i, room.j = np.empty((2, most), dtype=np.int32)
+        room.score = np.empty(most, dtype=self.values.dtype)
+        links = _entries.Links((indptr, rank, values), None, self.support, L)
+        shared = self.chain.score
+        n = links.fill(0, rows.offsets, self.values, shared, room)[1]
+        if not n:
+            return None
+        entries = room.i[:n], room.j[:n], room.score[:n]
+        found = RowTransitions.unchecked(shared[:L, :L], room.indptr, *entries)
+        found.ordered = True
+        return found
 
 
 def _state_weights(model: dict[str, Any], chain: Transitions) -> np.ndarray:

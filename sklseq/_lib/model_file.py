@@ -32,7 +32,8 @@ __all__ = [
 ]
 
 MAGIC = b"SKLSEQ\0\0"
-VERSION = 1
+# Models with weights of transition features have a layout that older versions do not read right.
+FIRST_VERSION, PAIRS_VERSION = 1, 2
 PREFIX = struct.Struct("<8sIIQ")
 CHECKED_FROM = 16
 ALIGNMENT = 64
@@ -44,7 +45,7 @@ NUMBERED = 16
 # --------------------------------------------------------------------------------------- writing
 
 
-def write_model(path: Any, model: Any) -> None:
+def write_model(path: Any, model: Any, version: int = FIRST_VERSION) -> None:
     """Write a model, made of plain values, lists, dicts and arrays; the file appears complete."""
     arrays: list[np.ndarray] = []
     packed = _pack(model, arrays)
@@ -61,7 +62,7 @@ def write_model(path: Any, model: Any) -> None:
         raw = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
         body.append(raw + bytes(-len(raw) % ALIGNMENT))
     rest = b"".join(body)
-    write_file(path, struct.pack("<8sII", MAGIC, VERSION, zlib.crc32(rest)) + rest)
+    write_file(path, struct.pack("<8sII", MAGIC, version, zlib.crc32(rest)) + rest)
 
 
 def write_file(path: Any, data: bytes) -> None:
@@ -143,10 +144,10 @@ def unpack_model(data: bytes, name: str) -> Any:
     if len(data) < PREFIX.size:
         raise ValueError(f"{name!r} is cut off after {len(data)} bytes; export the model again.")
     _, version, checksum, length = PREFIX.unpack_from(data)
-    if version > VERSION:
+    if version > PAIRS_VERSION:
         raise ValueError(
             f"{name!r} has version {version} of the layout, and this sklseq reads versions up to "
-            f"{VERSION}; install a newer one."
+            f"{PAIRS_VERSION}; install a newer one."
         )
     if zlib.crc32(memoryview(data)[CHECKED_FROM:]) != checksum:
         raise ValueError(f"{name!r} is damaged or cut off: export the model again.")

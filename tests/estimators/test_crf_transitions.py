@@ -22,7 +22,6 @@ from sklseq import (
     Sequences,
     Shards,
     ZScoreTagger,
-    deployment,
     write_crfsuite_model,
 )
 from sklseq.data.constraints import resolve_constraints
@@ -502,7 +501,6 @@ def test_what_does_not_train_or_decode_them_says_so(tmp_path, fitted):
         (lambda: OnlineDecoder(tagger).fit(rows, y).predict(rows), "does not decode models with"),
         (lambda: standard_errors(tagger, rows, y), "Standard errors are not computed for models"),
         (lambda: CRFTagger(entropy_weight=0.1).fit(rows, y), "is not for transition features"),
-        (lambda: deployment.export(tagger, tmp_path / "m"), "cannot be exported"),
         (lambda: write_crfsuite_model(tagger, tmp_path / "m"), "which CRFsuite cannot have"),
         (lambda: names.fit(*words_and_labels()), "chooses columns by name, and X has no names"),
         (lambda: PerToken(lambda x: x[:1]).fit_transform(rows), "a transformer made 1 columns"),
