@@ -98,7 +98,9 @@ def contacts(n):
             word = re.sub(pattern, kind, word)
         return word[:5]
 
-    return [([{"w": list(x), "shape": list(map(shape, x))} for x in X], y) for X, y in parts]
+    return [
+        ([{"w": x["w"], "shape": [shape(word) for word in x["w"]]} for x in X], y) for X, y in parts
+    ]
 
 
 def ocr(n, reverse=False):
