@@ -34,6 +34,7 @@ __all__ = [
     "sequence_accuracy_scorer",
     "span_f1",
     "span_f1_scorer",
+    "span_fbeta",
     "span_precision",
     "span_precision_recall_fscore_support",
     "span_precision_scorer",
@@ -397,13 +398,15 @@ def _select(counts: _SpanCounts, labels: Sequence[str] | None) -> _SpanCounts:
     return _SpanCounts(list(labels), *padded)
 
 
-def _scores(counts: _SpanCounts, average: str | None, zero_division: float) -> SpanScores:
+def _scores(
+    counts: _SpanCounts, average: str | None, zero_division: float, beta: float = 1.0
+) -> SpanScores:
     _, right, predicted, true = counts
     if average == "micro":
         right, predicted, true = (count.sum(keepdims=True) for count in counts[1:])
     precision = _divide(right, predicted, zero_division)
     recall = _divide(right, true, zero_division)
-    f1 = _divide(2 * right, predicted + true, zero_division)
+    f1 = _divide((1 + beta**2) * right, predicted + beta**2 * true, zero_division)
     if average is None:
         return SpanScores(precision, recall, f1, true)
     weight = true if average == "weighted" else np.ones(len(true))
@@ -539,6 +542,51 @@ def span_f1(
         zero_division=zero_division, sample_weight=sample_weight,
     )  # fmt: skip
     return scores.f1
+
+
+def span_fbeta(
+    y_true: LabelSequences,
+    y_pred: LabelSequences,
+    *,
+    beta: float,
+    mode: str = "conlleval",
+    scheme: str | None = None,
+    average: str | None = "micro",
+    zero_division: float = 0.0,
+    sample_weight: ArrayLike | None = None,
+) -> float | NDArray[np.float64]:
+    """Harmonic mean of span precision and recall, where recall weighs `beta` squared times as much.
+
+    Parameters
+    ----------
+    y_true, y_pred
+        See :func:`span_precision_recall_fscore_support`.
+    beta : float
+        At least 0, where the score is the precision. 1 is :func:`span_f1`; above 1, a missed span
+        costs more than an invented one.
+    mode, scheme, average
+        See :func:`span_precision_recall_fscore_support`; ``average`` is "micro" by default.
+    zero_division : {0.0, 1.0, nan}, default=0.0
+        The score where there is neither a true nor a predicted span.
+    sample_weight : array-like of shape (n_sequences,), optional
+
+    Returns
+    -------
+    fbeta : float, or ndarray of shape (n_types,) if `average` is None
+        (1 + beta²) right / (predicted + beta² true), as in scikit-learn's ``fbeta_score``.
+
+    Examples
+    --------
+    >>> from sklseq.metrics import span_fbeta
+    >>> y_true, y_pred = [["B-x", "O", "O"]], [["B-x", "O", "B-x"]]
+    >>> print(f"{span_fbeta(y_true, y_pred, beta=2):.2f}")  # precision 0.5, recall 1
+    0.83
+    """
+    if not 0 <= beta < np.inf:
+        raise ValueError(f"beta must be a finite number, at least 0; got {beta!r}.")
+    _check_options(average, None, zero_division)
+    counts = _count_spans(y_true, y_pred, mode, scheme, sample_weight)
+    return _scores(counts, average, zero_division, beta).f1
 
 
 def span_report(

@@ -19,6 +19,8 @@ LISTS, ROWS = "test_sparse_transitions", "test_row_transitions"
 DIFFERENTIAL = "test_differential"
 # (file, text that occurs once or more: its first is replaced, fault, test files)
 FAULTS = [
+    ("metrics.py", "predicted + beta**2 * true", "predicted + beta * true", "test_metrics"),
+    ("compat/sklearn_crfsuite.py", "(X_dev is None) != (y_dev is None)", "False", "test_sklearn_crfsuite_behaviours"),
     # Objectives and solvers, in Python
     ("objectives/likelihood/long.py", "budget if packed else min(budget, BLOCKS_KEPT)", "budget", "test_long"),
     ("features/_extracted_blocks.py", "kept = max(0, n - self.before)", "kept = n", "test_extracted_blocks"),

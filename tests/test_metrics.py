@@ -10,7 +10,9 @@ import pytest
 import sklearn.metrics
 from joblib import Parallel, delayed
 from numpy.testing import assert_allclose, assert_array_equal
+from seqeval import scheme as seqeval_schemes
 from seqeval.metrics import sequence_labeling as seqeval
+from seqeval.metrics import v1 as strict_seqeval
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import make_scorer
 from sklearn.model_selection import (
@@ -31,6 +33,7 @@ from sklseq.metrics import (
     sequence_accuracy,
     span_f1,
     span_f1_scorer,
+    span_fbeta,
     span_precision,
     span_precision_recall_fscore_support,
     span_recall,
@@ -250,6 +253,35 @@ def test_labels_with_their_prefix_behind_are_refused():
         for y in (y_true, y_pred)
     )
     assert span_f1(*turned) == seqeval.f1_score(y_true, y_pred, suffix=True)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0, 3.0])
+def test_fbeta_agrees_with_seqeval(beta, strict):
+    ours = {"mode": "strict", "scheme": "iobes"} if strict else {}
+    theirs = {"scheme": seqeval_schemes.IOBES} if strict else {}
+    peer = strict_seqeval if strict else seqeval
+    for seed in range(20):
+        y_true, y_pred = random_labels(seed, IOBES, n_wrong=0.3)
+        for average in (None, "micro", "macro", "weighted"):
+            expected = peer.precision_recall_fscore_support(
+                y_true, y_pred, average=average, zero_division=0, beta=beta, **theirs
+            )
+            got = span_fbeta(y_true, y_pred, beta=beta, average=average, **ours)
+            assert_allclose(got, expected[2], rtol=EXACT, atol=0)
+
+
+def test_fbeta_at_its_ends():
+    y_true, y_pred = random_labels(3, IOB2)
+    weight = np.random.default_rng(0).random(len(y_true))
+    for options in ({"average": "macro"}, {"sample_weight": weight}):
+        chosen = y_true, y_pred
+        assert span_fbeta(*chosen, beta=0, **options) == span_precision(*chosen, **options)
+        assert span_fbeta(*chosen, beta=1, **options) == span_f1(*chosen, **options)
+        assert_allclose(span_fbeta(*chosen, beta=1e9, **options), span_recall(*chosen, **options))
+    for beta in (-1, np.nan, np.inf):
+        with pytest.raises(ValueError, match="beta must be a finite number, at least 0; got"):
+            span_fbeta(y_true, y_pred, beta=beta)
 
 
 def test_weights_count_spans_again():

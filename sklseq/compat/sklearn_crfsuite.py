@@ -167,6 +167,8 @@ trainer_cls : default=None
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} is not offered; leave it None, and {instead}."
                 )
+        if (X_dev is None) != (y_dev is None):
+            raise ValueError("X_dev and y_dev must be given together; pass both, or none.")
         model = CRFTagger(
             l1=0.0 if self.c1 is None else self.c1,
             l2=1.0 if self.c2 is None else self.c2,

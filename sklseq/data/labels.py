@@ -37,12 +37,6 @@ MOST = np.iinfo(np.int64).max
 _DTYPES = {"string": np.str_, "boolean": np.bool_, "integer": np.int64}
 
 
-PARTIAL = (
-    "None, NaN and sets are for fit, partial_fit and score of CRFTagger: use these, or leave such "
-    "sequences out"
-)
-
-
 class PartialLabelError(ValueError):
     """Raised where labels have to be known: one is missing, or a set of labels is in its place."""
 
@@ -181,7 +175,9 @@ def array_of_labels(
     where = locate(offsets, row if rows is None else int(rows[row]), first)
     message = f"Label {_plain(labels[row])!r} of {name}, at {where}, {problem}"
     if any(map(is_partial, labels)):
-        raise PartialLabelError(f"{message[:-1]} ({PARTIAL}).")
+        raise PartialLabelError(
+            f"{message[:-1]}, or leave the sequence out (only CRFTagger reads None, NaN and sets)."
+        )
     raise ValueError(message)
 
 
