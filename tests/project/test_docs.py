@@ -58,10 +58,23 @@ def test_the_code_of_the_page_runs(page, tmp_path, monkeypatch):
     for options, code in blocks(page.read_text(encoding="utf-8")):
         if "not-run" in options:
             left += 1
-        else:
+        elif "needs-" not in options:
             exec(compile(code, str(page), "exec"), names)
     pyplot.close("all")
     assert left == NOT_RUN.get(page.stem, 0)
+
+
+@pytest.mark.parametrize("package", ["aeon", "mlflow", "optuna", "sktime"])
+@pytest.mark.filterwarnings("ignore")  # of the packages
+def test_recipes_with_another_package(package, tmp_path, monkeypatch):
+    """They need the first block of the page only."""
+    pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    page, names = DOCS / "howto.rst", {"__name__": "page"}
+    (_, first), *others = blocks(page.read_text(encoding="utf-8"))
+    (recipe,) = [code for options, code in others if f"needs-{package}" in options]
+    for code in (first, recipe):
+        exec(compile(code, str(page), "exec"), names)
 
 
 def test_blocks_are_found_where_they_stand():
