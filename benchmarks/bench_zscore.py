@@ -1,7 +1,7 @@
 """The z-score's figures: the paper's two tables and its figure, and CoNLL-2000 beside the CRF.
 
-    python benchmarks/bench_zscore.py [table1] [figure1] [table2] [weights] [refine] [kernels]
-        [chunking] [warm]
+    python benchmarks/bench_zscore.py [table1] [figure1] [table2] [weights] [kappa] [separate]
+        [refine] [kernels] [chunking] [warm]
 
 Ricci, De Bie, Cristianini (2007), §6. Columns MM, MM(H) and perceptron are HMSVMTagger's.
 Real data is found through SKLSEQ_DATA (`conll2000/`, `conll2002/`, `ocr-letters/`, ...);
@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 from sklseq import CRFTagger, HMSVMTagger, ZScoreTagger, ZScoreTaggerCV
 from sklseq.datasets import read_conll
 from sklseq.features import DictFeatures, TemplateFeatures
-from sklseq.inference import forward_backward
+from sklseq.inference import forward_backward, viterbi
 from sklseq.metrics import span_f1, token_accuracy
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
 
@@ -333,6 +333,56 @@ def searched_model(model, X, y):
     return spent, ZScoreTagger(l2=model.l2_, transition_weight=model.transition_weight_, **chosen)
 
 
+def kappa(n_jobs):
+    """The default transition weight, by folds of the training sequences that weights() has."""
+    kappas = [0.03, 0.05, 0.07, 0.1, 0.15]
+    print("\n### Weight of transitions='information', by folds of the training sequences; %\n")
+    header("data", *kappas)
+    options = {"l2s": [0.1, 0.3, 1.0], "cv": KFold(3, shuffle=True, random_state=0)}
+    for name, n in SAMPLES.items():
+        if folder(name) is None:
+            print(f"(no {name}/ under SKLSEQ_DATA)")
+            continue
+        X, y = corpus(name)
+        train = np.random.default_rng(0).permutation(len(y))[:n][: n * 3 // 4]
+        known = [y[s] for s in train]
+        spans = any(label.startswith("B-") for labels in known for label in labels)
+        options["scoring"] = "span_f1" if spans else "token_accuracy"
+        search = ZScoreTaggerCV(transition_weights=kappas, n_jobs=n_jobs, **options)
+        scores = search.fit(X[train], known).cv_scores_.max(axis=0)
+        row(name, *(f"{100 * score:.2f}" for score in scores))
+
+
+# --- Every training sequence decoded right ------------------------------------------------------
+
+
+def separate(n_jobs):
+    """Fits with a constraint for each training sequence that is decoded wrongly."""
+    print("\n### separate=True: random separable problems, least of three processor times\n")
+    header("sequences", "columns", "plain, ms", "separate, ms", "ratio", "constraints")
+    for seed, n, n_columns in ((0, 100, 60), (1, 200, 120), (2, 400, 300), (3, 200, 60)):
+        X, y = separable(np.random.default_rng(seed), n, n_columns)
+        times = {True: [], False: []}
+        for _ in range(3):
+            for way in times:
+                model = ZScoreTagger(l2=0.01, separate=way, n_jobs=n_jobs)
+                began = process_time()
+                model.fit(X, y)
+                times[way].append(1e3 * (process_time() - began))
+                if way:
+                    n_constraints = model.n_constraints_
+        plain, separated = min(times[False]), min(times[True])
+        ratio = f"{separated / plain:.1f}"
+        row(n, n_columns, f"{plain:.1f}", f"{separated:.0f}", ratio, n_constraints)
+
+
+def separable(rng, n, n_columns, n_labels=4, length=10):
+    """Normal rows, and the labels that random weights give them."""
+    X = [rng.normal(size=(length, n_columns)) for _ in range(n)]
+    weights = rng.normal(size=(n_columns, n_labels)), 2 * rng.normal(size=(n_labels, n_labels))
+    return X, [viterbi(x @ weights[0], weights[1])[0] for x in X]
+
+
 # --- Iterations from the z-score ----------------------------------------------------------------
 
 REFINED = {"conll2002": 1.0, "ud-english-ewt": 0.3, "conll2000": 1.0}  # l2 of all models
@@ -514,6 +564,8 @@ PARTS = {
     "figure1": lambda a: figure1(a.runs),
     "table2": lambda a: table2(a.n_jobs),
     "weights": lambda a: weights(a.n_jobs),
+    "kappa": lambda a: kappa(a.n_jobs),
+    "separate": lambda a: separate(a.n_jobs),
     "refine": lambda a: refine(a.n_jobs),
     "kernels": lambda a: kernels(a.n_jobs),
     "chunking": lambda a: chunking(min(a.runs, 3), a.n_jobs),

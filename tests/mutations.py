@@ -262,6 +262,8 @@ FAULTS = [
     ("solvers/_history.py", "c[i] += a[i] - b", "c[i] += a[i] + b", "test_solvers"),
     ("solvers/_lbfgs.py", "gradient /= self.scale", "gradient *= self.scale", "test_units_of_features"),
     ("solvers/_dense.py", "W /= size[:, None]", "W *= size[:, None]", "test_units_of_features"),
+    ("solvers/_dense.py", "active = active ^ wrong", "active = active | wrong", "test_zscore"),
+    ("estimators/zscore/separate.py", "np.repeat([1.0, -1.0]", "np.repeat([1.0, 1.0]", "test_zscore"),
     ("solvers/_search.py", "< CURVATURE * slope", "> CURVATURE * slope", "test_solvers"),
     ("solvers/_bcfw.py", "gap <= self.tol * self.primal", "gap >= self.tol * self.primal", "test_hmsvm"),
     ("solvers/_perceptron.py", "settle(last_is_right=True)", "settle()", "test_hmsvm"),

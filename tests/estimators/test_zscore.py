@@ -17,7 +17,7 @@ from sklseq import CRFTagger, Sequences, ZScoreTagger, ZScoreTaggerCV
 from sklseq._lib.inverse_root import InverseRoot
 from sklseq._lib.threads import Threads
 from sklseq.estimators.zscore import zscore_problem as _zscore_problem
-from sklseq.estimators.zscore.separate import FreeSystem
+from sklseq.estimators.zscore.separate import FreeSystem, _differences
 from sklseq.inference import sample as sample_paths
 from sklseq.inference import viterbi
 from sklseq.objectives.likelihood.likelihood import LogLikelihood
@@ -1025,6 +1025,37 @@ def test_least_distance(seed):
         constraints={"type": "ineq", "fun": lambda x: F @ x - h, "jac": lambda x: F},
     )
     assert_allclose(x, found.x, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_least_distance_from_any_start_and_of_dependent_constraints(seed):
+    rng = np.random.default_rng(seed)
+    n, m = int(rng.integers(1, 30)), int(rng.integers(2, 15))
+    F, x = rng.normal(size=(n, m)) * 10.0 ** rng.integers(-2, 3, size=(n, 1)), rng.normal(size=m)
+    K, h = F @ F.T, F @ x - rng.random(n)  # that of x holds
+    for active in (None, np.zeros(n, dtype=bool), rng.random(n) < 0.5):
+        a = least_distance(K, h, active)
+        slack, size = K @ a - h, np.sqrt(np.diag(K))
+        assert (a >= 0).all()
+        assert (slack >= -1e-7 * size * np.abs(h / size).max()).all()
+        assert abs(a @ slack) <= 1e-7 * max(1, a @ K @ a)
+
+
+def test_differences_from_the_truth():
+    for rows in (np.asarray, sparse.csr_matrix):
+        sample, _ = make_sample(0, lengths=(3, 1, 0, 4))
+        dense = sample.rows.toarray() if sparse.issparse(sample.rows) else sample.rows
+        sample, rng = sample._replace(rows=rows(dense)), np.random.default_rng(0)
+        which = [3, 0, 3, 1]
+        paths = [rng.integers(3, size=np.diff(sample.offsets)[s]) for s in which]
+        gaps, n_wrong = _differences(sample, list(zip(which, paths)))
+        for k, (s, path) in enumerate(zip(which, paths)):
+            span = slice(*sample.offsets[s : s + 2])
+            y = sample.y[span]
+            change = path_features(dense[span], y, 3) - path_features(dense[span], path, 3)
+            found = np.concatenate([gaps.coef[k].ravel(), gaps.transition[k].ravel()])
+            assert_allclose(found, change, atol=1e-12)
+            assert n_wrong[k] == (y != path).sum()
 
 
 def test_contradicting_constraints_have_no_answer():

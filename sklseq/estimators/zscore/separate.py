@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from sklseq.data.sequences import row_positions
 from sklseq.inference import viterbi
@@ -49,6 +50,12 @@ class Separation(NamedTuple):
     message: str
 
 
+def _join(main: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    # Matrices along the last two axes, as flat vectors.
+    parts = [part.reshape(*part.shape[:-2], -1) for part in (main, pairs)]
+    return np.concatenate(parts, axis=-1)
+
+
 class FreeSystem:
     """C + 2 · l2 for free labels, on flat (W, D) of :func:`decompose`."""
 
@@ -62,17 +69,14 @@ class FreeSystem:
         self.observed += np.outer(rows.means, self.statistics.labels)
         self.ridge = 2 * sample.n_labels * l2
         self.excess, self.variance = pair_statistics(self.statistics, l2)
-        self.b = self._flat(centred(self.observed), self.excess)
+        self.b = _join(centred(self.observed), self.excess)
         if self.direct:
             self.inverse = FactorisedRidge(rows, sample, self.ridge).inverse
         else:
             self.regression = RidgeSystem(rows, sample.y, sample.n_labels, self.ridge)
 
-    def _flat(self, main: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-        return np.concatenate([main.ravel(), pairs.ravel()])
-
     def flat(self, weights: ChainWeights) -> np.ndarray:
-        return self._flat(*decompose(weights))
+        return _join(*decompose(weights))
 
     def weights(self, flat: np.ndarray) -> ChainWeights:
         n, L = self.shape
@@ -83,7 +87,7 @@ class FreeSystem:
 
     def loss_covariance(self, cost: np.ndarray) -> np.ndarray:
         main = self.observed @ centred(cost) / self.shape[1]
-        return self._flat(main, np.zeros_like(self.excess))
+        return _join(main, np.zeros_like(self.excess))
 
     def solve(self, V: np.ndarray) -> np.ndarray:
         n, L = self.shape
@@ -111,7 +115,7 @@ class PathSystem:
         self.matrix = moments.hessian_product(np.eye(n)) if n <= DENSE else None
 
     def flat(self, weights: ChainWeights) -> np.ndarray:
-        return np.concatenate([weights.coef.ravel(), weights.transition.ravel()])
+        return _join(*weights)
 
     def weights(self, flat: np.ndarray) -> ChainWeights:
         return unstack_weights(flat, *self.shape)
@@ -153,11 +157,11 @@ def separate(system, sample: Sample, allowed, cost, start: ChainWeights, max_ite
     weights, seen = start, set()
     least = 1.0 + (0.0 if cost is None else system.mean_loss(cost))
     margin = MARGIN * least / max(len(sample.y), 1)
-    G, h = [system.b], [least]
-    solved = [system.solve(system.b[:, None])[:, 0]]
     with_loss = 0.0 * system.b
     if cost is not None:
         with_loss = system.solve(system.loss_covariance(cost)[:, None])[:, 0]
+    program = Program(system, with_loss)
+    program.add(system.b[None], [least])
     for _ in range(max_iter):
         wrong = _wrong_labelings(sample, allowed, weights)
         new = [(s, path) for s, path in wrong if (s, path.tobytes()) not in seen]
@@ -165,28 +169,58 @@ def separate(system, sample: Sample, allowed, cost, start: ChainWeights, max_ite
             return Separation(weights, len(seen), "")
         if not new:
             break
-        for s, path in new:
-            seen.add((s, path.tobytes()))
-            gap, n_wrong = _difference(sample, s, path)
-            G.append(system.flat(gap))
-            h.append(margin * n_wrong)
-        columns = system.solve(np.stack(G[len(solved) :], axis=1))
-        solved.extend(columns.T)
-        V, Z = np.stack(G, axis=1), np.stack(solved, axis=1)
-        a = least_distance(V.T @ Z, np.array(h) + V.T @ with_loss)
-        if a is None:
+        seen.update((s, path.tobytes()) for s, path in new)
+        gaps, n_wrong = _differences(sample, new)
+        program.add(system.flat(gaps), margin * n_wrong)
+        flat = program.solve()
+        if flat is None:
             message = (
                 f"No weights decode all training sequences right ({len(seen)} constraints "
                 "contradict each other); kept the weights without these constraints. "
                 "Use separate=False, or more features."
             )
             return Separation(start, len(seen), message)
-        weights = system.weights(Z @ a - with_loss)
+        weights = system.weights(flat)
     message = (
         f"Training sequences are still decoded wrongly after {len(seen)} constraints; kept the "
         "weights without them. Raise max_iter, or use separate=False."
     )
     return Separation(start, len(seen), message)
+
+
+class Program:
+    """min ½ wᵀCw + wᵀc subject to w·g ≥ h, for constraints (g, h) that become more.
+
+    Parameters
+    ----------
+    system : FreeSystem or PathSystem
+    with_loss : ndarray of shape (n,)
+        C⁻¹c.
+    """
+
+    def __init__(self, system, with_loss: np.ndarray):
+        n = len(with_loss)
+        self.system, self.with_loss = system, with_loss
+        self.G, self.solved = np.empty((0, n)), np.empty((0, n))  # rows g and C⁻¹g
+        self.K, self.h, self.a = np.empty((0, 0)), np.empty(0), np.empty(0)
+
+    def add(self, G: np.ndarray, h) -> None:
+        """Constraints, one a row of G."""
+        solved = self.system.solve(G.T).T
+        beside, corner = self.G @ solved.T, G @ solved.T
+        self.K = np.block([[self.K, beside], [beside.T, 0.5 * (corner + corner.T)]])
+        self.G, self.solved = np.vstack([self.G, G]), np.vstack([self.solved, solved])
+        self.h = np.concatenate([self.h, h + G @ self.with_loss])
+
+    def solve(self) -> np.ndarray | None:
+        """w; None if the constraints contradict each other."""
+        active = np.ones(len(self.h), dtype=bool)  # those of the last answer, and the new ones
+        active[: len(self.a)] = self.a > 0
+        a = least_distance(self.K, self.h, active)
+        if a is None:
+            return None
+        self.a = a
+        return a @ self.solved - self.with_loss
 
 
 def _wrong_labelings(sample: Sample, allowed, weights: ChainWeights) -> list:
@@ -203,15 +237,20 @@ def _wrong_labelings(sample: Sample, allowed, weights: ChainWeights) -> list:
     return found
 
 
-def _difference(sample: Sample, s: int, path: np.ndarray) -> tuple[ChainWeights, int]:
-    # φ_s(ȳ) - φ_s(y), and the number of wrong labels.
-    span, L = slice(*sample.offsets[s : s + 2]), sample.n_labels
-    y, rows = sample.y[span], sample.rows[span]
-    change = np.zeros((len(y), L))
-    change[np.arange(len(y)), y] += 1
-    change[np.arange(len(y)), path] -= 1
-    transition = np.zeros((L, L))
-    after = row_positions(np.array([0, len(y)]))[2]
-    np.add.at(transition, (y[after - 1], y[after]), 1)
-    np.add.at(transition, (path[after - 1], path[after]), -1)
-    return ChainWeights(np.asarray(rows.T @ change), transition), int((path != y).sum())
+def _differences(sample: Sample, labelings: list) -> tuple[ChainWeights, np.ndarray]:
+    # φ_s(ȳ) - φ_s(y) and the number of wrong labels, of each pair (s, y).
+    L, n = sample.n_labels, len(labelings)
+    at = np.concatenate([np.arange(*sample.offsets[s : s + 2]) for s, _ in labelings])
+    lengths = [len(path) for _, path in labelings]
+    owner, truth = np.repeat(np.arange(n), lengths), sample.y[at]
+    path = np.concatenate([path for _, path in labelings])
+    places = np.concatenate([owner * L + truth, owner * L + path])
+    signs, columns = np.repeat([1.0, -1.0], len(at)), np.tile(np.arange(len(at)), 2)
+    change = sparse.csr_array((signs, (places, columns)), shape=(n * L, len(at)))
+    coef = change @ sample.rows[at]
+    coef = coef.toarray() if sparse.issparse(coef) else coef
+    transition, after = np.zeros((n, L, L)), row_positions(np.cumsum([0, *lengths]))[2]
+    for sign, labels in ((1, truth), (-1, path)):
+        np.add.at(transition, (owner[after], labels[after - 1], labels[after]), sign)
+    gaps = ChainWeights(coef.reshape(n, L, -1).swapaxes(1, 2), transition)
+    return gaps, np.bincount(owner, truth != path, minlength=n)

@@ -205,11 +205,15 @@ def centred(values: np.ndarray) -> np.ndarray:
 
 
 def decompose(weights: ChainWeights) -> tuple[np.ndarray, np.ndarray]:
-    """W of shape (n_features + 2, n_labels), and D; what the z-score does not see is dropped."""
+    """W of shape (n_features + 2, n_labels), and D; what the z-score does not see is dropped.
+
+    Of several weights too, along leading axes.
+    """
     coef, transition = weights
-    root = np.sqrt(len(transition))
-    main = np.vstack([coef, transition.sum(axis=1) / root, transition.sum(axis=0) / root])
-    return centred(main), centred(centred(transition).T).T
+    root = np.sqrt(transition.shape[-1])
+    sums = np.stack([transition.sum(axis=-1), transition.sum(axis=-2)], axis=-2) / root
+    pairs = centred(centred(transition).swapaxes(-1, -2)).swapaxes(-1, -2)
+    return centred(np.concatenate([coef, sums], axis=-2)), pairs
 
 
 def stack_weights(main: np.ndarray, pairs: np.ndarray) -> ChainWeights:
