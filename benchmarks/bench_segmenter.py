@@ -1,7 +1,8 @@
 """Tables 1 and 2, Figure 2 of Sarawagi (2006): segments against tokens, succinct or one by one.
 
     python benchmarks/bench_segmenter.py [table1] [table2] [figure2] [boundary] [losses] [curves]
-           [calibration] [rerank] [nested] [--quick] [--data NAME ...] [--splits N] [--figure FILE]
+           [calibration] [rerank] [nested] [unknown] [--quick] [--data NAME ...] [--splits N]
+           [--figure FILE]
 
     SequenceBCEU   CRFTagger on IOBES labels
     Segment        SemiCRFSegmenter(max_segment_length=L), segment features
@@ -24,7 +25,7 @@ import gzip
 import os
 import warnings
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from statistics import mean, median, stdev
 from tempfile import TemporaryDirectory
@@ -123,6 +124,8 @@ def tasks(names, quick, scratch):
     found["us50"] = Task(parts[0][0] + parts[1][0], parts[0][1] + parts[1][1], places, 7)
     X, y = columns(root / "umass-citations" / "train.tsv.gz")
     found["umass"] = Task(X, y, some, 20)
+    parts = [columns(path) for path in sorted((root / "parscit-other-citations").glob("*.tsv.gz"))]
+    found["parscit"] = Task(*(list(chain.from_iterable(part)) for part in zip(*parts)), some, 20)
     if quick:
         found = {name: Task(t.X[::3], t.y[::3], t.lexicons, t.longest) for name, t in found.items()}
     return {name: task for name, task in found.items() if not names or name in names}
@@ -550,6 +553,54 @@ def nested(found, l2, n_splits):
         print(f"{name:<18}{mean_and_spread(f1)}", flush=True)
 
 
+def unknown(found, l2, n_splits):
+    """F1 where only some fields of the training references are known."""
+    for name, task in found.items():
+        print(f"\n{name}: unknown segments, runs of known fields only, unknown fields outside, all")
+        for share in (0.5, 0.1):
+            f1, rng = [], np.random.default_rng(0)
+            for train, test in ShuffleSplit(n_splits, train_size=0.3, random_state=0).split(task.X):
+                X, true = [task.X[s] for s in train], [labels_to_segments(task.y[s]) for s in train]
+                some = [hide(segments, share, rng) for segments in true]
+                known = [[s for s in segments if s[2] is not None] for segments in some]
+                ways = (X, some), known_runs(X, some), (X, known), (X, true)
+                test = [task.X[s] for s in test], [task.y[s] for s in test]
+                f1.append([100 * boundary_model(task, l2).fit(*way).score(*test) for way in ways])
+            cells = "".join(f"{mean_and_spread(of):>14}" for of in zip(*f1))
+            print(f"{share:<6.0%}{cells}", flush=True)
+
+
+def boundary_model(task, l2):
+    boundary = Boundary(task, l2, None)
+    return make_pipeline(boundary.features, boundary.model)
+
+
+def hide(segments, share, rng):
+    """Each segment with probability ``share``; others become stretches, which join if they touch:
+    their borders are unknown too."""
+    some = []
+    for start, stop, type_ in segments:
+        if rng.random() < share:
+            some.append((start, stop, type_))
+        elif some and some[-1][1:] == (start, None):
+            some[-1] = some[-1][0], stop, None
+        else:
+            some.append((start, stop, None))
+    return some
+
+
+def known_runs(X, y):
+    """What lies between unknown stretches, as sequences of their own."""
+    runs, segments = [], []
+    for x, some in zip(X, y):
+        edges = [0, *chain.from_iterable(s[:2] for s in some if s[2] is None), len(x)]
+        for a, b in zip(edges[::2], edges[1::2]):
+            if a < b:
+                runs.append(x[a:b])
+                segments.append([(s[0] - a, s[1] - a, s[2]) for s in some if a <= s[0] < b])
+    return runs, segments
+
+
 def calibration_error(predicted, true, n_bins=10):
     """(expected calibration error, fraction right of those of about one half)."""
     pairs = [
@@ -568,13 +619,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", default=["table1", "table2", "figure2"])
     parser.add_argument("--quick", action="store_true", help="a third of the data, one split")
-    parser.add_argument("--data", nargs="*", help="cora, cora-journals, anystyle, us50")
+    names = "cora, cora-journals, anystyle, us50, umass, parscit"
+    parser.add_argument("--data", nargs="*", help=names)
     parser.add_argument("--splits", type=int, default=4)
     parser.add_argument("--figure", help="file of the picture of curves")
     parser.add_argument("--l2", type=float, default=0.1)
     arguments = parser.parse_args()
     n_splits = 1 if arguments.quick else arguments.splits
     parts = (table1, table2, figure2, boundary, losses, curves, calibration, rerank, nested)
+    parts += (unknown,)
     programs = {part.__name__: part for part in parts}
     programs["curves"] = partial(curves, figure=arguments.figure)
     with TemporaryDirectory() as scratch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import numbers
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
@@ -35,6 +35,7 @@ from sklseq.estimators.folds import (
     scorer_weights,
 )
 from sklseq.estimators.validation import check_not_empty, read_sequences, training_weights
+from sklseq.objectives.likelihood.proportions import find_columns
 
 __all__ = [
     "Data",
@@ -86,6 +87,17 @@ class Data(NamedTuple):
             tagger.constraints = resolve_constraints(mask, every).transition[np.ix_(seen, seen)]
         if loss is not None and np.shape(loss) == (len(every), len(every)):
             tagger.loss = np.asarray(loss)[np.ix_(seen, seen)]
+
+    def number_columns(self, tagger: Any) -> None:
+        """Columns of proportions by their numbers: ``rows`` do not have the names of dicts."""
+        given = getattr(tagger, "label_proportions", None)
+        if self.vectorizer is None or not isinstance(given, Mapping):
+            return
+        columns = [column for column, value in given.items() if isinstance(value, Mapping)]
+        numbers = dict(zip(columns, find_columns(columns, self.rows, self.vectorizer)))
+        tagger.label_proportions = {
+            numbers[key] if isinstance(p, Mapping) else key: p for key, p in given.items()
+        }
 
 
 class Path(Protocol):
@@ -256,7 +268,9 @@ class PenaltySearchMixin(NoPartialFitMixin):
         return read_folds(self.cv, data.y, weighted, test_rows, **routed.splitter.split)
 
     def _refitted(self, data: Data, point: dict[str, float]) -> dict[str, Any]:
-        tagger = self._tagger(point, self.n_jobs).fit(data.rows, data.y, data.weights)
+        tagger = self._tagger(point, self.n_jobs)
+        data.number_columns(tagger)
+        tagger.fit(data.rows, data.y, data.weights)
         fitted = {k: v for k, v in vars(tagger).items() if k not in tagger.get_params(deep=False)}
         fitted["vectorizer_"] = data.vectorizer
         if data.vectorizer is not None:

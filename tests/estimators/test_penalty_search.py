@@ -84,6 +84,28 @@ def test_crf_scores_are_those_of_a_cold_grid_search(options, dense):
 @pytest.mark.parametrize(
     "options",
     [
+        {"entropy_weight": 0.3},
+        {"label_proportions": {"D": 0.3, "N": 0.3}, "proportions_weight": 0.5},
+        {"label_proportions": {"D": 0.3, "w:the": {"D": 0.9, "N": 0.0}}},
+    ],
+)
+def test_crf_scores_with_unlabelled_rows_are_those_of_a_cold_grid_search(options):
+    X = [[{"w": w} for w in s] for s in [("the", "cat", "sat"), ("a", "dog", "ran")] * 9]
+    y = [["D", "N", "V"], ["D", "N", "V"], ["D", None, None], [None] * 3] * 4 + [
+        ["D", None, "V"]
+    ] * 2
+    cv = KFold(3, shuffle=True, random_state=0)
+    search = CRFTaggerCV(tol=1e-8, cv=cv, l2s=[1.0, 0.1], **options).fit(X, y)
+    cold = grid(CRFTagger(tol=1e-8, **options), cv=cv, l2s=[1.0, 0.1]).fit(X, y)
+    assert_same_search(search, cold)
+    plain = CRFTaggerCV(tol=1e-8, cv=cv, l2s=[1.0, 0.1]).fit(X, y)
+    assert np.abs(plain.coef_ - search.coef_).max() > 1e-3
+    assert search.label_proportions is options.get("label_proportions")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
         {},
         {"slack": "l2"},
         {"kernel": "rbf"},

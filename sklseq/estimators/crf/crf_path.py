@@ -10,6 +10,7 @@ from sklseq.data.sequences import Sequences
 from sklseq.estimators.crf.crf_problem import CRFProblem, check_source
 from sklseq.estimators.penalty_search import Data
 from sklseq.estimators.sources.open_source import open_source
+from sklseq.estimators.sources.partial_source import Unlabelled
 from sklseq.estimators.weights import dense_weights
 
 __all__ = ["CRFPath"]
@@ -39,7 +40,9 @@ class CRFPath:
         rows, labels, weights = data.rows[train], data.y[train], data.weights[train]
         self.tagger, self.test = tagger, data.rows[test]
         data.restrict(tagger, labels[weights > 0])
-        self.source = open_source(rows, labels, weights, tagger.gradient)
+        data.number_columns(tagger)
+        unlabelled = Unlabelled.of(tagger)
+        self.source = open_source(rows, labels, weights, tagger.gradient, unlabelled)
         check_source(tagger, self.source)
         with self.source:
             self.summary = self.source.summarise()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 from sklearn.model_selection import BaseCrossValidator
@@ -50,6 +51,9 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     transition_features : None, list, array, str, re.Pattern or callable, default=None
     constraints : {"iob2", "iobes"}, bool array-like (n_labels, n_labels) or None, default=None
     boundaries : bool, default=True
+    entropy_weight : float, default=0.0
+    label_proportions : dict, or None, default=None
+    proportions_weight : float, default=1.0
     max_iter : int, default=500
     tol : float
         As in :class:`CRFTagger`, with the same default.
@@ -135,6 +139,9 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
         transition_features: ChoiceLike | None = None,
         constraints: str | ArrayLike | None = None,
         boundaries: bool = True,
+        entropy_weight: float = 0.0,
+        label_proportions: Mapping[Any, Any] | None = None,
+        proportions_weight: float = 1.0,
         max_iter: int = 500,
         tol: float = CRFTagger.__init__.__kwdefaults__["tol"],
         n_jobs: int | None = None,
@@ -153,6 +160,9 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
         self.transition_features = transition_features
         self.constraints = constraints
         self.boundaries = boundaries
+        self.entropy_weight = entropy_weight
+        self.label_proportions = label_proportions
+        self.proportions_weight = proportions_weight
         self.max_iter = max_iter
         self.tol = tol
         self.n_jobs = n_jobs

@@ -23,7 +23,7 @@ from sklseq.objectives.likelihood.partial import (
 )
 from sklseq.objectives.scores.score_map import ScoreMap
 
-__all__ = ["ProportionLikelihood", "Proportions"]
+__all__ = ["ProportionLikelihood", "Proportions", "find_columns"]
 
 # Least expected proportion that is divided by: scores may be so far apart that one is 0.
 LEAST = 1e-100
