@@ -138,3 +138,15 @@ def test_figures_become_a_page(load, tmp_path, capsys):
     assert page.rstrip().endswith(
         ".. image:: x.png\n   :alt: Figure of the measurements in part answers of this report."
     )
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
+def test_served_example(load, monkeypatch, tmp_path, capsys):
+    bench = load("bench_serving")
+    monkeypatch.setattr(bench, "CLIENTS", [1, 3])
+    monkeypatch.setattr(bench, "SIZES", [1, 8])
+    monkeypatch.setattr(bench, "ROUNDS", 1)
+    monkeypatch.setattr("sys.argv", ["bench", "--seconds", "0.3", "--figure", f"{tmp_path}/a.png"])
+    bench.main()
+    assert capsys.readouterr().out.count("\n") == 2 + 4
+    assert (tmp_path / "a.png").stat().st_size > 1000
