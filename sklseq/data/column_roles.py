@@ -31,55 +31,93 @@ def with_transition_features(
         ``Sequences.roles`` so far.
     names : callable, or None
         Gives the names of the columns; None: they have none.
+
+    Returns
+    -------
+    ndarray of shape (n_features,), or None if no column is a transition feature
+
+    Raises
+    ------
+    ValueError
+        If ``chosen`` has another form, or chooses no column.
     """
-    if chosen is None:
-        return roles
-    mask = _chosen_mask(chosen, n_features, names)
-    roles = np.full(n_features, STATE, dtype=np.uint8) if roles is None else roles.copy()
-    roles[mask] |= TRANSITION
-    return roles
+    if chosen is not None:
+        mask = _chosen_mask(chosen, n_features, names)
+        roles = np.full(n_features, STATE, dtype=np.uint8) if roles is None else roles.copy()
+        roles[mask] |= TRANSITION
+    return roles if roles is not None and (roles & TRANSITION).any() else None
 
 
 def _chosen_mask(chosen: Any, n: int, names: Callable[[], np.ndarray] | None) -> np.ndarray:
-    numbers = None
-    if not isinstance(chosen, (str, re.Pattern)) and not callable(chosen):
-        numbers = _as_list(chosen)
-    if numbers is not None and numbers.dtype.kind in "bui":
-        return _by_number(numbers, n)
-    if names is None:
+    is_rule = callable(chosen) or (isinstance(chosen, (str, re.Pattern)) and chosen != "")
+    listed = None if is_rule else _as_list(chosen)
+    if listed is not None and listed.dtype.kind in "bui":
+        mask, hint = _by_number(listed, n), f"column numbers are 0 to {n - 1}"
+    elif names is None:
         raise ValueError(
             f"transition_features={chosen!r:.60} chooses columns by name, and X has no names; give "
             "column numbers, or give the parameter to the extractor."
         )
-    known = names()
-    if numbers is not None:
-        return _by_name(numbers, known)
-    select = chosen
-    if isinstance(chosen, (str, re.Pattern)):
-        try:
-            select = re.compile(chosen).search
-        except re.error as error:
-            raise ValueError(
-                f"transition_features={chosen!r} is no regular expression ({error}); give a list "
-                "for names."
-            ) from None
-    mask = np.array([bool(select(name)) for name in known], dtype=bool)
+    else:
+        known = names()
+        mask = _by_rule(chosen, known) if listed is None else _by_name(listed, known)
+        hint = f"names are such as {str(known[0])!r}"
     if not mask.any():
         raise ValueError(
-            f"transition_features={chosen!r:.60} chooses none of the {n} columns of X; names are "
-            f"such as {str(known[0])!r}."
+            f"transition_features={chosen!r:.60} chooses none of the {n} columns of X; {hint}, and "
+            "None means no transition features."
         )
     return mask
 
 
-def _as_list(chosen: Any) -> np.ndarray:
+def _by_rule(chosen: Any, known: np.ndarray) -> np.ndarray:
+    if callable(chosen):
+        return np.array([_answer(chosen, name) for name in known], dtype=bool)
     try:
-        given = np.asarray(chosen if isinstance(chosen, np.ndarray) else list(chosen))
+        pattern = re.compile(chosen)
+    except re.error as error:
+        raise ValueError(
+            f"transition_features={chosen!r} is no regular expression ({error}); give a list "
+            "for names."
+        ) from None
+    if isinstance(pattern.pattern, bytes):
+        raise _wrong_form(chosen)
+    return np.array([pattern.search(name) is not None for name in known], dtype=bool)
+
+
+def _answer(function: Callable, name: Any) -> bool:
+    try:
+        answer = function(name)
+    except Exception as error:
+        raise ValueError(
+            f"The function transition_features failed for the column {name!r}: "
+            f"{type(error).__name__}: {error}."
+        ) from error
+    if not isinstance(answer, (bool, np.bool_)):
+        raise ValueError(
+            "The function transition_features must return True or False for the name of a column; "
+            f"got {answer!r:.60} for {name!r}."
+        )
+    return bool(answer)
+
+
+def _wrong_form(chosen: Any) -> ValueError:
+    return ValueError(f"transition_features must be None, or {FORMS}; got {chosen!r:.60}.")
+
+
+def _as_list(chosen: Any) -> np.ndarray:
+    # As an array of one kind, for [0, True] and [0, "a"] would become one.
+    try:
+        is_plain = isinstance(chosen, np.ndarray) and chosen.dtype != object
+        given = chosen if is_plain else list(chosen)
+        array = np.asarray(given) if len(given) else np.zeros(0, dtype=int)
     except (TypeError, ValueError):
-        given = np.zeros((), dtype=object)
-    if given.ndim != 1 or given.dtype.kind not in "buiUO" or not given.size:
-        raise ValueError(f"transition_features must be None, or {FORMS}; got {chosen!r:.60}.")
-    return given
+        raise _wrong_form(chosen) from None
+    kinds = {array.dtype.kind} if is_plain else {np.asarray(k).dtype.kind for k in given}
+    is_one = kinds <= {"i", "u"} or kinds in ({"b"}, {"U"})
+    if array.ndim != 1 or not is_one or isinstance(chosen, bytes):
+        raise _wrong_form(chosen)
+    return array
 
 
 def _by_number(numbers: np.ndarray, n: int) -> np.ndarray:
@@ -89,7 +127,7 @@ def _by_number(numbers: np.ndarray, n: int) -> np.ndarray:
                 f"transition_features is a mask of {len(numbers)} columns, and X has {n}."
             )
         return numbers
-    if numbers.min() < 0 or numbers.max() >= n:
+    if ((numbers < 0) | (numbers >= n)).any():
         raise ValueError(
             f"transition_features must hold column numbers from 0 to {n - 1}; got "
             f"{numbers.tolist()!r:.60}."
@@ -101,7 +139,7 @@ def _by_name(wanted: np.ndarray, known: np.ndarray) -> np.ndarray:
     missing = sorted({str(name) for name in wanted} - {str(name) for name in known})
     if missing:
         raise ValueError(
-            f"transition_features names {missing[0]!r}, which is no column of X; for groups of "
-            "columns give a regular expression, such as '^w='."
+            f"transition_features names {missing[0]!r}, which is no column of X; names are "
+            f"such as {str(known[0])!r}, and a regular expression stands for groups of them."
         )
     return np.isin(known.astype(str), wanted.astype(str))

@@ -88,6 +88,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
     # No ClassifierMixin: with it, GridSearchCV stratifies ragged labels and fails.
 
     transition_coef_: Any = None  # of models without transition features
+    _roles: Any = None  # of columns, with transition features: batches must have the same
 
     def __getstate__(self):
         state = super().__getstate__()

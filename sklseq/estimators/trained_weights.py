@@ -58,6 +58,7 @@ def fitted_attributes(scores: ScoreMap, w: np.ndarray, classes: np.ndarray, vect
         "start_": weights.start,
         "end_": weights.end,
         "transition_coef_": scores.unpack_triples(w),
+        "_roles": scores.roles,
         "n_features_in_": scores.n_features,
         "vectorizer_": vectorizer,
     }

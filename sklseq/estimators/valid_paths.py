@@ -88,5 +88,5 @@ def first_valid(best: Callable[[int], Sequence], valid: Callable[[Any], bool], w
                 return answer
         tried = len(answers)
         if tried < n:
-            raise ValueError(f"None of the {tried} {what} is valid.")
-    raise ValueError(f"None of the {tried} best {what} is valid; loosen the rule.")
+            raise ValueError(f"None of the {tried} {what} is valid; loosen the rule valid.")
+    raise ValueError(f"None of the {tried} best {what} is valid; loosen the rule valid.")

@@ -25,7 +25,7 @@ __all__ = [
     "check_number",
     "check_numbers",
     "check_room",
-    "check_same_features",
+    "check_same_roles",
     "in_shards",
     "read_sequences",
     "refuse_roles",
@@ -86,12 +86,15 @@ def refuse_roles(X: Sequences) -> Sequences:
     return X
 
 
-def check_same_features(had: bool, has: bool) -> None:
-    """Raise unless batches are all with, or all without transition features."""
-    if had != has:
-        words = ("without", "with")
+def check_same_roles(before: np.ndarray | None, now: np.ndarray | None) -> None:
+    """Raise unless the columns of all batches have the same roles; None: no transition features."""
+    if before is None and now is None:
+        return
+    words = ["with" if roles is not None else "without" for roles in (now, before)]
+    words[0] = "with other" if words[0] == words[1] else words[0]
+    if not np.array_equal(before, now):
         raise ValueError(
-            f"partial_fit got X {words[has]} transition features, but training began {words[had]} "
+            f"partial_fit got X {words[0]} transition features, but training began {words[1]} "
             "them; transition_features and the columns of X must stay as they were."
         )
 

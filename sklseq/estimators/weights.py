@@ -9,6 +9,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from sklseq.estimators.validation import check_number
+
 __all__ = ["WeightsMixin", "dense_weights"]
 
 
@@ -131,7 +133,7 @@ class WeightsMixin:
         """
         names, coef = self._names(feature_names), getattr(self, "transition_coef_", None)
         if coef is None:
-            return []
+            coef = sparse.coo_array((1, 1))
         found, labels = sparse.coo_array(coef), self.classes_
         weights = _of_sign(found.data, sign)
         top = [k for k in _largest(np.abs(weights), n) if weights[k] != 0]
@@ -167,6 +169,7 @@ def _of_sign(weights: np.ndarray, sign: str | None) -> np.ndarray:
 
 def _largest(values: np.ndarray, n: int) -> np.ndarray:
     # Positions of the n largest values, largest first, ties by position.
+    check_number("n", n, whole=True)
     n = min(int(n), len(values))
     if n < len(values):
         threshold = np.partition(values, len(values) - n)[len(values) - n] if n else np.inf

@@ -513,9 +513,9 @@ def test_what_does_not_train_or_decode_them_says_so(tmp_path, fitted):
     ("chosen", "message"),
     [
         (3, "transition_features must be None, or names, column numbers, a mask, a regular"),
-        ([], "transition_features must be None, or names"),
+        ([], r"transition_features=\[\] chooses none of the 4 columns of X; column numbers are"),
         ([0.5], "transition_features must be None, or names"),
-        (["w:z"], "names 'w:z', which is no column of X; for groups of columns give a regular"),
+        (["w:z"], "names 'w:z', which is no column of X; names are such as 'w:"),
         ("^z", r"'\^z' chooses none of the \d columns of X; names are such as 'w:"),
         ("(", "is no regular expression"),
         ([9], "must hold column numbers from 0 to 3"),

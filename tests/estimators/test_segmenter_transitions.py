@@ -324,7 +324,9 @@ def test_wrong_constraints_are_refused():
         (["ab"], "list of forbidden pairs .* got 'ab'"),
         ([(None, None)], r"got \(None, None\)"),
         ([("a", "c")], "constraints names 'c', which no segment of y has"),
-        ([(label, None) for label in "Oab"], r"of y, or the one before it, stands where"),
+        ([(label, None) for label in "Oab"], r"of y makes the pair \('.', None\), which"),
+        ([(None, label) for label in "Oab"], r"of y makes the pair \(None, '.'\), which"),
+        (list(itertools.product("Oab", repeat=2)), r"of y makes the pair \('.', '.'\), which"),
     ]:
         with pytest.raises(ValueError, match=message):
             SemiCRFSegmenter(constraints=constraints).fit(X, y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from tests.estimators.test_chosen_columns import check_choices
 from tests.estimators.test_hmsvm_transitions import check_solvers
 from tests.objectives.test_transition_features import check_minimum, check_steps
 
@@ -12,7 +13,7 @@ def main(n: int = 1000) -> int:
     """Number of failures in n / 10 cases: all labelings take most of the time."""
     failed = 0
     for seed in range(n // 10):
-        for check in (check_solvers, check_minimum, check_steps):
+        for check in (check_choices, check_solvers, check_minimum, check_steps):
             try:
                 check(seed)
             except Exception as error:

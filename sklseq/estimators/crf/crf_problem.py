@@ -142,7 +142,7 @@ def choose_solver(tagger: Any, source: Source) -> tuple[str, str]:
     if by_row and (parameter := Unlabelled.of(tagger).parameter):
         raise ValueError(
             f"{parameter} is not for transition features, which X or transition_features gives; "
-            "use entropy_weight=0 and label_proportions=None."
+            f"leave these out, or {parameter}."
         )
     if name != "auto":
         return name, "as given"

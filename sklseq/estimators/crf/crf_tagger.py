@@ -697,6 +697,7 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
             coef = coef[kept]
             if self.transition_coef_ is not None:
                 self.transition_coef_ = self.transition_coef_[kept]
+                self._roles = self._roles[kept]
         self.coef_ = coef
         return self.sparsify() if was_sparse else self
 

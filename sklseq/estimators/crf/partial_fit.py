@@ -22,7 +22,7 @@ from sklseq.estimators.sources.partial_source import check_allowed
 from sklseq.estimators.trained_weights import fitted_attributes, trained_support
 from sklseq.estimators.validation import (
     check_not_empty,
-    check_same_features,
+    check_same_roles,
     read_sequences,
     training_weights,
 )
@@ -144,8 +144,7 @@ def _roles(tagger: Any, rows: Sequences) -> np.ndarray | None:
     names = vectorizer and vectorizer.get_feature_names_out
     roles = with_transition_features(tagger.transition_features, rows.shape[1], rows.roles, names)
     if hasattr(tagger, "coef_"):
-        has = roles is not None and bool((roles & TRANSITION).any())
-        check_same_features(tagger.transition_coef_ is not None, has)
+        check_same_roles(getattr(tagger, "_roles", None), roles)
     return roles
 
 
@@ -168,7 +167,7 @@ def _with_triples(
     pairs, state = None, roles & STATE > 0
     if not state.all():
         pairs = (np.flatnonzero(state)[:, None] * L + np.arange(L)).reshape(-1)
-    return support._replace(pairs=pairs, triples=triples)
+    return support._replace(pairs=pairs, triples=triples, roles=roles)
 
 
 def _read_codes(y: LabelsLike, rows: Sequences, classes: np.ndarray) -> AllowedLabels:

@@ -269,6 +269,7 @@ class MarginProblem:
             "start_": weights.start.astype(dtype),
             "end_": weights.end.astype(dtype),
             "transition_coef_": None if triples is None else triples.astype(dtype),
+            "_roles": self.support.roles,
             "n_features_in_": X.shape[1],
             "vectorizer_": vectorizer,
             "_fitted_parameters": {

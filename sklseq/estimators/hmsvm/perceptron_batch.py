@@ -11,7 +11,7 @@ from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.hmsvm.margin_problem import MarginProblem
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import (
-    check_same_features,
+    check_same_roles,
     read_sequences,
     training_weights,
     warn_new_attributes,
@@ -73,7 +73,7 @@ def fit_batch(
     problem = MarginProblem(tagger, source, triples=known)
     objective, triples = problem.objective, problem.support.triples
     if before is not None:
-        check_same_features(before.triples is not None, triples is not None)
+        check_same_roles(getattr(tagger, "_roles", None), problem.support.roles)
         before = before.on(triples)
         _start_from(objective, before.w)
     squares = np.zeros(len(objective.C))

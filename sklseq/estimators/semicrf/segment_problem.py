@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from sklseq._lib.callbacks import iteration_hook
 from sklseq._lib.threads import Threads
@@ -96,13 +97,19 @@ class SegmentProblem:
         # Those seen in training, whatever all_possible_transitions: all would be thousands a step.
         starts, n_labels = self.data.starts, len(self.classes)
         columns = np.unique(starts.rows.indices)
-        if len(columns) == 0:
+        if len(columns) == 0 and self._is_filled():
+            hint = "" if self.potentials.feature_names is None else ", such as '^start:'"
             raise ValueError(
                 "transition_features chooses no column of a potential of one step that is active "
-                "for all segments which start there (OPEN_END, OPEN_BOTH); choose others, such as "
-                "'^start:'."
+                "for all segments which start there (OPEN_END, OPEN_BOTH); choose columns of such "
+                f"potentials{hint}."
             )
         return triples_of_pairs(starts, columns, self.data.pairs, n_labels)
+
+    def _is_filled(self) -> bool:
+        # Whether columns of transition features hold anything: those that are 0 in these data only
+        # have no weights.
+        return sparse.csr_matrix(self.potentials.rows)[:, self.columns].count_nonzero() > 0
 
     def solve(self) -> SolverResult:
         """Run the solver of the loss."""
@@ -162,7 +169,8 @@ def check_transition_features(segmenter: Any, has_unknown: bool) -> None:
     if has_unknown:
         raise ValueError(
             "Transition features, which X or transition_features gives, need all segments, and y "
-            "has stretches of unknown segments (label None); use transition_features=None."
+            "has stretches of unknown segments (label None); leave them out of X, and use "
+            "transition_features=None."
         )
 
 

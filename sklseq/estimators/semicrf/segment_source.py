@@ -109,10 +109,21 @@ class SegmentSource:
             k = int(np.argmax(wrong))
             one = (int(segments.start[k]), int(segments.stop[k]), str(segments.label[k]))
             raise ValueError(
-                f"Segment {one!r} of sequence {segments.sequence[k]} of y, or the one before it, "
-                "stands where constraints forbid it; correct the labels, or loosen constraints."
+                f"Segment {one!r} of sequence {segments.sequence[k]} of y makes the pair "
+                f"{self._forbidden_pair(k, allowed, first)!r}, which constraints forbid; correct "
+                "the labels, or loosen constraints."
             )
         return allowed
+
+    def _forbidden_pair(self, k: int, allowed: Constraints, first: np.ndarray) -> tuple:
+        # As in the parameter: with the segment before k, or the end.
+        labels, code, before = self.classes.tolist(), self.codes[k], None
+        if first[k]:
+            forbidden = not allowed.start[code]
+        else:
+            before = labels[self.codes[k - 1]]
+            forbidden = not allowed.transition[self.codes[k - 1], code]
+        return (before, labels[code]) if forbidden else (labels[code], None)
 
     @property
     def is_partial(self) -> bool:

@@ -537,8 +537,13 @@ class SemiCRFSegmenter(
                     "many for a search; name fewer labels."
                 )
             segments = self._best_once(X[[s]], find_codes(np.array(repeated), self.classes_))
+            if segments is None:
+                raise ValueError(
+                    f"Sequence {s} has no segmentation in which each label that valid names occurs "
+                    "at most once; name fewer labels in valid, or allow longer segments."
+                )
 
-    def _best_once(self, x: SegmentPotentials, codes: np.ndarray) -> list:
+    def _best_once(self, x: SegmentPotentials, codes: np.ndarray) -> list | None:
         # The labels of the search are (set of those of ``codes`` that have begun, label).
         L, n = len(self.classes_), 1 << len(codes)
         bit = np.zeros(L, dtype=np.int64)
@@ -559,6 +564,8 @@ class SemiCRFSegmenter(
             rows=None if rows is None else _rows_once(rows, transition, bit),
         )  # fmt: skip
         found, best = best_segments(plan, plan.cell_scores(scores, x.row), chain)
+        if best[0] == -np.inf:
+            return None
         check_segmentations(best)
         rows = found[0]
         rows[:, 2] %= L

@@ -218,7 +218,7 @@ class RowSource(Source):
             triples = possible_triples(columns, support.transition)
         else:
             triples = self.seen_triples(columns)
-        return support._replace(pairs=pairs, triples=triples)
+        return support._replace(pairs=pairs, triples=triples, roles=roles)
 
     def seen_triples(self, columns: np.ndarray) -> np.ndarray:
         """Weights (column, label, next label) that occur, see ``Support.triples``."""

@@ -72,6 +72,8 @@ class Support(NamedTuple):
     start, end : bool ndarray of shape (n_labels,)
     triples : ndarray of (feature · n_labels + label) · n_labels + next label, sorted, or None
         Weights of transition features; None without such features.
+    roles : uint8 ndarray of shape (n_features,), or None
+        As ``Sequences.roles``, of data with transition features.
     """
 
     pairs: np.ndarray | None
@@ -79,6 +81,7 @@ class Support(NamedTuple):
     start: np.ndarray
     end: np.ndarray
     triples: np.ndarray | None = None
+    roles: np.ndarray | None = None
 
 
 def observed_support(X, y: np.ndarray, n_labels: int) -> Support:
@@ -246,6 +249,8 @@ class ScoreMap:
     n_rows : int
         Rows of all data.
     features : TransitionFeatures or None
+    roles : ndarray of shape (n_features,), or None
+        Of the support.
     """
 
     shares_entries = True  # see TransitionFeatures: a thread has the entries of its rows
@@ -263,6 +268,7 @@ class ScoreMap:
             else self._arrange(X, support.pairs, None if summary is None else summary.counts)
         )
         self.n_features, self.n_state = X.shape[1], self.design.n_weights
+        self.roles = support.roles
         self.allowed = allowed
         self.transition_at = np.flatnonzero(support.transition & allowed.transition)
         self.features = self._transition_features(X, support.triples)
