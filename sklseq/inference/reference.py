@@ -150,13 +150,14 @@ class OnlineReference:
         restart="always", early=True,
     ):  # fmt: skip
         self.transition = np.asarray(transition, dtype=np.float64)
-        zeros = np.zeros(len(self.transition))
+        zeros = np.zeros(self.transition.shape[-1])
         self.start, self.end = zeros if start is None else start, zeros if end is None else end
         self.strategy, self.latency_cost = strategy, latency_cost
         self.uncertainty, self.belief, self.restart = uncertainty, belief, restart
         self.window_size = np.inf if window_size is None else window_size
         self.max_latency = np.inf if max_latency is None else max_latency
         self.early = early and strategy in ("step", "window", "closure")
+        self.early = self.early and self.transition.ndim == 2
         if strategy == "chunk":
             self.window_size = min(self.window_size, self.max_latency + 1)
         self.psi, self.labels, self.times, self.restarted = [], [], [], 0
@@ -191,20 +192,28 @@ class OnlineReference:
                 raise ValueError("No label is allowed after those that were emitted.")
             self._emit(paths[delta.argmax(), :n])
 
+    def _into(self, t):
+        # Transition scores of row t, which has brought them if they differ from row to row.
+        return self.transition if self.transition.ndim == 2 else self.transition[t]
+
+    def _forward(self, psi, first):
+        rows = slice(first, first + len(psi)) if self.transition.ndim == 3 else slice(None)
+        return forward(psi, self.transition[rows])[-1]
+
     def _beam(self, ended=False):
         # (δ_T, paths, P_T): paths[b] holds the labels t0 to T of the best path that ends in b, of
         # which δ_T is -inf if b does not survive.
         first, t0 = self.restarted, len(self.labels)
         psi = np.array(self.psi[first:])
         if first:  # the label before this row is given
-            psi[0] = psi[0] + self.transition[self.labels[first - 1]]
+            psi[0] = psi[0] + self._into(first)[self.labels[first - 1]]
         delta = psi[0]
         paths = np.arange(len(delta))[:, None]
-        for row in psi[1:]:
-            scores = delta[:, None] + self.transition
+        for t, row in enumerate(psi[1:], first + 1):
+            scores = delta[:, None] + self._into(t)
             paths = np.hstack([paths[scores.argmax(axis=0)], np.arange(len(delta))[:, None]])
             delta = row + scores.max(axis=0)
-        belief = forward(psi, self.transition)[-1] if self.belief == "forward" else delta
+        belief = self._forward(psi, first) if self.belief == "forward" else delta
         with np.errstate(invalid="ignore"):
             p = np.where(delta > -np.inf, np.exp(belief - belief.max()), 0)
         if self.early and not ended:
@@ -245,7 +254,8 @@ class OnlineReference:
         return np.delete(pp, pp.argmax()).sum(), pp  # 1 - max pp, without cancellation
 
     def _emit(self, labels, lossless=False) -> bool:
-        if self.labels and self.transition[self.labels[-1], labels[0]] == -np.inf:
+        n = len(self.labels)
+        if n and self._into(n)[self.labels[-1], labels[0]] == -np.inf:
             self.restarted = len(self.labels)  # and look again
             return True
         self.labels += [int(label) for label in labels]

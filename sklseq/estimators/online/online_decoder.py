@@ -38,6 +38,7 @@ from sklseq.estimators.online.stream import Emission, OnlineStream, StreamModel
 from sklseq.estimators.validation import check_n_jobs
 from sklseq.inference.chain.linear_chain import BLOCK_ROWS, Transitions, best_paths, row_blocks
 from sklseq.inference.chain.online_rules import OnlinePaths, OnlineRule, decode_block
+from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.metrics import token_accuracy
 
 if TYPE_CHECKING:
@@ -161,8 +162,9 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
     early : bool, default=True
         Whether "step", "window" and "closure" use what is known of the next row: the best
         predecessor of each of its labels. Labels are then emitted about one row earlier. False
-        gives the paper's rules, in which (T - t₀) is the price of waiting. A decoder that was
-        pickled by an earlier version has False.
+        gives the paper's rules, in which (T - t₀) is the price of waiting; models with transition
+        features always have these, since transitions into the next row are unknown. A decoder that
+        was pickled by an earlier version has False.
     decide : {"map", "marginal"}, default="map"
         The label that is emitted: that of a path, or the one of least expected cost under its
         marginal distribution, given the rows so far. "marginal" makes the fewest errors on single
@@ -341,12 +343,18 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
                 f"{type(tagger).__name__} labels segments: of it, OnlineDecoder has fit, decode, "
                 "predict, score and segment_stream; stream, reports and features need a tagger."
             )
-        if getattr(tagger, "transition_coef_", None) is not None:
-            raise ValueError(
-                "OnlineDecoder does not decode models with transition features; train the tagger "
-                "without transition_features and B lines."
-            )
         return transformers, tagger, look_ahead(estimator)
+
+    def _tagger_of_items(self) -> tuple[list, Any, tuple[int, int]]:
+        # The same for streams and blocks, whose rows do not bring transition scores.
+        found = self._tagger()
+        if getattr(found[1], "transition_coef_", None) is not None:
+            raise ValueError(
+                "A model with transition features is not decoded in streams or in blocks of rows; "
+                "use predict or decode on whole sequences in memory, or train it without "
+                "transition_features and B lines."
+            )
+        return found
 
     def _decode_segments(self, X: Any) -> OnlineDecoding:
         # IOB2 labels; those of a segment leave together, when all survivors contain it.
@@ -390,8 +398,8 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
             a, b = block
             rows = slice(offsets[a], offsets[b])
             cuts = offsets[a : b + 1] - offsets[a]
-            part = None if shares is None else shares[rows]
-            return decode_block(emission[rows], cuts, chain, rule, a, confidence, part, delay)
+            part, given = None if shares is None else shares[rows], chain.part(rows.start, rows.stop)
+            return decode_block(emission[rows], cuts, given, rule, a, confidence, part, delay)
 
         with Threads(self.n_jobs) as threads:
             blocks = threads.map(decode, row_blocks(offsets, 16 * BLOCK_ROWS))
@@ -432,7 +440,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
     def _decode_blocks(self, X: SequencesLike) -> OnlineDecoding:
         from sklseq.estimators.online.long_decoding import decode_long  # not for a deployed model
 
-        transformers, tagger, (_, delay) = self._tagger()
+        transformers, tagger, (_, delay) = self._tagger_of_items()
         for _, transformer in transformers:
             X = transformer.transform(X)
         answer = OnlineDecoding(*(np.empty(len(X), dtype=object) for _ in range(3)))
@@ -641,7 +649,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         return SegmentStream(StreamModel(estimator, before, after, self._rule(after)))
 
     def _stream_model(self) -> StreamModel:
-        _, _, (before, after) = self._tagger()
+        _, _, (before, after) = self._tagger_of_items()
         return StreamModel(self._fitted(), before, after, self._rule(after))
 
     def iter(self, source: Iterable) -> Iterator[Emission]:
@@ -719,15 +727,19 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
 
 def chain_of(potentials: Potentials) -> Transitions:
     """Transitions for the kernels, in the precision of the emission scores."""
-    return Transitions(
-        potentials.transition, potentials.start, potentials.end, potentials.emission.dtype
-    )
+    dtype, scores = potentials.emission.dtype, potentials.transition
+    rows = scores.astype(dtype) if isinstance(scores, RowTransitions) else None
+    shared = scores if rows is None else rows.shared
+    chain = Transitions(shared, potentials.start, potentials.end, dtype)
+    chain.rows = rows
+    return chain
 
 
 def viterbi_of(potentials: Potentials) -> np.ndarray:
     """Codes of the best paths of whole sequences."""
     chain = chain_of(potentials)
-    return best_paths(chain.pad_rows(potentials.emission), potentials.offsets, chain)[0]
+    psi = chain.pad_rows(potentials.emission)
+    return best_paths(psi, potentials.offsets, chain, chain.rows)[0]
 
 
 def report_of(latency: np.ndarray, wrong: np.ndarray) -> LatencyReport:

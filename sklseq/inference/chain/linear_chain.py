@@ -6,6 +6,7 @@ recursions are in ``_chain.pyx``, their specification in ``reference.py``.
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -148,6 +149,14 @@ class Transitions:
         if self.rows is None:
             L = self.n_labels
             self.pairs = find_pairs(self.score[:L, :L], self.dtype, question, n_rows=n_rows)
+
+    def part(self, first: int, last: int) -> Transitions:
+        """The same for rows ``first`` to ``last - 1``."""
+        if self.rows is None:
+            return self
+        chain = copy(self)
+        chain.rows = self.rows.part(first, last)
+        return chain
 
     def fold_boundaries(self, psi: np.ndarray, offsets: np.ndarray) -> None:
         """Add start and end scores to the first and last row of each sequence, in place."""

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sklseq._lib.cpu import load_kernel
-from sklseq.data.types import ArrayLike, MatrixLike
+from sklseq.data.types import ArrayLike
 from sklseq.inference.chain.linear_chain import Transitions, check_chain
+from sklseq.inference.chain.row_transitions import TransitionLike
 
 _online = load_kernel("sklseq.inference.kernels._online")
 
@@ -181,6 +182,8 @@ class BeamScores(NamedTuple):
         The largest emission score with which no sum overflows.
     single : bool
         Whether sums are rounded to float32.
+    by_rows : bool
+        Whether transition scores may differ from row to row.
     """
 
     score: np.ndarray
@@ -193,6 +196,7 @@ class BeamScores(NamedTuple):
     leave: np.ndarray
     largest: float
     single: bool
+    by_rows: bool
 
 
 def _beam_scores(chain: Transitions) -> BeamScores:
@@ -202,12 +206,14 @@ def _beam_scores(chain: Transitions) -> BeamScores:
     ends = [np.asarray(x, dtype=np.float64) for x in ends]
     # A score, and with it the largest start, end and transition, must not overflow.
     largest = 0.99 * float(np.finfo(chain.dtype).max)
-    largest -= sum(max(float(x.max()), 0) for x in (score, *ends))
+    entries = [] if chain.rows is None else [chain.rows.score]
+    largest -= sum(max(float(x.max()), 0) for x in (np.append(score, entries), *ends))
     E = np.exp(score - top)
     E_t = np.ascontiguousarray(E.T)
     leave = np.logaddexp.reduce(score, axis=1)
     single = chain.dtype == np.float32
-    return BeamScores(score, E, E_t, *ends, chain.n_labels, top, leave, largest, single)
+    by_rows = chain.rows is not None
+    return BeamScores(score, E, E_t, *ends, chain.n_labels, top, leave, largest, single, by_rows)
 
 
 def new_beam(chain: Transitions, rule: OnlineRule):
@@ -240,7 +246,7 @@ class OnlinePaths(NamedTuple):
 
 def decode_online(
     emission: ArrayLike,
-    transition: MatrixLike,
+    transition: TransitionLike,
     offsets: ArrayLike | None = None,
     *,
     start: ArrayLike | None = None,
@@ -311,7 +317,8 @@ def decode_online(
         gives the paper's rules: every label that is allowed at T survives, P_T(b) is in proportion
         to the score of the best path that ends in b at T, or is the forward filter
         p(y_T = b | rows up to T), and the price of waiting is ``latency_cost`` · (T - t₀). The
-        labels of "closure" are the same, and come about one row later.
+        labels of "closure" are the same, and come about one row later. Transition scores that
+        differ from row to row always have these rules: those of row T + 1 are unknown at T.
     decide : {"map", "marginal"}, default="map"
         The label that leaves. "map": that of a path, as above. "marginal": the one of least
         expected cost under the marginal p(y_t | rows up to T), with a lag the fixed-lag smoothing
@@ -336,7 +343,8 @@ def decode_online(
     -----
     Cost O(n_labels²) a row, and O(n_labels²) for each row that is pending when labels leave: the
     confidence takes a backward recursion over them, and a label on which survivors disagree a
-    forward one. Memory O(n_labels) a pending row.
+    forward one. Memory O(n_labels) a pending row. Transition scores that differ from row to row
+    make it O(n_labels²), and the confidence takes that many exponentials a row.
 
     ``early`` is ours, not the paper's: the manual proves that it loses nothing. It takes no
     additional recursion, as the predecessors are computed for the next row anyway.
@@ -368,12 +376,6 @@ def decode_online(
         decide=decide, label_costs=label_costs,
     )  # fmt: skip
     emission, chain, offsets = check_chain(emission, transition, offsets, start, end, online=True)
-    if chain.rows is not None:
-        raise ValueError(
-            f"transition must have shape {chain.rows.shape[1:]} for online decoding, which needs "
-            "the scores of transitions to rows that have not arrived; use viterbi or "
-            "forward_backward for scores that differ from row to row."
-        )
     return decode_block(emission, offsets, chain, rule)
 
 
@@ -403,7 +405,10 @@ def decode_block(
     paths = OnlinePaths(
         np.empty(n, np.intc), np.empty(n, np.int64), np.empty(n if confidence else 0)
     )
-    dead = _online.decode(beam, emission, offsets, *paths, held)
+    rows = chain.rows
+    if rows is not None:
+        rows = rows.for_kernels(rows.score.astype(np.float64), chain.width)
+    dead = _online.decode(beam, emission, offsets, *paths, held, rows)
     if dead is not None:
         s, t = dead
         at_end = t == offsets[s + 1] - offsets[s]

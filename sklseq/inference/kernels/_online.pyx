@@ -14,7 +14,7 @@ at row T
                     needs of row T + 1 before its scores are known
     alive(b)        whether b survives: the best path of the whole sequence may have b at row T
 
-In the paper every b with delta(b) > -inf survives. But transitions do not depend on the row: if
+In the paper every b with delta(b) > -inf survives. But where transitions do not depend on the row: if
 row T + 1 comes, its label j has next(j) before it, and if it does not, b is the label with which
 the best path ends. With `early` these are the survivors, and p is the belief of row T + 1 with
 its scores unknown,
@@ -22,7 +22,9 @@ its scores unknown,
     p(b)            in proportion to the sum of exp(ahead(j)) over all j with next(j) = b, or to
                     alpha(T, b) times the sum over j of exp(psi(b, j)),
 
-so that each rule decides at row T what the paper's decides at row T + 1.
+so that each rule decides at row T what the paper's decides at row T + 1. If the scores psi(i, j)
+differ from row to row (`by_rows`), those of row T + 1 are unknown at row T: then the paper's rule
+holds. A row brings its matrix, which is kept until its label has left.
 
 There are two ways to emit:
 
@@ -58,6 +60,7 @@ import numpy as np
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes, real
 from sklseq.inference.kernels._log_domain cimport log_sum
 from sklseq.inference.kernels._recursions cimport least_mass, sklseq_one_row_at_a_time
+from sklseq.inference.kernels._row_matrices cimport RowMatrices, matrix_at, row_matrices
 
 STRATEGIES = ("step", "window", "closure", "chunk", "viterbi")
 MEASURES = ("error", "entropy", "ambiguity", "callable")
@@ -167,6 +170,8 @@ cdef class Beam:
     cdef const double[::1] start, end
     cdef readonly double largest       # the largest score with which no sum overflows
     cdef readonly bint single          # whether sums are rounded to float32
+    cdef bint by_rows                  # whether psi(i, j) differs from row to row
+    cdef const double* arriving        # (L, width) psi(i, j) of the row that comes
     cdef double top, latency_cost
     cdef bint forward                  # whether p is the forward filter's
     cdef bint early                    # whether survivors and beliefs are those of row T + 1
@@ -206,7 +211,8 @@ cdef class Beam:
     cdef int[:, :, ::1] losses         # (2, L, L) for "window": Loss_T(a, b), and scratch
     cdef int side                      # which of the two is Loss_T
     # Pending rows are records of `size` bytes: psi and alpha (width doubles each), pointers (width
-    # ints). The first pending one is number `first` of `capacity`.
+    # ints) and, if `by_rows`, (L, width) transitions. The first pending one is number `first` of
+    # `capacity`.
     cdef char *rows
     cdef Py_ssize_t size, first, capacity
     cdef object record                 # their dtype
@@ -216,14 +222,15 @@ cdef class Beam:
     def __cinit__(self, object scores, object rule, object measure):
         cdef Py_ssize_t L = scores.n_labels, n_losses
         self.score, self.E, self.E_t, self.start, self.end, self.n_labels, self.top, \
-            self.leave, self.largest, self.single = scores
+            self.leave, self.largest, self.single, self.by_rows = scores
         self.width = self.score.shape[0]
         self.size = self.width * (2 * sizeof(double) + sizeof(int))
+        self.size += self.by_rows * L * self.width * sizeof(double)
         self.strategy = STRATEGIES.index(rule.strategy)
         self.uncertainty = MEASURES.index("callable" if measure else rule.uncertainty)
         self.measure, self.latency_cost, self.weighs = measure, rule.latency_cost, True
         self.forward, self.restarts = rule.belief == "forward", rule.restart == "always"
-        self.early = rule.early and self.strategy in (STEP, WINDOW, CLOSURE)
+        self.early = rule.early and self.strategy in (STEP, WINDOW, CLOSURE) and not self.by_rows
         self.marginal, self.costs = rule.decide == "marginal", rule.cost_array(L)
         self.shares = np.empty((0, L))
         self.previous = -1
@@ -245,7 +252,9 @@ cdef class Beam:
         self.saved_origin, self.next = &self.integers[4, 0], &self.integers[5, 0]
         self.alive = &self.integers[6, 0]
         fields = [("psi", "f8", self.width), ("alpha", "f8", self.width)]
-        self.record = np.dtype([*fields, ("pointers", np.intc, self.width)])
+        fields += [("pointers", np.intc, self.width)]
+        fields += [("transition", "f8", (L, self.width))] * self.by_rows
+        self.record = np.dtype(fields)
         # The argument of a callable measure: the first n_labels numbers of pp.
         self.scores_of_p = np.asarray(self.vectors)[5, :L]
         self.clear()
@@ -265,6 +274,12 @@ cdef class Beam:
 
     cdef inline int* pointers(self, Py_ssize_t i) noexcept nogil:
         return <int*> (self.psi(i) + 2 * self.width)
+
+    cdef inline const double* transition(self, Py_ssize_t i) noexcept nogil:
+        # (L, width) psi(i, j) of record i.
+        if self.by_rows:
+            return <const double*> (self.pointers(i) + self.width)
+        return &self.score[0, 0]
 
     cdef int resize_rows(self, Py_ssize_t capacity) except -1 nogil:
         cdef void* rows = realloc(self.rows, capacity * self.size)
@@ -318,7 +333,7 @@ cdef class Beam:
             self.next[j] = <int> label if self.ahead[j] > -INFINITY else 0
         self.delta[label] = 0
         self.log_alpha[label] = 0
-        self.reached = True
+        self.reached = not self.by_rows
 
     cdef inline double rounded(self, double x) noexcept nogil:
         return <double> <float> x if self.single else x
@@ -339,26 +354,30 @@ cdef class Beam:
                 self.delta[j] = scores[j] - top
         return True
 
-    cdef void reach(self) noexcept nogil:
+    cdef void reach(self, const double* transition) noexcept nogil:
         # ahead and next: computed once a row, as soon as they are asked for.
         if self.reached:
             return
         if self.single:
-            max_plus(<float*> NULL, self.delta, &self.score[0, 0], self.ahead, self.next,
-                     self.n_labels, self.width)
+            max_plus(<float*> NULL, self.delta, transition, self.ahead, self.next, self.n_labels,
+                     self.width)
         else:
-            max_plus(<double*> NULL, self.delta, &self.score[0, 0], self.ahead, self.next,
-                     self.n_labels, self.width)
+            max_plus(<double*> NULL, self.delta, transition, self.ahead, self.next, self.n_labels,
+                     self.width)
         self.reached = True
 
-    cdef bint advance(self, const double* psi, int* pointers) noexcept nogil:
+    cdef bint advance(
+        self, const double* psi, const double* transition, int* pointers
+    ) noexcept nogil:
         # delta_T(j) = psi_T(j) + max_i (delta_{T-1}(i) + psi(i, j)); False, with nothing changed,
         # if no label is allowed.
         cdef Py_ssize_t j
-        self.reach()
+        cdef bint reached = self.reached
+        self.reach(transition)
         for j in range(self.width):
             self.scratch[j] = self.rounded(psi[j] + self.ahead[j])
         if not self.normalise(self.scratch):
+            self.reached = reached
             return False
         for j in range(self.width):
             self.best[j] = self.ahead[j]
@@ -366,7 +385,7 @@ cdef class Beam:
             pointers[j] = self.next[j]
         self.reached = False
         if self.forward:
-            self.filter_row(self.log_alpha, psi, self.log_alpha)
+            self.filter_row(self.log_alpha, psi, transition, self.log_alpha)
         return True
 
     cdef void survive(self) noexcept nogil:
@@ -376,7 +395,7 @@ cdef class Beam:
         for j in range(self.n_labels):
             self.alive[j] = False
         if self.early:
-            self.reach()
+            self.reach(&self.score[0, 0])
             for j in range(self.n_labels):
                 if self.ahead[j] > -INFINITY:
                     self.alive[self.next[j]] = self.onward = True
@@ -408,7 +427,9 @@ cdef class Beam:
                 best = b
         return best
 
-    cdef void filter_row(self, const double* before, const double* psi, double* out) noexcept nogil:
+    cdef void filter_row(
+        self, const double* before, const double* psi, const double* transition, double* out
+    ) noexcept nogil:
         # out(j) = psi_T(j) + log sum_i exp(before(i) + psi(i, j)), the largest being 0.
         cdef Py_ssize_t j, L = self.n_labels
         cdef double largest
@@ -416,7 +437,7 @@ cdef class Beam:
             for j in range(L):
                 self.scratch[j] = 0
         else:
-            self.mix(before, self.E, &self.score[0, 0], self.width, 1)
+            self.mix(before, self.E, transition, self.width, 1)
         for j in range(L):
             out[j] = psi[j] + self.scratch[j]
         largest = out[first_argmax(out, L)]
@@ -430,9 +451,9 @@ cdef class Beam:
         # scratch(j) = log sum_i exp(x(i) + score(i, j)), the largest x being 0; E is
         # exp(score - top), and score(i, j) is at i * stride + j * step. A sum of at least `least`
         # has lost less than L * 1e-308 / least of itself to underflow; a smaller one is done again
-        # in logarithms.
+        # in logarithms, as all are if E is not that of the row.
         cdef Py_ssize_t i, j, L = self.n_labels
-        cdef double a, least = least_mass(x)
+        cdef double a, least = INFINITY if self.by_rows else least_mass(x)
         for j in range(L):
             self.scratch[j] = 0
         for i in range(L):
@@ -481,7 +502,7 @@ cdef class Beam:
             top = beta[first_argmax(beta, L)]
             for j in range(L):
                 beta[j] -= top
-            self.mix(beta, self.E_t, &self.score[0, 0], 1, width)
+            self.mix(beta, self.E_t, self.transition(first + t), 1, width)
             memcpy(beta, self.scratch, L * sizeof(double))
 
     cdef Py_ssize_t least_risk(self, const double* share) noexcept nogil:
@@ -640,13 +661,14 @@ cdef class Beam:
         # Start again after `label`, and run over the pending rows. False, and nothing changed, if
         # that is not allowed. It always is for a label committed since the last row came, since a
         # survivor has it: so when False, nothing has left since then.
-        cdef Py_ssize_t k
+        cdef Py_ssize_t k, at
         if not self.leads_on(label):
             return False
         self.restart(label)
         self.previous = -1
         for k in range(self.n_pending):
-            self.advance(self.psi(self.first + k), self.pointers(self.first + k))
+            at = self.first + k
+            self.advance(self.psi(at), self.transition(at), self.pointers(at))
             self.follow(k)
         if self.n_pending:
             self.survive()
@@ -656,17 +678,18 @@ cdef class Beam:
         # Whether some path from `label` through all pending rows is allowed.
         cdef Py_ssize_t i, j, k
         cdef const double* psi
+        cdef const double* transition
         cdef bint alive = True
         for j in range(self.n_labels):
             self.current[j] = j == label
         for k in range(self.n_pending):
             alive = False
-            psi = self.psi(self.first + k)
+            psi, transition = self.psi(self.first + k), self.transition(self.first + k)
             for j in range(self.n_labels):
                 self.before[j] = False
                 if psi[j] > -INFINITY:
                     for i in range(self.n_labels):
-                        if self.current[i] and self.score[i, j] > -INFINITY:
+                        if self.current[i] and transition[i * self.width + j] > -INFINITY:
                             self.before[j] = alive = True
                             break
             memcpy(self.current, self.before, self.n_labels * sizeof(int))
@@ -683,7 +706,8 @@ cdef class Beam:
 
     cdef inline bint contradicts(self, Py_ssize_t label) noexcept nogil:
         # Whether `label` is not allowed at row t0, after what was committed before it.
-        return self.previous >= 0 and self.score[self.previous, label] == -INFINITY
+        cdef Py_ssize_t pair = self.previous * self.width + label
+        return self.previous >= 0 and self.transition(self.first)[pair] == -INFINITY
 
     cdef void retrace(self) noexcept nogil:
         # origin, and the losses, anew, after rows have left.
@@ -798,11 +822,14 @@ cdef class Beam:
             self.save()
         first, n = self.first, self.n_pending + 1
         at = first + n - 1
-        if not self.advance(self.row, self.pointers(at)):
+        if not self.advance(self.row, self.arriving, self.pointers(at)):
             return DEAD
         memcpy(self.psi(at), self.row, self.width * sizeof(double))
+        if self.by_rows:
+            memcpy(<void*> self.transition(at), self.arriving,
+                   self.n_labels * self.width * sizeof(double))
         if self.weighs:
-            self.filter_row(self.filtered, self.row, self.alpha(at))
+            self.filter_row(self.filtered, self.row, self.arriving, self.alpha(at))
         self.n_rows += 1
         self.n_pending += 1
         if self.strategy != CHUNK and (self.strategy != VITERBI or self.max_latency >= 0):
@@ -865,6 +892,7 @@ cdef class Beam:
         self.n_pending = self.n_queued = self.first = 0
         self.lossy = False
         self.previous = -1
+        self.arriving = &self.score[0, 0]
         for j in range(self.width):
             self.ahead[j] = 0 if j < self.n_labels else -INFINITY
             self.next[j] = 0
@@ -1210,21 +1238,25 @@ def decode(
     long long[::1] latencies,        # (n_rows,)  OUT rows seen after this one when it got its label
     double[::1] confidences,         # (n_rows,)  OUT; empty: not wanted
     Py_ssize_t held,                 # last rows of each sequence that come with its end
+    tuple rows,                      # entries of rows, as `row_matrices` takes them, or None
 ):
     """Decode whole sequences; ``(s, t)`` if row t of sequence s allows no label, else None.
 
     t is the length of the sequence if only its end is not allowed.
     """
     cdef Py_ssize_t s, t, j, first, n
+    cdef RowMatrices matrices = row_matrices(rows, beam.score, False)
     beam.weighs = confidences.shape[0] > 0 or beam.marginal or beam.shares.shape[0] > 0
     with nogil:
         for s in range(offsets.shape[0] - 1):
             beam.clear()
             first, n = offsets[s], offsets[s + 1] - offsets[s]
             beam.base = -first
+            matrices.first = first
             for t in range(n):
                 for j in range(beam.n_labels):
                     beam.row[j] = emission[first + t, j]
+                beam.arriving = matrix_at(<const double*> NULL, &matrices, t)
                 if beam.push_row(t >= n - held) == DEAD:
                     with gil:
                         return s, t
