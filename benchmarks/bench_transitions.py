@@ -283,7 +283,7 @@ def run_wapiti(program, lines, X, y, X_test):
         Path(patterns).write_text("\n".join(lines) + "\n")
         for path, part, labels in ((train, X, y), (test, X_test, [None] * len(X_test))):
             Path(path).write_text("\n\n".join(map(table, part, labels)) + "\n\n")
-        options = ["-t", "1", "-a", "l-bfgs", "-1", "0", "-2", "1", "-e", "1e-7", "-w", "5"]
+        options = ["-t", "1", "-a", "l-bfgs", "-1", "0", "-2", "1", "-e", "1e-7", "-w", "0"]
         began = children()
         done = subprocess.run(
             [program, "train", *options, "-p", patterns, train, model],

@@ -38,9 +38,7 @@ def test_labels_and_times_are_those_of_the_definition(strategy, seed):
         emission, rows.toarray(), start, end, strategy=strategy, **rule
     )
     for transition in (rows, rows.toarray()):
-        paths = decode_online(
-            emission, transition, start=start, end=end, strategy=strategy, **rule
-        )
+        paths = decode_online(emission, transition, start=start, end=end, strategy=strategy, **rule)
         assert_array_equal(paths.labels, labels)
         assert_array_equal(paths.latency, times - np.arange(len(times)))
 
@@ -60,9 +58,7 @@ def test_labels_and_times_are_those_of_the_definition(strategy, seed):
 )
 def test_lossless_rules_equal_offline_viterbi(rule, ties, dtype):
     for seed in range(40):
-        emission, rows, start, end = chain_of_rows(
-            seed, ties=ties, forbidden=seed % 2, dtype=dtype
-        )
+        emission, rows, start, end = chain_of_rows(seed, ties=ties, forbidden=seed % 2, dtype=dtype)
         expected, _ = viterbi(emission, rows, start=start, end=end)
         paths = decode_online(emission, rows, start=start, end=end, **rule)
         assert_array_equal(paths.labels, expected)

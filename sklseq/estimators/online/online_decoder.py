@@ -398,7 +398,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
             a, b = block
             rows = slice(offsets[a], offsets[b])
             cuts = offsets[a : b + 1] - offsets[a]
-            part, given = None if shares is None else shares[rows], chain.part(rows.start, rows.stop)
+            part, given = None if shares is None else shares[rows], chain.part(*offsets[[a, b]])
             return decode_block(emission[rows], cuts, given, rule, a, confidence, part, delay)
 
         with Threads(self.n_jobs) as threads:
