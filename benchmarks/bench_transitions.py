@@ -98,8 +98,12 @@ def contacts(n):
             word = re.sub(pattern, kind, word)
         return word[:5]
 
+    def spans(labels):
+        return ["O" if label == "NOTCONTACT" else f"I-{label}" for label in labels]
+
     return [
-        ([{"w": x["w"], "shape": [shape(word) for word in x["w"]]} for x in X], y) for X, y in parts
+        ([{"w": x["w"], "shape": [*map(shape, x["w"])]} for x in X], [*map(spans, y)])
+        for X, y in parts
     ]
 
 
