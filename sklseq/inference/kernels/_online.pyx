@@ -14,9 +14,9 @@ at row T
                     needs of row T + 1 before its scores are known
     alive(b)        whether b survives: the best path of the whole sequence may have b at row T
 
-In the paper every b with delta(b) > -inf survives. But where transitions do not depend on the row,
-label j of row T + 1 has next(j) before it, and if that row does not come, b is the label with which
-the best path ends. With `early` these are the survivors, and p is the belief of row T + 1 with
+In the paper every b with delta(b) > -inf survives. But if transitions are the same in all rows,
+label j of row T + 1 has next(j) before it; and if that row does not come, b is the label with
+which the best path ends. With `early` these are the survivors, and p is the belief of row T + 1 with
 its scores unknown,
 
     p(b)            in proportion to the sum of exp(ahead(j)) over all j with next(j) = b, or to
