@@ -16,8 +16,8 @@ at row T
 
 In the paper every b with delta(b) > -inf survives. But if transitions are the same in all rows,
 label j of row T + 1 has next(j) before it; and if that row does not come, b is the label with
-which the best path ends. With `early` these are the survivors, and p is the belief of row T + 1 with
-its scores unknown,
+which the best path ends. With `early` these are the survivors, and p is the belief of row T + 1
+with its scores unknown,
 
     p(b)            in proportion to the sum of exp(ahead(j)) over all j with next(j) = b, or to
                     alpha(T, b) times the sum over j of exp(psi(b, j)),
