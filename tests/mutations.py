@@ -262,6 +262,8 @@ FAULTS = [
     ("estimators/crf/crf_problem.py", "if result.converged or result.n_iter >=", "if result.n_iter >= 1 or", "test_tolerance"),
     ("solvers/_history.py", "out[self.metric.at] += c[by_metric] @ change", "pass", "test_block_metric"),
     ("solvers/_history.py", "both[np.ix_(at, at)] += more", "pass", "test_block_metric"),
+    ("solvers/_history.py", "self.slot, self.used, self.is_known[slot] = slot, used, False", "self.slot, self.used = slot, used", "test_block_metric"),
+    ("solvers/_lbfgs.py", "search.history.metric = None", "pass", "test_block_metric"),
     ("solvers/_block_metric.py", "given[:, self.slots] = rows * here", "given[:, self.slots] = rows", "test_block_metric"),
     ("objectives/likelihood/label_curvature.py", "1 - size / np.maximum(weight, 1e-300)", "1 - size", "test_label_curvature"),
     ("objectives/likelihood/label_curvature.py", "rows.data / sizes[rows.indices]", "rows.data", "test_label_curvature"),

@@ -38,6 +38,9 @@ class History:
         self.memory, self.used, self.slot, self.metric = memory, 0, -1, metric
         self.gram = np.zeros((2 * memory, 2 * memory))
         self.with_v = np.zeros(2 * memory + 1)  # the last one is v · v
+        # B⁻¹ y - y of the pairs with all weights free, where they are known.
+        self.changes = np.zeros((memory, 0 if metric is None else len(metric.at)))
+        self.is_known = np.zeros(memory, dtype=bool)
         self.threads, self.spans = threads, spans(n, threads.n, align=512)
 
     def dot(self, a: np.ndarray, b: np.ndarray) -> float:
@@ -63,7 +66,7 @@ class History:
         products = sum(self.threads.map(multiply, self.spans))
         self.with_v = products[:, 2]
         if _curved(products[slot, 0], products[m + slot, 0], products[m + slot, 1]):
-            self.slot, self.used = slot, used
+            self.slot, self.used, self.is_known[slot] = slot, used, False
             self.gram[slot, :] = self.gram[:, slot] = products[:-1, 0]
             self.gram[m + slot, :] = self.gram[:, m + slot] = products[:-1, 1]
         else:  # no curvature: the older pairs are not valid here either
@@ -93,7 +96,7 @@ class History:
         change, by_metric = 0.0, np.array([m + i for i in pairs] + [2 * m])
         if self.metric is not None:
             rows = np.vstack([self.pairs[by_metric[:-1]][:, self.metric.at], v[self.metric.at]])
-            change = self.metric.change(rows, free)
+            change = self._changes(pairs, rows, free)
             gram, with_v = _in_metric(gram, with_v, by_metric, rows @ change.T)
         c = np.zeros(2 * m + 1)
         if pairs:
@@ -105,6 +108,15 @@ class History:
         )
         if self.metric is not None:
             out[self.metric.at] += c[by_metric] @ change
+
+    def _changes(self, pairs: list, rows: np.ndarray, free: np.ndarray | None) -> np.ndarray:
+        # By the metric, of the gradients of pairs and v.
+        if free is not None:
+            return self.metric.change(rows, free)
+        new = [k for k, i in enumerate(pairs) if not self.is_known[i]]
+        found, slots = self.metric.change(rows[[*new, -1]]), [pairs[k] for k in new]
+        self.changes[slots], self.is_known[slots] = found[:-1], True
+        return np.vstack([self.changes[pairs], found[-1:]])
 
     def _products_among(self, free: np.ndarray, v: np.ndarray) -> np.ndarray:
         # Inner products of all pairs and v over the free weights.

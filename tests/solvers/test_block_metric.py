@@ -69,6 +69,8 @@ def test_direction_starts_from_the_metric(seed, n_pairs, some):
         y = s * rng.uniform(0.5, 2, size=n)
         history.push(s, 1.0, y, np.zeros(n), v)
         pairs.append((s, y))
+        if rng.random() < 0.5:  # what is kept of a pair is right later
+            history.direction(v, out)
     free = rng.random(n) < 0.7 if some else np.ones(n, dtype=bool)
     history.direction(v, out, free if some else None)
     H = inverse_on(B, free)
@@ -102,3 +104,30 @@ def test_the_hessian_itself_saves_iterations():
         for m in (None, metric)
     ]
     assert steps[1] <= 8 < steps[0]
+
+
+def test_a_metric_is_dropped_at_half_of_the_first_value(monkeypatch):
+    # The objective starts at some 100 times its minimum.
+    problem, used = LeastSquares(0, n=200, m=40), []
+    problem.b *= 0.01
+    metric, _ = random_metric(np.random.default_rng(0), 40)
+    change = metric.change
+    monkeypatch.setattr(metric, "change", lambda *z: used.append(1) or change(*z))
+    history = np.array(lbfgs(problem, np.ones(40), tol=0.0, metric=metric).history)
+    assert len(used) == np.argmax(history < 0.5 * history[0])
+    used.clear()
+    lbfgs(problem, np.zeros(40), tol=0.0, metric=metric)
+    assert len(used) > 5
+
+
+def test_each_pair_meets_the_metric_once(monkeypatch):
+    rng = np.random.default_rng(0)
+    metric, _ = random_metric(rng, 15)
+    solved, change = [], metric.change
+    monkeypatch.setattr(metric, "change", lambda z, *f: solved.append(len(z)) or change(z, *f))
+    history, out = History(15, 5, np.dtype(float), Threads(1), metric), np.empty(15)
+    for _ in range(9):
+        s, v = rng.normal(size=(2, 15))
+        history.push(s, 1.0, s * rng.uniform(0.5, 2, size=15), np.zeros(15), v)
+        history.direction(v, out)
+    assert solved == [2] * 9
