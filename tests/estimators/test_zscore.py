@@ -257,6 +257,14 @@ def test_partial_fit_is_fit(loss):
     assert_allclose(parts.zscore_, whole.zscore_, rtol=1e-9)
 
 
+@pytest.mark.parametrize("options", [{"l2": 0.02}, {"loss": None}, {"transitions": "information"}])
+def test_partial_fit_without_data_solves_anew(options):
+    X, y = make_data(4)
+    parts = ZScoreTagger().partial_fit(X[:5], y[:5], classes=[2, 0, 1]).partial_fit(X[5:], y[5:])
+    parts.set_params(**options).partial_fit([], [])
+    assert_allclose(flat(parts), flat(ZScoreTagger(**options).fit(X, y)), **SAME)
+
+
 def test_partial_fit_of_dicts_keeps_the_first_attributes():
     X = [[{"a": 1.0}, {"b": 1.0}], [{"b": 1.0}, {"c": 1.0}]]
     y = [["u", "v"], ["v", "u"]]

@@ -8,9 +8,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize_scalar
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from sklseq import Sequences, ZScoreTagger
+from sklseq import Sequences, ZScoreTagger, ZScoreTaggerCV
 from tests.estimators.test_zscore import make_markov
 from tests.estimators.test_zscore_cv import make_spans
+from tests.sample_data import make_data
 
 CHAIN = ("coef_", "transition_", "start_", "end_")
 
@@ -142,8 +143,7 @@ def test_iterations_cut_short_are_no_failure():
         ({"refine": True}, "fit", "refine must be a number of iterations"),
         ({"class_weight": "bal"}, "fit", "class_weight must be None, 'balanced' or a dict"),
         ({"probability": 1}, "fit", "probability must be True or False"),
-        ({"refine": 3, "kernel": "rbf"}, "fit", "need weights of features, which kernel='rbf'"),
-        ({"probability": True, "kernel": "rbf"}, "fit", "need weights of features"),
+        ({"refine": 3, "kernel": "rbf"}, "fit", "needs weights of features, which kernel='rbf'"),
         ({"refine": 3}, "partial_fit", "partial_fit keeps sums only"),
     ],
 )
@@ -152,3 +152,33 @@ def test_what_cannot_be_refined(options, method, message):
     arguments = {"classes": [0, 1, 2]} if method == "partial_fit" else {}
     with pytest.raises(ValueError, match=message):
         getattr(ZScoreTagger(**options), method)(X, y, **arguments)
+
+
+def product(A, B):
+    return A @ B.T
+
+
+@pytest.mark.parametrize("n_landmarks", [None, 12])
+def test_probabilities_with_a_kernel(n_landmarks):
+    X, y = make_data(2)
+    kernel = {"kernel": product, "n_landmarks": n_landmarks, "random_state": 0}
+    tagger = ZScoreTagger(l2=0.3, probability=True, **kernel).fit(X, y)
+    linear = ZScoreTagger(l2=0.3, probability=True).fit(X, y)  # few columns: landmarks are exact
+    assert_allclose(tagger.scale_, linear.scale_, rtol=1e-6)
+    for found, expected in zip(tagger.predict_proba(X), linear.predict_proba(X)):
+        assert_allclose(found, expected, atol=1e-6)
+    plain = ZScoreTagger(l2=0.3, **kernel).fit(X, y)
+    assert_allclose(tagger.dual_coef_, tagger.scale_ * plain.dual_coef_)
+
+
+@pytest.mark.parametrize("options", [{"refine": 4}, {"probability": True}])
+def test_a_search_trains_its_best_as_a_crf(options):
+    X, y = make_data(3)
+    search = ZScoreTaggerCV(l2s=[0.1, 1.0], **options).fit(X, y)
+    chosen = {"l2": search.l2_, "transition_weight": search.transition_weight_}
+    tagger = ZScoreTagger(transitions="information", **chosen, **options).fit(X, y)
+    assert_allclose(search.coef_, tagger.coef_)
+    assert_allclose(
+        np.concatenate(search.predict_proba(X)), np.concatenate(tagger.predict_proba(X))
+    )
+    assert_allclose(search.cv_scores_, ZScoreTaggerCV(l2s=[0.1, 1.0]).fit(X, y).cv_scores_)

@@ -113,6 +113,10 @@ class KernelSpace:
 
     # ------------------------------------------------------------------ the model
 
+    def training_scores(self, coef: np.ndarray) -> np.ndarray:
+        """Scores of all rows of ``source.X``."""
+        return self.gram @ coef if self.is_exact else self.scores(coef, self.source.X.rows)
+
     def scores(self, coef: np.ndarray, rows: Any) -> np.ndarray:
         """Scores of other rows."""
         Z, found = self.source.X.rows[self.support], np.empty((rows.shape[0], coef.shape[1]))

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklseq.data.labels import encode_labels, split_labels
 from sklseq.data.sequences import Sequences, read_labels, row_positions
 from sklseq.estimators.sources.source import RowSource
+from sklseq.estimators.zscore.kernel_space import KernelSpace
 from sklseq.inference.chain.linear_chain import forward_backward
 from sklseq.objectives.scores.score_map import observed_support
 
@@ -38,9 +39,14 @@ class Ray:
     X : Sequences
     codes : ndarray of shape (n_rows,)
     weights : ndarray of shape (n_sequences,)
+    square : float, optional
+        Squared norm of the weights of rows, if it is not that of ``coef_``.
     """
 
-    def __init__(self, crf, X: Sequences, codes: np.ndarray, weights: np.ndarray):
+    def __init__(
+        self, crf, X: Sequences, codes: np.ndarray, weights: np.ndarray,
+        square: float | None = None,
+    ):  # fmt: skip
         coef, transition = np.asarray(crf.coef_, float), crf.transition_.astype(float)
         seen = observed_support(X, codes, coef.shape[1])
         if not crf.all_possible_states:
@@ -50,7 +56,8 @@ class Ray:
         if not crf.all_possible_transitions:
             transition = np.where(seen.transition | ~np.isfinite(transition), transition, 0)
         finite = np.where(np.isfinite(transition), transition, 0)
-        self.ridge = 2 * crf.l2 * (np.square(coef).sum() + np.square(finite).sum())
+        square = np.square(coef).sum() if square is None else square
+        self.ridge = 2 * crf.l2 * (square + np.square(finite).sum())
         self.slope = crf.l1 * (np.abs(coef).sum() + np.abs(finite).sum())
         self.chain = {"start": crf.start_.astype(float), "end": crf.end_.astype(float)}
         self.transition, self.finite = transition, finite
@@ -80,14 +87,14 @@ class Ray:
         return float(expected) - self.observed + k * self.ridge + self.slope
 
 
-def best_scale(crf, X: Sequences, y, weights: np.ndarray) -> float:
+def best_scale(crf, X: Sequences, y, weights: np.ndarray, square: float | None = None) -> float:
     """The k > 0 at which k times the weights of ``crf`` have the least objective, about.
 
     1 if no multiple is better than zero. Costs some ten forward-backward passes over at most 50
     thousand rows.
     """
     codes = encode_labels(read_labels(y, X), crf.classes_, X.offsets)
-    ray = Ray(crf, X, codes, weights)
+    ray = Ray(crf, X, codes, weights, square)
     low, high = 0.0, 1.0
     while ray.derivative(high) < 0 and high < LARGEST:
         low, high = high, 2 * high
@@ -104,8 +111,13 @@ def best_scale(crf, X: Sequences, y, weights: np.ndarray) -> float:
 CHAIN = ("coef_", "transition_", "start_", "end_")
 
 
-def as_crf(tagger: Any, source: RowSource, fitted: dict[str, Any]) -> dict[str, Any]:
+def as_crf(
+    tagger: Any, source: RowSource, fitted: dict[str, Any], space: KernelSpace | None = None
+) -> dict[str, Any]:
     """Attributes of the CRF of best multiple, and of ``refine`` iterations of L-BFGS from it.
+
+    With a kernel, the CRF is that of weights in its space: A, the coefficients of the support
+    rows, have the squared norm tr AᵀKA. Scores of rows then take the place of rows.
 
     Parameters
     ----------
@@ -113,6 +125,8 @@ def as_crf(tagger: Any, source: RowSource, fitted: dict[str, Any]) -> dict[str, 
     source : RowSource
     fitted : dict
         Attributes of the weights of largest z-score.
+    space : KernelSpace, optional
+        Of a kernel; without ``refine``.
     """
     from sklseq.estimators.crf.crf_tagger import CRFTagger
 
@@ -120,10 +134,12 @@ def as_crf(tagger: Any, source: RowSource, fitted: dict[str, Any]) -> dict[str, 
         l2=tagger.l2, constraints=tagger.constraints, solver="lbfgs", tol=0.0, warm_start=True,
         max_iter=max(int(tagger.refine), 1), n_jobs=tagger.n_jobs, **ALL_WEIGHTS,
     )  # fmt: skip
+    y = split_labels(source.classes[source.codes], source.X.offsets)
+    if space is not None:
+        return _scaled_kernels(crf, source, fitted, space, y)
     for name in (*CHAIN, "classes_", "n_features_in_"):
         setattr(crf, name, fitted[name])
     crf.vectorizer_ = None  # of rows
-    y = split_labels(source.classes[source.codes], source.X.offsets)
     scale = best_scale(crf, source.X, y, source.weights)
     crf.coef_, crf.transition_ = scale * crf.coef_, scale * crf.transition_
     if tagger.refine:
@@ -131,3 +147,14 @@ def as_crf(tagger: Any, source: RowSource, fitted: dict[str, Any]) -> dict[str, 
             warnings.simplefilter("ignore", ConvergenceWarning)
             crf.fit(source.X, y, source.weights)
     return {"scale_": scale} | {name: getattr(crf, name) for name in CHAIN}
+
+
+def _scaled_kernels(crf, source: RowSource, fitted: dict, space: KernelSpace, y) -> dict[str, Any]:
+    coef, L = fitted["dual_coef_"], len(source.classes)
+    scores = np.zeros((source.X.n_rows, L)) if L == 1 else space.training_scores(coef)
+    for name in ("transition_", "start_", "end_", "classes_"):
+        setattr(crf, name, fitted[name])
+    crf.coef_ = np.eye(L)
+    square = float(np.vdot(coef, scores[space.support]))
+    scale = best_scale(crf, source.X.with_rows(scores), y, source.weights, square)
+    return {"scale_": scale, "dual_coef_": scale * coef, "transition_": scale * crf.transition_}

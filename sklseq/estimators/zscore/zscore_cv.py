@@ -33,7 +33,7 @@ __all__ = ["ZScoreTaggerCV"]
 # Parameters of the tagger that trains.
 SHARED = (
     "loss", "transitions", "class_weight", "kernel", "gamma", "degree", "coef0", "n_landmarks",
-    "cache_size", "constraints", "n_jobs", "random_state",
+    "cache_size", "constraints", "refine", "probability", "n_jobs", "random_state",
 )  # fmt: skip
 FEW_ENTRIES = 4_000_000  # of a matrix, up to which each sequence is left out by default
 
@@ -84,6 +84,10 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
         As in :class:`ZScoreTagger`.
     constraints : {"iob2", "iobes", "bilou"}, bool array-like (n_labels, n_labels) or None
         Transitions that may occur in answers, those scored here included.
+    refine : int, default=0
+    probability : bool, default=False
+        As in :class:`ZScoreTagger`, of the tagger that is trained on all sequences; candidates are
+        compared without.
     n_jobs : int or None, default=None
         Threads.
     random_state : int, RandomState instance or None, default=None
@@ -155,6 +159,8 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
         n_landmarks: int | None = None,
         cache_size: float = 1000,
         constraints: str | ArrayLike | None = None,
+        refine: int = 0,
+        probability: bool = False,
         n_jobs: int | None = None,
         random_state: RandomState = None,
     ):
@@ -173,6 +179,8 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
         self.n_landmarks = n_landmarks
         self.cache_size = cache_size
         self.constraints = constraints
+        self.refine = refine
+        self.probability = probability
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -205,6 +213,8 @@ class ZScoreTaggerCV(NoPartialFitMixin, ZScoreTagger):
         check_n_jobs(self.n_jobs)
         check_choices(self, transitions=("information", "covariance"))
         self._check_kernel()
+        self._check_refine()
+        check_choices(self, probability=(True, False))
         gammas = self._gammas()
         source = RowSource.read(X, y, sample_weight)
         refuse_roles(source.X)

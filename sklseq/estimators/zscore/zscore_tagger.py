@@ -199,10 +199,12 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         Iterations of L-BFGS on the likelihood of a :class:`CRFTagger` with the same ``l2`` and
         ``constraints`` and all states and transitions, from the best multiple of the weights of
         largest z-score; none raises its objective. Some 20 come near the CRF's accuracy. The first
-        and the last label then have weights too.
+        and the last label then have weights too. Of the linear kernel only: with another, an
+        iteration would read all kernels between rows.
     probability : bool, default=False
         Whether to multiply the weights by the factor that minimises a CRF's objective on the
         training data, which makes ``predict_proba`` available. Predicted labels stay the same.
+        With a kernel, that CRF has its weights in the kernel's space.
         ``refine`` includes this.
     n_jobs : int or None, default=None
         Threads.
@@ -366,7 +368,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         if tagger.refine or tagger.probability:
             from sklseq.estimators.zscore.warm_start import as_crf
 
-            fitted |= as_crf(tagger, problem.source, fitted)
+            fitted |= as_crf(tagger, problem.source, fitted, problem.space)
         warn_one_label(problem.source.classes)
         for name in STALE & vars(self).keys():
             delattr(self, name)
@@ -395,9 +397,6 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         check_numbers(self, "l2", "tol")
         check_numbers(self, "max_iter", least=1, whole=True)
         check_numbers(self, "n_paths", least=2, whole=True)
-        check_numbers(self, "refine", whole=True)
-        if isinstance(self.refine, bool):
-            raise ValueError(f"refine must be a number of iterations, as 20; got {self.refine}.")
         if self.transition_weight is not None:
             check_numbers(self, "transition_weight")
         if isinstance(self.transition_weight, bool):
@@ -414,10 +413,16 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         )
         check_n_jobs(self.n_jobs)
         self._check_kernel()
-        if self.kernel != "linear" and (self.refine or self.probability):
+        self._check_refine()
+
+    def _check_refine(self) -> None:
+        check_numbers(self, "refine", whole=True)
+        if isinstance(self.refine, bool):
+            raise ValueError(f"refine must be a number of iterations, as 20; got {self.refine}.")
+        if self.kernel != "linear" and self.refine:
             raise ValueError(
-                "refine and probability=True need weights of features, which kernel="
-                f"{self.kernel!r} does not have; use kernel='linear'."
+                "refine needs weights of features, which kernel="
+                f"{self.kernel!r} does not have; use refine=0, or kernel='linear'."
             )
 
     def _check_kernel(self) -> None:
@@ -444,7 +449,9 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         """Train on further sequences: after all parts, the weights are those of one ``fit``.
 
         Sums of products of features are kept, O(n_features²) numbers, so features must be few;
-        sequences are not kept.
+        sequences are not kept. Another ``l2``, loss or ``transition_weight`` needs no data:
+        ``tagger.set_params(l2=0.3).partial_fit([], [])`` solves anew from the sums, by one
+        factorisation of O(n_features³), as every call does.
 
         Parameters
         ----------
@@ -470,6 +477,11 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         self._check_parameters()
         known = getattr(self, "classes_", None)
         self._check_partial(classes, known)
+        if known is not None and not len(X) and not len(y):
+            sums = Statistics(*(getattr(self, name) for name in STATISTICS))
+            cost = resolve_loss(self.loss, known)
+            self._fit_statistics(sums, cost, known, self.vectorizer_, self.coef_.dtype)
+            return self
         rows, vectorizer = read_sequences(X, getattr(self, "vectorizer_", None), fit=known is None)
         if known is not None:
             warn_new_attributes(self, X)

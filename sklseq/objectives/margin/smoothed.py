@@ -29,7 +29,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from sklseq._lib.threads import Threads
+from sklseq._lib.threads import Threads, spans
 from sklseq.data.sequences import row_positions
 from sklseq.inference.chain.linear_chain import best_paths
 from sklseq.objectives.likelihood.likelihood import LogLikelihood, ThreadBuffers, squared_norm
@@ -162,29 +162,49 @@ class SmoothedHinge(LogLikelihood):
         chain.v = scores.triples(w)
         W, best = design.weights(scores.state(w)), np.zeros(len(self.given))
 
-        def add_run(job) -> None:
-            blocks, work = job
-            for first, last, sequences, offsets, _, y in blocks:
-                psi = work.rows(None, first, last)
-                design.scores(W, first, last, psi)
-                _linear.observed_scores(psi, y, offsets, self.observed_score[sequences])
-                psi += self.cost[y]
-                entries = None
-                if features is not None:
-                    entries = features.fill(chain.v, chain.score, first, offsets, work.entries)
-                best[sequences] = best_paths(psi, offsets, chain, entries)[1]
+        def add(block, work, threads=None) -> None:
+            first, last, sequences, offsets, _, y = block
+            psi, entries = work.rows(None, first, last), None
 
-        self.threads.map(add_run, zip(self.runs, self.buffers))
+            def score(at: slice) -> None:
+                design.scores(W, first + at.start, first + at.stop, psi[at])
+
+            def raise_wrong(at: slice) -> None:
+                psi[at] += self.cost[y[at]]
+
+            _in_parts(threads, score, len(psi))
+            _linear.observed_scores(psi, y, offsets, self.observed_score[sequences])
+            _in_parts(threads, raise_wrong, len(psi))
+            if features is not None:
+                entries = features.fill(chain.v, chain.score, first, offsets, work.entries)
+            best[sequences] = best_paths(psi, offsets, chain, entries, threads)[1]
+
+        def add_run(job) -> None:
+            for block in job[0]:
+                add(block, job[1])
+
+        self.threads.map(add_run, zip(self.unshared, self.buffers))
+        for block in self.shared:
+            add(block, self.buffers[0], self.threads)
         return np.maximum(best - self.observed_score - self._chain_scores(chain), 0)
 
     def compare(self, psi, block, chain, work, counts: bool, entries=None) -> None:
         """As for the likelihood, with loss / μ added to the scores; keeps the expected loss."""
-        cost = self.cost[block.y]
-        psi += cost / self.temperature
+        threads, lost = work.threads, np.empty(len(psi))
+        softened = (self.cost / self.temperature).astype(psi.dtype, copy=False)
+
+        def raise_wrong(at: slice) -> None:
+            psi[at] += softened[block.y[at]]
+
+        def lose(at: slice) -> None:
+            lost[at] = np.einsum("ij,ij->i", psi[at], self.cost[block.y[at]])
+
+        _in_parts(threads, raise_wrong, len(psi))
         super().compare(psi, block, chain, work, counts, entries)
         if counts:  # residuals are weight · (marginal - truth), and the truth costs nothing
+            _in_parts(threads, lose, len(psi))
             at = np.repeat(np.arange(len(block.weights)), np.diff(block.offsets))
-            loss = np.bincount(at, np.einsum("ij,ij->i", psi, cost), len(block.weights))
+            loss = np.bincount(at, lost, len(block.weights))
             held = np.where(block.weights > 0, block.weights, 1)  # of slack 0, no weight
             self.expected_loss[block.sequences] = loss / held
 
@@ -205,3 +225,13 @@ class SmoothedHinge(LogLikelihood):
     def triples(self) -> sparse.csr_matrix | None:
         """Those of transition features, see ``ScoreMap.unpack_triples``."""
         return self.scores.unpack_triples(self.best)
+
+
+def _in_parts(threads: Threads | None, work, n: int) -> None:
+    # work(slice) of all n rows: at once, or a part in each thread.
+    parts = [(0, n)] if threads is None else spans(n, threads.n)
+    parts = [slice(a, b) for a, b in parts]
+    if threads is None:
+        work(parts[0])
+    else:
+        threads.map(work, parts)
