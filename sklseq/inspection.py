@@ -776,13 +776,14 @@ def explain(
     Returns
     -------
     list of TokenExplanation, or of SegmentExplanation if the model ends in a segmenter
+        Probabilities are None if the model has none, as :class:`sklseq.HMSVMTagger`.
     """
     names = feature_names(model, input_features)
     last: Any
     last, rows = last_step(model, [x])
     if not hasattr(last, "explain"):
         raise ValueError(
-            f"{type(last).__name__} has no explain; use CRFTagger or "
-            "SemiCRFSegmenter as the last step."
+            f"{type(last).__name__} has no explain; use CRFTagger, "
+            "HMSVMTagger or SemiCRFSegmenter as the last step."
         )
     return last.explain(rows[0], feature_names=names)

@@ -12,7 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, SemiCRFSegmenter
+from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, SemiCRFSegmenter, ZScoreTagger
 from sklseq.data.segment_labels import labels_to_segments
 from sklseq.features import SegmentFeatures, TemplateFeatures, TokenFeatures
 from sklseq.inspection import (
@@ -159,8 +159,8 @@ def test_what_a_last_step_cannot_do():
         segment_proba(model, TOKENS)
     with pytest.raises(ValueError, match="HMSVMTagger has no predict_log_proba_sequence"):
         log_proba_sequence(model, TOKENS, LABELS)
-    with pytest.raises(ValueError, match="HMSVMTagger has no explain; use CRFTagger"):
-        explain(model, TOKENS[0])
+    with pytest.raises(ValueError, match="ZScoreTagger has no explain; use CRFTagger, HMSVMTagger"):
+        explain(ZScoreTagger().fit([np.eye(2)], [["a", "b"]]), np.eye(2))
     assert {span.probability for one in spans(model, TOKENS) for span in one} == {None}
     online = OnlineDecoder(make_pipeline(TokenFeatures(), CRFTagger(l2=0.1)), strategy="closure")
     found = spans(online.fit(TOKENS, LABELS), TOKENS)

@@ -1,5 +1,6 @@
 """CRFTagger with transition features: questions by enumeration, choice of columns, refusals."""
 
+import copy
 import itertools
 import pickle
 import re
@@ -312,8 +313,8 @@ def test_choice_of_columns(chosen):
     assert tagger.feature_names_in_.tolist() == ["w:a", "w:b", "w:c", "w:d"]
     assert_array_equal(np.diff(tagger.transition_coef_.indptr) > 0, [True, False, True, False])
     assert tagger.coef_[[0, 2]].any(axis=1).all()
-    copy = pickle.loads(pickle.dumps(clone(tagger))) if not callable(chosen) else clone(tagger)
-    assert copy.get_params()["transition_features"] is not None
+    again = pickle.loads(pickle.dumps(clone(tagger))) if not callable(chosen) else clone(tagger)
+    assert again.get_params()["transition_features"] is not None
 
 
 def test_pruning_keeps_columns_with_weights_for_pairs():
@@ -325,6 +326,27 @@ def test_pruning_keeps_columns_with_weights_for_pairs():
     assert tagger.transition_coef_.shape[0] == len(tagger.feature_names_in_) <= 8
     for one, other in zip(tagger.predict_proba(lists), proba):
         assert_allclose(one, other, atol=1e-12)
+
+
+@pytest.mark.parametrize("chosen", [None, "^t="])
+def test_batches_after_pruning_have_the_sums_of_squares_of_kept_columns(chosen):
+    X, y = words_and_labels(n=80)
+    lists = [[[w, f"t={w}", f"{w}{k % 7}"] for k, w in enumerate(x)] for x in X]
+    tagger = CRFTagger(l1=0.5, transition_features=chosen, random_state=0).fit(lists, y)
+    tagger.partial_fit(lists[:20], y[:20]).partial_fit(lists[20:40], y[20:40])
+    whole = copy.deepcopy(tagger)
+    tagger.prune()
+    names, before = tagger.feature_names_in_.tolist(), whole.feature_names_in_.tolist()
+    assert len(names) < len(before)
+    kept = [before.index(name) for name in names]
+    batch = [[[name for name in row if name in names] for row in x] for x in lists[40:]]
+    for model in (tagger, whole):
+        model.partial_fit(batch, y[40:])
+    assert_array_equal(tagger.coef_, whole.coef_[kept])
+    if chosen is not None:
+        assert_array_equal(
+            tagger.transition_coef_.toarray(), whole.transition_coef_[kept].toarray()
+        )
 
 
 @pytest.mark.parametrize("l1", [0.0, 0.3])

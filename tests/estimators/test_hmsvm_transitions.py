@@ -444,3 +444,20 @@ def check_solvers(seed):
 @pytest.mark.parametrize("seed", range(12))
 def test_solvers_agree(seed):
     check_solvers(seed)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("columns", [None, COLUMNS])
+def test_explained_terms_add_up_to_the_score_of_the_path(form, columns):
+    X, y = data(3, lengths=(4, 3, 5, 1, 6))
+    X = [form(x) for x in X]
+    tagger = HMSVMTagger(transition_features=columns, transition_scale=2.0, random_state=0)
+    tagger.fit(X, y)
+    found, pairs = [tagger.explain(x) for x in X], 0
+    for rows, labels, (_, scores) in zip(found, tagger.predict(X), tagger.predict_nbest(X, 1)):
+        assert_array_equal([row.label for row in rows], labels)
+        assert {row.probability for row in rows} == {None}
+        terms = [term for row in rows for term in row.contributions]
+        assert_allclose(sum(score for _, score in terms), scores[0], rtol=1e-10)
+        pairs += sum("," in name for name, _ in terms)
+    assert (pairs > 0) == (columns is not None)

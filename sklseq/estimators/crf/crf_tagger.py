@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
-from sklseq.data.labels import encode_labels, find_codes
+from sklseq.data.labels import find_codes
 from sklseq.data.row_blocks import in_blocks
 from sklseq.data.segment_labels import read_questions
 from sklseq.data.sequences import Sequences, read_labels, row_positions
@@ -23,11 +23,11 @@ from sklseq.data.types import (
     ArrayLike,
     ChoiceLike,
     LabelsLike,
-    MatrixLike,
     RandomState,
     SequencesLike,
 )
 from sklseq.estimators.base import BaseTagger, Potentials
+from sklseq.estimators.token_explanation import ExplainMixin, TokenExplanation
 from sklseq.estimators.validation import (
     ATTRIBUTES_WARNED,
     check_choices,
@@ -38,7 +38,7 @@ from sklseq.estimators.validation import (
     warn_new_attributes,
     warn_one_label,
 )
-from sklseq.estimators.weights import WeightsMixin, dense_weights
+from sklseq.estimators.weights import dense_weights
 from sklseq.inference import entropy, sample
 from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.inference.chain.span_sums import span_probabilities
@@ -58,26 +58,7 @@ GRADIENTS = ("auto", "forward-backward", "checkpoint", "streaming", "emp")
 STALE = {"validation_scores_", "n_seen_", "_squares", ATTRIBUTES_WARNED, "feature_names_in_"}
 
 
-class TokenExplanation(NamedTuple):
-    """Why one row got its label; see :meth:`CRFTagger.explain`.
-
-    Attributes
-    ----------
-    label : label
-        The predicted one.
-    probability : float
-        Its marginal probability.
-    contributions : list of (name, score)
-        Terms of the best path's score that belong to this row, largest magnitude first. They add
-        up, over all rows, to the score of the path.
-    """
-
-    label: Any
-    probability: float
-    contributions: list
-
-
-class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
+class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
     """Linear-chain conditional random field.
 
     Trains by minimising
@@ -698,69 +679,9 @@ class CRFTagger(CallbackSupportMixin, WeightsMixin, BaseTagger):
             if self.transition_coef_ is not None:
                 self.transition_coef_ = self.transition_coef_[kept]
                 self._roles = self._roles[kept]
+            if hasattr(self, "_squares"):
+                from sklseq.estimators.crf.partial_fit import squares_of_columns
+
+                self._squares = squares_of_columns(self._squares, kept, len(self.classes_))
         self.coef_ = coef
         return self.sparsify() if was_sparse else self
-
-    # ------------------------------------------------------------------ inspection
-
-    def explain(
-        self, x: MatrixLike, *, feature_names: Iterable[str] | None = None
-    ) -> list[TokenExplanation]:
-        """Why each row of one sequence gets its label.
-
-        Parameters
-        ----------
-        x : one sequence, in any form that :meth:`predict` takes in a list
-        feature_names : array-like of str, optional
-
-        Returns
-        -------
-        list of TokenExplanation
-            One a row: label, its probability, and the terms of the path's score.
-        """
-        names, X = self._names(feature_names), self._read([x])
-        codes = encode_labels(np.asarray(self.predict(X)[0]), self.classes_)
-        proba = self.predict_proba(X)[0]
-        rows = []
-        for t, j in enumerate(codes):
-            terms = self._emission_terms(X, t, j, names) + self._chain_terms(codes, t)
-            terms += self._transition_terms(X, t, codes, names)
-            terms.sort(key=lambda term: -abs(term[1]))
-            rows.append(TokenExplanation(self.classes_[j], float(proba[t, j]), terms))
-        return rows
-
-    def _emission_terms(self, X, t: int, j: int, names: np.ndarray) -> list[tuple[str, float]]:
-        columns, values = _entries_of_row(X, t)
-        scores = values * dense_weights(self.coef_[columns])[:, j]
-        return [(str(names[c]), float(s)) for c, s in zip(columns, scores) if s != 0]
-
-    def _transition_terms(self, X, t: int, codes, names) -> list[tuple[str, float]]:
-        if t == 0 or self.transition_coef_ is None:
-            return []
-        i, j = codes[t - 1 : t + 1]
-        columns, values = _entries_of_row(X, t)
-        weights = self.transition_coef_[columns][:, [i * len(self.classes_) + j]].toarray()[:, 0]
-        pair = f"{self.classes_[i]} → {self.classes_[j]}"
-        terms = zip(columns, values * weights)
-        return [(f"{names[c]}, {pair}", float(s)) for c, s in terms if s != 0]
-
-    def _chain_terms(self, codes: np.ndarray, t: int) -> list[tuple[str, float]]:
-        j, terms = codes[t], []
-        if t == 0:
-            terms.append((f"start → {self.classes_[j]}", float(self.start_[j])))
-        else:
-            i = codes[t - 1]
-            name = f"{self.classes_[i]} → {self.classes_[j]}"
-            terms.append((name, float(self.transition_[i, j])))
-        if t == len(codes) - 1:
-            terms.append((f"{self.classes_[j]} → end", float(self.end_[j])))
-        return [term for term in terms if term[1] != 0]
-
-
-def _entries_of_row(X: Sequences, t: int) -> tuple[np.ndarray, np.ndarray]:
-    # Columns and values that are not zero.
-    if X.is_sparse:
-        entries = slice(X.rows.indptr[t], X.rows.indptr[t + 1])
-        return X.rows.indices[entries], X.rows.data[entries]
-    columns = np.flatnonzero(X.rows[t])
-    return columns, X.rows[t][columns]

@@ -37,7 +37,7 @@ from sklseq.objectives.scores.transition_features import (
     triples_of,
 )
 
-__all__ = ["fit_batch", "fit_blocks"]
+__all__ = ["fit_batch", "fit_blocks", "squares_of_columns"]
 
 RATE = 1.0
 # Start of the sums of squares, of weights that are zero and of those that `fit` found.
@@ -256,3 +256,14 @@ def _squares_after(stochastic: StochasticLikelihood) -> tuple:
     state, _, chain, of_triples = stochastic.squares
     features = stochastic.scores.features
     return (state, chain) if features is None else (state, chain, features.triples, of_triples)
+
+
+def squares_of_columns(squares: tuple, kept: np.ndarray, n_labels: int) -> tuple:
+    """The sums of squares of the columns of a mask, which are numbered anew."""
+    state, chain, *of_triples = squares
+    if of_triples:
+        feature, pair = np.divmod(of_triples[0], n_labels**2)
+        stays, number = kept[feature], np.cumsum(kept) - 1
+        triples = number[feature[stays]] * n_labels**2 + pair[stays]
+        of_triples = [triples, of_triples[1][stays]]
+    return state[kept], chain, *of_triples

@@ -28,13 +28,13 @@ from sklseq.estimators.hmsvm.perceptron_batch import VISITS, fit_batch
 from sklseq.estimators.kernel_functions import check_kernel
 from sklseq.estimators.kernel_model import KernelTagger
 from sklseq.estimators.sources.source import RowSource
+from sklseq.estimators.token_explanation import ExplainMixin
 from sklseq.estimators.validation import (
     check_choices,
     check_n_jobs,
     check_numbers,
     warn_one_label,
 )
-from sklseq.estimators.weights import WeightsMixin
 from sklseq.solvers import ROUNDING, SolverResult
 
 __all__ = ["HMSVMTagger", "SupportSequence"]
@@ -83,7 +83,7 @@ LACKING = {
 }  # fmt: skip
 
 
-class HMSVMTagger(CallbackSupportMixin, WeightsMixin, KernelTagger):
+class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
     """Hidden Markov support vector machine: a tagger of maximum margin, with kernels.
 
     Trains by minimising, with F(x, y) the score of a labeling as in :class:`CRFTagger`,
