@@ -121,6 +121,28 @@ def test_which_estimator_is_measured_and_drawn(load, corpora, tmp_path, monkeypa
     assert (tmp_path / "_static" / "which_estimator.png").stat().st_size > 1000
 
 
+def test_transition_features_are_measured(load, corpora, monkeypatch, capsys):
+    bench = load("bench_transitions")
+    argv = ["bench_transitions.py", "cost", "scores", "wapiti", "--task", "conll2000"]
+    monkeypatch.setattr("sys.argv", [*argv, "--sentences", "16", "--wapiti", "no-such-command"])
+    bench.main()
+    out = capsys.readouterr().out
+    rows = [line[2:-2].split(" | ") for line in out.splitlines() if line.startswith("| ")]
+    costs = [cells for cells in rows if cells[0] in ("none", *bench.PAIRS)]
+    assert [cells[1] for cells in costs] == ["-", *["seen"] * 4, *["all"] * 4]
+    assert all(int(seen[2]) < int(full[2]) for seen, full in zip(costs[1:5], costs[5:]))
+    scores = [cells for cells in rows if cells[0] == "conll2000"]
+    assert [int(cells[3]) > 0 for cells in scores] == [False, False, True, True, True, True]
+    assert {cells[-1] for cells in scores} == {"100.00"}
+    assert "wapiti: there is no command no-such-command; give it by --wapiti" in out
+
+
+def test_contacts_of_the_benchmark_are_spans(load):
+    (X, y), _ = load("bench_transitions").contacts(2)
+    assert [len(x["w"]) for x in X] == [len(labels) for labels in y]
+    assert {label[:2] for labels in y for label in labels} == {"O", "I-"}
+
+
 def test_figures_become_a_page(load, tmp_path, capsys):
     report = load("_report")
     row = report.table("answers", "who", "seconds", "good")
