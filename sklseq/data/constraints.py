@@ -13,6 +13,7 @@ from sklseq.data.span_labels import SCHEMES, foreign_label, scheme_letters, spli
 
 __all__ = [
     "Constraints",
+    "PathCheck",
     "allowed_transitions",
     "check_constraints",
     "check_seen",
@@ -172,6 +173,76 @@ def _raise_violation(broken: str | None) -> None:
             f"Training labels violate `constraints`: {broken}. Correct the labels, or loosen "
             "`constraints`."
         )
+
+
+class PathCheck:
+    """Check that constraints leave some of the labelings that partial labels allow.
+
+    Parameters
+    ----------
+    allowed : Constraints
+    classes : array-like of shape (n_labels,)
+    table : bool ndarray of shape (n_codes, n_labels)
+        The labels that each code allows.
+    """
+
+    def __init__(self, allowed: Constraints, classes: ArrayLike, table: NDArray[np.bool_]):
+        self.allowed, self.table = allowed, table
+        self.names = np.asarray(classes).tolist()
+        self.free = all(mask.all() for mask in allowed)
+        # The labels that can stand at a row, as bytes, given those at the row before and the code.
+        self.step: dict[tuple[bytes | None, int], bytes] = {}
+
+    def follow(
+        self, codes: NDArray[np.integer], place: Place, before: bytes | None = None,
+        is_end: bool = True,
+    ) -> bytes | None:  # fmt: skip
+        """Raise a ValueError that names the first row at which no labeling is left.
+
+        ``place(row)``: name of a row. ``before``: the answer for earlier rows of the sequence.
+        ``is_end``: whether the sequence ends here. Cost O(n_rows) beside distinct pairs of codes.
+        """
+        if self.free:
+            return None
+        possible, row = before, -1
+        for row, code in enumerate(codes.data):
+            found = self.step.get((possible, code))
+            if found is None:
+                found = self.step[possible, code] = self._reached(possible, code)
+            if not found:
+                _raise_violation(self._describe(possible, self.table[code], place(row)))
+            possible = found
+        if is_end and possible is not None and not (_mask(possible) & self.allowed.end).any():
+            only = self._only(_mask(possible))
+            what = "each labeling that y allows is forbidden"
+            what = what if only is None else f"{only} may not be the last label"
+            _raise_violation(f"{what}, at {place(row)}")
+        return possible
+
+    def _reached(self, possible: bytes | None, code: int) -> bytes:
+        reached = self.allowed.start
+        if possible is not None:
+            reached = self.allowed.transition[_mask(possible)].any(axis=0)
+        reached = reached & self.table[code]
+        return reached.tobytes() if reached.any() else b""
+
+    def _describe(self, possible: bytes | None, labels: NDArray[np.bool_], place: str) -> str:
+        label = self._only(labels)
+        if label is not None and possible is None:
+            return f"{label} may not be the first label, at {place}"
+        before = None if possible is None else self._only(_mask(possible))
+        if label is not None and before is not None:
+            return f"{label} may not follow {before} at {place}"
+        return f"each labeling that y allows is forbidden, at {place}"
+
+    def _only(self, labels: NDArray[np.bool_]) -> str | None:
+        # The label of a set of one.
+        at = np.flatnonzero(labels)
+        return repr(self.names[at[0]]) if len(at) == 1 else None
+
+
+def _mask(labels: bytes | None) -> NDArray[np.bool_]:
+    return np.frombuffer(labels or b"", dtype=np.bool_)
 
 
 def check_seen(seen: Any, allowed: Constraints, classes: ArrayLike, where: str = "") -> None:

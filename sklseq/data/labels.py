@@ -251,18 +251,19 @@ def read_classes(classes: Any) -> NDArray:
 
 def encode_labels(
     flat: NDArray, classes: ArrayLike, offsets: NDArray[np.integer] | None = None,
-    rows: NDArray[np.integer] | None = None,
+    rows: NDArray[np.integer] | None = None, first: tuple[int, int] = (0, 0),
 ) -> NDArray[np.int32]:  # fmt: skip
     """Index of each label in `classes`, which may have any order.
 
     Raises a ValueError that names the first unknown label and its position by `offsets`; by
-    default, all rows are one sequence. ``rows``: of each label, if not its number.
+    default, all rows are one sequence. ``rows``: of each label, if not its number; ``first``:
+    numbers of the first sequence, and of its first row.
     """
     codes = find_codes(flat, classes)
     if codes.size and codes.min() < 0:
         k = int(np.argmin(codes))
         row = k if rows is None else int(rows[k])
-        where = locate(np.array([0, len(flat)]) if offsets is None else offsets, row)
+        where = locate(np.array([0, len(flat)]) if offsets is None else offsets, row, first)
         known = np.asarray(classes).tolist()
         shown = ", ".join(map(repr, known[:8])) + (", ..." if len(known) > 8 else "")
         raise ValueError(

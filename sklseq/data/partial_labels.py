@@ -133,16 +133,19 @@ class PartialLabels(NamedTuple):
         allowed = self.allowed(classes)
         return allowed.choices(classes)[allowed.codes]
 
-    def allowed(self, classes: np.ndarray, new: bool = False) -> AllowedLabels:
+    def allowed(
+        self, classes: np.ndarray, new: bool = False, first: tuple[int, int] = (0, 0)
+    ) -> AllowedLabels:
         """The labels among ``classes`` that are allowed at each row.
 
-        ``new``: whether others may occur, which allow nothing; by default, a ValueError names them.
+        ``new``: whether others may occur, which allow nothing; by default, a ValueError names
+        them; ``first``: as in :meth:`read`.
         """
         if new:
             at = find_codes(self.flat, classes)
         else:
             rows = np.repeat(np.arange(len(self.counts)), self.counts)
-            at = encode_labels(self.flat, classes, self.offsets, rows)
+            at = encode_labels(self.flat, classes, self.offsets, rows, first)
         L, after = len(classes), np.cumsum(self.counts)
         codes = np.full(len(self.counts), L, dtype=np.int32)
         one = self.counts == 1

@@ -71,9 +71,9 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
     alpha : float, default=0.1
         Fraction of the units that may be missed.
     by : {"token", "span", "sequence"}, default="token"
-        The unit. "span": the rows of a span, as ``scheme`` reads the true labels, strictly (not by
-        the rules of CoNLL); other rows do not count. "sequence": all rows of a sequence at once;
-        sequences without rows are no units.
+        The unit. "span": the rows of a span, as ``scheme`` reads the true labels (None: I-x that
+        no span of x precedes begins one); other rows do not count. "sequence": all rows of a
+        sequence at once; sequences without rows are no units.
     calibration : float or splitter, default=0.2
         Fraction of the sequences that are not trained on, but calibrated with, chosen at random. Or
         a splitter of scikit-learn, whose first test part is taken.
@@ -171,7 +171,8 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         y : list of label sequences
         sample_weight : array-like of shape (n_sequences,), optional
             Of both parts: for training, and as ω_s, such as the ratio of the probabilities that a
-            sequence has among new ones and among these.
+            sequence has among new ones and among these. Their scale does not change the threshold;
+            sequences of weight 0 do not count.
 
         Returns
         -------
@@ -234,6 +235,11 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
             )
         if not len(y):
             raise ValueError("X holds no sequences to calibrate with; pass at least one.")
+        if not weights.any():
+            raise ValueError(
+                "sample_weight of the sequences to calibrate with must have a positive entry; got "
+                "zeros only."
+            )
         scores, owner = self._scores(estimator, X, y)
         threshold = self._threshold(scores, owner, weights)
         if threshold == np.inf:
@@ -245,6 +251,7 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
     def _threshold(self, scores: np.ndarray, owner: np.ndarray, weights: np.ndarray) -> float:
         # The smallest of the scores for which the inequality holds, or infinity. From the largest
         # down, each score is that of one more unit which is missed at the next ones.
+        weights = weights / weights.max()  # which no scale changes
         n_units, order = np.bincount(owner, minlength=len(weights)), np.argsort(-scores)
         of = owner[order]
         missed = np.empty(len(of), dtype=np.int64)  # of the same sequence, with this one
@@ -254,7 +261,9 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         worst = np.maximum.accumulate(weights[of] * (missed - self.alpha * n_units[of]))
         before = np.cumsum(weights[of]) - weights[of]
         total = self.alpha * float(weights @ n_units)
-        fits = np.flatnonzero(before + worst <= total * (1 + 1e-12) + 1e-9 * weights.max(initial=0))
+        if not total:  # no units, or all of weight 0
+            return np.inf
+        fits = np.flatnonzero(before + worst <= total * (1 + 1e-12) + 1e-9)
         return float(scores[order[fits[-1]]]) if len(fits) else np.inf
 
     def _warn(self, scores: np.ndarray) -> None:
@@ -289,6 +298,8 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         if self.by == "sequence":
             some = offsets[1:] > offsets[:-1]
             return offsets[:-1][some], offsets[1:][some]
+        if not len(labels):
+            return offsets[:0], offsets[:0]
         classes, codes = np.unique(labels, return_inverse=True)
         start, stop, _ = find_by_rules(codes, offsets, span_rules(classes, self.scheme))
         return start, stop

@@ -220,3 +220,21 @@ def test_calibration_needs_sequences():
     frozen = FrozenEstimator(CRFTagger().fit(X, y))
     with pytest.raises(ValueError, match="X holds no sequences to calibrate with"):
         ConformalTagger(frozen).fit([], [])
+
+
+def test_the_scale_of_weights_does_not_matter_and_weight_0_does_not_count():
+    X, y = draw(np.random.default_rng(0), 60)
+    plain = calibrated(X, y, alpha=0.3).threshold_
+    for scale in (1e-300, 1e308):
+        assert calibrated(X, y, np.full(60, scale), alpha=0.3).threshold_ == plain
+    with pytest.raises(ValueError, match="to calibrate with must have a positive entry"):
+        calibrated(X, y, np.zeros(60))
+    weights = np.array([float(not labels) for labels in y])  # only sequences without rows
+    with pytest.warns(UserWarning, match="All label sets hold all labels"):
+        assert calibrated(X, y, weights).threshold_ == np.inf
+
+
+@pytest.mark.parametrize("by", ["token", "span", "sequence"])
+def test_no_rows_at_all(by):
+    with pytest.warns(UserWarning, match="All label sets hold all labels"):
+        assert calibrated([np.zeros((0, 3))], [[]], by=by).threshold_ == np.inf

@@ -195,7 +195,7 @@ def test_partial_fit(partial):
         tagger.partial_fit(X[:2], [y[0], [{"x", "a"}, *[None] * (len(X[1]) - 1)]])
     never_a = np.ones((3, 3), dtype=bool)
     never_a[:, 0] = False
-    with pytest.raises(ValueError, match="each labeling of sequence 1 that y allows is forbidden"):
+    with pytest.raises(ValueError, match="'a' may not follow 'b' at row 1 of sequence 1"):
         CRFTagger(constraints=never_a).partial_fit(
             X[:2], [[None] * len(X[0]), ["b", {"a"}, *[None] * (len(X[1]) - 2)]], classes=LABELS
         )
@@ -225,7 +225,7 @@ def test_shards(make, solver):
     assert_array_equal(tagger.transition_ != 0, memory.transition_ != 0)
     mask = np.ones((3, 3), dtype=bool)
     mask[0] = False
-    with pytest.raises(ValueError, match=r"Shard 0.* each labeling of a sequence that y allows"):
+    with pytest.raises(ValueError, match=r"Shard 0.* of a sequence"):
         CRFTagger(constraints=mask, **options).fit(Shards([(X[cut], y[cut]) for cut in cuts[:2]]))
 
 
@@ -265,7 +265,7 @@ def test_constraints_that_no_allowed_labeling_keeps():
     ]
     y[3][1] = {"O"}
     y[2][0] = {"B-x", "B-y"}
-    with pytest.raises(ValueError, match="each labeling of sequence 3 that y allows is forbidden"):
+    with pytest.raises(ValueError, match="'I-x' may not follow 'O' at row 2 of sequence 3"):
         CRFTagger(constraints="iob2").fit(X, y)
     y[3][1] = {"O", "I-x"}
     tagger = CRFTagger(constraints="iob2").fit(X, y)
@@ -418,3 +418,83 @@ def test_labels_outside_the_scheme_are_named_with_their_place(tagger):
         tagger(constraints="iob2").fit(X, y)
     with pytest.raises(ValueError, match="Label 'SIZE' at row 1 of sequence 2 is not a span label"):
         tagger(constraints="iob2").fit(X, y, sample_weight=[0, 1, 1])
+
+
+SOURCES = {
+    "memory": lambda x: x,
+    "blocks": lambda x: RowBlocks([x[:2], x[2:]]),
+    "shards": None,
+    "pieces": lambda x: RowBlocks(x),
+}
+
+
+def fit_from(source, solver, X, y, constraints):
+    tagger = CRFTagger(constraints=constraints, solver=solver)
+    if source == "shards":
+        return tagger.fit(Shards([(X, y)]))
+    rows = [SOURCES[source](x) for x in X]
+    if source == "pieces":
+        return tagger.partial_fit(rows, y, classes=LABELS)
+    return tagger.fit(rows, y)
+
+
+def first_dead_row(labels, mask):
+    """The first row at which no allowed path is left, by going through all paths."""
+    paths = [()]
+    for row, item in enumerate(labels):
+        choices = [j for j, label in enumerate(LABELS) if item is None or label in item]
+        paths = [p + (j,) for p in paths for j in choices if not p or mask[p[-1], j]]
+        if not paths:
+            return row
+    return None
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("seed", range(12))
+def test_constraints_are_checked_on_every_source(source, seed):
+    # One sequence alone may be in conflict; others have all labels and keep to the constraints.
+    rng = np.random.default_rng(seed)
+    mask = rng.random((3, 3)) < 0.6
+    mask[np.diag_indices(3)] = True
+    y = [[label] * 4 for label in LABELS]
+    sets = [{label} for label in LABELS] + [{"a", "b"}, {"b", "c"}, None]
+    doubtful = [sets[k] for k in rng.integers(len(sets), size=4)]
+    doubtful[0] = {LABELS[rng.integers(3)]}
+    at = int(rng.integers(4))
+    y.insert(at, [next(iter(one)) if one and len(one) == 1 else one for one in doubtful])
+    y[at - 1] = [y[at - 1][0], None, y[at - 1][2], y[at - 1][3]]  # so that y is partial
+    X = [rng.normal(size=(4, 2)) for _ in y]
+    row = first_dead_row(doubtful, mask)
+    solver = "adagrad" if source in ("memory", "shards") and seed % 2 else "auto"
+    if row is None:
+        assert np.isfinite(fit_from(source, solver, X, y, mask).objective_)
+        return
+    where = "a sequence" if source == "shards" else f"sequence {at}"
+    with pytest.raises(ValueError, match=rf"violate `constraints`: .* at row {row} of {where}\."):
+        fit_from(source, solver, X, y, mask)
+
+
+def test_first_and_last_labels_in_blocks_beside_unknown_ones():
+    X = [RowBlocks(np.eye(3)), RowBlocks(np.eye(3)[:2])]
+    with pytest.raises(ValueError, match="'I-a' may not follow 'O' at row 2 of sequence 0"):
+        CRFTagger(constraints="iob2").fit(X, [["B-a", "O", "I-a"], ["O", None]])
+    with pytest.raises(ValueError, match="'I-a' may not be the first label, at row 0 of sequence"):
+        CRFTagger(constraints="iob2").fit(X, [["I-a", "O", "B-a"], ["O", None]])
+    y = [["S-a", "O", "B-a"], ["O", {"E-a", "I-a"}]]
+    with pytest.raises(ValueError, match="'B-a' may not be the last label, at row 2 of sequence 0"):
+        CRFTagger(constraints="iobes").fit(X, y)
+
+
+def test_pieces_name_sequence_and_row():
+    x = np.eye(3)[np.zeros(600, int)]
+    classes = ["B-a", "I-a", "O"]
+    for last in ("I-a", {"I-a"}):
+        y = [["O"] * 3, ["B-a", "I-a"] * 299 + ["O", last]]
+        with pytest.raises(ValueError, match="'I-a' may not follow 'O' at row 599 of sequence 1"):
+            CRFTagger(constraints="iob2").partial_fit(
+                [RowBlocks(x[:3]), RowBlocks(x)], y, classes=classes
+            )
+    for other in ("zz", {"zz", "O"}):
+        y = [["O"] * 3, ["O"] * 500 + [other] + ["O"] * 99]
+        with pytest.raises(ValueError, match="Unknown label 'zz' at row 500 of sequence 1"):
+            CRFTagger().partial_fit([RowBlocks(x[:3]), RowBlocks(x)], y, classes=classes)

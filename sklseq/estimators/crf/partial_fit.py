@@ -11,14 +11,19 @@ import numpy as np
 from scipy import sparse
 
 from sklseq.data.column_roles import with_transition_features
-from sklseq.data.constraints import check_constraints, resolve_constraints
-from sklseq.data.labels import PartialLabelError, encode_labels, read_classes
+from sklseq.data.constraints import Constraints, PathCheck, resolve_constraints
+from sklseq.data.labels import (
+    PartialLabelError,
+    as_label_sequences,
+    cut_rows,
+    encode_labels,
+    read_classes,
+)
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
 from sklseq.data.row_blocks import BLOCK_ROWS, blocks_of, item_blocks
-from sklseq.data.sequences import STATE, TRANSITION, Sequences, check_counts, read_labels
+from sklseq.data.sequences import STATE, TRANSITION, Sequences, check_counts, check_lengths
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.decode_blocks import different_lengths
-from sklseq.estimators.sources.partial_source import check_allowed
 from sklseq.estimators.trained_weights import fitted_attributes, trained_support
 from sklseq.estimators.validation import (
     check_not_empty,
@@ -55,13 +60,14 @@ def fit_batch(
     classes: ArrayLike | None,
     sample_weight: ArrayLike | None,
     squares: tuple | None,
-    whole: bool = True,
+    first: tuple[int, int] | None = None,
 ) -> dict:
     """The attributes of ``tagger`` after one pass over a batch.
 
     ``rows`` is X as the fitted tagger reads it, or None before the first call; ``squares`` are the
-    sums of squared gradients of earlier batches; ``whole``: whether sequences are whole, or pieces,
-    whose first and last rows are like any other.
+    sums of squared gradients of earlier batches; ``first``: where sequences are pieces, the
+    numbers of the one they are of and of the first row; y are the labels of all their rows. First
+    and last rows of pieces are like any other.
     """
     rows, classes = _first_batch(X, classes) if rows is None else _next_batch(tagger, rows, classes)
     check_not_empty(rows)
@@ -69,16 +75,14 @@ def fit_batch(
     rows = Sequences(sparse.csr_matrix(rows.rows), rows.offsets)
     weights = training_weights(sample_weight, len(rows))
     allowed = resolve_constraints(tagger.constraints, classes)
-    if not whole:
+    if first is not None:
         anything = np.ones(len(classes), dtype=bool)
         allowed = allowed._replace(start=anything, end=anything)
-    labels = _read_codes(y, rows, classes)
-    if len(labels.table) == len(classes):
-        check_constraints(labels.codes, rows.offsets, allowed, classes)
-    else:
-        check_allowed(labels, rows.offsets, allowed, np.arange(len(rows)))
+    labels = _read_codes(y, rows, classes, first)
+    _check_labels(labels, rows, allowed, classes, first)
+    if len(labels.table) > len(classes):
         weights = weights * (np.diff(np.append(0, np.cumsum(~labels.unknown))[rows.offsets]) > 0)
-    support = trained_support(tagger, None, len(classes), tagger.boundaries and whole)
+    support = trained_support(tagger, None, len(classes), tagger.boundaries and first is None)
     if roles is not None:
         support = _with_triples(tagger, support, roles, rows, labels, squares)
     scores = ScoreMap(rows, len(classes), support, allowed, np.dtype(np.float64), as_it_is=True)
@@ -94,7 +98,7 @@ def fit_blocks(
 ) -> dict:
     """The attributes of ``tagger`` after one pass over sequences in blocks."""
     later, losses = copy(tagger), []
-    for weight, rows, labels in _pieces(X, y, training_weights(sample_weight, len(X))):
+    for weight, rows, labels, first in _pieces(X, y, training_weights(sample_weight, len(X))):
         fitted = hasattr(later, "coef_")
         if fitted and rows.shape[1] != later.n_features_in_:
             raise ValueError(
@@ -103,7 +107,7 @@ def fit_blocks(
             )
         given = rows if fitted else None, rows, labels, classes, np.full(len(rows), weight)
         squares = getattr(later, "_squares", None)
-        vars(later).update(fit_batch(later, *given, squares, whole=False))
+        vars(later).update(fit_batch(later, *given, squares, first))
         losses.append(later.objective_)
     if not losses:
         raise ValueError("X must hold at least one row of positive weight; got 0.")
@@ -117,7 +121,8 @@ def fit_blocks(
 
 
 def _pieces(X: Any, y: LabelsLike, weights: np.ndarray) -> Iterator:
-    # (weight, rows, labels) of each block of each sequence, cut into pieces.
+    # (weight, rows cut into pieces, labels, numbers of the sequence and of the first row) of each
+    # block of each sequence.
     sources = blocks_of(X)
     check_counts(len(sources), len(y))
     for s, (source, weight) in enumerate(zip(sources, weights)):
@@ -126,10 +131,9 @@ def _pieces(X: Any, y: LabelsLike, weights: np.ndarray) -> Iterator:
             own = list(islice(labels, rows.shape[0]))
             if len(own) < rows.shape[0]:
                 raise different_lengths(s, "more", n + len(own))
-            n += len(own)
             offsets = np.append(np.arange(0, len(own), PIECE_ROWS), len(own))
-            cut = [own[a:b] for a, b in zip(offsets[:-1], offsets[1:])]
-            yield weight, Sequences(rows, offsets), cut
+            yield weight, Sequences(rows, offsets), own, (s, n)
+            n += len(own)
         if weight > 0 and next(labels, ENDED) is not ENDED:
             raise different_lengths(s, n, "more")
 
@@ -170,13 +174,30 @@ def _with_triples(
     return support._replace(pairs=pairs, triples=triples, roles=roles)
 
 
-def _read_codes(y: LabelsLike, rows: Sequences, classes: np.ndarray) -> AllowedLabels:
+def _read_codes(
+    y: LabelsLike, rows: Sequences, classes: np.ndarray, first: tuple[int, int] | None
+) -> AllowedLabels:
     # The table has rows beside those of single labels only where some are not known.
+    y, X = (y, rows) if first is None else ([y], Sequences(rows.rows, [0, rows.n_rows]))
+    first = first or (0, 0)
     try:
-        codes = encode_labels(read_labels(y, rows), classes, rows.offsets)
+        flat = as_label_sequences(y, first=first)[0]
     except PartialLabelError:
-        return PartialLabels.read(y, rows).allowed(classes)
+        return PartialLabels.read(y, X, first=first).allowed(classes, first=first)
+    check_lengths(X.lengths, np.array([len(one) for one in y]))
+    codes = encode_labels(flat, classes, X.offsets, first=first)
     return AllowedLabels(codes, np.eye(len(classes), dtype=bool))
+
+
+def _check_labels(
+    labels: AllowedLabels, rows: Sequences, allowed: Constraints, classes: np.ndarray,
+    first: tuple[int, int] | None,
+) -> None:  # fmt: skip
+    # Of whole sequences, or of all pieces together.
+    check, (s, n) = PathCheck(allowed, classes, labels.table), first or (0, 0)
+    offsets = rows.offsets if first is None else np.array([0, rows.n_rows])
+    for number, codes in enumerate(cut_rows(labels.codes, offsets), s):
+        check.follow(codes, lambda row, s=number: f"row {n + row} of sequence {s}")
 
 
 def _next_batch(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sklseq._lib.threads import Threads
-from sklseq.data.constraints import Constraints, check_seen
+from sklseq.data.constraints import Constraints, PathCheck, check_seen
 from sklseq.data.labels import PartialLabelError, split_labels
 from sklseq.data.partial_blocks import CodedLabels, read_codes
 from sklseq.data.row_blocks import BlockError, blocks_of, label_blocks
@@ -130,11 +130,16 @@ class BlockSource(Source):
     def check_constraints(self, allowed: Constraints) -> None:
         if self.rows is not None:
             self.rows.check_constraints(allowed)
-        elif self.data.table is None:  # else the first evaluation finds what is forbidden
+        elif self.data.labels is None:
             check_seen(self.summary.support, allowed, self.summary.classes)
+        else:
+            check = PathCheck(allowed, self.summary.classes, self.data.labels.table)
+            for s in (sequence.number for sequence in self.data.sequences):
+                codes = self.data.labels.codes[s]
+                check.follow(codes, lambda row, s=s: f"row {row} of sequence {s}")
 
     def convexity(self, l2: float) -> float:
-        return super().convexity(l2) if self.data.table is None else 0.0
+        return super().convexity(l2) if self.data.labels is None else 0.0
 
     def likelihood(self, scores: ScoreMap, l2: float, threads: Threads) -> LongLogLikelihood:
         return LongLogLikelihood(scores, self.data, l2)

@@ -9,19 +9,17 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from sklseq._lib.threads import Threads
-from sklseq.data.constraints import Constraints
-from sklseq.data.labels import split_labels, unique_labels
+from sklseq.data.constraints import Constraints, PathCheck
+from sklseq.data.labels import cut_rows, split_labels, unique_labels
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import LabelsLike
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import check_not_empty
-from sklseq.inference.chain.linear_chain import Transitions, best_paths, row_blocks
 from sklseq.objectives.likelihood.long import Plan
 from sklseq.objectives.likelihood.partial import (
     EntropyLikelihood,
     PartialLogLikelihood,
-    all_forbidden,
     nothing_known,
 )
 from sklseq.objectives.likelihood.proportions import ProportionLikelihood, Proportions
@@ -29,7 +27,7 @@ from sklseq.objectives.likelihood.summary import Summary
 from sklseq.objectives.scores.score_map import ScoreMap, allowed_support, magnitudes
 from sklseq.objectives.scores.transition_features import allowed_triples
 
-__all__ = ["NOTHING", "PartialSource", "Unlabelled", "check_allowed", "has_row"]
+__all__ = ["NOTHING", "PartialSource", "Unlabelled", "has_row"]
 
 
 class Unlabelled(NamedTuple):
@@ -161,7 +159,9 @@ class PartialSource(RowSource):
         )  # fmt: skip
 
     def check_constraints(self, allowed: Constraints) -> None:
-        check_allowed(self.labels, self.X.offsets, allowed, self.numbers)
+        check = PathCheck(allowed, self.classes, self.labels.table)
+        for s, codes in zip(self.numbers, cut_rows(self.labels.codes, self.X.offsets)):
+            check.follow(codes, lambda row, s=s: f"row {row} of sequence {s}")
 
     def seen_triples(self, columns: np.ndarray) -> np.ndarray:
         return allowed_triples(self.X, columns, self.labels)
@@ -184,20 +184,6 @@ class PartialSource(RowSource):
         if self.unlabelled.entropy_weight > 0:
             return EntropyLikelihood(*args, self.unlabelled.entropy_weight)
         return PartialLogLikelihood(*args)
-
-
-def check_allowed(
-    labels: AllowedLabels, offsets: np.ndarray, allowed: Constraints, numbers: np.ndarray
-) -> None:
-    """Raise a ValueError where constraints forbid all labelings that labels allow."""
-    forbidden = Constraints(*(np.where(mask, 0.0, -np.inf) for mask in allowed))
-    chain = Transitions(*forbidden)
-    penalties = labels.penalties(chain.width, np.float64)
-    for a, b in row_blocks(offsets):
-        psi = penalties[labels.codes[offsets[a] : offsets[b]]]
-        _, scores = best_paths(psi, offsets[a : b + 1] - offsets[a], chain)
-        if (bad := np.flatnonzero(scores == -np.inf)).size:
-            raise all_forbidden(f"sequence {numbers[a + bad[0]]}")
 
 
 def has_row(rows: np.ndarray, X: Sequences) -> np.ndarray:

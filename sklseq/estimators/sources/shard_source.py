@@ -79,7 +79,7 @@ class ShardSource(Source):
 
     def check_constraints(self, allowed: Constraints) -> None:
         for k, one in enumerate(self.summaries):
-            if one.n_rows and one.table is None:  # else the first evaluation finds it
+            if one.n_rows and one.table is None:  # else `likelihood_of` checks
                 at = np.searchsorted(self.summary.classes, one.classes)
                 transition = allowed.transition[np.ix_(at, at)]
                 mine = Constraints(transition, allowed.start[at], allowed.end[at])

@@ -18,7 +18,7 @@ from sklseq.inference.chain.linear_chain import _chain, check_paths
 from sklseq.objectives.likelihood.block_sequence import AllowedSequence, BlockSequence
 from sklseq.objectives.likelihood.block_summary import summarise_blocks, summarise_labels
 from sklseq.objectives.likelihood.long_hessian import LongHessian
-from sklseq.objectives.likelihood.partial import all_forbidden, nothing_known
+from sklseq.objectives.likelihood.partial import nothing_known
 from sklseq.objectives.likelihood.passes import (
     TAIL,
     Checkpoints,
@@ -184,9 +184,9 @@ class LongData(NamedTuple):
         Weighted counts of all features under the true labels.
     weights : ndarray of shape (n_sequences,)
     plan : Plan
-    table : ndarray, or None
-        As of ``AllowedLabels``, if some labels are unknown: ``observed`` then counts the sequences
-        without ``codes``.
+    labels : CodedLabels, or None
+        Of all sequences, if some labels are unknown: ``observed`` then counts the sequences without
+        ``codes``.
     again : callable(weights) -> LongData
         Reads all again, with other weights.
     """
@@ -196,7 +196,7 @@ class LongData(NamedTuple):
     observed: Counts
     weights: np.ndarray
     plan: Plan
-    table: np.ndarray | None = None
+    labels: CodedLabels | None = None
     again: Callable[[np.ndarray], LongData] | None = None
 
     def without(self, numbers: np.ndarray) -> LongData:
@@ -274,7 +274,7 @@ class LongData(NamedTuple):
         support = support_of_codes(summary.support, table, len(classes))
         summary = summary._replace(classes=classes, support=support)
         observed = observed.of_labels(len(classes))
-        return cls(sequences, summary, observed, weights, plan, table, again)
+        return cls(sequences, summary, observed, weights, plan, partial, again)
 
 
 def _check_repeatable(sources: list, labels: list) -> None:
@@ -329,8 +329,8 @@ class LongLogLikelihood:
             )
         ]  # fmt: skip
         self.penalties, self.allowed = None, {}
-        if data.table is not None:
-            labels = AllowedLabels(np.zeros(0, dtype=np.int32), data.table)
+        if data.labels is not None:
+            labels = AllowedLabels(np.zeros(0, dtype=np.int32), data.labels.table)
             self.penalties = labels.penalties(scores.width, np.float64)
             partial = [x for x in self.long if x.codes is not None]
             self.allowed = {x.number: AllowedSequence(x, self.penalties) for x in partial}
@@ -402,8 +402,6 @@ class LongLogLikelihood:
                 allowed[batch.numbers] = batch.run(bc, W, fewer, self.penalties[codes])
         for number, sequence in self.allowed.items():
             allowed[number] = passes(bc, W, fewer, self.weights[number]).run(sequence)
-        if (bad := np.flatnonzero(allowed == -np.inf)).size:
-            raise all_forbidden(f"sequence {bad[0]}")
         log_z -= allowed
         counts.add(fewer, -1.0)
 

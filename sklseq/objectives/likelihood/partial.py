@@ -17,18 +17,9 @@ __all__ = [
     "EntropyLikelihood",
     "PartialLogLikelihood",
     "add_covariances",
-    "all_forbidden",
     "in_float64",
     "nothing_known",
 ]
-
-
-def all_forbidden(sequence: str) -> ValueError:
-    """The error for a sequence whose labels allow no labeling that constraints allow."""
-    return ValueError(
-        f"Training labels violate `constraints`: each labeling of {sequence} that y "
-        "allows is forbidden. Correct the labels, or loosen `constraints`."
-    )
 
 
 def nothing_known() -> ValueError:
@@ -98,8 +89,6 @@ class PartialLogLikelihood(LogLikelihood):
         log_z, log_z_allowed = self.log_z[sequences], self.observed_score[sequences]
         work.forward_backward(psi, offsets, plus, chain, log_z, entries)
         work.forward_backward(allowed, offsets, minus, chain, log_z_allowed, entries)
-        if log_z_allowed.min() == -np.inf:
-            raise all_forbidden("a sequence")
         if not counts:
             return None
         psi -= allowed

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from sklseq._lib.threads import Threads
+from sklseq.data.constraints import PathCheck
+from sklseq.data.labels import cut_rows
 from sklseq.inference.chain.linear_chain import BLOCK_ROWS
 from sklseq.objectives.likelihood.likelihood import (
     Hessian,
@@ -26,14 +28,21 @@ __all__ = ["ShardedLogLikelihood", "add_sums", "likelihood_of", "sum_of_shard"]
 def likelihood_of(
     scores: ScoreMap, rows: LabelledRows, classes: np.ndarray, threads: Threads, buffers=None
 ) -> LogLikelihood:
-    """-log-likelihood of one shard, without penalty; ``scores`` is of the whole data."""
+    """-log-likelihood of one shard, without penalty; ``scores`` is of the whole data.
+
+    Raises a ValueError where constraints forbid all labelings that partial labels allow.
+    """
     X = rows.X
     if X.dtype != scores.dtype:
         X = X.with_rows(X.rows.astype(scores.dtype))
     args = X.offsets, rows.weights, 0.0, threads, buffers
     if rows.table is None:
         return LogLikelihood(scores.for_rows(X), rows.labelled_by(classes), *args)
-    return PartialLogLikelihood(scores.for_rows(X), rows.allowed_by(classes), *args)
+    labels = rows.allowed_by(classes)
+    check = PathCheck(scores.allowed, classes, labels.table)
+    for codes in cut_rows(labels.codes, X.offsets):
+        check.follow(codes, lambda row: f"row {row} of a sequence")
+    return PartialLogLikelihood(scores.for_rows(X), labels, *args)
 
 
 def sum_of_shard(part: LogLikelihood, w: np.ndarray) -> tuple[float, np.ndarray]:
