@@ -141,3 +141,19 @@ def test_the_example_runs(monkeypatch, capsys):
     ]
     assert np.min(scores) > 0.8
     pyplot.close("all")
+
+
+def test_hidden_segments_that_touch_are_one_stretch_and_known_runs_lie_between(bench):
+    class Draws:
+        def __init__(self, *draws):
+            self.draws = iter(draws)
+
+        def random(self):
+            return next(self.draws)
+
+    segments = [(0, 2, "a"), (2, 3, "b"), (3, 5, "a"), (6, 7, "b"), (7, 8, "a")]
+    some = bench.hide(segments, 0.5, Draws(0.1, 0.9, 0.9, 0.9, 0.1))
+    assert some == [(0, 2, "a"), (2, 5, None), (6, 7, None), (7, 8, "a")]
+    X, y = bench.known_runs(["abcdefgh"], [some])
+    assert X == ["ab", "f", "h"]
+    assert y == [[(0, 2, "a")], [], [(0, 1, "a")]]

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from tests.estimators.test_chosen_columns import check_choices
 from tests.estimators.test_hmsvm_transitions import check_solvers
+from tests.estimators.test_segmenter_transitions import OPTIONS, check_objective
 from tests.objectives.test_transition_features import check_minimum, check_steps
+
+
+def fails(seed: int, check: Callable[..., None], *args: Any) -> bool:
+    """Whether a check raises."""
+    try:
+        check(seed, *args)
+    except Exception as error:
+        print(f"seed {seed}: {check.__name__}: {str(error)[:300]}", flush=True)
+        return True
+    return False
 
 
 def main(n: int = 1000) -> int:
@@ -14,11 +27,9 @@ def main(n: int = 1000) -> int:
     failed = 0
     for seed in range(n // 10):
         for check in (check_choices, check_solvers, check_minimum, check_steps):
-            try:
-                check(seed)
-            except Exception as error:
-                failed += 1
-                print(f"seed {seed}: {check.__name__}: {str(error)[:300]}", flush=True)
+            failed += fails(seed, check)
+        options = OPTIONS[seed % len(OPTIONS)]
+        failed += fails(seed, check_objective, options, 1 + seed % 2, 3 + seed % 4)
     return failed
 
 
