@@ -182,6 +182,31 @@ def test_every_answer_is_that_of_enumeration(fitted):
         assert all(one in inside for one in drawn[s])
 
 
+def test_labels_at_most_once_where_repetition_scores_high(fitted):
+    model, X, _ = fitted
+    model, rng, repeats = clone_fitted(model), np.random.default_rng(0), 0
+    for _ in range(4):
+        model.transition_coef_.data = rng.normal(2, 3, len(model.transition_coef_.data))
+        once = model.predict(X, valid="once")
+        for s, x in enumerate(X):
+            every, values = enumerated(model, x)
+            order = np.argsort(-values, kind="stable")
+            good = [k for k in order if is_once(model, every[k])]
+            repeats += good[0] != order[0]
+            expected = [(i, j, model.classes_[k]) for i, j, k in every[good[0]]]
+            assert once[s] == [segment for segment in expected if segment[2] != "O"]
+    assert repeats > 10
+
+
+def clone_fitted(model):
+    return pickle.loads(pickle.dumps(model))
+
+
+def is_once(model, segments):
+    labels = [k for _, _, k in segments if model.classes_[k] != "O"]
+    return len(labels) == len(set(labels))
+
+
 def test_saved_and_cloned_models_and_warm_starts(fitted):
     model, X, y = fitted
     again = pickle.loads(pickle.dumps(model))
