@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import sparse
 
 from sklseq import CRFTagger, HMSVMTagger
@@ -102,3 +103,13 @@ def test_threads_are_not_left_with_a_buffer_after_an_error(monkeypatch):
         CRFTagger(n_jobs=2).fit(X, y)
     assert len(seen) == 1
     assert seen[0].threads is None
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("slack", ["l1", "l2"])
+def test_threads_share_the_slacks_and_losses_of_a_sequence(slack):
+    X, y = data("dense")
+    options = {"solver": "smoothing", "slack": slack, "C": 0.1, "max_iter": 5, "tol": 0.05}
+    one, several = (HMSVMTagger(n_jobs=n, **options).fit(X, y) for n in (1, 2))
+    assert_allclose(several.coef_, one.coef_, atol=1e-6)
+    assert several.dual_gap_ == pytest.approx(one.dual_gap_, abs=1e-4)
