@@ -67,6 +67,8 @@ def read_columns(table: Any, names: list) -> list:
     for name, column in zip(names, columns):
         if isinstance(column, str | bytes | Mapping | Set) or not hasattr(column, "__len__"):
             raise TypeError(f"Column {name!r} must be a list or array; got {column!r:.40}.")
+        if np.ma.is_masked(column):
+            raise ValueError(f"Column {name!r} has masked entries; fill them, or drop their rows.")
     if len(set(map(len, columns))) > 1:
         sizes = ", ".join(f"{name}: {len(column)}" for name, column in zip(names, columns))
         raise ValueError(f"The columns must be equally long; got {sizes}.")

@@ -9,7 +9,7 @@ from pathlib import Path
 from ._checks import check_choice
 from ._conll import read_text
 
-_SPAN = re.compile(r"T\S*\t(\S+) (\d+ \d+(?:;\d+ \d+)*)\t(.*)")
+_SPAN = re.compile(r"T\S*\t(\S+) (\d{1,18} \d{1,18}(?:;\d{1,18} \d{1,18})*)\t(.*)")
 Span = tuple[int, int, str]
 
 
@@ -37,8 +37,8 @@ def read_brat(
     Raises
     ------
     ValueError
-        If a line is no annotation, a span is not in the text or has another text, or a folder has
-        no ``.ann`` file.
+        If a line that begins with T is no span, a span is not in the text or has another
+        text, or a folder has no ``.ann`` file.
     OSError
         If a file cannot be read.
 
@@ -48,7 +48,8 @@ def read_brat(
 
     Notes
     -----
-    Lines that begin with T are spans; relations, events, attributes and notes are skipped.
+    Lines that begin with T are spans; all others, such as relations, events, attributes and notes,
+    are skipped.
 
     Examples
     --------

@@ -68,7 +68,7 @@ def from_frame(
     ------
     ValueError
         If a column is missing or there twice, columns differ in length, none is left for X, a group
-        has no value, or its rows are apart.
+        has no value, or its rows are apart; if a column has masked entries.
     TypeError
         If `frame` is no table, or one of its columns is no list.
 
@@ -137,6 +137,7 @@ def _offsets(columns: list, names: list[str]) -> np.ndarray:
     """Where a value of one of the columns differs from that of the row before."""
     n = len(columns[0])
     new = np.zeros(max(n - 1, 0), dtype=bool)
+    columns = [_as_given(column) for column in columns]
     for codes in map(column_codes, columns):
         new |= np.asarray(codes[1:] != codes[:-1], dtype=bool)
     starts = np.concatenate([[0][:n], np.flatnonzero(new) + 1]).astype(np.int64)
@@ -145,6 +146,13 @@ def _offsets(columns: list, names: list[str]) -> np.ndarray:
     if not rises:
         _check_groups(list(zip(*(first.tolist() for first in firsts))), starts.tolist(), names)
     return np.append(starts, n)
+
+
+def _as_given(column: Any) -> Any:
+    # NumPy would make equal what lists hold as different: 1 and "1", or numbers beyond 2**53.
+    if isinstance(column, list | tuple):
+        return np.fromiter(column, dtype=object, count=len(column))
+    return column
 
 
 def _check_groups(values: list[tuple], starts: list[int], names: list[str]) -> None:

@@ -58,6 +58,7 @@ def test_fragments(tmp_path):
         ("T1\tPER 30 99\tRome\n", "which has 35 characters; repair"),
         ("T1 PER 0 3 Ann\n", "line 1: 'T1 PER 0 3 Ann' must have the form id, tab, type"),
         ("T1\tPER 0 x\tAnn\n", "must have the form"),
+        (f"T1\tPER 0 {'9' * 5000}\tAnn\n", "line 1: .* must have the form"),
     ],
 )
 def test_wrong_lines_are_named(tmp_path, ann, message):

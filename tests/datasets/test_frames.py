@@ -442,3 +442,21 @@ def test_wrong_spans_and_offsets_are_named(spans, offsets, message):
 def test_wrong_texts_are_named(text, tokens, message):
     with pytest.raises(TypeError, match=message):
         token_offsets(text, tokens)
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [[1, "1"], ["a", "a\0"], [True, "True"], [b"a", "a"], [2**53, 2**53 + 1, 0.5], (2**63, -1)],
+)
+def test_groups_of_lists_are_compared_as_they_are(groups):
+    X, _ = from_frame({"s": groups, "w": list("abc")[: len(groups)]}, "s")
+    assert len(X) == len(groups)
+
+
+@pytest.mark.parametrize("name", ["s", "w", "y"])
+def test_masked_entries_are_refused(name):
+    frame = {column: np.ma.array([1, 1, 2]) for column in "swy"}
+    assert len(from_frame(frame, "s", "y")[0]) == 2
+    frame[name][1] = np.ma.masked
+    with pytest.raises(ValueError, match=f"Column '{name}' has masked entries; fill them"):
+        from_frame(frame, "s", "y")

@@ -106,7 +106,7 @@ def test_errors_and_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         free = CRFTagger(l2=0.0, tol=1e-6, max_iter=20).fit(X, y)
-    with pytest.raises(ValueError, match=r"not positive definite: .* use l2 above 0"):
+    with pytest.raises(ValueError, match=r"not positive definite: .* scale them, use a larger l2"):
         standard_errors(free, X, y)
 
 

@@ -133,8 +133,8 @@ def _inverse(H: np.ndarray) -> np.ndarray:
     except linalg.LinAlgError:
         raise ValueError(
             "The Hessian is not positive definite: some weights can change without changing the "
-            "likelihood, or training did not reach a minimum; use l2 above 0, and fit with a "
-            "smaller tol."
+            "likelihood, or training did not reach a minimum, or features have very different "
+            "scales; scale them, use a larger l2, and fit with a smaller tol."
         ) from None
     return linalg.cho_solve(factor, np.diag(scale)) * scale[:, None]
 
