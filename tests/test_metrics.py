@@ -247,12 +247,27 @@ def test_labels_with_their_prefix_behind_are_refused():
     for options in ({}, {"mode": "strict", "scheme": "iob2"}):
         with pytest.raises(ValueError, match="y_true: Label 'PER-B' at row 1 of sequence 0 is not"):
             span_f1([["O", "PER-B"]], [["O", "O"]], **options)
-    y_true, y_pred = [["PER-B", "PER-I", "LOC-B"]], [["PER-B", "PER-I", "LOC-I"]]
-    turned = (
-        [["-".join(label.split("-")[::-1]) for label in labels] for labels in y]
-        for y in (y_true, y_pred)
-    )
-    assert span_f1(*turned) == seqeval.f1_score(y_true, y_pred, suffix=True)
+
+
+def test_labels_turned_round_score_as_with_suffixes_in_seqeval():
+    def turn(y):
+        return [["-".join(label.rsplit("-", 1)[::-1]) for label in labels] for labels in y]
+
+    strict = {"scheme": "iobes", "mode": "strict"}, {"scheme": seqeval_schemes.IOBES}
+    for seed in range(20):
+        pair = random_labels(seed, IOBES, n_wrong=0.3)
+        suffixed = [
+            [["-".join(label.split("-", 1)[::-1]) for label in labels] for labels in y]
+            for y in pair
+        ]
+        turned = [turn(y) for y in suffixed]
+        assert [[list(labels) for labels in y] for y in pair] == turned
+        for peer, (ours, theirs) in ((seqeval, ({}, {})), (strict_seqeval, strict)):
+            expected = peer.precision_recall_fscore_support(
+                *suffixed, average="macro", zero_division=0, suffix=True, **theirs
+            )
+            got = span_precision_recall_fscore_support(*turned, average="macro", **ours)
+            assert_allclose(got[:3], expected[:3], rtol=EXACT, atol=0)
 
 
 @pytest.mark.parametrize("strict", [False, True])
