@@ -91,7 +91,8 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         row and label, and for each sequence and transition that has a weight; "auto" does not take
         it where that is more than four times ``sklearn.get_config()["working_memory"]`` MiB.
     gradient : {"auto", "forward-backward", "checkpoint", "streaming"}, default="auto"
-        Computation of gradients; all give the same numbers.
+        Computation of gradients; all give the same numbers. With transition features it is
+        "forward-backward".
 
         - "forward-backward" keeps a few numbers for each row and label of a sequence.
         - "checkpoint" keeps O(√T) rows of T and computes the others twice. Reads rows in any order:
@@ -646,7 +647,8 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         """Set state weights of magnitude ``threshold`` or less to 0.
 
         Attributes that are left without a weight are forgotten if the tagger itself reads dicts
-        or attribute lists. Transitions, starts and ends stay as they are.
+        or attribute lists. Transitions, starts, ends and the weights of transition features stay
+        as they are.
 
         Parameters
         ----------
