@@ -6,7 +6,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from sklseq.inference import (
     RowTransitions,
-    decode_online,
     entropy,
     expected_features,
     forward_backward,
@@ -243,11 +242,6 @@ def test_errors_of_entries(change, message):
 def test_errors_of_scores(question, transition, message):
     with pytest.raises(ValueError, match=message):
         question(np.zeros((4, 2)), transition)
-
-
-def test_online_decoding_refuses_them():
-    with pytest.raises(ValueError, match=r"transition must have shape \(2, 2\) for online"):
-        decode_online(np.zeros((4, 2)), np.zeros((4, 2, 2)).tolist())
 
 
 def test_a_sequence_without_a_path_is_named():
