@@ -34,7 +34,7 @@ from sklseq.data.sequences import (
 from sklseq.data.span_rules import SpanRules, find_by_rules, named_spans, span_rules
 from sklseq.data.types import ArrayLike, LabelsLike, MatrixLike, SequencesLike, ValidLike
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen, gives_lists
-from sklseq.estimators.validation import check_room, in_shards, read_sequences
+from sklseq.estimators.validation import check_room, in_shards, other_width, read_sequences
 from sklseq.estimators.weights import dense_weights
 from sklseq.inference.chain.linear_chain import (
     Transitions,
@@ -100,10 +100,8 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         if X.n_rows == 0 and X.shape[1] == 0:
             return X
         if X.shape[1] not in self._widths():
-            raise ValueError(
-                f"X has {X.shape[1]} features, but {type(self).__name__} was fitted with "
-                f"{self.n_features_in_}; extract them with the same fitted transformer."
-            )
+            origin = f"{type(self).__name__} was fitted with"
+            raise other_width(X.shape[1], self.n_features_in_, origin)
         return X
 
     def _widths(self) -> set[int]:

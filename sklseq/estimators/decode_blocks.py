@@ -12,6 +12,7 @@ from sklseq.data.partial_blocks import read_codes
 from sklseq.data.row_blocks import BLOCK_ROWS, LabelBlocks, RowBlocks, blocks_of, label_blocks
 from sklseq.data.sequences import check_sample_weight
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
+from sklseq.estimators.validation import other_width
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.online_rules import OnlineRule, _online, new_beam, no_path
 
@@ -60,10 +61,8 @@ class BlockDecoder(NamedTuple):
     def scores(self, rows: Any, where: str) -> np.ndarray:
         """Padded scores of a block of rows."""
         if rows.shape[1] != self.n_features:
-            raise ValueError(
-                f"{where.capitalize()} has {rows.shape[1]} features, but {self.name} was fitted "
-                f"with {self.n_features}; extract them with the same fitted transformer."
-            )
+            origin = f"{self.name} was fitted with"
+            raise other_width(rows.shape[1], self.n_features, origin, where.capitalize())
         return self.score(rows)
 
     def predict(self, X: SequencesLike) -> np.ndarray:

@@ -27,6 +27,7 @@ __all__ = [
     "check_room",
     "check_same_roles",
     "in_shards",
+    "other_width",
     "read_sequences",
     "refuse_roles",
     "training_weights",
@@ -97,6 +98,14 @@ def check_same_roles(before: np.ndarray | None, now: np.ndarray | None) -> None:
             f"partial_fit got X {words[0]} transition features, but training began {words[1]} "
             "them; transition_features and the columns of X must stay as they were."
         )
+
+
+def other_width(n_features: int, expected: int, origin: str, what: str = "X") -> ValueError:
+    """Error of rows that have another number of features than those before."""
+    return ValueError(
+        f"{what} has {n_features} features, but {origin} {expected}; extract them with the same "
+        "fitted transformer."
+    )
 
 
 def training_weights(sample_weight: ArrayLike, n_sequences: int) -> np.ndarray:

@@ -28,6 +28,7 @@ from sklseq.estimators.trained_weights import fitted_attributes, trained_support
 from sklseq.estimators.validation import (
     check_not_empty,
     check_same_roles,
+    other_width,
     read_sequences,
     training_weights,
 )
@@ -101,10 +102,7 @@ def fit_blocks(
     for weight, rows, labels, first in _pieces(X, y, training_weights(sample_weight, len(X))):
         fitted = hasattr(later, "coef_")
         if fitted and rows.shape[1] != later.n_features_in_:
-            raise ValueError(
-                f"X has {rows.shape[1]} features, but CRFTagger was fitted with "
-                f"{later.n_features_in_}; extract them with the same fitted transformer."
-            )
+            raise other_width(rows.shape[1], later.n_features_in_, "CRFTagger was fitted with")
         given = rows if fitted else None, rows, labels, classes, np.full(len(rows), weight)
         squares = getattr(later, "_squares", None)
         vars(later).update(fit_batch(later, *given, squares, first))

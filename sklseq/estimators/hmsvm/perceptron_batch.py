@@ -12,6 +12,7 @@ from sklseq.estimators.hmsvm.margin_problem import MarginProblem
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import (
     check_same_roles,
+    other_width,
     read_sequences,
     training_weights,
     warn_new_attributes,
@@ -136,10 +137,8 @@ def _read(tagger: Any, X, y, classes, sample_weight) -> RowSource:
     if known is not None:
         warn_new_attributes(tagger, X)
     if known is not None and rows.shape[1] != tagger.n_features_in_:
-        raise ValueError(
-            f"X has {rows.shape[1]} features, but the first call of partial_fit had "
-            f"{tagger.n_features_in_}; extract them with the same fitted transformer."
-        )
+        origin = "the first call of partial_fit had"
+        raise other_width(rows.shape[1], tagger.n_features_in_, origin)
     weights = training_weights(sample_weight, len(rows))
     labels = read_classes(classes) if known is None else known
     source = RowSource.of_rows(rows, y, weights, found if known is None else vectorizer, labels)

@@ -46,10 +46,7 @@ from sklseq.estimators.semicrf.segment_source import (
     label_limits,
     read_potentials,
 )
-from sklseq.estimators.validation import (
-    check_n_jobs,
-    warn_one_label,
-)
+from sklseq.estimators.validation import check_n_jobs, other_width, warn_one_label
 from sklseq.estimators.weights import WeightsMixin
 from sklseq.inference.chain.linear_chain import (
     as_generator,
@@ -425,10 +422,8 @@ class SemiCRFSegmenter(
         potentials, _ = read_potentials(X, self.vectorizer_)
         wrong = potentials.shape[1] != self.n_features_in_
         if wrong and not (potentials.n_potentials == 0 and potentials.shape[1] == 0):
-            raise ValueError(
-                f"X has {potentials.shape[1]} features, but {type(self).__name__} was fitted with "
-                f"{self.n_features_in_}; extract them with the same fitted transformer."
-            )
+            origin = f"{type(self).__name__} was fitted with"
+            raise other_width(potentials.shape[1], self.n_features_in_, origin)
         return potentials
 
     def _program(self, X: SegmentPotentials, spans: Any = None, apart: int | None = 0):

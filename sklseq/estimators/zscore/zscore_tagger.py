@@ -36,6 +36,7 @@ from sklseq.estimators.validation import (
     check_n_jobs,
     check_not_empty,
     check_numbers,
+    other_width,
     read_class_weight,
     read_sequences,
     refuse_roles,
@@ -543,10 +544,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
 
     def _check_columns(self, n_features: int, is_first: bool) -> None:
         if not is_first and n_features != self.n_features_in_:
-            raise ValueError(
-                f"X has {n_features} features, but the first call of partial_fit had "
-                f"{self.n_features_in_}; extract them with the same fitted transformer."
-            )
+            origin = "the first call of partial_fit had"
+            raise other_width(n_features, self.n_features_in_, origin)
         if n_features > MAX_WEIGHTS:
             raise ValueError(
                 f"partial_fit keeps sums of n_features² numbers, for at most {MAX_WEIGHTS} "

@@ -30,7 +30,7 @@ def sums_by_halves(
     psi : ndarray of shape (n_rows, width)
         Scores with those of start and end; they become marginals unless NaN is returned.
     weight : float or None
-        Factor of the pair marginals that ``work.pairwise`` gets; None: nobody wants them.
+        Factor of the pair marginals that ``work.pairwise`` gets; None: no pair marginals.
     chain : Transitions
         Exponentiated, without ``pairs``.
     work : Workspace

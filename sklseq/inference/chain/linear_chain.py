@@ -211,7 +211,7 @@ class Workspace:
         """Turn scores ``psi`` (padded) into marginals, in place; log Z goes into ``log_z``.
 
         Pair marginals, times the sequence's weight, are added up in this workspace; with weights
-        None, nobody wants them. log Z is -inf where no path is allowed; the marginals of that
+        None, none are computed. log Z is -inf where no path is allowed; the marginals of that
         sequence mean nothing. ``rows``: entries of these rows, whose expectations are added, too.
         """
         if rows is not None and chain.pairs is not None:

@@ -93,7 +93,7 @@ def backward_half(
     real[:, ::1] marginals,          # (n, width)      OUT; IN beta, where the halves meet
     real[:, ::1] scratch,            # (width, width)
     double[:, ::1] pairs,            # (width, width)  IN/OUT  += pair marginals inside this half, E
-                                     # left out; None: nobody wants them
+                                     # left out; None: not computed
     bint reverse,
     Py_ssize_t L,
     bint many,                       # whether pairs of many labels are added up in batches

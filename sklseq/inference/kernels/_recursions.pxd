@@ -271,5 +271,5 @@ cdef inline void backward(
     # `backward_rows` of a sequence, and sum_t xi_t(i, j) = E(i, j) * sum_t alpha_{t-1}(i) * u_t(j),
     # E(i, j) left out.
     backward_rows(tag, Et, alpha, inverse_c, e, marginals, 0, T, T, L, width, width)
-    if T > 1 and weight != 0:    # nobody wants pairs of weight 0
+    if T > 1 and weight != 0:    # pairs of weight 0 are not computed
         add_products(tag, alpha, e + width, T - 1, scratch, pairwise, weight, L, width)

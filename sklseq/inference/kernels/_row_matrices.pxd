@@ -236,7 +236,7 @@ cdef inline void backward_runs(
             continue
         backward_rows(tag, matrix, alpha, inverse_c, e, marginals, lo, hi, T, L, width, width)
         n = min(hi, T - 1) - lo
-        if n > 0 and weight != 0:    # nobody wants pairs of weight 0
+        if n > 0 and weight != 0:    # pairs of weight 0 are not computed
             add_products(
                 tag, alpha + lo * width, e + (lo + 1) * width, n, scratch, pairwise, weight, L,
                 width
