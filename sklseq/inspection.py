@@ -204,6 +204,7 @@ def spans(
     *,
     scheme: str | None = None,
     valid: ValidLike | None = None,
+    handle_invalid: str = "error",
 ) -> list[list[Span]]:
     """The predicted spans of each sequence, with the probability of each.
 
@@ -216,6 +217,8 @@ def spans(
         How labels are read, see :meth:`sklseq.CRFTagger.predict_spans`. Not for segmenters.
     valid : "once", collection of types, callable or None, default=None
         Which labelings are valid, see :meth:`sklseq.CRFTagger.predict`.
+    handle_invalid : {"error", "best"}, default="error"
+        What a sequence without a valid labeling leads to: an error, or the best one of all.
 
     Returns
     -------
@@ -236,9 +239,10 @@ def spans(
     """
     last: Any
     last, rows = last_step(model, X)
+    rule = {"valid": valid, "handle_invalid": None if valid is None else handle_invalid}
     if not hasattr(last, "predict_spans"):
-        return _spans_of_labels(last.predict(rows, **_given(last.predict, valid=valid)), scheme)
-    return last.predict_spans(rows, **_given(last.predict_spans, scheme=scheme, valid=valid))
+        return _spans_of_labels(last.predict(rows, **_given(last.predict, **rule)), scheme)
+    return last.predict_spans(rows, **_given(last.predict_spans, scheme=scheme, **rule))
 
 
 def _given(method: Any, **options: Any) -> dict[str, Any]:
@@ -447,6 +451,7 @@ def extract(
     offsets: Sequence[Sequence[tuple[int, int]]] | None = None,
     scheme: str | None = None,
     valid: ValidLike | None = None,
+    handle_invalid: str = "error",
 ) -> list[list[Field]]:
     """The fields of each sequence, with their texts.
 
@@ -463,7 +468,7 @@ def extract(
     offsets : list of lists of (start, stop), optional
         Characters of each token in ``texts``. By default each token is searched for behind the one
         before.
-    scheme, valid
+    scheme, valid, handle_invalid
         As in :func:`spans`.
 
     Returns
@@ -493,12 +498,13 @@ def extract(
     ('NAME', 'Ann  Lee', 0, 8)
     """
     table = SequenceTokens.of(X, tokens, texts, offsets)
+    found = spans(model, X, scheme=scheme, valid=valid, handle_invalid=handle_invalid)
     return [
         [
             Field(label, *table.text(s, start, stop), probability)
             for start, stop, label, probability in one
         ]
-        for s, one in enumerate(spans(model, X, scheme=scheme, valid=valid))
+        for s, one in enumerate(found)
     ]
 
 

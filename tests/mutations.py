@@ -388,6 +388,8 @@ FAULTS = [
     ("inference/chain/span_sums.py", "q *= np.where(rules.goes_on[i, j]", "q *= np.where(rules.goes_on[i, j] & False", "test_span_sums"),
     ("inference/kernels/_once.pyx", "if value > best:", "if value >= best:", "test_once"),
     ("inference/chain/once.py", "sequences = sequences[more.any(axis=1)]", "sequences = sequences[:0]", "test_once"),
+    ("inference/chain/once.py", "paths.append(best[rows])", "paths.append(codes[rows])", "test_once"),
+    ("estimators/valid_paths.py", "return suppress(NoValidAnswerError) if", "return nullcontext() if", "test_valid_paths"),
     ("data/labels.py", "(offsets - first).tolist()", "offsets.tolist()", "test_label_output"),
     ("estimators/label_output.py", "self._sklearn_output_config =", "self._output =", "test_label_output"),
     ("estimators/weights.py", "weights > 0 if sign ==", "weights < 0 if sign ==", "test_inspection"),

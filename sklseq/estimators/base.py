@@ -201,6 +201,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         known: LabelsLike | None = None,
         *,
         valid: ValidLike | None = None,
+        handle_invalid: str = "error",
     ) -> np.ndarray:
         """The best label path of each sequence (Viterbi); ties go to the first label.
 
@@ -219,6 +220,9 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
             each but "O" in at most one run. A collection: each of these types does; others are
             free. A function: called with the labels of one sequence as a list, best path first,
             until it returns True. Needs X in memory.
+        handle_invalid : {"error", "best"}, default="error"
+            What a sequence without a valid path leads to: an error for all of X, or the best path
+            of all for this sequence, which is not valid.
 
         Returns
         -------
@@ -229,8 +233,9 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         Raises
         ------
         ValueError
-            If ``valid`` is none of these, or a sequence has no valid path, with a function: none
-            among its 4,096 best.
+            If ``valid`` is none of these, or a sequence has no valid path (with a function: none
+            among its 4,096 best; without: or the search is too large) and ``handle_invalid`` is
+            "error".
 
         Notes
         -----
@@ -251,7 +256,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         elif blocks:
             answers = self._block_decoder().predict(X)
         elif valid is not None:
-            answers = self._predict_valid(X, valid, known)
+            answers = self._predict_valid(X, known, valid, handle_invalid)
         else:
             return self._predict_rows(X, known)
         return as_chosen(self, answers)
@@ -279,16 +284,21 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         self._blocks(X, decode)
         return found
 
-    def _predict_valid(self, X: Any, valid: ValidLike, known: LabelsLike | None) -> np.ndarray:
+    def _predict_valid(
+        self, X: Any, known: LabelsLike | None, valid: ValidLike, handle_invalid: str
+    ) -> np.ndarray:
         X = self._read(X, finite=False)
         allowed, potentials = self._allowed(known, X), self.potentials(X)
         allowed.restrict(potentials.emission, 0)
-        return split_labels(self.classes_[self._valid_codes(potentials, valid)], X.offsets)
+        codes = self._valid_codes(potentials, valid, handle_invalid)
+        return split_labels(self.classes_[codes], X.offsets)
 
-    def _valid_codes(self, potentials: Potentials, valid: ValidLike) -> np.ndarray:
+    def _valid_codes(
+        self, potentials: Potentials, valid: ValidLike, handle_invalid: str
+    ) -> np.ndarray:
         from sklseq.estimators.valid_paths import valid_paths  # not for a deployed model
 
-        return valid_paths(potentials, self.classes_, valid)
+        return valid_paths(potentials, self.classes_, valid, handle_invalid)
 
     def predict_blocks(self, x: MatrixLike) -> Iterator[np.ndarray]:
         """The labels of one sequence of any length, while it is read.
@@ -326,7 +336,12 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         return psi
 
     def predict_spans(
-        self, X: SequencesLike, *, scheme: str | None = None, valid: ValidLike | None = None
+        self,
+        X: SequencesLike,
+        *,
+        scheme: str | None = None,
+        valid: ValidLike | None = None,
+        handle_invalid: str = "error",
     ) -> list[list[Span]]:
         """The spans of the best label path of each sequence.
 
@@ -338,8 +353,8 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
             metrics. "runs": rows of one label that follow one another are a span, unless the label
             is "O". None: as conlleval reads them, if all labels have the form of span labels
             ("B-x", "I-x", ..., "O"), else "runs".
-        valid : "once", collection of types, callable or None, default=None
-            Which label paths are valid, as in :meth:`predict`.
+        valid, handle_invalid
+            As in :meth:`predict`.
 
         Returns
         -------
@@ -366,7 +381,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         if valid is None:
             codes, _ = viterbi(emission, transition, offsets, start=start, end=end)
         else:
-            codes = self._valid_codes(potentials, valid)
+            codes = self._valid_codes(potentials, valid, handle_invalid)
         spans = find_by_rules(codes, offsets, rules)
         proba = self._span_probabilities(potentials, spans, rules)
         return named_spans(rules, spans, offsets, proba)

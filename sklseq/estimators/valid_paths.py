@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -11,23 +12,34 @@ from sklseq._lib.signatures import takes
 from sklseq.data.span_rules import span_rules
 from sklseq.data.types import ValidLike
 from sklseq.inference.chain.linear_chain import nbest, viterbi
-from sklseq.inference.chain.once import best_paths_once
+from sklseq.inference.chain.once import NoValidAnswerError, best_paths_once
 from sklseq.inference.chain.row_transitions import RowTransitions
 
-__all__ = ["check_valid", "first_valid", "types_once", "valid_paths"]
+__all__ = ["check_valid", "first_valid", "types_once", "unless_invalid", "valid_paths"]
 
 # Paths that are tried in turn, each time of the sequences without a valid one.
 NUMBERS = (8, 64, 512, 4096)
 
 
-def valid_paths(potentials: tuple, classes: np.ndarray, valid: ValidLike) -> np.ndarray:
-    """Codes of the best valid label paths, as `BaseTagger.predict` defines ``valid``."""
+def valid_paths(
+    potentials: tuple, classes: np.ndarray, valid: ValidLike, handle_invalid: str
+) -> np.ndarray:
+    """Codes of the best valid label paths, as `BaseTagger.predict` defines the last two."""
+    unless = unless_invalid(handle_invalid)
     if callable(valid):
         check_valid(valid)
-        return _first_valid(potentials, classes, valid)
+        return _first_valid(potentials, classes, valid, unless)
     rules = span_rules(classes)
     once = types_once(valid, rules.types)
-    return best_paths_once(potentials, rules, np.array([label in once for label in rules.types]))
+    chosen = np.array([label in once for label in rules.types])
+    return best_paths_once(potentials, rules, chosen, handle_invalid == "best")
+
+
+def unless_invalid(handle_invalid: str) -> AbstractContextManager:
+    """A context in which ``NoValidAnswerError`` is raised, or passed over; reusable."""
+    if handle_invalid not in ("error", "best"):
+        raise ValueError(f"handle_invalid must be 'error' or 'best'; got {handle_invalid!r}.")
+    return suppress(NoValidAnswerError) if handle_invalid == "best" else nullcontext()
 
 
 def check_valid(valid: Callable) -> None:
@@ -57,7 +69,9 @@ def types_once(valid: Any, types: list) -> list:
     return list(valid)
 
 
-def _first_valid(potentials: tuple, classes: np.ndarray, valid: Callable) -> np.ndarray:
+def _first_valid(
+    potentials: tuple, classes: np.ndarray, valid: Callable, unless: AbstractContextManager
+) -> np.ndarray:
     emission, transition, start, end, offsets = potentials
     codes, _ = viterbi(emission, transition, offsets, start=start, end=end)
     for s, (a, b) in enumerate(zip(offsets[:-1], offsets[1:])):
@@ -69,9 +83,10 @@ def _first_valid(potentials: tuple, classes: np.ndarray, valid: Callable) -> np.
             found, _ = nbest(emission[a:b], transition, None, n, start=start, end=end)[0]
             return list(found)
 
-        codes[a:b] = first_valid(
-            paths, lambda path: valid(classes[path].tolist()), f"label paths of sequence {s}"
-        )
+        with unless:
+            codes[a:b] = first_valid(
+                paths, lambda path: valid(classes[path].tolist()), f"label paths of sequence {s}"
+            )
     return codes
 
 
@@ -88,5 +103,9 @@ def first_valid(best: Callable[[int], Sequence], valid: Callable[[Any], bool], w
                 return answer
         tried = len(answers)
         if tried < n:
-            raise ValueError(f"None of the {tried} {what} is valid; loosen the rule valid.")
-    raise ValueError(f"None of the {tried} best {what} is valid; loosen the rule valid.")
+            break
+    which = "" if tried < n else "best "
+    raise NoValidAnswerError(
+        f"None of the {tried} {which}{what} is valid; loosen the rule valid, or use "
+        "handle_invalid='best'."
+    )

@@ -1,6 +1,7 @@
 """Prediction of valid label paths only."""
 
 import itertools
+import zlib
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from sklseq import (
     CRFTaggerCV,
     HMSVMTagger,
     RowBlocks,
+    SegmentPotentials,
     SemiCRFSegmenter,
     ZScoreTagger,
+    inspection,
 )
 from sklseq.data.segment_labels import labels_to_segments
 from sklseq.estimators import valid_paths
@@ -115,6 +118,69 @@ def test_wrong_rules(monkeypatch):
         model.predict([np.eye(3)], valid=lambda labels: False)
     with pytest.raises(ValueError, match="valid needs sequences in memory; pass arrays"):
         model.predict([RowBlocks(lambda: iter([np.eye(3)]))], valid="once")
+
+
+def never(answer):
+    return False
+
+
+def some(answer):
+    """A rule that accepts few answers."""
+    return zlib.crc32(repr(answer).encode()) % 15 == 0
+
+
+def as_lists(answers):
+    return [a.tolist() if isinstance(a, np.ndarray) else a for a in answers]
+
+
+@pytest.mark.parametrize("kind", ["tagger", "segmenter"])
+def test_best_answer_of_all_where_none_is_valid(kind):
+    if kind == "tagger":
+        X, y = spans_data(3)
+        model = CRFTagger(l2=0.01).fit(X, y)
+    else:
+        X, y = segment_problem(0, longest=3)
+        model = SemiCRFSegmenter(l2=0.01).fit(X, y)
+    plain, found_spans = as_lists(model.predict(X)), model.predict_spans(X)
+    with pytest.raises(ValueError, match=r"sequence 0 is valid; .* handle_invalid='best'"):
+        model.predict(X, valid=never)
+    assert as_lists(model.predict(X, valid=never, handle_invalid="best")) == plain
+    assert model.predict_spans(X, valid=never, handle_invalid="best") == found_spans
+    found = as_lists(model.predict(X, valid=some, handle_invalid="best"))
+    n_invalid = 0
+    for s, answer in enumerate(found):
+        one = X[[s]] if kind == "segmenter" else [X[s]]
+        if some(answer):
+            assert [answer] == as_lists(model.predict(one, valid=some))
+        else:
+            n_invalid += 1
+            assert answer == plain[s]
+            with pytest.raises(ValueError, match="of sequence 0 is valid"):
+                model.predict(one, valid=some)
+    assert 0 < n_invalid < len(found)
+    with pytest.raises(ValueError, match="handle_invalid must be 'error' or 'best'; got None"):
+        model.predict(X, valid="once", handle_invalid=None)
+
+
+def test_labels_that_must_repeat():
+    forbidden = np.array([[False, True], [True, False]])  # a and b in turn
+    model = CRFTagger(constraints=forbidden).fit([np.eye(2)] * 2, [["a", "b"]] * 2)
+    X = [np.eye(2), np.ones((3, 2))]
+    with pytest.raises(ValueError, match=r"Sequence 1 has no allowed .* handle_invalid='best'"):
+        model.predict(X, valid="once")
+    found = model.predict(X, valid="once", handle_invalid="best")
+    assert as_lists(found) == as_lists(model.predict(X))
+    tokens = [["x", "y"], ["x", "y", "z"]]
+    fields = inspection.extract(model, X, tokens=tokens, valid="once", handle_invalid="best")
+    assert [len(one) for one in fields] == [2, 3]
+    Y = SegmentPotentials.from_tokens(X)
+    segmenter = SemiCRFSegmenter(max_segment_length=1).fit(Y[:1], [[(0, 1, "a"), (1, 2, "b")]])
+    with pytest.raises(ValueError, match=r"Sequence 1 has no segmentation .* handle_invalid"):
+        segmenter.predict(Y, valid="once")
+    found = segmenter.predict(Y, valid="once", handle_invalid="best")
+    assert as_lists(found) == as_lists(segmenter.predict(Y))
+    found = inspection.spans(segmenter, Y, valid="once", handle_invalid="best")
+    assert [len(one) for one in found] == [2, 3]
 
 
 RULES = {

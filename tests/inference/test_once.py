@@ -23,8 +23,14 @@ def obeys(path, rules, once):
     return (np.bincount(types, minlength=len(once))[once] <= 1).all()
 
 
-def check(seed, name, lengths=(5, 0, 1, 4), forbid=0.2, dtype=np.float64, of_rows=False):
-    """Potentials that like to repeat labels; ``of_rows``: transitions that differ by row."""
+def check(
+    seed, name, lengths=(5, 0, 1, 4), forbid=0.2, dtype=np.float64, of_rows=False,
+    otherwise_best=False,
+):  # fmt: skip
+    """Potentials that like to repeat labels; ``of_rows``: transitions that differ by row.
+
+    Returns the number of sequences without a valid path.
+    """
     rng, classes = np.random.default_rng(seed), np.array(CLASSES[name])
     rules, L = span_rules(classes), len(classes)
     once = rng.random(len(rules.types)) < 0.8
@@ -35,19 +41,36 @@ def check(seed, name, lengths=(5, 0, 1, 4), forbid=0.2, dtype=np.float64, of_row
         for size in ((offsets[-1], L, L) if of_rows else (L, L), L, L)
     )
     transition[rng.random(transition.shape) < forbid] = -np.inf
-    transition[..., np.arange(L), np.arange(L)] = 0.1
-    potentials = emission, transition, start, end, offsets
-    codes = best_paths_once(potentials, rules, once)
+    if not otherwise_best:
+        transition[..., np.arange(L), np.arange(L)] = 0.1
+    potentials, n_invalid = (emission, transition, start, end, offsets), 0
+    codes = best_paths_once(potentials, rules, once, otherwise_best)
     plain, _ = viterbi(emission, transition, offsets, start=start, end=end)
     for a, b in zip(offsets[:-1], offsets[1:]):
         steps = transition[a:b] if of_rows else transition
         wide = [x.astype(np.float64) for x in (emission[a:b], steps, start, end)]
         paths, scores, *_ = enumerate_chain(*wide)
         valid = np.array([obeys(path, rules, once) for path in paths])
-        expected = paths[np.where(valid, scores, -np.inf).argmax()]
-        assert_array_equal(codes[a:b], expected)
+        values = np.where(valid, scores, -np.inf)
+        if otherwise_best and values.max() == -np.inf:
+            n_invalid += scores.max() > -np.inf
+            assert_array_equal(codes[a:b], plain[a:b])
+            continue
+        assert_array_equal(codes[a:b], paths[values.argmax()])
         if obeys(plain[a:b], rules, once):
             assert_array_equal(codes[a:b], plain[a:b])
+    return n_invalid
+
+
+def test_best_path_of_all_where_none_obeys():
+    """Also where searches before the last one found paths that repeat other types."""
+    names = [name for name in CLASSES if name != "iobes"]
+    found = [
+        check(seed, name, (4, 3, 5), 0.6, otherwise_best=True)
+        for name in names
+        for seed in range(8)
+    ]
+    assert sum(found) > 10
 
 
 @pytest.mark.parametrize("name", CLASSES)

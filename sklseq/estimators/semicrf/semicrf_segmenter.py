@@ -52,6 +52,7 @@ from sklseq.inference.chain.linear_chain import (
     as_generator,
     check_n_samples,
 )
+from sklseq.inference.chain.once import NoValidAnswerError
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.segment.segment_closure import check_max_span, closure_of_sequence
 from sklseq.inference.segment.segmentations import (
@@ -466,7 +467,13 @@ class SemiCRFSegmenter(
 
         return [rows for found in self._map(plan, decode) for rows in found]
 
-    def predict(self, X: SequencesLike, *, valid: ValidLike | None = None) -> np.ndarray:
+    def predict(
+        self,
+        X: SequencesLike,
+        *,
+        valid: ValidLike | None = None,
+        handle_invalid: str = "error",
+    ) -> np.ndarray:
         """The best segmentation of each sequence.
 
         Parameters
@@ -477,6 +484,9 @@ class SemiCRFSegmenter(
             "once": each label but that outside occurs at most once. A collection: each of these
             labels does; others are free. A function: called with the segments (start, stop, label)
             of one sequence as a list, the best first, until it returns True.
+        handle_invalid : {"error", "best"}, default="error"
+            What a sequence without a valid segmentation leads to: an error for all of X, or the
+            best segmentation of all for this sequence, which is not valid.
 
         Returns
         -------
@@ -487,23 +497,35 @@ class SemiCRFSegmenter(
         Raises
         ------
         ValueError
-            If ``valid`` is none of these, or a sequence has no valid segmentation, with a function:
-            none among its 4,096 best; or if too many labels repeat.
+            If ``valid`` is none of these, or a sequence has no valid segmentation (with a function:
+            none among its 4,096 best; without: or too many labels repeat) and ``handle_invalid`` is
+            "error".
         """
         X = self._read(X)
         found = self._written(self._segments(X))
-        return as_chosen(self, found if valid is None else self._valid(X, found, valid))
+        if valid is not None:
+            self._make_valid(X, found, valid, handle_invalid)
+        return as_chosen(self, found)
 
-    def _valid(self, X: SegmentPotentials, found: np.ndarray, valid: ValidLike) -> np.ndarray:
-        # The best valid segmentations; ``found``: the best of all.
-        from sklseq.estimators.valid_paths import check_valid, first_valid, types_once
+    def _make_valid(
+        self, X: SegmentPotentials, found: np.ndarray, valid: ValidLike, handle_invalid: str
+    ) -> None:
+        # Replaces the best segmentations ``found`` by the best valid ones.
+        from sklseq.estimators.valid_paths import (
+            check_valid,
+            first_valid,
+            types_once,
+            unless_invalid,
+        )
 
+        unless = unless_invalid(handle_invalid)
         if not callable(valid):
             types = [label for label in self.classes_.tolist() if label != self._outside]
             once = types_once(valid, types)
             for s, segments in enumerate(found):
-                found[s] = self._once(X, s, segments, once)
-            return found
+                with unless:
+                    found[s] = self._once(X, s, segments, once)
+            return
         check_valid(valid)
         broken = [s for s, segments in enumerate(found) if not valid(segments)]
         if broken:
@@ -513,8 +535,8 @@ class SemiCRFSegmenter(
                 return self._written(nbest_of_sequence(plan, s, psi, chain, n)[0])
 
         for s in broken:
-            found[s] = first_valid(partial(best, s=s), valid, f"segmentations of sequence {s}")
-        return found
+            with unless:
+                found[s] = first_valid(partial(best, s=s), valid, f"segmentations of sequence {s}")
 
     def _once(self, X: SegmentPotentials, s: int, segments: list, once: list) -> list:
         # The best segmentation that repeats none of the labels ``once``, as ``best_paths_once``
@@ -527,15 +549,16 @@ class SemiCRFSegmenter(
                 return segments
             repeated += more
             if len(self.classes_) << len(repeated) > MOST_STATES:
-                raise ValueError(
+                raise NoValidAnswerError(
                     f"The best segmentations of sequence {s} repeat {len(repeated)} labels, too "
-                    "many for a search; name fewer labels."
+                    "many for a search; name fewer labels in valid, or use handle_invalid='best'."
                 )
             segments = self._best_once(X[[s]], find_codes(np.array(repeated), self.classes_))
             if segments is None:
-                raise ValueError(
+                raise NoValidAnswerError(
                     f"Sequence {s} has no segmentation in which each label that valid names occurs "
-                    "at most once; name fewer labels in valid, or allow longer segments."
+                    "at most once; name fewer labels in valid, allow longer segments, or use "
+                    "handle_invalid='best'."
                 )
 
     def _best_once(self, x: SegmentPotentials, codes: np.ndarray) -> list | None:
@@ -654,14 +677,18 @@ class SemiCRFSegmenter(
         return np.split(proba, np.searchsorted(sequence, np.arange(1, len(X)))) if len(X) else []
 
     def predict_spans(
-        self, X: SequencesLike, *, valid: ValidLike | None = None
+        self,
+        X: SequencesLike,
+        *,
+        valid: ValidLike | None = None,
+        handle_invalid: str = "error",
     ) -> list[list[Span]]:
         """The segments of :meth:`predict`, with the probability of each.
 
         Parameters
         ----------
         X : SegmentPotentials, or list of sequences
-        valid : "once", collection of labels, callable or None, default=None
+        valid, handle_invalid
             As in :meth:`predict`.
 
         Returns
@@ -671,7 +698,7 @@ class SemiCRFSegmenter(
             is that of :meth:`predict_segment_proba`; None for the hinge loss.
         """
         X = self._read(X)
-        segments = self.predict(X, valid=valid)
+        segments = self.predict(X, valid=valid, handle_invalid=handle_invalid)
         if fitted_parameter(self, "loss") == "hinge":
             return [[Span(*segment, None) for segment in one] for one in segments]
         proba = [p.tolist() for p in self.predict_segment_proba(X, segments)]

@@ -10,7 +10,7 @@ from sklseq.data.span_rules import SpanRules, find_by_rules
 from sklseq.inference.chain.linear_chain import check_chain, plain_scores, viterbi
 from sklseq.inference.chain.row_transitions import row_scores
 
-__all__ = ["best_paths_once"]
+__all__ = ["NoValidAnswerError", "best_paths_once"]
 
 _once = load_kernel("sklseq.inference.kernels._once")
 
@@ -18,7 +18,13 @@ _once = load_kernel("sklseq.inference.kernels._once")
 MOST_POINTERS = 1 << 26
 
 
-def best_paths_once(potentials: tuple, rules: SpanRules, once: NDArray[np.bool_]) -> NDArray:
+class NoValidAnswerError(ValueError):
+    """A sequence has no valid labeling or segmentation, or none that a search can find."""
+
+
+def best_paths_once(
+    potentials: tuple, rules: SpanRules, once: NDArray[np.bool_], otherwise_best: bool = False
+) -> NDArray:
     r"""The best label path of each sequence among those with at most one span of some types.
 
     Parameters
@@ -29,6 +35,8 @@ def best_paths_once(potentials: tuple, rules: SpanRules, once: NDArray[np.bool_]
         How label paths are read; of conlleval or of runs, where each row inside is in a span.
     once : ndarray of bool, shape (n_types,)
         The types that may occur once.
+    otherwise_best : bool, default=False
+        Whether a sequence without such a path gets the best one of all, in place of the error.
 
     Returns
     -------
@@ -36,7 +44,7 @@ def best_paths_once(potentials: tuple, rules: SpanRules, once: NDArray[np.bool_]
 
     Raises
     ------
-    ValueError
+    NoValidAnswerError
         If a sequence has no such path, or its search would need too much memory.
 
     Notes
@@ -55,7 +63,8 @@ def best_paths_once(potentials: tuple, rules: SpanRules, once: NDArray[np.bool_]
     """
     emission, transition, first, last, offsets = potentials
     codes, _ = viterbi(emission, transition, offsets, start=first, end=last)
-    more = _repeated(codes, offsets, rules) & once
+    more, best = _repeated(codes, offsets, rules) & once, codes.copy()
+    asked = np.tile(once, (len(more), 1))
     sequences, repeated = np.flatnonzero(more.any(axis=1)), more
     if len(sequences):
         _, chain, _ = check_chain(emission, transition, offsets, first, last)
@@ -70,10 +79,16 @@ def best_paths_once(potentials: tuple, rules: SpanRules, once: NDArray[np.bool_]
         for s, bit in zip(sequences.tolist(), bits):
             rows = slice(offsets[s], offsets[s + 1])
             scores = score, row_scores(chain.rows, rows.start, rows.stop, len(score))
-            paths.append(_path(psi[rows], scores, begins, bit, s))
+            try:
+                paths.append(_path(psi[rows], scores, begins, bit, s))
+            except NoValidAnswerError:
+                if not otherwise_best:
+                    raise
+                paths.append(best[rows])
+                asked[s] = False
             codes[rows] = paths[-1]
         lengths = list(map(len, paths))
-        more = _repeated(np.concatenate(paths), np.cumsum([0, *lengths]), rules) & once
+        more = _repeated(np.concatenate(paths), np.cumsum([0, *lengths]), rules) & asked[sequences]
         repeated[sequences] |= more
         sequences = sequences[more.any(axis=1)]
     return codes
@@ -92,17 +107,17 @@ def _path(psi: NDArray, scores: tuple, begins: NDArray, bit: NDArray, s: int) ->
     n_types = int(bit.max()) + 1
     (T, L), n_sets = psi.shape, 1 << n_types
     if T * L * n_sets > MOST_POINTERS:
-        raise ValueError(
+        raise NoValidAnswerError(
             f"The best label paths of sequence {s}, of {T} rows, repeat {n_types} labels, too "
-            "many for a search; name fewer labels."
+            "many for a search; name fewer labels in valid, or use handle_invalid='best'."
         )
     delta, pointers = np.empty((2, n_sets, L)), np.empty((T, n_sets, L), dtype=np.int32)
     labels = np.empty(T, dtype=np.int32)
     score, entries = scores
     best = _once.best_sequence_once(psi, score, begins, bit, delta, pointers, labels, entries)
     if best == -np.inf:
-        raise ValueError(
+        raise NoValidAnswerError(
             f"Sequence {s} has no allowed label path in which these labels occur at most once; "
-            "allow more transitions, or name fewer labels."
+            "allow more transitions, name fewer labels in valid, or use handle_invalid='best'."
         )
     return labels
