@@ -173,7 +173,9 @@ def test_labels_that_must_repeat():
     tokens = [["x", "y"], ["x", "y", "z"]]
     fields = inspection.extract(model, X, tokens=tokens, valid="once", handle_invalid="best")
     assert [len(one) for one in fields] == [2, 3]
-    Y = SegmentPotentials.from_tokens(X)
+    Y = SegmentPotentials.from_list(
+        [(len(x), [3] * len(x), range(len(x)), range(1, len(x) + 1), x) for x in X]
+    )
     segmenter = SemiCRFSegmenter(max_segment_length=1).fit(Y[:1], [[(0, 1, "a"), (1, 2, "b")]])
     with pytest.raises(ValueError, match=r"Sequence 1 has no segmentation .* handle_invalid"):
         segmenter.predict(Y, valid="once")
