@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,6 +125,6 @@ def named_spans(
     probabilities = [None] * len(start) if proba is None else proba.tolist()
     first, labels = offsets[of], map(rules.types.__getitem__, type_.tolist())
     columns = (start - first).tolist(), (stop - first).tolist(), labels, probabilities
-    rows = list(map(Span, *columns))
+    rows = list(map(tuple.__new__, repeat(Span), zip(*columns)))  # a quarter of the time of Span()
     cuts = np.searchsorted(of, np.arange(len(offsets))).tolist()
     return [rows[a:b] for a, b in zip(cuts[:-1], cuts[1:])]

@@ -109,3 +109,40 @@ def test_labels_decide_how_they_are_read():
         span_rules(np.array(["O", "city"]), "iob2")
     with pytest.raises(ValueError, match=r"scheme must be None or one of 'iob1', .*got 'IOB2'"):
         span_rules(np.array(["O", "city"]), "IOB2")
+
+
+@pytest.mark.parametrize("scheme", ["iob1", "ioe1", "runs"])
+@pytest.mark.parametrize("of_rows", [False, True])
+def test_spans_in_any_order_of_many_sequences(scheme, of_rows):
+    """Several blocks, with sequences done in the log domain among the others."""
+    rng, classes = np.random.default_rng(3), np.array(CLASSES[scheme])
+    rules, L = span_rules(classes, scheme), len(classes)
+    lengths = rng.integers(0, 12, size=900)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    n = offsets[-1]
+    scale = np.repeat(np.where(rng.random(len(lengths)) < 0.1, 1e3, 1.0), lengths)[:, None]
+    emission, ends = scale * rng.normal(size=(n, L)), rng.normal(size=(2, L))
+    transition = rng.normal(size=(n, L, L) if of_rows else (L, L))
+    codes = rng.integers(0, L, size=n)
+    some = rng.permutation(len(find_by_rules(codes, offsets, rules)[0]))
+    spans = start, stop, type_ = [x[some] for x in find_by_rules(codes, offsets, rules)]
+    together = span_probabilities((emission, transition, *ends, offsets), spans, rules)
+    for k in range(0, len(start), 50):
+        s = np.searchsorted(offsets, start[k], side="right") - 1
+        at, own = slice(offsets[s], offsets[s + 1]), transition
+        if of_rows:
+            own = transition[at]
+        alone = span_probabilities(
+            (emission[at], own, *ends, np.array([0, lengths[s]])),
+            (start[k : k + 1] - at.start, stop[k : k + 1] - at.start, type_[k : k + 1]),
+            rules,
+        )
+        assert_allclose(together[k], alone[0], rtol=1e-10, atol=1e-14)
+    assert ((together > 1e-3) & (together < 1 - 1e-3)).mean() > 0.1
+
+
+def test_no_rows_and_no_spans():
+    rules, none = span_rules(np.array(["O", "x"])), np.zeros(0, dtype=int)
+    for n, offsets in ((0, [0]), (0, [0, 0]), (2, [0, 0, 2])):
+        potentials = np.zeros((n, 2)), np.zeros((2, 2)), None, None, np.array(offsets)
+        assert span_probabilities(potentials, (none, none, none), rules).shape == (0,)

@@ -162,6 +162,13 @@ def test_figures_become_a_page(load, tmp_path, capsys):
     )
 
 
+def test_spans_beside_labels(load, monkeypatch, capsys):
+    bench = load("bench_spans")
+    monkeypatch.setattr(bench, "ROUNDS", 1)
+    bench.main(quick=True)
+    assert capsys.readouterr().out.count("| predict |") == 2
+
+
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 def test_served_example(load, monkeypatch, tmp_path, capsys):
     bench = load("bench_serving")

@@ -5,19 +5,20 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from sklseq._lib.cpu import load_kernel
 from sklseq.data.span_rules import SpanRules
 from sklseq.inference.chain.linear_chain import (
-    _chain,
+    Transitions,
+    Workspace,
     check_chain,
-    forward_backward,
-    plain_scores,
+    check_paths,
+    row_blocks,
 )
 from sklseq.inference.chain.row_transitions import RowTransitions, row_scores
 
 __all__ = ["span_probabilities"]
 
-# Most numbers in an array of pairs of labels, for several spans at a time.
-MOST_PAIRS = 1 << 20
+_span_sums = load_kernel("sklseq.inference.kernels._span_sums")
 
 
 def span_probabilities(potentials: tuple, spans: tuple, rules: SpanRules) -> NDArray[np.float64]:
@@ -53,99 +54,97 @@ def span_probabilities(potentials: tuple, spans: tuple, rules: SpanRules) -> NDA
     row can go on with a span and begin one: it begins one if the row before, B, did not.
 
     Cost O(n_rows · n_labels²) for α and μ, and O(n_labels · m + m² · length) a span, m being the
-    number of labels of its type.
+    number of labels of its type. Recursions are scaled, or done in the log domain, as those of
+    :func:`forward_backward`.
     """
     emission, transition, first, last, offsets = potentials
-    marginals = forward_backward(emission, transition, offsets, start=first, end=last).marginals
-    _, chain, offsets = check_chain(emission, transition, offsets, first, last)
-    psi, score = plain_scores(emission, chain, offsets)
-    transitions = chain.rows or RowTransitions(score, np.zeros(len(psi) + 1), [], [], np.zeros(0))
-    n, (start, stop, type_) = len(psi), spans
-    if rules.step < 0:  # the same chain, from the last row to the first
-        psi, marginals, transitions = psi[::-1].copy(), marginals[::-1], transitions.reversed()
-        offsets, start, stop = n - offsets[::-1], n - stop, n - start
-    log_alpha, score = np.zeros_like(psi), np.ascontiguousarray(transitions.shared)
-    for s in np.unique(np.searchsorted(offsets, start, side="right") - 1):
-        rows = slice(offsets[s], offsets[s + 1])
-        entries = row_scores(transitions, rows.start, rows.stop, len(score))
-        _chain.log_forward_sequence(psi[rows], score, log_alpha[rows], entries)
-    first_rows = np.zeros(n + 1, dtype=bool)
-    first_rows[offsets] = True
-    sums = _SpanSums(psi, transitions, log_alpha, marginals, first_rows, rules)
-    proba, size = np.zeros(len(start)), max(1, MOST_PAIRS // max(1, score.size))
-    order = np.argsort(start - stop, kind="stable")  # spans of one length are worked on together
-    for k in range(0, len(order), size):
-        some = order[k : k + size]
-        proba[some] = sums.of(start[some], stop[some], type_[some])
+    emission = np.asarray(emission, dtype=np.float64)
+    emission, chain, offsets = check_chain(emission, transition, offsets, first, last)
+    start, stop, type_ = spans
+    if rules.step < 0:
+        emission, chain, offsets = _reversed(emission, chain, offsets)
+        start, stop = len(emission) - stop, len(emission) - start
+    chain.exponentiate(-np.inf if chain.rows is None else chain.rows.score.max(initial=-np.inf))
+    blocks = row_blocks(offsets)
+    largest = max((offsets[b] - offsets[a] for a, b in blocks), default=0)
+    sums = _SpanSums(int(largest), chain, rules)
+    order = np.argsort(start, kind="stable")
+    spans = np.column_stack([start, stop, type_])[order].astype(np.int64)
+    cuts = np.searchsorted(spans[:, 0], offsets)
+    proba, log_z = np.empty(len(order)), np.zeros(len(offsets) - 1)
+    for a, b in blocks:
+        at, local = slice(offsets[a], offsets[b]), offsets[a : b + 1] - offsets[a]
+        rows = None if chain.rows is None else chain.rows.part(at.start, at.stop)
+        mine = slice(cuts[a], cuts[b])
+        asked = spans[mine] - [at.start, at.start, 0]
+        proba[order[mine]] = sums.of(emission[at], local, rows, asked, log_z[a:b])
+    check_paths(log_z)
     return np.minimum(proba, 1)
 
 
-class _SpanSums:
-    """The recursion of :func:`span_probabilities`, for several spans at a time."""
+def _reversed(emission: NDArray, chain: Transitions, offsets: NDArray) -> tuple:
+    # The same chain, from the last row to the first.
+    L = chain.n_labels
+    back = Transitions(chain.score[:L, :L].T, chain.end[:L], chain.start[:L])
+    if chain.rows is not None:
+        back.rows = chain.rows.reversed()
+    return emission[::-1], back, len(emission) - offsets[::-1]
 
-    def __init__(
-        self, psi, transitions: RowTransitions, log_alpha, marginals, first_rows, rules: SpanRules
-    ):
-        self.psi, self.transitions, self.log_alpha = psi, transitions, log_alpha
-        self.marginals, self.first_rows, self.rules = marginals, first_rows, rules
-        type_of = rules.type_of[:-1]
-        m = np.bincount(type_of[type_of >= 0], minlength=1).max()
-        self.labels = np.full((len(rules.types) + 1, m), -1)  # of each type; of none, the last
-        for type_ in range(len(rules.types)):
-            of_type = np.flatnonzero(type_of == type_)
-            self.labels[type_, : len(of_type)] = of_type
-        self.every = np.arange(psi.shape[1])[None]
 
-    def before(self, t: NDArray, i: NDArray, j: NDArray) -> NDArray:
-        """q_t(i | j) of rows t, shape (n, n_i, n_j)."""
-        rows, t, i, j = t, t[:, None, None], i[:, :, None], j[:, None, :]
-        if len(self.transitions.i) == 0:
-            score = self.transitions.shared[i, j]
-        else:
-            score = self.transitions.take(rows)[np.arange(len(t))[:, None, None], i, j]
-        reached = self.log_alpha[t, j]
-        possible = reached > -np.inf
-        away = np.where(possible, self.psi[t, j], -np.inf) - np.where(possible, reached, 0)
-        return np.exp(self.log_alpha[t - 1, i] + score + away)
+class _SpanSums(Workspace):
+    """Recursions and probabilities for a block of sequences at a time."""
 
-    def of(self, start: NDArray, stop: NDArray, type_: NDArray) -> NDArray:
-        labels, goes_on = self.labels[type_], self.rules.goes_on
-        inside, labels = labels >= 0, np.maximum(labels, 0)
-        r = self._begin(start, labels) * inside
-        for k in range(1, int((stop - start).max(initial=1))):
-            longer = np.flatnonzero(start + k < stop)
-            x = labels[longer]
-            q = self.before(start[longer] + k, x, x) * goes_on[x[:, :, None], x[:, None, :]]
-            r[longer] = np.einsum("nij,ni->nj", q, r[longer]) * inside[longer]
-        return self._end(stop, labels, r)
+    def __init__(self, n_rows: int, chain: Transitions, rules: SpanRules):
+        super().__init__(n_rows, chain.width, chain.dtype)
+        self.chain = chain
+        tables = np.stack([rules.begins, rules.goes_on, rules.ended]).astype(np.uint8)
+        labels = np.argsort(rules.type_of[:-1], kind="stable").astype(np.int32)
+        bounds = np.searchsorted(rules.type_of[labels], np.arange(len(rules.types) + 1))
+        self.rules = tables, labels, bounds.astype(np.int64)
+        self.logs: list[tuple[slice, NDArray]] = []  # rows and log alpha of sequences
 
-    def _begin(self, start: NDArray, labels: NDArray) -> NDArray:
-        rules = self.rules
-        r = rules.begins[-1][labels].astype(float)
-        later = np.flatnonzero(~self.first_rows[start])
-        t, i, j = start[later], self.every[0][:, None], labels[later][:, None, :]
-        q = self.before(t, self.every, labels[later]) * rules.begins[i, j]
-        if (rules.begins & rules.goes_on).any():
-            q *= np.where(rules.goes_on[i, j], self._not_begun(t - 1)[:, :, None], 1)
-        r[later] = q.sum(axis=1)
-        return r
+    def keep_logs(self, rows: slice, log_alpha: NDArray) -> None:
+        self.logs.append((rows, log_alpha))
 
-    def _not_begun(self, t: NDArray) -> NDArray:
-        # Probability, given each label of row t, that it begins no span; nothing goes on to those
-        # labels from which the next row can both go on and begin.
-        begins = self.rules.begins
-        idle = np.repeat(~begins[-1:, :-1], len(t), axis=0).astype(float)
-        inner = np.flatnonzero(~self.first_rows[t])
-        q = self.before(t[inner], self.every, self.every)
-        idle[inner] = (q * ~begins[:-1, :-1]).sum(axis=1)
-        return idle
+    def of(
+        self, emission: NDArray, offsets: NDArray, rows: RowTransitions | None, spans: NDArray,
+        log_z: NDArray,
+    ) -> NDArray:  # fmt: skip
+        """Probabilities of the spans of a block; log Z of its sequences goes into ``log_z``."""
+        n, chain, self.logs = len(emission), self.chain, []
+        marginals = chain.pad_rows(emission)
+        self.forward_backward(marginals, offsets, None, chain, log_z, rows)
+        before, given, first = self.alpha[:n], self.e[:n], np.zeros(n + 1, dtype=np.uint8)
+        for at, _ in self.logs:
+            given[at] = 0
+        given[marginals == 0] = 0
+        np.divide(given, marginals, out=given, where=marginals > 0)
+        first[offsets] = 1
+        factors = self.factors[: 0 if rows is None else len(rows.score)]
+        entries = None if rows is None else rows.for_kernels(factors, chain.width)
+        arrays, proba = (before, given, marginals), np.empty(len(spans))
+        _span_sums.span_sums(*arrays, chain.E, entries, first, spans, *self.rules, False, proba)
+        for at, log_alpha in self.logs:
+            psi = chain.pad_rows(emission[at])
+            some = np.isin(spans[:, 0], np.arange(at.start, at.stop))
+            chain.fold_boundaries(psi, np.array([0, len(psi)]))
+            proba[some] = self._in_logs(
+                psi, log_alpha, marginals[at],
+                row_scores(rows, at.start, at.stop, chain.width),
+                spans[some] - [at.start, at.start, 0],
+            )  # fmt: skip
+        return proba
 
-    def _end(self, stop: NDArray, labels: NDArray, r: NDArray) -> NDArray:
-        ended = self.rules.ended  # no row both ends a span and goes on with it
-        proba = self.marginals[stop[:, None] - 1, labels] * r * ended[labels, -1]
-        proba = proba.sum(axis=1, dtype=float)
-        inner = np.flatnonzero(~self.first_rows[stop])
-        t, j = stop[inner], labels[inner]
-        q = self.before(t, j, self.every) * ended[j, :-1]
-        proba[inner] = np.einsum("njk,nj,nk->n", q, r[inner], self.marginals[t])
+    def _in_logs(
+        self, psi: NDArray, log_alpha: NDArray, marginals: NDArray, entries: tuple | None,
+        spans: NDArray,
+    ) -> NDArray:  # fmt: skip
+        # Probabilities of spans of one sequence. psi: padded, with the scores of start and end.
+        before, first = np.full_like(psi, -np.inf), np.zeros(len(psi) + 1, dtype=np.uint8)
+        given, proba = before.copy(), np.empty(len(spans))
+        L = self.chain.n_labels
+        before[:, :L], first[[0, -1]] = log_alpha, 1
+        np.subtract(psi, before, out=given, where=before > -np.inf)
+        arrays, score = (before, given, marginals), self.chain.score
+        _span_sums.span_sums(*arrays, score, entries, first, spans, *self.rules, True, proba)
         return proba
