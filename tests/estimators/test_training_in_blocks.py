@@ -10,6 +10,7 @@ from sklearn.model_selection import PredefinedSplit
 
 from sklseq import CRFTagger, RowBlocks, Sequences
 from sklseq.data.row_blocks import BLOCK_ROWS
+from sklseq.estimators.crf import partial_fit
 from sklseq.estimators.crf.partial_fit import PIECE_ROWS
 
 LABELS = np.array(["B-x", "I-x", "O"])
@@ -84,6 +85,27 @@ def test_partial_fit_keeps_starts_and_ends_and_pieces_may_begin_inside(data):
     assert_array_equal(new.start_, [0, -np.inf, 0])
     assert_array_equal(new.end_, [0, 0, 0])
     assert new.predict([RowBlocks(x)])[0][0] != "I-x"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_constraints_hold_across_the_borders_of_blocks(seed, monkeypatch):
+    # Errors are those of sequences in memory, whose blocks have no borders.
+    monkeypatch.setattr(partial_fit, "BLOCK_ROWS", 2)
+    rng, classes = np.random.default_rng(seed), ["B-x", "E-x", "I-x", "O", "S-x"]
+    free = [{*classes}, {"B-x", "E-x"}, {"I-x", "O"}, None] if seed % 2 else []
+    labels = [classes + free, ["O", "S-x"] + free][seed % 4 < 2]
+    y = [[labels[k] for k in rng.integers(0, len(labels), n)] for n in (4, 7)]
+    broken = rng.integers(0, 4)
+    y[1][: broken + 1] = ["O"] * broken + [classes[rng.integers(0, 5)]]
+    X = [rng.normal(size=(len(labels), 2)) for labels in y]
+    said = []
+    for given in (X, list(map(RowBlocks, X))):
+        try:
+            CRFTagger(constraints="iobes").partial_fit(given, y, classes)
+            said.append("")
+        except ValueError as error:
+            said.append(str(error))
+    assert said[0] == said[1]
 
 
 def test_partial_fit_of_unknown_labels_and_weights(data):

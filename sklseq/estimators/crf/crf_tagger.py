@@ -404,7 +404,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
             :meth:`fit`, which learns their columns: attributes that come later are left out, with
             one warning. A sequence in blocks, see :class:`RowBlocks`, is cut into pieces of 256
             rows, each of which is a step; transitions between pieces, and starts and ends, are not
-            trained by it, and it is read once.
+            trained by it (but must fit ``constraints``), and it is read once.
         y : list of label sequences
             Labels may be unknown, as in :meth:`fit`.
         classes : array-like, optional

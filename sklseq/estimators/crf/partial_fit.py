@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
@@ -20,7 +21,7 @@ from sklseq.data.labels import (
     read_classes,
 )
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
-from sklseq.data.row_blocks import BLOCK_ROWS, blocks_of, item_blocks
+from sklseq.data.row_blocks import BLOCK_ROWS, blocks_of, item_blocks, with_last
 from sklseq.data.sequences import STATE, TRANSITION, Sequences, check_counts, check_lengths
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.decode_blocks import different_lengths
@@ -53,6 +54,27 @@ PIECE_ROWS = 256
 ENDED = object()
 
 
+@dataclass
+class Place:
+    """Rows of a block in their sequence.
+
+    Attributes
+    ----------
+    sequence, row : int
+        Numbers of the sequence and of the first row.
+    is_last : bool
+        Whether the sequence ends with them.
+    possible : bytes or None
+        Labels that constraints leave at the row before; :meth:`PathCheck.follow` reads and returns
+        it.
+    """
+
+    sequence: int
+    row: int = 0
+    is_last: bool = False
+    possible: bytes | None = None
+
+
 def fit_batch(
     tagger: Any,
     rows: Sequences | None,
@@ -61,14 +83,13 @@ def fit_batch(
     classes: ArrayLike | None,
     sample_weight: ArrayLike | None,
     squares: tuple | None,
-    first: tuple[int, int] | None = None,
+    place: Place | None = None,
 ) -> dict:
     """The attributes of ``tagger`` after one pass over a batch.
 
     ``rows`` is X as the fitted tagger reads it, or None before the first call; ``squares`` are the
-    sums of squared gradients of earlier batches; ``first``: where sequences are pieces, the
-    numbers of the one they are of and of the first row; y are the labels of all their rows. First
-    and last rows of pieces are like any other.
+    sums of squared gradients of earlier batches; ``place``: where sequences are pieces, that of
+    their rows; y are the labels of all of these. First and last rows of pieces are like any other.
     """
     rows, classes = _first_batch(X, classes) if rows is None else _next_batch(tagger, rows, classes)
     check_not_empty(rows)
@@ -76,14 +97,14 @@ def fit_batch(
     rows = Sequences(sparse.csr_matrix(rows.rows), rows.offsets)
     weights = training_weights(sample_weight, len(rows))
     allowed = resolve_constraints(tagger.constraints, classes)
-    if first is not None:
+    labels = _read_codes(y, rows, classes, place)
+    _check_labels(labels, rows, allowed, classes, place)
+    if place is not None:
         anything = np.ones(len(classes), dtype=bool)
         allowed = allowed._replace(start=anything, end=anything)
-    labels = _read_codes(y, rows, classes, first)
-    _check_labels(labels, rows, allowed, classes, first)
     if len(labels.table) > len(classes):
         weights = weights * (np.diff(np.append(0, np.cumsum(~labels.unknown))[rows.offsets]) > 0)
-    support = trained_support(tagger, None, len(classes), tagger.boundaries and first is None)
+    support = trained_support(tagger, None, len(classes), tagger.boundaries and place is None)
     if roles is not None:
         support = _with_triples(tagger, support, roles, rows, labels, squares)
     scores = ScoreMap(rows, len(classes), support, allowed, np.dtype(np.float64), as_it_is=True)
@@ -99,13 +120,13 @@ def fit_blocks(
 ) -> dict:
     """The attributes of ``tagger`` after one pass over sequences in blocks."""
     later, losses = copy(tagger), []
-    for weight, rows, labels, first in _pieces(X, y, training_weights(sample_weight, len(X))):
+    for weight, rows, labels, place in _pieces(X, y, training_weights(sample_weight, len(X))):
         fitted = hasattr(later, "coef_")
         if fitted and rows.shape[1] != later.n_features_in_:
             raise other_width(rows.shape[1], later.n_features_in_, "CRFTagger was fitted with")
         given = rows if fitted else None, rows, labels, classes, np.full(len(rows), weight)
         squares = getattr(later, "_squares", None)
-        vars(later).update(fit_batch(later, *given, squares, first))
+        vars(later).update(fit_batch(later, *given, squares, place))
         losses.append(later.objective_)
     if not losses:
         raise ValueError("X must hold at least one row of positive weight; got 0.")
@@ -119,21 +140,21 @@ def fit_blocks(
 
 
 def _pieces(X: Any, y: LabelsLike, weights: np.ndarray) -> Iterator:
-    # (weight, rows cut into pieces, labels, numbers of the sequence and of the first row) of each
-    # block of each sequence.
+    # (weight, rows cut into pieces, labels, place) of each block of each sequence.
     sources = blocks_of(X)
     check_counts(len(sources), len(y))
     for s, (source, weight) in enumerate(zip(sources, weights)):
-        n, labels = 0, chain.from_iterable(map(_items, item_blocks(y[s], s)))
-        for rows in source.read(BLOCK_ROWS, f"sequence {s}") if weight > 0 else ():
+        place, labels = Place(s), chain.from_iterable(map(_items, item_blocks(y[s], s)))
+        blocks = source.read(BLOCK_ROWS, f"sequence {s}") if weight > 0 else iter(())
+        for rows, place.is_last in with_last(blocks):
             own = list(islice(labels, rows.shape[0]))
             if len(own) < rows.shape[0]:
-                raise different_lengths(s, "more", n + len(own))
+                raise different_lengths(s, "more", place.row + len(own))
             offsets = np.append(np.arange(0, len(own), PIECE_ROWS), len(own))
-            yield weight, Sequences(rows, offsets), own, (s, n)
-            n += len(own)
+            yield weight, Sequences(rows, offsets), own, place
+            place.row += len(own)
         if weight > 0 and next(labels, ENDED) is not ENDED:
-            raise different_lengths(s, n, "more")
+            raise different_lengths(s, place.row, "more")
 
 
 def _items(labels: Any) -> list:
@@ -173,11 +194,11 @@ def _with_triples(
 
 
 def _read_codes(
-    y: LabelsLike, rows: Sequences, classes: np.ndarray, first: tuple[int, int] | None
+    y: LabelsLike, rows: Sequences, classes: np.ndarray, place: Place | None
 ) -> AllowedLabels:
     # The table has rows beside those of single labels only where some are not known.
-    y, X = (y, rows) if first is None else ([y], Sequences(rows.rows, [0, rows.n_rows]))
-    first = first or (0, 0)
+    y, X = (y, rows) if place is None else ([y], Sequences(rows.rows, [0, rows.n_rows]))
+    first = (0, 0) if place is None else (place.sequence, place.row)
     try:
         flat = as_label_sequences(y, first=first)[0]
     except PartialLabelError:
@@ -189,13 +210,18 @@ def _read_codes(
 
 def _check_labels(
     labels: AllowedLabels, rows: Sequences, allowed: Constraints, classes: np.ndarray,
-    first: tuple[int, int] | None,
+    place: Place | None,
 ) -> None:  # fmt: skip
-    # Of whole sequences, or of all pieces together.
-    check, (s, n) = PathCheck(allowed, classes, labels.table), first or (0, 0)
-    offsets = rows.offsets if first is None else np.array([0, rows.n_rows])
-    for number, codes in enumerate(cut_rows(labels.codes, offsets), s):
-        check.follow(codes, lambda row, s=number: f"row {n + row} of sequence {s}")
+    # Of whole sequences; or of all pieces together, after the rows before them.
+    check = PathCheck(allowed, classes, labels.table)
+    if place is None:
+        for s, codes in enumerate(cut_rows(labels.codes, rows.offsets)):
+            check.follow(codes, lambda row, s=s: f"row {row} of sequence {s}")
+        return
+    where = f"of sequence {place.sequence}"
+    place.possible = check.follow(
+        labels.codes, lambda row: f"row {place.row + row} {where}", place.possible, place.is_last
+    )
 
 
 def _next_batch(
