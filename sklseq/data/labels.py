@@ -284,5 +284,11 @@ def find_codes(flat: NDArray, classes: ArrayLike) -> NDArray[np.int32]:
             f"Labels such as {flat[0].item()!r} are given where others are such as "
             f"{known[0].item()!r}; both must be strings, or neither: convert one."
         )
+    if len(known) and flat.dtype == known.dtype == np.int64:
+        least, most = int(known.min()), int(known.max())
+        if most - least < len(flat):  # a table of the integers between is small
+            code = np.full(most - least + 2, -1, dtype=np.int32)
+            code[known - least] = np.arange(len(known))
+            return code[np.where((flat >= least) & (flat <= most), flat - least, -1)]
     table = {label: code for code, label in enumerate(known.tolist())}
     return np.fromiter(map(table.get, flat.tolist(), repeat(-1)), np.int32, count=len(flat))

@@ -122,14 +122,17 @@ class Sequences:
 
     @classmethod
     def from_list(cls, matrices: list) -> Sequences:
-        """Pack a list of 2-D arrays or sparse matrices, all with the same columns."""
+        """Pack a list of 2-D arrays or sparse matrices, all with the same columns.
+
+        A single array is not copied.
+        """
         offsets = np.zeros(len(matrices) + 1, dtype=np.int64)
         np.cumsum([m.shape[0] for m in matrices], out=offsets[1:])
         if any(is_sparse(m) for m in matrices):
             from scipy import sparse
 
             return cls(sparse.vstack(matrices, format="csr"), offsets)
-        return cls(np.concatenate(matrices), offsets)
+        return cls(matrices[0] if len(matrices) == 1 else np.concatenate(matrices), offsets)
 
     @property
     def shape(self) -> tuple[int, int]:

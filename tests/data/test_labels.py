@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from sklseq.data.constraints import allowed_transitions, check_constraints, resolve_constraints
-from sklseq.data.labels import as_label_sequences, encode_labels, split_labels, unique_labels
+from sklseq.data.labels import (
+    as_label_sequences,
+    encode_labels,
+    find_codes,
+    split_labels,
+    unique_labels,
+)
 from sklseq.data.segment_labels import labels_to_segments, segments_to_labels
 from sklseq.data.span_labels import SCHEMES, find_spans
 
@@ -162,6 +168,12 @@ def test_codes_index_the_sorted_classes(flat):
 def test_codes_follow_the_order_of_classes():
     assert encode_labels(np.array(["O", "B", "O"]), ["O", "B"]).tolist() == [0, 1, 0]
     assert encode_labels(np.array([], dtype=str), ["O", "B"]).shape == (0,)
+    for classes in ([7, -2, 3], [2**62, 5, -(2**62)], [1, 0]):  # near each other or not
+        flat = np.array([*classes, 4, 2**63 - 1, -(2**63), *classes * 4])
+        assert (
+            find_codes(flat, classes).tolist()
+            == [0, 1, 2][: len(classes)] + [-1] * 3 + [*range(len(classes))] * 4
+        )
 
 
 def test_unknown_label_is_named():

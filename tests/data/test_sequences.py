@@ -11,7 +11,7 @@ from sklearn.model_selection import KFold, train_test_split
 from sklearn.pipeline import FeatureUnion
 from sklearn.preprocessing import FunctionTransformer
 
-from sklseq import Sequences
+from sklseq import CRFTagger, HMSVMTagger, Sequences, ZScoreTagger
 from sklseq.data.sequences import as_sequences, input_form
 
 LENGTHS = [3, 0, 1, 5, 2]
@@ -164,6 +164,18 @@ def test_numeric_lists_are_packed(form):
     assert as_sequences([np.ones((2, 3), dtype=np.float32)]).dtype == np.float32
     assert as_sequences([np.ones((2, 3), dtype=int)]).dtype == np.float64
     assert as_sequences([[[1, 2], [3, 4]]]).shape == (1, 2)
+
+
+def test_one_array_is_not_copied_and_stays_as_it_is():
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 3
+    before = X.copy()
+    assert np.shares_memory(Sequences.from_list([X]).rows, X)
+    for tagger in (CRFTagger(), HMSVMTagger(kernel="rbf"), ZScoreTagger(kernel="rbf")):
+        found = tagger.fit([X], [y]).predict([before])
+        assert_array_equal(X, before)
+        X[:] = 0  # a model holds rows of its own
+        assert_array_equal(tagger.predict([before])[0], found[0])
+        X[:] = before
 
 
 def test_bad_input_is_one_clear_sentence():

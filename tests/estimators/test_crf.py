@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, Sequences
 from sklseq.inference import reference
+from sklseq.objectives.scores import score_map
 from sklseq.objectives.scores.score_map import observed_support, padded_rows
 from tests.oracles import all_paths, kkt_residual, numerical_gradient
 from tests.sample_data import make_data
@@ -690,3 +691,15 @@ def test_what_is_observed_has_a_weight_and_nothing_else(form):
     assert seen.pairs.tolist() == [0 * 3 + 0, 1 * 3 + 1]
     assert np.flatnonzero(seen.start).tolist() == [0, 1]
     assert np.flatnonzero(seen.end).tolist() == [1, 2]
+
+
+def test_what_is_observed_late_has_a_weight():
+    # Features that rows of a label lack at first, or always.
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 2, (3 * score_map.HEAD, 5)) * np.eye(5)[rng.integers(0, 4, 5)].sum(
+        axis=0
+    )
+    y, rows = rng.integers(0, 2, len(rows)), rows * (np.arange(len(rows)) % 7 > 2)[:, None]
+    rows[:-9, 1] = 0
+    found = observed_support(Sequences(rows, [0, len(rows)]), y, 2).pairs
+    assert found.tolist() == [2 * j + k for j in range(5) for k in (0, 1) if rows[y == k, j].any()]

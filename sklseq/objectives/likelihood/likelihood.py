@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -140,6 +141,19 @@ class SumOfParts:
 def squared_norm(w: np.ndarray) -> float:
     """‖w‖²₂, in pieces: without another vector as long as w."""
     return float(sum(np.square(w[a:b], dtype=np.float64).sum() for a, b in spans(len(w), PIECES)))
+
+
+def observed_part(psi: np.ndarray, y: np.ndarray, at: slice) -> float:
+    """Score of the observed labels of some rows of a sequence."""
+    score, offsets = np.zeros(1), np.array([0, at.stop - at.start])
+    _linear.observed_scores(psi[at], y[at], offsets, score)
+    return float(score[0])
+
+
+def residual_part(psi: np.ndarray, y: np.ndarray, weights: np.ndarray, at: slice) -> None:
+    """Turn marginals of some rows of a sequence into residuals."""
+    offsets, ends = np.array([0, at.stop - at.start]), np.zeros((2, psi.shape[1]))
+    _linear.to_residuals(psi[at], y[at], offsets, weights, ends)
 
 
 class Hessian:
@@ -332,7 +346,7 @@ class LogLikelihood(SumOfParts):
         # The same of one block in all threads.
         design, work = self.scores.design, self.buffers[0]
         psi = work.rows(self.residual if counts else None, block.first, block.last)
-        parts = [slice(a, b) for a, b in spans(len(psi), self.threads.n)]
+        parts = self._parts(psi)
         self.threads.map(
             lambda at: design.scores(W, block.first + at.start, block.first + at.stop, psi[at]),
             parts,
@@ -347,6 +361,10 @@ class LogLikelihood(SumOfParts):
                 lambda job: design.collect(psi[job[0]], block.first + job[0].start, job[1].buffer),
                 zip(parts, self.buffers),
             )
+
+    def _parts(self, psi: np.ndarray) -> list[slice]:
+        # Rows of a block that all threads share, for each of them.
+        return [slice(a, b) for a, b in spans(len(psi), self.threads.n)]
 
     def add_tangents(self, hessian: Hessian, V, direction: Direction) -> np.ndarray:
         """Add the product of the Hessian and v to ``buffers``; returns its pairs.
@@ -397,11 +415,17 @@ class LogLikelihood(SumOfParts):
         ``entries``: transition scores of rows with transition features.
         """
         _, _, sequences, offsets, weights, y = block
-        _linear.observed_scores(psi, y, offsets, self.observed_score[sequences])
-        wanted = weights if counts else None
+        wanted, observed = weights if counts else None, self.observed_score[sequences]
+        if work.threads is None:
+            _linear.observed_scores(psi, y, offsets, observed)
+        else:
+            observed[0] = sum(self.threads.map(partial(observed_part, psi, y), self._parts(psi)))
         work.forward_backward(psi, offsets, wanted, chain, self.log_z[sequences], entries)
-        if counts:
+        if counts and work.threads is None:
             _linear.to_residuals(psi, y, offsets, weights, work.ends)
+        elif counts:
+            self.threads.map(partial(residual_part, psi, y, weights), self._parts(psi))
+            work.add_ends(psi, offsets)
 
     def _chain_score(self, chain) -> float:
         # Score of the observed transitions, starts and ends: counts times weights.

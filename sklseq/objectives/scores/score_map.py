@@ -13,7 +13,7 @@ Nobody else indexes w, but for the design its own part.
 from __future__ import annotations
 
 from copy import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -29,6 +29,10 @@ from sklseq.objectives.scores.transition_features import TransitionFeatures
 
 # Magnitudes of features between which solvers need no scaling.
 USUAL = 1 / 8, 8
+# Rows of each label that are searched for all features, before those that they lack.
+HEAD = 1024
+# Rows whose columns are compared at once.
+SIDE_BY_SIDE = 64
 
 __all__ = [
     "Chain",
@@ -96,7 +100,10 @@ def observed_support(X, y: np.ndarray, n_labels: int) -> Support:
             seen[X.rows.indices[entries][present], labels[present]] = True
     else:
         for j in range(L):
-            seen[:, j] = (X.rows[y == j] != 0).any(axis=0)
+            rows = np.flatnonzero(y == j)
+            seen[:, j] = (X.rows[rows[:HEAD]] != 0).any(axis=0)
+            if len(rest := np.flatnonzero(~seen[:, j])):
+                seen[rest, j] = (X.rows[np.ix_(rows[HEAD:], rest)] != 0).any(axis=0)
     pairs = np.flatnonzero(seen)
     first, last, after = row_positions(X.offsets)
     transition = np.zeros((L, L), dtype=bool)
@@ -182,14 +189,21 @@ def magnitudes(rows) -> np.ndarray | None:
     if not sparse.issparse(rows):
         if len(rows) == 0:
             return None
-        most, least = (
-            np.asarray(x, dtype=np.float64) for x in (rows.max(axis=0), rows.min(axis=0))
-        )
+        most, least = (extreme(rows, one).astype(np.float64) for one in (np.max, np.min))
         return np.maximum(most, -least)
     values = np.abs(rows.data, dtype=np.float64)
     if values.size == 0 or (values.max() <= USUAL[1] and values.min() >= USUAL[0]):
         return None
     return largest_at(rows.indices, values, rows.shape[1])
+
+
+def extreme(rows: np.ndarray, of: Any) -> np.ndarray:
+    """np.max or np.min of each column: of rows side by side first, which is three times as fast."""
+    n = len(rows) // SIDE_BY_SIDE * SIDE_BY_SIDE
+    if n and rows.size and rows.flags.c_contiguous:
+        wide = rows[:n].reshape(-1, SIDE_BY_SIDE * rows.shape[1])
+        rows = np.concatenate([of(wide, axis=0).reshape(SIDE_BY_SIDE, -1), rows[n:]])
+    return of(rows, axis=0)
 
 
 def largest_at(index: np.ndarray, values: np.ndarray, n: int) -> np.ndarray:
