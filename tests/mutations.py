@@ -70,6 +70,8 @@ FAULTS = [
     ("objectives/likelihood/proportions.py", "no_pairs = np.zeros", "no_pairs = np.ones", "test_proportions"),
     ("estimators/crf/crf_path.py", "tagger.gradient, unlabelled)", "tagger.gradient)", "test_penalty_search"),
     ("estimators/crf/crf_path.py", "        data.number_columns(tagger)\n", "", "test_penalty_search"),
+    ("estimators/crf/crf_path.py", "        self.scale = problem.scale\n", "", "test_penalty_search"),
+    ("estimators/crf/crf_problem.py", "single_sequences or scale is not None", "single_sequences", "test_penalty_search"),
     ("estimators/penalty_search.py", "        data.number_columns(tagger)\n", "", "test_penalty_search"),
     ("objectives/likelihood/proportions.py", "values != 0", "values > 0", "test_proportions"),
     ("objectives/likelihood/proportions.py", "place.get(label, n)", "place.get(label, 0)", "test_proportions"),

@@ -23,6 +23,7 @@ from sklseq import (
     Sequences,
     ZScoreTaggerCV,
 )
+from sklseq.estimators.crf import crf_problem
 from sklseq.estimators.hmsvm.margin_problem import MarginProblem
 from sklseq.estimators.sources.source import RowSource
 from sklseq.metrics import span_f1, span_f1_scorer, token_accuracy_scorer
@@ -68,6 +69,7 @@ def assert_same_search(search, cold, atol=0.0):
         {"l2s": L2S},
         {"l2s": L2S[::-1], "solver": "dual"},
         {"l2s": [3.0, 0.3], "l1s": [0.1, 1.0], "solver": "lbfgs"},
+        {"l2s": [3.0, 0.3, 0.1], "l1s": [0.0, 0.5], "solver": "adagrad"},
         {"l2s": [0.5], "l1s": [0.1, 0.5, 2.0]},
         {"l2s": [0.0, 0.1, 1.0], "l1s": [0.5], "all_possible_transitions": True},
     ],
@@ -83,6 +85,17 @@ def test_crf_scores_are_those_of_a_cold_grid_search(options, dense):
     cold = grid(CRFTagger(tol=1e-7, **own), cv=3, **grids).fit(X, y)
     assert_same_search(search, cold)
     assert search.scores_.shape == (3, len(search.l1s_), len(search.l2s_))
+
+
+def test_a_path_on_many_rows_is_solved_by_adagrad_and_lbfgs_with_its_scale(monkeypatch, capsys):
+    X, y = sentences(40, dense=False)
+    monkeypatch.setattr(crf_problem, "MANY_ROWS", 10)
+    search = CRFTaggerCV(l2s=[0.1, 1.0, 10.0], cv=2, tol=1e-7, verbose=1, refit=False).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    solvers = [line.split("'")[1] for line in lines if line.startswith("[CRFTagger] solver")]
+    assert solvers == ["adagrad", "lbfgs", "lbfgs"] * 2
+    cold = grid(CRFTagger(tol=1e-7, solver="lbfgs"), l2s=[0.1, 1.0, 10.0], cv=2).fit(X, y)
+    assert_same_search(search, cold)
 
 
 @pytest.mark.parametrize(

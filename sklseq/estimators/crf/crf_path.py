@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sklseq.data.sequences import Sequences
-from sklseq.estimators.crf.crf_problem import CRFProblem, check_source
+from sklseq.estimators.crf.crf_problem import CRFProblem, check_source, choose_solver
 from sklseq.estimators.penalty_search import Data
 from sklseq.estimators.sources.open_source import open_source
 from sklseq.estimators.sources.partial_source import Unlabelled
@@ -26,7 +26,8 @@ class CRFPath:
         w(k) ≈ w(k-1) + r · (w(k-1) - w(k-2)),   r = log(l2(k) / l2(k-1)) / log(l2(k-1) / l2(k-2)),
 
     with r ≤ 1, and where ``l1`` changes, from the first weights of the previous ``l1``. Weights
-    that are 0 stay there.
+    that are 0 stay there. If AdaGrad solves the first problem, its scale of the weights is kept,
+    and L-BFGS starts from second derivatives at the start (half the iterations on CoNLL-2002).
 
     Parameters
     ----------
@@ -46,6 +47,9 @@ class CRFPath:
         check_source(tagger, self.source)
         with self.source:
             self.summary = self.source.summarise()
+        if tagger.solver == "auto" and choose_solver(tagger, self.source)[0] != "lbfgs":
+            tagger.solver = "adagrad"  # "dual" leaves no scale
+        self.scale = None
         # (l2, weights) of the last points with the same l1, and of the first of them.
         self.l1, self.last, self.first = np.nan, [], None
 
@@ -61,8 +65,9 @@ class CRFPath:
             tagger.warm_start = True
             vars(tagger).update(zip(WEIGHTS, self._start(point["l2"])))
         with self.source:
-            problem = CRFProblem(tagger, self.source, self.summary)
+            problem = CRFProblem(tagger, self.source, self.summary, self.scale)
             result = problem.solve()
+        self.scale = problem.scale
         problem.scores.design.release()
         vars(tagger).update(problem.attributes(result.w))
         here = point["l2"], [dense_weights(getattr(tagger, name)) for name in WEIGHTS]

@@ -64,10 +64,15 @@ class CRFProblem:
     source : Source
     summary : Summary
         Of the source.
+    scale : ndarray, optional
+        That of a problem of the same source with other penalties: L-BFGS goes on with it from the
+        weights of the tagger.
 
     Attributes
     ----------
     scores : ScoreMap
+    scale : ndarray or None
+        Of the weights in L-BFGS: as given, or that of AdaGrad once it has run.
     start : ndarray
         Where the solver starts; overwritten by it.
     ran : list of str
@@ -76,14 +81,19 @@ class CRFProblem:
         While :meth:`solve` runs; with ``value(w)`` for data on this machine.
     """
 
-    def __init__(self, tagger: Any, source: Source, summary: Summary):
+    def __init__(
+        self, tagger: Any, source: Source, summary: Summary, scale: np.ndarray | None = None
+    ):
         self.tagger, self.source, self.classes = tagger, source, summary.classes
-        self.l1, self.l2 = float(tagger.l1), float(tagger.l2)
+        self.l1, self.l2, self.scale = float(tagger.l1), float(tagger.l2), scale
         name, self.why = choose_solver(tagger, source)
+        if scale is not None:
+            name, self.why = "lbfgs", "it starts from weights and scales for other penalties"
         self.solver, self.ran = SOLVERS[name], []
         if tagger.verbose:
             print(f"[CRFTagger] solver {name!r}: {self.why}")
-        self.scores = score_map(tagger, source, summary, self.solver.single_sequences)
+        laid_out = self.solver.single_sequences or scale is not None  # as for AdaGrad
+        self.scores = score_map(tagger, source, summary, laid_out)
         self.start = self.scores.new_vector()
         if self.solver.warm_start and tagger.warm_start and hasattr(tagger, "coef_"):
             self.start = previous_weights(tagger, self.scores, self.classes, source.vectorizer)
@@ -217,6 +227,14 @@ def descend(
     )  # fmt: skip
 
 
+def go_on(problem: CRFProblem) -> SolverResult:
+    """L-BFGS from the start, with second derivatives there if the problem has a scale."""
+    if problem.scale is None:
+        return descend(problem)
+    curvature = problem.source.curvature(problem.f, problem.start)
+    return descend(problem, scale=problem.scale, curvature=curvature)
+
+
 def _block_metric(curvature: LabelCurvature, scale: np.ndarray, ridge: float) -> BlockMetric:
     # Of weights times scale. A share of the identity makes up for features rare in the sample.
     at, slots, sizes, blocks = curvature
@@ -251,7 +269,7 @@ def ascend(problem: CRFProblem) -> SolverResult:
             result = result._replace(w=zeros, value=value, converged=False, history=[value])
     elif tagger.tol < SMALLEST_GAP:
         result = result._replace(converged=False)
-    return _go_on(problem, result)
+    return _refine(problem, result)
 
 
 def _rounding(problem: CRFProblem, w: np.ndarray) -> float:
@@ -275,12 +293,12 @@ def step(problem: CRFProblem) -> SolverResult:
     # AdaGrad's metric, flattened, is L-BFGS's first guess of the Hessian's diagonal (on thirds of
     # three corpora with four penalties, 10 % fewer iterations than with its root; without, the last
     # iterations are slower).
-    scale = stochastic.metric() ** (2 / 3)
+    problem.scale = stochastic.metric() ** (2 / 3)
     del stochastic
-    return _go_on(problem, result, scale, problem.source.curvature(problem.f, result.w))
+    return _refine(problem, result, problem.scale, problem.source.curvature(problem.f, result.w))
 
 
-def _go_on(
+def _refine(
     problem: CRFProblem, result: SolverResult, scale: Any = 1.0, curvature=None
 ) -> SolverResult:
     # From an approximate result to one within tol.
@@ -311,7 +329,7 @@ class Solver(NamedTuple):
 
 
 SOLVERS = {
-    "lbfgs": Solver(descend, single_sequences=False, warm_start=True),
+    "lbfgs": Solver(go_on, single_sequences=False, warm_start=True),
     "adagrad": Solver(step, single_sequences=True, warm_start=True),
     "dual": Solver(ascend, single_sequences=True, warm_start=False),
 }

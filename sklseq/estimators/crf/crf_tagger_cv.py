@@ -46,7 +46,9 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
         start from other weights, which may change their scores slightly. None: all points in all
         folds.
     solver : {"auto", "dual", "adagrad", "lbfgs"}, default="auto"
-        As in :class:`CRFTagger`. "dual" trains each model anew.
+        As in :class:`CRFTagger`, but "auto" does not take "dual", which trains each model anew.
+        After "adagrad", the other models of a fold are trained by L-BFGS with its scales of
+        weights.
     all_possible_states, all_possible_transitions : bool, default=False
     transition_features : None, list, array, str, re.Pattern or callable, default=None
     constraints : {"iob2", "iobes"}, bool array-like (n_labels, n_labels) or None, default=None
@@ -103,7 +105,7 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     Notes
     -----
     The columns of feature dicts are those of all sequences; a feature that no training sequence of
-    a fold has gets no weight there. Memory: the rows of each fold that is being run, and three
+    a fold has gets no weight there. Memory: the rows of each fold that is being run, and four
     models for each thread.
 
     References
