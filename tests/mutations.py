@@ -400,6 +400,8 @@ FAULTS = [
     ("inference/kernels/_once.pyx", "if value > best:", "if value >= best:", "test_once"),
     ("inference/chain/once.py", "sequences = sequences[more.any(axis=1)]", "sequences = sequences[:0]", "test_once"),
     ("inference/chain/once.py", "paths.append(best[rows])", "paths.append(codes[rows])", "test_once"),
+    ("objectives/segment/partial_segments.py", "np.where(before, i, j) == self.label", "np.where(before, j, i) == self.label", "test_partial_segments"),
+    ("objectives/segment/partial_segments.py", "matrices = chain.into(self.step)", "matrices = np.tile(chain.score[: chain.n_labels, : chain.n_labels], (len(number), 1, 1))", "test_partial_segments"),
     ("estimators/valid_paths.py", "return suppress(NoValidAnswerError) if", "return nullcontext() if", "test_valid_paths"),
     ("data/labels.py", "(offsets - first).tolist()", "offsets.tolist()", "test_label_output"),
     ("estimators/label_output.py", "self._sklearn_output_config =", "self._output =", "test_label_output"),

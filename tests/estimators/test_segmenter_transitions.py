@@ -263,9 +263,6 @@ def test_refusals():
     X, y = problem(7)
     with pytest.raises(ValueError, match="loss='hinge' does not train transition features"):
         SemiCRFSegmenter(loss="hinge", transition_features=[0]).fit(X, y)
-    unknown = [[(0, n, None)] if s == 1 else one for s, (n, one) in enumerate(zip(X.lengths, y))]
-    with pytest.raises(ValueError, match="need all segments"):
-        SemiCRFSegmenter(transition_features=[0]).fit(X, unknown)
     with pytest.raises(ValueError, match="by name, and X has no names"):
         SemiCRFSegmenter(transition_features="start").fit(X, y)
     ends = SegmentPotentials.from_list([(2, [2, 2], [0, 1], [1, 2], np.ones((2, 1)))] * 2)

@@ -12,6 +12,7 @@ from sklseq.estimators.semicrf.segment_source import SegmentSource
 from sklseq.inference.segment_reference import is_active
 from sklseq.objectives.scores.score_map import Weights
 from sklseq.objectives.segment.partial_segments import PartialSegmentLogLikelihood
+from tests.estimators.test_segmenter_transitions import starts_of
 from tests.estimators.test_semicrf import covered, problem
 from tests.inference.test_segment_inference import segmentations
 from tests.oracles import precise_numerical_gradient
@@ -41,13 +42,17 @@ def enumerated(model, X, y, weights):
     limit = [1 if label == "O" else model.max_segment_length_ for label in model.classes_]
     total = 0.0
     for x, gold, weight in zip(X, covered(y, X), weights, strict=True):
-        scores = x.rows @ model.coef_
+        L, scores = len(index), x.rows @ model.coef_
+        transition = np.tile(model.transition_, (x.n_steps, 1, 1))
+        if model.transition_coef_ is not None:
+            own = model.transition_coef_.toarray().reshape(-1, L, L)
+            transition += np.einsum("tf,fij->tij", starts_of(x), own)
 
-        def score(segments, scores=scores, x=x):
+        def score(segments, scores=scores, transition=transition, x=x):
             total, before = 0.0, None
             for i, j, k in segments:
                 total += scores[is_active(x.kind, x.start, x.stop, i, j), k].sum()
-                total += model.start_[k] if before is None else model.transition_[before, k]
+                total += model.start_[k] if before is None else transition[i][before, k]
                 before = k
             return total + (0 if before is None else model.end_[before])
 
@@ -78,16 +83,25 @@ def test_value_and_gradient(every, limit):
     check_case(1, every, limit, every)
 
 
-def check_case(seed, every, limit, dense):
+@pytest.mark.parametrize("seed", [0, 1, 7, 8])
+def test_transition_features(seed):
+    """Also into and out of unknown stretches."""
+    assert check_case(seed, True, None, False, [0, 2])
+
+
+def check_case(seed, every, limit, dense, columns=None):
+    """Returns the number of triples (transition feature, label, next label)."""
     X, y = problem(seed, n_sequences=8, dense=dense, n_features=3, longest=4)
     y, rng = forget(y, X.lengths, seed), np.random.default_rng(seed)
     weights = rng.uniform(0.5, 2, len(X))
     segmenter = SemiCRFSegmenter(
-        l2=0.3, max_segment_length=limit, all_possible_states=every, all_possible_transitions=every
-    )
+        l2=0.3, max_segment_length=limit, all_possible_states=every,
+        all_possible_transitions=every, transition_features=columns,
+    )  # fmt: skip
     given, f = likelihood(segmenter, X, y, weights)
     w = given.scores.new_vector()
     used = given.scores.pack(given.scores.unpack(np.ones_like(w))) != 0
+    used[given.scores.ends[-1] :] = True
     w[used] = rng.normal(size=used.sum())
     gradient, ignored = given.scores.new_vector(), given.scores.new_vector()
     value = f.value_and_gradient(w, gradient)
@@ -105,6 +119,7 @@ def check_case(seed, every, limit, dense):
     _, threads = likelihood(segmenter, X, y, weights, 3)
     assert threads.value_and_gradient(w, ignored) == pytest.approx(value, rel=1e-12)
     assert_allclose(ignored, gradient, rtol=1e-10, atol=1e-12)
+    return len(given.scores.triples(w)) if columns else 0
 
 
 def test_training_minimises():

@@ -60,7 +60,7 @@ class SegmentProblem:
             check_partial(segmenter)
         self.columns = source.transition_columns(segmenter.transition_features)
         if self.columns is not None:
-            check_transition_features(segmenter, source.has_unknown)
+            check_transition_features(segmenter)
         allowed = None
         if segmenter.constraints is not None:
             check_constraints(segmenter, source.has_unknown)
@@ -159,18 +159,12 @@ def check_constraints(segmenter: Any, has_unknown: bool) -> None:
         )
 
 
-def check_transition_features(segmenter: Any, has_unknown: bool) -> None:
-    """Raise where parameters or labels ask for what transition features do not have."""
+def check_transition_features(segmenter: Any) -> None:
+    """Raise for a loss that transition features do not have."""
     if segmenter.loss == "hinge":
         raise ValueError(
             "loss='hinge' does not train transition features, which X or transition_features "
             "gives; use loss='log' or 'softmax-margin'."
-        )
-    if has_unknown:
-        raise ValueError(
-            "Transition features, which X or transition_features gives, need all segments, and y "
-            "has stretches of unknown segments (label None); leave them out of X, and use "
-            "transition_features=None."
         )
 
 

@@ -125,7 +125,7 @@ def closure_of_sequence(plan, s: int, psi: np.ndarray, chain) -> tuple[np.ndarra
     before = np.zeros((n + 1, L), dtype=np.int64)
     first = int(plan.steps[s])
     for e in range(1, n):
-        before[e] = (alpha[e - 1, :L, None] + chain.into(first + e)).argmax(axis=0)
+        before[e] = (alpha[e - 1, :L, None] + chain.into(np.array([first + e]))[0]).argmax(axis=0)
     starts = best.best_start[:, :L].astype(np.int64)
 
     def parent(node: int) -> int:

@@ -326,10 +326,12 @@ class SegmentTransitions:
         """The same of their exponentials."""
         return None if self.rows is None else self.rows.for_kernels(self.entries, self.width)
 
-    def into(self, step: int) -> np.ndarray:
-        """Scores (n_labels, n_labels) of transitions into segments that start at a step."""
+    def into(self, steps: np.ndarray) -> np.ndarray:
+        """Scores (n, n_labels, n_labels) of transitions into segments that start at n steps."""
+        if self.rows is not None:
+            return self.rows.take(steps)
         L = self.n_labels
-        return self.score[:L, :L] if self.rows is None else self.rows.take(np.array([step]))[0]
+        return np.broadcast_to(self.score[:L, :L], (len(steps), L, L))
 
 
 class Batch(NamedTuple):

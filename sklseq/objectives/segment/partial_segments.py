@@ -9,6 +9,8 @@ from scipy import sparse
 
 from sklseq._lib.threads import Threads
 from sklseq.data.segment_potentials import SegmentPotentials
+from sklseq.inference.chain.row_transitions import RowTransitions
+from sklseq.inference.segment.segmentations import SegmentTransitions
 from sklseq.objectives.scores.score_map import ScoreMap, Support
 from sklseq.objectives.segment.segment_likelihood import (
     Block,
@@ -157,25 +159,28 @@ class PartialSegmentLogLikelihood(SegmentLogLikelihood):
         l2: float, threads: Threads,
     ):  # fmt: skip
         every = np.append(weights, -weights[stretches.sequence])
-        # Cells of the borders, and the row of scores that each gets; a sequence's end has none.
-        self.border, self.side, self.label = [], [], []
-        for side, label in enumerate((stretches.before, stretches.after)):
+        # Cells of the borders, and the row or column of the transitions to the step behind each
+        # that they get; a sequence's end has none.
+        plan, borders = data.plan, []
+        first = plan.steps[stretches.sequence]
+        sides = (stretches.before, stretches.start), (stretches.after, stretches.stop)
+        for side, (label, step) in enumerate(sides):
             inner = np.flatnonzero(label >= 0)
-            self.border.append(data.plan.cell_of[stretches.potential[inner] + side])
-            self.side.append(np.full(len(inner), side))
-            self.label.append(label[inner])
-        order = np.argsort(np.concatenate(self.border), kind="stable")
-        self.border, self.side, self.label = (
-            np.concatenate(parts)[order] for parts in (self.border, self.side, self.label)
-        )
+            cell = plan.cell_of[stretches.potential[inner] + side]
+            step = (first + step)[inner]
+            borders.append(np.stack([cell, np.full(len(inner), side), label[inner], step]))
+        table = np.concatenate(borders, axis=1)
+        table = table[:, np.argsort(table[0], kind="stable")]
+        self.border, self.side, self.label, self.step = table
         self.closed = np.sort(data.plan.cell_of[stretches.closed])
         super().__init__(scores, data, every, l2, threads)
         self.expected = np.zeros((len(self.border), data.plan.width))
 
-    def prepare(self, weights: tuple) -> None:
+    def prepare(self, chain: SegmentTransitions) -> None:
         """Scores of the cells of borders: those of transitions in place of a start or an end."""
-        transition, start, end = weights
-        first, last = transition[self.label] - start, transition.T[self.label] - end
+        (start, end), number = chain.boundary[:, : chain.n_labels], np.arange(len(self.step))
+        matrices = chain.into(self.step)
+        first, last = matrices[number, self.label] - start, matrices[number, :, self.label] - end
         self.border_scores = np.where(self.side[:, None] == 0, first, last)
 
     def _borders(self, block: Block) -> slice:
@@ -199,4 +204,18 @@ class PartialSegmentLogLikelihood(SegmentLogLikelihood):
         mu, first = self.expected[:, : self.scores.n_labels], self.side == 0
         np.add.at(transition, self.label[first], mu[first])
         np.add.at(transition.T, self.label[~first], mu[~first])
+        if chain.rows is not None:
+            self._expect_entries(chain.rows)
         return transition, start - mu[first].sum(axis=0), end - mu[~first].sum(axis=0)
+
+    def _expect_entries(self, rows: RowTransitions) -> None:
+        # What borders add to the expected transitions of entries of single steps.
+        first = rows.indptr[self.step]
+        counts = rows.indptr[self.step + 1] - first
+        border = np.repeat(np.arange(len(counts)), counts)
+        entry = np.arange(len(border)) + np.repeat(first - np.cumsum(counts) + counts, counts)
+        i, j = rows.i[entry], rows.j[entry]
+        before = self.side[border] == 0
+        kept = np.where(before, i, j) == self.label[border]
+        inner = np.where(before, j, i)[kept]
+        np.add.at(rows.expected, entry[kept], self.expected[border[kept], inner])

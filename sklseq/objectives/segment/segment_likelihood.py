@@ -286,7 +286,7 @@ class SegmentLogLikelihood:
         W = design.weights(scores.state(w))
         weights = scores.chain_weights(w)
         chain = SegmentTransitions(*weights, rows=self._rows(w, weights[0]))
-        self.prepare(weights)
+        self.prepare(chain)
         jobs = zip(self.parts, self.work)
         self.threads.map(lambda job: self._run_part(W, chain, *job), jobs)
         check_segmentations(self.log_z)
@@ -346,8 +346,8 @@ class SegmentLogLikelihood:
                 # "clip": numpy would make a copy to check the numbers first.
                 F.take(block.kept, axis=0, out=self.residual[block.rows], mode="clip")
 
-    def prepare(self, weights: tuple) -> None:
-        """Called with the scores of transitions, starts and ends before an evaluation."""
+    def prepare(self, chain: SegmentTransitions) -> None:
+        """Called before an evaluation."""
 
     def change_scores(self, psi: np.ndarray, block: Block) -> None:
         """Add to the scores of cells inside Z."""

@@ -42,10 +42,12 @@ def rows_of_starts(X: SegmentPotentials, columns: np.ndarray) -> Sequences:
 def pairs_of_starts(gold: Any, steps: np.ndarray, n_labels: int) -> np.ndarray:
     """i · n_labels + j of each step at which a true segment of label j follows one of label i.
 
-    -1 elsewhere. ``steps``: where sequences begin, and the number of all steps.
+    -1 elsewhere, and where one of them is unknown. ``steps``: where sequences begin, and the number of all steps.
     """
     pairs = np.full(int(steps[-1]), -1, dtype=np.int64)
-    after = np.flatnonzero(gold.sequence[1:] == gold.sequence[:-1]) + 1
+    known = gold.label >= 0
+    follows = (gold.sequence[1:] == gold.sequence[:-1]) & known[1:] & known[:-1]
+    after = np.flatnonzero(follows) + 1
     at = steps[gold.sequence[after]] + gold.start[after]
     pairs[at] = gold.label[after - 1] * n_labels + gold.label[after]
     return pairs
