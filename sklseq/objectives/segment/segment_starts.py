@@ -42,7 +42,8 @@ def rows_of_starts(X: SegmentPotentials, columns: np.ndarray) -> Sequences:
 def pairs_of_starts(gold: Any, steps: np.ndarray, n_labels: int) -> np.ndarray:
     """i · n_labels + j of each step at which a true segment of label j follows one of label i.
 
-    -1 elsewhere, and where one of them is unknown. ``steps``: where sequences begin, and the number of all steps.
+    -1 elsewhere, and where one of them is unknown. ``steps``: where sequences begin, and the number
+    of all steps.
     """
     pairs = np.full(int(steps[-1]), -1, dtype=np.int64)
     known = gold.label >= 0
