@@ -29,6 +29,7 @@ __all__ = [
     "read_classes",
     "split_label_lists",
     "split_labels",
+    "type_kind",
     "unique_labels",
 ]
 
@@ -124,7 +125,7 @@ def _array_kind(sequence: Any) -> str | None:
     return _ARRAY_KINDS.get(sequence.dtype.kind) if isinstance(sequence, np.ndarray) else None
 
 
-def _type_kind(cls: type) -> str | None:
+def type_kind(cls: type) -> str | None:
     """Kind of labels of a Python or NumPy scalar type; None if it is no label."""
     if issubclass(cls, str):
         return "string"
@@ -150,10 +151,10 @@ def array_of_labels(
     rows: NDArray[np.integer] | None = None,
 ) -> NDArray:  # fmt: skip
     """One array of labels that are checked one by one; ``rows``: of each, if not its number."""
-    kinds = {_type_kind(cls) for cls in set(map(type, labels))}
+    kinds = {type_kind(cls) for cls in set(map(type, labels))}
     # np.array would convert [1, "a"] and [nan, "a"] to strings without an error.
     if len(kinds) > 1 or None in kinds:
-        each = [_type_kind(type(label)) for label in labels]
+        each = [type_kind(type(label)) for label in labels]
         row = each.index(None) if None in each else [kind != each[0] for kind in each].index(True)
         problem = (
             f"is of type {type(labels[row]).__name__}; labels must be strings, integers or "

@@ -65,7 +65,8 @@ def read_columns(table: Any, names: list) -> list:
             raise ValueError(f"The table has {problem} {name!r}; it has {known}.")
     columns = [table[name] for name in names]
     for name, column in zip(names, columns):
-        if isinstance(column, str | bytes | Mapping | Set) or not hasattr(column, "__len__"):
+        no_list = isinstance(column, str | bytes | Mapping | Set) or not hasattr(column, "__len__")
+        if no_list or getattr(column, "shape", None) == ():
             raise TypeError(f"Column {name!r} must be a list or array; got {column!r:.40}.")
         if np.ma.is_masked(column):
             raise ValueError(f"Column {name!r} has masked entries; fill them, or drop their rows.")

@@ -39,6 +39,8 @@ def read_brat(
     ValueError
         If a line that begins with T is no span, a span is not in the text or has another
         text, or a folder has no ``.ann`` file.
+    TypeError
+        If `path` is no name.
     OSError
         If a file cannot be read.
 
@@ -69,6 +71,10 @@ def read_brat(
     [['O', 'O', 'B-LOC', 'I-LOC']]
     """
     check_choice("fragments", fragments, ("error", "expand", "drop"))
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(
+            f"path must be the name of an .ann file, or of a folder of them; got {path!r:.40}."
+        )
     texts, spans = [], []
     for file in _files(Path(path)):
         # Offsets count the characters of the file: line ends stay as they are.

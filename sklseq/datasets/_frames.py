@@ -6,16 +6,19 @@ table ── group column ──▶ offsets ──▶ X: packed numbers, or dict
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from itertools import pairwise
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from sklseq.data.characters import as_items, is_list
 from sklseq.data.column_sequences import ColumnSequences
-from sklseq.data.labels import is_missing
+from sklseq.data.labels import is_missing, type_kind
 from sklseq.data.sequences import Sequences
 from sklseq.data.tables import (
+    Coded,
     Table,
     column_array,
     column_codes,
@@ -30,6 +33,8 @@ from sklseq.data.tables import (
 from ._checks import check_names
 
 __all__ = ["from_docs", "from_frame", "from_rows"]
+
+_NUMBERS = (Real, Decimal, np.bool_)
 
 
 def from_frame(
@@ -56,7 +61,8 @@ def from_frame(
     Returns
     -------
     X : Sequences, or sequence of dict
-        If all columns are numbers: their matrix, cut into sequences, for a tagger or ``PerToken``.
+        If all columns are numbers: their matrix, cut into sequences, for a tagger or ``PerToken``;
+        missing numbers are NaN.
         Otherwise a read-only list with a dict for each sequence, from column name to its values: a
         list, or an array if they are numbers. Each dict is made when it is read; extractors look up
         each distinct string of a column once.
@@ -68,7 +74,8 @@ def from_frame(
     ------
     ValueError
         If a column is missing or there twice, columns differ in length, none is left for X, a group
-        has no value, or its rows are apart; if a column has masked entries.
+        has no value, or its rows are apart; if a column has masked entries or two dimensions, or
+        labels are of several kinds.
     TypeError
         If `frame` is no table, or one of its columns is no list.
 
@@ -93,14 +100,16 @@ def from_frame(
     <Sequences: 2 sequences, 3 rows, 1 features, dense float64>
     """
     names, groups = _names(frame, group, y, columns)
-    found = read_columns(frame, [*groups, *names, *([] if y is None else [y])])
+    read = [*groups, *names, *([] if y is None else [y])]
+    found = read_columns(frame, read)
+    _check_dimensions(dict(zip(read, found)))
     offsets = _offsets(found[: len(groups)], groups)
-    labels = None if y is None else _cut(_labels(found[-1]), offsets)
-    cells = found[len(groups) : len(groups) + len(names)]
-    if all(map(holds_numbers, cells)):
-        return Sequences(_matrix(frame, names), offsets), labels
-    columns_of_x = [distinct_strings(column) or _values(column) for column in cells]
-    return ColumnSequences(dict(zip(names, columns_of_x)), offsets), labels
+    labels = None if y is None else _cut(_labels(found[-1], y), offsets)
+    cells = [_values(column) for column in found[len(groups) : len(groups) + len(names)]]
+    numbers = [column for column in cells if isinstance(column, np.ndarray)]
+    if len(numbers) == len(cells):
+        return Sequences(_matrix(frame, names, numbers), offsets), labels
+    return ColumnSequences(dict(zip(names, cells)), offsets), labels
 
 
 def _names(frame: Any, group: Any, y: Any, columns: Any) -> tuple[list, list]:
@@ -115,6 +124,11 @@ def _names(frame: Any, group: Any, y: Any, columns: Any) -> tuple[list, list]:
     if not groups:
         raise ValueError("group must name at least one column; got an empty list.")
     known = table_columns(frame)
+    if group is None and None not in known:
+        raise ValueError(
+            "group must name the column that has one value in all rows of a sequence; got None. "
+            "Of a table that is one sequence, add a column of zeros."
+        )
     for name in [*groups, y]:
         if not isinstance(name, Hashable):
             raise TypeError(f"group and y must be names of columns; got {name!r:.40}.")
@@ -133,11 +147,37 @@ def _column_names(columns: Any) -> list:
     return names
 
 
+def _check_dimensions(columns: dict[Any, Any]) -> None:
+    """Raise a ValueError unless each column has one value a row."""
+    for name, column in columns.items():
+        shape = getattr(column, "shape", (0,))
+        if len(shape) != 1:
+            raise ValueError(
+                f"Column {name!r} must have one dimension; got an array of shape {shape}: give "
+                "each of its columns a name, or pass a list of its rows."
+            )
+
+
+def _check_cells(items: list, name: Any, role: str) -> None:
+    """Raise a ValueError if a cell is a list, an array or another value that has no hash."""
+    lists = {cls for cls in set(map(type, items)) if cls.__hash__ is None} - {set}
+    if lists:
+        row = next(row for row, item in enumerate(items) if type(item) in lists)
+        raise ValueError(
+            f"Column {name!r} must have one {role} a row; row {row} holds {items[row]!r:.40} "
+            f"({type(items[row]).__name__}): spread it over rows, or use from_rows for a table "
+            "with a row for each sequence."
+        )
+
+
 def _offsets(columns: list, names: list[str]) -> np.ndarray:
     """Where a value of one of the columns differs from that of the row before."""
     n = len(columns[0])
     new = np.zeros(max(n - 1, 0), dtype=bool)
     columns = [_as_given(column) for column in columns]
+    for name, column in zip(names, columns):
+        if column_array(column[:1]).dtype == object and distinct_strings(column) is None:
+            _check_cells(column_list(column), name, "value")
     for codes in map(column_codes, columns):
         new |= np.asarray(codes[1:] != codes[:-1], dtype=bool)
     starts = np.concatenate([[0][:n], np.flatnonzero(new) + 1]).astype(np.int64)
@@ -169,33 +209,78 @@ def _check_groups(values: list[tuple], starts: list[int], names: list[str]) -> N
             )
 
 
-def _matrix(frame: Any, names: list[str]) -> np.ndarray:
+def _matrix(frame: Any, names: list[str], cells: list[np.ndarray]) -> np.ndarray:
     if hasattr(frame, "to_numpy"):  # may be a view
-        return frame[names].to_numpy()
-    return np.array([column_array(frame[name]) for name in names]).T
+        matrix = frame[names].to_numpy()
+        if matrix.dtype != object:
+            return matrix
+    return np.array(cells).T
 
 
 def _cut(column: Any, offsets: np.ndarray) -> list:
     return [column[a:b] for a, b in pairwise(offsets.tolist())]
 
 
-def _values(column: Any) -> Any:
-    """An array of numbers, or a list."""
-    return column_array(column) if holds_numbers(column) else column_list(column)
+def _values(column: Any) -> np.ndarray | Coded | list:
+    """An array of numbers, strings each of which is kept once, or a list."""
+    strings = distinct_strings(column)
+    if strings is not None:
+        return strings
+    if not isinstance(column, list | tuple) and holds_numbers(column):
+        array = column_array(column)
+        if array.dtype != object:
+            return array
+    items = column_list(column)
+    known = next((item for item in items if not is_missing(item)), None)
+    return _numbers(items) if isinstance(known, _NUMBERS) else items
 
 
-def _labels(column: Any) -> Any:
+def _numbers(items: list) -> np.ndarray | list:
+    """The array of numbers, NaN where one is missing; the list itself if it holds anything else."""
+    others = {cls for cls in set(map(type, items)) if not issubclass(cls, _NUMBERS)}
+    if others:
+        filled = [np.nan if is_missing(item) else item for item in items]
+        if others.intersection(map(type, filled)):
+            return items
+        items = filled
+    array = np.array(items)
+    return array if array.dtype.kind in "biuf" else np.array(items, dtype=np.float64)
+
+
+def _labels(column: Any, name: Any) -> list | np.ndarray:
     """Labels, with None for missing ones: tables make floats of integers beside these."""
-    labels = _values(column)
-    if isinstance(labels, np.ndarray) and labels.dtype.kind in "biu":
-        return labels
-    items = column_list(labels)
-    if not any(map(is_missing, items)):
-        return labels
-    return [
-        None if is_missing(v) else int(v) if isinstance(v, float) and v.is_integer() else v
-        for v in items
-    ]
+    if not isinstance(column, list | tuple) and holds_numbers(column):
+        array = column_array(column)
+        if array.dtype.kind in "biu":
+            return array
+    items = column_list(column)
+    if set(map(type, items)) <= {str}:
+        return items
+    _check_cells(items, name, "label")
+    if any(map(is_missing, items)):
+        items = [
+            None if is_missing(v) else int(v) if isinstance(v, float) and v.is_integer() else v
+            for v in items
+        ]
+    return _of_one_kind(items, name)
+
+
+def _of_one_kind(labels: list, name: Any) -> list | np.ndarray:
+    """The labels, an array if all are integers or all booleans; NumPy would mix other kinds."""
+    kinds = {cls: type_kind(cls) for cls in set(map(type, labels))}
+    first: dict[str | None, int] = {}
+    if len(set(kinds.values())) > 1:
+        for row, label in enumerate(labels):
+            first.setdefault(kinds[type(label)], row)
+        first.pop(None, None)
+    if len(first) > 1:
+        (one, a), (other, b) = list(first.items())[:2]
+        raise ValueError(
+            f"Column {name!r} must hold labels of one kind; row {a} holds {labels[a]!r:.40} "
+            f"({one}) and row {b} {labels[b]!r:.40} ({other}): convert them."
+        )
+    array = np.array(labels) if set(kinds.values()) <= {"integer", "boolean"} else None
+    return labels if array is None or array.dtype == object else array
 
 
 def from_rows(

@@ -86,3 +86,9 @@ def test_any_span_is_read_back(tmp_path_factory, text, data):
     covered = text[start:stop].replace("\n", " ")
     path = write(tmp_path_factory.mktemp("x"), f"T1\tx {start} {stop}\t{covered}\n", text)
     assert read_brat(path) == ([text], [[(start, stop, "x")]])
+
+
+@pytest.mark.parametrize("path", [None, 3, ["a.ann"]])
+def test_no_name_of_a_file(path):
+    with pytest.raises(TypeError, match=r"path must be the name of an \.ann file, .*; got"):
+        read_brat(path)

@@ -115,7 +115,7 @@ class _SpanSums(Workspace):
         marginals = chain.pad_rows(emission)
         self.forward_backward(marginals, offsets, None, chain, log_z, rows)
         before, given, first = self.alpha[:n], self.e[:n], np.zeros(n + 1, dtype=np.uint8)
-        for at, _ in self.logs:
+        for at, _ in self.logs:  # its rows hold nothing of use, and may overflow
             given[at] = 0
         given[marginals == 0] = 0
         np.divide(given, marginals, out=given, where=marginals > 0)
