@@ -130,8 +130,10 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         coef = self.transition_coef_
         if coef is None:
             return lambda *_: (None, -np.inf)
-        features = TransitionFeatures.of_coef(X, coef, len(self.classes_))
-        return partial(features.entries, coef.data, chain.score)
+        return partial(self._transition_features(X).entries, coef.data, chain.score)
+
+    def _transition_features(self, X: Sequences) -> TransitionFeatures:
+        return TransitionFeatures.of_coef(X, self.transition_coef_, len(self.classes_))
 
     def _blocks(self, X: Sequences, work) -> None:
         """``work(a, b, psi, offsets, threads)`` on the padded scores of sequences a to b - 1.
@@ -166,12 +168,15 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
             for block in shared:
                 run(block, threads)
 
-    def potentials(self, X: SequencesLike) -> Potentials:
+    def potentials(self, X: SequencesLike, *, continued: ArrayLike | None = None) -> Potentials:
         """Scores of each label at each row, and of transitions, starts and ends.
 
         Parameters
         ----------
         X : list of sequences
+        continued : array-like of bool, shape (n_sequences,), optional
+            Whether a row comes before the first row given of each sequence. Its transition features
+            then count, as those of all but first rows do.
 
         Returns
         -------
@@ -187,13 +192,17 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         self._blocks(X, keep)
         transition = self.transition_
         if self.transition_coef_ is not None:
-            transition, _ = self._entries(X, self._chain())(0, X.offsets)
-            if transition is None:
-                indptr, none = np.zeros(X.n_rows + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
-                transition = RowTransitions.unchecked(
-                    self.transition_, indptr, none, none, none.astype(emission.dtype)
-                )
+            parts = np.zeros(len(X), dtype=bool) if continued is None else np.asarray(continued)
+            features, given = self._transition_features(X), (self.transition_coef_.data, transition)
+            transition, _ = features.entries_of_parts(*given, X.offsets, parts)
+            transition = self._no_entries(X.n_rows) if transition is None else transition
         return Potentials(emission, transition, self.start_, self.end_, X.offsets)
+
+    def _no_entries(self, n_rows: int) -> RowTransitions:
+        # Transitions of rows without transition features.
+        indptr, none = np.zeros(n_rows + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
+        score = none.astype(self.transition_.dtype)
+        return RowTransitions.unchecked(self.transition_, indptr, none, none, score)
 
     def predict(
         self,
@@ -320,13 +329,19 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         from sklseq.estimators.decode_blocks import BlockDecoder  # not for a deployed model
 
         check_is_fitted(self, "classes_")
-        if self.transition_coef_ is not None:
-            raise ValueError(
-                "A model with transition features does not decode sequences in blocks; pass "
-                "sequences in memory, such as numpy.concatenate(list(blocks.read()))."
-            )
-        name, score = type(self).__name__, self._score_rows
-        return BlockDecoder(name, self.classes_, self.n_features_in_, score, self._chain())
+        name, score, chain = type(self).__name__, self._score_rows, self._chain()
+        given = name, self.classes_, self.n_features_in_, score, chain
+        if self.transition_coef_ is None:
+            return BlockDecoder(*given)
+        chain.rows = self._no_entries(0)
+        return BlockDecoder(*given, self._entries_of_part)
+
+    def _entries_of_part(self, rows: Any, first: bool) -> RowTransitions | None:
+        # Of rows of one sequence, with the first one or not.
+        features = self._transition_features(Sequences(rows, [0, rows.shape[0]]))
+        given = self.transition_coef_.data, self.transition_
+        offsets = np.array([0, rows.shape[0]])
+        return features.entries_of_parts(*given, offsets, np.array([not first]))[0]
 
     def _score_rows(self, rows: Any) -> np.ndarray:
         # The padded scores of finite rows.

@@ -15,8 +15,27 @@ from sklseq.estimators.validation import check_room
 from sklseq.inference import entropy
 from sklseq.inference.chain.expectation import BlockChain, FilteredBlock
 from sklseq.inference.chain.linear_chain import check_paths
+from sklseq.inference.chain.row_transitions import RowTransitions
+from sklseq.objectives.scores.transition_features import transition_scores
 
 __all__ = ["BlockSums"]
+
+
+class KeptEntries:
+    """Entries of a block that are kept, a ``BlockEntries``."""
+
+    def __init__(self, rows: RowTransitions):
+        self.rows = rows.astype(np.float64)
+
+    def fill(self) -> None:
+        """Nothing: they are there."""
+
+    def clear(self) -> None:
+        """Nothing: they stay."""
+
+    def with_expected(self, R: int = 1) -> RowTransitions:
+        """As of ``BlockEntries``, without expectations: nobody asks for them."""
+        return self.rows
 
 
 class KeptBlock(NamedTuple):
@@ -31,6 +50,8 @@ class KeptBlock(NamedTuple):
     in_logs : bool
     kept : ndarray of shape (last - first, n_labels)
         The filter at its rows, then their marginals.
+    entries : BlockEntries, or None
+        Transition scores of its rows.
     """
 
     first: int
@@ -38,6 +59,7 @@ class KeptBlock(NamedTuple):
     before: np.ndarray | None
     in_logs: bool
     kept: np.ndarray
+    entries: KeptEntries | None
 
 
 class BlockSums:
@@ -85,9 +107,9 @@ class BlockSums:
     def _filter(self, chain: BlockChain, source: RowBlocks, s: int, out: np.ndarray | None):
         # The forward pass, and the distribution of the last label.
         spans, before, S, n = [], None, np.zeros((1, chain.width)), 0
-        for psi, _ in self._scores(chain, source, s):
+        for psi, entries in self._scores(chain, source, s):
             room = chain.room("alpha", len(psi) + 1, chain.width)
-            block, share = chain.filter(psi, before, alpha=room, back=False)
+            block, share = chain.filter(psi, before, alpha=room, back=False, entries=entries)
             check_paths(np.array([share]), s)
             last = n + len(psi)
             if out is not None and last > len(out):
@@ -97,7 +119,7 @@ class BlockSums:
                 )
             kept = np.empty((len(psi), self.L)) if out is None else out[n:last]
             kept[:] = block.alpha[1:, : self.L]
-            spans.append(KeptBlock(n, last, before, block.in_logs, kept))
+            spans.append(KeptBlock(n, last, before, block.in_logs, kept, entries))
             before, n = block.last(self.L), last
             S[0] = block.probabilities(self.L)
         return spans, S
@@ -109,12 +131,12 @@ class BlockSums:
         alpha[1:, : self.L] = span.kept
         if span.before is not None:
             alpha[0] = span.before if span.in_logs else np.exp(span.before)
-        return FilteredBlock(alpha, None, span.before is None, span.in_logs)
+        return FilteredBlock(alpha, None, span.before is None, span.in_logs, span.entries)
 
     def _scores(
         self, chain: BlockChain, source: RowBlocks, s: int
-    ) -> Iterator[tuple[np.ndarray, bool]]:
-        # Padded scores of each block, start and end folded in, and whether it is the last one.
+    ) -> Iterator[tuple[np.ndarray, KeptEntries | None]]:
+        # Padded scores of each block, start and end folded in, and transition scores of its rows.
         where, first = f"sequence {s}", True
         for rows, last in with_last(source.read(BLOCK_ROWS, where)):
             psi = np.zeros((rows.shape[0], chain.width))
@@ -123,7 +145,8 @@ class BlockSums:
                 psi[0] += chain.chain.start
             if last:
                 psi[-1] += chain.chain.end
-            yield psi, last
+            entries = self.decoder.entries(rows, first)
+            yield psi, None if entries is None else KeptEntries(entries)
             first = False
 
     def log_proba(self, X: SequencesLike, y: LabelsLike) -> np.ndarray:
@@ -139,13 +162,13 @@ class BlockSums:
 
     def _log_proba(self, source: RowBlocks, take: Any, s: int) -> float:
         chain, before, total, n, previous = BlockChain(self.decoder.chain), None, 0.0, 0, None
-        for psi, _ in self._scores(chain, source, s):
+        for psi, entries in self._scores(chain, source, s):
             codes = find_codes(take(len(psi)), self.decoder.classes)
             if len(codes) < len(psi):
                 raise different_lengths(s, "more", n + len(codes))
-            total += self._score(chain, psi, codes, previous)
+            total += self._score(chain, psi, codes, previous, entries)
             room = chain.room("alpha", len(psi) + 1, chain.width)
-            block, share = chain.filter(psi, before, alpha=room, back=False)
+            block, share = chain.filter(psi, before, alpha=room, back=False, entries=entries)
             check_paths(np.array([share]), s)
             total -= share
             before, previous, n = block.last(self.L), codes[-1], n + len(psi)
@@ -153,16 +176,25 @@ class BlockSums:
             raise different_lengths(s, n, "more")
         return total
 
-    def _score(self, chain: BlockChain, psi: np.ndarray, codes: np.ndarray, previous: Any) -> float:
+    def _score(
+        self, chain: BlockChain, psi: np.ndarray, codes: np.ndarray, previous: Any, entries: Any
+    ) -> float:
         # Of the labels of a block, and of the transition to its first one.
         if (codes < 0).any():
             return -np.inf
         pairs = codes if previous is None else np.concatenate([[max(previous, 0)], codes])
         score = psi[np.arange(len(codes)), codes].sum()
-        return float(score + chain.chain.score[pairs[:-1], pairs[1:]].sum())
+        transition = chain.chain.score if entries is None else entries.rows
+        rows = np.arange(len(codes) - len(pairs) + 1, len(codes))
+        return float(score + transition_scores(transition, rows, pairs[:-1], pairs[1:]).sum())
 
     def entropy(self, X: SequencesLike) -> np.ndarray:
         """Entropy of the label paths of each sequence, in nats."""
+        if self.decoder.chain.rows is not None:
+            raise ValueError(
+                "Entropies of sequences in blocks are not computed for models with transition "
+                "features; pass sequences in memory."
+            )
         chain = BlockChain(self.decoder.chain)
         scores = chain.chain.score[: self.L, : self.L]
         answers = [

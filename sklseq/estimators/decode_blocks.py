@@ -15,6 +15,7 @@ from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.validation import other_width
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.online_rules import OnlineRule, _online, new_beam, no_path
+from sklseq.inference.chain.row_transitions import RowTransitions
 
 __all__ = ["BlockDecoder", "different_lengths"]
 
@@ -31,6 +32,9 @@ class BlockDecoder(NamedTuple):
     score : callable
         Takes rows and returns their padded scores, (n_rows, width).
     chain : Transitions
+    entries : callable
+        Takes rows, and whether they are the first of their sequence; returns the RowTransitions of
+        models with transition features, or None.
     """
 
     name: str
@@ -38,6 +42,7 @@ class BlockDecoder(NamedTuple):
     n_features: int
     score: Callable[[Any], np.ndarray]
     chain: Transitions
+    entries: Callable[[Any, bool], RowTransitions | None] = lambda *_: None
 
     def decode(self, source: RowBlocks, number: int = 0) -> Iterator[np.ndarray]:
         """Label codes of one sequence, in arrays of any length, as they become final.
@@ -48,8 +53,10 @@ class BlockDecoder(NamedTuple):
         where, n = f"sequence {number}", 0
         beam = new_beam(self.chain, OnlineRule(strategy="closure"))
         for rows in source.read(BLOCK_ROWS, where):
-            psi = self.scores(rows, where)
-            dead = _online.push_rows(beam, psi[:, : len(self.classes)])
+            psi, given = self.scores(rows, where), self.entries(rows, n == 0)
+            if given is not None:
+                given = given.for_kernels(given.score.astype(np.float64), beam.width)
+            dead = _online.push_rows(beam, psi[:, : len(self.classes)], False, given)
             if dead >= 0:
                 raise no_path(f"row {n + dead} of {where}")
             n += len(psi)

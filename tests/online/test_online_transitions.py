@@ -1,4 +1,4 @@
-"""OnlineDecoder of models with transition features: Viterbi, no look ahead, what is refused."""
+"""OnlineDecoder of models with transition features: Viterbi, no look ahead."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 
-from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder, RowBlocks
+from sklseq import CRFTagger, HMSVMTagger, OnlineDecoder
 from sklseq.features import TemplateFeatures
 from sklseq.inference import decode_online
 from tests.trials.online import STRATEGIES
@@ -80,12 +80,3 @@ def test_decoded_in_blocks_of_sequences_as_their_potentials_are(model):
     assert_allclose(proba.sum(axis=1), 1)
     assert decoder.score(X, y) > 0.5
     assert decoder.transform(X).rows.shape == (len(proba), 4)
-
-
-def test_streams_and_blocks_are_refused(model):
-    X, _ = sentences(3, n=2)
-    decoder = OnlineDecoder(FrozenEstimator(model[-1]))
-    blocks = [RowBlocks([x.toarray()]) for x in model[:-1].transform(X)]
-    for call in (decoder.stream, decoder.pool, lambda: decoder.predict(blocks)):
-        with pytest.raises(ValueError, match="not decoded in streams or in blocks of rows; use"):
-            call()

@@ -195,7 +195,7 @@ def score_map(
     support = trained_support(tagger, summary.support, len(summary.classes), tagger.boundaries)
     if has_transition_features(tagger, source):
         chosen, all_pairs = tagger.transition_features, tagger.all_possible_transitions
-        support = source.with_triples(support, chosen, all_pairs)
+        support = source.with_triples(support, chosen, all_pairs, summary.n_features)
     X, laid_out = source.layout(summary, single_sequences)
     n_labels, user_dtype = len(summary.classes), summary.dtype
     return ScoreMap(X, n_labels, support, allowed, laid_out.dtype, user_dtype, laid_out)

@@ -115,7 +115,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         or names of columns, a mask, a regular expression that is searched for in names, or a
         function of a name. Names are those of dicts and attribute lists. None: those that
         ``X.roles`` says, as templates with ``B`` lines set it. Trained by "adagrad" and "lbfgs",
-        from sequences in memory.
+        from sequences in memory or in blocks.
     constraints : {"iob2", "iobes"}, bool array-like (n_labels, n_labels) or None, default=None
         Transitions that may occur, in training and in every answer: rows from, columns to, in
         the order of the sorted labels. The schemes also constrain the first and last label.

@@ -135,7 +135,9 @@ class MarginProblem:
         tagger, source, L = self.tagger, self.source, len(self.source.classes)
         ends = np.full(L, bool(tagger.boundaries))
         support = full_support(L)._replace(start=ends, end=ends)
-        support = source.with_triples(support, tagger.transition_features, all_pairs=False)
+        support = source.with_triples(
+            support, tagger.transition_features, all_pairs=False, n_features=source.X.shape[1]
+        )
         if before is not None and support.triples is not None:
             support = support._replace(triples=np.union1d(before, support.triples))
         return support

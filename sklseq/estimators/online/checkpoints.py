@@ -111,8 +111,10 @@ def check_state(checkpoint: dict, empty: dict, model: BaseEstimator, n_labels: i
     n = beam["n_rows"] - beam["n_emitted"]
     for name in ("vectors", "origin", "losses", "filtered"):
         _check_array(name, beam[name], like[name].dtype, like[name].shape)
-    for name in ("pointers", "psi", "alpha"):
-        _check_array(name, beam[name], like[name].dtype, (n, n_labels), "(n_rows - n_emitted, ..)")
+    for name in ("pointers", "psi", "alpha", "transition"):
+        if name in like:
+            shape = (n, *like[name].shape[1:])
+            _check_array(name, beam[name], like[name].dtype, shape, "(n_rows - n_emitted, ..)")
     _check_labels(beam, n, n_labels, model.rule)
     _check_scores(beam)
     _check_items(checkpoint, beam, model)
@@ -152,8 +154,8 @@ def _within(values: np.ndarray, least: float, most: float) -> bool:
 
 def _check_scores(beam: dict) -> None:
     largest = np.finfo(float).max
-    for name in ("vectors", "psi", "alpha", "filtered"):
-        if not _within(beam[name], -np.inf, largest):
+    for name in ("vectors", "psi", "alpha", "filtered", "transition"):
+        if name in beam and not _within(beam[name], -np.inf, largest):
             _refuse(name, "finite or -inf", beam[name])
     rows = [("vectors[0]", beam["vectors"][:1]), ("alpha", beam["alpha"])]
     rows += [("filtered", beam["filtered"][None])]

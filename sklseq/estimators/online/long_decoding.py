@@ -9,6 +9,8 @@ import numpy as np
 
 from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, blocks_of
 from sklseq.data.types import SequencesLike
+from sklseq.estimators.base import Potentials
+from sklseq.estimators.online.arriving import entries_for, potentials_of_parts
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.online_rules import (
     OnlinePaths,
@@ -18,6 +20,7 @@ from sklseq.inference.chain.online_rules import (
     new_beam,
     no_path,
 )
+from sklseq.inference.chain.row_transitions import RowTransitions
 
 __all__ = ["decode_long"]
 
@@ -39,11 +42,11 @@ def decode_long(
 def _decode(tagger: Any, source: RowBlocks, s: int, beam: Any, delay: int) -> Iterator[OnlinePaths]:
     where, held = f"sequence {s}", None
     for rows in source.read(BLOCK_ROWS, where):
-        scores = tagger.potentials([rows]).emission
-        scores = scores if held is None else np.concatenate([held, scores])
-        n = max(0, len(scores) - delay)
-        yield _push(beam, scores[:n], where)
-        held = scores[n:]
+        scores = potentials_of_parts(tagger, [rows], [held is not None])
+        scores = scores if held is None else _joined(held, scores)
+        n = max(0, len(scores.emission) - delay)
+        yield _push(beam, _part(scores, 0, n), where)
+        held = _part(scores, n, len(scores.emission))
     if held is not None:
         yield _push(beam, held, where, last=True)
         if not beam.end_sequence():
@@ -51,12 +54,25 @@ def _decode(tagger: Any, source: RowBlocks, s: int, beam: Any, delay: int) -> It
     yield _taken(beam)
 
 
-def _push(beam: Any, scores: np.ndarray, where: str, last: bool = False) -> OnlinePaths:
-    unfit = find_unfit(beam, scores)
+def _part(scores: Potentials, first: int, last: int) -> Potentials:
+    rows = scores.transition
+    rows = rows.part(first, last) if isinstance(rows, RowTransitions) else rows
+    return scores._replace(emission=scores.emission[first:last], transition=rows)
+
+
+def _joined(a: Potentials, b: Potentials) -> Potentials:
+    rows = a.transition
+    rows = rows.followed_by(b.transition) if isinstance(rows, RowTransitions) else rows
+    return a._replace(emission=np.concatenate([a.emission, b.emission]), transition=rows)
+
+
+def _push(beam: Any, scores: Potentials, where: str, last: bool = False) -> OnlinePaths:
+    emission = scores.emission
+    unfit = find_unfit(beam, emission)
     if unfit is not None:
-        message = beam.unfit(scores[unfit], unfit[1], unfit[0])
+        message = beam.unfit(emission[unfit], unfit[1], unfit[0])
         raise ValueError(message.replace(" has ", f" of {where} has "))
-    if _online.push_rows(beam, scores, last) >= 0:
+    if _online.push_rows(beam, emission, last, entries_for(beam, scores)) >= 0:
         raise no_path(f"row {beam.n_rows} of {where}")
     return _taken(beam)
 

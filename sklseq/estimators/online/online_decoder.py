@@ -24,6 +24,7 @@ from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.base import Potentials
 from sklseq.estimators.label_output import as_chosen
+from sklseq.estimators.online.arriving import chain_of
 from sklseq.estimators.online.items import check_items
 from sklseq.estimators.online.pipelines import (
     decodes_segments,
@@ -36,9 +37,8 @@ from sklseq.estimators.online.pool import StreamPool
 from sklseq.estimators.online.sources import emissions_of, emissions_of_async
 from sklseq.estimators.online.stream import Emission, OnlineStream, StreamModel
 from sklseq.estimators.validation import check_n_jobs
-from sklseq.inference.chain.linear_chain import BLOCK_ROWS, Transitions, best_paths, row_blocks
+from sklseq.inference.chain.linear_chain import BLOCK_ROWS, best_paths, row_blocks
 from sklseq.inference.chain.online_rules import OnlinePaths, OnlineRule, decode_block
-from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.metrics import token_accuracy
 
 if TYPE_CHECKING:
@@ -345,17 +345,6 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
             )
         return transformers, tagger, look_ahead(estimator)
 
-    def _tagger_of_items(self) -> tuple[list, Any, tuple[int, int]]:
-        # The same for streams and blocks, whose rows do not bring transition scores.
-        found = self._tagger()
-        if getattr(found[1], "transition_coef_", None) is not None:
-            raise ValueError(
-                "A model with transition features is not decoded in streams or in blocks of rows; "
-                "use predict or decode on whole sequences in memory, or train it without "
-                "transition_features and B lines."
-            )
-        return found
-
     def _decode_segments(self, X: Any) -> OnlineDecoding:
         # IOB2 labels; those of a segment leave together, when all survivors contain it.
         from sklseq.estimators.online.segment_stream import labels_in_time  # start-up
@@ -440,7 +429,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
     def _decode_blocks(self, X: SequencesLike) -> OnlineDecoding:
         from sklseq.estimators.online.long_decoding import decode_long  # not for a deployed model
 
-        transformers, tagger, (_, delay) = self._tagger_of_items()
+        transformers, tagger, (_, delay) = self._tagger()
         for _, transformer in transformers:
             X = transformer.transform(X)
         answer = OnlineDecoding(*(np.empty(len(X), dtype=object) for _ in range(3)))
@@ -649,7 +638,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         return SegmentStream(StreamModel(estimator, before, after, self._rule(after)))
 
     def _stream_model(self) -> StreamModel:
-        _, _, (before, after) = self._tagger_of_items()
+        _, _, (before, after) = self._tagger()
         return StreamModel(self._fitted(), before, after, self._rule(after))
 
     def iter(self, source: Iterable) -> Iterator[Emission]:
@@ -723,16 +712,6 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
                 f"aiter takes an asynchronous iterable; got {type(source).__name__}. Use iter."
             )
         return emissions_of_async(self.stream(max_wait=max_wait, clock=clock), source, clock)
-
-
-def chain_of(potentials: Potentials) -> Transitions:
-    """Transitions for the kernels, in the precision of the emission scores."""
-    dtype, scores = potentials.emission.dtype, potentials.transition
-    rows = scores.astype(dtype) if isinstance(scores, RowTransitions) else None
-    shared = scores if rows is None else rows.shared
-    chain = Transitions(shared, potentials.start, potentials.end, dtype)
-    chain.rows = rows
-    return chain
 
 
 def viterbi_of(potentials: Potentials) -> np.ndarray:

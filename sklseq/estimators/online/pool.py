@@ -11,6 +11,11 @@ import numpy as np
 
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike
+from sklseq.estimators.online.arriving import (
+    check_emission_only,
+    entries_for,
+    potentials_of_parts,
+)
 from sklseq.estimators.online.items import (
     check_items,
     numbered_from,
@@ -58,11 +63,13 @@ _Tail = tuple[int, list, int]
 
 
 class _Rows(NamedTuple):
-    # Rows that are ready: emission scores, offsets by stream, and the streams after them.
+    # Rows that are ready: emission scores, offsets by stream, and the streams after them; and
+    # transition scores of the rows, as kernels take them.
     ids: list
     tails: list[_Tail]
     emission: np.ndarray
     offsets: np.ndarray
+    entries: tuple | None = None
 
 
 class StreamPool:
@@ -175,6 +182,7 @@ class StreamPool:
         -------
         PoolLabels
         """
+        check_emission_only(self._tagger)
         ids, emission = _read_ids(ids), np.asarray(emission, dtype=np.float64)
         if emission.shape != (len(ids), self._beam.n_labels):
             raise ValueError(
@@ -321,7 +329,7 @@ class StreamPool:
     ) -> _Rows:
         # Rows first[k] to first[k] + ready[k] of the window of stream k.
         offsets = np.cumsum([0, *ready])
-        emission = np.empty((0, self._beam.n_labels))
+        emission, entries = np.empty((0, self._beam.n_labels)), None
         if windows:
             X: Any = windows
             with numbered_from(lambda s, t: self._place(ids[s], t - first[s])):
@@ -332,19 +340,35 @@ class StreamPool:
             if len(which):
                 X = Sequences(X.rows[which], offsets)
                 with numbered_from(lambda s, t: self._place(ids[s], t)), np.errstate(over="ignore"):
-                    emission = self._tagger.potentials(X).emission
-        return _Rows(ids, tails, emission, offsets)
+                    emission, entries = self._scores(X, tails)
+        return _Rows(ids, tails, emission, offsets, entries)
+
+    def _scores(self, X: Any, tails: list[_Tail]) -> tuple[np.ndarray, tuple | None]:
+        # Emission scores, and transition scores of rows, of the next rows of streams.
+        continued = [self._states.n_rows(slot) > 0 for slot, _, _ in tails]
+        scores = potentials_of_parts(self._tagger, X, continued)
+        return scores.emission, entries_for(self._beam, scores)
 
     def _rows_of_features(self, groups: dict[Hashable, Any], items: Any) -> _Rows:
         which, offsets = _places(groups)
-        emission = np.empty((0, self._beam.n_labels))
+        tails = self._tails(groups)
+        emission, entries = np.empty((0, self._beam.n_labels)), None
         if which:
             numbers = getattr(self._tagger, "vectorizer_", self) is None
             items = items[which] if hasattr(items, "shape") else [items[k] for k in which]
             items = read_items(items, 0, numbers, self._tagger)
             with np.errstate(over="ignore", invalid="ignore"):
-                emission = self._tagger.potentials(one_sequence(items)).emission
-        return _Rows(list(groups), self._tails(groups), emission, offsets)
+                emission, entries = self._scores(self._sequences(items, offsets), tails)
+        return _Rows(list(groups), tails, emission, offsets, entries)
+
+    def _sequences(self, items: Any, offsets: np.ndarray) -> Any:
+        # One for each stream where transition scores need it, else one of all items.
+        X = one_sequence(items)
+        if getattr(self._tagger, "transition_coef_", None) is None:
+            return X
+        if isinstance(X, Sequences):
+            return Sequences(X.rows, offsets)
+        return [items[a:b] for a, b in zip(offsets[:-1], offsets[1:])]
 
     def _place(self, id: Hashable, t: int) -> str:
         # Where row t of those that a call brings is, for messages.
@@ -362,8 +386,9 @@ class StreamPool:
         slots = np.array([slot for slot, _, _ in rows.tails], dtype=np.int64)
         wanted = np.array([0] * len(slots) if goals is None else goals, dtype=np.int64)
         dead = _online.advance_states(
-            self._beam, self._states, slots, rows.emission, rows.offsets, wanted, counts, keep
-        )
+            self._beam, self._states, slots, rows.emission, rows.offsets, wanted, counts, keep,
+            rows.entries,
+        )  # fmt: skip
         if dead is not None:
             k, t = dead
             behind = t == rows.offsets[k + 1] - rows.offsets[k]

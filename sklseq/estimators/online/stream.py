@@ -20,6 +20,12 @@ import numpy as np
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike
 from sklseq.estimators.base import Potentials
+from sklseq.estimators.online.arriving import (
+    chain_of,
+    check_emission_only,
+    entries_for,
+    potentials_of_parts,
+)
 from sklseq.estimators.online.checkpoints import (
     check_identity,
     check_state,
@@ -83,15 +89,17 @@ _CHAINS: WeakValueDictionary = WeakValueDictionary()
 
 def shared_chain(empty: Potentials) -> tuple[bytes, Transitions]:
     """(fingerprint, transitions), the same object for all models that have the same."""
-    scores = [np.ascontiguousarray(x) for x in empty[1:4]]
-    dtype = empty.emission.dtype
-    fingerprint = hashlib.sha256(repr((dtype.str, len(scores[0]))).encode())
+    new, dtype = chain_of(empty), empty.emission.dtype
+    shared = empty.transition if new.rows is None else new.rows.shared
+    scores = [np.ascontiguousarray(x) for x in (shared, empty.start, empty.end)]
+    by_rows = () if new.rows is None else ("by row",)
+    fingerprint = hashlib.sha256(repr((dtype.str, len(scores[0]), *by_rows)).encode())
     for x in scores:
         fingerprint.update(x.dtype.str.encode() + x.tobytes())
     key = fingerprint.digest()
     chain = _CHAINS.get(key)
     if chain is None:
-        chain = _CHAINS[key] = Transitions(*scores, dtype)
+        chain = _CHAINS[key] = new
     return key, chain
 
 
@@ -231,7 +239,7 @@ class OnlineStream:
         numbers = not self._transformers and getattr(self._tagger, "vectorizer_", self) is None
         items = read_items(items, self.n_seen, numbers, self._tagger)
         if not self._transformers:
-            return self._push_scores(self._scores(items, 0, n), features=True)
+            return self._push_features(self._scores(items, 0, n))
         # Copies of what their owner may change later.
         kinds = (dict, list, np.ndarray)
         return self._push_tokens([x.copy() if isinstance(x, kinds) else x for x in items])
@@ -243,7 +251,7 @@ class OnlineStream:
         ready, skip = max(0, waiting - self._model.after), len(window) - waiting
         # Even if no row is ready: a token that features cannot read is refused now, not later.
         scores = self._scores(window, skip, skip + ready)
-        emissions = self._push_scores(scores, features=True) if ready else []
+        emissions = self._push_features(scores) if ready else []
         self._n_waiting = waiting - ready
         self._items = window[max(0, len(window) - self._n_waiting - self._model.before) :]
         return emissions
@@ -260,6 +268,7 @@ class OnlineStream:
         -------
         list of Emission
         """
+        check_emission_only(self._tagger)
         if self._ended or self._n_waiting:
             self._check_open()
             raise ValueError(
@@ -460,14 +469,14 @@ class OnlineStream:
         # them are to leave now, and none leaves before the last row is known.
         skip = len(self._items) - self._n_waiting
         scores = self._scores(self._items, skip, skip + n)
-        self._push_scores(scores, features=True, held=True)
+        self._push_features(scores, held=True)
         self._n_waiting -= n
         self._items = self._items[max(0, skip + n - self._model.before) :]
 
     # ------------------------------------------------------------------ inside
 
-    def _scores(self, items: Any, first: int, last: int) -> np.ndarray:
-        # Emission scores of rows first to last - 1 of a window of the sequence.
+    def _scores(self, items: Any, first: int, last: int) -> Potentials:
+        # Scores of rows first to last - 1 of a window of the sequence, the next ones of the beam.
         number = self.n_seen - len(self._items)
         with self._numbered_from(number):
             X = one_sequence(items)
@@ -476,7 +485,7 @@ class OnlineStream:
         if self._transformers and (first or last < len(items)):
             X = Sequences(X.rows[first:last], [0, last - first])
         with self._numbered_from(number + first), np.errstate(over="ignore", invalid="ignore"):
-            return self._tagger.potentials(X).emission
+            return potentials_of_parts(self._tagger, X, [self._beam.n_rows > 0])
 
     def _numbered_from(self, first: int) -> Any:
         return numbered_from(lambda s, t: f"{first + t} of the stream")
@@ -498,14 +507,22 @@ class OnlineStream:
             raise ValueError(self._beam.unfit(emission[unfit], unfit[1], unfit[0]))
         return emission
 
+    def _push_features(self, scores: Potentials, held: bool = False) -> list[Emission]:
+        rows = entries_for(self._beam, scores)
+        return self._push_scores(scores.emission, features=True, held=held, rows=rows)
+
     def _push_scores(
-        self, emission: np.ndarray, features: bool = False, held: bool = False
+        self,
+        emission: np.ndarray,
+        features: bool = False,
+        held: bool = False,
+        rows: tuple | None = None,
     ) -> list[Emission]:
         # One row is taken or refused as a whole. An error can leave part of several rows, and a
         # measure of the user can raise at any row.
         emission, beam = self._checked(emission, features), self._beam
         with self._restored_on_error(self._measured or len(emission) > 1):
-            if _online.push_rows(beam, emission, held) >= 0:
+            if _online.push_rows(beam, emission, held, rows) >= 0:
                 raise no_path(f"row {beam.n_rows}")
         delay = self._model.after if self._transformers else 0
         return beam.take(self._classes, Emission, delay)

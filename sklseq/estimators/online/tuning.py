@@ -18,10 +18,10 @@ from sklseq.data.sequences import check_counts
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.base import Potentials
 from sklseq.estimators.folds import as_list, read_folds, read_number, take
+from sklseq.estimators.online.arriving import chain_of
 from sklseq.estimators.online.online_decoder import (
     LatencyReport,
     OnlineDecoder,
-    chain_of,
     potentials_of,
     report_of,
     viterbi_of,

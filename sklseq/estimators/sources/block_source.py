@@ -43,10 +43,7 @@ class BlockSource(Source):
         ("dual", "adagrad"),
         "solver={solver!r} updates weights after single sequences in memory, but {cause}; use "
         "solver='lbfgs' or 'auto'.",
-    ) | {
-        "transition_features": "Transition features need sequences in memory and "
-        "gradient='forward-backward', but {cause}; leave out transition_features and B lines.",
-    }
+    )
 
     def __init__(
         self, read: Callable[[], LongData], cause: str, given: Any = None, vectorizer: Any = None,
@@ -137,6 +134,9 @@ class BlockSource(Source):
             for s in (sequence.number for sequence in self.data.sequences):
                 codes = self.data.labels.codes[s]
                 check.follow(codes, lambda row, s=s: f"row {row} of sequence {s}")
+
+    def seen_triples(self, columns: np.ndarray) -> np.ndarray:
+        return self.data.seen_triples(columns)
 
     def convexity(self, l2: float) -> float:
         return super().convexity(l2) if self.data.labels is None else 0.0

@@ -92,14 +92,34 @@ class Source(AbstractContextManager):
         """The objective without its L1 term: a sum over all parts of the data."""
         raise NotImplementedError
 
-    def with_triples(self, support: Support, chosen: Any, all_pairs: bool) -> Support:
+    def with_triples(
+        self, support: Support, chosen: Any, all_pairs: bool, n_features: int
+    ) -> Support:
         """The support with weights of transition features, and without state weights of columns
         that have none.
 
         ``chosen``: as the parameter ``transition_features``, beside those that ``roles`` says.
         ``all_pairs``: whether of all pairs of labels, or of those seen in training.
         """
-        return support
+        names = None if self.vectorizer is None else self.vectorizer.get_feature_names_out
+        roles = with_transition_features(chosen, n_features, self.roles, names)
+        if roles is None:
+            return support
+        L = len(support.start)
+        columns, state = np.flatnonzero(roles & TRANSITION), roles & STATE > 0
+        pairs = support.pairs
+        if not state.all():
+            pairs = np.arange(len(roles) * L) if pairs is None else pairs
+            pairs = pairs[state[pairs // L]]
+        if all_pairs:
+            triples = possible_triples(columns, support.transition)
+        else:
+            triples = self.seen_triples(columns)
+        return support._replace(pairs=pairs, triples=triples, roles=roles)
+
+    def seen_triples(self, columns: np.ndarray) -> np.ndarray:
+        """Weights (column, label, next label) that occur, see ``Support.triples``."""
+        raise NotImplementedError
 
     def convexity(self, l2: float) -> float:
         """m such that the objective minus m/2 · ‖w‖² is convex; 0 if it is not."""
@@ -203,25 +223,7 @@ class RowSource(Source):
         rows = Sequences(sparse.csr_matrix(self.X.rows), self.X.offsets)
         return rows, summary._replace(is_sparse=True, single=False)
 
-    def with_triples(self, support: Support, chosen: Any, all_pairs: bool) -> Support:
-        names = None if self.vectorizer is None else self.vectorizer.get_feature_names_out
-        roles = with_transition_features(chosen, self.X.shape[1], self.roles, names)
-        if roles is None:
-            return support
-        L = len(self.classes)
-        columns, state = np.flatnonzero(roles & TRANSITION), roles & STATE > 0
-        pairs = support.pairs
-        if not state.all():
-            pairs = np.arange(len(roles) * L) if pairs is None else pairs
-            pairs = pairs[state[pairs // L]]
-        if all_pairs:
-            triples = possible_triples(columns, support.transition)
-        else:
-            triples = self.seen_triples(columns)
-        return support._replace(pairs=pairs, triples=triples, roles=roles)
-
     def seen_triples(self, columns: np.ndarray) -> np.ndarray:
-        """Weights (column, label, next label) that occur, see ``Support.triples``."""
         return observed_triples(self.X, columns, self.codes, len(self.classes))
 
     def likelihood(self, scores: ScoreMap, l2: float, threads: Threads) -> LogLikelihood:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -22,14 +22,16 @@ from sklseq.inference.chain.linear_chain import (
     check_chain,
     check_paths,
     plain_scores,
+    row_factors,
 )
-from sklseq.inference.chain.row_transitions import TransitionLike, row_scores
+from sklseq.inference.chain.row_transitions import RowTransitions, TransitionLike, row_scores
 
 _expectation = load_kernel("sklseq.inference.kernels._expectation")
 
 __all__ = [
     "AGREE",
     "BlockChain",
+    "BlockEntries",
     "ExpectedFeatures",
     "FilteredBlock",
     "entropy",
@@ -361,6 +363,29 @@ class _Blocks:
 # ---------------------------------------------------------------------- blocks of rows
 
 
+class BlockEntries(Protocol):
+    """Entries of the rows of a block, made when they are needed: they may take more memory than
+    the block.
+
+    Attributes
+    ----------
+    rows : RowTransitions or None
+        After :meth:`fill`: the entries; None: there are none.
+    """
+
+    rows: RowTransitions | None
+
+    def fill(self) -> None:
+        """Make ``rows``."""
+
+    def with_expected(self, R: int = 1) -> RowTransitions | None:
+        """``rows``, with zeros in ``expected``, R · n_entries of them: expectations given each of R
+        distributions."""
+
+    def clear(self) -> None:
+        """Free their memory."""
+
+
 class FilteredBlock(NamedTuple):
     """The forward recursion over a block of rows: all that going back needs.
 
@@ -374,12 +399,14 @@ class FilteredBlock(NamedTuple):
     first : bool
         Whether the block begins the sequence.
     in_logs : bool
+    entries : BlockEntries, or None
     """
 
     alpha: np.ndarray
     inverse: np.ndarray | None
     first: bool
     in_logs: bool
+    entries: BlockEntries | None = None
 
     def last(self, L: int) -> np.ndarray:
         """Logarithms of the filter at the last row: what the next block starts from."""
@@ -405,12 +432,15 @@ class BlockChain:
     Parameters
     ----------
     chain : Transitions
+    highest : float
+        As of :meth:`Transitions.exponentiate`.
     """
 
-    def __init__(self, chain: Transitions):
-        self.chain = chain = _double(chain).exponentiate()
+    def __init__(self, chain: Transitions, highest: float = -np.inf):
+        self.chain = chain = _double(chain).exponentiate(highest)
         self.width, self.n_labels = chain.width, chain.n_labels
         self._rooms: dict[str, np.ndarray] = {}
+        self._filled: BlockEntries | None = None
 
     def room(self, name: str, *shape: int) -> np.ndarray:
         """Memory that calls share: fresh pages for every block would cost as much as a sweep."""
@@ -420,8 +450,9 @@ class BlockChain:
         return self._rooms[name][:n].reshape(shape)
 
     def filter(
-        self, psi: np.ndarray, before: np.ndarray | None, alpha=None, inverse=None, back=True
-    ):
+        self, psi: np.ndarray, before: np.ndarray | None, alpha=None, inverse=None, back=True,
+        entries: BlockEntries | None = None,
+    ):  # fmt: skip
         """Forward over the scores ``psi`` of a block, start and end folded in.
 
         Parameters
@@ -433,6 +464,7 @@ class BlockChain:
             Where to put the answer.
         back : bool, default=True
             Whether going back will follow; without, there is no ``inverse``.
+        entries : BlockEntries, optional
 
         Returns
         -------
@@ -442,6 +474,9 @@ class BlockChain:
         """
         chain, L, n, first = self.chain, self.n_labels, len(psi), before is None
         alpha = np.empty((n + 1, self.width)) if alpha is None else alpha
+        rows = self._fill(entries)
+        factors = None if rows is None else self._factors(rows)
+        check = chain.check if factors is None else factors[-1]
         if back and inverse is None:
             inverse = np.empty((n, self.width))
         e, shift = self.room("e", n, self.width), self.room("shift", n)
@@ -449,17 +484,32 @@ class BlockChain:
         alpha[0] = 0 if first else np.exp(before)
         small = not first and (before[before > -np.inf] < _expectation.SMALLEST_LOG).any()
         log_c = np.nan
-        if not (small and chain.check):
+        if check is not None and not (small and check):
             log_c = _expectation.filter_scaled(
-                psi, e, chain.E, alpha, self.room("inverse_c", n), inverse, first, L, chain.check
+                psi, e, chain.E, alpha, self.room("inverse_c", n), inverse, first, L, check,
+                factors,
             )  # fmt: skip
         if not np.isnan(log_c):
             log_c += float(shift.sum()) + (n - first) * chain.top
-            return FilteredBlock(alpha, inverse, first, False), log_c
+            return FilteredBlock(alpha, inverse, first, False, entries), log_c
         alpha[0] = -np.inf if first else before
+        scores = None if rows is None else rows.for_kernels(rows.score, self.width)
         scratch = np.empty(self.width)
-        log_z = _expectation.filter_log(psi, chain.score, alpha, scratch, first, L)
-        return FilteredBlock(alpha, inverse, first, True), log_z
+        log_z = _expectation.filter_log(psi, chain.score, alpha, scratch, first, L, scores)
+        return FilteredBlock(alpha, inverse, first, True, entries), log_z
+
+    def _fill(self, entries: BlockEntries | None) -> RowTransitions | None:
+        # Going back often follows at once, and in parts: the entries of one block are kept.
+        if self._filled is not entries:
+            if self._filled is not None:
+                self._filled.clear()
+            if entries is not None:
+                entries.fill()
+            self._filled = entries
+        return None if entries is None else entries.rows
+
+    def _factors(self, rows: RowTransitions) -> tuple:
+        return row_factors(rows, self.chain, self.room("factors", len(rows.score)))
 
     def backward(
         self, block: FilteredBlock, S, lo: int, hi: int, live, agree: float = 0.0, out=None
@@ -486,33 +536,46 @@ class BlockChain:
             Rows ``reached:hi`` are done.
         marginals : ndarray of shape (hi - reached, R, width)
         pairs : ndarray of shape (width, R, width)
-            [i, r, j]: sum over these rows of the pair marginals of i and j given r.
+            [i, r, j]: sum over these rows of the pair marginals of i and j given r. Those of
+            entries are left in ``block.entries``.
         """
-        chain, R = self.chain, len(S)
+        chain, R, rows = self.chain, len(S), self._fill(block.entries)
         marginals = np.empty((hi - lo, R, self.width)) if out is None else out
         pairs = np.zeros((self.width, R, self.width))
+        if block.entries is not None:
+            block.entries.with_expected(R)
         if block.in_logs:
-            marginals[:], scratch = 0, np.zeros((R + 1, self.width))
+            scores = None if rows is None else rows.for_kernels(rows.score, self.width)
+            marginals[:], scratch = 0, np.zeros((R + self.n_labels, self.width))
             reached = _expectation.backward_log(
                 S, block.alpha, chain.score, live, marginals, pairs, scratch, block.first, lo,
-                self.n_labels, agree,
+                self.n_labels, agree, scores,
             )  # fmt: skip
             return reached, marginals[reached - lo :], pairs
-        inverse = self._inverse(block) if block.inverse is None else block.inverse
-        q = self.room("q", *marginals.shape)
+        q, of_rows = self.room("q", *marginals.shape), None
+        if rows is not None:
+            of_rows = self._factors(rows), np.zeros(pairs.shape)
+        inverse = block.inverse
+        if inverse is None:
+            inverse = self._inverse(block, None if of_rows is None else of_rows[0])
         reached = _expectation.backward_scaled(
             S, block.alpha, inverse, chain.E_t, live, marginals, q, block.first, lo,
-            self.n_labels, agree,
+            self.n_labels, agree, of_rows,
         )  # fmt: skip
         q = q[reached - lo :].reshape(hi - reached, -1)
         np.matmul(block.alpha[reached:hi].T, q, out=pairs.reshape(self.width, -1))
         pairs *= chain.E[:, None]
+        if of_rows is not None:
+            pairs += of_rows[1]
         return reached, marginals[reached - lo :], pairs
 
-    def _inverse(self, block: FilteredBlock) -> np.ndarray:
+    def _inverse(self, block: FilteredBlock, factors: tuple | None) -> np.ndarray:
         # Factors of the transition matrices, of a block filtered without them.
+        predicted = block.alpha[:-1] @ self.chain.E
+        if factors is not None:
+            _expectation.predict_rows(block.alpha, self.chain.E, predicted, self.n_labels, factors)
         with np.errstate(divide="ignore", over="ignore"):
-            inverse = 1 / (block.alpha[:-1] @ self.chain.E)
+            inverse = 1 / predicted
         if block.first:
             inverse[0] = 1
         inverse[block.alpha[1:] == 0] = 0

@@ -264,17 +264,11 @@ class Workspace:
         """Called with log alpha of a sequence that was done in the log domain; for subclasses."""
 
     def _row_factors(self, rows: RowTransitions, chain: Transitions) -> tuple:
-        # Entries for scaled recursions, and whether condition 2 has to be checked; None instead: a
-        # factor is too large for them.
         if self.row_pairs is None:
             self.row_pairs = np.zeros((chain.width, chain.width))
         if len(self.factors) < len(rows.score):
             self.factors = np.empty(2 * len(rows.score), dtype=chain.dtype)
-        factors = self.factors[: len(rows.score)]
-        least, largest = _chain.row_factors(rows.score, chain.top, factors)
-        check = chain.check or least < _chain.MIX[chain.dtype.name] or largest > 1
-        possible = largest <= _chain.LARGEST[chain.dtype.name]
-        return *rows.for_kernels(factors, chain.width), check if possible else None
+        return row_factors(rows, chain, self.factors[: len(rows.score)])
 
     def pairwise_sum(self, chain: Transitions) -> np.ndarray:
         """Pair marginals summed since this workspace was made, shape (n_labels, n_labels).
@@ -290,6 +284,15 @@ class Workspace:
         if self.row_pairs is not None:
             sums += self.row_pairs[:L, :L].T
         return sums if self.exact is None else sums + self.exact[:L, :L]
+
+
+def row_factors(rows: RowTransitions, chain: Transitions, factors: np.ndarray) -> tuple:
+    """Entries for scaled recursions, and whether condition 2 has to be checked; None instead: a
+    factor is too large for them. ``factors``: room for them."""
+    least, largest = _chain.row_factors(rows.score, chain.top, factors)
+    check = chain.check or least < _chain.MIX[chain.dtype.name] or largest > 1
+    possible = largest <= _chain.LARGEST[chain.dtype.name]
+    return *rows.for_kernels(factors, chain.width), check if possible else None
 
 
 def is_batched(n_labels: int, n_sequences: int) -> bool:

@@ -217,6 +217,26 @@ class RowTransitions:
         i, j, score = self.i[a:b], self.j[a:b], self.score[a:b]
         return self._with(indptr=indptr, i=i, j=j, score=score, expected=expected)
 
+    def followed_by(self, others: RowTransitions) -> RowTransitions:
+        """These rows, then others of the same ``shared``; sets are not shared between rows.
+
+        Parameters
+        ----------
+        others : RowTransitions
+
+        Returns
+        -------
+        RowTransitions
+        """
+        i, j, score = (
+            np.concatenate([getattr(rows, name) for rows in (self, others)])
+            for name in ("i", "j", "score")
+        )
+        indptr = np.append(self.indptr, self.indptr[-1] + others.indptr[1:])
+        rows = RowTransitions.unchecked(self.shared, indptr, i, j, score)
+        rows.ordered = self.ordered and others.ordered
+        return rows
+
     def toarray(self) -> np.ndarray:
         """Scores of all rows.
 

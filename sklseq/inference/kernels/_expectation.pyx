@@ -31,11 +31,32 @@ from libc.string cimport memset
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference.kernels._log_domain cimport log_kernel, log_normalise
 from sklseq.inference.kernels._recursions cimport block_of_product, forward, least_mass
-from sklseq.inference.kernels._row_matrices cimport RowMatrices, matrix_at, row_matrices
+from sklseq.inference.kernels._row_matrices cimport (
+    RowMatrices, add_expected, has_entries, matrix_at, row_matrices, run_end,
+)
 
 SMALLEST_LOG = log(least_mass(<double*> NULL))
 # Probabilities below this are equal to each other.
 cdef double NOTHING = 1e-290
+
+
+cdef double filter_runs(
+    lanes* tag, const double* psi, const double* e, RowMatrices* E, double* alpha,
+    double* inverse_c, double* inverse, bint first, Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
+) noexcept nogil:
+    # `forward` of a block, each run with its matrix.
+    cdef Py_ssize_t t = 0, end, r
+    cdef double log_c = 0
+    while t < T and log_c == log_c:
+        end = run_end(E, t, T)
+        r = t * width
+        log_c += forward(
+            tag, NULL if psi == NULL else psi + r, e + r, matrix_at(e, E, t), alpha + r,
+            inverse_c + t, NULL if inverse == NULL else inverse + r, first and t == 0, end - t, L,
+            width, width
+        )
+        t = end
+    return log_c
 
 
 def filter_scaled(
@@ -48,6 +69,7 @@ def filter_scaled(
     bint first,                      # the first row begins the sequence
     Py_ssize_t L,
     bint check,
+    rows,                            # `RowTransitions.for_kernels` of the block, or None
 ):
     """Forward recursion over a block of rows: sum of log c_t, NaN if it must be done in logs."""
     cdef Lanes2 two
@@ -57,19 +79,41 @@ def filter_scaled(
     cdef double log_c
     cdef const double* scores = &psi[0, 0] if check else NULL
     cdef double* inv = NULL
+    cdef RowMatrices matrices = row_matrices(rows, E, False)
     if inverse is not None:
         inv = &inverse[0, 0]
     with nogil:
         if width == 2:
-            log_c = forward(&two, scores, &e[0, 0], &E[0, 0], &alpha[1, 0], &inverse_c[0],
-                            inv, first, T, L, width, width)
+            log_c = filter_runs(&two, scores, &e[0, 0], &matrices, &alpha[1, 0], &inverse_c[0],
+                                inv, first, T, L, width)
         elif width == 4:
-            log_c = forward(&four, scores, &e[0, 0], &E[0, 0], &alpha[1, 0], &inverse_c[0],
-                            inv, first, T, L, width, width)
+            log_c = filter_runs(&four, scores, &e[0, 0], &matrices, &alpha[1, 0], &inverse_c[0],
+                                inv, first, T, L, width)
         else:
-            log_c = forward(&eight, scores, &e[0, 0], &E[0, 0], &alpha[1, 0], &inverse_c[0],
-                            inv, first, T, L, width, width)
+            log_c = filter_runs(&eight, scores, &e[0, 0], &matrices, &alpha[1, 0], &inverse_c[0],
+                                inv, first, T, L, width)
     return log_c
+
+
+def predict_rows(
+    const double[:, ::1] alpha,      # (>= n_rows, width)  of the rows before
+    const double[:, ::1] E,          # (width, width)
+    double[:, ::1] predicted,        # (n_rows, width)  OUT of rows with entries
+    Py_ssize_t L, tuple rows,
+):
+    """pred_t(j) = sum_i alpha_{t-1}(i) E_t(i, j), where row t has entries."""
+    cdef Py_ssize_t t, i, j, width = predicted.shape[1]
+    cdef RowMatrices matrices = row_matrices(rows, E, False)
+    cdef const double* matrix
+    with nogil:
+        for t in range(predicted.shape[0]):
+            if not has_entries(&matrices, t):
+                continue
+            matrix = matrix_at(&alpha[0, 0], &matrices, t)
+            memset(&predicted[t, 0], 0, width * sizeof(double))
+            for i in range(L):
+                for j in range(width):
+                    predicted[t, j] += alpha[t, i] * matrix[i * width + j]
 
 
 cdef bint rows_agree(
@@ -93,12 +137,28 @@ cdef bint rows_agree(
     return True
 
 
+cdef inline void add_products_of_row(
+    RowMatrices* Et, const double* alpha, double* q, Py_ssize_t r, Py_ssize_t R, Py_ssize_t width
+) noexcept nogil:
+    # pairs(i, r, j) += alpha(i) E_t(i, j) q(j), and so for entries; then q = 0.
+    cdef Py_ssize_t i, j
+    cdef const double* matrix = <const double*> Et.own
+    for j in range(Et.L):
+        for i in range(Et.L):
+            Et.pairs[(i * R + r) * width + j] += alpha[i] * (matrix[j * width + i] * q[j])
+    if Et.expected != NULL:
+        add_expected(Et, alpha, q, 1)
+        Et.expected += Et.n_entries    # those given the next r
+    memset(q, 0, width * sizeof(double))
+
+
 cdef Py_ssize_t backward_rows(
     lanes* tag, double[:, ::1] S, const double[:, ::1] alpha, const double[:, ::1] inverse,
-    const double[:, ::1] Et, const double[::1] live, double[:, :, ::1] marginals,
+    RowMatrices* Et, const double[::1] live, double[:, :, ::1] marginals,
     double[:, :, ::1] q, bint first, Py_ssize_t lo, Py_ssize_t L, double agree
 ) noexcept nogil:
     # q_t(r, j) = S_t(r, j) / pred_t(j),  S_{t-1}(r, i) = alpha_{t-1}(i) sum_j E(i, j) q_t(r, j)
+    # For rows with entries, q becomes 0, its products having been added up.
     cdef Py_ssize_t t, r, j, block, k, B = n_lanes(tag), R = S.shape[0], width = S.shape[1]
     cdef Py_ssize_t hi = lo + marginals.shape[0]
     cdef double acc[8]
@@ -107,8 +167,11 @@ cdef Py_ssize_t backward_rows(
     cdef double* mu
     cdef const double* alpha_t
     cdef const double* inverse_t
-    cdef const double* matrix = &Et[0, 0]
+    cdef const double* matrix
+    cdef double* expected = Et.expected
     for t in range(hi - 1, lo - 1, -1):
+        matrix = matrix_at(&alpha[0, 0], Et, t)
+        Et.expected = expected
         alpha_t, inverse_t = &alpha[t, 0], &inverse[t, 0]
         for r in range(R):
             row, q_row, mu = &S[r, 0], &q[t - lo, r, 0], &marginals[t - lo, r, 0]
@@ -123,6 +186,8 @@ cdef Py_ssize_t backward_rows(
                 block_of_product(tag, q_row, 1, matrix + block * B, L, width, acc)
                 for k in range(B):
                     row[block * B + k] = acc[k] * alpha_t[block * B + k]
+            if has_entries(Et, t):
+                add_products_of_row(Et, alpha_t, q_row, r, R, width)
         if R > 1 and (hi - t) % 4 == 0 and rows_agree(S, live, L, agree):
             return t
     return lo
@@ -137,23 +202,29 @@ def backward_scaled(
     double[:, :, ::1] marginals,     # (hi - lo, R, width)  OUT S_t(r, j)
     double[:, :, ::1] q,             # (hi - lo, R, width)  OUT
     bint first, Py_ssize_t lo, Py_ssize_t L, double agree,
+    rows,                            # (`RowTransitions.for_kernels`, OUT pairs), or None
 ):
     """R backward recursions from row hi - 1 to row lo; the row reached if all agree before."""
     cdef Lanes2 two
     cdef Lanes4 four
     cdef Lanes8 eight
+    cdef double[:, :, ::1] pairs     # (width, R, width) [i, r, j]: of rows with entries
+    cdef RowMatrices matrices = row_matrices(None if rows is None else rows[0], Et, True)
+    if rows is not None:
+        pairs = rows[1]
+        matrices.pairs = &pairs[0, 0, 0]
     with nogil:
         if S.shape[1] == 2:
             lo = backward_rows(
-                &two, S, alpha, inverse, Et, live, marginals, q, first, lo, L, agree
+                &two, S, alpha, inverse, &matrices, live, marginals, q, first, lo, L, agree
             )
         elif S.shape[1] == 4:
             lo = backward_rows(
-                &four, S, alpha, inverse, Et, live, marginals, q, first, lo, L, agree
+                &four, S, alpha, inverse, &matrices, live, marginals, q, first, lo, L, agree
             )
         else:
             lo = backward_rows(
-                &eight, S, alpha, inverse, Et, live, marginals, q, first, lo, L, agree
+                &eight, S, alpha, inverse, &matrices, live, marginals, q, first, lo, L, agree
             )
     return lo
 
@@ -167,17 +238,21 @@ def filter_log(
     double[:, ::1] log_alpha,        # (n_rows + 1, width)  IN [0]: the row before, OUT the others
     double[::1] scratch,             # (width,)
     bint first, Py_ssize_t L,
+    rows,                            # `row_scores` of the block
 ):
     """Forward recursion over a block in logs: its term of log Z, -inf if no path is allowed."""
     cdef Py_ssize_t t, j, width = psi.shape[1]
     cdef double total = 0, c
+    cdef RowMatrices matrices = row_matrices(rows, score, False)
+    cdef const double* matrix
     with nogil:
         for t in range(psi.shape[0]):
+            matrix = matrix_at(<double*> NULL, &matrices, t)
             for j in range(L):
                 log_alpha[t + 1, j] = psi[t, j]
                 if not (t == 0 and first):
                     log_alpha[t + 1, j] += log_kernel(
-                        &log_alpha[t, 0], &score[0, 0], width, j, &scratch[0], L
+                        &log_alpha[t, 0], matrix, width, j, &scratch[0], L
                     )
             c = log_normalise(&log_alpha[t + 1, 0], L)
             if c == -INFINITY:
@@ -194,13 +269,18 @@ def backward_log(
     const double[::1] live,          # (>= R,)
     double[:, :, ::1] marginals,     # (hi - lo, R, width)  OUT
     double[:, :, ::1] pairs,         # (width, R, width)    IN/OUT  += sum_t S_t(r, j) K_t(j, i)
-    double[:, ::1] scratch,          # (R + 1, width)
+    double[:, ::1] scratch,          # (R + L, width)
     bint first, Py_ssize_t lo, Py_ssize_t L, double agree,
+    rows,                            # `row_scores` of the block
 ):
     """As `backward_scaled`, from logarithms of alpha."""
-    cdef Py_ssize_t t, r, i, j, R = S.shape[0], width = S.shape[1], hi = lo + marginals.shape[0]
+    cdef Py_ssize_t t, r, i, j, p, s, R = S.shape[0], width = S.shape[1]
+    cdef Py_ssize_t hi = lo + marginals.shape[0]
     cdef double k
-    cdef double* log_k = &scratch[R, 0]
+    cdef double* K = &scratch[R, 0]  # K_t(j, i)
+    cdef double* K_j
+    cdef RowMatrices matrices = row_matrices(rows, score, False)
+    cdef const double* matrix
     with nogil:
         for t in range(hi - 1, lo - 1, -1):
             for r in range(R):
@@ -208,16 +288,25 @@ def backward_log(
                     marginals[t - lo, r, j] = S[r, j]
             if t == 0 and first:
                 break
+            matrix = matrix_at(<double*> NULL, &matrices, t)
             for r in range(R):
                 memset(&scratch[r, 0], 0, width * sizeof(double))
             for j in range(L):
-                if log_kernel(&log_alpha[t, 0], &score[0, 0], width, j, log_k, L) == -INFINITY:
+                K_j = K + j * width
+                if log_kernel(&log_alpha[t, 0], matrix, width, j, K_j, L) == -INFINITY:
+                    memset(K_j, 0, width * sizeof(double))
                     continue
                 for i in range(L):
-                    k = exp(log_k[i])
+                    K_j[i] = k = exp(K_j[i])
                     for r in range(R):
                         scratch[r, i] += S[r, j] * k
                         pairs[i, r, j] += S[r, j] * k
+            if has_entries(&matrices, t) and matrices.expected != NULL:
+                s = matrices.now
+                for r in range(R):
+                    for p in range(matrices.start[s], matrices.start[s + 1]):
+                        i, j = matrices.i[p], matrices.j[p]
+                        matrices.expected[r * matrices.n_entries + p] += S[r, j] * K[j * width + i]
             for r in range(R):
                 for j in range(L):
                     S[r, j] = scratch[r, j]

@@ -986,7 +986,7 @@ cdef class Beam:
             "previous": self.previous,
             "vectors": vectors[:4].copy(), "origin": np.asarray(self.integers)[0, :L].copy(),
             "losses": np.asarray(self.losses)[self.side].copy(), "filtered": vectors[13].copy(),
-            **{name: rows[name][:, :L].copy() for name in ("pointers", "psi", "alpha")},
+            **{name: rows[name][..., :L].copy() for name in rows.dtype.names},
         }
 
     def set_state(self, dict state):
@@ -1007,9 +1007,9 @@ cdef class Beam:
         self.reached = self.n_rows == 0
         self.lossy, self.previous, self.n_pending = state["lossy"], state["previous"], n
         rows = self.pending()
-        for name in ("pointers", "psi", "alpha"):
-            rows[name] = 0
-            rows[name][:, :L] = state[name]
+        for name in rows.dtype.names:
+            rows[name] = -np.inf if name == "transition" else 0
+            rows[name][..., :L] = state[name]
 
     # ------------------------------------------------------------ many streams
 
@@ -1155,6 +1155,7 @@ def advance_states(
     const long long[::1] goals,      # (n,) labels that have to leave; -1: the sequence ends
     long long[:, ::1] counts,        # (n, 3)  OUT labels that left, first of them, rows seen
     bint keep,                       # whether all states stay as they were
+    tuple rows,                      # entries of rows, as `row_matrices` takes them, or None
 ):
     """Push rows to many streams; ``(k, t)`` if row t of the k-th allows no label, else None.
 
@@ -1162,6 +1163,7 @@ def advance_states(
     queue of the beam. Unless the answer is None, and on errors, no state changes.
     """
     cdef Py_ssize_t k, n_done = 0, n = slots.shape[0]
+    cdef RowMatrices matrices = row_matrices(rows, beam.score, False)
     cdef char** fresh = <char**> malloc(max(n, 1) * sizeof(char*))
     cdef bint fine = False
     if fresh == NULL:
@@ -1172,7 +1174,9 @@ def advance_states(
             for k in range(n):
                 beam.load(states.blocks[slots[k]])
                 counts[k, 0], counts[k, 1] = beam.n_queued, beam.n_emitted
-                counts[k, 2] = push_span(beam, emission, offsets[k], offsets[k + 1], goals[k])
+                counts[k, 2] = push_span(
+                    beam, emission, offsets[k], offsets[k + 1], goals[k], &matrices
+                )
                 if counts[k, 2] >= 0:
                     with gil:
                         return k, counts[k, 2]
@@ -1189,13 +1193,15 @@ def advance_states(
         for k in range(n_done):
             free(fresh[k])
         free(fresh)
+        beam.arriving = &beam.score[0, 0]    # not the memory of `rows`
         if not fine:
             beam.n_queued = 0
     return None
 
 
 cdef Py_ssize_t push_span(
-    Beam beam, const real[:, :] emission, Py_ssize_t first, Py_ssize_t last, long long goal
+    Beam beam, const real[:, :] emission, Py_ssize_t first, Py_ssize_t last, long long goal,
+    RowMatrices* matrices
 ) except -2 nogil:
     # Number of the first row that allows no label, that behind the last if only the end does not or
     # what is to be committed, or -1. If labels are to leave, the rows have come for that: held.
@@ -1203,6 +1209,7 @@ cdef Py_ssize_t push_span(
     for t in range(first, last):
         for j in range(beam.n_labels):
             beam.row[j] = beam.rounded(emission[t, j])
+        beam.arriving = matrix_at(<const double*> NULL, matrices, t)
         if beam.push_row(goal != 0) == DEAD:
             return t - first
     if goal < 0:
@@ -1213,20 +1220,25 @@ cdef Py_ssize_t push_span(
     return -1
 
 
-def push_rows(Beam beam, const real[:, :] emission, bint held=False):
+def push_rows(Beam beam, const real[:, :] emission, bint held=False, tuple rows=None):
     """Push rows of checked scores; the number of the first that allows no label, or -1.
 
     Rows before that one have been taken. ``held``: no label leaves until those that are pending are
-    committed, or the sequence ends.
+    committed, or the sequence ends. ``rows``: entries of rows, as `row_matrices` takes them.
     """
     cdef Py_ssize_t t, j
-    with nogil:
-        for t in range(emission.shape[0]):
-            for j in range(beam.n_labels):
-                beam.row[j] = beam.rounded(emission[t, j])
-            if beam.push_row(held) == DEAD:
-                with gil:
-                    return t
+    cdef RowMatrices matrices = row_matrices(rows, beam.score, False)
+    try:
+        with nogil:
+            for t in range(emission.shape[0]):
+                for j in range(beam.n_labels):
+                    beam.row[j] = beam.rounded(emission[t, j])
+                beam.arriving = matrix_at(<const double*> NULL, &matrices, t)
+                if beam.push_row(held) == DEAD:
+                    with gil:
+                        return t
+    finally:
+        beam.arriving = &beam.score[0, 0]    # not the memory of `rows`
     return -1
 
 

@@ -28,7 +28,7 @@ cdef struct RowMatrices:
     Py_ssize_t now                   # its set; -1: that of rows without entries
     Py_ssize_t first                 # the first row of the sequence: rows are counted from it
     Py_ssize_t of_i, of_j            # (i, j) is at i * of_i + j * of_j
-    Py_ssize_t L
+    Py_ssize_t L, n_entries
     bint ordered                     # sets of all L * L pairs have them in the order of the matrix
 
 
@@ -45,7 +45,7 @@ cdef inline RowMatrices row_matrices(
     q.start, q.i, q.j, q.value, q.own = NULL, NULL, NULL, NULL, NULL
     q.of_row = NULL
     q.expected = q.pairs = NULL
-    q.L, q.ordered = 0, False
+    q.L, q.n_entries, q.ordered = 0, 0, False
     q.shared, q.now, q.first = &shared[0, 0], -1, 0
     q.of_i, q.of_j = shared.shape[1], 1
     if transposed:
@@ -53,7 +53,7 @@ cdef inline RowMatrices row_matrices(
     if rows is None or len(rows[1]) == 0:
         return q
     start, i, j, value, own = rows[:5]
-    own[transposed], q.L, q.ordered = shared, rows[6], rows[8]
+    own[transposed], q.L, q.n_entries, q.ordered = shared, rows[6], i.shape[0], rows[8]
     q.start, q.i, q.j, q.value = &start[0], &i[0], &j[0], &value[0]
     q.own = &own[transposed, 0, 0]
     if rows[5] is not None:

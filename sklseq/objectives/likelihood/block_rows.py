@@ -11,6 +11,7 @@ from scipy import sparse
 from sklseq._lib._checksum import checksum
 from sklseq._lib.checksums import array_checksum
 from sklseq.objectives.scores.design import _linear
+from sklseq.objectives.scores.transition_features import dense_columns, ranked_columns
 
 __all__ = ["AllowedRows", "DenseBlock", "SparseBlock", "as_block", "join_blocks"]
 
@@ -118,6 +119,11 @@ class DenseBlock:
         """None: all columns."""
         return None
 
+    def select(self, columns: np.ndarray, rank: np.ndarray) -> tuple:
+        """(indptr, indices, data) of some columns, numbered in their order, without zeros;
+        ``rank``: number of each column, or -1."""
+        return dense_columns(self.rows, columns)
+
 
 class SparseBlock:
     """A block of a CSR matrix.
@@ -192,6 +198,11 @@ class SparseBlock:
     def columns_in(self, first: int, last: int) -> np.ndarray:
         """Columns of the entries of some rows."""
         return self.indices[self.indptr[first] : self.indptr[last]]
+
+    def select(self, columns: np.ndarray, rank: np.ndarray) -> tuple:
+        indptr, indices, data = self.entries(0, len(self))
+        data = data if len(data) else np.ones(len(indices))
+        return ranked_columns(indptr, indices, data, rank)
 
 
 class AllowedRows:

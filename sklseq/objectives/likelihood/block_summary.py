@@ -12,7 +12,7 @@ from sklseq.objectives.likelihood.passes import Counts
 from sklseq.objectives.likelihood.summary import Summary
 from sklseq.objectives.scores.score_map import Support, magnitudes
 
-__all__ = ["summarise_blocks", "summarise_labels"]
+__all__ = ["SeenTriples", "summarise_blocks", "summarise_labels"]
 
 
 def summarise_labels(labels: list, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -134,6 +134,51 @@ class _Sums:
         pairs = np.bincount(flat, minlength=self.width**2).reshape(self.transition.shape)
         self.transition += pairs
         self.counts.pairs += weight * pairs
+
+
+class SeenTriples:
+    """Codes of successive rows, with the columns of the second one.
+
+    Parameters
+    ----------
+    classes : ndarray
+        Labels, or codes.
+    columns : ndarray, sorted
+        Those of transition features.
+    n_features : int
+
+    Attributes
+    ----------
+    keys : ndarray
+        (column · n_codes + code) · n_codes + next code, sorted.
+    sums : ndarray
+        Weighted sums of the column's values at these rows.
+    """
+
+    def __init__(self, classes: np.ndarray, columns: np.ndarray, n_features: int):
+        self.classes, self.columns = classes, columns
+        self.rank = np.full(n_features, -1, dtype=np.int32)
+        self.rank[columns] = np.arange(len(columns))
+        self.keys, self.sums = np.zeros(0, dtype=np.int64), np.zeros(0)
+
+    def add(self, sequence: BlockSequence, take, weight: float) -> None:
+        """Add a sequence, read again."""
+        before = np.zeros(0, dtype=np.int64)
+        for block in sequence.blocks():
+            block.compare()
+            codes = encode_labels(take(len(block)), self.classes).astype(np.int64)
+            pairs = np.append(before, codes)
+            pairs = pairs[:-1] * len(self.classes) + pairs[1:]
+            indptr, indices, data = block.select(self.columns, self.rank)
+            first = indptr[len(codes) - len(pairs)]  # the first row of a sequence follows none
+            lengths = np.diff(indptr)[len(codes) - len(pairs) :]
+            keys = self.columns[indices[first:]] * len(self.classes) ** 2
+            self._add(keys + np.repeat(pairs, lengths), weight * data[first:])
+            before = codes[-1:]
+
+    def _add(self, keys: np.ndarray, values: np.ndarray) -> None:
+        keys, at = np.unique(np.append(self.keys, keys), return_inverse=True)
+        self.keys, self.sums = keys, np.bincount(at, np.append(self.sums, values), len(keys))
 
 
 def _different(s: int, n_rows, n_labels, some_rows: str = "", some_labels: str = "") -> ValueError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -16,7 +16,11 @@ from sklseq.data.sequences import Sequences
 from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import _chain, check_paths
 from sklseq.objectives.likelihood.block_sequence import AllowedSequence, BlockSequence
-from sklseq.objectives.likelihood.block_summary import summarise_blocks, summarise_labels
+from sklseq.objectives.likelihood.block_summary import (
+    SeenTriples,
+    summarise_blocks,
+    summarise_labels,
+)
 from sklseq.objectives.likelihood.long_hessian import LongHessian
 from sklseq.objectives.likelihood.partial import nothing_known
 from sklseq.objectives.likelihood.passes import (
@@ -31,6 +35,11 @@ from sklseq.objectives.likelihood.passes import (
 from sklseq.objectives.likelihood.short import batches
 from sklseq.objectives.likelihood.summary import Summary
 from sklseq.objectives.scores.score_map import ScoreMap, support_of_codes
+from sklseq.objectives.scores.transition_features import (
+    BlockFeatures,
+    TransitionFeatures,
+    triples_of_codes,
+)
 
 __all__ = [
     "GRADIENTS",
@@ -189,6 +198,8 @@ class LongData(NamedTuple):
         ``codes``.
     again : callable(weights) -> LongData
         Reads all again, with other weights.
+    y : list of LabelBlocks
+        Of ``sequences``; codes, if some labels are unknown.
     """
 
     sequences: list
@@ -198,6 +209,43 @@ class LongData(NamedTuple):
     plan: Plan
     labels: CodedLabels | None = None
     again: Callable[[np.ndarray], LongData] | None = None
+    y: Sequence[LabelBlocks] = ()
+
+    def seen_triples(self, columns: np.ndarray) -> np.ndarray:
+        """(column, label, next label) that the labels allow, sorted; reads all once again."""
+        keys, _ = self._triples(columns)
+        return triples_of_codes(keys, self._table)
+
+    def observed_triples(self, features: TransitionFeatures) -> np.ndarray:
+        """Weighted sums of features where labels are those of each weight; reads all once again."""
+        keys, sums = self._triples(features.columns)
+        L, n = len(self.summary.classes), len(self._table)
+        column, pair = np.divmod(keys, n**2)
+        triples = (column * L + pair // n) * L + pair % n
+        at = np.searchsorted(features.triples, triples)
+        found = np.append(features.triples, -1)[at] == triples
+        found &= (pair // n < L) & (pair % n < L)
+        observed = np.zeros(features.n_weights)
+        observed[at[found]] = sums[found]
+        return observed
+
+    @property
+    def _table(self) -> np.ndarray:
+        labels, L = self.labels, len(self.summary.classes)
+        return np.eye(L, dtype=bool) if labels is None else labels.table
+
+    def _triples(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        # (column · n_codes + code) · n_codes + next code, sorted, codes that allow everything left
+        # out; and weighted sums of the column's values, of sequences with known labels.
+        partial = self.labels is not None
+        codes = np.arange(len(self._table)) if partial else self.summary.classes
+        found = SeenTriples(codes, columns, self.summary.n_features)
+        for sequence, labels in zip(self.sequences, self.y):
+            weight = 0.0 if sequence.codes is not None else self.weights[sequence.number]
+            found.add(sequence, labels.reader(sequence.where), weight)
+        n, L, keys = len(codes), len(self.summary.classes), found.keys
+        known = (keys // n % n != L) & (keys % n != L)  # L: that of no label, or of unknown ones
+        return keys[known], found.sums[known]
 
     def without(self, numbers: np.ndarray) -> LongData:
         """The same without some sequences, but for the summary; the others are read once."""
@@ -264,7 +312,7 @@ class LongData(NamedTuple):
         own = [labels[s] for s in kept]
         if partial is None:
             summary, observed = summarise_blocks(sequences, own, classes, weights[kept])
-            return cls(sequences, summary, observed, weights, plan, again=again)
+            return cls(sequences, summary, observed, weights, plan, again=again, y=own)
         table, codes = partial.table, np.arange(len(partial.table))
         for sequence in sequences:
             known = partial.codes[sequence.number] < len(classes)
@@ -274,7 +322,7 @@ class LongData(NamedTuple):
         support = support_of_codes(summary.support, table, len(classes))
         summary = summary._replace(classes=classes, support=support)
         observed = observed.of_labels(len(classes))
-        return cls(sequences, summary, observed, weights, plan, partial, again)
+        return cls(sequences, summary, observed, weights, plan, partial, again, own)
 
 
 def _check_repeatable(sources: list, labels: list) -> None:
@@ -339,7 +387,11 @@ class LongLogLikelihood:
             budget -= batch.keep(budget)
         for sequence in self.long:
             sequence.keep -= data.plan.keep / 2 - budget
-        self.observed = self.pack(data.observed)
+        observed, self.features = data.observed, None
+        if scores.features is not None:
+            self.features = scores.features.in_double()
+            observed.triples = data.observed_triples(self.features)[None]
+        self.observed = self.pack(observed)
         self.n_evaluations = 0
 
     def value_and_gradient(self, w: np.ndarray, gradient: np.ndarray) -> float:
@@ -382,26 +434,44 @@ class LongLogLikelihood:
     def _expect_by(self, passes: type, w: np.ndarray) -> tuple[np.ndarray, Counts]:
         scores, log_z = self.scores, np.zeros(len(self.weights))
         W = scores.design.unpack(scores.state(w)).astype(np.float64)
-        bc = BlockChain(scores.chain(w))
-        counts = Counts(scores.n_features, scores.width)
+        bc, features = self._chain(w)
+        counts = self._zeros()
         for batch in self.batches:
-            log_z[batch.numbers] = batch.run(bc, W, counts)
+            log_z[batch.numbers] = batch.run(bc, W, counts, features=features)
         for sequence in self.long:
-            one = passes(bc, W, counts, self.weights[sequence.number])
+            one = passes(bc, W, counts, self.weights[sequence.number], features)
             log_z[sequence.number] = one.run(sequence)
         if self.penalties is not None:
             check_paths(log_z)
-            self._subtract_allowed(passes, bc, W, log_z, counts)
+            self._subtract_allowed(passes, (bc, W), features, log_z, counts)
+        if features is not None:
+            self.features.highest = features.highest
         return log_z, counts
 
-    def _subtract_allowed(self, passes: type, bc: BlockChain, W, log_z, counts: Counts) -> None:
-        # log Z and expected counts of the labelings that y allows.
-        fewer, allowed = Counts(len(W), self.scores.width), np.zeros_like(log_z)
+    def _chain(self, w: np.ndarray) -> tuple[BlockChain, BlockFeatures | None]:
+        scores, features = self.scores, self.features
+        chain = scores.chain(w)
+        if features is None:
+            return BlockChain(chain), None
+        bc = BlockChain(chain, features.highest)
+        return bc, BlockFeatures(features, chain.v, bc.chain.score, scores.n_features)
+
+    def _zeros(self) -> Counts:
+        n_triples = 0 if self.features is None else self.features.n_weights
+        return Counts(self.scores.n_features, self.scores.width, n_triples)
+
+    def _subtract_allowed(
+        self, passes: type, model: tuple, features: BlockFeatures | None, log_z, counts: Counts
+    ) -> None:
+        # log Z and expected counts of the labelings that y allows. model: (BlockChain, W).
+        fewer, allowed = self._zeros(), np.zeros_like(log_z)
         for batch in self.batches:
             if (codes := batch.codes) is not None:
-                allowed[batch.numbers] = batch.run(bc, W, fewer, self.penalties[codes])
+                penalties = self.penalties[codes]
+                allowed[batch.numbers] = batch.run(*model, fewer, penalties, features)
         for number, sequence in self.allowed.items():
-            allowed[number] = passes(bc, W, fewer, self.weights[number]).run(sequence)
+            one = passes(*model, fewer, self.weights[number], features)
+            allowed[number] = one.run(sequence)
         log_z -= allowed
         counts.add(fewer, -1.0)
 
@@ -411,4 +481,6 @@ class LongLogLikelihood:
         gradient = np.empty(self.scores.n_weights)
         self.scores.state(gradient)[:] = self.scores.design.pack(counts.state)
         self.scores.store_chain(gradient, counts.pairs[:L, :L], counts.start, counts.end)
+        if self.features is not None:
+            self.scores.triples(gradient)[:] = counts.triples[0]
         return gradient

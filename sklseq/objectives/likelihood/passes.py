@@ -19,6 +19,7 @@ import numpy as np
 from sklseq.data.row_blocks import with_last
 from sklseq.inference.chain.expectation import AGREE, BlockChain, FilteredBlock
 from sklseq.inference.chain.linear_chain import _chain
+from sklseq.objectives.scores.transition_features import BlockFeatures, EntriesOfBlock
 
 __all__ = ["Checkpoints", "Counts", "OnePass", "PendingTooLarge", "Stored", "StoredOnce"]
 
@@ -30,9 +31,11 @@ WAITING, PRODUCT = 1 << 26, 1 << 20
 
 
 class Counts:
-    """Expected counts of all features: (n_features, width), (width, width), (width,), (width,)."""
+    """Expected counts of all features: (n_features, width), (width, width), (width,), (width,);
+    of transition features, (1, n_triples)."""
 
-    def __init__(self, n_features: int, width: int):
+    def __init__(self, n_features: int, width: int, n_triples: int = 0):
+        self.triples = np.zeros((1, n_triples))
         self.state = np.zeros((n_features, width))
         self.pairs = np.zeros((width, width))
         self.start, self.end = np.zeros((2, width))
@@ -47,6 +50,7 @@ class Counts:
 
     def add(self, other: Counts, weight: float) -> None:
         """Add weight times other counts."""
+        self.triples += weight * other.triples
         self.state += weight * other.state
         self.pairs += weight * other.pairs
         self.start += weight * other.start
@@ -69,6 +73,8 @@ class Pending:
         Whether only features of deferred rows have a row of counts.
     budget : float
         Bytes that may be kept.
+    n_triples : int
+        Weights of transition features.
 
     Attributes
     ----------
@@ -76,9 +82,20 @@ class Pending:
         Row ``slot[m]`` is that of feature m; of all features if not sparse.
     pairs : ndarray of shape (width, R, width)
     start : ndarray of shape (1, R, width)
+    triples : ndarray of shape (R, n_triples)
     """
 
-    def __init__(self, R: int, width: int, n_features: int, sparse: bool, budget: float):
+    def __init__(
+        self, R: int, width: int, n_features: int, sparse: bool, budget: float, n_triples: int
+    ):
+        budget -= 8.0 * R * n_triples
+        if budget < 0:
+            raise PendingTooLarge(
+                f"the expected counts of {n_triples} weights of transition features, given each of "
+                f"the last labels, take {8e-6 * R * n_triples:.3g} MB, more than working_memory "
+                "leaves"
+            )
+        self.triples = np.zeros((R, n_triples))
         self.slot = np.full(n_features, -1, dtype=np.int32) if sparse else None
         self.columns = np.zeros(0, dtype=np.int32) if sparse else slice(None)
         self.budget, self.state = budget, np.zeros((0, R, width))
@@ -88,7 +105,7 @@ class Pending:
 
     @property
     def nbytes(self) -> int:
-        return self.state.nbytes + self.pairs.nbytes
+        return self.state.nbytes + self.pairs.nbytes + self.triples.nbytes
 
     @property
     def n_used(self) -> int:
@@ -99,6 +116,7 @@ class Pending:
         self.state[: self.n_used] = 0
         self.pairs[:] = 0
         self.start[:] = 0
+        self.triples[:] = 0
         if self.slot is not None:
             self.slot[self.columns] = -1
             self.columns = self.columns[:0]
@@ -147,6 +165,7 @@ class Pending:
             self.state[part if at is None else at[part]] += np.matmul(S, older.state[part])
         self.pairs += np.matmul(S, older.pairs)
         self.start += np.matmul(S, older.start)
+        self.triples += S @ older.triples
 
     def resolve(self, p: np.ndarray, counts: Counts) -> None:
         """Add to ``counts``, p being the distribution of the last label."""
@@ -154,6 +173,7 @@ class Pending:
         counts.state[self.columns] += np.matmul(p, self.state[: self.n_used])
         counts.pairs += np.matmul(p, self.pairs)
         counts.start += np.matmul(p, self.start)[0]
+        counts.triples += p @ self.triples
 
 
 class _Pass:
@@ -167,10 +187,15 @@ class _Pass:
     counts : Counts
     weight : float
         Of the sequence.
+    features : BlockFeatures, optional
     """
 
-    def __init__(self, bc: BlockChain, W: np.ndarray, counts: Counts, weight: float):
+    def __init__(
+        self, bc: BlockChain, W: np.ndarray, counts: Counts, weight: float,
+        features: BlockFeatures | None = None,
+    ):  # fmt: skip
         self.bc, self.W, self.counts, self.weight = bc, W, counts, weight
+        self.features = features
 
     def _scores(self, rows, first: bool, last: bool, out: np.ndarray | None = None) -> np.ndarray:
         # Scores of a block, with those of the first and last label.
@@ -183,7 +208,17 @@ class _Pass:
 
     def _filter(self, rows, before, last: bool, back: bool = True):
         # The forward recursion over a block.
-        return self.bc.filter(self._scores(rows, before is None, last), before, back=back)
+        first = before is None
+        psi = self._scores(rows, first, last)
+        return self.bc.filter(psi, before, back=back, entries=self._entries(rows, first))
+
+    def _entries(self, rows, first: bool) -> EntriesOfBlock | None:
+        return None if self.features is None else self.features.of_block(rows, first)
+
+    def _collect_entries(self, block: FilteredBlock, out: np.ndarray) -> None:
+        # Expectations of the last backward recursion.
+        if block.entries is not None:
+            block.entries.collect(out)
 
     def _seed(self, block: FilteredBlock) -> np.ndarray:
         # Start of the backward recursion: the distribution of the last label, times the weight.
@@ -194,6 +229,7 @@ class _Pass:
     def _back(self, block: FilteredBlock, rows, S: np.ndarray, hi: int, out=None) -> None:
         # One recursion from row hi - 1 to the first of the block; S becomes that of the row before.
         _, marginals, pairs = self.bc.backward(block, S, 0, hi, np.ones(1), out=out)
+        self._collect_entries(block, self.counts.triples)
         rows.collect(marginals[:, 0], 0, self.counts.state)
         self.counts.pairs += pairs[:, 0]
         if block.first:
@@ -229,8 +265,11 @@ class OnePass(_Pass):
 
     n_reads = 1
 
-    def __init__(self, bc: BlockChain, W: np.ndarray, counts: Counts, weight: float):
-        super().__init__(bc, W, counts, weight)
+    def __init__(
+        self, bc: BlockChain, W: np.ndarray, counts: Counts, weight: float,
+        features: BlockFeatures | None = None,
+    ):  # fmt: skip
+        super().__init__(bc, W, counts, weight, features)
         self.pending = self.spare = None
         # Last labels, padded so that rows of counts for all of them fill whole lanes.
         self.R = bc.n_labels if bc.width % 8 == 0 else bc.width
@@ -289,7 +328,8 @@ class OnePass(_Pass):
 
     def _new_pending(self, rows, sequence) -> None:
         sparse = rows.columns_in(0, 0) is not None
-        shape = self.R, self.bc.width, len(self.W), sparse, sequence.keep / 2
+        budget, n_triples = sequence.keep / 2, self.counts.triples.size
+        shape = self.R, self.bc.width, len(self.W), sparse, budget, n_triples
         self.pending, self.spare = Pending(*shape), Pending(*shape)
 
     def _tail(self, block, rows, S, live) -> tuple[int, bool]:
@@ -298,6 +338,7 @@ class OnePass(_Pass):
         while hi > 0:
             lo = max(0, hi - TAIL)
             reached, marginals, pairs = self.bc.backward(block, S, lo, hi, live, AGREE)
+            self._collect_entries(block, self.spare.triples)
             self.spare.collect(rows, marginals, reached)
             self.spare.pairs += pairs
             if block.first and reached == 0:
@@ -344,14 +385,15 @@ class Checkpoints(_Pass):
     def _forward(self, rows, before, last: bool, keep: bool | None = None):
         # ``keep``: True for later, False if only the last row is needed, None to run the backward
         # recursion at once. Blocks that are not kept share their buffers.
-        n, width, room = len(rows), self.bc.width, self.bc.room
-        psi = self._scores(rows, before is None, last, room("psi", n, width))
+        n, width, room, first = len(rows), self.bc.width, self.bc.room, before is None
+        psi = self._scores(rows, first, last, room("psi", n, width))
+        entries = self._entries(rows, first)
         if keep:
-            return self.bc.filter(psi, before)
+            return self.bc.filter(psi, before, entries=entries)
         alpha, inverse = room("alpha", n + 1, width), None
         if keep is None:
             inverse = room("inverse", n, width)
-        return self.bc.filter(psi, before, alpha, inverse, back=keep is None)
+        return self.bc.filter(psi, before, alpha, inverse, keep is None, entries)
 
 
 class Stored(_Pass):
@@ -384,6 +426,7 @@ class Stored(_Pass):
     def _marginals(self, block: FilteredBlock, S: np.ndarray) -> np.ndarray:
         n = len(block.alpha) - 1
         _, marginals, pairs = self.bc.backward(block, S, 0, n, np.ones(1))
+        self._collect_entries(block, self.counts.triples)
         self.counts.pairs += pairs[:, 0]
         if block.first:
             self.counts.start += marginals[0, 0]

@@ -9,6 +9,7 @@ import numpy as np
 from sklseq.inference.chain.expectation import BlockChain
 from sklseq.inference.chain.linear_chain import Workspace
 from sklseq.objectives.likelihood.block_rows import join_blocks
+from sklseq.objectives.scores.transition_features import BlockFeatures
 
 __all__ = ["Batch", "batches"]
 
@@ -56,18 +57,27 @@ class Batch:
     def _join(self):
         return join_blocks([rows for sequence in self.sequences for rows in sequence.blocks()])
 
-    def run(self, bc: BlockChain, W: np.ndarray, counts, penalties: Any = 0.0) -> np.ndarray:
+    def run(
+        self, bc: BlockChain, W: np.ndarray, counts, penalties: Any = 0.0,
+        features: BlockFeatures | None = None,
+    ) -> np.ndarray:  # fmt: skip
         """Add the expected counts of the sequences; log Z of each.
 
-        ``penalties`` are added to the scores of the rows.
+        ``penalties`` are added to the scores of the rows; ``features``: transition features.
         """
         rows, chain, L = self.read(), bc.chain, bc.n_labels
         psi, log_z = rows.scores(W), np.zeros(len(self.sequences))
         psi += penalties
-        work = Workspace(len(psi), bc.width, chain.dtype)
-        work.forward_backward(psi, self.offsets, self.weights, chain, log_z)
+        work, entries = Workspace(len(psi), bc.width, chain.dtype), None
+        if features is not None:
+            entries = features.of_sequences(rows, self.offsets)
+            entries.fill()
+        of_rows = None if entries is None else entries.with_expected()
+        work.forward_backward(psi, self.offsets, self.weights, chain, log_z, of_rows)
         if log_z.min() == -np.inf:
             return log_z
+        if entries is not None:
+            entries.collect(counts.triples)
         psi *= np.repeat(self.weights, np.diff(self.offsets))[:, None]
         rows.collect(psi, 0, counts.state)
         counts.pairs[:L, :L] += work.pairwise_sum(chain)

@@ -22,13 +22,18 @@ _entries = load_kernel("sklseq.objectives.scores._entries")
 MIXERS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
 
 __all__ = [
+    "BlockFeatures",
+    "EntriesOfBlock",
     "EntryBuffers",
     "TransitionFeatures",
     "allowed_triples",
+    "dense_columns",
     "observed_triples",
     "possible_triples",
+    "ranked_columns",
     "transition_scores",
     "triples_of",
+    "triples_of_codes",
     "triples_of_pairs",
 ]
 
@@ -36,15 +41,31 @@ __all__ = [
 def select_columns(X: Sequences, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(indptr, indices, data) of some columns, numbered in their order, without zeros."""
     rows = X.rows
+    if X.n_rows == 0:  # of no width, if nothing is given
+        return np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0)
     if not X.is_sparse:
-        part = sparse.csr_matrix(np.asarray(rows[:, columns], dtype=np.float64))
-        return part.indptr.astype(np.int64), part.indices.astype(np.int32), part.data
+        return dense_columns(rows, columns)
     rank = np.full(rows.shape[1], -1, dtype=np.int32)
     rank[columns] = np.arange(len(columns))
-    indices = rank[rows.indices]
-    kept = (indices >= 0) & (rows.data != 0)
-    indptr = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
-    return indptr, indices[kept], rows.data[kept].astype(np.float64)
+    return ranked_columns(rows.indptr, rows.indices, rows.data, rank)
+
+
+def dense_columns(
+    rows: np.ndarray, columns: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As :func:`select_columns`, of an array."""
+    part = sparse.csr_matrix(np.asarray(rows[:, columns], dtype=np.float64))
+    return part.indptr.astype(np.int64), part.indices.astype(np.int32), part.data
+
+
+def ranked_columns(
+    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rank: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As :func:`select_columns`, of CSR rows; ``rank``: number of each column, or -1."""
+    indices = rank[indices]
+    kept = (indices >= 0) & (data != 0)
+    indptr = np.concatenate([[0], np.cumsum(kept)])[indptr]
+    return indptr, indices[kept], data[kept].astype(np.float64)
 
 
 def row_kinds(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> np.ndarray:
@@ -106,12 +127,18 @@ def allowed_triples(X: Sequences, columns: np.ndarray, labels: AllowedLabels) ->
     known[after] = ~(labels.unknown[after] | labels.unknown[after - 1])
     kept = known[row]
     row, column = row[kept], indices[kept].astype(np.int64)
-    n, L, codes, table = len(labels.table), labels.n_labels, labels.codes, labels.table
-    keys, found = np.unique((column * n + codes[row - 1]) * n + codes[row]), []
+    n, codes, table = len(labels.table), labels.codes, labels.table
+    keys = np.unique((columns[column] * n + codes[row - 1]) * n + codes[row])
+    return triples_of_codes(keys, table)
+
+
+def triples_of_codes(keys: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """The triples that (column · n_codes + code) · n_codes + next code allow, sorted."""
+    (n, L), found = table.shape, []
     for key in keys.tolist():
-        column_of, before, code = key // n**2, key // n % n, key % n
+        column, before, code = key // n**2, key // n % n, key % n
         pairs = np.flatnonzero(np.outer(table[before], table[code]))
-        found.append(int(columns[column_of]) * L**2 + pairs)
+        found.append(column * L**2 + pairs)
     return np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
 
 
@@ -186,7 +213,7 @@ class TransitionFeatures:
         labels = (k.astype(np.int32) for k in np.divmod(pair, n_labels))
         self.support = (start, *labels)
         self.most = np.diff(start)
-        self._set_rows(X)
+        self._set_rows(select_columns(X, self.columns))
 
     @classmethod
     def of_coef(cls, X: Sequences, coef: sparse.csr_matrix, n_labels: int) -> TransitionFeatures:
@@ -200,8 +227,23 @@ class TransitionFeatures:
         room = self.buffers([(first, first + int(offsets[-1]))], sums=False)
         return self.fill(v, shared, first, offsets, room), room.highest
 
-    def _set_rows(self, X: Sequences) -> None:
-        self.rows = select_columns(X, self.columns)
+    def entries_of_parts(
+        self, v: np.ndarray, shared: np.ndarray, offsets: np.ndarray, continued: np.ndarray
+    ) -> tuple[RowTransitions | None, float]:
+        """As :meth:`entries`, of parts of sequences: a row comes before those that are
+        ``continued``, so that their first rows have entries too."""
+        starts = offsets[:-1][continued]
+        indptr, indices, data = self.rows
+        # Rows without features, in place of those before.
+        other = self.for_columns((np.insert(indptr, starts, indptr[starts]), indices, data))
+        offsets = offsets + np.append(0, np.cumsum(continued))
+        rows, top = other.entries(v, shared, 0, offsets)
+        if rows is not None:
+            rows.indptr = np.delete(rows.indptr, offsets[:-1][continued])
+        return rows, top
+
+    def _set_rows(self, rows: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+        self.rows = rows
         kind = row_kinds(*self.rows) if self.sets else None
         self.links = _entries.Links(self.rows, kind, self.support, self.n_labels)
         self.n_kinds = 0 if kind is None or not len(kind) else int(kind.max()) + 1
@@ -213,8 +255,18 @@ class TransitionFeatures:
 
     def for_rows(self, X: Sequences) -> TransitionFeatures:
         """The same weights for other rows."""
+        return self.for_columns(select_columns(X, self.columns))
+
+    def in_double(self) -> TransitionFeatures:
+        """The same in float64."""
         other = copy(self)
-        other._set_rows(X)
+        other.dtype = np.dtype(np.float64)
+        return other
+
+    def for_columns(self, rows: tuple[np.ndarray, np.ndarray, np.ndarray]) -> TransitionFeatures:
+        """The same for ``select_columns`` of other rows."""
+        other = copy(self)
+        other._set_rows(rows)
         return other
 
     def buffers(self, blocks: list[tuple[int, int]], sums: bool = True) -> EntryBuffers:
@@ -293,6 +345,96 @@ class TransitionFeatures:
         found = self.triples[at] == keys if self.n_weights else np.zeros(len(keys), dtype=bool)
         v[at[found]] = coef.data[found]
         return v
+
+
+class BlockFeatures:
+    """Transition features with weights v, for rows in blocks (``block_rows.py``).
+
+    Parameters
+    ----------
+    features : TransitionFeatures
+        Of any rows, with dtype float64.
+    v : ndarray of shape (n_weights,)
+    shared : float64 ndarray of shape (>= L, >= L)
+        A.
+    n_features : int
+
+    Attributes
+    ----------
+    highest : float
+        Largest score of an entry so far.
+    """
+
+    def __init__(
+        self, features: TransitionFeatures, v: np.ndarray, shared: np.ndarray, n_features: int
+    ):
+        self.features, self.v, self.shared = features, v.astype(np.float64), shared
+        self.highest = -np.inf
+        self.rank = np.full(n_features, -1, dtype=np.int32)
+        self.rank[features.columns] = np.arange(len(features.columns))
+
+    def of_block(self, block: Any, first: bool) -> EntriesOfBlock:
+        """Entries of a part of a sequence; ``first``: no row comes before it."""
+        indptr, indices, data = block.select(self.features.columns, self.rank)
+        if not first:  # one without features, in place of the row before
+            indptr = np.append(0, indptr)
+        return self._entries((indptr, indices, data), np.array([0, len(indptr) - 1]), not first)
+
+    def of_sequences(self, block: Any, offsets: np.ndarray) -> EntriesOfBlock:
+        """Entries of whole sequences."""
+        return self._entries(block.select(self.features.columns, self.rank), offsets, False)
+
+    def _entries(self, rows: tuple, offsets: np.ndarray, skip: int) -> EntriesOfBlock:
+        return EntriesOfBlock(self, self.features.for_columns(rows), offsets, skip)
+
+
+class EntriesOfBlock:
+    """Entries of rows in a block, a ``BlockEntries``.
+
+    Parameters
+    ----------
+    model : BlockFeatures
+    features : TransitionFeatures
+        Of the rows.
+    offsets : int64 ndarray
+        Cuts the rows into sequences.
+    skip : int
+        Rows to leave out at the beginning.
+    """
+
+    expected: np.ndarray
+
+    def __init__(
+        self, model: BlockFeatures, features: TransitionFeatures, offsets: np.ndarray, skip: int
+    ):
+        self.model, self.features, self.offsets, self.skip = model, features, offsets, skip
+        self.clear()
+
+    def clear(self) -> None:
+        """Free the memory of what :meth:`fill` makes."""
+        self.rows: RowTransitions | None = None
+        self.room: EntryBuffers | None = None
+
+    def fill(self) -> None:
+        """Make ``rows``, None if there are no entries."""
+        model, n = self.model, int(self.offsets[-1])
+        self.room = self.features.buffers([(0, n)], sums=False)
+        rows = self.features.fill(model.v, model.shared, 0, self.offsets, self.room)
+        self.rows = None if rows is None else rows.part(self.skip, n)
+        model.highest = max(model.highest, self.room.highest)
+
+    def with_expected(self, R: int = 1) -> RowTransitions | None:
+        """``rows``, with zeros in ``expected``."""
+        if self.rows is not None:
+            self.expected = np.zeros((R, len(self.rows.score)))
+            self.rows.expected = self.expected.reshape(-1)
+        return self.rows
+
+    def collect(self, out: np.ndarray) -> None:
+        """Add ``expected``, (R, n_entries), times features, to ``out``, (R, n_weights)."""
+        if (rows := self.rows) is not None:
+            for expected, sums in zip(self.expected, out):
+                self.features.links.collect(rows.indptr, rows.i, rows.j, expected, self.room, sums)
 
 
 def transition_scores(

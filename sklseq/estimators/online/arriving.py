@@ -1,0 +1,57 @@
+"""Potentials of rows that arrive: parts of sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sklseq.data.types import SequencesLike
+from sklseq.estimators.base import Potentials
+from sklseq.inference.chain.linear_chain import Transitions
+from sklseq.inference.chain.row_transitions import RowTransitions
+
+__all__ = ["chain_of", "check_emission_only", "entries_for", "potentials_of_parts"]
+
+
+def chain_of(potentials: Potentials) -> Transitions:
+    """Transitions for the kernels, in the precision of the emission scores."""
+    dtype, scores = potentials.emission.dtype, potentials.transition
+    rows = scores.astype(dtype) if isinstance(scores, RowTransitions) else None
+    shared = scores if rows is None else rows.shared
+    chain = Transitions(shared, potentials.start, potentials.end, dtype)
+    chain.rows = rows
+    return chain
+
+
+def potentials_of_parts(tagger: Any, X: SequencesLike, continued: list) -> Potentials:
+    """``tagger.potentials(X)``; ``continued``: whether rows come before those of a sequence."""
+    if getattr(tagger, "transition_coef_", None) is None:
+        return tagger.potentials(X)
+    return tagger.potentials(X, continued=np.array(continued, dtype=bool))
+
+
+def entries_for(beam: Any, potentials: Potentials) -> tuple | None:
+    """Transition scores of single rows, checked, as the kernels of a beam take them."""
+    rows = potentials.transition
+    if not isinstance(rows, RowTransitions):
+        return None
+    # With emission scores up to ``beam.largest``, sums do not overflow.
+    most = 0.01 * float(np.finfo(rows.score.dtype).max)
+    fit = (np.abs(rows.score) <= most) | (rows.score == -np.inf)
+    if not fit.all():
+        raise ValueError(
+            f"Features are too large: a transition has the score {rows.score[np.argmin(fit)]}; "
+            f"scores must be from -{most:.3g} to {most:.3g} or -inf. Scale the features as in "
+            "training, or drop the item."
+        )
+    return rows.for_kernels(rows.score.astype(np.float64), beam.width)
+
+
+def check_emission_only(tagger: Any) -> None:
+    """Refuse emission scores without transition scores of their rows."""
+    if getattr(tagger, "transition_coef_", None) is not None:
+        raise ValueError(
+            "push_potentials takes emission scores, and the transition scores of a model with "
+            "transition features depend on the row; push the items themselves."
+        )
