@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from sklseq.data.sequences import Sequences
-from sklseq.data.types import ArrayLike, ChoiceLike, ColumnsLike, DTypeLike
+from sklseq.data.types import ArrayLike, ChoiceLike, ColumnsLike, DTypeLike, SequencesLike
 from sklseq.features import _item_reader
 from sklseq.features._dict_transform import DictTransform, as_items
 from sklseq.features._family import Extractor, to_sequences
@@ -138,6 +138,32 @@ class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
         self.vocabulary_ = dict(zip(names, range(len(names))))
         self.n_features_out_ = len(names)
         self.__dict__.pop("_table", None)
+        return self
+
+    def extend(self, X: SequencesLike) -> DictFeatures:
+        """Add the attributes of further sequences, after those that are known.
+
+        Parameters
+        ----------
+        X : list of sequences
+            As in ``fit``. Of new attributes, those are added that X has ``min_count`` times. Hashed
+            features stay as they are.
+
+        Returns
+        -------
+        self : DictFeatures
+        """
+        self._check_fitted()
+        if self.n_features is not None:
+            return self
+        table = _item_reader.NameTable(list(self.vocabulary_))
+        packed = self._packed(self._selected(as_items(X)), table, grow=True)
+        counts = np.bincount(packed.rows.indices, minlength=len(table.names))
+        counts[: self.n_features_out_] = self.min_count
+        names = [table.names[i] for i in np.flatnonzero(counts >= self.min_count)]
+        self.vocabulary_ = dict(zip(names, range(len(names))))
+        self.n_features_out_ = len(names)
+        self._table = _item_reader.NameTable(names)
         return self
 
     def inverse_transform(self, X: Sequences) -> list[list[dict[str, float]]]:

@@ -265,7 +265,34 @@ def test_partial_fit_without_data_solves_anew(options):
     assert_allclose(flat(parts), flat(ZScoreTagger(**options).fit(X, y)), **SAME)
 
 
-def test_partial_fit_of_dicts_keeps_the_first_attributes():
+@pytest.mark.parametrize("form", ["dicts", "attributes"])
+@pytest.mark.parametrize("loss", [None, "hamming"])
+def test_partial_fit_of_dicts_grows_with_their_attributes(form, loss):
+    # In three parts of which each has new attributes: columns have the order of one fit.
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=40) if form == "dicts" else np.ones(40)
+    X = [
+        [{f"a{k}": values[k] for k in rng.integers(5 + s, size=3)} for _ in range(4)]
+        for s in range(30)
+    ]
+    if form == "attributes":
+        X = [[list(item) for item in sequence] for sequence in X]
+    y = [rng.choice(["u", "v", "w"], size=4).tolist() for _ in X]
+    whole = ZScoreTagger(loss=loss).fit(X, y)
+    parts = ZScoreTagger(loss=loss)
+    for part in (slice(0, 7), slice(7, 8), slice(8, 30)):
+        parts.partial_fit(X[part], y[part], classes=["u", "v", "w"])
+    assert list(parts.vectorizer_.vocabulary_) == list(whole.vectorizer_.vocabulary_)
+    assert parts.n_features_in_ == len(parts.feature_names_in_) == whole.n_features_in_
+    assert_allclose(flat(parts), flat(whole), **SAME)
+    assert_allclose(parts.zscore_, whole.zscore_, rtol=1e-9)
+    with pytest.raises(ValueError, match="Unknown label 'x'"):
+        parts.partial_fit([[{"new": 1.0}]], [["x"]])
+    assert "new" not in parts.vectorizer_.vocabulary_
+
+
+def test_partial_fit_of_dicts_leaves_out_what_is_too_much(monkeypatch):
+    monkeypatch.setattr("sklseq.estimators.zscore.zscore_tagger.MAX_WEIGHTS", 2)
     X = [[{"a": 1.0}, {"b": 1.0}], [{"b": 1.0}, {"c": 1.0}]]
     y = [["u", "v"], ["v", "u"]]
     tagger = ZScoreTagger().partial_fit(X[:1], y[:1], classes=["u", "v"])

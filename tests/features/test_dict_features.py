@@ -364,3 +364,19 @@ def test_use_before_fit():
         with pytest.raises(NotFittedError):
             use()
     assert DictFeatures().receptive_field == (0, 0)
+
+
+@pytest.mark.parametrize("min_count", [1, 2])
+def test_extend_adds_attributes_after_those_known(min_count):
+    features = DictFeatures(min_count=min_count).fit([[{"a": 1, "b": 1}, {"a": 1, "b": 2}]])
+    before = features.transform([[{"b": 3}]])
+    features.extend([[{"c": 1, "a": 1, "d": 1}], [{"d": 4}]])
+    assert list(features.vocabulary_) == (
+        ["a", "b", "c", "d"] if min_count == 1 else ["a", "b", "d"]
+    )
+    rows = features.transform([[{"b": 3, "d": 2}]]).rows.toarray()
+    assert rows[0, :2].tolist() == before.rows.toarray()[0].tolist() == [0, 3]
+    assert rows[0, -1] == 2
+    assert features.n_features_out_ == rows.shape[1] == len(features.get_feature_names_out())
+    hashed = DictFeatures(n_features=8).fit([[{"a": 1}]])
+    assert hashed.extend([[{"c": 1}]]).n_features_out_ == 8

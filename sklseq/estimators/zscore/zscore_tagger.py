@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq.data.constraints import Constraints, resolve_constraints
 from sklseq.data.labels import encode_labels, read_classes
-from sklseq.data.sequences import read_labels, row_positions
+from sklseq.data.sequences import input_form, read_labels, row_positions
 from sklseq.data.types import (
     ArrayLike,
     ClassWeightLike,
@@ -64,6 +65,7 @@ from sklseq.solvers import SolverResult
 
 if TYPE_CHECKING:
     from sklseq.estimators.crf.crf_tagger import CRFTagger
+    from sklseq.features import DictFeatures
 
 __all__ = ["SequenceZScores", "ZScoreTagger"]
 
@@ -457,8 +459,9 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         Parameters
         ----------
         X : list of sequences
-            Of columns that stay the same. Dicts and attribute lists have the columns of the first
-            call: attributes that come later are left out, with one warning.
+            Arrays of columns that stay the same. New attributes of dicts and attribute lists become
+            further columns, as if they had been 0 before; those of a call that would make more than
+            4000 are left out, with one warning.
         y : list of label sequences
         classes : array-like of shape (n_labels,), optional
             All labels there will be; needed in the first call.
@@ -483,12 +486,12 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
             cost = resolve_loss(self.loss, known)
             self._fit_statistics(sums, cost, known, self.vectorizer_, self.coef_.dtype)
             return self
-        rows, vectorizer = read_sequences(X, getattr(self, "vectorizer_", None), fit=known is None)
-        if known is not None:
-            warn_new_attributes(self, X)
+        before = None if known is None else self._extended(X)
+        rows, vectorizer = read_sequences(X, before, fit=known is None)
         check_not_empty(rows)
         check_magnitude(rows, "Z-score training")
-        self._check_columns(rows.shape[1], known is None)
+        n_new = 0 if before is None else before.n_features_out_ - self.n_features_in_
+        self._check_columns(rows.shape[1] - n_new, known is None)
         labels = read_labels(y, rows)
         weights = training_weights(sample_weight, len(rows))
         classes = read_classes(classes) if known is None else known
@@ -499,8 +502,8 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         extended = extended_rows(sample.rows, sample.offsets, len(classes))
         part = centred_statistics(CentredRows(extended, sample.row_weights), sample)
         if known is not None:
-            part = Statistics(*(getattr(self, name) for name in STATISTICS)).merged(part)
-            vectorizer = self.vectorizer_
+            sums = Statistics(*(getattr(self, name) for name in STATISTICS))
+            part, vectorizer = sums.padded(n_new).merged(part), before
         self._fit_statistics(part, cost, classes, vectorizer, rows.dtype)
         return self
 
@@ -541,6 +544,16 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
                 f"classes must be those of the first call, {known.tolist()}; got "
                 f"{np.asarray(classes).tolist()}."
             )
+
+    def _extended(self, X: SequencesLike) -> DictFeatures | None:
+        # The transformer of dicts with the new attributes of X, unless columns are too many.
+        if self.vectorizer_ is None or input_form(X) not in ("dicts", "attributes"):
+            return self.vectorizer_
+        extended = copy(self.vectorizer_).extend(X)
+        if extended.n_features_out_ <= MAX_WEIGHTS:
+            return extended
+        warn_new_attributes(self, X)
+        return self.vectorizer_
 
     def _check_columns(self, n_features: int, is_first: bool) -> None:
         if not is_first and n_features != self.n_features_in_:

@@ -148,6 +148,13 @@ class Statistics(NamedTuple):
             gram, observed, means, self.transitions + other.transitions, self.labels + other.labels
         )
 
+    def padded(self, n_columns: int) -> Statistics:
+        """With so many more columns of rows, which are 0 in all of them, before the last two."""
+        at = np.full(n_columns, len(self.means) - 2)
+        gram = np.insert(np.insert(self.gram, at, 0, axis=0), at, 0, axis=1)
+        observed, means = np.insert(self.observed, at, 0, axis=0), np.insert(self.means, at, 0)
+        return self._replace(gram=gram, observed=observed, means=means)
+
 
 def extended_rows(rows, offsets: np.ndarray, n_labels: int):
     """X̃: rows with two more columns, 1 / √L where a successor and a predecessor exists."""
