@@ -287,6 +287,7 @@ FAULTS = [
     ("solvers/_lbfgs.py", "search.history.metric = None", "pass", "test_block_metric"),
     ("solvers/_block_metric.py", "given[:, self.slots] = rows * here", "given[:, self.slots] = rows", "test_block_metric"),
     ("objectives/likelihood/label_curvature.py", "1 - size / np.maximum(weight, 1e-300)", "1 - size", "test_label_curvature"),
+    ("objectives/likelihood/label_curvature.py", "here[n + k] = w[n + k] + STEP", "here[n + k] = w[n + k] + 2 * STEP", "test_label_curvature"),
     ("objectives/likelihood/label_curvature.py", "rows.data / sizes[rows.indices]", "rows.data", "test_label_curvature"),
     ("solvers/_history.py", "c[i] += a[i] - b", "c[i] += a[i] + b", "test_solvers"),
     ("solvers/_lbfgs.py", "gradient /= self.scale", "gradient *= self.scale", "test_units_of_features"),

@@ -28,7 +28,7 @@ def test_blocks_of_all_rows(L, unit, model):
     tagger = CRFTagger(l2=0.3, **model)
     _, scores, f = problem_of(tagger, X, y, weights)
     w = scores.pack(scores.unpack(np.random.default_rng(1).normal(size=scores.n_weights) / unit))
-    at, slots, sizes, blocks = label_curvature(f, X, w)
+    at, slots, sizes, blocks, _ = label_curvature(f, X, w)
     p = variances(CRFTagger(**model).fit(X, y), X, w, scores, weights)
     p[p <= module.CERTAIN] = 0
     largest, size = abs(X.rows).max(axis=0).toarray()[0], blocks.shape[1]
@@ -61,3 +61,27 @@ def test_samples_estimate_the_blocks(one, monkeypatch):
     ]
     assert (diagonals[0] != diagonals[1]).any()
     assert_allclose(*diagonals, rtol=0.1)
+
+
+@pytest.mark.parametrize("boundaries", [False, True])
+def test_block_of_transitions(boundaries):
+    # Of all sequences, against differences of the whole gradient.
+    X, y = make_sparse_data(3, n=40, M=30, L=3)
+    _, scores, f = problem_of(CRFTagger(l2=0.3, boundaries=boundaries), X, y, np.ones(len(y)))
+    w, n = np.random.default_rng(0).normal(size=scores.n_weights), scores.n_state
+    w = scores.pack(scores.unpack(w))
+    at, slots, _, blocks, least = label_curvature(f, X, w)
+    c, size = len(w) - n, blocks.shape[1]
+    assert len(blocks) == len(least) == 4
+    assert_allclose(np.sort(at), np.arange(len(w))[np.isin(np.arange(len(w)), at)])
+    assert at[slots >= 3 * size].tolist() == list(range(n, len(w)))
+    gradients = np.empty((2, len(w)))
+    for k in range(c):
+        for sign, gradient in zip((-1, 1), gradients):
+            moved = w.copy()
+            moved[n + k] += sign * 1e-5
+            f.value_and_gradient(moved, gradient)
+        expected = (gradients[1] - gradients[0])[n:] / 2e-5
+        expected[k] -= 2 * 0.3
+        assert_allclose(blocks[3, k, :c], expected, rtol=0.02, atol=0.02)
+    assert not blocks[3, c:].any()

@@ -7,6 +7,7 @@ from scipy import sparse
 from sklseq import CRFTagger, Sequences, ZScoreTagger
 from sklseq.objectives.scores.design import PlainRows, SparseRows
 from sklseq.objectives.scores.observed import ObservedRows
+from sklseq.objectives.scores.score_map import magnitudes
 
 
 def flags(seed, n=200, m=30):
@@ -46,3 +47,11 @@ def test_flags_that_are_true_are_all_one():
         (_, indices, data), _, _ = design.entries()
         assert len(data) == 0
         assert len(indices) == bare.rows.nnz
+
+
+def test_zeros_are_no_unusual_magnitudes():
+    rows = sparse.csr_matrix(([1.0, 0.0, -2.0], ([0, 0, 1], [0, 1, 2])), shape=(2, 4))
+    assert rows.nnz == 3
+    assert magnitudes(rows) is None
+    rows.data[2] = 0.01
+    assert magnitudes(rows).tolist() == [1, 0, 0.01, 0]

@@ -41,8 +41,6 @@ __all__ = ["ALIASES", "CRFProblem", "check_source", "choose_solver", "score_map"
 # excess of 1e-2, CoNLL-2002 needs 10 passes and 21 iterations, or 20 and 12; letters 10 and 14, or
 # 20 and 13).
 PASSES = 10
-# Of the identity, in the metric of L-BFGS after "adagrad".
-LEAST_CURVATURE = 0.1
 # "dual" proves no smaller gap: it keeps marginals in float32.
 SMALLEST_GAP = 1e-5
 # "auto" gives the variables of "dual" this many times scikit-learn's working_memory.
@@ -236,15 +234,15 @@ def go_on(problem: CRFProblem) -> SolverResult:
 
 
 def _block_metric(curvature: LabelCurvature, scale: np.ndarray, ridge: float) -> BlockMetric:
-    # Of weights times scale. A share of the identity makes up for features rare in the sample.
-    at, slots, sizes, blocks = curvature
+    # Of weights times scale.
+    at, slots, sizes, blocks, least = curvature
     inverse, penalty = np.zeros((2, *blocks.shape[:2]))
     inverse.reshape(-1)[slots] = sizes / scale[at]
     penalty.reshape(-1)[slots] = ridge / np.square(scale[at])
     blocks *= inverse[:, :, None]
     blocks *= inverse[:, None, :]
     diagonal = np.einsum("kii->ki", blocks)
-    diagonal += LEAST_CURVATURE + penalty
+    diagonal += least[:, None] + penalty
     return BlockMetric(at, slots, blocks)
 
 

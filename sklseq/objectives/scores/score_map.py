@@ -182,7 +182,7 @@ def full_support(n_labels: int) -> Support:
 
 
 def magnitudes(rows) -> np.ndarray | None:
-    """Largest magnitude of each column; None if all values of sparse rows are ``USUAL``.
+    """Largest magnitude of each column; None if all values of sparse rows are 0 or ``USUAL``.
 
     In float64: booleans have no minus, and minus an int8 or uint8 may not be one.
     """
@@ -192,7 +192,8 @@ def magnitudes(rows) -> np.ndarray | None:
         most, least = (extreme(rows, one).astype(np.float64) for one in (np.max, np.min))
         return np.maximum(most, -least)
     values = np.abs(rows.data, dtype=np.float64)
-    if values.size == 0 or (values.max() <= USUAL[1] and values.min() >= USUAL[0]):
+    usual = (USUAL[0] <= values) & (values <= USUAL[1])
+    if (usual | (values == 0)).all():
         return None
     return largest_at(rows.indices, values, rows.shape[1])
 
