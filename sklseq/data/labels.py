@@ -19,6 +19,8 @@ __all__ = [
     "PartialLabelError",
     "array_of_labels",
     "as_label_sequences",
+    "check_counts",
+    "check_lengths",
     "cut_rows",
     "encode_labels",
     "find_codes",
@@ -205,6 +207,27 @@ def locate(offsets: NDArray[np.integer], row: int, first: tuple[int, int] = (0, 
     sequence = int(np.searchsorted(offsets, row, side="right")) - 1
     row += (0 if sequence else first[1]) - int(offsets[sequence])
     return f"row {row} of sequence {sequence + first[0]}"
+
+
+def check_counts(n_sequences: int, n: Any, name: str = "y") -> None:
+    """Raise unless X and ``name`` hold as many sequences."""
+    if n != n_sequences:
+        raise ValueError(
+            f"X and {name} must hold the same number of sequences; "
+            f"got {n_sequences} in X and {n} in {name}."
+        )
+
+
+def check_lengths(lengths: np.ndarray, n_labels: np.ndarray, name: str = "y") -> None:
+    """Raise unless each sequence of X has one label for each row."""
+    check_counts(len(lengths), len(n_labels), name)
+    wrong = np.flatnonzero(n_labels != lengths)
+    if wrong.size:
+        s = wrong[0]
+        raise ValueError(
+            f"Sequence {s} has {lengths[s]} rows in X but {n_labels[s]} labels in "
+            f"{name}; each row needs one label."
+        )
 
 
 def split_labels(flat: NDArray, offsets: NDArray[np.integer]) -> NDArray[np.object_]:

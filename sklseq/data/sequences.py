@@ -16,7 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sklseq.data.labels import (
+    PartialLabelError,
     as_label_sequences,
+    check_counts,
+    check_lengths,
     encode_labels,
     locate,
     split_labels,
@@ -226,7 +229,7 @@ class Sequences:
         path : str or path
             Ends with ``.npz``.
         y : list of label sequences, optional
-            One label per row.
+            One label per row; or None, NaN or a set of possible labels.
         sample_weight : array-like of shape (n_sequences,), optional
 
         Raises
@@ -248,16 +251,13 @@ class Sequences:
         """
         from sklseq.data.store import Stored, write_stored
 
-        classes = codes = None
+        classes = codes = table = None
         if y is not None:
-            labels = read_labels(y, self)
-            classes = unique_labels(labels)
-            codes = encode_labels(labels, classes, self.offsets)
-            codes = codes.astype(np.min_scalar_type(max(len(classes) - 1, 0)))
+            classes, codes, table = _coded(y, self)
         if sample_weight is not None:
             sample_weight = check_sample_weight(sample_weight, len(self))
         check_finite(self)
-        stored = Stored(self.rows, self.offsets, classes, codes, sample_weight, self.roles)
+        stored = Stored(self.rows, self.offsets, classes, codes, sample_weight, self.roles, table)
         write_stored(path, stored)
 
     @overload
@@ -287,6 +287,7 @@ class Sequences:
         -------
         Sequences, or (Sequences, y)
             ``y`` is an object array of arrays, as from ``predict``; None if no labels are saved.
+            Rows of unknown label hold None, those of several possible ones a frozenset.
 
         Raises
         ------
@@ -301,7 +302,7 @@ class Sequences:
             return X
         y = None
         if stored.codes is not None:
-            y = split_labels(stored.classes[stored.codes], X.offsets)
+            y = split_labels(stored.items[stored.codes], X.offsets)
         return X, y
 
     def __array_function__(self, func, types, args, kwargs):
@@ -358,25 +359,21 @@ def check_label_offsets(offsets: np.ndarray, X: Sequences, name: str = "y") -> N
     check_lengths(X.lengths, np.diff(offsets), name)
 
 
-def check_counts(n_sequences: int, n: Any, name: str = "y") -> None:
-    """Raise unless X and ``name`` hold as many sequences."""
-    if n != n_sequences:
-        raise ValueError(
-            f"X and {name} must hold the same number of sequences; "
-            f"got {n_sequences} in X and {n} in {name}."
-        )
+def _coded(y: Any, X: Sequences) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    # Labels, codes of the rows, and the table of codes where some labels are unknown.
+    try:
+        labels = read_labels(y, X)
+        classes = unique_labels(labels)
+        codes, table = encode_labels(labels, classes, X.offsets), None
+    except PartialLabelError:
+        from sklseq.data.partial_labels import Choices, PartialLabels
 
-
-def check_lengths(lengths: np.ndarray, n_labels: np.ndarray, name: str = "y") -> None:
-    """Raise unless each sequence of X has one label for each row."""
-    check_counts(len(lengths), len(n_labels), name)
-    wrong = np.flatnonzero(n_labels != lengths)
-    if wrong.size:
-        s = wrong[0]
-        raise ValueError(
-            f"Sequence {s} has {lengths[s]} rows in X but {n_labels[s]} labels in "
-            f"{name}; each row needs one label."
-        )
+        choices = Choices()
+        numbers = choices.add(PartialLabels.read(y, X))
+        classes, code, table = choices.allowed()
+        codes = code[numbers]
+    n = len(classes if table is None else table)
+    return classes, codes.astype(np.min_scalar_type(max(n - 1, 0))), table
 
 
 def _hstack(blocks: list[Sequences]) -> Sequences:

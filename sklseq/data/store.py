@@ -9,6 +9,7 @@ begin at multiples of 64 bytes, so that each can be mapped:
 ``rows``                  a dense matrix; or
 ``indptr indices shape``  a CSR matrix, with ``data``: empty if all values are one
 ``classes codes``         labels, sorted, and the position of each row's label (optional)
+``table``                 labels of each code, (n_codes, n_labels), where some are unknown
 ``weights``               one per sequence (optional)
 ``roles``                 one per column (optional)
 ========================= =======================================================================
@@ -40,7 +41,7 @@ ALIGNMENT = 64
 # zipfile writes before the padding record, and of the padding record's header.
 HEADER, LARGE_RECORD, RECORD = 30, 20, 4
 # Small arrays, in which a flipped bit would change a label or the width: their checksums are read.
-NEVER_MAPPED = ("sklseq", "shape", "classes")
+NEVER_MAPPED = ("sklseq", "shape", "classes", "table")
 # Errors of zipfile and NumPy for corrupt files.
 CORRUPT = (
     ValueError, OSError, EOFError, KeyError, IndexError, TypeError, OverflowError, RuntimeError,
@@ -66,6 +67,8 @@ class Stored(NamedTuple):
         ``classes[codes]`` are the labels of all rows.
     weights : ndarray of shape (n_sequences,) or None
     roles : uint8 ndarray of shape (n_features,) or None
+    table : bool ndarray of shape (n_codes, n_labels) or None
+        As of ``AllowedLabels``, where some labels are unknown.
     """
 
     rows: Any
@@ -74,6 +77,16 @@ class Stored(NamedTuple):
     codes: np.ndarray | None
     weights: np.ndarray | None
     roles: np.ndarray | None = None
+    table: np.ndarray | None = None
+
+    @property
+    def items(self) -> Any:
+        """What y holds for each code."""
+        if self.table is None:
+            return self.classes
+        from sklseq.data.partial_labels import AllowedLabels
+
+        return AllowedLabels(self.codes, self.table).choices(self.classes)
 
 
 # --------------------------------------------------------------------------------------- writing
@@ -102,7 +115,7 @@ def _members(stored: Stored) -> dict[str, np.ndarray]:
         members["data"] = rows.data[:0] if ones else rows.data
     else:
         members["rows"] = rows
-    for name in ("classes", "codes", "weights", "roles"):
+    for name in ("classes", "codes", "weights", "roles", "table"):
         if getattr(stored, name) is not None:
             members[name] = getattr(stored, name)
     return members
@@ -223,7 +236,7 @@ def _check_header(stream: Any) -> None:
 def _checked(arrays: dict, path: Any) -> Stored:
     try:
         offsets, rows = arrays["offsets"], _rows(arrays)
-        classes, codes = arrays.get("classes"), arrays.get("codes")
+        classes, codes, table = (arrays.get(name) for name in ("classes", "codes", "table"))
         if classes is not None and classes.dtype.kind == "U" and classes.size:
             number = np.dtype(np.uint32).newbyteorder(classes.dtype.byteorder)
             if np.array(classes).view(number).max() > sys.maxunicode:  # no Python string holds it
@@ -231,7 +244,10 @@ def _checked(arrays: dict, path: Any) -> Stored:
         if codes is not None:
             if codes.shape != (rows.shape[0],):
                 raise ValueError(f"{len(codes)} labels for {rows.shape[0]} rows")
-            if codes.size and not 0 <= int(codes.min()) <= int(codes.max()) < len(classes):
+            if table is not None and not _is_table(table, len(classes)):
+                raise ValueError("sets of labels are not of its labels")
+            n = len(classes if table is None else table)
+            if codes.size and not 0 <= int(codes.min()) <= int(codes.max()) < n:
                 raise ValueError("labels out of range")
         if offsets[-1] != rows.shape[0]:
             raise ValueError(f"offsets end at {offsets[-1]} instead of {rows.shape[0]}")
@@ -239,7 +255,16 @@ def _checked(arrays: dict, path: Any) -> Stored:
         raise ValueError(
             f"{os.fspath(path)!r} is corrupt: {error}. Write it again with Sequences.save."
         ) from error
-    return Stored(rows, offsets, classes, codes, arrays.get("weights"), arrays.get("roles"))
+    weights, roles = arrays.get("weights"), arrays.get("roles")
+    return Stored(rows, offsets, classes, codes, weights, roles, table)
+
+
+def _is_table(table: np.ndarray, n_labels: int) -> bool:
+    if table.dtype != np.bool_ or table.ndim != 2 or table.shape[1] != n_labels:
+        return False
+    single, unknown, sets = np.split(table, [n_labels, n_labels + 1])
+    whole = np.array_equal(single, np.eye(n_labels)) and len(unknown) == 1 and unknown.all()
+    return bool(whole and (sets.sum(axis=1) > 1).all())
 
 
 def _rows(arrays: dict) -> Any:

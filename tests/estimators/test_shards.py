@@ -93,6 +93,40 @@ def test_labels_keep_their_kind(tmp_path, labels):
     assert [row.tolist() for row in y] == labels
 
 
+SOME = ["b", None, {"a", "c"}, {"a", "b", "c"}]
+
+
+@pytest.mark.parametrize("kind", [str, int])
+@pytest.mark.parametrize("mmap", [True, False])
+def test_unknown_labels_are_saved(tmp_path, kind, mmap):
+    number = {"a": 1, "b": 2, "c": 3}
+    as_kind = (lambda label: label) if kind is str else number.get
+    y = [[{*map(as_kind, x)} if isinstance(x, set) else as_kind(x) for x in SOME], [None], []]
+    X = Sequences(np.arange(5.0)[:, None], [0, 4, 5, 5])
+    X.save(tmp_path / "a.npz", y)
+    labels = Sequences.load(tmp_path / "a.npz", mmap=mmap, return_y=True)[1]
+    assert [row.tolist() for row in labels] == y
+    X[1:].save(tmp_path / "a.npz", y[1:])  # nothing is known
+    labels = Sequences.load(tmp_path / "a.npz", mmap=mmap, return_y=True)[1]
+    assert [row.tolist() for row in labels] == y[1:]
+
+
+def test_files_of_unknown_labels_are_shards(tmp_path):
+    # In the first file a set of all its labels, but not of all; in the second no label is known.
+    rng = np.random.default_rng(0)
+    y = [SOME * 3, ["a", "c", None, {"c", "b"}] * 2, [None] * 4, ["d", "a", None]]
+    X = Sequences(rng.normal(size=(27, 3)), [0, 12, 20, 24, 27])
+    cuts = [slice(0, 2), slice(2, 3), slice(3, 4)]
+    weights = [1, 2, 1, 1]
+    for k, cut in enumerate(cuts):
+        X[cut].save(tmp_path / f"{k}.npz", y[cut], weights[cut])
+    whole = CRFTagger(tol=1e-8).fit(X, y, weights)
+    tagger = CRFTagger(tol=1e-8).fit(Shards(tmp_path))
+    np.testing.assert_allclose(tagger.coef_, whole.coef_, atol=1e-4)
+    assert tagger.objective_ == pytest.approx(whole.objective_, rel=1e-6)
+    assert tagger.score(Shards(tmp_path)) == pytest.approx(whole.score(X, y, weights))
+
+
 @pytest.mark.parametrize("shape", [(0, 3), (0, 0)])
 def test_no_rows(tmp_path, shape):
     Sequences(np.zeros(shape), [0, 0]).save(tmp_path / "a.npz", [[]])
@@ -145,6 +179,10 @@ def test_foreign_and_newer_files_are_refused(tmp_path):
         ({"codes": np.array([7, 0], np.uint8)}, "labels out of range"),
         ({"codes": np.array([0], np.uint8)}, "1 labels for 2 rows"),
         ({"offsets": np.array([0, 3])}, "offsets end at 3 instead of 2"),
+        ({"table": np.ones((1, 1), bool), "codes": np.ones(2, np.uint8)}, "sets of labels are"),
+        ({"table": np.ones((2, 2), bool)}, "sets of labels are not of its labels"),
+        ({"table": np.zeros((2, 1), bool)}, "sets of labels are not of its labels"),
+        ({"table": np.ones((2, 1), bool), "codes": np.full(2, 2, np.uint8)}, "labels out of range"),
     ],
 )
 def test_damaged_content_is_refused(tmp_path, change, message):

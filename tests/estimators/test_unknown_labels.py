@@ -21,7 +21,6 @@ from sklseq import (
     HMSVMTaggerCV,
     OnlineDecoder,
     RowBlocks,
-    Sequences,
     Shards,
     ZScoreTagger,
 )
@@ -171,13 +170,11 @@ def test_what_does_not_train_on_unknown_labels_says_so(partial, parameters, mess
     assert not hasattr(tagger, "coef_")
 
 
-def test_other_ways_of_training_say_so(partial, tmp_path):
+def test_other_ways_of_training_say_so(partial):
     X, y = partial
     for tagger in (HMSVMTagger(), ZScoreTagger()):
         with pytest.raises(ValueError, match=r"at row . of sequence ., is of type .*; labels must"):
             tagger.fit(X, y)
-    with pytest.raises(ValueError, match=r"labels must .*only CRFTagger reads None"):
-        Sequences.from_list(X).save(tmp_path / "a.npz", y)
 
 
 def test_partial_fit(partial):

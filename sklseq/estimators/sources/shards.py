@@ -13,8 +13,7 @@ import numpy as np
 from sklearn import get_config
 
 from sklseq.data.labels import PartialLabelError, split_labels
-from sklseq.data.partial_blocks import Choices
-from sklseq.data.partial_labels import PartialLabels
+from sklseq.data.partial_labels import Choices, PartialLabels
 from sklseq.data.sequences import (
     Sequences,
     as_sequences,
@@ -242,6 +241,10 @@ def read_file(path: PathLike) -> LabelledRows:
         raise ValueError("it holds no labels; save them too: X.save(path, y).")
     X = as_sequences(Sequences(stored.rows, stored.offsets, stored.roles))
     weights = check_sample_weight(stored.weights, len(X))
+    if stored.table is not None:
+        return _partially_labelled(
+            X, None, split_labels(stored.items[stored.codes], X.offsets), weights
+        )
     X, codes, weights = weighted_only(X, stored.codes, weights)
     present = np.bincount(codes, minlength=len(stored.classes)) > 0
     if not present.all():
