@@ -20,7 +20,7 @@ __all__ = [
 
 NAMES = ("linear", "poly", "rbf", "precomputed")
 BLOCK = 1 << 22  # entries of the Gram matrix computed at a time
-MOST_ROWS = 1000  # of a block of kernels computed on demand
+MOST_ROWS = 1000  # whose kernels with all rows are computed at once, on demand
 SINGLE = 1e3  # gamma · ‖x‖² up to which single precision leaves errors below 1e-4 in "rbf"
 LARGEST = {"float32": 1e30, "float64": 1e100}  # squares of the features of ``check_magnitude``
 RIDGES = (1e-10, 1e-8, 1e-6, 1e-4)  # over the mean of the diagonal, until a factor exists
@@ -195,12 +195,14 @@ class KernelRows:
     rows : ndarray or CSR matrix
         With "precomputed", the Gram matrix.
     cache_size : float
-        Megabytes of one block of kernels and of what its computation needs.
+        Megabytes of kernels, and of what their computation needs.
 
     Attributes
     ----------
     n_block : int
-        Rows of a block.
+        Rows whose kernels with each other are held: the more, the fewer passes.
+    n_part : int
+        Rows whose kernels with all rows are computed at once.
     n_sweeps : int
         Further visits of the sequences of a block, which cost little while it is there.
 
@@ -217,7 +219,8 @@ class KernelRows:
         self.kernel, n = kernel, rows.shape[0]
         if kernel.kernel == "precomputed":
             _check_square(rows)
-        self.n_block = int(np.clip(cache_size * 1e6 / (16 * n), 1, MOST_ROWS))
+        self.n_block = int(np.clip((cache_size * 1e6 / 16) ** 0.5, 1, n))
+        self.n_part = int(np.clip(cache_size * 1e6 / (16 * n), 1, MOST_ROWS))
         is_single = not callable(kernel.kernel)
         if kernel.kernel == "rbf":
             (rows,) = centred(rows)
@@ -225,18 +228,34 @@ class KernelRows:
             is_single = kernel.gamma * np.einsum("ij,ij->i", rows, rows).max(initial=0) <= SINGLE
         with np.errstate(over="ignore"):
             self.rows = rows.astype(np.float32) if is_single else rows
+        self._held = np.zeros(0)
         if callable(kernel.kernel) or kernel.kernel == "precomputed":
-            first = np.arange(min(n, self.n_block))
-            _check_definite(self.block(first)[:, first].astype(np.float64))
+            _check_definite(self.gram(np.arange(min(n, self.n_block))))
+
+    def gram(self, rows: np.ndarray) -> np.ndarray:
+        """Kernels of these rows with each other, float64; overwritten by the next call."""
+        n, A = len(rows), self.rows[rows]
+        if self._held.size < n**2:
+            self._held = np.empty(n**2)  # new pages cost more than the kernels
+        found = self._held[: n**2].reshape(n, n)
+        if self.kernel.kernel == "precomputed":
+            found[:] = A[:, rows].toarray() if sparse.issparse(A) else A[:, rows]
+            return found
+        for a in range(0, n, MOST_ROWS):
+            found[a : a + MOST_ROWS] = self._between(A[a : a + MOST_ROWS], A)
+        return found
 
     def block(self, rows: np.ndarray) -> np.ndarray:
         """Kernels (len(rows), n_rows) of these rows with all, float32."""
-        name, A = self.kernel.kernel, self.rows[rows]
-        if name == "precomputed":
+        A = self.rows[rows]
+        if self.kernel.kernel == "precomputed":
             return A.toarray() if sparse.issparse(A) else A
-        if name == "rbf" and not sparse.issparse(A):
-            return _rbf(A, self.rows, self.kernel.gamma).astype(np.float32, copy=False)
-        return self.kernel(A, self.rows).astype(np.float32, copy=False)
+        return self._between(A, self.rows).astype(np.float32, copy=False)
+
+    def _between(self, A: Any, B: Any) -> np.ndarray:
+        if self.kernel.kernel == "rbf" and not sparse.issparse(A):
+            return _rbf(A, B, self.kernel.gamma)
+        return self.kernel(A, B)
 
 
 def _rbf(A: np.ndarray, B: np.ndarray, gamma: float) -> np.ndarray:

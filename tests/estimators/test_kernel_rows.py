@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 
 from sklseq import HMSVMTagger, HMSVMTaggerCV
+from sklseq.estimators import kernel_functions
 from sklseq.estimators.hmsvm import margin_problem
 from sklseq.estimators.hmsvm.margin_problem import MarginProblem
 from sklseq.estimators.kernel_functions import KernelRows, RowKernel, gram_matrix
@@ -40,9 +41,9 @@ SETTINGS = (
 )
 
 
-def megabytes(n_rows, n_block):
+def megabytes(n_block):
     """The ``cache_size`` of blocks of so many rows."""
-    return 16 * n_rows * n_block / 1e6
+    return 16 * (n_block + 0.5) ** 2 / 1e6
 
 
 class DoubleRows(KernelRows):
@@ -51,11 +52,16 @@ class DoubleRows(KernelRows):
     n_sweeps = 0
 
     def __init__(self, kernel, rows, cache_size):
-        self.gram = gram_matrix(kernel, rows, 1e3)
+        self.whole = gram_matrix(kernel, rows, 1e3)
         super().__init__(kernel, rows, cache_size)
 
+    def gram(self, rows):
+        assert len(rows) <= max(self.n_block, 5)
+        return np.ascontiguousarray(self.whole[np.ix_(rows, rows)])
+
     def block(self, rows):
-        return self.gram[rows]
+        assert len(rows) <= self.n_part
+        return self.whole[rows]
 
 
 def check_on_demand(seed):
@@ -78,7 +84,7 @@ def check_on_demand(seed):
     common = {"C": 10 ** rng.uniform(-1, 1), "random_state": 0, "tol": 0.0}
     common["max_iter"] = 3 if "perceptron" in setting.values() else 1
     fitted = []
-    for cache_size in (1000, megabytes(n, int(rng.integers(1, n // 2)))):
+    for cache_size in (1000, megabytes(int(rng.integers(1, n // 2)))):
         tagger = HMSVMTagger(**common, **KINDS[kind], **setting, cache_size=cache_size)
         with warnings.catch_warnings(), patch.object(margin_problem, "KernelRows", DoubleRows):
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -102,7 +108,7 @@ def test_kernels_on_demand_train_as_the_gram_matrix_does(seed):
 def test_the_minimum_is_that_of_the_program_over_all_labelings(kernel, slack):
     X, y = problem(3)
     parameters = PARAMETERS[kernel] | TIGHT | {"tol": 1e-4, "slack": slack, "loss": COST, "C": 0.8}
-    tagger = HMSVMTagger(cache_size=megabytes(9, 3), **parameters).fit(X, y)
+    tagger = HMSVMTagger(cache_size=megabytes(3), **parameters).fit(X, y)
     expected = quadratic_program(explicit_rows(X, kernel), y, 3, COST, 0.0, 0.8, slack)
     assert tagger.objective_ == pytest.approx(expected, rel=3e-4)
     assert tagger.objective_ - tagger.dual_gap_ <= expected * (1 + 1e-5)
@@ -110,7 +116,7 @@ def test_the_minimum_is_that_of_the_program_over_all_labelings(kernel, slack):
 
 def test_scores_stay_those_of_the_coefficients():
     X, y = problem(5, lengths=[4] * 30)
-    tagger = HMSVMTagger(**PARAMETERS["rbf"], cache_size=megabytes(120, 17), C=5, random_state=0)
+    tagger = HMSVMTagger(**PARAMETERS["rbf"], cache_size=megabytes(17), C=5, random_state=0)
     fit = MarginProblem(tagger, RowSource.read(X, y, None))
     fit.solve()
     coef, S = (fit.objective.kernel.arrays[name] for name in ("coef", "S"))
@@ -121,7 +127,7 @@ def test_scores_stay_those_of_the_coefficients():
 
 def test_warm_start_and_interrupt_with_kernels_on_demand():
     X, y = problem(2, lengths=[4] * 20)
-    kinds = PARAMETERS["rbf"] | {"cache_size": megabytes(80, 11), "random_state": 0, "tol": 1e-3}
+    kinds = PARAMETERS["rbf"] | {"cache_size": megabytes(11), "random_state": 0, "tol": 1e-3}
     cold = HMSVMTagger(C=2.0, **kinds).fit(X, y)
     warm = HMSVMTagger(C=1.0, warm_start=True, **kinds).fit(X, y).set_params(C=2.0).fit(X, y)
     assert warm.objective_ == pytest.approx(cold.objective_, rel=2e-3)
@@ -130,7 +136,7 @@ def test_warm_start_and_interrupt_with_kernels_on_demand():
 
 def test_hard_margins_on_demand_name_their_contradictions():
     x = np.ones((2, 2))
-    tagger = HMSVMTagger(C=np.inf, kernel="rbf", cache_size=megabytes(6, 2), random_state=0)
+    tagger = HMSVMTagger(C=np.inf, kernel="rbf", cache_size=megabytes(2), random_state=0)
     with pytest.raises(ValueError, match="sequences 0, 1 cannot all score"):
         tagger.fit([x, x, 3 * x], [[0, 1], [1, 0], [0, 0]])
 
@@ -146,18 +152,34 @@ def test_single_precision_where_it_suffices(far):
         assert_allclose(demanded.block(chosen), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("kind", KINDS)
+def test_kernels_of_a_block_are_those_with_all_rows(kind, form):
+    rows, chosen = np.random.default_rng(1).normal(size=(30, 4)), np.array([3, 29, 7, 0, 11])
+    name = KINDS[kind]["kernel"]
+    if kind == "precomputed":
+        rows = laplacian_kernel(rows, rows)
+    whole = gram_matrix(RowKernel(name, 0.3), form(rows), 100)
+    with patch.object(kernel_functions, "MOST_ROWS", 2):
+        demanded = KernelRows(RowKernel(name, 0.3), form(rows), 1e-3)
+        assert (demanded.n_block, demanded.n_part) == (7, 2)
+        for block in (chosen, chosen[:3], chosen[::-1]):
+            assert_allclose(demanded.gram(block), whole[np.ix_(block, block)], rtol=1e-4, atol=1e-5)
+            assert_allclose(demanded.block(block), whole[block], rtol=1e-4, atol=1e-5)
+
+
 def test_what_is_no_kernel_is_refused_on_demand_too():
     X, y = problem(2, lengths=[4] * 20)
     kernel = lambda A, B: -laplacian_kernel(A, B)  # noqa: E731
     with pytest.raises(ValueError, match="positive semi-definite; on the first"):
-        HMSVMTagger(kernel=kernel, cache_size=megabytes(80, 11)).fit(X, y)
+        HMSVMTagger(kernel=kernel, cache_size=megabytes(11)).fit(X, y)
     with pytest.raises(ValueError, match="as many columns as rows in all sequences, 80; got 3"):
-        HMSVMTagger(kernel="precomputed", cache_size=megabytes(80, 11)).fit(X, y)
+        HMSVMTagger(kernel="precomputed", cache_size=megabytes(11)).fit(X, y)
 
 
 def test_what_needs_the_gram_matrix_says_so():
     X, y = problem(2, lengths=[4] * 20)
-    small = {"kernel": "rbf", "cache_size": megabytes(80, 11)}
+    small = {"kernel": "rbf", "cache_size": megabytes(11)}
     for tagger in (HMSVMTagger(solver="smoothing", **small), HMSVMTaggerCV(Cs=[1], **small)):
         with pytest.raises(ValueError, match=r"use HMSVMTagger.*on demand"):
             tagger.fit(X, y)

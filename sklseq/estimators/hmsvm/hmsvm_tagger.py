@@ -156,9 +156,10 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
         Training stops when ``dual_gap_`` is at most this fraction of the objective.
     cache_size : float, default=1000
         Megabytes that the Gram matrix of kernels other than "linear" may take: 8 · n_rows². Where
-        it would take more, kernels are computed on demand, in single precision, in each pass, for
-        blocks of at most 1,000 rows that take so many megabytes; not with "smoothing". For the
-        linear kernel, those of single sequences, 8 · Σ T²; the longest do without where it ends.
+        it would take more, kernels are computed on demand, in single precision, in each pass: of
+        √(62,500 · cache_size) rows with each other, 7,900 by default, and of those whose
+        coefficients change with all; not with "smoothing". For the linear kernel, those of single
+        sequences, 8 · Σ T²; the longest do without where it ends.
     warm_start : bool, default=False
         Whether ``fit`` starts from the dual variables of the previous fit, which must have had
         sequences of the same lengths and the same labels; C, loss and weights may differ. An

@@ -158,10 +158,11 @@ class StructuredHinge:
 
     Parameters
     ----------
-    source : LinearRows, float64 ndarray (n_rows, n_rows), or object with n_block, n_sweeps, block
-        Rows; or their kernels, at hand, or computed for up to ``n_block`` rows at a time by
-        ``block(rows)``, of shape (len(rows), n_rows). Sequences of such a block are visited once,
-        then ``n_sweeps`` times more while their kernels are at hand.
+    source : LinearRows, float64 ndarray (n_rows, n_rows), or kernels computed on demand
+        Rows; or their kernels, at hand; or an object with ``gram(rows)``, kernels of up to
+        ``n_block`` rows with each other, and ``block(rows)``, those of up to ``n_part`` rows with
+        all. Sequences of ``n_block`` rows are visited once, then ``n_sweeps`` times more; then the
+        kernels of rows whose coefficients have changed are computed.
     offsets : int64 ndarray of shape (n_sequences + 1,)
     y : int ndarray of shape (n_rows,)
         Label codes.
@@ -259,14 +260,13 @@ class StructuredHinge:
         for run in self._runs(order):
             rows, place = path_rows(run, self.offsets)[1], np.zeros(len(self.C), np.int64)
             place[run] = np.cumsum(np.diff(self.offsets)[run]) - np.diff(self.offsets)[run]
-            block, before = self.source.block(rows), coef[rows]
-            gram = np.ascontiguousarray(block[:, rows], dtype=np.float64)
+            before, gram = coef[rows], self.source.gram(rows)
             self.kernel.bind_gram(gram, np.ascontiguousarray(S[:, rows]), place)
             try:
                 yield run
             finally:
                 self.kernel.bind_gram(self.gram, S, self.offsets[:-1])
-                self._add_scores(block, coef[rows] - before)
+                self._add_scores(rows, coef[rows] - before)
 
     def _runs(self, order: np.ndarray) -> list[np.ndarray]:
         # Of at most n_block rows, or one sequence.
@@ -278,10 +278,13 @@ class StructuredHinge:
             first = rows[cuts[-1] - 1]
         return [order[a:b] for a, b in zip(cuts, cuts[1:])]
 
-    def _add_scores(self, block: np.ndarray, change: np.ndarray) -> None:
-        # S += changeᵀ @ kernels of these rows
-        moved = change.any(axis=1)
-        self.kernel.arrays["S"] += change[moved].T.astype(block.dtype) @ block[moved]
+    def _add_scores(self, rows: np.ndarray, change: np.ndarray) -> None:
+        # S += changeᵀ @ kernels of these rows with all
+        moved = np.flatnonzero(change.any(axis=1))
+        for a in range(0, len(moved), self.source.n_part):
+            part = moved[a : a + self.source.n_part]
+            block = self.source.block(rows[part])
+            self.kernel.arrays["S"] += change[part].T.astype(block.dtype) @ block
 
     def _score_rows(self) -> None:
         # S = coefᵀ @ Gram matrix
@@ -290,10 +293,7 @@ class StructuredHinge:
             np.matmul(coef.T, self.source, out=S)
             return
         S[...] = 0
-        used = np.flatnonzero(coef.any(axis=1))
-        for a in range(0, len(used), self.source.n_block):
-            rows = used[a : a + self.source.n_block]
-            self._add_scores(self.source.block(rows), coef[rows])
+        self._add_scores(np.arange(len(coef)), coef)
 
     def revisit(
         self, order: np.ndarray, gaps: np.ndarray, n_steps: int = 1, accuracy: float = 0.0
@@ -443,7 +443,7 @@ class StructuredHinge:
         """The Gram matrix of these rows."""
         if self.is_whole:
             return self.source[np.ix_(rows, rows)]
-        return self.source.block(rows)[:, rows].astype(np.float64)
+        return self.source.gram(rows)
 
     def _mass_and_loss(self) -> np.ndarray:
         # (2, n_sequences): Σ_p α loss and Σ_p α of each sequence
