@@ -230,7 +230,7 @@ def cut(log, train: np.ndarray):
 def report(name: str, t: float, truth, predicted, classes) -> None:
     per_class = f1_score(truth, predicted, labels=classes, average=None, zero_division=0)
     cells = "  ".join(f"{c} {s:.4f}" for c, s in zip(classes, per_class))
-    accuracy, mean = np.mean(truth == predicted), per_class.mean()
+    accuracy, mean = np.mean(truth == np.asarray(predicted)), per_class.mean()
     print(f"{name:18} {t:7.1f} s  accuracy {accuracy:.4f}  F1 {mean:.4f}: {cells}", flush=True)
 
 

@@ -155,7 +155,7 @@ class Sequence:
         self.model.fit(potentials, as_iobes(y))
 
     def predict(self, potentials):
-        return [np.asarray(p).tolist() for p in self.model.predict(potentials)]
+        return self.model.predict(potentials)
 
     @staticmethod
     def ratio(potentials, longest):
@@ -183,8 +183,7 @@ class Segment:
     def predict(self, potentials):
         if self.longest is not None:
             potentials = every_segment(potentials, self.longest)
-        labels = self.model.predict_labels(potentials)
-        return [np.asarray(p).tolist() for p in labels]
+        return self.model.predict_labels(potentials)
 
     @staticmethod
     def ratio(potentials, longest):

@@ -94,7 +94,7 @@ output = (Path(__file__).parent if "__file__" in globals() else Path()) / "outpu
 output.mkdir(exist_ok=True)
 joblib.dump(model, output / "chunking.joblib", compress=1)
 again = joblib.load(output / "chunking.joblib").predict(X_test)
-assert all(np.array_equal(a, b) for a, b in zip(y_pred, again, strict=True))
+assert again == y_pred
 print(f"\nSaved, loaded, same answers: {output.name}/chunking.joblib")
 
 # %%

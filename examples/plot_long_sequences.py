@@ -23,6 +23,7 @@ import os
 import time
 import tracemalloc
 import warnings
+from itertools import chain
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -107,7 +108,7 @@ n = 7 * len(y) // 10
 detector = CRFTagger(gradient="emp", max_iter=200)
 detector.fit([repeated(X[:n], n)], [repeated(y[:n], n)])
 blocks = (X[a : a + 5_000] for a in range(n, len(y), 5_000))
-predicted = np.concatenate(list(detector.predict_blocks(blocks)))
+predicted = list(chain.from_iterable(detector.predict_blocks(blocks)))
 single = LogisticRegression(C=0.5, max_iter=200).fit(X[:n], y[:n]).predict(X[n:])
 
 classes = detector.classes_

@@ -192,7 +192,7 @@ def nbest(model: BaseEstimator, X: SequencesLike, n: int = 10) -> list:
     >>> X, y = [["Ann", "sings"]], [["NAME", "O"]]
     >>> model = make_pipeline(TokenFeatures(), CRFTagger()).fit(X, y)
     >>> labels, log_proba = nbest(model, X, 2)[0]
-    >>> labels[0].tolist(), log_proba.shape
+    >>> labels[0], log_proba.shape
     (['NAME', 'O'], (2,))
     """
     return _ask(model, "predict_nbest", X, n)

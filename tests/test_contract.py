@@ -198,7 +198,7 @@ class SquareAnswers(CRFTagger):
     def predict(self, X):
         out = super().predict(X)
         lengths = {len(p) for p in out}
-        return np.array(out.tolist()) if len(lengths) == 1 else out
+        return np.array(list(out)) if len(lengths) == 1 else out
 
 
 class StopsAtTheFirst(CRFTagger):
@@ -208,7 +208,7 @@ class StopsAtTheFirst(CRFTagger):
         out = super().predict(X)
         for s in range(1, len(out)):
             if len(out[s]) and len(out[s - 1]):
-                out[s] = np.array([out[s - 1][-1], *out[s][1:]])
+                out[s] = [out[s - 1][-1], *out[s][1:]]
         return out
 
 

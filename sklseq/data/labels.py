@@ -29,7 +29,6 @@ __all__ = [
     "is_partial",
     "list_label_sequences",
     "read_classes",
-    "split_label_lists",
     "split_labels",
     "type_kind",
     "unique_labels",
@@ -250,15 +249,8 @@ class LabelLists(list):
         return np.fromiter(self, dtype=object, count=len(self))
 
 
-def split_label_lists(flat: NDArray[np.object_], offsets: NDArray[np.integer]) -> list[list]:
-    """The labels of each sequence as a list, from their rows in an array of Python's objects."""
-    first = int(offsets[0])
-    labels, cuts = flat[first : offsets[-1]].tolist(), (offsets - first).tolist()
-    return list(map(labels.__getitem__, map(slice, cuts[:-1], cuts[1:])))
-
-
-def cut_rows(flat: NDArray, offsets: NDArray[np.integer]) -> Iterator[NDArray]:
-    """Views of the rows of each sequence."""
+def cut_rows(flat: Any, offsets: NDArray[np.integer]) -> Iterator[Any]:
+    """Rows of each sequence: views of an array, or parts of a list."""
     cuts = offsets.tolist()
     return map(flat.__getitem__, map(slice, cuts[:-1], cuts[1:]))
 

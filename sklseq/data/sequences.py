@@ -20,9 +20,9 @@ from sklseq.data.labels import (
     as_label_sequences,
     check_counts,
     check_lengths,
+    cut_rows,
     encode_labels,
     locate,
-    split_labels,
     unique_labels,
 )
 from sklseq.data.tables import column_list, is_table
@@ -246,7 +246,7 @@ class Sequences:
         ...     path = os.path.join(folder, "shard.npz")
         ...     X.save(path, [["a", "b"], ["b", "b", "a"]])
         ...     X, y = Sequences.load(path, mmap=False, return_y=True)
-        >>> X, y[0].tolist()
+        >>> X, y[0]
         (<Sequences: 2 sequences, 5 rows, 2 features, dense float64>, ['a', 'b'])
         """
         from sklseq.data.store import Stored, write_stored
@@ -269,7 +269,7 @@ class Sequences:
     @classmethod
     def load(
         cls, path: str | os.PathLike[str], *, mmap: bool = ..., return_y: Literal[True]
-    ) -> tuple[Sequences, np.ndarray | None]: ...
+    ) -> tuple[Sequences, list[list[Any]] | None]: ...
     @classmethod
     def load(cls, path, *, mmap=True, return_y=False):
         """Read a file that :meth:`save` wrote.
@@ -286,7 +286,7 @@ class Sequences:
         Returns
         -------
         Sequences, or (Sequences, y)
-            ``y`` is an object array of arrays, as from ``predict``; None if no labels are saved.
+            ``y`` is a list of label lists, as from ``predict``; None if no labels are saved.
             Rows of unknown label hold None, those of several possible ones a frozenset.
 
         Raises
@@ -302,7 +302,8 @@ class Sequences:
             return X
         y = None
         if stored.codes is not None:
-            y = split_labels(stored.items[stored.codes], X.offsets)
+            items = stored.items.astype(object)[stored.codes].tolist()
+            y = list(cut_rows(items, X.offsets))
         return X, y
 
     def __array_function__(self, func, types, args, kwargs):

@@ -66,9 +66,8 @@ def from_frame(
         Otherwise a read-only list with a dict for each sequence, from column name to its values: a
         list, or an array if they are numbers. Each dict is made when it is read; extractors look up
         each distinct string of a column once.
-    y : list, or None
-        The labels of each sequence, a list or an array of numbers; missing ones are None. None
-        without `y`.
+    y : list of list, or None
+        The labels of each sequence; missing ones are None. None without `y`.
 
     Raises
     ------
@@ -247,12 +246,12 @@ def _numbers(items: list) -> np.ndarray | list:
     return array if array.dtype.kind in "biuf" else np.array(items, dtype=np.float64)
 
 
-def _labels(column: Any, name: Any) -> list | np.ndarray:
+def _labels(column: Any, name: Any) -> list:
     """Labels, with None for missing ones: tables make floats of integers beside these."""
     if not isinstance(column, list | tuple) and holds_numbers(column):
         array = column_array(column)
         if array.dtype.kind in "biu":
-            return array
+            return array.tolist()
     items = column_list(column)
     if set(map(type, items)) <= {str}:
         return items
@@ -265,8 +264,8 @@ def _labels(column: Any, name: Any) -> list | np.ndarray:
     return _of_one_kind(items, name)
 
 
-def _of_one_kind(labels: list, name: Any) -> list | np.ndarray:
-    """The labels, an array if all are integers or all booleans; NumPy would mix other kinds."""
+def _of_one_kind(labels: list, name: Any) -> list:
+    """The labels, Python's own if all are integers or all booleans."""
     kinds = {cls: type_kind(cls) for cls in set(map(type, labels))}
     first: dict[str | None, int] = {}
     if len(set(kinds.values())) > 1:
@@ -280,7 +279,7 @@ def _of_one_kind(labels: list, name: Any) -> list | np.ndarray:
             f"({one}) and row {b} {labels[b]!r:.40} ({other}): convert them."
         )
     array = np.array(labels) if set(kinds.values()) <= {"integer", "boolean"} else None
-    return labels if array is None or array.dtype == object else array
+    return labels if array is None or array.dtype == object else array.tolist()
 
 
 def from_rows(

@@ -19,8 +19,6 @@ from sklseq.data.labels import (
     cut_rows,
     encode_labels,
     find_codes,
-    split_label_lists,
-    split_labels,
 )
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
 from sklseq.data.row_blocks import RowBlocks, in_blocks
@@ -33,7 +31,13 @@ from sklseq.data.sequences import (
 )
 from sklseq.data.span_rules import SpanRules, find_by_rules, named_spans, span_rules
 from sklseq.data.types import ArrayLike, LabelsLike, MatrixLike, SequencesLike, ValidLike
-from sklseq.estimators.label_output import LabelOutputMixin, as_chosen, gives_lists
+from sklseq.estimators.label_output import (
+    LabelOutputMixin,
+    as_chosen,
+    chosen_labels,
+    cut_labels,
+    gives_lists,
+)
 from sklseq.estimators.validation import check_room, in_shards, other_width, read_sequences
 from sklseq.estimators.weights import dense_weights
 from sklseq.inference.chain.linear_chain import (
@@ -211,7 +215,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         *,
         valid: ValidLike | None = None,
         handle_invalid: str = "error",
-    ) -> np.ndarray:
+    ) -> list[list[Any]]:
         """The best label path of each sequence (Viterbi); ties go to the first label.
 
         Parameters
@@ -235,9 +239,10 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_sequences,), dtype object
-            One array of labels for each sequence; after ``set_output(predict="list")`` a list of
-            lists. For a bag a bag of them, for a list of delayed X a list of delayed arrays.
+        list of list
+            The labels of each sequence, str, int or bool; after ``set_output(predict="array")`` an
+            object array of arrays. For a bag a bag of lists, for a list of delayed X a list of
+            delayed answers.
 
         Raises
         ------
@@ -261,46 +266,43 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
             check_is_fitted(self, "classes_")
             from sklseq.estimators.sources.shard_answers import predict_shards
 
-            answers = predict_shards(self.predict, X)
-        elif blocks:
-            answers = self._block_decoder().predict(X)
-        elif valid is not None:
-            answers = self._predict_valid(X, known, valid, handle_invalid)
-        else:
-            return self._predict_rows(X, known)
-        return as_chosen(self, answers)
-
-    def _predict_rows(self, X: Any, known: LabelsLike | None) -> np.ndarray:
+            return predict_shards(self.predict, X)
+        if blocks:
+            decoded = self._block_decoder().predict(X)
+            return as_chosen(self, (chosen_labels(self, codes) for codes in decoded))
         X = self._read(X, finite=False)
+        if valid is not None:
+            codes = self._valid_rows(X, known, valid, handle_invalid)
+            return cut_labels(self, codes, X.offsets)
+        found = LabelLists([None] * len(X))
+
+        def keep(a, b, codes, offsets):
+            found[a:b] = cut_labels(self, codes, offsets)  # while others compute
+
+        self._decode(X, known, keep)
+        return found if gives_lists(self) else np.asarray(found)
+
+    def _decode(self, X: Sequences, known: LabelsLike | None, keep: Callable) -> None:
+        # ``keep(a, b, codes, offsets)``: label codes of sequences a to b - 1.
         allowed = self._allowed(known, X)
         chain = self._chain("maxima", X.n_rows)
         entries = self._entries(X, chain)
-        classes, found = self.classes_, np.empty(len(X), dtype=object)
-        split: Callable = split_labels
-        if gives_lists(self):  # at about the cost of arrays
-            classes, found = classes.astype(object), LabelLists([None] * len(X))
-            split = split_label_lists
-        answers = np.empty(X.n_rows, dtype=classes.dtype)
 
         def decode(a, b, psi, offsets, threads):
             allowed.restrict(psi, X.offsets[a])
             rows, _ = entries(X.offsets[a], offsets)
             codes, scores = best_paths(psi, offsets, chain, rows, threads)
             check_paths(scores, a, known is not None)
-            np.take(classes, codes, out=answers[X.offsets[a] : X.offsets[b]], mode="clip")
-            found[a:b] = split(answers, X.offsets[a : b + 1])  # while others compute
+            keep(a, b, codes, offsets)
 
         self._blocks(X, decode)
-        return found
 
-    def _predict_valid(
-        self, X: Any, known: LabelsLike | None, valid: ValidLike, handle_invalid: str
+    def _valid_rows(
+        self, X: Sequences, known: LabelsLike | None, valid: ValidLike, handle_invalid: str
     ) -> np.ndarray:
-        X = self._read(X, finite=False)
         allowed, potentials = self._allowed(known, X), self.potentials(X)
         allowed.restrict(potentials.emission, 0)
-        codes = self._valid_codes(potentials, valid, handle_invalid)
-        return split_labels(self.classes_[codes], X.offsets)
+        return self._valid_codes(potentials, valid, handle_invalid)
 
     def _valid_codes(
         self, potentials: Potentials, valid: ValidLike, handle_invalid: str
@@ -309,7 +311,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
 
         return valid_paths(potentials, self.classes_, valid, handle_invalid)
 
-    def predict_blocks(self, x: MatrixLike) -> Iterator[np.ndarray]:
+    def predict_blocks(self, x: MatrixLike) -> Iterator[list[Any]]:
         """The labels of one sequence of any length, while it is read.
 
         Parameters
@@ -318,12 +320,12 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
 
         Returns
         -------
-        iterator of ndarray
+        iterator of list
             The labels of :meth:`predict`, as soon as no later row can change them.
         """
         decoder = self._block_decoder()
         x = x if isinstance(x, RowBlocks) else RowBlocks(x)
-        return (self.classes_[codes] for codes in decoder.decode(x))
+        return (chosen_labels(self, codes) for codes in decoder.decode(x))
 
     def _block_decoder(self):
         from sklseq.estimators.decode_blocks import BlockDecoder  # not for a deployed model
@@ -417,15 +419,16 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         Returns
         -------
         list of (labels, scores)
-            ``labels`` of shape (k, n_steps) and ``scores`` of shape (k,), best first; k is n, or
-            the number of allowed paths if that is smaller. The scores of a :class:`CRFTagger` are
-            log-probabilities.
+            k label lists, best first, and ``scores`` of shape (k,); k is n, or the number of
+            allowed paths if that is smaller. The scores of a :class:`CRFTagger` are
+            log-probabilities. After ``set_output(predict="array")``, ``labels`` is an array of
+            shape (k, n_steps).
         """
         X = self._read(X)
         emission, transition, start, end, offsets = self.potentials(X)
         paths = nbest(emission, transition, offsets, n, start=start, end=end)
         log_z = self._log_normalisers(X)
-        return [(self.classes_[codes], s - z) for (codes, s), z in zip(paths, log_z)]
+        return [(chosen_labels(self, codes), s - z) for (codes, s), z in zip(paths, log_z)]
 
     def _log_normalisers(self, X: Sequences) -> np.ndarray:
         return np.zeros(len(X))  # scores are no log-probabilities
@@ -516,11 +519,15 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         except PartialLabelError:
             truth = PartialLabels.read(y, X).allowed(self.classes_, new=True)
         weights = np.repeat(check_sample_weight(sample_weight, len(X)), X.lengths)
-        predicted = [np.asarray(p, dtype=self.classes_.dtype) for p in self.predict(X)]
-        flat = np.concatenate(predicted) if predicted else self.classes_[:0]
+        predicted = np.empty(X.n_rows, dtype=np.int32)
+
+        def keep(a, b, codes, _):
+            predicted[X.offsets[a] : X.offsets[b]] = codes
+
+        self._decode(X, None, keep)
         if isinstance(truth, AllowedLabels):
             weights[truth.unknown] = 0
-            right = truth.table[truth.codes, find_codes(flat, self.classes_)]
+            right = truth.table[truth.codes, predicted]
         else:
-            right = (truth >= 0) & (flat == self.classes_[truth])
+            right = truth == predicted
         return float(weights @ right), float(weights.sum())

@@ -19,7 +19,7 @@ from sklseq.data.sequences import check_counts, check_lengths, check_sample_weig
 from sklseq.data.span_rules import find_by_rules, span_rules
 from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
 from sklseq.estimators.folds import as_list, take
-from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
+from sklseq.estimators.label_output import LabelOutputMixin, as_chosen, gives_lists
 from sklseq.inference.chain.linear_chain import repeatable_generator
 
 __all__ = ["ConformalTagger", "CoverageReport"]
@@ -366,7 +366,7 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
             float(sizes.mean()), float((sizes == 0).mean()), len(start),
         )  # fmt: skip
 
-    def predict(self, X: SequencesLike) -> np.ndarray:
+    def predict(self, X: SequencesLike) -> list[list[Any]]:
         """Labels of each sequence, those of the estimator.
 
         Parameters
@@ -375,11 +375,14 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
 
         Returns
         -------
-        ndarray of shape (n_sequences,), dtype object
-            After ``set_output(predict="list")`` a list of lists.
+        list of list
+            After ``set_output(predict="array")`` an object array of arrays.
         """
         check_is_fitted(self)
-        return as_chosen(self, self.estimator_.predict(X))
+        labels = self.estimator_.predict(X)
+        if not gives_lists(self):
+            labels = (np.asarray(found, dtype=self.classes_.dtype) for found in labels)
+        return as_chosen(self, labels)
 
     def predict_proba(self, X: SequencesLike) -> list[np.ndarray]:
         """Probabilities of labels, those of the estimator.

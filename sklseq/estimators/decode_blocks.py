@@ -72,12 +72,10 @@ class BlockDecoder(NamedTuple):
             raise other_width(rows.shape[1], self.n_features, origin, where.capitalize())
         return self.score(rows)
 
-    def predict(self, X: SequencesLike) -> np.ndarray:
-        """Labels of each sequence of X, shape (n_sequences,), dtype object."""
-        answers = np.empty(len(X), dtype=object)
+    def predict(self, X: SequencesLike) -> Iterator[np.ndarray]:
+        """Label codes of each sequence of X."""
         for s, source in enumerate(blocks_of(X)):
-            answers[s] = np.concatenate([self.classes[codes] for codes in self.decode(source, s)])
-        return answers
+            yield np.concatenate(list(self.decode(source, s)))
 
     def count_right(
         self, X: SequencesLike, y: LabelsLike, sample_weight: ArrayLike | None

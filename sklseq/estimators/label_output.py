@@ -1,14 +1,15 @@
-"""Form of predicted labels: arrays, or lists of Python's own types."""
+"""Form of predicted labels: lists of Python's own types, or arrays."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
 
-from sklseq.data.labels import LabelLists
+from sklseq.data.labels import LabelLists, cut_rows
 
-__all__ = ["LabelOutputMixin", "as_chosen", "gives_lists"]
+__all__ = ["LabelOutputMixin", "as_chosen", "chosen_labels", "cut_labels", "gives_lists"]
 
 
 class LabelOutputMixin:
@@ -21,10 +22,10 @@ class LabelOutputMixin:
 
         Parameters
         ----------
-        predict : {"array", "list"} or None, default=None
-            "array", the default of estimators: an object array with an array of labels, or a list
-            of segments, for each sequence. "list": a list with a list for each sequence, of str,
-            int or bool, which other packages and ``json`` take. None changes nothing.
+        predict : {"list", "array"} or None, default=None
+            "list", the default of estimators: a list with a list for each sequence, of str, int or
+            bool. "array": an object array with an array of labels, or a list of segments, for each
+            sequence. None changes nothing.
 
         Returns
         -------
@@ -38,12 +39,15 @@ class LabelOutputMixin:
         Examples
         --------
         >>> from sklseq import CRFTagger
-        >>> tagger = CRFTagger().set_output(predict="list")
-        >>> tagger.fit([[["Ann"], ["sings"]]], [["NAME", "O"]]).predict([[["Ann"], ["sings"]]])
+        >>> X, y = [[["Ann"], ["sings"]]], [["NAME", "O"]]
+        >>> tagger = CRFTagger().fit(X, y)
+        >>> tagger.predict(X)
         [['NAME', 'O']]
+        >>> tagger.set_output(predict="array").predict(X)[0]
+        array(['NAME', 'O'], dtype='<U4')
         """
-        if predict not in (None, "array", "list"):
-            raise ValueError(f"predict must be 'array', 'list' or None; got {predict!r}.")
+        if predict not in (None, "list", "array"):
+            raise ValueError(f"predict must be 'list', 'array' or None; got {predict!r}.")
         if predict is not None:
             # The attribute that scikit-learn's clone copies.
             config = getattr(self, "_sklearn_output_config", {})
@@ -52,12 +56,33 @@ class LabelOutputMixin:
 
 
 def gives_lists(estimator: Any) -> bool:
-    """Whether `set_output` chose lists for an estimator."""
-    return getattr(estimator, "_sklearn_output_config", {}).get("predict") == "list"
+    """Whether an estimator gives labels as lists: the default, unless `set_output` chose arrays."""
+    return getattr(estimator, "_sklearn_output_config", {}).get("predict", "list") == "list"
 
 
-def as_chosen(estimator: Any, answers: np.ndarray) -> Any:
-    """Arrays of labels, or lists of segments, in the form that `set_output` chose."""
+def chosen_labels(estimator: Any, codes: np.ndarray) -> Any:
+    """Labels of an array of codes, in the form that `set_output` chose: nested lists, or an array.
+
+    Lists share one object for each class: a list of a string array would hold as many as rows.
+    """
+    if gives_lists(estimator):
+        return estimator.classes_.astype(object).take(codes).tolist()
+    return estimator.classes_.take(codes)
+
+
+def cut_labels(estimator: Any, codes: np.ndarray, offsets: np.ndarray) -> Any:
+    """Labels of each sequence, of the codes of all rows."""
+    return as_chosen(estimator, cut_rows(chosen_labels(estimator, codes), offsets))
+
+
+def as_chosen(estimator: Any, answers: Iterable[Any]) -> Any:
+    """Labels or segments of each sequence, of which arrays of labels are converted if needed."""
     if not gives_lists(estimator):
-        return answers
-    return LabelLists(x.tolist() if isinstance(x, np.ndarray) else x for x in answers)
+        return np.asarray(LabelLists(answers))
+    shared: dict = {}
+    return LabelLists(x if isinstance(x, list) else _as_list(x, shared) for x in answers)
+
+
+def _as_list(labels: np.ndarray, shared: dict) -> list:
+    found = labels.tolist()
+    return list(map(shared.setdefault, found, found))

@@ -443,6 +443,8 @@ class _Run:
         """One path through ``points`` on fold ``k``."""
         train, test = (np.asarray(part) for part in self.folds[k])
         path, truth = open_path(train, test), self.data.y[test]
+        if self.scorer is not None:
+            truth = [labels.tolist() for labels in truth]  # the form of predictions
         metadata = {
             name: _cut(value, test, len(self.data.y)) for name, value in self.metadata.items()
         }

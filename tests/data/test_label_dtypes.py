@@ -77,8 +77,8 @@ def test_labels_are_kept_or_refused(seed):
             tagger = fit(X, y)
         assert tagger.classes_.tolist() == sorted(labels), name
         predicted = tagger.predict(X)
-        assert all(set(one.tolist()) <= set(labels) for one in predicted), name
-        right = [a == b for p, t in zip(predicted, sequences) for a, b in zip(p.tolist(), t)]
+        assert all(set(one) <= set(labels) for one in predicted), name
+        right = [a == b for p, t in zip(predicted, sequences) for a, b in zip(p, t)]
         assert tagger.score(X, y) == pytest.approx(np.mean(right)), name
 
 

@@ -119,7 +119,7 @@ def test_pipelines_searches_and_splitters():
         for one, other in zip(again.predict_sets(X), tagger.predict_sets(X), strict=True):
             assert_array_equal(one, other)
         assert tagger.score(X, y) == tagger.estimator_.score(X, y)
-        assert_array_equal(tagger.predict(X)[4], tagger.estimator_.predict(X)[4])
+        assert tagger.predict(X) == tagger.estimator_.predict(X)
     assert ConformalTagger(pipeline, alpha=0.4).fit(X, y).n_calibration_ == 18
     assert clone(tagger).get_params()["alpha"] == 0.4
 
@@ -165,9 +165,9 @@ def test_weights_are_those_of_training_too_and_are_routed():
         assert routed.threshold_ == expected.threshold_
         score = routed.score(X, y, sample_weight=weights)
     assert score == pytest.approx(alone[-1].score(alone[:-1].transform(X), y, weights))
-    lists = ConformalTagger(pipeline, **options).set_output(predict="list").fit(X, y)
-    assert isinstance(lists.predict(X)[0], list)
-    assert lists.predict(X)[0] == lists.estimator_.predict(X)[0].tolist()
+    arrays = ConformalTagger(pipeline, **options).set_output(predict="array").fit(X, y)
+    assert {labels.dtype for labels in arrays.predict(X)} == {arrays.classes_.dtype}
+    assert [labels.tolist() for labels in arrays.predict(X)] == arrays.estimator_.predict(X)
 
 
 def test_too_few_sequences_and_new_labels_give_all_labels():

@@ -294,7 +294,7 @@ def test_three_dimensional_arrays_are_sequences_of_equal_length():
     X = np.random.default_rng(0).normal(size=(6, 4, 3))
     y = np.random.default_rng(1).integers(0, 2, size=(6, 4))
     assert_same_model(fit(X, y), fit(list(X), list(y)), rtol=0, atol=0)
-    assert fit(X, y).predict(X).shape == (6,)
+    assert np.asarray(fit(X, y).predict(X)).shape == (6,)
 
 
 def test_feature_names_are_known_for_dicts_only():
@@ -543,8 +543,8 @@ def test_labels_keep_their_kind(labels):
     model = CRFTagger().fit(X, y)
     assert_array_equal(model.classes_, np.unique(labels))
     for predicted in model.predict(X):
-        assert predicted.dtype.kind == np.asarray(labels).dtype.kind
-        assert set(predicted.tolist()) <= set(labels)
+        assert {type(label) for label in predicted} == {type(labels[0])}
+        assert set(predicted) <= set(labels)
     assert model.score(X, y) > 1 / 3
 
 
@@ -552,7 +552,7 @@ def test_boolean_labels():
     X, y = make_data(0, L=2)
     model = CRFTagger().fit(X, [labels.astype(bool) for labels in y])
     assert_array_equal(model.classes_, [False, True])
-    assert model.predict(X)[0].dtype == bool
+    assert {type(label) for label in model.predict(X)[0]} == {bool}
 
 
 @pytest.mark.parametrize("kind", [list, np.array], ids=["list", "array"])
@@ -561,10 +561,9 @@ def test_equal_length_binary_labels_are_not_a_multilabel_target(kind):
     y = kind([kind(labels) for labels in y])
     model = CRFTagger().fit(X, y)
     predicted = model.predict(X)
-    assert predicted.dtype == object
-    assert predicted.shape == (len(X),)
-    assert {p.shape for p in predicted} == {(4,)}
-    agree = np.concatenate(list(predicted)) == np.concatenate([np.asarray(v) for v in y])
+    assert np.asarray(predicted).shape == (len(X),)
+    assert {len(p) for p in predicted} == {4}
+    agree = np.concatenate(predicted) == np.concatenate([np.asarray(v) for v in y])
     assert model.score(X, y) == agree.mean()
 
 
@@ -572,7 +571,7 @@ def test_score_weights_sequences():
     X, y = make_data(0)
     model = CRFTagger().fit(X, y)
     weight = np.arange(len(X), dtype=float)
-    right = np.concatenate([p == t for p, t in zip(model.predict(X), y)])
+    right = np.concatenate([np.array(p) == t for p, t in zip(model.predict(X), y)])
     expected = np.average(right, weights=np.repeat(weight, list(map(len, X))))
     assert_allclose(model.score(X, y, sample_weight=weight), expected, **EXACT)
 
@@ -625,7 +624,7 @@ def test_one_label_only_fits_and_warns():
     y = [["a", "a"], ["a", "a", "a"]]
     with pytest.warns(UserWarning, match=r"one label only \('a'\)"):
         model = CRFTagger().fit(X, y)
-    assert [labels.tolist() for labels in model.predict(X)] == y
+    assert model.predict(X) == y
     assert_allclose(np.concatenate(model.predict_proba(X)), 1)
     assert_allclose(model.predict_log_proba_sequence(X, y), 0, atol=1e-12)
 

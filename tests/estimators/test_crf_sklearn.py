@@ -48,8 +48,7 @@ LENGTHS = pytest.mark.parametrize("length", [None, 4], ids=["ragged", "equal"])
 
 
 def assert_same_predictions(a, b, X):
-    for p, q in zip(a.predict(X), b.predict(X)):
-        assert_array_equal(p, q)
+    assert a.predict(X) == b.predict(X)
     for p, q in zip(a.predict_proba(X), b.predict_proba(X)):
         assert_array_equal(p, q)
 

@@ -69,8 +69,7 @@ def answers(tagger, X):
 def assert_same(model, tagger, X):
     assert model.classes_.tolist() == tagger.labels()
     theirs = list(answers(tagger, X))
-    for ours, (labels, _, _) in zip(model.predict(X), theirs, strict=True):
-        assert ours.tolist() == labels
+    assert model.predict(X) == [labels for labels, _, _ in theirs]
     for ours, (_, proba, _) in zip(model.predict_proba(X), theirs, strict=True):
         assert_allclose(ours, proba, **SAME)
     log_proba = model.predict_log_proba_sequence(X, [labels for labels, _, _ in theirs])
@@ -110,7 +109,7 @@ def test_kinds_of_models(tmp_path, params):
 def test_ties_go_to_the_label_of_crfsuite(tmp_path):
     tagger = train(tmp_path / "m", [[["a"]], [["b"]]], [["Z"], ["A"]])
     model = read_crfsuite_model(tmp_path / "m")
-    assert model.predict([[["unknown"]]])[0].tolist() == tagger.tag([["unknown"]]) == ["Z"]
+    assert model.predict([[["unknown"]]])[0] == tagger.tag([["unknown"]]) == ["Z"]
 
 
 def test_odd_attributes(tmp_path):  # which the dump of python-crfsuite cannot show
@@ -144,7 +143,7 @@ def test_a_model_of_sklearn_crfsuite(tmp_path):
     X, y = make(7)
     crf = sklearn_crfsuite.CRF(model_filename=str(tmp_path / "m")).fit(X, y)
     model = read_crfsuite_model(crf.modelfile.name)
-    assert [labels.tolist() for labels in model.predict(X)] == list(crf.predict(X))
+    assert model.predict(X) == list(crf.predict(X))
 
 
 # --- What else a fitted tagger does -------------------------------------------------------------
@@ -164,7 +163,7 @@ def test_it_is_a_fitted_tagger(trained):
         np.concatenate(again.predict_proba(X)), np.concatenate(model.predict_proba(X))
     )
     assert model.score(X, y) > 0.5
-    assert model.prune().predict(X)[0].tolist() == again.predict(X)[0].tolist()
+    assert model.prune().predict(X)[0] == again.predict(X)[0]
     assert list(again.vectorizer_.vocabulary_) == again.feature_names_in_.tolist()
 
 

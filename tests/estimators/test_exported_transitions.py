@@ -54,7 +54,7 @@ def exported(request, tmp_path_factory):
 
 def test_same_labels_to_the_bit(exported):
     model, decoder, X, _ = exported
-    expected = [labels.tolist() for labels in model.predict(X)]
+    expected = model.predict(X)
     assert decoder.predict(X) == expected
     assert [decoder.predict_single(x) for x in X] == expected
 

@@ -665,8 +665,7 @@ def test_dicts_pipelines_search_and_clones():
     assert tagger.score(X, y) == 1
     assert "w:cat" in "".join(tagger.feature_names_in_) or len(tagger.feature_names_in_) == 6
     pipe = make_pipeline(DictFeatures(), HMSVMTagger(random_state=0)).fit(X, y)
-    for p, q in zip(pipe.predict(X), tagger.predict(X)):
-        assert_array_equal(p, q)
+    assert pipe.predict(X) == tagger.predict(X)
     search = GridSearchCV(HMSVMTagger(), {"C": [0.1, 1], "kernel": ["linear", "rbf"]}, cv=2)
     assert search.fit(X, y).best_score_ > 0.5
     assert len(cross_val_predict(HMSVMTagger(), X, y, cv=2)) == len(X)
@@ -694,8 +693,7 @@ def test_skops_loads_what_it_saves():
         trusted = skops.get_untrusted_types(data=data)
         assert all(name.startswith("sklseq.") for name in trusted)
         again = skops.loads(data, trusted=trusted)
-        for p, q in zip(again.predict(X), tagger.predict(X)):
-            assert_array_equal(p, q)
+        assert again.predict(X) == tagger.predict(X)
 
 
 def test_same_seed_same_bits_and_threads():
@@ -703,8 +701,7 @@ def test_same_seed_same_bits_and_threads():
     one, two, again = (HMSVMTagger(C=0.01, random_state=3, n_jobs=n).fit(X, y) for n in (1, 2, 2))
     assert_array_equal(two.coef_, again.coef_)
     assert_allclose(one.coef_, two.coef_, atol=1e-12)
-    for p, q in zip(one.predict(X), two.predict(X)):
-        assert_array_equal(p, q)
+    assert one.predict(X) == two.predict(X)
 
 
 def test_nystroem_features_stand_for_a_kernel():

@@ -1,4 +1,4 @@
-"""Predicted labels as lists, which other packages take; the same labels as arrays."""
+"""Predicted labels as lists, which other packages take, and as arrays."""
 
 import itertools
 import json
@@ -10,6 +10,7 @@ import pytest
 import seqeval.metrics
 import seqeval.scheme
 import sklearn.metrics
+from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
@@ -18,12 +19,14 @@ from sklseq import (
     CRFTagger,
     CRFTaggerCV,
     HMSVMTagger,
+    HMSVMTaggerCV,
     OnlineDecoder,
     RowBlocks,
     SemiCRFSegmenter,
     Sequences,
     Shards,
     ZScoreTagger,
+    ZScoreTaggerCV,
 )
 from sklseq.features import TokenFeatures
 from sklseq.metrics import span_f1, token_accuracy
@@ -35,7 +38,7 @@ Y = [["B-PER", "I-PER", "O"], ["O", "O"], [], ["B-PER", "I-PER", "O"], ["O", "O"
 
 
 def model():
-    return make_pipeline(TokenFeatures(), CRFTagger(l2=0.01).set_output(predict="list"))
+    return make_pipeline(TokenFeatures(), CRFTagger(l2=0.01))
 
 
 def test_everyday_calls():
@@ -79,52 +82,100 @@ TAGGERS = {
 
 @pytest.mark.parametrize("name", TAGGERS)
 @pytest.mark.parametrize("convert", [str, "BIO".index, lambda label: label == "O"])
-def test_lists_hold_the_labels_of_arrays(name, convert):
+def test_lists_and_arrays_hold_the_same_labels(name, convert):
     rows, y = spans_data(4)
     y = [[convert(label[0]) for label in labels] for labels in y]
-    plain, lists = TAGGERS[name](), TAGGERS[name]()
-    getattr(lists, "estimator", lists).set_output(predict="list")
-    plain.fit(rows, y)
-    lists = clone(lists).fit(rows, y)
-    expected = [labels.tolist() for labels in plain.predict(rows)]
-    assert lists.predict(rows) == expected
-    assert {type(label) for labels in lists.predict(rows) for label in labels} <= {str, int, bool}
+    lists, arrays = TAGGERS[name](), TAGGERS[name]()
+    getattr(arrays, "estimator", arrays).set_output(predict="array")
+    lists.fit(rows, y)
+    arrays = clone(arrays).fit(rows, y)
+    expected = lists.predict(rows)
+    found = arrays.predict(rows)
+    assert isinstance(found, np.ndarray)
+    assert {labels.dtype for labels in found} == {arrays.classes_.dtype}
+    assert [labels.tolist() for labels in found] == expected
+    assert {type(label) for labels in expected for label in labels} == {type(y[0][0])}
     assert lists.predict([]) == []
-    assert lists.score(rows, y) == plain.score(rows, y)
-    assert pickle.loads(pickle.dumps(lists)).predict(rows) == expected
+    assert arrays.predict([]).shape == (0,)
+    assert lists.score(rows, y) == arrays.score(rows, y)
+    assert pickle.loads(pickle.dumps(arrays)).predict(rows).shape == found.shape
     if name != "online":
         assert lists.predict(rows, valid=lambda labels: True) == expected
-        lists.set_output(predict=None)
-        assert isinstance(lists.set_output(predict="array").predict(rows), np.ndarray)
+        paths, scores = lists.predict_nbest(rows[:1], 2)[0]
+        array, again = arrays.predict_nbest(rows[:1], 2)[0]
+        assert paths == array.tolist()
+        assert_array_equal(scores, again)
+        arrays.set_output(predict=None)
+        assert isinstance(arrays.predict(rows), np.ndarray)
+        assert arrays.set_output(predict="list").predict(rows) == expected
 
 
-def test_blocks_shards_searches_and_explanations(tmp_path):
+def test_strings_of_lists_are_shared():
+    rows, y = problem(0)
+    found = SemiCRFSegmenter().fit(rows, y).predict_labels(rows)
+    flat = list(itertools.chain(*found))
+    assert len(set(map(id, flat))) == len(set(flat))
+
+
+@pytest.mark.parametrize("form", ["list", "array"])
+def test_blocks_shards_searches_and_explanations(tmp_path, form):
     rows, y = spans_data(5)
-    lists = CRFTagger().set_output(predict="list").fit(rows, y)
-    expected = [labels.tolist() for labels in CRFTagger().fit(rows, y).predict(rows)]
-    assert lists.predict(rows * 99) == expected * 99  # several blocks of rows
+    expected = CRFTagger().fit(rows, y).predict(rows)
+    tagger = CRFTagger().set_output(predict=form).fit(rows, y)
+
+    def read(found):
+        assert isinstance(found, list if form == "list" else np.ndarray)
+        return [p if form == "list" else p.tolist() for p in found]
+
+    assert read(tagger.predict(rows * 99)) == expected * 99  # several blocks of rows
     filled = [s for s, x in enumerate(rows) if len(x)]
     blocks = [RowBlocks(lambda x=rows[s]: iter([x])) for s in filled]
-    assert lists.predict(blocks) == [expected[s] for s in filled]
+    assert read(tagger.predict(blocks)) == [expected[s] for s in filled]
+    parts = list(tagger.predict_blocks(blocks[0]))
+    assert [label for part in parts for label in part] == expected[filled[0]]
+    assert {type(part) for part in parts} == {list if form == "list" else np.ndarray}
     Sequences.from_list(rows).save(tmp_path / "a.npz", y)
     shards = Shards([tmp_path / "a.npz"])
-    assert lists.predict(shards) == expected
-    assert lists.score(shards) == lists.score(rows, y)
-    assert [row.label for row in lists.explain(rows[filled[0]])] == expected[filled[0]]
-    search = GridSearchCV(CRFTagger().set_output(predict="list"), {"l2": [1.0]}, cv=2).fit(rows, y)
-    assert search.predict(rows) == expected
+    assert read(tagger.predict(shards)) == expected
+    assert tagger.score(shards) == tagger.score(rows, y)
+    assert [row.label for row in tagger.explain(rows[filled[0]])] == expected[filled[0]]
+    search = GridSearchCV(CRFTagger().set_output(predict=form), {"l2": [1.0]}, cv=2).fit(rows, y)
+    assert read(search.predict(rows)) == expected
 
 
-def test_segmenters_give_lists_of_segments():
+SEARCHES = {
+    "crf": lambda scoring: CRFTaggerCV(l2s=[0.1], cv=2, scoring=scoring),
+    "hmsvm": lambda scoring: HMSVMTaggerCV(Cs=[1.0], cv=2, scoring=scoring, random_state=0),
+    "zscore": lambda scoring: ZScoreTaggerCV(l2s=[0.1], cv=2, scoring=scoring),
+    "leave one out": lambda scoring: ZScoreTaggerCV(l2s=[0.1], scoring=scoring),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_scorers_of_searches_get_lists(name):
+    rows, y = spans_data(4)
+    seen = []
+
+    def agreement(true, predicted):
+        seen.append((true, predicted))
+        return float(np.mean([a == b for a, b in zip(true, predicted)]))
+
+    SEARCHES[name](sklearn.metrics.make_scorer(agreement)).fit(rows, y)
+    labels = [sequence for sides in seen for side in sides for sequence in side]
+    assert {type(sequence) for sequence in labels} == {list}
+    assert {type(label) for sequence in labels for label in sequence} == {str}
+
+
+def test_segmenters():
     rows, y = problem(0)
-    plain = SemiCRFSegmenter().fit(rows, y)
-    lists = SemiCRFSegmenter().set_output(predict="list").fit(rows, y)
-    assert lists.predict(rows) == list(plain.predict(rows))
-    assert lists.predict_labels(rows) == [p.tolist() for p in plain.predict_labels(rows)]
-    assert lists.score(rows, y) == plain.score(rows, y)
-    assert span_f1(y, lists.predict(rows)) == span_f1(y, plain.predict(rows))
+    lists = SemiCRFSegmenter().fit(rows, y)
+    arrays = SemiCRFSegmenter().set_output(predict="array").fit(rows, y)
+    assert arrays.predict(rows).tolist() == lists.predict(rows)
+    assert [p.tolist() for p in arrays.predict_labels(rows)] == lists.predict_labels(rows)
+    assert lists.score(rows, y) == arrays.score(rows, y)
+    assert span_f1(y, lists.predict(rows)) == span_f1(y, arrays.predict(rows))
 
 
 def test_unknown_forms():
-    with pytest.raises(ValueError, match="predict must be 'array', 'list' or None; got 'lists'"):
+    with pytest.raises(ValueError, match="predict must be 'list', 'array' or None; got 'lists'"):
         CRFTagger().set_output(predict="lists")

@@ -270,21 +270,21 @@ class TestPythonCrfsuite:
         assert names == {"walk", "shop", "clean", "солнце:не светит"}
 
     def test_the_training_sequence_is_labelled_as_it_was(self, tagger):
-        assert tagger.predict([DAYS])[0].tolist() == WEATHER
+        assert tagger.predict([DAYS])[0] == WEATHER
 
     def test_true_and_false_are_the_weights_one_and_zero(self, tagger):
         bools = [{k: bool(v) if v in (0, 1) else v for k, v in day.items()} for day in DAYS]
-        assert tagger.predict([bools])[0].tolist() == WEATHER
+        assert tagger.predict([bools])[0] == WEATHER
         assert_array_equal(tagger.predict_proba([bools])[0], tagger.predict_proba([DAYS])[0])
 
     def test_without_their_weights_days_get_other_labels(self, tagger):
-        assert tagger.predict([[list(day) for day in DAYS]])[0].tolist() != WEATHER
+        assert tagger.predict([[list(day) for day in DAYS]])[0] != WEATHER
 
     def test_attributes_without_weights_are_dicts_of_ones(self):
         ones = [dict.fromkeys(day, 1) for day in DAYS]
         tagger = CRFTagger(l2=1e-6, boundaries=False).fit([ones], [WEATHER])
         for data in (ones, [list(day) for day in DAYS], [set(day) for day in DAYS]):
-            assert tagger.predict([data])[0].tolist() == WEATHER
+            assert tagger.predict([data])[0] == WEATHER
 
     def test_the_best_labels_are_more_probable_than_one_label_for_all(self, tagger):
         best = tagger.predict([DAYS])[0]
@@ -368,7 +368,7 @@ class TestSklearnCrfsuite:
         copy = pickle.loads(pickle.dumps(model))
         assert copy.get_params() == model.get_params()
         for fitted in (model, copy):
-            assert fitted.predict([DAYS])[0].tolist() == WEATHER
+            assert fitted.predict([DAYS])[0] == WEATHER
             assert fitted.score([DAYS], [WEATHER]) == 1
 
     def test_prediction_before_fit_is_an_error(self, model):

@@ -90,7 +90,7 @@ def test_float32_and_searches():
 def test_labels_without_prefixes_are_spans_of_equal_labels(y):
     X = [np.eye(4)]
     for model in (CRFTagger(l2=1e-3).fit(X, y), train("bcfw", X, y)):
-        assert model.predict(X)[0].tolist() == y[0]
+        assert model.predict(X)[0] == y[0]
         found = [span[:3] for span in model.predict_spans(X)[0]]
         last = [(2, 3, y[0][2])] if y[0][2] != "O" else []
         assert found == [(0, 2, y[0][0]), *last, (3, 4, y[0][3])]

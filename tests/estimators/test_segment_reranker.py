@@ -177,7 +177,7 @@ def test_other_forms_of_x_and_y():
     features = SegmentFeatures(TokenFeatures(columns="c0"), length=False)
     two = SegmentReranker(make_pipeline(features, SemiCRFSegmenter(l2=0.1)), cv=2, columns="c0")
     assert two.fit(pairs, Y).score(pairs, Y) == 1
-    assert two.set_output(predict="list").predict(pairs) == Y
+    assert two.predict(pairs) == Y
     assert extract(two, pairs[:1], tokens=X[:1])[0][0][:2] == ("A", "a")
     assert two.predict([]) == two.predict_labels([]) == []
     assert two.predict_labels(pairs)[0] == ["B-A", "B-M", "B-P"]

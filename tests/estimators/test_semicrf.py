@@ -140,7 +140,7 @@ def test_full_equals_succinct(longest):
     assert_allclose(full.objective_, succinct.objective_, rtol=1e-9)
     assert_allclose(full.coef_, succinct.coef_, atol=1e-4)
     assert (succinct.n_potentials_, full.n_potentials_) == (X.n_potentials, every.n_potentials)
-    assert full.predict(every).tolist() == succinct.predict(X).tolist()
+    assert full.predict(every) == succinct.predict(X)
     for p, q in zip(full.predict_proba(every), succinct.predict_proba(X), strict=True):
         assert_allclose(p, q, atol=1e-4)
 
@@ -211,7 +211,7 @@ def test_token_features_alone_are_a_linear_chain():
         assert_allclose(p, np.stack([q[:, 4], q[:, 0] + q[:, 2], q[:, 1] + q[:, 3]], 1), atol=1e-10)
     short = {"O": "O", "B-a": "Ba", "I-a": "Ia", "B-b": "Bb", "I-b": "Ib"}
     labels = [[short[x] for x in path] for path in model.predict_labels(X)]
-    assert labels == [path.tolist() for path in chain.predict(X)]
+    assert labels == chain.predict(X)
     gold = [["O"] * 6 for _ in y]
     for path, segments in zip(gold, y, strict=True):
         for i, j, label in segments:
@@ -258,7 +258,7 @@ def test_answers_agree(fitted):
     model, X, _ = fitted
     best, proba = model.predict(X), model.predict_proba(X)
     n_best = model.predict_nbest(X, 4)
-    of_best = model.predict_log_proba_sequence(X, best.tolist())
+    of_best = model.predict_log_proba_sequence(X, best)
     segment_proba = model.predict_segment_proba(X)
     samples = model.sample(X, 300, random_state=0)
     for s, n in enumerate(X.lengths):
@@ -314,7 +314,7 @@ def test_model_selection_and_pickles(fitted):
     assert search.best_params_["l2"] in (0.1, 10.0)
     assert len(cross_val_score(SemiCRFSegmenter(l2=0.1), X, y, cv=3)) == 3
     copy = pickle.loads(pickle.dumps(model))
-    assert copy.predict(X).tolist() == model.predict(X).tolist()
+    assert copy.predict(X) == model.predict(X)
 
 
 def test_warm_start():
@@ -334,7 +334,7 @@ def test_no_potential_in_some_sequence(fitted):
     none = np.zeros(0, dtype=int)
     X = SegmentPotentials([3, 0], [0, 0, 0], none, none, none, np.zeros((0, 5)))
     assert len(model.predict(X)) == 2
-    assert model.predict_labels(X)[1].tolist() == []
+    assert model.predict_labels(X)[1] == []
     assert_allclose(model.predict_proba(X)[0].sum(axis=1), 1, rtol=1e-12)
 
 
@@ -377,7 +377,7 @@ def test_online_decoder_of_segments(fitted):
     decoded = decoder.decode(X)
     emitted = model.decode_closure(X)
     for s, n in enumerate(X.lengths):
-        assert decoded.labels[s].tolist() == model.predict_labels(X)[s].tolist()
+        assert decoded.labels[s].tolist() == model.predict_labels(X)[s]
         assert emitted[s][0] == model.predict(X)[s]
         assert len(decoded.times[s]) == n
         for (i, j, _), time in zip(*emitted[s], strict=True):

@@ -201,7 +201,7 @@ def test_each_sequence_left_out_for_every_transition_weight(seed, constraints, t
             others = np.delete(np.arange(len(X)), s)
             tagger.fit(X[others], [y[k] for k in others])
             assert len(tagger.classes_) == len(found.classes_)
-            right += (tagger.predict(X[[s]])[0] == y[s]).sum()
+            right += (np.array(tagger.predict(X[[s]])[0]) == y[s]).sum()
         assert_allclose(score, right / X.n_rows)
 
 

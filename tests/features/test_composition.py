@@ -125,7 +125,7 @@ def test_top_features_speak_the_users_names(data):
     column, row = names.tolist().index(name), model["crf"].classes_.tolist().index(label)
     assert model["crf"].coef_[column, row] == weight
     told = explain(model, X[0])
-    assert [e.label for e in told] == model.predict(X[:1])[0].tolist()
+    assert [e.label for e in told] == model.predict(X[:1])[0]
     heard = {term for e in told for term, _ in e.contributions if " → " not in term}
     assert heard
     assert heard <= set(names)

@@ -76,7 +76,7 @@ def store(name, model, X, version):
     path.write_bytes(pickle.dumps(model, protocol=5))
     truth = {
         "X": as_plain(X),
-        "labels": [list(p) if isinstance(p, list) else p.tolist() for p in model.predict(X)],
+        "labels": model.predict(X),
     }
     if hasattr(model, "predict_proba"):
         truth["proba"] = [p.tolist() for p in model.predict_proba(X)]

@@ -404,7 +404,7 @@ def test_dicts_and_float32_and_l1():
         np.testing.assert_array_equal(
             tagger.transition_ == -np.inf, expected.transition_ == -np.inf
         )
-        assert tagger.predict(X)[0].tolist() == expected.predict(X)[0].tolist()
+        assert tagger.predict(X)[0] == expected.predict(X)[0]
     x, labels = labelled(100)
     assert CRFTagger(gradient="emp").fit([x.astype(np.float32)], [labels]).coef_.dtype == np.float32
 

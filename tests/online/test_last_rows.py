@@ -57,7 +57,7 @@ def test_the_last_label_may_end_a_sequence(model, rule):
 def test_batch_pool_and_exported_model_give_the_labels_of_the_stream(model, rule, tmp_path):
     decoder = decoder_of(model, rule)
     expected = ["B-P", "E-P", "O", "O"]
-    assert decoder.predict([TOKENS, TOKENS])[1].tolist() == expected
+    assert decoder.predict([TOKENS, TOKENS])[1] == expected
     decoding = decoder.decode([TOKENS])
     assert decoding.labels[0].tolist() == expected
     assert decoding.times[0].tolist() == [1, 2, 3, 3]
@@ -75,7 +75,7 @@ def test_batch_pool_and_exported_model_give_the_labels_of_the_stream(model, rule
 def test_a_sequence_no_longer_than_the_features_look_ahead_is_decoded_as_a_whole(model, rule):
     decoder = decoder_of(model, rule)
     for token in "abc":
-        assert decoder.predict([[token]])[0].tolist() == model.predict([[token]])[0].tolist()
+        assert decoder.predict([[token]])[0] == model.predict([[token]])[0]
         np.testing.assert_allclose(
             decoder.predict_proba([[token]])[0], model.predict_proba([[token]])[0], rtol=1e-12
         )

@@ -83,7 +83,7 @@ def test_tokens_to_come_change_no_segment(features):
         for t in range(19):
             sure = labels[0][times[0] <= t].tolist()
             other = x[: t + 1] + rng.choice(WORDS, size=int(rng.integers(0, 12))).tolist()
-            assert decoder.predict([other])[0][: len(sure)].tolist() == sure
+            assert decoder.predict([other])[0][: len(sure)] == sure
             early += len(sure)
     assert early > 200
 

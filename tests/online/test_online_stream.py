@@ -129,7 +129,7 @@ def test_streams_of_a_float32_model_round_as_it_does():
     decoder = decoder_of(rng.integers(0, 4, (4, 4)) * 2.0**-9, strategy="closure")
     for name in ("coef_", "transition_", "start_", "end_"):
         setattr(decoder.estimator_, name, getattr(decoder.estimator_, name).astype(np.float32))
-    batch = decoder.estimator_.predict([emission.astype(np.float32)])[0].tolist()
+    batch = decoder.estimator_.predict([emission.astype(np.float32)])[0]
     for push in ("push_many", "push_potentials"):
         stream = decoder.stream()
         rows = emission.astype(np.float32) if push == "push_many" else emission
@@ -314,7 +314,7 @@ def test_a_checkpoint_of_tokens_resumes():
             got += stream.push(item)
             stream = decoder.stream(pickle.loads(pickle.dumps(stream.checkpoint())))
         got += stream.flush()
-        assert [e.label for e in got] == labels.tolist()
+        assert [e.label for e in got] == labels
         with pytest.raises(ValueError, match="flushed"):
             decoder.stream(stream.checkpoint()).push(item)
 
@@ -523,7 +523,7 @@ def test_plain_words_can_be_pushed():
     model = make_pipeline(TemplateFeatures(["w[0]", "w[1]"]), CRFTagger(l2=0.1))
     decoder = OnlineDecoder(model, strategy="closure").fit(X, y)
     for x, expected_labels in zip(X, decoder.estimator_.predict(X)):
-        assert [e.label for e in decoder.iter(x)] == expected_labels.tolist()
+        assert [e.label for e in decoder.iter(x)] == expected_labels
 
 
 def test_only_the_window_around_pending_tokens_is_transformed():
@@ -562,7 +562,7 @@ def test_provisional_labels_of_tokens_that_wait_for_their_features():
         assert len(stream.provisional) == stream.n_pending >= min(t + 1, 2) - len(emitted)
         x = {name: values[: t + 1] for name, values in X[0].items()}
         batch = decoder.estimator_.predict([x])[0]
-        assert [e.label for e in stream.provisional] == batch[stream.n_emitted :].tolist()
+        assert [e.label for e in stream.provisional] == batch[stream.n_emitted :]
 
 
 def test_tokens_may_be_changed_after_a_push():
@@ -574,7 +574,7 @@ def test_tokens_may_be_changed_after_a_push():
         labels += [e.label for e in stream.push(item)]
         item.update(w="?", tag="?")
     labels += [e.label for e in stream.flush()]
-    assert labels == decoder.predict(X)[0].tolist()
+    assert labels == decoder.predict(X)[0]
 
 
 def test_a_pickled_stream_of_tokens_resumes():
@@ -585,7 +585,7 @@ def test_a_pickled_stream_of_tokens_resumes():
         for item in ITEMS["tuples"](x):
             got += stream.push(item)
             stream = pickle.loads(pickle.dumps(stream))
-        assert [e.label for e in got + stream.flush()] == labels.tolist()
+        assert [e.label for e in got + stream.flush()] == labels
 
 
 def test_feature_dicts_attributes_arrays_and_sparse_rows_can_be_pushed():
@@ -599,7 +599,7 @@ def test_feature_dicts_attributes_arrays_and_sparse_rows_can_be_pushed():
         labels = decoder.predict(form)
         for x, expected_labels in zip(form, labels):
             items = [x[t] for t in range(x.shape[0])] if hasattr(x, "shape") else x
-            assert [e.label for e in decoder.iter(items)] == expected_labels.tolist()
+            assert [e.label for e in decoder.iter(items)] == expected_labels
 
 
 def test_labels_are_plain_python_objects():
@@ -790,7 +790,7 @@ def test_a_token_that_features_cannot_read_is_refused_at_once():
     with pytest.raises((ValueError, TypeError)):
         stream.push({"w": 3, "tag": "x"})
     got += stream.push_many(ITEMS["dicts"](X[0])[3:]) + stream.flush()
-    assert [e.label for e in got] == decoder.predict(X)[0].tolist()
+    assert [e.label for e in got] == decoder.predict(X)[0]
 
 
 def test_a_flushed_stream_refuses_everything_but_reset():

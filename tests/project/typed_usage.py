@@ -3,7 +3,7 @@
 Not run: ``make lint`` checks it. An ``ignore`` that nothing needs is an error.
 """
 
-from typing import assert_type
+from typing import Any, assert_type
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -35,7 +35,7 @@ tokens = [["Ada", "writes"], ["Bob"]]
 def train() -> None:
     tagger = CRFTagger(l2=0.1, solver="lbfgs").fit(rows, labels, sample_weight=[1.0, 2.0])
     assert_type(tagger, CRFTagger)
-    assert_type(tagger.predict(rows), np.ndarray)
+    assert_type(tagger.predict(rows), list[list[Any]])
     assert_type(tagger.predict_proba(rows), list[np.ndarray])
     assert_type(tagger.predict_proba(rows, known=[[None, {"a", "b"}]]), list[np.ndarray])
     assert_type(HMSVMTagger().fit(rows, labels).decision_function(rows), list[np.ndarray])
@@ -46,7 +46,7 @@ def train() -> None:
     CRFTagger(penalty=1.0)  # type: ignore[call-arg]
     assert_type(ZScoreTagger().fit(rows, labels).to_crf(), CRFTagger)
     decoder = OnlineDecoder(tagger, latency_cost=0.1).fit(rows, labels)
-    assert_type(decoder.predict(rows), np.ndarray)
+    assert_type(decoder.predict(rows), list[list[Any]])
     assert_type(decoder.pool().push_many(["id"], rows[0][:1]).label, np.ndarray)
     assert_type(tune_latency(decoder, rows, labels, target_latency=1).decoder, OnlineDecoder)
     segments = [[(0, 2, "person")], [(0, 1, "person")]]
@@ -65,7 +65,7 @@ def containers(X: Sequences, potentials: SegmentPotentials) -> None:
     assert_type(potentials[:2], SegmentPotentials)
     assert_type(Sequences.load("data.npz"), Sequences)
     _, y = Sequences.load("data.npz", return_y=True)
-    assert_type(y, np.ndarray | None)
+    assert_type(y, list[list[Any]] | None)
 
 
 def extract() -> None:

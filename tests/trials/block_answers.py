@@ -110,8 +110,7 @@ def dense(blocks) -> np.ndarray:
 
 
 def compare_answers(model, memory: list, blocks: list, y: list, close: dict) -> None:
-    for one, other in zip(model.predict(memory), model.predict(blocks)):
-        assert_array_equal(one, other)
+    assert model.predict(memory) == model.predict(blocks)
     assert_allclose(model.score(blocks, y), model.score(memory, y), rtol=1e-12)
     expected = np.concatenate(model.predict_proba(memory))
     out = np.empty(expected.shape)

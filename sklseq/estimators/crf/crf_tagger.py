@@ -230,7 +230,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
     >>> y = [["D", "N", "V"], ["D", "N"]]
     >>> tagger = CRFTagger(l2=0.1).fit(X, y)
     >>> tagger.predict([[{"w": "the"}, {"w": "dog"}, {"w": "sleeps"}]])[0]
-    array(['D', 'N', 'V'], dtype='<U1')
+    ['D', 'N', 'V']
     >>> tagger.score(X, y)
     1.0
     """

@@ -82,7 +82,7 @@ def write_crfsuite_model(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "model.crfsuite")
     ...     write_crfsuite_model(tagger, path)
-    ...     read_crfsuite_model(path).predict(X)[0].tolist()
+    ...     read_crfsuite_model(path).predict(X)[0]
     ['D', 'N']
     """
     new_file_name(path)

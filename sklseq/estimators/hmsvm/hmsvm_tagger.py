@@ -253,7 +253,7 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
     >>> y = [["D", "N", "V"], ["D", "N"]]
     >>> tagger = HMSVMTagger(random_state=0).fit(X, y)
     >>> tagger.predict([[{"w": "the"}, {"w": "dog"}, {"w": "sleeps"}]])[0]
-    array(['D', 'N', 'V'], dtype='<U1')
+    ['D', 'N', 'V']
     >>> bool(tagger.dual_gap_ <= 0.01 * tagger.objective_)
     True
     """

@@ -23,7 +23,7 @@ from sklseq.data.segment_labels import labels_of_segments
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.base import Potentials
-from sklseq.estimators.label_output import as_chosen
+from sklseq.estimators.label_output import as_chosen, cut_labels
 from sklseq.estimators.online.arriving import chain_of
 from sklseq.estimators.online.items import check_items
 from sklseq.estimators.online.pipelines import (
@@ -441,7 +441,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
                 column[s] = values
         return answer
 
-    def predict(self, X: SequencesLike) -> np.ndarray:
+    def predict(self, X: SequencesLike) -> list[list[Any]]:
         """Labels of whole sequences as a stream would give them.
 
         Parameters
@@ -451,20 +451,18 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
 
         Returns
         -------
-        ndarray of shape (n_sequences,), dtype object
-            One array of labels for each sequence; after ``set_output(predict="list")`` of the
-            tagger a list of lists.
+        list of list
+            The labels of each sequence; after ``set_output(predict="array")`` of the tagger an
+            object array of arrays.
         """
         tagger = tagger_of(self._fitted())[1]
         if decodes_segments(tagger):
-            labels = self._decode_segments(X).labels
-        elif in_blocks(X):
-            labels = self._decode_blocks(X).labels
-        else:
-            potentials, delay = potentials_of(self, X)
-            paths, _ = self._decode(potentials, delay)
-            labels = split_labels(self.classes_[paths.labels], potentials.offsets)
-        return as_chosen(tagger, labels)
+            return as_chosen(tagger, self._decode_segments(X).labels)
+        if in_blocks(X):
+            return as_chosen(tagger, self._decode_blocks(X).labels)
+        potentials, delay = potentials_of(self, X)
+        paths, _ = self._decode(potentials, delay)
+        return cut_labels(tagger, paths.labels, potentials.offsets)
 
     @available_if(_labels_rows)
     def predict_proba(self, X: SequencesLike) -> list[np.ndarray]:
@@ -540,7 +538,7 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
         labels = self.predict(X)
         return token_accuracy(self._labels_of(y, labels), labels, sample_weight=sample_weight)
 
-    def _labels_of(self, y: Any, labels: np.ndarray) -> Any:
+    def _labels_of(self, y: Any, labels: Any) -> Any:
         # IOB2 labels, where a segmenter was fitted and y holds segments.
         segmenter = tagger_of(self._fitted())[1]
         if not decodes_segments(segmenter):

@@ -263,7 +263,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
 
     # ------------------------------------------------------------------ answers
 
-    def predict(self, X: SequencesLike) -> np.ndarray:
+    def predict(self, X: SequencesLike) -> list[list[tuple[int, int, Any]]]:
         """The chosen segmentation of each sequence.
 
         Parameters
@@ -272,16 +272,12 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_sequences,), dtype object
-            Lists of (start, stop, label); after ``set_output(predict="list")`` a list of them.
+        list of list of (start, stop, label)
+            After ``set_output(predict="array")`` an object array of these lists.
         """
-        ranked = self._ranked(X)
-        out = np.empty(len(ranked), dtype=object)
-        for s, (found, _) in enumerate(ranked):
-            out[s] = found[0]
-        return as_chosen(self, out)
+        return as_chosen(self, (found[0] for found, _ in self._ranked(X)))
 
-    def predict_labels(self, X: SequencesLike) -> np.ndarray:
+    def predict_labels(self, X: SequencesLike) -> list[list[str]]:
         """The chosen segmentation of each sequence, as IOB2 labels.
 
         Parameters
@@ -290,18 +286,16 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_sequences,), dtype object
-            One array of labels a sequence.
+        list of list of str
+            After ``set_output(predict="array")`` an object array of arrays.
         """
         X = as_list(X)
         found = self.predict(X)
         segmenter, rows = _last(self.estimator_, X)
         outside = fitted_parameter(segmenter, "outside") or "O"
         lengths = read_potentials(rows, segmenter.vectorizer_)[0].lengths
-        out = np.empty(len(found), dtype=object)
-        for s, (segments, n) in enumerate(zip(found, lengths.tolist())):
-            out[s] = segments_to_labels(segments, n, outside=outside)
-        return as_chosen(self, out)
+        written = zip(found, lengths.tolist())
+        return as_chosen(self, (segments_to_labels(x, n, outside=outside) for x, n in written))
 
     def predict_nbest(self, X: SequencesLike, n: int = 10) -> list[tuple[list, np.ndarray]]:
         """The candidates of each sequence, best first, with their log-probabilities among them.
@@ -360,7 +354,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         check_is_fitted(self, "coef_")
         outside = fitted_parameter(_last(self.estimator_)[0], "outside")
         true = _segments_of(y, outside)
-        return float(span_f1(true, list(self.predict(X)), sample_weight=sample_weight))
+        return float(span_f1(true, self.predict(X), sample_weight=sample_weight))
 
 
 def _last(model: Any, X: Any = None) -> tuple[Any, Any]:

@@ -473,7 +473,7 @@ class SemiCRFSegmenter(
         *,
         valid: ValidLike | None = None,
         handle_invalid: str = "error",
-    ) -> np.ndarray:
+    ) -> list[list[tuple[int, int, Any]]]:
         """The best segmentation of each sequence.
 
         Parameters
@@ -490,9 +490,9 @@ class SemiCRFSegmenter(
 
         Returns
         -------
-        ndarray of shape (n_sequences,), dtype object
-            Lists of (start, stop, label), those of the outside label left out. After
-            ``set_output(predict="list")`` a list of them.
+        list of list of (start, stop, label)
+            Segments of the outside label are left out. After ``set_output(predict="array")`` an
+            object array of these lists.
 
         Raises
         ------
@@ -508,7 +508,7 @@ class SemiCRFSegmenter(
         return as_chosen(self, found)
 
     def _make_valid(
-        self, X: SegmentPotentials, found: np.ndarray, valid: ValidLike, handle_invalid: str
+        self, X: SegmentPotentials, found: list[list], valid: ValidLike, handle_invalid: str
     ) -> None:
         # Replaces the best segmentations ``found`` by the best valid ones.
         from sklseq.estimators.valid_paths import (
@@ -531,7 +531,7 @@ class SemiCRFSegmenter(
         if broken:
             plan, psi, chain = self._program(X)
 
-            def best(n: int, s: int) -> np.ndarray:
+            def best(n: int, s: int) -> list[list]:
                 return self._written(nbest_of_sequence(plan, s, psi, chain, n)[0])
 
         for s in broken:
@@ -589,13 +589,10 @@ class SemiCRFSegmenter(
         rows[:, 2] %= L
         return write_segments(rows, self.classes_, self._outside)
 
-    def _written(self, segments: list[np.ndarray]) -> np.ndarray:
-        out = np.empty(len(segments), dtype=object)
-        for s, rows in enumerate(segments):
-            out[s] = write_segments(rows, self.classes_, self._outside)
-        return out
+    def _written(self, segments: list[np.ndarray]) -> list[list]:
+        return [write_segments(rows, self.classes_, self._outside) for rows in segments]
 
-    def predict_labels(self, X: SequencesLike) -> np.ndarray:
+    def predict_labels(self, X: SequencesLike) -> list[list[str]]:
         """The best segmentation of each sequence, as IOB2 labels.
 
         Parameters
@@ -604,15 +601,13 @@ class SemiCRFSegmenter(
 
         Returns
         -------
-        ndarray of shape (n_sequences,), dtype object
-            One array of labels a sequence.
+        list of list of str
+            After ``set_output(predict="array")`` an object array of arrays.
         """
         X = self._read(X)
-        out = np.empty(len(X), dtype=object)
         outside = "O" if self._outside is None else self._outside
-        for s, segments in enumerate(self._written(self._segments(X))):
-            out[s] = segments_to_labels(segments, int(X.lengths[s]), outside=outside)
-        return as_chosen(self, out)
+        written = zip(self._written(self._segments(X)), X.lengths.tolist())
+        return as_chosen(self, (segments_to_labels(x, n, outside=outside) for x, n in written))
 
     def _sums(self, X: SegmentPotentials, spans: Any = None):
         """(plan, log Z, marginals of cells, marginals of steps)."""

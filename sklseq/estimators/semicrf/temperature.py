@@ -78,7 +78,7 @@ def _held_out(segmenter: Any, source: SegmentSource, y: list, train, test) -> He
         pairs = [pair for pair in segmenter.constraints if known.issuperset(pair)]
         model.set_params(constraints=pairs)
     model.fit(X[train], [y[s] for s in train], weights[train])
-    found = list(model.predict(X[test]))
+    found = model.predict(X[test])
     right = [segment in y[s] for s, segments in zip(test, found) for segment in segments]
     sizes = [len(segments) for segments in found]
     weights = np.repeat(weights[test], sizes)

@@ -271,7 +271,7 @@ class ClusterLogLikelihood:
 
 
 def predict_lazily(predict: Callable, X: SequencesLike) -> Any:
-    """A bag of label arrays for a bag of sequences; delayed arrays for delayed X or (X, y)."""
+    """A bag of labels for a bag of sequences; delayed answers for delayed X or (X, y)."""
     model = delayed(predict)
     if isinstance(X, Bag):
         return X.map_partitions(_predict_list, model)
@@ -282,7 +282,7 @@ def _predict_list(sequences: Any, predict: Callable) -> list:
     return list(predict(list(sequences)))
 
 
-def _predict(content: Any, predict: Callable) -> np.ndarray:
+def _predict(content: Any, predict: Callable) -> Any:
     if isinstance(content, LabelledRows):
         return predict(content.X)
     return predict(content[0] if isinstance(content, tuple) else content)

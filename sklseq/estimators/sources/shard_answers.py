@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from sklseq.data.labels import LabelLists
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sources.shard_source import check_shards
 from sklseq.estimators.sources.shards import Shards, named
@@ -25,7 +27,8 @@ def predict_shards(predict: Callable, X: SequencesLike) -> Any:
         rows = X.read(k)[0]
         with named(k, X.sources[k]):
             labels.append(predict(rows))
-    return np.concatenate(labels)
+    joined = LabelLists(chain.from_iterable(labels))
+    return joined if isinstance(labels[0], list) else np.asarray(joined)
 
 
 def count_right_of_shards(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from sklseq.data.labels import split_labels
+from sklseq.data.labels import cut_rows
 from sklseq.data.sequences import Sequences
 from sklseq.estimators.folds import read_number
 from sklseq.estimators.sources.source import RowSource
@@ -77,9 +77,9 @@ class LeaveOutSearch:
         cuts = self.source.X.offsets[1:-1]
         self.codes = np.split(self.source.codes, cuts)
 
-    def _score(self, found: list[np.ndarray], sequences: np.ndarray) -> float:
+    def _score(self, found: list[list], sequences: np.ndarray) -> float:
         source = self.source
-        truth = [source.classes[self.codes[s]] for s in sequences]
+        truth = [source.classes[self.codes[s]].tolist() for s in sequences]
         weights = {"sample_weight": source.weights[sequences]} if self.weighted else {}
         return read_number(self.scorer(Answers(found), source.X[sequences], truth, **weights))
 
@@ -114,7 +114,7 @@ class LeaveOutSearch:
                 continue
             left = list(leave_out.scores(l2))
             for j, weight in enumerate(self.transition_weights):
-                found = [decode(self.problem, one, weight) for one in left]
+                found = [decode(self.problem, one, weight).tolist() for one in left]
                 scores[i, j] = self._score(found, used)
         return scores
 
@@ -138,7 +138,7 @@ class LeaveOutSearch:
             left = self._left_out(problem, score)
             for j, weight in enumerate(self.transition_weights):
                 labels = decode(problem, left, weight, X.offsets)
-                scores[i, j] = self._score(split_labels(labels, X.offsets), test)
+                scores[i, j] = self._score(list(cut_rows(labels.tolist(), X.offsets)), test)
         return scores
 
     def _without(self, train: np.ndarray) -> ZScoreProblem:

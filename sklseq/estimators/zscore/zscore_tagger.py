@@ -281,7 +281,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
     >>> y = [["D", "N", "V"], ["D", "N"]]
     >>> tagger = ZScoreTagger(l2=0.1).fit(X, y)
     >>> tagger.predict([[{"w": "the"}, {"w": "dog"}, {"w": "sleeps"}]])[0]
-    array(['D', 'N', 'V'], dtype='<U1')
+    ['D', 'N', 'V']
     >>> tagger.sequence_zscore(X, y).zscore.round(1)
     array([3. , 2.4])
     """
