@@ -1,6 +1,6 @@
-"""CRF in the shape of sklearn-crfsuite's.
+"""CRF and metrics in the shape of sklearn-crfsuite's.
 
->>> from sklseq.compat import sklearn_crfsuite
+>>> from sklseq.compat.sklearn_crfsuite import CRF, metrics
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from sklseq.compat import crfsuite_metrics as metrics
 from sklseq.compat.pycrfsuite import Tagger
 from sklseq.deployment import describe
 from sklseq.estimators.crf.crf_tagger import CRFTagger
 from sklseq.estimators.crf.crfsuite_writer import write_crfsuite_model
 from sklseq.runtime import Decoder
 
-__all__ = ["CRF"]
+__all__ = ["CRF", "metrics"]
 
 # Parameters that change the model in sklearn-crfsuite, and what to do without them.
 _NOT_OFFERED = {

@@ -1,22 +1,18 @@
 """What the 45 tests of sklearn-crfsuite 0.5 ask for, by the translation of docs/migration.rst.
 
 "lbfgs" and "l2sgd" are those of ``compat.sklearn_crfsuite.CRF``; "ap", "pa" and "arow" become
-margin taggers. Two answers of its test of sequence accuracy are errors here: no sequences, and
-sequences of unequal length.
+margin taggers. Metrics are those of ``compat.sklearn_crfsuite.metrics``.
 """
 
 import pickle
 
-import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
-from sklearn.metrics import f1_score, fbeta_score, precision_score, recall_score
 from sklearn.model_selection import cross_val_score
 
 from sklseq import CRFTagger, HMSVMTagger, read_crfsuite_model, write_crfsuite_model
-from sklseq.compat.sklearn_crfsuite import CRF
+from sklseq.compat.sklearn_crfsuite import CRF, metrics
 from sklseq.inference import forward_backward
-from sklseq.metrics import sequence_accuracy, token_accuracy
 
 # Numbers as values, an empty item, bytes, letters beyond ASCII.
 ITEMS = [{"sun": 1, "wind": 0.5}, {"sun": 1}, {"rain": 1, "wind": 0.1}, {"rain": 0.5, "sun": 0.2},
@@ -118,25 +114,24 @@ def test_results_before_and_after_fit():
 
 def test_metrics():
     y_true, y_pred = [["a", "c", "b"], ["a", "a"]], [["b", "c", "b"], ["a", "b"]]
-    flat = np.concatenate(y_true), np.concatenate(y_pred)
-    assert token_accuracy(y_true, y_pred) == 3 / 5
-    for score in (precision_score, recall_score, f1_score):
-        assert score(*flat, average="micro") == pytest.approx(3 / 5)
-    assert f1_score(*flat, average="macro") == pytest.approx(2 / 3)
-    assert fbeta_score(*flat, beta=1, average="macro") == pytest.approx(2 / 3)
-    assert sequence_accuracy(y_true, y_pred) == 0
-    assert sequence_accuracy([[1, 2], [3], [4]], [[1, 2], [4], [4]]) == 2 / 3
-    assert sequence_accuracy([[1, 2], [3]], [[1, 2], [3]]) == 1
+    assert metrics.flat_accuracy_score(y_true, y_pred) == 3 / 5
+    for score in (metrics.flat_precision_score, metrics.flat_recall_score, metrics.flat_f1_score):
+        assert score(y_true, y_pred, average="micro") == pytest.approx(3 / 5)
+    assert metrics.flat_f1_score(y_true, y_pred, average="macro") == pytest.approx(2 / 3)
+    score = metrics.flat_fbeta_score(y_true, y_pred, beta=1, average="macro")
+    assert score == pytest.approx(2 / 3)
 
 
 def test_f1_of_two_labels_in_sequences_of_equal_length():
     """An expected failure of sklearn-crfsuite."""
-    flat = np.concatenate([["a", "b"], ["a", "b"]])
-    assert f1_score(flat, flat, average="weighted") == 1
+    y = [["a", "b"], ["a", "b"]]
+    assert metrics.flat_f1_score(y, y, average="weighted") == 1
 
 
-def test_sequence_accuracy_that_is_an_error_here():
-    with pytest.raises(ValueError, match="no sequences is undefined"):
-        sequence_accuracy([], [])
-    with pytest.raises(ValueError, match="equal length"):
-        sequence_accuracy([[1, 2], [3]], [[3], [1, 2]])
+def test_sequence_accuracy():
+    score = metrics.sequence_accuracy_score
+    assert score([["a", "c", "b"], ["a", "a"]], [["b", "c", "b"], ["a", "b"]]) == 0
+    assert score([], []) == 0
+    assert score([[1, 2], [3], [4]], [[1, 2], [4], [4]]) == 2 / 3
+    assert score([[1, 2], [3]], [[1, 2], [3]]) == 1
+    assert score([[1, 2], [3]], [[3], [1, 2]]) == 0

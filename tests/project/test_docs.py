@@ -13,6 +13,7 @@ PAGES = sorted(DOCS.glob("*.rst"))
 MODULES = [
     "sklseq",
     "sklseq.compat.pycrfsuite",
+    "sklseq.compat.crfsuite_metrics",
     "sklseq.compat.sklearn_crfsuite",
     "sklseq.datasets",
     "sklseq.deployment",

@@ -16,6 +16,7 @@ STORED = Path(__file__).with_name("public_api.txt")
 MODULES = [
     "sklseq",
     "sklseq.compat.pycrfsuite",
+    "sklseq.compat.crfsuite_metrics",
     "sklseq.compat.sklearn_crfsuite",
     "sklseq.datasets",
     "sklseq.deployment",

@@ -197,6 +197,7 @@ MODULES = [
     "sklseq.deployment",
     "sklseq.display",
     "sklseq.compat.pycrfsuite",
+    "sklseq.compat.crfsuite_metrics",
     "sklseq.compat.sklearn_crfsuite",
     "sklseq.inspection",
     "sklseq.runtime",
