@@ -21,7 +21,7 @@ from sklseq.inference.chain.linear_chain import (
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.chain.tangent import Direction, Filtered, TangentWorkspace
 from sklseq.objectives.scores.design import _linear
-from sklseq.objectives.scores.score_map import ScoreMap
+from sklseq.objectives.scores.score_map import ScoreMap, neighbours
 from sklseq.objectives.scores.transition_features import EntryBuffers
 
 __all__ = ["LogLikelihood", "SumOfParts", "ThreadBuffers"]
@@ -285,12 +285,14 @@ class LogLikelihood(SumOfParts):
     def _observed_counts(self):
         n, y, L = self.n_labelled, self.y, self.scores.n_labels
         offsets, weights = self.offsets[: n + 1], self.weights[:n]
-        row_weights = np.repeat(weights, np.diff(offsets))
         first, last, after = row_positions(offsets)
-        pairs = y[after - 1].astype(np.intp) * L + y[after]
-        transition = np.bincount(pairs, weights=row_weights[after], minlength=L * L)
-        start = np.bincount(y[first], weights=row_weights[first], minlength=L)
-        end = np.bincount(y[last], weights=row_weights[last], minlength=L)
+        of_first = weights[np.diff(offsets) > 0]
+        of_pairs = None if n == 1 else np.repeat(weights, np.diff(offsets))[after]
+        transition = np.bincount(neighbours(y, after, L), weights=of_pairs, minlength=L * L)
+        if n == 1:
+            transition = weights[0] * transition
+        start = np.bincount(y[first], weights=of_first, minlength=L)
+        end = np.bincount(y[last], weights=of_first, minlength=L)
         return transition.reshape(L, L), start, end
 
     def alone(self) -> LogLikelihood:

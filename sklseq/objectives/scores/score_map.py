@@ -43,6 +43,7 @@ __all__ = [
     "full_support",
     "largest_at",
     "magnitudes",
+    "neighbours",
     "observed_support",
     "padded_rows",
     "state_rows",
@@ -106,12 +107,20 @@ def observed_support(X, y: np.ndarray, n_labels: int) -> Support:
                 seen[rest, j] = (X.rows[np.ix_(rows[HEAD:], rest)] != 0).any(axis=0)
     pairs = np.flatnonzero(seen)
     first, last, after = row_positions(X.offsets)
-    transition = np.zeros((L, L), dtype=bool)
-    transition[y[after - 1], y[after]] = True
+    transition = np.bincount(neighbours(y, after, L), minlength=L * L).reshape(L, L) > 0
     start, end = np.zeros(L, dtype=bool), np.zeros(L, dtype=bool)
     start[y[first]] = True
     end[y[last]] = True
     return Support(pairs, transition, start, end)
+
+
+def neighbours(y: np.ndarray, after: np.ndarray, n_labels: int) -> np.ndarray:
+    """i · n_labels + j for the labels i, j of each row of ``after`` and the one before it."""
+    if len(after) and len(after) == after[-1]:  # one sequence: no copies of its labels
+        before, y = y[: len(after)], y[1 : len(after) + 1]
+    else:
+        before, y = y[after - 1], y[after]
+    return before.astype(np.intp) * n_labels + y
 
 
 def allowed_support(X, labels: AllowedLabels) -> Support:
