@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from sklseq._lib.cpu import load_kernel
@@ -71,6 +73,18 @@ class History:
             self.gram[m + slot, :] = self.gram[:, m + slot] = products[:-1, 1]
         else:  # no curvature: the older pairs are not valid here either
             self.forget()
+
+    def take_over(self, pairs: Iterable, v: np.ndarray) -> None:
+        """Add pairs (s, y) of another run, from the oldest; v is that of w."""
+        zero = np.zeros_like(v)
+        for step, change in pairs:
+            self.push(step.astype(v.dtype), 1.0, change.astype(v.dtype), zero, v)
+
+    def oldest_first(self) -> list:
+        """The pairs (s, y)."""
+        m = self.memory
+        slots = [(self.slot - k) % m for k in reversed(range(self.used))]
+        return [(self.pairs[i], self.pairs[m + i]) for i in slots]
 
     def forget(self) -> None:
         """Drop all pairs."""

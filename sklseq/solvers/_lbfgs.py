@@ -42,6 +42,7 @@ def lbfgs(
     scale: np.ndarray | None = None,
     metric: BlockMetric | None = None,
     convexity: float = 0.0,
+    pairs: list | None = None,
 ) -> SolverResult:
     """Minimise ``objective`` + l1 · ‖w‖₁ to a relative accuracy of ``tol``.
 
@@ -69,6 +70,9 @@ def lbfgs(
     convexity : float
         m such that objective - m/2 · ‖w‖² is convex too: with v the subgradient of least norm, the
         objective exceeds its minimum by ‖v‖² / 2m at most.
+    pairs : list of (ndarray, ndarray), optional
+        Changes of w and of the gradient, from the oldest: from those of a run on an objective with
+        about the same Hessian. Replaced by those of this run.
 
     Returns
     -------
@@ -90,6 +94,8 @@ def lbfgs(
         search = OrthantSearch(objective, w, l1, threads, metric)
     else:
         search = Search(objective, w, threads, metric)
+    units = 1.0 if scale is None else scale
+    search.history.take_over(((units * s, y / units) for s, y in pairs or []), search.v)
     history = [search.value]
     message = _why_stop(search, history, tol, convexity, scale)
     for _ in range(max_iter):
@@ -108,6 +114,9 @@ def lbfgs(
         now = search.w if scale is None else search.w / scale
         if callback is not None and callback(len(history) - 1, search.value, now):
             message = message or "callback"
+    if pairs is not None:
+        found = search.history.oldest_first()
+        pairs[:] = [((s / units).astype(s.dtype), (y * units).astype(y.dtype)) for s, y in found]
     w = search.w if scale is None else search.w / scale
     return SolverResult(
         w,

@@ -1,6 +1,7 @@
 """Searches over penalties: the scores of GridSearchCV, conventions of scikit-learn, and errors."""
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -81,8 +82,8 @@ def test_crf_scores_are_those_of_a_cold_grid_search(options, dense):
         k: v for k, v in options.items() if not k.endswith("s") or k == "all_possible_transitions"
     }
     grids = {k: v for k, v in options.items() if k in ("l1s", "l2s")}
-    search = CRFTaggerCV(tol=1e-7, cv=3, **options).fit(X, y)
-    cold = grid(CRFTagger(tol=1e-7, **own), cv=3, **grids).fit(X, y)
+    search = CRFTaggerCV(tol=1e-10, cv=3, **options).fit(X, y)
+    cold = grid(CRFTagger(tol=1e-10, **own), cv=3, **grids).fit(X, y)
     assert_same_search(search, cold)
     assert search.scores_.shape == (3, len(search.l1s_), len(search.l2s_))
 
@@ -90,12 +91,21 @@ def test_crf_scores_are_those_of_a_cold_grid_search(options, dense):
 def test_a_path_on_many_rows_is_solved_by_adagrad_and_lbfgs_with_its_scale(monkeypatch, capsys):
     X, y = sentences(40, dense=False)
     monkeypatch.setattr(crf_problem, "MANY_ROWS", 10)
-    search = CRFTaggerCV(l2s=[0.1, 1.0, 10.0], cv=2, tol=1e-7, verbose=1, refit=False).fit(X, y)
+    search = CRFTaggerCV(l2s=[0.1, 1.0, 10.0], cv=2, tol=1e-10, verbose=1, refit=False).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
     solvers = [line.split("'")[1] for line in lines if line.startswith("[CRFTagger] solver")]
     assert solvers == ["adagrad", "lbfgs", "lbfgs"] * 2
-    cold = grid(CRFTagger(tol=1e-7, solver="lbfgs"), l2s=[0.1, 1.0, 10.0], cv=2).fit(X, y)
+    cold = grid(CRFTagger(tol=1e-10, solver="lbfgs"), l2s=[0.1, 1.0, 10.0], cv=2).fit(X, y)
     assert_same_search(search, cold)
+
+
+def test_pairs_of_the_solver_for_another_penalty():
+    rng = np.random.default_rng(0)
+    H, s = np.diag(rng.random(5)), rng.normal(size=5)
+    before = SimpleNamespace(l2=0.5, pairs=[(s, H @ s + 2 * 0.5 * s)])
+    ((same, y),) = crf_problem.CRFProblem.pairs_for(before, 0.125)
+    assert_array_equal(same, s)
+    assert_allclose(y, H @ s + 2 * 0.125 * s)
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,22 @@ def test_few_weights_have_more_pairs():
     assert lbfgs(Bowl(), np.zeros(50), tol=0.0, max_iter=70).value < 1e-4
 
 
+def test_pairs_of_an_earlier_run_are_changes_of_w_and_of_the_gradient_and_save_iterations():
+    problem, scale = LeastSquares(4), np.geomspace(0.5, 2, 20)
+    pairs = []
+    cold = lbfgs(problem, problem.start(), tol=1e-10, scale=scale, pairs=pairs, convexity=0.1)
+    assert len(pairs) > 10
+    for s, y in pairs:
+        assert_allclose(y, problem.A.T @ (problem.A @ s) + problem.ridge * s, atol=1e-7)
+    problem.b = problem.b[::-1].copy()
+    for other in (None, scale):
+        warm = lbfgs(
+            problem, problem.start(), tol=1e-10, scale=other, pairs=list(pairs), convexity=0.1
+        )
+        assert_allclose(warm.w, problem.solution(), rtol=1e-5, atol=1e-6)
+        assert warm.n_iter < cold.n_iter / 2
+
+
 def test_a_callback_stops_it_and_max_iter_is_told():
     problem = LeastSquares(0)
     stopped = lbfgs(problem, problem.start(), callback=lambda k, f, w: k == 3)

@@ -15,6 +15,9 @@ from sklseq.estimators.weights import dense_weights
 
 __all__ = ["CRFPath"]
 
+# Starts near the minimum, from which the objective falls slowly, deceive the estimate of the rest:
+# on three parts of CoNLL-2002 at ten values of l2, the excess was 1.35 tol once.
+SHARE_OF_TOL = 0.7
 WEIGHTS = ("coef_", "transition_", "start_", "end_")
 
 
@@ -26,8 +29,9 @@ class CRFPath:
         w(k) ≈ w(k-1) + r · (w(k-1) - w(k-2)),   r = log(l2(k) / l2(k-1)) / log(l2(k-1) / l2(k-2)),
 
     with r ≤ 1, and where ``l1`` changes, from the first weights of the previous ``l1``. Weights
-    that are 0 stay there. If AdaGrad solves the first problem, its scale of the weights is kept,
-    and L-BFGS starts from second derivatives at the start (half the iterations on CoNLL-2002).
+    that are 0 stay there. L-BFGS goes on with its pairs, and if AdaGrad solved the first problem,
+    with its scale and from second derivatives at the start (a third of the iterations on
+    CoNLL-2002).
 
     Parameters
     ----------
@@ -49,7 +53,8 @@ class CRFPath:
             self.summary = self.source.summarise()
         if tagger.solver == "auto" and choose_solver(tagger, self.source)[0] != "lbfgs":
             tagger.solver = "adagrad"  # "dual" leaves no scale
-        self.scale = None
+        tagger.tol *= SHARE_OF_TOL
+        self.problem: CRFProblem | None = None  # the last one
         # (l2, weights) of the last points with the same l1, and of the first of them.
         self.l1, self.last, self.first = np.nan, [], None
 
@@ -61,14 +66,15 @@ class CRFPath:
         if point["l1"] != self.l1:
             self.l1, self.last = point["l1"], [] if self.first is None else [self.first]
             self.first = None
+            if self.problem is not None:
+                self.problem.pairs = []
         if self.last:
             tagger.warm_start = True
             vars(tagger).update(zip(WEIGHTS, self._start(point["l2"])))
         with self.source:
-            problem = CRFProblem(tagger, self.source, self.summary, self.scale)
+            self.problem = problem = CRFProblem(tagger, self.source, self.summary, self.problem)
+            problem.pairs = problem.pairs or []
             result = problem.solve()
-        self.scale = problem.scale
-        problem.scores.design.release()
         vars(tagger).update(problem.attributes(result.w))
         here = point["l2"], [dense_weights(getattr(tagger, name)) for name in WEIGHTS]
         self.first = self.first or here

@@ -62,15 +62,17 @@ class CRFProblem:
     source : Source
     summary : Summary
         Of the source.
-    scale : ndarray, optional
-        That of a problem of the same source with other penalties: L-BFGS goes on with it from the
-        weights of the tagger.
+    before : CRFProblem, optional
+        One of the same source with other penalties, solved: L-BFGS goes on from the weights of the
+        tagger with its scale and its pairs.
 
     Attributes
     ----------
     scores : ScoreMap
     scale : ndarray or None
-        Of the weights in L-BFGS: as given, or that of AdaGrad once it has run.
+        Of the weights in L-BFGS, found by AdaGrad.
+    pairs : list or None
+        Changes of w and of the gradient in L-BFGS; None: not to be kept.
     start : ndarray
         Where the solver starts; overwritten by it.
     ran : list of str
@@ -80,18 +82,20 @@ class CRFProblem:
     """
 
     def __init__(
-        self, tagger: Any, source: Source, summary: Summary, scale: np.ndarray | None = None
+        self, tagger: Any, source: Source, summary: Summary, before: CRFProblem | None = None
     ):
         self.tagger, self.source, self.classes = tagger, source, summary.classes
-        self.l1, self.l2, self.scale = float(tagger.l1), float(tagger.l2), scale
+        self.l1, self.l2 = float(tagger.l1), float(tagger.l2)
+        self.scale: np.ndarray | None = None if before is None else before.scale
+        self.pairs: list | None = None if before is None else before.pairs_for(self.l2)
         name, self.why = choose_solver(tagger, source)
-        if scale is not None:
+        if self.scale is not None:
             name, self.why = "lbfgs", "it starts from weights and scales for other penalties"
         self.solver, self.ran = SOLVERS[name], []
         if tagger.verbose:
             print(f"[CRFTagger] solver {name!r}: {self.why}")
-        laid_out = self.solver.single_sequences or scale is not None  # as for AdaGrad
-        self.scores = score_map(tagger, source, summary, laid_out)
+        single = self.solver.single_sequences
+        self.scores = before.scores if before else score_map(tagger, source, summary, single)
         self.start = self.scores.new_vector()
         if self.solver.warm_start and tagger.warm_start and hasattr(tagger, "coef_"):
             self.start = previous_weights(tagger, self.scores, self.classes, source.vectorizer)
@@ -101,6 +105,13 @@ class CRFProblem:
     def value(self, w: np.ndarray) -> float:
         """The objective, with all penalties."""
         return self.f.value(w) + l1_norm(w, self.l1)
+
+    def pairs_for(self, l2: float) -> list | None:
+        """``pairs`` for another l2, which is a part of the Hessian."""
+        if self.pairs is None:
+            return None
+        change = np.float32(2 * (l2 - self.l2))
+        return [(s, y + change * s) for s, y in self.pairs]
 
     def solve(self) -> SolverResult:
         """Run the solver."""
@@ -221,7 +232,7 @@ def descend(
         max_iter=int(tagger.max_iter) - done, threads=problem.threads,
         callback=lambda k, value, w: problem.report("lbfgs", done + k, value, w),
         scale=scale if np.ndim(scale) else None, metric=metric,
-        convexity=problem.source.convexity(problem.l2),
+        convexity=problem.source.convexity(problem.l2), pairs=problem.pairs,
     )  # fmt: skip
 
 

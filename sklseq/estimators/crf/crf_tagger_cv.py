@@ -58,7 +58,7 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     proportions_weight : float, default=1.0
     max_iter : int, default=500
     tol : float
-        As in :class:`CRFTagger`, with the same default.
+        As in :class:`CRFTagger`, with the same default; in the folds, 0.7 of it.
     n_jobs : int or None, default=None
         Threads: of folds in the search, then of training and prediction.
     verbose : int, default=0
@@ -105,8 +105,8 @@ class CRFTaggerCV(PenaltySearchMixin, CRFTagger):
     Notes
     -----
     The columns of feature dicts are those of all sequences; a feature that no training sequence of
-    a fold has gets no weight there. Memory: the rows of each fold that is being run, and four
-    models for each thread.
+    a fold has gets no weight there. Memory: the rows of each fold that is being run, and for
+    each thread what training takes, four models, and twenty vectors of weights in float32.
 
     References
     ----------
