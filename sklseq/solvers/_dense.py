@@ -17,6 +17,8 @@ RANK = 1e-12
 TRUSTED = 1e-10
 PIVOTS = 30  # sets of active constraints that are tried
 SLACK = 1e-10  # by which a constraint may be missed, as a share of the largest
+DEPENDENT = 1e-10  # squared distance of a row of length 1 from the span of others, taken as 0
+EXCHANGES = 20  # of active constraints, times their number, after which rounding has spoilt them
 
 
 def solve_dense(A: np.ndarray, B: np.ndarray, ridge: float) -> SolverResult:
@@ -50,12 +52,16 @@ def solve_dense(A: np.ndarray, B: np.ndarray, ridge: float) -> SolverResult:
 
 
 def least_distance(
-    K: np.ndarray, h: np.ndarray, active: np.ndarray | None = None
+    K: np.ndarray,
+    h: np.ndarray,
+    active: np.ndarray | None = None,
+    start: np.ndarray | None = None,
 ) -> np.ndarray | None:
     """min ½ aᵀKa - hᵀa over a ≥ 0: the dual of min ½ ‖x‖² subject to F x ≥ h, where K = F Fᵀ.
 
     Sets of active constraints are tried first, each by one Cholesky factor. Where these do not end,
-    or are dependent, an eigendecomposition and nonnegative least squares find the answer.
+    or are dependent, violated constraints are added one by one to those of ``start``; where these
+    have no answer either, an eigendecomposition and nonnegative least squares decide.
 
     Parameters
     ----------
@@ -64,6 +70,8 @@ def least_distance(
     h : ndarray of shape (n,)
     active : bool ndarray of shape (n,), optional
         The constraints that may be active: where to begin.
+    start : ndarray of shape (n,), optional
+        The answer without some of the constraints, 0 for these.
 
     Returns
     -------
@@ -72,6 +80,8 @@ def least_distance(
 
     References
     ----------
+    D. Goldfarb, A. Idnani (1983), "A numerically stable dual method for solving strictly convex
+    quadratic programs", Mathematical Programming 27.
     C. L. Lawson, R. J. Hanson (1974), *Solving Least Squares Problems*, §23.4, LDP.
     L. F. Portugal, J. J. Júdice, L. N. Vicente (1994), "A comparison of block pivoting and
     interior-point algorithms for linear least squares problems with nonnegative variables",
@@ -80,6 +90,8 @@ def least_distance(
     size = np.sqrt(np.maximum(np.diag(K), 1e-300))
     K, scaled = K / np.outer(size, size), h / size
     a = _pivot(K, scaled, np.ones(len(h), dtype=bool) if active is None else active)
+    if a is None:
+        a = _exchange(K, scaled, np.zeros(len(h)) if start is None else start * size)
     if a is None:
         a = _nonnegative(K, scaled)
     return a if a is None else a / size
@@ -101,6 +113,50 @@ def _pivot(K: np.ndarray, h: np.ndarray, active: np.ndarray) -> np.ndarray | Non
             return a if np.abs(slack[active]).max(initial=0) <= least else None
         active = active ^ wrong
     return None
+
+
+def _exchange(K: np.ndarray, h: np.ndarray, start: np.ndarray) -> np.ndarray | None:
+    # Goldfarb and Idnani's dual method: the constraint missed most becomes active, by steps that
+    # end where it is met, or where another's multiplier is 0 and leaves. As many are active as
+    # x has components, at most.
+    a, active = start.copy(), np.flatnonzero(start)
+    try:
+        inverse = linalg.inv(K[np.ix_(active, active)], check_finite=False)
+    except linalg.LinAlgError:
+        return None
+    slack, least, new = K @ a - h, SLACK * float(np.abs(h).max(initial=0)), -1
+    for _ in range(EXCHANGES * len(h)):
+        if new < 0:
+            new = int(slack.argmin())
+            if slack[new] >= -least:
+                break
+        r = inverse @ K[active, new]
+        left = K[new, new] - K[active, new] @ r
+        ratios = np.divide(a[active], r, out=np.full(len(r), np.inf), where=r > 0)
+        full = -slack[new] / left if left > DEPENDENT else np.inf
+        step = min(float(ratios.min(initial=np.inf)), full)
+        if step == np.inf:
+            return None  # a combination of the active ones contradicts it
+        a[active] = np.maximum(a[active] - step * r, 0)
+        a[new] += step
+        if left > DEPENDENT:
+            move = np.zeros(len(h))
+            move[active], move[new] = -r, 1
+            slack += step * (K @ move)
+        if step == full:
+            edge = np.append(-r, 1.0)
+            inverse = np.pad(inverse, (0, 1)) + np.outer(edge, edge / left)
+            active, new = np.append(active, new), -1
+            continue
+        last = int(ratios.argmin())
+        a[active[last]] = 0
+        rest = np.arange(len(active)) != last
+        column = inverse[rest, last]
+        inverse = inverse[np.ix_(rest, rest)] - np.outer(column, column / inverse[last, last])
+        active = active[rest]
+    slack = K @ a - h
+    is_right = slack.min(initial=0) >= -least and np.abs(slack[a > 0]).max(initial=0) <= least
+    return a if is_right else None
 
 
 def _nonnegative(K: np.ndarray, scaled: np.ndarray) -> np.ndarray | None:

@@ -24,7 +24,7 @@ from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.scores.score_map import ScoreMap, Weights, full_support
 from sklseq.objectives.zscore.leave_out import LeaveOut
 from sklseq.objectives.zscore.moments import ChainWeights, Sample, decompose, extended_rows
-from sklseq.solvers import cg, least_distance, solve_dense
+from sklseq.solvers import _dense, cg, least_distance, solve_dense
 from tests.objectives.test_moments import (
     LABELS,
     best_weights,
@@ -1072,6 +1072,33 @@ def test_least_distance_from_any_start_and_of_dependent_constraints(seed):
         assert (a >= 0).all()
         assert (slack >= -1e-7 * size * np.abs(h / size).max()).all()
         assert abs(a @ slack) <= 1e-7 * max(1, a @ K @ a)
+
+
+def test_exchanges_of_constraints_agree_with_nonnegative_least_squares():
+    # Also on whether there is an answer: rows of equal length, some of them dependent, up to five
+    # times as many as components; from nothing, and from the answer of the first half.
+    n_without = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        n, m = int(rng.integers(2, 25)), int(rng.integers(1, 8))
+        F, x = rng.normal(size=(n, m)), rng.normal(size=m)
+        F = np.vstack([F, F[rng.integers(n, size=3)]])
+        F /= np.linalg.norm(F, axis=1)[:, None]
+        h = F @ x - rng.choice([0, 1], n + 3) * rng.random(n + 3)
+        h = h if seed % 2 else rng.normal(size=n + 3)
+        K, half = F @ F.T, slice((n + 3) // 2)
+        expected, first = _dense._nonnegative(K, h), _dense._nonnegative(K[half, half], h[half])
+        start = np.zeros(n + 3)
+        start[half] = 0 if first is None else first
+        for begin in (np.zeros(n + 3), start):
+            a = _dense._exchange(K, h, begin)
+            assert (a is None) == (expected is None)
+            if a is not None:
+                assert (a >= 0).all()
+                assert (K @ a - h >= -1e-9 * np.abs(h).max()).all()
+                assert_allclose(F.T @ a, F.T @ expected, rtol=1e-5, atol=1e-5)
+        n_without += expected is None
+    assert 20 < n_without < 100
 
 
 def test_differences_from_the_truth():

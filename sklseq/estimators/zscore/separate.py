@@ -216,7 +216,8 @@ class Program:
         """w; None if the constraints contradict each other."""
         active = np.ones(len(self.h), dtype=bool)  # those of the last answer, and the new ones
         active[: len(self.a)] = self.a > 0
-        a = least_distance(self.K, self.h, active)
+        start = np.append(self.a, np.zeros(len(self.h) - len(self.a)))
+        a = least_distance(self.K, self.h, active, start)
         if a is None:
             return None
         self.a = a
