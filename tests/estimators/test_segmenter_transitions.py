@@ -21,7 +21,7 @@ from sklseq.estimators.semicrf.segment_source import SegmentSource
 from sklseq.features import SegmentFeatures, TemplateFeatures, TokenFeatures
 from sklseq.inference.segment_reference import is_active
 from sklseq.inspection import explain
-from sklseq.objectives.segment.segment_hinge import token_loss
+from sklseq.objectives.segment.segment_hinge import SegmentHinge, token_loss
 from sklseq.objectives.segment.segment_likelihood import SegmentLogLikelihood
 from tests.estimators.test_semicrf import covered, problem
 from tests.inference.test_segment_inference import segmentations
@@ -132,6 +132,45 @@ def check_objective(seed, options, n_jobs=1, longest=4):
         numerical = precise_numerical_gradient(at, w)
         assert_allclose(gradient[used], numerical[used], rtol=1e-8, atol=1e-8)
     return len(scores.triples(w))
+
+
+@pytest.mark.parametrize("every", [True, False])
+@pytest.mark.parametrize("seed", range(2))
+def test_hinge_loss(seed, every):
+    """Every violation and the primal objective by enumeration; the dual meets it."""
+    X, y = problem(seed, n_sequences=10, longest=4, dense=bool(seed))
+    model = SemiCRFSegmenter(
+        l2=0.3, loss="hinge", transition_features=COLUMNS, all_possible_states=every
+    )
+    weights = np.random.default_rng(seed).uniform(0.5, 2, len(X))
+    training = SegmentProblem(model, SegmentSource.read(X, y, weights, "O"))
+    hinge = SegmentHinge(training.scores, training.data, weights, 0.3)
+    gaps, duals = np.zeros(len(X)), []
+    for k in range(300):
+        hinge.optimize(hinge.blocks if k % 2 else hinge.blocks[:1], gaps, 20, 0.0)
+        duals.append(hinge.certificate().dual)
+        vars(model).update(training.attributes(hinge))
+        if k in (2, 299):
+            assert_allclose(
+                hinge.certificate().primal, hinge_objective(model, X, y, hinge), rtol=1e-10
+            )
+    assert np.count_nonzero(model.transition_coef_.data) > 3
+    assert (np.diff(duals) >= -1e-9).all()
+    assert_allclose(duals[-1], hinge.certificate().primal, rtol=1e-3)
+
+
+def hinge_objective(model, X, y, hinge):
+    """The primal objective; also asserts that all violations are the enumerated ones."""
+    parts = model.coef_, model.transition_, model.start_, model.end_, model.transition_coef_.data
+    total = model.l2 * sum(np.square(part).sum() for part in parts)
+    for s, (x, gold) in enumerate(zip(X, covered(y, X), strict=True)):
+        every, values = enumerated(model, x)
+        gold = codes_of(model, gold)
+        gain = values - values[every.index(gold)] + [wrong_steps(one, gold) for one in every]
+        total += hinge.weights[s] * gain.max()
+        found = [hinge.sets[s].violation(np.array(one, np.int64).reshape(-1, 3)) for one in every]
+        assert_allclose(found, gain, atol=1e-9)
+    return total
 
 
 @pytest.fixture(scope="module")
@@ -261,8 +300,6 @@ def test_names_of_dicts_and_columns_of_tokens():
 
 def test_refusals():
     X, y = problem(7)
-    with pytest.raises(ValueError, match="loss='hinge' does not train transition features"):
-        SemiCRFSegmenter(loss="hinge", transition_features=[0]).fit(X, y)
     with pytest.raises(ValueError, match="by name, and X has no names"):
         SemiCRFSegmenter(transition_features="start").fit(X, y)
     ends = SegmentPotentials.from_list([(2, [2, 2], [0, 1], [1, 2], np.ones((2, 1)))] * 2)

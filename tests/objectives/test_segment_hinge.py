@@ -133,6 +133,20 @@ def test_every_step_raises_the_dual_and_no_dual_exceeds_any_primal(seed):
     assert min(primals) - max(duals) < 0.1 * (primals[0] - duals[0])
 
 
+def test_certificates_change_no_search():
+    """The search of a certificate serves the next pass, and no later one."""
+    X, y = problem(5)
+    plain, certified = hinge_of(X, y, np.ones(len(X))), hinge_of(X, y, np.ones(len(X)))
+    gaps, others = np.zeros((2, len(X)))
+    for _ in range(4):
+        certified.certificate()
+        for _ in range(2):
+            plain.optimize(plain.blocks, gaps, 3, 0.0)
+            certified.optimize(plain.blocks, others, 3, 0.0)
+            assert (gaps == others).all()
+    assert (plain.w == certified.w).all()
+
+
 def test_weights_are_those_of_the_mixtures():
     X, y = problem(5)
     weights = np.random.default_rng(5).random(len(X)) + 0.5
@@ -282,9 +296,9 @@ def test_estimator_is_within_the_tolerance_of_the_minimum(every):
     X, y = problem(7, dense=False)
     parameters = {"loss": "hinge", "l2": 0.3, "all_possible_states": every}
     rough = SemiCRFSegmenter(**parameters, max_iter=5000).fit(X, y)
-    fine = SemiCRFSegmenter(**parameters, tol=2e-4, max_iter=50_000).fit(X, y)
-    # tol=1e-3 is proved to be within 1 %, tol=2e-4 within 0.2 %.
-    assert rough.objective_ <= fine.objective_ / 0.99
+    fine = SemiCRFSegmenter(**parameters, tol=4e-5, max_iter=50_000).fit(X, y)
+    # tol=1e-3 is proved to be within 5 %, tol=4e-5 within 0.2 %.
+    assert rough.objective_ <= fine.objective_ / 0.95
     assert fine.objective_ <= rough.objective_ / 0.998
     assert rough.n_iter_ < fine.n_iter_
     slack = [max(v) for v in violations(X, y, fine.coef_, _chain(fine))]
@@ -300,7 +314,7 @@ def test_sample_weights_are_repetitions():
     X, y = problem(8, n_sequences=6)
     counts = np.array([1, 2, 0, 1, 3, 1])
     chosen = np.repeat(np.arange(6), counts)
-    parameters = {"loss": "hinge", "tol": 5e-4, "max_iter": 50_000}
+    parameters = {"loss": "hinge", "tol": 1e-4, "max_iter": 50_000}
     weighted = SemiCRFSegmenter(**parameters).fit(X, y, sample_weight=counts)
     repeated = SemiCRFSegmenter(**parameters).fit(X[chosen], [y[s] for s in chosen])
     # Each is proved to be within 0.5 % of one minimum.

@@ -157,7 +157,7 @@ class SemiCRFSegmenter(
         mask, or, where X has names, by names, by a regular expression that is searched for in names
         or by a function of a name; beside those that ``X.roles`` says, as
         ``SegmentFeatures(transition_features=)`` sets it. Pairs that training does not have with
-        the column have no weight. Not for the hinge loss.
+        the column have no weight.
     constraints : list of tuple or None, default=None
         Pairs (label, next label) of neighbouring segments that cannot occur, in training and
         prediction; (None, label) forbids to begin with a label, (label, None) to end with it. Rules
@@ -168,7 +168,7 @@ class SemiCRFSegmenter(
         block-coordinate Frank-Wolfe.
     tol : float, default=1e-3
         Fraction of the objective by which it may exceed its minimum, proved or estimated as by
-        "lbfgs" of :class:`CRFTagger`. For the hinge loss it is ``10 · tol``, and proved. Smaller
+        "lbfgs" of :class:`CRFTagger`. For the hinge loss it is ``50 · tol``, and proved. Smaller
         values take longer and change F1 by less than 0.1 points (references and addresses).
     calibrate : int or None, default=None
         Folds by which probabilities are calibrated: weights are divided by the temperature that

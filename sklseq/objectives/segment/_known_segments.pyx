@@ -11,14 +11,15 @@ cdef class Cells:
 
     w[column * n_labels + label] is the weight of a column for a label; the last n_labels + 2
     columns are the transitions from each label, the start and the end. Behind the rows of the
-    cells, ``rows`` has one for each of these, with a 1 in its column. Places of w where ``mask`` is
-    0 stay 0.
+    cells, ``rows`` has one for each of these, with a 1 in its column. With transition features, more
+    columns follow, one for each such feature and label before, and a row for each step and label
+    before. Places of w where ``mask`` is 0 stay 0.
 
-    A pair of sequence s is (one of its cells or, behind these, a column of the chain, label) as a
-    number; it has the features of that row at the places of that label.
+    A pair of sequence s is (one of its cells or, behind these, a column of the chain, or (step,
+    label before), label) as a number; it has the features of that row at the places of that label.
     """
 
-    cdef const long long[::1] bounds, place, first, start, stop, true
+    cdef const long long[::1] bounds, place, first, start, stop, true, steps
     cdef const double[::1] value
     cdef const double[:, ::1] loss
     cdef const signed char[::1] kind
@@ -27,6 +28,7 @@ cdef class Cells:
     cdef long long[::1] at, pair
     cdef Py_ssize_t n, L, m
     cdef double lost
+    cdef bint of_starts  # whether there are transition features
 
     def __init__(self, rows, data, loss, mask, w):
         plan = data.plan
@@ -37,13 +39,18 @@ cdef class Cells:
         self.n, self.L, self.loss = plan.n_cells, plan.n_labels, loss
         self.mask, self.w, self.other = mask.astype(np.uint8), w, np.zeros_like(w)
         self.moves = np.zeros((self.L + 2) * self.L)
-        self.at = np.empty(int(np.diff(plan.steps).max(initial=0)), dtype=np.int64)
-        most = 2 * int(np.diff(plan.cells).max(initial=0)) + len(self.moves)
+        self.steps, self.of_starts = plan.steps, rows.shape[0] > self.n + self.L + 2
+        longest = int(np.diff(plan.steps).max(initial=0))
+        self.at = np.empty(longest, dtype=np.int64)
+        most = 2 * (int(np.diff(plan.cells).max(initial=0)) + longest) + len(self.moves)
         self.pair, self.count = np.empty(most, dtype=np.int64), np.empty(most)
 
     cdef inline Py_ssize_t row(self, Py_ssize_t s, long long pair) noexcept nogil:
         cdef Py_ssize_t cell = pair // self.L, n = self.first[s + 1] - self.first[s]
-        return self.first[s] + cell if cell < n else self.n + cell - n
+        if cell < n:
+            return self.first[s] + cell
+        cell -= n
+        return self.n + cell + (0 if cell < self.L + 2 else self.steps[s] * self.L)
 
     cdef inline double dot(
         self, Py_ssize_t row, Py_ssize_t label, const double[::1] w
@@ -101,6 +108,33 @@ cdef class Cells:
             if self.moves[i] != 0:
                 self.note(n * self.L + i, self.moves[i])
                 self.moves[i] = 0
+        if self.of_starts:
+            self.compare_starts(s, n + self.L + 2, found, gold)
+
+    cdef void compare_starts(self, Py_ssize_t s, Py_ssize_t n, const long long[:, ::1] found,
+                             const long long[:, ::1] gold) noexcept nogil:
+        # Segments that begin at the same step after the same label, and have the same, cancel.
+        cdef Py_ssize_t i = 1, j = 1
+        while i < found.shape[0] or j < gold.shape[0]:
+            if j == gold.shape[0] or i < found.shape[0] and found[i, 0] < gold[j, 0]:
+                self.note_start(s, n, found, i, 1)
+                i += 1
+                continue
+            if i < found.shape[0] and found[i, 0] == gold[j, 0]:
+                if found[i - 1, 2] == gold[j - 1, 2] and found[i, 2] == gold[j, 2]:
+                    i, j = i + 1, j + 1
+                    continue
+                self.note_start(s, n, found, i, 1)
+                i += 1
+            self.note_start(s, n, gold, j, -1)
+            j += 1
+
+    cdef void note_start(self, Py_ssize_t s, Py_ssize_t n, const long long[:, ::1] segments,
+                         Py_ssize_t k, double by) noexcept nogil:
+        cdef Py_ssize_t cell = n + segments[k, 0] * self.L + segments[k - 1, 2]
+        cdef Py_ssize_t row = self.row(s, cell * self.L)
+        if self.bounds[row] < self.bounds[row + 1]:
+            self.note(cell * self.L + segments[k, 2], by)
 
     cdef Py_ssize_t active(self, Py_ssize_t c, const long long[:, ::1] found) noexcept nogil:
         # Label of the segment for which cell c is active, or -1.
@@ -157,6 +191,8 @@ cdef class Mixture:
         self.cells, self.s, self.gold = cells, s, gold
         self.weight, self.ratio = weight, weight / (2 * l2)
         n = cells.first[s + 1] - cells.first[s] + cells.L + 2
+        if cells.of_starts:
+            n += (cells.steps[s + 1] - cells.steps[s]) * cells.L
         self.number = np.full(n * cells.L, -1, dtype=np.int32)
         self.used, self.row, self.label, self.places, self.bounds = np.zeros((5, 8), np.int64)
         self.counts, self.values, self.by = (np.zeros(8) for _ in range(3))
@@ -171,6 +207,14 @@ cdef class Mixture:
     @property
     def alpha(self):
         return np.asarray(self._alpha)[:self.k]
+
+    def mean_loss(self):
+        """Loss of the mixture."""
+        cdef Py_ssize_t k
+        cdef double total = 0
+        for k in range(self.k):
+            total += self._alpha[k] * self._loss[k]
+        return total
 
     @property
     def gram(self):

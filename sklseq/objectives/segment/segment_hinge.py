@@ -110,24 +110,41 @@ class SegmentHinge:
 
     def __init__(self, scores: SegmentScores, data: SegmentData, weights: np.ndarray, l2: float):
         self.scores, self.data, self.plan = scores, data, data.plan
-        self.weights, self.l2, L = weights, float(l2), scores.n_labels
-        self.loss = token_loss(data, L)
-        n = data.rows.shape[1]
-        self.w = np.zeros((n + L + 2) * L)
-        self.coef = self.w[: n * L].reshape(n, L)
-        self.chain = self.w[n * L :].reshape(L + 2, L)  # transitions, start and end
+        self.weights, self.l2 = weights, float(l2)
+        self.loss, self.entries = token_loss(data, scores.n_labels), None
         gold = data.gold
         cuts = np.searchsorted(gold.sequence, np.arange(len(weights) + 1))
         columns = np.stack(gold[1:], axis=1)
         gold = [columns[a:b] for a, b in zip(cuts[:-1], cuts[1:])]
-        state = scores.design.unpack(np.ones(scores.n_state))[:, :L]
-        mask = np.vstack([state, scores.padded_chain(np.ones(scores.n_weights))[:, :L]])
-        rows = sparse.block_diag([data.rows.rows, sparse.identity(L + 2)], format="csr")
+        rows, mask = self._lay_out()
         self.cells = Cells(rows, data, self.loss, mask.ravel(), self.w)
+        self.latest: list | None = None  # segmentations that a search with these w found
         self.sets = [
             Mixture(self.cells, s, *known, l2) for s, known in enumerate(zip(gold, weights))
         ]
         self.blocks = np.flatnonzero((weights > 0) & (np.diff(data.plan.steps) > 0))
+
+    def _lay_out(self) -> tuple[sparse.csr_matrix, np.ndarray]:
+        # w and its parts; the rows of Cells, and its mask.
+        scores, rows, features = self.scores, self.data.rows.rows, self.scores.features
+        L, n = scores.n_labels, rows.shape[1]
+        state = scores.design.unpack(np.ones(scores.n_state))[:, :L]
+        masks = [state, scores.padded_chain(np.ones(scores.n_weights))[:, :L]]
+        parts = [rows, sparse.identity(L + 2)]
+        if features is not None and features.n_weights:
+            starts = self.data.starts.rows
+            order = np.searchsorted(features.columns, features.feature)
+            of_pairs = np.zeros((len(features.columns) * L, L))
+            of_pairs.ravel()[order * L**2 + features.triples % L**2] = 1
+            masks.append(of_pairs)
+            parts.append(sparse.kron(starts[:, features.columns], sparse.identity(L)))
+            self.entries = features.buffers([(0, starts.shape[0])], sums=False)
+        mask = np.vstack(masks)
+        self.w = np.zeros(mask.size)
+        self.coef, self.chain, _ = np.split(self.w.reshape(-1, L), [n, n + L + 2])
+        # Where w has the weights of ``scores.triples``, in their order.
+        self.triples = (n + L + 2) * L + np.flatnonzero(mask[n + L + 2 :])
+        return sparse.block_diag(parts, format="csr"), mask
 
     def optimize(
         self, order: np.ndarray, gaps: np.ndarray, n_steps: int, accuracy: float,
@@ -147,41 +164,56 @@ class SegmentHinge:
 
     def searches(self, order: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """Each s of ``order`` with its segmentation of largest loss + score; most at once."""
-        plan, chosen = self.plan, order.tolist()
-        if 4 * len(chosen) >= plan.n_sequences:
-            found = self._search(0, plan.n_sequences)
+        plan, chosen, found = self.plan, order.tolist(), self.latest
+        if found is not None or 4 * len(chosen) >= plan.n_sequences:
+            found = self._search(0, plan.n_sequences) if found is None else found
             yield from ((s, found[s]) for s in chosen)
             return
+        chain = self._transitions()
         for s in chosen:
-            yield s, self._search(s, s + 1)[0]
+            yield s, self._search(s, s + 1, chain)[0]
 
-    def _search(self, a: int, b: int) -> list[np.ndarray]:
+    def _transitions(self) -> SegmentTransitions:
+        L, rows = self.scores.n_labels, None
+        if self.entries is not None:
+            self.entries.clear()
+            steps, v = self.plan.steps, self.w[self.triples]
+            rows = self.scores.features.fill(v, self.chain[:L], 0, steps, self.entries)
+        return SegmentTransitions(
+            self.chain[:L], self.chain[L], self.chain[L + 1], sums=False, rows=rows
+        )
+
+    def _search(self, a: int, b: int, chain: SegmentTransitions | None = None) -> list[np.ndarray]:
         L, rows = self.scores.n_labels, self.data.rows.rows
         cells = slice(*self.plan.cells[[a, b]].tolist())
         psi = self.loss[cells].copy()
         psi[:, :L] += (rows[cells] if b - a < self.plan.n_sequences else rows) @ self.coef
-        chain = SegmentTransitions(self.chain[:L], self.chain[L], self.chain[L + 1], sums=False)
+        chain = self._transitions() if chain is None else chain
         found, best = best_segments(self.plan, psi, chain, a, b)
         check_segmentations(best, a)
         return found
 
     def revisit(self, order: np.ndarray, gaps: np.ndarray, n_steps: int, accuracy: float) -> None:
         """The same among the segmentations found so far, without a search."""
+        self.latest = None
         for s in order.tolist():
             gaps[s] = self.sets[s].visit(n_steps, accuracy)
 
     def certificate(self) -> Certificate:
         """Primal and dual objective now."""
-        ridge = self.l2 * float(np.vdot(self.coef, self.coef) + np.vdot(self.chain, self.chain))
+        ridge = self.l2 * float(np.einsum("i,i", self.w, self.w))  # BLAS would start threads
         primal, dual = ridge, -ridge
-        for s, found in self.searches(self.blocks):
+        self.latest = self._search(0, self.plan.n_sequences)
+        for s in self.blocks.tolist():
             known = self.sets[s]
-            primal += self.weights[s] * max(known.violation(found), 0.0)
-            dual += self.weights[s] * float(known.alpha @ known.loss)
+            primal += self.weights[s] * max(known.violation(self.latest[s]), 0.0)
+            dual += self.weights[s] * known.mean_loss()
         return Certificate(primal, dual)
 
     def vector(self) -> np.ndarray:
         """The weights as ``scores`` lays them out."""
         L = self.scores.n_labels
         weights = Weights(self.coef, self.chain[:L], self.chain[L], self.chain[L + 1])
-        return ScoreMap.pack(self.scores, weights)
+        w = ScoreMap.pack(self.scores, weights)
+        self.scores.triples(w)[:] = self.w[self.triples]
+        return w
