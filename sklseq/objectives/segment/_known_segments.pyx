@@ -11,9 +11,9 @@ cdef class Cells:
 
     w[column * n_labels + label] is the weight of a column for a label; the last n_labels + 2
     columns are the transitions from each label, the start and the end. Behind the rows of the
-    cells, ``rows`` has one for each of these, with a 1 in its column. With transition features, more
-    columns follow, one for each such feature and label before, and a row for each step and label
-    before. Places of w where ``mask`` is 0 stay 0.
+    cells, ``rows`` has one for each of these, with a 1 in its column. With transition features,
+    more columns follow, one for each such feature and label before, and a row for each step and
+    label before. Places of w where ``mask`` is 0 stay 0.
 
     A pair of sequence s is (one of its cells or, behind these, a column of the chain, or (step,
     label before), label) as a number; it has the features of that row at the places of that label.
