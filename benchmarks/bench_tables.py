@@ -21,7 +21,7 @@ from sklearn.model_selection import GridSearchCV
 from sklseq import CRFTagger, RowBlocks, TimeBlockSplit
 
 M, RUN, BLOCK = 4, 20, 100_000
-STEPS = ("cache", "fit", "predict_proba", "search")
+STEPS = ("cache", "fit", "unknown", "partial_fit", "predict_proba", "search")
 
 
 def blocks(n_rows):
@@ -49,12 +49,25 @@ def write(folder, n_rows):
             other.write_table(table)
 
 
+def half_known(y):
+    """Blocks of labels, half of them unknown at random."""
+    rng = np.random.default_rng(0)
+    for a in range(0, len(y), BLOCK):
+        labels = np.asarray(y[a : a + BLOCK]).astype(object)
+        labels[rng.random(len(labels)) < 0.5] = None
+        yield labels
+
+
 def run(step, path):
     """One step, with the cache beside the file."""
     X, y = RowBlocks.from_table(path, "y", cache=f"{path}-cache")
     if step == "fit":
         tagger = CRFTagger().fit([X], [y])
         print(f"accuracy {tagger.score([X], [y]):.3f}", file=sys.stderr)
+    if step == "unknown":
+        CRFTagger().fit([X], [lambda: half_known(y)])
+    if step == "partial_fit":
+        CRFTagger().partial_fit([X], [y], classes=np.unique(y[:BLOCK]))
     if step == "predict_proba":
         tagger = CRFTagger().fit([X[:100_000]], [y[:100_000]])
         out = np.lib.format.open_memmap(f"{path}-p.npy", "w+", np.float64, (len(y), 2))
