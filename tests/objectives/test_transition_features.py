@@ -17,7 +17,7 @@ from sklseq.estimators.sources.open_source import open_source
 from sklseq.inference.reference import score_path
 from sklseq.objectives.likelihood import stochastic
 from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
-from sklseq.objectives.scores.transition_features import observed_triples
+from sklseq.objectives.scores.transition_features import TransitionFeatures, observed_triples
 from tests.objectives.test_partial import options, partial_labels, problem_of
 from tests.oracles import precise_numerical_gradient
 from tests.sample_data import make_data, make_sparse_data
@@ -86,6 +86,20 @@ def test_value_and_gradient(seed, partial, kind, model):
     used = np.flatnonzero(packed_again(scores, np.ones_like(w)))
     numerical = precise_numerical_gradient(f.value, w)
     assert_allclose(gradient[used], numerical[used], rtol=1e-8, atol=1e-8)
+
+
+def test_memory_of_entries_used_again_for_other_sets():
+    # Column 0 has all nine pairs, column 1 one of them; blocks of one, the other and both.
+    X = Sequences(np.array([[1.0, 0]] * 5 + [[0, 1.0]] * 5) * np.arange(1, 11)[:, None], [0, 10])
+    features = TransitionFeatures(X, np.array([*range(9), 14]), 3, np.float64)
+    v, shared = np.arange(10.0), np.zeros((3, 3))
+    room = features.buffers([(0, 10)])
+    for first, n in ((0, 5), (5, 5), (0, 5), (3, 6), (0, 5), (0, 10)):
+        offsets = np.array([0, n])
+        rows = features.fill(v, shared, first, offsets, room)
+        fresh = features.fill(v, shared, first, offsets, features.buffers([(0, 10)]))
+        assert_array_equal(rows.toarray(), fresh.toarray())
+        assert_array_equal(rows.i, fresh.i)
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])

@@ -42,12 +42,15 @@ cdef class Links:
     cdef Py_ssize_t add_matrix(
         self, Py_ssize_t row, const real* v, const real[:, ::1] shared, int* i, int* j, real* score
     ) noexcept nogil:
-        # Write all pairs; returns their number.
+        # Write all pairs, and i and j unless they are NULL; returns their number.
         cdef Py_ssize_t p, q, k, f, first, size = self.at.L * self.at.L
         cdef real x
+        if i != NULL:
+            for k in range(self.at.L):
+                for q in range(self.at.L):
+                    i[k * self.at.L + q], j[k * self.at.L + q] = <int> k, <int> q
         for k in range(self.at.L):
             for q in range(self.at.L):
-                i[k * self.at.L + q], j[k * self.at.L + q] = <int> k, <int> q
                 score[k * self.at.L + q] = shared[k, q]
         for p in range(self.at.indptr[row], self.at.indptr[row + 1]):
             f, x = self.at.indices[p], <real> self.at.data[p]
@@ -74,6 +77,8 @@ cdef class Links:
         cdef int[::1] set_of_kind = room.set_of_kind
         cdef real[::1] score = room.score
         cdef Py_ssize_t s, r, row, n_weights, n = 0, k = 0, size = self.at.L * self.at.L
+        cdef Py_ssize_t matrices = room.n_matrices    # sets of all pairs that i and j begin with
+        cdef bint known
         cdef bint kinds = self.kind is not None
         cdef real top = -1e30
         with nogil:
@@ -91,8 +96,13 @@ cdef class Links:
                             continue
                         of_row[r] = set_of_kind[self.kind[row]] = <int> k
                     if 2 * n_weights >= size:
-                        n += self.add_matrix(row, &v[0], shared, &i[n], &j[n], &score[n])
+                        known = n % size == 0 and n < matrices * size
+                        n += self.add_matrix(
+                            row, &v[0], shared, NULL if known else &i[n], &j[n], &score[n]
+                        )
+                        matrices += not known and n == (matrices + 1) * size
                     elif n_weights:
+                        matrices = min(matrices, n // size)
                         n = entries_of_row(
                             &self.at, row, &v[0], &shared[0, 0], shared.shape[1], &place[0],
                             &i[0], &j[0], &score[0], n
@@ -105,6 +115,7 @@ cdef class Links:
                     set_of_kind[self.kind[first + r]] = -1
             if n:
                 top = row_max(&score[0], n)
+        room.n_matrices = matrices
         return k, n, top
 
     def collect(

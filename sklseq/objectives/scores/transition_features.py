@@ -166,6 +166,7 @@ class EntryBuffers:
         self.of_row = np.empty(n_rows, dtype=np.int32)
         self.set_of_kind = np.full(features.n_kinds, -1, dtype=np.int32)
         self.i, self.j = np.empty((2, n_entries), dtype=np.int32)
+        self.n_matrices = 0  # of the last call of `Links.fill`
         self.score = np.empty(n_entries, dtype=features.dtype)
         self.expected = np.empty(n_entries if n_sums else 0)
         self.place = np.empty(features.n_labels**2, dtype=np.int32)
