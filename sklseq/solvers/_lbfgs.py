@@ -6,6 +6,7 @@ With l1 = 0, a weak-Wolfe line search (Nocedal, Wright 2006, §7.2); with l1 > 0
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -19,9 +20,12 @@ __all__ = ["estimated_rest", "lbfgs"]
 
 # Decreases are compared over a fifth of all iterations, at least so many, and the estimate is so
 # many times the rest of a geometric series: without a metric, and with one, which converges faster.
-# (On 48 traces of tenths of six corpora, with a metric, five and 2.5 are as safe as ten and 2, and
-# end 6 iterations earlier; five and 2 exceed the tolerance twice as often.)
-PERIODS, FACTORS = (10, 5), (2, 2.5)
+PERIODS, FACTORS = (10, 5), (2, 1)
+# With a metric, decreases may fall off more slowly than a geometric series: d over five iterations
+# of n counts d · SLOW · √(n / 5) at least. (61 traces of six corpora, or parts: with tol = 0.01, 32
+# iterations and no excess above tol; five iterations and 2.5 times the series: 37 and none. With
+# 0.001, 71 and 5 of 57 above, up to 1.7 tol; 79 and 5, up to 2.4.)
+SLOW = 2.5
 # A metric is dropped where the objective falls below this share of its first value: few rows are as
 # uncertain as where it was taken (on citations of 10,000 tokens with l2 = 0.1, seven
 # iterations of 53 were due to the blocks, and a fifth of the time of each).
@@ -97,7 +101,8 @@ def lbfgs(
     units = 1.0 if scale is None else scale
     search.history.take_over(((units * s, y / units) for s, y in pairs or []), search.v)
     history = [search.value]
-    message = _why_stop(search, history, tol, convexity, scale)
+    why_stop = partial(_why_stop, search, history, tol, convexity, scale, metric is not None)
+    message = why_stop()
     for _ in range(max_iter):
         if message:
             break
@@ -107,7 +112,7 @@ def lbfgs(
         history.append(search.value)
         if search.value < STALE * history[0]:
             search.history.metric = None
-        message = _why_stop(search, history, tol, convexity, scale)
+        message = why_stop()
         if message == "estimate" and scale is not None and scale.max() > UNEQUAL * scale.min():
             # One outlier in a column gives it a scale at which the other rows hardly count.
             message = "flat" if search.is_flat(scale, tol * abs(search.value)) else message
@@ -135,19 +140,25 @@ def estimated_rest(history: list, has_metric: bool = False) -> float:
     and the last one by d, it will fall by d · r / (1 - r) more. n is a fifth of all iterations,
     at least ten. r is unknown: it is taken to be the largest of the last three ratios, and the
     estimate is 2 · d / (1 - r). Infinite for fewer than 20 iterations, and for r >= 1. With a
-    metric, five iterations, 2.5 · d / (1 - r), and 10 iterations.
+    metric, n is five at least, and the estimate is d / (1 - r), or e · 2.5 · √(k / 5) if that is
+    more, with e the decrease in the last five of k iterations; infinite for fewer than 10.
     """
     period = max(PERIODS[has_metric], (len(history) - 1) // 5)
     falls = np.diff(history[: -4 * period - 2 : -period])  # the last period first
     if len(falls) < 2:
         return np.inf
     r = np.max(falls[:-1] / np.maximum(falls[1:], 1e-300))
-    return float(FACTORS[has_metric] * falls[0] / (1 - r)) if r < 1 else np.inf
+    rest = FACTORS[has_metric] * falls[0] / (1 - r) if r < 1 else np.inf
+    if has_metric:
+        rest = max(rest, SLOW * (history[-6] - history[-1]) * np.sqrt((len(history) - 1) / 5))
+    return float(rest)
 
 
-def _why_stop(search: Search, history: list, tol: float, convexity: float, scale) -> str:
+def _why_stop(
+    search: Search, history: list, tol: float, convexity: float, scale, has_metric: bool
+) -> str:
     # Name of the stopping rule that is met, or "".
-    allowed, has_metric = tol * abs(search.value), search.history.metric is not None
+    allowed = tol * abs(search.value)
     if search.history.with_v[-1] == 0:
         return "gradient"
     if convexity > 0 and search.squared_slope(scale) <= 2 * convexity * allowed:

@@ -82,12 +82,15 @@ def test_the_objective_is_within_tol_of_the_minimum(l1, l2, tol):
 
 @pytest.mark.parametrize("n", [20, 39, 40, 79, 100, 400])
 @pytest.mark.parametrize("r", [0.2, 0.9])
-@pytest.mark.parametrize(("has_metric", "least", "factor"), [(False, 10, 2), (True, 5, 2.5)])
-def test_the_estimate_of_the_rest(n, r, has_metric, least, factor):
-    # d / (1 - r), times a factor, for geometric decrease over some iterations, n / 5 at least.
+@pytest.mark.parametrize(("has_metric", "least"), [(False, 10), (True, 5)])
+def test_the_estimate_of_the_rest(n, r, has_metric, least):
+    # d / (1 - r), for geometric decrease over some iterations, n / 5 at least; without a metric
+    # twice that, with one at least as for a decrease in proportion to 1 / root of n.
     k, period = np.arange(n + 1), max(least, n // 5)
     series, d = list(5 + r ** ((k - n) / period)), 1 / r - 1
-    assert estimated_rest(series, has_metric) == pytest.approx(factor * d / (1 - r))
+    e = series[-6] - series[-1]
+    expected = max(d / (1 - r), 2.5 * np.sqrt(n / 5) * e) if has_metric else 2 * d / (1 - r)
+    assert estimated_rest(series, has_metric) == pytest.approx(expected)
     assert estimated_rest(list(5 + r ** (k[: 2 * least] / period)), has_metric) == np.inf
 
 
