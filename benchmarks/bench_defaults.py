@@ -1,10 +1,10 @@
 """What a user who changes nothing gets: from feature dicts to a model and to labels, by turns.
 
-Parts (all, or those named): defaults, tagging and gaps. Beside sklearn-crfsuite, in one thread and
-by process time; both read the same dicts, made by the function of its tutorial where there are
-words. `--rounds N`: medians of N; `--data NAME ...`: some of the corpora; `--every N`: of the part
-gaps, every Nth sequence; `--plot FILE`: ratios as a picture. Data: SKLSEQ_DATA, a folder that holds
-the folders named in `CORPORA`.
+Parts (all, or those named): defaults, tagging, gaps and search. Beside sklearn-crfsuite, in one
+thread and by process time; both read the same dicts, made by the function of its tutorial where
+there are words. `--rounds N`: medians of N; `--data NAME ...`: some of the corpora; `--every N`: of
+the part gaps, every Nth sequence; `--plot FILE`: ratios as a picture. Data: SKLSEQ_DATA, a folder
+that holds the folders named in `CORPORA`.
 """
 
 import argparse
@@ -22,12 +22,13 @@ from _corpora import blocks
 from _report import KEPT, parts_of, run, table
 from bench_features import tutorial_features
 from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from threadpoolctl import threadpool_limits
 
-from sklseq import CRFTagger, read_crfsuite_model
+from sklseq import CRFTagger, CRFTaggerCV, read_crfsuite_model
 from sklseq.features import DictFeatures
-from sklseq.metrics import span_f1, token_accuracy
+from sklseq.metrics import span_f1, span_f1_scorer, token_accuracy
 
 PENALTIES = [(0.1, 0.1), (0, 1), (0, 0.1), (1, 1e-3)]  # (l1, l2), (c1, c2)
 QUICK = 60  # sequences
@@ -265,6 +266,23 @@ def part_gaps(quick):
             worst = max(shares, key=shares.get)
             row(name, l1, median(shares.values()), shares[worst], worst,
                 sum(share > 1 for share in shares.values()), warned)  # fmt: skip
+
+
+def part_search(quick):
+    """Ten values of l2 from 1e-3 to 10 in one of five folds: seconds of processor time in one
+    thread of CRFTaggerCV, and of GridSearchCV over CRFTagger, on the same packed rows."""
+    row = table("search", "data", "CRFTaggerCV, s", "GridSearchCV, s", "ratio", "l2", "l2 of grid")
+    l2s = np.geomspace(1e-3, 10, 3 if quick else 10)
+    for name in [name for name in ("conll2000", "conll2002") if name in OPTIONS.data]:
+        data = task(name, quick)
+        X, y = DictFeatures().fit_transform(data.X), data.y
+        fold = {"cv": list(KFold(5).split(y))[:1], "scoring": span_f1_scorer, "refit": False}
+        ours = CRFTaggerCV(l2s=l2s, all_possible_transitions=True, **fold)
+        grid = GridSearchCV(CRFTagger(all_possible_transitions=True), {"l2": l2s}, **fold)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            a, b = (seconds(search.fit, X, y) for search in (ours, grid))
+        row(name, a, b, b / a, ours.l2_, grid.best_params_["l2"])
 
 
 def excess(model, X, y):
