@@ -474,5 +474,6 @@ def test_blocks_of_blocks_are_the_same_blocks():
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, bool])
 def test_magnitudes_of_many_rows(n, order, dtype):
     X = np.random.default_rng(n).normal(0, 9, (n, 3)).astype(dtype, order=order)
+    X[-1, 0] = 100
     np.testing.assert_array_equal(magnitudes(X), np.abs(X.astype(float)).max(axis=0))
     np.testing.assert_array_equal(magnitudes(X[:, :0]), [])
