@@ -209,11 +209,11 @@ def _check_groups(values: list[tuple], starts: list[int], names: list[str]) -> N
 
 
 def _matrix(frame: Any, names: list[str], cells: list[np.ndarray]) -> np.ndarray:
-    if hasattr(frame, "to_numpy"):  # may be a view
+    if hasattr(frame, "iloc"):  # pandas may have it
         matrix = frame[names].to_numpy()
         if matrix.dtype != object:
             return matrix
-    return np.array(cells).T
+    return np.stack(cells).T  # NumPy asks for large pages: first use takes less time
 
 
 def _cut(column: Any, offsets: np.ndarray) -> list:
