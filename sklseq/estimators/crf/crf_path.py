@@ -30,8 +30,7 @@ class CRFPath:
 
     with r ≤ 1, and where ``l1`` changes, from the first weights of the previous ``l1``. Weights
     that are 0 stay there. L-BFGS goes on with its pairs, and if AdaGrad solved the first problem,
-    with its scale and from second derivatives at the start (a third of the iterations on
-    CoNLL-2002).
+    with its scale and its second derivatives (a third of the iterations on CoNLL-2002).
 
     Parameters
     ----------

@@ -64,13 +64,15 @@ class CRFProblem:
         Of the source.
     before : CRFProblem, optional
         One of the same source with other penalties, solved: L-BFGS goes on from the weights of the
-        tagger with its scale and its pairs.
+        tagger with its scale, its second derivatives and its pairs.
 
     Attributes
     ----------
     scores : ScoreMap
     scale : ndarray or None
         Of the weights in L-BFGS, found by AdaGrad.
+    curvature : LabelCurvature or None
+        Second derivatives of the likelihood where AdaGrad ended.
     pairs : list or None
         Changes of w and of the gradient in L-BFGS; None: not to be kept.
     start : ndarray
@@ -87,6 +89,7 @@ class CRFProblem:
         self.tagger, self.source, self.classes = tagger, source, summary.classes
         self.l1, self.l2 = float(tagger.l1), float(tagger.l2)
         self.scale: np.ndarray | None = None if before is None else before.scale
+        self.curvature: LabelCurvature | None = None if before is None else before.curvature
         self.pairs: list | None = None if before is None else before.pairs_for(self.l2)
         name, self.why = choose_solver(tagger, source)
         if self.scale is not None:
@@ -237,11 +240,10 @@ def descend(
 
 
 def go_on(problem: CRFProblem) -> SolverResult:
-    """L-BFGS from the start, with second derivatives there if the problem has a scale."""
+    """L-BFGS from the start, with scale and second derivatives if the problem has them."""
     if problem.scale is None:
         return descend(problem)
-    curvature = problem.source.curvature(problem.f, problem.start)
-    return descend(problem, scale=problem.scale, curvature=curvature)
+    return descend(problem, scale=problem.scale, curvature=problem.curvature)
 
 
 def _block_metric(curvature: LabelCurvature, scale: np.ndarray, ridge: float) -> BlockMetric:
@@ -250,7 +252,7 @@ def _block_metric(curvature: LabelCurvature, scale: np.ndarray, ridge: float) ->
     inverse, penalty = np.zeros((2, *blocks.shape[:2]))
     inverse.reshape(-1)[slots] = sizes / scale[at]
     penalty.reshape(-1)[slots] = ridge / np.square(scale[at])
-    blocks *= inverse[:, :, None]
+    blocks = blocks * inverse[:, :, None]
     blocks *= inverse[:, None, :]
     diagonal = np.einsum("kii->ki", blocks)
     diagonal += least[:, None] + penalty
@@ -304,7 +306,8 @@ def step(problem: CRFProblem) -> SolverResult:
     # iterations are slower).
     problem.scale = stochastic.metric() ** (2 / 3)
     del stochastic
-    return _refine(problem, result, problem.scale, problem.source.curvature(problem.f, result.w))
+    problem.curvature = problem.source.curvature(problem.f, result.w)
+    return _refine(problem, result, problem.scale, problem.curvature)
 
 
 def _refine(
