@@ -19,6 +19,7 @@ LISTS, ROWS = "test_sparse_transitions", "test_row_transitions"
 DIFFERENTIAL = "test_differential"
 # (file, text that occurs once or more: its first is replaced, fault, test files)
 FAULTS = [
+    ("estimators/crf/crf_problem.py", "threadpool_limits(1, \"blas\") if metric", "nullcontext() if metric", "test_block_metric"),
     ("metrics.py", "predicted + beta**2 * true", "predicted + beta * true", "test_metrics"),
     ("compat/sklearn_crfsuite.py", "(X_dev is None) != (y_dev is None)", "False", "test_sklearn_crfsuite_behaviours"),
     # Objectives and solvers, in Python

@@ -6,11 +6,12 @@ import numbers
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
+from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 
 __all__ = ["BufferPool", "Threads", "check_n_jobs", "n_threads", "spans"]
 
@@ -56,6 +57,13 @@ class Threads:
         if queue.errors:
             raise queue.errors[min(queue.errors)]
         return queue.answers
+
+    def without_blas_threads(self) -> AbstractContextManager:
+        """A block in which BLAS has one thread, if there are several of these.
+
+        To be entered by the thread that starts the others: only it can set the limit.
+        """
+        return threadpool_limits(1, "blas") if self.n > 1 else nullcontext()
 
     def __enter__(self) -> Threads:
         return self

@@ -400,7 +400,7 @@ class _Run:
     def score_all(self, racing: float | None) -> None:
         """Fill ``scores``; with ``racing``, of hopeless points on the first folds only."""
         folds, open_path = range(len(self.folds)), self.search._paths(self.data)
-        with Threads(self.search.n_jobs) as threads:
+        with Threads(self.search.n_jobs) as threads, threads.without_blas_threads():
 
             def run(some: range, points: list) -> None:
                 threads.map(lambda k: self.score_fold(k, points, open_path), some)

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from threadpoolctl import threadpool_info, threadpool_limits
 
+from sklseq import CRFTagger, CRFTaggerCV
 from sklseq._lib.threads import Threads
 from sklseq.solvers import BlockMetric, lbfgs
 from sklseq.solvers._history import History
@@ -131,3 +133,24 @@ def test_each_pair_meets_the_metric_once(monkeypatch):
         history.push(s, 1.0, s * rng.uniform(0.5, 2, size=15), np.zeros(15), v)
         history.direction(v, out)
     assert solved == [2] * 9
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_blas_has_one_thread_while_blocks_are_factorised(monkeypatch, n_jobs):
+    def threads():
+        return {x["num_threads"] for x in threadpool_info() if x["user_api"] == "blas"}
+
+    def change(self, *args, before=BlockMetric.change):
+        inside.append(threads())
+        return before(self, *args)
+
+    inside = []
+    monkeypatch.setattr(BlockMetric, "change", change)
+    rows = [[["a", str(k % 3)], ["b"]] for k in range(60)]
+    y = [["x", "y"] if k % 3 else ["y", "x"] for k in range(60)]
+    with threadpool_limits(2, "blas"):
+        CRFTagger(solver="adagrad", n_jobs=n_jobs).fit(rows, y)
+        CRFTaggerCV(l2s=[0.1, 1], cv=2, solver="adagrad", n_jobs=n_jobs).fit(rows, y)
+        assert threads() == {2}
+    assert inside
+    assert all(found == {1} for found in inside)

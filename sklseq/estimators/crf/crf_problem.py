@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn import get_config
+from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 
 from sklseq._lib.threads import Threads
 from sklseq.data.sequences import TRANSITION, Sequences
@@ -230,13 +232,15 @@ def descend(
     if units is not None or np.ndim(scale):
         scale = scale * (1.0 if units is None else units)
     metric = None if curvature is None else _block_metric(curvature, scale, 2 * problem.l2)
-    return lbfgs(
-        problem.f, problem.start if w is None else w, l1=problem.l1, tol=float(tagger.tol),
-        max_iter=int(tagger.max_iter) - done, threads=problem.threads,
-        callback=lambda k, value, w: problem.report("lbfgs", done + k, value, w),
-        scale=scale if np.ndim(scale) else None, metric=metric,
-        convexity=problem.source.convexity(problem.l2), pairs=problem.pairs,
-    )  # fmt: skip
+    # Threads of BLAS on matrices of 200 rows took up to fifteen times the processor time of one.
+    with threadpool_limits(1, "blas") if metric is not None else nullcontext():
+        return lbfgs(
+            problem.f, problem.start if w is None else w, l1=problem.l1, tol=float(tagger.tol),
+            max_iter=int(tagger.max_iter) - done, threads=problem.threads,
+            callback=lambda k, value, w: problem.report("lbfgs", done + k, value, w),
+            scale=scale if np.ndim(scale) else None, metric=metric,
+            convexity=problem.source.convexity(problem.l2), pairs=problem.pairs,
+        )  # fmt: skip
 
 
 def go_on(problem: CRFProblem) -> SolverResult:
