@@ -178,14 +178,14 @@ def flat(full: bool, folder: Path) -> None:
         shards = Shards(place, max_memory="4GB")
         objectives[n_shards] = objective(shards, Threads(1))
         again[n_shards] = objective(shards, Threads(1))
-        again[n_shards].room = 0
+        again[n_shards].max_bytes = 0
     kept, read = ({k: [] for k in numbers} for _ in range(2))
     for _ in range(ROUNDS):  # in turn
         for k in numbers:
             seconds(objectives[k])  # reads all that there is
             kept[k].append(seconds(objectives[k]))
             objectives[k].kept.clear()
-            objectives[k].room = 4e9
+            objectives[k].max_bytes = 4e9
             read[k].append(seconds(again[k]))
     print(f"{n / 1e6:.2f} million tokens, one thread, {ROUNDS} rounds in turn: median, least")
     print("| shards | kept in memory, µs a token | read each time, µs a token |")

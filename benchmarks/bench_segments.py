@@ -126,7 +126,7 @@ def throughput(n_sequences: int, rng, repeat: int) -> None:
             one.sums, chain.sums, one.best, chain.best, repeat=repeat
         )
         print(
-            f"| {name} | {len(spans.kind) / n:.1f} | {one.plan.n_visits / n:.2f} "
+            f"| {name} | {len(spans.kind) / n:.1f} | {one.plan.n_states / n:.2f} "
             f"| {1e9 * seconds / n:.0f} | {n / seconds / 1e6:.2f} | {seconds / of_chain:.2f} "
             f"| {1e9 * best / n:.0f} | {best / of_path:.2f} |",
             flush=True,

@@ -467,21 +467,21 @@ class _PairWeights:
         rank, values, L = rank[kept], values[kept], self.chain.n_labels
         before = np.concatenate([[0], np.cumsum(np.diff(self.support[0])[rank])])[indptr]
         counts, empty = np.diff(before), np.empty(0, dtype=np.int32)
-        room = SimpleNamespace(
+        buffers = SimpleNamespace(
             indptr=np.zeros(rows.n_rows + 1, dtype=np.int64), of_row=empty, set_of_kind=empty,
             row_of_set=np.empty(rows.n_rows, dtype=np.int64),
             place=np.empty(L * L, dtype=np.int32),
         )  # fmt: skip
         most = int(np.where(2 * counts < L * L, counts, L * L).sum())
-        room.i, room.j = np.empty((2, most), dtype=np.int32)
-        room.score = np.empty(most, dtype=self.values.dtype)
+        buffers.i, buffers.j = np.empty((2, most), dtype=np.int32)
+        buffers.score = np.empty(most, dtype=self.values.dtype)
         links = _entries.Links((indptr, rank, values), None, self.support, L)
         shared = self.chain.score
-        n = links.fill(0, rows.offsets, self.values, shared, room)[1]
+        n = links.fill(0, rows.offsets, self.values, shared, buffers)[1]
         if not n:
             return None
-        entries = room.i[:n], room.j[:n], room.score[:n]
-        found = RowTransitions.unchecked(shared[:L, :L], room.indptr, *entries)
+        entries = buffers.i[:n], buffers.j[:n], buffers.score[:n]
+        found = RowTransitions.unchecked(shared[:L, :L], buffers.indptr, *entries)
         found.ordered = True
         return found
 

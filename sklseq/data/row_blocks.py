@@ -40,9 +40,9 @@ __all__ = [
     "holds_rows",
     "in_blocks",
     "item_blocks",
+    "iterate_blocks",
     "label_blocks",
     "one_shot_error",
-    "visit_blocks",
     "with_last",
 ]
 
@@ -346,10 +346,10 @@ class RowBlocks:
         -------
         iterator of array or CSR matrix
         """
-        return (rows for rows, _ in visit_blocks(self, block_rows, where, finite=finite))
+        return (rows for rows, _ in iterate_blocks(self, block_rows, where, finite=finite))
 
 
-def visit_blocks(
+def iterate_blocks(
     source: RowBlocks, block_rows: int, where: str, *, finite: bool = True, width: int | None = None
 ) -> Iterator[tuple[Any, str]]:
     """Blocks of ``source.read``, each with the numbers of the source's blocks that hold its rows.

@@ -145,10 +145,10 @@ class SpansDisplay:
         ax = new_axes(self, ax, (0.07 * (columns + 2), 0.2 + 0.45 * bottom))
         for line in lines:
             ends = [mark[1] for mark in line.marks[1:]] + [columns]
-            for (field, begin, end, first), room in zip(line.marks, ends):
+            for (field, begin, end, first), limit in zip(line.marks, ends):
                 self._draw(ax, field, begin, end, line.y)
                 if first:
-                    name = _fitting(field, int(1.4 * (room - begin)))
+                    name = _fitting(field, int(1.4 * (limit - begin)))
                     ax.text(begin, line.y - 0.31, name, fontsize=5.5, va="bottom")
             for column, word in _words(line.text):
                 ax.text(column, line.y, word, family="monospace", fontsize=8, va="center")

@@ -81,14 +81,14 @@ class BlockSums:
         """
         answers, n = [], 0
         for s, source in enumerate(blocks_of(X)):
-            room = None if out is None else out[n:]
-            spans = self._smooth(source, s, room)
+            place = None if out is None else out[n:]
+            spans = self._smooth(source, s, place)
             length = spans[-1].last if spans else 0
-            if room is None:
+            if place is None:
                 parts = [span.kept.astype(dtype, copy=False) for span in spans]
                 answers.append(np.concatenate(parts) if parts else np.zeros((0, self.L), dtype))
             else:
-                answers.append(room[:length])
+                answers.append(place[:length])
             n += length
         check_room(out, self.L, n)
         return answers
@@ -99,8 +99,8 @@ class BlockSums:
         for span in reversed(spans):
             block = self._filtered(chain, span)
             n = span.last - span.first
-            room = chain.room("marginals", n, 1, chain.width)
-            _, marginals, _ = chain.backward(block, S, 0, n, np.ones(1), out=room)
+            buffer = chain.buffer("marginals", n, 1, chain.width)
+            _, marginals, _ = chain.backward(block, S, 0, n, np.ones(1), out=buffer)
             span.kept[:] = marginals[:, 0, : self.L]
         return spans
 
@@ -108,9 +108,9 @@ class BlockSums:
         # The forward pass, and the distribution of the last label.
         spans, before, S, n = [], None, np.zeros((1, chain.width)), 0
         for psi, entries in self._scores(chain, source, s):
-            room = chain.room("alpha", len(psi) + 1, chain.width)
-            block, share = chain.filter(psi, before, alpha=room, back=False, entries=entries)
-            check_paths(np.array([share]), s)
+            buffer = chain.buffer("alpha", len(psi) + 1, chain.width)
+            block, part = chain.filter(psi, before, alpha=buffer, back=False, entries=entries)
+            check_paths(np.array([part]), s)
             last = n + len(psi)
             if out is not None and last > len(out):
                 raise ValueError(
@@ -126,7 +126,7 @@ class BlockSums:
 
     def _filtered(self, chain: BlockChain, span: KeptBlock) -> FilteredBlock:
         # As the forward pass had it.
-        alpha = chain.room("alpha", len(span.kept) + 1, chain.width)
+        alpha = chain.buffer("alpha", len(span.kept) + 1, chain.width)
         alpha[:] = -np.inf if span.in_logs else 0
         alpha[1:, : self.L] = span.kept
         if span.before is not None:
@@ -167,10 +167,10 @@ class BlockSums:
             if len(codes) < len(psi):
                 raise different_lengths(s, "more", n + len(codes))
             total += self._score(chain, psi, codes, previous, entries)
-            room = chain.room("alpha", len(psi) + 1, chain.width)
-            block, share = chain.filter(psi, before, alpha=room, back=False, entries=entries)
-            check_paths(np.array([share]), s)
-            total -= share
+            buffer = chain.buffer("alpha", len(psi) + 1, chain.width)
+            block, part = chain.filter(psi, before, alpha=buffer, back=False, entries=entries)
+            check_paths(np.array([part]), s)
+            total -= part
             before, previous, n = block.last(self.L), codes[-1], n + len(psi)
         if len(take(1)):
             raise different_lengths(s, n, "more")

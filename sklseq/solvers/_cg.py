@@ -15,7 +15,7 @@ BLOCK = 2_048  # rows worked on while they are in the cache
 # Squared length, relative to the longest, below which a direction counts as dependent on others:
 # so many roundings.
 DEPENDENT = 50
-# Share of the first residual that none reaches but by rounding.
+# Fraction of the first residual that none reaches but by rounding.
 DIVERGED = 1e4
 
 

@@ -16,7 +16,7 @@ RANK = 1e-12
 # A ridge below this fraction of the largest diagonal entry is within the rounding error.
 TRUSTED = 1e-10
 PIVOTS = 30  # sets of active constraints that are tried
-SLACK = 1e-10  # by which a constraint may be missed, as a share of the largest
+SLACK = 1e-10  # by which a constraint may be missed, as a fraction of the largest
 DEPENDENT = 1e-10  # squared distance of a row of length 1 from the span of others, taken as 0
 EXCHANGES = 20  # of active constraints, times their number, after which rounding has spoilt them
 

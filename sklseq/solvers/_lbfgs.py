@@ -26,8 +26,8 @@ PERIODS, FACTORS = (10, 5), (2, 1)
 # iterations and no excess above tol; five iterations and 2.5 times the series: 37 and none. With
 # 0.001, 71 and 5 of 57 above, up to 1.7 tol; 79 and 5, up to 2.4.)
 SLOW = 2.5
-# A metric is dropped where the objective falls below this share of its first value: few rows are as
-# uncertain as where it was taken (on citations of 10,000 tokens with l2 = 0.1, seven
+# A metric is dropped where the objective falls below this fraction of its first value: few rows are
+# as uncertain as where it was taken (on citations of 10,000 tokens with l2 = 0.1, seven
 # iterations of 53 were due to the blocks, and a fifth of the time of each).
 STALE = 0.5
 # Ratio of scales above which the objective along the gradient without scales checks an estimate.

@@ -15,7 +15,7 @@ from sklseq._lib._checksum import checksum
 from sklseq import CRFTagger, HMSVMTagger, RowBlocks, Sequences, ZScoreTagger, ZScoreTaggerCV
 from sklseq._lib.checksums import label_checksum, row_checksum
 from sklseq.data import row_blocks as blocks_module
-from sklseq.data.row_blocks import BlockError, blocks_of, in_blocks, visit_blocks
+from sklseq.data.row_blocks import BlockError, blocks_of, in_blocks, iterate_blocks
 from sklseq.objectives.scores.score_map import magnitudes
 
 GRADIENTS = ["emp", "forward-backward", "checkpoint"]
@@ -425,7 +425,7 @@ def test_blocks_of_any_numbers_train_as_float64(tmp_path, dtype):
     wide = X.astype(np.float64)
     scale = np.abs(wide).max(axis=0)
     for source in sources:
-        for block, _ in visit_blocks(RowBlocks(source), 4, "the sequence"):
+        for block, _ in iterate_blocks(RowBlocks(source), 4, "the sequence"):
             rows = block.toarray() if sparse.issparse(block) else block
             largest = magnitudes(block)
             if largest is not None:

@@ -313,7 +313,7 @@ def test_a_pass_visits_every_sequence_and_reads_every_shard_once(saved):
 
     folder, X, y = saved
     f = objective(Shards(folder), solver="adagrad")
-    f.room = 0
+    f.max_bytes = 0
     visits = ShardedStochasticLikelihood(f, 0.0, f.scores.new_vector())
     filled = X.lengths > 0
     np.testing.assert_array_equal(visits.sequences, np.flatnonzero(filled))
@@ -333,7 +333,7 @@ def test_a_pass_visits_every_sequence_and_reads_every_shard_once(saved):
 def test_what_does_not_fit_is_read_again(saved):
     folder, _, _ = saved
     roomy, tight = objective(Shards(folder)), objective(Shards(folder))
-    tight.room = 0
+    tight.max_bytes = 0
     w = np.random.default_rng(0).normal(size=roomy.scores.n_weights)
     g, h = np.zeros((2, len(w)))
     for _ in range(3):

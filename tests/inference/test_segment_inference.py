@@ -300,8 +300,8 @@ def test_spans_to_the_end_and_of_every_kind():
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_visits_in_a_row(seed):
-    """Closed spans from every start: visits side by side, one of which joins a group before it."""
+def test_states_in_a_row(seed):
+    """Closed spans from every start: states side by side, one of which joins a group before it."""
     rng = np.random.default_rng(seed)
     n, L = 7, 1 + seed % 3
     spans = [(0, i, j) for i in range(n) for j in range(i + 1, n + 1) if rng.random() < 0.7]
@@ -317,9 +317,9 @@ def test_a_run_begins_where_groups_join():
     spans = np.array([(0, 0, 4), (0, 1, 4), (0, 2, 4), (0, 0, 6)]).T
     rng = np.random.default_rng(0)
     plan = SegmentPlan(one(7, spans), 2)
-    visits = np.arange(plan.step_visits[3], plan.step_visits[4])
-    assert len(set(plan.target[visits])) < len(visits)
-    assert (plan.run[visits] > 1).any()
+    states = np.arange(plan.step_states[3], plan.step_states[4])
+    assert len(set(plan.target[states])) < len(states)
+    assert (plan.run[states] > 1).any()
     check_all((7, spans, rng.normal(size=(4, 2)), rng.normal(size=(2, 2)), np.zeros(2), np.ones(2)))
 
 
@@ -566,10 +566,10 @@ def test_cost_does_not_depend_on_long_spans():
     plain = SegmentPlan(one(n, token), 2)
     long = SegmentPlan(one(n, tuple(np.append(a, b) for a, b in zip(token, (0, 100, 1900)))), 2)
     # One group more while the long potential is open; kept apart, its starts would be 1800.
-    assert plain.n_visits <= 2 * n
-    assert long.n_visits - plain.n_visits <= 1800
+    assert plain.n_states <= 2 * n
+    assert long.n_states - plain.n_states <= 1800
     pairs = SegmentPlan(one(n, (np.tile([1, 2], n // 2)[:-1], steps[:-1], steps[:-1] + 2)), 2)
-    assert pairs.n_visits <= 3 * n  # m = 2
+    assert pairs.n_states <= 3 * n  # m = 2
 
 
 def test_long_sequence_with_a_long_segment():

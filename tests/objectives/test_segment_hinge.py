@@ -234,7 +234,7 @@ def test_optimum_over_all_segmentations(seed):
 
 
 @pytest.mark.parametrize("ratio", [0.01, 1.0, 100.0])
-def test_visits_solve_the_small_problem(ratio):
+def test_updates_solve_the_small_problem(ratio):
     """Of one sequence with six known segmentations, by the optimality conditions."""
     X, y = problem(2, longest=5)
     s = int(np.argmax(X.lengths))
@@ -243,7 +243,7 @@ def test_visits_solve_the_small_problem(ratio):
     for one in list(segmentations(int(X.lengths[s]), 3, LIMITS))[5::40][:5]:
         known.admit(as_rows(one))
     before = known.gains()
-    assert_allclose(known.visit(10_000, 1e-14), ratio * before.max(), rtol=1e-14)
+    assert_allclose(known.update(10_000, 1e-14), ratio * before.max(), rtol=1e-14)
     assert_allclose(known.alpha.sum(), 1, rtol=1e-12)
     phi = np.array([counts_of(X[s], one) for one in held_by(known, X[s], gold)])
     assert_allclose(hinge.w, ratio * (phi[0] - known.alpha @ phi), atol=1e-12)
@@ -261,7 +261,7 @@ def test_working_set_forgets_what_has_no_mass():
     known, gold = hinge.sets[s], covered(y, X)[s]
     every = list(segmentations(int(X.lengths[s]), 3, LIMITS))
     known.admit(as_rows(every[3]))
-    known.visit(1, 0.0)  # mass on this one, and the true one
+    known.update(1, 0.0)  # mass on this one, and the true one
     for one in every[::7][1:]:
         if len(known.alpha) < 13:
             known.admit(as_rows(one))

@@ -17,6 +17,6 @@ def test_segments_of_the_benchmark_are_probable(capsys):
     bench.linearity((100,), rng, 1)
     rows = [line.split("|") for line in capsys.readouterr().out.splitlines() if "|" in line]
     assert float(rows[-1][4]) > 0.9
-    visits = [float(row[3]) for row in rows[2:8]]
-    assert visits[0] == 1  # features of tokens: all starts are one group
-    assert visits == sorted(visits)
+    states = [float(row[3]) for row in rows[2:8]]
+    assert states[0] == 1  # features of tokens: all starts are one group
+    assert states == sorted(states)

@@ -31,7 +31,7 @@ FEATURE = np.dtype([("kind", "<u4"), ("source", "<u4"), ("label", "<u4"), ("weig
 STATE, TRANSITION = 0, 1
 # More would take hundreds of megabytes, for a file of a few hundred kilobytes.
 MAX_LABELS, MAX_LETTERS = 5_000, 1 << 24
-# State weights above this share of a full matrix, or in a small one, are stored as one.
+# State weights above this fraction of a full matrix, or in a small one, are stored as one.
 DENSE_SHARE, DENSE_SIZE = 0.05, 1 << 20
 
 

@@ -24,7 +24,7 @@ from sklseq.data.types import (
     SequencesLike,
 )
 from sklseq.estimators.hmsvm.margin_problem import PASSES, MarginProblem
-from sklseq.estimators.hmsvm.perceptron_batch import VISITS, fit_batch
+from sklseq.estimators.hmsvm.perceptron_batch import UPDATES, fit_batch
 from sklseq.estimators.kernel_functions import check_kernel
 from sklseq.estimators.kernel_model import KernelTagger
 from sklseq.estimators.sources.source import RowSource
@@ -61,7 +61,7 @@ FITTED = {
     "coef_", "dual_coef_", "support_", "n_support_", "support_vectors_", "gamma_",
     "feature_names_in_", "objective_", "dual_gap_", "n_mistakes_", "radius_",
     "support_index_", "support_alpha_", "support_labels_", "support_offsets_",
-    VISITS,
+    UPDATES,
 }  # fmt: skip
 
 # Why a fitted tagger may be without some of them, and what to do.
@@ -136,7 +136,7 @@ class HMSVMTagger(CallbackSupportMixin, ExplainMixin, KernelTagger):
     solver : {"auto", "bcfw", "working_set", "smoothing", "perceptron"}, default="auto"
         "bcfw": block-coordinate Frank–Wolfe, on w for the linear kernel and on the dual for
         others. "working_set": the paper's Algorithm 2, which solves the problem of one sequence
-        after the other, with one new path a visit where the paper stays until none is left.
+        after the other, with one new path an update where the paper stays until none is left.
         "perceptron": the paper's Algorithm 1 (there without the average); a wrong path that ties
         with the truth is a mistake; has no margin, so no ``C``, ``loss`` or ``slack``; ends early
         on separable data, with weights that make no mistake. "smoothing": L-BFGS on a softened

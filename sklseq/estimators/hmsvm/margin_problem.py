@@ -49,7 +49,7 @@ WITHOUT_DUAL = ("perceptron", "smoothing")  # solvers that keep no labelings wit
 # Effort of "bcfw" on a sequence, and on all of them between two passes. With the linear kernel,
 # reading the scores of a sequence costs most: it pays to search more than once, and to revisit the
 # known paths, which are wrong in few rows. With others, updating the scores of all rows costs
-# most, once a visit: more steps, fewer visits.
+# most, once an update: more steps, fewer updates.
 EFFORT = {
     "linear": {"n_steps": 3, "n_searches": 3, "n_revisits": 4},
     "other": {"n_steps": 20, "n_searches": 1, "n_revisits": 0},

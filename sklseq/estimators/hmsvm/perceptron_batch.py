@@ -21,12 +21,12 @@ from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.objectives.margin.hinge import StructuredHinge
 from sklseq.objectives.scores.score_map import Weights
 
-__all__ = ["VISITS", "fit_batch"]
+__all__ = ["UPDATES", "fit_batch"]
 
-VISITS = "_perceptron_visits"  # the attribute that holds what the next batch goes on from
+UPDATES = "_perceptron_updates"  # the attribute that holds what the next batch goes on from
 
 
-class Visits(NamedTuple):
+class Updates(NamedTuple):
     """The perceptron after n sequences: w, and late = Σ_k k · (change of w after k sequences).
 
     The average of w after 1, …, n sequences is w - late / n; ``late`` is empty without averaging.
@@ -45,7 +45,7 @@ class Visits(NamedTuple):
             part -= late / max(self.n, 1)
         return parts
 
-    def on(self, triples: np.ndarray | None) -> Visits:
+    def on(self, triples: np.ndarray | None) -> Updates:
         """With weights 0 of further transition features."""
         if triples is None:
             return self
@@ -55,7 +55,7 @@ class Visits(NamedTuple):
             if parts:
                 v[at] = parts[4]
             wide.append((*parts[:4], v) if parts else ())
-        return Visits(self.n, *wide, triples)
+        return Updates(self.n, *wide, triples)
 
 
 def fit_batch(
@@ -66,9 +66,9 @@ def fit_batch(
     sample_weight: ArrayLike | None,
 ) -> dict:
     """The attributes of ``tagger`` after one pass over a batch."""
-    visits = getattr(tagger, VISITS, None)
-    _check_batch(tagger, classes, visits)
-    before = None if visits is None else Visits(*visits)
+    updates = getattr(tagger, UPDATES, None)
+    _check_batch(tagger, classes, updates)
+    before = None if updates is None else Updates(*updates)
     known = None if before is None else before.triples
     source = _read(tagger, X, y, classes, sample_weight)
     problem = MarginProblem(tagger, source, triples=known)
@@ -80,7 +80,7 @@ def fit_batch(
     squares = np.zeros(len(objective.C))
     order = _generator(tagger.random_state, before).permutation(objective.blocks)
     mistakes = objective.mistakes(order, squares)
-    after, found = _visits_after(objective, before, triples), problem.attributes()
+    after, found = _updates_after(objective, before, triples), problem.attributes()
     parts = after.average()
     for name, part in zip(("coef_", "transition_", "start_", "end_"), parts):
         found[name] = part.astype(found[name].dtype, copy=False)
@@ -88,33 +88,34 @@ def fit_batch(
         coef = objective.features.unpack(parts[4], source.X.shape[1])
         found["transition_coef_"] = coef.astype(found["coef_"].dtype)
     return found | {
-        VISITS: tuple(after), "solver_": "perceptron", "n_iter_": getattr(tagger, "n_iter_", 0) + 1,
+        UPDATES: tuple(after), "solver_": "perceptron",
+        "n_iter_": getattr(tagger, "n_iter_", 0) + 1,
         "n_mistakes_": getattr(tagger, "n_mistakes_", 0) + mistakes,
         "radius_": max(getattr(tagger, "radius_", 0.0), float(squares.max(initial=0)) ** 0.5),
         "loss_curve_": np.append(getattr(tagger, "loss_curve_", np.zeros(0, int)), mistakes),
     }  # fmt: skip
 
 
-def _generator(seed: Any, before: Visits | None):
+def _generator(seed: Any, before: Updates | None):
     # Of a number, another one for each batch.
     if seed is None or hasattr(seed, "permutation"):
         return as_generator(seed)
     return as_generator([int(seed), 0 if before is None else before.n])
 
 
-def _check_batch(tagger: Any, classes: ArrayLike | None, visits: tuple | None) -> None:
+def _check_batch(tagger: Any, classes: ArrayLike | None, updates: tuple | None) -> None:
     if tagger.solver != "perceptron" or tagger.kernel != "linear":
         raise ValueError(
             "partial_fit needs solver='perceptron' and kernel='linear', which keep no sequences; "
             f"got {tagger.solver!r} and {tagger.kernel!r}. Set these, or use fit."
         )
     fitted, averages = hasattr(tagger, "classes_"), tagger.average in ("auto", True)
-    if fitted and visits is None:
+    if fitted and updates is None:
         raise ValueError(
             "partial_fit cannot go on from fit, which keeps the averaged weights only; train with "
             "partial_fit from the start, on a clone of this estimator."
         )
-    if fitted and averages != bool(Visits(*visits).late):
+    if fitted and averages != bool(Updates(*updates).late):
         raise ValueError(
             "average must stay as in the first call of partial_fit, from which on sums for the "
             f"average are kept or not; got {tagger.average!r}."
@@ -157,9 +158,9 @@ def _start_from(objective: StructuredHinge, parts: tuple[np.ndarray, ...]) -> No
         a["v"][:] = parts[4]
 
 
-def _visits_after(
-    objective: StructuredHinge, before: Visits | None, triples: np.ndarray | None
-) -> Visits:
+def _updates_after(
+    objective: StructuredHinge, before: Updates | None, triples: np.ndarray | None
+) -> Updates:
     n, w, late = 0 if before is None else before.n, tuple(objective.weights()), _late(objective)
     if triples is not None:
         w = *w, objective.kernel.arrays["v"].copy()
@@ -167,7 +168,7 @@ def _visits_after(
         for total, old, now, then in zip(late, before.late, w, before.w):
             moved = np.isfinite(now)
             total[moved] += old[moved] + n * (now[moved] - then[moved])
-    return Visits(n + objective.n_visits, w, late, triples)
+    return Updates(n + objective.n_updates, w, late, triples)
 
 
 def _late(objective: StructuredHinge) -> tuple[np.ndarray, ...]:

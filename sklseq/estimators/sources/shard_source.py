@@ -138,8 +138,8 @@ class LocalShardSource(ShardSource):
             del rows
         return summaries
 
-    def _check_size(self, k: int, n_bytes: float, room: float, beside: str) -> None:
-        if n_bytes > room:
+    def _check_size(self, k: int, n_bytes: float, allowed: float, beside: str) -> None:
+        if n_bytes > allowed:
             raise ValueError(
                 f"{self.name(k)} takes about {n_bytes / 1e6:.3g} MB{beside}, and max_memory "
                 f"allows {self.shards.max_memory / 1e6:.3g} MB; cut it into smaller shards, or "
@@ -148,15 +148,15 @@ class LocalShardSource(ShardSource):
 
     def likelihood(self, scores: ScoreMap, l2: float, threads: Threads) -> ShardedLogLikelihood:
         fixed, n_features = solver_bytes(scores, threads.n), self.summary.n_features
-        room = self.shards.max_memory - fixed
+        allowed = self.shards.max_memory - fixed
         self.as_csr = not self.summary.is_sparse and not isinstance(scores.design, DenseRows)
         sizes = [
             part.n_bytes + self.as_csr * CSR_BYTES * part.n_rows * n_features
             for part in self.summary.parts
         ]
         for k, size in enumerate(sizes):
-            self._check_size(k, size, room, f", weights and solver {fixed / 1e6:.3g} MB")
-        return ShardedLogLikelihood(scores, self, room - max(sizes), l2, threads)
+            self._check_size(k, size, allowed, f", weights and solver {fixed / 1e6:.3g} MB")
+        return ShardedLogLikelihood(scores, self, allowed - max(sizes), l2, threads)
 
     @property
     def filled(self) -> list[int]:

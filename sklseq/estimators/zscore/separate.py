@@ -27,7 +27,7 @@ from sklseq.solvers import cg, least_distance, solve_dense
 
 __all__ = ["FreeSystem", "PathSystem", "Separation", "separate"]
 
-# By how much a true labeling has to win: this share of the mean gap a row to all labelings, for
+# By how much a true labeling has to win: this fraction of the mean gap a row to all labelings, for
 # each wrong label. Any positive number will do; ties would leave it to the order of the labels.
 MARGIN = 0.1
 DENSE = 2_000  # rows of a matrix that is factorised

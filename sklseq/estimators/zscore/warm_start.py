@@ -66,8 +66,8 @@ class Ray:
         part, kept = X[chosen], np.repeat(np.isin(np.arange(len(X)), chosen), X.lengths)
         self.codes, self.offsets = codes[kept], part.offsets
         self.emission = np.asarray(part.rows @ coef)
-        share = weights[chosen].sum() / weights.sum()
-        self.weights = weights[chosen] / share if share > 0 else weights[chosen]
+        fraction = weights[chosen].sum() / weights.sum()
+        self.weights = weights[chosen] / fraction if fraction > 0 else weights[chosen]
         self.row_weights = np.repeat(self.weights, part.lengths)
         self.observed = self._observed()
 

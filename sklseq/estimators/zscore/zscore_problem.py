@@ -58,11 +58,11 @@ __all__ = [
 ]
 
 FACTORISED = 2_000  # columns of dense rows up to which conjugate gradients may give way
-# Share of the largest column that the ridge must be for the stop of conjugate gradients to be
+# Fraction of the largest column that the ridge must be for the stop of conjugate gradients to be
 # trusted: their error is at most tol times the root of the condition number.
 WELL = 1e-3
 DIRECT = 1_000  # features up to which solver="auto" factorises
-ATTAINABLE = 1e-8  # share of the right-hand side down to which a residual is tested in float64
+ATTAINABLE = 1e-8  # fraction of the right-hand side down to which a residual is tested in float64
 SINGLE = 1e-4  # the least tol for which conjugate gradients on sparse rows are done in float32
 # What is reported of a factorisation.
 DIRECTLY = SolverResult(np.zeros(0), 0.0, 1, True, [1.0, 0.0], "direct")

@@ -107,7 +107,7 @@ class SequenceZScores(NamedTuple):
     zscore : ndarray of shape (n_sequences,)
         Standard deviations above the mean score of all labelings.
     p_value : ndarray of shape (n_sequences,)
-        Share of labelings that score higher, were the scores normal.
+        Fraction of labelings that score higher, were the scores normal.
     """
 
     zscore: np.ndarray

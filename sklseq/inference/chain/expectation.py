@@ -439,15 +439,15 @@ class BlockChain:
     def __init__(self, chain: Transitions, highest: float = -np.inf):
         self.chain = chain = _double(chain).exponentiate(highest)
         self.width, self.n_labels = chain.width, chain.n_labels
-        self._rooms: dict[str, np.ndarray] = {}
+        self._buffers: dict[str, np.ndarray] = {}
         self._filled: BlockEntries | None = None
 
-    def room(self, name: str, *shape: int) -> np.ndarray:
-        """Memory that calls share: fresh pages for every block would cost as much as a sweep."""
+    def buffer(self, name: str, *shape: int) -> np.ndarray:
+        """A buffer that calls use again: fresh pages for each block cost as much as a sweep."""
         n = math.prod(shape)
-        if name not in self._rooms or len(self._rooms[name]) < n:
-            self._rooms[name] = np.empty(n)
-        return self._rooms[name][:n].reshape(shape)
+        if name not in self._buffers or len(self._buffers[name]) < n:
+            self._buffers[name] = np.empty(n)
+        return self._buffers[name][:n].reshape(shape)
 
     def filter(
         self, psi: np.ndarray, before: np.ndarray | None, alpha=None, inverse=None, back=True,
@@ -479,14 +479,14 @@ class BlockChain:
         check = chain.check if factors is None else factors[-1]
         if back and inverse is None:
             inverse = np.empty((n, self.width))
-        e, shift = self.room("e", n, self.width), self.room("shift", n)
+        e, shift = self.buffer("e", n, self.width), self.buffer("shift", n)
         _chain.scale_rows(psi, e, shift, L)
         alpha[0] = 0 if first else np.exp(before)
         small = not first and (before[before > -np.inf] < _expectation.SMALLEST_LOG).any()
         log_c = np.nan
         if check is not None and not (small and check):
             log_c = _expectation.filter_scaled(
-                psi, e, chain.E, alpha, self.room("inverse_c", n), inverse, first, L, check,
+                psi, e, chain.E, alpha, self.buffer("inverse_c", n), inverse, first, L, check,
                 factors,
             )  # fmt: skip
         if not np.isnan(log_c):
@@ -509,7 +509,7 @@ class BlockChain:
         return None if entries is None else entries.rows
 
     def _factors(self, rows: RowTransitions) -> tuple:
-        return row_factors(rows, self.chain, self.room("factors", len(rows.score)))
+        return row_factors(rows, self.chain, self.buffer("factors", len(rows.score)))
 
     def backward(
         self, block: FilteredBlock, S, lo: int, hi: int, live, agree: float = 0.0, out=None
@@ -528,7 +528,7 @@ class BlockChain:
         agree : float
             Stop where the R rows agree so far.
         out : ndarray of shape (hi - lo, R, width), optional
-            Room for the marginals.
+            Buffer for the marginals.
 
         Returns
         -------
@@ -552,7 +552,7 @@ class BlockChain:
                 self.n_labels, agree, scores,
             )  # fmt: skip
             return reached, marginals[reached - lo :], pairs
-        q, of_rows = self.room("q", *marginals.shape), None
+        q, of_rows = self.buffer("q", *marginals.shape), None
         if rows is not None:
             of_rows = self._factors(rows), np.zeros(pairs.shape)
         inverse = block.inverse

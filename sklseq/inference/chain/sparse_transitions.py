@@ -15,7 +15,7 @@ __all__ = ["ListedFactors", "PairLists", "find_pairs", "most_listed", "positive_
 # thread, 80 sequences of 25 rows, and a fifth of the gain left as a margin. The matrix costs
 # n_labels² a row, lists n_labels and each of their pairs.
 LIMITS = {
-    ("visits", "float64"): (0.52, 7.0),
+    ("updates", "float64"): (0.52, 7.0),
     ("sums", "float64"): (0.36, 14.0),
     ("sums", "float32"): (0.20, 12.0),
     ("maxima", "float64"): (0.40, 28.0),
@@ -123,8 +123,8 @@ def most_listed(n_labels: int, dtype, question: str = "sums") -> float:
     """The number of pairs up to which lists are faster; 0 below ``LEAST_LABELS``."""
     if n_labels < LEAST_LABELS:
         return 0.0
-    share, per_label = LIMITS[question, np.dtype(dtype).name]
-    return (share - per_label / n_labels) * n_labels**2
+    fraction, per_label = LIMITS[question, np.dtype(dtype).name]
+    return (fraction - per_label / n_labels) * n_labels**2
 
 
 def find_pairs(
@@ -138,8 +138,8 @@ def find_pairs(
     transition : ndarray of shape (n_labels, n_labels)
     dtype : numpy dtype
         Of emission scores.
-    question : {"sums", "visits", "maxima"}
-        Visits are sums over one sequence at a time, while weights change.
+    question : {"sums", "updates", "maxima"}
+        Updates are sums over one sequence at a time, while weights change.
     wanted : bool ndarray of shape (n_labels, n_labels), optional
         Pairs to list whatever they score: their expected counts are asked for.
     n_rows : int, optional

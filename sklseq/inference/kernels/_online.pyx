@@ -216,8 +216,8 @@ cdef class Beam:
     cdef char *rows
     cdef Py_ssize_t size, first, capacity
     cdef object record                 # their dtype
-    cdef Emitted *queue                # (room,) not yet taken
-    cdef Py_ssize_t room
+    cdef Emitted *queue                # (queue_capacity,) not yet taken
+    cdef Py_ssize_t queue_capacity
 
     def __cinit__(self, object scores, object rule, object measure):
         cdef Py_ssize_t L = scores.n_labels, n_losses
@@ -289,19 +289,19 @@ cdef class Beam:
         self.rows, self.capacity = <char*> rows, capacity
         return 0
 
-    cdef int resize_queue(self, Py_ssize_t room) except -1 nogil:
-        cdef void* queue = realloc(self.queue, room * sizeof(Emitted))
+    cdef int resize_queue(self, Py_ssize_t queue_capacity) except -1 nogil:
+        cdef void* queue = realloc(self.queue, queue_capacity * sizeof(Emitted))
         if queue == NULL:
             with gil:
                 raise MemoryError()
-        self.queue, self.room = <Emitted*> queue, room
+        self.queue, self.queue_capacity = <Emitted*> queue, queue_capacity
         return 0
 
     cdef int make_room(self) except -1 nogil:
         # Memory for one more row and all labels that may leave with it. Rows move to the front when
         # the end is reached; at most half are pending then, so a move costs O(1) a row.
         cdef Py_ssize_t wanted = self.n_pending + 1
-        if self.n_queued + wanted > self.room:
+        if self.n_queued + wanted > self.queue_capacity:
             self.resize_queue(max(SMALLEST, 2 * (self.n_queued + wanted)))
         if self.first == 0 and self.capacity > 32 * max(wanted, SMALLEST):
             self.resize_rows(max(SMALLEST, 4 * wanted))    # after a long wait
@@ -319,7 +319,7 @@ cdef class Beam:
     @property
     def nbytes(self):
         """Bytes held for pending rows and labels to be taken."""
-        return self.capacity * self.size + self.room * sizeof(Emitted)
+        return self.capacity * self.size + self.queue_capacity * sizeof(Emitted)
 
     # ------------------------------------------------------------ one more row
 
@@ -938,7 +938,7 @@ cdef class Beam:
         self.clear()
         if self.capacity > SMALLEST:
             self.resize_rows(SMALLEST)
-        if self.room > SMALLEST:
+        if self.queue_capacity > SMALLEST:
             self.resize_queue(SMALLEST)
 
     def take(self, list classes, object kind, long long delay):
@@ -956,7 +956,7 @@ cdef class Beam:
             ))
             for i in range(n)
         ]
-        if self.room > 64 * SMALLEST and 4 * self.n_pending < self.room:
+        if self.queue_capacity > 64 * SMALLEST and 4 * self.n_pending < self.queue_capacity:
             self.resize_queue(max(SMALLEST, 2 * self.n_pending))
         return emissions
 
@@ -1050,7 +1050,8 @@ cdef class Beam:
         self.previous, self.lossy, self.side = counts.previous, counts.lossy, 0
         if self.n_pending > self.capacity:
             self.resize_rows(2 * self.n_pending)
-        if n_queued + self.n_pending > self.room:    # all of them may leave before a row comes
+        # All of them may leave before a row comes.
+        if n_queued + self.n_pending > self.queue_capacity:
             self.resize_queue(2 * (n_queued + self.n_pending))
         n = self.n_pending * self.size
         memcpy(self.rows, at, n)
@@ -1075,7 +1076,7 @@ cdef class Beam:
             to_confidences[i] = self.queue[i].confidence
             to_latencies[i] = self.queue[i].latency
         self.n_queued = 0
-        if self.room > 64 * SMALLEST:
+        if self.queue_capacity > 64 * SMALLEST:
             self.resize_queue(SMALLEST)
         return codes, confidences, latencies
 
@@ -1101,7 +1102,7 @@ cdef class BeamStates:
         return self.n
 
     def grow(self, Py_ssize_t n):
-        """Have room for n states, the new ones empty."""
+        """Allocate n states, the new ones empty."""
         cdef void* blocks = realloc(self.blocks, n * sizeof(char*))
         if blocks == NULL:
             raise MemoryError()

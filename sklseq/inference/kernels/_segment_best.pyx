@@ -1,4 +1,4 @@
-"""Best segmentations: max-plus recursions over the visits of `_segment_plan.pyx`.
+"""Best segmentations: max-plus recursions over the states of `_segment_plan.pyx`.
 
 Notation of `_segments.pyx`, in scores: G_v(y) is the best score of a prefix whose last segment, of
 label y, started in group v and has not ended; alpha_e(y) that of one whose last segment ends at e.
@@ -21,8 +21,8 @@ from sklseq.inference.kernels._segment_structs cimport (
 
 cdef struct Prefixes:
     const double* psi                # (n_cells, width)
-    double* G                        # (n_visits, width)
-    double* origin                   # (n_visits, width)  the start that gives G
+    double* G                        # (n_states, width)
+    double* origin                   # (n_states, width)  the start that gives G
     double* alpha                    # (n, width)
     double* best_start               # (n, width)         the start that gives alpha
     double* top                      # (n,)               what each step is lowered by
@@ -81,7 +81,7 @@ cdef void best_prefixes(
     cdef double* alpha
     cdef double* best_start
     cdef double* row
-    for v in range(plan.step_visits[0] * width, plan.step_visits[plan.n] * width):
+    for v in range(plan.step_states[0] * width, plan.step_states[plan.n] * width):
         G[v] = -INFINITY
         origin[v] = -1
     for e in range(1, plan.n + 1):
@@ -109,7 +109,7 @@ cdef void best_prefixes(
                 closed[k] = 0
                 alpha[j + k] = -INFINITY
                 best_start[j + k] = -1
-            for v in range(plan.step_visits[e - 1], plan.step_visits[e]):
+            for v in range(plan.step_states[e - 1], plan.step_states[e]):
                 for k in range(B):
                     mine[k] = 0
                     ends[k] = 0
@@ -210,7 +210,7 @@ def viterbi(object segment_plan, object transitions, const double[:, ::1] psi, o
             scores[s - a] = counts[s - a] = 0
             if one.n == 0:
                 continue
-            v0 = one.step_visits[0] * chain.width
+            v0 = one.step_states[0] * chain.width
             rows.G, rows.origin = &G[0, 0] - v0, &origin[0, 0] - v0
             if chain.width == 2:
                 best_prefixes(<Lanes2*> NULL, &one, &chain, &rows)
@@ -267,16 +267,16 @@ def nbest_sequence(
     cdef object entries = transitions.entries_of_scores()
     cdef Chain chain = read_scores(transitions, entries, of_rows)
     cdef Py_ssize_t n = plan.n, N = scores.shape[0], L = chain.L, width = chain.width, row = L * N
-    cdef Py_ssize_t v0 = plan.step_visits[0], n_visits = plan.step_visits[n] - v0
+    cdef Py_ssize_t v0 = plan.step_states[0], n_states = plan.step_states[n] - v0
     cdef Py_ssize_t e, v, y, i, k, t, v1, found = 0
     cdef double[::1] scratch = np.empty(2 * plan.most)
     cdef double* opened = &scratch[0]
     cdef double* closed = opened + plan.most
     cdef const double* p = rows_from(psi, plan.cells[s])
-    # Items of visits; of ends; what enters at each step (start: label, rank: its rank); the best.
-    cdef Py_ssize_t size = (n_visits + 2 * n) * row + N
+    # Items of states; of ends; what enters at each step (start: label, rank: its rank); the best.
+    cdef Py_ssize_t size = (n_states + 2 * n) * row + N
     cdef Item* G = <Item*> malloc(size * sizeof(Item))
-    cdef Item* alpha = G + n_visits * row
+    cdef Item* alpha = G + n_states * row
     cdef Item* entered = alpha + n * row
     cdef Item* last = entered + n * row
     cdef const double* matrix
@@ -288,7 +288,7 @@ def nbest_sequence(
         for k in range(size):
             G[k].score, G[k].start, G[k].rank = -INFINITY, -1, 0
         for e in range(n):
-            v1 = plan.step_visits[e]
+            v1 = plan.step_states[e]
             for y in range(L):
                 # Prefixes that enter here: (label before, its rank), best first.
                 if e == 0:
@@ -308,7 +308,7 @@ def nbest_sequence(
                     item.start, item.rank = e, k
                     insert(G + (plan.entry[e] - v0) * row + y * N, N, item)
                 step_factors(&plan, e + 1, p, y, width, opened, closed)
-                for v in range(v1, plan.step_visits[e + 1]):
+                for v in range(v1, plan.step_states[e + 1]):
                     t = plan.target[v]
                     if t >= 0 and not plan.masks[plan.mask[v] * width + y] > 0:
                         t = -1

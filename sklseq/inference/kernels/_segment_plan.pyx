@@ -64,15 +64,15 @@ cdef Py_ssize_t join_new(
 
 
 def arrange(object plan, bint fill):
-    """Fill the arrays of a SegmentPlan, or only ``step_visits``; returns the most visits of a step.
+    """Fill the arrays of a SegmentPlan, or only ``step_states``; returns the most states of a step.
 
-    Unless `fill`, arrays over visits are not written.
+    Unless `fill`, arrays over states are not written.
     """
     cdef const long long[::1] steps = plan.steps, cells = plan.cells
     cdef const long long[::1] start = plan.start, stop = plan.stop
     cdef const signed char[::1] kind = plan.kind
     cdef const int[::1] limits = plan.at_limit
-    cdef long long[::1] step_visits = plan.step_visits, entry = plan.entry, target = plan.target
+    cdef long long[::1] step_states = plan.step_states, entry = plan.entry, target = plan.target
     cdef long long[::1] first_cell = plan.first_cell, last_cell = plan.last_cell
     cdef int[::1] mask = plan.mask
     cdef Py_ssize_t longest = plan.longest, apart = plan.kept_apart, drop = plan.drop
@@ -85,7 +85,7 @@ def arrange(object plan, bint fill):
     cdef long long* into = bar + size
     cdef Group* groups = <Group*> (into + size)
     with nogil:
-        step_visits[0] = 0
+        step_states[0] = 0
         for s in range(steps.shape[0] - 1):
             n = steps[s + 1] - steps[s]
             for e in range(n):
@@ -106,7 +106,7 @@ def arrange(object plan, bint fill):
                 groups[k - 1].bar = max(groups[k - 1].bar, bar[e - 1])
                 entry[steps[s] + e - 1] = v + k - 1 - new
                 most = max(most, k)
-                step_visits[steps[s] + e] = v + k
+                step_states[steps[s] + e] = v + k
                 for i in range(k - 1, -1, -1):          # from the newest to the oldest
                     if fill:
                         first_cell[v] = c
@@ -122,7 +122,7 @@ def arrange(object plan, bint fill):
                     c += 1                              # no segment that long is allowed
                 if e == n:
                     break
-                # The k visits of this step, newest first, and the group that each goes into.
+                # The k states of this step, newest first, and the group that each goes into.
                 kept = close_step(groups, k, e, drop, into)
                 new = kept + (join_new(groups, kept, e + 1, apart, pin[e]) == kept)
                 if fill:
@@ -134,8 +134,8 @@ def arrange(object plan, bint fill):
 
 
 def find_runs(object plan):
-    """Fill ``run`` of a SegmentPlan: consecutive visits of a step that one loop serves."""
-    cdef const long long[::1] step_visits = plan.step_visits, entry = plan.entry
+    """Fill ``run`` of a SegmentPlan: consecutive states of a step that one loop serves."""
+    cdef const long long[::1] step_states = plan.step_states, entry = plan.entry
     cdef const long long[::1] first_cell = plan.first_cell, last_cell = plan.last_cell
     cdef const long long[::1] target = plan.target
     cdef const int[::1] mask = plan.mask
@@ -144,8 +144,8 @@ def find_runs(object plan):
     cdef Py_ssize_t e, v, first
     with nogil:
         for e in range(entry.shape[0]):
-            first = -1                       # where the run of the visit before begins
-            for v in range(step_visits[e], step_visits[e + 1]):
+            first = -1                       # where the run of the state before begins
+            for v in range(step_states[e], step_states[e + 1]):
                 if (
                     v == entry[e] or target[v] < 0 or mask[v]
                     or last_cell[v] - first_cell[v] != 1 or kind[first_cell[v]] != 0

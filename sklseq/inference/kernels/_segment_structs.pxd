@@ -1,7 +1,7 @@
 """C structs of the recursions over segments: plan, chain, and rows of numbers.
 
 Each is a set of pointers into NumPy arrays that the caller keeps alive. Pointers of rows are moved
-so that cells and visits keep the numbers that they have in the whole set; steps are counted within
+so that cells and states keep the numbers that they have in the whole set; steps are counted within
 a sequence. See `_segments.pyx` for the notation.
 """
 
@@ -10,12 +10,12 @@ from sklseq.inference.kernels._row_matrices cimport RowMatrices, row_matrices
 
 cdef struct Plan:
     Py_ssize_t n                     # steps of the sequence
-    Py_ssize_t most                  # visits of a step, at most
+    Py_ssize_t most                  # states of a step, at most
     const long long* steps           # (n_sequences + 1,)  first step of each sequence
     const long long* cells           # (n_sequences + 1,)  first cell of each sequence
-    const long long* step_visits     # (n + 1,)
+    const long long* step_states     # (n + 1,)
     const long long* entry           # (n,)
-    const long long* first_cell      # (n_visits,)  cells of a visit: first_cell[v] to last_cell[v]
+    const long long* first_cell      # (n_states,)  cells of a state: first_cell[v] to last_cell[v]
     const long long* last_cell
     const long long* target
     const int* mask
@@ -37,7 +37,7 @@ cdef struct Chain:
 cdef struct Trellis:
     const double* psi                # (n_cells, width)   scores
     double* F                        # (n_cells, width)   factors exp(psi), then marginals
-    double* G                        # (n_visits, width)  then its derivatives
+    double* G                        # (n_states, width)  then its derivatives
     double* alpha                    # (n, width)
     double* u                        # (n, width)         alpha^, then its derivatives
     double* tokens                   # (n, width)         marginals of labels at steps
@@ -50,7 +50,7 @@ cdef struct Trellis:
 cdef inline Plan read_plan(object segment_plan, const double[:, ::1] masks) except *:
     # Of a SegmentPlan of at least one step; `run` is left out.
     cdef const long long[::1] steps = segment_plan.steps, cells = segment_plan.cells
-    cdef const long long[::1] step_visits = segment_plan.step_visits, entry = segment_plan.entry
+    cdef const long long[::1] step_states = segment_plan.step_states, entry = segment_plan.entry
     cdef const long long[::1] first_cell = segment_plan.first_cell, target = segment_plan.target
     cdef const long long[::1] last_cell = segment_plan.last_cell
     cdef const int[::1] mask = segment_plan.mask
@@ -58,7 +58,7 @@ cdef inline Plan read_plan(object segment_plan, const double[:, ::1] masks) exce
     cdef Plan plan
     plan.n, plan.most = 0, segment_plan.most
     plan.steps, plan.cells = &steps[0], &cells[0]
-    plan.step_visits, plan.entry = &step_visits[0], &entry[0]
+    plan.step_states, plan.entry = &step_states[0], &entry[0]
     plan.first_cell, plan.last_cell, plan.target = &first_cell[0], &last_cell[0], &target[0]
     plan.mask, plan.masks, plan.run, plan.kind = &mask[0], &masks[0, 0], NULL, NULL
     if kind.shape[0]:
@@ -69,7 +69,7 @@ cdef inline Plan read_plan(object segment_plan, const double[:, ::1] masks) exce
 cdef inline Plan plan_of_sequence(const Plan* plan, Py_ssize_t s) noexcept nogil:
     cdef Plan one = plan[0]
     one.n = plan.steps[s + 1] - plan.steps[s]
-    one.step_visits, one.entry = plan.step_visits + plan.steps[s], plan.entry + plan.steps[s]
+    one.step_states, one.entry = plan.step_states + plan.steps[s], plan.entry + plan.steps[s]
     return one
 
 
@@ -137,10 +137,10 @@ cdef inline void step_factors(
     const Plan* plan, Py_ssize_t e, const double* psi, Py_ssize_t y, Py_ssize_t width,
     double* opened, double* closed
 ) noexcept nogil:
-    # Log factors of the visits of step e for label y: if the segment continues, and if it ends.
-    cdef Py_ssize_t v, c, v0 = plan.step_visits[e - 1]
+    # Log factors of the states of step e for label y: if the segment continues, and if it ends.
+    cdef Py_ssize_t v, c, v0 = plan.step_states[e - 1]
     cdef double all_open = 0, all_closed = 0, mine, ends, x
-    for v in range(v0, plan.step_visits[e]):
+    for v in range(v0, plan.step_states[e]):
         mine = ends = 0
         for c in range(plan.first_cell[v], plan.last_cell[v]):
             x = psi[c * width + y]

@@ -6,15 +6,15 @@ A segment [s, e) starts at boundary s and ends at boundary e of a sequence of n 
 the distinct (kind, start, stop) of a sequence's potentials, sorted by stop, then by falling start:
 step e reads those that stop at e. `_segment_plan.pyx` arranges the rest, once a data set:
 
-    visit       one group of starts at one step; those of step e are step_visits[e - 1] up to
-                step_visits[e], from the newest start to the oldest
-    entry[e-1]  the visit of step e whose group contains start e - 1
+    state       one group of starts at one step; those of step e are step_states[e - 1] up to
+                step_states[e], from the newest start to the oldest
+    entry[e-1]  the state of step e whose group contains start e - 1
     G_v(y)      mass of the segments of label y that started in the group and have not ended before
                 e, with the factors of all cells up to e
-    target[v]   the visit of the next step into which group v goes; -1: none
+    target[v]   the state of the next step into which group v goes; -1: none
     mask[v]     row of `masks` that removes labels whose longest length is reached; 0: none
-    run[v]      the number of visits where a run begins, minus that where it ends, else 0. A run is
-                consecutive visits with one cell each, closed at both ends, consecutive targets, no
+    run[v]      the number of states where a run begins, minus that where it ends, else 0. A run is
+                consecutive states with one cell each, closed at both ends, consecutive targets, no
                 mask and no new start: one loop serves all. Features of whole segments make many.
 
 Every row has `width` numbers: L labels, then padding up to a whole number of lanes. Padding is 0 in
@@ -68,9 +68,9 @@ from sklseq.inference.kernels._segment_structs cimport (
     Chain, Plan, Trellis, go_to_sequence, plan_of_sequence, read_factors, read_plan, read_scores,
     read_trellis, rows_from, step_factors,
 )
-from sklseq.inference.kernels._visit_rows cimport (
-    ENDS, GOES_ON, MASKED, MINE, NEW, sklseq_backward_run, sklseq_backward_visit,
-    sklseq_forward_run, sklseq_forward_visit, sklseq_times_row,
+from sklseq.inference.kernels._state_rows cimport (
+    ENDS, GOES_ON, MASKED, MINE, NEW, sklseq_backward_run, sklseq_backward_state,
+    sklseq_forward_run, sklseq_forward_state, sklseq_times_row,
 )
 
 
@@ -79,7 +79,7 @@ REACH = 150.0
 
 
 cdef inline bint one_exact(const Plan* plan, Py_ssize_t v) noexcept nogil:
-    # Whether a visit has one cell, of kind 0: nearly all have, with features of whole segments.
+    # Whether a state has one cell, of kind 0: nearly all have, with features of whole segments.
     return (
         plan.last_cell[v] - plan.first_cell[v] == 1 and plan.kind[plan.first_cell[v]] == 0
     )
@@ -137,7 +137,7 @@ cdef inline double forward_step(
     lanes* tag, const Plan* plan, const Chain* chain, const Trellis* rows, Py_ssize_t e
 ) noexcept nogil:
     # G, alpha and alpha^ of step e; G of its targets is added up. Returns the mass of the step.
-    cdef Py_ssize_t width = known_width(tag, chain.width), k, c, v = plan.step_visits[e - 1]
+    cdef Py_ssize_t width = known_width(tag, chain.width), k, c, v = plan.step_states[e - 1]
     cdef int has
     cdef double factor = rows.factor[e - 1]
     cdef double* own[2]
@@ -161,7 +161,7 @@ cdef inline double forward_step(
         closed[k] = 1
         mass[k] = 0
         alpha[k] = 0
-    while v < plan.step_visits[e]:
+    while v < plan.step_states[e]:
         if plan.run[v] > 0:
             sklseq_forward_run(
                 plan.run[v], width, G + v * width, opened, closed, F + plan.first_cell[v] * width,
@@ -176,7 +176,7 @@ cdef inline double forward_step(
                         width, opened if plan.kind[c] == 3 else closed, F + c * width
                     )
         has = all_factors(plan, v, e, own_factors(plan, v, F, product, own, width))
-        sklseq_forward_visit(
+        sklseq_forward_state(
             has, width, G + v * width, entering, opened, own[0], closed, own[1],
             plan.masks + plan.mask[v] * width, G + plan.target[v] * width, alpha, mass
         )
@@ -201,15 +201,15 @@ cdef inline double forward(
     lanes* tag, const Plan* plan, const Chain* chain, const Trellis* rows, bint drop
 ) noexcept nogil:
     # Scaled forward pass; returns log Z, -inf if there is no mass.
-    cdef Py_ssize_t e = plan.step_visits[0], width = known_width(tag, chain.width)
+    cdef Py_ssize_t e = plan.step_states[0], width = known_width(tag, chain.width)
     cdef int power = 0, shifted = 0
     cdef double total = 0, scale = 1
-    memset(rows.G + e * width, 0, (plan.step_visits[plan.n] - e) * width * sizeof(double))
+    memset(rows.G + e * width, 0, (plan.step_states[plan.n] - e) * width * sizeof(double))
     for e in range(1, plan.n + 1):
         rows.factor[e - 1] = scale
         if drop:
-            drop_small(rows.G + plan.step_visits[e - 1] * width,
-                       plan.step_visits[e] - plan.step_visits[e - 1], chain.L, width)
+            drop_small(rows.G + plan.step_states[e - 1] * width,
+                       plan.step_states[e] - plan.step_states[e - 1], chain.L, width)
         total = forward_step(tag, plan, chain, rows, e)
         scale = 1
         # Stop early: arithmetic on numbers that underflow is slow.
@@ -233,7 +233,7 @@ cdef inline void backward_step(
     # tokens: probability of each label between boundaries e - 1 and e. beta is the first row of
     # scratch.
     cdef Py_ssize_t width = known_width(tag, chain.width), size = width * sizeof(double)
-    cdef Py_ssize_t k, v, c, n, v0 = plan.step_visits[e - 1], v1 = plan.step_visits[e]
+    cdef Py_ssize_t k, v, c, n, v0 = plan.step_states[e - 1], v1 = plan.step_states[e]
     cdef int has, kind
     cdef double* own[2]
     cdef double* F = rows.F
@@ -279,7 +279,7 @@ cdef inline void backward_step(
             )
             continue
         has = own_factors(plan, v, F, product, own, width)
-        sklseq_backward_visit(
+        sklseq_backward_state(
             all_factors(plan, v, e, has), width, G + v * width, rows.u + (e - 1) * width,
             opened[v - v0], own[0], closed[v - v0], own[1], plan.masks + plan.mask[v] * width,
             G + plan.target[v] * width, tokens, sum_ending
@@ -356,7 +356,7 @@ cdef inline bint add_pairs(
     cdef Py_ssize_t B = n_lanes(tag), width = known_width(tag, chain.width), block, i, k, t
     cdef Py_ssize_t n = plan.n
     cdef const double* last = rows.alpha + (n - 1) * width
-    cdef double* kept = rows.G + plan.step_visits[0] * width    # its numbers are used up
+    cdef double* kept = rows.G + plan.step_states[0] * width    # its numbers are used up
     cdef double acc[8]
     cdef double total
     if chain.of_row.start != NULL:
@@ -425,7 +425,7 @@ cdef void _forward_backward(
             r = plan.steps[s] - plan.steps[a]
             own.alpha, own.u = rows.alpha + r * width, rows.u + r * width
             own.tokens, own.factor = rows.tokens + r * width, rows.factor + r
-            own.G = rows.G - one.step_visits[0] * width
+            own.G = rows.G - one.step_states[0] * width
             log_z[s - a] = one_sequence(tag, &one, chain, &own, weights[s - a], drop)
 
 
@@ -483,7 +483,7 @@ def forward_log(
     object transitions,
     Py_ssize_t s,
     const double[:, ::1] psi,        # (n_cells, width)  of sequence s
-    double[:, ::1] log_G,            # (n_visits, L)     OUT
+    double[:, ::1] log_G,            # (n_states, L)     OUT
     double[:, ::1] log_alpha,        # (n, L)            OUT
 ):
     """log G and log alpha of one sequence; returns log Z, -inf if nothing is allowed."""
@@ -497,7 +497,7 @@ def forward_log(
     cdef double* opened = &scratch[0]
     cdef double* closed = opened + plan.most
     cdef const double* p = rows_from(psi, plan.cells[s])
-    cdef double* G = &log_G[0, 0] - plan.step_visits[0] * L
+    cdef double* G = &log_G[0, 0] - plan.step_states[0] * L
     cdef double* alpha = &log_alpha[0, 0]
     cdef double g
     go_to_sequence(&chain, &whole, s)
@@ -505,12 +505,12 @@ def forward_log(
         log_G[:, :] = -INFINITY
         log_alpha[:, :] = -INFINITY
         for e in range(1, plan.n + 1):
-            v1 = plan.step_visits[e - 1]
+            v1 = plan.step_states[e - 1]
             for y in range(L):
                 v = plan.entry[e - 1]
                 G[v * L + y] = log_add(G[v * L + y], entering(&chain, alpha, e, y))
                 step_factors(&plan, e, p, y, width, opened, closed)
-                for v in range(v1, plan.step_visits[e]):
+                for v in range(v1, plan.step_states[e]):
                     g = G[v * L + y] + opened[v - v1]
                     G[v * L + y] = g
                     alpha[(e - 1) * L + y] = log_add(alpha[(e - 1) * L + y], g + closed[v - v1])
@@ -524,7 +524,7 @@ def backward_log(
     object transitions,
     Py_ssize_t s,
     object batch,                    # of this sequence: F and tokens are filled, log_z is read
-    double[:, ::1] log_G,            # (n_visits, L)     IN as forward_log left it, OUT derivatives
+    double[:, ::1] log_G,            # (n_states, L)     IN as forward_log left it, OUT derivatives
     const double[:, ::1] log_alpha,  # (n, L)
     double[:, ::1] pairwise,         # (width, width)    IN/OUT += weight * expected transitions
     double[:, ::1] ends,             # (2, width)        IN/OUT
@@ -546,7 +546,7 @@ def backward_log(
     cdef double* u = beta + L
     cdef const double* p = rows_from(psi, plan.cells[s])
     cdef double* F = <double*> rows_from(marginals, plan.cells[s])
-    cdef double* G = &log_G[0, 0] - plan.step_visits[0] * L
+    cdef double* G = &log_G[0, 0] - plan.step_states[0] * L
     cdef const double* A
     cdef double ahead, going, ending, sum_going, sum_ending, total
     go_to_sequence(&chain, &whole, s)
@@ -555,12 +555,12 @@ def backward_log(
             beta[y] = chain.end[y] - log_z
             ends[1, y] += weight * exp(log_alpha[n - 1, y] + beta[y])
         for e in range(n, 0, -1):
-            v1 = plan.step_visits[e - 1]
+            v1 = plan.step_states[e - 1]
             total = 0
             for y in range(L):
                 step_factors(&plan, e, p, y, width, opened, closed)
                 sum_going = sum_ending = 0
-                for v in range(plan.step_visits[e] - 1, v1 - 1, -1):
+                for v in range(plan.step_states[e] - 1, v1 - 1, -1):
                     ahead = ending = closed[v - v1] + beta[y]
                     if may_go_on(&plan, v, y, width):
                         ahead = log_add(ahead, G[plan.target[v] * L + y])
@@ -580,9 +580,9 @@ def backward_log(
             # all marginals of the step, and cancel.
             for y in range(L):
                 tokens[e - 1, y] /= total
-                for c in range(plan.first_cell[v1], plan.last_cell[plan.step_visits[e] - 1]):
+                for c in range(plan.first_cell[v1], plan.last_cell[plan.step_states[e] - 1]):
                     F[c * width + y] /= total
-                for v in range(v1, plan.step_visits[e]):
+                for v in range(v1, plan.step_states[e]):
                     G[v * L + y] -= log(total)
                 u[y] = G[plan.entry[e - 1] * L + y]
             if e == 1:
@@ -629,7 +629,7 @@ def sample_log(
     cdef double* closed = opened + most
     cdef double* log_p = closed + most
     cdef const double* p = rows_from(psi, plan.cells[s])
-    cdef const double* G = &log_G[0, 0] - plan.step_visits[0] * L
+    cdef const double* G = &log_G[0, 0] - plan.step_states[0] * L
     cdef const double* A
     go_to_sequence(&chain, &whole, s)
     with nogil:
@@ -640,17 +640,17 @@ def sample_log(
             drawn += 1
             stop = e
             # The group in which the segment that ends here started, and then its start.
-            v1 = plan.step_visits[e - 1]
+            v1 = plan.step_states[e - 1]
             step_factors(&plan, e, p, y, width, opened, closed)
-            for v in range(v1, plan.step_visits[e]):
+            for v in range(v1, plan.step_states[e]):
                 log_p[v - v1] = G[v * L + y] + closed[v - v1]
-            v = v1 + draw(log_p, uniforms[drawn], plan.step_visits[e] - v1)
+            v = v1 + draw(log_p, uniforms[drawn], plan.step_states[e] - v1)
             drawn += 1
             while True:
                 # One choice more, the last: it starts at this step.
-                v1 = plan.step_visits[e - 2] if e > 1 else plan.step_visits[e - 1]
-                k = plan.step_visits[e - 1] - v1
-                for w in range(v1, plan.step_visits[e - 1]):
+                v1 = plan.step_states[e - 2] if e > 1 else plan.step_states[e - 1]
+                k = plan.step_states[e - 1] - v1
+                for w in range(v1, plan.step_states[e - 1]):
                     log_p[w - v1] = -INFINITY
                     if plan.target[w] == v and may_go_on(&plan, w, y, width):
                         log_p[w - v1] = G[w * L + y]

@@ -51,7 +51,7 @@ cdef enum:
     TOP = 4        # labels of highest score that maxima look at before they look at all
     SPAN = 64      # rows whose pair marginals are summed at once
 
-# Share of the term that is the same for all, below which a sum is computed without it.
+# Fraction of the term that is the same for all, below which a sum is computed without it.
 cdef inline double guard() noexcept nogil:
     return 1.0 / 1024
 
@@ -215,23 +215,23 @@ cdef inline void transpose(
 
 
 cdef inline void add_sparse_pairs(
-    const real* alpha, const real* u, Py_ssize_t n_rows, const Lists* m, double* room,
+    const real* alpha, const real* u, Py_ssize_t n_rows, const Lists* m, double* buffer,
     double* sums, Py_ssize_t width
 ) noexcept nogil:
     # sums(p) += sum_{t >= 1} alpha(t - 1, i) * u(t, j), (i, j) being entry p of the lists, by rows
-    # of the matrix. room: (L * 64,)
+    # of the matrix. buffer: (L * 64,)
     cdef Py_ssize_t chunk, t, i, k, r
     cdef double a[512]
     for chunk in range((n_rows + SPAN - 2) // SPAN):
         t = 1 + chunk * SPAN
         k = min(n_rows - t, SPAN)
-        transpose(u + t * width, k, m.L, width, room)
+        transpose(u + t * width, k, m.L, width, buffer)
         for i in range(m.L):
             r = i % 8
             if r == 0:
                 transpose(alpha + (t - 1) * width + i, k, min(8, m.L - i), width, a)
             sklseq_list_pairs(
-                m.at + m.start[i], m.start[i + 1] - m.start[i], a + r * SPAN, room,
+                m.at + m.start[i], m.start[i + 1] - m.start[i], a + r * SPAN, buffer,
                 sums + m.start[i]
             )
 

@@ -138,7 +138,7 @@ def closure_of_sequence(plan, s: int, psi: np.ndarray, chain) -> tuple[np.ndarra
     if not plan.apart:
         return segments, times
     done, shared = 0, 0
-    steps = plan.step_visits[plan.steps[s] : plan.steps[s + 1] + 1] - plan.visits[s]
+    steps = plan.step_states[plan.steps[s] : plan.steps[s + 1] + 1] - plan.states[s]
     for e in range(1, n):
         # Survivors of step e: segments that are open, and those that end here, if all does.
         a, b = steps[e], steps[e + 1]

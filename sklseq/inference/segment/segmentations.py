@@ -53,7 +53,7 @@ __all__ = [
     "segment_viterbi",
 ]
 
-# Numbers in the rows of visits that are worked on at a time, or steps where all potentials are of
+# Numbers in the rows of states that are worked on at a time, or steps where all potentials are of
 # single tokens: their potentials stay in the second-level cache.
 BLOCK_NUMBERS = 1 << 16
 BLOCK_STEPS = 1536
@@ -139,8 +139,8 @@ class SegmentPlan:
     ----------
     cell_of : ndarray of shape (n_potentials,)
         Potentials of one kind, start and stop are one cell.
-    n_visits : int
-        Groups of starts, summed over steps: the cost of an evaluation is n_visits · n_labels +
+    n_states : int
+        Groups of starts, summed over steps: the cost of an evaluation is n_states · n_labels +
         n_steps · n_labels². At most n · m, m being the longest span of a potential.
 
     Notes
@@ -161,7 +161,7 @@ class SegmentPlan:
         self.token_kinds, self.token_cells = self._of_tokens()
 
     @property
-    def n_visits(self) -> int:
+    def n_states(self) -> int:
         return len(self.mask)
 
     @property
@@ -212,19 +212,19 @@ class SegmentPlan:
         # A longest length of 1 keeps nothing apart: older starts have lost these labels already.
         self.kept_apart = max(self.apart, self.longest if self.longest > 1 else 0)
         n = int(self.steps[-1])
-        self.step_visits = np.zeros(n + 1, dtype=np.int64)
+        self.step_states = np.zeros(n + 1, dtype=np.int64)
         self.entry = np.zeros(n, dtype=np.int64)
         for fill in (False, True):
-            size = int(self.step_visits[-1])
+            size = int(self.step_states[-1])
             self.first_cell, self.last_cell = np.zeros((2, size), dtype=np.int64)
             self.target = np.full(size, -1, dtype=np.int64)
             self.mask = np.zeros(size, dtype=np.int32)
             self.most = _plan.arrange(self, fill)
-        self.visits = self.step_visits[self.steps]
-        self.largest = int(np.diff(self.visits).max(initial=0))
+        self.states = self.step_states[self.steps]
+        self.largest = int(np.diff(self.states).max(initial=0))
         self.run = np.zeros(size, dtype=np.int32)
         _plan.find_runs(self)
-        self.unreached = None  # cells of segments that are too long: no visit reads them
+        self.unreached = None  # cells of segments that are too long: no state reads them
         if self.drop < NEVER:
             seen = np.zeros(self.n_cells + 1, dtype=np.int64)
             np.add.at(seen, self.first_cell, 1)
@@ -259,7 +259,7 @@ class SegmentPlan:
 
     def blocks(self, n_threads: int = 1) -> list[tuple[int, int]]:
         """Runs of sequences that are processed at once, several for each thread."""
-        cuts, most = self.visits, BLOCK_NUMBERS // self.width
+        cuts, most = self.states, BLOCK_NUMBERS // self.width
         if self.token_kinds is not None:
             cuts, most = self.steps, BLOCK_STEPS
         if n_threads > 1:
@@ -461,7 +461,7 @@ class SegmentWorkspace:
 
 def log_forward(plan: SegmentPlan, s: int, psi: np.ndarray, chain: SegmentTransitions):
     """(log Z, log G, log alpha) of sequence s from the scores of its cells."""
-    log_G = np.empty((plan.visits[s + 1] - plan.visits[s], plan.n_labels))
+    log_G = np.empty((plan.states[s + 1] - plan.states[s], plan.n_labels))
     log_alpha = np.empty((plan.steps[s + 1] - plan.steps[s], plan.n_labels))
     return _sums.forward_log(plan, chain, s, psi, log_G, log_alpha), log_G, log_alpha
 
@@ -515,7 +515,7 @@ def segment_forward_backward(
 
     Notes
     -----
-    Cost O(n · n_labels² + (V + H) · n_labels) time, H potentials, V ≤ n · m group visits, m the
+    Cost O(n · n_labels² + (V + H) · n_labels) time, H potentials, V ≤ n · m group states, m the
     longest span of a potential: it does not depend on the length of segments. Memory
     O(V · n_labels) of the largest sequence beside input and output. The recursion is scaled, and
     proven exact or redone in the log domain. A step with transitions of its own costs its entries
@@ -635,7 +635,7 @@ class BestPrefixes(BestSegments):
 
     Attributes
     ----------
-    G, origin : ndarray of shape (n_visits, width)
+    G, origin : ndarray of shape (n_states, width)
         Scores of prefixes with an open segment, and where it starts.
     alpha, best_start : ndarray of shape (n_steps, width)
         Scores of prefixes whose last segment ends at a step, and where it starts.

@@ -23,7 +23,7 @@ from sklseq.objectives.likelihood.lattice cimport (
 cdef struct Problem:
     Lattice at
     double* U                # before the threshold, shapes as W, w and chain; NULL without L1
-    double* narrow_u
+    double* sparse_u
     double* chain_u
     double threshold         # l1 / lam
     double lam
@@ -154,11 +154,11 @@ cdef double move(
                         acc[k] += mask[k] * x * change[k] * (2 * row[k] + x * change[k])
                     for k in range(B):
                         row[k] += mask[k] * x * change[k]
-        if rows.narrow_indptr != NULL:
-            for p in range(rows.narrow_indptr[r + t], rows.narrow_indptr[r + t + 1]):
-                x = sign * (rows.narrow_data[p] if rows.narrow_data != NULL else 1)
+        if rows.sparse_indptr != NULL:
+            for p in range(rows.sparse_indptr[r + t], rows.sparse_indptr[r + t + 1]):
+                x = sign * (rows.sparse_data[p] if rows.sparse_data != NULL else 1)
                 total += step_to(
-                    rows.w + rows.pair[p], q.narrow_u + rows.pair[p] if q.U != NULL else NULL,
+                    rows.w + rows.pair[p], q.sparse_u + rows.pair[p] if q.U != NULL else NULL,
                     x * q.at.S[t * W + rows.label[p]], q.threshold
                 )
     for k in range(B):
@@ -252,15 +252,15 @@ def ascend(
     state,                            # DualLikelihood: its arrays are IN/OUT
     const long long[::1] order,       # (n,)               sequences to update, none empty
     double[:, ::1] W,                 # (n, width)         IN/OUT padded weights
-    double[::1] w,                    # (n_pairs,)         IN/OUT weights of narrow features
+    double[::1] w,                    # (n_pairs,)         IN/OUT weights of sparse features
 ):
     """Update sequences in order; returns (gain of the dual, number of steps taken back)."""
     cdef const long long[::1] offsets = state.offsets
     cdef const double[::1] weights = state.weights
     cdef float[:, ::1] theta = state.theta, mu = state.mu
     cdef float[:, ::1] pair_theta = state.pair_theta, pair_mu = state.pair_mu
-    cdef double[::1] entropy = state.entropy, eta = state.eta, gap = state.gap, narrow_u
-    cdef double[:, ::1] wide_u, chain_u, scratch = state.scratch
+    cdef double[::1] entropy = state.entropy, eta = state.eta, gap = state.gap, sparse_u
+    cdef double[:, ::1] dense_u, chain_u, scratch = state.scratch
     cdef unsigned char[::1] seen = state.seen
     cdef Problem q
     cdef Dual dual
@@ -273,11 +273,11 @@ def ascend(
     if order.shape[0] == 0:
         return 0.0, 0
     q.at, q.lam, q.threshold = lattice_of(state, W, w), state.lam, state.threshold
-    q.U, q.narrow_u, q.chain_u, q.pair_theta = NULL, NULL, NULL, NULL
+    q.U, q.sparse_u, q.chain_u, q.pair_theta = NULL, NULL, NULL, NULL
     if state.u is not None:
-        wide_u, narrow_u, chain_u = state.u
-        q.U = &wide_u[0, 0] if wide_u.shape[0] else &chain_u[0, 0]
-        q.narrow_u = &narrow_u[0] if narrow_u.shape[0] else NULL
+        dense_u, sparse_u, chain_u = state.u
+        q.U = &dense_u[0, 0] if dense_u.shape[0] else &chain_u[0, 0]
+        q.sparse_u = &sparse_u[0] if sparse_u.shape[0] else NULL
         q.chain_u = &chain_u[0, 0]
     q.theta = &scratch[q.at.used, 0]
     if not q.at.listed.n:

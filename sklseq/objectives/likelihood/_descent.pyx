@@ -37,16 +37,16 @@ cdef enum:
 cdef struct Problem:
     Lattice at               # its scores become residuals
     float* G                 # sums of squared gradients; shapes as W, w and chain
-    float* narrow_G
+    float* sparse_G
     float* chain_G
     float* link_G            # (n_links,), for weights of transition features, and so:
     const double* link_scale
     long long* link_stamp
     Py_ssize_t n_links
     const double* scale      # (n,) and (n_pairs,): 1 / s; NULL where all values are one
-    const double* narrow_scale
+    const double* sparse_scale
     long long* stamp         # (n, blocks): the update that shrank a block of a row last
-    long long* narrow_stamp  # (n_pairs,)
+    long long* sparse_stamp  # (n_pairs,)
     Py_ssize_t n_rows, n_pairs
     const double* penalties  # (n_codes, width): 0 where a code allows a label, else -inf; or NULL
     double* kept             # (T, width) marginals of all labelings
@@ -144,7 +144,7 @@ cdef double log_partition(Lattice* q, Py_ssize_t T) noexcept nogil:
     return log_sum_exp(alpha, L)
 
 
-cdef inline double share(Problem* q, double top) noexcept nogil:
+cdef inline double l2_scale(Problem* q, double top) noexcept nogil:
     # Factor of a step by residuals up to `top`: 1, and below `almost` 0 or almost / top, so often
     # that the expected step is the same.
     if top >= q.almost:
@@ -171,7 +171,7 @@ cdef inline bint choose(lanes* tag, Problem* q, double* residual) noexcept nogil
         for k in range(B):
             size = r[k] if r[k] > 0 else -r[k]
             top = size if size > top else top
-        factor = share(q, top)
+        factor = l2_scale(q, top)
         moves[block] = factor != 0
         if factor != 1:
             for k in range(B):
@@ -188,7 +188,7 @@ cdef void move_links(Problem* q, Py_ssize_t r, Py_ssize_t T, Py_ssize_t update) 
     for t in range(1, T):
         for e in range(at.start[t], at.start[t + 1]):
             at.place[at.i[e] * at.links.L + at.j[e]] = <int> e
-            at.expected[e] *= share(q, abs(at.expected[e]))
+            at.expected[e] *= l2_scale(q, abs(at.expected[e]))
         for p in range(at.links.indptr[r + t], at.links.indptr[r + t + 1]):
             f = at.links.indices[p]
             for k in range(at.links.support[f], at.links.support[f + 1]):
@@ -230,21 +230,21 @@ cdef void move_all(
         for p in range(rows.indptr[r + t], rows.indptr[r + t + 1]):
             x = rows.data[p] if rows.data != NULL else 1
             move_row(tag, q, rows.indices[p], q.at.S + t * W, x, update)
-        if rows.narrow_indptr != NULL:
-            for p in range(rows.narrow_indptr[r + t], rows.narrow_indptr[r + t + 1]):
-                if p + NEAR < rows.narrow_nnz:
-                    prefetch(q.narrow_stamp + rows.pair[p + NEAR])
-                    prefetch(q.narrow_G + rows.pair[p + NEAR])
-                x = rows.narrow_data[p] if rows.narrow_data != NULL else 1
+        if rows.sparse_indptr != NULL:
+            for p in range(rows.sparse_indptr[r + t], rows.sparse_indptr[r + t + 1]):
+                if p + NEAR < rows.sparse_nnz:
+                    prefetch(q.sparse_stamp + rows.pair[p + NEAR])
+                    prefetch(q.sparse_G + rows.pair[p + NEAR])
+                x = rows.sparse_data[p] if rows.sparse_data != NULL else 1
                 pair = rows.pair[p]
                 if q.at.S[t * W + rows.label[p]] == 0:
                     continue
                 move(
-                    rows.w + pair, q.narrow_G + pair, x * q.at.S[t * W + rows.label[p]],
-                    update - q.narrow_stamp[pair],
-                    q.narrow_scale + pair if q.narrow_scale != NULL else NULL, q
+                    rows.w + pair, q.sparse_G + pair, x * q.at.S[t * W + rows.label[p]],
+                    update - q.sparse_stamp[pair],
+                    q.sparse_scale + pair if q.sparse_scale != NULL else NULL, q
                 )
-                q.narrow_stamp[pair] = update
+                q.sparse_stamp[pair] = update
 
 
 cdef void catch_up(Problem* q, Py_ssize_t update) noexcept nogil:
@@ -260,10 +260,10 @@ cdef void catch_up(Problem* q, Py_ssize_t update) noexcept nogil:
             q.stamp[block] = update
     for k in range(q.n_pairs):
         shrink(
-            q.at.rows.w + k, q.narrow_G + k, update - q.narrow_stamp[k],
-            q.narrow_scale + k if q.narrow_scale != NULL else NULL, q
+            q.at.rows.w + k, q.sparse_G + k, update - q.sparse_stamp[k],
+            q.sparse_scale + k if q.sparse_scale != NULL else NULL, q
         )
-        q.narrow_stamp[k] = update
+        q.sparse_stamp[k] = update
     for k in range(q.n_links):
         shrink(
             q.at.entries.v + k, q.link_G + k, update - q.link_stamp[k],
@@ -372,7 +372,7 @@ def descend(
     const long long[::1] order,       # (n,)               sequences to update, none empty
     const double[::1] weights,        # (n_sequences,)
     double[:, ::1] W,                 # (n, width)         IN/OUT padded weights
-    double[::1] w,                    # (n_pairs,)         IN/OUT weights of narrow features
+    double[::1] w,                    # (n_pairs,)         IN/OUT weights of sparse features
     unsigned long long seed,          # not 0
     double almost, double rate, double l1, double l2,
 ):
@@ -380,11 +380,11 @@ def descend(
     cdef const long long[::1] offsets = state.offsets
     cdef const int[::1] y = state.y
     cdef float[:, ::1] G = state.squares[0], chain_G = state.squares[2]
-    cdef float[::1] narrow_G = state.squares[1], link_G = state.squares[3]
-    cdef long long[::1] stamp = state.stamps[0], narrow_stamp = state.stamps[1]
+    cdef float[::1] sparse_G = state.squares[1], link_G = state.squares[3]
+    cdef long long[::1] stamp = state.stamps[0], sparse_stamp = state.stamps[1]
     cdef long long[::1] link_stamp = state.stamps[2]
     cdef double[::1] losses = state.losses
-    cdef const double[::1] wide_scale, narrow_scale, link_scale
+    cdef const double[::1] dense_scale, sparse_scale, link_scale
     cdef const double[:, ::1] penalties
     cdef double[:, ::1] scratch = state.scratch
     cdef Problem q
@@ -396,21 +396,21 @@ def descend(
     if order.shape[0] == 0:
         return 0.0
     q.at = lattice_of(state, W, w)
-    q.n_rows, q.n_pairs = W.shape[0], narrow_stamp.shape[0]
+    q.n_rows, q.n_pairs = W.shape[0], sparse_stamp.shape[0]
     q.G = &G[0, 0] if W.shape[0] else NULL
     q.stamp = &stamp[0] if W.shape[0] else NULL
-    q.narrow_G = &narrow_G[0] if narrow_G.shape[0] else NULL
-    q.narrow_stamp = &narrow_stamp[0] if q.n_pairs else NULL
+    q.sparse_G = &sparse_G[0] if sparse_G.shape[0] else NULL
+    q.sparse_stamp = &sparse_stamp[0] if q.n_pairs else NULL
     q.chain_G = &chain_G[0, 0]
     q.n_links = link_G.shape[0]
     q.link_G = &link_G[0] if q.n_links else NULL
     q.link_stamp = &link_stamp[0] if q.n_links else NULL
-    q.scale = q.narrow_scale = q.link_scale = NULL
+    q.scale = q.sparse_scale = q.link_scale = NULL
     if state.scale is not None:
-        wide_scale, narrow_scale, link_scale = state.scale
+        dense_scale, sparse_scale, link_scale = state.scale
         q.link_scale = &link_scale[0] if q.n_links else NULL
-        q.scale = &wide_scale[0] if W.shape[0] else NULL
-        q.narrow_scale = &narrow_scale[0] if q.n_pairs else NULL
+        q.scale = &dense_scale[0] if W.shape[0] else NULL
+        q.sparse_scale = &sparse_scale[0] if q.n_pairs else NULL
     q.penalties = NULL
     if state.penalties is not None:
         penalties = state.penalties

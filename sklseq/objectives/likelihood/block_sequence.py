@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from sklseq.data.row_blocks import AGAIN, BlockError, visit_blocks
+from sklseq.data.row_blocks import AGAIN, BlockError, iterate_blocks
 from sklseq.data.sequences import check_entries, first_not_finite
 from sklseq.objectives.likelihood.block_rows import PIECE, AllowedRows, as_block
 
@@ -70,7 +70,7 @@ class BlockSequence:
     def first_reading(self) -> Iterator:
         """Yield rows as given, and as blocks; their checksums are kept."""
         first = 0
-        for rows, _ in visit_blocks(self.source, self.block_rows, self.where):
+        for rows, _ in iterate_blocks(self.source, self.block_rows, self.where):
             self.width, self.kind = rows.shape[1], self.kind or _kind(rows)
             last = first + rows.shape[0]
             block = as_block(rows) if self._whole is None else self._whole.part(first, last)
@@ -86,7 +86,7 @@ class BlockSequence:
             return
         first = 0
         again = {"finite": False, "width": self.width}
-        for rows, names in visit_blocks(self.source, self.block_rows, self.where, **again):
+        for rows, names in iterate_blocks(self.source, self.block_rows, self.where, **again):
             last = first + rows.shape[0]
             if last > self.n_rows:
                 raise self._other_length(f"at least {last}")

@@ -36,7 +36,7 @@ def dual_bytes(y: np.ndarray, offsets: np.ndarray, n_labels: int, all_pairs: boo
     if not all_pairs:
         after = row_positions(offsets)[2]
         seen = len(np.unique(y[after - 1].astype(np.int64) * n_labels + y[after]))
-        n_pairs = seen if seen <= most_listed(n_labels, np.float64, "visits") else n_pairs
+        n_pairs = seen if seen <= most_listed(n_labels, np.float64, "updates") else n_pairs
     return 8 * (len(y) * n_labels + (len(offsets) - 1) * n_pairs)
 
 

@@ -23,7 +23,7 @@ FEW, MOST = 350, 200
 # saved no iterations): differences of the gradient, with steps of that length, on as many rows as
 # cost about two evaluations.
 MOST_OF_CHAIN, PASSES, STEP = 100, 2, 1e-3
-# Share of the identity in a block: makes up for features rare in the sample. That of transitions
+# Fraction of the identity in a block: makes up for features rare in the sample. That of transitions
 # is nearly singular, as a_i - a_j in the weight of i → j changes the scores of first and last rows
 # alone (with 0.001, a tenth of NCBI disease with l1 = 0.1 and l2 = 0.001 takes twice the iterations
 # of no block to within 0.01; with 0.1, protein chains with l2 = 1 take 11 in place of 6).

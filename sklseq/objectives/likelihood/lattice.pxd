@@ -22,16 +22,16 @@ cdef enum:
     AHEAD = 24
 
 cdef struct Rows:
-    Py_ssize_t L, width, nnz, narrow_nnz
+    Py_ssize_t L, width, nnz, sparse_nnz
     const long long* indptr
     const int* indices
     const double* data               # NULL where all are one
     double* W                        # (n, width)
     const double* mask               # (n, width): 1 where trained; NULL for all
-    const long long* narrow_indptr   # NULL where there are none
+    const long long* sparse_indptr   # NULL where there are none
     const int* pair
     const unsigned short* label
-    const double* narrow_data
+    const double* sparse_data
     double* w                        # (n_pairs,)
     double* chain                    # (L + 2, width): transitions, start, end
     const double* chain_mask         # 1 where trained
@@ -47,7 +47,7 @@ cdef struct RowEntries:              # transition scores of the sequence's rows 
     double* score
     double* factor                   # exp(temper * (score - maximum))
     double* expected
-    double* kept                     # room for those of other scores
+    double* kept                     # those of other scores
     RowMatrices E, Et
     Py_ssize_t n
 
@@ -68,9 +68,9 @@ cdef struct Lattice:
 
 
 cdef inline Rows rows_of(state, double[:, ::1] W, double[::1] w) except *:
-    cdef const long long[::1] indptr = state.rows[0], narrow_indptr
+    cdef const long long[::1] indptr = state.rows[0], sparse_indptr
     cdef const int[::1] indices = state.rows[1], pair
-    cdef const double[::1] data = state.rows[2], narrow_data
+    cdef const double[::1] data = state.rows[2], sparse_data
     cdef const double[:, ::1] mask, chain_mask = state.chain_mask, allowed = state.allowed
     cdef double[:, ::1] chain = state.chain
     cdef const unsigned short[::1] label
@@ -83,14 +83,14 @@ cdef inline Rows rows_of(state, double[:, ::1] W, double[::1] w) except *:
     if state.mask is not None and W.shape[0]:
         mask = state.mask
         at.mask = &mask[0, 0]
-    at.narrow_indptr = at.pair = NULL
-    at.narrow_nnz = 0
-    at.label, at.narrow_data, at.w = NULL, NULL, NULL
-    if state.narrow is not None and state.narrow[1].shape[0]:
-        narrow_indptr, pair, label, narrow_data = state.narrow
-        at.narrow_nnz = pair.shape[0]
-        at.narrow_indptr, at.pair, at.label = &narrow_indptr[0], &pair[0], &label[0]
-        at.narrow_data = &narrow_data[0] if narrow_data.shape[0] else NULL
+    at.sparse_indptr = at.pair = NULL
+    at.sparse_nnz = 0
+    at.label, at.sparse_data, at.w = NULL, NULL, NULL
+    if state.sparse is not None and state.sparse[1].shape[0]:
+        sparse_indptr, pair, label, sparse_data = state.sparse
+        at.sparse_nnz = pair.shape[0]
+        at.sparse_indptr, at.pair, at.label = &sparse_indptr[0], &pair[0], &label[0]
+        at.sparse_data = &sparse_data[0] if sparse_data.shape[0] else NULL
         at.w = &w[0]
     at.chain, at.chain_mask, at.allowed = &chain[0, 0], &chain_mask[0, 0], &allowed[0, 0]
     return at
@@ -103,11 +103,11 @@ cdef inline RowEntries row_entries_of(state, Py_ssize_t L, Py_ssize_t width) exc
     cdef int[::1] place
     cdef int[:, ::1] labels
     cdef double[:, ::1] numbers
-    cdef double[:, :, ::1] room
+    cdef double[:, :, ::1] matrices
     q.links.indptr, q.n = NULL, 0
     if state.links is None:
         return q
-    rows, support, place, start, labels, numbers, room = state.links
+    rows, support, place, start, labels, numbers, matrices = state.links
     v = state.v
     q.links, q.v = row_links(rows, support, L), &v[0]
     q.place, q.start, q.i, q.j = &place[0], &start[0], &labels[0, 0], &labels[1, 0]
@@ -115,11 +115,11 @@ cdef inline RowEntries row_entries_of(state, Py_ssize_t L, Py_ssize_t width) exc
     q.kept = &numbers[3, 0]
     q.E.start, q.E.i, q.E.j, q.E.value = q.start, q.i, q.j, q.factor
     q.E.expected = q.E.pairs = NULL
-    q.E.first, q.E.L, q.E.ordered, q.E.of_row, q.E.own = 0, L, False, NULL, &room[0, 0, 0]
+    q.E.first, q.E.L, q.E.ordered, q.E.of_row, q.E.own = 0, L, False, NULL, &matrices[0, 0, 0]
     q.E.of_i, q.E.of_j = width, 1
     q.Et = q.E
-    q.Et.own, q.Et.of_i, q.Et.of_j = &room[1, 0, 0], 1, width
-    q.Et.expected, q.Et.pairs = q.expected, &room[2, 0, 0]
+    q.Et.own, q.Et.of_i, q.Et.of_j = &matrices[1, 0, 0], 1, width
+    q.Et.expected, q.Et.pairs = q.expected, &matrices[2, 0, 0]
     return q
 
 
@@ -192,13 +192,13 @@ cdef inline void scores(lanes* tag, Lattice* q, Py_ssize_t r, Py_ssize_t T) noex
             tag, at.indices + at.indptr[t], at.data + at.indptr[t] if at.data != NULL else NULL,
             at.indptr[t + 1] - at.indptr[t], <const double*> at.W, W, NULL, 0, S + (t - r) * W
         )
-        if at.narrow_indptr != NULL:
-            for p in range(at.narrow_indptr[t], at.narrow_indptr[t + 1]):
-                if p + AHEAD < at.narrow_nnz:
+        if at.sparse_indptr != NULL:
+            for p in range(at.sparse_indptr[t], at.sparse_indptr[t + 1]):
+                if p + AHEAD < at.sparse_nnz:
                     prefetch_row(at.w + at.pair[p + AHEAD], 1)
                 x = at.w[at.pair[p]]
                 S[(t - r) * W + at.label[p]] += (
-                    x if at.narrow_data == NULL else at.narrow_data[p] * x
+                    x if at.sparse_data == NULL else at.sparse_data[p] * x
                 )
     for j in range(at.L):
         S[j] += start[j]

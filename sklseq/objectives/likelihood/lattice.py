@@ -45,28 +45,28 @@ class LatticeState:
     def __init__(self, primal: LogLikelihood, w: np.ndarray | None = None):
         scores, offsets, weights = primal.scores, primal.offsets, primal.weights
         self.scores, self.offsets, self.weights = scores, offsets, weights
-        self.threads, self.rooms = primal.threads, []
+        self.threads, self.thread_buffers = primal.threads, []
         self.w = scores.new_vector() if w is None else w
         self.sequences = np.flatnonzero((weights > 0) & (np.diff(offsets) > 0))
-        self.rows, self.narrow, self.mask = scores.design.entries()
+        self.rows, self.sparse, self.mask = scores.design.entries()
         self.longest = int(np.diff(offsets).max(initial=1))
         self.inverse_c = np.zeros(self.longest)
         self.chain = scores.padded_chain(self.w)
         self.chain_mask, self.allowed = scores.chain_masks()
-        self.pairs = scores.pairs_for("visits") or None  # without any, the matrix of zeros
+        self.pairs = scores.pairs_for("updates") or None  # without any, the matrix of zeros
         self.listed = None if self.pairs is None else self._lists(self.pairs)
         self.v, self.links = scores.triples(self.w), self._links()
 
     def _links(self) -> tuple | None:
-        # Entries of rows in the form of `lattice.pxd`, with room for those of one sequence.
+        # Entries of rows in the form of `lattice.pxd`, with buffers for those of one sequence.
         features, L = self.scores.features, self.scores.n_labels
         if features is None or not features.n_weights:
             return None
         n = int(np.diff(features.before[self.offsets]).max(initial=0))
-        room = np.zeros((3, self.scores.width, self.scores.width))
+        matrices = np.zeros((3, self.scores.width, self.scores.width))
         place, start = np.zeros(L * L, np.int32), np.zeros(self.longest + 1, np.int64)
         numbers = np.zeros((2, max(n, 1)), np.int32), np.zeros((4, max(n, 1)))
-        return features.rows, features.support, place, start, *numbers, room
+        return features.rows, features.support, place, start, *numbers, matrices
 
     def _lists(self, pairs: PairLists) -> tuple:
         # In the form of `sparse_lattice.pxd`, with scratch for seven numbers each.
@@ -82,7 +82,7 @@ class LatticeState:
         n = min(self.threads.n, len(order) // LEAST)
         if n < 2:
             return [order]
-        self.rooms += [None] * (n - len(self.rooms))
+        self.thread_buffers += [None] * (n - len(self.thread_buffers))
         rows = np.cumsum(np.diff(self.offsets)[order])
         return np.split(order, np.searchsorted(rows, rows[-1] * np.arange(1, n) / n))
 
@@ -91,17 +91,17 @@ class LatticeState:
 
         The memory of the copies, lists of arrays, is used again in the next pass.
         """
-        if self.rooms[k] is None:
+        if self.thread_buffers[k] is None:
             listed = None if self.pairs is None else self._lists(self.pairs)
             copies = {name: [_aligned_like(x) for x in given] for name, given in arrays.items()}
             scratch, inverse_c = _aligned_like(self.scratch), np.zeros_like(self.inverse_c)
             own = {"scratch": scratch, "inverse_c": inverse_c, "listed": listed}
             own["links"] = self._links()
-            self.rooms[k] = copies | own
+            self.thread_buffers[k] = copies | own
         other = copy(self)
-        vars(other).update(self.rooms[k])
+        vars(other).update(self.thread_buffers[k])
         for name, given in arrays.items():
-            for x, own in zip(given, self.rooms[k][name]):
+            for x, own in zip(given, self.thread_buffers[k][name]):
                 np.copyto(own, x)
         return other
 
@@ -118,7 +118,7 @@ class LatticeState:
         """State weights in padded rows, and those of single (feature, label) pairs."""
         state = self.scores.state(self.w)
         W = self.scores.design.weights(state)
-        return (W, state[:0]) if self.narrow is None else W
+        return (W, state[:0]) if self.sparse is None else W
 
     def store(self, W: np.ndarray) -> None:
         """Store the padded weights that a kernel changed in w."""

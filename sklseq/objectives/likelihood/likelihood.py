@@ -111,9 +111,9 @@ class SumOfParts:
         if self.scores.features is not None:
             self.scores.features.highest = max(one.entries.highest for one in self.buffers)
 
-    def hessian(self, w: np.ndarray, room: float = 0.0) -> Hessian:
-        """Products with the Hessian at w; ``room``: bytes that may be kept between them."""
-        return Hessian(self, w, room)
+    def hessian(self, w: np.ndarray, max_bytes: float = 0.0) -> Hessian:
+        """Products with the Hessian at w; ``max_bytes``: bytes that may be kept between them."""
+        return Hessian(self, w, max_bytes)
 
     def store_gradient(self, transition, w: np.ndarray, gradient: np.ndarray) -> float:
         """Write the gradient that the sums of all threads make; returns l2 · ‖w‖²."""
@@ -168,23 +168,23 @@ class Hessian:
     ----------
     f : SumOfParts
     w : ndarray
-    room : float
+    max_bytes : float
         Bytes that may be kept of forward-backward, 32 for each row and label (padded): what is not
         kept is computed again for each product.
     """
 
-    def __init__(self, f: SumOfParts, w: np.ndarray, room: float):
-        self.f, self.room, scores = f, room, f.scores
+    def __init__(self, f: SumOfParts, w: np.ndarray, max_bytes: float):
+        self.f, self.max_bytes, scores = f, max_bytes, f.scores
         self.chain = Transitions(*scores.chain_weights(w)).exponentiate()
         # Designs may answer from memory that they use again.
         self.W = deepcopy(scores.design.weights(scores.state(w)))
         self.kept: dict[int, list[Filtered]] = {}
 
     def keep(self, first: int, rows: list[Filtered]) -> list[Filtered]:
-        """Keep a copy of a block's rows if there is room."""
+        """Keep a copy of a block's rows if memory allows."""
         n_bytes = sum(one.nbytes for one in rows)
-        if n_bytes <= self.room:
-            self.room -= n_bytes
+        if n_bytes <= self.max_bytes:
+            self.max_bytes -= n_bytes
             self.kept[first] = rows = [one.copy() for one in rows]
         return rows
 
@@ -393,7 +393,7 @@ class LogLikelihood(SumOfParts):
             design.collect(residual, block.first, sums.buffer)
 
     def _filter(self, hessian: Hessian, block: Block, psi: np.ndarray, work) -> list[Filtered]:
-        # Forward-backward at w, kept if there is room.
+        # Forward-backward at w, kept if memory allows.
         self.scores.design.scores(hessian.W, block.first, block.last, psi)
         rows = self.filtered(psi.astype(np.float64), block, hessian.chain, work)
         return hessian.keep(block.first, rows)

@@ -110,9 +110,9 @@ def plan_gradient(
     gradient = "streaming" if gradient == "emp" else gradient
     factor = 8.0 * n_rows * _chain.padded_width(n_labels)
     kept = (4 if packed else 2) * factor
-    room = budget if packed else min(budget, BLOCKS_KEPT)
-    why, or_checkpoint = f"forward-backward keeps {_size(kept)}, of {_size(room)} allowed", False
-    if gradient == "auto" and kept <= room:
+    allowed = budget if packed else min(budget, BLOCKS_KEPT)
+    why, or_checkpoint = f"forward-backward keeps {_size(kept)}, of {_size(allowed)} allowed", False
+    if gradient == "auto" and kept <= allowed:
         gradient = "forward-backward"
     elif gradient == "auto":
         a_row, fixed = _sizes("streaming", n_labels)
@@ -407,8 +407,8 @@ class LongLogLikelihood:
         """f(w) alone, at the same cost."""
         return self.value_and_gradient(w, np.empty_like(w))
 
-    def hessian(self, w: np.ndarray, room: float = 0.0) -> LongHessian:
-        """Products with the Hessian at w; ``room`` is not used."""
+    def hessian(self, w: np.ndarray, max_bytes: float = 0.0) -> LongHessian:
+        """Products with the Hessian at w; ``max_bytes`` is not used."""
         if self.penalties is not None:
             raise ValueError(
                 "Products with the Hessian of rows in blocks need the label of every row; pass "

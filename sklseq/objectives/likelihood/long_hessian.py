@@ -85,8 +85,8 @@ class LongHessian:
             if k == n - 1:
                 psi[-1] += bc.chain.end
                 dpsi[-1] += direction.end
-            block, share = bc.filter(psi, before[k] if k else None)
-            log_z += share
+            block, part = bc.filter(psi, before[k] if k else None)
+            log_z += part
             return rows, block, dpsi, tangents.forward(block, dpsi, F[k])
 
         for k in range(n):

@@ -279,9 +279,9 @@ class OnePass(_Pass):
         before, deferred, log_z = None, [], 0.0
         sequence.n_repeated = 0
         for rows, last in with_last(sequence.blocks()):
-            block, share = self._filter(rows, before, last)
-            log_z += share
-            if share == -np.inf:
+            block, part = self._filter(rows, before, last)
+            log_z += part
+            if part == -np.inf:
                 return -np.inf
             deferred.append((block, rows))
             if last:
@@ -322,8 +322,8 @@ class OnePass(_Pass):
         repeated = n * (self.bc.n_labels - 1)
         sequence.n_repeated += repeated
         kept = sequence.bytes_kept(rows) + 3 * block.alpha.nbytes
-        room = min(WAITING, sequence.keep - self.pending.nbytes - self.spare.nbytes)
-        if repeated > n_rows // 4 and 2 * sequence.hold * kept <= room:
+        free = min(WAITING, sequence.keep - self.pending.nbytes - self.spare.nbytes)
+        if repeated > n_rows // 4 and 2 * sequence.hold * kept <= free:
             sequence.hold *= 2
 
     def _new_pending(self, rows, sequence) -> None:
@@ -363,9 +363,9 @@ class Checkpoints(_Pass):
         before = np.empty((n, self.bc.width))
         for k in range(n):
             rows = sequence.block(*spans[k])
-            block, share = self._forward(rows, before[k] if k else None, k == n - 1, k >= whole)
-            log_z += share
-            if share == -np.inf:
+            block, part = self._forward(rows, before[k] if k else None, k == n - 1, k >= whole)
+            log_z += part
+            if part == -np.inf:
                 return -np.inf
             if k >= whole:
                 kept.append(block)
@@ -378,21 +378,21 @@ class Checkpoints(_Pass):
                 block = kept.pop()
             else:
                 block, _ = self._forward(rows, before[k] if k else None, False)
-            room = self.bc.room("residual", len(rows), 1, self.bc.width)
-            self._back(block, rows, S, len(rows), room)
+            residual = self.bc.buffer("residual", len(rows), 1, self.bc.width)
+            self._back(block, rows, S, len(rows), residual)
         return log_z
 
     def _forward(self, rows, before, last: bool, keep: bool | None = None):
         # ``keep``: True for later, False if only the last row is needed, None to run the backward
         # recursion at once. Blocks that are not kept share their buffers.
-        n, width, room, first = len(rows), self.bc.width, self.bc.room, before is None
-        psi = self._scores(rows, first, last, room("psi", n, width))
+        n, width, buffer, first = len(rows), self.bc.width, self.bc.buffer, before is None
+        psi = self._scores(rows, first, last, buffer("psi", n, width))
         entries = self._entries(rows, first)
         if keep:
             return self.bc.filter(psi, before, entries=entries)
-        alpha, inverse = room("alpha", n + 1, width), None
+        alpha, inverse = buffer("alpha", n + 1, width), None
         if keep is None:
-            inverse = room("inverse", n, width)
+            inverse = buffer("inverse", n, width)
         return self.bc.filter(psi, before, alpha, inverse, keep is None, entries)
 
 
@@ -410,9 +410,9 @@ class Stored(_Pass):
         """Add the expected counts of a sequence; its log Z."""
         blocks, before, log_z = [], None, 0.0
         for rows, last in with_last(sequence.blocks()):
-            block, share = self._filter(rows, before, last, not self.recompute)
-            log_z += share
-            if share == -np.inf:
+            block, part = self._filter(rows, before, last, not self.recompute)
+            log_z += part
+            if part == -np.inf:
                 return -np.inf
             before = block.last(self.bc.n_labels)
             blocks.append(block)

@@ -74,25 +74,27 @@ class ShardedLogLikelihood(SumOfParts):
         ``shards.load(k) -> LabelledRows`` reads shard k again, ``shards.named(k)`` is a context
         manager that names shard k in errors; ``shards.filled`` lists the shards that have rows,
         ``shards.summary`` is that of all.
-    room : float
+    max_bytes : float
         Bytes for shards that stay in memory; the others are read again each time.
     l2 : float
     threads : Threads
 
     Notes
     -----
-    Memory beside ``room``: a shard, and a buffer as large as the gradient for each thread.
+    Memory beside ``max_bytes``: a shard, and a buffer as large as the gradient for each thread.
     """
 
-    def __init__(self, scores: ScoreMap, shards: Any, room: float, l2: float, threads: Threads):
+    def __init__(
+        self, scores: ScoreMap, shards: Any, max_bytes: float, l2: float, threads: Threads
+    ):
         super().__init__(scores, l2, threads)
-        self.shards, self.room = shards, room
+        self.shards, self.max_bytes = shards, max_bytes
         n_rows = max(shards.summary.longest, BLOCK_ROWS)
         self.buffers = [ThreadBuffers(n_rows, scores) for _ in range(threads.n)]
         self.kept: dict[int, LogLikelihood] = {}
         self.n_reads = 0
 
-    def hessian(self, w: np.ndarray, room: float = 0.0) -> Hessian:
+    def hessian(self, w: np.ndarray, max_bytes: float = 0.0) -> Hessian:
         """Products with the Hessian at w; nothing is kept of shards that are read again."""
         return Hessian(self, w, 0.0)
 
@@ -114,9 +116,9 @@ class ShardedLogLikelihood(SumOfParts):
         self.n_reads += 1
         part = self.read(k)
         n = part.scores.design.nbytes + part.y.nbytes + 4 * part.offsets.nbytes
-        if n <= self.room:
+        if n <= self.max_bytes:
             self.kept[k] = part
-            self.room -= n
+            self.max_bytes -= n
         return part
 
     def read(self, k: int) -> LogLikelihood:

@@ -26,13 +26,13 @@ cdef struct ListedPairs:
     bint any_free
     double* theta            # (n,) candidate scores
     double* mu               # (n,) expected transitions
-    double* kept             # (n,) room for those of other scores
+    double* kept             # (n,) buffer for those of other scores
     double* E                # (n,) exp(theta - top), by rows
     double* S                # (n,) what it has more than the base
     double* E_columns        # (n,) the same by columns
     double* S_columns        # (n,)
     double* base             # (L,)
-    double* room             # (L * 64,)
+    double* buffer           # (L * 64,)
 
 
 cdef inline ListedPairs listed_of(listed) except *:
@@ -42,25 +42,25 @@ cdef inline ListedPairs listed_of(listed) except *:
     cdef const long long[::1] at
     cdef const double[::1] free
     cdef double[:, ::1] numbers
-    cdef double[::1] room
+    cdef double[::1] buffer
     cdef Py_ssize_t k, L
     q.n = 0
     if listed is None:
         return q
-    (starts, column_at), (line_starts, line_at), by_column, j, at, free, numbers, room = listed
+    (starts, column_at), (line_starts, line_at), by_column, j, at, free, numbers, buffer = listed
     L, q.n = free.shape[0], j.shape[0]
     q.by_column, q.j, q.at, q.free = &by_column[0], &j[0], &at[0], &free[0]
     q.theta, q.mu, q.E, q.S = &numbers[0, 0], &numbers[1, 0], &numbers[2, 0], &numbers[3, 0]
     q.E_columns, q.S_columns, q.kept = &numbers[4, 0], &numbers[5, 0], &numbers[6, 0]
-    q.base, q.room = &room[0], &room[17 * L]
+    q.base, q.buffer = &buffer[0], &buffer[17 * L]
     q.columns.L = q.lines.L = L
     q.columns.start, q.columns.at = &starts[0], &column_at[0]
     q.lines.start, q.lines.at = &line_starts[0], &line_at[0]
     q.columns.S, q.columns.E, q.lines.S, q.lines.E = q.S_columns, q.E_columns, q.S, q.E
     q.columns.c, q.columns.f, q.lines.c, q.lines.f = NULL, q.base, q.base, NULL
     q.columns.floor = q.lines.floor = 0
-    q.columns.x = q.lines.x = &room[L]
-    q.columns.y = q.lines.y = &room[9 * L]
+    q.columns.x = q.lines.x = &buffer[L]
+    q.columns.y = q.lines.y = &buffer[9 * L]
     q.any_free = 0
     for k in range(L):
         q.any_free |= free[k] > 0
@@ -112,7 +112,7 @@ cdef inline double listed_marginals(
     backward_batch(<double*> NULL, alpha, c, e, psi, &one, &q.lines)
     for p in range(q.n):
         q.mu[p] = 0
-    add_sparse_pairs(alpha, e, T, &q.lines, q.room, q.mu, width)
+    add_sparse_pairs(alpha, e, T, &q.lines, q.buffer, q.mu, width)
     for p in range(q.n):
         q.mu[p] *= q.E[p]
     return log_z

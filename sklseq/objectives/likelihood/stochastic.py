@@ -83,12 +83,12 @@ class StochasticLikelihood(LatticeState):
     ):  # fmt: skip
         super().__init__(primal, w)
         self.y, self.penalties = primal.y, primal.penalties
-        W, narrow = self.dense_and_sparse()
-        parts = W, narrow, self.chain, self.v
+        W, sparse_w = self.dense_and_sparse()
+        parts = W, sparse_w, self.chain, self.v
         self.squares = [np.full(x.shape, first_square, np.float32) for x in parts]
         blocks = len(W) * max(self.scores.width // 8, 1)  # of lanes
-        self.stamps = tuple(np.zeros(n, np.int64) for n in (blocks, len(narrow), len(self.v)))
-        self.scale = self._scales(len(W), len(narrow))
+        self.stamps = tuple(np.zeros(n, np.int64) for n in (blocks, len(sparse_w), len(self.v)))
+        self.scale = self._scales(len(W), len(sparse_w))
         self.l1, self.l2 = l1, primal.l2
         self.losses = np.zeros(len(self.weights))
         self.allocate(self.longest)
@@ -104,13 +104,13 @@ class StochasticLikelihood(LatticeState):
         other = copy(self)
         other.y, other.offsets, other.weights = part.y, part.offsets, part.weights
         other.penalties = part.penalties
-        other.rows, other.narrow, _ = part.scores.design.entries()
+        other.rows, other.sparse, _ = part.scores.design.entries()
         other.losses = np.zeros(len(part.weights))
         return other
 
     def _scales(self, n_dense: int, n_sparse: int) -> tuple[np.ndarray, ...] | None:
         # 1 / largest magnitude of the feature of each dense row, single pair and triple.
-        _, pair, _, data = self.narrow or (None, np.zeros(0, np.int32), None, np.zeros(0))
+        _, pair, _, data = self.sparse or (None, np.zeros(0, np.int32), None, np.zeros(0))
         features = self.scores.features
         ones = features is None or bool((features.rows[2] == 1).all())
         if not len(self.rows[2]) and not len(data) and ones:
@@ -194,10 +194,10 @@ class StochasticLikelihood(LatticeState):
         """
         other = copy(self)
         other.w = self.scores.new_vector()
-        W, narrow = other.dense_and_sparse()
+        W, sparse_w = other.dense_and_sparse()
         # W may belong to the design, where untrained weights have to stay 0.
         W[:] = self.squares[0] if self.mask is None else self.squares[0] * self.mask
-        narrow[:] = self.squares[1]
+        sparse_w[:] = self.squares[1]
         other.chain = self.squares[2].astype(np.float64)
         other.store(W)
         self.scores.triples(other.w)[:] = self.squares[3]
@@ -312,5 +312,5 @@ def _feature_scale(scores: ScoreMap) -> tuple[np.ndarray, np.ndarray] | None:
     largest = np.where(scores.largest > 0, scores.largest, 1.0)
     ones = np.ones((L, L)), np.ones(L), np.ones(L)
     packed = scores.pack(Weights(np.repeat(largest[:, None], L, axis=1), *ones))
-    W, narrow = scores.design.weights(scores.state(packed))
-    return 1 / W.max(axis=1), 1 / narrow, np.zeros(0)
+    W, sparse_w = scores.design.weights(scores.state(packed))
+    return 1 / W.max(axis=1), 1 / sparse_w, np.zeros(0)

@@ -15,12 +15,12 @@ only few rows of the data take part.
 F comes from one of two sources, and nobody but `read_scores` and `spread_changes` knows which: rows
 of w gathered by the features of a row (linear kernel), or scores of rows under a Gram matrix, kept
 up to date (any kernel). Where the Gram matrix of all rows is too large, `bind_gram` gives that of
-the sequences that are visited next.
+the sequences that are updated next.
 
-During a visit both go on alike. A step is written down as changes of coefficients of rows, and the
-scores at hand follow by the inner products of the sequence's own rows: of the Gram matrix, or of
-small ones, one a sequence. Only at the end are the changes brought to where they came from. A
-sequence too long for a matrix of its own (`own_start` < 0) brings and reads after every step.
+During an update both go on alike. A step is written down as changes of coefficients of rows, and
+the scores at hand follow by the inner products of the sequence's own rows: of the Gram matrix, or
+of small ones, one a sequence. The changes are written back at the end. A sequence too long for a
+matrix of its own (`own_start` < 0) writes and reads after every step.
 
 Rows with transition features f, of values x(f), have scores of their own for pairs of labels, with
 weights v(f, i, j) that change as those of all rows do:
@@ -136,9 +136,9 @@ cdef class HingeBlocks:
     v : ndarray of shape (n_triples,)
         Scores of transition features.
     late_* :
-        Sums of changes, each times the stamp of its visit: for averages of all iterates.
+        Sums of changes, each times the stamp of its update: for averages of all iterates.
     count : int
-        Visits so far.
+        Updates so far.
     """
 
     cdef readonly object arrays
@@ -169,7 +169,7 @@ cdef class HingeBlocks:
     cdef const double[:, ::1] gram             # of the rows bound, and where sequences start there
     cdef const long long[::1] place
     cdef double[:, ::1] coef, late_coef, S
-    cdef double[:, ::1] change                 # of coefficients of rows, in this visit
+    cdef double[:, ::1] change                 # of coefficients of rows, in this update
     cdef double[:, ::1] psi, delta, pair_change
     cdef double[::1] truth                     # scores of the prefixes of y_i
     cdef double[::1] g                         # (n_slots,)
@@ -190,7 +190,7 @@ cdef class HingeBlocks:
         """problem: the StructuredHinge; cost, score, start and end: padded to ``width``.
 
         At most ``n_own`` inner products of rows of the same sequence are kept. Working sets are
-        those of ``shared``, if given: then both may visit different sequences at the same time.
+        those of ``shared``, if given: then both may update different sequences at the same time.
         """
         zeros, averaging = np.zeros, problem.averaging
         self.offsets, self.y = problem.offsets, problem.y.astype(np.int16)
@@ -778,7 +778,7 @@ cdef class HingeBlocks:
     # -------------------------------------------------------------- passes
 
     cdef void exchange_all(self, Py_ssize_t s, Py_ssize_t n_steps, double accuracy) noexcept nogil:
-        # Up to `n_steps` steps, until g is apart by a share `accuracy` of what it was at first.
+        # Up to `n_steps` steps, until g is apart by a fraction `accuracy` of what it was at first.
         cdef Py_ssize_t _step
         cdef double first = self.exchange(s, 0)
         for _step in range(1, n_steps):
@@ -789,7 +789,7 @@ cdef class HingeBlocks:
                 return
 
     cdef void leave(self, Py_ssize_t s) noexcept nogil:
-        # The end of a visit: what its steps changed is known to all others from here on.
+        # The end of an update: what its steps changed is known to all others from here on.
         self.spread_changes(s)
         if not self.keeps:
             self.drop_inactive(s)
@@ -799,9 +799,9 @@ cdef class HingeBlocks:
                  double[::1] gaps, Py_ssize_t n_searches=1):
         """Steps on each sequence of `order`, up to `n_steps` each, until within `accuracy`.
 
-        `accuracy` is a share of how far apart g was at the visit. Up to `n_searches` times, the
+        `accuracy` is a fraction of how far apart g was at the update. Up to `n_searches` times, the
         most violated path is looked for, and steps are made. Writes into `gaps` what each sequence
-        added to the duality gap when it was visited. Returns how many of `order` were visited:
+        added to the duality gap when it was updated. Returns how many of `order` were updated:
         fewer if slots ran out (`grow`), or the dual of `unbounded` has no maximum.
         """
         cdef Py_ssize_t k, s, search

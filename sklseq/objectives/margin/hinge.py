@@ -212,7 +212,7 @@ class StructuredHinge:
         return self._contradiction
 
     @property
-    def n_visits(self) -> int:
+    def n_updates(self) -> int:
         return self.kernel.count
 
     # ------------------------------------------------------------------ for solvers
@@ -350,9 +350,9 @@ class StructuredHinge:
         paths, most = paths.select(chosen, self.offsets), np.inf
         if self.slack == "l1":
             mass = np.bincount(paths.sequence, paths.alpha, len(self.C))
-            room = self.C[mass > 0] / mass[mass > 0]
-            factor, most = np.ones(len(mass)), float(np.maximum(room, 1).min())
-            factor[mass > 0] = np.minimum(room, 1)
+            limit = self.C[mass > 0] / mass[mass > 0]
+            factor, most = np.ones(len(mass)), float(np.maximum(limit, 1).min())
+            factor[mass > 0] = np.minimum(limit, 1)
             paths.alpha[:] *= factor[paths.sequence]
         self._hold(paths)
         self._add_weights(paths)
@@ -479,9 +479,9 @@ class StructuredHinge:
             Whether the perceptron's last weights make no mistake. They are then added to the
             average, as further passes would do, until it makes no mistake either.
         """
-        if not self.averaging or self.n_visits == 0 or self._settled is not None:
+        if not self.averaging or self.n_updates == 0 or self._settled is not None:
             return
-        n = float(self.n_visits)
+        n = float(self.n_updates)
         total = n if self.averaging == 1 else 0.5 * n * (n + 1)
         self._settled = self._mass_and_loss() - self.kernel.arrays["late_sums"] / total
         last = self._copy_states() if last_is_right else {}

@@ -69,15 +69,15 @@ cdef class Links:
         const long long[::1] offsets,    # (n_sequences + 1,) from 0
         const real[::1] v,               # (n_weights,)
         const real[:, ::1] shared,       # (>= L, >= L) A
-        room,                            # EntryBuffers
+        buffers,                            # EntryBuffers
     ):
         """Write the sets of some rows; returns their number, that of entries, the largest score."""
-        cdef long long[::1] indptr = room.indptr, row_of_set = room.row_of_set
-        cdef int[::1] i = room.i, j = room.j, place = room.place, of_row = room.of_row
-        cdef int[::1] set_of_kind = room.set_of_kind
-        cdef real[::1] score = room.score
+        cdef long long[::1] indptr = buffers.indptr, row_of_set = buffers.row_of_set
+        cdef int[::1] i = buffers.i, j = buffers.j, place = buffers.place, of_row = buffers.of_row
+        cdef int[::1] set_of_kind = buffers.set_of_kind
+        cdef real[::1] score = buffers.score
         cdef Py_ssize_t s, r, row, n_weights, n = 0, k = 0, size = self.at.L * self.at.L
-        cdef Py_ssize_t matrices = room.n_matrices    # sets of all pairs that i and j begin with
+        cdef Py_ssize_t matrices = buffers.n_matrices    # sets of all pairs that i and j begin with
         cdef bint known
         cdef bint kinds = self.kind is not None
         cdef real top = -1e30
@@ -115,7 +115,7 @@ cdef class Links:
                     set_of_kind[self.kind[first + r]] = -1
             if n:
                 top = row_max(&score[0], n)
-        room.n_matrices = matrices
+        buffers.n_matrices = matrices
         return k, n, top
 
     def collect(
@@ -123,12 +123,12 @@ cdef class Links:
         const long long[::1] indptr,     # (n_sets + 1,)    of `fill`
         const int[::1] i, const int[::1] j,
         const double[::1] expected,      # (n_entries,)
-        room,                            # EntryBuffers of `fill`
+        buffers,                            # EntryBuffers of `fill`
         double[::1] out,                 # (n_weights,)     IN/OUT
     ):
         """out(q) += sum of x_t(f) * expected_t(i, j), of the weight q of f, i and j."""
-        cdef const long long[::1] row_of_set = room.row_of_set
-        cdef int[::1] place = room.place
+        cdef const long long[::1] row_of_set = buffers.row_of_set
+        cdef int[::1] place = buffers.place
         cdef Py_ssize_t k, e, p, q, f, row, first, last, begin, size = self.at.L * self.at.L
         cdef double x
         cdef bint matrix

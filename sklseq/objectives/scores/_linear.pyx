@@ -6,7 +6,7 @@ A gathers: the scores of a row are the sum of the weight rows of its features,
 
 The transpose, G = A'(residual), is done in one of two ways, whichever moves less memory:
 
-* *hot* features, which occur often, are scattered row by row into a small buffer per thread;
+* *frequent* features, which occur often, are scattered row by row into a small buffer per thread;
 * *rare* features gather the residuals of their few rows: whoever computes a row of G computes
   all of it, in one fixed order, and needs no buffer.
 
@@ -126,11 +126,11 @@ cdef void scatter(
 
 def scatter_rows(
     const index[::1] begin,          # (n,)   first entry of each row
-    const index[::1] stop,           # (n,)   past the last hot one
+    const index[::1] stop,           # (n,)   past the last frequent one
     const index[::1] indices,        # (nnz,)
     const real[::1] data,            # (nnz,) or (0,)
     const real[:, ::1] rows,         # (n, width)
-    real[:, ::1] out,                # (n_hot, width)   IN/OUT
+    real[:, ::1] out,                # (n_frequent, width)   IN/OUT
 ):
     """out[indices[p]] += data[p] * rows[t] for begin[t] <= p < stop[t]."""
     cdef Lanes2 two

@@ -36,7 +36,7 @@ _linear = load_kernel("sklseq.objectives.scores._linear")
 __all__ = ["DenseRows", "PlainRows", "SparseRows", "aligned_zeros", "score_rows"]
 
 # Features that occur more often than this are scattered, the rest gathered: see _linear.pyx.
-HOT_COUNT = 8
+FREQUENT_COUNT = 8
 
 
 def values_unless_ones(rows: sparse.csr_matrix, dtype: np.dtype) -> np.ndarray:
@@ -184,11 +184,11 @@ class SparseRows:
         self.order = np.argsort(-counts, kind="stable")
         rank = np.empty(self.n_features, dtype=rows.indices.dtype)
         rank[self.order] = np.arange(self.n_features, dtype=rank.dtype)
-        self.n_hot = int((counts > HOT_COUNT).sum())
-        self.indices = np.ascontiguousarray(self._hot_first(rank[rows.indices], n_rows))
+        self.n_frequent = int((counts > FREQUENT_COUNT).sum())
+        self.indices = np.ascontiguousarray(self._frequent_first(rank[rows.indices], n_rows))
 
-    def _hot_first(self, indices: np.ndarray, n_rows: int) -> np.ndarray:
-        # Sort each row by the new numbers; what is not hot goes into columns of its own.
+    def _frequent_first(self, indices: np.ndarray, n_rows: int) -> np.ndarray:
+        # Sort each row by the new numbers; what is not frequent goes into columns of its own.
         data = self.data if len(self.data) else np.ones(len(indices), np.int8)
         rows = sparse.csr_matrix(
             (data.copy(), indices, self.indptr), shape=(n_rows, self.n_features), copy=False
@@ -198,13 +198,13 @@ class SparseRows:
             rows = rows.astype(self.data.dtype)
             rows.sum_duplicates()
             self.indptr, self.data = rows.indptr, rows.data
-        hot = rows.indices < self.n_hot
-        before = np.concatenate([[0], np.cumsum(hot, dtype=self.indptr.dtype)])
+        frequent = rows.indices < self.n_frequent
+        before = np.concatenate([[0], np.cumsum(frequent, dtype=self.indptr.dtype)])
         self.stop = (self.indptr[:-1] + np.diff(before[self.indptr])).astype(self.indptr.dtype)
         owners = np.repeat(np.arange(n_rows, dtype=rows.indices.dtype), np.diff(self.indptr))
         rare = sparse.coo_matrix(
-            (rows.data[~hot], (rows.indices[~hot] - self.n_hot, owners[~hot])),
-            shape=(self.n_features - self.n_hot, n_rows),
+            (rows.data[~frequent], (rows.indices[~frequent] - self.n_frequent, owners[~frequent])),
+            shape=(self.n_features - self.n_frequent, n_rows),
         ).tocsr()
         kind = np.int32 if rare.indices.dtype == np.int32 else np.int64
         self.rare_indptr, self.rare_rows = rare.indptr.astype(kind), rare.indices
@@ -216,7 +216,7 @@ class SparseRows:
     def of_rows_with_rare(self) -> tuple[SparseRows, np.ndarray]:
         """The same, but that ``finish`` gets the residuals of the rows returned only.
 
-        They are all with a feature that is not hot: often few, where many rows are short.
+        They are all with a rare feature: often few, where many rows are short.
         """
         other = copy(self)
         rows, number = np.unique(self.rare_rows, return_inverse=True)
@@ -227,7 +227,7 @@ class SparseRows:
         return w.reshape(-1, self.width)
 
     def entries(self):
-        """(rows, narrow entries, mask) as `_ascent.pyx` reads them."""
+        """(rows, sparse entries, mask) as `_ascent.pyx` reads them."""
         indices = self.indices.astype(np.int32, copy=False)
         return (self.indptr.astype(np.int64), indices, self.data), None, None
 
@@ -240,7 +240,7 @@ class SparseRows:
         _linear.gather_rows(indptr, self.indices, self.data, W, out, 0, last - first)
 
     def new_buffer(self) -> np.ndarray:
-        return np.zeros((self.n_hot, self.width), dtype=self.data.dtype)
+        return np.zeros((self.n_frequent, self.width), dtype=self.data.dtype)
 
     def collect(self, residual: np.ndarray, first: int, buffer: np.ndarray) -> None:
         last = first + len(residual)
@@ -250,21 +250,21 @@ class SparseRows:
         )  # fmt: skip
 
     def finish(self, residual, buffers, w, ridge, gradient, threads: Threads) -> float:
-        hot, W, out = self.n_hot, self.weights(w), self.weights(gradient)
-        np.multiply(W[:hot], ridge, out=out[:hot])
+        frequent, W, out = self.n_frequent, self.weights(w), self.weights(gradient)
+        np.multiply(W[:frequent], ridge, out=out[:frequent])
         for buffer in buffers:
-            out[:hot] += buffer
+            out[:frequent] += buffer
         # In more pieces than threads, so that none waits long for another; in fixed order.
-        pieces = spans(self.n_features - hot, 4 * threads.n)
+        pieces = spans(self.n_features - frequent, 4 * threads.n)
 
         def gather(piece: tuple[int, int]) -> float:
             return _linear.gather_rows(
-                self.rare_indptr, self.rare_rows, self.rare_data, residual, out[hot:], *piece,
-                W[hot:], ridge,
+                self.rare_indptr, self.rare_rows, self.rare_data, residual, out[frequent:], *piece,
+                W[frequent:], ridge,
             )  # fmt: skip
 
         squares = threads.map(gather, pieces)
-        return float(np.square(W[:hot], dtype=np.float64).sum()) + sum(squares)
+        return float(np.square(W[:frequent], dtype=np.float64).sum()) + sum(squares)
 
     def release(self) -> None:
         del self.indptr, self.indices, self.data, self.stop
@@ -280,7 +280,7 @@ class SparseRows:
 
 
 class PlainRows:
-    """Design for CSR rows that are visited once: w holds the padded rows in the user's order."""
+    """Design for CSR rows that are read once: w holds the padded rows in the user's order."""
 
     def __init__(self, X: Sequences, width: int, dtype: np.dtype):
         self.width, self.n_features = width, X.shape[1]
@@ -295,7 +295,7 @@ class PlainRows:
     weights, store = SparseRows.weights, SparseRows.store
 
     def entries(self):
-        """(rows, narrow entries, mask) as the kernels that visit sequences read them."""
+        """(rows, sparse entries, mask) as the kernels of single sequences read them."""
         return self.rows, None, None
 
     def unpack(self, w: np.ndarray) -> np.ndarray:

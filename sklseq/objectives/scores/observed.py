@@ -17,10 +17,10 @@ from sklseq.objectives.scores.design import (
 
 __all__ = ["ObservedRows"]
 
-# A feature with at most this many pairs, or pairs with this fraction of the labels, is narrow: an
+# A feature with at most this many pairs, or pairs with this fraction of the labels, is sparse: an
 # entry for each pair costs less than a padded row. The fraction is measured: training with 300
 # labels takes 0.85 of the time.
-NARROW, NARROW_SHARE = 4, 1 / 16
+SPARSE_PAIRS, SPARSE_FRACTION = 4, 1 / 16
 # Entries that are rearranged at a time, so that temporary arrays stay small.
 CHUNK = 100_000
 
@@ -30,12 +30,12 @@ class ObservedRows:
 
     Of the many features, most have one or two pairs; the few that have more make most entries.
 
-    * *Wide* features (more than ``NARROW`` pairs; more, where labels are many): their weights are
-      copied into padded rows, few enough for the cache, and rows of X are gathered and scattered as
-      if all pairs had a weight.
-    * *Narrow* features: each value and pair is an entry (row, label, pair) of its own.
+    * *Dense* features (more than ``SPARSE_PAIRS`` pairs; more, where labels are many): their
+      weights are copied into padded rows, few enough for the cache, and rows of X are gathered and
+      scattered as if all pairs had a weight.
+    * *Sparse* features: each value and pair is an entry (row, label, pair) of its own.
 
-    w holds the pairs of wide features, most frequent feature first, then those of narrow ones.
+    w holds the pairs of dense features, most frequent feature first, then those of sparse ones.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class ObservedRows:
         if counts is None:
             counts = np.bincount(rows.indices, minlength=self.n_features)
         self.rank = self._place(feature, label, n_pairs, counts)
-        self.n_narrow = np.where(self.rank >= 0, 0, n_pairs).astype(np.int32)
+        self.n_sparse = np.where(self.rank >= 0, 0, n_pairs).astype(np.int32)
         self._split(rows)
 
     def for_rows(self, X: Sequences) -> ObservedRows:
@@ -77,50 +77,50 @@ class ObservedRows:
     @property
     def nbytes(self) -> int:
         """Of what is kept of the rows."""
-        arrays = (self.indptr, self.narrow_indptr, self.indices, self.pair, self.label)
-        return sum(x.nbytes for x in (*arrays, self.data, self.narrow_data))
+        arrays = (self.indptr, self.sparse_indptr, self.indices, self.pair, self.label)
+        return sum(x.nbytes for x in (*arrays, self.data, self.sparse_data))
 
     def _place(self, feature, label, n_pairs, counts) -> np.ndarray:
-        # Where each pair stands in w; returns the row of a wide feature, -1 for a narrow one.
-        wide = np.flatnonzero(n_pairs > max(NARROW, NARROW_SHARE * self.width))
-        wide = wide[np.argsort(-counts[wide], kind="stable")]
+        # Where each pair stands in w; returns the row of a dense feature, -1 for a sparse one.
+        dense = np.flatnonzero(n_pairs > max(SPARSE_PAIRS, SPARSE_FRACTION * self.width))
+        dense = dense[np.argsort(-counts[dense], kind="stable")]
         rank = np.full(self.n_features, -1, dtype=np.int32)
-        rank[wide] = np.arange(len(wide))
-        of_wide = rank[feature] >= 0
-        at = rank[feature[of_wide]].astype(np.intp) * self.width + label[of_wide]
-        order = np.concatenate([np.flatnonzero(of_wide)[np.argsort(at)], np.flatnonzero(~of_wide)])
-        self.shape, self.wide_at, self.n_wide = (len(wide), self.width), np.sort(at), len(at)
+        rank[dense] = np.arange(len(dense))
+        many = rank[feature] >= 0
+        at = rank[feature[many]].astype(np.intp) * self.width + label[many]
+        order = np.concatenate([np.flatnonzero(many)[np.argsort(at)], np.flatnonzero(~many)])
+        self.shape, self.dense_at, self.n_dense = (len(dense), self.width), np.sort(at), len(at)
         self.user_at = feature[order] * self.width + label[order]
         if self.n_features * self.width < 2**31:
             self.user_at = self.user_at.astype(np.int32)
-        self.narrow_label = label[~of_wide].astype(np.uint16)
-        self._W = aligned_zeros(len(wide) * self.width, self.dtype).reshape(self.shape)
+        self.sparse_label = label[~many].astype(np.uint16)
+        self._W = aligned_zeros(len(dense) * self.width, self.dtype).reshape(self.shape)
         return rank
 
     def _split(self, rows) -> None:
-        # Entries of wide features into one CSR structure, those of narrow ones into another.
+        # Entries of dense features into one CSR structure, those of sparse ones into another.
         rows = without_zeros(rows)
-        n_rows, rank, n_narrow = rows.shape[0], self.rank, self.n_narrow
-        first_pair = np.cumsum(n_narrow) - n_narrow
+        n_rows, rank, n_sparse = rows.shape[0], self.rank, self.n_sparse
+        first_pair = np.cumsum(n_sparse) - n_sparse
         counts = np.bincount(rows.indices, minlength=self.n_features)
-        n_entries = (int(counts @ (rank >= 0)), int(counts @ n_narrow))
-        self.data = self.narrow_data = values_unless_ones(rows, self.dtype)
+        n_entries = (int(counts @ (rank >= 0)), int(counts @ n_sparse))
+        self.data = self.sparse_data = values_unless_ones(rows, self.dtype)
         kind = np.int64 if max(n_entries) > np.iinfo(np.int32).max else np.int32
-        self.indptr, self.narrow_indptr = np.zeros((2, n_rows + 1), dtype=kind)
+        self.indptr, self.sparse_indptr = np.zeros((2, n_rows + 1), dtype=kind)
         self.indices = np.empty(n_entries[0], dtype=np.int32)
         self.pair = np.empty(n_entries[1], dtype=np.int32)
         self.label = np.empty(n_entries[1], dtype=np.uint16)
         values = self.data
         if len(values):
-            self.data, self.narrow_data = (np.empty(n, dtype=values.dtype) for n in n_entries)
+            self.data, self.sparse_data = (np.empty(n, dtype=values.dtype) for n in n_entries)
         for a, b in spans(n_rows, 1 + rows.nnz // CHUNK):
             entries = slice(rows.indptr[a], rows.indptr[b])
             indices, ptr = rows.indices[entries], rows.indptr[a : b + 1] - rows.indptr[a]
             data = values[entries] if len(values) else None
-            self._split_wide(indices, data, ptr, rank, a)
-            self._split_narrow(indices, data, ptr, n_narrow, first_pair, a)
+            self._split_dense(indices, data, ptr, rank, a)
+            self._split_sparse(indices, data, ptr, n_sparse, first_pair, a)
 
-    def _split_wide(self, indices, data, ptr, rank, a: int) -> None:
+    def _split_dense(self, indices, data, ptr, rank, a: int) -> None:
         new = rank[indices]
         keep = new >= 0
         start = self.indptr[a]
@@ -130,46 +130,46 @@ class ObservedRows:
         if data is not None:
             self.data[here] = data[keep]
 
-    def _split_narrow(self, indices, data, ptr, n_narrow, first_pair, a: int) -> None:
-        n = n_narrow[indices]
-        start = self.narrow_indptr[a]
-        self.narrow_indptr[a : a + len(ptr)] = start + _sums_before(n, ptr)
-        here = slice(start, self.narrow_indptr[a + len(ptr) - 1])
+    def _split_sparse(self, indices, data, ptr, n_sparse, first_pair, a: int) -> None:
+        n = n_sparse[indices]
+        start = self.sparse_indptr[a]
+        self.sparse_indptr[a : a + len(ptr)] = start + _sums_before(n, ptr)
+        here = slice(start, self.sparse_indptr[a + len(ptr) - 1])
         # Entry number k of a feature's value belongs to its pair first_pair + k.
         shift = first_pair[indices] - (np.cumsum(n) - n)
         self.pair[here] = np.repeat(shift, n) + np.arange(here.stop - here.start)
-        self.label[here] = self.narrow_label[self.pair[here]]
+        self.label[here] = self.sparse_label[self.pair[here]]
         if data is not None:
-            self.narrow_data[here] = np.repeat(data, n)
+            self.sparse_data[here] = np.repeat(data, n)
 
     def weights(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Padded rows of the wide features, and the weights of narrow pairs."""
-        self._W.reshape(-1)[self.wide_at] = w[: self.n_wide]
-        return self._W, w[self.n_wide :]
+        """Padded rows of the dense features, and the weights of sparse pairs."""
+        self._W.reshape(-1)[self.dense_at] = w[: self.n_dense]
+        return self._W, w[self.n_dense :]
 
     def entries(self):
-        """(rows, narrow entries, mask) as `_ascent.pyx` reads them."""
+        """(rows, sparse entries, mask) as `_ascent.pyx` reads them."""
         mask = np.zeros(self.shape)
-        mask.reshape(-1)[self.wide_at] = 1
-        narrow = (self.narrow_indptr.astype(np.int64), self.pair, self.label, self.narrow_data)
-        return (self.indptr.astype(np.int64), self.indices, self.data), narrow, mask
+        mask.reshape(-1)[self.dense_at] = 1
+        single = (self.sparse_indptr.astype(np.int64), self.pair, self.label, self.sparse_data)
+        return (self.indptr.astype(np.int64), self.indices, self.data), single, mask
 
     def store(self, W: np.ndarray, w: np.ndarray) -> None:
         """The inverse of :meth:`weights`, after the kernel changed W."""
-        w[: self.n_wide] = W.reshape(-1)[self.wide_at]
+        w[: self.n_dense] = W.reshape(-1)[self.dense_at]
 
     def scores(self, W, first: int, last: int, out: np.ndarray) -> None:
         """out = X[first:last] · coef."""
-        wide, narrow = W
+        dense, single = W
         rows = slice(first, last + 1)
-        _linear.gather_rows(self.indptr[rows], self.indices, self.data, wide, out, 0, last - first)
+        _linear.gather_rows(self.indptr[rows], self.indices, self.data, dense, out, 0, last - first)
         _linear.add_pairs(
-            self.narrow_indptr[rows], self.pair, self.label, self.narrow_data, narrow, out
+            self.sparse_indptr[rows], self.pair, self.label, self.sparse_data, single, out
         )
 
     def new_buffer(self) -> np.ndarray:
         n = self.shape[0] * self.width
-        return aligned_zeros(n + self.n_weights - self.n_wide, self.dtype)
+        return aligned_zeros(n + self.n_weights - self.n_dense, self.dtype)
 
     def collect(self, residual: np.ndarray, first: int, buffer: np.ndarray) -> None:
         n, last = self.shape[0] * self.width, first + len(residual)
@@ -178,7 +178,7 @@ class ObservedRows:
             residual, buffer[:n].reshape(self.shape),
         )  # fmt: skip
         _linear.collect_pairs(
-            self.narrow_indptr[first : last + 1], self.pair, self.label, self.narrow_data,
+            self.sparse_indptr[first : last + 1], self.pair, self.label, self.sparse_data,
             residual, buffer[n:],
         )  # fmt: skip
 
@@ -186,13 +186,13 @@ class ObservedRows:
         n = self.shape[0] * self.width
         np.multiply(w, ridge, out=gradient)
         for buffer in buffers:
-            gradient[: self.n_wide] += buffer[self.wide_at]
-            gradient[self.n_wide :] += buffer[n:]
+            gradient[: self.n_dense] += buffer[self.dense_at]
+            gradient[self.n_dense :] += buffer[n:]
         return float(np.square(w, dtype=np.float64).sum())
 
     def release(self) -> None:
-        del self.indptr, self.indices, self.data, self._W, self.rank, self.n_narrow
-        del self.narrow_indptr, self.pair, self.label, self.narrow_data, self.narrow_label
+        del self.indptr, self.indices, self.data, self._W, self.rank, self.n_sparse
+        del self.sparse_indptr, self.pair, self.label, self.sparse_data, self.sparse_label
 
     def unpack(self, w: np.ndarray) -> np.ndarray:
         rows = aligned_zeros(self.n_features * self.width, w.dtype)

@@ -225,8 +225,8 @@ class TransitionFeatures:
         self, v: np.ndarray, shared: np.ndarray, first: int, offsets: np.ndarray
     ) -> tuple[RowTransitions | None, float]:
         """Scores of transitions as of :meth:`fill`, and the largest one, in memory of their own."""
-        room = self.buffers([(first, first + int(offsets[-1]))], sums=False)
-        return self.fill(v, shared, first, offsets, room), room.highest
+        buffers = self.buffers([(first, first + int(offsets[-1]))], sums=False)
+        return self.fill(v, shared, first, offsets, buffers), buffers.highest
 
     def entries_of_parts(
         self, v: np.ndarray, shared: np.ndarray, offsets: np.ndarray, continued: np.ndarray
@@ -271,36 +271,37 @@ class TransitionFeatures:
         return other
 
     def buffers(self, blocks: list[tuple[int, int]], sums: bool = True) -> EntryBuffers:
-        """Room for the entries of each of these runs of rows, and for sums of all weights."""
+        """Buffers for the entries of each of these runs of rows, and for sums of all weights."""
         n_rows = max((b - a for a, b in blocks), default=0)
         n_entries = max((int(self.before[b] - self.before[a]) for a, b in blocks), default=0)
         return EntryBuffers(n_rows, n_entries, self, self.n_weights if sums else 0)
 
     def fill(
-        self, v: np.ndarray, shared: np.ndarray, first: int, offsets: np.ndarray, room: EntryBuffers
-    ) -> RowTransitions | None:
+        self, v: np.ndarray, shared: np.ndarray, first: int, offsets: np.ndarray,
+        buffers: EntryBuffers,
+    ) -> RowTransitions | None:  # fmt: skip
         """Scores of transitions to rows ``first``, …, as cut by ``offsets``; None: no entries."""
         last = first + int(offsets[-1])
         if self.before[first] == self.before[last]:
             return None
         L = self.n_labels
-        n_sets, n, top = self.links.fill(first, offsets, v, shared, room)
+        n_sets, n, top = self.links.fill(first, offsets, v, shared, buffers)
         if n == 0:
             return None
-        room.highest = max(room.highest, top)
-        entries, expected = (room.i[:n], room.j[:n], room.score[:n]), None
-        if len(room.expected):
-            expected = room.expected[:n]
+        buffers.highest = max(buffers.highest, top)
+        entries, expected = (buffers.i[:n], buffers.j[:n], buffers.score[:n]), None
+        if len(buffers.expected):
+            expected = buffers.expected[:n]
             expected[:] = 0
         rows = RowTransitions.unchecked(
-            shared[:L, :L], room.indptr[: n_sets + 1], *entries, expected
+            shared[:L, :L], buffers.indptr[: n_sets + 1], *entries, expected
         )
-        rows.of_row, rows.ordered = room.of_row[: last - first] if self.sets else None, True
+        rows.of_row, rows.ordered = buffers.of_row[: last - first] if self.sets else None, True
         return rows
 
-    def collect(self, rows: RowTransitions, room: EntryBuffers) -> None:
-        """Add ``rows.expected`` of :meth:`fill`, times features, to ``room.sums``."""
-        self.links.collect(rows.indptr, rows.i, rows.j, rows.expected, room, room.sums)
+    def collect(self, rows: RowTransitions, buffers: EntryBuffers) -> None:
+        """Add ``rows.expected`` of :meth:`fill`, times features, to ``buffers.sums``."""
+        self.links.collect(rows.indptr, rows.i, rows.j, rows.expected, buffers, buffers.sums)
 
     def observed(self, offsets: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Σ of x_t(f) over the rows of the first sequences with i before and j, times weights."""
@@ -414,15 +415,15 @@ class EntriesOfBlock:
     def clear(self) -> None:
         """Free the memory of what :meth:`fill` makes."""
         self.rows: RowTransitions | None = None
-        self.room: EntryBuffers | None = None
+        self.buffers: EntryBuffers | None = None
 
     def fill(self) -> None:
         """Make ``rows``, None if there are no entries."""
         model, n = self.model, int(self.offsets[-1])
-        self.room = self.features.buffers([(0, n)], sums=False)
-        rows = self.features.fill(model.v, model.shared, 0, self.offsets, self.room)
+        self.buffers = self.features.buffers([(0, n)], sums=False)
+        rows = self.features.fill(model.v, model.shared, 0, self.offsets, self.buffers)
         self.rows = None if rows is None else rows.part(self.skip, n)
-        model.highest = max(model.highest, self.room.highest)
+        model.highest = max(model.highest, self.buffers.highest)
 
     def with_expected(self, R: int = 1) -> RowTransitions | None:
         """``rows``, with zeros in ``expected``."""
@@ -435,7 +436,9 @@ class EntriesOfBlock:
         """Add ``expected``, (R, n_entries), times features, to ``out``, (R, n_weights)."""
         if (rows := self.rows) is not None:
             for expected, sums in zip(self.expected, out):
-                self.features.links.collect(rows.indptr, rows.i, rows.j, expected, self.room, sums)
+                self.features.links.collect(
+                    rows.indptr, rows.i, rows.j, expected, self.buffers, sums
+                )
 
 
 def transition_scores(

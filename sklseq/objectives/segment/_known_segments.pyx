@@ -258,7 +258,7 @@ cdef class Mixture:
             self.add()
         return self.weight * gap
 
-    def visit(self, int n_steps, double accuracy):
+    def update(self, int n_steps, double accuracy):
         """Exact pairwise steps, from the mass of smallest to the segmentation of largest gain.
 
         A step changes alpha by γ and gains by -γ · weight / (2 · l2) · (difference of two rows of

@@ -43,8 +43,8 @@ def merge_parallel_columns(rows: sparse.csr_matrix) -> sparse.csr_matrix:
     leader = _confirmed(columns, ratio, used, _leaders(columns, ratio, used))
     leaders, direction = np.unique(leader, return_inverse=True)
     norm = np.sqrt(np.bincount(direction, first[used] ** 2))
-    share = first[used] / norm[direction]
-    return sparse.csr_matrix((share, (used, direction)), (n_features, len(leaders)))
+    scale = first[used] / norm[direction]
+    return sparse.csr_matrix((scale, (used, direction)), (n_features, len(leaders)))
 
 
 def _leaders(columns, ratio: np.ndarray, used: np.ndarray) -> np.ndarray:

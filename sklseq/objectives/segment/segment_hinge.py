@@ -101,7 +101,7 @@ class SegmentHinge:
     Notes
     -----
     Segmentations with mass, and a few others, are kept with their inner products (``Mixture``), as
-    differences from the true one. Many have the same differences: a visit without a search costs
+    differences from the true one. Many have the same differences: an update without a search costs
     the features of those that any of the sequence has, their number in each, and O(k) a step for k
     segmentations.
     """
@@ -197,7 +197,7 @@ class SegmentHinge:
         """The same among the segmentations found so far, without a search."""
         self.latest = None
         for s in order.tolist():
-            gaps[s] = self.sets[s].visit(n_steps, accuracy)
+            gaps[s] = self.sets[s].update(n_steps, accuracy)
 
     def certificate(self) -> Certificate:
         """Primal and dual objective now."""

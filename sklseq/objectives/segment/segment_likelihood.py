@@ -245,7 +245,7 @@ class SegmentLogLikelihood:
 
     Notes
     -----
-    An evaluation costs O(nnz · L + V · L + n_steps · L²), V visits (see ``SegmentPlan``).
+    An evaluation costs O(nnz · L + V · L + n_steps · L²), V states (see ``SegmentPlan``).
     """
 
     def __init__(
@@ -273,10 +273,10 @@ class SegmentLogLikelihood:
         self.n_evaluations = 0
 
     def _cut(self, n: int) -> list[list[tuple[int, int]]]:
-        # Contiguous runs of blocks, one a thread, with about the same number of visits.
+        # Contiguous runs of blocks, one a thread, with about the same number of states.
         plan, blocks = self.data.plan, self.data.plan.blocks(n)
-        visits = np.cumsum([plan.visits[b] - plan.visits[a] for a, b in blocks])
-        cuts = np.searchsorted(visits, np.linspace(0, visits[-1], n + 1)[1:-1]) + 1
+        states = np.cumsum([plan.states[b] - plan.states[a] for a, b in blocks])
+        cuts = np.searchsorted(states, np.linspace(0, states[-1], n + 1)[1:-1]) + 1
         cuts = [0, *cuts.tolist(), len(blocks)]
         return [blocks[a:b] for a, b in zip(cuts[:-1], cuts[1:]) if b > a]
 

@@ -166,8 +166,8 @@ class LeaveOut:
         if self.cost is None:
             return LeftOut(L * fitted, 0.0, table, self.rule.kappa(1.0))
         costs, (excess, variance) = centred(self.cost), pair_statistics(others, l2)
-        share = float(np.vdot(excess, excess)) / variance if variance > 0 else 0.0
-        bb = L * float(np.trace(centred(centred(S).T))) + share
+        of_pairs = float(np.vdot(excess, excess)) / variance if variance > 0 else 0.0
+        bb = L * float(np.trace(centred(centred(S).T))) + of_pairs
         bc = float(np.vdot(centred(np.eye(L)), S @ costs))
         alpha = loss_multiplier(float(others.labels @ self.cost.mean(axis=1)), bb, bc)
         scale, natural = loss_scale(alpha, self.cost, L)

@@ -374,12 +374,12 @@ def combine(
     new table sum to zero.
     """
     excess, variance = pair_statistics(statistics, l2)
-    share = float(np.vdot(excess, excess)) / variance if variance > 0 else 0.0
+    of_pairs = float(np.vdot(excess, excess)) / variance if variance > 0 else 0.0
     L, alpha = len(excess), 1.0
     mix = L * np.eye(L) - 1
     if cost is not None:
         mean, costs = float(statistics.labels @ cost.mean(axis=1)), centred(cost)
-        bb = float(np.vdot(mix, products.observed)) + share
+        bb = float(np.vdot(mix, products.observed)) + of_pairs
         bc = float(np.vdot(costs, centred(products.observed)))
         alpha = loss_multiplier(mean, bb, bc)
         mix = alpha * mix - costs

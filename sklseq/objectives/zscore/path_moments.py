@@ -106,10 +106,10 @@ class AllowedPaths:
         pairwise = np.zeros_like(transition)
         for r, n in enumerate(self.active[1:], start=1):
             rows, Q = self.last[:n] - r, self.after[r]
-            share = weights[self.order[:n]][:, None] * self.marginals[rows]
-            here = (share * (past[rows] + emission[rows] - mean[rows, None])).sum(axis=0)
-            there = share.T @ (future[rows + 1] + emission[rows + 1])
-            pairwise += Q * (here[:, None] + share.sum(axis=0)[:, None] * transition + there)
+            weighted = weights[self.order[:n]][:, None] * self.marginals[rows]
+            here = (weighted * (past[rows] + emission[rows] - mean[rows, None])).sum(axis=0)
+            there = weighted.T @ (future[rows + 1] + emission[rows + 1])
+            pairwise += Q * (here[:, None] + weighted.sum(axis=0)[:, None] * transition + there)
         return moved, pairwise
 
     def expected(self, values: np.ndarray) -> np.ndarray:
@@ -253,16 +253,16 @@ class SampledMoments(_FlatMoments):
         cuts = np.searchsorted(self.after, cuts)
         between = np.maximum(lengths - 1, 0)
         self.on_pairs = _path_sums(np.split(pairs, cuts, axis=1), between, n_paths, L * L)
-        self.shares = np.repeat(sample.weights / n_paths, n_paths)
-        mu, expected = self._counts(self.shares)
+        self.fractions = np.repeat(sample.weights / n_paths, n_paths)
+        mu, expected = self._counts(self.fractions)
         self.b = observed_features(sample) - self.features(mu, expected)
         variance = np.full_like(mu, (L - 1) / L**2)
         self.preconditioner = self._inverse_diagonal(variance, expected)
 
-    def _counts(self, shares: np.ndarray):
-        # Shares of the paths, added up by label at each row and by transition.
+    def _counts(self, fractions: np.ndarray):
+        # Fractions of the paths, added up by label at each row and by transition.
         L = self.n_labels
-        return (shares @ self.on_rows).reshape(-1, L), (shares @ self.on_pairs).reshape(L, L)
+        return (fractions @ self.on_rows).reshape(-1, L), (fractions @ self.on_pairs).reshape(L, L)
 
     def _centre(self, values: np.ndarray) -> np.ndarray:
         # Of every path, without the mean over its sequence's.
@@ -274,11 +274,11 @@ class SampledMoments(_FlatMoments):
         C = np.zeros((len(self.b),) * 2)
         states = sparse.kron(sparse.csr_matrix(self.sample.rows), sparse.identity(self.n_labels))
         states, step = states.tocsr(), self.n_paths * max(1, CHUNK // len(self.b) // self.n_paths)
-        for a in range(0, len(self.shares), step):
+        for a in range(0, len(self.fractions), step):
             paths = slice(a, a + step)
             parts = self.on_rows[paths] @ states, self.on_pairs[paths]
             phi = self._centre(np.hstack([part.toarray() for part in parts]))
-            phi *= np.sqrt(self.shares[paths])[:, None]
+            phi *= np.sqrt(self.fractions[paths])[:, None]
             C += phi.T @ phi
         return C
 
@@ -290,7 +290,7 @@ class SampledMoments(_FlatMoments):
     def covariance(self, emission: np.ndarray, transition: np.ndarray) -> np.ndarray:
         """Σ_s ω_s times the covariance, over paths drawn, of φ_s with the score."""
         scores = self.path_scores(emission, transition).T.ravel()
-        return self.features(*self._counts(scores * self.shares))
+        return self.features(*self._counts(scores * self.fractions))
 
     def mean_loss(self, cost: np.ndarray) -> float:
         """Σ_s ω_s times the mean loss of the paths drawn."""

@@ -1,4 +1,4 @@
-"""One visit of the recursions of `_segments.pyx`, all labels at once.
+"""One state of the recursions of `_segments.pyx`, all labels at once.
 
 C for the reasons of `_token_rows.pxd`. ``has`` adds up 1 and 2 for factors of the group's own, open
 and closed at the end (``mine``, ``ends``), 4 for a new start in the group, 8 for a target and 16
@@ -33,7 +33,7 @@ cdef extern from *:
     }
 
     /* pre becomes G; alpha, mass and the target are added up. */
-    SKLSEQ_CASE void sklseq_forward_visit_case(
+    SKLSEQ_CASE void sklseq_forward_state_case(
         int has, Py_ssize_t n, double* restrict G, const double* restrict entering,
         const double* restrict opened, const double* restrict mine,
         const double* restrict closed, const double* restrict ends,
@@ -51,7 +51,7 @@ cdef extern from *:
             if (has & 8) target[k] += (has & 16) ? g * mask[k] : g;
         }
     }
-    SKLSEQ_ROW void sklseq_forward_visit(
+    SKLSEQ_ROW void sklseq_forward_state(
         int has, Py_ssize_t n, double* restrict G, const double* restrict entering,
         const double* restrict opened, const double* restrict mine,
         const double* restrict closed, const double* restrict ends,
@@ -59,7 +59,7 @@ cdef extern from *:
         double* restrict mass
     ) {
         SKLSEQ_16(
-            sklseq_forward_visit_case, n, G, entering, opened, mine, closed, ends, mask, target,
+            sklseq_forward_state_case, n, G, entering, opened, mine, closed, ends, mask, target,
             alpha, mass
         );
     }
@@ -67,7 +67,7 @@ cdef extern from *:
     /* G becomes the derivative by pre, and so does u; mine and ends become marginals of their
        cells; those of groups up to this one are added up. What no segmentation reaches has no use
        for a derivative, which might overflow. */
-    SKLSEQ_CASE void sklseq_backward_visit_case(
+    SKLSEQ_CASE void sklseq_backward_state_case(
         int has, Py_ssize_t n, double* restrict G, double* restrict u,
         const double* restrict opened, double* restrict mine, const double* restrict closed,
         double* restrict ends, const double* restrict mask, const double* restrict target,
@@ -90,19 +90,19 @@ cdef extern from *:
             if (has & 2) ends[k] = ending;
         }
     }
-    SKLSEQ_ROW void sklseq_backward_visit(
+    SKLSEQ_ROW void sklseq_backward_state(
         int has, Py_ssize_t n, double* restrict G, double* restrict u,
         const double* restrict opened, double* restrict mine, const double* restrict closed,
         double* restrict ends, const double* restrict mask, const double* restrict target,
         double* restrict sum_going, double* restrict sum_ending
     ) {
         SKLSEQ_16(
-            sklseq_backward_visit_case, n, G, u, opened, mine, closed, ends, mask, target,
+            sklseq_backward_state_case, n, G, u, opened, mine, closed, ends, mask, target,
             sum_going, sum_ending
         );
     }
 
-    /* n visits in a row with nothing but a closed cell of their own and a target: see `find_runs`.
+    /* n states in a row with nothing but a closed cell of their own and a target: see `find_runs`.
        What they share stays in registers. */
     #define SKLSEQ_FORWARD_RUN(B)                                                                \\
         for (z = 0; z < width; z += B) {                                                         \\
@@ -170,12 +170,12 @@ cdef extern from *:
         double* ends, const double* target, double* sum_going, double* sum_ending
     ) noexcept nogil
     void sklseq_times_row(Py_ssize_t n, double* x, const double* y) noexcept nogil
-    void sklseq_forward_visit(
+    void sklseq_forward_state(
         int has, Py_ssize_t n, double* G, const double* entering, const double* opened,
         const double* mine, const double* closed, const double* ends, const double* mask,
         double* target, double* alpha, double* mass
     ) noexcept nogil
-    void sklseq_backward_visit(
+    void sklseq_backward_state(
         int has, Py_ssize_t n, double* G, double* u, const double* opened, double* mine,
         const double* closed, double* ends, const double* mask, const double* target,
         double* sum_going, double* sum_ending
