@@ -470,7 +470,7 @@ class _PairWeights:
         buffers = SimpleNamespace(
             indptr=np.zeros(rows.n_rows + 1, dtype=np.int64), of_row=empty, set_of_kind=empty,
             row_of_set=np.empty(rows.n_rows, dtype=np.int64),
-            place=np.empty(L * L, dtype=np.int32),
+            place=np.empty(L * L, dtype=np.int32), n_matrices=0,
         )  # fmt: skip
         most = int(np.where(2 * counts < L * L, counts, L * L).sum())
         buffers.i, buffers.j = np.empty((2, most), dtype=np.int32)

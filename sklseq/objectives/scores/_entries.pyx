@@ -69,7 +69,7 @@ cdef class Links:
         const long long[::1] offsets,    # (n_sequences + 1,) from 0
         const real[::1] v,               # (n_weights,)
         const real[:, ::1] shared,       # (>= L, >= L) A
-        buffers,                            # EntryBuffers
+        buffers,                         # EntryBuffers
     ):
         """Write the sets of some rows; returns their number, that of entries, the largest score."""
         cdef long long[::1] indptr = buffers.indptr, row_of_set = buffers.row_of_set
@@ -123,7 +123,7 @@ cdef class Links:
         const long long[::1] indptr,     # (n_sets + 1,)    of `fill`
         const int[::1] i, const int[::1] j,
         const double[::1] expected,      # (n_entries,)
-        buffers,                            # EntryBuffers of `fill`
+        buffers,                         # EntryBuffers of `fill`
         double[::1] out,                 # (n_weights,)     IN/OUT
     ):
         """out(q) += sum of x_t(f) * expected_t(i, j), of the weight q of f, i and j."""
