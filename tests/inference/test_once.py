@@ -41,8 +41,8 @@ def check(
         for size in ((offsets[-1], L, L) if of_rows else (L, L), L, L)
     )
     transition[rng.random(transition.shape) < forbid] = -np.inf
-    if not otherwise_best:
-        transition[..., np.arange(L), np.arange(L)] = 0.1
+    # There is always a path: of one label, or of labels that follow each other in a circle.
+    transition[..., np.arange(L), np.arange(L) - int(otherwise_best)] = 0.1
     potentials, n_invalid = (emission, transition, start, end, offsets), 0
     codes = best_paths_once(potentials, rules, once, otherwise_best)
     plain, _ = viterbi(emission, transition, offsets, start=start, end=end)
@@ -66,7 +66,7 @@ def test_best_path_of_all_where_none_obeys():
     """Also where searches before the last one found paths that repeat other types."""
     names = [name for name in CLASSES if name != "iobes"]
     found = [
-        check(seed, name, (4, 3, 5), 0.6, otherwise_best=True)
+        check(seed, name, (4, 3, 5), 0.9, otherwise_best=True)
         for name in names
         for seed in range(8)
     ]
