@@ -207,7 +207,8 @@ cdef void forward_backward_each(
             continue
         E[0].first = E[1].first = r
         log_z[s] = forward_runs(
-            tag, &psi[r, 0], &e[r, 0], &E[0], &alpha[r, 0], &inverse_c[r], T, L, width, chain.check
+            tag, &psi[r, 0] if chain.check else NULL, &e[r, 0], &E[0], &alpha[r, 0],
+            &inverse_c[r], <real*> NULL, True, T, L, width
         )
         if log_z[s] == log_z[s]:
             backward_runs(

@@ -30,33 +30,14 @@ from libc.string cimport memset
 
 from sklseq._lib.lanes cimport Lanes2, Lanes4, Lanes8, lanes, n_lanes
 from sklseq.inference.kernels._log_domain cimport log_kernel, log_normalise
-from sklseq.inference.kernels._recursions cimport block_of_product, forward, least_mass
+from sklseq.inference.kernels._recursions cimport block_of_product, least_mass
 from sklseq.inference.kernels._row_matrices cimport (
-    RowMatrices, add_expected, has_entries, matrix_at, row_matrices, run_end,
+    RowMatrices, add_expected, forward_runs, has_entries, matrix_at, row_matrices,
 )
 
 SMALLEST_LOG = log(least_mass(<double*> NULL))
 # Probabilities below this are equal to each other.
 cdef double NOTHING = 1e-290
-
-
-cdef double filter_runs(
-    lanes* tag, const double* psi, const double* e, RowMatrices* E, double* alpha,
-    double* inverse_c, double* inverse, bint first, Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
-) noexcept nogil:
-    # `forward` of a block, each run with its matrix.
-    cdef Py_ssize_t t = 0, end, r
-    cdef double log_c = 0
-    while t < T and log_c == log_c:
-        end = run_end(E, t, T)
-        r = t * width
-        log_c += forward(
-            tag, NULL if psi == NULL else psi + r, e + r, matrix_at(e, E, t), alpha + r,
-            inverse_c + t, NULL if inverse == NULL else inverse + r, first and t == 0, end - t, L,
-            width, width
-        )
-        t = end
-    return log_c
 
 
 def filter_scaled(
@@ -84,14 +65,14 @@ def filter_scaled(
         inv = &inverse[0, 0]
     with nogil:
         if width == 2:
-            log_c = filter_runs(&two, scores, &e[0, 0], &matrices, &alpha[1, 0], &inverse_c[0],
-                                inv, first, T, L, width)
+            log_c = forward_runs(&two, scores, &e[0, 0], &matrices, &alpha[1, 0], &inverse_c[0],
+                                 inv, first, T, L, width)
         elif width == 4:
-            log_c = filter_runs(&four, scores, &e[0, 0], &matrices, &alpha[1, 0], &inverse_c[0],
-                                inv, first, T, L, width)
+            log_c = forward_runs(&four, scores, &e[0, 0], &matrices, &alpha[1, 0], &inverse_c[0],
+                                 inv, first, T, L, width)
         else:
-            log_c = filter_runs(&eight, scores, &e[0, 0], &matrices, &alpha[1, 0], &inverse_c[0],
-                                inv, first, T, L, width)
+            log_c = forward_runs(&eight, scores, &e[0, 0], &matrices, &alpha[1, 0], &inverse_c[0],
+                                 inv, first, T, L, width)
     return log_c
 
 

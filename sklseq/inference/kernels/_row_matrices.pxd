@@ -145,17 +145,18 @@ cdef inline Py_ssize_t run_begin(const RowMatrices* q, Py_ssize_t hi, Py_ssize_t
 
 cdef inline double forward_runs(
     lanes* tag, const real* psi, const real* e, RowMatrices* E, real* alpha, real* inverse_c,
-    Py_ssize_t T, Py_ssize_t L, Py_ssize_t width, bint check
+    real* inverse, bint first, Py_ssize_t T, Py_ssize_t L, Py_ssize_t width
 ) noexcept nogil:
-    # `forward` of a sequence, each run with its matrix.
+    # `forward` of T rows, each run with its matrix.
     cdef Py_ssize_t t = 0, r, end
     cdef double log_c = 0
     while t < T and log_c == log_c:
         end = run_end(E, t, T)
         r = t * width
         log_c += forward(
-            tag, psi + r if check else <const real*> NULL, e + r, matrix_at(e, E, t), alpha + r,
-            inverse_c + t, <real*> NULL, t == 0, end - t, L, width, width
+            tag, psi + r if psi != NULL else psi, e + r, matrix_at(e, E, t), alpha + r,
+            inverse_c + t, inverse + r if inverse != NULL else inverse, first and t == 0, end - t,
+            L, width, width
         )
         t = end
     return log_c

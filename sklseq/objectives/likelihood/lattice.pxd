@@ -314,8 +314,8 @@ cdef inline double expectations(
         )
     if q.entries.links.indptr != NULL:
         log_z += forward_runs(
-            tag, <const double*> q.mu, <const double*> q.e, &q.entries.E, q.alpha, q.inverse_c, T,
-            L, W, check
+            tag, <const double*> q.mu if check else NULL, <const double*> q.e, &q.entries.E,
+            q.alpha, q.inverse_c, <double*> NULL, True, T, L, W
         )
     else:
         log_z += forward(
