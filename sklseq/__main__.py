@@ -362,7 +362,8 @@ def _write(args: argparse.Namespace, X: list, y: Any, predicted: Any) -> None:
     separator = args.separator or " "
     if any(" " in cell for x in X for cells in x.values() for cell in cells):
         separator = "\t"
-    write_conll(out, X, y, y_pred=predicted, separator=separator, encoding=args.encoding)
+    form = {"separator": separator, "encoding": args.encoding, "docstart": None}
+    write_conll(out, X, y, y_pred=predicted, **form)
 
 
 def _evaluate(args: argparse.Namespace) -> None:
@@ -532,12 +533,13 @@ def _arrived_lines(args: argparse.Namespace) -> Iterator[list[str]]:
 
 def _decode(args: argparse.Namespace, line: bytes, number: int) -> str:
     try:
-        return line.decode(args.encoding)
+        text = line.decode(args.encoding)
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{args.file}, line {number}: byte 0x{line[error.start]:02x} is not {args.encoding} "
             "text; give its encoding by --encoding."
         ) from error
+    return text.removeprefix("\ufeff") if number == 1 else text
 
 
 if __name__ == "__main__":

@@ -78,7 +78,8 @@ def read_columns(table: Any, names: list) -> list:
 
 def holds_numbers(values: Any) -> bool:
     """Whether a column holds numbers or booleans."""
-    return column_array(values[:1]).dtype.kind in "biuf"
+    first = column_array(values[:1])
+    return first.ndim == 1 and first.dtype.kind in "biuf"  # structs of polars have two dimensions
 
 
 def column_list(values: Any) -> list:

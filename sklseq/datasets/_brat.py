@@ -110,8 +110,8 @@ def _read_span(line: str, text: str, where: str, fragments: str) -> Span | None:
         )
     type_, ranges, covered = match.groups()
     parts = [tuple(map(int, pair.split())) for pair in ranges.split(";")]
-    first, last = parts[0][0], parts[-1][1]
-    if not all(a < b for a, b in parts) or max(b for _, b in parts) > len(text):
+    first, last = min(a for a, _ in parts), max(b for _, b in parts)
+    if not all(a < b for a, b in parts) or last > len(text):
         raise ValueError(
             f"{where}: the span {ranges!r} is not in its text, which has {len(text)} characters; "
             "repair the line."

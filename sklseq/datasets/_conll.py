@@ -343,6 +343,7 @@ def write_conll(
     separator: str = " ",
     columns: Sequence[str] | None = None,
     encoding: str = "utf-8",
+    docstart: str | None = "-DOCSTART-",
 ) -> None:
     """Write sequences with one token a line and a blank line after each sequence.
 
@@ -365,6 +366,8 @@ def write_conll(
         The columns of dicts to write, in this order. None: those of the first sequence.
     encoding : str, default="utf-8"
         Encoding of the text.
+    docstart : str or None, default="-DOCSTART-"
+        A first cell that is refused, as `read_conll` would skip its line. None: write any.
 
     Raises
     ------
@@ -379,8 +382,8 @@ def write_conll(
     Notes
     -----
     The text is written to a temporary file in the same folder, which is then renamed: an
-    interrupted call leaves the old file intact. Reading with the same `separator` and
-    ``docstart=None`` restores the cells, except a byte order mark at the start of the first one.
+    interrupted call leaves the old file intact. Reading with the same `separator` and `docstart`
+    restores the cells.
 
     Examples
     --------
@@ -418,8 +421,13 @@ def write_conll(
                 f"Sequence {s} has {len(table)} columns, labels included, but sequence 0 has "
                 f"{width}; give all sequences the same columns."
             )
-        blocks.append(_join_rows(s, table, separator))
+        blocks.append(_join_rows(s, table, separator, docstart))
     text = "".join(blocks)
+    if text.startswith("\ufeff"):
+        raise ValueError(
+            "Token 0 of sequence 0 begins with a byte order mark, '\\ufeff', which would be lost; "
+            "remove it."
+        )
     if isinstance(path, io.TextIOBase):
         path.write(text)
     elif hasattr(path, "write"):
@@ -518,9 +526,14 @@ def _checked_cells(s: int, column: list, separator: str) -> list[str]:
     return cells
 
 
-def _join_rows(s: int, table: list[list], separator: str) -> str:
+def _join_rows(s: int, table: list[list], separator: str, docstart: str | None) -> str:
     """Join cells to lines; refuse a line that would be read as the end of the sequence."""
     columns = [_checked_cells(s, column, separator) for column in table]
+    if docstart and docstart in columns[0]:
+        raise ValueError(
+            f"Token {columns[0].index(docstart)} of sequence {s} is {docstart!r}, which is read as "
+            "the mark of a document; remove it, or write and read with docstart=None."
+        )
     lines = [separator.join(row) for row in zip(*columns)]
     for t, line in enumerate(lines):
         if not line.strip(" \t"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from itertools import pairwise
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ from ._checks import check_names
 __all__ = ["from_docs", "from_frame", "from_rows"]
 
 _NUMBERS = (Real, Decimal, np.bool_)
+_IGNORED = -100
 
 
 def from_frame(
@@ -67,16 +68,18 @@ def from_frame(
         list, or an array if they are numbers. Each dict is made when it is read; extractors look up
         each distinct string of a column once.
     y : list of list, or None
-        The labels of each sequence; missing ones are None. None without `y`.
+        The labels of each sequence; missing ones are None, and whole floats are integers, as
+        tables make floats of integers beside missing ones. None without `y`.
 
     Raises
     ------
     ValueError
-        If a column is missing or there twice, columns differ in length, none is left for X, a group
-        has no value, or its rows are apart; if a column has masked entries or two dimensions, or
-        labels are of several kinds.
+        If a column is missing or there twice, columns differ in length, none is left for X, `y` is
+        also in `group` or `columns`, a group has no value, or its rows are apart; if a column has
+        masked entries or two dimensions, or labels are of several kinds.
     TypeError
-        If `frame` is no table, or one of its columns is no list.
+        If `frame` is no table, one of its columns is no list, or values of a group cannot be
+        compared.
 
     See Also
     --------
@@ -102,7 +105,13 @@ def from_frame(
     read = [*groups, *names, *([] if y is None else [y])]
     found = read_columns(frame, read)
     _check_dimensions(dict(zip(read, found)))
-    offsets = _offsets(found[: len(groups)], groups)
+    try:
+        offsets = _offsets(found[: len(groups)], groups)
+    except TypeError as error:  # a Decimal and an integer of NumPy, for example
+        raise TypeError(
+            f"Values of the group {groups} cannot be compared ({error}); convert them to integers "
+            "or strings."
+        ) from error
     labels = None if y is None else _cut(_labels(found[-1], y), offsets)
     cells = [_values(column) for column in found[len(groups) : len(groups) + len(names)]]
     numbers = [column for column in cells if isinstance(column, np.ndarray)]
@@ -131,8 +140,10 @@ def _names(frame: Any, group: Any, y: Any, columns: Any) -> tuple[list, list]:
     for name in [*groups, y]:
         if not isinstance(name, Hashable):
             raise TypeError(f"group and y must be names of columns; got {name!r:.40}.")
-    if columns is not None:
-        return _column_names(columns), groups
+    given = None if columns is None else _column_names(columns)
+    _check_label_column(y, [*groups, *(given or [])])
+    if given is not None:
+        return given, groups
     names = [name for name in known if name not in {*groups, y}]
     if not names:
         raise ValueError(f"The table has no columns for X beside group and y; it has {known}.")
@@ -144,6 +155,14 @@ def _column_names(columns: Any) -> list:
     if not names:
         raise ValueError("columns must name at least one column; got an empty list.")
     return names
+
+
+def _check_label_column(y: Any, others: list) -> None:
+    if y is not None and y in others:
+        raise ValueError(
+            f"Column {y!r} is named as y and again in group or columns; labels are neither of "
+            "these: name it once."
+        )
 
 
 def _check_dimensions(columns: dict[Any, Any]) -> None:
@@ -159,7 +178,9 @@ def _check_dimensions(columns: dict[Any, Any]) -> None:
 
 def _check_cells(items: list, name: Any, role: str) -> None:
     """Raise a ValueError if a cell is a list, an array or another value that has no hash."""
-    lists = {cls for cls in set(map(type, items)) if cls.__hash__ is None} - {set}
+    lists = {cls for cls in set(map(type, items)) if cls.__hash__ is None}
+    if role == "label":
+        lists -= {set}  # the labels that are possible
     if lists:
         row = next(row for row, item in enumerate(items) if type(item) in lists)
         raise ValueError(
@@ -175,7 +196,8 @@ def _offsets(columns: list, names: list[str]) -> np.ndarray:
     new = np.zeros(max(n - 1, 0), dtype=bool)
     columns = [_as_given(column) for column in columns]
     for name, column in zip(names, columns):
-        if column_array(column[:1]).dtype == object and distinct_strings(column) is None:
+        first = column_array(column[:1])
+        if (first.dtype == object or first.ndim > 1) and distinct_strings(column) is None:
             _check_cells(column_list(column), name, "value")
     for codes in map(column_codes, columns):
         new |= np.asarray(codes[1:] != codes[:-1], dtype=bool)
@@ -247,7 +269,7 @@ def _numbers(items: list) -> np.ndarray | list:
 
 
 def _labels(column: Any, name: Any) -> list:
-    """Labels, with None for missing ones: tables make floats of integers beside these."""
+    """Labels, with None for missing ones; whole floats, which tables make beside these, as int."""
     if not isinstance(column, list | tuple) and holds_numbers(column):
         array = column_array(column)
         if array.dtype.kind in "biu":
@@ -256,11 +278,10 @@ def _labels(column: Any, name: Any) -> list:
     if set(map(type, items)) <= {str}:
         return items
     _check_cells(items, name, "label")
-    if any(map(is_missing, items)):
-        items = [
-            None if is_missing(v) else int(v) if isinstance(v, float) and v.is_integer() else v
-            for v in items
-        ]
+    items = [
+        None if is_missing(v) else int(v) if isinstance(v, float) and v.is_integer() else v
+        for v in items
+    ]
     return _of_one_kind(items, name)
 
 
@@ -304,12 +325,14 @@ def from_rows(
     X : list of dict
         A dict for each row, from column name to the list of its items.
     y : list of list, or None
-        The labels of each row; None without `y`.
+        The labels of each row; -100, which Hugging Face's losses ignore, is read as None, a label
+        that is not known. None without `y`.
 
     Raises
     ------
     ValueError
-        If a column is missing, the lists of a row differ in length, or a number is no class.
+        If a column is missing, `y` is also in `columns`, the lists of a row differ in length, or a
+        number is no class.
     TypeError
         If a row is no dict, or a cell is no list.
 
@@ -328,7 +351,10 @@ def from_rows(
     ([{'tokens': ['He', 'ran']}], [[0, 0]])
     """
     names = _column_names(columns)
-    cells = [_cells(rows, name) for name in (names if y is None else [*names, y])]
+    _check_label_column(y, names)
+    cells = [_cells(rows, name) for name in names]
+    if y is not None:
+        cells.append(_cells(rows, y, is_label=True))
     for r, row in enumerate(zip(*cells)):
         if len(set(map(len, row))) > 1:
             sizes = ", ".join(f"{n}: {len(c)}" for n, c in zip([*names, y], row))
@@ -337,8 +363,8 @@ def from_rows(
     return X, None if y is None else cells[-1]
 
 
-def _cells(rows: Any, name: str) -> list[list]:
-    """The lists of a column, with names of classes for their numbers."""
+def _cells(rows: Any, name: str, is_label: bool = False) -> list[list]:
+    """The lists of a column, with names of classes for their numbers, and None for no label."""
     column = _column(rows, name)
     for r, cell in enumerate(column):
         if not is_list(cell):
@@ -350,16 +376,22 @@ def _cells(rows: Any, name: str) -> list[list]:
     feature = features.get(name) if isinstance(features, Mapping) else None
     classes = getattr(getattr(feature, "feature", None), "names", None)
     if classes is None:
-        return list(map(column_list, column))
+        return [_known(column_list(cell)) if is_label else column_list(cell) for cell in column]
     known = dict(enumerate(classes))
+    if is_label:
+        known[_IGNORED] = None
     for r, cell in enumerate(column):
         for number in cell:
             if number not in known:
                 raise ValueError(
                     f"Row {r} holds {number} in column {name!r}, whose classes are numbered 0 to "
-                    f"{len(known) - 1}; drop the row, or label it."
+                    f"{len(classes) - 1}; drop the row, or label it."
                 )
     return [[known[number] for number in cell] for cell in column]
+
+
+def _known(labels: list) -> list:
+    return [None if isinstance(v, Integral) and v == _IGNORED else v for v in labels]
 
 
 def _column(rows: Any, name: str) -> list:
@@ -420,6 +452,7 @@ def from_docs(
     ([{'text': ['Ann', 'ran']}], [['B-PER', 'O']])
     """
     names = _column_names(columns)
+    _check_label_column(y, names)
     if not is_list(docs):
         raise TypeError(f"docs must be a list of documents; got {type(docs).__name__}.")
     X, labels = [], []

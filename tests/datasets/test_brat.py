@@ -92,3 +92,9 @@ def test_any_span_is_read_back(tmp_path_factory, text, data):
 def test_no_name_of_a_file(path):
     with pytest.raises(TypeError, match=r"path must be the name of an \.ann file, .*; got"):
         read_brat(path)
+
+
+def test_fragments_in_any_order(tmp_path):
+    (tmp_path / "a.txt").write_text("Ann from New York")
+    (tmp_path / "a.ann").write_text("T1\tLOC 13 17;0 3\tYork Ann\n")
+    assert read_brat(tmp_path, fragments="expand")[1] == [[(0, 17, "LOC")]]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sklseq import Sequences
-from sklseq.datasets import from_frame
+from sklseq.datasets import from_frame, from_rows
 
 POOLS = {
     "string": ["a", "1", ""], "boolean": [True, False], "integer": [0, 1, -3, 2**60],
@@ -35,9 +35,8 @@ def expected_labels(cells):
     """Labels, or None if they are refused."""
     if any(isinstance(cell, list | np.ndarray) for cell in cells):
         return None
-    if any(map(missing, cells)):
-        cells = [int(c) if isinstance(c, float) and c.is_integer() else c for c in cells]
-        cells = [None if missing(cell) else cell for cell in cells]
+    cells = [int(c) if isinstance(c, float) and c.is_integer() else c for c in cells]
+    cells = [None if missing(cell) else cell for cell in cells]
     kinds = {
         str: "string", bool: "boolean", int: "integer", np.int64: "integer", np.int8: "integer"
     }  # fmt: skip
@@ -100,6 +99,59 @@ def test_kinds_of_labels_are_named():
     message = r"Column 'y' must hold labels of one kind; row 1 holds 1 \(integer\) and row 2 '1' "
     with pytest.raises(ValueError, match=message):
         from_frame(frame, "s", "y")
+
+
+def test_structs_and_arrays_of_polars_are_no_numbers():
+    polars = pytest.importorskip("polars")
+    arrays = polars.Series([[1, 2], [3, 4]], dtype=polars.Array(polars.Int64, 2))
+    for cells in (polars.Series([{"a": 1}, {"a": 2}]), arrays):
+        frame = polars.DataFrame({"doc": [1, 1], "w": ["x", "y"], "l": cells})
+        with pytest.raises(ValueError, match="Column 'l' must have one label a row; row 0 holds"):
+            from_frame(frame, "doc", "l")
+        with pytest.raises(ValueError, match="Column 'l' must have one value a row; row 0 holds"):
+            from_frame(frame, "l")
+        (x,) = from_frame(frame, "doc", columns=["l"])[0]
+        assert x["l"] == cells.to_list()
+
+
+def test_groups_that_cannot_be_compared():
+    with pytest.raises(
+        ValueError, match=r"Column 's' must have one value a row; row 0 holds \{1\}"
+    ):
+        from_frame({"s": [{1}, {1}], "w": ["x", "y"]}, "s")
+    for cells in ([np.int64(4), Decimal("1.5")], [([1],), ([1],)]):
+        with pytest.raises(TypeError, match=r"the group \['s'\] cannot be compared \(.*; convert"):
+            from_frame({"s": cells, "w": ["x", "y"]}, "s")
+
+
+def test_whole_floats_are_integers_with_and_without_missing_ones():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"s": [1, 1, 1], "w": ["a", "b", "c"], "y": [1, 2, np.nan]})
+    assert from_frame(frame, "s", "y")[1] == [[1, 2, None]]
+    for known in (frame.dropna(), frame.dropna().to_dict("list")):
+        (labels,) = from_frame(known, "s", "y")[1]
+        assert labels == [1, 2]
+        assert set(map(type, labels)) == {int}
+
+
+def test_a_column_is_labels_or_something_else():
+    frame = {"s": [1, 1], "w": ["x", "y"], "label": ["A", "B"]}
+    rows = [{"w": ["x", "y"], "label": ["A", "B"]}]
+    message = "Column '{}' is named as y and again in group or columns"
+    with pytest.raises(ValueError, match=message.format("label")):
+        from_frame(frame, "s", "label", columns=["w", "label"])
+    with pytest.raises(ValueError, match=message.format("s")):
+        from_frame(frame, ["s", "w"], "s")
+    with pytest.raises(ValueError, match=message.format("label")):
+        from_rows(rows, "label", columns=["w", "label"])
+
+
+def test_ignored_labels_are_not_known():
+    labels = [[-100, 1], np.array([2, -100])]
+    rows = [{"tokens": ["a", "b"], "ner_tags": label} for label in labels]
+    assert from_rows(rows, "ner_tags")[1] == [[None, 1], [2, None]]
+    rows[0]["tokens"] = [-100, 1]
+    assert from_rows(rows)[0][0] == {"tokens": [-100, 1]}
 
 
 @pytest.mark.parametrize("name", ["s", "x", "y"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sklseq.datasets import read_conll, read_conllu, read_tagged
+from sklseq.datasets import read_conll, read_conllu, read_tagged, write_conll
 from tests.trials import readers as trials_readers
 
 TEXT = """\
@@ -176,3 +176,22 @@ def test_a_long_file_without_blank_lines_gives_a_warning(tmp_path):
         warnings.simplefilter("error")
         assert len(read_conll([*lines[:1000], "", *lines])[0]) == 2
         read_conll(lines[:1000])
+
+
+@pytest.mark.parametrize("X", [[["a"], ["b", "-DOCSTART-"]], [{"w": ["-DOCSTART-"]}]])
+def test_marks_of_documents_are_refused_or_kept(X):
+    file = io.StringIO()
+    with pytest.raises(
+        ValueError, match=r"of sequence . is '-DOCSTART-', which is read as the mark"
+    ):
+        write_conll(file, X)
+    write_conll(file, X, docstart=None)
+    file.seek(0)
+    found, _ = read_conll(file, columns=["w"], label=None, docstart=None)
+    assert [x["w"] for x in found] == [x if isinstance(x, list) else x["w"] for x in X]
+
+
+def test_a_byte_order_mark_is_not_written():
+    with pytest.raises(ValueError, match="Token 0 of sequence 0 begins with a byte order mark"):
+        write_conll(io.StringIO(), [["\ufeffa"]])
+    write_conll(io.StringIO(), [["a", "\ufeffa"]])
