@@ -391,6 +391,8 @@ FAULTS = [
     ("_lib/estimator.py", "return getattr(as_fitted(estimator), name)", "return getattr(estimator, name)", "test_fitted_parameters"),
     ("features/_window.py", "@fitted_property", "@property", "test_fitted_parameters"),
     ("features/_segment.py", "@fitted_property", "@property", "test_fitted_parameters"),
+    ("features/_window.py", "roles & STATE, k", "roles, k", "test_composition"),
+    ("features/_window.py", "dtype, self.roles_)\n\n    def _names", "dtype)\n\n    def _names", "test_composition"),
     ("_lib/threads.py", "    check_n_jobs(n_jobs)\n    return", "    return", "test_fitted_parameters"),
     ("estimators/semicrf/semicrf_segmenter.py", "terms[unseen | ", "terms[", "test_unseen_labels"),
     ("estimators/semicrf/semicrf_segmenter.py", "self.predict_labels(X), sample_weight=sample_weight", "self.predict_labels(X)", "test_unseen_labels"),

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from sklseq._lib.estimator import clone_part, fitted_property
 from sklseq.data.row_blocks import in_blocks
-from sklseq.data.sequences import Sequences, as_sequences
+from sklseq.data.sequences import STATE, Sequences, as_sequences
 from sklseq.data.types import DTypeLike
 from sklseq.features._conjoin import Conjunctions, parse_conjunctions
 from sklseq.features._extracted_blocks import first_block
@@ -71,6 +71,8 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
         Column of each (offset, feature), -1 if dropped; empty if nothing was dropped.
     n_features_out_ : int
         Number of features.
+    roles_ : ndarray of shape (n_features_out_,) or None
+        ``Sequences.roles`` of the output: None if the extractor gives no transition features.
 
     Notes
     -----
@@ -80,6 +82,10 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
 
     Rows of sequences in blocks (:class:`~sklseq.RowBlocks`) are those of sequences in memory, over
     the borders of blocks too. ``min_count``, and ``conjoin`` without ``n_features``, need memory.
+
+    Transition features of the token itself stay transition features. Columns of neighbours, joined
+    attributes and marks have state weights only, and attributes with transition weights only are
+    not copied to neighbours.
 
     Examples
     --------
@@ -95,6 +101,7 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
     """
 
     vocabulary_ = vocabulary
+    roles_: np.ndarray | None = None  # of models saved by earlier versions
 
     def __init__(
         self,
@@ -148,6 +155,7 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
             raise ValueError(
                 "n_features hashes attributes, but the extractor gives dense rows; use None."
             )
+        roles = self._window_roles(inner)
         conjunctions = self._conjunctions(inner, extractor)
         packed = to_packed_rows(inner) if inner.is_sparse else None
         self.extractor_, self.n_inner_ = extractor, inner.shape[1]
@@ -156,8 +164,8 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
             self.n_features_in_ = extractor.n_features_in_
         self.table_ = np.zeros(0, dtype=np.int32)
         n_window = (self.before + self.after + 1) * self.n_inner_
-        if packed is not None and self.min_count > 1:
-            n_window = self._learn_table(packed)
+        if packed is not None and (self.min_count > 1 or (roles == 0).any()):
+            n_window = self._learn_table(packed, roles)
         joined = None
         if packed is not None:
             joined = conjunctions.learn(packed, self.min_count, self.n_features)
@@ -165,9 +173,32 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
         self.n_window_ = int(self.n_features or n_window)
         n_extra = conjunctions.n + 2 * bool(self.bos_eos) + bool(self.bias)
         self.n_features_out_ = int(self.n_features or n_window + n_extra)
+        self.roles_ = None
+        if inner.roles is not None:
+            kept = roles[self.table_ >= 0] if len(self.table_) else roles
+            self.roles_ = np.append(kept, np.full(n_extra, STATE, np.uint8))
         if packed is None:
             return self._assemble_dense(inner)
-        return to_sequences(self._assemble(packed, joined), self.dtype)
+        return to_sequences(self._assemble(packed, joined), self.dtype, self.roles_)
+
+    def _window_roles(self, inner: Sequences) -> np.ndarray:
+        # Of each offset and feature; 0: the column is left out.
+        n = inner.shape[1]
+        roles = np.full(n, STATE, np.uint8) if inner.roles is None else inner.roles
+        blocks = [np.tile(roles & STATE, k) for k in (self.before, self.after)]
+        windows = np.concatenate([blocks[0], roles, blocks[1]])
+        if inner.roles is not None and self.n_features:
+            raise ValueError(
+                "The extractor gives transition features, whose columns cannot be hashed; use "
+                "n_features=None, or leave out transition_features and B lines."
+            )
+        if not inner.is_sparse and not windows.all():
+            raise ValueError(
+                f"Column {int(np.argmin(roles & STATE))} of dense rows has transition weights "
+                "only, which neighbours do not get; use before=0 and after=0, give it both kinds "
+                "of weights, or use sparse rows."
+            )
+        return windows
 
     def _rows_of(self, X: Any) -> Sequences:
         inner = as_sequences(X) if self.extractor_ is None else extract(self.extractor_, X)
@@ -180,7 +211,7 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
             )
         if not inner.is_sparse:
             return self._assemble_dense(inner)
-        return to_sequences(self._windows_of(to_packed_rows(inner)), self.dtype)
+        return to_sequences(self._windows_of(to_packed_rows(inner)), self.dtype, self.roles_)
 
     def _names(self, input_features: Any) -> list[str]:
         inner = inner_names(self.extractor_, self.n_inner_, input_features)
@@ -225,10 +256,11 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
         names = inner_names(extractor, inner.shape[1], None)
         return Conjunctions.of(parsed, [name.partition("=")[0] for name in names])
 
-    def _learn_table(self, inner: PackedRows) -> int:
+    def _learn_table(self, inner: PackedRows, roles: np.ndarray) -> int:
         indices, _, _ = self._window(inner)
         counts = np.bincount(indices, minlength=(self.before + self.after + 1) * self.n_inner_)
         own = slice(self.before * self.n_inner_, (self.before + 1) * self.n_inner_)
+        counts = np.maximum(counts, self.min_count == 1) * (roles > 0)  # 1 keeps unseen ones
         counts[own] = self.min_count  # only the extractor drops features of the token itself
         self.table_, _, _ = keep_frequent(
             counts, np.zeros(0, np.int32), np.zeros(1, np.int64), self.min_count
@@ -245,7 +277,7 @@ class WindowFeatures(WindowTransform, Extractor, auto_wrap_output_keys=None):
             out[inside, block * n : (block + 1) * n] = rows[inside + d]
         columns, ends, _ = self._marks(inner.offsets)
         out[np.repeat(np.arange(inner.n_rows), np.diff(ends)), self.n_window_ + columns] = 1
-        return inner.with_rows(out)
+        return Sequences(out, inner.offsets, self.roles_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

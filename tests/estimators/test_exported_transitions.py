@@ -27,6 +27,9 @@ MODELS = {
         make_pipeline(DictFeatures(dtype=np.float32, transition_features="^w"), CRFTagger()),
         as_dicts,
     ),
+    "window of templates": (
+        make_pipeline(TemplateFeatures(LINES), WindowFeatures(), CRFTagger()), as_rows
+    ),
     "union": (
         make_pipeline(
             make_union(

@@ -214,6 +214,42 @@ def test_a_window_of_weighted_attributes_has_their_weights(data):
     assert_array_equal(2 * once.toarray(), twice.toarray())
 
 
+LINES = "U0:%x[0,0]\nB1:%x[0,0]\n*2:%x[-1,0]\n"
+
+
+@pytest.mark.parametrize("min_count", [1, 2])
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_window_keeps_transition_features_of_the_token_itself(inside, min_count):
+    X = [["a", "b", "a"], ["b", "a"]] * 2
+    own = TemplateFeatures(LINES, bos_eos=False)
+    window = WindowFeatures(own if inside else None, conjoin=None, min_count=min_count)
+    rows = own.fit_transform(X)
+    names = dict(zip(own.get_feature_names_out(), rows.roles))
+    out = window.fit_transform(X if inside else rows)
+    given = None if inside else own.get_feature_names_out()
+    columns = dict(zip(window.get_feature_names_out(given), out.roles, strict=True))
+    assert names == {name: columns[name] for name in names}
+    others = {name: role for name, role in columns.items() if name not in names}
+    assert set(others.values()) == {1}
+    assert {"-1:U0:a", "+1:U0:a"} <= set(others)
+    assert not any(":B1:" in name for name in others)
+    again = window.transform(X if inside else rows)
+    assert_array_equal(again.roles, out.roles)
+    assert_array_equal(again.rows.toarray(), out.rows.toarray())
+
+
+def test_a_window_of_dense_or_hashed_transition_features():
+    rows = Sequences(np.arange(6.0).reshape(3, 2), [0, 3], [1, 3])
+    assert_array_equal(WindowFeatures().fit_transform(rows).roles, [1, 1, 1, 3, 1, 1, 1, 1])
+    rows = Sequences(rows.rows, [0, 3], [1, 2])
+    alone = WindowFeatures(before=0, after=0, bos_eos=False).fit_transform(rows)
+    assert_array_equal(alone.roles, [1, 2])
+    with pytest.raises(ValueError, match="Column 1 of dense rows has transition weights only"):
+        WindowFeatures().fit(rows)
+    with pytest.raises(ValueError, match="transition features, whose columns cannot be hashed"):
+        WindowFeatures(TemplateFeatures(LINES), n_features=64).fit([["a"]])
+
+
 def test_a_union_of_attributes_has_one_value_for_all(data):
     union = FeatureUnion([("a", TokenFeatures(columns="w")), ("b", TokenFeatures(columns="line"))])
     rows = union.fit_transform(data[0]).rows
