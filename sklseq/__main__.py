@@ -21,7 +21,7 @@ from typing import Any
 from sklseq import __version__
 from sklseq._lib.model_file import MAGIC, new_file_name, unpack_model, write_file
 from sklseq.datasets import read_conll, write_conll
-from sklseq.datasets._conll import read_text
+from sklseq.datasets._conll import OneColumnError, read_text
 
 __all__ = ["main"]
 
@@ -156,7 +156,10 @@ def _add_input(command: Any) -> None:
 
 
 def _names(text: str) -> list[str]:
-    return text.split(",")
+    names = text.split(",")
+    if "" in names:
+        raise argparse.ArgumentTypeError(f"must be names separated by commas; got {text!r}")
+    return names
 
 
 def _count(text: str) -> int:
@@ -194,7 +197,12 @@ def _train(args: argparse.Namespace) -> None:
     if args.templates is not None:
         _check_templates(args.templates, model[0])
     if args.dev is not None:
-        X_dev, y_dev = _read_filled(args, args.dev, columns=list(X[0]))
+        X_dev, y_dev = _read_filled(args, args.dev, columns=args.columns)
+        if len(X_dev[0]) != len(X[0]):
+            raise ValueError(
+                f"{args.dev} has {len(X_dev[0]) + 1} columns, and {args.file} {len(X[0]) + 1}; "
+                "give a development set with the columns of the training file."
+            )
         _stop_early(model[-1], len(X), len(X_dev))
         X, y = X + X_dev, y + y_dev
     with _progress(model, args.progress):
@@ -402,7 +410,13 @@ def _last_two(args: argparse.Namespace) -> tuple[list, list]:
             "or give a model by -m."
         )
     columns = [list(x.values()) for x in X]
-    return [c[-2] for c in columns], [c[-1] for c in columns]
+    y, predicted = [c[-2] for c in columns], [c[-1] for c in columns]
+    if not set().union(*y) & set().union(*predicted):
+        raise ValueError(
+            f"The last two columns of {args.file} have no label in common; tag the file first, or "
+            "give a model by -m."
+        )
+    return y, predicted
 
 
 def _is_of_span(label: str) -> bool:
@@ -451,8 +465,7 @@ def _load(path: str) -> tuple[Any, list[str]]:
         model = joblib.load(io.BytesIO(data))
     except Exception as error:  # pickles of anything end with any error
         raise ValueError(
-            f"{path} is no model that can be loaded ({type(error).__name__}); give a file of "
-            "sklseq train."
+            f"{path} is no model that can be loaded; give a file of sklseq train."
         ) from error
     columns = input_columns(model) if hasattr(model, "predict") else None
     return model, _checked_columns(columns, path)
@@ -490,7 +503,13 @@ def _could_be_text(args: argparse.Namespace, columns: list[str]) -> bool:
 
 
 def _read_filled(args: argparse.Namespace, file: str, **options: Any) -> tuple[list, Any]:
-    X, y = read_conll(_source(file), **options, **_format(args))
+    try:
+        X, y = read_conll(_source(file), **options, **_format(args))
+    except OneColumnError as error:
+        raise ValueError(
+            f"{file} has one column; give a file with columns of tokens and the label as the last "
+            "column."
+        ) from error
     _check_filled(X, file)
     return X, y
 

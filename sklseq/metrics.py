@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -562,8 +563,8 @@ def span_fbeta(
     y_true, y_pred
         See :func:`span_precision_recall_fscore_support`.
     beta : float
-        At least 0, where the score is the precision. 1 is :func:`span_f1`; above 1, a missed span
-        costs more than an invented one.
+        From 0 to 1e100. At 0, the score is the precision. 1 is :func:`span_f1`; above 1, a missed
+        span costs more than an invented one.
     mode, scheme, average
         See :func:`span_precision_recall_fscore_support`; ``average`` is "micro" by default.
     zero_division : {0.0, 1.0, nan}, default=0.0
@@ -582,11 +583,11 @@ def span_fbeta(
     >>> print(f"{span_fbeta(y_true, y_pred, beta=2):.2f}")  # precision 0.5, recall 1
     0.83
     """
-    if not 0 <= beta < np.inf:
-        raise ValueError(f"beta must be a finite number, at least 0; got {beta!r}.")
+    if not (isinstance(beta, Real) and 0 <= beta <= 1e100):
+        raise ValueError(f"beta must be a real number from 0 to 1e100; got {beta!r:.40}.")
     _check_options(average, None, zero_division)
     counts = _count_spans(y_true, y_pred, mode, scheme, sample_weight)
-    return _scores(counts, average, zero_division, beta).f1
+    return _scores(counts, average, zero_division, float(beta)).f1
 
 
 def span_report(

@@ -53,6 +53,7 @@ def files(tmp_path_factory):
     assert main([*words, "--features", "TokenFeatures", f"{folder}/words.txt"]) == 0
     (folder / "bad").write_text("U:%x[0,0]\nU:%y\n")
     (folder / "latin").write_bytes(b"a\nna\xefve\n")
+    (folder / "tokens.txt").write_text("a\nb\n")
     (folder / "empty").write_text("\n\n")
     (folder / "text").write_text("Ann sings in New York .\n")
     (folder / "ragged").write_text("Ann sings in New York .\nBob rains .\n")
@@ -254,14 +255,21 @@ def test_segmenters_write_labels(run, files):
         ("train -m m --encoding utf-9 words.txt", 2, "'utf-9' is not the name of an encoding"),
         ("train -m m --features TokenFeatures --templates templates words.txt", 2, "leave one"),
         ("train -m m --dev words.txt --tagger ZScoreTagger words.txt", 2, "leave one of them out"),
-        ("train -m m --dev train.txt words.txt", 1, "columns names 1 columns"),
+        ("train -m m --dev train.txt words.txt", 1, "train.txt has 3 columns, and words.txt 2;"),
+        ("train -m m --columns ,pos words.txt", 2, "must be names separated by commas; got ',pos'"),
+        (
+            "train -m m tokens.txt",
+            1,
+            "tokens.txt has one column; give a file with columns of tokens",
+        ),
+        ("evaluate train.txt", 1, "have no label in common; tag the file first"),
         ("train -m m --set l2=-1 words.txt", 1, "l2"),
         ("train -m m --columns w,pos words.txt", 1, "columns names 2 columns"),
         ("train -m no/m words.txt", 1, "The folder 'no' of path 'no/m' is missing; make it."),
         ("train -m m nothing.txt", 1, "nothing.txt: No such file or directory"),
         ("train -m m", 1, "holds no sequences"),
         ("tag -m two words.txt.gz", 1, "words.txt.gz: No such file or directory"),
-        ("tag -m templates words.txt", 1, "templates is no model that can be loaded"),
+        ("tag -m templates words.txt", 1, "templates is no model that can be loaded; give"),
         ("tag -m two --text", 1, "reads the columns w, newline"),
         ("tag -m one train.txt", 1, "train.txt has 3 columns, and one reads 1 (w)"),
         ("tag -m one text", 1, "has 6 columns, and one reads 1 (w) with or without a label"),

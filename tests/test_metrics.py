@@ -4,6 +4,8 @@ import pickle
 import re
 import subprocess
 import sys
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -294,8 +296,10 @@ def test_fbeta_at_its_ends():
         assert span_fbeta(*chosen, beta=0, **options) == span_precision(*chosen, **options)
         assert span_fbeta(*chosen, beta=1, **options) == span_f1(*chosen, **options)
         assert_allclose(span_fbeta(*chosen, beta=1e9, **options), span_recall(*chosen, **options))
-    for beta in (-1, np.nan, np.inf):
-        with pytest.raises(ValueError, match="beta must be a finite number, at least 0; got"):
+    half = span_fbeta(y_true, y_pred, beta=0.5)
+    assert span_fbeta(y_true, y_pred, beta=Fraction(1, 2)) == half
+    for beta in (-1, np.nan, np.inf, None, "2", [1], 1e200, Decimal(1), np.array([1.0, 2.0])):
+        with pytest.raises(ValueError, match="beta must be a real number from 0 to 1e100; got"):
             span_fbeta(y_true, y_pred, beta=beta)
 
 

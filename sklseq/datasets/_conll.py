@@ -45,6 +45,10 @@ _CELL_OR_END = re.compile(r"[^ \t\n]+|\n")
 _SPACES_BESIDE_TAB = re.compile(" *\t *")
 
 
+class OneColumnError(ValueError):
+    """Raised where a file of one column is read with labels."""
+
+
 def read_conll(
     path: TextLike,
     *,
@@ -135,7 +139,7 @@ def read_conll(
     separator = separator or ("\t" if "\t" in lines[0] else " ")
     width = len(_split_line(lines[0], separator))
     if width == 1 and label in (0, -1) and columns is None:
-        raise ValueError(
+        raise OneColumnError(
             f"{name}, line {numbers[0]}: {shorten(lines[0])!r} has one column, which is read "
             "as labels; give a file with columns of tokens before it, or say that it holds tokens "
             "only (label=None) or labels only (columns=[])."

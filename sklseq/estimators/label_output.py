@@ -15,7 +15,7 @@ __all__ = ["LabelOutputMixin", "as_chosen", "chosen_labels", "cut_labels", "give
 class LabelOutputMixin:
     """``set_output`` of estimators that predict labels or segments."""
 
-    def set_output(self, *, predict: str | None = None) -> Self:
+    def set_output(self, *, predict: str | None = None, transform: None = None) -> Self:
         """Choose the form of predicted labels.
 
         Clones keep the choice, so that it holds in searches and cross-validation.
@@ -26,6 +26,8 @@ class LabelOutputMixin:
             "list", the default of estimators: a list with a list for each sequence, of str, int or
             bool. "array": an object array with an array of labels, or a list of segments, for each
             sequence. None changes nothing.
+        transform : None
+            The parameter of scikit-learn's transformers; these estimators do not transform.
 
         Returns
         -------
@@ -34,7 +36,7 @@ class LabelOutputMixin:
         Raises
         ------
         ValueError
-            If the form is unknown.
+            If the form is unknown, or `transform` is given.
 
         Examples
         --------
@@ -48,6 +50,11 @@ class LabelOutputMixin:
         """
         if predict not in (None, "list", "array"):
             raise ValueError(f"predict must be 'list', 'array' or None; got {predict!r}.")
+        if transform is not None:
+            raise ValueError(
+                f"transform must be None; got {transform!r}: {type(self).__name__} predicts and "
+                "does not transform. Choose the form of labels by predict."
+            )
         if predict is not None:
             # The attribute that scikit-learn's clone copies.
             config = getattr(self, "_sklearn_output_config", {})

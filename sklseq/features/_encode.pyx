@@ -9,6 +9,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from sklseq._lib.prefetch cimport prefetch
+from sklseq.data.labels import is_missing
 from sklseq.features._hash cimport slot_of
 
 cdef extern from * nogil:
@@ -90,9 +91,12 @@ cdef inline object _named(object row, object name, Py_ssize_t s, Py_ssize_t t):
 
 cdef object _not_a_string(object token, Py_ssize_t s, Py_ssize_t t, object key):
     where = f"column number {key}" if isinstance(key, int) else f"column {key!r}"
+    remedy = "Convert it with str() or decode it"
+    if is_missing(token):
+        remedy = "Fill it or drop the row"
     return ValueError(
         f"X must hold strings; row {t} of sequence {s}, {where}, is {token!r} "
-        f"({type(token).__name__}). Convert it with str() or decode it."
+        f"({type(token).__name__}). {remedy}."
     )
 
 

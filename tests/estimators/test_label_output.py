@@ -179,3 +179,10 @@ def test_segmenters():
 def test_unknown_forms():
     with pytest.raises(ValueError, match="predict must be 'list', 'array' or None; got 'lists'"):
         CRFTagger().set_output(predict="lists")
+
+
+def test_taggers_do_not_transform():
+    with pytest.raises(
+        ValueError, match="transform must be None; got 'pandas': CRFTagger predicts"
+    ):
+        CRFTagger().set_output(transform="pandas")

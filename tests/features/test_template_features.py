@@ -471,7 +471,11 @@ def test_parameter_errors(parameters, message):
         ([["a"], [("a",)]], "sequence 1 is a list of tuples or lists of strings, an earlier one"),
         ([[], [3]], r"Row 0 of sequence 1 of X must be a string, .* got 3 \(int\)"),
         ([["a"], ["a", 3]], r"row 1 of sequence 1, column 'w', is 3 \(int\). Convert it with str"),
-        ([["a", None]], r"row 1 of sequence 0, column 'w', is None"),
+        (
+            [["a", None]],
+            r"row 1 of sequence 0, column 'w', is None \(NoneType\). Fill it or drop the row",
+        ),
+        ([["a", float("nan")]], r"is nan \(float\). Fill it or drop the row"),
         ([["a", b"x"]], r"is b'x' \(bytes\). Convert it with str\(\) or decode it"),
         ([{"w": ["a", 1.0]}], "row 1 of sequence 0, column 'w', is 1.0"),
         ([{"w": ["a"]}, {"v": ["a"]}], r"Sequence 1 of X has no column 'w'; it has \['v'\]"),
