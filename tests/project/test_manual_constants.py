@@ -92,6 +92,8 @@ TABLE = [
      lambda: constant("inference.kernels._chain", "FLOOR").values()),
     ("maths", r"result below :math:`(2\^\{-\d+\})` of its first sum",
      lambda: [1 / written("inference/kernels/_sparse.pxd", r"return 1\.0 / (\d+)")]),
+    ("maths", r"Wolfe's conditions with :math:`\\gamma_1 = (10\^\{-\d+\})` and :math:`\\gamma_2 = ([\d.]+)`",
+     lambda: [constant("solvers._search", name) for name in ("SUFFICIENT_DECREASE", "CURVATURE")]),
     ("maths", r"largest residual r is below :math:`\\varepsilon = ([\d.]+)` move",
      lambda: [constant("objectives.likelihood.stochastic", "ALMOST")]),
     ("maths", r"in proportion to it, ([\d.]+) at least",
