@@ -242,6 +242,12 @@ def test_segmenters_write_labels(run, files):
     assert run("evaluate -m segments words.txt")[0] == 0
 
 
+def test_marks_in_raw_text_are_tokens(run):
+    code, out, _ = run("tag -m one --text", "\ufeffAnn sings\n-DOCSTART- x\n".encode())
+    words = [line.split()[0] for line in out.splitlines() if line]
+    assert (code, words) == (0, ["Ann", "sings", "-DOCSTART-", "x"])
+
+
 # --- Errors --------------------------------------------------------------------------------------
 
 
