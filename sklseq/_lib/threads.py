@@ -15,11 +15,15 @@ from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 
 __all__ = ["BufferPool", "Threads", "check_n_jobs", "n_threads", "spans"]
 
+MOST_THREADS = 10_000
+
 
 def check_n_jobs(n_jobs: Any) -> None:
     """Raise unless it is a number of threads as scikit-learn counts them."""
     if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
         raise ValueError(f"n_jobs must be None or an integer other than 0; got {n_jobs!r}.")
+    if n_jobs is not None and n_jobs > MOST_THREADS:
+        raise ValueError(f"n_jobs must be at most {MOST_THREADS}; got {n_jobs}.")
 
 
 def n_threads(n_jobs: int | None) -> int:

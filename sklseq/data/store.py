@@ -160,7 +160,7 @@ def _open(path: Any) -> zipfile.ZipFile:
     names, version = _names(file), None
     if "sklseq" in names and (number := _Member(file, "sklseq").read(False)).shape == ():
         version = int(number) if number.dtype.kind in "iu" else None
-    if version is not None and version <= VERSION and "offsets" in names:
+    if version is not None and 1 <= version <= VERSION and "offsets" in names:
         return file
     file.close()
     if version is not None and version > VERSION:
@@ -242,6 +242,8 @@ def _checked(arrays: dict, path: Any) -> Stored:
             if np.array(classes).view(number).max() > sys.maxunicode:  # no Python string holds it
                 raise ValueError("labels are not text")
         if codes is not None:
+            if codes.dtype.kind not in "iu":
+                raise ValueError(f"codes of labels are {codes.dtype}, not integers")
             if codes.shape != (rows.shape[0],):
                 raise ValueError(f"{len(codes)} labels for {rows.shape[0]} rows")
             if table is not None and not _is_table(table, len(classes)):

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import check_cv
 
+from sklseq._lib.signatures import takes
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.sequences import Sequences, list_sequences
 from sklseq.metrics import SCORERS, get_scorer
@@ -121,6 +122,11 @@ def read_scorer(scoring: Any, *other: str) -> Callable[..., float] | None:
     if not callable(scoring) and not (isinstance(scoring, str) and scoring in names):
         raise ValueError(
             f"scoring must be None, a scorer of labels or one of {names}; got {scoring!r}."
+        )
+    if callable(scoring) and not takes(scoring, 3):
+        raise ValueError(
+            f"scoring must be a function of an estimator, X and y; {scoring!r} does not take three "
+            "arguments. Make one of a metric by sklearn.metrics.make_scorer."
         )
     return scoring if callable(scoring) else get_scorer(scoring)
 

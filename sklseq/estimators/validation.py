@@ -92,11 +92,13 @@ def check_same_roles(before: np.ndarray | None, now: np.ndarray | None) -> None:
     if before is None and now is None:
         return
     words = ["with" if roles is not None else "without" for roles in (now, before)]
-    words[0] = "with other" if words[0] == words[1] else words[0]
+    found = f"{words[0]} transition features, but training began {words[1]} them"
+    if words[0] == words[1]:
+        found = "with other columns as transition features than training began with"
     if not np.array_equal(before, now):
         raise ValueError(
-            f"partial_fit got X {words[0]} transition features, but training began {words[1]} "
-            "them; transition_features and the columns of X must stay as they were."
+            f"partial_fit got X {found}; transition_features and the columns of X must stay as "
+            "they were."
         )
 
 
@@ -222,8 +224,10 @@ def warn_one_label(classes: np.ndarray) -> None:
         )
 
 
-def warn_new_attributes(estimator: BaseEstimator, X: SequencesLike) -> None:
-    """Warn once that ``partial_fit`` leaves out attributes that its first call did not have."""
+def warn_new_attributes(
+    estimator: BaseEstimator, X: SequencesLike, which: str = "that training did not begin with"
+) -> None:
+    """Warn once that ``partial_fit`` leaves out new attributes, with the reason ``which``."""
     vectorizer = getattr(estimator, "vectorizer_", None)
     if (
         vectorizer is None
@@ -237,8 +241,8 @@ def warn_new_attributes(estimator: BaseEstimator, X: SequencesLike) -> None:
     if new:
         setattr(estimator, ATTRIBUTES_WARNED, True)
         warnings.warn(
-            f"partial_fit leaves out attributes that training did not begin with, such as "
-            f"{new[0]!r} ({len(new)} in this call; this warns once). Extract columns that stay "
+            f"partial_fit leaves out attributes {which}, such as {new[0]!r}"
+            f" ({len(new)} in this call; this warns once). Extract columns that stay "
             "the same, e.g. by DictFeatures(n_features=2**k), or by one fitted on all data.",
             UserWarning,
             stacklevel=4,

@@ -214,3 +214,23 @@ def test_sequences_of_sparse_rows_join_in_blocks():
     assert both.rows.toarray().tolist() == [[1, 0, 2, 0], [0, 1, 0, 2]]
     with pytest.raises(TypeError):
         np.vstack([left, right])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "found"),
+    [
+        ("codes", float, "codes of labels are float64, not integers"),
+        ("codes", bool, "codes of labels are bool, not integers"),
+        ("codes", "<U1", "codes of labels are <U1, not integers"),
+        ("sklseq", 0, "holds no Sequences"),
+        ("sklseq", -2, "holds no Sequences"),
+    ],
+)
+def test_files_of_codes_or_versions_of_another_kind(tmp_path, name, kind, found):
+    path = tmp_path / "rows.npz"
+    Sequences(np.eye(2), [0, 2]).save(path, [["x", "y"]])
+    arrays = dict(np.load(path))
+    arrays[name] = np.array(kind) if isinstance(kind, int) else arrays[name].astype(kind)
+    np.savez(path, **arrays)
+    with pytest.raises(ValueError, match=found):
+        Sequences.load(path)

@@ -513,7 +513,7 @@ def test_what_does_not_train_or_decode_them_says_so(tmp_path, fitted):
         (lambda: CRFTagger().fit(Shards([tmp_path / "rows.npz"])), "need sequences in memory"),
         (
             lambda: CRFTagger(transition_features=[0]).fit(Shards([lambda: (bare, y)])),
-            "Transition features need sequences in memory; with shards",
+            "Transition features need sequences in memory or in RowBlocks; with shards",
         ),
         (lambda: clone(tagger).fit(rows, y).partial_fit(bare, y), "but training began with them"),
         (lambda: clone(tagger).fit(bare, y).partial_fit(rows, y), "but training began without"),

@@ -4,6 +4,7 @@ import traceback
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import FeatureUnion, make_pipeline
@@ -11,7 +12,9 @@ from sklearn.preprocessing import OneHotEncoder
 
 from sklseq import (
     CRFTagger,
+    CRFTaggerCV,
     HMSVMTagger,
+    OnlineDecoder,
     RowBlocks,
     SemiCRFSegmenter,
     ZScoreTagger,
@@ -347,3 +350,53 @@ def test_extractor_of_tokens_given_numbers(rows):
         ValueError, match=r"Row 0 of sequence 0 .*Rows of numbers need no extractor"
     ):
         TokenFeatures().fit([rows(np.ones((3, 2))), rows(np.ones((1, 2)))])
+
+
+def test_parts_of_zscore_training_without_sequences_or_weight():
+    X, y = [[{"w": "a"}, {"w": "b"}]], [["x", "y"]]
+    tagger = ZScoreTagger().partial_fit(X, y, classes=["x", "y"])
+    before = tagger.coef_.copy()
+    tagger.partial_fit([[]], [[]]).partial_fit([[{"w": "c"}]], [["x"]], sample_weight=[0])
+    np.testing.assert_array_equal(tagger.coef_, before)
+    for wrong in (None, 5, iter(X)):
+        with pytest.raises(ValueError, match="X must be a list of sequences"):
+            tagger.partial_fit(wrong, [["x"]])
+    with pytest.raises(ValueError, match="at least one row"):
+        ZScoreTagger().partial_fit([[]], [[]], classes=["x", "y"])
+
+
+def test_new_attributes_beyond_the_limit_of_zscore_parts():
+    tagger = ZScoreTagger().partial_fit([[{"a": 1}]], [["x"]], classes=["x", "y"])
+    X = [[{f"b{k}": 1 for k in range(4000)}]]
+    with pytest.warns(UserWarning, match=r"would make more than 4000 columns, such as 'b0' \(4000"):
+        tagger.partial_fit(X, [["x"]])
+
+
+def test_labels_from_a_generator_in_later_parts():
+    X, y = [[{"w": "a"}, {"w": "b"}]] * 2, [["x", "y"]] * 2
+    tagger = CRFTagger().fit(X, y)
+    expected = clone(tagger).fit(X, y).partial_fit(X, y)
+    np.testing.assert_array_equal(tagger.partial_fit(X, iter(y)).coef_, expected.coef_)
+
+
+def test_messages_name_what_was_given():
+    X, y = [np.eye(2)] * 3, [["x", "y"]] * 3
+    with pytest.raises(ValueError, match="n_jobs must be at most 10000; got 100"):
+        CRFTagger(n_jobs=10**20).fit(X, y)
+    with pytest.raises(ValueError, match="does not take three arguments"):
+        CRFTaggerCV(scoring=lambda a: 1).fit(X, y)
+    tagger = CRFTagger(transition_features=[0]).partial_fit(X, y, classes=["x", "y"])
+    with pytest.raises(ValueError, match="with other columns as transition features than training"):
+        tagger.set_params(transition_features=[1]).partial_fit(X, y)
+    segmenter = SemiCRFSegmenter().fit(X, [[(0, 1, "x"), (1, 2, "y")]] * 3)
+    with pytest.raises(ValueError, match="in blocks, which segmenters do not read"):
+        segmenter.predict([RowBlocks(X)])
+
+
+@pytest.mark.parametrize("parameters", [{}, {"transition_features": [0]}])
+def test_rows_of_a_pool_are_named_by_their_stream(parameters):
+    X, y = [np.eye(2)] * 3, [["x", "y"]] * 3
+    pool = OnlineDecoder(CRFTagger(**parameters), strategy="closure").fit(X, y).pool()
+    pool.push_many(["a"], np.ones((1, 2)))
+    with pytest.raises(ValueError, match="row 2 of stream 'a' holds nan in column 0"):
+        pool.push_many(["b", "a", "b", "a"], np.array([[1, 0], [1, 0], [0, 1], [np.nan, 1]]))

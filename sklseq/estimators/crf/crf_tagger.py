@@ -91,8 +91,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         row and label, and for each sequence and transition that has a weight; "auto" does not take
         it where that is more than four times ``sklearn.get_config()["working_memory"]`` MiB.
     gradient : {"auto", "forward-backward", "checkpoint", "streaming"}, default="auto"
-        Computation of gradients; all give the same numbers. With transition features it is
-        "forward-backward".
+        Computation of gradients; all give the same numbers.
 
         - "forward-backward" keeps a few numbers for each row and label of a sequence.
         - "checkpoint" keeps O(√T) rows of T and computes the others twice. Reads rows in any order:
@@ -163,7 +162,8 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         Iterations without a higher score after which training stops.
     n_jobs : int or None, default=None
         Threads, in training and prediction. Sequences in blocks are worked on by one. With
-        "adagrad" and "dual", the last digits of weights depend on how many there are.
+        "adagrad" and "dual", weights depend on how many there are, within ``tol``: rows on which
+        features say next to nothing may have other labels.
     verbose : int, default=0
         Above 0, the choices of gradient and solver are printed with their reasons, and after each
         iteration the solver's name and the objective, which "dual" and "adagrad" have to evaluate

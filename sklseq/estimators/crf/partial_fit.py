@@ -198,6 +198,7 @@ def _read_codes(
 ) -> AllowedLabels:
     # The table has rows beside those of single labels only where some are not known.
     y, X = (y, rows) if place is None else ([y], Sequences(rows.rows, [0, rows.n_rows]))
+    y = list(y) if isinstance(y, Iterator) else y  # read twice
     first = (0, 0) if place is None else (place.sequence, place.row)
     try:
         flat = as_label_sequences(y, first=first)[0]

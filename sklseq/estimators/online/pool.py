@@ -357,7 +357,14 @@ class StreamPool:
             numbers = getattr(self._tagger, "vectorizer_", self) is None
             items = items[which] if hasattr(items, "shape") else [items[k] for k in which]
             items = read_items(items, 0, numbers, self._tagger)
-            with np.errstate(over="ignore", invalid="ignore"):
+            ids = list(groups)
+
+            def place(s: int, t: int) -> str:
+                at = offsets[s] + t
+                k = int(np.searchsorted(offsets, at, side="right")) - 1
+                return self._place(ids[k], at - offsets[k])
+
+            with numbered_from(place), np.errstate(over="ignore", invalid="ignore"):
                 emission, entries = self._scores(self._sequences(items, offsets), tails)
         return _Rows(list(groups), tails, emission, offsets, entries)
 

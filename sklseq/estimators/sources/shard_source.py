@@ -51,8 +51,8 @@ class ShardSource(Source):
         "early_stopping": "early_stopping=True sets single sequences aside, in memory; with "
         "shards, use early_stopping=False.",
         "gradient": "gradient={gradient!r} is for single long sequences; with shards, use 'auto'.",
-        "transition_features": "Transition features need sequences in memory; with shards, leave "
-        "out transition_features and B lines.",
+        "transition_features": "Transition features need sequences in memory or in RowBlocks; with "
+        "shards, leave out transition_features and B lines.",
     }
 
     def name(self, k: int) -> str:

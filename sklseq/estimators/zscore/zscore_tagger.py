@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from collections.abc import Sized
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -16,7 +17,7 @@ from sklseq._lib.callbacks import CallbackSupportMixin, with_callbacks
 from sklseq._lib.estimator import check_plain_parameters
 from sklseq.data.constraints import Constraints, resolve_constraints
 from sklseq.data.labels import encode_labels, read_classes
-from sklseq.data.sequences import input_form, read_labels, row_positions
+from sklseq.data.sequences import check_sample_weight, input_form, read_labels, row_positions
 from sklseq.data.types import (
     ArrayLike,
     ClassWeightLike,
@@ -460,8 +461,9 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         ----------
         X : list of sequences
             Arrays of columns that stay the same. New attributes of dicts and attribute lists become
-            further columns, as if they had been 0 before; those of a call that would make more than
-            4000 are left out, with one warning.
+            further columns, as if they had been 0 before. Where they would make more than 4000, all
+            new ones of the call are left out, with one warning. Later calls may be without rows, or
+            with weights that are all 0: these change nothing.
         y : list of label sequences
         classes : array-like of shape (n_labels,), optional
             All labels there will be; needed in the first call.
@@ -475,28 +477,29 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         Raises
         ------
         ValueError
-            With more than 4000 features, ``constraints``, ``separate`` or moments other than
-            "exact"; after ``fit``, which keeps no sums.
+            With more than 4000 features in the first call, ``constraints``, ``separate`` or moments
+            other than "exact"; after ``fit``, which keeps no sums.
         """
         self._check_parameters()
         known = getattr(self, "classes_", None)
         self._check_partial(classes, known)
-        if known is not None and not len(X) and not len(y):
-            sums = Statistics(*(getattr(self, name) for name in STATISTICS))
-            cost = resolve_loss(self.loss, known)
-            self._fit_statistics(sums, cost, known, self.vectorizer_, self.coef_.dtype)
-            return self
+        if known is not None and _is_empty(X) and _is_empty(y):
+            return self._solve_anew(known)
         before = None if known is None else self._extended(X)
         rows, vectorizer = read_sequences(X, before, fit=known is None)
-        check_not_empty(rows)
+        if known is None:
+            check_not_empty(rows)
         check_magnitude(rows, "Z-score training")
         n_new = 0 if before is None else before.n_features_out_ - self.n_features_in_
         self._check_columns(rows.shape[1] - n_new, known is None)
         labels = read_labels(y, rows)
-        weights = training_weights(sample_weight, len(rows))
+        check = training_weights if known is None else check_sample_weight
+        weights = check(sample_weight, len(rows))
         classes = read_classes(classes) if known is None else known
         cost = resolve_loss(self.loss, classes)
         codes = encode_labels(labels, classes, rows.offsets)
+        if not weights @ rows.lengths:  # of a later call
+            return self._solve_anew(classes)
         factors = read_class_weight(self.class_weight, classes, codes, True)
         sample = Sample(rows.rows, rows.offsets, codes, weights, len(classes), factors)
         extended = extended_rows(sample.rows, sample.offsets, len(classes))
@@ -505,6 +508,12 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
             sums = Statistics(*(getattr(self, name) for name in STATISTICS))
             part, vectorizer = sums.padded(n_new).merged(part), before
         self._fit_statistics(part, cost, classes, vectorizer, rows.dtype)
+        return self
+
+    def _solve_anew(self, classes: np.ndarray) -> ZScoreTagger:
+        sums = Statistics(*(getattr(self, name) for name in STATISTICS))
+        cost = resolve_loss(self.loss, classes)
+        self._fit_statistics(sums, cost, classes, self.vectorizer_, self.coef_.dtype)
         return self
 
     def _check_partial(self, classes: Any, known) -> None:
@@ -552,7 +561,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         extended = copy(self.vectorizer_).extend(X)
         if extended.n_features_out_ <= MAX_WEIGHTS:
             return extended
-        warn_new_attributes(self, X)
+        warn_new_attributes(self, X, f"that would make more than {MAX_WEIGHTS} columns")
         return self.vectorizer_
 
     def _check_columns(self, n_features: int, is_first: bool) -> None:
@@ -701,3 +710,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
             raise ValueError("to_crf finds a scale from both X and y, or neither; one is missing.")
         if scale is not None and not (isinstance(scale, numbers.Real) and 0 < scale < np.inf):
             raise ValueError(f"scale must be None or a finite number above 0; got {scale!r}.")
+
+
+def _is_empty(items: Any) -> bool:
+    return isinstance(items, Sized) and not len(items)

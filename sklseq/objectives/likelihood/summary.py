@@ -175,8 +175,8 @@ def summarise_shard(shard: LabelledRows) -> Summary:
     X, rows = shard.X, shard.X.rows
     if X.roles is not None:
         raise ValueError(
-            "its columns have roles, and transition features need sequences in memory; leave out "
-            "B lines and transition_features."
+            "its columns have roles, and transition features need sequences in memory or in "
+            "RowBlocks; leave out B lines and transition_features."
         )
     n_bytes, counts = rows.nbytes if not X.is_sparse else 0, None
     if X.is_sparse:
