@@ -239,7 +239,8 @@ def spans(
     """
     last: Any
     last, rows = last_step(model, X)
-    rule = {"valid": valid, "handle_invalid": None if valid is None else handle_invalid}
+    plain = valid is None and handle_invalid == "error"
+    rule = {"valid": valid, "handle_invalid": None if plain else handle_invalid}
     if not hasattr(last, "predict_spans"):
         return _spans_of_labels(last.predict(rows, **_given(last.predict, **rule)), scheme)
     return last.predict_spans(rows, **_given(last.predict_spans, scheme=scheme, **rule))
@@ -559,21 +560,22 @@ def to_frame(
     labels = getattr(last, "predict_labels", last.predict)(rows)
     lengths = np.array([len(one) for one in labels], dtype=np.int64)
     starts = np.cumsum(lengths) - lengths
+    nothing = np.zeros(0, dtype=object)  # of [], pandas would make a column of floats
     columns: dict[str, Any] = {
         "sequence": np.repeat(np.arange(len(lengths)), lengths),
         "position": np.concatenate([np.arange(0), *map(np.arange, lengths)]),
     }
     if table.tokens is not None:
-        columns["token"] = [word for words in table.tokens for word in words]
+        columns["token"] = [word for words in table.tokens for word in words] or nothing
     elif table.texts is not None and table.offsets is not None:
         columns["token"] = [
             text[a:b] for text, pairs in zip(table.texts, table.offsets) for a, b in pairs
-        ]
+        ] or nothing
     if table.offsets is not None:
         ends = np.array([pair for pairs in table.offsets for pair in pairs]).reshape(-1, 2)
         columns["start"], columns["stop"] = ends.T
     flat, _ = as_label_sequences(labels)
-    columns["label"] = flat.tolist()
+    columns["label"] = flat.tolist() or nothing
     if hasattr(last, "predict_proba"):
         if hasattr(last, "predict_labels"):  # probabilities are those of types
             flat = np.array([label.partition("-")[2] or label for label in columns["label"]])

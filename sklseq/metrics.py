@@ -21,7 +21,7 @@ import sklearn.metrics
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import make_scorer
 
-from sklseq.data.labels import LabelLists, as_label_sequences, locate
+from sklseq.data.labels import as_label_sequences, locate
 from sklseq.data.segment_labels import Span, segments_to_labels
 from sklseq.data.sequences import check_sample_weight
 from sklseq.data.span_labels import Spans, find_spans
@@ -149,9 +149,15 @@ def _align(
     unequal = np.flatnonzero(np.diff(offsets) != np.diff(offsets_pred))
     if unequal.size:
         n_true, n_pred = (np.diff(ends)[unequal[0]] for ends in (offsets, offsets_pred))
+        hint = ""
+        if any(map(_empty_lists, (y_true, y_pred))):
+            hint = (
+                " If the empty lists are segments, use span_f1 without a scheme, or the labels of "
+                "predict_labels."
+            )
         raise ValueError(
             f"Sequence {unequal[0]} has {n_true} labels in y_true but {n_pred} in y_pred; they "
-            "must be of equal length: predict one label per row."
+            f"must be of equal length: predict one label per row.{hint}"
         )
     kinds = {flat.dtype.kind == "U" for flat in (flat_true, flat_pred)}
     if len(flat_true) and len(kinds) == 2:
@@ -220,7 +226,8 @@ def span_precision_recall_fscore_support(
     ----------
     y_true, y_pred : list, object array or 2-D array of label sequences, or lists of segments
         True and predicted labels; corresponding sequences have equal length. Or for each sequence
-        a list of (start, stop, type).
+        a list of (start, stop, type); a list for each sequence, all of them empty, beside labels
+        says that there are no spans.
     mode : {"conlleval", "strict"}, default="conlleval"
         Definition of a span. ``"conlleval"`` reads any order of labels of any scheme: an I-x that
         follows O or another type begins a span. ``"strict"`` reads only valid spans of `scheme`,
@@ -298,15 +305,26 @@ def _holds_segments(y: Any) -> bool:
     if not isinstance(y, (list, tuple, np.ndarray)):
         return False
     first = next((x[0] for x in y if isinstance(x, (list, tuple, np.ndarray)) and len(x)), None)
-    if first is None:  # a segmenter that finds nothing returns lists, a tagger arrays
-        of_model = isinstance(y, LabelLists) or (isinstance(y, np.ndarray) and y.ndim == 1)
-        return of_model and all(isinstance(x, list) for x in y)
     return isinstance(first, Span) or (isinstance(first, (list, tuple)) and len(first) == 3)
+
+
+def _which_segments(y_true: Any, y_pred: Any) -> list[bool]:
+    """Whether each side holds segments; empty lists do beside labels: nothing was found."""
+    sides = y_true, y_pred
+    held, empty = list(map(_holds_segments, sides)), list(map(_empty_lists, sides))
+    return held if any(held) or all(empty) else empty
+
+
+def _empty_lists(y: Any) -> bool:
+    some = isinstance(y, (list, tuple, np.ndarray)) and len(y) > 0
+    return some and all(isinstance(x, list) and not x for x in y)
 
 
 def _of_segments(y_true: Any, y_pred: Any, mode: str) -> tuple[Any, Any]:
     """Both sides as labels: segments are written in IOB2."""
-    sides, segments = (y_true, y_pred), list(map(_holds_segments, (y_true, y_pred)))
+    sides, segments = (y_true, y_pred), _which_segments(y_true, y_pred)
+    if not any(map(_holds_segments, sides)) and mode == "strict":
+        return sides
     if not any(segments):
         return sides
     if mode == "strict":
@@ -643,7 +661,7 @@ def span_report(
     names = ("micro", "macro", "weighted")
     averages = {f"{name} avg": _scores(counts, name, 0.0) for name in names}
     accuracy = None
-    if not _holds_segments(y_true) and not _holds_segments(y_pred):
+    if not any(_which_segments(y_true, y_pred)):
         lengths = [len(labels) for labels in y_true]
         n_rows = sum(lengths) if sample_weight is None else np.dot(sample_weight, lengths).item()
         accuracy = token_accuracy(y_true, y_pred, sample_weight=sample_weight), n_rows

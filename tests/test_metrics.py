@@ -25,7 +25,7 @@ from sklearn.model_selection import (
     learning_curve,
 )
 
-from sklseq import SemiCRFSegmenter, metrics
+from sklseq import CRFTagger, SemiCRFSegmenter, metrics
 from sklseq.data.labels import as_label_sequences, split_labels
 from sklseq.data.segment_labels import labels_to_segments, segments_to_labels
 from sklseq.data.strict_spans import find_strict_spans
@@ -533,6 +533,23 @@ def test_a_segmenter_that_finds_nothing():
     for y_true in ([["B-a"], ["O", "O"]], [[(0, 1, "a")], []]):
         assert span_f1(y_true, nothing) == 0.0
     assert span_f1([[], []], [[], [(0, 2, "a")]]) == 0.0
+    assert span_f1([["B-a"], ["O", "O"]], [[], []]) == 0.0
+
+
+def test_answers_for_empty_sequences_are_labels():
+    tagger = CRFTagger().fit([np.eye(2)], [["B-x", "O"]])
+    p = tagger.predict([np.zeros((0, 2))])
+    assert span_f1([[]], p, mode="strict", scheme="iob2") == 0.0
+    assert sequence_accuracy([[]], p) == 1.0
+    assert "token accuracy" not in span_report([["B-x"]], p, output_dict=True)
+    with pytest.raises(ValueError, match=r"1 labels in y_true but 0 .* If the empty lists are"):
+        token_accuracy([["B-x"]], p)
+    with pytest.raises(ValueError, match="1 labels in y_true but 0"):
+        span_f1([["B-x"]], p, mode="strict", scheme="iob2")
+    with pytest.raises(ValueError, match="1 labels in y_true but 0"):
+        span_f1([["B-x"]], tagger.set_output(predict="array").predict([np.zeros((0, 2))]))
+    with pytest.raises(ValueError, match="over no sequences"):
+        sequence_accuracy([], np.empty(0, object))
 
 
 def test_segments_where_they_have_no_score():

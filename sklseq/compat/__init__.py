@@ -1,4 +1,4 @@
 """Interfaces of other packages, for programs that change one import.
 
-Imports: _lib, deployment, estimators, features, runtime.
+Imports: _lib, data, deployment, estimators, features, runtime.
 """

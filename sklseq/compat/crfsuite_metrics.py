@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sized
-from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +17,8 @@ from sklearn.metrics import (
     precision_score,
     recall_score,
 )
+
+from sklseq.data.labels import as_label_sequences
 
 __all__ = [
     "flat_accuracy_score",
@@ -34,8 +35,9 @@ class Labels(Sized, Iterable[Iterable[Any]], Protocol):
     """A list of label sequences."""
 
 
-def _flatten(y: Labels) -> list:
-    return list(chain.from_iterable(y))
+def _flat(y_true: Labels, y_pred: Labels) -> tuple[list, list]:
+    true, predicted = as_label_sequences(y_true, "y_true"), as_label_sequences(y_pred, "y_pred")
+    return true[0].tolist(), predicted[0].tolist()
 
 
 def flat_accuracy_score(y_true: Labels, y_pred: Labels) -> float:
@@ -55,7 +57,7 @@ def flat_accuracy_score(y_true: Labels, y_pred: Labels) -> float:
     >>> metrics.flat_accuracy_score([["a", "b"], ["a"]], [["a", "a"], ["a"]])
     0.6666666666666666
     """
-    return float(accuracy_score(_flatten(y_true), _flatten(y_pred)))
+    return float(accuracy_score(*_flat(y_true, y_pred)))
 
 
 def flat_precision_score(y_true: Labels, y_pred: Labels, **kwargs: Any) -> float | np.ndarray:
@@ -77,7 +79,7 @@ def flat_precision_score(y_true: Labels, y_pred: Labels, **kwargs: Any) -> float
     >>> float(metrics.flat_precision_score([["a", "b"]], [["a", "a"]], pos_label="a"))
     0.5
     """
-    return precision_score(_flatten(y_true), _flatten(y_pred), **kwargs)
+    return precision_score(*_flat(y_true, y_pred), **kwargs)
 
 
 def flat_recall_score(y_true: Labels, y_pred: Labels, **kwargs: Any) -> float | np.ndarray:
@@ -98,7 +100,7 @@ def flat_recall_score(y_true: Labels, y_pred: Labels, **kwargs: Any) -> float | 
     >>> float(metrics.flat_recall_score([["a", "b"]], [["a", "a"]], pos_label="a"))
     1.0
     """
-    return recall_score(_flatten(y_true), _flatten(y_pred), **kwargs)
+    return recall_score(*_flat(y_true, y_pred), **kwargs)
 
 
 def flat_f1_score(y_true: Labels, y_pred: Labels, **kwargs: Any) -> float | np.ndarray:
@@ -123,7 +125,7 @@ def flat_f1_score(y_true: Labels, y_pred: Labels, **kwargs: Any) -> float | np.n
     >>> float(metrics.flat_f1_score([["a", "b"]], [["a", "b"]], average="weighted"))
     1.0
     """
-    return f1_score(_flatten(y_true), _flatten(y_pred), **kwargs)
+    return f1_score(*_flat(y_true, y_pred), **kwargs)
 
 
 def flat_fbeta_score(
@@ -149,7 +151,7 @@ def flat_fbeta_score(
     >>> float(metrics.flat_fbeta_score([["a", "b"]], [["a", "b"]], beta=2, average="macro"))
     1.0
     """
-    return fbeta_score(_flatten(y_true), _flatten(y_pred), beta=beta, **kwargs)
+    return fbeta_score(*_flat(y_true, y_pred), beta=beta, **kwargs)
 
 
 def flat_classification_report(
@@ -177,7 +179,7 @@ def flat_classification_report(
     True
     """
     labels = None if labels is None else list(labels)
-    return classification_report(_flatten(y_true), _flatten(y_pred), labels=labels, **kwargs)
+    return classification_report(*_flat(y_true, y_pred), labels=labels, **kwargs)
 
 
 def sequence_accuracy_score(y_true: Labels, y_pred: Labels) -> float:

@@ -28,6 +28,7 @@ __all__ = [
     "is_missing",
     "is_partial",
     "list_label_sequences",
+    "plain_strings",
     "read_classes",
     "split_labels",
     "type_kind",
@@ -173,6 +174,8 @@ def array_of_labels(
     elif kinds == {"string"} and (row := first_cut(labels)) is not None:
         problem = "ends in a NUL character, which arrays of strings drop: rename it."
     else:
+        if kinds == {"string"}:
+            labels = plain_strings(labels)
         return np.array(labels, dtype=_DTYPES[kinds.pop()] if kinds else np.str_)
     where = locate(offsets, row if rows is None else int(rows[row]), first)
     message = f"Label {_plain(labels[row])!r} of {name}, at {where}, {problem}"
@@ -181,6 +184,14 @@ def array_of_labels(
             f"{message[:-1]}, or leave the sequence out (only CRFTagger reads None, NaN and sets)."
         )
     raise ValueError(message)
+
+
+def plain_strings(labels: list[str]) -> list[str]:
+    """The same strings without subclasses, of which NumPy would read ``str(label)``.
+
+    For a member of an enumeration of strings, that is its name or a part of it.
+    """
+    return labels if set(map(type, labels)) <= {str, np.str_} else list(map(str.__str__, labels))
 
 
 def first_cut(labels: list[str]) -> int | None:
@@ -242,8 +253,15 @@ class LabelLists(list):
     """A list of label lists, which NumPy reads as an object array of these lists.
 
     ``np.concatenate``, which joins the folds of ``cross_val_predict``, refuses or flattens nested
-    lists.
+    lists. Slices, copies and pickles are of this class, too.
     """
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        return LabelLists(found) if isinstance(key, slice) else found
+
+    def copy(self) -> LabelLists:
+        return LabelLists(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[np.object_]:
         return np.fromiter(self, dtype=object, count=len(self))

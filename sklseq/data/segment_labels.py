@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklseq.data.constraints import allowed_transitions, first_violation
-from sklseq.data.labels import as_label_sequences, locate
+from sklseq.data.labels import as_label_sequences, locate, type_kind
 from sklseq.data.sequences import check_counts, check_lengths
 from sklseq.data.span_labels import find_spans, scheme_letters
 
@@ -25,6 +25,9 @@ READS = (
     "use a tagger such as CRFTagger."
 )
 
+
+# A str subclass may have another __str__, as enumerations of strings have.
+_PLAIN: dict[str | None, Any] = {"string": str.__str__, "integer": int, "boolean": bool}
 
 # Label of a stretch whose segments are unknown; no user's label ends in NUL, and arrays keep this.
 UNKNOWN = "\0unknown"
@@ -79,7 +82,8 @@ def read_questions(
     Raises
     ------
     ValueError
-        If there is not one list a sequence, or a segment is not one of its sequence.
+        If there is not one list a sequence, a segment is not one of its sequence, or its label is
+        not of the kind of ``types``.
     """
     if isinstance(segments, (str, bytes, Mapping, Set)) or not hasattr(segments, "__len__"):
         raise ValueError(
@@ -90,8 +94,9 @@ def read_questions(
             f"segments must hold one list for each of {len(lengths)} sequences; got "
             f"{len(segments)}."
         )
+    kind = type_kind(type(types[0])) if types else "string"
     rows = [
-        (s, *_question(one, s, k))
+        (s, *_question(one, s, k, kind))
         for s, several in enumerate(segments)
         for k, one in enumerate(several if hasattr(several, "__iter__") else [several])
     ]
@@ -107,13 +112,13 @@ def read_questions(
     return sequence, start, stop, code
 
 
-def _question(segment: Any, s: int, k: int) -> tuple[int, int, str]:
+def _question(segment: Any, s: int, k: int, kind: str | None) -> tuple[int, int, Any]:
     triple = segment[:3] if isinstance(segment, (list, tuple)) else segment
-    found = _as_triple(triple)
+    found = _as_triple(triple, kind)
     if found is None:
         raise ValueError(
             f"Segment {k} of sequence {s} of segments must be (start, stop, label), two integers "
-            f"and a string; got {segment!r}."
+            f"and {'an' if kind == 'integer' else 'a'} {kind}; got {segment!r}."
         )
     return found
 
@@ -280,13 +285,15 @@ def check_triple(segment: Any, s: int, k: int, unknown: bool = False) -> tuple[i
     return found
 
 
-def _as_triple(segment: Any) -> tuple[int, int, str] | None:
-    # Two integers and a string, or None.
+def _as_triple(segment: Any, kind: str | None = "string") -> tuple[int, int, Any] | None:
+    # Two integers and a label of this kind, of Python's own type; or None.
     try:
         start, stop, label = segment
         if isinstance(start, (bool, np.bool_)) or isinstance(stop, (bool, np.bool_)):
             return None
-        return (index(start), index(stop), str(label)) if isinstance(label, str) else None
+        if type_kind(type(label)) != kind:
+            return None
+        return index(start), index(stop), _PLAIN[kind](label)
     except (TypeError, ValueError):
         return None
 

@@ -38,7 +38,13 @@ from sklseq.estimators.label_output import (
     cut_labels,
     gives_lists,
 )
-from sklseq.estimators.validation import check_room, in_shards, other_width, read_sequences
+from sklseq.estimators.validation import (
+    check_handle_invalid,
+    check_room,
+    in_shards,
+    other_width,
+    read_sequences,
+)
 from sklseq.estimators.weights import dense_weights
 from sklseq.inference.chain.linear_chain import (
     Transitions,
@@ -256,6 +262,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         With labels of k types that the best paths repeat, "once" costs up to 2^k times as much as
         plain decoding, and only for the sequences with repeated labels.
         """
+        check_handle_invalid(handle_invalid)
         shards, blocks = in_shards(X), in_blocks(X)
         if (shards or blocks) and (known is not None or valid is not None):
             name = "valid" if known is None else "known"
@@ -300,6 +307,8 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
     def _valid_rows(
         self, X: Sequences, known: LabelsLike | None, valid: ValidLike, handle_invalid: str
     ) -> np.ndarray:
+        if known is not None:
+            self._decode(X, known, lambda *_: None)  # its error names known
         allowed, potentials = self._allowed(known, X), self.potentials(X)
         allowed.restrict(potentials.emission, 0)
         return self._valid_codes(potentials, valid, handle_invalid)
@@ -392,6 +401,7 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         ...     print(span.start, span.stop, span.label, round(span.probability, 1))
         0 2 PER 1.0
         """
+        check_handle_invalid(handle_invalid)
         potentials = self.potentials(X)
         rules = span_rules(self.classes_, scheme)
         emission, transition, start, end, offsets = potentials

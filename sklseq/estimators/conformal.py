@@ -376,7 +376,8 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
         Returns
         -------
         list of list
-            After ``set_output(predict="array")`` an object array of arrays.
+            After ``set_output(predict="array")`` of this object, whatever the estimator's form is,
+            an object array of arrays.
         """
         check_is_fitted(self)
         labels = self.estimator_.predict(X)

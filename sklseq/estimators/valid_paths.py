@@ -27,8 +27,7 @@ def valid_paths(
     """Codes of the best valid label paths, as `BaseTagger.predict` defines the last two."""
     unless = unless_invalid(handle_invalid)
     if callable(valid):
-        check_valid(valid)
-        return _first_valid(potentials, classes, valid, unless)
+        return _first_valid(potentials, classes, check_valid(valid), unless)
     rules = span_rules(classes)
     once = types_once(valid, rules.types)
     chosen = np.array([label in once for label in rules.types])
@@ -37,24 +36,30 @@ def valid_paths(
 
 def unless_invalid(handle_invalid: str) -> AbstractContextManager:
     """A context in which ``NoValidAnswerError`` is raised, or passed over; reusable."""
-    if handle_invalid not in ("error", "best"):
-        raise ValueError(f"handle_invalid must be 'error' or 'best'; got {handle_invalid!r}.")
     return suppress(NoValidAnswerError) if handle_invalid == "best" else nullcontext()
 
 
-def check_valid(valid: Callable) -> None:
-    """Raise if a function cannot be called with one argument."""
+def check_valid(valid: Callable) -> Callable[[Any], Any]:
+    """The function, which must take one argument, and raises if it returns None."""
     if not takes(valid, 1):
         raise ValueError(
             "valid given as a function must take one argument, the labels or segments of one "
             f"sequence; got {valid!r}."
         )
 
+    def checked(answer: Any) -> Any:
+        found = valid(answer)
+        if found is None:
+            raise ValueError(f"valid must return True or False; {valid!r} returned None.")
+        return found
+
+    return checked
+
 
 def types_once(valid: Any, types: list) -> list:
     """The types that may occur once, for a ``valid`` that is no function."""
     if isinstance(valid, str) and valid == "once":
-        return [label for label in types if label != "O"]
+        return list(types)
     if isinstance(valid, (str, bytes)) or not isinstance(valid, Collection):
         raise ValueError(
             "valid must be None, 'once', a list of span types that may occur once, or a function "

@@ -19,6 +19,7 @@ from sklseq.data.types import ArrayLike, SequencesLike
 __all__ = [
     "ATTRIBUTES_WARNED",
     "check_choices",
+    "check_handle_invalid",
     "check_magnitude",
     "check_n_jobs",
     "check_not_empty",
@@ -195,6 +196,11 @@ def _check_labels_weighed(by_label: Mapping, labels: list) -> None:
             f"class_weight has the label {unknown[0]!r}, which y does not have; the labels of y "
             f"are {shown}: correct or remove it."
         )
+
+
+def check_handle_invalid(handle_invalid: Any) -> None:
+    if not isinstance(handle_invalid, str) or handle_invalid not in ("error", "best"):
+        raise ValueError(f"handle_invalid must be 'error' or 'best'; got {handle_invalid!r}.")
 
 
 def check_room(out: Any, n_labels: int, n_rows: int | None = None) -> None:

@@ -1,5 +1,7 @@
 """Predicted labels as lists, which other packages take, and as arrays."""
 
+import copy
+import enum
 import itertools
 import json
 import pickle
@@ -10,7 +12,7 @@ import pytest
 import seqeval.metrics
 import seqeval.scheme
 import sklearn.metrics
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
@@ -28,7 +30,9 @@ from sklseq import (
     ZScoreTagger,
     ZScoreTaggerCV,
 )
+from sklseq.compat.sklearn_crfsuite import metrics
 from sklseq.features import TokenFeatures
+from sklseq.inspection import to_frame
 from sklseq.metrics import span_f1, token_accuracy
 from tests.estimators.test_predicted_spans import spans_data
 from tests.estimators.test_semicrf import problem
@@ -186,3 +190,61 @@ def test_taggers_do_not_transform():
         ValueError, match="transform must be None; got 'pandas': CRFTagger predicts"
     ):
         CRFTagger().set_output(transform="pandas")
+
+
+class Tag(str, enum.Enum):  # noqa: UP042 (str(Tag.A) is no value, as that of StrEnum is)
+    A = "alpha"
+    B = "beta"
+
+
+def test_labels_of_an_enumeration_are_its_values():
+    X, y, plain = [np.eye(2)] * 3, [[Tag.A, Tag.B]] * 3, [["alpha", "beta"]] * 3
+    for tagger in (CRFTagger(), HMSVMTagger(), ZScoreTagger()):
+        p = tagger.fit(X, y).predict(X)
+        assert p == plain
+        assert {type(label) for label in p[0]} == {str}
+    known = [[None, {Tag.A}]] * 3
+    assert CRFTagger().fit(X, y).predict(X, known=known)[0][1] == "alpha"
+    assert token_accuracy(y, plain) == metrics.flat_accuracy_score(y, plain) == 1
+    segments = [[(0, 1, Tag.A), (1, 2, Tag.B)]] * 3
+    segmenter = SemiCRFSegmenter(l2=0.01).fit(X, segments)
+    assert segmenter.predict(X) == [[(0, 1, "alpha"), (1, 2, "beta")]] * 3
+    assert_array_equal(
+        segmenter.predict_segment_proba(X, segments), segmenter.predict_segment_proba(X)
+    )
+
+
+def test_slices_and_copies_keep_the_class():
+    p = CRFTagger().fit([np.eye(2)[:1], np.eye(2)], [["a"], ["a", "b"]]).predict([np.eye(2)] * 3)
+    for one in (p[:2], p.copy(), copy.copy(p), pickle.loads(pickle.dumps(p))):
+        assert isinstance(one, list)
+        assert np.concatenate(one).shape == (2 * len(one),)
+
+
+def test_spans_of_integer_labels_have_probabilities():
+    X = [np.eye(2)]
+    for labels in ([0, 1], [False, True]):
+        tagger = CRFTagger().fit(X, [labels])
+        spans = tagger.predict_spans(X)
+        found = tagger.predict_segment_proba(X, spans)[0]
+        assert_allclose(found, [span.probability for span in spans[0]])
+        with pytest.raises(ValueError, match=r"two integers and an? (integer|boolean); got"):
+            tagger.predict_segment_proba(X, [[(0, 1, "0")]])
+
+
+def test_a_crf_of_a_z_score_keeps_the_form():
+    X, y = [np.eye(2)] * 3, [["a", "b"]] * 3
+    for form, cls in (("list", list), ("array", np.ndarray)):
+        tagger = ZScoreTagger().set_output(predict=form).fit(X, y)
+        assert type(tagger.to_crf().predict(X)[0]) is cls
+
+
+@pytest.mark.parametrize("y", [None, [None], [(n for n in "ab")], [[(0, 1, "a")]]])
+def test_flat_scores_name_wrong_labels(y):
+    with pytest.raises((TypeError, ValueError), match="y_pred"):
+        metrics.flat_accuracy_score([["a"]], y)
+
+
+def test_tables_of_nothing_have_columns_of_objects():
+    table = to_frame(model().fit(X, Y), [])
+    assert list(map(str, table[["token", "label"]].dtypes)) == ["object", "object"]

@@ -71,6 +71,29 @@ def test_best_valid_path(name):
         assert [span[:3] for span in spans] == labels_to_segments(labels)
 
 
+def test_every_label_of_a_segmenter_without_outside_once():
+    X, y = [np.eye(2)[[0, 0, 1, 0]]] * 4, [[(0, 2, "O"), (2, 3, "a"), (3, 4, "O")]] * 4
+    segmenter = SemiCRFSegmenter(outside=None, l2=0.01, max_segment_length=2).fit(X, y)
+    assert segmenter.predict(X) == y
+    labels = [[label for _, _, label in found] for found in segmenter.predict(X, valid="once")]
+    assert all(len(set(found)) == len(found) for found in labels)
+
+
+def test_wrong_rules_are_named():
+    X = [np.eye(3)]
+    tagger = CRFTagger(constraints="iob2").fit(X, [["B-x", "I-x", "O"]])
+    segmenter = SemiCRFSegmenter().fit(X, [["B-x", "I-x", "O"]])
+    for model in (tagger, segmenter):
+        for method in (model.predict, model.predict_spans):
+            with pytest.raises(ValueError, match="handle_invalid must be"):
+                method(X, handle_invalid="bset")
+        with pytest.raises(ValueError, match="valid must return True or False"):
+            model.predict(X, valid=lambda answer: None)
+    for valid in (None, "once", lambda labels: True):
+        with pytest.raises(ValueError, match="Correct its labels in known"):
+            tagger.predict(X, known=[["O", "I-x", None]], valid=valid)
+
+
 def test_pipelines_pass_the_rule_on():
     X, y = [["a", "b", "a", "c"], ["c", "a"]], [["A", "B", "A", "C"], ["C", "A"]]
     model = make_pipeline(TokenFeatures(), CRFTagger(l2=1e-3)).fit(X, y)

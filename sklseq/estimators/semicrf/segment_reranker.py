@@ -273,7 +273,8 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         Returns
         -------
         list of list of (start, stop, label)
-            After ``set_output(predict="array")`` an object array of these lists.
+            After ``set_output(predict="array")`` of this object, whatever the estimator's form is,
+            an object array of these lists.
         """
         return as_chosen(self, (found[0] for found, _ in self._ranked(X)))
 

@@ -46,7 +46,12 @@ from sklseq.estimators.semicrf.segment_source import (
     label_limits,
     read_potentials,
 )
-from sklseq.estimators.validation import check_n_jobs, other_width, warn_one_label
+from sklseq.estimators.validation import (
+    check_handle_invalid,
+    check_n_jobs,
+    other_width,
+    warn_one_label,
+)
 from sklseq.estimators.weights import WeightsMixin
 from sklseq.inference.chain.linear_chain import (
     as_generator,
@@ -501,6 +506,7 @@ class SemiCRFSegmenter(
             none among its 4,096 best; without: or too many labels repeat) and ``handle_invalid`` is
             "error".
         """
+        check_handle_invalid(handle_invalid)
         X = self._read(X)
         found = self._written(self._segments(X))
         if valid is not None:
@@ -526,7 +532,7 @@ class SemiCRFSegmenter(
                 with unless:
                     found[s] = self._once(X, s, segments, once)
             return
-        check_valid(valid)
+        valid = check_valid(valid)
         broken = [s for s, segments in enumerate(found) if not valid(segments)]
         if broken:
             plan, psi, chain = self._program(X)

@@ -30,6 +30,7 @@ from sklseq.data.types import (
 from sklseq.estimators.kernel_functions import check_kernel
 from sklseq.estimators.kernel_model import KernelTagger
 from sklseq.estimators.label_losses import resolve_loss
+from sklseq.estimators.label_output import gives_lists
 from sklseq.estimators.sources.source import RowSource
 from sklseq.estimators.validation import (
     ATTRIBUTES_WARNED,
@@ -703,7 +704,7 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
                 rows = self._read(X)
                 scale = best_scale(crf, rows, y, training_weights(sample_weight, len(rows)))
         crf.coef_, crf.transition_ = scale * crf.coef_, scale * crf.transition_
-        return crf
+        return crf.set_output(predict="list" if gives_lists(self) else "array")
 
     def _check_start(self, X: Any, y: Any, scale: Any) -> None:
         if (X is None) != (y is None):
