@@ -248,7 +248,8 @@ def spans(
 
 def _given(method: Any, **options: Any) -> dict[str, Any]:
     options = {name: value for name, value in options.items() if value is not None}
-    for name in options.keys() - signature(method).parameters.keys():
+    taken = signature(method).parameters
+    for name in (name for name in options if name not in taken):
         raise ValueError(
             f"{type(method.__self__).__name__} takes no {name}; leave it out, or use a tagger "
             "such as CRFTagger as the last step."
