@@ -40,6 +40,12 @@ def _flat(y_true: Labels, y_pred: Labels) -> tuple[list, list]:
     return true[0].tolist(), predicted[0].tolist()
 
 
+def _sequences(y: Labels, name: str) -> list:
+    given: Any = list(y) if isinstance(y, Iterable) else y
+    as_label_sequences(given, name)  # its errors name what is no label sequence
+    return given
+
+
 def flat_accuracy_score(y_true: Labels, y_pred: Labels) -> float:
     """Fraction of items whose label is right.
 
@@ -212,10 +218,11 @@ def sequence_accuracy_score(y_true: Labels, y_pred: Labels) -> float:
     >>> metrics.sequence_accuracy_score([["a", "b"], ["a"]], [["a", "a"], ["a"]])
     0.5
     """
-    if len(y_true) != len(y_pred):
+    true, predicted = _sequences(y_true, "y_true"), _sequences(y_pred, "y_pred")
+    if len(true) != len(predicted):
         raise ValueError(
-            f"y_true and y_pred must have one number of sequences; got {len(y_true)} and "
-            f"{len(y_pred)}."
+            f"y_true and y_pred must have one number of sequences; got {len(true)} and "
+            f"{len(predicted)}."
         )
-    right = [list(true) == list(predicted) for true, predicted in zip(y_true, y_pred)]
+    right = [list(a) == list(b) for a, b in zip(true, predicted)]
     return sum(right) / len(right) if right else 0.0

@@ -243,6 +243,8 @@ def test_a_crf_of_a_z_score_keeps_the_form():
 def test_flat_scores_name_wrong_labels(y):
     with pytest.raises((TypeError, ValueError), match="y_pred"):
         metrics.flat_accuracy_score([["a"]], y)
+    with pytest.raises((TypeError, ValueError), match="y_pred"):
+        metrics.sequence_accuracy_score([["a"]], y)
 
 
 def test_tables_of_nothing_have_columns_of_objects():
