@@ -34,7 +34,7 @@ class KeptEntries:
         """Nothing: they stay."""
 
     def with_expected(self, R: int = 1) -> RowTransitions:
-        """As of ``BlockEntries``, without expectations: nobody asks for them."""
+        """``rows``; passes over kept blocks compute no expectations."""
         return self.rows
 
 

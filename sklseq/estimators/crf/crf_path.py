@@ -17,7 +17,7 @@ __all__ = ["CRFPath"]
 
 # Starts near the minimum, from which the objective falls slowly, deceive the estimate of the rest:
 # on three parts of CoNLL-2002 at ten values of l2, the excess was 1.35 tol once.
-SHARE_OF_TOL = 0.7
+FRACTION_OF_TOL = 0.7
 WEIGHTS = ("coef_", "transition_", "start_", "end_")
 
 
@@ -52,7 +52,7 @@ class CRFPath:
             self.summary = self.source.summarise()
         if tagger.solver == "auto" and choose_solver(tagger, self.source)[0] != "lbfgs":
             tagger.solver = "adagrad"  # "dual" leaves no scale
-        tagger.tol *= SHARE_OF_TOL
+        tagger.tol *= FRACTION_OF_TOL
         self.problem: CRFProblem | None = None  # the last one
         # (l2, weights) of the last points with the same l1, and of the first of them.
         self.l1, self.last, self.first = np.nan, [], None

@@ -506,15 +506,16 @@ class ZScoreTagger(WeightsMixin, CallbackSupportMixin, KernelTagger):
         extended = extended_rows(sample.rows, sample.offsets, len(classes))
         part = centred_statistics(CentredRows(extended, sample.row_weights), sample)
         if known is not None:
-            sums = Statistics(*(getattr(self, name) for name in STATISTICS))
-            part, vectorizer = sums.padded(n_new).merged(part), before
+            part, vectorizer = self._sums().padded(n_new).merged(part), before
         self._fit_statistics(part, cost, classes, vectorizer, rows.dtype)
         return self
 
+    def _sums(self) -> Statistics:
+        return Statistics(*(getattr(self, name) for name in STATISTICS))
+
     def _solve_anew(self, classes: np.ndarray) -> ZScoreTagger:
-        sums = Statistics(*(getattr(self, name) for name in STATISTICS))
         cost = resolve_loss(self.loss, classes)
-        self._fit_statistics(sums, cost, classes, self.vectorizer_, self.coef_.dtype)
+        self._fit_statistics(self._sums(), cost, classes, self.vectorizer_, self.coef_.dtype)
         return self
 
     def _check_partial(self, classes: Any, known) -> None:
