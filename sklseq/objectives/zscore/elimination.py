@@ -37,12 +37,12 @@ class Entries(NamedTuple):
         return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
 
     def squares(self) -> np.ndarray:
-        """Of each entry."""
+        """The square of each entry."""
         return np.square(self.data, dtype=float) if len(self.data) else np.ones(len(self.indices))
 
 
 def n_frequent(nnz: int, n_labels: int) -> int:
-    """How many columns to factorise: as many as a few products with all rows cost."""
+    """Number of columns to factorise: that costs about as much as a few products with all rows."""
     return min(FREQUENT, int((WORTH * nnz * n_labels) ** (1 / 3)))
 
 
@@ -226,13 +226,13 @@ class EliminatedRidge:
         self.gradient[:, self.lengths <= self.rounding] = 0
 
     def _lengths(self, of_rest: np.ndarray) -> np.ndarray:
-        # Of columns, in units in which the diagonal is 1.
+        # Lengths of the columns, in units in which the diagonal is 1.
         return np.sqrt(np.einsum("ij,ij,i->j", of_rest, of_rest, self.preconditioner, dtype=float))
 
     # ------------------------------------------------------------------ products
 
     def _each_block(self, work, new_buffer) -> list[np.ndarray]:
-        # work(a, b, buffer) on runs of rows that fit the cache; a buffer a thread.
+        # Calls work(a, b, buffer) on runs of rows that fit the cache; each thread has one buffer.
         def through(piece: tuple[int, int]) -> np.ndarray:
             buffer = new_buffer()
             for a in range(*piece, BLOCK):
@@ -331,7 +331,7 @@ class EliminatedRidge:
         return np.square(left).sum(axis=0)
 
     def products(self, weights: np.ndarray) -> Products:
-        """What :func:`~sklseq.objectives.zscore.moments.combine` needs of the solution."""
+        """Products of the solution, for :func:`~sklseq.objectives.zscore.moments.combine`."""
         L = self.n_labels
         lost = np.divide(1, weights, where=weights > 0, out=np.zeros_like(weights))[:, None]
         scores = -lost * self.residual[:, :L]  # O leaves d / weights of what the others leave

@@ -22,14 +22,14 @@ __all__ = [
 ]  # fmt: skip
 
 SUMS = 1e-13  # fraction of the largest eigenvalue that is rounding, of sums of products
-CORRECTIONS = 2  # of a solution, from its residual: which does not see directions N
+CORRECTIONS = 2  # corrections of a solution by its residual, which has no part along N
 
 
 class CentredRows:
     """Rows less their weighted means, Z, whatever the means.
 
-    Dense rows are shifted. Of sparse rows, columns without a zero are; the means of the others,
-    at most √n_rows times their spreads, are taken off products.
+    Dense rows are shifted, and so are the columns without a zero of sparse rows. The means of the
+    other sparse columns, at most √n_rows times their spreads, are subtracted from products.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ class SolvedRows:
     y: np.ndarray
 
     def products(self, weights: np.ndarray) -> Products:
-        """What :func:`~sklseq.objectives.zscore.moments.combine` needs of the solution."""
+        """Products of the solution, for :func:`~sklseq.objectives.zscore.moments.combine`."""
         return score_products(self.scores, self.y, weights)
 
     def weights(self, mix: np.ndarray) -> np.ndarray:

@@ -25,12 +25,12 @@ from sklseq.objectives.zscore.moments import (
 __all__ = ["LeaveOut", "LeftOut"]
 
 RANK = 1e-12  # eigenvalues below this fraction of the largest are rounding of zero
-DIGITS = 9  # of regressions of indicators, which are 0 or 1
-LOST = 1e-5  # eigenvalues of I - H_ss below which quotients by it have an error in digit DIGITS
+DIGITS = 9  # decimals that fitted values of indicators, 0 or 1, keep
+LOST = 1e-5  # eigenvalues of I - H_ss below which division by it has errors at digit DIGITS
 
 
 class LeftOut(NamedTuple):
-    """What weights trained on the other sequences score one sequence.
+    """Scores of one sequence by weights trained on the other sequences.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class LeftOut(NamedTuple):
     base : ndarray of shape (n_labels, n_labels), or 0
         Transitions without D.
     pairs : ndarray of shape (n_labels, n_labels)
-        D, or what stands for it, for κ = 1.
+        D, or its replacement by the :class:`PairRule`, for κ = 1.
     transition_weight : float
         κ where none is given.
     """
@@ -54,16 +54,16 @@ class LeftOut(NamedTuple):
 
 
 class LeaveOut:
-    """Answers for all ridges from one eigendecomposition, none of them a new fit.
+    """Leave-one-out scores for all ridges from one eigendecomposition, without new fits.
 
     With X̃ and Y weighted by the root of the sequences' weights, ρ = 2 L l2 and
     H = X̃(X̃ᵀX̃ + ρ)⁻¹X̃ᵀ, regression without sequence s leaves it the residuals
 
         Ẽ_s = (I - H_ss)⁻¹ E_s,     E = Y - H Y,
 
-    and the others' Yᵀ(I - H)Y falls by E_sᵀẼ_s: all that the multiplier α needs. Where I - H_ss has
-    lost its digits, as where a sequence alone has a feature and the ridge is tiny, the others are
-    solved for anew.
+    and Yᵀ(I - H)Y of the other sequences is smaller by E_sᵀẼ_s, which gives the multiplier α.
+    Where I - H_ss is nearly singular, because only this sequence has some feature and the ridge is
+    tiny, the system of the other sequences is solved.
 
     Parameters
     ----------
@@ -71,16 +71,16 @@ class LeaveOut:
         Without sequences of weight 0.
     cost : ndarray of shape (n_labels, n_labels), or None
     solve : callable(A, B, ridge) -> SolverResult
-        Of dense systems.
+        Solver of dense systems.
     rule : PairRule, optional
     gram : ndarray of shape (n_rows, n_rows), optional
-        A kernel between rows, in the place of products of ``sample.rows``.
+        Kernel between rows; replaces the products of ``sample.rows``.
 
     Notes
     -----
     Cost O(n_rows · n_columns · min(n_rows, n_columns)) once, then for each ridge
     O(n_rows · min(n_rows, n_columns) · n_labels + Σ_s T_s³);
-    O(n_rows · n_columns · min(n_rows, n_columns)) for each sequence that is solved for anew.
+    O(n_rows · n_columns · min(n_rows, n_columns)) for each system that is solved.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class LeaveOut:
         return float(n * np.square(residual).sum() / (n - freedom) ** 2)
 
     def scores(self, l2: float) -> Iterator[LeftOut]:
-        """Of each sequence in turn; only their differences between labelings mean anything."""
+        """Scores of each sequence in turn; only differences between labelings are meaningful."""
         keep, L = self._filter(l2), self.sample.n_labels
         E = self.Y - self.Z @ (keep[:, None] * self.ZY)
         left = self.Y.T @ E
@@ -136,12 +136,12 @@ class LeaveOut:
                 own = np.linalg.solve(inverse, E[span])
                 fitted = (self.Y[span] - own) / self.root[span]
                 remaining = np.diag(others.labels) - (left - E[span].T @ own)  # S = YᵀHY
-            # Labels that tie, as in rows of unknown features alone, must go to the first label as
-            # in prediction, not to the one that rounding favours.
+            # Rounded, so that ties (rows with only unknown features) go to the first label, as in
+            # prediction.
             yield self._left_out(fitted.round(DIGITS), others, remaining, l2, L)
 
     def _anew(self, span: slice, ridge: float) -> tuple[np.ndarray, np.ndarray]:
-        # What the other sequences' solution scores the rows of one, and their YᵀHY.
+        # Scores of a sequence's rows by the solution of the other sequences, and their YᵀHY.
         kept = np.ones(len(self.Y), dtype=bool)
         kept[span] = False
         rows, Y = self.rows[kept], self.Y[kept]

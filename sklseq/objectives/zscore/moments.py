@@ -8,19 +8,19 @@ L, and with
 
 the z-score of the true labels ȳ is w·b / √(wᵀCw) (Ricci, De Bie, Cristianini 2007, Equation 4).
 
-Everything rests on one decomposition. Write the transition weights as
+The closed form follows from one decomposition of the transition weights:
 
     transition = D + (u 1ᵀ + 1 vᵀ) / L,      D with rows and columns that sum to zero.
 
-Labels of different rows being independent, the pair terms D are uncorrelated with each other and
-with everything that one label decides; u and v are such terms, u of rows that have a successor
-and v of rows that have a predecessor. So with these two indicators as further columns,
+Labels of different rows are independent, so the pair terms D are uncorrelated with each other and
+with all terms that depend on one label only. Such terms are u, for rows that have a successor, and
+v, for rows that have a predecessor. With these two indicators as further columns,
 
     X̃ = [X, has successor / √L, has predecessor / √L],      W = [coef; u / √L; v / √L],
 
     wᵀCw = tr Wᵀ(X̃ᵀX̃)W / L + P ‖D‖² / L²,      w·b = tr Wᵀ(X̃ᵀY) + ⟨D, transitions counted⟩,
 
-for W with rows that sum to zero, P being the number of transitions. Maximising the z-score is
+for W with rows that sum to zero, where P is the number of transitions. Maximising the z-score is
 ridge regression of label indicators on X̃, and D = counts, doubly centred, up to scale. The map
 (coef, transition) ↔ (W, D) is an isometry, so penalties and minimum norms carry over.
 """
@@ -63,7 +63,7 @@ __all__ = [
     "zscore_of",
 ]
 
-BLOCK = 4_096  # rows worked on while they are in the cache
+BLOCK = 4_096  # rows of a block that fits the cache
 SMOOTHING = 0.5  # added to each count before its logarithm is taken
 INFORMATION_WEIGHT = 0.07  # κ of "information": see the manual, "How much transitions count"
 ROUNDING = 2 * np.finfo(np.float64).eps  # fraction of its mean within which a column is constant
@@ -83,7 +83,7 @@ class ChainWeights(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Labelled sequences, as moments see them.
+    """Labelled sequences in the form that the moments take.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Sample(NamedTuple):
     weights : ndarray of shape (n_sequences,)
     n_labels : int
     factors : ndarray of shape (n_labels,), or None
-        Weights of rows by their label, beside those of sequences.
+        Weights of labels, which multiply those of sequences.
     """
 
     rows: np.ndarray
@@ -111,20 +111,20 @@ class Sample(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """All that the closed form needs of the data, as sums about the weighted means of columns.
+    """Sufficient statistics of the closed form: sums about the weighted means of columns.
 
     Attributes
     ----------
     gram : ndarray of shape (n_features + 2, n_features + 2), or None
-        Of X̃ less its means, with itself; if the features are few.
+        Products of X̃ less its means with itself, if there are few features.
     observed : ndarray of shape (n_features + 2, n_labels), or None
-        Of X̃ less its means, with Y, the indicators of the true labels.
+        Products of X̃ less its means with Y, the indicators of the true labels.
     means : ndarray of shape (n_features + 2,), or None
         Weighted means of the columns of X̃.
     transitions : ndarray of shape (n_labels, n_labels)
-        True transitions, counted.
+        Counts of true transitions.
     labels : ndarray of shape (n_labels,)
-        True labels, counted.
+        Counts of true labels.
     """
 
     gram: np.ndarray | None
@@ -134,7 +134,7 @@ class Statistics(NamedTuple):
     labels: np.ndarray
 
     def merged(self, other: Statistics) -> Statistics:
-        """Those of two data sets as one (Chan, Golub, LeVeque 1983)."""
+        """The statistics of the union of two data sets (Chan, Golub, LeVeque 1983)."""
         n, m = float(self.labels.sum()), float(other.labels.sum())
         fraction = m / (n + m) if n + m > 0 else 0.0
         change = other.means - self.means
@@ -149,7 +149,7 @@ class Statistics(NamedTuple):
         )
 
     def padded(self, n_columns: int) -> Statistics:
-        """With so many more columns of rows, which are 0 in all of them, before the last two."""
+        """The statistics with ``n_columns`` further columns of zeros before the last two."""
         at = np.full(n_columns, len(self.means) - 2)
         gram = np.insert(np.insert(self.gram, at, 0, axis=0), at, 0, axis=1)
         observed, means = np.insert(self.observed, at, 0, axis=0), np.insert(self.means, at, 0)
@@ -165,7 +165,7 @@ def extended_rows(rows, offsets: np.ndarray, n_labels: int):
 
 
 def chain_columns(offsets: np.ndarray, n_labels: int) -> np.ndarray:
-    """Of shape (n_rows, 2): 1 / √L where a successor and where a predecessor exists."""
+    """Array of shape (n_rows, 2): 1 / √L where a successor and where a predecessor exists."""
     first, last, _ = row_positions(offsets)
     ends = np.full((int(offsets[-1]), 2), n_labels**-0.5)
     ends[last, 0] = 0
@@ -187,7 +187,7 @@ def label_sums(rows, y, values, n_labels: int) -> np.ndarray:
 
 
 def count_chain(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
-    """True transitions and true labels, counted."""
+    """Counts of true transitions and of true labels."""
     L, y = sample.n_labels, sample.y
     after = row_positions(sample.offsets)[2]
     pairs = y[after - 1].astype(np.intp) * L + y[after]
@@ -207,14 +207,14 @@ def observed_features(sample: Sample) -> np.ndarray:
 
 
 def centred(values: np.ndarray) -> np.ndarray:
-    """Without the mean over labels, the last axis."""
+    """Values less their mean over labels, the last axis."""
     return values - values.mean(axis=-1, keepdims=True)
 
 
 def decompose(weights: ChainWeights) -> tuple[np.ndarray, np.ndarray]:
-    """W of shape (n_features + 2, n_labels), and D; what the z-score does not see is dropped.
+    """W of shape (n_features + 2, n_labels), and D, without parts that the z-score ignores.
 
-    Of several weights too, along leading axes.
+    The weights may have leading axes, for several models.
     """
     coef, transition = weights
     root = np.sqrt(transition.shape[-1])
@@ -241,7 +241,9 @@ def unstack_weights(flat: np.ndarray, n_features: int, n_labels: int) -> ChainWe
 
 
 class Products(NamedTuple):
-    """What the maximum needs to know of a solution V; a mix V·T has Tᵀ · observed and Tᵀ square T.
+    """Products of a solution V that give the maximum.
+
+    Those of a linear combination V·T are Tᵀ · observed and Tᵀ · square · T.
 
     Attributes
     ----------
@@ -273,16 +275,16 @@ class Maximum(NamedTuple):
     Attributes
     ----------
     mix : ndarray of shape (n_labels, n_labels)
-        W is V times this.
+        W = V · mix.
     pairs : ndarray of shape (n_labels, n_labels)
         D.
     multiplier : float
-        α: what w = C⁻¹(α b - c) has of b.
+        α in w = C⁻¹(α b - c).
     zscore : float
-        Of the true labels, a loss included.
+        Z-score of the true labels, with the loss if there is one.
     transition_weight : float
-        κ: D, or what stands for it, as a multiple of :meth:`PairRule.table`, once state weights
-        are those without a loss.
+        κ: the transition weights as a multiple of :meth:`PairRule.table`, relative to state weights
+        without a loss.
     """
 
     mix: np.ndarray
@@ -297,16 +299,16 @@ def loss_multiplier(mean_loss: float, bb: float, bc: float) -> float:
 
     μ_ℓ is the mean loss of all labelings and c its covariance with the features: the least of
     ½ wᵀCw + wᵀc subject to w·b - μ_ℓ ≥ 1 is w = C⁻¹(α b - c). (The sign of Equation 6's h in
-    print is another.)
+    print is different.)
     """
     return max(0.0, (1.0 + mean_loss + bc) / bb) if bb > 0 else 0.0
 
 
 def loss_scale(alpha: float, cost: np.ndarray | None, n_labels: int) -> tuple[float, float]:
-    """(size of the state weights as a multiple of those without a loss, κ = α over it).
+    """(size of the state weights as a multiple of those without a loss, κ = α / size).
 
-    State weights are V (α (L I - 1) - cost), cost centred: its part along L I - 1 counts. With
-    Hamming loss there is no other, and the size is α + 1 / L.
+    State weights are V (α (L I - 1) - cost) with centred costs, whose part along L I - 1 changes
+    the size. Hamming loss has no other part, and the size is α + 1 / L.
     """
     if cost is None:
         return 1.0, 1.0
@@ -317,7 +319,7 @@ def loss_scale(alpha: float, cost: np.ndarray | None, n_labels: int) -> tuple[fl
 
 
 class PairRule(NamedTuple):
-    """What pairs of labels that follow one another score.
+    """Rule for the scores of pairs of successive labels.
 
     Attributes
     ----------
@@ -325,7 +327,7 @@ class PairRule(NamedTuple):
         "covariance": D of the largest z-score. "information": L times the pointwise mutual
         information of the true labels.
     weight : float or None
-        κ. None: that of the loss, or ``INFORMATION_WEIGHT``.
+        κ. None: the κ of the loss, or ``INFORMATION_WEIGHT``.
     """
 
     kind: str = "covariance"
@@ -336,18 +338,18 @@ class PairRule(NamedTuple):
         return self.kind == "covariance" and self.weight is None
 
     def kappa(self, natural: float) -> float:
-        """κ, ``natural`` being that of the loss."""
+        """κ; ``natural`` is the κ of the loss."""
         if self.weight is not None:
             return self.weight
         return natural if self.kind == "covariance" else INFORMATION_WEIGHT
 
     def table(self, statistics: Statistics, l2: float) -> np.ndarray:
-        """The scores for κ = 1, beside state weights without a loss.
+        """Transition scores for κ = 1, relative to state weights without a loss.
 
         "covariance": counts n_ij of pairs, doubly centred, over their variance P / L² + 2 l2.
-        "information": L log(n_ij n / (n_i n_j)), of counts with ½ added. The former compares a pair
-        with labels that are uniform, so a frequent label outweighs all others; the latter with
-        labels as frequent as they are.
+        "information": L log(n_ij n / (n_i n_j)), with ½ added to the counts. The former compares a
+        pair with uniform labels, so that a frequent label outweighs all others; the latter
+        compares it with labels of the observed frequencies.
         """
         counts = statistics.transitions
         if self.kind == "information":
@@ -358,20 +360,20 @@ class PairRule(NamedTuple):
         return excess / variance if variance > 0 else np.zeros_like(excess)
 
 
-COVARIANCE = PairRule()  # that of the largest z-score
+COVARIANCE = PairRule()  # the rule of the largest z-score
 
 
 def combine(
     products: Products, statistics: Statistics, cost: np.ndarray | None, l2: float,
     rule: PairRule = COVARIANCE,
 ) -> Maximum:  # fmt: skip
-    """The maximum, from products of V = (X̃ᵀX̃ + 2 L l2)⁻¹ X̃ᵀY: V itself is only mixed, by label.
+    """The maximum, from products of V = (X̃ᵀX̃ + 2 L l2)⁻¹ X̃ᵀY: W = V · mix.
 
     Without a loss, w = C⁻¹b solves the paper's Equations 4 and 5; with one, α is the solution of
-    Equation 6. C⁻¹b is L · V without its mean over labels. A loss cost(ȳ_t, y_t), summed over
-    rows, has the covariance X̃ᵀY·cost / L with W's features, cost centred, and none with D's:
-    C⁻¹c is V · cost. ``rule`` may replace D; ``zscore`` is then right where rows and columns of the
-    new table sum to zero.
+    Equation 6. C⁻¹b is L · V less its mean over labels. A loss cost(ȳ_t, y_t), summed over
+    rows, has the covariance X̃ᵀY·cost / L with the features of W, for centred costs, and the
+    covariance 0 with those of D: C⁻¹c is V · cost. ``rule`` may replace D; ``zscore`` is then right
+    only if rows and columns of the new table sum to zero.
     """
     excess, variance = pair_statistics(statistics, l2)
     of_pairs = float(np.vdot(excess, excess)) / variance if variance > 0 else 0.0
@@ -392,13 +394,13 @@ def combine(
 
 
 def pair_statistics(statistics: Statistics, l2: float) -> tuple[np.ndarray, float]:
-    """D's part of b, and D's part of C + 2 · l2: a number."""
+    """The part of b for D, and the part of C + 2 · l2 for D, a number."""
     counts = statistics.transitions
     return centred(centred(counts).T).T, counts.sum() / counts.size + 2 * l2
 
 
 def zscore_of(mix, pairs, products: Products, statistics: Statistics, cost) -> float:
-    """w·b / √(wᵀCw) of W = V · mix and D, the loss added to the scores."""
+    """w·b / √(wᵀCw) of W = V · mix and D, with the loss added to the scores."""
     L, excess = len(pairs), pair_statistics(statistics, 0.0)[0]
     gap = np.vdot(mix, products.observed) + np.vdot(pairs, excess)
     total = np.vdot(mix, products.square @ mix) / L
@@ -415,7 +417,7 @@ def zscore_of(mix, pairs, products: Products, statistics: Statistics, cost) -> f
 
 
 class ScoreMoments(NamedTuple):
-    """Scores of all labelings of each sequence, if all are equally likely.
+    """Mean and variance of the scores of all labelings, for each sequence.
 
     Attributes
     ----------
@@ -429,9 +431,9 @@ class ScoreMoments(NamedTuple):
 def score_moments(
     emission: np.ndarray, transition: np.ndarray, offsets: np.ndarray
 ) -> ScoreMoments:
-    """Mean and variance of Σ_t emission_t(y_t) + Σ_t transition(y_{t-1}, y_t), labels being free.
+    """Mean and variance of Σ_t emission_t(y_t) + Σ_t transition(y_{t-1}, y_t) over all labelings.
 
-    μ and σ² of the paper's Equation 2.
+    These are μ and σ² of the paper's Equation 2.
 
     With the decomposition above, var = Σ_t var(emission_t + u [t not last] + v [t not first]) plus
     (T - 1) times the mean of D². Cost O(n_rows · n_labels).

@@ -73,7 +73,7 @@ class AllowedPaths:
         return total
 
     def tangent(self, emission: np.ndarray, transition: np.ndarray, weights: np.ndarray):
-        """How the marginals move with scores: their covariance with f(y), the score of a path.
+        """Derivatives of the marginals along scores: their covariance with f(y), the path's score.
 
         Cov([y_t = j], f) = μ_t(j) (E[f | y_t = j] - E f), and E[f | y_t = j] is what the past,
         row t and the future bring,
@@ -85,7 +85,7 @@ class AllowedPaths:
         -------
         marginals : ndarray of shape (n_rows, n_labels)
         pairwise : ndarray of shape (n_labels, n_labels)
-            Of pair marginals, summed over rows with the sequences' weights.
+            Derivatives of pair marginals, summed over rows with the weights of sequences.
 
         Notes
         -----
@@ -155,7 +155,7 @@ def _normalised(values: np.ndarray, axis: int = 0) -> np.ndarray:
 
 
 class _FlatMoments:
-    # What a linear map between weights and paths needs, whatever paths there are.
+    # Linear maps between weights and scores of paths, for any set of paths.
 
     def __init__(self, sample: Sample, ridge: float):
         self.sample, self.ridge = sample, ridge
@@ -265,12 +265,12 @@ class SampledMoments(_FlatMoments):
         return (fractions @ self.on_rows).reshape(-1, L), (fractions @ self.on_pairs).reshape(L, L)
 
     def _centre(self, values: np.ndarray) -> np.ndarray:
-        # Of every path, without the mean over its sequence's.
+        # Values of each path less the mean over the paths of its sequence.
         by_sequence = values.reshape(-1, self.n_paths, *values.shape[1:])
         return (by_sequence - by_sequence.mean(axis=1, keepdims=True)).reshape(values.shape)
 
     def matrix(self) -> np.ndarray:
-        """C*, formed: for few features, from those of every path drawn."""
+        """C* as a matrix, for few features: from the features of every path drawn."""
         C = np.zeros((len(self.b),) * 2)
         states = sparse.kron(sparse.csr_matrix(self.sample.rows), sparse.identity(self.n_labels))
         states, step = states.tocsr(), self.n_paths * max(1, CHUNK // len(self.b) // self.n_paths)
@@ -299,7 +299,7 @@ class SampledMoments(_FlatMoments):
 
 
 def _path_sums(cells: list, lengths: np.ndarray, n_paths: int, n_cells: int):
-    # CSR of shape (n_sequences · n_paths, n_cells): ones where a path goes.
+    # CSR of shape (n_sequences · n_paths, n_cells): 1 at each cell of a path.
     indices = np.concatenate([part.ravel() for part in cells] or [np.zeros(0)])
     indptr = np.concatenate([[0], np.cumsum(np.repeat(lengths, n_paths))])
     shape = (len(indptr) - 1, n_cells)

@@ -1,7 +1,7 @@
-"""Moments by the dynamic programs of the paper: one for each pair of features.
+"""Moments by the dynamic programs of the paper, one for each pair of features.
 
-Slow, and the same answer as the closed form: kept as its reference, and because it is the paper's
-algorithm (Ricci, De Bie, Cristianini 2007, §4, Algorithms 1 and 2, Propositions 1 and 2).
+This is the algorithm of Ricci, De Bie, Cristianini (2007, §4, Algorithms 1 and 2, Propositions 1
+and 2). It is slower than the closed form, gives the same answer, and serves as its reference.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from sklseq.objectives.zscore.path_moments import AllowedPaths
 
 __all__ = ["DynamicPrograms", "count_programs"]
 
-CHUNK = 512  # programs advanced together
+CHUNK = 512  # programs of a batch
 
 
 class Features(NamedTuple):
-    """A feature each: column q seen at label p, or transition a → b (q = -1)."""
+    """Arrays that describe features: column q seen at label p, or transition a → b (q = -1)."""
 
     q: np.ndarray
     p: np.ndarray
@@ -38,12 +38,12 @@ class Features(NamedTuple):
         return Features(*(x[which] for x in self))
 
     def emission(self, rows: np.ndarray, n_labels: int) -> np.ndarray:
-        """What each adds at label j of row t, shape (T, n_features, n_labels)."""
+        """Values of the features at label j of row t, shape (T, n_features, n_labels)."""
         values = np.where(self.q >= 0, rows[:, self.q], 0)
         return values[:, :, None] * (self.p[:, None] == np.arange(n_labels))
 
     def transition(self, n_labels: int) -> np.ndarray:
-        """What each adds at the transition i → j, shape (n_features, n_labels, n_labels)."""
+        """Values of the features at the transition i → j, (n_features, n_labels, n_labels)."""
         labels = np.arange(n_labels)
         return (
             (self.a[:, None] == labels)[:, :, None] & (self.b[:, None] == labels)[:, None]
@@ -51,13 +51,14 @@ class Features(NamedTuple):
 
 
 def classes_of_pairs(features: Features, together: np.ndarray, n_labels: int) -> np.ndarray:
-    """Proposition 2: which pairs of features have the same covariance, labels being free.
+    """Classes of pairs of features with equal covariance, if all labelings are allowed.
 
-    Renaming labels changes nothing, so only their coincidences count: of two states whether
-    p = p'; of a state and a transition whether p = a and p = b; of two transitions whether they are
-    the same, b = a' or a = b'. States whose columns never meet in a row do not vary together.
-    That makes 2 n_o + 4 n_o + 5 classes for n_o discrete observations. (In print, some
-    of the transitions' covariances are said to be zero: they are not, but five values it is.)
+    Proposition 2: renaming labels does not change a covariance, so it depends only on which labels
+    are equal: for two states, whether p = p'; for a state and a transition, whether p = a and
+    whether p = b; for two transitions, whether they are the same, b = a' or a = b'. States whose
+    columns never occur in one row have no covariance. There are 2 n_o + 4 n_o + 5 classes for n_o
+    discrete observations. (The paper states that some covariances of transitions are zero. They
+    are not, but the number of five values is right.)
 
     Returns
     -------
@@ -86,7 +87,7 @@ def _together(rows) -> np.ndarray:
 
 
 def count_programs(rows, n_labels: int, *, free: bool, with_loss: bool) -> int:
-    """Dynamic programs needed for all covariances; means come with them."""
+    """Number of dynamic programs for all covariances; these give the means as well."""
     M, L = rows.shape[1], n_labels
     n = M * L + L * L
     if not free:
@@ -102,7 +103,7 @@ def count_programs(rows, n_labels: int, *, free: bool, with_loss: bool) -> int:
 class DynamicPrograms:
     """b and C, element by element: Equation 1 and Proposition 1.
 
-    Algorithms 1 and 2 in one: with R_t(i | j) the share of label i among the predecessors of j
+    Algorithms 1 and 2 in one: with R_t(i | j) the fraction of label i among the predecessors of j
     (π(i, t-1) / π(j, t) in the paper), and A, B the increments of two features on the way,
 
         μ_A(j, t)  = Σ_i R_t(i | j) (μ_A(i, t-1) + A),
@@ -120,7 +121,7 @@ class DynamicPrograms:
     matrix : ndarray of shape (n, n)
         C.
     n_programs : int
-        Covariances computed.
+        Number of covariances computed.
 
     Notes
     -----
