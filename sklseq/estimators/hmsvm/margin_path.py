@@ -1,4 +1,4 @@
-"""Hidden Markov SVMs along a path of C, each started from the one before."""
+"""Hidden Markov SVMs along a path of C, each started from the previous one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class GramMatrices:
         tagger = self.tagger
         with self.lock:
             if self.gamma != gamma:
-                self.matrix = None  # before the next one takes as much memory
+                self.matrix = None  # frees its memory before the next one is computed
                 kernel = RowKernel(tagger.kernel, gamma, int(tagger.degree), float(tagger.coef0))
                 self.matrix = gram_matrix(kernel, self.rows, float(tagger.cache_size))
                 self.gamma = gamma
@@ -44,10 +44,10 @@ class GramMatrices:
 class MarginPath:
     """Hidden Markov SVMs of one training set for C from the smallest to the largest.
 
-    The dual variables of one C, multiplied by a number, start the training with the next, see
-    ``StructuredHinge.rescale``; where iterates are averaged, each training starts anew. All rows
-    stay in place, the sequences set aside having the weight 0: so one Gram matrix serves all folds,
-    which then train with ``kernel="precomputed"``.
+    The dual variables of one C, multiplied by a number, start the training with the next C, see
+    ``StructuredHinge.rescale``; if iterates are averaged, each training starts from zero. All rows
+    stay, and sequences outside of the training set have the weight 0, so that one Gram matrix
+    serves all folds, which train with ``kernel="precomputed"``.
 
     Parameters
     ----------

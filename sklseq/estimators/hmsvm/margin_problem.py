@@ -38,18 +38,18 @@ from sklseq.solvers import SolverResult, bcfw, perceptron, smoothing, working_se
 __all__ = ["PASSES", "MarginProblem", "check_kernel_of_roles"]
 
 PASSES = {"bcfw": 1000, "working_set": 1000, "smoothing": 1000, "perceptron": 10}
-# Rows of a sequence, on average over rows, from which "auto" is "smoothing": an update of "bcfw"
-# moves one labeling of a whole sequence, and long ones need many. With sparse rows of more columns
-# than MANY, L-BFGS needs ten times as many iterations.
+# Length of sequences, on average over rows, from which "auto" is "smoothing": an update of "bcfw"
+# changes the weight of one labeling of a whole sequence, and long sequences need many updates. With
+# sparse rows of more columns than MANY, L-BFGS needs ten times as many iterations.
 LONG, LONG_SPARSE, MANY = 200, 1000, 1000
-# Dense columns up to which, and rows from which, "auto" is "smoothing" whatever the lengths: few
-# weights need few iterations of L-BFGS, and "bcfw" needs the more passes the larger C is.
-NARROW, ENOUGH = 100, 1000
-WITHOUT_DUAL = ("perceptron", "smoothing")  # solvers that keep no labelings with their α
-# Effort of "bcfw" on a sequence, and on all of them between two passes. With the linear kernel,
-# reading the scores of a sequence costs most: it pays to search more than once, and to revisit the
-# known paths, which are wrong in few rows. With others, updating the scores of all rows costs
-# most, once an update: more steps, fewer updates.
+# Largest number of dense columns, and smallest number of rows, with which "auto" is "smoothing" for
+# any lengths: few weights need few iterations of L-BFGS, and "bcfw" needs more passes for larger C.
+FEW_COLUMNS, MANY_ROWS = 100, 1000
+WITHOUT_DUAL = ("perceptron", "smoothing")  # solvers without α of labelings
+# Effort of "bcfw" on each sequence, and on all sequences between two passes. With the linear kernel
+# most time goes into reading the scores of a sequence: several searches pay, and so do further
+# steps on known paths, which are wrong in few rows. With other kernels most time goes into the
+# update of the scores of all rows, so more steps are made for each update.
 EFFORT = {
     "linear": {"n_steps": 3, "n_searches": 3, "n_revisits": 4},
     "other": {"n_steps": 20, "n_searches": 1, "n_revisits": 0},
@@ -57,23 +57,23 @@ EFFORT = {
 
 
 class MarginProblem:
-    """The structured hinge loss of one training set, and how it is minimised.
+    """The structured hinge loss of one training set, with its solver and the fitted attributes.
 
     Parameters
     ----------
     tagger : HMSVMTagger
     source : RowSource
     gram : ndarray, optional
-        Gram matrix of all rows, checked; else it is computed where the kernel needs it.
+        Checked Gram matrix of all rows; by default it is computed if the kernel needs it.
     threads : Threads, optional
-        For training; else one.
+        Threads for training; by default one.
     triples : ndarray, optional
-        Weights of transition features that earlier batches had, as of ``Support``.
+        Weights of transition features of earlier batches, in the form of ``Support``.
 
     Attributes
     ----------
     objective : StructuredHinge
-        Of all sequences, those of weight 0 among them, so that ``support_`` counts all rows.
+        Problem of all sequences, including those of weight 0, so that ``support_`` counts all rows.
     """
 
     def __init__(
@@ -119,8 +119,9 @@ class MarginProblem:
         is_long = float(X.lengths @ X.lengths) >= least * X.n_rows
         if tagger.kernel != "linear" and not fits(X.n_rows, tagger.cache_size):
             return "bcfw"
-        is_narrow = tagger.kernel == "linear" and not X.is_sparse and X.shape[1] <= NARROW
-        wins = is_long or (is_narrow and X.n_rows >= ENOUGH)
+        has_few_weights = tagger.kernel == "linear" and not X.is_sparse
+        has_few_weights &= X.shape[1] <= FEW_COLUMNS
+        wins = is_long or (has_few_weights and X.n_rows >= MANY_ROWS)
         return "smoothing" if wins and not reason else "bcfw"
 
     @property
@@ -131,7 +132,7 @@ class MarginProblem:
         return 2 if self.tagger.average is True else 0
 
     def _support(self, before: np.ndarray | None) -> Support:
-        # All weights, but of transition features those of labels seen, before and now.
+        # All weights; for transition features those of label pairs seen before or in this batch.
         tagger, source, L = self.tagger, self.source, len(self.source.classes)
         ends = np.full(L, bool(tagger.boundaries))
         support = full_support(L)._replace(start=ends, end=ends)
@@ -175,7 +176,7 @@ class MarginProblem:
         return KernelRows(self.kernel, self.rows.rows, megabytes)
 
     def _kernel_rows(self) -> Sequences:
-        # Rows whose inner products are the kernels, of the sequences that take part.
+        # Rows whose inner products are the kernels, for sequences of positive weight.
         gram, used = self._gram_matrix(), self._used_rows()
         self.factor = gram_factor(gram if len(used) == len(gram) else gram[np.ix_(used, used)])
         return self.source.X.with_rows(self.factor)
@@ -202,7 +203,7 @@ class MarginProblem:
         )  # fmt: skip
 
     def _previous_paths(self) -> SupportPaths:
-        # The wrong labelings of the tagger's last fit, if it was to sequences as long.
+        # The wrong labelings of the tagger's last fit, which must have been to sequences as long.
         tagger = self.tagger
         number, bounds = tagger.support_index_, tagger.support_offsets_
         lengths, n = self.rows.lengths, len(self.rows)
@@ -217,14 +218,14 @@ class MarginProblem:
         return SupportPaths(number, alpha, np.zeros_like(alpha), tagger.support_labels_)
 
     def reached(self) -> SolverResult:
-        """The result of the passes so far, after an interrupt."""
+        """Return the result of the passes so far, after an interrupt."""
         self.objective.settle()
         primal, dual = self.objective.last_certificate()
         history = [(self.n_passes, primal, dual, primal - dual)]
         return SolverResult(self.objective, primal, self.n_passes, False, history, "interrupted")
 
     def solve(self) -> SolverResult:
-        """Run the solver, and take the average of iterates where one is asked for."""
+        """Run the solver, and average the iterates if requested."""
         tagger, objective, solver = self.tagger, self.objective, self.solver
         run_callbacks = iteration_hook(tagger, self._attributes_so_far)
 
@@ -299,7 +300,7 @@ class MarginProblem:
         outcome = {"n_iter_": result.n_iter, "loss_curve_": curve, "solver_": self.solver}
         if self.solver == "perceptron":
             return outcome | {"n_mistakes_": self.mistakes.total, "radius_": self.mistakes.radius}
-        primal, dual = result.history[-1][1:3]  # measured last, of these weights
+        primal, dual = result.history[-1][1:3]  # of these weights
         outcome |= {"objective_": primal, "dual_gap_": primal - dual}
         if self.solver == "smoothing":
             return outcome
@@ -313,7 +314,7 @@ class MarginProblem:
 
 
 def check_kernel_of_roles(tagger: Any, roles: np.ndarray | None) -> None:
-    """Raise if transition features are given to a kernel, which has no weights of features."""
+    """Raise if transition features are given to a kernel other than "linear"."""
     marked = roles is not None and bool((roles & TRANSITION).any())
     if tagger.kernel != "linear" and (marked or tagger.transition_features is not None):
         raise ValueError(
@@ -323,7 +324,7 @@ def check_kernel_of_roles(tagger: Any, roles: np.ndarray | None) -> None:
 
 
 def _no_smoothing(tagger: Any) -> str:
-    # What of the parameters "smoothing" cannot serve, or "".
+    # The first parameter that "smoothing" does not support, or "".
     reasons = {
         "C=inf": np.isinf(tagger.C),
         "loss='zero_one'": isinstance(tagger.loss, str) and tagger.loss == "zero_one",

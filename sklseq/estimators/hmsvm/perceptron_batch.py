@@ -23,7 +23,7 @@ from sklseq.objectives.scores.score_map import Weights
 
 __all__ = ["UPDATES", "fit_batch"]
 
-UPDATES = "_perceptron_updates"  # the attribute that holds what the next batch goes on from
+UPDATES = "_perceptron_updates"  # attribute with the state from which the next batch continues
 
 
 class Updates(NamedTuple):
@@ -46,7 +46,7 @@ class Updates(NamedTuple):
         return parts
 
     def on(self, triples: np.ndarray | None) -> Updates:
-        """With weights 0 of further transition features."""
+        """Updates with further transition features, of weight 0."""
         if triples is None:
             return self
         at, wide = np.searchsorted(triples, self.triples), []
@@ -97,7 +97,7 @@ def fit_batch(
 
 
 def _generator(seed: Any, before: Updates | None):
-    # Of a number, another one for each batch.
+    # An integer seed gives a different generator for each batch.
     if seed is None or hasattr(seed, "permutation"):
         return as_generator(seed)
     return as_generator([int(seed), 0 if before is None else before.n])

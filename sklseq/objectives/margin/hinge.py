@@ -1,6 +1,7 @@
 """Structured hinge loss of a linear chain, its dual, and their gap.
 
-For sequence i with truth y_i and F(x, y) = w · φ(x, y), the slack is that of the worst path,
+For sequence i with true labeling y_i and F(x, y) = w · φ(x, y), the slack is that of the most
+violated path,
 
     ξ_i = max(0, max_{y ≠ y_i} loss(y_i, y) + F(x_i, y) - F(x_i, y_i)),
 
@@ -41,8 +42,8 @@ _margin = load_kernel("sklseq.objectives.margin._margin")
 __all__ = ["Certificate", "Margin", "PathLoss", "StructuredHinge", "SupportPaths", "linear_rows"]
 
 LANES = 8
-N_TESTED = 300  # paths among which contradictions are looked for: the square is held
-ROUNDING = 1e-10  # of the largest margin: far above what orders of summation differ by
+N_TESTED = 300  # paths tested for contradictions; their Gram matrix is stored
+ROUNDING = 1e-10  # fraction of the largest margin, far above the effect of the order of sums
 
 
 class PathLoss(NamedTuple):
@@ -67,7 +68,7 @@ class PathLoss(NamedTuple):
 
 
 class Margin(NamedTuple):
-    """The margin that training asks for.
+    """Definition of the margin.
 
     Attributes
     ----------
@@ -106,7 +107,7 @@ class SupportPaths(NamedTuple):
     sequence : int64 ndarray of shape (n_paths,)
     alpha, loss : ndarray of shape (n_paths,)
     labels : int32 ndarray
-        Those of all paths, one after the other.
+        Labels of all paths, concatenated.
     """
 
     sequence: np.ndarray
@@ -154,15 +155,15 @@ def linear_rows(rows) -> LinearRows:
 
 
 class StructuredHinge:
-    """The problem of the module's notes, for solvers that update one sequence at a time.
+    """The dual problem of this module, for solvers that update one sequence at a time.
 
     Parameters
     ----------
     source : LinearRows, float64 ndarray (n_rows, n_rows), or kernels computed on demand
-        Rows; or their kernels, at hand; or an object with ``gram(rows)``, kernels of up to
-        ``n_block`` rows with each other, and ``block(rows)``, those of up to ``n_part`` rows with
-        all. Sequences of ``n_block`` rows are visited once, then ``n_sweeps`` times more; then the
-        kernels of rows whose coefficients have changed are computed.
+        Rows; their Gram matrix; or an object with ``gram(rows)``, the kernels between up to
+        ``n_block`` rows, and ``block(rows)``, the kernels of up to ``n_part`` rows with all rows.
+        Such an object makes the solver update the sequences of ``n_block`` rows ``1 + n_sweeps``
+        times before it computes the kernels of the rows whose coefficients have changed.
     offsets : int64 ndarray of shape (n_sequences + 1,)
     y : int ndarray of shape (n_rows,)
         Label codes.
@@ -172,15 +173,16 @@ class StructuredHinge:
     averaging : {0, 1, 2}
         Average of the iterates: 0 none, 1 with equal weights, 2 with weight k for the k-th.
     n_own : int
-        For the linear kernel, the number of inner products of rows of the same sequence that may be
-        held, T² a sequence. Without them, a further step on a sequence costs as much as the first.
+        For the linear kernel, the number of inner products between rows of the same sequence that
+        may be stored, T² for each sequence. Without them, a further step on a sequence costs as
+        much as the first.
     features : TransitionFeatures, optional
-        Of all rows.
+        Transition features of all rows.
 
     Attributes
     ----------
     blocks : ndarray
-        Numbers of the sequences that take part.
+        Numbers of the sequences with a positive C and at least one row.
     """
 
     def __init__(
@@ -206,7 +208,7 @@ class StructuredHinge:
 
     @property
     def inseparable(self) -> np.ndarray:
-        """Sequences proved to have no hard margin together; else empty."""
+        """Numbers of sequences for which a hard margin is proved impossible; may be empty."""
         if self.kernel.unbounded >= 0:
             return np.array([self.kernel.unbounded])
         return self._contradiction
@@ -233,10 +235,10 @@ class StructuredHinge:
         gaps : ndarray of shape (n_sequences,)
             Receives the contribution of each sequence to the gap before its steps.
         n_steps : int
-            At most so many, after each search for the most violated path.
+            Largest number of steps after each search for the most violated path.
         accuracy : float
-            Steps on a sequence end when the spread of violations has fallen to this fraction;
-            searches, when its gap has.
+            Steps on a sequence end when the spread of violations has fallen to this fraction of
+            its first value; searches end when the gap has.
         n_searches : int
         """
         for run in self._at_hand(order):
@@ -252,7 +254,8 @@ class StructuredHinge:
                 self.kernel.grow()
 
     def _at_hand(self, order: np.ndarray) -> Iterator[np.ndarray]:
-        # Runs of `order`, each while the kernels of its rows are bound; all at once if they are.
+        # Yields runs of `order` while the kernels of their rows are bound; all of `order` with a
+        # Gram matrix.
         if self.is_whole:
             yield order
             return
@@ -269,7 +272,7 @@ class StructuredHinge:
                 self._add_scores(rows, coef[rows] - before)
 
     def _runs(self, order: np.ndarray) -> list[np.ndarray]:
-        # Of at most n_block rows, or one sequence.
+        # Runs of `order` of at most n_block rows, or of one longer sequence.
         rows = np.cumsum(np.diff(self.offsets)[order])
         cuts, first = [0], 0
         while cuts[-1] < len(order):
@@ -298,9 +301,9 @@ class StructuredHinge:
     def revisit(
         self, order: np.ndarray, gaps: np.ndarray, n_steps: int = 1, accuracy: float = 0.0
     ) -> None:
-        """As :meth:`optimize`, among the paths with α > 0: nothing is searched.
+        """Run the steps of :meth:`optimize` among the paths with α > 0, without searches.
 
-        ``gaps`` receive the contribution of each sequence to the gap among these paths.
+        ``gaps`` receives the contribution of each sequence to the gap among these paths.
         """
         for run in self._at_hand(order):
             self.kernel.revisit(run, n_steps, accuracy, gaps)
@@ -314,7 +317,8 @@ class StructuredHinge:
 
             k · Σ_ip α_ip loss_ip - k²/2 · (‖w‖² + [slack "l2"] Σ_i (Σ_p α_ip)² / (2 C_i)),
 
-        where slack "l1" bounds Σ_p α_ip by C_i, so that k ≤ ``ratio``. Not for averages.
+        where slack "l1" bounds Σ_p α_ip by C_i, so that k ≤ ``ratio``. Averages of iterates
+        cannot be rescaled.
         """
         self.C *= ratio  # the kernel reads this array
         self._multiply_dual(ratio)
@@ -333,15 +337,16 @@ class StructuredHinge:
             a[name] *= k
 
     def start_from(self, paths: SupportPaths, allowed: Constraints) -> None:
-        """Take over α of an earlier training on the same rows, whatever C and losses were.
+        """Start from the α of an earlier training on the same rows, with any C and loss.
 
-        Paths that are forbidden now, or true, or of no weight, are left out. α of a sequence is
-        reduced to C_i, and all are multiplied as by :meth:`rescale`.
+        Paths that are now forbidden, equal to the true one or in sequences of weight 0 are left
+        out. The α of a sequence are scaled down to the sum C_i where they exceed it, then all α are
+        multiplied as by :meth:`rescale`.
 
         Parameters
         ----------
         paths : SupportPaths
-            By sequence; their loss is not read.
+            Sorted by sequence; their loss is not used.
         allowed : Constraints
         """
         chosen = self._usable(paths, allowed)
@@ -370,7 +375,7 @@ class StructuredHinge:
         return np.flatnonzero(wrong & free & np.isin(paths.sequence, self.blocks))
 
     def _hold(self, paths: SupportPaths) -> None:
-        # `paths` as the working sets
+        # Makes `paths` the working sets.
         size = np.bincount(paths.sequence, minlength=len(self.C))
         while len(self.kernel.arrays["alpha"]) <= size.max():
             self.kernel.grow()
@@ -403,7 +408,7 @@ class StructuredHinge:
             a["v"] += self.scale**2 * (links.T @ paths.alpha)
 
     def certificate(self) -> Certificate:
-        """Primal and dual objective, of the average where iterates are averaged.
+        """Primal and dual objective of the average of iterates, or of the last iterate.
 
         Costs one pass over the data.
         """
@@ -411,7 +416,7 @@ class StructuredHinge:
             return self.last_certificate()
 
     def last_certificate(self) -> Certificate:
-        """As :meth:`certificate`, of the last iterate."""
+        """Primal and dual objective of the last iterate."""
         worst, products = np.zeros((2, len(self.C)))
         self.kernel.evaluate(self.blocks, worst, products)
         half, sums = 0.5 * self.squared_norm(), self._mass_and_loss()
@@ -422,12 +427,15 @@ class StructuredHinge:
             return Certificate(half + float(C @ xi), dual)
         if self.slack == "l2":
             return Certificate(half + float(C @ xi**2), dual - float((mass**2 / (4 * C)).sum()))
-        # w violates no margin by more than max ξ, so w / (1 - max ξ / least loss) violates none.
+        # w violates margins by at most max ξ, so w / (1 - max ξ / least loss) violates none.
         factor = 1 - xi.max(initial=0) / self.loss.least if xi.max(initial=0) > 0 else 1.0
         return Certificate(half / factor**2 if factor > 0 else np.inf, dual)
 
     def find_contradiction(self) -> bool:
-        """Whether the paths of largest α prove that no hard margin exists; sets `inseparable`."""
+        """Return whether the paths of largest α prove that no hard margin exists.
+
+        If so, `inseparable` names the sequences.
+        """
         paths = self.support_paths()
         if self.slack != "hard" or not len(paths.alpha):
             return False
@@ -477,7 +485,7 @@ class StructuredHinge:
         ----------
         last_is_right : bool
             Whether the perceptron's last weights make no mistake. They are then added to the
-            average, as further passes would do, until it makes no mistake either.
+            average, as further passes would add them, until the average makes no mistake.
         """
         if not self.averaging or self.n_updates == 0 or self._settled is not None:
             return
@@ -489,7 +497,7 @@ class StructuredHinge:
         while last_is_right and self._errs():
             self._restore_states(last)
             total *= 2
-            if total > 2.0**53:  # the average would be the last iterate, but for rounding
+            if total > 2.0**53:  # the average equals the last iterate up to rounding
                 return
             self._subtract_late(1 / total)
 
@@ -526,8 +534,8 @@ class StructuredHinge:
             self._score_rows()
 
     def _errs(self) -> bool:
-        # Whether a wrong path scores no less than the truth (and its loss less), or so little less
-        # that the sums of ``predict``, which round otherwise, may call it a tie.
+        # Whether a wrong path scores as high as the true one less its loss, up to the rounding by
+        # which the sums of ``predict`` may differ from those of training.
         worst, products = np.full((2, len(self.C)), -np.inf)
         self.kernel.evaluate(self.blocks, worst, products)
         margins = worst[np.isfinite(worst)]
@@ -565,7 +573,7 @@ class StructuredHinge:
     def row_coefficients(self) -> np.ndarray:
         """Coefficients of rows, (n_rows, n_labels): Σ_p α_ip ([y_it = j] - [p_t = j]).
 
-        For the linear kernel, those of the working sets even if iterates are averaged.
+        With the linear kernel, coefficients of the working sets, also if iterates are averaged.
         """
         paths = self.support_paths()
         owner, rows = path_rows(paths.sequence, self.offsets)
@@ -580,7 +588,7 @@ class StructuredHinge:
         else:
             coef = self.kernel.arrays["coef"][:, : self.n_labels].copy()
         if len(paths.alpha) and self._settled is None:
-            # Rows in which all paths agree with the truth: exactly zero, without rounding.
+            # Rows where all paths equal the true labels: exactly 0, without rounding errors.
             agreed = np.ones(len(coef), dtype=bool)
             agreed[rows] = False
             coef[agreed] = 0

@@ -4,7 +4,7 @@ Weights w keep all margins, w · (φ(x_i, y_i) - φ(x_i, p)) ≥ loss(y_i, p), u
 
     α ≥ 0    with    Σ_ip α_ip (φ(x_i, y_i) - φ(x_i, p)) = 0    and    Σ_ip α_ip loss(y_i, p) = 1.
 
-Where the dual has no maximum, the iterates diverge in the direction of such an α, so the paths of
+If the dual has no maximum, the iterates diverge in the direction of such an α, so the paths of
 large α are candidates. An α found by non-negative least squares is a proof.
 """
 
@@ -29,14 +29,14 @@ __all__ = [
     "state_differences",
 ]
 
-# Norm of the sum, over that of its longest term, below which it counts as 0: no solver would find a
-# margin as narrow. Rounding leaves about 1e-8 of a Gram matrix's square root.
+# Norm of the sum, relative to its longest term, below which it counts as 0: no solver finds a
+# margin so narrow. The square root of a Gram matrix has rounding errors of about 1e-8.
 NARROW = 1e-6
 FEW = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30)  # numbers of sequences tried for a contradiction
 
 
 def contradiction(gram: np.ndarray, loss: np.ndarray) -> np.ndarray:
-    """A proof that no weights keep the margins of some paths, or none.
+    """Find a proof that no weights keep the margins of some paths.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def contradiction(gram: np.ndarray, loss: np.ndarray) -> np.ndarray:
     Returns
     -------
     ndarray of shape (n_paths,)
-        α of the notes, up to scale; all 0 if these margins can be kept.
+        α of the module docstring, up to scale; all 0 if these margins can be kept.
     """
     longest = np.sqrt(gram.diagonal().max(initial=0))
     if longest == 0:
@@ -64,7 +64,7 @@ def contradiction(gram: np.ndarray, loss: np.ndarray) -> np.ndarray:
 
 
 def smallest_contradiction(gram: np.ndarray, loss: np.ndarray, owner: np.ndarray) -> np.ndarray:
-    """Few sequences whose margins no weights keep together, or none.
+    """Find few sequences whose margins no weights keep.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def path_gram(
     ----------
     paths : SupportPaths
     offsets, y : ndarray
-        Of the data.
+        Offsets of sequences, and label codes of rows.
     n_labels : int
     source : CSR matrix of rows, or function of row numbers that returns their Gram matrix
     scales : (float, float)

@@ -4,24 +4,25 @@ With F, loss and C as in ``hinge``, the maximum over labelings becomes, at tempe
 
     f_μ(w) = ½‖w‖² + C Σ_i c_i (μ log Σ_y exp((loss(y_i, y) + F(x_i, y)) / μ) - F(x_i, y_i)),
 
-which is at least the hinge objective f_0, and more by at most C Σ_i c_i μ log(number of labelings).
+which exceeds the hinge objective f_0 by at least 0 and at most
+C Σ_i c_i μ log(number of labelings).
 For v = w / μ, f_μ / (μ C) is the objective of a CRF with loss(y_i, y) / μ added to its scores, and
 l2 = μ / 2C: an evaluation is one forward-backward, linear in the number of rows.
 
-The dual of a chain needs the marginals of its transitions only (Taskar, Guestrin, Koller 2003).
-Those of the softened maximum, with expectations E_i, are a point of it: for every w,
+The dual of a chain depends on the marginals of its transitions only (Taskar, Guestrin, Koller
+2003). The marginals of the softened maximum, with expectations E_i, are feasible: for every w,
 
     min f_0 ≥ C Σ_i c_i E_i[loss] - ½‖C Σ_i c_i (φ(x_i, y_i) - E_i[φ])‖²,
 
 and the norm is that of w - ∇f_μ(w). With Viterbi's value of f_0(w), both bounds are known. The
 gap is at most ½‖∇f_μ(w)‖² + C μ Σ_i c_i · entropy of i.
 
-Scores are divided by μ, so the logarithms of marginals have errors of about ε log Z_i, ε the unit
-of rounding: at small μ they are the marginals of no distribution, and the bound need not hold. Its
-error is about C Σ_i c_i · ε log Z_i · μ log Z_i, which is subtracted from it.
+Scores are divided by μ, so the logarithms of marginals have errors of about ε log Z_i with the unit
+roundoff ε: at small μ they are not the marginals of any distribution, and the bound may be wrong by
+about C Σ_i c_i · ε log Z_i · μ log Z_i, which is subtracted from it.
 
-Slack L2 squares the softened slacks s_i: then 2 s_i c_i takes the place of c_i in the gradient and
-the bound, which has the term - C Σ_i c_i s_i² more. An evaluation has two forward-backwards.
+Slack L2 squares the softened slacks s_i: 2 s_i c_i replaces c_i in the gradient and in the bound,
+which gains the term - C Σ_i c_i s_i². An evaluation then runs forward-backward twice.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class SmoothedHinge(LogLikelihood):
     ----------
     scores : ScoreMap
     y, offsets, weights : ndarray
-        Label codes; sequences; c_i, which is positive.
+        Label codes of rows, offsets of sequences, and c_i > 0.
     C : float
     cost : ndarray of shape (n_labels, n_labels)
         Loss of a row, true labels in rows.
@@ -61,13 +62,13 @@ class SmoothedHinge(LogLikelihood):
     Attributes
     ----------
     best : ndarray
-        Weights w of the least f_0 measured, laid out by ``scores``, with ``primal`` its value.
+        Weights w of the least measured f_0, in the order of ``scores``; ``primal`` is its value.
     dual : float
         The largest lower bound.
     slope : float
         ½‖∇f_μ(w)‖² / (μ C) where the gradient was last evaluated.
     rounding : float
-        What was subtracted from the bound measured last, about in proportion to 1 / μ.
+        Error subtracted from the last bound, about proportional to 1 / μ.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class SmoothedHinge(LogLikelihood):
         return self.best / temperature
 
     def rescale(self, ratio: float) -> None:
-        """Multiply C by ``ratio``; the best weights stay, the bounds are unknown again."""
+        """Multiply C by ``ratio``. The best weights are kept, the bounds are reset."""
         self.C *= ratio
         self.primal, self.dual = np.inf, -np.inf
 
@@ -107,24 +108,24 @@ class SmoothedHinge(LogLikelihood):
         self.threads.map(ThreadBuffers.clear, self.buffers)
         self.add_up(W, chain, counts=False)
         slack = self.log_z - self.observed_score - self._chain_scores(chain)
-        # Slacks are μ · slack. The sum of products with the new weights has each square twice.
+        # Slacks are μ · slack. The sum of products with the new weights counts each square twice.
         self.weights[:] = 2 * self.temperature * slack * self.given
         self._count_observed()
         return super().value_and_gradient(v, gradient) - 0.5 * float(self.weights @ slack)
 
     def measure(self, v: np.ndarray) -> tuple[float, float, float]:
-        """(least f_0, largest lower bound) so far, those of v among them, and ½‖∇f_μ‖² of v."""
+        """(least f_0, largest lower bound) so far, including v, and ½‖∇f_μ‖² at v."""
         gradient, mu, n = self.scores.new_vector(), self.temperature, self.scores.n_state
         self.value_and_gradient(v, gradient)
         w, slope = mu * v, self.C * gradient
-        # The chain's part of w holds scores, weights times `scale`; derivatives likewise.
+        # The chain's part of w holds scores, which are weights times `scale`; so do derivatives.
         expected = w - slope
         expected[n:] = w[n:] - slope[n:] / self.chain_ridge
         loss, half = self.C * float(self.weights @ self.expected_loss), 0.0
         if self.squared:
             half = self.C * float((self.weights**2 / (4 * self.given)).sum())
         half += 0.5 * self._squared_norm(expected)
-        # The best multiple of this point of the dual; C bounds that of slack L1.
+        # The best multiple of this dual point; with slack L1, C bounds it.
         k = loss / (2 * half) if half > 0 else 1.0
         k = k if self.squared else min(k, 1.0)
         self.rounding = self._rounding()
@@ -189,7 +190,7 @@ class SmoothedHinge(LogLikelihood):
         return np.maximum(best - self.observed_score - self._chain_scores(chain), 0)
 
     def compare(self, psi, block, chain, work, counts: bool, entries=None) -> None:
-        """As for the likelihood, with loss / μ added to the scores; keeps the expected loss."""
+        """The likelihood's ``compare`` with loss / μ added to scores; stores the expected loss."""
         threads, lost = work.threads, np.empty(len(psi))
         softened = (self.cost / self.temperature).astype(psi.dtype, copy=False)
 
@@ -201,15 +202,15 @@ class SmoothedHinge(LogLikelihood):
 
         _in_parts(threads, raise_wrong, len(psi))
         super().compare(psi, block, chain, work, counts, entries)
-        if counts:  # residuals are weight · (marginal - truth), and the truth costs nothing
+        if counts:  # residuals are weight · (marginal - truth), and the truth has loss 0
             _in_parts(threads, lose, len(psi))
             at = np.repeat(np.arange(len(block.weights)), np.diff(block.offsets))
             loss = np.bincount(at, lost, len(block.weights))
-            held = np.where(block.weights > 0, block.weights, 1)  # of slack 0, no weight
+            held = np.where(block.weights > 0, block.weights, 1)  # slack 0 has weight 0
             self.expected_loss[block.sequences] = loss / held
 
     def store_gradient(self, transition, w, gradient) -> float:
-        # With the ridge of the chain's scores, which are weights times `scale`.
+        # Adds the ridge of the chain's scores, which are weights times `scale`.
         ridge, n = super().store_gradient(transition, w, gradient), self.scores.n_state
         extra = self.l2 * (self.chain_ridge - 1)
         gradient[n:] += 2 * extra * w[n:]
@@ -223,12 +224,12 @@ class SmoothedHinge(LogLikelihood):
         return self.scores.unpack(self.best)
 
     def triples(self) -> sparse.csr_matrix | None:
-        """Those of transition features, see ``ScoreMap.unpack_triples``."""
+        """Weights of transition features, see ``ScoreMap.unpack_triples``."""
         return self.scores.unpack_triples(self.best)
 
 
 def _in_parts(threads: Threads | None, work, n: int) -> None:
-    # work(slice) of all n rows: at once, or a part in each thread.
+    # Calls work(slice) for all n rows: once, or for one part in each thread.
     parts = [(0, n)] if threads is None else spans(n, threads.n)
     parts = [slice(a, b) for a, b in parts]
     if threads is None:
