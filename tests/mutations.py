@@ -216,7 +216,7 @@ FAULTS = [
     ("inference/chain/halves.py", "if not joined and", "if False and", "test_halves"),
     ("inference/chain/halves.py", "if c < _chain.FLOOR[chain.dtype.name]:", "if False:", "test_halves"),
     ("inference/chain/halves.py", "pairs[0, :L, :L] += np.outer(left, right / c)", "pass", "test_halves"),
-    ("estimators/base.py", "work.threads = threads", "work.threads = None", "test_shared_sequences"),
+    ("objectives/scores/scored_rows.py", "work.threads = threads", "work.threads = None", "test_shared_sequences"),
     ("objectives/likelihood/likelihood.py", "            work.threads = None", "            pass", "test_shared_sequences"),
     ("data/labels.py", "s.max() > MOST", "s.max() < 0", "test_label_dtypes"),
     ("data/sequences.py", "        weight = np.ascontiguousarray(sample_weight, dtype=np.float64)\n    except (TypeError, ValueError)", "        weight = np.ascontiguousarray(sample_weight, dtype=np.float64)\n    except TypeError", "test_wrong_calls"),

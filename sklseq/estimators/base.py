@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from copy import copy
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import LabellerBase
-from sklseq._lib.threads import BufferPool, Threads, spans
-from sklseq.data.labels import (
-    LabelLists,
-    PartialLabelError,
-    cut_rows,
-    encode_labels,
-    find_codes,
-)
+from sklseq.data.labels import LabelLists, PartialLabelError, encode_labels, find_codes
 from sklseq.data.partial_labels import AllowedLabels, PartialLabels
-from sklseq.data.row_blocks import RowBlocks, in_blocks
+from sklseq.data.row_blocks import RowBlocks
 from sklseq.data.segment_labels import Span
-from sklseq.data.sequences import (
-    Sequences,
-    check_finite,
-    check_sample_weight,
-    read_labels,
-)
+from sklseq.data.sequences import Sequences, check_sample_weight, read_labels
 from sklseq.data.span_rules import SpanRules, find_by_rules, named_spans, span_rules
 from sklseq.data.types import ArrayLike, LabelsLike, MatrixLike, SequencesLike, ValidLike
 from sklseq.estimators.label_output import (
@@ -44,52 +30,16 @@ from sklseq.estimators.validation import (
     in_shards,
     other_width,
     read_sequences,
+    refuse_options,
 )
 from sklseq.estimators.weights import dense_weights
-from sklseq.inference.chain.linear_chain import (
-    Transitions,
-    Workspace,
-    best_paths,
-    check_paths,
-    is_shared,
-    nbest,
-    row_blocks,
-    viterbi,
-)
+from sklseq.inference.chain.linear_chain import Transitions, nbest, viterbi
 from sklseq.inference.chain.row_transitions import RowTransitions
-from sklseq.inference.chain.sparse_transitions import find_pairs
 from sklseq.objectives.scores.design import score_rows
 from sklseq.objectives.scores.score_map import padded_rows
-from sklseq.objectives.scores.transition_features import TransitionFeatures
+from sklseq.objectives.scores.scored_rows import ChainWeights, Potentials, ScoredRows
 
-__all__ = [
-    "BaseTagger",
-    "Potentials",
-]
-
-
-class Potentials(NamedTuple):
-    """Scores of a linear chain: everything that decoding needs of a model.
-
-    Attributes
-    ----------
-    emission : ndarray of shape (n_rows, n_labels)
-    transition : ndarray of shape (n_labels, n_labels), or RowTransitions
-        The second of models with transition features.
-    start, end : ndarray of shape (n_labels,)
-    offsets : ndarray of shape (n_sequences + 1,)
-    """
-
-    emission: np.ndarray
-    transition: np.ndarray | RowTransitions
-    start: np.ndarray
-    end: np.ndarray
-    offsets: np.ndarray
-
-
-def most_rows(X: Sequences, blocks: list[tuple[int, int]]) -> int:
-    """Rows of the largest of these runs of sequences."""
-    return int(max((X.offsets[b] - X.offsets[a] for a, b in blocks), default=0))
+__all__ = ["BaseTagger"]
 
 
 class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
@@ -104,10 +54,11 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_rows"}
 
-    def _read(self, X: Any, finite: bool = True) -> Sequences:
+    def _read(self, X: Any, finite: bool = True, blocks: bool = False) -> Any:
+        # Sequences; or X itself, if it holds sequences in blocks and they are allowed.
         check_is_fitted(self, "classes_")
-        X, _ = read_sequences(X, self.vectorizer_, finite=finite)
-        if X.n_rows == 0 and X.shape[1] == 0:
+        X, _ = read_sequences(X, self.vectorizer_, finite=finite, blocks=blocks)
+        if not isinstance(X, Sequences) or (X.n_rows == 0 and X.shape[1] == 0):
             return X
         if X.shape[1] not in self._widths():
             origin = f"{type(self).__name__} was fitted with"
@@ -126,57 +77,19 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
             self._rows = cached
         return cached[1]
 
-    def _chain(self, question: str = "", n_rows: int = 0) -> Transitions:
-        # question: "sums" or "maxima" where the caller can use sparse transitions.
-        scores, dtype = (self.transition_, self.start_, self.end_), self.transition_.dtype
-        pairs = None
-        if question and self.transition_coef_ is None:
-            pairs = find_pairs(self.transition_, dtype, question, n_rows=n_rows)
-        return Transitions(*scores, dtype, pairs)
+    def _chain_weights(self) -> ChainWeights:
+        return ChainWeights(self.transition_, self.start_, self.end_, self.transition_coef_)
 
-    def _entries(self, X: Sequences, chain: Transitions) -> Callable:
-        # Function of a row and offsets from there: transition scores of rows with transition
-        # features, or None, and the largest one.
-        coef = self.transition_coef_
-        if coef is None:
-            return lambda *_: (None, -np.inf)
-        return partial(self._transition_features(X).entries, coef.data, chain.score)
+    def _design(self, X: Sequences) -> tuple[Any, np.ndarray]:
+        # What scores the rows of X, and the weights that it takes.
+        W = self._state_rows()
+        return score_rows(X, W.dtype), W
 
-    def _transition_features(self, X: Sequences) -> TransitionFeatures:
-        return TransitionFeatures.of_coef(X, self.transition_coef_, len(self.classes_))
-
-    def _blocks(self, X: Sequences, work) -> None:
-        """``work(a, b, psi, offsets, threads)`` on the padded scores of sequences a to b - 1.
-
-        The next call overwrites ``psi``. ``threads``: those that may work on it, or None.
-        """
-        W, design = self._state_rows(), None
-        if X.n_rows:
-            design = score_rows(X, W.dtype)
-        blocks = row_blocks(X.offsets)
-        pool = BufferPool(lambda: np.empty((most_rows(X, blocks), W.shape[1]), dtype=W.dtype))
-
-        def score(psi: np.ndarray, first: int) -> None:
-            if design is not None and not design.checked_scores(W, first, first + len(psi), psi):
-                check_finite(X)
-
-        def run(block: tuple[int, int], threads: Threads | None = None):
-            a, b = block
-            first, last = X.offsets[a], X.offsets[b]
-            with pool.buffer() as buffer:
-                psi = buffer[: last - first]
-                if threads is None:
-                    score(psi, first)
-                else:
-                    parts = spans(len(psi), threads.n)
-                    threads.map(lambda at: score(psi[slice(*at)], first + at[0]), parts)
-                work(a, b, psi, X.offsets[a : b + 1] - first, threads)
-
-        with Threads(self.n_jobs) as threads:
-            shared = [block for block in blocks if is_shared(X.offsets, block, threads.n)]
-            threads.map(run, [block for block in blocks if block not in shared])
-            for block in shared:
-                run(block, threads)
+    def _scored(self, X: Sequences, known: LabelsLike | None = None) -> ScoredRows:
+        allowed = None
+        if known is not None:
+            allowed = PartialLabels.read(known, X, "known").allowed(self.classes_)
+        return ScoredRows(X, *self._design(X), self._chain_weights(), allowed, self.n_jobs)
 
     def potentials(self, X: SequencesLike, *, continued: ArrayLike | None = None) -> Potentials:
         """Scores of each label at each row, and of transitions, starts and ends.
@@ -192,27 +105,8 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         -------
         Potentials
         """
-        X = self._read(X, finite=False)
-        L = len(self.classes_)
-        emission = np.empty((X.n_rows, L), dtype=self.transition_.dtype)
-
-        def keep(a, b, psi, *_):
-            emission[X.offsets[a] : X.offsets[b]] = psi[:, :L]
-
-        self._blocks(X, keep)
-        transition = self.transition_
-        if self.transition_coef_ is not None:
-            parts = np.zeros(len(X), dtype=bool) if continued is None else np.asarray(continued)
-            features, given = self._transition_features(X), (self.transition_coef_.data, transition)
-            transition, _ = features.entries_of_parts(*given, X.offsets, parts)
-            transition = self._no_entries(X.n_rows) if transition is None else transition
-        return Potentials(emission, transition, self.start_, self.end_, X.offsets)
-
-    def _no_entries(self, n_rows: int) -> RowTransitions:
-        # Transitions of rows without transition features.
-        indptr, none = np.zeros(n_rows + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
-        score = none.astype(self.transition_.dtype)
-        return RowTransitions.unchecked(self.transition_, indptr, none, none, score)
+        rows = self._scored(self._read(X, finite=False))
+        return rows.potentials(None if continued is None else np.asarray(continued))
 
     def predict(
         self,
@@ -263,62 +157,35 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         plain decoding, and only for the sequences with repeated labels.
         """
         check_handle_invalid(handle_invalid)
-        shards, blocks = in_shards(X), in_blocks(X)
-        if (shards or blocks) and (known is not None or valid is not None):
-            name = "valid" if known is None else "known"
-            raise ValueError(
-                f"{name} needs sequences in memory; pass arrays, or leave {name} out of predict."
-            )
-        if shards:
+        if in_shards(X):
             check_is_fitted(self, "classes_")
+            refuse_options("predict", known=known, valid=valid)
             from sklseq.estimators.sources.shard_answers import predict_shards
 
             return predict_shards(self.predict, X)
-        if blocks:
+        X = self._read(X, finite=False, blocks=True)
+        if not isinstance(X, Sequences):
+            refuse_options("predict", known=known, valid=valid)
             decoded = self._block_decoder().predict(X)
             return as_chosen(self, (chosen_labels(self, codes) for codes in decoded))
-        X = self._read(X, finite=False)
+        rows = self._scored(X, known)
         if valid is not None:
-            codes = self._valid_rows(X, known, valid, handle_invalid)
+            codes = self._valid_codes(rows.best_codes(), rows.potentials(), valid, handle_invalid)
             return cut_labels(self, codes, X.offsets)
         found = LabelLists([None] * len(X))
 
         def keep(a, b, codes, offsets):
             found[a:b] = cut_labels(self, codes, offsets)  # while others compute
 
-        self._decode(X, known, keep)
+        rows.best_paths(keep)
         return found if gives_lists(self) else np.asarray(found)
 
-    def _decode(self, X: Sequences, known: LabelsLike | None, keep: Callable) -> None:
-        # ``keep(a, b, codes, offsets)``: label codes of sequences a to b - 1.
-        allowed = self._allowed(known, X)
-        chain = self._chain("maxima", X.n_rows)
-        entries = self._entries(X, chain)
-
-        def decode(a, b, psi, offsets, threads):
-            allowed.restrict(psi, X.offsets[a])
-            rows, _ = entries(X.offsets[a], offsets)
-            codes, scores = best_paths(psi, offsets, chain, rows, threads)
-            check_paths(scores, a, known is not None)
-            keep(a, b, codes, offsets)
-
-        self._blocks(X, decode)
-
-    def _valid_rows(
-        self, X: Sequences, known: LabelsLike | None, valid: ValidLike, handle_invalid: str
-    ) -> np.ndarray:
-        if known is not None:
-            self._decode(X, known, lambda *_: None)  # its error names known
-        allowed, potentials = self._allowed(known, X), self.potentials(X)
-        allowed.restrict(potentials.emission, 0)
-        return self._valid_codes(potentials, valid, handle_invalid)
-
     def _valid_codes(
-        self, potentials: Potentials, valid: ValidLike, handle_invalid: str
+        self, best: np.ndarray, potentials: Potentials, valid: ValidLike, handle_invalid: str
     ) -> np.ndarray:
         from sklseq.estimators.valid_paths import valid_paths  # not for a deployed model
 
-        return valid_paths(potentials, self.classes_, valid, handle_invalid)
+        return valid_paths(best, potentials, self.classes_, valid, handle_invalid)
 
     def predict_blocks(self, x: MatrixLike) -> Iterator[list[Any]]:
         """The labels of one sequence of any length, while it is read.
@@ -340,25 +207,25 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         from sklseq.estimators.decode_blocks import BlockDecoder  # not for a deployed model
 
         check_is_fitted(self, "classes_")
-        name, score, chain = type(self).__name__, self._score_rows, self._chain()
-        given = name, self.classes_, self.n_features_in_, score, chain
-        if self.transition_coef_ is None:
+        weights = self._chain_weights()
+        chain = Transitions(*weights[:3], weights.transition.dtype)
+        given = type(self).__name__, self.classes_, self.n_features_in_, self._score_rows, chain
+        if weights.coef is None:
             return BlockDecoder(*given)
-        chain.rows = self._no_entries(0)
-        return BlockDecoder(*given, self._entries_of_part)
+        chain.rows = weights.without_entries(0)
 
-    def _entries_of_part(self, rows: Any, first: bool) -> RowTransitions | None:
-        # Of rows of one sequence, with the first one or not.
-        features = self._transition_features(Sequences(rows, [0, rows.shape[0]]))
-        given = self.transition_coef_.data, self.transition_
-        offsets = np.array([0, rows.shape[0]])
-        return features.entries_of_parts(*given, offsets, np.array([not first]))[0]
+        def entries(rows: Any, first: bool) -> RowTransitions | None:
+            X = Sequences(rows, [0, rows.shape[0]])
+            return weights.entries_of_parts(X, np.array([not first]))
+
+        return BlockDecoder(*given, entries)
 
     def _score_rows(self, rows: Any) -> np.ndarray:
         # The padded scores of finite rows.
-        W, n = self._state_rows(), rows.shape[0]
+        n = rows.shape[0]
+        design, W = self._design(Sequences(rows, [0, n]))
         psi = np.empty((n, W.shape[1]), dtype=W.dtype)
-        score_rows(Sequences(rows, [0, n]), W.dtype).scores(W, 0, n, psi)
+        design.scores(W, 0, n, psi)
         return psi
 
     def predict_spans(
@@ -405,10 +272,9 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         potentials = self.potentials(X)
         rules = span_rules(self.classes_, scheme)
         emission, transition, start, end, offsets = potentials
-        if valid is None:
-            codes, _ = viterbi(emission, transition, offsets, start=start, end=end)
-        else:
-            codes = self._valid_codes(potentials, valid, handle_invalid)
+        codes, _ = viterbi(emission, transition, offsets, start=start, end=end)
+        if valid is not None:
+            codes = self._valid_codes(codes, potentials, valid, handle_invalid)
         spans = find_by_rules(codes, offsets, rules)
         proba = self._span_probabilities(potentials, spans, rules)
         return named_spans(rules, spans, offsets, proba)
@@ -434,14 +300,14 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
             log-probabilities. After ``set_output(predict="array")``, ``labels`` is an array of
             shape (k, n_steps).
         """
-        X = self._read(X)
-        emission, transition, start, end, offsets = self.potentials(X)
+        rows = self._scored(self._read(X))
+        emission, transition, start, end, offsets = rows.potentials()
         paths = nbest(emission, transition, offsets, n, start=start, end=end)
-        log_z = self._log_normalisers(X)
+        log_z = self._log_normalisers(rows)
         return [(chosen_labels(self, codes), s - z) for (codes, s), z in zip(paths, log_z)]
 
-    def _log_normalisers(self, X: Sequences) -> np.ndarray:
-        return np.zeros(len(X))  # scores are no log-probabilities
+    def _log_normalisers(self, rows: ScoredRows) -> np.ndarray:
+        return np.zeros(len(rows.X))  # scores are no log-probabilities
 
     def _probabilities(self, X: Any, known: LabelsLike | None, out: Any = None) -> list[np.ndarray]:
         # Label marginals of each sequence, views of ``out`` if it is given.
@@ -450,42 +316,8 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
         if out is None:
             out = np.empty((X.n_rows, len(self.classes_)), dtype=self.transition_.dtype)
         of_sequences: list = [None] * len(X)
-        self._marginals(X, out, of_sequences, known)
+        self._scored(X, known).sums(out, of_sequences)
         return of_sequences
-
-    def _marginals(
-        self, X: Sequences, marginals: np.ndarray | None = None, of_sequences: list | None = None,
-        known: LabelsLike | None = None,
-    ) -> np.ndarray:  # fmt: skip
-        """log Z of each sequence; label marginals are written into ``marginals``, and views of
-        those of each sequence into ``of_sequences``. ``known``: as in :meth:`predict`."""
-        allowed = self._allowed(known, X)
-        chain = self._chain("sums", X.n_rows).exponentiate()
-        entries = self._entries(X, chain)
-        log_z, L = np.zeros(len(X)), len(self.classes_)
-        n_rows = most_rows(X, row_blocks(X.offsets))
-        pool = BufferPool(lambda: Workspace(n_rows, chain.width, chain.dtype, chain.pairs))
-
-        def forward_backward(a, b, psi, offsets, threads):
-            allowed.restrict(psi, X.offsets[a])
-            rows, highest = entries(X.offsets[a], offsets)
-            scaled = chain if rows is None else copy(chain).exponentiate(highest)
-            with pool.buffer() as work:
-                work.threads = threads
-                work.forward_backward(psi, offsets, None, scaled, log_z[a:b], rows)
-            check_paths(log_z[a:b], a, known is not None)
-            if marginals is not None:
-                marginals[X.offsets[a] : X.offsets[b]] = psi[:, :L]
-            if of_sequences is not None:
-                of_sequences[a:b] = cut_rows(marginals, X.offsets[a : b + 1])
-
-        self._blocks(X, forward_backward)
-        return log_z
-
-    def _allowed(self, known: LabelsLike | None, X: Sequences) -> AllowedLabels:
-        if known is None:
-            return AllowedLabels.all(len(self.classes_))
-        return PartialLabels.read(known, X, "known").allowed(self.classes_)
 
     def _encode(self, y: Any, X: Sequences) -> np.ndarray:
         return encode_labels(read_labels(y, X), self.classes_, X.offsets)
@@ -513,8 +345,6 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
             from sklseq.estimators.sources.shard_answers import count_right_of_shards
 
             right, total = count_right_of_shards(self._count_right, X, y, sample_weight)
-        elif in_blocks(X):
-            right, total = self._block_decoder().count_right(X, y, sample_weight)
         else:
             right, total = self._count_right(X, y, sample_weight)
         if not total > 0:
@@ -523,18 +353,15 @@ class BaseTagger(LabelOutputMixin, LabellerBase, BaseEstimator):
 
     def _count_right(self, X: Any, y: Any, sample_weight: Any) -> tuple[float, float]:
         # Weight of the rows whose predicted label is right, and of all.
-        X = self._read(X)
+        X = self._read(X, blocks=True)
+        if not isinstance(X, Sequences):
+            return self._block_decoder().count_right(X, y, sample_weight)
         try:
             truth = find_codes(read_labels(y, X), self.classes_)
         except PartialLabelError:
             truth = PartialLabels.read(y, X).allowed(self.classes_, new=True)
         weights = np.repeat(check_sample_weight(sample_weight, len(X)), X.lengths)
-        predicted = np.empty(X.n_rows, dtype=np.int32)
-
-        def keep(a, b, codes, _):
-            predicted[X.offsets[a] : X.offsets[b]] = codes
-
-        self._decode(X, None, keep)
+        predicted = self._scored(X).best_codes()
         if isinstance(truth, AllowedLabels):
             weights[truth.unknown] = 0
             right = truth.table[truth.codes, predicted]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from sklseq._lib.estimator import fitted_parameter
-from sklseq._lib.threads import Threads
 from sklseq.data.labels import cut_rows
-from sklseq.data.sequences import check_finite
+from sklseq.data.sequences import Sequences, first_not_finite
 from sklseq.data.types import SequencesLike
 from sklseq.estimators.base import BaseTagger
 from sklseq.estimators.kernel_functions import BLOCK, RowKernel
-from sklseq.inference.chain.linear_chain import row_blocks
 from sklseq.inference.chain.max_marginals import max_marginals
+from sklseq.objectives.scores.score_map import padded_rows
 
 __all__ = ["KernelTagger"]
 
@@ -64,35 +64,24 @@ class KernelTagger(BaseTagger):
             return super()._widths()
         return super()._widths() | {len(self.support_)}
 
-    def _blocks(self, X, work) -> None:
-        # Without coef_, rows are scored by their kernels with the support rows.
+    def _design(self, X: Sequences) -> tuple[Any, np.ndarray]:
         if hasattr(self, "coef_"):
-            super()._blocks(X, work)
-            return
-        check_finite(X)
+            return super()._design(X)
+        none = np.empty((0, len(self.classes_)), dtype=self.transition_.dtype)
+        return _KernelScores(X.rows, self._support_scores), padded_rows(none)
 
-        def run(block: tuple[int, int]) -> None:
-            a, b = block
-            first, last = X.offsets[a], X.offsets[b]
-            work(a, b, self._score_rows(X.rows[first:last]), X.offsets[a : b + 1] - first, None)
-
-        with Threads(self.n_jobs) as threads:
-            threads.map(run, row_blocks(X.offsets))
-
-    def _score_rows(self, rows: Any) -> np.ndarray:
-        if hasattr(self, "coef_"):
-            return super()._score_rows(rows)
-        chain, L, n = self._chain(), len(self.classes_), rows.shape[0]
+    def _support_scores(self, rows: Any, out: np.ndarray) -> None:
+        # Kernels with the support rows times dual_coef_.
+        L, n = len(self.classes_), rows.shape[0]
         function, degree, coef0 = (
             fitted_parameter(self, name) for name in ("kernel", "degree", "coef0")
         )
         kernel = RowKernel(function, getattr(self, "gamma_", 1.0), int(degree), float(coef0))
-        psi = np.zeros((n, chain.width), dtype=chain.dtype)
+        out[:] = 0
         step = BLOCK // max(len(self.support_), 1)  # 0 for more support rows than BLOCK
         for a in range(0, n if len(self.support_) else 0, max(step, 1)):
             part = rows[a : a + max(step, 1)]
-            psi[a : a + part.shape[0], :L] = self._support_kernel(kernel, part) @ self.dual_coef_
-        return psi
+            out[a : a + part.shape[0], :L] = self._support_kernel(kernel, part) @ self.dual_coef_
 
     def _support_kernel(self, kernel: RowKernel, rows) -> np.ndarray:
         if kernel.kernel == "precomputed":
@@ -100,3 +89,19 @@ class KernelTagger(BaseTagger):
             chosen = rows if is_chosen else rows[:, self.support_]
             return chosen.toarray() if sparse.issparse(chosen) else chosen
         return kernel(rows, self.support_vectors_)
+
+
+class _KernelScores(NamedTuple):
+    # Scores of rows by their kernels, a design of ``ScoredRows``.
+    rows: Any
+    of_rows: Callable[[Any, np.ndarray], None]
+
+    def scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> None:
+        self.of_rows(self.rows[first:last], out)
+
+    def checked_scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> bool:
+        """Whether the rows are finite, and so ``out`` is filled."""
+        finite = first_not_finite(self.rows[first:last]) is None
+        if finite:
+            self.scores(W, first, last, out)
+        return finite

@@ -79,7 +79,8 @@ def chosen_labels(estimator: Any, codes: np.ndarray) -> Any:
 
 def cut_labels(estimator: Any, codes: np.ndarray, offsets: np.ndarray) -> Any:
     """Labels of each sequence, of the codes of all rows."""
-    return as_chosen(estimator, cut_rows(chosen_labels(estimator, codes), offsets))
+    found = LabelLists(cut_rows(chosen_labels(estimator, codes), offsets))
+    return found if gives_lists(estimator) else np.asarray(found)
 
 
 def as_chosen(estimator: Any, answers: Iterable[Any]) -> Any:

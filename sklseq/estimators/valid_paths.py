@@ -11,7 +11,7 @@ import numpy as np
 from sklseq._lib.signatures import takes
 from sklseq.data.span_rules import span_rules
 from sklseq.data.types import ValidLike
-from sklseq.inference.chain.linear_chain import nbest, viterbi
+from sklseq.inference.chain.linear_chain import nbest
 from sklseq.inference.chain.once import NoValidAnswerError, best_paths_once
 from sklseq.inference.chain.row_transitions import RowTransitions
 
@@ -22,16 +22,19 @@ NUMBERS = (8, 64, 512, 4096)
 
 
 def valid_paths(
-    potentials: tuple, classes: np.ndarray, valid: ValidLike, handle_invalid: str
+    best: np.ndarray, potentials: tuple, classes: np.ndarray, valid: ValidLike, handle_invalid: str
 ) -> np.ndarray:
-    """Codes of the best valid label paths, as `BaseTagger.predict` defines the last two."""
+    """Codes of the best valid label paths, as `BaseTagger.predict` defines the last two.
+
+    ``best``: those of the best paths of all.
+    """
     unless = unless_invalid(handle_invalid)
     if callable(valid):
-        return _first_valid(potentials, classes, check_valid(valid), unless)
+        return _first_valid(best.copy(), potentials, classes, check_valid(valid), unless)
     rules = span_rules(classes)
     once = types_once(valid, rules.types)
     chosen = np.array([label in once for label in rules.types])
-    return best_paths_once(potentials, rules, chosen, handle_invalid == "best")
+    return best_paths_once(best, potentials, rules, chosen, handle_invalid == "best")
 
 
 def unless_invalid(handle_invalid: str) -> AbstractContextManager:
@@ -75,10 +78,10 @@ def types_once(valid: Any, types: list) -> list:
 
 
 def _first_valid(
-    potentials: tuple, classes: np.ndarray, valid: Callable, unless: AbstractContextManager
-) -> np.ndarray:
+    codes: np.ndarray, potentials: tuple, classes: np.ndarray, valid: Callable,
+    unless: AbstractContextManager,
+) -> np.ndarray:  # fmt: skip
     emission, transition, start, end, offsets = potentials
-    codes, _ = viterbi(emission, transition, offsets, start=start, end=end)
     for s, (a, b) in enumerate(zip(offsets[:-1], offsets[1:])):
         if valid(classes[codes[a:b]].tolist()):
             continue

@@ -30,6 +30,7 @@ __all__ = [
     "in_shards",
     "other_width",
     "read_sequences",
+    "refuse_options",
     "refuse_roles",
     "training_weights",
     "warn_new_attributes",
@@ -45,14 +46,20 @@ def in_shards(X: SequencesLike) -> bool:
     return type(one).__module__.split(".")[0] == "dask" or hasattr(X, "to_delayed")
 
 
-def read_sequences(X: SequencesLike, vectorizer=None, *, fit: bool = False, finite: bool = True):
+def read_sequences(
+    X: SequencesLike, vectorizer: Any = None, *, fit: bool = False, finite: bool = True,
+    blocks: bool = False,
+) -> tuple:  # fmt: skip
     """Any input form as ``(Sequences, vectorizer)``; dicts and attributes need a vectorizer.
 
-    ``finite=False``: NaN and infinity are searched for when scores are computed.
+    ``finite=False``: NaN and infinity are searched for when scores are computed. ``blocks``:
+    whether X may hold sequences in blocks; it is then returned as it is.
     """
     from sklseq.features import DictFeatures
 
-    if in_blocks(X, maps=False):
+    if in_blocks(X, maps=blocks):
+        if blocks:
+            return X, vectorizer
         raise ValueError(
             "X holds sequences in blocks, on which only CRFTagger.fit trains; pass arrays, such as "
             "numpy.concatenate(list(blocks.read())) of RowBlocks, or train a CRFTagger."
@@ -201,6 +208,15 @@ def _check_labels_weighed(by_label: Mapping, labels: list) -> None:
 def check_handle_invalid(handle_invalid: Any) -> None:
     if not isinstance(handle_invalid, str) or handle_invalid not in ("error", "best"):
         raise ValueError(f"handle_invalid must be 'error' or 'best'; got {handle_invalid!r}.")
+
+
+def refuse_options(method: str, **given: Any) -> None:
+    """Raise if options of a method are given that need sequences in memory."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} needs sequences in memory; pass arrays, or leave {name} out of {method}."
+            )
 
 
 def check_room(out: Any, n_labels: int, n_rows: int | None = None) -> None:

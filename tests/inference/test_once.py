@@ -7,7 +7,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklseq.data.span_rules import find_by_rules, span_rules
 from sklseq.inference import viterbi
 from sklseq.inference.chain import once as module
-from sklseq.inference.chain.once import best_paths_once
 from tests.oracles import enumerate_chain
 
 CLASSES = {
@@ -16,6 +15,12 @@ CLASSES = {
     "runs": ["O", "city", "number", "zip"],
     "integers": [0, 1, 2],
 }
+
+
+def once_paths(potentials, *rule):
+    emission, transition, start, end, offsets = potentials
+    best, _ = viterbi(emission, transition, offsets, start=start, end=end)
+    return module.best_paths_once(best, potentials, *rule)
 
 
 def obeys(path, rules, once):
@@ -44,7 +49,7 @@ def check(
     # There is always a path: of one label, or of labels that follow each other in a circle.
     transition[..., np.arange(L), np.arange(L) - int(otherwise_best)] = 0.1
     potentials, n_invalid = (emission, transition, start, end, offsets), 0
-    codes = best_paths_once(potentials, rules, once, otherwise_best)
+    codes = once_paths(potentials, rules, once, otherwise_best)
     plain, _ = viterbi(emission, transition, offsets, start=start, end=end)
     for a, b in zip(offsets[:-1], offsets[1:]):
         steps = transition[a:b] if of_rows else transition
@@ -88,11 +93,11 @@ def test_float32(name):
 def test_ties_go_to_low_labels():
     rules = span_rules(np.array(["a", "b", "c"]))
     everything = np.zeros((4, 3)), np.zeros((3, 3)), None, None, np.array([0, 4])
-    codes = best_paths_once(everything, rules, np.ones(3, dtype=bool))
+    codes = once_paths(everything, rules, np.ones(3, dtype=bool))
     assert_array_equal(codes, [0, 0, 0, 0])
     emission = np.zeros((4, 3))
     emission[[0, 3], 1], emission[1, 1] = 5, -np.inf  # b in row 0 or in row 3, with many paths each
-    codes = best_paths_once((emission, *everything[1:]), rules, np.ones(3, dtype=bool))
+    codes = once_paths((emission, *everything[1:]), rules, np.ones(3, dtype=bool))
     assert_array_equal(codes, [1, 0, 0, 0])
 
 
@@ -103,7 +108,7 @@ def test_long_sequences_and_many_types():
     rules = span_rules(np.array(["O", *"abcde"]))
     once = np.array([label != "O" for label in rules.types])
     offsets = np.array([0, n])
-    codes = best_paths_once((emission, transition, None, None, offsets), rules, once)
+    codes = once_paths((emission, transition, None, None, offsets), rules, once)
     assert obeys(codes, rules, once)
     # By the order in which labels occur: every order of five runs among outside rows.
     spread = emission - emission[:, :1]
@@ -133,8 +138,8 @@ def test_errors():
     forbidden = np.array([[-np.inf, 0.0], [0.0, -np.inf]])  # a and b in turn
     potentials = np.zeros((5, 2)), forbidden, None, None, np.array([0, 2, 5])
     with pytest.raises(ValueError, match="Sequence 1 has no allowed label path in which"):
-        best_paths_once(potentials, rules, np.ones(2, dtype=bool))
+        once_paths(potentials, rules, np.ones(2, dtype=bool))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MOST_POINTERS", 5)
         with pytest.raises(ValueError, match="of sequence 1, of 3 rows, repeat 1 labels, too many"):
-            best_paths_once(potentials, rules, np.ones(2, dtype=bool))
+            once_paths(potentials, rules, np.ones(2, dtype=bool))

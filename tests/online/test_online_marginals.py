@@ -10,9 +10,9 @@ from sklearn.base import BaseEstimator
 
 from sklseq import CRFTagger, OnlineDecoder, SemiCRFSegmenter
 from sklseq.datasets import make_contacts
-from sklseq.estimators.base import Potentials
 from sklseq.features import TemplateFeatures
 from sklseq.inference import decode_online
+from sklseq.objectives.scores.scored_rows import Potentials
 
 RULES = [
     {"lag": 0},

@@ -26,7 +26,7 @@ from sklseq.data.types import (
     RandomState,
     SequencesLike,
 )
-from sklseq.estimators.base import BaseTagger, Potentials
+from sklseq.estimators.base import BaseTagger
 from sklseq.estimators.token_explanation import ExplainMixin, TokenExplanation
 from sklseq.estimators.validation import (
     ATTRIBUTES_WARNED,
@@ -35,6 +35,7 @@ from sklseq.estimators.validation import (
     check_number,
     check_numbers,
     check_room,
+    refuse_options,
     warn_new_attributes,
     warn_one_label,
 )
@@ -42,6 +43,7 @@ from sklseq.estimators.weights import dense_weights
 from sklseq.inference import entropy, sample
 from sklseq.inference.chain.linear_chain import as_generator
 from sklseq.inference.chain.span_sums import span_probabilities
+from sklseq.objectives.scores.scored_rows import Potentials, ScoredRows
 from sklseq.objectives.scores.transition_features import transition_scores
 
 if TYPE_CHECKING:  # its import takes as long as that of the tagger
@@ -483,8 +485,7 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         if in_blocks(X):
             check_is_fitted(self, "classes_")
             check_room(out, len(self.classes_))
-            if known is not None:
-                raise ValueError("known needs sequences in memory; pass arrays, or leave it out.")
+            refuse_options("predict_proba", known=known)
             return self._block_sums().predict_proba(X, out, self.coef_.dtype)
         return self._probabilities(X, known, out)
 
@@ -578,7 +579,8 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
             return self._block_sums().log_proba(X, y)
         X = self._read(X)
         codes = find_codes(read_labels(y, X), self.classes_)
-        emission, transition, start, end, offsets = self.potentials(X)
+        rows = self._scored(X)
+        emission, transition, start, end, offsets = rows.potentials()
         unseen, codes = codes < 0, np.maximum(codes, 0)
         score = emission[np.arange(X.n_rows), codes].astype(np.float64)
         first, last, after = row_positions(offsets)
@@ -587,10 +589,10 @@ class CRFTagger(CallbackSupportMixin, ExplainMixin, BaseTagger):
         score[after] += transition_scores(transition, after, codes[after - 1], codes[after])
         score[unseen] = -np.inf
         total = np.bincount(np.repeat(np.arange(len(X)), X.lengths), score, minlength=len(X))
-        return total - self._marginals(X)
+        return total - rows.sums()
 
-    def _log_normalisers(self, X: Sequences) -> np.ndarray:
-        return self._marginals(X)
+    def _log_normalisers(self, rows: ScoredRows) -> np.ndarray:
+        return rows.sums()
 
     def sample(
         self, X: SequencesLike, n_samples: int = 1, random_state: RandomState = None

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from sklseq.data.types import SequencesLike
-from sklseq.estimators.base import Potentials
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.row_transitions import RowTransitions
+from sklseq.objectives.scores.scored_rows import Potentials
 
 __all__ = ["chain_of", "check_emission_only", "entries_for", "potentials_of_parts"]
 

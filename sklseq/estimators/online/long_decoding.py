@@ -9,7 +9,6 @@ import numpy as np
 
 from sklseq.data.row_blocks import BLOCK_ROWS, RowBlocks, blocks_of
 from sklseq.data.types import SequencesLike
-from sklseq.estimators.base import Potentials
 from sklseq.estimators.online.arriving import entries_for, potentials_of_parts
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.online_rules import (
@@ -21,6 +20,7 @@ from sklseq.inference.chain.online_rules import (
     no_path,
 )
 from sklseq.inference.chain.row_transitions import RowTransitions
+from sklseq.objectives.scores.scored_rows import Potentials
 
 __all__ = ["decode_long"]
 

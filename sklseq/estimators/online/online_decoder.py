@@ -22,7 +22,6 @@ from sklseq.data.row_blocks import in_blocks
 from sklseq.data.segment_labels import labels_of_segments
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
-from sklseq.estimators.base import Potentials
 from sklseq.estimators.label_output import as_chosen, cut_labels
 from sklseq.estimators.online.arriving import chain_of
 from sklseq.estimators.online.items import check_items
@@ -40,6 +39,7 @@ from sklseq.estimators.validation import check_n_jobs
 from sklseq.inference.chain.linear_chain import BLOCK_ROWS, best_paths, row_blocks
 from sklseq.inference.chain.online_rules import OnlinePaths, OnlineRule, decode_block
 from sklseq.metrics import token_accuracy
+from sklseq.objectives.scores.scored_rows import Potentials
 
 if TYPE_CHECKING:
     from sklseq.estimators.online.segment_stream import SegmentStream

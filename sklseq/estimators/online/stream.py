@@ -19,7 +19,6 @@ import numpy as np
 
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike
-from sklseq.estimators.base import Potentials
 from sklseq.estimators.online.arriving import (
     chain_of,
     check_emission_only,
@@ -36,6 +35,7 @@ from sklseq.estimators.online.items import check_items, numbered_from, one_seque
 from sklseq.estimators.online.pipelines import tagger_of
 from sklseq.inference.chain.linear_chain import Transitions
 from sklseq.inference.chain.online_rules import OnlineRule, _online, find_unfit, new_beam, no_path
+from sklseq.objectives.scores.scored_rows import Potentials
 
 __all__ = ["Emission", "OnlineStream", "StreamModel", "alone", "shared_chain"]
 

@@ -16,7 +16,6 @@ from sklearn.pipeline import make_pipeline
 from sklseq._lib.threads import Threads
 from sklseq.data.sequences import check_counts
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
-from sklseq.estimators.base import Potentials
 from sklseq.estimators.folds import as_list, read_folds, read_number, take
 from sklseq.estimators.online.arriving import chain_of
 from sklseq.estimators.online.online_decoder import (
@@ -28,6 +27,7 @@ from sklseq.estimators.online.online_decoder import (
 )
 from sklseq.estimators.online.pipelines import decodes_segments, tagger_of
 from sklseq.inference.chain.online_rules import OnlineRule, decode_block
+from sklseq.objectives.scores.scored_rows import Potentials
 
 __all__ = ["HeldOut", "LatencyTuning", "tune_latency"]
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from sklseq._lib.cpu import load_kernel
 from sklseq.data.span_rules import SpanRules, find_by_rules
-from sklseq.inference.chain.linear_chain import check_chain, plain_scores, viterbi
+from sklseq.inference.chain.linear_chain import check_chain, plain_scores
 from sklseq.inference.chain.row_transitions import row_scores
 
 __all__ = ["NoValidAnswerError", "best_paths_once"]
@@ -23,12 +23,15 @@ class NoValidAnswerError(ValueError):
 
 
 def best_paths_once(
-    potentials: tuple, rules: SpanRules, once: NDArray[np.bool_], otherwise_best: bool = False
-) -> NDArray:
+    best: NDArray, potentials: tuple, rules: SpanRules, once: NDArray[np.bool_],
+    otherwise_best: bool = False,
+) -> NDArray:  # fmt: skip
     r"""The best label path of each sequence among those with at most one span of some types.
 
     Parameters
     ----------
+    best : ndarray of shape (n_rows,)
+        Labels of the best path of each sequence without the rule.
     potentials : tuple (emission, transition, start, end, offsets)
         Of the linear chain.
     rules : SpanRules
@@ -49,8 +52,8 @@ def best_paths_once(
 
     Notes
     -----
-    First the best path without the rule is found. If it repeats types R, the best path that repeats
-    none of R is found next, and the types that this one repeats are added to R, until it repeats
+    If the best path without the rule repeats types R, the best path that repeats none of R is found
+    next, and the types that this one repeats are added to R, until it repeats
     none. Each search leaves out a part of the rule only, so a path that obeys all of it is the best
     one that does.
 
@@ -62,8 +65,7 @@ def best_paths_once(
     Cost O(2^|R| · n_labels²) a row, for the sequences concerned.
     """
     emission, transition, first, last, offsets = potentials
-    codes, _ = viterbi(emission, transition, offsets, start=first, end=last)
-    more, best = _repeated(codes, offsets, rules) & once, codes.copy()
+    codes, more = best.copy(), _repeated(best, offsets, rules) & once
     asked = np.tile(once, (len(more), 1))
     sequences, repeated = np.flatnonzero(more.any(axis=1)), more
     if len(sequences):

@@ -1,0 +1,219 @@
+"""Rows scored by fixed weights in blocks of sequences: potentials, best paths, sums over paths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from sklseq._lib.threads import BufferPool, Threads, spans
+from sklseq.data.labels import cut_rows
+from sklseq.data.partial_labels import AllowedLabels
+from sklseq.data.sequences import Sequences, check_finite
+from sklseq.inference.chain.linear_chain import (
+    Transitions,
+    Workspace,
+    best_paths,
+    check_paths,
+    is_shared,
+    row_blocks,
+)
+from sklseq.inference.chain.row_transitions import RowTransitions
+from sklseq.objectives.scores.transition_features import TransitionFeatures
+
+__all__ = ["ChainWeights", "Potentials", "ScoredRows"]
+
+
+class Potentials(NamedTuple):
+    """Scores of a linear chain: everything that decoding needs of a model.
+
+    Attributes
+    ----------
+    emission : ndarray of shape (n_rows, n_labels)
+    transition : ndarray of shape (n_labels, n_labels), or RowTransitions
+        The second of models with transition features.
+    start, end : ndarray of shape (n_labels,)
+    offsets : ndarray of shape (n_sequences + 1,)
+    """
+
+    emission: np.ndarray
+    transition: np.ndarray | RowTransitions
+    start: np.ndarray
+    end: np.ndarray
+    offsets: np.ndarray
+
+
+class ChainWeights(NamedTuple):
+    """Weights of a fitted linear chain, but for those of states.
+
+    Attributes
+    ----------
+    transition : ndarray of shape (n_labels, n_labels)
+    start, end : ndarray of shape (n_labels,)
+    coef : CSR matrix of shape (n_features, n_labels²), or None
+        Weights of transition features.
+    """
+
+    transition: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    coef: sparse.csr_matrix | None = None
+
+    def without_entries(self, n_rows: int) -> RowTransitions:
+        """Transitions of rows without transition features."""
+        indptr, none = np.zeros(n_rows + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
+        score = none.astype(self.transition.dtype)
+        return RowTransitions.unchecked(self.transition, indptr, none, none, score)
+
+    def entries_of_parts(self, X: Sequences, continued: np.ndarray) -> RowTransitions | None:
+        """Transitions of models with transition features; None if no row has one.
+
+        ``continued``: whether a row comes before the first row given of each sequence.
+        """
+        features = TransitionFeatures.of_coef(X, self.coef, len(self.start))
+        given = self.coef.data, self.transition
+        return features.entries_of_parts(*given, X.offsets, continued)[0]
+
+
+class ScoredRows:
+    """The rows of X, which a fitted linear chain scores in blocks of sequences.
+
+    Parameters
+    ----------
+    X : Sequences
+    design : object with ``checked_scores(W, first, last, out)``
+        As ``score_rows(X)`` returns it.
+    W : ndarray of shape (any, width)
+        Weights as the design takes them, or an array of their type and width.
+    weights : ChainWeights
+    allowed : AllowedLabels or None
+        The labels that are possible at each row; None: all.
+    n_jobs : int or None
+        Threads.
+    """
+
+    def __init__(
+        self, X: Sequences, design: Any, W: np.ndarray, weights: ChainWeights,
+        allowed: AllowedLabels | None, n_jobs: int | None,
+    ):  # fmt: skip
+        self.X, self.design, self.W, self.weights = X, design, W, weights
+        self.allowed, self.n_jobs = allowed, n_jobs
+        self.runs = row_blocks(X.offsets)
+        self.most_rows = int(max((X.offsets[b] - X.offsets[a] for a, b in self.runs), default=0))
+
+    def best_paths(self, keep: Callable) -> None:
+        """Viterbi; calls ``keep(a, b, codes, offsets)`` with the labels of sequences a to b - 1."""
+        chain = self._chain("maxima")
+        entries = self._entries(chain)
+
+        def decode(a, b, psi, offsets, threads):
+            rows, _ = entries(self.X.offsets[a], offsets)
+            codes, scores = best_paths(psi, offsets, chain, rows, threads)
+            check_paths(scores, a, self.allowed is not None)
+            keep(a, b, codes, offsets)
+
+        self._map(decode)
+
+    def best_codes(self) -> np.ndarray:
+        """Labels of the best path of each sequence, for all rows."""
+        found, at = np.empty(self.X.n_rows, dtype=np.int32), self.X.offsets
+
+        def keep(a, b, codes, _):
+            found[at[a] : at[b]] = codes
+
+        self.best_paths(keep)
+        return found
+
+    def sums(
+        self, marginals: np.ndarray | None = None, of_sequences: list | None = None
+    ) -> np.ndarray:
+        """log Z of each sequence; label marginals are written into ``marginals``, and views of
+        those of each sequence into ``of_sequences``."""
+        chain, at = self._chain("sums").exponentiate(), self.X.offsets
+        entries = self._entries(chain)
+        log_z, L = np.zeros(len(self.X)), chain.n_labels
+        pool = BufferPool(lambda: Workspace(self.most_rows, chain.width, chain.dtype, chain.pairs))
+
+        def forward_backward(a, b, psi, offsets, threads):
+            rows, highest = entries(at[a], offsets)
+            scaled = chain if rows is None else copy(chain).exponentiate(highest)
+            with pool.buffer() as work:
+                work.threads = threads
+                work.forward_backward(psi, offsets, None, scaled, log_z[a:b], rows)
+            check_paths(log_z[a:b], a, self.allowed is not None)
+            if marginals is not None:
+                marginals[at[a] : at[b]] = psi[:, :L]
+            if of_sequences is not None:
+                of_sequences[a:b] = cut_rows(marginals, at[a : b + 1])
+
+        self._map(forward_backward)
+        return log_z
+
+    def potentials(self, continued: np.ndarray | None = None) -> Potentials:
+        """All scores at once; ``continued``: as of :meth:`ChainWeights.entries_of_parts`."""
+        transition, start, end, coef = self.weights
+        X, L = self.X, len(start)
+        emission = np.empty((X.n_rows, L), dtype=transition.dtype)
+
+        def keep(a, b, psi, *_):
+            emission[X.offsets[a] : X.offsets[b]] = psi[:, :L]
+
+        self._map(keep)
+        if coef is not None:
+            continued = np.zeros(len(X), dtype=bool) if continued is None else continued
+            entries = self.weights.entries_of_parts(X, continued)
+            transition = self.weights.without_entries(X.n_rows) if entries is None else entries
+        return Potentials(emission, transition, start, end, X.offsets)
+
+    def _chain(self, question: str) -> Transitions:
+        transition, start, end, coef = self.weights
+        chain = Transitions(transition, start, end, transition.dtype)
+        if coef is None:
+            chain.find_pairs(self.X.n_rows, question)
+        return chain
+
+    def _entries(self, chain: Transitions) -> Callable:
+        # Function of a row and offsets from there: transition scores of rows with transition
+        # features, or None, and the largest one.
+        coef = self.weights.coef
+        if coef is None:
+            return lambda *_: (None, -np.inf)
+        features = TransitionFeatures.of_coef(self.X, coef, chain.n_labels)
+        return partial(features.entries, coef.data, chain.score)
+
+    def _map(self, work: Callable) -> None:
+        """``work(a, b, psi, offsets, threads)`` on the padded scores of sequences a to b - 1.
+
+        The next call overwrites ``psi``. ``threads``: those that may work on it, or None.
+        """
+        at, W = self.X.offsets, self.W
+        pool = BufferPool(lambda: np.empty((self.most_rows, W.shape[1]), dtype=W.dtype))
+
+        def run(block: tuple[int, int], threads: Threads | None = None) -> None:
+            a, b = block
+            first = int(at[a])
+            with pool.buffer() as buffer:
+                psi = buffer[: at[b] - first]
+                if threads is None:
+                    self._score(psi, first)
+                else:
+                    parts = spans(len(psi), threads.n)
+                    threads.map(lambda part: self._score(psi[slice(*part)], first + part[0]), parts)
+                work(a, b, psi, at[a : b + 1] - first, threads)
+
+        with Threads(self.n_jobs) as threads:
+            shared = [block for block in self.runs if is_shared(at, block, threads.n)]
+            threads.map(run, [block for block in self.runs if block not in shared])
+            for block in shared:
+                run(block, threads)
+
+    def _score(self, psi: np.ndarray, first: int) -> None:
+        last = first + len(psi)
+        if len(psi) and not self.design.checked_scores(self.W, first, last, psi):
+            check_finite(self.X)
+        if self.allowed is not None:
+            self.allowed.restrict(psi, first)
