@@ -11,6 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklseq import CRFTagger, Sequences
 from sklseq._lib.threads import Threads
+from sklseq.datasets import make_contacts
+from sklseq.features import TokenFeatures, WindowFeatures
 from sklseq.solvers import lbfgs
 from sklseq.solvers._lbfgs import estimated_rest
 from sklseq.solvers._owlqn import proximal_step
@@ -125,6 +127,14 @@ def test_the_default_run_is_within_tol_or_warns(l1, few_are_many):
         assert model.solver_.startswith("dual" if l2 >= 3 / 8 else "adagrad")
         ran.add(model.solver_)
     assert len(ran) >= 2
+
+
+def test_few_long_documents_take_few_iterations():
+    # 225 where the scale of transitions after "adagrad" has no limit.
+    X, y = make_contacts(20, random_state=0)
+    words = [{"w": x["w"]} for x in X]
+    rows = WindowFeatures(TokenFeatures(columns="w"), before=1, after=0).fit_transform(words)
+    assert CRFTagger(solver="adagrad").fit(rows, y).n_iter_ <= 100
 
 
 def test_the_choice_of_the_solver_is_printed(capsys):

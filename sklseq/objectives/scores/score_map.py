@@ -387,6 +387,10 @@ class ScoreMap:
         """The part of w, or of its gradient, that the design lays out: a view."""
         return w[: self.n_state]
 
+    def chain_part(self, w: np.ndarray) -> np.ndarray:
+        """The part of w, or of its gradient, for transitions, first and last labels: a view."""
+        return w[self.ends[0] : self.ends[-1]]
+
     def triples(self, w: np.ndarray) -> np.ndarray:
         """The part of w, or of its gradient, for transition features: a view."""
         return w[self.ends[-1] :]
