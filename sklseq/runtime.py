@@ -442,8 +442,8 @@ def _features_of(part: Any) -> Any:
     if "extractor_" in state:
         state["extractor_"] = _features_of(state["extractor_"])
     vars(transform).update(state)
-    if part["class"] == "DictFeatures":
-        transform.names_table()  # now, not in the first call
+    for name in {"names_table", "tables"} & set(dir(transform)):
+        getattr(transform, name)()  # now, not in the first call
     return transform
 
 

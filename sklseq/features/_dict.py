@@ -193,6 +193,3 @@ class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
 
     def _names(self, input_features: Any) -> Any:
         return self.vocabulary_
-
-    def __getstate__(self):
-        return {name: value for name, value in super().__getstate__().items() if name != "_table"}

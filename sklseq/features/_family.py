@@ -34,6 +34,11 @@ class Extractor(EstimatorBase, TransformerMixin, BaseEstimator, auto_wrap_output
 
     reads_nan = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Tables of names are made again from the fitted attributes.
+        state = super().__getstate__()
+        return {name: state[name] for name in state if name not in ("_table", "_tables")}
+
     def set_output(self, *, transform: str | None = None):
         """Accept the default output only: it is always ``Sequences``.
 

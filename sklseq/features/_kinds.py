@@ -1,30 +1,14 @@
-"""Kinds of attributes of a token, as functions from a list of tokens to a list of values."""
+"""Kinds of attributes of a token."""
 
 from __future__ import annotations
 
 import numbers
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-_NOTHING_BUT_PUNCTUATION = re.compile(r"(?:[^\w\s]|_)+")
-_DIGIT = re.compile(r"\d")
-
-# Properties of a token, which are attributes if they are true.
-FLAGS: dict[str, Callable[[str], Any]] = {
-    "upper": str.isupper,
-    "title": str.istitle,
-    "digit": str.isdigit,
-    "alpha": str.isalpha,
-    "has_digit": _DIGIT.search,
-    "has_hyphen": lambda token: "-" in token,
-    "has_inner_upper": lambda token: token[1:] != token[1:].lower(),
-    "punct": _NOTHING_BUT_PUNCTUATION.fullmatch,
-}
-
-_LENGTHS = ["1", "2", "3", "4", "5-6", "5-6", "7-9", "7-9", "7-9"]
+from sklseq.features._token_table import FLAGS
 
 
 class Kind(NamedTuple):
@@ -34,16 +18,18 @@ class Kind(NamedTuple):
     ----------
     name : str
         Prefix of the attributes, before "="; a flag is its name alone.
-    values : callable
-        From a list of distinct tokens to a list of values, each a str or None for no attribute;
-        with ``many`` a list of attributes (str) for each token.
-    is_flag, many : bool
+    form : str
+        One of ``FORMS``, or "function".
+    size : int
+        Letters of an affix; place of a flag in ``FLAGS``.
+    attributes : callable, optional
+        For "function": from a token to the list of its attributes.
     """
 
     name: str
-    values: Callable[[list[str]], list]
-    is_flag: bool = False
-    many: bool = False
+    form: str
+    size: int = 0
+    attributes: Callable[[str], list[str]] | None = None
 
 
 def standard_kinds(
@@ -51,31 +37,12 @@ def standard_kinds(
     flags: Any, length: bool,
 ) -> list[Kind]:  # fmt: skip
     """Return the kinds that are switched on, in the order of a token's attributes."""
-    kinds = [
-        (word, Kind("word", lambda tokens: [t or None for t in tokens])),
-        (lower, Kind("lower", lambda tokens: [t.lower() or None for t in tokens])),
-        (shape, Kind("shape", shapes)),
-        (short_shape, Kind("short_shape", short_shapes)),
-    ]
-    kinds = [kind for is_on, kind in kinds if is_on]
-    for n in affix_lengths(prefixes, "prefixes"):
-        kinds.append(Kind(f"prefix{n}", lambda tokens, n=n: [t[:n] or None for t in tokens]))
-    for n in affix_lengths(suffixes, "suffixes"):
-        kinds.append(Kind(f"suffix{n}", lambda tokens, n=n: [t[-n:] or None for t in tokens]))
-    for name in _flag_names(flags):
-        kinds.append(Kind(name, lambda tokens, has=FLAGS[name]: _flags(tokens, has), is_flag=True))
-    if length:
-        kinds.append(Kind("length", _lengths))
-    return kinds
-
-
-def _flags(tokens: list[str], has: Callable[[str], Any]) -> list[str | None]:
-    return ["" if has(token) else None for token in tokens]
-
-
-def _lengths(tokens: list[str]) -> list[str | None]:
-    table = [None, *_LENGTHS]
-    return [table[len(t)] if len(t) < len(table) else "10+" for t in tokens]
+    switches = {"word": word, "lower": lower, "shape": shape, "short_shape": short_shape}
+    kinds = [Kind(name, name) for name, is_on in switches.items() if is_on]
+    kinds += [Kind(f"prefix{n}", "prefix", n) for n in affix_lengths(prefixes, "prefixes")]
+    kinds += [Kind(f"suffix{n}", "suffix", n) for n in affix_lengths(suffixes, "suffixes")]
+    kinds += [Kind(name, "flag", FLAGS.index(name)) for name in _flag_names(flags)]
+    return kinds + [Kind("length", "length")] * bool(length)
 
 
 def affix_lengths(value: Any, name: str) -> list[int]:
@@ -107,42 +74,6 @@ def _flag_names(flags: Any) -> list[str]:
     return names
 
 
-# --- Shapes ---------------------------------------------------------------------------------
-
-
-class _ShapeOfLetters(dict):
-    """Table for str.translate: X for upper-case letters, x for others, d for digits."""
-
-    def __missing__(self, code: int) -> str:
-        letter = chr(code)
-        if letter.isupper() or letter.istitle():
-            shape = "X"
-        elif letter.isalpha():
-            shape = "x"
-        else:
-            shape = "d" if letter.isdigit() else letter
-        self[code] = shape
-        return shape
-
-
-_SHAPES = _ShapeOfLetters()
-_RUN = re.compile(r"(.)\1+", re.DOTALL)
-
-
-def shapes(tokens: list[str]) -> list[str | None]:
-    """Return shapes of letters: ``"X.X.-ddddx"`` for ``"U.S.-1990s"``."""
-    return [token.translate(_SHAPES) or None for token in tokens]
-
-
-def short_shapes(tokens: list[str]) -> list[str | None]:
-    """Return shapes with runs of one letter written once: ``"X.X.-dx"``."""
-    short: dict[str | None, str | None] = {None: None}
-    full = shapes(tokens)
-    for shape in set(full) - {None}:  # there are far fewer shapes than tokens
-        short[shape] = _RUN.sub(r"\1", shape)
-    return [short[shape] for shape in full]
-
-
 # --- Functions of the user -----------------------------------------------------------------------
 
 _FOR_NUMBERS = "For numbers and vectors use PerToken."
@@ -150,11 +81,11 @@ _FOR_NUMBERS = "For numbers and vectors use PerToken."
 
 def own_kind(name: str, function: Callable[[str], Any]) -> Kind:
     """Return the kind of a user's function from a token to attributes."""
-    return Kind(
-        name,
-        lambda tokens: [attributes_of(name, "token", t, function(t), _FOR_NUMBERS) for t in tokens],
-        many=True,
-    )
+
+    def attributes(token: str) -> list[str]:
+        return attributes_of(name, "token", token, function(token), _FOR_NUMBERS)
+
+    return Kind(name, "function", attributes=attributes)
 
 
 def attributes_of(name: str, what: str, argument: Any, value: Any, advice: str) -> list[str]:

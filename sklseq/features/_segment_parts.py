@@ -29,7 +29,7 @@ from scipy import sparse
 
 from sklseq._lib.signatures import n_required, takes
 from sklseq.data.segment_potentials import EXACT, OPEN_BOTH, OPEN_END, OPEN_START
-from sklseq.features._kinds import attributes_of, short_shapes
+from sklseq.features._kinds import attributes_of
 from sklseq.features._similarity import (
     closest_entries,
     equal_entries,
@@ -37,6 +37,7 @@ from sklseq.features._similarity import (
     normal_form,
 )
 from sklseq.features._spans import Spans, distinct_rows, distinct_spans
+from sklseq.features._token_table import short_shapes
 
 
 class Potentials(NamedTuple):
@@ -214,7 +215,7 @@ def shape_part(longest: int) -> SpanPart:
     return SpanPart(
         EXACT,
         range(1, longest + 1),
-        lambda words: [shape or "" for shape in short_shapes(words)],
+        short_shapes,
         lambda span: [(f"shape={_pattern(span)}", 1.0)],
     )
 

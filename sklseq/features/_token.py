@@ -12,7 +12,7 @@ from sklseq.data.types import ChoiceLike, ColumnsLike, DTypeLike, FunctionsLike
 from sklseq.features._columns import read_columns, select_columns
 from sklseq.features._family import Extractor, keep_frequent, to_sequences, vocabulary
 from sklseq.features._kinds import Kind
-from sklseq.features._token_transform import TokenTransform, distinct_tokens, table_of
+from sklseq.features._token_transform import TokenTransform, distinct_tokens, stacked
 
 
 class TokenFeatures(TokenTransform, Extractor, auto_wrap_output_keys=None):
@@ -138,14 +138,15 @@ class TokenFeatures(TokenTransform, Extractor, auto_wrap_output_keys=None):
         tokens, codes, offsets = distinct_tokens(columns, names)
         prefixes = [_prefix(name, kind) for name in names for kind in kinds]
         if self.n_features is None:
-            values, n, table = self._learn(kinds, tokens, codes, prefixes)
+            values, n, rows = self._learn(tokens, codes, prefixes)
         else:
             values, n = [{} for _ in prefixes], int(self.n_features)
-            table = table_of(self._numbers(kinds, tokens, prefixes, values))
+            tables = (self._table_of(c, prefixes, values) for c in range(len(names)))
+            rows = stacked([self._read(table, t) for table, t in zip(tables, tokens)])
         self.columns_, self.kinds_, self.values_ = names, prefixes, values
         columns.remember(self)
         self.n_features_out_ = n
-        return to_sequences(self._gather(codes, *table, offsets), self.dtype)
+        return to_sequences(self._gather(codes, *rows, offsets), self.dtype)
 
     def _rows_of(self, X: Any) -> Sequences:
         return to_sequences(self.packed_rows(X), self.dtype)
@@ -156,26 +157,29 @@ class TokenFeatures(TokenTransform, Extractor, auto_wrap_output_keys=None):
             names[list(values.values())] = [prefix + value for value in values]
         return names
 
-    def _learn(self, kinds: list[Kind], tokens: list, codes: np.ndarray, prefixes: list) -> tuple:
-        values = [{} for _ in prefixes]
-        numbers = self._numbers(kinds, tokens, prefixes, values, grow=True)
-        first = np.cumsum([0] + [len(v) for v in values])
-        indptr, flat = table_of(numbers)
-        new = by_first_occurrence(flat, first[-1])
-        flat, n = new[flat], int(first[-1])
+    def _learn(self, tokens: list, codes: np.ndarray, prefixes: list) -> tuple:
+        values, rows, n = [{} for _ in prefixes], [], 0
+        for c, of_column in enumerate(tokens):
+            table = self._table_of(c, prefixes, values, first=n)
+            rows.append(self._read(table, of_column))
+            n = table.next
+        indptr, flat = stacked(rows)
+        new = by_first_occurrence(flat, n)
+        flat = new[flat]
         if self.min_count > 1:
             occurrences = np.bincount(codes.ravel(), minlength=len(indptr) - 1)
             counts = np.bincount(flat, np.repeat(occurrences, np.diff(indptr)), minlength=n)
             kept, flat, indptr = keep_frequent(counts, flat, indptr, self.min_count)
             new, n = kept[new], int((kept >= 0).sum())
-        for k, of_kind in enumerate(values):
-            columns = new[first[k] : first[k + 1]].tolist()
-            values[k] = {v: c for v, c in zip(of_kind, columns) if c >= 0}
+        columns = new.tolist()
+        values = [{v: columns[k] for v, k in known.items() if columns[k] >= 0} for known in values]
         return values, n, (indptr, flat)
 
 
 def _prefix(column: str, kind: Kind) -> str:
-    return f"{column}." if kind.many else f"{column}.{kind.name}" + "=" * (not kind.is_flag)
+    if kind.form == "function":
+        return f"{column}."
+    return f"{column}.{kind.name}" + "=" * (kind.form != "flag")
 
 
 def by_first_occurrence(numbers: np.ndarray, n: int) -> np.ndarray:

@@ -10,7 +10,8 @@ import numpy as np
 from sklseq.features import _rows
 from sklseq.features._columns import Columns, read_columns
 from sklseq.features._kinds import Kind, own_kind, standard_kinds
-from sklseq.features._packed_rows import PackedRows
+from sklseq.features._packed_rows import PackedRows, join_rows
+from sklseq.features._token_table import TokenTable
 
 
 class TokenTransform:
@@ -37,8 +38,17 @@ class TokenTransform:
         columns = read_columns(X)
         columns.check_like(self)
         tokens, codes, offsets = distinct_tokens(columns, self.columns_)
-        numbers = self._numbers(self._kinds(), tokens, self.kinds_, self.values_)
-        return self._gather(codes, *table_of(numbers), offsets)
+        rows = [self._read(table, t) for table, t in zip(self.tables(), tokens)]
+        return self._gather(codes, *stacked(rows), offsets)
+
+    def tables(self) -> list[TokenTable]:
+        """The tables by which attributes of each column are found; made when first needed."""
+        kept = self.__dict__.get("_tables")  # not saved
+        if kept is None or kept[0] is not self.values_:
+            columns = range(len(self.columns_))
+            tables = [self._table_of(c, self.kinds_, self.values_) for c in columns]
+            self._tables = kept = self.values_, tables
+        return kept[1]
 
     def _kinds(self) -> list[Kind]:
         kinds = standard_kinds(
@@ -50,25 +60,32 @@ class TokenTransform:
             raise ValueError("All attributes are switched off; switch on at least one, as word.")
         return kinds
 
-    def _numbers(
-        self, kinds: list[Kind], tokens: list[list[str]], prefixes: list[str], values: list,
-        grow: bool = False,
-    ) -> list[np.ndarray]:  # fmt: skip
-        """Attributes (n_tokens, ≥ n_kinds) of each column's distinct tokens, -1: none."""
-        numbers, n_known = [], 0
-        for c, of_column in enumerate(tokens):
-            blocks = []
-            for k, kind in enumerate(kinds, c * len(kinds)):
-                found, width = _values_of(kind, of_column)
-                block = np.empty(len(found), dtype=np.int32)
-                if self.n_features is not None:
-                    _rows.hash_values(prefixes[k], found, self.n_features, block)
-                else:
-                    _rows.look_up_values(found, values[k], block, n_known if grow else -1)
-                    n_known += len(values[k])
-                blocks.append(block.reshape(len(of_column), width))
-            numbers.append(np.concatenate(blocks, axis=1))
-        return numbers
+    def _table_of(self, c: int, prefixes: list[str], values: list, first: int = -1) -> TokenTable:
+        kinds = self._kinds()
+        of_column = slice(c * len(kinds), (c + 1) * len(kinds))
+        return TokenTable(
+            kinds, prefixes[of_column], values[of_column], self.n_features or 0, first
+        )  # fmt: skip
+
+    def _read(self, table: TokenTable, tokens: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Row ends and attributes of a column's distinct tokens."""
+        ends, numbers = table.read(tokens)
+        own = [k for k, kind in enumerate(table.kinds) if kind.attributes]
+        if not own:
+            return ends, numbers
+        blocks = []
+        for k in own:
+            found, width = _several(list(map(table.kinds[k].attributes, tokens)))
+            block = np.empty(len(found), dtype=np.int32)
+            if self.n_features is not None:
+                _rows.hash_values(table.prefixes[k], found, self.n_features, block)
+            else:
+                _rows.look_up_values(found, table.values[k], block, table.next)
+                table.next += len(table.values[k]) if table.next >= 0 else 0
+            blocks.append(block.reshape(len(tokens), width))
+        more = np.concatenate(blocks, axis=1)
+        more_ends = np.concatenate([[0], np.cumsum((more >= 0).sum(axis=1))]).astype(np.int64)
+        return join_rows(ends, numbers, more_ends, more[more >= 0], 0)
 
     def _gather(
         self, codes: np.ndarray, indptr: np.ndarray, table: np.ndarray, offsets: np.ndarray
@@ -121,19 +138,14 @@ def named_functions(functions: Any, what: str = "token") -> list[tuple[str, Any]
     return named
 
 
-def _values_of(kind: Kind, tokens: list[str]) -> tuple[list, int]:
-    """Return the values of all tokens in one list, and the number of places for each token."""
-    values = kind.values(tokens)
-    if not kind.many:
-        return values, 1
+def _several(values: list[list[str]]) -> tuple[list, int]:
+    """Return all attributes in one list, and the number of places for each token."""
     width = max(map(len, values), default=0)
     return [v for several in values for v in several + [None] * (width - len(several))], width
 
 
-def table_of(numbers: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return row ends and attributes of the distinct tokens, column after column."""
-    ends = [np.cumsum((of_column >= 0).sum(axis=1)) for of_column in numbers]
-    flat = [of_column[of_column >= 0] for of_column in numbers]
-    first = np.cumsum([0] + [len(f) for f in flat])
-    indptr = np.concatenate([[0], *(e + f for e, f in zip(ends, first))]).astype(np.int64)
-    return indptr, np.concatenate(flat)
+def stacked(rows: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the row ends and attributes of several columns' tokens, column after column."""
+    first = np.cumsum([0] + [len(numbers) for _, numbers in rows])
+    ends = [np.zeros(1, np.int64), *(e[1:] + f for (e, _), f in zip(rows, first))]
+    return np.concatenate(ends), np.concatenate([numbers for _, numbers in rows])

@@ -42,7 +42,7 @@ def slow_length(token):
 
 
 SLOW_FLAGS = {
-    "upper": lambda t: t == t.upper() and any(c.isupper() for c in t),
+    "upper": str.isupper,
     "title": lambda t: t.istitle(),
     "digit": lambda t: t != "" and all(c.isdigit() for c in t),
     "alpha": lambda t: t != "" and all(c.isalpha() for c in t),
@@ -105,6 +105,31 @@ def test_tokens_as_the_slow_version(seed):
     assert names_of(features, packed) == expected
     assert names_of(features, features.transform(X)) == expected
     assert (packed.rows.data == 1).all()
+
+
+def test_every_letter():
+    letters = [chr(c) for c in {*range(0x600), *range(0x1C00, 0x2200), *range(0, 0x110000, 997)}]
+    X = [[c, f"a{c}", f"{c}A", f"1{c}-"] for c in letters]
+    features = TokenFeatures()
+    packed = features.fit_transform(X)
+    expected = [[slow_token(token) for token in x] for x in X]
+    assert names_of(features, packed) == expected
+    assert names_of(features, features.transform(X[::7])) == expected[::7]
+
+
+def test_tables_are_those_of_the_fitted_values():
+    X, new = random_tokens(0), random_tokens(1)
+    features = TokenFeatures().fit(X)
+    features.transform(X)
+    features.fit(new)
+    again = features.transform(new).rows.indices
+    assert_array_equal(again, features.fit_transform(new).rows.indices)
+
+
+def test_long_affixes_are_whole_tokens():
+    features = TokenFeatures(prefixes=[10**30], suffixes=[10**30]).fit(random_tokens(0))
+    word, *_ = features.values_
+    assert [list(values) for values in features.values_[4:6]] == [list(word)] * 2
 
 
 def test_attributes_are_numbered_by_first_occurrence():
