@@ -10,7 +10,6 @@ import os
 from collections.abc import Mapping, Sequence
 from copy import copy
 from importlib import import_module
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -24,11 +23,11 @@ from sklseq.data.types import LabelsLike, TokensLike
 from sklseq.features._packed_rows import PackedRows
 from sklseq.inference.chain.linear_chain import Transitions, Workspace, best_paths, check_paths
 from sklseq.inference.chain.row_transitions import RowTransitions
+from sklseq.objectives.scores.row_entries import RowEntries, pair_support, ranked_columns
 
 __all__ = ["Decoder", "Stream", "load"]
 
 _linear = load_kernel("sklseq.objectives.scores._linear")
-_entries = load_kernel("sklseq.objectives.scores._entries")
 
 # Modules of the transforms, loaded when a model has them.
 _TRANSFORMS = {
@@ -452,38 +451,17 @@ class _PairWeights:
 
     def __init__(self, stored: dict[str, Any], n_features: int, chain: Transitions):
         self.chain, self.values = chain, stored["values"].astype(chain.dtype)
-        start = np.concatenate([[0], np.cumsum(stored["counts"])]).astype(np.int64)
-        labels = (k.astype(np.int32) for k in np.divmod(stored["pairs"], chain.n_labels))
-        self.support = (start, *labels)
+        self.support = pair_support(stored["counts"], stored["pairs"], chain.n_labels)
         self.rank = np.full(n_features, -1, dtype=np.int32)
-        self.rank[stored["columns"]] = np.arange(len(start) - 1)
+        self.rank[stored["columns"]] = np.arange(len(stored["columns"]))
 
     def entries(self, rows: PackedRows) -> RowTransitions | None:
         """Transition scores of rows; None if none of them has a transition feature."""
-        rank, values = self.rank[rows.indices], rows.values
-        values = np.ones(len(rank)) if values is None else values.astype(np.float64)
-        kept = (rank >= 0) & (values != 0)
-        indptr = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
-        rank, values, L = rank[kept], values[kept], self.chain.n_labels
-        before = np.concatenate([[0], np.cumsum(np.diff(self.support[0])[rank])])[indptr]
-        counts, empty = np.diff(before), np.empty(0, dtype=np.int32)
-        buffers = SimpleNamespace(
-            indptr=np.zeros(rows.n_rows + 1, dtype=np.int64), of_row=empty, set_of_kind=empty,
-            row_of_set=np.empty(rows.n_rows, dtype=np.int64),
-            place=np.empty(L * L, dtype=np.int32), n_matrices=0,
-        )  # fmt: skip
-        most = int(np.where(2 * counts < L * L, counts, L * L).sum())
-        buffers.i, buffers.j = np.empty((2, most), dtype=np.int32)
-        buffers.score = np.empty(most, dtype=self.values.dtype)
-        links = _entries.Links((indptr, rank, values), None, self.support, L)
-        shared = self.chain.score
-        n = links.fill(0, rows.offsets, self.values, shared, buffers)[1]
-        if not n:
-            return None
-        entries = buffers.i[:n], buffers.j[:n], buffers.score[:n]
-        found = RowTransitions.unchecked(shared[:L, :L], buffers.indptr, *entries)
-        found.ordered = True
-        return found
+        values = np.ones(len(rows.indices)) if rows.values is None else rows.values
+        chosen = ranked_columns(rows.indptr, rows.indices, values, self.rank)
+        entries = RowEntries(chosen, self.support, self.chain.n_labels)
+        buffers = entries.buffers([(0, rows.n_rows)], self.values.dtype)
+        return entries.fill(self.values, self.chain.score, 0, rows.offsets, buffers)
 
 
 def _state_weights(model: dict[str, Any], chain: Transitions) -> np.ndarray:

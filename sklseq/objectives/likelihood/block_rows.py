@@ -11,7 +11,8 @@ from scipy import sparse
 from sklseq._lib._checksum import checksum
 from sklseq._lib.checksums import array_checksum
 from sklseq.objectives.scores.design import _linear
-from sklseq.objectives.scores.transition_features import dense_columns, ranked_columns
+from sklseq.objectives.scores.row_entries import ranked_columns
+from sklseq.objectives.scores.transition_features import dense_columns
 
 __all__ = ["AllowedRows", "DenseBlock", "SparseBlock", "as_block", "join_blocks"]
 

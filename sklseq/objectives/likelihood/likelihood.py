@@ -21,8 +21,8 @@ from sklseq.inference.chain.linear_chain import (
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.chain.tangent import Direction, Filtered, TangentWorkspace
 from sklseq.objectives.scores.design import _linear
+from sklseq.objectives.scores.row_entries import EntryBuffers
 from sklseq.objectives.scores.score_map import ScoreMap, neighbours
-from sklseq.objectives.scores.transition_features import EntryBuffers
 
 __all__ = ["LogLikelihood", "SumOfParts", "ThreadBuffers"]
 

@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from sklseq._lib.cpu import load_kernel
 from sklseq.data.partial_labels import AllowedLabels
 from sklseq.data.sequences import Sequences, row_positions
 from sklseq.inference.chain.row_transitions import RowTransitions
-
-_entries = load_kernel("sklseq.objectives.scores._entries")
+from sklseq.objectives.scores.row_entries import (
+    EntryBuffers,
+    RowEntries,
+    pair_support,
+    ranked_columns,
+)
 
 # Factors of a hash of rows: odd numbers of 64 random bits.
 MIXERS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
@@ -24,13 +27,11 @@ MIXERS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], 
 __all__ = [
     "BlockFeatures",
     "EntriesOfBlock",
-    "EntryBuffers",
     "TransitionFeatures",
     "allowed_triples",
     "dense_columns",
     "observed_triples",
     "possible_triples",
-    "ranked_columns",
     "transition_scores",
     "triples_of",
     "triples_of_codes",
@@ -56,16 +57,6 @@ def dense_columns(
     """As :func:`select_columns`, of an array."""
     part = sparse.csr_matrix(np.asarray(rows[:, columns], dtype=np.float64))
     return part.indptr.astype(np.int64), part.indices.astype(np.int32), part.data
-
-
-def ranked_columns(
-    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rank: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """As :func:`select_columns`, of CSR rows; ``rank``: number of each column, or -1."""
-    indices = rank[indices]
-    kept = (indices >= 0) & (data != 0)
-    indptr = np.concatenate([[0], np.cumsum(kept)])[indptr]
-    return indptr, indices[kept], data[kept].astype(np.float64)
 
 
 def row_kinds(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> np.ndarray:
@@ -157,28 +148,6 @@ def _triples_of(indptr, indices, pairs, columns, L: int) -> tuple[np.ndarray, np
     return kept, columns[indices[kept]].astype(np.int64) * (L * L) + pair[kept]
 
 
-class EntryBuffers:
-    """Memory of one thread for the entries of a block of rows, and for sums of its weights."""
-
-    def __init__(self, n_rows: int, n_entries: int, features: TransitionFeatures, n_sums: int):
-        self.indptr = np.zeros(n_rows + 2, dtype=np.int64)
-        self.row_of_set = np.zeros(n_rows + 1, dtype=np.int64)
-        self.of_row = np.empty(n_rows, dtype=np.int32)
-        self.set_of_kind = np.full(features.n_kinds, -1, dtype=np.int32)
-        self.i, self.j = np.empty((2, n_entries), dtype=np.int32)
-        self.n_matrices = 0  # of the last call of `Links.fill`
-        self.score = np.empty(n_entries, dtype=features.dtype)
-        self.expected = np.empty(n_entries if n_sums else 0)
-        self.place = np.empty(features.n_labels**2, dtype=np.int32)
-        self.sums = np.zeros(n_sums)
-        self.highest = -np.inf
-
-    def clear(self) -> None:
-        """Begin another evaluation."""
-        self.sums[:] = 0
-        self.highest = -np.inf
-
-
 class TransitionFeatures:
     """A and its transpose for the weights v of (feature, label, next label).
 
@@ -210,10 +179,7 @@ class TransitionFeatures:
         self.n_weights, self.highest = len(triples), -np.inf
         self.feature, pair = np.divmod(triples, n_labels**2)
         self.columns, counts = np.unique(self.feature, return_counts=True)
-        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        labels = (k.astype(np.int32) for k in np.divmod(pair, n_labels))
-        self.support = (start, *labels)
-        self.most = np.diff(start)
+        self.support = pair_support(counts, pair, n_labels)
         self._set_rows(select_columns(X, self.columns))
 
     @classmethod
@@ -245,14 +211,13 @@ class TransitionFeatures:
 
     def _set_rows(self, rows: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
         self.rows = rows
-        kind = row_kinds(*self.rows) if self.sets else None
-        self.links = _entries.Links(self.rows, kind, self.support, self.n_labels)
-        self.n_kinds = 0 if kind is None or not len(kind) else int(kind.max()) + 1
-        indptr, indices, _ = self.rows
-        counts = np.diff(np.concatenate([[0], np.cumsum(self.most[indices])])[indptr])
-        pairs = self.n_labels**2
-        # Entries before each row, at most: a row with half of the pairs gets all of them.
-        self.before = np.concatenate([[0], np.cumsum(np.where(2 * counts < pairs, counts, pairs))])
+        kind = row_kinds(*rows) if self.sets else None
+        self.row_entries = RowEntries(rows, self.support, self.n_labels, kind)
+
+    @property
+    def before(self) -> np.ndarray:
+        """Entries before each row, at most."""
+        return self.row_entries.before
 
     def for_rows(self, X: Sequences) -> TransitionFeatures:
         """The same weights for other rows."""
@@ -272,36 +237,20 @@ class TransitionFeatures:
 
     def buffers(self, blocks: list[tuple[int, int]], sums: bool = True) -> EntryBuffers:
         """Buffers for the entries of each of these runs of rows, and for sums of all weights."""
-        n_rows = max((b - a for a, b in blocks), default=0)
-        n_entries = max((int(self.before[b] - self.before[a]) for a, b in blocks), default=0)
-        return EntryBuffers(n_rows, n_entries, self, self.n_weights if sums else 0)
+        return self.row_entries.buffers(blocks, self.dtype, self.n_weights if sums else 0)
 
     def fill(
         self, v: np.ndarray, shared: np.ndarray, first: int, offsets: np.ndarray,
         buffers: EntryBuffers,
     ) -> RowTransitions | None:  # fmt: skip
         """Scores of transitions to rows ``first``, …, as cut by ``offsets``; None: no entries."""
-        last = first + int(offsets[-1])
-        if self.before[first] == self.before[last]:
-            return None
-        L = self.n_labels
-        n_sets, n, top = self.links.fill(first, offsets, v, shared, buffers)
-        if n == 0:
-            return None
-        buffers.highest = max(buffers.highest, top)
-        entries, expected = (buffers.i[:n], buffers.j[:n], buffers.score[:n]), None
-        if len(buffers.expected):
-            expected = buffers.expected[:n]
-            expected[:] = 0
-        rows = RowTransitions.unchecked(
-            shared[:L, :L], buffers.indptr[: n_sets + 1], *entries, expected
-        )
-        rows.of_row, rows.ordered = buffers.of_row[: last - first] if self.sets else None, True
-        return rows
+        return self.row_entries.fill(v, shared, first, offsets, buffers)
 
     def collect(self, rows: RowTransitions, buffers: EntryBuffers) -> None:
         """Add ``rows.expected`` of :meth:`fill`, times features, to ``buffers.sums``."""
-        self.links.collect(rows.indptr, rows.i, rows.j, rows.expected, buffers, buffers.sums)
+        self.row_entries.links.collect(
+            rows.indptr, rows.i, rows.j, rows.expected, buffers, buffers.sums
+        )
 
     def observed(self, offsets: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Σ of x_t(f) over the rows of the first sequences with i before and j, times weights."""
@@ -436,9 +385,7 @@ class EntriesOfBlock:
         """Add ``expected``, (R, n_entries), times features, to ``out``, (R, n_weights)."""
         if (rows := self.rows) is not None:
             for expected, sums in zip(self.expected, out):
-                self.features.links.collect(
-                    rows.indptr, rows.i, rows.j, expected, self.buffers, sums
-                )
+                self.features.row_entries.collect(rows, expected, self.buffers, sums)
 
 
 def transition_scores(

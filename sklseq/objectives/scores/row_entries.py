@@ -1,0 +1,141 @@
+"""Entries of rows with transition features, for training and for exported models: NumPy only.
+
+``_entries.pyx`` has the formulas.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sklseq._lib.cpu import load_kernel
+from sklseq.inference.chain.row_transitions import RowTransitions
+
+_entries = load_kernel("sklseq.objectives.scores._entries")
+
+__all__ = ["EntryBuffers", "RowEntries", "pair_support", "ranked_columns"]
+
+
+def ranked_columns(
+    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rank: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(indptr, indices, data) of some columns of CSR rows, without zeros.
+
+    ``rank``: the number of each column among them, or -1.
+    """
+    indices = rank[indices]
+    kept = (indices >= 0) & (data != 0)
+    indptr = np.concatenate([[0], np.cumsum(kept)])[indptr]
+    return indptr, indices[kept], data[kept].astype(np.float64)
+
+
+def pair_support(counts: np.ndarray, pairs: np.ndarray, n_labels: int) -> tuple:
+    """(start, label, next label) of the weights of each column, as ``_entries.Links`` reads them.
+
+    ``counts``: weights of each column; ``pairs``: label · n_labels + next label of each weight.
+    """
+    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return start, *(labels.astype(np.int32) for labels in np.divmod(pairs, n_labels))
+
+
+class EntryBuffers:
+    """Memory of one thread for the entries of a block of rows, and for sums of its weights.
+
+    Parameters
+    ----------
+    n_rows, n_entries : int
+        Most rows and entries of a block.
+    entries : RowEntries
+    dtype : numpy dtype
+        Of scores.
+    n_sums : int
+        Weights whose sums are kept; 0: expectations of entries are not asked for.
+    """
+
+    def __init__(
+        self, n_rows: int, n_entries: int, entries: RowEntries, dtype: Any, n_sums: int = 0
+    ):
+        self.indptr = np.zeros(n_rows + 2, dtype=np.int64)
+        self.row_of_set = np.zeros(n_rows + 1, dtype=np.int64)
+        self.of_row = np.empty(n_rows, dtype=np.int32)
+        self.set_of_kind = np.full(entries.n_kinds, -1, dtype=np.int32)
+        self.i, self.j = np.empty((2, n_entries), dtype=np.int32)
+        self.n_matrices = 0  # of the last call of `Links.fill`
+        self.score = np.empty(n_entries, dtype=dtype)
+        self.expected = np.empty(n_entries if n_sums else 0)
+        self.place = np.empty(entries.n_labels**2, dtype=np.int32)
+        self.sums = np.zeros(n_sums)
+        self.highest = -np.inf
+
+    def clear(self) -> None:
+        """Begin another evaluation."""
+        self.sums[:] = 0
+        self.highest = -np.inf
+
+
+class RowEntries:
+    """Features of rows, linked to the pairs of labels for which each feature has a weight.
+
+    Parameters
+    ----------
+    rows : (indptr, indices, data)
+        As of :func:`ranked_columns`.
+    support : tuple
+        As of :func:`pair_support`.
+    n_labels : int
+    kind : int32 ndarray of shape (n_rows,), optional
+        A number of each row, the same for rows that hold the same, whose entries are then made
+        once.
+
+    Attributes
+    ----------
+    links : Links
+    n_kinds : int
+    before : ndarray of shape (n_rows + 1,)
+        Entries before each row, at most.
+    """
+
+    def __init__(self, rows: tuple, support: tuple, n_labels: int, kind: Any = None):
+        self.n_labels, self.shares = n_labels, kind is not None
+        self.links = _entries.Links(rows, kind, support, n_labels)
+        self.n_kinds = 0 if kind is None or not len(kind) else int(kind.max()) + 1
+        indptr, indices, _ = rows
+        most, pairs = np.diff(support[0]), n_labels**2
+        counts = np.diff(np.concatenate([[0], np.cumsum(most[indices])])[indptr])
+        # A row with half of the pairs gets all of them.
+        self.before = np.concatenate([[0], np.cumsum(np.where(2 * counts < pairs, counts, pairs))])
+
+    def buffers(self, blocks: list[tuple[int, int]], dtype: Any, n_sums: int = 0) -> EntryBuffers:
+        """Buffers for the entries of each of these runs of rows, and for sums of weights."""
+        n_rows = max((b - a for a, b in blocks), default=0)
+        n_entries = max((int(self.before[b] - self.before[a]) for a, b in blocks), default=0)
+        return EntryBuffers(n_rows, n_entries, self, dtype, n_sums)
+
+    def fill(
+        self, v: np.ndarray, shared: np.ndarray, first: int, offsets: np.ndarray,
+        buffers: EntryBuffers,
+    ) -> RowTransitions | None:  # fmt: skip
+        """Scores of transitions to rows ``first``, …, as cut by ``offsets``; None: no entries."""
+        last, L = first + int(offsets[-1]), self.n_labels
+        if self.before[first] == self.before[last]:
+            return None
+        n_sets, n, top = self.links.fill(first, offsets, v, shared, buffers)
+        if n == 0:
+            return None
+        buffers.highest = max(buffers.highest, top)
+        entries, expected = (buffers.i[:n], buffers.j[:n], buffers.score[:n]), None
+        if len(buffers.expected):
+            expected = buffers.expected[:n]
+            expected[:] = 0
+        rows = RowTransitions.unchecked(
+            shared[:L, :L], buffers.indptr[: n_sets + 1], *entries, expected
+        )
+        rows.of_row, rows.ordered = buffers.of_row[: last - first] if self.shares else None, True
+        return rows
+
+    def collect(
+        self, rows: RowTransitions, expected: np.ndarray, buffers: EntryBuffers, out: np.ndarray
+    ) -> None:
+        """Add ``expected`` of the entries that :meth:`fill` made, times features, to ``out``."""
+        self.links.collect(rows.indptr, rows.i, rows.j, expected, buffers, out)
