@@ -8,7 +8,6 @@ functions here take a tagger or segmenter, a ``Pipeline`` that ends in one, a fi
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from sklseq._lib.signatures import taken_options
 from sklseq.data.characters import SequenceTokens
 from sklseq.data.labels import as_label_sequences, find_codes
 from sklseq.data.segment_labels import Span
@@ -152,7 +152,7 @@ def _ask(model: Any, method: str, X: Any, *args: Any, **options: Any) -> Any:
     last, X = last_step(model, X)
     _check_method(last, method)
     bound = getattr(last, method)
-    return bound(X, *args, **_given(bound, **options))
+    return bound(X, *args, **taken_options(bound, **options))
 
 
 def _check_method(
@@ -239,22 +239,11 @@ def spans(
     """
     last: Any
     last, rows = last_step(model, X)
-    plain = valid is None and handle_invalid == "error"
-    rule = {"valid": valid, "handle_invalid": None if plain else handle_invalid}
+    way = None if handle_invalid == "error" else handle_invalid
+    rule = {"valid": valid, "handle_invalid": way}
     if not hasattr(last, "predict_spans"):
-        return _spans_of_labels(last.predict(rows, **_given(last.predict, **rule)), scheme)
-    return last.predict_spans(rows, **_given(last.predict_spans, scheme=scheme, **rule))
-
-
-def _given(method: Any, **options: Any) -> dict[str, Any]:
-    options = {name: value for name, value in options.items() if value is not None}
-    taken = signature(method).parameters
-    for name in (name for name in options if name not in taken):
-        raise ValueError(
-            f"{type(method.__self__).__name__} takes no {name}; leave it out, or use a tagger "
-            "such as CRFTagger as the last step."
-        )
-    return options
+        return _spans_of_labels(last.predict(rows, **taken_options(last.predict, **rule)), scheme)
+    return last.predict_spans(rows, **taken_options(last.predict_spans, scheme=scheme, **rule))
 
 
 def _spans_of_labels(labels: Iterable, scheme: str | None) -> list[list[Span]]:

@@ -1,11 +1,12 @@
-"""Numbers of arguments that functions of users take."""
+"""Arguments that functions of users, and methods of their models, take."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from typing import Any
 
-__all__ = ["n_required", "takes"]
+__all__ = ["n_required", "taken_options", "takes"]
 
 
 def takes(function: Callable, n: int) -> bool:
@@ -27,3 +28,17 @@ def n_required(function: Callable) -> int | None:
         return None
     kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     return sum(p.kind in kinds and p.default is p.empty for p in parameters)
+
+
+def taken_options(method: Any, **options: Any) -> dict[str, Any]:
+    """The options that are not None, all of which the method takes."""
+    options = {name: value for name, value in options.items() if value is not None}
+    taken = inspect.signature(method).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in taken.values()):  # of pipelines
+        return options
+    for name in (name for name in options if name not in taken):
+        raise ValueError(
+            f"{type(method.__self__).__name__} takes no {name}; leave it out, or use a tagger "
+            "such as CRFTagger as the last step."
+        )
+    return options

@@ -14,12 +14,14 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import LabellerBase, check_plain_parameters, clone_part
+from sklseq._lib.signatures import taken_options
 from sklseq.data.labels import as_label_sequences, find_codes
 from sklseq.data.sequences import check_counts, check_lengths, check_sample_weight
 from sklseq.data.span_rules import find_by_rules, span_rules
-from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike
+from sklseq.data.types import ArrayLike, LabelsLike, RandomState, SequencesLike, ValidLike
 from sklseq.estimators.folds import as_list, take
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen, gives_lists
+from sklseq.estimators.validation import check_handle_invalid
 from sklseq.inference.chain.linear_chain import repeatable_generator
 
 __all__ = ["ConformalTagger", "CoverageReport"]
@@ -366,12 +368,16 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
             float(sizes.mean()), float((sizes == 0).mean()), len(start),
         )  # fmt: skip
 
-    def predict(self, X: SequencesLike) -> list[list[Any]]:
+    def predict(
+        self, X: SequencesLike, *, valid: ValidLike | None = None, handle_invalid: str = "error"
+    ) -> list[list[Any]]:
         """Labels of each sequence, those of the estimator.
 
         Parameters
         ----------
         X : list of sequences
+        valid, handle_invalid
+            As of the estimator's ``predict``, which must take them.
 
         Returns
         -------
@@ -380,7 +386,11 @@ class ConformalTagger(LabelOutputMixin, MetaEstimatorMixin, LabellerBase, BaseEs
             an object array of arrays.
         """
         check_is_fitted(self)
-        labels = self.estimator_.predict(X)
+        check_handle_invalid(handle_invalid)
+        way = None if handle_invalid == "error" else handle_invalid
+        rule = taken_options(self.estimator_.predict, valid=valid, handle_invalid=way)
+        with config_context(enable_metadata_routing=False):
+            labels = self.estimator_.predict(X, **rule)
         if not gives_lists(self):
             labels = (np.asarray(found, dtype=self.classes_.dtype) for found in labels)
         return as_chosen(self, labels)

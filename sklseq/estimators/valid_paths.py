@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
@@ -15,7 +16,10 @@ from sklseq.inference.chain.linear_chain import nbest
 from sklseq.inference.chain.once import NoValidAnswerError, best_paths_once
 from sklseq.inference.chain.row_transitions import RowTransitions
 
-__all__ = ["check_valid", "first_valid", "types_once", "unless_invalid", "valid_paths"]
+__all__ = [
+    "check_valid", "first_valid", "repeated_labels", "segmentation_rule", "types_once",
+    "unless_invalid", "valid_paths",
+]  # fmt: skip
 
 # Paths that are tried in turn, each time of the sequences without a valid one.
 NUMBERS = (8, 64, 512, 4096)
@@ -75,6 +79,24 @@ def types_once(valid: Any, types: list) -> list:
             f"{', '.join(map(repr, types))}."
         )
     return list(valid)
+
+
+def repeated_labels(segments: list, once: list) -> list:
+    """The labels among ``once`` that several segments have."""
+    counts = Counter(label for _, _, label in segments if label in once)
+    return [label for label, n in counts.items() if n > 1]
+
+
+def segmentation_rule(
+    valid: ValidLike | None, classes: np.ndarray, outside: str | None
+) -> Callable[[list], Any]:
+    """Whether segments (start, stop, label) of one sequence are valid, as a function of them."""
+    if valid is None:
+        return lambda _: True
+    if callable(valid):
+        return check_valid(valid)
+    once = types_once(valid, [label for label in classes.tolist() if label != outside])
+    return lambda segments: not repeated_labels(segments, once)
 
 
 def _first_valid(

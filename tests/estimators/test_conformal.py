@@ -238,3 +238,17 @@ def test_the_scale_of_weights_does_not_matter_and_weight_0_does_not_count():
 def test_no_rows_at_all(by):
     with pytest.warns(UserWarning, match="All label sets hold all labels"):
         assert calibrated([np.zeros((0, 3))], [[]], by=by).threshold_ == np.inf
+
+
+def test_rules_of_valid_labels_are_for_the_tagger():
+    X, y = [[["New"], ["York"], ["New"], ["York"]]] * 4, [["B-c", "I-c", "B-c", "I-c"]] * 4
+    tagger = CRFTagger(l2=0.1).fit(X, y)
+    for model in (tagger, make_pipeline(tagger)):
+        sets = ConformalTagger(FrozenEstimator(model)).fit(X, y)
+        once = sets.predict(X, valid="once")
+        assert once == tagger.predict(X, valid="once") != tagger.predict(X) == sets.predict(X)
+        kept = sets.predict(X, valid=lambda _: False, handle_invalid="best")
+        assert kept == tagger.predict(X)
+    search = GridSearchCV(CRFTagger(), {"l2": [0.1]}, cv=2).fit(X, y)
+    with pytest.raises(ValueError, match="GridSearchCV takes no valid; leave it out"):
+        ConformalTagger(FrozenEstimator(search)).fit(X, y).predict(X, valid="once")

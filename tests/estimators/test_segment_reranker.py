@@ -287,3 +287,33 @@ def test_what_functions_return_is_checked(returned):
 
     with pytest.raises(ValueError, match="Function mine of functions must return"):
         model(functions=[mine]).fit(X, Y)
+
+
+@pytest.mark.parametrize("valid", ["once", ["M"], lambda found: len({k for *_, k in found}) == 3])
+def test_the_best_valid_candidate_is_chosen(valid):
+    reranker = model().fit(X, Y)
+    labels = [[k for *_, k in one] for one in reranker.predict(X, valid=valid)]
+    assert any(one.count("M") > 1 for one in Y for one in [[k for *_, k in one]])
+    for one, (candidates, _) in zip(labels, reranker.predict_nbest(X, 25)):
+        chosen = [
+            c
+            for c in candidates
+            if (callable(valid) and valid(c))
+            or (
+                not callable(valid)
+                and max(map([k for *_, k in c].count, "M" if valid == ["M"] else "ABMPQ")) <= 1
+            )
+        ]
+        assert one == [k for *_, k in chosen[0]]
+    never = reranker.predict(X, valid=lambda _: False, handle_invalid="best")
+    assert never == reranker.predict(X)
+
+
+def test_candidates_of_which_none_is_valid():
+    reranker = model(n_candidates=3).fit(X, Y)
+    with pytest.raises(ValueError, match="None of the 3 candidates of sequence 0 is valid; loosen"):
+        reranker.predict(X, valid=lambda _: False)
+    with pytest.raises(ValueError, match="valid names 'town', which is no span type"):
+        reranker.predict(X, valid=["town"])
+    with pytest.raises(ValueError, match="handle_invalid must be 'error' or 'best'"):
+        reranker.predict(X, handle_invalid="raise")

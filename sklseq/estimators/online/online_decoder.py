@@ -441,13 +441,15 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
                 column[s] = values
         return answer
 
-    def predict(self, X: SequencesLike) -> list[list[Any]]:
+    def predict(self, X: SequencesLike, *, valid: None = None) -> list[list[Any]]:
         """Labels of whole sequences as a stream would give them.
 
         Parameters
         ----------
         X : list of sequences
             Also in blocks of rows, as in :meth:`decode`.
+        valid : None
+            Rules on whole sequences are for ``predict`` of the tagger: labels leave before the end.
 
         Returns
         -------
@@ -456,6 +458,11 @@ class OnlineDecoder(CallbackSupportMixin, MetaEstimatorMixin, LabellerBase, Base
             object array of arrays.
         """
         tagger = tagger_of(self._fitted())[1]
+        if valid is not None:
+            raise ValueError(
+                "valid is a rule on whole sequences, and labels of an OnlineDecoder leave before "
+                "the end; leave it out, or use predict of estimator_."
+            )
         if decodes_segments(tagger):
             return as_chosen(tagger, self._decode_segments(X).labels)
         if in_blocks(X):

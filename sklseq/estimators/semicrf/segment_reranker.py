@@ -16,14 +16,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklseq._lib.estimator import LabellerBase, clone_part, fitted_parameter
 from sklseq.data.segment_labels import Span, check_triple, labels_to_segments, segments_to_labels
-from sklseq.data.types import ArrayLike, ColumnsLike, LabelsLike, SequencesLike
+from sklseq.data.types import ArrayLike, ColumnsLike, LabelsLike, SequencesLike, ValidLike
 from sklseq.estimators.folds import as_list, take
 from sklseq.estimators.label_output import LabelOutputMixin, as_chosen
 from sklseq.estimators.semicrf.segment_source import read_potentials
 from sklseq.estimators.semicrf.semicrf_segmenter import SemiCRFSegmenter
 from sklseq.estimators.semicrf.whole_features import fit_texts, texts_log_proba, whole_features
-from sklseq.estimators.validation import training_weights
+from sklseq.estimators.valid_paths import segmentation_rule
+from sklseq.estimators.validation import check_handle_invalid, training_weights
 from sklseq.features import SegmentFeatures, _columns
+from sklseq.inference.chain.once import NoValidAnswerError
 from sklseq.metrics import span_f1
 from sklseq.objectives.segment.candidate_margin import CandidateMargin, softmax_of_lists
 from sklseq.solvers import lbfgs
@@ -263,20 +265,47 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
 
     # ------------------------------------------------------------------ answers
 
-    def predict(self, X: SequencesLike) -> list[list[tuple[int, int, Any]]]:
+    def predict(
+        self, X: SequencesLike, *, valid: ValidLike | None = None, handle_invalid: str = "error"
+    ) -> list[list[tuple[int, int, Any]]]:
         """The chosen segmentation of each sequence.
 
         Parameters
         ----------
         X : list of sequences
+        valid : "once", collection of labels, callable or None, default=None
+            Which segmentations are valid, as in :meth:`SemiCRFSegmenter.predict`: the best valid
+            one of the candidates is chosen.
+        handle_invalid : {"error", "best"}, default="error"
+            What a sequence without a valid candidate leads to: an error for all of X, or its best
+            candidate, which is not valid.
 
         Returns
         -------
         list of list of (start, stop, label)
             After ``set_output(predict="array")`` of this object, whatever the estimator's form is,
             an object array of these lists.
+
+        Raises
+        ------
+        ValueError
+            If ``valid`` is none of these, or no candidate of a sequence is valid and
+            ``handle_invalid`` is "error".
         """
-        return as_chosen(self, (found[0] for found, _ in self._ranked(X)))
+        check_handle_invalid(handle_invalid)
+        check_is_fitted(self, "coef_")
+        segmenter = _last(self.estimator_)[0]
+        rule = segmentation_rule(valid, segmenter.classes_, fitted_parameter(segmenter, "outside"))
+        ranked = [found for found, _ in self._ranked(X)]
+        best = [next(filter(rule, found), None) for found in ranked]
+        for s, found in enumerate(best):
+            if found is None and handle_invalid == "error":
+                raise NoValidAnswerError(
+                    f"None of the {len(ranked[s])} candidates of sequence {s} is valid; loosen the "
+                    "rule valid, raise n_candidates, or use handle_invalid='best'."
+                )
+        pairs = zip(best, ranked)
+        return as_chosen(self, (every[0] if one is None else one for one, every in pairs))
 
     def predict_labels(self, X: SequencesLike) -> list[list[str]]:
         """The chosen segmentation of each sequence, as IOB2 labels.

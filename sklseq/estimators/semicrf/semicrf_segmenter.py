@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, update_wrapper
 from types import MethodType
@@ -547,10 +546,11 @@ class SemiCRFSegmenter(
     def _once(self, X: SegmentPotentials, s: int, segments: list, once: list) -> list:
         # The best segmentation that repeats none of the labels ``once``, as ``best_paths_once``
         # finds label paths: each search leaves out a part of the rule only.
+        from sklseq.estimators.valid_paths import repeated_labels
+
         repeated: list = []
         while True:
-            counts = Counter(label for _, _, label in segments if label in once)
-            more = [label for label, n in counts.items() if n > 1]
+            more = repeated_labels(segments, once)
             if not more:
                 return segments
             repeated += more

@@ -248,9 +248,7 @@ class TransitionFeatures:
 
     def collect(self, rows: RowTransitions, buffers: EntryBuffers) -> None:
         """Add ``rows.expected`` of :meth:`fill`, times features, to ``buffers.sums``."""
-        self.row_entries.links.collect(
-            rows.indptr, rows.i, rows.j, rows.expected, buffers, buffers.sums
-        )
+        self.row_entries.collect(rows, rows.expected, buffers, buffers.sums)
 
     def observed(self, offsets: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Σ of x_t(f) over the rows of the first sequences with i before and j, times weights."""
