@@ -43,7 +43,8 @@ class History:
         # B⁻¹ y - y of the pairs with all weights free, where they are known.
         self.changes = np.zeros((memory, 0 if metric is None else len(metric.at)))
         self.is_known = np.zeros(memory, dtype=bool)
-        self.threads, self.spans = threads, spans(n, threads.n, align=512)
+        self.threads = threads
+        self.spans = self.columns = spans(n, threads.n, align=512)  # of long vectors, of pairs
 
     def dot(self, a: np.ndarray, b: np.ndarray) -> float:
         """Inner product of two long vectors, in float64 and a fixed order."""
@@ -65,7 +66,7 @@ class History:
             )
             return products
 
-        products = sum(self.threads.map(multiply, self.spans))
+        products = sum(self.threads.map(multiply, self.columns))
         self.with_v = products[:, 2]
         if _curved(products[slot, 0], products[m + slot, 0], products[m + slot, 1]):
             self.slot, self.used, self.is_known[slot] = slot, used, False
@@ -95,18 +96,18 @@ class History:
         i, j = self.slot, self.memory + self.slot
         return float(self.gram[i, j] / self.gram[j, j])
 
-    def direction(self, v: np.ndarray, out: np.ndarray, free: np.ndarray | None = None) -> None:
+    def direction(self, v: np.ndarray, out: np.ndarray, free: np.ndarray | None = None) -> float:
         """out = -H v; without pairs H is the identity, scaled so that the step has length 1.
 
         With ``free``, a boolean mask, H is built from the entries of the pairs for free weights,
-        and only these entries of ``out`` are valid.
+        and only these entries of ``out`` are valid. Returns the factor of v in ``out``.
         """
         m, gram, with_v = self.memory, self.gram, self.with_v
         pairs = [(self.slot - k) % m for k in range(self.used)]  # from the newest
         if free is not None:
             both = self._products_among(free, v)
             gram, with_v = both[:-1, :-1], both[-1]
-            pairs = [i for i in pairs if _curved(gram[i, i], gram[i, m + i], gram[m + i, m + i])]
+        pairs = [i for i in pairs if _curved(gram[i, i], gram[i, m + i], gram[m + i, m + i])]
         change, by_metric = 0.0, np.array([m + i for i in pairs] + [2 * m])
         if self.metric is not None:
             rows = np.vstack([self.pairs[by_metric[:-1]][:, self.metric.at], v[self.metric.at]])
@@ -118,10 +119,11 @@ class History:
         else:
             c[-1] = -1 / max(np.sqrt(with_v[-1]), 1e-300)
         self.threads.map(
-            lambda span: _vectors.combine(self.pairs, c, v, self.used, out, *span), self.spans
+            lambda span: _vectors.combine(self.pairs, c, v, self.used, out, *span), self.columns
         )
         if self.metric is not None:
             out[self.metric.at] += c[by_metric] @ change
+        return float(c[-1])
 
     def _changes(self, pairs: list, rows: np.ndarray, free: np.ndarray | None) -> np.ndarray:
         # By the metric, of the gradients of pairs and v.
@@ -139,7 +141,7 @@ class History:
             _vectors.products_among(self.pairs, free.view(np.uint8), v, self.used, gram, *span)
             return gram
 
-        return sum(self.threads.map(multiply, self.spans))
+        return sum(self.threads.map(multiply, self.columns))
 
 
 def _curved(ss: float, sy: float, yy: float) -> bool:

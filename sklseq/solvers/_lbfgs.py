@@ -88,7 +88,8 @@ def lbfgs(
     Notes
     -----
     Memory: four vectors besides ``w`` and ten pairs of vectors (60 up to 4096 weights), in float32
-    if they are long; a few more vectors with ``l1`` or ``scale``.
+    if they are long, of a sixteenth of 2²⁰ weights or more (``_reduced_history.py``); a few more
+    vectors with ``l1`` or ``scale``.
     """
     threads = threads or Threads(1)
     if scale is not None:

@@ -7,6 +7,7 @@ import numpy as np
 from sklseq._lib.threads import Threads
 from sklseq.solvers._block_metric import BlockMetric
 from sklseq.solvers._history import History
+from sklseq.solvers._reduced_history import ReducedHistory
 
 __all__ = ["MAX_TRIALS", "SUFFICIENT_DECREASE", "Search", "interpolate"]
 
@@ -18,6 +19,8 @@ RISE = 1e-5  # of the objective, which shows that a step was too long
 # of protein chains (2,400 weights) falls so slowly in the end that `estimated_rest` misses it; with
 # 60, an excess of 1e-3 takes half as many iterations.
 MEMORY, MEMORY_OF_FEW, FEW = 10, 60, 1 << 12
+# Weights from which pairs are reduced.
+MANY = 1 << 20
 
 
 class Search:
@@ -39,7 +42,8 @@ class Search:
         self.objective, self.w = objective, w
         self.trial, self.g, self.g_old, self.p = (np.zeros_like(w) for _ in range(4))
         memory = MEMORY_OF_FEW if len(w) <= FEW else MEMORY
-        self.history = History(len(w), memory, w.dtype, threads, metric)
+        kind = ReducedHistory if len(w) >= MANY else History
+        self.history = kind(len(w), memory, w.dtype, threads, metric)
         self.value = self.evaluate(w, self.g)
         if not np.isfinite(self.value):
             raise ValueError(
