@@ -12,10 +12,9 @@ from sklseq.data.constraints import Constraints, PathCheck, check_seen
 from sklseq.data.labels import PartialLabelError, split_labels
 from sklseq.data.partial_blocks import CodedLabels, read_codes
 from sklseq.data.row_blocks import BlockError, blocks_of, label_blocks
-from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
+from sklseq.data.types import LabelsLike, SequencesLike
 from sklseq.estimators.sources.partial_source import PartialSource
 from sklseq.estimators.sources.source import RowSource, Source
-from sklseq.estimators.validation import training_weights
 from sklseq.objectives.likelihood.long import LongData, LongLogLikelihood, Plan
 from sklseq.objectives.likelihood.summary import Summary
 from sklseq.objectives.scores.score_map import ScoreMap
@@ -57,12 +56,12 @@ class BlockSource(Source):
         cls,
         X: SequencesLike,
         y: LabelsLike,
-        sample_weight: ArrayLike | None,
+        weights: np.ndarray,
         plan: Callable,
         cause: str,
     ) -> BlockSource:
         """Sequences in blocks, or to be cut into blocks where they are."""
-        weights, rows = training_weights(sample_weight, len(X)), blocks_of(X)
+        rows = blocks_of(X)
 
         def read() -> LongData:
             try:

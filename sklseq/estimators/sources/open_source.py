@@ -5,10 +5,11 @@ from __future__ import annotations
 from sklearn import get_config
 
 from sklseq.data.labels import PartialLabelError
-from sklseq.data.row_blocks import holds_rows, in_blocks
+from sklseq.data.row_blocks import holds_rows
+from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike, LabelsLike, SequencesLike
 from sklseq.estimators.sources.block_source import BlockSource
-from sklseq.estimators.sources.partial_source import NOTHING, PartialSource, Unlabelled
+from sklseq.estimators.sources.partial_source import BY_BLOCKS, NOTHING, PartialSource, Unlabelled
 from sklseq.estimators.sources.shard_source import LocalShardSource, check_shards
 from sklseq.estimators.sources.shards import Shards
 from sklseq.estimators.sources.source import RowSource, Source
@@ -28,35 +29,28 @@ def open_source(
     that. If ``unlabelled`` asks for something, sequences of which no label is known are kept, in
     memory only.
     """
-    shards, blocks = in_shards(X), in_blocks(X)
-    by_blocks = gradient in ("checkpoint", "streaming", "emp")
-    if unlabelled.parameter and (shards or blocks or by_blocks):
-        found = f"gradient is {gradient!r}" if by_blocks else "X holds blocks of rows or shards"
-        raise ValueError(
-            f"{unlabelled.parameter} needs sequences in memory and gradient='auto'; {found}. "
-            "Use entropy_weight=0 and label_proportions=None."
-        )
-
-    def plan(longest: int, n_labels: int, **kind: bool) -> Plan:
-        budget = get_config()["working_memory"] * 2.0**20
-        return plan_gradient(gradient, int(longest), n_labels, budget=budget, **kind)
-
-    if shards:
+    by_blocks, rows, vectorizer = gradient in BY_BLOCKS, X, None
+    if in_shards(X):
+        unlabelled.check_in_memory(False)
         check_shards(X, y, sample_weight)
         if isinstance(X, Shards):
             return LocalShardSource(X)
         from sklseq.estimators.sources.cluster import ClusterSource  # needs Dask
 
         return ClusterSource(X, y)
-    cause = f"gradient={gradient!r} works on blocks of rows"
-    if blocks:
-        cause = "X holds sequences in blocks"
-    elif gradient == "auto":
-        cause += " where sequences are as long as here"
-    if blocks or (by_blocks and holds_rows(X)):
-        return BlockSource.of_blocks(X, y, sample_weight, plan, cause)
-    rows, vectorizer = read_sequences(X, fit=True)
+    if not (by_blocks and holds_rows(X)):
+        rows, vectorizer = read_sequences(X, fit=True, blocks=True)
+        unlabelled.check_in_memory(isinstance(rows, Sequences))
     weights = training_weights(sample_weight, len(rows))
+
+    def plan(longest: int, n_labels: int, **kind: bool) -> Plan:
+        budget = get_config()["working_memory"] * 2.0**20
+        return plan_gradient(gradient, int(longest), n_labels, budget=budget, **kind)
+
+    cause = f"gradient={gradient!r} works on blocks of rows"
+    if not isinstance(rows, Sequences):
+        cause = cause if by_blocks and holds_rows(X) else "X holds sequences in blocks"
+        return BlockSource.of_blocks(rows, y, weights, plan, cause)
     try:
         source = RowSource.of_rows(rows, y, weights, vectorizer)
     except PartialLabelError:
@@ -65,4 +59,7 @@ def open_source(
             return source
     longest = source.X.lengths.max()
     source.plan = plan(longest, len(source.classes), packed=True, random_access=True)
-    return source if source.plan.passes is None else BlockSource.of_rows(source, source.plan, cause)
+    if source.plan.passes is None:
+        return source
+    where = "" if by_blocks else " where sequences are as long as here"
+    return BlockSource.of_rows(source, source.plan, cause + where)

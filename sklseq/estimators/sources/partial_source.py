@@ -27,7 +27,7 @@ from sklseq.objectives.likelihood.summary import Summary
 from sklseq.objectives.scores.score_map import ScoreMap, allowed_support, magnitudes
 from sklseq.objectives.scores.transition_features import allowed_triples
 
-__all__ = ["NOTHING", "PartialSource", "Unlabelled", "has_row"]
+__all__ = ["BY_BLOCKS", "NOTHING", "PartialSource", "Unlabelled", "has_row"]
 
 
 class Unlabelled(NamedTuple):
@@ -48,7 +48,20 @@ class Unlabelled(NamedTuple):
                 f"entropy_weight={weight} and label_proportions exclude each other; use "
                 "entropy_weight=0, or label_proportions=None."
             )
-        return cls(float(weight), given, float(tagger.proportions_weight))
+        unlabelled = cls(float(weight), given, float(tagger.proportions_weight))
+        unlabelled.check_in_memory(tagger.gradient not in BY_BLOCKS, tagger.gradient)
+        return unlabelled
+
+    def check_in_memory(self, in_memory: bool, gradient: str = "auto") -> None:
+        """Raise if something is asked for and sequences are not in memory, or not used there."""
+        if self.parameter and not in_memory:
+            found = "X holds blocks of rows or shards"
+            if gradient in BY_BLOCKS:
+                found = f"gradient is {gradient!r}"
+            raise ValueError(
+                f"{self.parameter} needs sequences in memory and gradient='auto'; {found}. "
+                "Use entropy_weight=0 and label_proportions=None."
+            )
 
     @property
     def parameter(self) -> str | None:
@@ -59,6 +72,8 @@ class Unlabelled(NamedTuple):
 
 
 NOTHING = Unlabelled()
+# Gradients for which rows are worked on in blocks.
+BY_BLOCKS = "checkpoint", "streaming", "emp"
 ADAGRAD = (
     "solver={{solver!r}} updates weights after each labelled sequence, but {} is about those "
     "without labels; use solver='lbfgs' or 'auto'."
