@@ -1,8 +1,8 @@
 """Tables 1 and 2, Figure 2 of Sarawagi (2006): segments against tokens, succinct or one by one.
 
-    python benchmarks/bench_segmenter.py [table1] [table2] [figure2] [boundary] [losses] [curves]
-           [calibration] [rerank] [nested] [unknown] [--quick] [--data NAME ...] [--splits N]
-           [--figure FILE]
+    python benchmarks/bench_segmenter.py [table1] [table2] [figure2] [boundary] [context] [losses]
+           [curves] [calibration] [rerank] [nested] [unknown] [--quick] [--data NAME ...]
+           [--splits N] [--figure FILE]
 
     SequenceBCEU   CRFTagger on IOBES labels
     Segment        SemiCRFSegmenter(max_segment_length=L), segment features
@@ -201,18 +201,20 @@ def tagger(task, l2, min_count=2):
     return Sequence(task, l2, features)
 
 
+CONTEXTS = (1, 1), (1, 2), (2, 2)  # tokens before and after segments
 # Transition features: word, form and last letter of the token before a segment.
 PAIRS = r"^before:.*w\.(lower|short_shape|suffix1)="
 
 
 class Boundary(Segment):
-    def __init__(self, task, l2, longest, loss="log", pairs=None):
+    def __init__(self, task, l2, longest, loss="log", pairs=None, context=(1, 1)):
         """``longest``: of segments that are compared with entries; None: none of them.
 
-        ``pairs``: which columns are transition features.
+        ``pairs``: which columns are transition features; ``context``: tokens before and after.
         """
+        before, after = context
         self.features = SegmentFeatures(
-            all_features(task), max_length=longest or 8, min_count=2,
+            all_features(task), max_length=longest or 8, min_count=2, before=before, after=after,
             lexicons=None if longest is None else task.lexicons, transition_features=pairs,
         )  # fmt: skip
         self.longest, self.model = None, SemiCRFSegmenter(l2=l2, loss=loss)
@@ -244,6 +246,7 @@ class Result(NamedTuple):
     seconds: float
     extraction: float
     ratio: float | None
+    n_weights: int
 
 
 def measure(model, rows, y, train, test, longest):
@@ -255,7 +258,8 @@ def measure(model, rows, y, train, test, longest):
     true = [y[s] for s in test]
     scores = span_precision_recall_fscore_support(true, predicted, average="micro")
     values = (100 * score for score in (scores.recall, scores.precision, scores.f1))
-    return Result(*values, seconds, extraction, model.ratio(seen, longest))
+    ratio, n_weights = model.ratio(seen, longest), model.model.coef_.size
+    return Result(*values, seconds, extraction, ratio, n_weights)
 
 
 def extract(features, X, train, test):
@@ -341,16 +345,32 @@ def boundary(found, l2, n_splits):
             "  transitions": lambda task=task: Boundary(task, l2, 10, pairs=PAIRS),
             "  both": lambda task=task: Boundary(task, l2, 10, "softmax-margin", PAIRS),
         }
-        results = compare(task, models, n_splits)
-        base = results["Tagger"]
-        print(f"\n{name}{'F1':>22}{'against':>10}{'seconds':>9}{'x':>6}{'extract':>9}")
-        for method, of in results.items():
-            ratio = seconds_of(of) / seconds_of(base)
-            print(
-                f"{method:<18}{spread_of(of):>14}{f1_of(of) - f1_of(base):+10.1f}"
-                f"{seconds_of(of):9.2f}{ratio:6.2f}{median(x.extraction for x in of):9.2f}",
-                flush=True,
-            )
+        against_tagger(name, compare(task, models, n_splits))
+
+
+def context(found, l2, n_splits):
+    """Tokens before and after segments, without and with transition features."""
+    for name, task in found.items():
+        models = {"Tagger": lambda task=task: tagger(task, l2)}
+        for around, pairs in product(CONTEXTS, (None, PAIRS)):
+            kind = "Boundary {}, {}".format(*around) + ("" if pairs is None else " transitions")
+            models[kind] = partial(Boundary, task, l2, 10, pairs=pairs, context=around)
+        against_tagger(name, compare(task, models, n_splits))
+
+
+def against_tagger(name, results):
+    base = results["Tagger"]
+    print(
+        f"\n{name:<18}{'F1':>18}{'against':>10}{'seconds':>9}{'x':>6}{'extract':>9}{'weights':>9}"
+    )
+    for method, of in results.items():
+        ratio = seconds_of(of) / seconds_of(base)
+        print(
+            f"{method:<24}{spread_of(of):>12}{f1_of(of) - f1_of(base):+10.1f}"
+            f"{seconds_of(of):9.2f}{ratio:6.2f}{median(x.extraction for x in of):9.2f}"
+            f"{median(x.n_weights for x in of):9.0f}",
+            flush=True,
+        )
 
 
 def table2(found, l2, n_splits):
@@ -536,13 +556,11 @@ def nested(found, l2, n_splits):
         for train, test in ShuffleSplit(n_splits, train_size=0.3, random_state=0).split(task.X):
             X, y = [task.X[s] for s in train], [task.y[s] for s in train]
             scores, models = {}, {}
-            for context, pairs in product((1, 2), (None, PAIRS)):
-                # context: tokens before and after a segment
-                boundary = Boundary(task, l2, 10, "softmax-margin", pairs)
-                boundary.features.set_params(before=context, after=context)
+            for around, pairs in product(CONTEXTS, (None, PAIRS)):
+                boundary = Boundary(task, l2, 10, "softmax-margin", pairs, around)
                 seen = boundary.features.fit_transform(X)
                 folds = KFold(3, shuffle=True, random_state=0)
-                one = context, pairs is not None
+                one = around, pairs is not None
                 scores[one] = cross_val_score(boundary.model, seen, y, cv=folds).mean()
                 models[one] = make_pipeline(boundary.features, boundary.model)
             best = max(scores, key=scores.get)
@@ -625,8 +643,8 @@ def main():
     parser.add_argument("--l2", type=float, default=0.1)
     arguments = parser.parse_args()
     n_splits = 1 if arguments.quick else arguments.splits
-    parts = (table1, table2, figure2, boundary, losses, curves, calibration, rerank, nested)
-    parts += (unknown,)
+    parts = (table1, table2, figure2, boundary, context, losses, curves, calibration, rerank)
+    parts += (nested, unknown)
     programs = {part.__name__: part for part in parts}
     programs["curves"] = partial(curves, figure=arguments.figure)
     with TemporaryDirectory() as scratch:

@@ -46,6 +46,7 @@ def lbfgs(
     scale: np.ndarray | None = None,
     metric: BlockMetric | None = None,
     convexity: float = 0.0,
+    slack: float = 1.0,
     pairs: list | None = None,
 ) -> SolverResult:
     """Minimise ``objective`` + l1 · ‖w‖₁ to a relative accuracy of ``tol``.
@@ -74,6 +75,8 @@ def lbfgs(
     convexity : float
         m such that objective - m/2 · ‖w‖² is convex too: with v the subgradient of least norm, the
         objective exceeds its minimum by ‖v‖² / 2m at most.
+    slack : float
+        So many times ``tol`` is what the estimated distance may be; the bound keeps to ``tol``.
     pairs : list of (ndarray, ndarray), optional
         Changes of w and of the gradient, from the oldest: from those of a run on an objective with
         about the same Hessian. Replaced by those of this run.
@@ -102,7 +105,7 @@ def lbfgs(
     units = 1.0 if scale is None else scale
     search.history.take_over(((units * s, y / units) for s, y in pairs or []), search.v)
     history = [search.value]
-    why_stop = partial(_why_stop, search, history, tol, convexity, scale, metric is not None)
+    why_stop = partial(_why_stop, search, history, tol, convexity, slack, scale, metric is not None)
     message = why_stop()
     for _ in range(max_iter):
         if message:
@@ -156,15 +159,16 @@ def estimated_rest(history: list, has_metric: bool = False) -> float:
 
 
 def _why_stop(
-    search: Search, history: list, tol: float, convexity: float, scale, has_metric: bool
-) -> str:
+    search: Search, history: list, tol: float, convexity: float, slack: float, scale,
+    has_metric: bool,
+) -> str:  # fmt: skip
     # Name of the stopping rule that is met, or "".
     allowed = tol * abs(search.value)
     if search.history.with_v[-1] == 0:
         return "gradient"
     if convexity > 0 and search.squared_slope(scale) <= 2 * convexity * allowed:
         return "bound"
-    return "estimate" if estimated_rest(history, has_metric) <= allowed else ""
+    return "estimate" if estimated_rest(history, has_metric) <= slack * allowed else ""
 
 
 class Scaled:

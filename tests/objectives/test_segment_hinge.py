@@ -12,6 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklseq import SemiCRFSegmenter
 from sklseq._lib.threads import Threads
 from sklseq.data.segment_labels import segments_to_labels
+from sklseq.datasets import make_citations
+from sklseq.features import SegmentFeatures
 from sklseq.inference.segment_reference import is_active
 from sklseq.objectives.scores.score_map import full_support
 from sklseq.objectives.segment.segment_hinge import SegmentHinge, with_token_cells
@@ -22,6 +24,7 @@ from sklseq.objectives.segment.segment_likelihood import (
     SegmentScores,
 )
 from sklseq.solvers import bcfw
+from sklseq.solvers._lbfgs import estimated_rest
 from tests.estimators.test_semicrf import LABELS, covered, problem
 from tests.inference.test_segment_inference import segmentations
 
@@ -112,6 +115,16 @@ def test_softmax_margin_is_above_likelihood_and_hinge():
     (found, log_proba) = margin.predict_nbest(X, 1)[4]
     assert found[0] == margin.predict(X)[4]
     assert_allclose(log_proba, margin.predict_log_proba_sequence(X, margin.predict(X))[4])
+
+
+def test_softmax_margin_stops_at_an_estimate_of_ten_times_tol():
+    X, y = make_citations(40, random_state=0)
+    X = SegmentFeatures().fit_transform(X)
+    options = {"l2": 1e-3, "loss": "softmax-margin"}
+    model, best = (SemiCRFSegmenter(tol=tol, **options).fit(X, y) for tol in (1e-3, 1e-6))
+    curve, allowed = model.loss_curve_, 10 * 1e-3 * model.objective_
+    assert estimated_rest(curve) <= allowed < estimated_rest(curve[:-1])
+    assert model.objective_ <= best.objective_ * (1 + 1e-3)
 
 
 @pytest.mark.parametrize("seed", [3, 4])

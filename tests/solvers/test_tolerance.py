@@ -181,6 +181,29 @@ def test_what_is_proved_holds(seed, l1, scaled):
             assert end.value - least <= tol * end.value
 
 
+class Quadratic:
+    """A quadratic function of 300 weights with minimum 1."""
+
+    def __init__(self, condition):
+        self.curvatures = np.geomspace(1, condition, 300)
+
+    def value_and_gradient(self, w, gradient):
+        gradient[:] = self.curvatures * (w - 1)
+        return 1 + float(gradient @ (w - 1)) / 2
+
+
+def test_slack_is_that_of_the_estimate_and_not_of_the_bound():
+    end = lbfgs(Quadratic(1000), np.zeros(300), tol=1e-5, slack=10)
+    assert end.message == "estimate"
+    rest = [estimated_rest(history) for history in (end.history, end.history[:-1])]
+    assert rest[0] <= 1e-4 * end.value < rest[1]
+    end = lbfgs(Quadratic(10), np.zeros(300), tol=1e-3, convexity=1.0, slack=10)
+    assert end.message == "bound"
+    gradient = np.zeros(300)
+    value = Quadratic(10).value_and_gradient(end.w, gradient)
+    assert gradient @ gradient / 2 <= 1e-3 * value
+
+
 class Kinks:
     """Smooth, but with a curvature that no pair of the past tells: steps of L-BFGS often fail."""
 

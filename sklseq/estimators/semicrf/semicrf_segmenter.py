@@ -172,8 +172,9 @@ class SemiCRFSegmenter(
         block-coordinate Frank-Wolfe.
     tol : float, default=1e-3
         Fraction of the objective by which it may exceed its minimum, proved or estimated as by
-        "lbfgs" of :class:`CRFTagger`. For the hinge loss it is ``50 · tol``, and proved. Smaller
-        values take longer and change F1 by less than 0.1 points (references and addresses).
+        "lbfgs" of :class:`CRFTagger`. For the hinge loss it is ``50 · tol``, and proved. For the
+        softmax-margin an estimate, which is several times too high, may be ``10 · tol``. Smaller
+        values take longer and change F1 by less than 0.2 points (references and addresses).
     calibrate : int or None, default=None
         Folds by which probabilities are calibrated: weights are divided by the temperature that
         minimises the log loss of the segments predicted for left-out folds (Guo et al. 2017). This
