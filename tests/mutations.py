@@ -290,6 +290,7 @@ FAULTS = [
     ("solvers/_lbfgs.py", 'message = "flat" if', 'message = "flat" if False and', "test_units_of_features"),
     ("estimators/crf/crf_problem.py", "if result.value > value or imprecise:", "if result.value > value:", "test_units_of_features"),
     ("solvers/_lbfgs.py", "FACTORS[has_metric] * falls[0] / (1 - r)", "falls[0] * r", "test_tolerance"),
+    ("objectives/segment/segment_hinge.py", "None, self.chain + self.limits", "None, self.chain", "test_segmenter_transitions"),
     ("solvers/_lbfgs.py", "<= slack * allowed", "<= allowed", "test_tolerance"),
     ("estimators/semicrf/segment_problem.py", "SLACK = 10", "SLACK = 1", "test_segment_hinge"),
     ("solvers/_lbfgs.py", "rest = max(rest, SLOW", "rest = min(rest, SLOW", "test_tolerance"),

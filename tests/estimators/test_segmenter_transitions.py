@@ -379,6 +379,37 @@ def test_training_under_constraints(loss, options):
     assert list(calibrated.predict(X)) == list(model.predict(X))
 
 
+@pytest.mark.parametrize("options", [{}, {"transition_features": COLUMNS}], ids=str)
+def test_hinge_under_constraints(options):
+    # The largest is that of allowed segmentations, whose scores are not -inf.
+    X, y = obedient(1)
+    free = SemiCRFSegmenter(l2=0.3, loss="hinge", tol=1e-5, random_state=0, **options).fit(X, y)
+    model = clone(free).set_params(constraints=FORBIDDEN).fit(X, y)
+    total, coef = 0.0, model.transition_coef_
+    parts = [
+        model.coef_,
+        model.transition_,
+        model.start_,
+        model.end_,
+        *([] if coef is None else [coef.data]),
+    ]
+    if coef is None:
+        model.transition_coef_ = sparse.csr_matrix((5, 9))
+    for s, (x, gold) in enumerate(zip(X, covered(y, X), strict=True)):
+        every, values = enumerated(model, x)
+        truth = codes_of(model, gold)
+        costs = [wrong_steps(one, truth) for one in every]
+        total += max(values + costs) - values[every.index(truth)]
+        written = [(i, j, model.classes_[k]) for i, j, k in every[int(np.argmax(values))]]
+        assert [one for one in written if one[2] != "O"] == list(model.predict(X))[s]
+    ridge = sum(np.square(np.where(np.isfinite(part), part, 0)).sum() for part in parts)
+    assert_allclose(model.objective_, total + 0.3 * ridge, rtol=1e-10)
+    assert model.objective_ < 0.999 * free.objective_
+    assert_array_equal(
+        np.isinf(model.transition_), [[False] * 3, [False, False, True], [False] * 3]
+    )
+
+
 def test_wrong_constraints_are_refused():
     X, y = obedient(2)
     for constraints, message in [
@@ -392,8 +423,6 @@ def test_wrong_constraints_are_refused():
     ]:
         with pytest.raises(ValueError, match=message):
             SemiCRFSegmenter(constraints=constraints).fit(X, y)
-    with pytest.raises(ValueError, match="constraints are not for loss='hinge'"):
-        SemiCRFSegmenter(constraints=FORBIDDEN, loss="hinge").fit(X, y)
     s = int(np.argmax(X.lengths))
     unknown = [[(0, int(X.lengths[s]), None)] if k == s else one for k, one in enumerate(y)]
     with pytest.raises(ValueError, match="constraints are not for unknown segments"):

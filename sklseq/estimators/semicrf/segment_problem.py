@@ -61,7 +61,7 @@ class SegmentProblem:
         self.columns = source.transition_columns(segmenter.transition_features)
         allowed = None
         if segmenter.constraints is not None:
-            check_constraints(segmenter, source.has_unknown)
+            check_constraints(source.has_unknown)
             allowed = source.allowed(segmenter.constraints)
         if segmenter.loss != "log":
             self.potentials = with_token_cells(self.potentials)
@@ -147,13 +147,12 @@ def check_partial(segmenter: Any) -> None:
         )
 
 
-def check_constraints(segmenter: Any, has_unknown: bool) -> None:
-    """Raise where parameters or labels ask for what constraints in training do not have."""
-    if segmenter.loss == "hinge" or has_unknown:
-        what = "loss='hinge'" if segmenter.loss == "hinge" else "unknown segments in y (label None)"
+def check_constraints(has_unknown: bool) -> None:
+    """Raise where labels ask for what constraints in training do not have."""
+    if has_unknown:
         raise ValueError(
-            f"constraints are not for {what}; use constraints=None, and valid= of predict in their "
-            "place."
+            "constraints are not for unknown segments in y (label None); use constraints=None, and "
+            "valid= of predict in their place."
         )
 
 

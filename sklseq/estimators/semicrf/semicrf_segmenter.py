@@ -165,8 +165,7 @@ class SemiCRFSegmenter(
     constraints : list of tuple or None, default=None
         Pairs (label, next label) of neighbouring segments that cannot occur, in training and
         prediction; (None, label) forbids to begin with a label, (label, None) to end with it. Rules
-        on segments that are not neighbours are for ``predict(valid=)``. Not for the hinge loss, nor
-        for unknown segments.
+        on segments that are not neighbours are for ``predict(valid=)``. Not for unknown segments.
     max_iter : int, default=500
         Iterations of L-BFGS; for the hinge loss, passes of
         block-coordinate Frank-Wolfe.

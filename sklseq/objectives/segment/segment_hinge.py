@@ -112,6 +112,8 @@ class SegmentHinge:
         self.scores, self.data, self.plan = scores, data, data.plan
         self.weights, self.l2 = weights, float(l2)
         self.loss, self.entries = token_loss(data, scores.n_labels), None
+        # -inf for forbidden pairs, which take part in no segmentation and have no weights; else 0.
+        self.limits = np.vstack(scores.chain_weights(np.zeros(scores.n_weights)))
         gold = data.gold
         cuts = np.searchsorted(gold.sequence, np.arange(len(weights) + 1))
         columns = np.stack(gold[1:], axis=1)
@@ -174,14 +176,12 @@ class SegmentHinge:
             yield s, self._search(s, s + 1, chain)[0]
 
     def _transitions(self) -> SegmentTransitions:
-        L, rows = self.scores.n_labels, None
+        L, rows, chain = self.scores.n_labels, None, self.chain + self.limits
         if self.entries is not None:
             self.entries.clear()
             steps, v = self.plan.steps, self.w[self.triples]
-            rows = self.scores.features.fill(v, self.chain[:L], 0, steps, self.entries)
-        return SegmentTransitions(
-            self.chain[:L], self.chain[L], self.chain[L + 1], sums=False, rows=rows
-        )
+            rows = self.scores.features.fill(v, chain[:L], 0, steps, self.entries)
+        return SegmentTransitions(chain[:L], chain[L], chain[L + 1], sums=False, rows=rows)
 
     def _search(self, a: int, b: int, chain: SegmentTransitions | None = None) -> list[np.ndarray]:
         L, rows = self.scores.n_labels, self.data.rows.rows
