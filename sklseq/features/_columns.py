@@ -13,6 +13,7 @@ from sklseq.data.sequences import is_sparse, list_sequences
 from sklseq.data.tables import Coded, column_list, is_table, table_columns
 from sklseq.data.types import TokensLike
 from sklseq.features import _encode
+from sklseq.features._name_table import NameTable
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -71,17 +72,19 @@ class Columns(NamedTuple):
                 raw_column(self.sequences.columns_, name, 0)  # which raises the error
             return self.sequences.cut(name)
         if self.form == "columns":
-            return [raw_column(x, name, s) for s, x in enumerate(self.sequences)]
+            plain = _encode.plain_columns(self.sequences, name)
+            return plain or [raw_column(x, name, s) for s, x in enumerate(self.sequences)]
         form, sequences, key = self.column(name)
         return sequences if form == "tokens" else [[row[key] for row in x] for x in sequences]
 
     def encode(
-        self, name: str, known: dict[str, int], first: int, starts: np.ndarray, codes: np.ndarray,
+        self, name: str, known: NameTable, first: int, starts: np.ndarray, codes: np.ndarray,
         grow: bool,
     ) -> None:  # fmt: skip
         """Write the codes of a column's tokens; the first of each sequence at ``starts``.
 
-        Tokens that are not ``known`` have 0, or with ``grow`` are numbered from ``first`` on.
+        Codes are ``first`` and the number of a token in ``known``. Other tokens have 0, or with
+        ``grow`` are added.
         """
         if isinstance(self.sequences, ColumnSequences) and self._encode_rows(
             self.sequences, name, known, first, starts, codes, grow
@@ -92,7 +95,7 @@ class Columns(NamedTuple):
 
     @staticmethod
     def _encode_rows(
-        X: ColumnSequences, name: str, known: dict, first: int, starts: np.ndarray,
+        X: ColumnSequences, name: str, known: NameTable, first: int, starts: np.ndarray,
         codes: np.ndarray, grow: bool,
     ) -> bool:  # fmt: skip
         # The same for a long column; False if it holds something else than strings.

@@ -9,9 +9,9 @@ from scipy import sparse
 
 from sklseq.data.sequences import Sequences
 from sklseq.data.types import ArrayLike, ChoiceLike, ColumnsLike, DTypeLike, SequencesLike
-from sklseq.features import _item_reader
 from sklseq.features._dict_transform import DictTransform, as_items
 from sklseq.features._family import Extractor, to_sequences
+from sklseq.features._name_table import NameTable
 
 
 class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
@@ -90,14 +90,14 @@ class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
         sequences = self._selected(as_items(X))
         if not sequences:
             raise ValueError("X holds no sequences; give at least one to fit.")
-        table = _item_reader.NameTable()
+        table = NameTable()
         packed = self._packed(sequences, table, grow=self.n_features is None)
         names = table.names
         if self.min_count > 1:
             counts = np.bincount(packed.rows.indices, minlength=len(names))
             kept = np.flatnonzero(counts >= self.min_count)
             names = [names[i] for i in kept]
-            packed, table = packed.with_rows(packed.rows[:, kept]), _item_reader.NameTable(names)
+            packed, table = packed.with_rows(packed.rows[:, kept]), NameTable(names)
         self.vocabulary_ = dict(zip(names, range(len(names))))
         self.n_features_out_ = int(self.n_features or len(names))
         self._table = table
@@ -106,9 +106,7 @@ class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
     def _rows_of(self, X: Any) -> Sequences:
         return self._packed(self._selected(as_items(X)), self.names_table())
 
-    def _packed(
-        self, sequences: list, table: _item_reader.NameTable, grow: bool = False
-    ) -> Sequences:
+    def _packed(self, sequences: list, table: NameTable, grow: bool = False) -> Sequences:
         rows, unchecked = self._read(sequences, table, grow)
         packed = to_sequences(rows, self.dtype)
         if unchecked:
@@ -156,14 +154,14 @@ class DictFeatures(DictTransform, Extractor, auto_wrap_output_keys=None):
         self._check_fitted()
         if self.n_features is not None:
             return self
-        table = _item_reader.NameTable(list(self.vocabulary_))
+        table = NameTable(list(self.vocabulary_))
         packed = self._packed(self._selected(as_items(X)), table, grow=True)
         counts = np.bincount(packed.rows.indices, minlength=len(table.names))
         counts[: self.n_features_out_] = self.min_count
         names = [table.names[i] for i in np.flatnonzero(counts >= self.min_count)]
         self.vocabulary_ = dict(zip(names, range(len(names))))
         self.n_features_out_ = len(names)
-        self._table = _item_reader.NameTable(names)
+        self._table = NameTable(names)
         return self
 
     def inverse_transform(self, X: Sequences) -> list[list[dict[str, float]]]:

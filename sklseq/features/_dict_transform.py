@@ -11,6 +11,7 @@ from sklseq.data.sequences import Sequences, is_sparse, list_sequences
 from sklseq.data.tables import is_table, table_columns
 from sklseq.features import _item_reader
 from sklseq.features._columns import column_of
+from sklseq.features._name_table import NameTable
 from sklseq.features._packed_rows import PackedRows
 
 
@@ -28,11 +29,11 @@ class DictTransform:
         rows, unchecked = self._read(self._selected(as_items(X)), self.names_table())
         return _merged(rows) if unchecked else rows
 
-    def names_table(self) -> _item_reader.NameTable:
+    def names_table(self) -> NameTable:
         """The table by which attributes are found; made when it is first needed."""
         table = self.__dict__.get("_table")
         if table is None:  # it is not saved
-            self._table = table = _item_reader.NameTable(list(self.vocabulary_))
+            self._table = table = NameTable(list(self.vocabulary_))
         return table
 
     def _selected(self, sequences: list) -> list:
@@ -46,7 +47,7 @@ class DictTransform:
         ]
 
     def _read(
-        self, sequences: list, table: _item_reader.NameTable, grow: bool = False
+        self, sequences: list, table: NameTable, grow: bool = False
     ) -> tuple[PackedRows, bool]:
         """Rows, and whether one may have an attribute twice."""
         n_hashed = int(self.n_features or 0)

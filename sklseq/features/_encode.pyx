@@ -10,13 +10,15 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from sklseq._lib.prefetch cimport prefetch
 from sklseq.data.labels import is_missing
-from sklseq.features._hash cimport slot_of
+from sklseq.features._hash cimport hash_on, mixed, slot_of
+from sklseq.features._name_table cimport NameTable, find_name, first_slot, prefetch_name
 
 cdef extern from * nogil:
     PyObject *item_of "PyList_GET_ITEM"(PyObject *a_list, Py_ssize_t i)
 
 cdef enum:
     AHEAD = 12  # distance of prefetches, which hides a cache miss; more gained nothing
+    TOGETHER = 32  # tokens looked up together
     BLOCK = 1024  # rows of a block, whose codes and table lines fit the second-level cache
 
 
@@ -26,39 +28,57 @@ def encode_column(
     list sequences,  # of token lists, of lists of rows, or of lists of dict rows
     str form,  # "tokens", "rows" or "dicts"
     key,  # index (rows) or name (dicts) of the column
-    dict vocabulary,  # token -> code; grows if grow      IN / OUT
-    Py_ssize_t first_code,  # code of the vocabulary's first token
+    NameTable table,  # of the tokens; grows if grow      IN / OUT
+    Py_ssize_t first_code,  # code of the table's first token
     const int64_t[::1] starts,  # (n_sequences,) position of each sequence's first row
     int32_t[::1] codes,  # (n_positions,)   OUT, only where there are rows
     bint grow,
 ):
-    """Write the code of every token of a column; 0 for tokens outside the vocabulary."""
-    cdef Py_ssize_t s, t, position, index = key if form == "rows" else 0
-    cdef int kind = ("tokens", "rows", "dicts").index(form)
-    cdef list rows
-    cdef object token
-    cdef PyObject *found
+    """Write the code of every token of a column; 0 for tokens outside the table."""
+    cdef Py_ssize_t s, t, first, index = key if form == "rows" else 0
+    cdef list rows, tokens
     for s in range(len(sequences)):
         rows = sequences[s] if type(sequences[s]) is list else list(sequences[s])
-        position = starts[s]
-        for t in range(len(rows)):
-            if t + AHEAD < len(rows):  # the header and first letters of a string
-                prefetch(item_of(<PyObject *>rows, t + AHEAD))
-            token = rows[t]
-            if kind == 1:
-                token = _at(token, index, s, t)
-            elif kind == 2:
-                token = _named(token, key, s, t)
-            if not isinstance(token, str):
-                raise _not_a_string(token, s, t, key)
-            found = PyDict_GetItemWithError(vocabulary, token)
-            if found != NULL:
-                codes[position + t] = <int32_t><object>found
-            elif grow:
-                codes[position + t] = <int32_t>(first_code + len(vocabulary))
-                vocabulary[str.__str__(token)] = first_code + len(vocabulary)
-            else:
-                codes[position + t] = 0
+        if form == "rows":
+            tokens = [_at(row, index, s, t) for t, row in enumerate(rows)]
+        elif form == "dicts":
+            tokens = [_named(row, key, s, t) for t, row in enumerate(rows)]
+        else:
+            tokens = rows
+        for t in range(len(tokens)):
+            if type(tokens[t]) is not str:
+                tokens = [_as_text(token, s, t, key) for t, token in enumerate(tokens)]
+                break
+        for first in range(0, len(tokens), TOGETHER):
+            _encode_some(tokens, first, table, first_code, &codes[starts[s] + first], grow)
+
+
+cdef int _encode_some(
+    list tokens, Py_ssize_t first, NameTable table, Py_ssize_t first_code, int32_t *codes, bint grow
+) except -1:
+    # Strings, then slots, then names in them: cache misses of several tokens overlap.
+    cdef Py_ssize_t i, n = min(TOGETHER, len(tokens) - first)
+    cdef PyObject *token
+    cdef uint64_t hashes[TOGETHER]
+    cdef int32_t number
+    for i in range(n):
+        hashes[i] = mixed(hash_on(0, item_of(<PyObject *>tokens, first + i)))
+        prefetch(first_slot(table, hashes[i]))
+    for i in range(n):
+        prefetch_name(table, hashes[i])
+    for i in range(n):
+        token = item_of(<PyObject *>tokens, first + i)
+        number = find_name(table, token, NULL, hashes[i])
+        if number < 0 and grow:
+            number = table.insert(token, NULL, hashes[i])
+        codes[i] = 0 if number < 0 else <int32_t>(first_code + number)
+    return 0
+
+
+cdef str _as_text(object token, Py_ssize_t s, Py_ssize_t t, object key):
+    if not isinstance(token, str):
+        raise _not_a_string(token, s, t, key)
+    return str.__str__(token)
 
 
 cdef inline object _at(object row, Py_ssize_t index, Py_ssize_t s, Py_ssize_t t):
@@ -98,6 +118,18 @@ cdef object _not_a_string(object token, Py_ssize_t s, Py_ssize_t t, object key):
         f"X must hold strings; row {t} of sequence {s}, {where}, is {token!r} "
         f"({type(token).__name__}). {remedy}."
     )
+
+
+def plain_columns(list sequences, name):
+    """The lists of a column of sequences that are dicts of lists; None if one is not."""
+    cdef list columns = []
+    cdef PyObject *values
+    for sequence in sequences:
+        values = PyDict_GetItemWithError(sequence, name) if type(sequence) is dict else NULL
+        if values == NULL or type(<object>values) is not list:
+            return None
+        columns.append(<object>values)
+    return columns
 
 
 # --- pairs of codes to codes: open addressing, linear probing ----------------------------

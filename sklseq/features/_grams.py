@@ -13,6 +13,7 @@ import numpy as np
 
 from sklseq.features import _encode
 from sklseq.features._columns import Columns
+from sklseq.features._name_table import NameTable
 from sklseq.features._parse import Template
 
 # Columns that are not in X, with code 1 on these rows of each sequence.
@@ -39,7 +40,7 @@ class Layout(NamedTuple):
     def codes(
         self,
         columns: Columns,
-        column_codes: dict[str, dict[str, int]],
+        tables: dict[str, NameTable],
         flags: list[int],
         n_nodes: int,
         n_marks: int,
@@ -47,12 +48,12 @@ class Layout(NamedTuple):
     ) -> np.ndarray:
         """Return codes (n_nodes, n_positions) of columns and flags; those of grams are still 0."""
         codes = np.zeros((n_nodes, self.n_positions), dtype=np.int32)
-        for row, (name, known) in zip(codes, column_codes.items()):
+        for row, (name, known) in zip(codes, tables.items()):
             columns.check_lengths(name, self.lengths)
             columns.encode(name, known, 1 + n_marks, self.starts, row, grow)
             if n_marks:
                 self._mark_ends(row)
-        for row, flag in zip(codes[len(column_codes) :], flags):
+        for row, flag in zip(codes[len(tables) :], flags):
             row[self._flagged(flag)] = 1
         return codes
 

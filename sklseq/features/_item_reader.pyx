@@ -7,13 +7,15 @@ attribute overlap with the work on the others. "key:value" is built only for the
 
 from cpython.dict cimport PyDict_Next
 from cpython.object cimport PyObject
-from cpython.unicode cimport PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_KIND
 from libc.math cimport isfinite
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
-from libc.string cimport memcmp, memset
+from libc.stdint cimport int32_t, int64_t, uint64_t, uintptr_t
+from libc.string cimport memset
 
 from sklseq._lib.prefetch cimport prefetch
-from sklseq.features._hash cimport BASE, hash_on, letter, mixed
+from sklseq.features._hash cimport BASE, hash_on, mixed
+from sklseq.features._name_table cimport (
+    COLON, NameTable, find_name, first_slot, prefetch_name,
+)
 
 from collections.abc import Mapping
 
@@ -32,19 +34,10 @@ cdef extern from *:
     void let_go "Py_XDECREF"(PyObject *x) noexcept
 
 cdef enum:
-    COLON = 58
     QUEUED = 64  # attributes looked up together
     SCANNED = 64  # attributes of a row up to which duplicates are found by linear search
     KEYS = 256  # keys remembered, a power of two
     PROBED = 4  # places in which a key may be remembered
-
-
-# --- names to numbers --------------------------------------------------------------------
-
-cdef struct NameSlot:
-    uint32_t tag  # low bits of the hash, which distinguish most names without comparing them
-    uint32_t code  # number + 1; 0: free
-    PyObject *name
 
 
 cdef struct Query:  # the attribute ``key``, or "key:value"
@@ -55,98 +48,6 @@ cdef struct Query:  # the attribute ``key``, or "key:value"
     Py_ssize_t row  # of its sequence
     int32_t number  # -1: to look up
     bint is_odd  # not of the types that are looked up together
-
-
-cdef inline bint _has_at(PyObject *name, Py_ssize_t start, PyObject *text) noexcept:
-    """Whether ``name[start:]`` begins with ``text``; ``name`` is long enough."""
-    cdef Py_ssize_t i, n = PyUnicode_GET_LENGTH(<object>text)
-    cdef int kind = PyUnicode_KIND(<object>name), text_kind = PyUnicode_KIND(<object>text)
-    cdef void *data = PyUnicode_DATA(<object>name)
-    cdef void *text_data = PyUnicode_DATA(<object>text)
-    if kind == text_kind:
-        return memcmp(<char *>data + start * kind, text_data, n * kind) == 0
-    for i in range(n):
-        if letter(kind, data, start + i) != letter(text_kind, text_data, i):
-            return False
-    return True
-
-
-cdef inline bint _is_named(PyObject *name, Query *query) noexcept:
-    cdef Py_ssize_t n = PyUnicode_GET_LENGTH(<object>name)
-    cdef Py_ssize_t n_key = PyUnicode_GET_LENGTH(<object>query.key)
-    if query.value == NULL:
-        return n == n_key and _has_at(name, 0, query.key)
-    if n != n_key + 1 + PyUnicode_GET_LENGTH(<object>query.value):
-        return False
-    return (
-        letter(PyUnicode_KIND(<object>name), PyUnicode_DATA(<object>name), n_key) == COLON
-        and _has_at(name, n_key + 1, query.value)
-        and _has_at(name, 0, query.key)
-    )
-
-
-cdef class NameTable:
-    """Numbers of names, found by a pair (key, value) without building "key:value".
-
-    It depends on the names alone and look-ups do not change it, so it need not be pickled and
-    threads may share it.
-    """
-
-    cdef readonly list names
-    cdef object memory  # owns the slots
-    cdef NameSlot *slots
-    cdef uint64_t mask
-
-    def __cinit__(self, names=()):
-        cdef Query query
-        self.names = []
-        self._resize(max(256, 2 * len(names)))
-        for name in names:
-            query.key, query.value = <PyObject *>name, NULL
-            query.hash = mixed(hash_on(0, query.key))
-            self.insert(&query)
-
-    cdef int _resize(self, Py_ssize_t at_least) except -1:
-        cdef uint64_t code = 0
-        memory = np.zeros((1 << (at_least - 1).bit_length(), 2), dtype=np.uint64)
-        self.memory, self.mask = memory, len(memory) - 1
-        self.slots = <NameSlot *><size_t>memory.ctypes.data
-        for name in self.names:
-            code += 1
-            self._put(mixed(hash_on(0, <PyObject *>name)), <PyObject *>name, <uint32_t>code)
-        return 0
-
-    cdef inline NameSlot *first_slot(self, Query *query) noexcept:
-        return self.slots + ((query.hash >> 32) & self.mask)
-
-    cdef int _put(self, uint64_t hash, PyObject *name, uint32_t code) except -1:
-        cdef uint64_t at = (hash >> 32) & self.mask
-        while self.slots[at].code != 0:
-            at = (at + 1) & self.mask
-        self.slots[at] = NameSlot(<uint32_t>hash, code, name)
-        return 0
-
-    cdef inline int32_t find(self, Query *query) noexcept:
-        """The number of a hashed query, or -1."""
-        cdef uint64_t at = (query.hash >> 32) & self.mask
-        cdef NameSlot *slot = self.slots + at
-        while slot.code != 0:
-            if slot.tag == <uint32_t>query.hash and _is_named(slot.name, query):
-                return <int32_t>(slot.code - 1)
-            at = (at + 1) & self.mask
-            slot = self.slots + at
-        return -1
-
-    cdef int32_t insert(self, Query *query) except -1:
-        """Number the name of a hashed query that is not in the table."""
-        cdef str name = str.__str__(<object>query.key)
-        if query.value != NULL:
-            name = name + ":" + str.__str__(<object>query.value)
-        if <uint64_t>(2 * len(self.names)) >= self.mask:
-            self._resize(8 * len(self.names))
-        self.names.append(name)
-        self._put(query.hash, <PyObject *>name, <uint32_t>len(self.names))
-        return <int32_t>(len(self.names) - 1)
 
 
 # --- items to rows -----------------------------------------------------------------------
@@ -310,12 +211,12 @@ cdef class ItemReader:
                 elif self._is_plain_number(query.value, &query.weight):
                     query.value, query.hash = NULL, mixed(key.hash)
                     if key.number < 0:
-                        key.number = self.table.find(query)
+                        key.number = find_name(self.table, query.key, query.value, query.hash)
                     query.number = key.number
                 else:
                     query.is_odd = True
             any_is_odd |= query.is_odd
-            prefetch(self.table.first_slot(query))
+            prefetch(first_slot(self.table, query.hash))
         return any_is_odd
 
     cdef inline bint _is_plain_number(self, PyObject *value, double *weight) except -1:
@@ -347,12 +248,9 @@ cdef class ItemReader:
 
     cdef int _add_queued(self, Py_ssize_t n) except -1:
         cdef Py_ssize_t i
-        cdef const char *name
         cdef Query *query
         for i in range(0 if self.n_hashed else n):
-            name = <const char *>self.table.first_slot(&self.queue[i]).name
-            prefetch(name)
-            prefetch(name + 64)  # a string's letters begin 40 bytes in
+            prefetch_name(self.table, self.queue[i].hash)
         for i in range(n):
             query = &self.queue[i]
             self._end_rows(query.row)
@@ -369,9 +267,9 @@ cdef class ItemReader:
         cdef int32_t number
         if self.n_hashed:
             return self._add(<int32_t>(query.hash & (self.n_hashed - 1)), query.weight)
-        number = self.table.find(query)
+        number = find_name(self.table, query.key, query.value, query.hash)
         if number < 0 and self.grow:
-            number = self.table.insert(query)
+            number = self.table.insert(query.key, query.value, query.hash)
         if number >= 0:
             self._add(number, query.weight)
         return 0

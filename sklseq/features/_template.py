@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from sklseq.features import _encode
 from sklseq.features._columns import Columns, read_columns
 from sklseq.features._family import Extractor, keep_frequent, to_sequences, vocabulary
 from sklseq.features._grams import Layout, Plan, keys_of, number_grams, prune, slots_of
+from sklseq.features._name_table import NameTable
 from sklseq.features._packed_rows import PackedRows
 from sklseq.features._template_transform import TemplateTransform
 
@@ -134,7 +136,7 @@ class TemplateFeatures(TemplateTransform, Extractor, auto_wrap_output_keys=None)
 
     def _names(self, input_features: Any) -> np.ndarray:
         names = np.empty(self.n_features_out_, dtype=object)
-        tokens = self._tokens()
+        tokens = self._tokens(self.column_codes_.values())
         for literals, (node, _, first, width) in zip(self.literals_, self.readers_):
             n_codes = self.n_codes_[node]
             attributes = self.table_[first : first + n_codes * width : width]
@@ -162,12 +164,16 @@ class TemplateFeatures(TemplateTransform, Extractor, auto_wrap_output_keys=None)
         plan = Plan.of(self._templates(columns))
         self._check_roles(plan)
         n_marks = sum(plan.padding) if self.boundary == "mark" else 0
-        column_codes = {name: {} for name in plan.columns}
+        tables = {name: NameTable() for name in plan.columns}
         if self.n_features is None:
-            rows = self._learn(columns, plan, column_codes, n_marks)
+            rows = self._learn(columns, plan, tables, n_marks)
         self.columns_ = list(columns.names)
         self.templates_ = [template.text for template in plan.templates]
-        self.column_codes_, self.flags_, self.n_marks_ = column_codes, plan.flags, n_marks
+        self.column_codes_ = {
+            name: dict(zip(table.names, itertools.count(1 + n_marks)))
+            for name, table in tables.items()
+        }
+        self.flags_, self.n_marks_ = plan.flags, n_marks
         self.padding_ = list(plan.padding)
         columns.remember(self)
         if self.n_features is None:
@@ -176,12 +182,12 @@ class TemplateFeatures(TemplateTransform, Extractor, auto_wrap_output_keys=None)
         return to_sequences(self._hash(columns), self.dtype)
 
     def _learn(
-        self, columns: Columns, plan: Plan, column_codes: dict[str, dict], n_marks: int
+        self, columns: Columns, plan: Plan, tables: dict[str, NameTable], n_marks: int
     ) -> Sequences:
         """Number the attributes of the training data and return its rows."""
         layout = self._layout(columns, plan.columns, plan.padding)
-        codes = layout.codes(columns, column_codes, plan.flags, plan.n_nodes, n_marks, grow=True)
-        n_codes = [1 + n_marks + len(known) for known in column_codes.values()]
+        codes = layout.codes(columns, tables, plan.flags, plan.n_nodes, n_marks, grow=True)
+        n_codes = [1 + n_marks + len(table.names) for table in tables.values()]
         keys = number_grams(codes, plan)
         n_codes += [2] * len(plan.flags) + [len(k) for k in keys]
         table, n, indices, indptr = self._number(codes, layout, plan, n_codes)

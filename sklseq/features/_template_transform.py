@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from sklseq.features import _encode, _rows
 from sklseq.features._columns import Columns, read_columns
 from sklseq.features._grams import Layout
+from sklseq.features._name_table import NameTable
 from sklseq.features._packed_rows import PackedRows
 from sklseq.features._parse import Template, default_templates, parse_templates
 
@@ -45,20 +47,30 @@ class TemplateTransform:
             return self._hash(columns)
         layout = self._layout(columns, list(self.column_codes_), self.padding_)
         n_nodes = len(self.column_codes_) + len(self.flags_) + len(self.grams_)
-        codes = layout.codes(columns, self.column_codes_, self.flags_, n_nodes, self.n_marks_)
+        codes = layout.codes(columns, self.tables(), self.flags_, n_nodes, self.n_marks_)
         indices, indptr = self._look_up(codes, layout)
         return PackedRows(indptr, indices, None, self.n_features_out_, layout.offsets)
+
+    def tables(self) -> dict[str, NameTable]:
+        """The tables of the tokens of each column; made when first needed."""
+        kept = self.__dict__.get("_tables")  # not saved
+        if kept is None or kept[0] is not self.column_codes_:
+            tables = {name: NameTable(list(codes)) for name, codes in self.column_codes_.items()}
+            self._tables = kept = self.column_codes_, tables
+        return kept[1]
 
     def _hash(self, columns: Columns) -> PackedRows:
         """Return rows by hash of each attribute's name, computed from hashes of its pieces."""
         templates = self._templates(columns)
         layout = self._layout(columns, list(self.column_codes_), self.padding_)
-        column_codes: dict[str, dict] = {name: {} for name in self.column_codes_}
-        n_nodes = len(column_codes) + len(self.flags_)
-        codes = layout.codes(columns, column_codes, self.flags_, n_nodes, self.n_marks_, grow=True)
-        texts = [_rows.polynomials(list(t)) for t in self._tokens(column_codes)]
+        tables = {name: NameTable() for name in self.column_codes_}
+        n_nodes = len(tables) + len(self.flags_)
+        codes = layout.codes(columns, tables, self.flags_, n_nodes, self.n_marks_, grow=True)
+        texts = [
+            _rows.polynomials(list(t)) for t in self._tokens([t.names for t in tables.values()])
+        ]
         first = np.cumsum([0] + [len(t) for t in texts]).tolist()
-        names = list(column_codes)
+        names = list(tables)
         parts = []
         for template in templates:
             parts += [(names.index(c), d, first[names.index(c)]) for c, d in template.parts]
@@ -133,11 +145,10 @@ class TemplateTransform:
             n_before += len(indices)
         return np.concatenate(blocks), indptr
 
-    def _tokens(self, column_codes: dict | None = None) -> list[np.ndarray]:
+    def _tokens(self, known_tokens: Iterable[Iterable[str]]) -> list[np.ndarray]:
         """Return the text of each code, for each column."""
         marks = [f"_B-{i + 1}" for i in range(self.padding_[0])]
         marks += [f"_B+{i + 1}" for i in range(self.padding_[1])]
         marks = marks[: self.n_marks_]
-        known_tokens = (column_codes or self.column_codes_).values()
         texts = (["", *marks, *known] for known in known_tokens)
         return [np.array(text, dtype=object) for text in texts]

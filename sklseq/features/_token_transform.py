@@ -10,6 +10,7 @@ import numpy as np
 from sklseq.features import _rows
 from sklseq.features._columns import Columns, read_columns
 from sklseq.features._kinds import Kind, own_kind, standard_kinds
+from sklseq.features._name_table import NameTable
 from sklseq.features._packed_rows import PackedRows, join_rows
 from sklseq.features._token_table import TokenTable
 
@@ -110,11 +111,11 @@ def distinct_tokens(
     codes = np.empty((len(names), offsets[-1]), dtype=np.int32)
     tokens, first = [], 0
     for row, name in zip(codes, names):
-        known: dict[str, int] = {}
+        known = NameTable()
         columns.check_lengths(name, lengths)
         columns.encode(name, known, first, offsets, row, True)
-        tokens.append(list(known))
-        first += len(known)
+        tokens.append(known.names)
+        first += len(known.names)
     return tokens, codes, offsets
 
 

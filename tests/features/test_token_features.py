@@ -126,6 +126,14 @@ def test_tables_are_those_of_the_fitted_values():
     assert_array_equal(again, features.fit_transform(new).rows.indices)
 
 
+def test_long_sequences():
+    x = [token for x in random_tokens(0, 60) for token in x]
+    assert len(x) > 100
+    features = TokenFeatures()
+    packed = features.fit_transform([x])
+    assert names_of(features, packed) == [[slow_token(token) for token in x]]
+
+
 def test_long_affixes_are_whole_tokens():
     features = TokenFeatures(prefixes=[10**30], suffixes=[10**30]).fit(random_tokens(0))
     word, *_ = features.values_
