@@ -61,11 +61,12 @@ test-checked: $(CHECKED)/.built $(CHECKED)/.with-test
 STARTS_PROGRAMS := cluster display displays segmentation_display examples docs readme bench bench_long fetch
 QUIET_TESTS = sklseq $(filter-out $(foreach name,differential $(STARTS_PROGRAMS),tests/%/test_$(name).py), \
   $(wildcard tests/test_*.py tests/*/test_*.py))
+# --capture=sys: the sanitizers write to file descriptor 2 before they end the process.
 test-sanitized: $(SANITIZED)/.built $(SANITIZED)/.with-test
 	@PATH="$(CURDIR)/$(SANITIZED)/bin:$$PATH" ninja --quiet -C build/sanitized  # once, before several do
 	PATH="$(CURDIR)/$(SANITIZED)/bin:$$PATH" LD_PRELOAD="$(foreach lib,libasan libstdc++,$$($(or $(CC),gcc) -print-file-name=$(lib).so))" \
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 PYTHONMALLOC=malloc \
-	  $(SANITIZED)/bin/python -m pytest -p no:cacheprovider $(WORKERS) $(or $(ARGS),$(QUIET_TESTS))
+	  $(SANITIZED)/bin/python -m pytest -p no:cacheprovider --capture=sys $(WORKERS) $(or $(ARGS),$(QUIET_TESTS))
 
 test-minimum: $(MINIMUM)/.built $(MINIMUM)/.with-test
 	PATH="$(CURDIR)/$(MINIMUM)/bin:$$PATH" $(MINIMUM)/bin/python -m pytest $(WORKERS) $(ARGS)

@@ -1030,7 +1030,8 @@ cdef class Beam:
         counts.n_rows, counts.n_emitted, counts.n_pending = \
             self.n_rows, self.n_emitted, self.n_pending
         counts.previous, counts.lossy = self.previous, self.lossy
-        memcpy(at, self.rows + self.first * self.size, n)
+        if n:    # `rows` is NULL before the first row
+            memcpy(at, self.rows + self.first * self.size, n)
         memcpy(at + n, self.delta, 4 * width)
         memcpy(at + n + 4 * width, self.filtered, width)
         memcpy(at + n + 5 * width, self.origin, self.width * sizeof(int))
@@ -1054,7 +1055,8 @@ cdef class Beam:
         if n_queued + self.n_pending > self.queue_capacity:
             self.resize_queue(2 * (n_queued + self.n_pending))
         n = self.n_pending * self.size
-        memcpy(self.rows, at, n)
+        if n:
+            memcpy(self.rows, at, n)
         memcpy(self.delta, at + n, 4 * width)
         memcpy(self.filtered, at + n + 4 * width, width)
         memcpy(self.origin, at + n + 5 * width, self.width * sizeof(int))
