@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from sklseq.data._label_lists import label_lists
 from sklseq.data.labels import LabelLists, cut_rows
 
 __all__ = ["LabelOutputMixin", "as_chosen", "chosen_labels", "cut_labels", "gives_lists"]
@@ -79,8 +80,10 @@ def chosen_labels(estimator: Any, codes: np.ndarray) -> Any:
 
 def cut_labels(estimator: Any, codes: np.ndarray, offsets: np.ndarray) -> Any:
     """Labels of each sequence, of the codes of all rows."""
-    found = LabelLists(cut_rows(chosen_labels(estimator, codes), offsets))
-    return found if gives_lists(estimator) else np.asarray(found)
+    if gives_lists(estimator):
+        codes, offsets = codes.astype(np.intc, copy=False), offsets.astype(np.int64, copy=False)
+        return LabelLists(label_lists(estimator.classes_.tolist(), codes, offsets))
+    return np.asarray(LabelLists(cut_rows(estimator.classes_.take(codes), offsets)))
 
 
 def as_chosen(estimator: Any, answers: Iterable[Any]) -> Any:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
+from sklseq.data._label_lists import label_lists
 
 from sklseq.data.constraints import allowed_transitions, check_constraints, resolve_constraints
 from sklseq.data.labels import (
@@ -401,3 +402,14 @@ def test_violated_constraints_are_named(y, message):
         return
     with pytest.raises(ValueError, match=message):
         check_constraints(codes, offsets, allowed, classes)
+
+
+def test_label_lists():
+    classes, codes = ["a", "b", "c"], np.array([2, 0, 0, 1], dtype=np.intc)
+    offsets = np.array([0, 3, 3, 4])
+    found = label_lists(classes, codes, offsets)
+    assert found == [["c", "a", "a"], [], ["b"]]
+    assert found[0][1] is classes[0]
+    for wrong in (-1, 3):
+        with pytest.raises(IndexError, match=f"Code {wrong} is that of no label"):
+            label_lists(classes, np.array([0, wrong], dtype=np.intc), np.array([0, 2]))
