@@ -8,6 +8,7 @@ functions here take a tagger or segmenter, a ``Pipeline`` that ends in one, a fi
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from sklseq._lib.signatures import taken_options
 from sklseq.data.characters import SequenceTokens
 from sklseq.data.labels import as_label_sequences, find_codes
+from sklseq.data.partial_labels import PartialLabels
 from sklseq.data.segment_labels import Span
 from sklseq.data.span_rules import find_by_rules, named_spans, span_rules
 from sklseq.data.types import (
@@ -55,6 +57,7 @@ __all__ = [
     "standard_errors",
     "to_frame",
     "top_features",
+    "uncertain_rows",
     "uncertainty",
 ]
 
@@ -428,6 +431,66 @@ def _of_best(proba: np.ndarray, by: str) -> float:
     if by == "nbest-entropy":
         return float(entr(proba / proba.sum()).sum())
     return max(0.0, 1.0 - float(proba[0] - proba[1:2].sum()))
+
+
+def uncertain_rows(
+    model: BaseEstimator, X: SequencesLike, n: int, known: LabelsLike | None = None
+) -> list[tuple[int, int]]:
+    """The rows of least certain label: which single labels to ask for next.
+
+    Row t of a sequence x is the less certain, the larger 1 - max_j p(y_t = j | x, known labels).
+
+    Parameters
+    ----------
+    model : Pipeline, search or estimator
+        Fitted.
+    X : list of sequences
+    n : int
+        How many rows.
+    known : list of label sequences, optional
+        What is known so far, as in training: at each row a label, None (unknown) or a set of
+        possible labels. Probabilities are those given these, and rows of one label are left out.
+
+    Returns
+    -------
+    list of (sequence, row)
+        The least certain one first, ties in the order of X; all unknown rows if they are fewer.
+
+    Raises
+    ------
+    ValueError
+        If n is not an integer of at least 1, or the last step has no ``predict_proba``, or none
+        that takes known labels.
+
+    Notes
+    -----
+    Costs two passes of forward-backward. Labels of single rows train a model if the others are
+    unknown: None in y.
+
+    References
+    ----------
+    K. Tomanek, U. Hahn (2009), "Semi-supervised active learning for sequence labeling", ACL.
+
+    Examples
+    --------
+    >>> from sklseq import CRFTagger
+    >>> from sklseq.inspection import uncertain_rows
+    >>> X, y = [[{"w": "Ann"}, {"w": "sings"}]], [["NAME", "O"]]
+    >>> tagger = CRFTagger(l2=0.01).fit(X, y)
+    >>> uncertain_rows(tagger, [*X, [{"w": "Lee"}, {"w": "sings"}]], 1)
+    [(1, 0)]
+    """
+    if not isinstance(n, Integral) or n < 1:
+        raise ValueError(f"n must be an integer of at least 1; got {n!r}.")
+    proba = _ask(model, "predict_proba", X, known=known)
+    offsets = np.cumsum([0, *map(len, proba)])
+    best = np.concatenate([np.zeros(0), *(rows.max(axis=1) for rows in proba)])
+    rows = np.arange(len(best))
+    if known is not None:
+        rows = np.flatnonzero(PartialLabels.read(known, name="known").counts != 1)
+    rows = rows[np.argsort(best[rows], kind="stable")[:n]]
+    sequences = np.searchsorted(offsets, rows, side="right") - 1
+    return list(zip(sequences.tolist(), (rows - offsets[sequences]).tolist()))
 
 
 # ------------------------------------------------------------------------- fields and tables

@@ -27,6 +27,7 @@ from sklseq.inspection import (
     spans,
     to_frame,
     top_features,
+    uncertain_rows,
     uncertainty,
 )
 from tests.estimators.test_semicrf import problem
@@ -151,6 +152,38 @@ def test_uncertainty_of_other_models():
             uncertainty(model, TOKENS, by)
     with pytest.raises(ValueError, match=r"by must be one of .*; got 'length'"):
         uncertainty(model, TOKENS, "length")
+
+
+def test_uncertain_rows_are_those_of_the_least_best_probability():
+    model = make_pipeline(TokenFeatures(), CRFTagger(l2=0.3)).fit(TOKENS, LABELS)
+    tagger, rows = last_step(model, TOKENS)
+    known = [[None] * len(labels) for labels in LABELS]
+    known[0][0], known[0][1] = LABELS[0][0], set(tagger.classes_[:2])
+    for given in (None, known):
+        found = uncertain_rows(model, TOKENS, 100, given)
+        proba = tagger.predict_proba(rows, given)
+        best = [proba[s][t].max() for s, t in found]
+        assert best == sorted(best)
+        asked = [(s, t) for s, x in enumerate(TOKENS) for t in range(len(x))]
+        assert sorted(found) == [row for row in asked if given is None or row != (0, 0)]
+        assert uncertain_rows(model, TOKENS, 2, given) == found[:2]
+    assert uncertain_rows(model, TOKENS, 3, LABELS) == []
+    assert uncertain_rows(model, [], 1) == []
+
+
+def test_uncertain_rows_of_wrong_calls():
+    model = make_pipeline(TokenFeatures(), CRFTagger()).fit(TOKENS, LABELS)
+    for n in (0, 1.5, None):
+        with pytest.raises(ValueError, match=f"n must be an integer of at least 1; got {n}"):
+            uncertain_rows(model, TOKENS, n)
+    segmenter = make_pipeline(SegmentFeatures(TokenFeatures()), SemiCRFSegmenter())
+    segmenter.fit(TOKENS, GOLD)
+    assert len(uncertain_rows(segmenter, TOKENS, 2)) == 2
+    with pytest.raises(ValueError, match="known"):
+        uncertain_rows(segmenter, TOKENS, 2, LABELS)
+    model = make_pipeline(TokenFeatures(), HMSVMTagger(random_state=0)).fit(TOKENS, LABELS)
+    with pytest.raises(ValueError, match="HMSVMTagger has no predict_proba; use CRFTagger"):
+        uncertain_rows(model, TOKENS, 2)
 
 
 def test_what_a_last_step_cannot_do():
