@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,7 +34,7 @@ from sklseq.estimators.online.pipelines import (
 from sklseq.estimators.online.pool import StreamPool
 from sklseq.estimators.online.sources import emissions_of, emissions_of_async
 from sklseq.estimators.online.stream import Emission, OnlineStream, StreamModel
-from sklseq.estimators.validation import check_n_jobs
+from sklseq.estimators.validation import check_n_jobs, check_number
 from sklseq.inference.chain.linear_chain import BLOCK_ROWS, best_paths, row_blocks
 from sklseq.inference.chain.online_rules import OnlinePaths, OnlineRule, decode_block
 from sklseq.metrics import token_accuracy
@@ -844,8 +843,7 @@ def make_latency_scorer(price: float = 0.01, metric: Callable = token_accuracy) 
     ...     scoring=make_latency_scorer(price=0.001),
     ... )
     """
-    if not isinstance(price, numbers.Real) or not 0 <= price < np.inf:
-        raise ValueError(f"price must be a finite number of at least 0; got {price!r}.")
+    check_number("price", price)
     if not callable(metric):
         raise ValueError(
             f"metric must be a function of true and predicted label sequences; got {metric!r}."

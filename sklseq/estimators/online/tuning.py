@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from sklseq.estimators.online.online_decoder import (
     viterbi_of,
 )
 from sklseq.estimators.online.pipelines import decodes_segments, tagger_of
+from sklseq.estimators.validation import check_number
 from sklseq.inference.chain.online_rules import OnlineRule, decode_block
 from sklseq.objectives.scores.scored_rows import Potentials
 
@@ -216,8 +216,8 @@ def _read_target(given: dict[str, Any]) -> tuple[str, Any]:
     if name == "scorer":
         if not callable(target):
             raise ValueError(f"scorer must be called as scorer(decoder, X, y); got {target!r}.")
-    elif not isinstance(target, numbers.Real) or not 0 <= target < np.inf:
-        raise ValueError(f"{name} must be a finite number of at least 0; got {target!r}.")
+    else:
+        check_number(name, target)
     return name, target
 
 

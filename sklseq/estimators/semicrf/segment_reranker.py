@@ -23,7 +23,7 @@ from sklseq.estimators.semicrf.segment_source import read_potentials
 from sklseq.estimators.semicrf.semicrf_segmenter import SemiCRFSegmenter
 from sklseq.estimators.semicrf.whole_features import fit_texts, texts_log_proba, whole_features
 from sklseq.estimators.valid_paths import segmentation_rule
-from sklseq.estimators.validation import check_handle_invalid, training_weights
+from sklseq.estimators.validation import check_handle_invalid, check_number, training_weights
 from sklseq.features import SegmentFeatures, _columns
 from sklseq.inference.chain.once import NoValidAnswerError
 from sklseq.metrics import span_f1
@@ -340,8 +340,7 @@ class SegmentReranker(LabelOutputMixin, LabellerBase, BaseEstimator):
         -------
         list of (segmentations, log_proba)
         """
-        if not (isinstance(n, numbers.Integral) and n >= 1):
-            raise ValueError(f"n must be an integer of at least 1; got {n!r}.")
+        check_number("n", n, least=1, whole=True)
         return [(found[:n], log_proba[:n]) for found, log_proba in self._ranked(X)]
 
     def predict_spans(self, X: SequencesLike) -> list[list[Span]]:

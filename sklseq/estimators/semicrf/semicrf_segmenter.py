@@ -46,8 +46,11 @@ from sklseq.estimators.semicrf.segment_source import (
     read_potentials,
 )
 from sklseq.estimators.validation import (
+    check_choices,
     check_handle_invalid,
     check_n_jobs,
+    check_number,
+    check_numbers,
     other_width,
     warn_one_label,
 )
@@ -56,7 +59,6 @@ from sklseq.inference.chain.linear_chain import (
     as_generator,
     check_n_samples,
 )
-from sklseq.inference.chain.once import NoValidAnswerError
 from sklseq.inference.chain.row_transitions import RowTransitions
 from sklseq.inference.segment.segment_closure import check_max_span, closure_of_sequence
 from sklseq.inference.segment.segmentations import (
@@ -79,8 +81,6 @@ from sklseq.objectives.segment.segment_starts import transitions_of_starts
 
 __all__ = ["SemiCRFSegmenter", "closure_labels"]
 
-# Labels of a search for segmentations without repeated labels: its cost grows with their square.
-MOST_STATES = 1024
 LOSSES = ("log", "softmax-margin", "hinge")
 
 R = TypeVar("R")
@@ -346,14 +346,9 @@ class SemiCRFSegmenter(
 
     def _check_parameters(self) -> None:
         check_plain_parameters(self)
-        for name in ("l1", "l2", "tol"):
-            value = getattr(self, name)
-            if not isinstance(value, numbers.Real) or not 0 <= value < np.inf:
-                raise ValueError(f"{name} must be a finite number of at least 0; got {value!r}.")
-        if not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1:
-            raise ValueError(f"max_iter must be an integer of at least 1; got {self.max_iter!r}.")
-        if self.loss not in LOSSES:
-            raise ValueError(f"loss must be one of {LOSSES}; got {self.loss!r}.")
+        check_numbers(self, "l1", "l2", "tol")
+        check_numbers(self, "max_iter", least=1, whole=True)
+        check_choices(self, loss=LOSSES)
         self._check_hinge()
         folds = self.calibrate
         if folds is not None and not (isinstance(folds, numbers.Integral) and folds >= 2):
@@ -422,6 +417,9 @@ class SemiCRFSegmenter(
     def _outside(self) -> str | None:
         return fitted_parameter(self, "outside")
 
+    def _limits(self) -> np.ndarray:
+        return label_limits(self.classes_, self.max_segment_length_, self._outside)
+
     def _read(self, X: Any) -> SegmentPotentials:
         check_is_fitted(self, "classes_")
         potentials, _ = read_potentials(X, self.vectorizer_)
@@ -442,8 +440,7 @@ class SemiCRFSegmenter(
         else:  # more potentials, which score 0
             scores, spans = _with_queries(X, scores if row is None else scores[row], spans)
             row = None
-        limits = label_limits(self.classes_, self.max_segment_length_, self._outside)
-        plan = SegmentPlan(spans, L, limits, apart)
+        plan = SegmentPlan(spans, L, self._limits(), apart)
         weights, rows = (self.transition_, self.start_, self.end_), self._row_transitions(X)
         entries = () if rows is None else (rows.score,)
         if any(np.isnan(part).any() for part in (scores, *weights, *entries)):
@@ -516,6 +513,7 @@ class SemiCRFSegmenter(
         self, X: SegmentPotentials, found: list[list], valid: ValidLike, handle_invalid: str
     ) -> None:
         # Replaces the best segmentations ``found`` by the best valid ones.
+        from sklseq.estimators.semicrf.segments_once import OnceSearch  # not for a deployed model
         from sklseq.estimators.valid_paths import (
             check_valid,
             first_valid,
@@ -526,10 +524,13 @@ class SemiCRFSegmenter(
         unless = unless_invalid(handle_invalid)
         if not callable(valid):
             types = [label for label in self.classes_.tolist() if label != self._outside]
-            once = types_once(valid, types)
+            search = OnceSearch(
+                types_once(valid, types), self.classes_, self.coef_, self.transition_, self.start_,
+                self.end_, self.transition_coef_, self._limits(), self._outside,
+            )  # fmt: skip
             for s, segments in enumerate(found):
                 with unless:
-                    found[s] = self._once(X, s, segments, once)
+                    found[s] = search.best(X, s, segments)
             return
         valid = check_valid(valid)
         broken = [s for s, segments in enumerate(found) if not valid(segments)]
@@ -542,58 +543,6 @@ class SemiCRFSegmenter(
         for s in broken:
             with unless:
                 found[s] = first_valid(partial(best, s=s), valid, f"segmentations of sequence {s}")
-
-    def _once(self, X: SegmentPotentials, s: int, segments: list, once: list) -> list:
-        # The best segmentation that repeats none of the labels ``once``, as ``best_paths_once``
-        # finds label paths: each search leaves out a part of the rule only.
-        from sklseq.estimators.valid_paths import repeated_labels
-
-        repeated: list = []
-        while True:
-            more = repeated_labels(segments, once)
-            if not more:
-                return segments
-            repeated += more
-            if len(self.classes_) << len(repeated) > MOST_STATES:
-                raise NoValidAnswerError(
-                    f"The best segmentations of sequence {s} repeat {len(repeated)} labels, too "
-                    "many for a search; name fewer labels in valid, or use handle_invalid='best'."
-                )
-            segments = self._best_once(X[[s]], find_codes(np.array(repeated), self.classes_))
-            if segments is None:
-                raise NoValidAnswerError(
-                    f"Sequence {s} has no segmentation in which each label that valid names occurs "
-                    "at most once; name fewer labels in valid, allow longer segments, or use "
-                    "handle_invalid='best'."
-                )
-
-    def _best_once(self, x: SegmentPotentials, codes: np.ndarray) -> list | None:
-        # The labels of the search are (set of those of ``codes`` that have begun, label).
-        L, n = len(self.classes_), 1 << len(codes)
-        bit = np.zeros(L, dtype=np.int64)
-        bit[codes] = 1 << np.arange(len(codes))
-        transition, start = np.full((n, L, n, L), -np.inf), np.full((n, L), -np.inf)
-        rows = self._row_transitions(x)
-        start[bit, np.arange(L)] = self.start_
-        for begun in range(n):
-            free = np.flatnonzero(begun & bit == 0)
-            transition[begun][:, begun | bit[free], free] = self.transition_[:, free]
-        limits = label_limits(self.classes_, self.max_segment_length_, self._outside)
-        plan = SegmentPlan(x, n * L, np.tile(limits, n))
-        scores = np.zeros((0, n * L))
-        if x.n_potentials:
-            scores = np.tile(x.rows @ self.coef_, n)
-        chain = SegmentTransitions(
-            transition.reshape(n * L, n * L), start.ravel(), np.tile(self.end_, n), sums=False,
-            rows=None if rows is None else _rows_once(rows, transition, bit),
-        )  # fmt: skip
-        found, best = best_segments(plan, plan.cell_scores(scores, x.row), chain)
-        if best[0] == -np.inf:
-            return None
-        check_segmentations(best)
-        rows = found[0]
-        rows[:, 2] %= L
-        return write_segments(rows, self.classes_, self._outside)
 
     def _written(self, segments: list[np.ndarray]) -> list[list]:
         return [write_segments(rows, self.classes_, self._outside) for rows in segments]
@@ -757,7 +706,7 @@ class SemiCRFSegmenter(
         codes = find_codes(segments.label, self.classes_)
         unseen, codes = codes < 0, np.maximum(codes, 0)
         gold = GoldSegments(*segments[:3], codes)
-        limits = label_limits(self.classes_, self.max_segment_length_, self._outside)
+        limits = self._limits()
         data = SegmentData(X, gold, len(self.classes_), limits)
         fired = np.flatnonzero(data.label >= 0)
         psi = data.rows.rows[fired] @ self.coef_
@@ -796,8 +745,7 @@ class SemiCRFSegmenter(
             k lists of (start, stop, label), and an array of shape (k,), best first; k is n, or the
             number of segmentations if that is smaller.
         """
-        if not (isinstance(n, numbers.Integral) and n >= 1):
-            raise ValueError(f"n must be an integer of at least 1; got {n!r}.")
+        check_number("n", n, least=1, whole=True)
         X = self._read(X)
         plan, psi, chain = self._program(X)
         log_z, answers = np.zeros(len(X)), []
@@ -891,20 +839,6 @@ class SemiCRFSegmenter(
         X = self._read(X)
         true = labels_of_segments(y, X.lengths, self._outside)
         return float(span_f1(true, self.predict_labels(X), sample_weight=sample_weight))
-
-
-def _rows_once(rows: RowTransitions, transition: np.ndarray, bit: np.ndarray) -> RowTransitions:
-    # Entries of rows for labels (set of labels that have begun, label), see ``_best_once``.
-    n, L = transition.shape[:2]
-    row = np.repeat(np.arange(len(rows)), np.diff(rows.indptr))
-    begun = np.repeat(np.arange(n), len(row))
-    row, i, j, score = (np.tile(x, n) for x in (row, rows.i, rows.j, rows.score))
-    free = np.flatnonzero(begun & bit[j] == 0)
-    free = free[np.argsort(row[free], kind="stable")]
-    row, i, j, begun = row[free], i[free], j[free], begun[free]
-    indptr = np.searchsorted(row, np.arange(len(rows) + 1))
-    labels = begun * L + i, (begun | bit[j]) * L + j
-    return RowTransitions(transition.reshape(n * L, n * L), indptr, *labels, score[free])
 
 
 def closure_labels(segmenter: SemiCRFSegmenter, X: Any, max_span: int | None) -> tuple[list, list]:
