@@ -564,9 +564,8 @@ class SemiCRFSegmenter(
         written = zip(self._written(self._segments(X)), X.lengths.tolist())
         return as_chosen(self, (segments_to_labels(x, n, outside=outside) for x, n in written))
 
-    def _sums(self, X: SegmentPotentials, spans: Any = None):
-        """(plan, log Z, marginals of cells, marginals of steps)."""
-        plan, psi, chain = self._program(X, spans)
+    def _sums(self, plan: SegmentPlan, psi: np.ndarray, chain: SegmentTransitions) -> tuple:
+        """(plan, log Z, marginals of cells, marginals of steps) of what :meth:`_program` makes."""
         L, log_z = plan.n_labels, np.zeros(plan.n_sequences)
         marginals, tokens = np.empty((plan.n_cells, L)), np.empty((plan.steps[-1], L))
 
@@ -592,7 +591,7 @@ class SemiCRFSegmenter(
         -------
         list of ndarray of shape (n_steps, n_labels)
         """
-        plan, _, _, tokens = self._sums(self._read(X))
+        plan, _, _, tokens = self._sums(*self._program(self._read(X)))
         return [tokens[a:b] for a, b in zip(plan.steps[:-1], plan.steps[1:])]
 
     @_of_likelihood
@@ -619,7 +618,7 @@ class SemiCRFSegmenter(
         segments = self._written(self._segments(X)) if segments is None else segments
         asked = read_questions(segments, X.lengths, self.classes_.tolist())
         sequence, code = asked[0], asked[3]
-        plan, _, marginals, _ = self._sums(X, asked)
+        plan, _, marginals, _ = self._sums(*self._program(X, asked))
         # Questions are the last potentials of each sequence.
         at = np.cumsum(np.diff(X.offsets))[sequence] + np.arange(len(sequence))
         proba = marginals[plan.cell_of[at], code] if len(at) else np.zeros(0)
@@ -727,7 +726,7 @@ class SemiCRFSegmenter(
         size = gold.stop - gold.start
         terms[unseen | (limits[codes] > 0) & (size > limits[codes])] = -np.inf
         np.add.at(score, gold.sequence, terms)
-        return score - self._sums(X)[1]
+        return score - self._sums(*self._program(X))[1]
 
     def predict_nbest(self, X: SequencesLike, n: int = 10) -> list:
         """The ``n`` best segmentations of each sequence, with their log-probabilities.
@@ -748,13 +747,11 @@ class SemiCRFSegmenter(
         check_number("n", n, least=1, whole=True)
         X = self._read(X)
         plan, psi, chain = self._program(X)
-        log_z, answers = np.zeros(len(X)), []
+        best = [nbest_of_sequence(plan, s, psi, chain, int(n)) for s in range(len(X))]
+        log_z = np.zeros(len(X))
         if fitted_parameter(self, "loss") != "hinge":
-            log_z = self._sums(X)[1]
-        for s in range(len(X)):
-            found, scores = nbest_of_sequence(plan, s, psi, chain, int(n))
-            answers.append((list(self._written(found)), scores - log_z[s]))
-        return answers
+            log_z = self._sums(plan, psi, chain)[1]
+        return [(self._written(found), scores - z) for (found, scores), z in zip(best, log_z)]
 
     @_of_likelihood
     def sample(
@@ -778,7 +775,7 @@ class SemiCRFSegmenter(
         plan, psi, chain = self._program(self._read(X))
         rng = as_generator(self.random_state if random_state is None else random_state)
         return [
-            list(self._written(samples_of_sequence(plan, s, psi, chain, n_samples, rng.random)))
+            self._written(samples_of_sequence(plan, s, psi, chain, n_samples, rng.random))
             for s in range(plan.n_sequences)
         ]
 
