@@ -92,7 +92,7 @@ class OrthantSearch(Search):
             value = self.evaluate(u, self.g_old)
             if value <= self.value - SUFFICIENT_DECREASE * promise:
                 self.trial[:] = u
-                self._accept(value)
+                self.accept(value)
                 return True
             if self.is_rounding(value, promise):
                 return False
@@ -119,17 +119,12 @@ class OrthantSearch(Search):
                 return False
             value = self.evaluate(self.trial, self.g_old)
             if value <= self.value + SUFFICIENT_DECREASE * min(gain, -t * promise):
-                self._accept(value)
+                self.accept(value)
                 return True
             t /= 2
         return False
 
-    def _accept(self, value: float) -> None:
-        # Make ``trial``, whose gradient is in ``g_old``, the current point.
-        np.subtract(self.trial, self.w, out=self.p)
-        self.w, self.trial = self.trial, self.w
-        self.g, self.g_old = self.g_old, self.g
-        self.value, self.v = value, self.steepest()
-        self.history.push(self.p, 1.0, self.g, self.g_old, self.v)
+    def accept(self, value: float) -> None:
+        super().accept(value)
         if self.history.used:
             self.sigma = 1 / self.history.unit_step()

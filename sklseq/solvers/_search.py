@@ -88,6 +88,35 @@ class Search:
             t *= 4
         return True
 
+    def gains_along(self, p: np.ndarray, least: float) -> bool:
+        """Go along -p to the lowest of some values, if it is lower by more than ``least``.
+
+        No step below least / (v · p) is tried, as the value is convex, nor a very long one.
+        """
+        slope, lowest, best = self.history.dot(self.v, p), self.value, 0.0
+        if not 0 < slope < np.inf:
+            return False
+        t, farthest = least / slope, LONG / np.abs(p).max()
+        while t < farthest:
+            self.trial[:] = self.w - t * p
+            value = self.evaluate(self.trial, self.g_old)
+            if not value < lowest:
+                break
+            lowest, best, t = value, t, 4 * t
+        if not lowest < self.value - least:
+            return False
+        self.trial[:] = self.w - best * p
+        self.accept(self.evaluate(self.trial, self.g_old))
+        return True
+
+    def accept(self, value: float) -> None:
+        """Make ``trial``, whose gradient is in ``g_old``, the current point."""
+        np.subtract(self.trial, self.w, out=self.p)
+        self.w, self.trial = self.trial, self.w
+        self.g, self.g_old = self.g_old, self.g
+        self.value, self.v = value, self.steepest()
+        self.history.push(self.p, 1.0, self.g, self.g_old, self.v)
+
     def advance(self) -> bool:
         """One iteration; False if, within rounding, no step lowers the objective."""
         step = self._try_direction()

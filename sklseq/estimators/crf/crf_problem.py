@@ -236,6 +236,7 @@ def descend(
     if units is not None or np.ndim(scale):
         scale = scale * (1.0 if units is None else units)
     metric = None if curvature is None else _block_metric(curvature, scale, 2 * problem.l2)
+    centred = problem.source.centred(problem.scores, problem.l2)
     # Threads of BLAS on matrices of 200 rows took up to fifteen times the processor time of one.
     with threadpool_limits(1, "blas") if metric is not None else nullcontext():
         return lbfgs(
@@ -244,6 +245,7 @@ def descend(
             callback=lambda k, value, w: problem.report("lbfgs", done + k, value, w),
             scale=scale if np.ndim(scale) else None, metric=metric,
             convexity=problem.source.convexity(problem.l2), pairs=problem.pairs,
+            other_direction=None if centred is None else centred.direction,
         )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from sklseq.objectives.likelihood.likelihood import LogLikelihood
 from sklseq.objectives.likelihood.long import Plan
 from sklseq.objectives.likelihood.stochastic import StochasticLikelihood
 from sklseq.objectives.likelihood.summary import Summary, summarise_rows
+from sklseq.objectives.scores.centred import CentredColumns, centred_columns
 from sklseq.objectives.scores.score_map import ScoreMap, Support
 from sklseq.objectives.scores.transition_features import observed_triples, possible_triples
 
@@ -133,6 +134,10 @@ class Source(AbstractContextManager):
         """Second derivatives of the likelihood at w, by weights of frequent features, if cheap."""
         return None
 
+    def centred(self, scores: ScoreMap, l2: float) -> CentredColumns | None:
+        """Gradients in the weights of centred columns, if the mean of some is far from 0."""
+        return None
+
 
 class RowSource(Source):
     """Sequences in memory, packed into one matrix of rows.
@@ -240,3 +245,6 @@ class RowSource(Source):
 
     def curvature(self, likelihood: LogLikelihood, w: np.ndarray) -> LabelCurvature | None:
         return label_curvature(likelihood, self.X, w) if self.X.is_sparse else None
+
+    def centred(self, scores: ScoreMap, l2: float) -> CentredColumns | None:
+        return centred_columns(scores, self.X.rows, l2)

@@ -1,0 +1,85 @@
+"""Gradients in the weights of centred columns, for features whose mean is far from 0."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from sklseq.objectives.scores.score_map import ScoreMap, Weights
+
+__all__ = ["CentredColumns", "centred_columns"]
+
+# Mean, in standard deviations, from which the columns are centred; least variance of a column in
+# squares of its largest magnitude.
+FAR, LEAST = 2.0, 1e-8
+# Rows that are summed at a time, and the first ones of sparse data, which have to show a filled
+# column; allowed difference of the fraction of filled rows there from that of all.
+ROWS, MARGIN = 1 << 12, 0.2
+
+
+class CentredColumns:
+    """The gradient in weights of columns with mean 0 and variance 1, mapped back to w.
+
+    If μ is the mean of a column x and σ its standard deviation, the scores of the weights
+    (coef, transition, start) are those of weights coef · σ of (x - μ) / σ with coef · μ added to
+    all transition and start weights of a label. So a change of coef in these weights leaves the
+    mean score of a label as it is, where in w it needs an opposite change of transitions.
+
+    Parameters
+    ----------
+    scores : ScoreMap
+    means, variances : ndarray of shape (n_features,)
+        Variances are positive.
+    """
+
+    def __init__(self, scores: ScoreMap, means: np.ndarray, variances: np.ndarray):
+        self.scores, self.means, self.variances = scores, means, variances
+
+    def direction(self, gradient: np.ndarray) -> np.ndarray:
+        """T Tᵀ · gradient, where w = T · (weights of centred columns)."""
+        scores = self.scores
+        L = scores.n_labels
+        coef = scores.design.unpack(scores.state(gradient))[:, :L].astype(np.float64)
+        transition, start, end = scores.trained_chain(gradient)
+        coef -= np.outer(self.means, transition.sum(axis=0) + start)
+        coef /= self.variances[:, None]
+        shift = self.means @ coef
+        return scores.pack(Weights(coef, transition - shift, start - shift, end))
+
+
+def centred_columns(scores: ScoreMap, rows, l2: float) -> CentredColumns | None:
+    """Those of ``rows``, dense or CSR; None if no column is far from 0, but for constant ones."""
+    n, size = rows.shape[0], scores.largest
+    if scores.features is not None or n == 0:
+        return None
+    # By Cauchy and Schwarz, squares of means are at most the fraction of values that are not 0
+    # times the mean of squares.
+    far = FAR**2 / (1 + FAR**2)
+    if sparse.issparse(rows):
+        some = min(n, ROWS)
+        filled = np.bincount(rows.indices[: rows.indptr[some]], minlength=1)
+        if not (filled > (far - MARGIN) * some).any():
+            return None
+    largest = np.ones(rows.shape[1]) if size is None else np.where(size > 0, size, 1.0)
+    sums, squares = _sums(rows, largest)
+    means = sums / n
+    variances = np.maximum(squares / n - np.square(means), LEAST)
+    if not ((np.square(means) > FAR**2 * variances) & (variances > LEAST)).any():
+        return None
+    with np.errstate(over="ignore"):
+        variances = variances * np.square(largest) + 2 * l2 / n
+    return CentredColumns(scores, means * largest, variances)
+
+
+def _sums(rows, largest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    # Of the columns divided by ``largest``, and of their squares.
+    if sparse.issparse(rows):
+        values = rows.data / largest[rows.indices]
+        both = (values, np.square(values))
+        return tuple(np.bincount(rows.indices, x, minlength=len(largest)) for x in both)
+    sums, squares = np.zeros((2, len(largest)))
+    for first in range(0, len(rows), ROWS):
+        part = rows[first : first + ROWS] / largest
+        sums += part.sum(axis=0)
+        squares += np.einsum("ij,ij->j", part, part)
+    return sums, squares
