@@ -8,7 +8,9 @@ from weakref import WeakValueDictionary
 import numpy as np
 from scipy import sparse
 
-__all__ = ["all_ones", "rows_of_ones"]
+from sklseq.data import _row_join
+
+__all__ = ["all_ones", "ones_beside", "rows_of_ones"]
 
 # Arrays up to this length are kept for the next call; longer ones while rows refer to them.
 KEPT = 1 << 20
@@ -70,4 +72,18 @@ def rows_of_ones(
 
 def all_ones(rows: sparse.csr_matrix) -> bool:
     """Whether rows are as ``rows_of_ones`` makes them: multiples of them have their class too."""
-    return isinstance(rows, OnesMatrix) and bool((rows.data == 1).all())
+    if not isinstance(rows, OnesMatrix):
+        return False
+    shared = rows.data.base is not None and rows.data.base is _kept.get(rows.dtype)
+    return shared or bool((rows.data == 1).all())
+
+
+def ones_beside(blocks: list) -> sparse.csr_matrix:
+    """Rows of ones of several matrices, those of each row one after the other."""
+    indptr = sum(block.indptr.astype(np.int64) for block in blocks)
+    indices, at, n_columns = np.empty(indptr[-1], dtype=np.int32), indptr[:-1].copy(), 0
+    for block in blocks:
+        ends, columns = block.indptr.astype(np.int64), block.indices.astype(np.int32, copy=False)
+        _row_join.place_rows(ends, columns, n_columns, at, indices)
+        n_columns += block.shape[1]
+    return rows_of_ones(indices, indptr, n_columns, np.result_type(*(b.dtype for b in blocks)))

@@ -693,7 +693,8 @@ def in_blocks(X: Any, *, maps: bool = True) -> bool:
     if not isinstance(X, (list, tuple)):
         return False
     if not maps:
-        return any(_is_long(x) and not isinstance(x, np.ndarray) for x in X)
+        others = (x for x in X if type(x) not in (dict, list, np.ndarray))
+        return any(_is_long(x) and not isinstance(x, np.ndarray) for x in others)
     mapped = sum(x.nbytes for x in X if isinstance(x, np.memmap))
     return mapped >= LARGE_MAP or any(_is_long(x) for x in X)
 

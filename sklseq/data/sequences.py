@@ -394,11 +394,13 @@ def _hstack(blocks: list[Sequences]) -> Sequences:
     if any(block.is_sparse for block in blocks):
         from scipy import sparse
 
-        from sklseq.data.ones import all_ones, rows_of_ones
+        from sklseq.data.ones import all_ones, ones_beside
 
-        rows = sparse.hstack([b.rows for b in blocks], format="csr")
-        if all(all_ones(b.rows) for b in blocks):
-            rows = rows_of_ones(rows.indices, rows.indptr, rows.shape[1], rows.dtype)
+        n_columns = sum(b.rows.shape[1] for b in blocks)
+        if all(all_ones(b.rows) for b in blocks) and n_columns <= np.iinfo(np.int32).max:
+            rows = ones_beside([b.rows for b in blocks])
+        else:
+            rows = sparse.hstack([b.rows for b in blocks], format="csr")
     else:
         rows = np.concatenate([b.rows for b in blocks], axis=1)
     return Sequences(rows, first.offsets, join_roles(blocks))

@@ -7,7 +7,7 @@ becomes a string only when it is new in ``fit``.
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_KIND
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
 import numpy as np
 
@@ -85,13 +85,14 @@ cdef struct Spelling:  # of a token
     uint32_t flags  # bits 1 << ALL_UPPER, ...
 
 
-cdef Spelling _in_buffer(object letters, Py_ssize_t longest):
-    cdef uint32_t *p = <uint32_t *><size_t>letters.ctypes.data
+cdef Spelling _in_buffer(uint32_t *p, Py_ssize_t longest) noexcept:
     return Spelling(p, p + longest, p + 4 * longest, p + 5 * longest, 0, 0, 0, 0)
 
 
-cdef object _buffer(Py_ssize_t longest):
-    return np.empty(6 * longest, dtype=np.uint32)  # lower case has at most three letters for one
+cdef enum:
+    ROOM = 6  # letters of a spelling for each of the token: lower case has at most three for one
+    TOGETHER = 8  # tokens looked up together
+    PACKED = 7  # letters that fit a number, beside their number
 
 
 cdef int _spell(str token, Spelling *s) except -1:
@@ -153,8 +154,8 @@ cdef int _copy_lower(str lower, Spelling *s) except -1:
 def short_shapes(list tokens):
     """Return shapes with runs of one letter written once: ``"X.X.-dx"`` for ``"U.S.-1990s"``."""
     cdef Py_ssize_t longest = max(map(len, tokens), default=0)
-    letters = _buffer(longest)
-    cdef Spelling s = _in_buffer(letters, longest)
+    letters = np.empty(ROOM * longest, dtype=np.uint32)
+    cdef Spelling s = _in_buffer(<uint32_t *><size_t>letters.ctypes.data, longest)
     shapes = []
     for token in tokens:
         _spell(token, &s)
@@ -165,9 +166,9 @@ def short_shapes(list tokens):
 # --- values to numbers -------------------------------------------------------------------
 
 cdef struct Slot:
+    uint64_t value  # short values as one number, else the address of the string
     uint32_t tag  # low bits of the hash
     uint32_t code  # number + 1; 0: free
-    PyObject *value
 
 
 cdef struct Kind:
@@ -183,6 +184,7 @@ cdef struct Query:
     const uint32_t *letters
     Py_ssize_t n
     uint64_t hash
+    uint64_t packed  # the value as one number; 0: too long
 
 
 cdef class TokenTable:
@@ -244,30 +246,42 @@ cdef class TokenTable:
         cdef uint64_t at = (hash >> 32) & kind.mask
         while kind.slots[at].code != 0:
             at = (at + 1) & kind.mask
-        kind.slots[at] = Slot(<uint32_t>hash, <uint32_t>number + 1, <PyObject *>value)
+        kind.slots[at] = Slot(_packed_text(value), <uint32_t>hash, <uint32_t>number + 1)
+        if kind.slots[at].value == 0:
+            kind.slots[at].value = <uint64_t><uintptr_t><PyObject *>value
         return 0
 
     def read(self, list tokens):
         """Row ends (int64) and attributes (int32) of the tokens, which are of the type str."""
-        cdef Py_ssize_t i, k, n_queries, n = 0, longest = max(map(len, tokens), default=0)
-        letters = _buffer(longest)
-        queries_array = np.empty((self.n_parts + 1) * sizeof(Query), dtype=np.uint8)
+        cdef Py_ssize_t i, k, first, stop, n = 0, longest = max(map(len, tokens), default=0)
+        letters_array = np.empty(TOGETHER * ROOM * longest, dtype=np.uint32)
+        queries_array = np.empty(TOGETHER * (self.n_parts + 1) * sizeof(Query), dtype=np.uint8)
         ends_array = np.zeros(len(tokens) + 1, dtype=np.int64)
         numbers_array = np.empty(len(tokens) * self.n_parts, dtype=np.int32)
-        cdef Spelling s = _in_buffer(letters, longest)
+        cdef uint32_t *letters = <uint32_t *><size_t>letters_array.ctypes.data
         cdef Query *queries = <Query *><size_t>queries_array.ctypes.data
         cdef int64_t[::1] ends = ends_array
         cdef int32_t[::1] numbers = numbers_array
+        cdef Spelling s
         cdef int32_t number
-        for i in range(len(tokens)):
-            _spell(tokens[i], &s)
-            n_queries = self._ask(&s, queries)
-            for k in range(n_queries):
-                number = self._answer(&queries[k])
-                if number >= 0:
-                    numbers[n] = number
-                    n += 1
-            ends[i + 1] = n
+        for first in range(0, len(tokens), TOGETHER):
+            stop = min(first + TOGETHER, len(tokens))
+            k = 0
+            for i in range(first, stop):
+                s = _in_buffer(letters + (i - first) * ROOM * longest, longest)
+                _spell(tokens[i], &s)
+                k += self._ask(&s, &queries[k])
+                ends[i + 1] = k
+            self._prefetch_values(queries, k)
+            k = 0
+            for i in range(first, stop):
+                while k < ends[i + 1]:
+                    number = self._answer(&queries[k])
+                    k += 1
+                    if number >= 0:
+                        numbers[n] = number
+                        n += 1
+                ends[i + 1] = n
         return ends_array, numbers_array[:n]
 
     cdef Py_ssize_t _ask(self, Spelling *s, Query *queries) noexcept:
@@ -275,7 +289,7 @@ cdef class TokenTable:
         cdef Py_ssize_t k, i, n_queries = 0
         cdef Kind *kind
         cdef Query *query
-        cdef uint64_t h
+        cdef uint64_t h, packed
         if s.n == 0:  # an empty token has no attributes
             return 0
         for k in range(self.n_parts):
@@ -284,17 +298,29 @@ cdef class TokenTable:
                 continue
             _value(s, kind, query)
             h = kind.start
+            query.packed = packed = 0
             for i in range(query.n):
                 h = h * BASE + query.letters[i]
+            if query.n <= PACKED:
+                for i in range(query.n):
+                    packed = packed << 8 | query.letters[i]
+                    if query.letters[i] > 255:
+                        break
+                else:
+                    query.packed = packed | <uint64_t>(query.n + 1) << 56
             query.kind, query.hash = k, mixed(h)
             if not self.n_hashed:
                 prefetch(&kind.slots[(query.hash >> 32) & kind.mask])
             n_queries += 1
-        if not self.n_hashed:
-            for k in range(n_queries):
-                kind = &self.parts[queries[k].kind]
-                prefetch(kind.slots[(queries[k].hash >> 32) & kind.mask].value)
         return n_queries
+
+    cdef void _prefetch_values(self, Query *queries, Py_ssize_t n_queries) noexcept:
+        cdef Py_ssize_t k
+        cdef Kind *kind
+        for k in range(0 if self.n_hashed else n_queries):
+            kind = &self.parts[queries[k].kind]
+            if queries[k].packed == 0:
+                prefetch(<void *><uintptr_t>kind.slots[(queries[k].hash >> 32) & kind.mask].value)
 
     cdef inline int32_t _answer(self, Query *query) except -2:
         cdef Kind *kind = &self.parts[query.kind]
@@ -346,13 +372,28 @@ cdef inline void _value(Spelling *s, Kind *kind, Query *query) noexcept:
         query.n = 0
 
 
-cdef inline bint _is(PyObject *value, Query *query) noexcept:
-    """Whether a value has the letters of a query."""
+cdef uint64_t _packed_text(str value) noexcept:
+    """A value of at most ``PACKED`` letters of Latin-1 as one number, else 0."""
+    cdef Py_ssize_t i, n = PyUnicode_GET_LENGTH(value)
+    cdef uint64_t packed = 0
+    if n > PACKED or PyUnicode_KIND(value) != 1:
+        return 0
+    for i in range(n):
+        packed = packed << 8 | letter(1, PyUnicode_DATA(value), i)
+    return packed | <uint64_t>(n + 1) << 56
+
+
+cdef inline bint _is(uint64_t stored, Query *query) noexcept:
+    """Whether a stored value has the letters of a query; addresses are below 1 << 56."""
     cdef Py_ssize_t i
-    cdef int kind = PyUnicode_KIND(<object>value)
-    cdef void *data = PyUnicode_DATA(<object>value)
+    cdef PyObject *value = <PyObject *><uintptr_t>stored
+    cdef int kind
+    cdef void *data
+    if query.packed != 0 or stored >> 56 != 0:
+        return stored == query.packed
     if PyUnicode_GET_LENGTH(<object>value) != query.n:
         return False
+    kind, data = PyUnicode_KIND(<object>value), PyUnicode_DATA(<object>value)
     for i in range(query.n):
         if letter(kind, data, i) != query.letters[i]:
             return False

@@ -65,15 +65,18 @@ class WindowTransform:
 
     def _marks(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
         """Return columns, from 0, and row ends of ``__BOS__``, ``__EOS__`` and ``bias``."""
-        names, n_rows = self._mark_names(), int(offsets[-1])
-        marked = np.zeros((n_rows, len(names)), dtype=bool)
-        if self.bos_eos:
-            first, last, _ = row_positions(offsets)
-            marked[first, 0] = marked[last, 1] = True
-        if self.bias:
-            marked[:, -1] = True
+        names = self._mark_names()
         columns = np.arange(len(names), dtype=np.int32)
         if self.n_features and names:
             _rows.hash_values("", names, self.n_features, columns)
-        ends = np.concatenate([[0], np.cumsum(marked.sum(axis=1))]).astype(np.int64)
-        return np.broadcast_to(columns, marked.shape)[marked], ends, 0
+        counts = np.full(offsets[-1] + 1, int(self.bias))
+        counts[0] = 0
+        first, last, _ = row_positions(offsets) if self.bos_eos else ([], [], None)
+        counts[1:][first] += 1
+        counts[1:][last] += 1
+        ends = np.cumsum(counts)
+        marks = np.full(ends[-1], columns[-1] if self.bias else 0, dtype=np.int32)
+        if self.bos_eos:
+            marks[ends[first]] = columns[0]
+            marks[ends[last] + (first == last)] = columns[1]
+        return marks, ends, 0
