@@ -9,6 +9,7 @@ from typing import Any
 from tests.estimators.test_chosen_columns import check_choices
 from tests.estimators.test_hmsvm_transitions import check_solvers
 from tests.estimators.test_segmenter_transitions import OPTIONS, check_objective
+from tests.features.test_composed_roles import check_tree
 from tests.objectives.test_block_transitions import PASSES, check_blocks
 from tests.objectives.test_transition_features import check_minimum, check_steps
 from tests.online.test_stream_transitions import check_streams
@@ -27,8 +28,9 @@ def fails(seed: int, check: Callable[..., None], *args: Any) -> bool:
 def main(n: int = 1000) -> int:
     """Number of failures in n / 10 cases: all labelings take most of the time."""
     failed = 0
+    checks = check_choices, check_solvers, check_minimum, check_steps, check_streams, check_tree
     for seed in range(n // 10):
-        for check in (check_choices, check_solvers, check_minimum, check_steps, check_streams):
+        for check in checks:
             failed += fails(seed, check)
         failed += sum(fails(seed, check_blocks, passes) for passes in PASSES)
         options = OPTIONS[seed % len(OPTIONS)]
