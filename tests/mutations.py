@@ -313,7 +313,7 @@ FAULTS = [
     ("solvers/_history.py", "c[i] += a[i] - b", "c[i] += a[i] + b", "test_solvers"),
     ("solvers/_reduced_history.py", "pairs[:, new] = self.pairs[:, old]", "pairs[:, new] = self.pairs[:, new]", "test_reduced_history"),
     ("solvers/_reduced_history.py", "self.metric.at = np.searchsorted(at, self.of_metric)", "pass", "test_reduced_history"),
-    ("solvers/_reduced_history.py", "while size[order[:-k]].sum() > allowed:", "while False:", "test_reduced_history"),
+    ("solvers/_reduced_history.py", "while parted[:-k].sum() > allowed:", "while False:", "test_reduced_history"),
     ("solvers/_reduced_history.py", "self.with_v[-1] = self.dot(v, v)", "pass", "test_reduced_history"),
     ("solvers/_lbfgs.py", "if search.gains_along(", "if False and search.gains_along(", "test_far_columns"),
     ("objectives/scores/centred.py", "shift = self.means @ coef", "shift = 0.0", "test_far_columns"),

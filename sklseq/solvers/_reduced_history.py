@@ -73,11 +73,14 @@ class ReducedHistory(History):
         size *= size
         k, allowed = self.least, REST * size.sum()
         size[self.of_metric] = np.inf
-        order = np.argpartition(size, -k)
-        while size[order[:-k]].sum() > allowed:
+        parted = np.partition(size, -k)
+        while parted[:-k].sum() > allowed:
             k = min(2 * k, self.n)
-            order = np.argpartition(size, -k)
-        self._keep(np.sort(order[-k:]), size.dtype)
+            parted = np.partition(size, -k)
+        least = parted[-k]
+        at = np.flatnonzero(size > least)
+        ties = np.flatnonzero(size == least)[: k - len(at)]
+        self._keep(np.sort(np.append(at, ties)), size.dtype)
 
     def _keep(self, at: np.ndarray, dtype: np.dtype) -> None:
         # Give the pairs these columns, with what is known of them.
