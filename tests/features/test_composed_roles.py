@@ -11,7 +11,13 @@ from sklearn.preprocessing import MaxAbsScaler
 
 from sklseq import CRFTagger, SegmentReranker, SemiCRFSegmenter, Sequences
 from sklseq.datasets import make_citations
-from sklseq.features import DictFeatures, PerToken, SegmentFeatures, TemplateFeatures, WindowFeatures
+from sklseq.features import (
+    DictFeatures,
+    PerToken,
+    SegmentFeatures,
+    TemplateFeatures,
+    WindowFeatures,
+)
 
 LINES = {"U": 1, "B": 2, "*": 3}
 
