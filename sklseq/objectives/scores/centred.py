@@ -12,9 +12,9 @@ __all__ = ["CentredColumns", "centred_columns"]
 # Mean, in standard deviations, from which the columns are centred; least variance of a column in
 # squares of its largest magnitude.
 FAR, LEAST = 2.0, 1e-8
-# Rows that are summed at a time, and the first ones of sparse data, which have to show a filled
-# column; allowed difference of the fraction of filled rows there from that of all.
-ROWS, MARGIN = 1 << 12, 0.2
+# Rows that are summed at a time, and the first ones of sparse data, in which the mean of a column
+# has to be half as far from 0.
+ROWS = 1 << 12
 
 
 class CentredColumns:
@@ -52,23 +52,26 @@ def centred_columns(scores: ScoreMap, rows, l2: float) -> CentredColumns | None:
     n, size = rows.shape[0], scores.largest
     if scores.features is not None or n == 0:
         return None
-    # By Cauchy and Schwarz, squares of means are at most the fraction of values that are not 0
-    # times the mean of squares.
-    far = FAR**2 / (1 + FAR**2)
-    if sparse.issparse(rows):
-        some = min(n, ROWS)
-        filled = np.bincount(rows.indices[: rows.indptr[some]], minlength=1)
-        if not (filled > (far - MARGIN) * some).any():
-            return None
     largest = np.ones(rows.shape[1]) if size is None else np.where(size > 0, size, 1.0)
-    sums, squares = _sums(rows, largest)
-    means = sums / n
-    variances = np.maximum(squares / n - np.square(means), LEAST)
-    if not ((np.square(means) > FAR**2 * variances) & (variances > LEAST)).any():
+    if sparse.issparse(rows) and not _far(*_moments(rows[:ROWS], largest), FAR / 2).any():
+        return None
+    means, variances = _moments(rows, largest)
+    if not _far(means, variances, FAR).any():
         return None
     with np.errstate(over="ignore"):
         variances = variances * np.square(largest) + 2 * l2 / n
     return CentredColumns(scores, means * largest, variances)
+
+
+def _far(means: np.ndarray, variances: np.ndarray, deviations: float) -> np.ndarray:
+    return (np.abs(means) > deviations * np.sqrt(variances)) & (variances > LEAST)
+
+
+def _moments(rows, largest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    # Means and variances of the columns divided by ``largest``.
+    n = rows.shape[0]
+    sums, squares = _sums(rows, largest)
+    return sums / n, np.maximum(squares / n - np.square(sums / n), LEAST)
 
 
 def _sums(rows, largest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
