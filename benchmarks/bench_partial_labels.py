@@ -71,7 +71,7 @@ class Task:
         self.of_word = [k for k, name in enumerate(names) if name.startswith("w.")]
 
     def f1(self, X, y, label_proportions=None):
-        tagger = CRFTagger(l2=0.5, label_proportions=label_proportions).fit(X, y)
+        tagger = CRFTagger(l2=0.5, label_proportions=label_proportions or None).fit(X, y)
         return 100 * span_f1(self.y_test, tagger.predict(self.X_test))
 
     def proportions(self, y, columns=50, rng=None):
@@ -90,6 +90,7 @@ class Task:
 
         groups = {k: values.indices[values.indptr[k] : values.indptr[k + 1]] for k in frequent}
         of_columns = {self.of_word[k]: shares(rows) for k, rows in groups.items()}
+        of_columns = {column: given for column, given in of_columns.items() if given}
         return shares(slice(None)) | of_columns
 
 

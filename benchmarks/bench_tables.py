@@ -4,7 +4,7 @@
 
 Each step runs in a process of its own. Memory: the largest of /proc/self/status, RssAnon (of the
 process itself) and RssFile (pages of mapped files, which the system drops when it needs memory),
-sampled every 20 ms, each above that after the imports.
+sampled every 20 ms, each above that after the imports. Needs pyarrow.
 """
 
 import subprocess
