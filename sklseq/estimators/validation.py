@@ -61,11 +61,9 @@ def read_sequences(
         if blocks:
             return X, vectorizer
         raise ValueError(
-            "X holds sequences in blocks, on which only CRFTagger.fit trains; pass arrays, such as "
-            "numpy.concatenate(list(blocks.read())) of RowBlocks, or train a CRFTagger."
-            if fit
-            else "X holds sequences in blocks, which this method does not read; pass arrays, or "
-            "use fit, predict, predict_proba, predict_blocks or score."
+            "X holds sequences in blocks, which this method does not read; pass arrays, such as "
+            "numpy.concatenate(list(blocks.read())) of RowBlocks, or use CRFTagger.fit, or "
+            "predict, predict_proba, predict_blocks or score of a tagger."
         )
     form = input_form(X)
     if fit and form in ("dicts", "attributes"):

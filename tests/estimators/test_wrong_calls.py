@@ -389,7 +389,7 @@ def test_messages_name_what_was_given():
     with pytest.raises(ValueError, match="with other columns as transition features than training"):
         tagger.set_params(transition_features=[1]).partial_fit(X, y)
     segmenter = SemiCRFSegmenter().fit(X, [[(0, 1, "x"), (1, 2, "y")]] * 3)
-    with pytest.raises(ValueError, match="in blocks, which segmenters do not read"):
+    with pytest.raises(ValueError, match="in blocks, which this method does not read"):
         segmenter.predict([RowBlocks(X)])
 
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from sklseq.data.column_roles import with_transition_features
 from sklseq.data.constraints import Constraints
-from sklseq.data.row_blocks import in_blocks
 from sklseq.data.segment_labels import UNKNOWN, Segments, read_segments
 from sklseq.data.segment_potentials import SegmentPotentials
 from sklseq.data.sequences import STATE, TRANSITION
@@ -154,11 +153,6 @@ def read_potentials(X: SequencesLike, vectorizer=None, *, fit: bool = False):
     if isinstance(X, SegmentPotentials):
         as_spans(X)
         return X, None
-    if in_blocks(X, maps=False):
-        raise ValueError(
-            "X holds sequences in blocks, which segmenters do not read; pass arrays, such as "
-            "numpy.concatenate(list(blocks.read())) of RowBlocks."
-        )
     rows, vectorizer = read_sequences(X, vectorizer, fit=fit)
     return SegmentPotentials.from_tokens(rows), vectorizer
 

@@ -324,8 +324,10 @@ def is_shared(offsets: np.ndarray, block: tuple[int, int], n_threads: int) -> bo
     Sums over it take two of them: of more threads, it would have to keep one busy for longer than
     the others.
     """
+    if n_threads == 1 or block[1] - block[0] > 1:
+        return False
     rows = offsets[block[1]] - offsets[block[0]]
-    if n_threads == 1 or block[1] - block[0] > 1 or rows < SHARED_ROWS:
+    if rows < SHARED_ROWS:
         return False
     return n_threads == 2 or bool(n_threads * rows > offsets[-1])
 

@@ -207,7 +207,8 @@ class ScoredRows:
 
         with Threads(self.n_jobs) as threads:
             shared = [block for block in self.runs if is_shared(at, block, threads.n)]
-            threads.map(run, [block for block in self.runs if block not in shared])
+            alone = [block for block in self.runs if block not in shared] if shared else self.runs
+            threads.map(run, alone)
             for block in shared:
                 run(block, threads)
 
