@@ -279,7 +279,7 @@ FAULTS = [
     ("data/labels.py", "(s.astype(dtype, copy=False) for s in filled)", "filled", "test_label_dtypes"),
     ("objectives/zscore/moments.py", "max(0.0, (1.0 + mean_loss", "max(0.0, (1.0 - mean_loss", "test_zscore"),
     ("solvers/_owlqn.py", "shrunk = g - np.clip(g, -l1, l1)", "shrunk = g + np.clip(g, -l1, l1)", "test_solvers"),
-    ("objectives/likelihood/stochastic.py", "part * more), other", "part), other", "test_stochastic"),
+    ("objectives/likelihood/stochastic.py", "rate, part), other", "rate, 2 * part), other", "test_stochastic"),
     ("objectives/likelihood/stochastic.py", "copies[1::2]]", "copies[::2]]", "test_stochastic"),
     ("objectives/likelihood/stochastic.py", "    G += sum(grown)", "    G += grown[0]", "test_stochastic"),
     ("objectives/likelihood/dual.py", "self.lam / sigma", "self.lam", "test_dual"),

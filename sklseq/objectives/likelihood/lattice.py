@@ -23,9 +23,9 @@ PIECE = 1 << 14
 class LatticeState:
     """Weights that change after each sequence.
 
-    Several threads train copies of the weights, each on sequences of its own; at the end of a pass
-    these are merged. So threads wait for each other once a pass, and answers depend on how many
-    there are, but not on which is faster.
+    Several threads train copies of the weights, each on sequences of its own; at the end of a pass,
+    or several times in it, these are merged. So threads seldom wait for each other, and answers
+    depend on how many there are, but not on which is faster.
 
     Parameters
     ----------
