@@ -259,7 +259,7 @@ def test_threads_merge_what_each_learned():
         with Threads(n_threads) as threads, patch.object(stochastic, "ALMOST", 0.0):
             f = source.likelihood(scores, 0.1, threads)
             steps = StochasticLikelihood(f, 0.05, start.copy())
-            steps.descend(order, 0.5)
+            steps.descend(order, 0.5, n_sequences=300)
             return steps, steps.shares(order)
 
     both, shares = after(2, order)
@@ -269,9 +269,11 @@ def test_threads_merge_what_each_learned():
         one, _ = after(1, share)
         moves.append(one.v - scores.triples(start))
         grown.append(np.sqrt(np.maximum(one.squares[3] - stochastic.FIRST_SQUARE, 0) + 1e-30))
-    expected = sum(g * move for g, move in zip(grown, moves)) / sum(grown)
+    expected = np.minimum(1, 1.5 * np.maximum(*grown) / sum(grown)) * sum(moves)
     assert np.abs(expected).max() > 0.1
-    assert_allclose(both.v - scores.triples(start), expected, atol=1e-5)
+    stays = np.abs(both.v) > 0  # not shrunk through 0
+    assert stays.mean() > 0.9
+    assert_allclose((both.v - scores.triples(start))[stays], expected[stays], atol=1e-5)
 
 
 def check_minimum(seed):
