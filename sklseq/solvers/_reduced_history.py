@@ -16,7 +16,9 @@ __all__ = ["ReducedHistory"]
 # for pairs of labels that their feature never has, one of 8, 16, 32 and 64 take 46, 48, 49 and 62
 # iterations where all take 48.
 PART = 16
-# Part of the squares of |y| + |v| that other weights may have.
+# Part of the squares of |y| + |v| that other weights may have. (CoNLL-2000, 2,000 sentences with
+# all states, 2.1 million weights, tol = 0.01, with and without l1: 0.56 to 0.76 of the time, and at
+# most 0.03 % above the objective that whole pairs find.)
 REST = 0.01
 
 
