@@ -46,7 +46,7 @@ PASSES = 10
 # Largest scale of the weights of transitions and ends after "adagrad", in units of the least one.
 # Their gradient is a sum over the rows of a sequence, so that its square grows with the square of
 # the length, their curvature with the length.
-CHAIN_SCALE = 4
+CHAIN_SCALE = 6
 # "dual" proves no smaller gap: it keeps marginals in float32.
 SMALLEST_GAP = 1e-5
 # "auto" gives the variables of "dual" this many times scikit-learn's working_memory.
