@@ -37,7 +37,7 @@ FAULTS = [
     ("estimators/crf/partial_fit.py", "place.possible, place.is_last", "place.possible, False", "test_training_in_blocks"),
     ("objectives/likelihood/likelihood.py", "work.add_ends(psi, offsets)\n\n    def _chain_score", "pass\n\n    def _chain_score", "test_shared_sequences"),
     ("objectives/scores/score_map.py", "rows[HEAD:], rest", "rows[:HEAD], rest", "test_crf"),
-    ("objectives/scores/score_map.py", "reshape(SIDE_BY_SIDE, -1), rows[n:]", "reshape(SIDE_BY_SIDE, -1), rows[:0]", "test_row_blocks"),
+    ("objectives/scores/score_map.py", "reshape(JOINED_ROWS, -1), rows[n:]", "reshape(JOINED_ROWS, -1), rows[:0]", "test_row_blocks"),
     ("data/store.py", "and unknown.all()", "", "test_shards"),
     ("data/labels.py", "(flat >= least) & (flat <= most)", "flat >= least", "test_labels"),
     ("estimators/crf/partial_fit.py", "start=anything, end=anything", "end=anything", "test_training_in_blocks"),

@@ -9,11 +9,12 @@ from sklseq.objectives.scores.score_map import ScoreMap, Weights
 
 __all__ = ["CentredColumns", "centred_columns"]
 
-# Mean, in standard deviations, from which the columns are centred; least variance of a column in
-# squares of its largest magnitude.
+# FAR: columns are centred if a mean is farther from 0 than this number of standard deviations.
+# LEAST: smallest variance of a column that counts as not constant, relative to the square of its
+# largest magnitude.
 FAR, LEAST = 2.0, 1e-8
-# Rows that are summed at a time, and the first ones of sparse data, in which the mean of a column
-# has to be half as far from 0.
+# Rows that are summed at a time. Of sparse data the first ROWS rows are examined alone: no mean of
+# all rows is computed unless a column of these has a mean of more than FAR / 2 deviations.
 ROWS = 1 << 12
 
 
@@ -22,8 +23,9 @@ class CentredColumns:
 
     If μ is the mean of a column x and σ its standard deviation, the scores of the weights
     (coef, transition, start) are those of weights coef · σ of (x - μ) / σ with coef · μ added to
-    all transition and start weights of a label. So a change of coef in these weights leaves the
-    mean score of a label as it is, where in w it needs an opposite change of transitions.
+    all transition and start weights of a label. So a change of coef among these weights does not
+    change the mean score of a label; among those of w, only an opposite change of the transition
+    weights would keep it.
 
     Parameters
     ----------
@@ -48,7 +50,7 @@ class CentredColumns:
 
 
 def centred_columns(scores: ScoreMap, rows, l2: float) -> CentredColumns | None:
-    """Those of ``rows``, dense or CSR; None if no column is far from 0, but for constant ones."""
+    """CentredColumns of dense or CSR ``rows``; None if no varying column has a mean far from 0."""
     n, size = rows.shape[0], scores.largest
     if scores.features is not None or n == 0:
         return None
@@ -75,7 +77,7 @@ def _moments(rows, largest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sums(rows, largest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    # Of the columns divided by ``largest``, and of their squares.
+    # Sums of the columns divided by ``largest``, and sums of their squares.
     if sparse.issparse(rows):
         values = rows.data / largest[rows.indices]
         both = (values, np.square(values))

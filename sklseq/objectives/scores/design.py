@@ -5,14 +5,15 @@ position in w of the weight of a (feature, label) pair. All designs have the sam
 
 ========================= ========================================================================
 ``n_weights``             length of the state part of w
-``weights(w)``            w as ``scores`` wants it; once an evaluation
+``weights(w)``            the W that ``scores`` takes; called once in each evaluation
 ``scores(W, a, b, psi)``  psi = X[a:b] · coef
-``new_buffer()``          zeros, to which a thread adds its part of the transpose
-``collect(r, a, buffer)`` add the part of the residuals r of rows a, a + 1, …
+``new_buffer()``          zeros; each thread adds its part of the transpose to one buffer
+``collect(r, a, buffer)`` add the part of rows a, a + 1, …, whose residuals are r
 ``finish(…)``             gradient = X' residual + ridge · w; returns Σ w²
 ``release()``             free the rows of X; none of the above may be called afterwards
-``for_rows(X)``           the same layout of w for other rows (not all have it), and their
-                          ``nbytes``; ``unshared()``: beside evaluations at other w
+``for_rows(X)``           a design of other rows with the same layout of w (not in all designs)
+``nbytes``                memory of the rows, in designs that have ``for_rows``
+``unshared()``            a copy for an evaluation at another w at the same time
 ``unpack(w)``             padded rows (n_features, width), in the user's order of features
 ``pack(rows)``            the inverse
 ``needs_all_residuals``   whether ``finish`` reads the residuals of all rows
@@ -35,7 +36,7 @@ _linear = load_kernel("sklseq.objectives.scores._linear")
 
 __all__ = ["DenseRows", "PlainRows", "SparseRows", "aligned_zeros", "score_rows"]
 
-# Features that occur more often than this are scattered, the rest gathered: see _linear.pyx.
+# Features that occur more often than this are scattered, the others gathered: see _linear.pyx.
 FREQUENT_COUNT = 8
 
 
@@ -46,7 +47,7 @@ def values_unless_ones(rows: sparse.csr_matrix, dtype: np.dtype) -> np.ndarray:
 
 
 def without_zeros(rows: sparse.csr_matrix) -> sparse.csr_matrix:
-    """Rows without entries that are zero, as false flags of feature dicts are: they add nothing."""
+    """Rows without stored zeros (such as false flags of feature dicts), which add nothing."""
     if rows.data.all():
         return rows
     rows = rows.copy()
@@ -55,19 +56,19 @@ def without_zeros(rows: sparse.csr_matrix) -> sparse.csr_matrix:
 
 
 def score_rows(X: Sequences, dtype: np.dtype):
-    """A alone, for weights in the user's order of features."""
+    """Design that computes A only, for weights in the user's order of features."""
     return SparseScores(X, dtype) if X.is_sparse else DenseScores(X, dtype)
 
 
 class DenseScores:
-    """A for a dense matrix: BLAS does it best."""
+    """A for a dense matrix, by BLAS."""
 
     def __init__(self, X: Sequences, dtype: np.dtype):
         self.rows, self.dtype = X.rows, dtype
         self.n_features = self.rows.shape[1]
 
     def block(self, first: int, last: int) -> np.ndarray:
-        """Some rows in the order of C, which a table of columns has not, and in ``dtype``."""
+        """Rows ``first`` to ``last - 1`` as a C-contiguous array of ``dtype``."""
         return np.ascontiguousarray(self.rows[first:last], self.dtype)
 
     def scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> None:
@@ -75,7 +76,10 @@ class DenseScores:
         np.matmul(self.block(first, last), W, out=out)
 
     def checked_scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> bool:
-        """out = X[first:last] @ W; whether the sum of all values is finite, so that all are."""
+        """out = X[first:last] @ W; return whether the sum of X[first:last] is finite.
+
+        If it is, all values are finite.
+        """
         rows = self.block(first, last)
         finite = finite_sum(rows)
         with np.errstate(**{} if finite else {"invalid": "ignore"}):
@@ -84,7 +88,7 @@ class DenseScores:
 
 
 class SparseScores:
-    """A for CSR rows, for one pass over them: values are looked at block by block."""
+    """A for CSR rows that are read once: each block of values is checked when it is read."""
 
     def __init__(self, X: Sequences, dtype: np.dtype):
         self.rows, self.dtype = X.rows, dtype
@@ -94,7 +98,7 @@ class SparseScores:
         self.checked_scores(W, first, last, out)
 
     def checked_scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> bool:
-        """out = X[first:last] @ W; whether all values are finite."""
+        """out = X[first:last] @ W; return whether all values of X[first:last] are finite."""
         indptr = self.rows.indptr[first : last + 1]
         entries = slice(indptr[0], indptr[-1])
         data = np.ascontiguousarray(self.rows.data[entries], self.dtype)
@@ -106,7 +110,7 @@ class SparseScores:
 
 
 class DenseRows(DenseScores):
-    """Design for a dense matrix. w holds the padded rows, or of these the ``pairs`` only.
+    """Design for a dense matrix: w holds the padded rows of weights, or only their ``pairs``.
 
     Parameters
     ----------
@@ -169,8 +173,8 @@ class DenseRows(DenseScores):
 class SparseRows:
     """Design for CSR rows where every (feature, label) pair has a weight.
 
-    w holds the padded rows of weights, from the most to the least frequent feature, so that those
-    that are needed all the time lie together.
+    w holds the padded rows of weights, from the most to the least frequent feature, so that the
+    weights of frequent features lie together in memory.
     """
 
     needs_all_residuals = True
@@ -188,13 +192,13 @@ class SparseRows:
         self.indices = np.ascontiguousarray(self._frequent_first(rank[rows.indices], n_rows))
 
     def _frequent_first(self, indices: np.ndarray, n_rows: int) -> np.ndarray:
-        # Sort each row by the new numbers; what is not frequent goes into columns of its own.
+        # Sort each row by the new numbers of features; store rare features by columns as well.
         data = self.data if len(self.data) else np.ones(len(indices), np.int8)
         rows = sparse.csr_matrix(
             (data.copy(), indices, self.indptr), shape=(n_rows, self.n_features), copy=False
         )
         rows.sort_indices()
-        if not rows.has_canonical_format:  # equal entries of a row add up, on both ways alike
+        if not rows.has_canonical_format:  # duplicates are summed for both passes
             rows = rows.astype(self.data.dtype)
             rows.sum_duplicates()
             self.indptr, self.data = rows.indptr, rows.data
@@ -214,9 +218,9 @@ class SparseRows:
         return rows.indices
 
     def of_rows_with_rare(self) -> tuple[SparseRows, np.ndarray]:
-        """The same, but that ``finish`` gets the residuals of the rows returned only.
+        """A copy whose ``finish`` takes the residuals of the returned rows only.
 
-        They are all with a rare feature: often few, where many rows are short.
+        These are the rows with a rare feature: often few, if many rows have few features.
         """
         other = copy(self)
         rows, number = np.unique(self.rare_rows, return_inverse=True)
@@ -232,7 +236,7 @@ class SparseRows:
         return (self.indptr.astype(np.int64), indices, self.data), None, None
 
     def store(self, W: np.ndarray, w: np.ndarray) -> None:
-        """The inverse of :meth:`weights`, after a kernel changed W: it is the same memory."""
+        """The inverse of :meth:`weights`, after a kernel changed W: nothing, W is a view of w."""
 
     def scores(self, W: np.ndarray, first: int, last: int, out: np.ndarray) -> None:
         """out = X[first:last] @ W."""
@@ -254,7 +258,7 @@ class SparseRows:
         np.multiply(W[:frequent], ridge, out=out[:frequent])
         for buffer in buffers:
             out[:frequent] += buffer
-        # In more pieces than threads, so that none waits long for another; in fixed order.
+        # More pieces than threads balance the load; their sums are added in a fixed order.
         pieces = spans(self.n_features - frequent, 4 * threads.n)
 
         def gather(piece: tuple[int, int]) -> float:
@@ -280,7 +284,7 @@ class SparseRows:
 
 
 class PlainRows:
-    """Design for CSR rows that are read once: w holds the padded rows in the user's order."""
+    """Design for CSR rows that are read once: w holds padded rows in the user's feature order."""
 
     def __init__(self, X: Sequences, width: int, dtype: np.dtype):
         self.width, self.n_features = width, X.shape[1]

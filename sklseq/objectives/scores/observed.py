@@ -1,4 +1,7 @@
-"""The design of a model in which only (feature, label) pairs seen in training have a weight."""
+"""The design of a model in which only some (feature, label) pairs have a weight.
+
+By default these are the pairs that occur in the training data.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ from sklseq.objectives.scores.design import (
 
 __all__ = ["ObservedRows"]
 
-# A feature with at most this many pairs, or pairs with this fraction of the labels, is sparse: an
-# entry for each pair costs less than a padded row. The fraction is measured: training with 300
-# labels takes 0.85 of the time.
+# A feature is sparse if it has at most SPARSE_PAIRS pairs, or pairs with at most SPARSE_FRACTION of
+# the labels: an entry for each pair then costs less than a padded row. The fraction is measured:
+# with it, training with 300 labels takes 0.85 of the time.
 SPARSE_PAIRS, SPARSE_FRACTION = 4, 1 / 16
 # Entries that are rearranged at a time, so that temporary arrays stay small.
 CHUNK = 100_000
@@ -28,14 +31,15 @@ CHUNK = 100_000
 class ObservedRows:
     """Design for CSR rows where some (feature, label) pairs have a weight.
 
-    Of the many features, most have one or two pairs; the few that have more make most entries.
+    Most features have one or two pairs; the few features with more pairs have most of the entries.
 
-    * *Dense* features (more than ``SPARSE_PAIRS`` pairs; more, where labels are many): their
-      weights are copied into padded rows, few enough for the cache, and rows of X are gathered and
-      scattered as if all pairs had a weight.
-    * *Sparse* features: each value and pair is an entry (row, label, pair) of its own.
+    * *Dense* features have more than ``SPARSE_PAIRS`` pairs, and more than ``SPARSE_FRACTION`` of
+      the padded labels. Their weights are copied into padded rows, few enough for the cache, and
+      rows of X are gathered and scattered as if all pairs had a weight.
+    * *Sparse* features: each value of X and each pair of its feature give one entry (row, label,
+      pair).
 
-    w holds the pairs of dense features, most frequent feature first, then those of sparse ones.
+    w holds the pairs of dense features, most frequent feature first, then those of sparse features.
 
     Parameters
     ----------
@@ -44,7 +48,7 @@ class ObservedRows:
     n_labels, width : int
     dtype : numpy dtype
     counts : ndarray of shape (n_features,), optional
-        How often each feature occurs, which decides where its weights stand; by default, in X.
+        Number of rows with each feature, which orders the weights; by default, counted in X.
     """
 
     needs_all_residuals = False
@@ -63,25 +67,26 @@ class ObservedRows:
         self._split(rows)
 
     def for_rows(self, X: Sequences) -> ObservedRows:
-        """The same layout of w for other rows; what it says of w is shared."""
+        """A design of other rows with the same layout of w; the arrays of the layout are shared."""
         other = copy(self)
         other._split(X.rows)
         return other
 
     def unshared(self) -> ObservedRows:
-        """The same rows for one evaluation, beside others at other w."""
+        """A copy for an evaluation that runs at the same time as others at other w."""
         other = copy(self)
         other._W = np.zeros_like(self._W)
         return other
 
     @property
     def nbytes(self) -> int:
-        """Of what is kept of the rows."""
+        """Bytes of the arrays that store the rows."""
         arrays = (self.indptr, self.sparse_indptr, self.indices, self.pair, self.label)
         return sum(x.nbytes for x in (*arrays, self.data, self.sparse_data))
 
     def _place(self, feature, label, n_pairs, counts) -> np.ndarray:
-        # Where each pair stands in w; returns the row of a dense feature, -1 for a sparse one.
+        # Set the position of each pair in w. Returns the padded row of each dense feature, and -1
+        # for sparse features.
         dense = np.flatnonzero(n_pairs > max(SPARSE_PAIRS, SPARSE_FRACTION * self.width))
         dense = dense[np.argsort(-counts[dense], kind="stable")]
         rank = np.full(self.n_features, -1, dtype=np.int32)
@@ -98,7 +103,7 @@ class ObservedRows:
         return rank
 
     def _split(self, rows) -> None:
-        # Entries of dense features into one CSR structure, those of sparse ones into another.
+        # Store entries of dense features in one CSR structure, those of sparse ones in another.
         rows = without_zeros(rows)
         n_rows, rank, n_sparse = rows.shape[0], self.rank, self.n_sparse
         first_pair = np.cumsum(n_sparse) - n_sparse

@@ -1,6 +1,6 @@
-"""Entries of rows with transition features, for training and for exported models: NumPy only.
+"""Transition scores of rows with transition features, for training and for exported models.
 
-``_entries.pyx`` has the formulas.
+Needs NumPy only. ``_entries.pyx`` has the formulas.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["EntryBuffers", "RowEntries", "pair_support", "ranked_columns"]
 def ranked_columns(
     indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rank: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(indptr, indices, data) of some columns of CSR rows, without zeros.
+    """(indptr, indices, data) of selected columns of CSR rows, without zeros.
 
-    ``rank``: the number of each column among them, or -1.
+    ``rank``: the new number of each column, or -1 if it is not selected.
     """
     indices = rank[indices]
     kept = (indices >= 0) & (data != 0)
@@ -48,9 +48,9 @@ class EntryBuffers:
         Most rows and entries of a block.
     entries : RowEntries
     dtype : numpy dtype
-        Of scores.
+        Type of scores.
     n_sums : int
-        Weights whose sums are kept; 0: expectations of entries are not asked for.
+        Number of weights whose sums are kept; 0: no expectations of entries are computed.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class EntryBuffers:
         self.highest = -np.inf
 
     def clear(self) -> None:
-        """Begin another evaluation."""
+        """Reset the sums for another evaluation."""
         self.sums[:] = 0
         self.highest = -np.inf
 
@@ -80,20 +80,20 @@ class RowEntries:
     Parameters
     ----------
     rows : (indptr, indices, data)
-        As of :func:`ranked_columns`.
+        As :func:`ranked_columns` returns them.
     support : tuple
-        As of :func:`pair_support`.
+        As :func:`pair_support` returns it.
     n_labels : int
     kind : int32 ndarray of shape (n_rows,), optional
-        A number of each row, the same for rows that hold the same, whose entries are then made
-        once.
+        A number for each row. Rows of one number have equal features; their entries are computed
+        once in a call of :meth:`fill`.
 
     Attributes
     ----------
     links : Links
     n_kinds : int
     before : ndarray of shape (n_rows + 1,)
-        Entries before each row, at most.
+        Upper bound of the number of entries before each row.
     """
 
     def __init__(self, rows: tuple, support: tuple, n_labels: int, kind: Any = None):
@@ -107,7 +107,7 @@ class RowEntries:
         self.before = np.concatenate([[0], np.cumsum(np.where(2 * counts < pairs, counts, pairs))])
 
     def buffers(self, blocks: list[tuple[int, int]], dtype: Any, n_sums: int = 0) -> EntryBuffers:
-        """Buffers for the entries of each of these runs of rows, and for sums of weights."""
+        """Buffers for the entries of any of these runs of rows, and for sums of weights."""
         n_rows = max((b - a for a, b in blocks), default=0)
         n_entries = max((int(self.before[b] - self.before[a]) for a, b in blocks), default=0)
         return EntryBuffers(n_rows, n_entries, self, dtype, n_sums)
@@ -116,7 +116,10 @@ class RowEntries:
         self, v: np.ndarray, shared: np.ndarray, first: int, offsets: np.ndarray,
         buffers: EntryBuffers,
     ) -> RowTransitions | None:  # fmt: skip
-        """Scores of transitions to rows ``first``, …, as cut by ``offsets``; None: no entries."""
+        """Transition scores of sequences that begin at row ``first``; None: no entries.
+
+        ``offsets`` cut the rows into sequences and are counted from ``first``.
+        """
         last, L = first + int(offsets[-1]), self.n_labels
         if self.before[first] == self.before[last]:
             return None
@@ -137,5 +140,5 @@ class RowEntries:
     def collect(
         self, rows: RowTransitions, expected: np.ndarray, buffers: EntryBuffers, out: np.ndarray
     ) -> None:
-        """Add ``expected`` of the entries that :meth:`fill` made, times features, to ``out``."""
+        """Add ``expected`` of the entries from :meth:`fill`, times their features, to ``out``."""
         self.links.collect(rows.indptr, rows.i, rows.j, expected, buffers, out)

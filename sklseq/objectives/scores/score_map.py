@@ -1,13 +1,13 @@
-"""Layout of the weights of a linear chain in the flat vector w.
+"""The score map of a linear chain, and the layout of its weights in the flat vector w.
 
 ``w`` is, in this order:
 
-1. state weights, laid out as the design wants them (``_design.py``, ``_observed.py``);
-2. transition weights (i, j), those that have one, row by row;
-3. start weights, then end weights, those that have one;
+1. state weights in the layout of the design (``design.py``, ``observed.py``);
+2. weights of the trained transitions (i, j), row by row;
+3. weights of the trained start labels, then of the trained end labels;
 4. weights of transition features, in the order of ``Support.triples``.
 
-Nobody else indexes w, but for the design its own part.
+Only this module indexes w, and the design its state weights.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from sklseq.objectives.scores.design import DenseRows, PlainRows, SparseRows, al
 from sklseq.objectives.scores.observed import ObservedRows
 from sklseq.objectives.scores.transition_features import TransitionFeatures
 
-# Magnitudes of features between which solvers need no scaling.
+# Range of feature magnitudes for which solvers need no scaling.
 USUAL = 1 / 8, 8
-# Rows of each label that are searched for all features, before those that they lack.
+# Rows of each label that are searched for all features; later rows are searched only for features
+# that these lack.
 HEAD = 1024
-# Rows whose columns are compared at once.
-SIDE_BY_SIDE = 64
+# Rows that are joined into one long row before columns are compared.
+JOINED_ROWS = 64
 
 __all__ = [
     "Chain",
@@ -52,7 +53,7 @@ __all__ = [
 
 
 class Weights(NamedTuple):
-    """Weights as a user sees them.
+    """Weights in the layout of the user's model attributes.
 
     Attributes
     ----------
@@ -68,7 +69,7 @@ class Weights(NamedTuple):
 
 
 class Support(NamedTuple):
-    """Which weights are trained; the others are 0, or -inf where forbidden.
+    """The set of trained weights; the others are 0, or -inf where forbidden.
 
     Attributes
     ----------
@@ -78,7 +79,7 @@ class Support(NamedTuple):
     triples : ndarray of (feature · n_labels + label) · n_labels + next label, sorted, or None
         Weights of transition features; None without such features.
     roles : uint8 ndarray of shape (n_features,), or None
-        As ``Sequences.roles``, of data with transition features.
+        As ``Sequences.roles``; only for data with transition features.
     """
 
     pairs: np.ndarray | None
@@ -90,7 +91,7 @@ class Support(NamedTuple):
 
 
 def observed_support(X, y: np.ndarray, n_labels: int) -> Support:
-    """What occurs in the training data: (feature, label) pairs, transitions, ends."""
+    """Support of all (feature, label) pairs, transitions and ends in the training data."""
     L = n_labels
     seen = np.zeros((X.shape[1], L), dtype=bool)
     if X.is_sparse:
@@ -124,10 +125,10 @@ def neighbours(y: np.ndarray, after: np.ndarray, n_labels: int) -> np.ndarray:
 
 
 def allowed_support(X, labels: AllowedLabels) -> Support:
-    """What partial labels allow: transitions and ends, and labels of features.
+    """Support of the pairs, transitions and ends that partial labels allow.
 
-    A row of unknown label counts for transitions and ends only: it would give each of its features
-    a weight for every label.
+    Rows of unknown label count for transitions and ends only: otherwise each of their features
+    would get a weight for every label.
     """
     L, codes, table = labels.n_labels, labels.codes, labels.table
     seen, known = np.zeros((X.shape[1], L), dtype=bool), ~labels.unknown
@@ -147,7 +148,7 @@ def allowed_support(X, labels: AllowedLabels) -> Support:
 
 
 def support_of_codes(support: Support, table: np.ndarray, unknown: int) -> Support:
-    """Support of labels from that of codes, such as those of ``AllowedLabels``.
+    """Support of labels from the support of codes such as those of ``AllowedLabels``.
 
     As in :func:`allowed_support`, rows of unknown label give features no weights.
 
@@ -158,7 +159,7 @@ def support_of_codes(support: Support, table: np.ndarray, unknown: int) -> Suppo
     table : bool ndarray of shape (n_codes, n_labels)
         The labels that each code allows.
     unknown : int
-        The code of any label.
+        The code that allows every label.
     """
     feature, code = np.divmod(support.pairs, len(table))
     seen = np.zeros((feature.max(initial=-1) + 1, table.shape[1]), dtype=bool)
@@ -170,7 +171,7 @@ def support_of_codes(support: Support, table: np.ndarray, unknown: int) -> Suppo
 
 
 def padded_rows(coef: np.ndarray) -> np.ndarray:
-    """``coef`` with rows padded and aligned as the kernels want them: itself, or a copy."""
+    """``coef`` with rows padded and aligned for the kernels; a view if it already is, or a copy."""
     width = _chain.padded_width(coef.shape[1])
     base, strides = coef.base, (width * coef.itemsize, coef.itemsize)
     if isinstance(base, np.ndarray) and base.flags.c_contiguous and coef.strides == strides:
@@ -185,7 +186,7 @@ def padded_rows(coef: np.ndarray) -> np.ndarray:
 
 
 def full_support(n_labels: int) -> Support:
-    """Every pair, transition, start and end has a weight."""
+    """Support in which every pair, transition, start and end has a weight."""
     ones = np.ones(n_labels, dtype=bool)
     return Support(None, np.ones((n_labels, n_labels), dtype=bool), ones, ones)
 
@@ -193,7 +194,7 @@ def full_support(n_labels: int) -> Support:
 def magnitudes(rows) -> np.ndarray | None:
     """Largest magnitude of each column; None if all values of sparse rows are 0 or ``USUAL``.
 
-    In float64: booleans have no minus, and minus an int8 or uint8 may not be one.
+    In float64: NumPy cannot negate booleans, and negated int8 or uint8 may overflow.
     """
     if not sparse.issparse(rows):
         if len(rows) == 0:
@@ -208,16 +209,16 @@ def magnitudes(rows) -> np.ndarray | None:
 
 
 def extreme(rows: np.ndarray, of: Any) -> np.ndarray:
-    """np.max or np.min of each column: of rows side by side first, which is three times as fast."""
-    n = len(rows) // SIDE_BY_SIDE * SIDE_BY_SIDE
+    """np.max or np.min of each column; joining rows first makes it three times as fast."""
+    n = len(rows) // JOINED_ROWS * JOINED_ROWS
     if n and rows.size and rows.flags.c_contiguous:
-        wide = rows[:n].reshape(-1, SIDE_BY_SIDE * rows.shape[1])
-        rows = np.concatenate([of(wide, axis=0).reshape(SIDE_BY_SIDE, -1), rows[n:]])
+        joined = rows[:n].reshape(-1, JOINED_ROWS * rows.shape[1])
+        rows = np.concatenate([of(joined, axis=0).reshape(JOINED_ROWS, -1), rows[n:]])
     return of(rows, axis=0)
 
 
 def largest_at(index: np.ndarray, values: np.ndarray, n: int) -> np.ndarray:
-    """Largest of the values, none negative, at each index below n; 0 where there is none."""
+    """Largest value at each index below n, 0 without values; values must not be negative."""
     largest = np.zeros(n)
     np.maximum.at(largest, index, values)
     return largest
@@ -228,7 +229,7 @@ def _scale_of_columns(largest: np.ndarray, ridge: float) -> np.ndarray:
 
 
 def state_rows(X: Sequences, pairs: np.ndarray | None, n_labels: int) -> Sequences:
-    """X with zeros in the columns without state weights; ``pairs`` as of :class:`Support`."""
+    """X with zeros in the columns without state weights; ``pairs`` as in :class:`Support`."""
     if pairs is None:
         return X
     kept = np.zeros(X.shape[1])
@@ -254,30 +255,31 @@ class ScoreMap:
     X : Sequences
     n_labels : int
     support : Support
-        Which weights there are.
+        The trained weights.
     allowed : Support-like with bool ``transition``, ``start``, ``end``
         Where False, the score is -inf whatever the weights.
     dtype : numpy dtype
-        Of w.
+        Type of w.
     user_dtype : numpy dtype, optional
-        Of the weights that :meth:`unpack` gives, if another.
+        Type of the weights that :meth:`unpack` returns; by default ``dtype``.
     summary : object with ``counts``, ``largest`` and ``n_rows``, optional
-        Of the data of which X is only the layout: :meth:`for_rows` gives the map of a part.
+        Summary of data in shards. X then only defines the layout, and :meth:`for_rows` returns the
+        map of a shard.
     as_it_is : bool, default=False
-        Whether sparse rows are left as they are, for one pass over them.
+        Whether sparse rows are not rearranged, because they are read once.
 
     Attributes
     ----------
     largest : ndarray of shape (n_features,) or None
         Largest magnitude of each feature, see :func:`magnitudes`.
     n_rows : int
-        Rows of all data.
+        Number of rows of all data.
     features : TransitionFeatures or None
     roles : ndarray of shape (n_features,), or None
-        Of the support.
+        As in ``support``.
     """
 
-    shares_entries = True  # see TransitionFeatures: a thread has the entries of its rows
+    shares_entries = True  # argument `sets` of TransitionFeatures
 
     def __init__(
         self, X, n_labels: int, support: Support, allowed, dtype: np.dtype, user_dtype=None,
@@ -314,7 +316,7 @@ class ScoreMap:
             return DenseRows(X, pairs, self.n_labels, self.width, self.dtype)
         if pairs is None and counts is None:
             return SparseRows(X, self.width, self.dtype)
-        if pairs is None:  # the other design takes its transpose of all rows at once
+        if pairs is None:  # SparseRows needs the residuals of all rows at once
             pairs = np.arange(X.shape[1] * self.n_labels)
         return ObservedRows(X, pairs, self.n_labels, self.width, self.dtype, counts)
 
@@ -325,20 +327,20 @@ class ScoreMap:
         return TransitionFeatures(X, triples, self.n_labels, self.dtype, self.shares_entries)
 
     def for_rows(self, X) -> ScoreMap:
-        """The same layout of w for the rows of a shard."""
+        """The map of the rows of a shard, with the same layout of w."""
         other = copy(self)
         other.design = self.design.for_rows(X)
         return other
 
     def unshared(self) -> ScoreMap:
-        """The same rows for one evaluation, beside others at other w."""
+        """A copy for an evaluation that runs at the same time as others at other w."""
         other = copy(self)
         other.design, other.features = self.design.unshared(), copy(self.features)
         return other
 
     def pairs_for(self, question: str) -> PairLists | None:
-        """Lists of the transitions that are trained, where these are few; see ``find_pairs``."""
-        if self.features is not None:  # entries of rows need the matrix
+        """Sparse lists of the trained transitions if these are few; see ``find_pairs``."""
+        if self.features is not None:  # scores of single rows need the dense matrix
             return None
         trained = np.zeros((self.n_labels, self.n_labels), dtype=bool)
         trained.reshape(-1)[self.transition_at] = True
@@ -349,10 +351,10 @@ class ScoreMap:
         return aligned_zeros(self.n_weights, self.dtype)
 
     def scale(self, l2: float) -> np.ndarray | None:
-        """What solvers multiply w by so that all weights curve the objective about as much.
+        """Factors of w with which the objective has about the same curvature in all weights.
 
-        The second derivative by a state weight is at most about n_rows · largest² + 2 · l2, that
-        by a transition weight n_rows + 2 · l2. None if features are of the usual magnitude.
+        The second derivative is at most about n_rows · largest² + 2 · l2 in a state weight, and
+        n_rows + 2 · l2 in a transition weight. None if all features are of magnitude ``USUAL``.
         """
         if self.largest is None:
             return None
@@ -371,39 +373,39 @@ class ScoreMap:
         L = self.n_labels
         coef = np.repeat(scale[:, None], L, axis=1)
         ones = np.ones((L, L)), np.ones(L), np.ones(L)
-        packed = ScoreMap.pack(self, Weights(coef, *ones))  # the columns that are trained
+        packed = ScoreMap.pack(self, Weights(coef, *ones))  # factors of trained weights only
         if self.features is not None:
             of_triples = _scale_of_columns(self._largest_of_triples(), ridge)
             of_triples = np.exp2(np.round(np.log2(of_triples)))
             self.triples(packed)[:] = of_triples[self.features.feature]
-        packed[packed == 0] = 1  # what only fills up rows
+        packed[packed == 0] = 1  # padding
         return packed
 
     def _largest_of_triples(self) -> np.ndarray:
-        # ``largest`` of the columns that transition features are numbered by.
+        # ``largest`` in the column numbers of transition features.
         return self.largest
 
     def state(self, w: np.ndarray) -> np.ndarray:
-        """The part of w, or of its gradient, that the design lays out: a view."""
+        """View of the state weights in w, or in its gradient."""
         return w[: self.n_state]
 
     def chain_part(self, w: np.ndarray) -> np.ndarray:
-        """The part of w, or of its gradient, for transitions, first and last labels: a view."""
+        """View of the transition, start and end weights in w, or in its gradient."""
         return w[self.ends[0] : self.ends[-1]]
 
     def triples(self, w: np.ndarray) -> np.ndarray:
-        """The part of w, or of its gradient, for transition features: a view."""
+        """View of the weights of transition features in w, or in its gradient."""
         return w[self.ends[-1] :]
 
     def store_chain(self, gradient, pairwise, start, end) -> None:
-        """Fill the label-level part of ``gradient`` from residuals."""
+        """Write residuals of transitions, starts and ends into ``gradient``."""
         a, b, c, d = self.ends
         gradient[a:b] = pairwise.reshape(-1)[self.transition_at]
         gradient[b:c] = start[self.start_at]
         gradient[c:d] = end[self.end_at]
 
     def chain_masks(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows i of transitions, then start and end: 1 where trained, and 1 where allowed."""
+        """Two masks of the rows of :meth:`padded_chain`: 1 where trained, and 1 where allowed."""
         L = self.n_labels
         trained, allowed = np.zeros((2, L + 2, self.width))
         ones = np.zeros((L + 2, L))
@@ -414,19 +416,19 @@ class ScoreMap:
         return trained, allowed
 
     def padded_chain(self, w: np.ndarray) -> np.ndarray:
-        """Rows i of transition weights, then start and end weights; 0 where there is none."""
+        """Rows of transition weights, then start and end weights; 0 where not trained."""
         L = self.n_labels
         chain = np.zeros((L + 2, self.width))
         chain[:L, :L], chain[L, :L], chain[L + 1, :L] = self.trained_chain(w)
         return chain
 
     def split_chain(self, chain: np.ndarray):
-        """Transition, start and end of such rows."""
+        """Transition, start and end weights from the rows of :meth:`padded_chain`."""
         L = self.n_labels
         return np.ascontiguousarray(chain[:L, :L]), chain[L, :L], chain[L + 1, :L]
 
     def trained_chain(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Transition, start and end weights, float64; 0 where there is none."""
+        """Transition, start and end weights in float64; 0 where not trained."""
         a, b, c, d = self.ends
         L = self.n_labels
         transition, start, end = np.zeros(L * L), np.zeros(L), np.zeros(L)
@@ -436,7 +438,7 @@ class ScoreMap:
         return transition.reshape(L, L), start, end
 
     def chain_weights(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Transition, start and end scores, float64; -inf where forbidden."""
+        """Transition, start and end scores in float64; -inf where forbidden."""
         transition, start, end = self.trained_chain(w)
         transition[~self.allowed.transition] = -np.inf
         start[~self.allowed.start] = -np.inf
@@ -458,18 +460,20 @@ class ScoreMap:
         return Weights(coef, *chain)
 
     def unpack_triples(self, w: np.ndarray) -> sparse.csr_matrix | None:
-        """Weights of transition features, shape (n_features, n_labels²), if there are such."""
+        """Weights of transition features, shape (n_features, n_labels²), or None without any."""
         if self.features is None:
             return None
         return self.features.unpack(self.triples(w).astype(self.user_dtype), self.n_features)
 
     def pack(self, weights: Weights, of_triples: sparse.csr_matrix | None = None) -> np.ndarray:
-        """The inverse of :meth:`unpack`, and of :meth:`unpack_triples` for ``of_triples``; weights
-        that w has no place for are dropped."""
+        """The inverse of :meth:`unpack`, and of :meth:`unpack_triples` for ``of_triples``.
+
+        Weights that are not trained are dropped.
+        """
         w = self.new_vector()
         w[: self.n_state] = self.design.pack(padded_rows(weights.coef).astype(self.dtype))
         a, b, c, d = self.ends
-        # Forbidden transitions have no place in w, so their -inf is dropped.
+        # Forbidden transitions are not in w, so their -inf is dropped.
         w[a:b] = weights.transition.reshape(-1)[self.transition_at]
         w[b:c] = weights.start[self.start_at]
         w[c:d] = weights.end[self.end_at]

@@ -1,4 +1,4 @@
-"""Rows scored by fixed weights in blocks of sequences: potentials, best paths, sums over paths."""
+"""Inference with fixed weights in blocks of sequences: potentials, best paths, sums over paths."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = ["ChainWeights", "Potentials", "ScoredRows"]
 
 
 class Potentials(NamedTuple):
-    """Scores of a linear chain: everything that decoding needs of a model.
+    """Scores of a linear chain: the input of all decoders.
 
     Attributes
     ----------
     emission : ndarray of shape (n_rows, n_labels)
     transition : ndarray of shape (n_labels, n_labels), or RowTransitions
-        The second of models with transition features.
+        RowTransitions for models with transition features.
     start, end : ndarray of shape (n_labels,)
     offsets : ndarray of shape (n_sequences + 1,)
     """
@@ -48,7 +48,7 @@ class Potentials(NamedTuple):
 
 
 class ChainWeights(NamedTuple):
-    """Weights of a fitted linear chain, but for those of states.
+    """Weights of a fitted linear chain without its state weights.
 
     Attributes
     ----------
@@ -64,15 +64,15 @@ class ChainWeights(NamedTuple):
     coef: sparse.csr_matrix | None = None
 
     def without_entries(self, n_rows: int) -> RowTransitions:
-        """Transitions of rows without transition features."""
+        """Transition scores of ``n_rows`` rows without transition features."""
         indptr, none = np.zeros(n_rows + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
         score = none.astype(self.transition.dtype)
         return RowTransitions.unchecked(self.transition, indptr, none, none, score)
 
     def entries_of_parts(self, X: Sequences, continued: np.ndarray) -> RowTransitions | None:
-        """Transitions of models with transition features; None if no row has one.
+        """Transition scores of rows with transition features; None if no row has any.
 
-        ``continued``: whether a row comes before the first row given of each sequence.
+        ``continued``: whether each sequence of X continues one whose earlier rows are not given.
         """
         features = TransitionFeatures.of_coef(X, self.coef, len(self.start))
         given = self.coef.data, self.transition
@@ -80,7 +80,7 @@ class ChainWeights(NamedTuple):
 
 
 class ScoredRows:
-    """The rows of X, which a fitted linear chain scores in blocks of sequences.
+    """The rows of X with the weights of a fitted linear chain, scored in blocks of sequences.
 
     Parameters
     ----------
@@ -88,12 +88,13 @@ class ScoredRows:
     design : object with ``checked_scores(W, first, last, out)``
         As ``score_rows(X)`` returns it.
     W : ndarray of shape (any, width)
-        Weights as the design takes them, or an array of their type and width.
+        Weights as the design takes them; a design with its own weights uses only the type and
+        width of W.
     weights : ChainWeights
     allowed : AllowedLabels or None
-        The labels that are possible at each row; None: all.
+        The labels that are allowed at each row; None: all.
     n_jobs : int or None
-        Threads.
+        Number of threads.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class ScoredRows:
         self.most_rows = int(max((X.offsets[b] - X.offsets[a] for a, b in self.runs), default=0))
 
     def best_paths(self, keep: Callable) -> None:
-        """Viterbi; calls ``keep(a, b, codes, offsets)`` with the labels of sequences a to b - 1."""
+        """Call ``keep(a, b, codes, offsets)`` with the best paths of sequences a to b - 1."""
         chain = self._chain("maxima")
         entries = self._entries(chain)
 
@@ -131,8 +132,11 @@ class ScoredRows:
     def sums(
         self, marginals: np.ndarray | None = None, of_sequences: list | None = None
     ) -> np.ndarray:
-        """log Z of each sequence; label marginals are written into ``marginals``, and views of
-        those of each sequence into ``of_sequences``."""
+        """log Z of each sequence.
+
+        Label marginals are written into ``marginals``, and views of the marginals of each sequence
+        into ``of_sequences``.
+        """
         chain, at = self._chain("sums").exponentiate(), self.X.offsets
         entries = self._entries(chain)
         log_z, L = np.zeros(len(self.X)), chain.n_labels
@@ -154,7 +158,7 @@ class ScoredRows:
         return log_z
 
     def potentials(self, continued: np.ndarray | None = None) -> Potentials:
-        """All scores at once; ``continued``: as of :meth:`ChainWeights.entries_of_parts`."""
+        """Scores of all rows; ``continued`` as in :meth:`ChainWeights.entries_of_parts`."""
         transition, start, end, coef = self.weights
         X, L = self.X, len(start)
         emission = np.empty((X.n_rows, L), dtype=transition.dtype)
@@ -177,8 +181,8 @@ class ScoredRows:
         return chain
 
     def _entries(self, chain: Transitions) -> Callable:
-        # Function of a row and offsets from there: transition scores of rows with transition
-        # features, or None, and the largest one.
+        # Function of a first row and of offsets counted from it. It returns the transition scores
+        # of rows with transition features, or None, and the largest of these scores.
         coef = self.weights.coef
         if coef is None:
             return lambda *_: (None, -np.inf)
@@ -186,9 +190,10 @@ class ScoredRows:
         return partial(features.entries, coef.data, chain.score)
 
     def _map(self, work: Callable) -> None:
-        """``work(a, b, psi, offsets, threads)`` on the padded scores of sequences a to b - 1.
+        """Call ``work(a, b, psi, offsets, threads)`` for each block of sequences a to b - 1.
 
-        The next call overwrites ``psi``. ``threads``: those that may work on it, or None.
+        ``psi`` are their padded scores, which the next call overwrites. ``threads`` are those that
+        work on this block together; None: one thread.
         """
         at, W = self.X.offsets, self.W
         pool = BufferPool(lambda: np.empty((self.most_rows, W.shape[1]), dtype=W.dtype))

@@ -1,4 +1,4 @@
-"""Weights of transitions for features of rows: (feature, label, next label), and scores of rows.
+"""Transition features: weights of (feature, label, next label), and transition scores of rows.
 
 ``_entries.pyx`` has the formulas.
 """
@@ -21,7 +21,7 @@ from sklseq.objectives.scores.row_entries import (
     ranked_columns,
 )
 
-# Factors of a hash of rows: odd numbers of 64 random bits.
+# Multipliers of a hash of rows: odd random numbers of 64 bits.
 MIXERS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
 
 __all__ = [
@@ -40,9 +40,9 @@ __all__ = [
 
 
 def select_columns(X: Sequences, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(indptr, indices, data) of some columns, numbered in their order, without zeros."""
+    """(indptr, indices, data) of some columns, renumbered in their order, without zeros."""
     rows = X.rows
-    if X.n_rows == 0:  # of no width, if nothing is given
+    if X.n_rows == 0:  # X may have no columns then
         return np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0)
     if not X.is_sparse:
         return dense_columns(rows, columns)
@@ -54,13 +54,13 @@ def select_columns(X: Sequences, columns: np.ndarray) -> tuple[np.ndarray, np.nd
 def dense_columns(
     rows: np.ndarray, columns: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """As :func:`select_columns`, of an array."""
+    """:func:`select_columns` for a dense array."""
     part = sparse.csr_matrix(np.asarray(rows[:, columns], dtype=np.float64))
     return part.indptr.astype(np.int64), part.indices.astype(np.int32), part.data
 
 
 def row_kinds(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> np.ndarray:
-    """A number of each row, from 0 on, the same for rows that hold the same."""
+    """A number for each row, from 0 on; rows with equal entries have the same number."""
     lengths, n = np.diff(indptr), len(indptr) - 1
     filled = np.flatnonzero(lengths)
     mixed = (data.view(np.uint64) + indices.astype(np.uint64) * MIXERS[0]) * MIXERS[1]
@@ -73,7 +73,7 @@ def row_kinds(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> np.n
         at = np.repeat(indptr[like] - indptr[:-1], lengths) + np.arange(len(indices))
         if (indices == indices[at]).all() and (data == data[at]).all():
             return kinds.astype(np.int32)
-    return np.arange(n, dtype=np.int32)  # a key that stands for several
+    return np.arange(n, dtype=np.int32)  # two different rows have the same hash
 
 
 def observed_triples(X: Sequences, columns: np.ndarray, y: np.ndarray, L: int) -> np.ndarray:
@@ -83,7 +83,7 @@ def observed_triples(X: Sequences, columns: np.ndarray, y: np.ndarray, L: int) -
     ----------
     X : Sequences
     columns : ndarray, sorted
-        Those of transition features.
+        Columns of transition features.
     y : ndarray of shape (n_rows,)
     L : int
         Number of labels.
@@ -92,7 +92,7 @@ def observed_triples(X: Sequences, columns: np.ndarray, y: np.ndarray, L: int) -
 
 
 def triples_of_pairs(X: Sequences, columns: np.ndarray, pairs: np.ndarray, L: int) -> np.ndarray:
-    """The same for i · L + j of each row; -1: none."""
+    """The triples of columns and of the pair i · L + j of each row (-1: none), sorted."""
     indptr, indices, _ = select_columns(X, columns)
     return np.unique(_triples_of(indptr, indices, pairs, columns, L)[1])
 
@@ -104,13 +104,13 @@ def triples_of(coef: sparse.csr_matrix) -> np.ndarray:
 
 
 def possible_triples(columns: np.ndarray, transition: np.ndarray) -> np.ndarray:
-    """The triples of columns and all transitions of a mask (L, L), sorted."""
+    """The triples of the columns with all transitions of a mask (L, L), sorted."""
     pairs = np.flatnonzero(transition)
     return (columns.astype(np.int64)[:, None] * transition.size + pairs).reshape(-1)
 
 
 def allowed_triples(X: Sequences, columns: np.ndarray, labels: AllowedLabels) -> np.ndarray:
-    """The triples that partial labels allow, sorted; rows of unknown label count for none."""
+    """The triples that partial labels allow, sorted; rows of unknown label add none."""
     indptr, indices, _ = select_columns(X, columns)
     row = np.repeat(np.arange(X.n_rows), np.diff(indptr))
     _, _, after = row_positions(X.offsets)
@@ -134,7 +134,7 @@ def triples_of_codes(keys: np.ndarray, table: np.ndarray) -> np.ndarray:
 
 
 def _pairs_before(offsets: np.ndarray, y: np.ndarray, L: int) -> np.ndarray:
-    # i · L + j of each row and the row before; -1 at first rows.
+    # i · L + j where a row has label j and the row before it label i; -1 at first rows.
     pairs = np.full(len(y), -1, dtype=np.int64)
     _, _, after = row_positions(offsets)
     pairs[after] = y[after - 1].astype(np.int64) * L + y[after]
@@ -142,7 +142,7 @@ def _pairs_before(offsets: np.ndarray, y: np.ndarray, L: int) -> np.ndarray:
 
 
 def _triples_of(indptr, indices, pairs, columns, L: int) -> tuple[np.ndarray, np.ndarray]:
-    # (mask of the entries that follow a row, their triples).
+    # (mask of the entries of rows with a pair, triples of these entries).
     pair = np.repeat(pairs, np.diff(indptr))
     kept = pair >= 0
     return kept, columns[indices[kept]].astype(np.int64) * (L * L) + pair[kept]
@@ -157,18 +157,18 @@ class TransitionFeatures:
     triples : int64 ndarray of (feature · L + label) · L + next label, sorted
     n_labels : int
     dtype : numpy dtype
-        Of v.
+        Type of v.
     sets : bool, default=True
-        Whether the entries of rows that have the same features are made once for all of them.
+        Whether rows with equal features share their entries, which are then computed once.
 
     Attributes
     ----------
     n_weights : int
-        Length of v, which has the order of ``triples``.
+        Length of v, which is in the order of ``triples``.
     feature : ndarray of shape (n_weights,)
         Column of each weight.
     highest : float
-        Largest score of an entry in the evaluation before, by which factors are scaled.
+        Largest score of an entry in the previous evaluation, which scales the factors of the next.
     """
 
     def __init__(
@@ -184,24 +184,26 @@ class TransitionFeatures:
 
     @classmethod
     def of_coef(cls, X: Sequences, coef: sparse.csr_matrix, n_labels: int) -> TransitionFeatures:
-        """For ``transition_coef_`` of a fitted model, whose ``data`` is v."""
+        """Features of ``transition_coef_`` of a fitted model; v is ``coef.data``."""
         return cls(X, triples_of(coef), n_labels, coef.dtype, False)
 
     def entries(
         self, v: np.ndarray, shared: np.ndarray, first: int, offsets: np.ndarray
     ) -> tuple[RowTransitions | None, float]:
-        """Scores of transitions as of :meth:`fill`, and the largest one, in memory of their own."""
+        """Transition scores as from :meth:`fill`, in new memory, and the largest of them."""
         buffers = self.buffers([(first, first + int(offsets[-1]))], sums=False)
         return self.fill(v, shared, first, offsets, buffers), buffers.highest
 
     def entries_of_parts(
         self, v: np.ndarray, shared: np.ndarray, offsets: np.ndarray, continued: np.ndarray
     ) -> tuple[RowTransitions | None, float]:
-        """As :meth:`entries`, of parts of sequences: a row comes before those that are
-        ``continued``, so that their first rows have entries too."""
+        """:meth:`entries` of parts of sequences.
+
+        The first row of a part that is ``continued`` has a row before it, so it has entries too.
+        """
         starts = offsets[:-1][continued]
         indptr, indices, data = self.rows
-        # Rows without features, in place of those before.
+        # Rows without features stand for the rows before the parts.
         other = self.for_columns((np.insert(indptr, starts, indptr[starts]), indices, data))
         offsets = offsets + np.append(0, np.cumsum(continued))
         rows, top = other.entries(v, shared, 0, offsets)
@@ -216,42 +218,45 @@ class TransitionFeatures:
 
     @property
     def before(self) -> np.ndarray:
-        """Entries before each row, at most."""
+        """Upper bound of the number of entries before each row."""
         return self.row_entries.before
 
     def for_rows(self, X: Sequences) -> TransitionFeatures:
-        """The same weights for other rows."""
+        """A copy with the same weights for other rows."""
         return self.for_columns(select_columns(X, self.columns))
 
     def in_double(self) -> TransitionFeatures:
-        """The same in float64."""
+        """A copy that computes in float64."""
         other = copy(self)
         other.dtype = np.dtype(np.float64)
         return other
 
     def for_columns(self, rows: tuple[np.ndarray, np.ndarray, np.ndarray]) -> TransitionFeatures:
-        """The same for ``select_columns`` of other rows."""
+        """A copy for other rows, given as by :func:`select_columns`."""
         other = copy(self)
         other._set_rows(rows)
         return other
 
     def buffers(self, blocks: list[tuple[int, int]], sums: bool = True) -> EntryBuffers:
-        """Buffers for the entries of each of these runs of rows, and for sums of all weights."""
+        """Buffers for the entries of any of these runs of rows, and for sums of weights."""
         return self.row_entries.buffers(blocks, self.dtype, self.n_weights if sums else 0)
 
     def fill(
         self, v: np.ndarray, shared: np.ndarray, first: int, offsets: np.ndarray,
         buffers: EntryBuffers,
     ) -> RowTransitions | None:  # fmt: skip
-        """Scores of transitions to rows ``first``, …, as cut by ``offsets``; None: no entries."""
+        """Transition scores of sequences that begin at row ``first``; see ``RowEntries.fill``."""
         return self.row_entries.fill(v, shared, first, offsets, buffers)
 
     def collect(self, rows: RowTransitions, buffers: EntryBuffers) -> None:
-        """Add ``rows.expected`` of :meth:`fill`, times features, to ``buffers.sums``."""
+        """Add ``rows.expected``, times features, to ``buffers.sums``."""
         self.row_entries.collect(rows, rows.expected, buffers, buffers.sums)
 
     def observed(self, offsets: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Σ of x_t(f) over the rows of the first sequences with i before and j, times weights."""
+        """Σ_t weight · x_t(f) for each triple (f, i, j), over rows with label j after label i.
+
+        ``offsets``, ``y`` and ``weights`` are those of the first sequences.
+        """
         row, weight, value = self.of_labels(offsets, y)
         of_row = np.repeat(weights, np.diff(offsets))
         return np.bincount(weight, value * of_row[row], minlength=self.n_weights)
@@ -259,7 +264,7 @@ class TransitionFeatures:
     def of_labels(
         self, offsets: np.ndarray, y: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(row, number of a weight, x_t(f)) wherever these labels of the first rows have one."""
+        """(row, number of a weight, x_t(f)) for each weight that labels y of the first rows use."""
         n_rows = int(offsets[-1])
         pairs = _pairs_before(offsets, y[:n_rows], self.n_labels)
         return self.of_pairs(np.arange(n_rows), pairs)
@@ -267,8 +272,10 @@ class TransitionFeatures:
     def of_pairs(
         self, rows: np.ndarray, pairs: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(k, number of a weight, x(f)) wherever row ``rows[k]`` and ``pairs[k]`` have
-        one; pairs are i · n_labels + j, or -1 for none."""
+        """(k, number of a weight, x(f)) for each weight of row ``rows[k]`` and ``pairs[k]``.
+
+        Pairs are i · n_labels + j, or -1 for none.
+        """
         start, indices, data = self.rows
         indptr = np.concatenate([[0], np.cumsum(np.diff(start)[rows])])
         entries = np.arange(indptr[-1]) + np.repeat(start[rows] - indptr[:-1], np.diff(indptr))
@@ -287,7 +294,7 @@ class TransitionFeatures:
         return coef
 
     def pack(self, coef: sparse.csr_matrix) -> np.ndarray:
-        """The inverse; weights that v has no place for are dropped."""
+        """The inverse of :meth:`unpack`; weights that are not trained are dropped."""
         keys = triples_of(coef)
         v = np.zeros(self.n_weights, dtype=self.dtype)
         at = np.minimum(np.searchsorted(self.triples, keys), max(self.n_weights - 1, 0))
@@ -302,7 +309,7 @@ class BlockFeatures:
     Parameters
     ----------
     features : TransitionFeatures
-        Of any rows, with dtype float64.
+        With dtype float64; its rows are not used.
     v : ndarray of shape (n_weights,)
     shared : float64 ndarray of shape (>= L, >= L)
         A.
@@ -311,7 +318,7 @@ class BlockFeatures:
     Attributes
     ----------
     highest : float
-        Largest score of an entry so far.
+        Largest score of the entries computed so far.
     """
 
     def __init__(
@@ -323,9 +330,9 @@ class BlockFeatures:
         self.rank[features.columns] = np.arange(len(features.columns))
 
     def of_block(self, block: Any, first: bool) -> EntriesOfBlock:
-        """Entries of a part of a sequence; ``first``: no row comes before it."""
+        """Entries of a part of a sequence; ``first``: whether it begins the sequence."""
         indptr, indices, data = block.select(self.features.columns, self.rank)
-        if not first:  # one without features, in place of the row before
+        if not first:  # a row without features stands for the row before
             indptr = np.append(0, indptr)
         return self._entries((indptr, indices, data), np.array([0, len(indptr) - 1]), not first)
 
@@ -338,17 +345,17 @@ class BlockFeatures:
 
 
 class EntriesOfBlock:
-    """Entries of rows in a block, a ``BlockEntries``.
+    """Entries of the rows of a block; implements ``BlockEntries``.
 
     Parameters
     ----------
     model : BlockFeatures
     features : TransitionFeatures
-        Of the rows.
+        Features of the rows.
     offsets : int64 ndarray
-        Cuts the rows into sequences.
+        Limits of the sequences in the rows.
     skip : int
-        Rows to leave out at the beginning.
+        Number of rows to leave out at the beginning.
     """
 
     expected: np.ndarray
@@ -360,7 +367,7 @@ class EntriesOfBlock:
         self.clear()
 
     def clear(self) -> None:
-        """Free the memory of what :meth:`fill` makes."""
+        """Free the arrays that :meth:`fill` makes."""
         self.rows: RowTransitions | None = None
         self.buffers: EntryBuffers | None = None
 
@@ -389,7 +396,7 @@ class EntriesOfBlock:
 def transition_scores(
     transition: np.ndarray | RowTransitions, t: np.ndarray, i: np.ndarray, j: np.ndarray
 ) -> np.ndarray:
-    """Scores of labels i followed by j at rows t, which rise."""
+    """Scores of labels i followed by j at rows t, which must increase."""
     if not isinstance(transition, RowTransitions):
         return transition[i, j]
     n_rows = len(transition)

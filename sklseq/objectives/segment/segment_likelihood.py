@@ -61,7 +61,7 @@ class SegmentData:
     n_labels : int
     max_length : int, array of shape (n_labels,) or None
     basis : CSR matrix of shape (n_features, n_directions), optional
-        Features are replaced by their products with it: see ``_parallel.py``.
+        Features are replaced by their products with it: see ``parallel_columns.py``.
     columns : ndarray, optional
         Features, as they are, that are transition features.
 
