@@ -1,4 +1,4 @@
-"""Read and write column files and logs; read tables; generate labelled data, or fetch corpora.
+"""Readers and writers of files and tables, generators of labelled data, and corpora.
 
 Imports: _lib, data.
 """

@@ -22,7 +22,7 @@ def token_offsets(text: str, tokens: Iterable[str]) -> list[tuple[int, int]]:
     ----------
     text : str
     tokens : iterable of str
-        In the order of the text. What stands between them is skipped.
+        In the order of the text. Text between tokens is skipped.
 
     Returns
     -------
@@ -32,7 +32,7 @@ def token_offsets(text: str, tokens: Iterable[str]) -> list[tuple[int, int]]:
     Raises
     ------
     ValueError
-        If a token does not occur after the one before.
+        If a token does not occur after the previous one.
     TypeError
         If `text` or a token is no string.
 

@@ -40,7 +40,7 @@ def read_brat(
         If a line that begins with T is no span, a span is not in the text or has another
         text, or a folder has no ``.ann`` file.
     TypeError
-        If `path` is no name.
+        If `path` is not the name of a file or folder.
     OSError
         If a file cannot be read.
 
@@ -97,7 +97,7 @@ def _files(path: Path) -> list[Path]:
         return [path]
     files = sorted(path.glob("*.ann"))
     if not files:
-        raise ValueError(f"The folder {str(path)!r} has no .ann file; give that of the texts.")
+        raise ValueError(f"The folder {str(path)!r} has no .ann file; give another one.")
     return files
 
 

@@ -27,8 +27,8 @@ from ._checks import check_names
 Columns = dict[str, list[str]]
 TextLike = str | os.PathLike | IO | Sequence[str]
 
-# First bytes ("BZh9" alone could be a token) and functions; gzip without time stamp, so that bytes
-# can be reproduced.
+# First bytes of each format ("BZh9" alone could be a token), and its functions. gzip writes no time
+# stamp, so that files can be reproduced.
 _COMPRESSED = {
     "gzip": (re.compile(b"\x1f\x8b"), gzip.decompress, lambda b: gzip.compress(b, mtime=0)),
     "bzip2": (re.compile(b"BZh[1-9](1AY&SY|\x17rE8P\x90)"), bz2.decompress, bz2.compress),
@@ -36,7 +36,7 @@ _COMPRESSED = {
 }
 _ENDINGS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz"}
 
-_LONG = 1000  # tokens; longer sequences without a blank line are most likely several
+_LONG = 1000  # tokens; longer sequences are most likely several without blank lines between
 
 # Only space and tab separate cells: str.split() would also cut at no-break spaces, which do occur
 # inside tokens of real corpora.
@@ -46,7 +46,7 @@ _SPACES_BESIDE_TAB = re.compile(" *\t *")
 
 
 class OneColumnError(ValueError):
-    """Raised where a file of one column is read with labels."""
+    """Raised if a file of one column is read with labels."""
 
 
 def read_conll(
@@ -160,7 +160,7 @@ def read_conll(
 
 
 def read_text(path: TextLike, encoding: str) -> tuple[str, str]:
-    """Return a name for error messages and the whole text, unzipped and decoded."""
+    """Return a name for error messages and the whole text, decompressed and decoded."""
     data: str | bytes
     if isinstance(path, list | tuple) and all(isinstance(line, str) for line in path):
         name, data = "the list of lines", "\n".join(line.removesuffix("\n") for line in path)
@@ -227,7 +227,7 @@ def _token_lines(
         if comment and line.startswith(comment):
             continue
         if separator is None:
-            # Drop the white space that separates no cells, whether or not tabs separate them.
+            # Drop white space that separates no cells, for either separator.
             line = line.strip(" ").rstrip(" \t")
             line = _SPACES_BESIDE_TAB.sub("\t", line) if "\t" in line and " " in line else line
         is_start = docstart and docstart in line
@@ -371,7 +371,7 @@ def write_conll(
     encoding : str, default="utf-8"
         Encoding of the text.
     docstart : str or None, default="-DOCSTART-"
-        A first cell that is refused, as `read_conll` would skip its line. None: write any.
+        A first cell that is refused, because `read_conll` would skip its line. None: no cell is refused.
 
     Raises
     ------

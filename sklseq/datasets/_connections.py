@@ -47,7 +47,7 @@ KINDS = {
     "u2r": "buffer_overflow loadmodule perl rootkit ps sqlattack xterm",
 }
 KIND_OF = {name: kind for kind, names in KINDS.items() for name in names.split()}
-LINES = 20_000
+LINES = 20_000  # lines of a block
 
 
 class Connections(NamedTuple):
@@ -58,8 +58,8 @@ class Connections(NamedTuple):
     X : CSR matrix of shape (n_records, n_features)
     y : ndarray of str, shape (n_records,)
     feature_names : list of str
-        ``"service=http"``, ``"src_bytes>=256"``, …; pass it on to read another file into the same
-        columns.
+        ``"service=http"``, ``"src_bytes>=256"``, …; pass it to :func:`read_kdd99` to
+        read another file into the same columns.
     """
 
     X: sparse.csr_matrix
@@ -103,7 +103,7 @@ def read_kdd99(
     Raises
     ------
     ValueError
-        If a parameter is wrong, or a line does not hold 42 cells or its numbers.
+        If a parameter is wrong, a line does not have 42 cells, or a numeric cell holds no number.
 
     References
     ----------
@@ -226,7 +226,7 @@ def make_connections(n_records: int = 10_000, random_state: int | None = 0) -> C
     """Generate a log of connections: normal traffic, bursts of floods and slow scans.
 
     Attacks come in runs, and some of their records look like normal ones, so a model that uses
-    neighbouring records is better than one that does not.
+    neighbouring records predicts better than one that does not.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Generated documents with contact information among prose, every token labelled.
+"""Generated documents of prose and contact details, with a label for each token.
 
     document ── templates ── grammar ──▶ text pieces, each with one label ──▶ tokens
 
@@ -113,7 +113,7 @@ class _Document:
         self.separation = separation
         self.tokens, self.newline, self.labels = [], [], []
         self.fields = {}  # template of each {LABEL} of the current contact
-        self.symbols = {}  # templates that the current contact defines, others: GRAMMAR
+        self.symbols = {}  # templates of the current contact, which replace those of GRAMMAR
         self.quote = ""  # first token of each line: ">" in a quoted message
         self._at_line_start = True
 
@@ -157,7 +157,7 @@ class _Document:
         self._at_line_start = False
 
     def _misspell(self, token: str) -> str:
-        """Swap two letters of one word in a hundred; digits stay, to keep numbers reserved."""
+        """Swap two letters of one word in a hundred; digits stay reserved numbers."""
         if self.rng.random() > 0.01 or len(token) < 4 or not token.isalpha():
             return token
         at = self.rng.randrange(1, len(token) - 1)
@@ -180,7 +180,7 @@ class _Document:
         if self.rng.random() < 0.5:
             self.fields = {k: v for k, v in self.fields.items() if k not in ADDRESS}
         if self.rng.random() < 0.8 or not REACH & self.fields.keys():
-            # Filled at each use: telephone, fax and mobile differ.
+            # A template, filled at each use, so that telephone, fax and mobile numbers differ.
             self.fields["PHONENUMBER"] = f"{{{country}_phonenumber}}"
 
     def write_block(self, kind: str) -> None:
@@ -192,7 +192,7 @@ class _Document:
         if kind == "inline":
             self.write("[{BEGINCONTACT} ]{inline} [{ENDCONTACT}]\n")
             return
-        # Some way to reach the person is part of every contact.
+        # Every contact has a telephone number, or a mail, chat or web address.
         reach = [t for t in GRAMMAR["reach_lines"] if self.fields.keys() & _FIELD.findall(t)]
         lines = ["{role_lines}", "{place_lines}", self.rng.choice(reach)]
         if self.rng.random() < 0.25:
@@ -200,7 +200,7 @@ class _Document:
         self.write("[{BEGINCONTACT}\n]{name_line}\n" + "".join(lines) + "\n[{ENDCONTACT}\n]")
 
     def write_prose(self, median: float) -> None:
-        """Write sentences; few documents have very many."""
+        """Write sentences; their number is log-normal, with this median."""
         for _ in range(round(self.rng.lognormvariate(0, 1.1) * median)):
             if self.rng.random() < 0.02:
                 self.write_block("inline")
@@ -216,7 +216,7 @@ def _slug(text: str) -> str:
 
 
 def _write_messages(document: _Document) -> None:
-    """Write an e-mail or a letter, and sometimes the messages that it answers."""
+    """Write an e-mail or a letter, and sometimes the earlier messages that it answers."""
     chance = document.rng.random
     if chance() < 0.15:
         document.write_block("card")
@@ -234,7 +234,7 @@ def _write_messages(document: _Document) -> None:
 
 
 def _write_page(document: _Document) -> None:
-    """Write a web page, minutes or an order: sometimes with a whole list of contacts."""
+    """Write a web page, minutes or an order, sometimes with a list of contacts."""
     document.write("{heading}\n")
     document.write_prose(5)
     line = document.rng.choice(("{minute}\n", "{order_line}\n", "{sentence}\n"))

@@ -1,6 +1,7 @@
 """Grammar of the documents that `make_contacts` generates, as data.
 
-Symbols named after a label in lower case are the field's text, ``us_city`` that of one country. A
+A symbol named after a label, in lower case, is the text of that field; ``us_city`` is that of one
+country. A
 symbol that ends in ``_cue`` may be left out. Lists overlap on purpose (Lincoln is a name and a
 city, Page a surname and a noun): a word alone does not determine its label. Telephone numbers come
 from the ranges that the regulators keep free for fiction, mail and web addresses from the domains

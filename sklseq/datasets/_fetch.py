@@ -19,7 +19,7 @@ from ._conll import Columns, read_conll
 
 __all__ = ["fetch_conll2000", "fetch_conll2002"]
 
-SECONDS = 30  # without an answer
+SECONDS = 30  # time limit for an answer
 _MIRROR = "https://raw.githubusercontent.com/teropa/nlp/master/resources/corpora/{0}/{1}"
 ADDRESSES = {
     "conll2000": ("https://www.clips.uantwerpen.be/conll2000/chunking/{1}.gz", _MIRROR),

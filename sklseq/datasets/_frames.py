@@ -1,4 +1,4 @@
-"""Sequences in one long table, in rows of a data set, and in documents of spaCy.
+"""Readers of sequences in long tables, in rows of data sets, and in documents of spaCy.
 
 table ── group column ──▶ offsets ──▶ X: packed numbers, or dicts of columns;  y: labels
 """
@@ -68,15 +68,15 @@ def from_frame(
         list, or an array if they are numbers. Each dict is made when it is read; extractors look up
         each distinct string of a column once.
     y : list of list, or None
-        The labels of each sequence; missing ones are None, and whole floats are integers, as
-        tables make floats of integers beside missing ones. None without `y`.
+        The labels of each sequence; missing ones are None. Whole floats become integers,
+        because tables convert integers to floats beside missing values. None without `y`.
 
     Raises
     ------
     ValueError
-        If a column is missing or there twice, columns differ in length, none is left for X, `y` is
-        also in `group` or `columns`, a group has no value, or its rows are apart; if a column has
-        masked entries or two dimensions, or labels are of several kinds.
+        If a column is missing or occurs twice, columns differ in length, none is left for X, `y` is
+        also in `group` or `columns`, a group has no value, or its rows are apart; if a column
+        has masked entries or two dimensions, or labels are of several kinds.
     TypeError
         If `frame` is no table, one of its columns is no list, or values of a group cannot be
         compared.
@@ -88,8 +88,8 @@ def from_frame(
     Notes
     -----
     The order of rows and sequences is kept: ``numpy.concatenate(model.predict(X))`` is a new column
-    of `frame`. ``Sequences`` have no names of columns: where tables may have their columns in
-    another order, give `columns`. Cost O(cells); a matrix that the table holds is not copied.
+    of `frame`. ``Sequences`` have no names of columns: if the order of columns may differ between
+    tables, give `columns`. Cost O(cells); a matrix that the table holds is not copied.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def _names(frame: Any, group: Any, y: Any, columns: Any) -> tuple[list, list]:
     if group is None and None not in known:
         raise ValueError(
             "group must name the column that has one value in all rows of a sequence; got None. "
-            "Of a table that is one sequence, add a column of zeros."
+            "If the table is one sequence, add a column of zeros."
         )
     for name in [*groups, y]:
         if not isinstance(name, Hashable):
@@ -180,7 +180,7 @@ def _check_cells(items: list, name: Any, role: str) -> None:
     """Raise a ValueError if a cell is a list, an array or another value that has no hash."""
     lists = {cls for cls in set(map(type, items)) if cls.__hash__ is None}
     if role == "label":
-        lists -= {set}  # the labels that are possible
+        lists -= {set}  # a set of possible labels
     if lists:
         row = next(row for row, item in enumerate(items) if type(item) in lists)
         raise ValueError(
@@ -191,7 +191,7 @@ def _check_cells(items: list, name: Any, role: str) -> None:
 
 
 def _offsets(columns: list, names: list[str]) -> np.ndarray:
-    """Where a value of one of the columns differs from that of the row before."""
+    """Offsets of the groups, which begin where a value of one of the columns changes."""
     n = len(columns[0])
     new = np.zeros(max(n - 1, 0), dtype=bool)
     columns = [_as_given(column) for column in columns]
@@ -210,7 +210,7 @@ def _offsets(columns: list, names: list[str]) -> np.ndarray:
 
 
 def _as_given(column: Any) -> Any:
-    # NumPy would make equal what lists hold as different: 1 and "1", or numbers beyond 2**53.
+    # In an array, NumPy would make different items equal: 1 and "1", or numbers beyond 2**53.
     if isinstance(column, list | tuple):
         return np.fromiter(column, dtype=object, count=len(column))
     return column
@@ -231,11 +231,11 @@ def _check_groups(values: list[tuple], starts: list[int], names: list[str]) -> N
 
 
 def _matrix(frame: Any, names: list[str], cells: list[np.ndarray]) -> np.ndarray:
-    if hasattr(frame, "iloc"):  # pandas may have it
+    if hasattr(frame, "iloc"):  # pandas may hold this matrix
         matrix = frame[names].to_numpy()
         if matrix.dtype != object:
             return matrix
-    return np.stack(cells).T  # NumPy asks for large pages: first use takes less time
+    return np.stack(cells).T  # large pages of NumPy make the first use faster
 
 
 def _cut(column: Any, offsets: np.ndarray) -> list:
@@ -243,7 +243,7 @@ def _cut(column: Any, offsets: np.ndarray) -> list:
 
 
 def _values(column: Any) -> np.ndarray | Coded | list:
-    """An array of numbers, strings each of which is kept once, or a list."""
+    """Return an array of numbers, distinct strings with codes, or a list."""
     strings = distinct_strings(column)
     if strings is not None:
         return strings
@@ -257,7 +257,7 @@ def _values(column: Any) -> np.ndarray | Coded | list:
 
 
 def _numbers(items: list) -> np.ndarray | list:
-    """The array of numbers, NaN where one is missing; the list itself if it holds anything else."""
+    """Return the array of numbers, NaN where missing; the list itself if it has other items."""
     others = {cls for cls in set(map(type, items)) if not issubclass(cls, _NUMBERS)}
     if others:
         filled = [np.nan if is_missing(item) else item for item in items]
@@ -269,7 +269,7 @@ def _numbers(items: list) -> np.ndarray | list:
 
 
 def _labels(column: Any, name: Any) -> list:
-    """Labels, with None for missing ones; whole floats, which tables make beside these, as int."""
+    """Labels, None if missing; whole floats, which tables make of integers, become integers."""
     if not isinstance(column, list | tuple) and holds_numbers(column):
         array = column_array(column)
         if array.dtype.kind in "biu":
@@ -286,7 +286,7 @@ def _labels(column: Any, name: Any) -> list:
 
 
 def _of_one_kind(labels: list, name: Any) -> list:
-    """The labels, Python's own if all are integers or all booleans."""
+    """Return the labels, as plain Python objects if all are integers or all booleans."""
     kinds = {cls: type_kind(cls) for cls in set(map(type, labels))}
     first: dict[str | None, int] = {}
     if len(set(kinds.values())) > 1:
@@ -309,7 +309,7 @@ def from_rows(
     *,
     columns: Sequence[str] = ("tokens",),
 ) -> tuple[list[dict], list | None]:
-    """Read a data set with a row for each sequence, as those of Hugging Face.
+    """Read a data set with a row for each sequence, such as those of Hugging Face.
 
     Parameters
     ----------
@@ -332,7 +332,7 @@ def from_rows(
     ------
     ValueError
         If a column is missing, `y` is also in `columns`, the lists of a row differ in length, or a
-        number is no class.
+        number is not that of a class.
     TypeError
         If a row is no dict, or a cell is no list.
 
@@ -364,7 +364,7 @@ def from_rows(
 
 
 def _cells(rows: Any, name: str, is_label: bool = False) -> list[list]:
-    """The lists of a column, with names of classes for their numbers, and None for no label."""
+    """Lists of a column; numbers of classes become their names, and labels of -100 None."""
     column = _column(rows, name)
     for r, cell in enumerate(column):
         if not is_list(cell):
@@ -395,7 +395,7 @@ def _known(labels: list) -> list:
 
 
 def _column(rows: Any, name: str) -> list:
-    """A cell for each row."""
+    """The cells of a column, one for each row."""
     if isinstance(rows, Mapping) or is_table(rows):
         return column_list(read_columns(rows, [name])[0])
     if not isinstance(rows, list | tuple):
