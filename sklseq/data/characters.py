@@ -21,12 +21,12 @@ __all__ = [
 
 
 def is_list(values: Any) -> bool:
-    """Whether it has items in an order, and is no string."""
+    """Whether ``values`` is an ordered iterable other than a string."""
     return isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping | Set)
 
 
 def as_items(values: Any, name: str, n: int | None = None, of: str = "sequences") -> list:
-    """The items of a list; there must be one for each of ``n``."""
+    """Return the items of a list; raise unless there are ``n``, one for each of ``of``."""
     if not is_list(values):
         raise TypeError(f"{name} must be a list; got {values!r:.40} ({type(values).__name__}).")
     items = list(values)
@@ -36,7 +36,7 @@ def as_items(values: Any, name: str, n: int | None = None, of: str = "sequences"
 
 
 def as_strings(values: Any, name: str, n: int | None = None, of: str = "sequences") -> list[str]:
-    """The items of a list of strings."""
+    """Return the items of a list of strings."""
     items = as_items(values, name, n, of)
     for i, item in enumerate(items):
         if not isinstance(item, str):
@@ -47,7 +47,7 @@ def as_strings(values: Any, name: str, n: int | None = None, of: str = "sequence
 
 
 def as_range(start: Any, stop: Any, name: str) -> tuple[int, int]:
-    """Two integers, 0 <= start <= stop."""
+    """Return start and stop as integers; raise unless 0 <= start <= stop."""
     try:
         first, last = index(start), index(stop)
     except TypeError:
@@ -62,7 +62,7 @@ def as_range(start: Any, stop: Any, name: str) -> tuple[int, int]:
 def token_ranges(
     offsets: Any, name: str, n: int | None = None, end: int | None = None
 ) -> list[tuple[int, int]]:
-    """The characters (start, stop) of each of ``n`` tokens, in order, of a text of ``end``."""
+    """Return the character ranges (start, stop) of ``n`` tokens in a text of length ``end``."""
     found: list[tuple[int, int]] = []
     for t, pair in enumerate(as_items(offsets, name, n, "tokens")):
         where = f"Item {t} of {name}"
@@ -78,7 +78,7 @@ def token_ranges(
 
 
 def find_tokens(text: Any, tokens: Any, of: str = "") -> list[tuple[int, int]]:
-    """The characters of each token, searched for behind the one before."""
+    """Return the character range of each token, which is searched after the previous one."""
     if not isinstance(text, str):
         raise TypeError(f"text{of} must be a string; got {text!r:.40} ({type(text).__name__}).")
     found, stop = [], 0
@@ -87,7 +87,7 @@ def find_tokens(text: Any, tokens: Any, of: str = "") -> list[tuple[int, int]]:
         if start < 0:
             raise ValueError(
                 f"Token {t}{of}, {token!r}, does not occur in the text from character {stop} on; "
-                "give tokens as they stand in the text, or (start, stop) of each."
+                "give tokens as they occur in the text, or (start, stop) of each."
             )
         stop = start + len(token)
         found.append((start, stop))
@@ -95,7 +95,7 @@ def find_tokens(text: Any, tokens: Any, of: str = "") -> list[tuple[int, int]]:
 
 
 class SequenceTokens(NamedTuple):
-    """Tokens of sequences, the texts they are cut from, and their characters there.
+    """Tokens of sequences, the texts that contain them, and their character ranges there.
 
     Attributes
     ----------
@@ -112,9 +112,9 @@ class SequenceTokens(NamedTuple):
     def of(
         cls, X: Any, tokens: Any, texts: Any, offsets: Any, required: bool = True
     ) -> SequenceTokens:
-        """As :func:`sklseq.inspection.extract` is given them; tokens by default from X.
+        """Read the arguments of :func:`sklseq.inspection.extract`; tokens are in X by default.
 
-        ``required=False``: X may hold no tokens, if there are no texts.
+        With ``required=False``, X may hold no tokens if there are no texts.
         """
         if texts is None and offsets is not None:
             raise ValueError("offsets are characters of texts; pass texts, too.")
@@ -148,9 +148,9 @@ class SequenceTokens(NamedTuple):
         return cls(tokens, texts, offsets)
 
     def text(self, s: int, start: int, stop: int) -> tuple[str, int, int]:
-        """Text of tokens of sequence s, its first character and the one after its last.
+        """Return the text of tokens start to stop - 1 of sequence s, and its character range.
 
-        Without texts: tokens joined by spaces, start and stop.
+        Without texts, return the tokens joined by spaces, start and stop.
         """
         if self.offsets is None:
             return " ".join(self.tokens[s][start:stop]), start, stop
@@ -159,13 +159,13 @@ class SequenceTokens(NamedTuple):
 
 
 def _each(name: str, given: Any, lengths: list) -> list[tuple[str, Any, int | None]]:
-    # (name for messages, what is given, number of tokens) of each sequence.
+    # (name for messages, given value, number of tokens) of each sequence.
     items = as_items(given, name, len(lengths))
     return [(f"{name} of sequence {s}", item, lengths[s]) for s, item in enumerate(items)]
 
 
 def _lengths_of(X: Any) -> list:
-    # Numbers of tokens; None in a table with a row for each sequence, whose cells differ.
+    # Number of tokens of each sequence; None in tables, where cells of a row may differ in length.
     if is_table(X):
         return [None] * len(X)
     if isinstance(X, Sequences):
@@ -180,7 +180,7 @@ def _lengths_of(X: Any) -> list:
 
 
 def _words_of(X: Any) -> list[list[str]] | None:
-    # Strings of X, or the first column of its tokens; None if it holds something else.
+    # The tokens of X, or the first column of them; None if these are not strings.
     if is_table(X):
         return None
     words = []

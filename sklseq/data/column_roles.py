@@ -1,4 +1,4 @@
-"""Columns of transition features, chosen by number or name."""
+"""Choice of the columns that are transition features, by number, name or rule."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMS = (
 def with_transition_features(
     chosen: Any, n_features: int, roles: np.ndarray | None, names: Callable[[], np.ndarray] | None
 ) -> np.ndarray | None:
-    """Roles of columns, the chosen ones being transition features too.
+    """Return the roles of columns, with the chosen ones as transition features too.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def with_transition_features(
     roles : ndarray of shape (n_features,) or None
         ``Sequences.roles`` so far.
     names : callable, or None
-        Gives the names of the columns; None: they have none.
+        Returns the names of the columns; None if they have no names.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def _chosen_mask(chosen: Any, n: int, names: Callable[[], np.ndarray] | None) ->
     else:
         known = names()
         mask = _by_rule(chosen, known) if listed is None else _by_name(listed, known)
-        hint = f"names are such as {str(known[0])!r}"
+        hint = f"names look like {str(known[0])!r}"
     if not mask.any():
         raise ValueError(
             f"transition_features={chosen!r:.60} chooses none of the {n} columns of X; {hint}, and "
@@ -106,7 +106,7 @@ def _wrong_form(chosen: Any) -> ValueError:
 
 
 def _as_list(chosen: Any) -> np.ndarray:
-    # As an array of one kind, for [0, True] and [0, "a"] would become one.
+    # Kinds are checked item by item: NumPy would convert [0, True] and [0, "a"] to one kind.
     try:
         is_plain = isinstance(chosen, np.ndarray) and chosen.dtype != object
         given = chosen if is_plain else list(chosen)
@@ -139,7 +139,7 @@ def _by_name(wanted: np.ndarray, known: np.ndarray) -> np.ndarray:
     missing = sorted({str(name) for name in wanted} - {str(name) for name in known})
     if missing:
         raise ValueError(
-            f"transition_features names {missing[0]!r}, which is no column of X; names are "
-            f"such as {str(known[0])!r}, and a regular expression stands for groups of them."
+            f"transition_features names {missing[0]!r}, which is no column of X; names look "
+            f"like {str(known[0])!r}, and a regular expression chooses groups of them."
         )
     return np.isin(known.astype(str), wanted.astype(str))

@@ -15,7 +15,7 @@ __all__ = ["ColumnSequences"]
 
 
 class ColumnSequences(Sequence[dict]):
-    """Read-only list of dicts, each made when it is read, from column name to values.
+    """Read-only list of dicts from column name to values; each is created when it is read.
 
     Extractors read the long columns, so that each distinct string is looked up once.
 

@@ -86,9 +86,9 @@ def allowed_transitions(
         raise ValueError(foreign_label(labels[foreign], scheme, outside, where))
     letters = np.array([letter for letter, _ in parts], dtype=np.str_)
     types = np.array([type_ for _, type_ in parts], dtype=np.str_)
-    opens = np.isin(letters, ["", first, single])  # stands where no span is open
-    goes_on = np.isin(letters, [first, inner])  # its span may be open after it
-    complete = np.isin(letters, ["", last, single])  # its span may be closed after it
+    opens = np.isin(letters, ["", first, single])  # may follow a complete span
+    goes_on = np.isin(letters, [first, inner])  # its span may continue
+    complete = np.isin(letters, ["", last, single])  # its span may end here
     same_type = types[:, None] == types[None, :]
     transition = np.where(opens, complete[:, None], goes_on[:, None] & same_type)
     return Constraints(transition, opens, complete)
@@ -176,7 +176,7 @@ def _raise_violation(broken: str | None) -> None:
 
 
 class PathCheck:
-    """Check that constraints leave some of the labelings that partial labels allow.
+    """Check that some labeling satisfies both the constraints and the partial labels.
 
     Parameters
     ----------
@@ -190,17 +190,18 @@ class PathCheck:
         self.allowed, self.table = allowed, table
         self.names = np.asarray(classes).tolist()
         self.free = all(mask.all() for mask in allowed)
-        # The labels that can stand at a row, as bytes, given those at the row before and the code.
+        # Cache of masks, as bytes: (possible labels of the previous row, code) to possible labels.
         self.step: dict[tuple[bytes | None, int], bytes] = {}
 
     def follow(
         self, codes: NDArray[np.integer], place: Place, before: bytes | None = None,
         is_end: bool = True,
     ) -> bytes | None:  # fmt: skip
-        """Raise a ValueError that names the first row at which no labeling is left.
+        """Raise a ValueError that names the first row at which no labeling is possible.
 
-        ``place(row)``: name of a row. ``before``: the answer for earlier rows of the sequence.
-        ``is_end``: whether the sequence ends here. Cost O(n_rows) beside distinct pairs of codes.
+        ``place(row)``: name of a row. ``before``: the result for earlier rows of the sequence.
+        ``is_end``: whether the sequence ends here. Cost O(n_rows), and O(n_labels²) for each
+        distinct pair of possible labels and code.
         """
         if self.free:
             return None
@@ -236,7 +237,7 @@ class PathCheck:
         return f"each labeling that y allows is forbidden, at {place}"
 
     def _only(self, labels: NDArray[np.bool_]) -> str | None:
-        # The label of a set of one.
+        # The label, if the mask holds only one.
         at = np.flatnonzero(labels)
         return repr(self.names[at[0]]) if len(at) == 1 else None
 
@@ -266,10 +267,10 @@ def first_violation(
     allowed: Constraints,
     labels: list[Any],
 ) -> str | None:
-    """Describe the first row whose label is not allowed there; None if all are."""
+    """Describe the first row whose label is not allowed there; None if there is none."""
     filled = offsets[:-1] < offsets[1:]
     first, last = offsets[:-1][filled], offsets[1:][filled] - 1
-    reached = np.ones(len(codes), dtype=bool)  # from the row before, or as first label
+    reached = np.ones(len(codes), dtype=bool)  # allowed after the previous label, or as first label
     reached[1:] = allowed.transition[codes[:-1], codes[1:]]
     reached[first] = allowed.start[codes[first]]
     fits = reached.copy()

@@ -1,4 +1,4 @@
-"""Labels of many sequences in one flat array: how they are read, encoded and cut again.
+"""Labels of many sequences in one flat array: functions that read, encode and split them.
 
 In all modules that handle labels, ``flat`` holds the labels of all sequences one after the other;
 rows of sequence s are ``offsets[s]:offsets[s + 1]``. A segment is half-open,
@@ -41,7 +41,7 @@ _DTYPES = {"string": np.str_, "boolean": np.bool_, "integer": np.int64}
 
 
 class PartialLabelError(ValueError):
-    """Raised where labels have to be known: one is missing, or a set of labels is in its place."""
+    """Raised where each row needs one label, and a row has none or a set of labels."""
 
 
 def as_label_sequences(
@@ -88,7 +88,7 @@ def as_label_sequences(
     kinds = set(map(_array_kind, filled))
     arrays = len(kinds) == 1 and None not in kinds
     if arrays and not any(s.dtype.kind == "u" and s.max() > MOST for s in filled):
-        # One at a time: NumPy joins uint64 and int64 to float64, which keeps 53 bits.
+        # Converted one at a time: NumPy joins uint64 and int64 to float64, which keeps 53 bits.
         dtype = _DTYPES[kinds.pop()]
         parts = filled if dtype is np.str_ else (s.astype(dtype, copy=False) for s in filled)
         return np.concatenate(list(parts)), offsets
@@ -137,14 +137,14 @@ def type_kind(cls: type) -> str | None:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether it is None, NaN or pandas.NA, which is known by its class: pandas may be missing."""
+    """Whether the value is None, NaN or pandas.NA, recognised by its class without pandas."""
     if isinstance(value, (float, np.floating)):
         return bool(value != value)
     return value is None or type(value).__name__ == "NAType"
 
 
 def is_partial(label: Any) -> bool:
-    """Whether an item of y says less than one label: it is missing, or a set of labels."""
+    """Whether an item of y is missing or a set of labels, instead of one label."""
     return isinstance(label, (set, frozenset)) or is_missing(label)
 
 
@@ -152,7 +152,7 @@ def array_of_labels(
     labels: list[Any], offsets: NDArray[np.int64], name: str, first: tuple[int, int] = (0, 0),
     rows: NDArray[np.integer] | None = None,
 ) -> NDArray:  # fmt: skip
-    """One array of labels that are checked one by one; ``rows``: of each, if not its number."""
+    """Check labels and return them as an array; ``rows``: row of each, if not its index."""
     kinds = {type_kind(cls) for cls in set(map(type, labels))}
     # np.array would convert [1, "a"] and [nan, "a"] to strings without an error.
     if len(kinds) > 1 or None in kinds:
@@ -187,15 +187,15 @@ def array_of_labels(
 
 
 def plain_strings(labels: list[str]) -> list[str]:
-    """The same strings without subclasses, of which NumPy would read ``str(label)``.
+    """Convert str subclasses to str by their value; NumPy would take ``str(label)``.
 
-    For a member of an enumeration of strings, that is its name or a part of it.
+    For a member of an enumeration of strings, ``str`` may return its name.
     """
     return labels if set(map(type, labels)) <= {str, np.str_} else list(map(str.__str__, labels))
 
 
 def first_cut(labels: list[str]) -> int | None:
-    """Row of the first string that ends in NUL, which NumPy drops; None if there is none."""
+    """Index of the first string that ends in NUL, which NumPy would drop; None without any."""
     if "\0" not in "".join(labels):
         return None
     return next((row for row, label in enumerate(labels) if label.endswith("\0")), None)
@@ -220,7 +220,7 @@ def locate(offsets: NDArray[np.integer], row: int, first: tuple[int, int] = (0, 
 
 
 def check_counts(n_sequences: int, n: Any, name: str = "y") -> None:
-    """Raise unless X and ``name`` hold as many sequences."""
+    """Raise unless X and ``name`` hold the same number of sequences."""
     if n != n_sequences:
         raise ValueError(
             f"X and {name} must hold the same number of sequences; "
@@ -290,7 +290,7 @@ def encode_labels(
     """Index of each label in `classes`, which may have any order.
 
     Raises a ValueError that names the first unknown label and its position by `offsets`; by
-    default, all rows are one sequence. ``rows``: of each label, if not its number; ``first``:
+    default, all rows are one sequence. ``rows``: row of each label, if not its index; ``first``:
     numbers of the first sequence, and of its first row.
     """
     codes = find_codes(flat, classes)
@@ -320,7 +320,7 @@ def find_codes(flat: NDArray, classes: ArrayLike) -> NDArray[np.int32]:
         )
     if len(known) and flat.dtype == known.dtype == np.int64:
         least, most = int(known.min()), int(known.max())
-        if most - least < len(flat):  # a table of the integers between is small
+        if most - least < len(flat):  # a table of all integers in between is small
             code = np.full(most - least + 2, -1, dtype=np.int32)
             code[known - least] = np.arange(len(known))
             return code[np.where((flat >= least) & (flat <= most), flat - least, -1)]

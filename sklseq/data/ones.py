@@ -1,4 +1,4 @@
-"""CSR rows whose values are all one, stored once and shared."""
+"""CSR rows whose values are all 1, as views of one shared array."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sklseq.data import _row_join
 
 __all__ = ["all_ones", "ones_beside", "rows_of_ones"]
 
-# Arrays up to this length are kept for the next call; longer ones while rows refer to them.
+# Arrays up to this length are kept for later calls; longer ones only while rows refer to them.
 KEPT = 1 << 20
 _kept: dict[np.dtype, np.ndarray] = {}
 _borrowed: WeakValueDictionary[np.dtype, np.ndarray] = WeakValueDictionary()
@@ -71,7 +71,7 @@ def rows_of_ones(
 
 
 def all_ones(rows: sparse.csr_matrix) -> bool:
-    """Whether rows are as ``rows_of_ones`` makes them: multiples of them have their class too."""
+    """Whether rows are an ``OnesMatrix`` of ones; its multiples have the same class."""
     if not isinstance(rows, OnesMatrix):
         return False
     shared = rows.data.base is not None and rows.data.base is _kept.get(rows.dtype)
@@ -79,7 +79,7 @@ def all_ones(rows: sparse.csr_matrix) -> bool:
 
 
 def ones_beside(blocks: list) -> sparse.csr_matrix:
-    """Rows of ones of several matrices, those of each row one after the other."""
+    """Join matrices of ones by columns."""
     indptr = sum(block.indptr.astype(np.int64) for block in blocks)
     indices, at, n_columns = np.empty(indptr[-1], dtype=np.int32), indptr[:-1].copy(), 0
     for block in blocks:

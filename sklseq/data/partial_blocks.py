@@ -1,4 +1,4 @@
-"""Labels of which some are unknown, read in parts: of sequences in blocks, and of shards."""
+"""Partial labels that are read in parts, for sequences in blocks and for shards."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["CodedLabels", "join_any", "read_codes"]
 
 
 class CodedLabels(NamedTuple):
-    """Labels of sequences as codes, in few bytes a row.
+    """Labels of sequences as codes of a small integer type.
 
     Attributes
     ----------
     codes : list of integer ndarray
-        Of each sequence, as those of ``AllowedLabels``.
+        Codes of each sequence, as in ``AllowedLabels``.
     classes : ndarray of shape (n_labels,)
     table : bool ndarray of shape (n_codes, n_labels)
     """
@@ -31,14 +31,14 @@ class CodedLabels(NamedTuple):
 
 
 def join_any(allowed: AllowedLabels) -> AllowedLabels:
-    """The same, with the code of any label for sets of all."""
+    """Replace the codes of sets of all labels by the code of any label, n_labels."""
     L, code = allowed.n_labels, np.arange(len(allowed.table), dtype=np.int32)
     code[L + 1 :][allowed.table[L + 1 :].all(axis=1)] = L
     return allowed._replace(codes=code[allowed.codes])
 
 
 def read_codes(y: Any, weights: np.ndarray) -> CodedLabels:
-    """Read the labels of sequences in blocks once; those of weight 0 are left out."""
+    """Read the labels of sequences in blocks once; sequences of weight 0 get no codes."""
     check_counts(len(weights), len(y))
     choices = Choices()
     found: list[list[np.ndarray]] = [

@@ -1,4 +1,4 @@
-"""Labels of which some are unknown, or known to be one of several.
+"""Partial labels: some are unknown, or sets of possible labels.
 
 At any row, y holds a label; None, NaN or pandas.NA, if it is unknown; or a set of possible labels.
 """
@@ -41,7 +41,7 @@ class AllowedLabels(NamedTuple):
 
     @classmethod
     def all(cls, n_labels: int) -> AllowedLabels:
-        """Every label is allowed at every row."""
+        """Return codes that allow every label at every row."""
         return cls(np.zeros(0, dtype=np.int32), np.ones((0, n_labels), dtype=bool))
 
     @property
@@ -51,7 +51,7 @@ class AllowedLabels(NamedTuple):
 
     @property
     def unknown(self) -> np.ndarray:
-        """Whether a row may have any label, for each row."""
+        """Mask of the rows that may have any label."""
         return self.codes == self.n_labels
 
     def penalties(self, width: int, dtype: Any) -> np.ndarray:
@@ -67,7 +67,7 @@ class AllowedLabels(NamedTuple):
             psi += penalties[self.codes[first : first + len(psi)]]
 
     def choices(self, classes: np.ndarray) -> np.ndarray:
-        """What y holds for each code: a label, None or a frozenset."""
+        """The item of y for each code: a label, None or a frozenset."""
         choices = np.empty(len(self.table), dtype=object)
         choices[: self.n_labels] = classes.tolist()
         for code in range(self.n_labels + 1, len(self.table)):
@@ -81,11 +81,11 @@ class PartialLabels(NamedTuple):
     Attributes
     ----------
     flat : ndarray of shape (n_possible,)
-        Those of all rows, one after the other.
+        Possible labels of all rows, row by row.
     counts : ndarray of shape (n_rows,)
-        How many each row has; 0: any label is possible.
+        Number of possible labels of each row; 0 if any label is possible.
     offsets : ndarray of shape (n_sequences + 1,)
-        Of the rows.
+        First row of each sequence, and the number of rows.
     """
 
     flat: np.ndarray
@@ -96,12 +96,12 @@ class PartialLabels(NamedTuple):
     def read(
         cls, y: Any, X: Any = None, name: str = "y", first: tuple[int, int] = (0, 0)
     ) -> PartialLabels:
-        """Labels as users give them, checked against the lengths of X.
+        """Read the labels of a user and check them against the lengths of X.
 
         ``first``: numbers of the first sequence and of its first row, in error messages.
 
-        Floats that are whole numbers are integers: NumPy and pandas make floats of integers where
-        others are missing.
+        Whole floats become integers: NumPy and pandas convert integers to floats where values are
+        missing.
         """
         sequences, offsets = list_label_sequences(y, name, first[0])
         if X is not None:
@@ -138,8 +138,8 @@ class PartialLabels(NamedTuple):
     ) -> AllowedLabels:
         """The labels among ``classes`` that are allowed at each row.
 
-        ``new``: whether others may occur, which allow nothing; by default, a ValueError names
-        them; ``first``: as in :meth:`read`.
+        ``new``: whether other labels may occur, which are then never allowed; by default, a
+        ValueError names them; ``first``: as in :meth:`read`.
         """
         if new:
             at = find_codes(self.flat, classes)
@@ -163,14 +163,14 @@ class PartialLabels(NamedTuple):
 
 
 class Choices:
-    """Distinct items of y, numbered as they occur: labels, None and frozensets."""
+    """Distinct items of y (labels, None, frozensets), numbered in order of occurrence."""
 
     def __init__(self) -> None:
         self.number: dict[Any, int] = {}
         self.labels: np.ndarray | None = None
 
     def add(self, partial: PartialLabels) -> np.ndarray:
-        """Numbers of the items of each row."""
+        """Return the number of the item of each row."""
         self._add_labels(partial.flat)
         counts, after = partial.counts, np.cumsum(partial.counts)
         one, found = counts == 1, np.empty(len(counts), dtype=np.int32)
@@ -199,7 +199,7 @@ class Choices:
     def allowed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sorted labels, the code of each number, and the table of codes.
 
-        A set of all labels has a code of its own: others may be found elsewhere.
+        A set of all labels keeps a code of its own, because other data may have further labels.
         """
         classes = np.zeros(0, dtype=np.str_) if self.labels is None else self.labels
         L, place = len(classes), {label: j for j, label in enumerate(classes.tolist())}
@@ -213,14 +213,14 @@ class Choices:
 
 
 def labels_in(items: np.ndarray) -> np.ndarray:
-    """Sorted distinct labels of an array of labels, or of objects as of ``PartialLabels.items``."""
+    """Sorted distinct labels of an array of labels, or of items of ``PartialLabels.items``."""
     if items.dtype != object:
         return unique_labels(items)
     sets = [item if isinstance(item, frozenset) else {item} for item in set(items.tolist())]
     return np.array(sorted(set().union(*sets) - {None}))
 
 
-ANY: tuple = ()  # by identity: an empty set is an error
+ANY: tuple = ()  # compared by identity: an empty set is an error
 
 
 def _possible(item: Any) -> Any:

@@ -1,7 +1,7 @@
 """Sequences whose rows and labels are read in blocks, for sequences that exceed memory.
 
-See :class:`RowBlocks` for the possible sources. Readers get blocks of a requested size, checked,
-and errors that name the block.
+See :class:`RowBlocks` for the possible sources. Readers receive checked blocks of a requested
+size; errors name the block.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 BLOCK_ROWS = 4096
 # Memory maps of at least this many bytes are always read in blocks.
 LARGE_MAP = 1 << 28
-AGAIN = "a source must yield the same each time it is read, and a function a new iterator."
+AGAIN = "a source must yield the same rows in each pass; a function must return a new iterator."
 
 
 class BlockError(ValueError):
@@ -95,9 +95,9 @@ class RowBlocks:
     Arrays, memory maps and ``.npy`` files can be read from any row on, which
     ``CRFTagger(gradient="checkpoint")`` needs; the others from the beginning only.
 
-    A slice, ``blocks[1000:2000]``, has the rows of that range, and reads no other ones if the
-    source can be read from any row on; otherwise it reads those before it, and skips them. Rows in
-    error messages are counted in the slice in the first case, in the source in the second.
+    A slice, ``blocks[1000:2000]``, has the rows of that range. If the source can be read from
+    any row on, only these rows are read, and error messages count rows from the start of the slice;
+    otherwise the rows before are read and skipped, and error messages count rows of the source.
 
     Examples
     --------
@@ -114,8 +114,8 @@ class RowBlocks:
 
     def __init__(self, source: Any):
         self.source, self.path = source, None
-        self.n_reads = 0  # passes begun, for tests and reports
-        self.limits: tuple[int, int | None] = (0, None)  # rows of the source, those of a slice
+        self.n_reads = 0  # number of passes, for tests and reports
+        self.limits: tuple[int, int | None] = (0, None)  # range of rows of the source
         if isinstance(source, RowBlocks):
             self.source, self.path, self.limits = source.source, source.path, source.limits
         elif isinstance(source, (str, os.PathLike)):
@@ -166,7 +166,7 @@ class RowBlocks:
         return part
 
     def _cut(self, first: int, last: int | None) -> None:
-        # Keep rows first to last - 1 of those that there are.
+        # Keep rows first to last - 1 of the current range.
         if self.random_access:
             self.source = self.source[first:last]
         begin, end = self.limits
@@ -175,7 +175,7 @@ class RowBlocks:
 
     @property
     def random_access(self) -> bool:
-        """Whether blocks can be read from any row on."""
+        """Whether reading can begin at any row."""
         return isinstance(self.source, np.ndarray) or sparse.issparse(self.source)
 
     @property
@@ -208,7 +208,7 @@ class RowBlocks:
         cache : str or path, optional
             Folder for ``rows.npy`` and ``labels.npy``, which are written when the table is first
             read, and again after it has changed. They can be read from any row on, and need not be
-            parsed. Without, the file is read and parsed in each pass.
+            parsed. Without ``cache``, the file is read and parsed in each pass.
 
         Returns
         -------
@@ -252,12 +252,12 @@ class RowBlocks:
         Parameters
         ----------
         path : str or path
-            It gets this name when it is complete.
+            The file gets this name when it is complete.
 
         Returns
         -------
         RowBlocks
-            Of the file, which can be read from any row on.
+            The rows of the file, which can be read from any row on.
 
         Raises
         ------
@@ -271,7 +271,7 @@ class RowBlocks:
         return RowBlocks(path)
 
     def pieces(self, n_rows: int, labels: ArrayLike) -> tuple[list[RowBlocks], list[np.ndarray]]:
-        """Consecutive pieces of the sequence, to be split by time.
+        """Cut the sequence into consecutive pieces, to be split by time.
 
         Each piece is a sequence of its own: transitions between pieces are lost.
 
@@ -331,7 +331,7 @@ class RowBlocks:
     def read(
         self, block_rows: int = BLOCK_ROWS, where: str = "the sequence", *, finite: bool = True
     ) -> Iterator:
-        """Read from the beginning.
+        """Read the rows from the beginning.
 
         Parameters
         ----------
@@ -352,13 +352,13 @@ class RowBlocks:
 def iterate_blocks(
     source: RowBlocks, block_rows: int, where: str, *, finite: bool = True, width: int | None = None
 ) -> Iterator[tuple[Any, str]]:
-    """Blocks of ``source.read``, each with the numbers of the source's blocks that hold its rows.
+    """Yield the blocks of ``source.read`` and, as text, the numbers of the source's blocks.
 
-    ``width``: number of columns that the source had when it was read before.
+    ``width``: number of columns of the source in an earlier pass.
     """
     source.n_reads += 1
     if source.random_access:
-        if sparse.issparse(source.source):  # before it is cut
+        if sparse.issparse(source.source):  # checked before it is cut
             _check_entries(source.source, "", 0, where)
         n = source.source.shape[0]
         parts = (source.rows(a, min(a + block_rows, n)) for a in range(0, n, block_rows))
@@ -371,7 +371,7 @@ def iterate_blocks(
 
 
 def _within(blocks: Iterator, first: int, last: int | None) -> Iterator:
-    # Rows first to last - 1 of blocks.
+    # Yield rows first to last - 1 of the blocks.
     n = 0
     for block in blocks:
         if last is not None and n >= last:
@@ -464,7 +464,7 @@ def _iterate(source: Any, where: str) -> Iterator:
         for block in source() if callable(source) else source:
             yield block
             k += 1
-    except (GeneratorExit, BlockError):  # the latter of rows that are computed from others
+    except (GeneratorExit, BlockError):  # BlockError: the source reads other RowBlocks
         raise
     except Exception as error:
         raise BlockError(
@@ -474,7 +474,7 @@ def _iterate(source: Any, where: str) -> Iterator:
 
 
 def _checked(parts: Iterable, where: str, finite: bool, width: int | None) -> Iterator:
-    # Valid blocks: compiled kernels do not check column numbers.
+    # Yield the blocks after checks: compiled kernels do not check column numbers.
     before, first = width is not None, 0
     for k, block in enumerate(parts):
         name = f"Block {k} of {where}"
@@ -595,7 +595,7 @@ class LabelBlocks:
 
     def __init__(self, source: Any, number: int):
         self.source, self.number = source, number
-        self.sums: list | None = None  # checksums of the first reading
+        self.sums: list | None = None  # checksums of the first pass
         self.whole = not (callable(source) or _iterates_only(source))
         known = isinstance(source, np.ndarray) and source.ndim == 1 and source.dtype.kind in "biuU"
         if self.whole and not known:
@@ -606,7 +606,7 @@ class LabelBlocks:
         return isinstance(self.source, Iterator)
 
     def read(self, where: str, block_rows: int = BLOCK_ROWS) -> Iterator[np.ndarray]:
-        """Flat arrays of labels; an error if they differ from those of the first reading."""
+        """Yield flat arrays of labels; raise if they differ from those of the first pass."""
         blocks = _iterate(self.source, f"the labels of {where}")
         if self.whole:
             starts = range(0, len(self.source), block_rows)
@@ -646,7 +646,7 @@ class LabelBlocks:
         )
 
     def reader(self, where: str) -> Callable[[int], np.ndarray]:
-        """``take(n)``: the next n labels, fewer at the end."""
+        """Return a function ``take(n)`` that returns the next n labels, fewer at the end."""
         blocks, held = self.read(where), []
 
         def take(n: int) -> np.ndarray:
@@ -686,9 +686,9 @@ def _is_long(sequence: Any) -> bool:
 
 
 def in_blocks(X: Any, *, maps: bool = True) -> bool:
-    """Whether X is a list with a sequence in blocks, or memory maps that are large together.
+    """Whether X is a list with a sequence in blocks, or with large memory maps in total.
 
-    ``maps=False``: whether it has sequences that are not arrays.
+    With ``maps=False``, memory maps do not count.
     """
     if not isinstance(X, (list, tuple)):
         return False
@@ -719,7 +719,7 @@ def blocks_of(X: Any) -> list[RowBlocks]:
 
 
 def label_blocks(y: Any, n_sequences: int) -> list[LabelBlocks]:
-    """The labels of each sequence."""
+    """Return the labels of each sequence as ``LabelBlocks``."""
     if not isinstance(y, (list, tuple, np.ndarray)):
         check_counts(n_sequences, f"a {type(y).__name__}")
     check_counts(n_sequences, len(y))
@@ -727,7 +727,7 @@ def label_blocks(y: Any, n_sequences: int) -> list[LabelBlocks]:
 
 
 def item_blocks(labels: Any, number: int) -> Iterator:
-    """The labels of sequence ``number`` as given, in blocks."""
+    """Yield the labels of sequence ``number`` as given, in blocks."""
     if callable(labels) or _iterates_only(labels):
         yield from _iterate(labels, f"the labels of sequence {number}")
         return

@@ -1,4 +1,4 @@
-"""Segments as people write them, (start, stop, type): read, checked, and written as labels."""
+"""Segments (start, stop, type): reading, checks, and conversion to and from labels."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ READS = (
 )
 
 
-# A str subclass may have another __str__, as enumerations of strings have.
+# Conversions to plain Python types. A str subclass, such as an enumeration, may override __str__.
 _PLAIN: dict[str | None, Any] = {"string": str.__str__, "integer": int, "boolean": bool}
 
-# Label of a stretch whose segments are unknown; no user's label ends in NUL, and arrays keep this.
+# Label of steps whose segments are unknown. Arrays drop NUL at the end of a string, not here.
 UNKNOWN = "\0unknown"
 
 
 class Segments(NamedTuple):
     """Segments that cover every step of a set of sequences, in order.
 
-    Stretches whose segments are unknown are segments of the label ``UNKNOWN``.
+    Steps whose segments are unknown form a segment of the label ``UNKNOWN``.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Segments(NamedTuple):
 
 
 class Span(NamedTuple):
-    """One predicted span, with the probability that it is one.
+    """One predicted span and its probability.
 
     Attributes
     ----------
@@ -62,8 +62,8 @@ class Span(NamedTuple):
     label : label
         Its type, or the label itself where labels have no prefixes.
     probability : float or None
-        That a span begins and ends exactly here and has this label; None where the model has no
-        probabilities.
+        Probability that a span begins and ends exactly here and has this label; None if the model
+        has no probabilities.
     """
 
     start: int
@@ -75,9 +75,9 @@ class Span(NamedTuple):
 def read_questions(
     segments: Any, lengths: np.ndarray, types: list
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(sequence, start, stop, code of the label, -1 if it is not in ``types``) of segments.
+    """Return sequence, start, stop and label code (-1: not in ``types``) of queried segments.
 
-    They may overlap, in any order; what follows the label is ignored.
+    Segments may overlap and have any order; items after the label are ignored.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def read_questions(
     for s, start, stop, label in rows:
         if not 0 <= start < stop <= lengths[s]:
             raise ValueError(
-                f"Segment {(start, stop, label)!r} is none of sequence {s}, which has "
+                f"Segment {(start, stop, label)!r} does not fit sequence {s}, which has "
                 f"{lengths[s]} steps: 0 <= start < stop <= {lengths[s]} must hold."
             )
     code_of = {label: code for code, label in enumerate(types)}
@@ -128,10 +128,10 @@ def read_segments(
 ) -> Segments:
     """Segments of all sequences, from (start, stop, label) lists or IOB2 labels.
 
-    ``unknown``: whether None may stand in the place of a label, in lists.
+    ``unknown``: whether lists may have None as a label.
 
-    Gaps between segments, and the outside label, become segments of length one of the label
-    ``outside``; with None, there must be no gap.
+    Steps between segments, and segments of the outside label, become segments of length one with
+    the label ``outside``; with ``outside=None``, there must be no gap.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def read_segments(
 
 
 def labels_of_segments(y: Any, lengths: np.ndarray, outside: str | None) -> list[list[str]]:
-    """IOB2 labels of all sequences, from what :func:`read_segments` reads."""
+    """IOB2 labels of all sequences, from any input of :func:`read_segments`."""
     truth, labels = read_segments(y, lengths, outside), []
     cuts = np.searchsorted(truth.sequence, np.arange(len(lengths) + 1))
     for n, a, b in zip(lengths.tolist(), cuts[:-1], cuts[1:]):
@@ -177,8 +177,8 @@ def _holds_labels(y: Any, lengths: np.ndarray) -> bool:
         if isinstance(sequence, (Mapping, Set)) or not hasattr(sequence, "__len__"):
             raise ValueError(
                 f"Sequence {s} of y must be a list of segments (start, stop, label) or of IOB2 "
-                f"labels; got {sequence!r:.40} ({type(sequence).__name__}). An empty list says "
-                "that there is no segment."
+                f"labels; got {sequence!r:.40} ({type(sequence).__name__}). An empty list "
+                "means that there is no segment."
             )
     for sequence in y:
         if len(sequence):
@@ -260,19 +260,19 @@ def _of_list(
 
 
 def _given(start: int, stop: int, label: str) -> tuple:
-    # As the user wrote it.
+    # The segment with the user's label, None instead of UNKNOWN.
     return start, stop, None if label == UNKNOWN else label
 
 
 def check_triple(segment: Any, s: int, k: int, unknown: bool = False) -> tuple[int, int, str]:
-    """Segment k of sequence s of y, checked; ``unknown``: with None as label it is ``UNKNOWN``."""
+    """Check segment k of sequence s of y; with ``unknown``, the label None becomes ``UNKNOWN``."""
     stretch = isinstance(segment, (list, tuple)) and len(segment) == 3 and segment[2] is None
     found = _as_triple((*segment[:2], UNKNOWN) if stretch and unknown else segment)
     if found is None:
         label = "a string, or None for steps whose segments are unknown" if unknown else "a string"
         hint = READS
         if stretch and not unknown:
-            hint = "Only SemiCRFSegmenter.fit takes stretches of unknown segments (label None)."
+            hint = "Only SemiCRFSegmenter.fit takes ranges of unknown segments (label None)."
         raise ValueError(
             f"Segment {k} of sequence {s} of y must be (start, stop, label), two integers and "
             f"{label}; got {segment!r}. {hint}"
@@ -286,7 +286,7 @@ def check_triple(segment: Any, s: int, k: int, unknown: bool = False) -> tuple[i
 
 
 def _as_triple(segment: Any, kind: str | None = "string") -> tuple[int, int, Any] | None:
-    # Two integers and a label of this kind, of Python's own type; or None.
+    # (start, stop, label of this kind) as plain Python objects; None for other values.
     try:
         start, stop, label = segment
         if isinstance(start, (bool, np.bool_)) or isinstance(stop, (bool, np.bool_)):
@@ -308,7 +308,7 @@ def _gap(a: int, b: int, s: int, outside: str | None) -> list[tuple[int, int, st
 
 
 def write_segments(rows: np.ndarray, classes: np.ndarray, outside: str | None) -> list[tuple]:
-    """Rows (start, stop, code) as triples, those of the outside label left out."""
+    """Return rows (start, stop, code) as triples with labels, without the outside label."""
     labels = classes.tolist()
     return [(i, j, labels[k]) for i, j, k in rows.tolist() if labels[k] != outside]
 
@@ -455,7 +455,7 @@ def _check_segments(
             raise ValueError(f"Segment {found!r} is empty: start must be less than stop.")
         if start < 0 or stop > n_steps:
             raise ValueError(
-                f"Segment {found!r} reaches out of its sequence of {n_steps} rows: "
+                f"Segment {found!r} exceeds its sequence of {n_steps} rows: "
                 f"0 <= start < stop <= {n_steps} must hold."
             )
         checked.append(found)

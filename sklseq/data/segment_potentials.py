@@ -1,8 +1,8 @@
 """SegmentPotentials: features of segments, each stored once for all segments that share it.
 
 A feature of a segment is most often a feature of many: "the token at 4 is *of*" holds for every
-segment that contains 4. A potential names all segments it is about by one span and two ends that
-are closed or open (Sarawagi 2006, §3).
+segment that contains 4. A potential describes all these segments by one span and two ends that are
+closed or open (Sarawagi 2006, §3).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ __all__ = [
 # Two bits: 1, the end is open; 2, the start is open.
 EXACT, OPEN_END, OPEN_START, OPEN_BOTH = range(4)
 
-# Twice the square of it, and two bits for the kind, is a number of 64 bits: the key by which
-# potentials are sorted.
+# Most steps of all sequences. Potentials are sorted by a key of 64 bits: up to twice the square of
+# this number, and two bits for the kind.
 MOST_STEPS = 1 << 30
 
 
@@ -53,7 +53,7 @@ class SequencePotentials(NamedTuple):
     kind, start, stop : ndarray of shape (n_potentials,)
         As in :class:`SegmentPotentials`.
     rows : CSR array of shape (n_potentials, n_features)
-        Their features.
+        Features of the potentials.
     """
 
     n_steps: int
@@ -102,7 +102,7 @@ class SegmentPotentials:
         one. Default: potential p has row p.
     feature_names : sequence of str, of length n_features, optional
     roles : array-like of shape (n_features,), optional
-        As of :class:`Sequences`: which columns are transition features too.
+        As in :class:`Sequences`: which columns are transition features too.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ class SegmentPotentials:
 
     @classmethod
     def _made(cls, *values) -> SegmentPotentials:
-        # From parts known to be right.
+        # Without checks: the parts are known to be valid.
         new = cls.__new__(cls)
         for name, value in zip(_FIELDS, values):
             setattr(new, name, value)
@@ -207,11 +207,11 @@ class SegmentPotentials:
 
     @classmethod
     def from_tokens(cls, X: Sequences, kinds: Iterable[int] = (OPEN_BOTH,)) -> SegmentPotentials:
-        """Each row of ``X`` as potentials of its one step, of each of the ``kinds``.
+        """Turn each row of ``X`` into potentials of its step, one of each of the ``kinds``.
 
         OPEN_BOTH is a feature of every segment that contains the token, OPEN_END of those that
-        begin with it, OPEN_START of those that end with it, EXACT of the one that is it. Each kind
-        has columns of its own.
+        begin with it, OPEN_START of those that end with it, EXACT of the token as a segment.
+        Each kind has columns of its own.
 
         Parameters
         ----------
@@ -304,7 +304,7 @@ class SegmentPotentials:
     @overload
     def __getitem__(self, key: slice | tuple | ArrayLike) -> SegmentPotentials: ...
     def __getitem__(self, key):
-        """The ``SequencePotentials`` of one sequence for an int; else a ``SegmentPotentials``."""
+        """``SequencePotentials`` of one sequence for an int; ``SegmentPotentials`` otherwise."""
         if isinstance(key, tuple):  # scikit-learn indexes samples as X[key, ...]
             if len(key) != 2 or not (key[1] is Ellipsis or key[1] == slice(None)):
                 raise IndexError(
@@ -373,7 +373,7 @@ _FIELDS = ("lengths", "offsets", "kind", "start", "stop", "rows", "row", "featur
 def check_spans(
     lengths: Any, offsets: Any, kind: Any, start: Any, stop: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The same as int64 arrays, or a ValueError that names the first potential that is wrong."""
+    """Return the arguments as int64 arrays; a ValueError names the first invalid potential."""
     lengths, kind = as_integers(lengths, "lengths"), as_integers(kind, "kind")
     start, stop, n = as_integers(start, "start"), as_integers(stop, "stop"), len(kind)
     for name, column in (("start", start), ("stop", stop)):
@@ -390,7 +390,7 @@ def check_spans(
         s = int(np.argmax(lengths))
         raise ValueError(
             f"lengths must add up to at most {MOST_STEPS}; sequence {s}, the longest, has length "
-            f"{lengths[s]}: ask about fewer sequences at a time."
+            f"{lengths[s]}: pass fewer sequences at a time."
         )
     offsets = check_offsets(offsets, n, "potentials")
     if len(offsets) != len(lengths) + 1:
@@ -449,7 +449,7 @@ def _stack(rows: list, counts: list):
 
 
 def _hstack(blocks: list[SegmentPotentials]) -> SegmentPotentials:
-    """Columns side by side: the potentials of each sequence, those of the first block first."""
+    """Join blocks by columns; each sequence has the potentials of all blocks, in their order."""
     first = blocks[0]
     for i, block in enumerate(blocks):
         if not isinstance(block, SegmentPotentials) or not np.array_equal(

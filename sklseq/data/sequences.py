@@ -61,7 +61,7 @@ STATE, TRANSITION = 1, 2
 def is_sparse(x: Any) -> bool:
     """Whether ``x`` is a matrix or array of ``scipy.sparse``.
 
-    There is none before SciPy is imported, which takes longer than loading an exported model.
+    SciPy is not imported for this, which would take longer than loading an exported model.
     """
     issparse = getattr(sys.modules.get("scipy.sparse"), "issparse", None)
     return issparse is not None and issparse(x)
@@ -202,9 +202,9 @@ class Sequences:
         return Sequences(self.rows[np.arange(offsets[-1]) + shift], offsets, self.roles)
 
     def with_rows(self, rows: Rows) -> Sequences:
-        """The same sequences with other features, as a row-wise transformer returns.
+        """Return the same sequences with other features, for row-wise transformers.
 
-        Roles of columns stay; an error if there are roles and the number of columns changes.
+        Roles of columns are kept; if there are roles, the number of columns must not change.
         """
         if self.roles is not None and rows.shape[1] != self.rows.shape[1]:
             raise ValueError(
@@ -287,7 +287,7 @@ class Sequences:
         -------
         Sequences, or (Sequences, y)
             ``y`` is a list of label lists, as from ``predict``; None if no labels are saved.
-            Rows of unknown label hold None, those of several possible ones a frozenset.
+            Rows of unknown label hold None, rows with several possible labels a frozenset.
 
         Raises
         ------
@@ -342,8 +342,8 @@ class Sequences:
 def not_a_table(name: str) -> str:
     """Error message for containers that scikit-learn, pandas or NumPy would convert."""
     return (
-        f"{name} cannot become one array or table, for its sequences differ in length: tools of "
-        "scikit-learn that read a table cannot take it; for a FeatureUnion of extractors, use "
+        f"{name} cannot become one array or table, because its sequences differ in length: tools "
+        "of scikit-learn that read a table cannot take it; for a FeatureUnion of extractors, use "
         "set_output(transform='default')."
     )
 
@@ -356,7 +356,7 @@ def read_labels(y: Any, X: Sequences) -> np.ndarray:
 
 
 def check_label_offsets(offsets: np.ndarray, X: Sequences, name: str = "y") -> None:
-    """Raise unless label sequences are as many and as long as those of X."""
+    """Raise unless label sequences have the same number and lengths as those of X."""
     check_lengths(X.lengths, np.diff(offsets), name)
 
 
@@ -506,7 +506,7 @@ def check_roles(roles: Any, n_features: int) -> np.ndarray:
 def row_positions(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """First rows, last rows and rows that follow another row of their sequence.
 
-    Empty sequences have none: ``first`` and ``last`` are those of the other sequences, in order.
+    Empty sequences are skipped: ``first`` and ``last`` have one row for each other sequence.
     """
     filled = offsets[:-1] < offsets[1:]
     first, last = offsets[:-1][filled], offsets[1:][filled] - 1
@@ -554,7 +554,7 @@ def input_form(X: Any) -> str:
     Raises
     ------
     ValueError
-        If two sequences have different forms, or one has none of the known ones.
+        If two sequences have different forms, or one has an unknown form.
     """
     if isinstance(X, Sequences):
         return "packed"
@@ -706,7 +706,7 @@ def _as_array(rows: Any, s: int) -> np.ndarray:
 
 
 def finite_sum(values: np.ndarray) -> bool:
-    """Whether the sum is finite: True proves that all values are, without a temporary array."""
+    """Whether the sum is finite, which proves that all values are, without a temporary array."""
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(np.sum(values)))
 

@@ -34,7 +34,7 @@ SCHEMES = {"iob2": "BIIB", "iobes": "BIES", "bilou": "BILU"}
 LETTERS = {name: "".join(dict.fromkeys(letters)) for name, letters in SCHEMES.items()}
 LETTERS |= {None: "BIESLU", "iob1": "BI", "ioe1": "IE", "ioe2": "IE"}
 
-# conlleval reads all schemes alike: these letters always begin, or end, a span.
+# Letters that always begin, or end, a span: conlleval reads all schemes by the same rules.
 OPENING = "BSU"
 CLOSING = "ESLU"
 
@@ -101,7 +101,7 @@ def find_spans(
     letters, type_of, types, codes = parse_labels(flat, offsets, scheme, outside)
     opens, closes = np.isin(letters, list(OPENING)), np.isin(letters, list(CLOSING))
     row_type = type_of[codes]
-    cut = np.ones(len(flat) + 1, dtype=bool)  # no span goes on from row t - 1 to row t
+    cut = np.ones(len(flat) + 1, dtype=bool)  # no span continues from row t - 1 to row t
     cut[1:-1] = closes[codes[:-1]] | opens[codes[1:]] | (row_type[1:] != row_type[:-1])
     cut[offsets] = True
     start = np.flatnonzero(cut[:-1] & (row_type >= 0))
@@ -144,12 +144,12 @@ def parse_labels(
 def label_parts(
     labels: NDArray, scheme: str | None, outside: str = "O"
 ) -> list[tuple[str, str] | None]:
-    """Prefix and type of each label, as :func:`parse_labels` reads them; None if it is neither."""
+    """Prefix and type of each label, as :func:`parse_labels` reads them; None for other labels."""
     return [split_prefix(label, LETTERS[scheme], outside) for label in labels.tolist()]
 
 
 def split_prefix(label: Any, letters: str, outside: str) -> tuple[str, str] | None:
-    """Prefix and type of a label; two empty strings for `outside`; None if it is neither."""
+    """Prefix and type of a label; two empty strings for `outside`; None for other labels."""
     if label == outside:
         return "", ""
     letter, _, type_ = label.partition("-") if isinstance(label, str) else ("", "", "")

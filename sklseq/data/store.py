@@ -40,7 +40,7 @@ ALIGNMENT = 64
 # Bytes of a member's header in the zip file without its name, of the record of large sizes that
 # zipfile writes before the padding record, and of the padding record's header.
 HEADER, LARGE_RECORD, RECORD = 30, 20, 4
-# Small arrays, in which a flipped bit would change a label or the width: their checksums are read.
+# Small arrays, which are read with a check of their checksums: a flipped bit would change labels.
 NEVER_MAPPED = ("sklseq", "shape", "classes", "table")
 # Errors of zipfile and NumPy for corrupt files.
 CORRUPT = (
@@ -68,7 +68,7 @@ class Stored(NamedTuple):
     weights : ndarray of shape (n_sequences,) or None
     roles : uint8 ndarray of shape (n_features,) or None
     table : bool ndarray of shape (n_codes, n_labels) or None
-        As of ``AllowedLabels``, where some labels are unknown.
+        As in ``AllowedLabels``, if some labels are unknown.
     """
 
     rows: Any
@@ -81,7 +81,7 @@ class Stored(NamedTuple):
 
     @property
     def items(self) -> Any:
-        """What y holds for each code."""
+        """The item of y for each code."""
         if self.table is None:
             return self.classes
         from sklseq.data.partial_labels import AllowedLabels
@@ -247,7 +247,7 @@ def _checked(arrays: dict, path: Any) -> Stored:
             if codes.shape != (rows.shape[0],):
                 raise ValueError(f"{len(codes)} labels for {rows.shape[0]} rows")
             if table is not None and not _is_table(table, len(classes)):
-                raise ValueError("sets of labels are not of its labels")
+                raise ValueError("the table of label sets is invalid")
             n = len(classes if table is None else table)
             if codes.size and not 0 <= int(codes.min()) <= int(codes.max()) < n:
                 raise ValueError("labels out of range")

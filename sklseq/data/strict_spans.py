@@ -13,7 +13,7 @@ from sklseq.data.span_labels import Spans, parse_labels
 
 __all__ = ["STRICT_SCHEMES", "check_mode", "find_strict_spans", "strict_tables", "whole_spans"]
 
-# Pairs of prefixes of rows t - 1 and t, O outside; "=": of one type, "!": of two types.
+# Pairs of prefixes of rows t - 1 and t (O: outside); "=": same type, "!": different types.
 _IOB1 = {
     "goes on": "BI= II=",
     "begins": "OI BI II! IB= BB=",
@@ -121,8 +121,8 @@ def strict_tables(
     prefix_of : ndarray of int, shape (n_labels,)
         Index of each prefix in the tables; -1 outside.
     tables : list of ndarray of bool, shape (5, 5, 2)
-        "goes on", "begins" and "ended": whether it holds for the prefixes of two labels that follow
-        one another, and for types that differ, or are the same.
+        "goes on", "begins" and "ended": whether each holds for the prefixes of rows t - 1 and t,
+        and for different types (0) or the same type (1).
     step : int
         -1 if labels are read from the last row to the first.
     """
@@ -132,19 +132,19 @@ def strict_tables(
 
 
 def whole_spans(row: NDArray, rules: list[NDArray[np.bool_]], step: int) -> tuple[NDArray, NDArray]:
-    """First rows of the spans that are begun and ended, and the rows after their last ones.
+    """Return the first row of each complete span, and the row after its last one.
 
-    ``row``: numbers of the rows in the order in which they are read, backwards if ``step`` is -1;
-    -1 for one outside before and after each sequence. ``rules``: whether each row after the first
-    goes on with the span of the one before it, begins one, and ended one.
+    ``row``: row numbers in the order of reading, backwards if ``step`` is -1, with -1 before and
+    after each sequence. ``rules``: whether each row after the first continues the span of the row
+    before, begins a span, and ends the span before.
     """
     goes_on, begins, ended = (np.append(False, holds) for holds in rules)
-    heads = np.flatnonzero(~goes_on)  # first rows of runs; before each of them, one may have ended
+    heads = np.flatnonzero(~goes_on)  # first rows of runs; a span may end before each of them
     run = np.cumsum(~goes_on) - 1
     candidates = np.flatnonzero(begins)
     _, first = np.unique(run[candidates], return_index=True)
     first = candidates[first]
-    after = heads[run[first] + 1]  # the outside row at the end is a run that nothing begins
+    after = heads[run[first] + 1]  # the outside row at the end is a run without a span
     whole = ended[after]
     first, last = row[first[whole]], row[after[whole] - 1]
     if step < 0:
@@ -153,7 +153,7 @@ def whole_spans(row: NDArray, rules: list[NDArray[np.bool_]], step: int) -> tupl
 
 
 def _table(pairs: str) -> NDArray[np.bool_]:
-    """Whether each pair of prefixes is listed, for types that differ and for the same type."""
+    """Table of the pairs of prefixes listed, for different types and for the same type."""
     table = np.zeros((5, 5, 2), dtype=bool)  # prefix -1, outside, is the last
     for before, after, *types in pairs.split():
         same = {"=": 1, "!": 0}[types[0]] if types else slice(None)

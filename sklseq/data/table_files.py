@@ -26,7 +26,7 @@ __all__ = [
 TEXT = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
 ARROW = (".parquet", ".arrow", ".feather")
 SUFFIXES = (*TEXT, *ARROW)
-# Rows that are parsed at a time.
+# Number of rows parsed at a time.
 TABLE_ROWS = 1 << 15
 
 
@@ -140,7 +140,7 @@ def _of_text(path: str, columns: list[str], labels: bool) -> Iterator[np.ndarray
 
 
 def _of_arrow(path: str, columns: list[str]) -> Iterator[list[np.ndarray]]:
-    # Runs of rows, as arrays of the columns: by pyarrow, or by polars.
+    # Blocks of rows as arrays of the columns, read by pyarrow or polars.
     if find_spec("pyarrow"):
         for batch in _arrow_file(path, columns)[1]:
             yield [batch.column(name).to_numpy(zero_copy_only=False) for name in columns]
@@ -205,7 +205,7 @@ def draft(path: str) -> Iterator[Any]:
 
 
 def write_blocks(path: str, blocks: Iterator[np.ndarray], dtype: Any = None) -> int:
-    """Write blocks, one after the other, as a ``.npy`` file; the number of rows."""
+    """Write blocks to one ``.npy`` file; return the number of rows."""
     n, shape = 0, ()
     with draft(path) as file:
         for block in blocks:
@@ -222,17 +222,17 @@ def write_blocks(path: str, blocks: Iterator[np.ndarray], dtype: Any = None) -> 
 
 
 def _write_header(file: Any, dtype: np.dtype, shape: tuple) -> None:
-    # NumPy leaves room in the header for any number of rows.
+    # NumPy pads the header, so that any number of rows fits in.
     descr = np.lib.format.dtype_to_descr(dtype)
     header = {"descr": descr, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, header)
 
 
 def cache_table(folder: str, rows: TableRows, label: str | None) -> tuple[str, np.ndarray | None]:
-    """Name of the ``.npy`` file of the rows of a table, and a map of that of its labels.
+    """Cache a table; return the name of the ``.npy`` file of its rows, and a map of its labels.
 
-    They are written if ``folder`` does not hold them, or those of other columns or of a file that
-    has changed since.
+    The files are written unless ``folder`` holds those of the same columns and the same, unchanged
+    table.
     """
     names = [os.path.join(folder, name) for name in ("rows.npy", "labels.npy", "table.json")]
     found = os.stat(rows.path)

@@ -30,7 +30,7 @@ class Table(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coded:
-    """A column of strings: the distinct ones by first occurrence, and the number of each row's."""
+    """A column of strings: the distinct ones in order of occurrence, and the code of each row."""
 
     distinct: list
     codes: np.ndarray
@@ -57,7 +57,7 @@ def table_columns(table: Any) -> list[str]:
 
 
 def read_columns(table: Any, names: list) -> list:
-    """Columns of a table or a mapping, each of which it has once, equally long."""
+    """Return the named columns; raise unless each exists once and all are equally long."""
     known = table_columns(table)
     for name in names:
         if known.count(name) != 1:
@@ -97,7 +97,7 @@ def column_list(values: Any) -> list:
 
 
 def distinct_strings(values: Any) -> Coded | None:
-    """A table's column of strings, each distinct one made an object once.
+    """Return a table's column of strings, with one object for each distinct string.
 
     None for other columns, and for those that hold objects: lists, arrays, object columns.
     """
@@ -123,7 +123,7 @@ def _is_dictionary(values: Any) -> bool:
 
 
 def _distinct_of_arrow(values: Any) -> Coded:
-    if _is_dictionary(values):  # which may hold a string twice, or strings of no row
+    if _is_dictionary(values):  # a dictionary may hold a string twice, or unused ones
         values = values.cast(values.type.value_type)
     coded = values.dictionary_encode()
     if hasattr(coded, "combine_chunks"):
@@ -135,7 +135,7 @@ def _distinct_of_arrow(values: Any) -> Coded:
 
 def _distinct_of_polars(values: Any) -> Coded:
     if str(values.dtype) == "String":
-        from polars import Categorical  # which is imported already: the column belongs to it
+        from polars import Categorical  # already imported: the column is of polars
 
         values = values.cast(Categorical)
     codes = values.to_physical()
@@ -145,7 +145,7 @@ def _distinct_of_polars(values: Any) -> Coded:
 
 
 def _by_occurrence(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first row of each code, in order, and codes that number them so. Cost O(n + max)."""
+    """First row of each code, and codes renumbered by occurrence. Cost O(n + max)."""
     n = len(codes)
     first = np.full(int(codes.max()) + 1 if n else 0, n)
     first[codes[::-1]] = np.arange(n - 1, -1, -1)  # of equal codes the last assignment stays
@@ -161,7 +161,7 @@ def column_array(values: Any) -> np.ndarray:
 
 
 def column_codes(values: Any) -> np.ndarray:
-    """An array that differs between two rows where the column does."""
+    """Return an array that differs between two rows if the column does."""
     if _is_pandas_extension(values):
         return values.factorize(use_na_sentinel=False)[0]  # pandas.NA cannot be compared
     found = distinct_strings(values)

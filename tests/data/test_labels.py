@@ -305,8 +305,8 @@ def test_strict_reading_names_the_first_broken_span(labels, scheme, message):
         (lambda: segments_to_labels([(0, 2, 5)], 3), r"Segment \(0, 2, 5\) must be a triple"),
         (lambda: segments_to_labels([(0.0, 2, "x")], 3), r"Segment \(0.0, 2, 'x'\) must be a tri"),
         (lambda: segments_to_labels([(2, 2, "x")], 3), r"Segment \(2, 2, 'x'\) is empty: start"),
-        (lambda: segments_to_labels([(2, 4, "x")], 3), r"\(2, 4, 'x'\) reaches out of .* 3 rows"),
-        (lambda: segments_to_labels([(-1, 1, "x")], 3), r"\(-1, 1, 'x'\) reaches out of its seq"),
+        (lambda: segments_to_labels([(2, 4, "x")], 3), r"\(2, 4, 'x'\) exceeds .* 3 rows"),
+        (lambda: segments_to_labels([(-1, 1, "x")], 3), r"\(-1, 1, 'x'\) exceeds its seq"),
         (
             lambda: segments_to_labels([(2, 4, "x"), (0, 3, "y")], 5),
             r"Segments \(0, 3, 'y'\) and \(2, 4, 'x'\) overlap; a row has one label",

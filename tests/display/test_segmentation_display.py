@@ -137,7 +137,7 @@ def test_from_a_tagger():
     ("segments", "message"),
     [
         ([[]], r"segments must have one segmentation per sequence; got 1 for 3 sequences"),
-        ([[(0, 9, "a")], [], []], r"segments of sequence 0: .*reaches out of its sequence of 6"),
+        ([[(0, 9, "a")], [], []], r"segments of sequence 0: .*exceeds its sequence of 6"),
         ([[(0, 2, "a"), (1, 3, "a")], [], []], r"segments of sequence 0: .*overlap"),
         ([[(0, 0, "a")], [], []], r"segments of sequence 0: .*is empty"),
         ([["O"], [], ["O"]], r"segments of sequence 0 has 1 labels for 6 tokens"),

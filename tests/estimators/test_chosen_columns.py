@@ -94,7 +94,7 @@ def test_choices(seed):
     ("chosen", "message"),
     [
         ("", "'' chooses none of the 5 columns of X; column numbers are 0 to 4, and None"),
-        (lambda _: False, "chooses none of the 5 columns of X; names are such as 'a:x', and None"),
+        (lambda _: False, "chooses none of the 5 columns of X; names look like 'a:x', and None"),
         ([0, True], r"must be None, or names, .* got \[0, True\]"),
         ([0, "a:x"], r"must be None, or names, .* got \[0, 'a:x'\]"),
         ([None], r"must be None, or names"),

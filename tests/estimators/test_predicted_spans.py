@@ -67,7 +67,7 @@ def test_probabilities_are_those_of_paths():
     assert [p.tolist() for p in default] == [
         [span.probability for span in one] for one in model.predict_spans(X)
     ]
-    with pytest.raises(ValueError, match=r"Segment \(0, 99, 'x'\) is none of sequence 1"):
+    with pytest.raises(ValueError, match=r"Segment \(0, 99, 'x'\) does not fit sequence 1"):
         model.predict_segment_proba(X[:2], [[], [(0, 99, "x")]])
     with pytest.raises(ValueError, match="label 'B-x', which is none of scheme='ioe2'"):
         model.predict_spans(X, scheme="ioe2")

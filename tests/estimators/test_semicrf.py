@@ -496,7 +496,7 @@ def test_bad_y():
         SemiCRFSegmenter().fit(X, [[(False, True, "a")], good[1]])
     with pytest.raises(AttributeError, match="no predict_proba with loss='hinge'"):
         SemiCRFSegmenter(loss="hinge").predict_proba(X)
-    with pytest.raises(ValueError, match="is none of sequence 0, which has 2 steps"):
+    with pytest.raises(ValueError, match="does not fit sequence 0, which has 2 steps"):
         model.predict_segment_proba(X, [[(0, 3, "a")], []])
     with pytest.raises(ValueError, match="one list for each of 2 sequences; got 1"):
         model.predict_segment_proba(X, [[]])
@@ -551,7 +551,7 @@ def test_verbose_prints_the_objective(capsys):
         ([(0, 1, "a"), (1, 2, "a")], "Segment 0 of sequence 0 of segments must be"),
         ([3, []], "Segment 0 of sequence 0 of segments must be"),
         ("ab", "segments must be a list of segment lists, one a sequence; got 'ab'."),
-        ([[(0, 9, "a")], []], "Segment (0, 9, 'a') is none of sequence 0"),
+        ([[(0, 9, "a")], []], "Segment (0, 9, 'a') does not fit sequence 0"),
     ],
 )
 def test_wrong_questions(asked, message):
