@@ -371,7 +371,7 @@ def write_conll(
     encoding : str, default="utf-8"
         Encoding of the text.
     docstart : str or None, default="-DOCSTART-"
-        A first cell that is refused, because `read_conll` would skip its line. None: no cell is refused.
+        A first cell that is refused, because `read_conll` skips its line. None: no cell is refused.
 
     Raises
     ------
